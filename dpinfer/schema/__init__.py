@@ -1,1 +1,24 @@
-""""""
+"""Public metadata: columns and bounds, and what formulas and expressions become under them."""
+
+from dpinfer.schema.columns import Boolean, Category, Coded, Column, Integer, Real, column_from_dict
+from dpinfer.schema.expressions import Expression, compile_expression, product
+from dpinfer.schema.formula import CompiledFormula, DesignColumn, compile_formula, compile_terms
+from dpinfer.schema.schema import Schema
+
+__all__ = [
+    "Boolean",
+    "Category",
+    "Coded",
+    "Column",
+    "CompiledFormula",
+    "DesignColumn",
+    "Expression",
+    "Integer",
+    "Real",
+    "Schema",
+    "column_from_dict",
+    "compile_expression",
+    "compile_formula",
+    "compile_terms",
+    "product",
+]

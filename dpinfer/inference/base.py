@@ -1,0 +1,73 @@
+"""What every inference offers to the results built on it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Protocol
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    Array = NDArray[np.float64]
+
+__all__ = ["Inference"]
+
+
+class Inference(Protocol):
+    """Estimates with sampling and noise covariance, and one method for intervals and tests alike.
+
+    Everything is computed from a release. ``p`` is the number of parameters.
+
+    Attributes
+    ----------
+    names : tuple of str, length p
+        Parameter names, in order.
+    params : ndarray (p,)
+        Point estimates.
+    cov_sampling, cov_noise : ndarray (p, p)
+        Covariance from sampling and from privacy noise, each positive semidefinite; their sum is
+        positive definite. ``cov_sampling`` is zero where the target is the data themselves.
+    nobs : float or None
+        The number of rows as released (noisy) or as public; None where it is neither.
+    nobs_is_public : bool
+        Whether ``nobs`` is exact and public.
+    df_resid : float
+        Residual degrees of freedom used by the inference (numpy.inf for a normal reference).
+    scale, rsquared : float or None
+        Error variance and coefficient of determination, where the model has them.
+    method : str
+        "wald", "score", "simulated" or "exact": the one method behind intervals and p-values.
+    target : str
+        "population" or "data".
+    flags : tuple of str
+        Plain sentences that warn the reader, e.g. that noise dominates; empty when all is well.
+    """
+
+    names: tuple[str, ...]
+    params: Array
+    cov_sampling: Array
+    cov_noise: Array
+    nobs: float | None
+    nobs_is_public: bool
+    df_resid: float
+    scale: float | None
+    rsquared: float | None
+    method: str
+    target: str
+    flags: tuple[str, ...]
+
+    def intervals(self, contrasts: Array, alpha: float) -> Array:
+        """Intervals of level ``1 - alpha`` for each row of ``contrasts`` (k, p), as (k, 2); may be infinite."""
+        ...
+
+    def contrast_pvalues(self, contrasts: Array, values: Array) -> Array:
+        """Two-sided p-values (k,) of ``contrasts @ params = values``."""
+        ...
+
+    def wald(self, restrictions: Array, values: Array) -> tuple[float, float, float]:
+        """Joint test of ``restrictions @ params = values``: statistic (chi-squared), degrees of freedom, p-value."""
+        ...
+
+    def with_method(self, method: str) -> Inference:
+        """Return the same estimates under another inference method."""
+        ...

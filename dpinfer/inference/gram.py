@@ -1,0 +1,325 @@
+"""Least squares from noisy cross-products: estimates, covariance, and the score statistic.
+
+Everything here is a function of arrays, vectorised over replicates: the leading axis ``R`` of the
+arrays of a `GramFit` is 1 for one release and the number of simulated releases in a study.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+from scipy import stats
+
+from dpinfer.numerics.roots import outermost_crossing
+from dpinfer.numerics.tails import laplace_sum_isf, laplace_sum_sf
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    Array = NDArray[np.float64]
+
+__all__ = ["KAPPA_RELIABLE", "GramFit", "GramProblem", "fit_gram", "score_interval", "score_pvalue", "score_statistic"]
+
+KAPPA_RELIABLE = 3.0
+"""Below this ratio of the smallest eigenvalue to the noise, a fit is called noise-dominated."""
+
+_ROUNDS = 3
+_TINY = 1e-9
+_NORMAL_DF = 1e9
+
+
+@dataclass(frozen=True, slots=True)
+class GramProblem:
+    """A regression posed on noisy cross-products of d measured features z.
+
+    Attributes
+    ----------
+    noise : ndarray (d, d)
+        Variance of the noise of each entry of the (symmetric) noisy sum of z z'.
+    design : ndarray (p, d)
+        The regressors are ``design @ z``; full row rank.
+    response : ndarray (d,)
+        The dependent variable is ``response @ z``.
+    laplace : bool
+        Whether the noise is Laplace (else Gaussian).
+    population : bool
+        Whether the target is the population; otherwise only the noise counts as error.
+    """
+
+    noise: Array
+    design: Array
+    response: Array
+    laplace: bool = False
+    population: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class GramFit:
+    """Estimates of a `GramProblem`, in coordinates with ``design = mix @ rows``, orthonormal ``rows``.
+
+    Attributes
+    ----------
+    problem : GramProblem
+    rows : ndarray (p, d)
+        Orthonormal rows spanning the design.
+    mix : ndarray (p, p)
+        ``design = mix @ rows``; a contrast c of the coefficients is ``solve(mix, c)`` here.
+    inverse : ndarray (R, p, p)
+        Inverse of the noisy cross-products of the rotated regressors (they may be indefinite).
+    floored : ndarray (R, p, p)
+        The same cross-products with eigenvalues floored at the noise level.
+    plain : ndarray (R, p)
+        Solution of the noisy normal equations, rotated.
+    params : ndarray (R, p)
+        Coefficients of the design: the plain solution, or the floored one where the smallest
+        eigenvalue is below the noise level.
+    scale : ndarray (R,)
+        Error variance, kept between zero and the noisy mean square of the response.
+    kappa : ndarray (R,)
+        Smallest eigenvalue over the noise level ``2 sqrt(v p)``.
+    df_resid : ndarray (R,)
+    rsquared : ndarray (R,)
+    """
+
+    problem: GramProblem
+    rows: Array
+    mix: Array
+    inverse: Array
+    floored: Array
+    plain: Array
+    params: Array
+    scale: Array
+    kappa: Array
+    df_resid: Array
+    rsquared: Array
+
+
+def noise_level(noise: Array, rows: Array) -> float:
+    """Spectral size of the noise in the rotated cross-products: ``2 sqrt(v p)`` for equal scales."""
+    squared = rows**2
+    row_sums = (squared @ noise @ squared.T).sum(axis=1) - 0.5 * np.diag(squared @ noise @ squared.T)
+    return float(2 * np.sqrt(row_sums.max()))
+
+
+def noise_action(problem: GramProblem, residual: Array, weight: Array) -> Array:
+    """Covariance of ``E @ residual`` applied to ``weight``, for the symmetric noise E.
+
+    Entry i of ``E @ a`` has variance ``sum_j N_ij a_j^2``, and entries i != k have covariance
+    ``N_ik a_i a_k``, since the two triangles of E are one draw.
+
+    Parameters
+    ----------
+    residual, weight : ndarray (..., d)
+    """
+    diagonal = np.diag(problem.noise)
+    cross = (residual * weight) @ problem.noise - residual * weight * diagonal
+    return weight * ((residual**2) @ problem.noise) + residual * cross
+
+
+def fit_gram(problem: GramProblem, gram: Array, nobs: Array) -> GramFit:
+    """Solve the noisy normal equations.
+
+    Parameters
+    ----------
+    problem : GramProblem
+    gram : ndarray (R, d, d)
+        Noisy sums of z z', first feature the constant 1.
+    nobs : ndarray (R,)
+        Number of rows, public or released.
+
+    Returns
+    -------
+    GramFit
+    """
+    orthonormal, upper = np.linalg.qr(problem.design.T)
+    rows, mix = orthonormal.T, upper.T
+    cross = np.einsum("pd,rde,qe->rpq", rows, gram, rows)
+    moment = np.einsum("pd,rde,e->rp", rows, gram, problem.response)
+    total = np.einsum("d,rde,e->r", problem.response, gram, problem.response)
+    first = gram[:, 0, :] @ problem.response
+    size = np.maximum(nobs, rows.shape[0] + 1.0)
+    spread = problem.response**2 @ problem.noise @ problem.response**2
+    return _estimate(problem, rows, mix, cross, moment, np.stack([total, first**2 / size]), size, float(np.sqrt(spread)))
+
+
+def _estimate(  # noqa: PLR0917
+    problem: GramProblem,
+    rows: Array,
+    mix: Array,
+    cross: Array,
+    moment: Array,
+    squares: Array,
+    size: Array,
+    spread: float,
+) -> GramFit:
+    """Finish `fit_gram` from the rotated cross-products; ``squares`` holds y'y and n ybar^2."""
+    eigenvalues, vectors = np.linalg.eigh(cross)
+    level = noise_level(problem.noise, rows)
+    floor = np.maximum(level, _TINY * np.abs(eigenvalues).max(axis=1))[:, None]
+    kept = np.maximum(eigenvalues, floor)
+    safe = np.where(np.abs(eigenvalues) < _TINY * floor, _TINY * floor, eigenvalues)
+    inverse = np.einsum("rij,rj,rkj->rik", vectors, 1 / safe, vectors)
+    floored = np.einsum("rij,rj,rkj->rik", vectors, kept, vectors)
+    plain = np.einsum("rij,rj->ri", inverse, moment)
+    stable = np.einsum("rij,rj,rkj,rk->ri", vectors, 1 / kept, vectors, moment)
+    rotated = np.where(eigenvalues[:, :1] >= floor, plain, stable)
+    df_resid = size - rows.shape[0]
+    fitted = 2 * np.einsum("ri,ri->r", rotated, moment) - np.einsum("ri,rij,rj->r", rotated, cross, rotated)
+    residual = squares[0] - fitted
+    cap = np.maximum(np.maximum(squares[0], spread), 1e-300)
+    centred = np.maximum(squares[0] - squares[1], _TINY * cap)
+    return GramFit(
+        problem=problem,
+        rows=rows,
+        mix=mix,
+        inverse=inverse,
+        floored=floored,
+        plain=plain,
+        params=np.linalg.solve(mix.T, rotated.T).T,
+        scale=np.clip(residual / df_resid, _TINY * cap / size, cap / size),
+        kappa=eigenvalues[:, 0] / max(level, 1e-300),
+        df_resid=df_resid,
+        rsquared=np.clip(1 - residual / centred, 0, 1),
+    )
+
+
+def covariance(fit: GramFit) -> tuple[Array, Array]:
+    """Sampling and noise covariance of the coefficients at the estimate, each (R, p, p).
+
+    Inverses are those of the floored cross-products, so that both parts are positive semidefinite.
+    """
+    bread = np.linalg.solve(fit.mix.T, np.linalg.inv(fit.floored))
+    sampling = fit.scale[:, None, None] * np.einsum("rij,rjk,rlk->ril", bread, fit.floored, bread)
+    residual = fit.problem.response - fit.params @ fit.problem.design
+    weights = bread @ fit.rows
+    acted = noise_action(fit.problem, residual[:, None, :], weights)
+    noise = np.einsum("rid,rjd->rij", weights, acted)
+    if not fit.problem.population:
+        sampling = np.zeros_like(sampling)
+    return sampling, 0.5 * (noise + np.swapaxes(noise, 1, 2))
+
+
+@dataclass(frozen=True, slots=True)
+class _Influence:
+    """How the score moves each contrast: ``c' S^-1 g`` for a contrast c.
+
+    Attributes
+    ----------
+    centre : ndarray (R, k)
+        Value of each contrast at the solution of the noisy normal equations.
+    weights : ndarray (R, k, p)
+        ``S^-1 c``, rotated.
+    on_features : ndarray (R, k, d)
+        The same on the measured features.
+    half_way : ndarray (R, 1, 1)
+        Where between the estimate (0) and the tested value (1) the variance is evaluated.
+    """
+
+    centre: Array
+    weights: Array
+    on_features: Array
+    half_way: Array
+
+
+def _influence(fit: GramFit, contrasts: Array) -> _Influence:
+    rotated = np.linalg.solve(fit.mix, contrasts.T).T
+    weights = np.einsum("rij,kj->rki", fit.inverse, rotated)
+    half_way = np.clip(0.5 * KAPPA_RELIABLE / np.maximum(fit.kappa, _TINY), 0.5, 1.0)
+    return _Influence(fit.plain @ rotated.T, weights, weights @ fit.rows, half_way[:, None, None])
+
+
+def _action(fit: GramFit, influence: _Influence, beta: Array) -> tuple[Array, Array]:
+    """Covariance V of the score at rotated coefficients ``beta`` (R, k, p): ``V w`` (R, k, p) and ``w' V w`` (R, k)."""
+    residual = fit.problem.response - beta @ fit.rows
+    acted = noise_action(fit.problem, residual, influence.on_features) @ fit.rows.T
+    if fit.problem.population:
+        acted = acted + fit.scale[:, None, None] * (influence.weights @ fit.floored)
+    return acted, np.einsum("rki,rki->rk", influence.weights, acted)
+
+
+def _at_estimate(fit: GramFit, influence: _Influence) -> tuple[Array, Array, Array, Array]:
+    """``V w`` and ``w' V w`` at the estimate, the standard error and its degrees of freedom (Satterthwaite)."""
+    acted, variance = _action(fit, influence, np.broadcast_to(fit.plain[:, None, :], influence.weights.shape))
+    if not fit.problem.population:
+        return acted, variance, np.sqrt(variance), np.full(variance.shape, _NORMAL_DF)
+    sampling = fit.scale[:, None] * np.einsum("rki,rki->rk", influence.weights, influence.weights @ fit.floored)
+    ratio = np.minimum(variance / np.maximum(sampling, 1e-300), 1e5)
+    return acted, variance, np.sqrt(variance), np.minimum(fit.df_resid[:, None] * ratio**2, _NORMAL_DF)
+
+
+def _statistic(fit: GramFit, influence: _Influence, start: tuple[Array, Array], values: Array) -> Array:
+    distance = influence.centre - values
+    acted, variance = start
+    for _ in range(_ROUNDS):
+        shift = (acted @ fit.inverse) * (distance / variance)[..., None]
+        acted, variance = _action(fit, influence, fit.plain[:, None, :] - influence.half_way * shift)
+    return distance / np.sqrt(variance)
+
+
+def score_statistic(fit: GramFit, contrasts: Array, values: Array) -> Array:
+    """Signed root of the score statistic of ``contrasts @ params = values``.
+
+    With ``g(b) = S_xy - S_xx b`` and ``V(b)`` its covariance, the minimum of ``g' V^-1 g`` over all b
+    that meet the restriction is ``(c'b^ - value)^2 / (c' S^-1 V S^-1 c)`` for fixed V, where b^ solves
+    ``g = 0``. V is evaluated half-way from b^ to the restricted minimum, which a few rounds find; in
+    the noise-dominated region at the restricted minimum itself.
+
+    Parameters
+    ----------
+    contrasts : ndarray (k, p)
+    values : ndarray (R, k) or broadcastable
+
+    Returns
+    -------
+    ndarray (R, k)
+        ``(c'b^ - value)`` over its standard error.
+    """
+    influence = _influence(fit, contrasts)
+    acted, variance, _, _ = _at_estimate(fit, influence)
+    return _statistic(fit, influence, (acted, variance), values)
+
+
+def _laplace_shares(fit: GramFit, influence: _Influence, variance: Array) -> Array:
+    """Share of the variance of each contrast carried by each Laplace draw, (R, k, d (d + 1) / 2)."""
+    residual = fit.problem.response - fit.plain @ fit.rows
+    outer = influence.on_features[..., :, None] * residual[:, None, None, :]
+    upper = np.triu_indices(outer.shape[-1])
+    symmetric = outer + np.swapaxes(outer, -1, -2)
+    coefficient = np.where(upper[0] == upper[1], 0.5, 1.0) * symmetric[..., upper[0], upper[1]]
+    return coefficient**2 * fit.problem.noise[upper] / variance[..., None]
+
+
+def score_pvalue(fit: GramFit, contrasts: Array, values: Array) -> Array:
+    """Two-sided p-values (R, k) of ``contrasts @ params = values``; Laplace noise enters by its own law."""
+    influence = _influence(fit, contrasts)
+    acted, variance, _, df = _at_estimate(fit, influence)
+    statistic = _statistic(fit, influence, (acted, variance), values)
+    pvalue = 2 * np.asarray(stats.t.sf(np.abs(statistic), df))
+    if not fit.problem.laplace:
+        return pvalue
+    return laplace_sum_sf(stats.norm.isf(pvalue / 2), _laplace_shares(fit, influence, variance))
+
+
+def score_interval(fit: GramFit, contrasts: Array, alpha: float) -> Array:
+    """Intervals of level ``1 - alpha`` by inversion of the score statistic, (R, k, 2); may be infinite.
+
+    The set of values that are not rejected may be an interval, a line, or the outside of an interval
+    (Fieller 1954); what is returned is the smallest interval that holds all of it.
+    """
+    influence = _influence(fit, contrasts)
+    acted, variance, error, df = _at_estimate(fit, influence)
+    critical = np.asarray(stats.t.isf(alpha / 2, df))
+    if fit.problem.laplace:
+        quantile = laplace_sum_isf(alpha, _laplace_shares(fit, influence, variance))
+        critical = np.asarray(stats.t.isf(stats.norm.sf(quantile), df))
+
+    def end(sign: float) -> Array:
+        def inside(distance: Array) -> NDArray[np.bool_]:
+            values = influence.centre + sign * distance * error
+            return np.abs(_statistic(fit, influence, (acted, variance), values)) <= critical
+
+        return influence.centre + sign * error * outermost_crossing(inside, shape=error.shape)
+
+    return np.stack([end(-1.0), end(1.0)], axis=-1)

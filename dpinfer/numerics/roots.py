@@ -1,0 +1,55 @@
+"""Root finding for many one-dimensional problems at once."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from numpy.typing import NDArray
+
+    Array = NDArray[np.float64]
+
+__all__ = ["outermost_crossing"]
+
+_BISECTIONS = 36
+
+
+def outermost_crossing(
+    inside: Callable[[Array], NDArray[np.bool_]], *, shape: tuple[int, ...], reach: float = 1e6, steps: int = 30
+) -> Array:
+    """Return, for each problem, the largest distance from zero at which a point is still inside a set.
+
+    The distance is scanned on a geometric grid from outside in, so that a set of several pieces is
+    covered to its outermost edge; the edge is then bisected and returned from the outside.
+
+    Parameters
+    ----------
+    inside : callable
+        Maps distances (an array of ``shape``) to whether each is in its set. Zero is taken as inside.
+    shape : tuple of int
+        Shape of the problems.
+    reach : float
+        Distances beyond this are not looked at: a set that still holds it is called unbounded.
+    steps : int
+        Points of the grid.
+
+    Returns
+    -------
+    ndarray of ``shape``
+        Distances, ``inf`` where the set reaches ``reach``.
+    """
+    grid = np.concatenate([[0.0], np.geomspace(0.5, reach, steps)])
+    last = np.zeros(shape, dtype=np.intp)
+    for index in range(1, grid.size):
+        last = np.where(inside(np.full(shape, grid[index])), index, last)
+    unbounded = last == grid.size - 1
+    low, high = grid[last], grid[np.minimum(last + 1, grid.size - 1)]
+    for _ in range(_BISECTIONS):
+        middle = 0.5 * (low + high)
+        within = inside(middle)
+        low, high = np.where(within, middle, low), np.where(within, high, middle)
+    return np.where(unbounded, np.inf, high)

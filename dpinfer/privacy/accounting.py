@@ -1,0 +1,382 @@
+"""How much noise a price buys, and what the mechanism then costs.
+
+A `Cost` lists the guarantee of one mechanism in every currency in which it is proved, so that each ledger can
+take the one it sums. Mixtures and selection mechanisms construct a `Cost` from their own proofs; a noisy
+integer sum gets it from `gaussian_cost` or `laplace_cost`, and its noise scale from `calibrate`.
+"""
+
+from __future__ import annotations
+
+import math
+from fractions import Fraction
+from numbers import Rational, Real
+from typing import TYPE_CHECKING, Literal, get_args
+
+import numpy as np
+
+from dpinfer.errors import NotProvedError, OptionError, PrivacyUnitError
+from dpinfer.privacy.cost import Cost
+from dpinfer.privacy.exact import binary, decimal, float_above, sqrt_above
+from dpinfer.privacy.profiles import gaussian_mu, pure_mu
+from dpinfer.privacy.units import GDP, ZCDP, ApproxDP, Privacy, PureDP
+
+if TYPE_CHECKING:
+    from numpy.typing import ArrayLike, NDArray
+
+__all__ = [
+    "FINE_GRID",
+    "RESERVED",
+    "Cost",
+    "Law",
+    "attained",
+    "calibrate",
+    "coordinate_scales",
+    "discrete_gaussian_tau",
+    "gaussian_amount",
+    "gaussian_cost",
+    "laplace_cost",
+    "least_scale",
+    "tau_allowance",
+]
+
+Law = Literal["gaussian", "laplace"]
+
+RESERVED = Fraction(1, 1000)
+"""Share of the delta of an `ApproxDP` amount that is kept for the total variation of discrete noise."""
+
+FINE_GRID = 2.0**24
+"""Noise scale, in grid steps, from which a discrete Gaussian counts as a rounded one (within ``tau``)."""
+
+_TAU = 0.0203
+"""Total variation between discrete and rounded Gaussian of scale s is at most this over s squared."""
+
+
+def gaussian_amount(price: Privacy) -> ZCDP | GDP:
+    """Return the amount of Gaussian noise that a price buys: what to split when Gaussian rounds share it.
+
+    Parameters
+    ----------
+    price : ZCDP, GDP or ApproxDP
+        A `ZCDP` or `GDP` price is returned as it is. Of `ApproxDP` it is the largest GDP that implies it with
+        delta reduced by the `RESERVED` share, rounded down.
+
+    Returns
+    -------
+    ZCDP or GDP
+
+    Raises
+    ------
+    NotProvedError
+        For a `PureDP` price: Gaussian noise is never pure.
+
+    Notes
+    -----
+    Shares of this amount lose nothing, while shares of an `ApproxDP` price add epsilon and delta.
+    """
+    if isinstance(price, ZCDP | GDP):
+        return price
+    if isinstance(price, ApproxDP):
+        return GDP(gaussian_mu(price.epsilon, price.delta * float(1 - RESERVED)))
+    raise NotProvedError(
+        f"Gaussian noise has no guarantee in the unit of {price}: give a price in ZCDP, GDP or ApproxDP, "
+        "or use Laplace noise"
+    )
+
+
+def gaussian_cost(price: Privacy, *, scales: ArrayLike) -> Cost:
+    """Cost of a noisy integer sum with discrete Gaussian noise that is calibrated to a price.
+
+    Parameters
+    ----------
+    price : ZCDP, GDP or ApproxDP
+        The price that `calibrate` was given.
+    scales : array_like (d,)
+        Noise scale of every coordinate in grid steps.
+
+    Returns
+    -------
+    Cost
+        ``rho`` always. ``mu_squared`` and ``tau`` if every scale is at least `FINE_GRID`; ``approx`` for an
+        `ApproxDP` price if moreover (1 + e^epsilon) tau fits in the reserved share of delta.
+
+    Raises
+    ------
+    NotProvedError
+        For a `PureDP` price.
+    PrivacyUnitError
+        If the price is zero.
+    OptionError
+        If a scale is not a positive number.
+
+    Notes
+    -----
+    Zero-concentrated DP holds at every scale (Canonne, Kamath & Steinke 2020, theorem 4): rho is the
+    sensitivity squared over 2 s^2. The total variation of a discrete from a rounded Gaussian is at most
+    .0203/s^2 a coordinate.
+    """
+    mu_squared = _price_squared(price, "gaussian")
+    array = _positive(scales)
+    fine = bool(np.all(array >= FINE_GRID))
+    tau = discrete_gaussian_tau(array) if fine else Fraction(0)
+    proved = isinstance(price, ApproxDP) and fine and tau <= tau_allowance(price)
+    return Cost(
+        price=price,
+        rho=mu_squared / 2,
+        mu_squared=mu_squared if fine else None,
+        tau=tau,
+        approx=price if isinstance(price, ApproxDP) and proved else None,
+    )
+
+
+def laplace_cost(price: Privacy) -> Cost:
+    """Cost of a noisy integer sum with discrete Laplace noise that is calibrated to a price.
+
+    Parameters
+    ----------
+    price : PureDP
+        The price that `calibrate` was given.
+
+    Returns
+    -------
+    Cost
+        Pure epsilon, rho = epsilon^2/2 and mu = 2 Phi^{-1}(e^eps/(1 + e^eps)) rounded up; tau is 0.
+
+    Raises
+    ------
+    NotProvedError
+        If the price is in another unit.
+    PrivacyUnitError
+        If the price is zero.
+    """
+    squared = _price_squared(price, "laplace")
+    (epsilon,) = price.composable
+    mu = decimal(pure_mu(float(epsilon)))
+    return Cost(price=price, pure_epsilon=epsilon, rho=squared / 2, mu_squared=mu**2)
+
+
+def discrete_gaussian_tau(scales: ArrayLike) -> Fraction:
+    """Total variation between discrete Gaussian and rounded Gaussian noise, all coordinates together.
+
+    Parameters
+    ----------
+    scales : array_like (d,)
+        Noise scales in grid steps, each at least `FINE_GRID`.
+
+    Returns
+    -------
+    Fraction
+        The sum of .0203/s_j^2, rounded up.
+
+    Raises
+    ------
+    NotProvedError
+        If a scale is below `FINE_GRID`.
+    OptionError
+        If a scale is not a positive number.
+    """
+    array = _positive(scales)
+    if np.any(array < FINE_GRID):
+        raise NotProvedError(
+            f"a discrete Gaussian of scale {array.min():g} grid steps does not count as a Gaussian: "
+            f"that needs at least {FINE_GRID:g} steps (a finer grid)"
+        )
+    return binary(float(np.sum(_TAU / array / array)) * (1 + 1e-9))
+
+
+def tau_allowance(total: ApproxDP) -> Fraction:
+    """Largest total variation that the reserved share of an (epsilon, delta) total pays for, rounded down.
+
+    Parameters
+    ----------
+    total : ApproxDP
+        The budget of a ledger, or the price of one mechanism.
+
+    Returns
+    -------
+    Fraction
+        `RESERVED` delta/(1 + e^epsilon).
+    """
+    inverse = math.exp(-total.epsilon) / (1 + math.exp(-total.epsilon))
+    return RESERVED * decimal(total.delta) * binary(inverse * (1 - 1e-12))
+
+
+def least_scale(total: Privacy, coordinates: int) -> float:
+    """Smallest noise scale, in grid steps, at which so many coordinates count as Gaussian for a total.
+
+    Parameters
+    ----------
+    total : Privacy
+        The budget of the ledger that is to pay, or the price where the ledger is not known.
+    coordinates : int
+        Number of noisy coordinates drawn under that total.
+
+    Returns
+    -------
+    float
+        `FINE_GRID`, and for `ApproxDP` more where tau would not fit in the reserved share of delta. Multiply
+        sums (and their sensitivity) by a power of two until the scale is at least this.
+
+    Raises
+    ------
+    OptionError
+        If ``coordinates`` is not a positive whole number.
+    NotProvedError
+        If epsilon is so large that no grid is fine enough.
+    """
+    if isinstance(coordinates, bool) or not isinstance(coordinates, int | np.integer) or coordinates < 1:
+        raise OptionError("coordinates", coordinates, "a positive whole number")
+    if not isinstance(total, ApproxDP):
+        return FINE_GRID
+    allowance = float(tau_allowance(total))
+    if allowance == 0:
+        raise NotProvedError(f"no grid is fine enough for {total}: its epsilon is too large")
+    return max(FINE_GRID, math.sqrt(_TAU * int(coordinates) / allowance) * (1 + 1e-6))
+
+
+def calibrate(sensitivity: Rational | float, price: Privacy, law: Law) -> float:
+    """Smallest noise scale that keeps a mechanism within its price.
+
+    Parameters
+    ----------
+    sensitivity : int, Fraction or float
+        Bound on the norm (L2 for Gaussian noise, L1 for Laplace) of the change of the sums between
+        neighbours, each coordinate divided by its weight. Positive; exact, a float being read as its
+        binary value.
+    price : Privacy
+        `ZCDP`, `GDP` or `ApproxDP` for Gaussian noise, `PureDP` for Laplace.
+    law : {"gaussian", "laplace"}
+        The noise law.
+
+    Returns
+    -------
+    float
+        Scale s, in the unit of ``sensitivity``; coordinate j gets noise of scale s weight_j (see
+        `coordinate_scales`).
+
+    Raises
+    ------
+    NotProvedError
+        If the law has no guarantee in the unit of the price.
+    PrivacyUnitError
+        If the price is zero.
+    OptionError
+        If the sensitivity is not a positive number, or the law has another name.
+
+    Notes
+    -----
+    The smallest float with sensitivity^2/(2 s^2) <= rho, sensitivity/s <= mu or sensitivity/s <= epsilon in
+    exact arithmetic, the price being the decimal that it prints as.
+
+    Examples
+    --------
+    >>> calibrate(3, PureDP(0.1), "laplace")
+    30.0
+    >>> calibrate(1, ZCDP(0.5), "gaussian")
+    1.0
+    """
+    allowed = _price_squared(price, law)
+    return sqrt_above(_sensitivity(sensitivity) ** 2 / allowed, binary)
+
+
+def coordinate_scales(scale: float, weights: ArrayLike) -> NDArray[np.float64]:
+    """Noise scale of every coordinate, s weight_j, never rounded down.
+
+    Parameters
+    ----------
+    scale : float
+        The scale that `calibrate` returned.
+    weights : array_like (d,)
+        Positive weights; where a weight is irrational (1/sqrt 2 in a Gram) give it rounded up.
+
+    Returns
+    -------
+    ndarray (d,)
+
+    Raises
+    ------
+    OptionError
+        If the scale or a weight is not a positive number.
+    """
+    base, array = float(_positive(scale)[0]), _positive(weights)
+    distinct, where = np.unique(array, return_inverse=True)
+    products = [_product_above(base, float(weight)) for weight in distinct]
+    scales: NDArray[np.float64] = np.array(products)[where.reshape(-1)]
+    return scales
+
+
+def attained(scale: float, sensitivity: Rational | float, law: Law) -> ZCDP | PureDP:
+    """Return the privacy loss that a noise scale attains, rounded up.
+
+    It is at most the price that the scale was calibrated to.
+
+    Parameters
+    ----------
+    scale : float
+        Noise scale, in the unit of ``sensitivity``.
+    sensitivity : int, Fraction or float
+        As in `calibrate`.
+    law : {"gaussian", "laplace"}
+        The noise law.
+
+    Returns
+    -------
+    ZCDP or PureDP
+        rho = sensitivity^2/(2 s^2) for Gaussian noise (mu is sqrt(2 rho)), epsilon = sensitivity/s for
+        Laplace.
+
+    Raises
+    ------
+    OptionError
+        If an argument is not a positive number, or the law has another name.
+    """
+    ratio = _sensitivity(sensitivity) / binary(float(_positive(scale)[0]))
+    if _law(law) == "laplace":
+        return PureDP(float_above(ratio))
+    return ZCDP(float_above(ratio**2 / 2))
+
+
+def _price_squared(price: Privacy, law: Law) -> Fraction:
+    """Return the largest (sensitivity/scale)^2 that a price allows: mu^2 = 2 rho, or epsilon^2."""
+    if _law(law) == "laplace":
+        if not isinstance(price, PureDP):
+            raise NotProvedError(
+                f"Laplace noise is priced in PureDP, not {price}: use Gaussian noise, or convert the price"
+            )
+        squared = price.composable[0] ** 2
+    else:
+        amount = gaussian_amount(price)
+        squared = amount.composable[0] * (2 if isinstance(amount, ZCDP) else 1)
+    if squared == 0:
+        raise PrivacyUnitError(f"nothing can be measured for {price}: the price must be above zero")
+    return squared
+
+
+def _law(law: Law) -> Law:
+    if law not in get_args(Law):
+        raise OptionError("law", law, get_args(Law))
+    return law
+
+
+def _sensitivity(given: Rational | float) -> Fraction:
+    if isinstance(given, Real) and not isinstance(given, bool):
+        if isinstance(given, Rational):
+            value = Fraction(int(given.numerator), int(given.denominator))
+        elif math.isfinite(given):
+            value = binary(float(given))
+        else:
+            value = Fraction(0)
+        if value > 0:
+            return value
+    raise OptionError("sensitivity", given, "a positive finite number")
+
+
+def _positive(values: ArrayLike) -> NDArray[np.float64]:
+    array = np.atleast_1d(np.asarray(values, dtype=np.float64)).ravel()
+    if array.size == 0 or not np.all(np.isfinite(array) & (array > 0)):
+        raise OptionError("scales", values, "positive finite numbers, at least one")
+    return array
+
+
+def _product_above(first: float, second: float) -> float:
+    product = first * second
+    return product if binary(product) >= binary(first) * binary(second) else math.nextafter(product, math.inf)

@@ -1,0 +1,201 @@
+"""Exact decimals and directed rounding: privacy amounts are compared as fractions, never as floats."""
+
+from __future__ import annotations
+
+import math
+from decimal import ROUND_FLOOR, Context, Decimal
+from fractions import Fraction
+from typing import TYPE_CHECKING
+
+from dpinfer.errors import PrivacyUnitError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+__all__ = ["binary", "decimal", "digits_below", "float_above", "float_below", "sqrt_above", "sqrt_below"]
+
+
+def decimal(number: float) -> Fraction:
+    """Return the decimal that a float prints as, so that 0.1 means one tenth.
+
+    Parameters
+    ----------
+    number : float
+        A finite number.
+
+    Returns
+    -------
+    Fraction
+
+    Examples
+    --------
+    >>> decimal(0.1)
+    Fraction(1, 10)
+    """
+    return Fraction(repr(float(number)))
+
+
+def binary(number: float) -> Fraction:
+    """Return the value that a float has in memory: what a sampler computes with.
+
+    Parameters
+    ----------
+    number : float
+        A finite number.
+
+    Returns
+    -------
+    Fraction
+
+    Examples
+    --------
+    >>> binary(0.5)
+    Fraction(1, 2)
+    """
+    return Fraction(number)
+
+
+def digits_below(number: float, digits: int = 12) -> float:
+    """Cut a positive number to so many significant decimal digits, toward zero.
+
+    Parameters
+    ----------
+    number : float
+        A finite number, at least 0.
+    digits : int
+        Significant digits kept.
+
+    Returns
+    -------
+    float
+        Its printed decimal is at most ``number``.
+
+    Examples
+    --------
+    >>> digits_below(2 / 3, 3)
+    0.666
+    """
+    return float(Context(prec=digits, rounding=ROUND_FLOOR).plus(Decimal(number)))
+
+
+def float_below(value: Fraction) -> float:
+    """Return the largest float whose printed decimal is at most ``value``.
+
+    Parameters
+    ----------
+    value : Fraction
+        At least 0.
+
+    Returns
+    -------
+    float
+
+    Raises
+    ------
+    PrivacyUnitError
+        If the value is too large for a float.
+    """
+    return _largest(lambda x: decimal(x) <= value, _to_float(value))
+
+
+def float_above(value: Fraction) -> float:
+    """Return the smallest float whose printed decimal is at least ``value``.
+
+    Parameters
+    ----------
+    value : Fraction
+        At least 0.
+
+    Returns
+    -------
+    float
+
+    Raises
+    ------
+    PrivacyUnitError
+        If the value is too large for a float.
+    """
+    return _smallest(lambda x: decimal(x) >= value, _to_float(value))
+
+
+def sqrt_below(value: Fraction) -> float:
+    """Return the largest float whose printed decimal, squared, is at most ``value``.
+
+    Parameters
+    ----------
+    value : Fraction
+        At least 0.
+
+    Returns
+    -------
+    float
+
+    Raises
+    ------
+    PrivacyUnitError
+        If the value is too large for a float.
+    """
+    return _largest(lambda x: decimal(x) ** 2 <= value, _to_sqrt(value))
+
+
+def sqrt_above(value: Fraction, read: Callable[[float], Fraction] = decimal) -> float:
+    """Return the smallest float whose square is at least ``value``.
+
+    Parameters
+    ----------
+    value : Fraction
+        At least 0.
+    read : callable
+        How a float is read: ``decimal`` (as it prints) or ``binary`` (as it is in memory).
+
+    Returns
+    -------
+    float
+
+    Raises
+    ------
+    PrivacyUnitError
+        If the value is too large for a float.
+    """
+    return _smallest(lambda x: read(x) ** 2 >= value, _to_sqrt(value))
+
+
+def _to_float(value: Fraction) -> float:
+    try:
+        return float(value)
+    except OverflowError:
+        raise PrivacyUnitError("an amount is too large for a floating point number") from None
+
+
+def _to_sqrt(value: Fraction) -> float:
+    """Return the square root to within a few units in the last place, at any magnitude."""
+    if value == 0:
+        return 0.0
+    shift = (value.denominator.bit_length() - value.numerator.bit_length()) // 2
+    scaled = math.sqrt(value * Fraction(4) ** shift)
+    try:
+        return math.ldexp(scaled, -shift)
+    except OverflowError:
+        raise PrivacyUnitError("an amount is too large for a floating point number") from None
+
+
+def _largest(fits: Callable[[float], bool], guess: float) -> float:
+    """Walk down from just above the guess to the first float that fits."""
+    candidate = min(_step(_step(guess, math.inf), math.inf), _LARGEST)
+    while not fits(candidate):
+        candidate = _step(candidate, 0.0)
+    return candidate
+
+
+def _smallest(fits: Callable[[float], bool], guess: float) -> float:
+    """Walk up from just below the guess to the first float that fits."""
+    candidate = _step(_step(guess, 0.0), 0.0)
+    while not fits(candidate):
+        candidate = _step(candidate, math.inf)
+        if math.isinf(candidate):
+            raise PrivacyUnitError("an amount is too large for a floating point number")
+    return candidate
+
+
+_step = math.nextafter
+_LARGEST = math.nextafter(math.inf, 0.0)

@@ -1,0 +1,383 @@
+"""The ledger: the one place where a privacy budget is kept and spent."""
+
+from __future__ import annotations
+
+import json
+import uuid
+from datetime import UTC, datetime
+from fractions import Fraction
+from typing import TYPE_CHECKING, Any, NoReturn, Self, cast
+
+import pandas as pd
+
+from dpinfer.errors import BudgetExceededError, LedgerError, LedgerMismatchError, OptionError
+from dpinfer.privacy.cost import Cost
+from dpinfer.privacy.filters import Entry, filter_for
+from dpinfer.privacy.store import (
+    Charge,
+    FileStore,
+    Header,
+    MemoryStore,
+    Store,
+    add_charge,
+    create_or_read,
+    read_charges,
+    read_entries,
+    read_header,
+)
+from dpinfer.privacy.units import NEIGHBORS, Neighbors, Privacy, privacy_from_dict
+
+if TYPE_CHECKING:
+    import os
+    import sqlite3
+
+__all__ = ["Ledger"]
+
+
+class Ledger:
+    """A privacy budget for one set of confidential data, kept in a file that every process shares.
+
+    Creates the file, or opens it if it is a ledger with exactly these properties.
+
+    Parameters
+    ----------
+    path : str or os.PathLike
+        The file. Its folder must exist, on a local disk (network file systems may not lock).
+    dataset : str
+        The name of the confidential data; it guards against a ledger of other data. Public.
+    budget : PureDP, ZCDP, GDP or ApproxDP
+        All that may ever be spent on these data.
+    neighbors : {"add_remove", "replace_one"}
+        The neighbouring relation of every charge.
+    currency : str, optional
+        For an `ApproxDP` budget ``"gdp"`` (default: adds mu squared, best for Gaussian noise) or ``"basic"``
+        (adds epsilon and delta, for mostly pure mechanisms). Other units have one each: epsilon, rho, mu_squared.
+
+    Raises
+    ------
+    LedgerMismatchError
+        If the file is the ledger of another study.
+    LedgerError
+        If the file is not a ledger or cannot be used.
+    OptionError
+        If an argument is not valid.
+
+    Notes
+    -----
+    The ledger is a privacy filter: charges may be chosen adaptively, and together never exceed the budget. A
+    charge is on disk before `charge` returns, so a crash afterwards never gives budget back. Sums are exact.
+    ``PureDP``: sum of epsilon. ``ZCDP``: sum of rho. ``GDP``: sum of mu^2; guaranteed is mu-GDP within the
+    total variation `tau`. ``ApproxDP``, currency gdp: sum of mu^2, while (1 + e^epsilon) times the
+    summed total variation stays within a thousandth of delta. Sources: Rogers, Roth, Ullman & Vadhan 2016;
+    Feldman & Zrnic 2021; Whitehouse, Ramdas, Rogers & Wu 2023; Smith & Thakurta 2022.
+
+    Threads and forked processes may share a ledger file. A ledger in memory is for one process.
+
+    Examples
+    --------
+    >>> from dpinfer.privacy.accounting import laplace_cost
+    >>> from dpinfer.privacy.units import PureDP
+    >>> ledger = Ledger.in_memory(PureDP(0.3))
+    >>> for _ in range(3):
+    ...     identifier = ledger.charge(laplace_cost(PureDP(0.1)), "a count")
+    >>> ledger.remaining
+    PureDP(epsilon=0.0)
+    """
+
+    _store: Store
+    _header: Header
+
+    def __init__(
+        self,
+        path: str | os.PathLike[str],
+        *,
+        dataset: str,
+        budget: Privacy,
+        neighbors: Neighbors = "add_remove",
+        currency: str | None = None,
+    ) -> None:
+        header = _header(dataset, budget, neighbors, currency)
+        self._begin(FileStore(path), header)
+
+    @classmethod
+    def in_memory(
+        cls,
+        budget: Privacy,
+        *,
+        neighbors: Neighbors = "add_remove",
+        dataset: str = "in memory",
+        currency: str | None = None,
+    ) -> Self:
+        """Create a ledger that lives in this process only, and is forgotten with it.
+
+        Parameters
+        ----------
+        budget, neighbors, dataset, currency
+            As for `Ledger`.
+
+        Returns
+        -------
+        Ledger
+            It refuses to be copied, pickled or used in a forked process: a copy would double the budget.
+
+        Raises
+        ------
+        OptionError
+            If an argument is not valid.
+        """
+        ledger = cls.__new__(cls)
+        ledger._begin(MemoryStore(), _header(dataset, budget, neighbors, currency))
+        return ledger
+
+    @classmethod
+    def open(cls, path: str | os.PathLike[str]) -> Self:
+        """Open an existing ledger file with the properties that it has.
+
+        Parameters
+        ----------
+        path : str or os.PathLike
+            The file.
+
+        Returns
+        -------
+        Ledger
+
+        Raises
+        ------
+        LedgerError
+            If there is no such file or it is not a ledger.
+        """
+        ledger = cls.__new__(cls)
+        store = FileStore(path)
+        with store.transaction(write=False) as connection:
+            header = read_header(connection, str(store))
+        ledger._bind(store, header)
+        return ledger
+
+    def _begin(self, store: Store, header: Header) -> None:
+        """Create the ledger, or check that what is there is the same."""
+        with store.transaction(write=True, create=True) as connection:
+            found = create_or_read(connection, str(store), header)
+        if found[1:] != header[1:]:
+            named = zip(Header._fields, found, header, strict=True)
+            differing = [f"{n} is {f}, not {h}" for n, f, h in named if f != h and n != "identifier"]
+            raise LedgerMismatchError(f"{store} belongs to another study: its {'; its '.join(differing)}")
+        self._bind(store, found)
+
+    def _bind(self, store: Store, header: Header) -> None:
+        self._store, self._header = store, header
+        self._filter = filter_for(privacy_from_dict(json.loads(header.budget)), header.currency)
+
+    @property
+    def path(self) -> str | None:
+        """The file, or None for a ledger in memory."""
+        return str(self._store.path) if isinstance(self._store, FileStore) else None
+
+    @property
+    def dataset(self) -> str:
+        """The name of the confidential data."""
+        return self._header.dataset
+
+    @property
+    def budget(self) -> Privacy:
+        """All that may ever be spent."""
+        return self._filter.budget
+
+    @property
+    def neighbors(self) -> Neighbors:
+        """The neighbouring relation of every charge."""
+        return cast("Neighbors", self._header.neighbors)
+
+    @property
+    def currency(self) -> str:
+        """What is added up: "epsilon", "rho", "mu_squared", or for ApproxDP "gdp" or "basic"."""
+        return self._filter.currency
+
+    @property
+    def spent(self) -> Privacy:
+        """What was spent, in the unit of the budget, rounded up.
+
+        On a basic ledger that has spent no delta it is a `PureDP`.
+        """
+        return self._filter.spent(self._total())
+
+    @property
+    def remaining(self) -> Privacy:
+        """What can still be asked for, in the unit of the budget, rounded down so that it is granted.
+
+        On a basic ledger whose delta is all spent it is a `PureDP`.
+        """
+        return self._filter.remaining(self._total())
+
+    @property
+    def tau(self) -> float:
+        """Summed total variation of the charges on a ledger that adds mu squared (GDP, ApproxDP), else 0."""
+        return float(self._total().reserve) if self.currency in {"mu_squared", "gdp"} else 0.0
+
+    def charge(self, cost: Cost, description: str) -> str:
+        """Spend budget; to be called before the mechanism draws anything.
+
+        Parameters
+        ----------
+        cost : Cost
+            What the mechanism costs.
+        description : str
+            What it measures; stored, and public.
+
+        Returns
+        -------
+        str
+            The unique id of the charge, which is on disk now.
+
+        Raises
+        ------
+        BudgetExceededError
+            If it does not fit in what remains; nothing is stored.
+        NotProvedError
+            If the cost has no guarantee in the currency of this ledger.
+        LedgerError
+            If the ledger cannot be written; draw nothing.
+        OptionError
+            If an argument is not valid.
+        """
+        entry = self._entry(cost)
+        if not isinstance(description, str) or not description:
+            raise OptionError("description", description, "a text that says what is measured")
+        identifier = uuid.uuid4().hex
+        with self._store.transaction(write=True) as connection:
+            self._check(connection, cost, entry)
+            time = datetime.now(UTC).isoformat(timespec="microseconds")
+            charge = Charge(identifier, time, description, cost.to_json(), entry.amount, entry.reserve)
+            add_charge(connection, charge)
+        return identifier
+
+    def can_afford(self, cost: Cost) -> None:
+        """Check that a charge would be granted now, without making it.
+
+        Parameters
+        ----------
+        cost : Cost
+            What the mechanism costs.
+
+        Raises
+        ------
+        BudgetExceededError, NotProvedError, LedgerError, OptionError
+            As `charge` would.
+        """
+        entry = self._entry(cost)
+        with self._store.transaction(write=False) as connection:
+            self._check(connection, cost, entry)
+
+    def charges(self) -> pd.DataFrame:
+        """List the charges.
+
+        Returns
+        -------
+        DataFrame
+            One row a charge, in order: ``id``, ``time`` (UTC), ``description``, ``price`` (as asked for, a
+            privacy amount), ``amount`` (in the currency of the ledger) and ``reserve`` (total variation on a
+            ledger that adds mu squared, delta on a basic one, otherwise 0).
+        """
+        with self._store.transaction(write=False) as connection:
+            self._check_identity(connection)
+            made = read_charges(connection)
+        frame = pd.DataFrame(
+            {
+                "id": pd.Series([c.id for c in made], dtype="str"),
+                "time": pd.Series(
+                    pd.to_datetime([c.time for c in made], utc=True), dtype="datetime64[us, UTC]"
+                ),
+                "description": pd.Series([c.description for c in made], dtype="str"),
+                "price": pd.Series([Cost.from_json(c.cost).price for c in made], dtype="object"),
+                "amount": pd.Series([float(c.amount) for c in made], dtype="float64"),
+                "reserve": pd.Series([float(c.reserve) for c in made], dtype="float64"),
+            }
+        )
+        frame.attrs["currency"] = self.currency
+        return frame
+
+    def _entry(self, cost: Cost) -> Entry:
+        if not isinstance(cost, Cost):
+            raise OptionError("cost", cost, "the Cost of a mechanism")
+        return self._filter.entry(cost)
+
+    def _check(self, connection: sqlite3.Connection, cost: Cost, entry: Entry) -> None:
+        """Raise unless the entry fits, within the caller's transaction."""
+        self._check_identity(connection)
+        total = _sum(read_entries(connection))
+        reason = self._filter.excess(total, entry)
+        if reason is not None:
+            raise BudgetExceededError(cost.price, self._filter.remaining(total), reason)
+
+    def _check_identity(self, connection: sqlite3.Connection) -> None:
+        if read_header(connection, str(self._store)) != self._header:
+            raise LedgerMismatchError(
+                f"{self._store} has been replaced by another ledger since it was opened"
+            )
+
+    def _total(self) -> Entry:
+        with self._store.transaction(write=False) as connection:
+            self._check_identity(connection)
+            return _sum(read_entries(connection))
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        if self.path is None:
+            _refuse_copy()
+        return type(self).open, (self.path,)
+
+    def __copy__(self) -> Self:
+        return self._same()
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Self:
+        del memo
+        return self._same()
+
+    def _same(self) -> Self:
+        """Return another ledger on the same file."""
+        if self.path is None:
+            _refuse_copy()
+        return type(self).open(self.path)
+
+    def __repr__(self) -> str:
+        where = "in memory" if self.path is None else self.path
+        try:
+            with self._store.transaction(write=False) as connection:
+                self._check_identity(connection)
+                entries = read_entries(connection)
+        except LedgerError as error:
+            return f"<Ledger {where}: {error}>"
+        total = _sum(entries)
+        lines = [
+            f"Ledger {where}",
+            f"  dataset    {self.dataset!r}, neighbors {self.neighbors!r}, currency {self.currency!r}",
+            f"  budget     {self.budget}",
+            f"  spent      {self._filter.spent(total)} in {len(entries)} charges",
+            f"  remaining  {self._filter.remaining(total)}",
+        ]
+        if self.currency == "mu_squared" and total.reserve:
+            lines.append(f"  within total variation {float(total.reserve):.3g}")
+        return "\n".join(lines)
+
+
+def _header(dataset: str, budget: Privacy, neighbors: Neighbors, currency: str | None) -> Header:
+    """Check what describes a ledger, and write it as text."""
+    if not isinstance(dataset, str) or not dataset:
+        raise OptionError("dataset", dataset, "a name for the confidential data")
+    if neighbors not in NEIGHBORS:
+        raise OptionError("neighbors", neighbors, NEIGHBORS)
+    chosen = filter_for(budget, currency).currency
+    return Header(uuid.uuid4().hex, dataset, json.dumps(budget.to_dict()), neighbors, chosen)
+
+
+def _sum(entries: list[tuple[Fraction, Fraction]]) -> Entry:
+    return Entry(
+        sum((amount for amount, _ in entries), Fraction(0)),
+        sum((reserve for _, reserve in entries), Fraction(0)),
+    )
+
+
+def _refuse_copy() -> NoReturn:
+    raise LedgerError(
+        "a ledger in memory cannot be copied or pickled: each copy would spend the whole budget; "
+        "use a ledger file"
+    )

@@ -1,0 +1,98 @@
+"""How far one unit moves a sum: exact bounds, in whole numbers."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from math import isqrt
+from typing import Literal
+
+from dpinfer.errors import OptionError
+
+__all__ = ["NEIGHBORS", "Neighbors", "Norm", "RowBounds", "gram_sensitivity", "joint_sensitivity"]
+
+Neighbors = Literal["add_remove", "replace_one"]
+Norm = Literal["l2", "l1"]
+NEIGHBORS = ("add_remove", "replace_one")
+
+
+@dataclass(frozen=True, slots=True)
+class RowBounds:
+    """Bounds on the integer row z that a row of the data becomes.
+
+    Attributes
+    ----------
+    squared : int
+        Bound on the squared Euclidean norm of z.
+    absolute : int
+        Bound on the sum of absolute values of z.
+    least_product : int
+        Lower bound on ``abs(z'w)`` over pairs of rows z, w at which ``abs(z)^4 + abs(w)^4 - 2 (z'w)^2`` is
+        largest; 0 where none is proved.
+    """
+
+    squared: int
+    absolute: int
+    least_product: int = 0
+
+
+def gram_sensitivity(bounds: RowBounds, *, neighbors: Neighbors, norm: Norm) -> Fraction:
+    """Bound on the change of the upper triangle of ``sum z z'`` between neighbours.
+
+    Parameters
+    ----------
+    bounds : RowBounds
+    neighbors : {"add_remove", "replace_one"}
+    norm : {"l2", "l1"}
+        ``"l2"``: Euclidean norm with off-diagonal entries counted twice in the square (each divided by a
+        weight of 1/sqrt 2), which is the Frobenius norm of the matrix. ``"l1"``: sum of absolute values.
+
+    Returns
+    -------
+    Fraction
+        Never below the true supremum.
+
+    Notes
+    -----
+    Frobenius norms: ``norm(z z') = abs(z)^2`` and ``norm(z z' - w w')^2 = abs(z)^4 + abs(w)^4 - 2 (z'w)^2``.
+    One of the two rows may count as zero (dropped, or excluded by a condition); the change is then ``abs(z)^2``.
+    The upper triangle of ``z z'`` has L1 norm ``(abs1(z)^2 + abs(z)^2) / 2``; two rows add at most twice that.
+    """
+    if neighbors not in NEIGHBORS:
+        raise OptionError("neighbors", neighbors, NEIGHBORS)
+    if norm == "l1":
+        one = Fraction(bounds.absolute**2 + bounds.squared, 2)
+        return one if neighbors == "add_remove" else 2 * one
+    if neighbors == "add_remove":
+        return Fraction(bounds.squared)
+    pair = _root_above(2 * bounds.squared**2 - 2 * bounds.least_product**2)
+    return Fraction(max(pair, bounds.squared))
+
+
+def joint_sensitivity(parts: Sequence[tuple[Fraction, float]], *, norm: Norm) -> Fraction:
+    """Bound for several sums measured together, each with its own bound and weight.
+
+    Parameters
+    ----------
+    parts : sequence of (sensitivity, weight)
+        Coordinates of a part have noise scale proportional to its weight.
+    norm : {"l2", "l1"}
+
+    Returns
+    -------
+    Fraction
+        Bound on the norm of the change, every part divided by its weight.
+    """
+    scaled = [bound / Fraction(weight) for bound, weight in parts]
+    if len(scaled) == 1 or norm == "l1":
+        return sum(scaled, Fraction(0))
+    grid = 2**40
+    return Fraction(_root_above(sum((one**2 for one in scaled), Fraction(0)) * grid**2), grid)
+
+
+def _root_above(value: int | Fraction) -> int:
+    """Return the smallest whole number whose square is at least ``value``."""
+    whole = -(-value.numerator // value.denominator)
+    root = isqrt(whole)
+    return root if root * root == whole else root + 1

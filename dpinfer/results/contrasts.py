@@ -1,0 +1,224 @@
+"""Linear hypotheses about coefficients: read as statsmodels reads them, answered by one inference."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from statsmodels.formula._manager import FormulaManager
+from statsmodels.stats.contrast import ContrastResults
+
+from dpinfer.errors import OptionError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from numpy.typing import NDArray
+
+    from dpinfer.inference.base import Inference
+
+    Array = NDArray[np.float64]
+
+__all__ = ["CoefficientTest", "JointTest", "check_alpha", "linear_constraints"]
+
+
+def check_alpha(alpha: float) -> float:
+    """Return ``alpha`` where it is a level.
+
+    Parameters
+    ----------
+    alpha : float
+        One minus the confidence.
+
+    Returns
+    -------
+    float
+        The same number.
+
+    Raises
+    ------
+    OptionError
+        Where ``alpha`` is not strictly between 0 and 1.
+    """
+    if not 0 < alpha < 1:
+        raise OptionError("alpha", alpha, "a number strictly between 0 and 1")
+    return float(alpha)
+
+
+def linear_constraints(constraints: object, names: Sequence[str]) -> tuple[Array, Array]:
+    """Read linear constraints in any of the forms that statsmodels takes.
+
+    Parameters
+    ----------
+    constraints : str, list of str, dict, array (k, p), array (p,), or tuple of two of these arrays
+        ``"age = educ, x = 1"``, ``{"age": 0}``, a matrix R (then R b = 0) or a pair (R, q) (then R b = q;
+        q may be a scalar).
+    names : sequence of str, length p
+        The parameter names, in order.
+
+    Returns
+    -------
+    restrictions : ndarray (k, p)
+        R.
+    values : ndarray (k,)
+        q.
+
+    Raises
+    ------
+    OptionError
+        Where the constraints cannot be read as linear constraints among the names.
+
+    Examples
+    --------
+    >>> matrix, values = linear_constraints("age = educ, x = 1", ["age", "educ", "x"])
+    >>> matrix.tolist(), values.tolist()
+    ([[1.0, -1.0, 0.0], [0.0, 0.0, 1.0]], [0.0, 1.0])
+    """
+    expected = (
+        f"linear constraints among {', '.join(names)} as text, dict, matrix (k, {len(names)}) or (R, q)"
+    )
+    spec = constraints
+    if isinstance(constraints, tuple) and len(constraints) == 2 and np.ndim(constraints[1]) == 0:
+        spec = (constraints[0], np.full(len(np.atleast_2d(constraints[0])), constraints[1]))
+    try:
+        parsed = FormulaManager().get_linear_constraints(spec, list(names))
+        restrictions = np.atleast_2d(np.asarray(parsed.constraint_matrix, dtype=np.float64))
+        values = np.ravel(np.asarray(parsed.constraint_values, dtype=np.float64))
+    except Exception as error:  # the formula engines raise errors of their own, without a common root
+        raise OptionError("r_matrix", constraints, expected) from error
+    count = restrictions.shape[0]
+    if restrictions.shape[1] != len(names) or values.size != count or count == 0:
+        raise OptionError("r_matrix", constraints, expected)
+    if not (np.isfinite(restrictions).all() and np.isfinite(values).all()):
+        raise OptionError("r_matrix", constraints, "finite numbers")
+    return restrictions, values
+
+
+class CoefficientTest(ContrastResults):  # type: ignore[misc]
+    """Tests of single linear combinations, in the form of statsmodels' ``ContrastResults``.
+
+    P-values and intervals are those of the inference; ``tvalue`` is (effect - value) / ``sd`` under every
+    inference, and only under a Wald inference does it determine the p-value.
+
+    Parameters
+    ----------
+    inference : Inference
+        The one inference behind the results.
+    restrictions : ndarray (k, p)
+        The combinations.
+    values : ndarray (k,)
+        Their values under the hypothesis.
+
+    Attributes
+    ----------
+    effect : ndarray (k,)
+        The estimated combinations.
+    sd, tvalue, statistic : ndarray (k,), or (1, 1) for one combination as in statsmodels
+        Standard errors with sampling and noise, and standardised distances from the hypothesis.
+    pvalue : ndarray (k,), or 0-dimensional for one combination
+        Two-sided p-values.
+    df_denom : float
+        Degrees of freedom of the reference, infinite for a normal one.
+    distribution : str
+        "t" or "norm".
+    """
+
+    def __init__(self, inference: Inference, restrictions: Array, values: Array) -> None:
+        covariance = inference.cov_sampling + inference.cov_noise
+        effect = restrictions @ inference.params
+        deviation = np.sqrt(np.einsum("ij,jk,ik->i", restrictions, covariance, restrictions))
+        if not (deviation > 0).all():
+            raise OptionError("r_matrix", restrictions.tolist(), "no row of zeros")
+        shape = (1, 1) if len(effect) == 1 else (-1,)
+        statistic = ((effect - values) / deviation).reshape(shape)
+        reference: dict[str, Any] = {"statistic": statistic, "distribution": "norm"}
+        if np.isfinite(inference.df_resid):
+            reference = {"t": statistic}
+        super().__init__(effect=effect, sd=deviation.reshape(shape), df_denom=inference.df_resid, **reference)
+        self.pvalue = np.squeeze(inference.contrast_pvalues(restrictions, values))
+        self.method = inference.method
+        self._inference, self._restrictions = inference, restrictions
+
+    def conf_int(self, alpha: float = 0.05) -> Array:
+        """Return intervals for the combinations.
+
+        Parameters
+        ----------
+        alpha : float
+            One minus the confidence.
+
+        Returns
+        -------
+        ndarray (k, 2)
+            Lower and upper ends in the units of ``effect``; an end may be infinite.
+
+        Raises
+        ------
+        OptionError
+            Where ``alpha`` is not strictly between 0 and 1.
+        """
+        return self._inference.intervals(self._restrictions, check_alpha(alpha))
+
+    def summary(
+        self, xname: Sequence[str] | None = None, alpha: float = 0.05, title: str | None = None
+    ) -> object:
+        """Return the table of the tests.
+
+        Parameters
+        ----------
+        xname : sequence of str, optional
+            Names of the combinations; c0, c1, ... if not given.
+        alpha : float
+            One minus the confidence of the intervals.
+        title : str, optional
+            A title; by default it names the inference where that is not Wald's.
+
+        Returns
+        -------
+        statsmodels.iolib.table.SimpleTable
+            The table.
+        """
+        if title is None and self.method != "wald":
+            title = f"Test for Constraints (p-values and intervals: {self.method})"
+        return super().summary(xname=xname, alpha=alpha, title=title)
+
+
+class JointTest(ContrastResults):  # type: ignore[misc]
+    """A joint test of several linear restrictions, in the form of statsmodels' ``ContrastResults``.
+
+    Parameters
+    ----------
+    inference : Inference
+        The one inference behind the results; the p-value is always its own.
+    restrictions : ndarray (k, p)
+        The combinations.
+    values : ndarray (k,)
+        Their values under the hypothesis.
+    use_f : bool
+        Whether the statistic is shown per degree of freedom, as F, or as chi-squared.
+    scalar : bool
+        Whether the statistic is a float, or an array (1, 1).
+
+    Attributes
+    ----------
+    statistic, fvalue : float or ndarray (1, 1)
+        The statistic (``fvalue`` with ``use_f`` only).
+    pvalue : ndarray ()
+        The p-value.
+    df_num, df_denom : float
+        With ``use_f`` the degrees of freedom of numerator and denominator; without, ``df_denom`` is the
+        number of restrictions, as in statsmodels.
+    """
+
+    def __init__(
+        self, inference: Inference, restrictions: Array, values: Array, *, use_f: bool, scalar: bool = True
+    ) -> None:
+        chi2, df, pvalue = inference.wald(restrictions, values)
+        statistic = float(chi2) / df if use_f else float(chi2)
+        shown = statistic if scalar else np.full((1, 1), statistic)
+        if use_f:
+            super().__init__(F=shown, df_denom=inference.df_resid, df_num=df)
+        else:
+            super().__init__(statistic=shown, df_denom=df, distribution="chi2", dist_args=(df,))
+        self.pvalue = np.asarray(pvalue, dtype=np.float64)
+        self.method = inference.method

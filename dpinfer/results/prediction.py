@@ -1,0 +1,171 @@
+"""Predictions at public design points."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pandas as pd
+
+from dpinfer.errors import OptionError, UnknownColumnError
+from dpinfer.results.contrasts import check_alpha
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from numpy.typing import NDArray
+
+    from dpinfer.inference.base import Inference
+
+    Array = NDArray[np.float64]
+
+__all__ = ["CONSTANTS", "MeanPrediction", "design_rows"]
+
+CONSTANTS = ("Intercept", "const", "1")
+"""Names under which a column of ones is known."""
+
+
+def design_rows(exog: object, names: Sequence[str]) -> tuple[Array, pd.Index]:
+    """Read public design points.
+
+    Parameters
+    ----------
+    exog : DataFrame, dict, or array (m, p) or (p,)
+        Columns of the design by parameter name (a column of ones may be left out, other columns are not
+        looked at), or an array with the columns in the order of the parameters.
+    names : sequence of str, length p
+        The parameter names.
+
+    Returns
+    -------
+    rows : ndarray (m, p)
+        The design.
+    index : pandas.Index, length m
+        Labels of the rows.
+
+    Raises
+    ------
+    UnknownColumnError
+        Where a parameter has no column.
+    OptionError
+        Where the columns are not numbers, or an array has another number of columns.
+
+    Examples
+    --------
+    >>> rows, _ = design_rows({"age": [30, 40]}, ["Intercept", "age"])
+    >>> rows.tolist()
+    [[1.0, 30.0], [1.0, 40.0]]
+    """
+    if isinstance(exog, Mapping):
+        scalars = all(np.ndim(column) == 0 for column in exog.values())
+        exog = pd.DataFrame(dict(exog), index=[0] if scalars else None)
+    try:
+        if isinstance(exog, pd.DataFrame):
+            columns = [_column(exog, name) for name in names]
+            return np.column_stack(columns), exog.index
+        rows = np.asarray(exog, dtype=np.float64)
+    except (TypeError, ValueError) as error:
+        if isinstance(error, UnknownColumnError):
+            raise
+        raise OptionError("exog", type(exog).__name__, "columns of numbers") from error
+    if rows.ndim == 1:
+        rows = rows[:, None] if len(names) == 1 else rows[None, :]
+    if rows.ndim != 2 or rows.shape[1] != len(names):
+        raise OptionError("exog", f"array {rows.shape}", f"an array (m, {len(names)}): {', '.join(names)}")
+    return rows, pd.RangeIndex(len(rows))
+
+
+def _column(frame: pd.DataFrame, name: str) -> Array:
+    if name in frame.columns:
+        return frame[name].to_numpy(dtype=np.float64)
+    if name in CONSTANTS:
+        return np.ones(len(frame))
+    raise UnknownColumnError(name, map(str, frame.columns), "exog")
+
+
+@dataclass(frozen=True, slots=True)
+class MeanPrediction:
+    """Predicted means at public design points, with intervals from the one inference.
+
+    Parameters
+    ----------
+    inference : Inference
+        The inference behind the results.
+    rows : ndarray (m, p)
+        The design points.
+    index : pandas.Index, length m
+        Their labels.
+    inverse_link : callable, optional
+        A monotone function from the linear predictor to the mean; the identity if None.
+    """
+
+    inference: Inference
+    rows: Array
+    index: pd.Index
+    inverse_link: Callable[[Array], Array] | None = None
+
+    @property
+    def linear_predictor(self) -> pd.Series:
+        """Series (m,): design times parameters."""
+        return pd.Series(self.rows @ self.inference.params, index=self.index)
+
+    @property
+    def predicted_mean(self) -> pd.Series:
+        """Series (m,): the mean, in units of the response."""
+        return self.linear_predictor if self.inverse_link is None else self._means(self.linear_predictor)
+
+    @property
+    def se_linear(self) -> pd.Series:
+        """Series (m,): standard errors of the linear predictor, sampling and noise."""
+        covariance = self.inference.cov_sampling + self.inference.cov_noise
+        return pd.Series(
+            np.sqrt(np.einsum("ij,jk,ik->i", self.rows, covariance, self.rows)), index=self.index
+        )
+
+    def conf_int(self, alpha: float = 0.05) -> pd.DataFrame:
+        """Return intervals for the means.
+
+        Parameters
+        ----------
+        alpha : float
+            One minus the confidence, for each mean by itself.
+
+        Returns
+        -------
+        DataFrame (m, 2)
+            Lower and upper ends: those of the linear predictor, put through the inverse link.
+
+        Raises
+        ------
+        OptionError
+            Where ``alpha`` is not strictly between 0 and 1.
+        """
+        ends = self.inference.intervals(self.rows, check_alpha(alpha))
+        if self.inverse_link is not None:
+            ends = np.sort(self.inverse_link(ends), axis=1)
+        return pd.DataFrame(ends, index=self.index)
+
+    def summary_frame(self, alpha: float = 0.05) -> pd.DataFrame:
+        """Return predictions and intervals in one table.
+
+        Parameters
+        ----------
+        alpha : float
+            One minus the confidence.
+
+        Returns
+        -------
+        DataFrame
+            Columns ``mean``, ``mean_se`` (only where the link is the identity), ``mean_ci_lower`` and
+            ``mean_ci_upper``, one row for each design point.
+        """
+        frame = pd.DataFrame({"mean": self.predicted_mean})
+        if self.inverse_link is None:
+            frame["mean_se"] = self.se_linear
+        return frame.join(self.conf_int(alpha).set_axis(["mean_ci_lower", "mean_ci_upper"], axis=1))
+
+    def _means(self, linear: pd.Series) -> pd.Series:
+        assert self.inverse_link is not None
+        return pd.Series(self.inverse_link(linear.to_numpy(dtype=np.float64)), index=linear.index)

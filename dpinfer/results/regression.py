@@ -1,0 +1,284 @@
+"""Results of a private regression, as a statsmodels user expects them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from dpinfer.results import plots, summary
+from dpinfer.results.estimates import PrivateEstimates
+from dpinfer.results.prediction import MeanPrediction, design_rows
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    import pandas as pd
+    from matplotlib.axes import Axes
+    from statsmodels.iolib.summary2 import Summary as Summary2
+
+__all__ = ["PrivateResults"]
+
+
+class PrivateResults(PrivateEstimates):
+    """Estimates, intervals and tests from a release, with statsmodels' names and labels.
+
+    Every number comes from one inference, so that intervals, p-values, tests, tables and plots agree. The
+    object holds released quantities only: no frame, no rows, no residuals; a pickle of it cannot leak.
+
+    Parameters
+    ----------
+    inference : Inference
+        Estimates with sampling and noise covariance, and the method of inference.
+    release : ReleaseLike
+        Where they come from: cost, neighbours, charge.
+    model_name : str
+        What tables call the model.
+    response : str
+        Name of the response.
+    notes : sequence of str
+        Sentences to print below the tables.
+    inverse_link : callable, optional
+        A monotone function from linear predictor to mean, used by predictions; the identity if None.
+
+    Attributes
+    ----------
+    nobs : float
+        Number of rows as released or public; AttributeError where it is neither.
+    df_resid, df_model : float
+        Degrees of freedom of the inference (infinite for a normal reference), and number of coefficients
+        without the constant.
+    scale, rsquared, rsquared_adj : float
+        Error variance and coefficients of determination; AttributeError where the inference has none.
+    fvalue, f_pvalue : float
+        The joint test of all coefficients but the constant.
+    use_t : bool
+        Whether the reference is a t distribution.
+
+    Raises
+    ------
+    InferenceError
+        Where the inference is malformed or its covariance is not positive definite.
+
+    Notes
+    -----
+    The variance of an estimate is sampling variance plus privacy-noise variance. ``llf``, ``aic``, ``bic``,
+    ``resid`` and ``fittedvalues`` raise AttributeError: they need rows.
+    """
+
+    def __repr__(self) -> str:
+        return (
+            f"<PrivateResults: {self._model_name} of {self._response}, {len(self.params)} coefficients, "
+            f"{self._inference.method}, {summary.short_guarantee(self._release)}>"
+        )
+
+    # Predictions
+
+    def get_prediction(self, exog: object) -> MeanPrediction:
+        """Return predicted means at public design points, with standard errors and intervals.
+
+        Parameters
+        ----------
+        exog : DataFrame, dict or array (m, p)
+            Columns of the design by parameter name (a constant may be left out), or an array with the columns
+            in the order of the parameters. Never rows of the confidential data.
+
+        Returns
+        -------
+        MeanPrediction
+            ``predicted_mean``, ``conf_int(alpha)``, ``summary_frame(alpha)``.
+
+        Raises
+        ------
+        UnknownColumnError
+            Where a parameter has no column.
+        OptionError
+            Where the columns are not numbers, or have the wrong shape.
+        """
+        rows, index = design_rows(exog, self._inference.names)
+        return MeanPrediction(self._inference, rows, index, self._inverse_link)
+
+    def predict(self, exog: object) -> pd.Series:
+        """Return predicted means at public design points.
+
+        Parameters
+        ----------
+        exog : DataFrame, dict or array (m, p)
+            As in ``get_prediction``.
+
+        Returns
+        -------
+        Series (m,)
+            Means, labelled as the rows of ``exog``.
+
+        Raises
+        ------
+        UnknownColumnError, OptionError
+            As ``get_prediction``.
+        """
+        return self.get_prediction(exog).predicted_mean
+
+    # Tables and plots
+
+    def summary_frame(self, alpha: float = 0.05) -> pd.DataFrame:
+        """Return the one table behind text, HTML, LaTeX, markdown and plots.
+
+        Parameters
+        ----------
+        alpha : float
+            One minus the confidence of the intervals.
+
+        Returns
+        -------
+        DataFrame
+            One row a term; columns "coef", "std err", "std err (sampling)", "std err (noise)", "t" and
+            "P>|t|" ("z" and "P>|z|" for a normal reference; "P (score)" and so on where the p-value is not
+            Wald's), "[0.025", "0.975]" (for alpha = .05) and "noise share" (0 to 1).
+
+        Raises
+        ------
+        OptionError
+            Where ``alpha`` is not strictly between 0 and 1.
+        """
+        return summary.summary_frame(self, alpha)
+
+    def summary(
+        self,
+        yname: str | None = None,
+        xname: Sequence[str] | None = None,
+        title: str | None = None,
+        alpha: float = 0.05,
+    ) -> summary.PrivateSummary:
+        """Return the summary: header, coefficients, guarantee, warnings.
+
+        Parameters
+        ----------
+        yname : str, optional
+            Another name for the response.
+        xname : sequence of str, length p, optional
+            Other names for the coefficients.
+        title : str, optional
+            Another title.
+        alpha : float
+            One minus the confidence of the intervals.
+
+        Returns
+        -------
+        PrivateSummary
+            A statsmodels ``Summary``; it has as_text(), as_html(), as_latex(), as_markdown() and as_csv().
+            It shows no date, so that the same release always prints the same.
+
+        Raises
+        ------
+        OptionError
+            Where ``alpha`` is no level or ``xname`` has the wrong length.
+        """
+        return summary.build_summary(self, yname=yname, xname=xname, title=title, alpha=alpha)
+
+    def summary2(
+        self,
+        yname: str | None = None,
+        xname: Sequence[str] | None = None,
+        title: str | None = None,
+        alpha: float = 0.05,
+        float_format: str = "%.4f",
+    ) -> Summary2:
+        """Return the summary in statsmodels' second layout.
+
+        Parameters
+        ----------
+        yname, xname, title, alpha
+            As in ``summary``.
+        float_format : str
+            How numbers are written.
+
+        Returns
+        -------
+        statsmodels.iolib.summary2.Summary
+            The summary.
+
+        Raises
+        ------
+        OptionError
+            As ``summary``.
+        """
+        return summary.build_summary2(
+            self, yname=yname, xname=xname, title=title, alpha=alpha, float_format=float_format
+        )
+
+    def to_latex(self, alpha: float = 0.05) -> str:
+        """Return ``summary(alpha=alpha)`` as LaTeX (needs booktabs)."""
+        return self.summary(alpha=alpha).as_latex()
+
+    def to_html(self, alpha: float = 0.05) -> str:
+        """Return ``summary(alpha=alpha)`` as HTML."""
+        return self.summary(alpha=alpha).as_html()
+
+    def to_markdown(self, alpha: float = 0.05) -> str:
+        """Return ``summary(alpha=alpha)`` as markdown."""
+        return self.summary(alpha=alpha).as_markdown()
+
+    def coefficient_frame(self, alpha: float = 0.05) -> pd.DataFrame:
+        """Return what ``plot_coefficients`` draws.
+
+        Parameters
+        ----------
+        alpha : float
+            One minus the confidence.
+
+        Returns
+        -------
+        DataFrame
+            One row a term: "estimate", "lower", "upper" (the interval), "sampling_lower" and "sampling_upper"
+            (the part of it that sampling alone accounts for).
+
+        Raises
+        ------
+        OptionError
+            Where ``alpha`` is not strictly between 0 and 1.
+        """
+        return plots.coefficient_frame(self, alpha)
+
+    def plot_coefficients(
+        self,
+        ax: Axes | None = None,
+        *,
+        alpha: float = 0.05,
+        terms: Sequence[str] | None = None,
+        color: str | None = None,
+        legend: bool = True,
+    ) -> Axes:
+        """Plot coefficients with intervals, the sampling part told apart from the noise part.
+
+        Parameters
+        ----------
+        ax : matplotlib.axes.Axes, optional
+            Where to draw; a new figure by default.
+        alpha : float
+            One minus the confidence.
+        terms : sequence of str, optional
+            Which coefficients, in this order; by default all but the constant.
+        color : str, optional
+            Colour of estimates and intervals.
+        legend : bool
+            Whether to draw a legend.
+
+        Returns
+        -------
+        matplotlib.axes.Axes
+            The axes. An infinite end is drawn to the edge, with an arrow head.
+
+        Raises
+        ------
+        UnknownColumnError
+            Where a term does not exist.
+        OptionError
+            Where ``alpha`` is not strictly between 0 and 1.
+        """
+        return plots.plot_coefficients(self, ax, alpha=alpha, terms=terms, color=color, legend=legend)
+
+    @property
+    def default_model_infos(self) -> dict[str, Callable[[Any], str]]:
+        """What ``statsmodels.iolib.summary2.summary_col`` prints below the coefficients."""
+        return {
+            "N": lambda results: f"{results.nobs:,.0f}",
+            "Guarantee": lambda results: summary.short_guarantee(results.release),
+        }

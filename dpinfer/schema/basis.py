@@ -1,0 +1,392 @@
+"""What is measured for a design: bounded features on an integer grid.
+
+A formula's columns are linear combinations of *features*. A feature block is a bounded numeric expression,
+or an expression times the codes of one or more categorical columns. Only features are summed over rows;
+any contrast, reference level or subset of the columns is then a linear map of the features.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import combinations, product
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from dpinfer.errors import CollinearDesignError, MissingFromReleaseError
+from dpinfer.privacy.sensitivity import RowBounds
+from dpinfer.schema.expressions import compile_expression
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from numpy.typing import NDArray
+
+    from dpinfer.schema.expressions import Expression
+    from dpinfer.schema.formula import DesignColumn
+    from dpinfer.schema.schema import Schema
+
+    Array = NDArray[np.float64]
+    Atom = tuple[tuple[tuple[str, int], ...], tuple[tuple[str, int], ...]]
+    Vector = dict[Atom, float]
+
+__all__ = ["GRID_BITS", "UNIT", "Basis", "Block", "build_basis"]
+
+GRID_BITS = 19
+"""Features are multiples of ``2**-GRID_BITS`` in [-1, 1]."""
+
+UNIT = 2**GRID_BITS
+"""The number 1 on the grid."""
+
+_TOLERANCE = 1e-7
+
+
+def simplex_codes(levels: int) -> NDArray[np.int64]:
+    """Codes of a factor: the corners of a regular simplex on the grid, (levels, levels - 1).
+
+    Rows have norm at most 1 and equal mutual distances, so every level is measured equally well and the
+    factor counts once in the row norm. Entries are cut toward zero, and the cut table is the code.
+    """
+    helmert = np.zeros((levels, levels - 1))
+    for column in range(levels - 1):
+        helmert[: column + 1, column] = 1.0
+        helmert[column + 1, column] = -(column + 1.0)
+        helmert[:, column] /= np.sqrt((column + 1.0) * (column + 2.0))
+    corners = helmert * np.sqrt(levels / (levels - 1.0))
+    return np.trunc(corners * UNIT).astype(np.int64)
+
+
+@dataclass(frozen=True, eq=False)
+class Block:
+    """Features that share a numeric part and a set of factors.
+
+    Attributes
+    ----------
+    expression : Expression
+        Numeric part; the constant 1 for pure factors and the intercept.
+    factors : tuple of str
+        Categorical columns, sorted; empty for a numeric feature.
+    center, half : float
+        The numeric part enters as ``(value - center) / half``, in [-1, 1].
+    codes : ndarray of int64 (levels product, width)
+        Row of features for each combination of levels; ``[[UNIT]]`` without factors.
+    shape : tuple of int
+        Number of levels of each factor.
+    """
+
+    expression: Expression
+    factors: tuple[str, ...]
+    center: float
+    half: float
+    codes: NDArray[np.int64]
+    shape: tuple[int, ...]
+
+    @property
+    def key(self) -> tuple[str, tuple[str, ...]]:
+        """What identifies the block."""
+        return self.expression.text, self.factors
+
+    @property
+    def width(self) -> int:
+        """Number of features."""
+        return int(self.codes.shape[1])
+
+    @property
+    def constant(self) -> bool:
+        """Whether the numeric part is the constant 1."""
+        return self.expression.constant is not None
+
+    @property
+    def squared(self) -> int:
+        """Bound on the squared norm of the block's integer features."""
+        return max(sum(int(entry) ** 2 for entry in row) for row in self.codes)
+
+    @property
+    def absolute(self) -> int:
+        """Bound on the sum of absolute values of the block's integer features."""
+        return max(sum(abs(int(entry)) for entry in row) for row in self.codes)
+
+    @property
+    def products(self) -> frozenset[int] | None:
+        """Inner products that two rows at the ends of their range can have; None where not enumerated."""
+        if not self.factors:
+            whole = UNIT * UNIT
+            return frozenset({whole} if self.constant else {whole, -whole})
+        if not self.constant or self.codes.shape[0] > 64:
+            return None
+        table = self.codes.astype(object)
+        return frozenset(int(entry) for entry in (table @ table.T).ravel())
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Names of the features."""
+        label = ":".join(([] if self.constant else [self.expression.text]) + list(self.factors)) or "1"
+        return (
+            (label,) if self.width == 1 else tuple(f"{label}[{index}]" for index in range(1, self.width + 1))
+        )
+
+    def encode(self, values: Mapping[str, Array], levels: Mapping[str, NDArray[np.intp]], out: Array) -> None:
+        """Write the block's integer features of a batch.
+
+        Parameters
+        ----------
+        values : mapping of str to ndarray (m,)
+            Coerced, clamped columns.
+        levels : mapping of str to ndarray of int (m,)
+            Level index of each categorical column used as a factor.
+        out : ndarray (width, m)
+            Receives whole numbers in [-UNIT, UNIT].
+
+        Notes
+        -----
+        Rounding a multiple ``u c`` of a whole number c, with ``abs(u) <= 1``, never exceeds ``abs(c)``: the
+        norm of the block's row is at most that of its code.
+        """
+        if self.factors:
+            index = np.ravel_multi_index([levels[name] for name in self.factors], self.shape)
+            np.take(self.codes.T.astype(np.float64), index, axis=1, out=out, mode="clip")
+            if not self.constant:
+                part = self.expression.evaluate(values) - self.center
+                part /= self.half
+                np.clip(part, -1.0, 1.0, out=part)
+                np.multiply(out, part, out=out)
+                np.rint(out, out=out)
+            return
+        if self.constant:
+            out[0] = UNIT
+            return
+        np.subtract(self.expression.evaluate(values), self.center, out=out[0])
+        np.multiply(out[0], UNIT / self.half, out=out[0])
+        np.rint(out[0], out=out[0])
+        np.clip(out[0], -UNIT, UNIT, out=out[0])
+
+
+@dataclass(frozen=True, eq=False)
+class Basis:
+    """The features measured together, the constant 1 first.
+
+    Attributes
+    ----------
+    schema : Schema
+    blocks : tuple of Block
+    """
+
+    schema: Schema
+    blocks: tuple[Block, ...]
+
+    @cached_property
+    def width(self) -> int:
+        """Number of features d."""
+        return sum(block.width for block in self.blocks)
+
+    @cached_property
+    def names(self) -> tuple[str, ...]:
+        """Names of the features."""
+        return tuple(name for block in self.blocks for name in block.names)
+
+    @cached_property
+    def columns(self) -> tuple[str, ...]:
+        """Columns of the schema that the features read, sorted."""
+        used = {name for block in self.blocks for name in (*block.expression.columns, *block.factors)}
+        return tuple(sorted(used))
+
+    @cached_property
+    def factors(self) -> tuple[str, ...]:
+        """Columns used as factors, sorted."""
+        return tuple(sorted({name for block in self.blocks for name in block.factors}))
+
+    @cached_property
+    def bounds(self) -> RowBounds:
+        """Bounds on an integer row of features."""
+        return RowBounds(
+            squared=sum(block.squared for block in self.blocks),
+            absolute=sum(block.absolute for block in self.blocks),
+            least_product=self._least_product(),
+        )
+
+    def _least_product(self) -> int:
+        """Smallest ``abs(z'w)`` over pairs of extreme rows, 0 where it is not enumerated.
+
+        The squared Frobenius norm of ``z z' - w w'`` is convex in every single numeric feature of z or w
+        when the constant feature is there, so it is largest where all of them are -1 or 1.
+        """
+        sums = {0}
+        for block in self.blocks:
+            choices = block.products
+            if choices is None or len(sums) * len(choices) > 100_000:
+                return 0
+            sums = {total + choice for total in sums for choice in choices}
+        return min(abs(total) for total in sums)
+
+    @cached_property
+    def _atoms(self) -> list[Vector]:
+        vectors: list[Vector] = []
+        for block in self.blocks:
+            scaled = {atom: weight / block.half for atom, weight in block.expression.polynomial.items()}
+            scaled[()] = scaled.get((), 0.0) - block.center / block.half
+            tables = (block.codes / UNIT).reshape(*block.shape, block.width)
+            vectors.extend(_expand(scaled, block.factors, tables[..., index]) for index in range(block.width))
+        return vectors
+
+    def represent(self, columns: Sequence[DesignColumn], *, independent: bool = True) -> Array:
+        """Write columns as linear combinations of the features.
+
+        Parameters
+        ----------
+        columns : sequence of DesignColumn, length p
+        independent : bool
+            Whether linearly dependent columns are an error.
+
+        Returns
+        -------
+        ndarray (p, d)
+            Each column is its row times the features.
+
+        Raises
+        ------
+        CollinearDesignError
+            If the columns are linearly dependent whatever the rows are.
+        MissingFromReleaseError
+            If a column is not a combination of the features.
+        """
+        targets = [
+            _expand(
+                column.expression.polynomial,
+                tuple(name for name, _ in column.codings),
+                _outer([weights for _, weights in column.codings]),
+            )
+            for column in columns
+        ]
+        atoms = sorted({atom for vector in (*self._atoms, *targets) for atom in vector})
+        sizes = np.array([_size(atom, self.schema) for atom in atoms])
+        features = _dense(self._atoms, atoms, sizes)
+        wanted = _dense(targets, atoms, sizes)
+        if independent:
+            _refuse_collinear(wanted, columns)
+        weights: Array = np.linalg.lstsq(features.T, wanted.T, rcond=1e-13)[0].T
+        error = np.abs(weights @ features - wanted).max(axis=1)
+        for column, off, scale in zip(columns, error, np.abs(wanted).max(axis=1), strict=True):
+            if off > _TOLERANCE * max(scale, 1e-12):
+                raise MissingFromReleaseError(
+                    f"{column.name!r} is not a combination of what was measured; measured: {', '.join(self.names)}"
+                )
+        weights[np.abs(weights) < 1e-12 * np.abs(weights).max(axis=1, keepdims=True)] = 0.0
+        return weights
+
+
+def build_basis(columns: Sequence[DesignColumn], schema: Schema) -> Basis:
+    """Choose the features that span some columns.
+
+    Parameters
+    ----------
+    columns : sequence of DesignColumn
+        Regressors and response.
+    schema : Schema
+
+    Returns
+    -------
+    Basis
+        The constant, then for each column its expression with every subset of its factors.
+    """
+    wanted: dict[tuple[str, tuple[str, ...]], Expression] = {}
+    for column in columns:
+        names = sorted({name for name, _ in column.codings})
+        for size in range(len(names) + 1):
+            for subset in combinations(names, size):
+                wanted.setdefault((column.expression.text, subset), column.expression)
+    constants = {factors for (_, factors), expression in wanted.items() if expression.constant is not None}
+    one = compile_expression("1", schema)
+    blocks = [_block(one, (), centred=True, schema=schema)]
+    for (_, factors), expression in wanted.items():
+        if expression.constant is None:
+            blocks.append(
+                _block(expression, factors, centred=not factors or factors in constants, schema=schema)
+            )
+        elif factors:
+            blocks.append(_block(one, factors, centred=True, schema=schema))
+    return Basis(schema, tuple(blocks))
+
+
+def _block(expression: Expression, factors: tuple[str, ...], *, centred: bool, schema: Schema) -> Block:
+    shape = tuple(len(schema[name].level_texts) for name in factors)
+    codes = _product_codes([simplex_codes(levels) for levels in shape])
+    lower, upper = expression.lower, expression.upper
+    if expression.constant is not None:
+        center, half = 0.0, 1.0
+    elif centred:
+        center, half = 0.5 * (lower + upper), float(np.nextafter(0.5 * (upper - lower), np.inf))
+    else:
+        center, half = 0.0, max(abs(lower), abs(upper))
+    return Block(expression, factors, center, half, codes, shape)
+
+
+def _product_codes(tables: list[NDArray[np.int64]]) -> NDArray[np.int64]:
+    codes = np.array([[UNIT]], dtype=np.int64)
+    for table in tables:
+        rows = np.einsum("ai,bj->abij", codes / UNIT, table / UNIT)
+        flat = rows.reshape(codes.shape[0] * table.shape[0], -1)
+        codes = np.trunc(flat * UNIT).astype(np.int64)
+    return codes
+
+
+def _outer(weights: Iterable[Sequence[float]]) -> Array:
+    out = np.array(1.0)
+    for one in weights:
+        out = np.multiply.outer(out, np.asarray(one, dtype=np.float64))
+    return out
+
+
+def _expand(
+    polynomial: Mapping[tuple[tuple[str, int], ...], float], factors: tuple[str, ...], table: Array
+) -> Vector:
+    """Coordinates over monomials times indicators of levels other than each factor's first."""
+    moved = np.array(table, dtype=np.float64)
+    for axis in range(len(factors)):
+        first = np.take(moved, [0], axis=axis)
+        rest = np.delete(moved, 0, axis=axis) - first
+        moved = np.concatenate([first, rest], axis=axis)
+    vector: Vector = {}
+    for index in product(*(range(levels) for levels in moved.shape)):
+        weight = float(moved[index])
+        if weight == 0.0:
+            continue
+        present = tuple(sorted((factors[axis], level) for axis, level in enumerate(index) if level))
+        for monomial, coefficient in polynomial.items():
+            atom = (monomial, present)
+            vector[atom] = vector.get(atom, 0.0) + weight * coefficient
+    return vector
+
+
+def _size(atom: Atom, schema: Schema) -> float:
+    """Largest absolute value that the numeric part of an atom can take."""
+    size = 1.0
+    for leaf, power in atom[0]:
+        if leaf in schema:
+            column = schema[leaf]
+            bound = max(abs(float(getattr(column, "lower", 0.0))), abs(float(getattr(column, "upper", 1.0))))
+        else:
+            expression = compile_expression(leaf, schema)
+            bound = max(abs(expression.lower), abs(expression.upper))
+        size *= bound**power
+    return size or 1.0
+
+
+def _dense(vectors: Sequence[Vector], atoms: Sequence[Atom], sizes: Array) -> Array:
+    place = {atom: index for index, atom in enumerate(atoms)}
+    dense = np.zeros((len(vectors), len(atoms)))
+    for row, vector in enumerate(vectors):
+        for atom, weight in vector.items():
+            dense[row, place[atom]] = weight
+    return dense * sizes
+
+
+def _refuse_collinear(wanted: Array, columns: Sequence[DesignColumn]) -> None:
+    scaled = wanted / np.maximum(np.linalg.norm(wanted, axis=1, keepdims=True), 1e-300)
+    for count in range(1, len(columns) + 1):
+        if np.linalg.svd(scaled[:count], compute_uv=False)[-1] < 1e-9:
+            raise CollinearDesignError(
+                columns[count - 1].name,
+                "is a linear combination of the columns before it whatever the rows are",
+                "leave out one of " + ", ".join(column.name for column in columns[:count]),
+            )

@@ -1,0 +1,100 @@
+"""Bounds of quotients, powers and elementary functions, or why there are none."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from dpinfer.errors import FormulaError
+from dpinfer.schema import intervals
+from dpinfer.schema.cells import number_text
+from dpinfer.schema.nodes import FUNCTIONS
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from dpinfer.schema.algebra import Expression
+    from dpinfer.schema.intervals import Interval
+
+__all__ = ["function_bounds", "quotient_bounds", "real_power_bounds"]
+
+_OPEN_DOMAIN = {"log": 0.0, "log2": 0.0, "log10": 0.0, "log1p": -1.0}
+_FLOOR = {"exp": 0.0, "expm1": -1.0, "sqrt": 0.0}
+
+
+def quotient_bounds(text: str, numerator: Interval, divisor: Expression) -> Interval:
+    """Bounds of a quotient.
+
+    Raises
+    ------
+    FormulaError
+        If the divisor can be 0.
+    """
+    if divisor.constant == 0:
+        raise FormulaError(text, "divides by 0")
+    try:
+        return intervals.divide(numerator, divisor.interval)
+    except ZeroDivisionError:
+        raise FormulaError(
+            text,
+            f"the divisor {divisor.text} can be 0: it lies in [{divisor.lower:.6g}, {divisor.upper:.6g}]",
+            f"declare bounds that exclude 0, or divide by maximum({divisor.text}, 1)",
+        ) from None
+
+
+def real_power_bounds(text: str, base: Expression, exponent: float) -> Interval:
+    """Bounds of a base to a power that is not whole.
+
+    Raises
+    ------
+    FormulaError
+        If the base can be negative, or 0 with a negative exponent.
+    """
+    if base.lower < 0 or (exponent < 0 and base.lower == 0):
+        sign = "negative" if exponent > 0 else "0 or negative"
+        raise FormulaError(
+            text,
+            f"the base {base.text} can be {sign}: it lies in [{base.lower:.6g}, {base.upper:.6g}]",
+            "declare a positive lower bound, or use a whole exponent of at least 0",
+        )
+    return intervals.monotone(lambda x: float(np.power(x, exponent)), base.interval, floor=0.0)
+
+
+def function_bounds(name: str, text: str, arguments: Sequence[Expression]) -> Interval:
+    """Bounds of an allowed function.
+
+    Raises
+    ------
+    FormulaError
+        If the function is not defined, or not bounded, where its argument lies.
+    """
+    a = arguments[0]
+    if name in _OPEN_DOMAIN and a.lower <= _OPEN_DOMAIN[name]:
+        raise _unbounded_logarithm(name, text, a)
+    if name == "sqrt" and a.lower < 0:
+        raise FormulaError(
+            text,
+            f"sqrt is not defined at {a.text} < 0",
+            f"write sqrt(maximum({a.text}, 0)) or declare a lower bound of at least 0",
+        )
+    bounds = [argument.interval for argument in arguments]
+    if name == "abs":
+        return intervals.absolute(bounds[0])
+    if name in ("minimum", "maximum"):
+        return (intervals.minimum if name == "minimum" else intervals.maximum)(*bounds)
+    if name == "clip":
+        return intervals.minimum(intervals.maximum(bounds[0], bounds[1]), bounds[2])
+    return intervals.monotone(FUNCTIONS[name], bounds[0], floor=_FLOOR.get(name, -np.inf))
+
+
+def _unbounded_logarithm(name: str, text: str, a: Expression) -> FormulaError:
+    edge = _OPEN_DOMAIN[name]
+    plain = "log" if name == "log1p" else name
+    shifted = f"{plain}({number_text(1.0 - a.lower)} + {a.text})"
+    bound = "a positive lower bound" if edge == 0 else "a lower bound above -1"
+    return FormulaError(
+        text,
+        f"{name} is unbounded at {a.text} <= {number_text(edge)}",
+        f"write {shifted} or declare {bound}",
+    )

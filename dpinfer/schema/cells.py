@@ -1,0 +1,136 @@
+"""What one cell of a column holds, whatever the storage it comes in.
+
+Every function here looks at one cell alone: no dtype, no neighbour. A frame's dtype changes when one row
+goes, so anything decided from it would let one person change the value read for another.
+
+In this file NaN stands for a missing cell and an infinity for an impossible one.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pandas as pd
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from numpy.typing import NDArray
+
+__all__ = ["IMPOSSIBLE", "MISSING", "Coded", "normal_text", "number_text", "read_cell", "text_to_number"]
+
+MISSING = math.nan
+IMPOSSIBLE = math.inf
+
+_DECIMAL = re.compile(r"[+-]?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][+-]?[0-9]+)?")
+_TRUTH = {"true": True, "false": False}
+
+
+@dataclass(frozen=True, eq=False)
+class Coded:
+    """Dictionary-coded cells: categorical, dictionary and text storage.
+
+    Parameters
+    ----------
+    codes : ndarray of integers, shape (m,)
+        Position of each cell's value in `values`; a position outside it, such as -1, is a missing cell.
+    values : sequence
+        The distinct cell values, of any type.
+    """
+
+    codes: NDArray[Any]
+    values: Sequence[object]
+
+    def __len__(self) -> int:
+        return len(self.codes)
+
+    @property
+    def positions(self) -> NDArray[np.intp]:
+        """The codes, with every position outside the values mapped to ``len(values)``, shape (m,)."""
+        size = len(self.values)
+        codes = np.asarray(self.codes)
+        return np.where((codes < 0) | (codes >= size), size, codes).astype(np.intp)
+
+
+def read_cell(cell: object) -> bool | float | str:
+    """Reduce a cell to a truth value, a finite number or a non-blank text.
+
+    Parameters
+    ----------
+    cell : object
+        Anything at all.
+
+    Returns
+    -------
+    bool, float or str
+        NaN where the cell is missing (None, NaN, NaT, ``pandas.NA``, blank text), an infinity where it is
+        impossible (infinite, beyond the floats, or of a type that is no value).
+
+    Notes
+    -----
+    Types are told by ``type(cell)`` and read through the base type's own methods, so no method of a user's
+    object runs; should reading fail nevertheless, the cell is impossible.
+    """
+    try:
+        return _read_known(cell)
+    except Exception:
+        return IMPOSSIBLE
+
+
+def _read_known(cell: Any) -> bool | float | str:
+    kind = type(cell)
+    value: bool | float | str = IMPOSSIBLE
+    if issubclass(kind, str):
+        text = str.__str__(cell)
+        value = text if text.strip() else MISSING
+    elif kind is bool or kind is np.bool_:
+        value = bool(cell)
+    elif issubclass(kind, float):
+        value = float.__float__(cell)
+    elif issubclass(kind, int):
+        value = int.__float__(cell)
+    elif cell is None or cell is pd.NA or cell is pd.NaT:
+        value = MISSING
+    elif issubclass(kind, np.integer | np.floating):
+        with np.errstate(all="ignore"):
+            value = float(cell)
+    elif issubclass(kind, np.datetime64 | np.timedelta64) and np.isnat(cell):
+        value = MISSING
+    elif issubclass(kind, complex | np.complexfloating) and np.isnan(cell):
+        value = MISSING
+    return value
+
+
+def text_to_number(text: str) -> float:
+    """Read a plain decimal number, or one of the words true and false, from a text cell.
+
+    One bad cell turns a whole column of a CSV file into text, so the text of a number, or of a truth value,
+    has to mean what the number means.
+
+    Returns
+    -------
+    float
+        The number; an infinity where the text is something else.
+    """
+    bare = text.strip()
+    if bare.lower() in _TRUTH:
+        return float(_TRUTH[bare.lower()])
+    return float(bare) if _DECIMAL.fullmatch(bare) else IMPOSSIBLE
+
+
+def number_text(value: float) -> str:
+    """Write a finite number canonically: ``"1"`` for 1.0, the shortest decimal otherwise."""
+    return str(int(value)) if value.is_integer() else repr(value)
+
+
+def normal_text(text: str) -> str | None:
+    """Write the number or truth value that a text spells canonically; None if it spells neither."""
+    bare = text.strip()
+    if bare.lower() in _TRUTH:
+        return str(_TRUTH[bare.lower()])
+    value = text_to_number(bare)
+    return number_text(value) if math.isfinite(value) else None

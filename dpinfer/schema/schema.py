@@ -1,0 +1,214 @@
+"""The schema: everything that is publicly declared about the columns of a data set."""
+
+from __future__ import annotations
+
+import json
+import operator
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from dpinfer.errors import OptionError, SchemaError, UnknownColumnError
+from dpinfer.schema.columns import Column, column_from_dict
+
+__all__ = ["Schema"]
+
+
+class Schema(Mapping[str, Column]):
+    """Declared columns by name: an immutable mapping, in the order of declaration.
+
+    Parameters
+    ----------
+    mapping : mapping of str to Column, optional
+        For names that are no Python identifiers, such as ``{"hours.per.week": Integer(1, 99)}``.
+    **columns : Column
+        Columns by name; they come after those of the mapping.
+
+    Raises
+    ------
+    SchemaError
+        If there is no column, a name is not usable or comes twice, or a value is not a column.
+
+    Notes
+    -----
+    Nothing is ever inferred from rows: what is not declared here is not used. Two schemas are equal if they
+    declare the same columns, in any order.
+
+    Examples
+    --------
+    >>> from dpinfer.schema import Boolean, Integer, Real
+    >>> schema = Schema({"hours.per.week": Integer(1, 99)}, age=Real(0, 100), married=Boolean(missing=False))
+    >>> schema
+    Schema of 3 columns
+      hours.per.week  Integer  [1, 99]      missing: drop   impossible: drop
+      age             Real     [0, 100]     missing: drop   impossible: drop
+      married         Boolean  False, True  missing: False  impossible: drop
+    >>> Schema.from_json(schema.to_json()) == schema
+    True
+    """
+
+    __slots__ = ("_columns",)
+    _columns: dict[str, Column]
+
+    def __init__(self, mapping: Mapping[str, Column] | None = None, /, **columns: Column) -> None:
+        if mapping is not None and not isinstance(mapping, Mapping):
+            raise SchemaError(
+                f"Schema: a {type(mapping).__name__} is not a mapping of names to columns; "
+                "write Schema(age=Real(0, 100)) or Schema({'age': Real(0, 100)})"
+            )
+        declared: dict[str, Column] = {}
+        for name, column in [*(mapping or {}).items(), *columns.items()]:
+            if name in declared:
+                raise SchemaError(f"Schema: {name!r} is declared twice")
+            declared[_checked_name(name)] = _checked_column(name, column)
+        if not declared:
+            raise SchemaError("Schema: declare at least one column, such as Schema(age=Real(0, 100))")
+        object.__setattr__(self, "_columns", declared)
+
+    def __setattr__(self, name: str, value: object) -> None:
+        raise AttributeError("a Schema cannot be changed; make another one")
+
+    def __delattr__(self, name: str) -> None:
+        raise AttributeError("a Schema cannot be changed; make another one")
+
+    def __reduce__(self) -> tuple[type[Schema], tuple[dict[str, Column]]]:
+        return Schema, (dict(self._columns),)
+
+    def __getitem__(self, name: str) -> Column:
+        if name not in self:
+            raise UnknownColumnError(name, self._columns)
+        return self._columns[name]
+
+    def __contains__(self, name: object) -> bool:
+        return isinstance(name, str) and name in self._columns
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._columns)
+
+    def __len__(self) -> int:
+        return len(self._columns)
+
+    def get(self, name: str, default: Any = None) -> Any:
+        """Look a column up; `default` if the name is not declared."""
+        return self._columns.get(name, default)
+
+    def __eq__(self, other: object) -> bool:
+        return self._columns == other._columns if isinstance(other, Schema) else NotImplemented
+
+    def __hash__(self) -> int:
+        return hash(frozenset(self._columns.items()))
+
+    def __repr__(self) -> str:
+        cells = [(n, type(c).__name__, c.describe(), c.missing, c.impossible) for n, c in self.items()]
+        shown = [(n, k, d, f"missing: {m}", f"impossible: {i}") for n, k, d, m, i in cells]
+        widths = [max(len(row[j]) for row in shown) for j in range(5)]
+        lines = ["  ".join(cell.ljust(w) for cell, w in zip(row, widths, strict=True)) for row in shown]
+        count = f"{len(self)} column" + ("s" if len(self) > 1 else "")
+        return "\n".join([f"Schema of {count}", *("  " + line.rstrip() for line in lines)])
+
+    def select(self, names: Iterable[str]) -> Schema:
+        """Keep some of the columns, in the order given.
+
+        Raises
+        ------
+        UnknownColumnError
+            If a name is not declared.
+        OptionError
+            If `names` is a single text.
+        """
+        if isinstance(names, str):
+            raise OptionError("names", names, f"a list of names, such as [{names!r}]")
+        return Schema({name: self[name] for name in names})
+
+    def sample(self, n: int, rng: np.random.Generator) -> pd.DataFrame:
+        """Draw rows without any private data: each column uniform and independent.
+
+        Parameters
+        ----------
+        n : int
+            Number of rows.
+        rng : numpy.random.Generator
+            Source of randomness.
+
+        Returns
+        -------
+        pandas.DataFrame, shape (n, number of columns)
+            Reals as float64, integers as int64, booleans as bool, categories as their levels.
+
+        Raises
+        ------
+        OptionError
+            If `n` is not a whole number of at least 0, or `rng` not a generator.
+        """
+        if not isinstance(rng, np.random.Generator):
+            raise OptionError("rng", rng, "a numpy.random.Generator, such as numpy.random.default_rng(1)")
+        try:
+            size = operator.index(n)
+        except TypeError:
+            size = -1
+        if size < 0:
+            raise OptionError("n", n, "a whole number of at least 0")
+        return pd.DataFrame({name: column.sample(size, rng) for name, column in self.items()})
+
+    def to_dict(self) -> dict[str, Any]:
+        """Give JSON-ready values; `from_dict` reads them back."""
+        return {"columns": [{"name": name, **column.to_dict()} for name, column in self.items()]}
+
+    @classmethod
+    def from_dict(cls, values: Mapping[str, Any]) -> Schema:
+        """Read a schema back from `to_dict`.
+
+        Raises
+        ------
+        SchemaError
+            If the values do not describe a schema.
+        """
+        entries = values.get("columns") if isinstance(values, Mapping) else None
+        if not isinstance(entries, list) or not all(isinstance(e, Mapping) and "name" in e for e in entries):
+            raise SchemaError(
+                "a schema is described by an entry 'columns': a list of columns, each with a name"
+            )
+        names = [entry["name"] for entry in entries]
+        if any(names.count(name) > 1 for name in names):
+            raise SchemaError("a schema is described with two columns of one name")
+        return cls(
+            {e["name"]: column_from_dict({k: v for k, v in e.items() if k != "name"}) for e in entries},
+        )
+
+    def to_json(self) -> str:
+        """Write the schema as JSON text, lossless: levels keep their types."""
+        return json.dumps(self.to_dict())
+
+    @classmethod
+    def from_json(cls, text: str) -> Schema:
+        """Read a schema back from `to_json`.
+
+        Raises
+        ------
+        SchemaError
+            If the text is not JSON or does not describe a schema.
+        """
+        try:
+            values = json.loads(text)
+        except (TypeError, ValueError) as error:
+            raise SchemaError("the text of the schema is not JSON") from error
+        return cls.from_dict(values)
+
+
+def _checked_name(name: object) -> str:
+    if not isinstance(name, str) or not name.strip() or "`" in name or "\n" in name:
+        raise SchemaError(
+            f"Schema: the name {name!r} is not valid: expected a text without backticks or line breaks"
+        )
+    return name
+
+
+def _checked_column(name: str, column: object) -> Column:
+    if isinstance(column, Column):
+        return column
+    raise SchemaError(
+        f"Schema: {name}={column!r} is not a column; "
+        f"write {name}=Real(lower, upper), Integer(lower, upper), Boolean() or Category([levels])"
+    )
