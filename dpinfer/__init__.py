@@ -1,5 +1,37 @@
-"""Statistical inference under differential privacy."""
+"""Statistical inference under differential privacy, on statsmodels.
 
+Typical use is ``import dpinfer as dpi``: declare a `Schema`, open a `Ledger`, wrap the rows in `PrivateData`,
+ask a question such as `ols`, and ``fit`` it at a price.
+"""
+
+from dpinfer import errors
 from dpinfer._version import __version__
+from dpinfer.mechanisms import PrivateData, PublicData
+from dpinfer.models import Procedure, gram, ols
+from dpinfer.privacy import GDP, ZCDP, ApproxDP, Ledger, PureDP
+from dpinfer.release import Release, read_release
+from dpinfer.results import PrivateResults
+from dpinfer.schema import Boolean, Category, Integer, Real, Schema
 
-__all__ = ["__version__"]
+__all__ = [
+    "GDP",
+    "ZCDP",
+    "ApproxDP",
+    "Boolean",
+    "Category",
+    "Integer",
+    "Ledger",
+    "PrivateData",
+    "PrivateResults",
+    "Procedure",
+    "PublicData",
+    "PureDP",
+    "Real",
+    "Release",
+    "Schema",
+    "__version__",
+    "errors",
+    "gram",
+    "ols",
+    "read_release",
+]

@@ -20,7 +20,17 @@ if TYPE_CHECKING:
 
     Array = NDArray[np.float64]
 
-__all__ = ["KAPPA_RELIABLE", "GramFit", "GramProblem", "fit_gram", "score_interval", "score_pvalue", "score_statistic"]
+__all__ = [
+    "KAPPA_RELIABLE",
+    "GramFit",
+    "GramProblem",
+    "covariance",
+    "fit_gram",
+    "score_interval",
+    "score_joint",
+    "score_pvalue",
+    "score_statistic",
+]
 
 KAPPA_RELIABLE = 3.0
 """Below this ratio of the smallest eigenvalue to the noise, a fit is called noise-dominated."""
@@ -323,3 +333,34 @@ def score_interval(fit: GramFit, contrasts: Array, alpha: float) -> Array:
         return influence.centre + sign * error * outermost_crossing(inside, shape=error.shape)
 
     return np.stack([end(-1.0), end(1.0)], axis=-1)
+
+
+def score_joint(fit: GramFit, contrasts: Array, values: Array) -> tuple[Array, Array]:
+    """Score statistic of several restrictions at once.
+
+    Parameters
+    ----------
+    contrasts : ndarray (k, p)
+        Linearly independent restrictions.
+    values : ndarray (R, k) or broadcastable
+
+    Returns
+    -------
+    statistic : ndarray (R,)
+        About chi-squared with k degrees of freedom under the restrictions.
+    df : ndarray (R,)
+        Smallest denominator degrees of freedom among the restrictions, for an F reference.
+    """
+    influence = _influence(fit, contrasts)
+    distance = influence.centre - values
+    _, _, _, df = _at_estimate(fit, influence)
+    beta = fit.plain
+    for step in range(_ROUNDS + 1):
+        at = np.broadcast_to(beta[:, None, :], influence.weights.shape)
+        acted, _ = _action(fit, influence, at)
+        spread = np.einsum("rki,rli->rkl", influence.weights, acted)
+        solved = np.linalg.solve(spread, distance[..., None])[..., 0]
+        if step < _ROUNDS:
+            shift = np.einsum("rk,rki,rij->rj", solved, acted, fit.inverse)
+            beta = fit.plain - influence.half_way[:, 0] * shift
+    return np.einsum("rk,rk->r", distance, solved), df.min(axis=1)

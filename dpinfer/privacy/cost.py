@@ -154,8 +154,27 @@ class Cost:
 
     @classmethod
     def from_json(cls, text: str) -> Self:
-        """Read back what `to_json` wrote; raises as `from_dict` does."""
-        return cls.from_dict(json.loads(text))
+        """Read back what `to_json` wrote.
+
+        Parameters
+        ----------
+        text : str
+            JSON.
+
+        Returns
+        -------
+        Cost
+
+        Raises
+        ------
+        PrivacyUnitError
+            If it is not the JSON of a cost.
+        """
+        try:
+            stored = json.loads(text)
+        except ValueError:
+            raise PrivacyUnitError("a stored cost is not JSON") from None
+        return cls.from_dict(stored)
 
 
 _CURRENCIES = ("pure_epsilon", "rho", "mu_squared", "tau")

@@ -224,6 +224,8 @@ class _ApproxGDP(Filter):
         return None if cost.mu_squared is None else Entry(cost.mu_squared, cost.tau)
 
     def spent(self, total: Entry) -> ApproxDP:
+        if total.amount == self.limit:
+            return ApproxDP(self._epsilon, self._delta)
         epsilon = gaussian_epsilon(sqrt_above(total.amount), self._delta * float(1 - RESERVED))
         return ApproxDP(min(epsilon, self._epsilon), self._delta)
 

@@ -51,7 +51,8 @@ class Ledger:
         The neighbouring relation of every charge.
     currency : str, optional
         For an `ApproxDP` budget ``"gdp"`` (default: adds mu squared, best for Gaussian noise) or ``"basic"``
-        (adds epsilon and delta, for mostly pure mechanisms). Other units have one each: epsilon, rho, mu_squared.
+        (adds epsilon and delta, for mostly pure mechanisms). Other units have one each: ``"epsilon"``,
+        ``"rho"``, ``"mu_squared"``.
 
     Raises
     ------
@@ -159,9 +160,9 @@ class Ledger:
         with store.transaction(write=True, create=True) as connection:
             found = create_or_read(connection, str(store), header)
         if found[1:] != header[1:]:
-            named = zip(Header._fields, found, header, strict=True)
-            differing = [f"{n} is {f}, not {h}" for n, f, h in named if f != h and n != "identifier"]
-            raise LedgerMismatchError(f"{store} belongs to another study: its {'; its '.join(differing)}")
+            named = zip(Header._fields[1:], _readable(found), _readable(header), strict=True)
+            differing = [f"its {name} is {there}, not {here}" for name, there, here in named if there != here]
+            raise LedgerMismatchError(f"{store} belongs to another study: {'; '.join(differing)}")
         self._bind(store, found)
 
     def _bind(self, store: Store, header: Header) -> None:
@@ -367,6 +368,12 @@ def _header(dataset: str, budget: Privacy, neighbors: Neighbors, currency: str |
         raise OptionError("neighbors", neighbors, NEIGHBORS)
     chosen = filter_for(budget, currency).currency
     return Header(uuid.uuid4().hex, dataset, json.dumps(budget.to_dict()), neighbors, chosen)
+
+
+def _readable(header: Header) -> tuple[str, ...]:
+    """Return the properties that two ledgers of one study share, for a message."""
+    budget = privacy_from_dict(json.loads(header.budget))
+    return repr(header.dataset), str(budget), header.neighbors, header.currency
 
 
 def _sum(entries: list[tuple[Fraction, Fraction]]) -> Entry:

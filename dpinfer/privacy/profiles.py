@@ -129,7 +129,7 @@ def gaussian_mu(epsilon: float, delta: float) -> float:
         return 0.0
     target = math.log(delta) - _LOG_MARGIN
     tail = math.sqrt(-2 * target)
-    lower = 2 * epsilon / (math.sqrt(tail * tail + 2 * epsilon) + tail)
+    lower = 2 * (epsilon / (math.sqrt(2) * math.sqrt(0.5 * tail * tail + epsilon) + tail))
     if not _TINY < epsilon < _HUGE:
         return digits_below(lower * (1 - OUTWARD))
     upper = 2 * lower
@@ -172,7 +172,7 @@ def zcdp_epsilon(rho: float, delta: float) -> float:
         log_ratio = log_excess - math.log1p(excess)  # log(1 - 1/alpha)
         return alpha * rho + log_ratio - (math.log(delta) + math.log1p(excess)) / excess
 
-    centre = 0.5 * math.log(max(-math.log(delta), 1e-6) / rho)
+    centre = 0.5 * (math.log(max(-math.log(delta), 1e-6)) - math.log(rho))
     grid = centre + np.linspace(-12, 12, 97)
     best = grid[int(np.argmin([bound(float(t)) for t in grid]))]
     around = (float(best) - 0.25, float(best) + 0.25)

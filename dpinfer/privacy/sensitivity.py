@@ -9,12 +9,11 @@ from math import isqrt
 from typing import Literal
 
 from dpinfer.errors import OptionError
+from dpinfer.privacy.units import NEIGHBORS, Neighbors
 
-__all__ = ["NEIGHBORS", "Neighbors", "Norm", "RowBounds", "gram_sensitivity", "joint_sensitivity"]
+__all__ = ["Norm", "RowBounds", "gram_sensitivity", "joint_sensitivity"]
 
-Neighbors = Literal["add_remove", "replace_one"]
 Norm = Literal["l2", "l1"]
-NEIGHBORS = ("add_remove", "replace_one")
 
 
 @dataclass(frozen=True, slots=True)

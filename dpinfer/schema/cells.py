@@ -75,6 +75,8 @@ def read_cell(cell: object) -> bool | float | str:
     Types are told by ``type(cell)`` and read through the base type's own methods, so no method of a user's
     object runs; should reading fail nevertheless, the cell is impossible.
     """
+    if type(cell) is float:
+        return cell
     try:
         return _read_known(cell)
     except Exception:
@@ -95,13 +97,15 @@ def _read_known(cell: Any) -> bool | float | str:
         value = int.__float__(cell)
     elif cell is None or cell is pd.NA or cell is pd.NaT:
         value = MISSING
+    elif issubclass(
+        kind, np.datetime64 | np.timedelta64
+    ):  # before the integers: numpy derives timedelta64 from them
+        value = MISSING if np.isnat(cell) else IMPOSSIBLE
     elif issubclass(kind, np.integer | np.floating):
         with np.errstate(all="ignore"):
             value = float(cell)
-    elif issubclass(kind, np.datetime64 | np.timedelta64) and np.isnat(cell):
-        value = MISSING
-    elif issubclass(kind, complex | np.complexfloating) and np.isnan(cell):
-        value = MISSING
+    elif issubclass(kind, complex | np.complexfloating):
+        value = MISSING if np.isnan(cell) else IMPOSSIBLE
     return value
 
 
@@ -117,9 +121,9 @@ def text_to_number(text: str) -> float:
         The number; an infinity where the text is something else.
     """
     bare = text.strip()
-    if bare.lower() in _TRUTH:
-        return float(_TRUTH[bare.lower()])
-    return float(bare) if _DECIMAL.fullmatch(bare) else IMPOSSIBLE
+    if _DECIMAL.fullmatch(bare):
+        return float(bare)
+    return float(_TRUTH.get(bare.lower(), IMPOSSIBLE))
 
 
 def number_text(value: float) -> str:

@@ -145,7 +145,7 @@ def compile_formula(formula: str, schema: Schema) -> CompiledFormula:
     design = compiler.columns(right)
     if not design:
         raise FormulaError(formula, "has no terms on its right side", "write at least one, such as 1")
-    response = compiler.response(left) if left is not None else None
+    response = compiler.response(left, formula) if left is not None else None
     used = [*design, *([response] if response else [])]
     return CompiledFormula(
         text=formula,
@@ -214,8 +214,9 @@ def _sides(formula: str, names: Names) -> tuple[SimpleFormula | None, SimpleForm
         parsed = Formula(quoted)
     except Exception as error:
         reason = re.split(r"\n| \(tip", names.restore(str(error)))[0].rstrip(".")
-        instead = "list the columns by name" if "`.` operator" in reason else ""
-        raise FormulaError(formula, f"is not a valid formula: {reason[:120]}", instead) from error
+        if "`.` operator" in reason:
+            raise FormulaError(formula, ". is not allowed", "list the columns by name") from error
+        raise FormulaError(formula, f"is not a valid formula: {reason[:120]}") from error
     left, right = (None, parsed) if isinstance(parsed, SimpleFormula) else (parsed.lhs, parsed.rhs)
     for side in (left, right):
         if side is not None and not isinstance(side, SimpleFormula):
@@ -231,16 +232,16 @@ class _FormulaCompiler:
         self.names = names
         self.factors: dict[str, _Factor] = {}
 
-    def response(self, side: SimpleFormula) -> DesignColumn:
+    def response(self, side: SimpleFormula, formula: str) -> DesignColumn:
         """Compile the left side: one numeric column."""
         columns = self.columns(side)
-        text = " + ".join(column.term for column in columns)
+        text = " + ".join(dict.fromkeys(column.term for column in columns)) or formula
         if any(column.codings for column in columns):
             name = columns[0].codings[0][0]
             raise FormulaError(
                 text, "a category cannot be the response", f"compare it with a level, as in I({name} == ...)"
             )
-        if len(columns) != 1 or columns[0].term == "1":
+        if len(columns) != 1 or columns[0].expression.constant is not None:
             raise FormulaError(
                 text, "the response has to be one column or expression", "write I(a + b) for a sum"
             )
@@ -328,5 +329,5 @@ def _merged(codings: Sequence[tuple[str, tuple[float, ...]]]) -> tuple[tuple[str
     merged: dict[str, tuple[float, ...]] = {}
     for name, weights in codings:
         before = merged.get(name, (1.0,) * len(weights))
-        merged[name] = tuple(a * b for a, b in zip(before, weights, strict=True))
+        merged[name] = tuple(a * b + 0.0 for a, b in zip(before, weights, strict=True))
     return tuple(merged.items())

@@ -135,6 +135,8 @@ def parse(text: str, names: Names) -> ast.expr:
         If the text is no expression.
     """
     quoted = names.quote(text).strip()
+    if not quoted:
+        raise FormulaError(repr(text), "is not a valid expression", "write one, such as log(1 + income)")
     try:
         tree = ast.parse(quoted, mode="eval").body
         normal: ast.expr = _Normal(names).visit(tree)

@@ -1,0 +1,291 @@
+"""Linear regression inferred from a release of cross-products."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+import numpy as np
+from scipy import stats
+
+from dpinfer.errors import InferenceError, OptionError
+from dpinfer.inference.gram import (
+    KAPPA_RELIABLE,
+    GramFit,
+    GramProblem,
+    covariance,
+    fit_gram,
+    score_interval,
+    score_joint,
+    score_pvalue,
+)
+from dpinfer.inference.simulated import simulate_pivots
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from dpinfer.release.release import Release
+
+    Array = NDArray[np.float64]
+
+__all__ = ["METHODS", "TARGETS", "LinearInference", "linear_inference", "release_matrices"]
+
+METHODS = ("auto", "wald", "score", "simulated")
+TARGETS = ("population", "data")
+
+
+def release_matrices(release: Release, width: int) -> tuple[Array, Array]:
+    """Noisy sums of z z' and the variances of their noise, each (d, d).
+
+    Parameters
+    ----------
+    release : Release
+        Holding the upper triangle of d features, row by row.
+    width : int
+        The number of features d.
+
+    Raises
+    ------
+    InferenceError
+        If the release holds too few sums.
+    """
+    upper = np.triu_indices(width)
+    count = len(upper[0])
+    if len(release.values) < count:
+        raise InferenceError(f"the release holds {len(release.values)} sums, {count} are needed for {width} features")
+    sums, noise = np.zeros((width, width)), np.zeros((width, width))
+    sums[upper], noise[upper] = release.array[:count], release.noise_variances[:count]
+    return sums + np.triu(sums, 1).T, noise + np.triu(noise, 1).T
+
+
+@dataclass(frozen=True, eq=False)
+class LinearInference:
+    """Least squares on noisy cross-products; implements `Inference`.
+
+    Attributes
+    ----------
+    release : Release
+    fit : GramFit
+        One replicate.
+    names : tuple of str, length p
+    nobs : float or None
+    nobs_is_public : bool
+    size : float
+        The count of rows that the inference divides by.
+    method : {"wald", "score", "simulated"}
+    replicates, seed : int
+        Number of simulated releases and their public seed, for "simulated".
+    notes : tuple of str
+        Further warnings, from other parts of the release.
+    """
+
+    release: Release
+    fit: GramFit
+    names: tuple[str, ...]
+    nobs: float | None
+    nobs_is_public: bool
+    size: float
+    method: str
+    replicates: int
+    seed: int
+    notes: tuple[str, ...] = ()
+
+    @cached_property
+    def _covariances(self) -> tuple[Array, Array]:
+        sampling, noise = covariance(self.fit)
+        return sampling[0], noise[0]
+
+    @property
+    def params(self) -> Array:
+        """Point estimates (p,)."""
+        return self.fit.params[0]
+
+    @property
+    def cov_sampling(self) -> Array:
+        """Covariance from sampling (p, p)."""
+        return self._covariances[0]
+
+    @property
+    def cov_noise(self) -> Array:
+        """Covariance from privacy noise (p, p)."""
+        return self._covariances[1]
+
+    @property
+    def target(self) -> str:
+        """What is estimated: the population or the data themselves."""
+        return "population" if self.fit.problem.population else "data"
+
+    @property
+    def df_resid(self) -> float:
+        """Residual degrees of freedom; infinite where only the noise counts."""
+        return float(self.fit.df_resid[0]) if self.fit.problem.population else np.inf
+
+    @property
+    def scale(self) -> float:
+        """Error variance."""
+        return float(self.fit.scale[0])
+
+    @property
+    def rsquared(self) -> float:
+        """Coefficient of determination, kept in [0, 1]."""
+        return float(self.fit.rsquared[0])
+
+    @property
+    def kappa(self) -> float:
+        """Smallest eigenvalue of the scaled cross-products over the noise level."""
+        return float(self.fit.kappa[0])
+
+    @property
+    def flags(self) -> tuple[str, ...]:
+        """Warnings, from released numbers only."""
+        found = []
+        if self.kappa < 1:
+            found.append(
+                f"privacy noise dominates: the smallest eigenvalue of the noisy cross-products is {self.kappa:.2g} "
+                "times the noise level and was raised to it; read the intervals, not the estimates"
+            )
+        elif self.kappa < KAPPA_RELIABLE:
+            found.append(
+                f"privacy noise dominates some direction: eigenvalue {self.kappa:.2g} times the noise level, below "
+                f"{KAPPA_RELIABLE:g}; estimates are biased toward zero and intervals may be wide or infinite"
+            )
+        if self.release.nobs is None and self.size <= len(self.names) + 1:
+            found.append("the noisy number of rows is not larger than the number of coefficients")
+        return (*found, *self.notes)
+
+    @cached_property
+    def _pivots(self) -> tuple[Array, Array]:
+        rng = np.random.default_rng(self.seed)
+        steps = np.asarray(self.release.steps)
+        return simulate_pivots(self.fit, self.size, self.release.law, steps, self.replicates, rng)
+
+    def _errors(self, contrasts: Array) -> Array:
+        total = self.cov_sampling + self.cov_noise
+        return np.sqrt(np.einsum("kp,pq,kq->k", contrasts, total, contrasts))
+
+    def _simulated(self, contrasts: Array) -> Array:
+        """Absolute pivots (B, k)."""
+        deviations, covariances = self._pivots
+        errors = np.sqrt(np.einsum("kp,bpq,kq->bk", contrasts, covariances, contrasts))
+        return np.abs(deviations @ contrasts.T) / errors
+
+    def intervals(self, contrasts: Array, alpha: float) -> Array:
+        """Intervals of level ``1 - alpha`` for each row of ``contrasts`` (k, p), as (k, 2); may be infinite."""
+        contrasts = np.atleast_2d(np.asarray(contrasts, dtype=np.float64))
+        if self.method == "score":
+            return score_interval(self.fit, contrasts, alpha)[0]
+        centre = contrasts @ self.params
+        if self.method == "wald":
+            critical: Array | float = float(stats.t.isf(alpha / 2, self.df_resid))
+        else:
+            rank = int(np.ceil((1 - alpha) * (self.replicates + 1)))
+            pivots = np.sort(self._simulated(contrasts), axis=0)
+            critical = pivots[rank - 1] if rank <= self.replicates else np.full(len(contrasts), np.inf)
+        half = critical * self._errors(contrasts)
+        return np.stack([centre - half, centre + half], axis=1)
+
+    def contrast_pvalues(self, contrasts: Array, values: Array) -> Array:
+        """Two-sided p-values (k,) of ``contrasts @ params = values``."""
+        contrasts = np.atleast_2d(np.asarray(contrasts, dtype=np.float64))
+        values = np.broadcast_to(np.asarray(values, dtype=np.float64), (len(contrasts),))
+        if self.method == "score":
+            return score_pvalue(self.fit, contrasts, values[None])[0]
+        statistic = np.abs(contrasts @ self.params - values) / self._errors(contrasts)
+        if self.method == "wald":
+            return np.asarray(2 * stats.t.sf(statistic, self.df_resid))
+        return (1 + (self._simulated(contrasts) >= statistic).sum(axis=0)) / (self.replicates + 1)
+
+    def wald(self, restrictions: Array, values: Array) -> tuple[float, float, float]:
+        """Joint test of ``restrictions @ params = values``: statistic (chi-squared), degrees of freedom, p-value."""
+        restrictions = np.atleast_2d(np.asarray(restrictions, dtype=np.float64))
+        values = np.broadcast_to(np.asarray(values, dtype=np.float64), (len(restrictions),))
+        count = float(np.linalg.matrix_rank(restrictions))
+        if count < len(restrictions):
+            raise InferenceError(f"the {len(restrictions)} restrictions are linearly dependent (rank {count:.0f})")
+        if self.method == "score":
+            statistic, df = score_joint(self.fit, restrictions, values[None])
+            return float(statistic[0]), count, float(stats.f.sf(statistic[0] / count, count, df[0]))
+        distance = restrictions @ self.params - values
+        total = restrictions @ (self.cov_sampling + self.cov_noise) @ restrictions.T
+        statistic_wald = float(distance @ np.linalg.solve(total, distance))
+        if self.method == "wald":
+            return statistic_wald, count, float(stats.f.sf(statistic_wald / count, count, self.df_resid))
+        deviations, covariances = self._pivots
+        moved = deviations @ restrictions.T
+        spread = np.einsum("kp,bpq,lq->bkl", restrictions, covariances, restrictions)
+        drawn = np.einsum("bk,bk->b", moved, np.linalg.solve(spread, moved[..., None])[..., 0])
+        return statistic_wald, count, float((1 + (drawn >= statistic_wald).sum()) / (self.replicates + 1))
+
+    def with_method(self, method: str) -> LinearInference:
+        """Return the same estimates under another inference method."""
+        if method not in METHODS:
+            raise OptionError("inference", method, METHODS)
+        return replace(self, method="score" if method == "auto" else method)
+
+
+def linear_inference(
+    release: Release,
+    *,
+    design: Array,
+    response: Array,
+    names: tuple[str, ...],
+    method: str = "auto",
+    target: str = "population",
+    replicates: int = 999,
+    seed: int = 0,
+    weighted: bool = False,
+    notes: tuple[str, ...] = (),
+) -> LinearInference:
+    """Infer a linear regression from a release of cross-products.
+
+    Parameters
+    ----------
+    release : Release
+    design : ndarray (p, d)
+        Regressors as combinations of the released features.
+    response : ndarray (d,)
+        The dependent variable as a combination of the released features.
+    names : tuple of str, length p
+    method : {"auto", "wald", "score", "simulated"}
+        ``"auto"`` is the score method.
+    target : {"population", "data"}
+        What is estimated; for ``"data"`` only the noise counts as error.
+    replicates, seed : int
+        For ``"simulated"``.
+    weighted : bool
+        Whether rows were down-weighted by a norm bound, so that the first sum is not the number of rows.
+    notes : tuple of str
+        Further warnings to carry.
+
+    Returns
+    -------
+    LinearInference
+
+    Raises
+    ------
+    OptionError
+        If an option has no such value.
+    """
+    if target not in TARGETS:
+        raise OptionError("target", target, TARGETS)
+    if not (isinstance(replicates, int) and replicates >= 99):
+        raise OptionError("replicates", replicates, "a whole number of at least 99")
+    sums, noise = release_matrices(release, design.shape[1])
+    problem = GramProblem(noise, design, response, release.law.family == "laplace", target == "population")
+    size = float(sums[0, 0])
+    exact = release.law.scales[0] == 0.0
+    fit = fit_gram(problem, sums[None], np.array([size]))
+    unknown = LinearInference(
+        release=release,
+        fit=fit,
+        names=names,
+        nobs=(None if release.nobs is None else float(release.nobs)) if weighted else size,
+        nobs_is_public=(release.nobs is not None) if weighted else exact,
+        size=size,
+        method="score",
+        replicates=replicates,
+        seed=seed,
+        notes=notes,
+    )
+    return unknown.with_method(method)

@@ -1,0 +1,75 @@
+"""Integer noise: exact samplers for confidential data, numpy for simulation."""
+
+from __future__ import annotations
+
+from itertools import groupby
+from typing import TYPE_CHECKING
+
+from dpinfer.errors import PrivacyUnitError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    import numpy as np
+
+    from dpinfer.release.laws import Family, NoiseLaw
+
+__all__ = ["LARGEST_SCALE", "check_scales", "private_noise", "simulated_noise"]
+
+LARGEST_SCALE = 2.0**56
+"""Scales above this would meet the ends of the sampler's 64-bit integers."""
+
+
+def check_scales(law: NoiseLaw) -> None:
+    """Refuse noise that the sampler cannot draw exactly.
+
+    Raises
+    ------
+    PrivacyUnitError
+        If a scale exceeds `LARGEST_SCALE`, that is, if the price is vanishingly small.
+    """
+    largest = max(law.scales, default=0.0)
+    if largest > LARGEST_SCALE:
+        raise PrivacyUnitError(
+            f"the price asks for noise of scale {largest:.3g} grid steps; at most {LARGEST_SCALE:.3g} can be drawn "
+            "exactly: ask for a larger share of the budget"
+        )
+
+
+def private_noise(law: NoiseLaw) -> list[int]:
+    """Draw noise for a release of confidential data.
+
+    OpenDP's samplers are exact (Canonne, Kamath & Steinke 2020) and take their bits from the operating
+    system's generator at every call: there is no seed, and nothing that a forked process could repeat.
+
+    Parameters
+    ----------
+    law : NoiseLaw
+
+    Returns
+    -------
+    list of int, length m
+    """
+    check_scales(law)
+    drawn: list[int] = []
+    for scale, group in groupby(law.scales):
+        size = len(list(group))
+        drawn.extend([0] * size if scale == 0 else _sample(law.family, scale, size))
+    return drawn
+
+
+def _sample(family: Family, scale: float, size: int) -> Sequence[int]:
+    from opendp import prelude as opendp  # noqa: PLC0415  (imported when first needed: it is slow to load)
+
+    opendp.enable_features("contrib")
+    domain = opendp.vector_domain(opendp.atom_domain(T="i64"), size=size)
+    if family == "gaussian":
+        mechanism = opendp.m.make_gaussian(domain, opendp.l2_distance(T="f64"), scale=scale)
+    else:
+        mechanism = opendp.m.make_laplace(domain, opendp.l1_distance(T="f64"), scale=scale)
+    return [int(value) for value in mechanism([0] * size)]
+
+
+def simulated_noise(law: NoiseLaw, rng: np.random.Generator) -> list[int]:
+    """Draw noise for simulation with numpy; it protects nobody."""
+    return [int(value) for value in law.rvs(1, rng)[0]]

@@ -1,0 +1,65 @@
+"""Exact sums over rows."""
+
+from __future__ import annotations
+
+import os
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from dpinfer.errors import OptionError
+from dpinfer.schema.basis import UNIT
+from dpinfer.schema.rows import CHUNK_ROWS
+
+if TYPE_CHECKING:
+    from dpinfer.mechanisms.sources import Source
+    from dpinfer.schema.rows import RowFunction
+
+__all__ = ["gram_sums"]
+
+
+def gram_sums(
+    rows: RowFunction, source: Source, *, threads: int | None = None, chunk_rows: int = CHUNK_ROWS
+) -> list[int]:
+    """Sum the cross-products of integer rows, and the marks of clamped rows, without any rounding.
+
+    Parameters
+    ----------
+    rows : RowFunction
+    source : Source
+    threads : int, optional
+        Worker threads; by default one per core. The result does not depend on it.
+    chunk_rows : int
+        Rows mapped at once, at most 32,768. The result does not depend on it.
+
+    Returns
+    -------
+    list of int
+        Upper triangle of the sum of z z' (row by row), then the number of clamped rows, all in
+        steps of 2^-38.
+
+    Notes
+    -----
+    Entries of a row are whole numbers of at most 2^19, so that each partial sum of a chunk's product is a
+    whole number below 2^53 and exact in float64 in any order of addition. Chunks are added as Python
+    integers always: choosing the type by the number of rows would make behaviour depend on it.
+    """
+    if not 1 <= chunk_rows <= CHUNK_ROWS:
+        raise OptionError("chunk_rows", chunk_rows, f"a whole number from 1 to {CHUNK_ROWS}")
+    upper = np.triu_indices(rows.basis.width)
+    names = rows.columns
+
+    def chunk(start: int) -> tuple[np.ndarray, float]:
+        stop = min(start + chunk_rows, source.rows)
+        encoded, clamped = rows.encode(source.read(names, start, stop))
+        return np.dot(encoded, encoded.T)[upper].astype(np.int64), clamped.sum()
+
+    starts = range(0, source.rows, chunk_rows)
+    total = [0] * len(upper[0])
+    marked = 0
+    with ThreadPoolExecutor(max_workers=threads or os.cpu_count() or 1) as pool:
+        for part, marks in pool.map(chunk, starts):
+            total = [left + right for left, right in zip(total, part.tolist(), strict=True)]
+            marked += int(marks)
+    return [*total, marked * UNIT * UNIT]

@@ -1,0 +1,137 @@
+"""The law of the noise in a release."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+from scipy import stats
+
+from dpinfer.errors import OptionError, ReleaseFormatError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from numpy.typing import NDArray
+
+    Array = NDArray[np.float64]
+
+__all__ = ["FAMILIES", "Family", "NoiseLaw"]
+
+Family = Literal["gaussian", "laplace"]
+FAMILIES = ("gaussian", "laplace")
+
+_EXACT_BELOW = 1e4
+
+
+@dataclass(frozen=True, slots=True)
+class NoiseLaw:
+    """Independent discrete Gaussian or discrete Laplace noise on a vector of integers.
+
+    Attributes
+    ----------
+    family : {"gaussian", "laplace"}
+        Probability of k proportional to ``exp(-k^2 / (2 s^2))`` or ``exp(-abs(k) / s)``.
+    scales : tuple of float, length m
+        The scale s of every coordinate, in steps of the integers; 0 where a coordinate carries no noise.
+
+    Examples
+    --------
+    >>> NoiseLaw("laplace", (100.0,)).variances.round(1)
+    array([19999.8])
+    """
+
+    family: Family
+    scales: tuple[float, ...]
+
+    def __post_init__(self) -> None:
+        if self.family not in FAMILIES:
+            raise OptionError("family", self.family, FAMILIES)
+        if not all(np.isfinite(s) and s >= 0 for s in self.scales):
+            raise OptionError("scales", self.scales, "finite numbers, none negative")
+
+    @property
+    def variances(self) -> Array:
+        """Variance of every coordinate (m,), in squared steps."""
+        return np.array([_variance(self.family, scale) for scale in self.scales])
+
+    @property
+    def cov(self) -> Array:
+        """Covariance matrix (m, m)."""
+        return np.diag(self.variances)
+
+    def rvs(self, size: int, rng: np.random.Generator) -> Array:
+        """Draw for simulation, never for privacy: (size, m) whole numbers as floats.
+
+        Parameters
+        ----------
+        size : int
+        rng : numpy.random.Generator
+        """
+        scales = np.asarray(self.scales)
+        if self.family == "gaussian":
+            return np.rint(rng.normal(size=(size, scales.size)) * scales)
+        success = np.where(scales > 0, -np.expm1(-1 / np.maximum(scales, 1e-300)), 1.0)
+        shape = (size, scales.size)
+        draws = rng.geometric(success, size=shape) - rng.geometric(success, size=shape)
+        return draws.astype(np.float64)
+
+    def quantile(self, probability: float) -> Array:
+        """Smallest whole number whose distribution function reaches ``probability``, per coordinate (m,)."""
+        if not 0 < probability < 1:
+            raise OptionError("probability", probability, "a number between 0 and 1")
+        return np.array([_quantile(self.family, scale, probability) for scale in self.scales])
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the law as a JSON-ready mapping; equal scales are written once with their count."""
+        runs: list[list[float]] = []
+        for scale in self.scales:
+            if runs and runs[-1][0] == scale:
+                runs[-1][1] += 1
+            else:
+                runs.append([scale, 1])
+        return {"family": f"discrete {self.family}", "scales": runs}
+
+    @classmethod
+    def from_dict(cls, stored: Mapping[str, Any]) -> NoiseLaw:
+        """Read what `to_dict` wrote."""
+        try:
+            family = str(stored["family"]).removeprefix("discrete ")
+            scales = tuple(float(scale) for scale, count in stored["scales"] for _ in range(int(count)))
+            return cls(family, scales)  # type: ignore[arg-type]
+        except (KeyError, TypeError, ValueError) as error:
+            raise ReleaseFormatError(f"the noise law cannot be read: {error}") from error
+
+
+def _support(scale: float) -> NDArray[np.float64]:
+    reach = int(np.ceil(60 * scale)) + 2
+    return np.arange(-reach, reach + 1, dtype=np.float64)
+
+
+def _masses(family: Family, scale: float) -> tuple[Array, Array]:
+    support = _support(scale)
+    weights = np.exp(-(support**2) / (2 * scale**2)) if family == "gaussian" else np.exp(-np.abs(support) / scale)
+    return support, weights / weights.sum()
+
+
+def _variance(family: Family, scale: float) -> float:
+    if scale == 0:
+        return 0.0
+    if family == "laplace":
+        return float(0.5 / np.sinh(0.5 / scale) ** 2)
+    if scale > 10:
+        return scale**2
+    support, masses = _masses(family, scale)
+    return float((support**2 * masses).sum())
+
+
+def _quantile(family: Family, scale: float, probability: float) -> float:
+    if scale == 0:
+        return 0.0
+    if scale < _EXACT_BELOW:
+        support, masses = _masses(family, scale)
+        index = int(np.searchsorted(np.cumsum(masses), probability - 1e-14))
+        return float(support[min(index, support.size - 1)])
+    law = stats.norm if family == "gaussian" else stats.laplace
+    return float(np.ceil(law.ppf(probability, scale=scale) - 0.5))

@@ -1,0 +1,224 @@
+"""A release: noisy integers that remember how they were made."""
+
+from __future__ import annotations
+
+import json
+import os
+import tempfile
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from dpinfer.errors import DPInferError, ReleaseFormatError, ReleaseVersionError
+from dpinfer.privacy.accounting import Cost
+from dpinfer.privacy.units import NEIGHBORS, Neighbors
+from dpinfer.release.laws import NoiseLaw
+from dpinfer.release.registry import find_inference
+from dpinfer.schema.schema import Schema
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from numpy.typing import NDArray
+
+__all__ = ["FORMAT_VERSION", "Release", "read_release"]
+
+FORMAT_VERSION = 1
+_MAGIC = "dpinfer release"
+
+
+@dataclass(frozen=True)
+class Release:
+    """Noisy integer sums, with all that is needed to infer from them and nothing that is confidential.
+
+    Attributes
+    ----------
+    kind : str
+        What it holds, e.g. "gram".
+    question : mapping
+        The public question that was asked, with the schema.
+    values : tuple of int
+        The noisy sums.
+    steps : tuple of float
+        Size of one integer step of each.
+    names : tuple of str
+        What each is.
+    law : NoiseLaw
+        The noise they carry.
+    cost : Cost
+        What they cost.
+    neighbors : {"add_remove", "replace_one"}
+    nobs : int or None
+        Number of rows where it is public (replace_one), else None.
+    charge_id : str or None
+        The ledger's record of the price; None for a simulated release.
+    public : bool
+        True if made from public data with simulated noise: it then protects nobody.
+    """
+
+    kind: str
+    question: Mapping[str, Any] = field(repr=False)
+    values: tuple[int, ...] = field(repr=False)
+    steps: tuple[float, ...] = field(repr=False)
+    names: tuple[str, ...] = field(repr=False)
+    law: NoiseLaw = field(repr=False)
+    cost: Cost = field(repr=False)
+    neighbors: Neighbors
+    nobs: int | None
+    charge_id: str | None
+    public: bool
+
+    @property
+    def schema(self) -> Schema:
+        """The public schema of the data."""
+        return Schema.from_dict(self.question["schema"])
+
+    @property
+    def array(self) -> NDArray[np.float64]:
+        """The noisy sums in units of the scaled features, (m,)."""
+        return np.array([value * step for value, step in zip(self.values, self.steps, strict=True)])
+
+    @property
+    def noise_variances(self) -> NDArray[np.float64]:
+        """Variance of the noise in `array`, (m,)."""
+        return self.law.variances * np.asarray(self.steps) ** 2
+
+    def infer(self, **options: Any) -> Any:
+        """Infer from the release: free, repeatable, without any row.
+
+        Parameters
+        ----------
+        **options
+            Options of the inference, such as ``inference="wald"`` or ``target="data"``.
+        """
+        return find_inference(self)(self, **options)
+
+    def simulate(self, rng: np.random.Generator) -> Release:
+        """Return a release of the same kind with fresh simulated noise added to these values."""
+        drawn = self.law.rvs(1, rng)[0]
+        values = tuple(value + int(noise) for value, noise in zip(self.values, drawn, strict=True))
+        return replace(self, values=values, charge_id=None, public=True)
+
+    def to_json(self) -> str:
+        """Return the release as readable JSON, without loss."""
+        return json.dumps(
+            {
+                "format": _MAGIC,
+                "version": FORMAT_VERSION,
+                "kind": self.kind,
+                "guarantee": self.cost.describe(),
+                "neighbors": self.neighbors,
+                "nobs": self.nobs,
+                "charge_id": self.charge_id,
+                "public": self.public,
+                "cost": self.cost.to_dict(),
+                "law": self.law.to_dict(),
+                "question": dict(self.question),
+                "sums": [
+                    {"name": name, "value": value, "step": step}
+                    for name, value, step in zip(self.names, self.values, self.steps, strict=True)
+                ],
+            },
+            indent=1,
+        )
+
+    @classmethod
+    def from_json(cls, text: str) -> Release:
+        """Read what `to_json` wrote.
+
+        Raises
+        ------
+        ReleaseFormatError
+            If the text is no release, or is damaged.
+        ReleaseVersionError
+            If a newer version of dpinfer wrote it.
+        """
+        try:
+            stored = json.loads(text)
+        except ValueError as error:
+            raise ReleaseFormatError(f"not a release, or cut short: {error}") from error
+        if not isinstance(stored, dict) or stored.get("format") != _MAGIC:
+            raise ReleaseFormatError('not a release: the text does not say "format": "dpinfer release"')
+        version = stored.get("version")
+        if not isinstance(version, int) or version > FORMAT_VERSION:
+            raise ReleaseVersionError(
+                f"the release has format version {version!r}; this dpinfer reads up to {FORMAT_VERSION}: update dpinfer"
+            )
+        try:
+            return cls._from_dict(stored)
+        except (KeyError, TypeError, ValueError, AttributeError, DPInferError) as error:
+            raise ReleaseFormatError(f"the release is damaged: {type(error).__name__}: {error}") from error
+
+    @classmethod
+    def _from_dict(cls, stored: Mapping[str, Any]) -> Release:
+        sums = stored["sums"]
+        law = NoiseLaw.from_dict(stored["law"])
+        if len(sums) != len(law.scales):
+            raise ReleaseFormatError(f"{len(sums)} sums but {len(law.scales)} noise scales")
+        if stored["neighbors"] not in NEIGHBORS:
+            raise ReleaseFormatError(f"neighbors={stored['neighbors']!r}")
+        if not all(isinstance(one["value"], int) for one in sums):
+            raise ReleaseFormatError("a noisy sum is not a whole number")
+        release = cls(
+            kind=str(stored["kind"]),
+            question=stored["question"],
+            values=tuple(one["value"] for one in sums),
+            steps=tuple(float(one["step"]) for one in sums),
+            names=tuple(str(one["name"]) for one in sums),
+            law=law,
+            cost=Cost.from_dict(stored["cost"]),
+            neighbors=stored["neighbors"],
+            nobs=None if stored["nobs"] is None else int(stored["nobs"]),
+            charge_id=stored["charge_id"],
+            public=bool(stored["public"]),
+        )
+        _ = release.schema
+        return release
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write `to_json` to a file, whole or not at all.
+
+        Parameters
+        ----------
+        path : path-like
+        """
+        target = Path(path)
+        handle, temporary = tempfile.mkstemp(dir=target.parent, prefix=target.name, suffix=".part")
+        try:
+            with os.fdopen(handle, "w", encoding="utf-8") as file:
+                file.write(self.to_json())
+                file.flush()
+                os.fsync(file.fileno())
+            Path(temporary).chmod(0o644)
+            Path(temporary).replace(target)
+        except BaseException:
+            Path(temporary).unlink(missing_ok=True)
+            raise
+
+
+def read_release(path: str | os.PathLike[str]) -> Release:
+    """Read a saved release.
+
+    Parameters
+    ----------
+    path : path-like
+        A file that `Release.save` wrote.
+
+    Returns
+    -------
+    Release
+
+    Raises
+    ------
+    ReleaseFormatError
+        If there is no such file, or it is no release, or damaged.
+    ReleaseVersionError
+        If a newer version of dpinfer wrote it.
+    """
+    try:
+        text = Path(path).read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise ReleaseFormatError(f"{os.fspath(path)!r} cannot be read as a release: {error}") from error
+    return Release.from_json(text)

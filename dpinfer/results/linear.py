@@ -1,0 +1,236 @@
+"""Results of linear regressions: from a release of cross-products to `PrivateResults`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from dpinfer.errors import FormulaError, InferenceError, OptionError, ReleaseFormatError
+from dpinfer.inference.linear import linear_inference
+from dpinfer.release import Release, register_inference
+from dpinfer.results.regression import PrivateResults
+from dpinfer.schema.basis import Basis, build_basis
+from dpinfer.schema.expressions import Expression, compile_expression
+from dpinfer.schema.formula import CompiledFormula, DesignColumn, compile_formula, compile_terms
+from dpinfer.schema.rows import RowClip, RowFunction
+from dpinfer.schema.schema import Schema
+
+__all__ = ["GramQuestion", "infer_linear"]
+
+
+@dataclass(frozen=True, eq=False)
+class GramQuestion:
+    """The public question behind a release of cross-products, as Python objects and as JSON.
+
+    Attributes
+    ----------
+    schema : Schema
+    formula : str, optional
+        The regression, if one was asked for.
+    terms : tuple of str
+        The columns, if a Gram was asked for.
+    where : str, optional
+    row_norm : float, optional
+    norm : str
+    clamped_share : float
+    options : mapping
+        Default options of the inference.
+    """
+
+    schema: Schema
+    formula: str | None = None
+    terms: tuple[str, ...] = ()
+    where: str | None = None
+    row_norm: float | None = None
+    norm: str = "l2"
+    clamped_share: float = 0.0
+    options: Mapping[str, Any] = field(default_factory=dict)
+
+    @cached_property
+    def compiled(self) -> CompiledFormula:
+        """The columns asked for."""
+        if self.formula is None:
+            return compile_terms(self.terms, self.schema)
+        return _two_sided(self.formula, self.schema)
+
+    @cached_property
+    def columns(self) -> tuple[DesignColumn, ...]:
+        """Regressors, then the response if there is one."""
+        response = self.compiled.response
+        return self.compiled.design if response is None else (*self.compiled.design, response)
+
+    @cached_property
+    def basis(self) -> Basis:
+        """The features measured; refuses columns that are linearly dependent whatever the rows are."""
+        basis = build_basis(self.columns, self.schema)
+        if self.formula is not None:
+            basis.represent(self.columns)
+        return basis
+
+    @cached_property
+    def design(self) -> np.ndarray:
+        """Regressors, then response, as combinations of the features (p + 1, d)."""
+        return self.basis.represent(self.columns)
+
+    @cached_property
+    def condition(self) -> Expression | None:
+        """The compiled ``where``."""
+        if self.where is None:
+            return None
+        condition = compile_expression(self.where, self.schema)
+        if not condition.boolean:
+            raise FormulaError(self.where, "is not a condition", 'write a comparison, such as "age >= 18"')
+        return condition
+
+    @cached_property
+    def rows(self) -> RowFunction:
+        """The row function."""
+        clip = None
+        if self.row_norm is not None:
+            clip = RowClip(float(self.row_norm), self.norm)  # type: ignore[arg-type]
+        elif self.norm not in ("l2", "l1"):
+            raise OptionError("norm", self.norm, ("l2", "l1"))
+        return RowFunction(self.basis, self.condition, clip, self.clamped_share > 0)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the question as a JSON-ready mapping."""
+        used = [name for name in self.schema if name in self.rows.columns]
+        return {
+            "text": self.formula if self.formula is not None else "gram of " + ", ".join(self.terms),
+            "formula": self.formula,
+            "terms": list(self.terms),
+            "where": self.where,
+            "row_norm": self.row_norm,
+            "norm": self.norm,
+            "clamped_share": self.clamped_share,
+            "options": dict(self.options),
+            "schema": self.schema.select(used).to_dict(),
+        }
+
+    @classmethod
+    def from_release(cls, release: Release) -> GramQuestion:
+        """Read the question of a release.
+
+        Raises
+        ------
+        ReleaseFormatError
+            If the question does not fit the sums that the release holds.
+        """
+        asked = release.question
+        try:
+            question = cls(
+                release.schema,
+                formula=asked["formula"],
+                terms=tuple(asked["terms"]),
+                where=asked["where"],
+                row_norm=asked["row_norm"],
+                norm=asked["norm"],
+                clamped_share=asked["clamped_share"],
+                options=asked["options"],
+            )
+        except (KeyError, TypeError) as error:
+            raise ReleaseFormatError(f"the question of the release is damaged: {error}") from error
+        names = question.basis.names
+        upper = np.triu_indices(len(names))
+        labels = tuple(f"{names[i]} * {names[j]}" for i, j in zip(*upper, strict=True))
+        if release.names[: len(labels)] != labels:
+            raise ReleaseFormatError("the sums of the release are not those that its question asks for")
+        return question
+
+
+def _two_sided(formula: str, schema: Schema) -> CompiledFormula:
+    compiled = compile_formula(formula, schema)
+    if compiled.response is None:
+        raise FormulaError(formula, "has no dependent variable", 'write "y ~ x"')
+    if not compiled.design:
+        raise FormulaError(formula, "has no regressors", 'write at least "y ~ 1"')
+    return compiled
+
+
+@register_inference("gram")
+def infer_linear(
+    release: Release,
+    *,
+    formula: str | None = None,
+    inference: str | None = None,
+    target: str | None = None,
+    replicates: int | None = None,
+    seed: int | None = None,
+) -> PrivateResults:
+    """Infer a linear regression from a release of cross-products.
+
+    Parameters
+    ----------
+    release : Release
+    formula : str, optional
+        A regression among the measured columns; by default the one that the release was made for.
+    inference, target, replicates, seed : optional
+        As in `dpinfer.ols`; by default those of the question.
+
+    Returns
+    -------
+    PrivateResults
+
+    Raises
+    ------
+    InferenceError
+        If no formula is given and the release was not made for one.
+    MissingFromReleaseError
+        If the release lacks a column of the formula.
+    UnknownColumnError, FormulaError
+        If the formula is not about the release's columns.
+    """
+    if release.kind != "gram":
+        raise InferenceError(f"a release of kind {release.kind!r} holds no cross-products")
+    question = GramQuestion.from_release(release)
+    chosen = formula if formula is not None else question.formula
+    if chosen is None:
+        raise InferenceError(
+            'a Gram serves many regressions: say which, as in dpinfer.ols("y ~ x", release).infer(); it holds '
+            + ", ".join(question.terms)
+        )
+    compiled = _two_sided(chosen, release.schema)
+    assert compiled.response is not None  # noqa: S101
+    weights = question.basis.represent((*compiled.design, compiled.response))
+    given = {"inference": inference, "target": target, "replicates": replicates, "seed": seed}
+    options = {**question.options, **{name: value for name, value in given.items() if value is not None}}
+    method = options.pop("inference", "auto")
+    clamped, flags = _clamped(release)
+    estimated = linear_inference(
+        release,
+        design=weights[:-1],
+        response=weights[-1],
+        names=tuple(column.name for column in compiled.design),
+        method=method,
+        weighted=question.row_norm is not None,
+        notes=flags,
+        **options,
+    )
+    notes = [f"Rows: {question.where}."] if question.where else []
+    if question.row_norm is not None:
+        notes.append(
+            f"Rows weigh less where the {question.norm.upper()} norm of their scaled regressors exceeds {question.row_norm:g}."
+        )
+    return PrivateResults(
+        estimated, release, model_name="Private OLS", response=compiled.response.name, notes=(*notes, *clamped)
+    )
+
+
+def _clamped(release: Release) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Notes and warnings from the noisy count of clamped rows."""
+    if release.names[-1] != "clamped rows":
+        return (), ()
+    count, error = float(release.array[-1]), float(np.sqrt(release.noise_variances[-1]))
+    rows = max(float(release.array[0]), 1.0)
+    notes = (f"Rows with a value outside its declared bounds: {count:,.0f} (noisy, standard error {error:,.0f}).",)
+    share = (count - 2 * error) / rows
+    if share <= 0.001:
+        return notes, ()
+    return notes, (
+        f"at least about {share:.1%} of the rows were clamped to their declared bounds: estimates are of the clamped "
+        "values and may be biased, which no standard error here counts",
+    )

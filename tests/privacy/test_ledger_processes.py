@@ -1,0 +1,166 @@
+"""The ledger over processes: races, kills at random instants, forks.
+
+``DPINFER_KILLS=200`` runs the long version of the killing test.
+"""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import dpinfer
+from dpinfer.privacy.accounting import laplace_cost
+from dpinfer.privacy.ledger import Ledger
+from dpinfer.privacy.units import PureDP
+
+KILLS = int(os.environ.get("DPINFER_KILLS", "25"))
+SINGLE_THREADED = {"OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
+
+COMMON = """
+import json, os, random, signal, sys, time
+from dpinfer.errors import BudgetExceededError, LedgerError
+from dpinfer.privacy.accounting import laplace_cost
+from dpinfer.privacy.ledger import Ledger
+from dpinfer.privacy.units import PureDP
+cost = laplace_cost(PureDP(0.1))
+"""
+
+RACER = (
+    COMMON
+    + """
+path, go = sys.argv[1:]
+print("ready", flush=True)
+while not os.path.exists(go):
+    time.sleep(0.001)
+ledger = Ledger(path, dataset="d", budget=PureDP(4.0))  # eight processes create it together
+granted = []
+try:
+    while True:
+        granted.append(ledger.charge(cost, "race"))
+except BudgetExceededError:
+    print(json.dumps(granted))
+"""
+)
+
+KILLER = (
+    COMMON
+    + """
+path, kills = sys.argv[1], int(sys.argv[2])
+chance = random.Random(20240)
+acknowledged, started = [], 0
+for number in range(kills):
+    reader, writer = os.pipe()
+    child = os.fork()
+    if child == 0:
+        os.close(reader)
+        ledger = Ledger(path, dataset="d", budget=PureDP(1e6))  # the first children may die creating it
+        while True:
+            os.write(writer, (ledger.charge(cost, "x") + "\\n").encode())
+    os.close(writer)
+    time.sleep(chance.uniform(0.0, 0.06))
+    os.kill(child, signal.SIGKILL)
+    os.waitpid(child, 0)
+    with os.fdopen(reader) as pipe:
+        lines = pipe.read().split()
+    started += bool(lines)
+    acknowledged += lines
+print(json.dumps([acknowledged, started]))
+"""
+)
+
+FORKER = (
+    COMMON
+    + """
+ledger = Ledger.in_memory(PureDP(1.0))
+ledger.charge(cost, "parent")
+refused = 0
+child = os.fork()
+if child == 0:
+    attempts = (
+        lambda: ledger.charge(cost, "child"),
+        lambda: ledger.can_afford(cost),
+        lambda: ledger.remaining,
+        ledger.charges,
+    )
+    for attempt in attempts:
+        try:
+            attempt()
+        except LedgerError as error:
+            refused += "another process" in str(error)
+    os._exit(refused)
+status = os.waitpid(child, 0)[1]
+ledger.charge(cost, "parent")
+print(json.dumps([os.waitstatus_to_exitcode(status), len(ledger.charges())]))
+"""
+)
+
+FORKED_FILE = (
+    COMMON
+    + """
+ledger = Ledger(sys.argv[1], dataset="d", budget=PureDP(1.0))
+ledger.charge(cost, "parent")
+child = os.fork()
+if child == 0:
+    ledger.charge(cost, "child")
+    os._exit(0)
+status = os.waitpid(child, 0)[1]
+ledger.charge(cost, "parent")
+print(json.dumps([os.waitstatus_to_exitcode(status), len(ledger.charges())]))
+"""
+)
+
+needs_fork = pytest.mark.skipif(not hasattr(os, "fork"), reason="the system cannot fork")
+
+
+def start(code, *arguments):
+    root = str(Path(dpinfer.__file__).parents[1])
+    environment = os.environ | SINGLE_THREADED | {"PYTHONPATH": root}
+    command = [sys.executable, "-W", "error", "-c", code, *map(str, arguments)]
+    return subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment)
+
+
+def answer(process, timeout=120):
+    output, _ = process.communicate(timeout=timeout)
+    assert process.returncode == 0
+    return json.loads(output.splitlines()[-1])
+
+
+def test_eight_processes_spend_all_and_no_more(tmp_path):
+    path, go = tmp_path / "race.db", tmp_path / "go"
+    racers = [start(RACER, path, go) for _ in range(8)]
+    for racer in racers:
+        assert racer.stdout.readline() == "ready\n"
+    go.touch()
+    granted = [identifier for racer in racers for identifier in answer(racer)]
+    ledger = Ledger.open(path)
+    assert len(granted) == len(set(granted)) == 40
+    assert set(granted) == set(ledger.charges()["id"])
+    assert ledger.spent == PureDP(4.0)
+    assert ledger.remaining == PureDP(0.0)
+
+
+@needs_fork
+def test_a_killed_process_never_gives_budget_back(tmp_path):
+    path = tmp_path / "killed.db"
+    acknowledged, started = answer(start(KILLER, path, KILLS), timeout=30 + KILLS)
+    assert started > KILLS // 3, "most children were killed before their first charge: the test proves little"
+    ledger = Ledger(path, dataset="d", budget=PureDP(1e6))
+    stored = list(ledger.charges()["id"])
+    assert set(acknowledged) <= set(stored)
+    assert len(acknowledged) <= len(stored) <= len(acknowledged) + KILLS
+    before = ledger.spent
+    ledger.charge(laplace_cost(PureDP(0.1)), "still usable")
+    assert ledger.spent == before + PureDP(0.1)
+
+
+@needs_fork
+def test_ledger_in_memory_refuses_a_fork():
+    assert answer(start(FORKER)) == [4, 2]
+
+
+@needs_fork
+def test_ledger_file_is_shared_over_a_fork(tmp_path):
+    assert answer(start(FORKED_FILE, tmp_path / "fork.db")) == [0, 3]

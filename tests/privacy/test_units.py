@@ -1,0 +1,195 @@
+"""Units: validation, exact arithmetic, order, conversions, storage."""
+
+import copy
+import json
+import math
+import pickle
+from fractions import Fraction
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dpinfer.errors import PrivacyUnitError
+from dpinfer.privacy.exact import decimal, digits_below, float_above, float_below, sqrt_above, sqrt_below
+from dpinfer.privacy.units import GDP, ZCDP, ApproxDP, PureDP, privacy_from_dict
+
+ONE_PARAMETER = [PureDP, ZCDP, GDP]
+EXAMPLES = [PureDP(0.1), ZCDP(0.3), GDP(1.5), ApproxDP(1.0, 1e-6)]
+amounts = st.floats(1e-12, 1e6)
+
+
+@pytest.mark.parametrize("unit", ONE_PARAMETER)
+@pytest.mark.parametrize("bad", [-1, -1e-300, math.nan, math.inf, "1", None, True, 1j, 10**400])
+def test_bad_amount_is_refused_and_named(unit, bad):
+    with pytest.raises(PrivacyUnitError, match=r"(epsilon|rho|mu)=.* is not valid: expected a finite number"):
+        unit(bad)
+
+
+@pytest.mark.parametrize("bad", [0, 1, -1e-6, 2, math.nan, "x", None, True])
+def test_bad_delta_is_refused_and_named(bad):
+    with pytest.raises(PrivacyUnitError, match=r"delta=.*between 0 and 1"):
+        ApproxDP(1.0, bad)
+
+
+def test_numbers_of_any_kind_are_stored_as_float():
+    for given_ in (1, np.int64(1), np.float32(1), Fraction(1), np.float64(1)):
+        assert type(ZCDP(given_).rho) is float
+        assert ZCDP(given_) == ZCDP(1.0)
+    assert str(ZCDP(-0.0)) == "ZCDP(rho=0.0)"
+    assert PureDP(0).is_zero
+    assert not PureDP(5e-324).is_zero
+
+
+def test_amounts_are_frozen_and_slotted():
+    with pytest.raises(AttributeError):
+        ZCDP(1.0).rho = 2.0
+    assert not hasattr(ZCDP(1.0), "__dict__")
+
+
+def test_sums_are_those_of_the_printed_decimals():
+    assert PureDP(0.1) + PureDP(0.2) == PureDP(0.3)
+    assert ZCDP(0.3) - ZCDP(0.1) - ZCDP(0.1) - ZCDP(0.1) == ZCDP(0)
+    assert sum([ZCDP(0.1)] * 3) == ZCDP(0.3)
+    assert GDP(3) + GDP(4) == GDP(5)
+    assert GDP(0.5) - GDP(0.3) == GDP(0.4)
+    assert ApproxDP(0.1, 1e-6) + ApproxDP(0.2, 2e-6) == ApproxDP(0.3, 3e-6)
+
+
+def test_multiples_and_shares():
+    assert ZCDP(0.3) / 3 == ZCDP(0.1)
+    assert 3 * ZCDP(0.1) == ZCDP(0.1) * 3 == np.float64(3) * ZCDP(0.1) == ZCDP(0.3)
+    assert GDP(1) / 4 == 0.25 * GDP(1) == GDP(0.5)
+    assert ApproxDP(1, 1e-6) / 2 == ApproxDP(0.5, 5e-7)
+    assert PureDP(1) * Fraction(1, 4) == PureDP(0.25)
+    for bad in (0, -1, math.nan, math.inf):
+        with pytest.raises(PrivacyUnitError, match="factor"):
+            ZCDP(1) * bad
+    for bad in ("2", True, None):
+        with pytest.raises(TypeError):
+            ZCDP(1) * bad
+
+
+def test_below_zero_is_refused():
+    with pytest.raises(PrivacyUnitError, match="below zero"):
+        ZCDP(0.1) - ZCDP(0.2)
+    with pytest.raises(PrivacyUnitError, match="below zero"):
+        ApproxDP(1, 1e-6) - ApproxDP(0.5, 2e-6)
+
+
+@given(amounts, st.integers(1, 50))
+@pytest.mark.parametrize("unit", ONE_PARAMETER)
+def test_shares_never_compose_to_more_than_the_whole(unit, whole, k):
+    share = unit(whole) / k
+    assert k * share.composable[0] <= unit(whole).composable[0]
+    assert k * share.composable[0] >= unit(whole).composable[0] * (1 - Fraction(1, 10**14))
+
+
+@given(amounts, amounts)
+@pytest.mark.parametrize("unit", ONE_PARAMETER)
+def test_sums_are_rounded_up_and_differences_down(unit, first, second):
+    a, b = unit(first), unit(second)
+    exact = a.composable[0] + b.composable[0]
+    assert exact <= (a + b).composable[0] <= exact * (1 + Fraction(1, 10**14))
+    low, high = (a, b) if a <= b else (b, a)
+    left = high.composable[0] - low.composable[0]
+    assert (high - low).composable[0] <= left
+
+
+def test_order_within_a_unit_only():
+    assert ZCDP(0.1) < ZCDP(0.2) <= ZCDP(0.2)
+    assert ZCDP(0.3) > ZCDP(0.2) >= ZCDP(0.2)
+    assert ApproxDP(1, 1e-6) < ApproxDP(1, 1e-5)
+    one, other = ApproxDP(1, 1e-5), ApproxDP(2, 1e-6)
+    assert not one <= other
+    assert not other <= one
+    for compare in (lambda a, b: a < b, lambda a, b: a >= b, lambda a, b: a + b, lambda a, b: a - b):
+        with pytest.raises(PrivacyUnitError, match="one unit"):
+            compare(ZCDP(0.1), PureDP(0.1))
+    with pytest.raises(PrivacyUnitError, match="one unit"):
+        assert ZCDP(0.1) < 1
+    assert ZCDP(0.1) != PureDP(0.1)
+
+
+def test_conversions_that_are_proved():
+    assert PureDP(0.1).to(ZCDP) == ZCDP(0.005)
+    assert PureDP(1.0).to(PureDP) == PureDP(1.0)
+    assert PureDP(1.0).to(GDP).mu == pytest.approx(1.2320353846, rel=1e-8)
+    assert PureDP(1.0).to_approx(1e-6) == ApproxDP(1.0, 1e-6)
+    assert GDP(1.0).to_approx(1e-6).epsilon == pytest.approx(4.887, abs=5e-4)
+    assert ApproxDP(1.0, 1e-6).to_approx(1e-5) == ApproxDP(1.0, 1e-5)
+    assert ZCDP(0).to_approx(1e-6) == ApproxDP(0, 1e-6)
+    assert GDP(0).epsilon_at(1e-6) == 0
+
+
+@pytest.mark.parametrize(
+    ("amount", "unit"),
+    [(ZCDP(1), PureDP), (ZCDP(1), GDP), (GDP(1), PureDP), (GDP(1), ZCDP)]
+    + [(ApproxDP(1, 1e-6), unit) for unit in ONE_PARAMETER],
+)
+def test_conversions_without_proof_are_refused(amount, unit):
+    with pytest.raises(PrivacyUnitError, match=f"does not convert to {unit.__name__}"):
+        amount.to(unit)
+
+
+def test_approximate_conversions_need_a_delta_that_is_proved():
+    with pytest.raises(PrivacyUnitError, match="to_approx"):
+        ZCDP(1).to(ApproxDP)
+    with pytest.raises(PrivacyUnitError, match="smaller"):
+        ApproxDP(1, 1e-6).epsilon_at(1e-7)
+    for amount in EXAMPLES:
+        with pytest.raises(PrivacyUnitError, match="delta"):
+            amount.epsilon_at(0)
+
+
+def test_words():
+    assert str(ZCDP(0.1)) == "ZCDP(rho=0.1)"
+    assert ZCDP(0.1).describe() == "0.1-zCDP, which implies (2.15, 1e-06)-DP"
+    assert GDP(1).describe(1e-6) == "1-GDP, which implies (4.89, 1e-06)-DP"
+    assert PureDP(2).describe() == "2-DP (pure)"
+    assert ApproxDP(1, 1e-6).describe() == "(1, 1e-06)-DP"
+
+
+@given(st.floats(0, 1e300), st.floats(1e-300, 0.999))
+def test_json_and_pickle_lose_nothing(value, delta):
+    for amount in (PureDP(value), ZCDP(value), GDP(value), ApproxDP(value, delta)):
+        assert privacy_from_dict(json.loads(json.dumps(amount.to_dict()))) == amount
+        assert pickle.loads(pickle.dumps(amount)) == copy.deepcopy(amount) == amount
+        assert hash(copy.copy(amount)) == hash(amount)
+
+
+@pytest.mark.parametrize(
+    "stored",
+    [
+        {},
+        {"unit": "RDP", "alpha": 2},
+        {"unit": "ZCDP"},
+        {"unit": "ZCDP", "mu": 1},
+        {"unit": "PureDP", "epsilon": "1"},
+    ],
+)
+def test_damaged_dictionaries_are_refused(stored):
+    with pytest.raises(PrivacyUnitError):
+        privacy_from_dict(stored)
+
+
+@given(st.fractions(min_value=0, max_value=10**9))
+def test_directed_rounding(value):
+    assert decimal(float_below(value)) <= value <= decimal(float_above(value))
+    assert decimal(sqrt_below(value)) ** 2 <= value <= decimal(sqrt_above(value)) ** 2
+    assert float_above(value) - float_below(value) <= 2 * math.ulp(float(value))
+    assert sqrt_above(value) - sqrt_below(value) <= 2 * math.ulp(math.sqrt(value))
+
+
+def test_directed_rounding_at_the_ends_of_the_floats():
+    tiny = Fraction(1, 10**700)
+    assert sqrt_below(tiny) == float_below(tiny) == 0.0
+    assert decimal(sqrt_above(tiny)) ** 2 >= tiny
+    assert sqrt_above(Fraction(10) ** 600) == 1e300
+    assert digits_below(0.12345678901239) == 0.123456789012
+    for function in (float_above, float_below, sqrt_above):
+        with pytest.raises(PrivacyUnitError, match="too large"):
+            function(Fraction(10) ** 700)
+    with pytest.raises(PrivacyUnitError):
+        GDP(1e300) * 10**30
