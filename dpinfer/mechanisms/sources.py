@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import narwhals.stable.v1 as nw
@@ -51,15 +52,24 @@ class PandasSource(Source):
         self.rows = len(frame)
         self._positions = {str(name): place for place, name in enumerate(frame.columns)}
 
+    @cached_property
+    def _plain(self) -> dict[str, NDArray[Any]]:
+        """Columns kept as numpy arrays, as views."""
+        columns = {name: self._frame.iloc[:, place] for name, place in self._positions.items()}
+        return {name: column.to_numpy() for name, column in columns.items() if isinstance(column.dtype, np.dtype)}
+
     def read(self, names: Sequence[str], start: int, stop: int) -> Mapping[str, Cells]:
         """Return the cells of some columns for rows ``start`` to ``stop``."""
-        return {name: _pandas_cells(self._frame.iloc[start:stop, self._positions[name]]) for name in names}
+        return {
+            name: self._plain[name][start:stop]
+            if name in self._plain
+            else _pandas_cells(self._frame.iloc[start:stop, self._positions[name]])
+            for name in names
+        }
 
 
 def _pandas_cells(series: pd.Series[Any]) -> Cells:
     dtype = series.dtype
-    if isinstance(dtype, np.dtype):
-        return series.to_numpy()
     if isinstance(dtype, pd.CategoricalDtype):
         categorical = series.array
         return Coded(np.asarray(categorical.codes), list(dtype.categories))

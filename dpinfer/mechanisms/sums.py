@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import threading
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
@@ -13,14 +14,19 @@ from dpinfer.schema.basis import UNIT
 from dpinfer.schema.rows import CHUNK_ROWS
 
 if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
     from dpinfer.mechanisms.sources import Source
     from dpinfer.schema.rows import RowFunction
 
 __all__ = ["gram_sums"]
 
+_CACHED_ROWS = 8_192
+"""Rows whose cells stay in a core's cache while they are mapped."""
+
 
 def gram_sums(
-    rows: RowFunction, source: Source, *, threads: int | None = None, chunk_rows: int = CHUNK_ROWS
+    rows: RowFunction, source: Source, *, threads: int | None = None, chunk_rows: int = _CACHED_ROWS
 ) -> list[int]:
     """Sum the cross-products of integer rows, and the marks of clamped rows, without any rounding.
 
@@ -50,9 +56,14 @@ def gram_sums(
     upper = np.triu_indices(rows.basis.width)
     names = rows.columns
 
-    def chunk(start: int) -> tuple[np.ndarray, float]:
+    scratch = threading.local()
+
+    def chunk(start: int) -> tuple[NDArray[np.int64], float]:
         stop = min(start + chunk_rows, source.rows)
-        encoded, clamped = rows.encode(source.read(names, start, stop))
+        if not hasattr(scratch, "rows"):
+            scratch.rows = np.empty(rows.basis.width * chunk_rows)
+        out = scratch.rows[: rows.basis.width * (stop - start)].reshape(rows.basis.width, -1)
+        encoded, clamped = rows.encode(source.read(names, start, stop), out)
         return np.dot(encoded, encoded.T)[upper].astype(np.int64), clamped.sum()
 
     starts = range(0, source.rows, chunk_rows)

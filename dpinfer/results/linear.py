@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import Any
 
 import numpy as np
@@ -142,6 +142,7 @@ class GramQuestion:
         return question
 
 
+@lru_cache(maxsize=128)
 def _two_sided(formula: str, schema: Schema) -> CompiledFormula:
     compiled = compile_formula(formula, schema)
     if compiled.response is None:

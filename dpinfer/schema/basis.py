@@ -156,10 +156,14 @@ class Block:
         if self.constant:
             out[0] = UNIT
             return
-        np.subtract(self.expression.evaluate(values), self.center, out=out[0])
-        np.multiply(out[0], UNIT / self.half, out=out[0])
-        np.rint(out[0], out=out[0])
-        np.clip(out[0], -UNIT, UNIT, out=out[0])
+        self.to_grid(self.expression.evaluate(values), out[0])
+
+    def to_grid(self, value: Array, out: Array) -> None:
+        """Scale, clamp and round the numeric part: ``out`` (m,) receives whole numbers in [-UNIT, UNIT], or NaN."""
+        np.subtract(value, self.center, out=out)
+        np.multiply(out, UNIT / self.half, out=out)
+        np.clip(out, -UNIT, UNIT, out=out)
+        np.rint(out, out=out)
 
 
 @dataclass(frozen=True, eq=False)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from math import isqrt
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -11,6 +12,8 @@ import numpy as np
 from dpinfer.errors import NotProvedError, OptionError
 from dpinfer.privacy.sensitivity import RowBounds
 from dpinfer.schema.basis import UNIT
+from dpinfer.schema.category import Category
+from dpinfer.schema.expressions import compile_expression
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -99,13 +102,35 @@ class RowFunction:
         squared = absolute**2 + UNIT * UNIT
         return RowBounds(min(squared, full.squared), min(absolute + UNIT, full.absolute))
 
-    def encode(self, raw: Mapping[str, NDArray[Any] | Coded]) -> tuple[Array, Array]:
+    @cached_property
+    def _bare(self) -> tuple[str | None, ...]:
+        """For each block, the column that it is, where it is nothing but a column's number."""
+        schema = self.basis.schema
+        plain = {compile_expression(_quoted(name), schema).text: name for name in self._numeric}
+        return tuple(None if block.factors else plain.get(block.expression.text) for block in self.basis.blocks)
+
+    @cached_property
+    def _numeric(self) -> tuple[str, ...]:
+        schema = self.basis.schema
+        return tuple(name for name in self.basis.columns if not isinstance(schema[name], Category))
+
+    @cached_property
+    def _evaluated(self) -> frozenset[str]:
+        """Columns that need clamped values of their own, for expressions, factors, conditions or marks."""
+        names = set(self.basis.factors) | set(self.where.columns if self.where else ())
+        for block, bare in zip(self.basis.blocks, self._bare, strict=True):
+            names |= set() if bare else set(block.expression.columns)
+        return frozenset(self.columns if self.count_clamped else names)
+
+    def encode(self, raw: Mapping[str, NDArray[Any] | Coded], out: Array | None = None) -> tuple[Array, Array]:
         """Map a batch.
 
         Parameters
         ----------
         raw : mapping of str to cells, each of length m <= CHUNK_ROWS
             At least `columns`.
+        out : ndarray (d, m), optional
+            Receives the rows.
 
         Returns
         -------
@@ -118,59 +143,68 @@ class RowFunction:
         -----
         Cells are coerced by the schema, then missing and impossible values are settled, then values are
         clamped, then expressions evaluated, scaled and rounded to the grid. A row that would break `bounds`
-        is multiplied by zero; no branch depends on a row.
+        is set to zero; no branch depends on a row.
         """
-        schema = self.basis.schema
         size = len(next(iter(raw.values())))
-        keep = np.ones(size, dtype=bool)
-        outside = np.zeros(size, dtype=bool)
-        values: dict[str, Array] = {}
-        for name in self.columns:
-            column = schema[name]
-            value = np.array(column.coerce(raw[name]), dtype=np.float64)
-            keep &= np.isfinite(value)
-            lower, upper = _limits(column)
-            if self.count_clamped:
-                with np.errstate(invalid="ignore"):
-                    outside |= (value < lower) | (value > upper)
-            np.fmax(value, lower, out=value)
-            np.fmin(value, upper, out=value)
-            values[name] = value
-        if self.where is not None:
-            keep &= self.where.evaluate(values) > 0.5
-        rows = self._features(values, size)
-        if self.clip is not None:
-            rows = self._clipped(rows)
-        bounds = self.bounds
-        squared = np.einsum("dm,dm->m", rows, rows)
-        keep &= squared <= bounds.squared
-        np.multiply(rows, keep, out=rows)
+        rows = np.empty((self.basis.width, size)) if out is None else out
+        with np.errstate(all="ignore"):
+            coerced = {name: self.basis.schema[name].coerce(raw[name]) for name in self.columns}
+            keep = np.ones(size, dtype=bool)
+            finite = np.empty(size, dtype=bool)
+            for value in coerced.values():
+                np.logical_and(keep, np.isfinite(value, out=finite), out=keep)
+            values, outside = self._clamped(coerced, size)
+            self._features(coerced, values, rows)
+            if self.where is not None:
+                keep &= self.where.evaluate(values) > 0.5
+            if self.clip is not None:
+                self._clip_rows(rows)
+            keep &= np.einsum("dm,dm->m", rows, rows) <= self._largest
+        np.copyto(rows, 0.0, where=~keep)
         return rows, (outside & keep).astype(np.float64)
 
-    def _features(self, values: Mapping[str, Array], size: int) -> Array:
-        levels = {name: self.basis.schema[name].level_index(values[name]) for name in self.basis.factors}
-        rows = np.empty((self.basis.width, size))
-        start = 0
-        for block in self.basis.blocks:
-            block.encode(values, levels, rows[start : start + block.width])
-            start += block.width
-        return rows
+    @cached_property
+    def _largest(self) -> int:
+        return self.bounds.squared
 
-    def _clipped(self, rows: Array) -> Array:
+    def _clamped(self, coerced: Mapping[str, Array], size: int) -> tuple[dict[str, Array], NDArray[np.bool_]]:
+        """Clamp the columns that are evaluated (NaN to the lower bound); and which rows had a value outside."""
+        values: dict[str, Array] = {}
+        outside = np.zeros(size, dtype=bool)
+        for name in self.columns:
+            if name not in self._evaluated:
+                continue
+            value = coerced[name]
+            lower, upper = _limits(self.basis.schema[name])
+            if self.count_clamped:
+                outside |= (value < lower) | (value > upper)
+            values[name] = np.fmin(np.fmax(value, lower), upper)
+        return values, outside
+
+    def _features(self, coerced: Mapping[str, Array], values: Mapping[str, Array], rows: Array) -> None:
+        levels = {name: self.basis.schema[name].level_index(values[name]) for name in self.basis.factors}
+        start = 0
+        for block, bare in zip(self.basis.blocks, self._bare, strict=True):
+            out = rows[start : start + block.width]
+            if bare is None:
+                block.encode(values, levels, out)
+            else:
+                block.to_grid(coerced[bare], out[0])
+            start += block.width
+
+    def _clip_rows(self, rows: Array) -> None:
         """Weigh every row so that the norm of its regressors keeps the bound; the same weight for the response."""
         clip = self.clip
         assert clip is not None  # noqa: S101
         regressors = rows[:-1]
-        if clip.norm == "l2":
-            norm = np.sqrt(np.einsum("dm,dm->m", regressors, regressors))
-        else:
-            norm = np.abs(regressors).sum(axis=0)
-        weight = np.minimum(1.0, round(clip.bound * UNIT) / np.maximum(norm, 1.0))
-        rows = np.rint(rows * weight)
-        if clip.norm == "l1":
-            limit = round(clip.bound * UNIT) + -(-(len(rows) - 1) // 2)
-            rows = rows * (np.abs(rows[:-1]).sum(axis=0) <= limit)
-        return rows
+        l1 = clip.norm == "l1"
+        norm = np.abs(regressors).sum(axis=0) if l1 else np.sqrt(np.einsum("dm,dm->m", regressors, regressors))
+        limit = round(clip.bound * UNIT)
+        np.multiply(rows, np.minimum(1.0, limit / np.maximum(norm, 1.0)), out=rows)
+        np.rint(rows, out=rows)
+        if l1:
+            allowed = limit + -(-len(regressors) // 2)
+            np.copyto(rows, 0.0, where=np.abs(regressors).sum(axis=0) > allowed)
 
 
 def _limits(column: object) -> tuple[float, float]:
@@ -183,3 +217,7 @@ def _squared_after_rounding(limit: int, width: int) -> int:
     """Bound on the squared norm of ``width`` entries rounded to whole numbers, of norm at most ``limit`` before."""
     slack = isqrt(width - 1) + 1 if width > 0 else 0
     return (limit + (slack + 1) // 2 + 1) ** 2
+
+
+def _quoted(name: str) -> str:
+    return name if name.isidentifier() else f"`{name}`"
