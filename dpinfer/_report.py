@@ -1,4 +1,4 @@
-"""A report made of sections: as text for a terminal, as one HTML page, and as a folder that appears whole."""
+"""A report made of sections and figures: text for a terminal, one HTML page, a folder that appears whole."""
 
 from __future__ import annotations
 
@@ -12,19 +12,22 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 from html import escape
-from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from matplotlib.figure import Figure
+from matplotlib.layout_engine import ConstrainedLayoutEngine
 
 from dpinfer.errors import OptionError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
+    from pathlib import Path
 
     import pandas as pd
-    from matplotlib.figure import Figure
+    from matplotlib.axes import Axes
 
+    from dpinfer.privacy import ZCDP, Ledger
     from dpinfer.results import PrivateResults
 
 __all__ = [
@@ -36,6 +39,10 @@ __all__ = [
     "Section",
     "Table",
     "Text",
+    "account_figure",
+    "budget_figure",
+    "coefficient_figure",
+    "comparison_figure",
     "format_number",
     "format_pvalue",
     "page_html",
@@ -50,22 +57,18 @@ PAGE = "report.html"
 _MARKER = '<meta name="generator" content="dpinfer report">'
 _WIDTH = 92
 _DPI = 160
+_BLUE, _GREY, _PALE = "#1f5f99", "#8a8f98", "#e3e6ea"
 
 
 @dataclass(frozen=True)
 class Text:
-    """A paragraph; what stands between backticks is set as code.
-
-    Attributes
-    ----------
-    text : str
-    """
+    """A paragraph, its line breaks free; what stands between backticks is set as code."""
 
     text: str
 
     def as_text(self) -> str:
         """Return the paragraph, wrapped."""
-        return textwrap.fill(self.text, _WIDTH)
+        return textwrap.fill(_flowing(self.text), _WIDTH)
 
     def as_html(self) -> str:
         """Return a ``p`` element."""
@@ -74,23 +77,15 @@ class Text:
 
 @dataclass(frozen=True)
 class Note:
-    """A paragraph that must not be overlooked, set in a box.
-
-    Attributes
-    ----------
-    label : str
-        A word or two, such as "Warning".
-    text : str
-    """
+    """A paragraph that must not be overlooked, set in a box under a word or two, such as "Warning"."""
 
     label: str
     text: str
 
     def as_text(self) -> str:
         """Return the paragraph, wrapped, with a bar on its left."""
-        return textwrap.fill(
-            f"{self.label}: {self.text}", _WIDTH, initial_indent="| ", subsequent_indent="| "
-        )
+        text = _flowing(f"{self.label}: {self.text}")
+        return textwrap.fill(text, _WIDTH, initial_indent="| ", subsequent_indent="| ")
 
     def as_html(self) -> str:
         """Return an ``aside`` element."""
@@ -99,21 +94,20 @@ class Note:
 
 @dataclass(frozen=True)
 class Code:
-    """Text whose lines are kept: a script, or what a program prints.
+    """Text whose lines are kept: what a program prints, or a script.
 
-    Attributes
-    ----------
-    text : str
-    python : bool
-        Whether it is a script. The scripts of all sections, one after the other, run.
+    The scripts of all sections of a report run, one after the other.
     """
 
     text: str
     python: bool = False
 
     def as_text(self) -> str:
-        """Return the lines, indented; a script with the prompt of Python."""
-        return textwrap.indent(self.text, ">>> " if self.python else "    ")
+        """Return the lines, indented; a script with the prompts of Python."""
+        if not self.python:
+            return textwrap.indent(self.text, "    ")
+        lines = self.text.splitlines()
+        return "\n".join(f"{'...' if line[:1] in (' ', ')') else '>>>'} {line}" for line in lines if line)
 
     def as_html(self) -> str:
         """Return a ``pre`` element."""
@@ -147,7 +141,8 @@ class Table:
 
     def as_html(self) -> str:
         """Return a ``figure`` element that scrolls sideways where the screen is narrow."""
-        head = "".join(f'<th scope="col">{escape(str(name))}</th>' for name in ["", *self.frame.columns])
+        names = ["", *self.frame.columns]
+        head = "".join(f'<th scope="col">{escape(str(name))}</th>' for name in names) if any(names) else ""
         rows = []
         for label, cells in zip(self.frame.index, self.frame.to_numpy(dtype=object), strict=True):
             shown = "".join(f"<td{_alignment(str(cell))}>{escape(str(cell))}</td>" for cell in cells)
@@ -165,15 +160,7 @@ class Table:
 
 @dataclass(frozen=True, eq=False)
 class Picture:
-    """A figure, kept as a PNG file and inside the page.
-
-    Attributes
-    ----------
-    name : str
-        Name of the file.
-    figure : matplotlib.figure.Figure
-    caption : str
-    """
+    """A figure, kept as a PNG file of this name and inside the page."""
 
     name: str
     figure: Figure
@@ -188,14 +175,15 @@ class Picture:
 
     def as_text(self) -> str:
         """Return where the picture is and what it shows."""
-        return textwrap.fill(f"Figure {self.name}: {self.caption}", _WIDTH, subsequent_indent="  ")
+        text = _flowing(f"Figure {self.name}: {self.caption}")
+        return textwrap.fill(text, _WIDTH, subsequent_indent="  ")
 
     def as_html(self) -> str:
         """Return a ``figure`` element that holds the picture itself."""
         width, height = (round(size * 100) for size in self.figure.get_size_inches())
         data = base64.b64encode(self.png).decode("ascii")
         return (
-            f'<figure><img width="{width}" height="{height}" alt="{escape(self.caption)}" '
+            f'<figure><img width="{width}" height="{height}" alt="{escape(_flowing(self.caption))}" '
             f'src="data:image/png;base64,{data}">'
             f"<figcaption>{_inline(self.caption)} (<code>{escape(self.name)}</code>)</figcaption></figure>"
         )
@@ -206,14 +194,7 @@ Block = Text | Note | Code | Table | Picture
 
 @dataclass(frozen=True)
 class Section:
-    """A chapter of a report.
-
-    Attributes
-    ----------
-    title : str
-    blocks : sequence of Text, Note, Code, Table or Picture
-        In the order of reading.
-    """
+    """A chapter of a report: a title, and blocks in the order of reading."""
 
     title: str
     blocks: Sequence[Block]
@@ -227,26 +208,15 @@ def section_text(section: Section) -> str:
 def page_html(title: str, lead: Sequence[Block], sections: Sequence[Section], footer: str) -> str:
     """Return a report as one HTML page that needs no other file.
 
-    Parameters
-    ----------
-    title : str
-    lead : sequence of blocks
-        What stands before the contents.
-    sections : sequence of Section
-    footer : str
-        A last line.
-
-    Returns
-    -------
-    str
-        With its style and its pictures inside; readable on a phone and on paper.
+    Its style and its pictures are inside; it is readable on a phone and on paper. ``lead`` stands before the
+    table of contents, ``footer`` at the end.
     """
     contents = "".join(
         f'<li><a href="#chapter-{i}">{escape(s.title)}</a></li>' for i, s in enumerate(sections, 1)
     )
     chapters = [
-        f'<section id="chapter-{i}">\n<h2>{i}. {escape(section.title)}</h2>\n{_blocks(section.blocks)}\n</section>'
-        for i, section in enumerate(sections, 1)
+        f'<section id="chapter-{i}">\n<h2>{i}. {escape(s.title)}</h2>\n{_blocks(s.blocks)}\n</section>'
+        for i, s in enumerate(sections, 1)
     ]
     return "\n".join(
         [
@@ -264,15 +234,7 @@ def page_html(title: str, lead: Sequence[Block], sections: Sequence[Section], fo
 def regression_frame(results: PrivateResults) -> pd.DataFrame:
     """Return the table of a private regression, its numbers written for reading.
 
-    Parameters
-    ----------
-    results : PrivateResults
-
-    Returns
-    -------
-    DataFrame of str
-        A row a term: estimate, the two parts of the standard error and the whole, p-value, interval and share
-        of noise.
+    A row a term: estimate, standard error with its two parts, p-value, interval and share of noise.
     """
     frame = results.summary_frame()
     pvalue, lower, upper = frame.columns[5:8]
@@ -299,6 +261,76 @@ def format_number(value: float) -> str:
 def format_pvalue(value: float) -> str:
     """Write a p-value with three decimals, or say that it is smaller than they show."""
     return "< 0.001" if value < 0.001 else f"{value:.3f}"
+
+
+def _axes(height: float) -> tuple[Figure, Axes]:
+    figure = Figure(figsize=(6.8, height), layout=ConstrainedLayoutEngine(w_pad=0.12, h_pad=0.06))
+    axes = figure.subplots()
+    axes.spines[["top", "right"]].set_visible(False)
+    return figure, axes
+
+
+def coefficient_figure(results: PrivateResults) -> Figure:
+    """Draw the slopes of a regression; see ``PrivateResults.plot_coefficients``."""
+    figure, axes = _axes(1.4 + 0.42 * (len(results.params) - 1))
+    results.plot_coefficients(ax=axes, color=_BLUE)
+    return figure
+
+
+def comparison_figure(results: PrivateResults, ordinary: Any) -> Figure:
+    """Draw both fits' intervals of the slopes, one above the other."""
+    terms = [name for name in results.params.index if name != "Intercept"]
+    figure, axes = _axes(1.6 + 0.5 * len(terms))
+    fits = ((results, "private, noise counted", -0.14, _BLUE), (ordinary, "ordinary", 0.14, _GREY))
+    ends = np.array([fit.conf_int().loc[terms].to_numpy(dtype=np.float64) for fit, *_ in fits])
+    estimates = [fit.params[terms].to_numpy(dtype=np.float64) for fit, *_ in fits]
+    finite = np.concatenate([ends[np.isfinite(ends)], *estimates, [0.0]])
+    low, high = finite.min() - 0.06 * np.ptp(finite), finite.max() + 0.06 * np.ptp(finite)
+    for (_, label, shift, color), (left, right), estimate in zip(
+        fits, ends.transpose(0, 2, 1), estimates, strict=True
+    ):
+        place = np.arange(len(terms)) + shift
+        axes.hlines(place, np.maximum(left, low), np.minimum(right, high), color=color, linewidth=2.2)
+        axes.plot(estimate, place, "o", color=color, label=label)
+        axes.plot(np.full(np.isinf(left).sum(), low), place[np.isinf(left)], "<", color=color, clip_on=False)
+        axes.plot(
+            np.full(np.isinf(right).sum(), high), place[np.isinf(right)], ">", color=color, clip_on=False
+        )
+    axes.axvline(0.0, color="0.6", linewidth=0.8, linestyle="--", zorder=0)
+    axes.set(xlim=(low, high), ylim=(len(terms) - 0.5, -0.5), xlabel="coefficient, 95% interval")
+    axes.set_yticks(np.arange(len(terms)), terms)
+    figure.legend(loc="outside upper center", ncols=2, frameon=False)
+    return figure
+
+
+def budget_figure(results: PrivateResults, price: ZCDP) -> Figure:
+    """Draw each slope's standard error against the price."""
+    figure, axes = _axes(3.6)
+    prices = price.rho * np.geomspace(0.1, 10.0, 60)
+    ratio = (results.bse_noise / results.bse_sampling).drop("Intercept").sort_values(ascending=False)
+    for number, (name, noise) in enumerate(ratio.items()):
+        style = ("-", "--", "-.", ":", (0, (5, 1, 1, 1, 1, 1)))[number % 5]
+        axes.plot(prices, np.sqrt(1 + noise**2 * price.rho / prices), label=str(name), linestyle=style)
+    axes.axvline(price.rho, color="0.6", linewidth=0.8, linestyle="--", zorder=0)
+    axes.set(xscale="log", xlabel="price: rho of zCDP", ylabel="std err / std err without noise")
+    axes.legend(frameon=False)
+    return figure
+
+
+def account_figure(ledger: Ledger) -> Figure:
+    """Draw the budget as one bar, a part for each charge and one for the rest."""
+    figure, axes = _axes(1.9)
+    amounts = ledger.charges()["amount"].to_numpy()
+    starts = np.concatenate([[0.0], np.cumsum(amounts)])
+    for number, (start, amount) in enumerate(zip(starts, amounts, strict=False), 1):
+        label = f"charge {number}: {amount:.4g}"
+        axes.barh(0, amount, left=start, color=_BLUE, alpha=1 / number, edgecolor="white", label=label)
+    rest = float(ledger.remaining.composable[0])
+    axes.barh(0, rest, left=starts[-1], color=_PALE, edgecolor="white", label=f"remaining: {rest:.4g}")
+    axes.set(yticks=[], xlim=(0, starts[-1] + rest), xlabel=f"{ledger.currency} of zCDP")
+    axes.spines["left"].set_visible(False)
+    figure.legend(loc="outside upper center", ncols=3, frameon=False)
+    return figure
 
 
 @contextmanager
@@ -352,8 +384,12 @@ def _check_target(target: Path) -> bool:
     return True
 
 
+def _flowing(text: str) -> str:
+    return " ".join(text.split())
+
+
 def _inline(text: str) -> str:
-    return re.sub(r"`([^`]+)`", r"<code>\1</code>", escape(text))
+    return re.sub(r"`([^`]+)`", r"<code>\1</code>", escape(_flowing(text)))
 
 
 def _alignment(cell: str) -> str:
@@ -371,44 +407,35 @@ body { margin: 0; background: #f4f5f7; color: #1c2430; -webkit-text-size-adjust:
   font: 16px/1.6 system-ui, -apple-system, "Segoe UI", Roboto, "Helvetica Neue", Arial, sans-serif; }
 main { max-width: 52rem; margin: 0 auto; padding: 1.5rem 2.2rem 3rem; background: #fff; }
 h1 { font-size: 1.9rem; line-height: 1.2; margin: .8rem 0 1rem; }
-h2 { font-size: 1.35rem; line-height: 1.3; margin: 2.6rem 0 .8rem; padding-top: .9rem; border-top: 2px solid #1f4e79; }
+h2 { font-size: 1.35rem; line-height: 1.3; margin: 2.6rem 0 .8rem; padding-top: .9rem;
+  border-top: 2px solid #1f4e79; }
 p { margin: .8rem 0; }
-a { color: #1f4e79; }
 nav { background: #eef3f8; border-radius: 6px; padding: .7rem 1rem; margin: 1.4rem 0; }
 nav ol { margin: 0; padding-left: 1.4rem; }
+nav a { color: #1f4e79; }
 code, pre { font-family: ui-monospace, SFMono-Regular, Menlo, Consolas, "DejaVu Sans Mono", monospace; }
-code { font-size: .9em; background: #eef1f4; border-radius: 3px; padding: 0 .25em; }
+code { font-size: .9em; background: #eef1f4; border-radius: 3px; padding: 0 .25em; overflow-wrap: anywhere; }
 pre { font-size: .82rem; line-height: 1.45; overflow-x: auto; padding: .8rem 1rem; margin: 1rem 0;
   background: #f4f6f8; border-left: 3px solid #b9c4d0; border-radius: 0 4px 4px 0; }
 pre.python { border-left-color: #1f4e79; }
 figure { margin: 1.5rem 0; break-inside: avoid; }
 figure img { display: block; width: 100%; max-width: 44rem; height: auto; margin: 0 auto; }
 figcaption { font-size: .9rem; color: #4a5563; margin: .5rem 0; }
-figure.table figcaption { font-weight: 600; color: #1c2430; }
-figure.table ul { font-size: .85rem; color: #4a5563; padding-left: 1.2rem; margin: .5rem 0; }
+.table figcaption { font-weight: 600; color: #1c2430; }
+.table ul { font-size: .85rem; color: #4a5563; padding-left: 1.2rem; margin: .5rem 0; }
 .wide { overflow-x: auto; }
 table { border-collapse: collapse; font-size: .9rem; font-variant-numeric: tabular-nums; min-width: 60%; }
 th, td { padding: .32rem .7rem; text-align: right; white-space: nowrap; border-bottom: 1px solid #e1e5ea; }
-thead th { border-bottom: 2px solid #8593a3; font-weight: 600; }
+thead th { border-bottom: 2px solid #8593a3; }
 tbody th { font-weight: 500; }
 th:first-child, td.words { text-align: left; }
 td.words { white-space: normal; }
-aside.note { border: 1px solid #d9b44a; border-left-width: 5px; background: #fdf8e7; border-radius: 4px;
+.note { border: 1px solid #d9b44a; border-left-width: 5px; background: #fdf8e7; border-radius: 4px;
   padding: .7rem 1rem; margin: 1.2rem 0; break-inside: avoid; }
-footer { margin-top: 3rem; padding-top: .8rem; border-top: 1px solid #e1e5ea; font-size: .85rem; color: #4a5563; }
-@media (max-width: 40rem) {
-  main { padding: .8rem 1rem 2rem; }
-  h1 { font-size: 1.5rem; }
-  th, td { padding: .3rem .45rem; }
-}
-@media print {
-  body { background: #fff; font-size: 10.5pt; }
-  main { max-width: none; padding: 0; }
-  nav { display: none; }
-  h2 { break-after: avoid; }
-  pre { white-space: pre-wrap; break-inside: avoid; }
-  .wide { overflow: visible; }
-  table { font-size: 8.5pt; }
-  thead { display: table-header-group; }
-}
+footer { margin-top: 3rem; padding-top: .8rem; border-top: 1px solid #e1e5ea; font-size: .85rem; }
+@media (max-width: 40rem) { main { padding: .8rem 1rem 2rem; } h1 { font-size: 1.5rem; }
+  th, td { padding: .3rem .45rem; } }
+@media print { body { background: #fff; font-size: 10.5pt; } main { max-width: none; padding: 0; }
+  nav { display: none; } h2 { break-after: avoid; } pre { white-space: pre-wrap; break-inside: avoid; }
+  .wide { overflow: visible; } table { font-size: 8.5pt; } }
 """

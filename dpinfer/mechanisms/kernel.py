@@ -41,6 +41,8 @@ def run(measurement: Measurement, data: Data, *, threads: int | None = None) -> 
     """
     if measurement.neighbors != data.neighbors:
         raise OptionError("neighbors", measurement.neighbors, f"{data.neighbors!r}, as the data are protected")
+    if threads is not None and threads < 1:
+        raise OptionError("threads", threads, "a positive whole number, or None")
     check_scales(measurement.law)
     charge_id = None
     if isinstance(data, PrivateData):

@@ -12,7 +12,7 @@ import pandas as pd
 import pyarrow as pa
 
 from dpinfer.errors import DataError
-from dpinfer.schema.cells import Coded
+from dpinfer.schema.cells import IMPOSSIBLE, Coded
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -100,8 +100,17 @@ def _arrow_cells(column: pa.ChunkedArray) -> Cells:
         array = column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
         return _coded(array)
     cells = np.empty(len(column), dtype=object)
-    cells[:] = column.to_pylist()
+    for place, scalar in enumerate(column):
+        cells[place] = _python_value(scalar)
     return cells
+
+
+def _python_value(scalar: pa.Scalar) -> object:
+    """Return a cell as Python has it; a cell that Python cannot hold (year 20000, broken text) is impossible."""
+    try:
+        return scalar.as_py()
+    except Exception:
+        return IMPOSSIBLE
 
 
 def _coded(array: pa.Array) -> Coded:
@@ -110,8 +119,8 @@ def _coded(array: pa.Array) -> Coded:
     if isinstance(array, pa.ChunkedArray):
         array = array.chunk(0)
     encoded = array if pa.types.is_dictionary(array.type) else array.dictionary_encode()
-    codes = encoded.indices.fill_null(-1).to_numpy(zero_copy_only=False)
-    return Coded(codes.astype(np.int64), encoded.dictionary.to_pylist())
+    codes = encoded.indices.cast(pa.int64()).fill_null(-1).to_numpy(zero_copy_only=False)
+    return Coded(codes, [_python_value(value) for value in encoded.dictionary])
 
 
 def open_source(source: object) -> Source:

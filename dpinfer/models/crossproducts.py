@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from dpinfer.errors import OptionError
+from dpinfer.errors import NotProvedError, OptionError
 from dpinfer.privacy.accounting import calibrate, coordinate_scales, gaussian_cost, laplace_cost
 from dpinfer.privacy.sensitivity import RowBounds, gram_sensitivity, joint_sensitivity
 from dpinfer.privacy.units import PureDP
@@ -66,7 +66,7 @@ def gram_measurement(
     weights, parts, words = _plan(rows, neighbors, norm, split)
     if clamped_share > 0:
         rest = _weight_of_share(1 - clamped_share, norm)
-        weights = weights * rest
+        weights = _times_above(weights, rest)
         parts = [(bound, weight * rest) for bound, weight in parts]
         main = joint_sensitivity(parts, norm=norm)
         count_weight = UNIT * UNIT / float(main) / _weight_of_share(1 - clamped_share, norm)
@@ -109,6 +109,9 @@ def _plan(
         bound = gram_sensitivity(bounds, neighbors=neighbors, norm=norm)
         words = f"{kind} norm of the change at most {float(bound) / UNIT**2:.6g} in units of the scaled features"
         return off, [(bound, 1.0)], words
+    response = rows.basis.blocks[-1]
+    if response.factors or response.width != 1:
+        raise NotProvedError("split= is proved for one numeric response measured last")
     pieces = _split_bounds(bounds, neighbors, norm)
     shares = _check_split(split)
     piece = np.where(column == width - 1, np.where(row == width - 1, 2, 1), 0)
@@ -116,7 +119,7 @@ def _plan(
     words = f"{kind} norms of the changes of X'X, X'y, y'y at most " + ", ".join(
         f"{float(bound) / UNIT**2:.6g}" for bound in pieces
     )
-    return off * np.array(by_piece)[piece], list(zip(pieces, by_piece, strict=True)), words
+    return _times_above(off, np.array(by_piece)[piece]), list(zip(pieces, by_piece, strict=True)), words
 
 
 def _split_bounds(bounds: RowBounds, neighbors: Neighbors, norm: Norm) -> list[Fraction]:
@@ -132,13 +135,23 @@ def _split_bounds(bounds: RowBounds, neighbors: Neighbors, norm: Norm) -> list[F
     return [products, cross, Fraction(UNIT * UNIT)]
 
 
+def _times_above(weights: Array, factor: Array | float) -> Array:
+    """Multiply weights and round up: a weight below the one that a bound was divided by would not be paid."""
+    product: Array = np.nextafter(weights * factor, np.inf)
+    return product
+
+
 def _weight_of_share(share: float, norm: Norm) -> float:
     """Factor on the noise of a part that gets this share of the price."""
     return float(1 / share if norm == "l1" else 1 / np.sqrt(share))
 
 
 def _check_split(split: tuple[float, float, float]) -> tuple[float, float, float]:
-    given = tuple(float(share) for share in split)
-    if len(given) != 3 or min(given) <= 0 or abs(sum(given) - 1) > 1e-9:
-        raise OptionError("split", split, "three positive shares for X'X, X'y and y'y that sum to 1")
-    return given  # type: ignore[return-value]
+    right = "three positive shares for X'X, X'y and y'y that sum to 1"
+    try:
+        first, second, third = (float(share) for share in split)
+    except (TypeError, ValueError):
+        raise OptionError("split", split, right) from None
+    if not (min(first, second, third) > 0 and abs(first + second + third - 1) <= 1e-9):
+        raise OptionError("split", split, right)
+    return first, second, third

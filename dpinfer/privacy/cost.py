@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 from dpinfer.errors import PrivacyUnitError
 from dpinfer.privacy.exact import decimal, float_above, sqrt_above
-from dpinfer.privacy.units import ApproxDP, Privacy, PureDP, privacy_from_dict
+from dpinfer.privacy.units import GDP, ZCDP, ApproxDP, Privacy, PureDP, privacy_from_dict
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -92,24 +92,26 @@ class Cost:
         )
 
     def describe(self) -> str:
-        """List in words the guarantees that are proved.
+        """State the guarantee in words: the price with its (epsilon, delta) equivalent, then other currencies.
 
         Examples
         --------
         >>> Cost(PureDP(1.0), pure_epsilon=Fraction(1), rho=Fraction(1, 8)).describe()
-        '1-DP (pure); 0.125-zCDP'
+        '1-DP (pure); also 0.125-zCDP'
         """
-        stated = []
-        if self.pure_epsilon is not None:
-            stated.append(PureDP(float_above(self.pure_epsilon)).describe())
-        if self.rho is not None:
-            stated.append(f"{float_above(self.rho):.6g}-zCDP")
-        if self.mu is not None:
+        also = []
+        if self.rho is not None and not isinstance(self.price, ZCDP):
+            also.append(f"{float_above(self.rho):.6g}-zCDP")
+        if self.mu is not None and not isinstance(self.price, GDP):
             within = f"within total variation {float(self.tau):.2g} of " if self.tau else ""
-            stated.append(f"{within}{self.mu:.6g}-GDP")
-        if self.approx is not None:
-            stated.append(self.approx.describe())
-        return "; ".join(stated) or "no proved guarantee"
+            also.append(f"{within}{self.mu:.6g}-GDP")
+        proofs = {PureDP: self.pure_epsilon, ZCDP: self.rho, GDP: self.mu_squared, ApproxDP: self.approx}
+        stated = ""
+        if proofs[type(self.price)] is not None:
+            stated = self.price.describe()
+            if isinstance(self.price, GDP) and self.tau:
+                stated = f"within total variation {float(self.tau):.2g} of {stated}"
+        return "; also ".join(filter(None, [stated, ", ".join(also)])) or "no proved guarantee"
 
     def to_dict(self) -> dict[str, Any]:
         """Return a JSON-ready form, fractions as text; `from_dict` reads it back without loss."""

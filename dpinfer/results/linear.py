@@ -91,7 +91,7 @@ class GramQuestion:
         """The row function."""
         clip = None
         if self.row_norm is not None:
-            clip = RowClip(float(self.row_norm), self.norm)  # type: ignore[arg-type]
+            clip = RowClip(self.row_norm, self.norm)  # type: ignore[arg-type]
         elif self.norm not in ("l2", "l1"):
             raise OptionError("norm", self.norm, ("l2", "l1"))
         return RowFunction(self.basis, self.condition, clip, self.clamped_share > 0)

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from dpinfer.errors import CollinearDesignError, MissingFromReleaseError
+from dpinfer.errors import CollinearDesignError, FormulaError, MissingFromReleaseError
 from dpinfer.privacy.sensitivity import RowBounds
 from dpinfer.schema.expressions import compile_expression
 
@@ -40,6 +40,9 @@ UNIT = 2**GRID_BITS
 """The number 1 on the grid."""
 
 _TOLERANCE = 1e-7
+
+_NARROWEST = 1e-290
+"""Half widths from which every finite value has a place on the grid."""
 
 
 def simplex_codes(levels: int) -> NDArray[np.int64]:
@@ -319,9 +322,16 @@ def _block(expression: Expression, factors: tuple[str, ...], *, centred: bool, s
     if expression.constant is not None:
         center, half = 0.0, 1.0
     elif centred:
-        center, half = 0.5 * (lower + upper), float(np.nextafter(0.5 * (upper - lower), np.inf))
+        center, half = 0.5 * lower + 0.5 * upper, float(np.nextafter(0.5 * (upper - lower), np.inf))
     else:
         center, half = 0.0, max(abs(lower), abs(upper))
+    if not half >= _NARROWEST:
+        # UNIT / half would be infinite, and zero times it no number: a row would be dropped for its value.
+        raise FormulaError(
+            expression.text,
+            f"its bounds {lower:.6g} and {upper:.6g} are too close to be told apart",
+            "rescale the columns by a public constant, or leave it out",
+        )
     return Block(expression, factors, center, half, codes, shape)
 
 
@@ -388,7 +398,7 @@ def _dense(vectors: Sequence[Vector], atoms: Sequence[Atom], sizes: Array) -> Ar
 def _refuse_collinear(wanted: Array, columns: Sequence[DesignColumn]) -> None:
     scaled = wanted / np.maximum(np.linalg.norm(wanted, axis=1, keepdims=True), 1e-300)
     for count in range(1, len(columns) + 1):
-        if np.linalg.svd(scaled[:count], compute_uv=False)[-1] < 1e-9:
+        if count > scaled.shape[1] or np.linalg.svd(scaled[:count], compute_uv=False)[-1] < 1e-9:
             raise CollinearDesignError(
                 columns[count - 1].name,
                 "is a linear combination of the columns before it whatever the rows are",

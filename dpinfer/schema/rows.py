@@ -49,8 +49,9 @@ class RowClip:
     def __post_init__(self) -> None:
         if self.norm not in ("l2", "l1"):
             raise OptionError("norm", self.norm, ("l2", "l1"))
-        if not (np.isfinite(self.bound) and self.bound > 0):
-            raise OptionError("row_norm", self.bound, "a positive number, or None")
+        number = isinstance(self.bound, int | float) and not isinstance(self.bound, bool)
+        if not (number and np.isfinite(self.bound) and self.bound * UNIT >= 1):
+            raise OptionError("row_norm", self.bound, f"a number of at least {1 / UNIT:.2g}, or None")
 
 
 @dataclass(frozen=True, eq=False)

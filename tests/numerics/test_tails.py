@@ -1,0 +1,42 @@
+import numpy as np
+import pytest
+from scipy import stats
+
+from dpinfer.numerics.tails import laplace_sum_isf, laplace_sum_sf
+
+
+def test_one_laplace_variable_has_exponential_tails():
+    x = np.array([0.0, 0.5, 1.0, 1.96, 3.0, 5.0])
+    np.testing.assert_allclose(laplace_sum_sf(x, np.array([1.0])), np.exp(-np.sqrt(2) * x), atol=3e-5)
+
+
+def test_no_laplace_share_is_normal():
+    x = np.array([0.3, 1.0, 1.96, 3.0, 4.5])
+    np.testing.assert_allclose(laplace_sum_sf(x, np.array([0.0])), 2 * stats.norm.sf(x), atol=1e-9)
+
+
+def test_mixture_agrees_with_simulation():
+    rng = np.random.default_rng(5)
+    shares = np.array([0.4, 0.3, 0.1])
+    draws = (rng.laplace(size=(400_000, 3)) / np.sqrt(2) * np.sqrt(shares)).sum(axis=1)
+    draws += rng.normal(size=400_000) * np.sqrt(0.2)
+    for x in (0.7, 1.96, 3.0):
+        expected = float(laplace_sum_sf(np.array(x), shares))
+        error = np.sqrt(expected * (1 - expected) / 400_000)
+        assert abs(np.mean(np.abs(draws) >= x) - expected) < 6 * error  # false alarm 2e-9 each
+
+
+@pytest.mark.parametrize("alpha", [0.2, 0.05, 0.01, 0.001])
+def test_critical_value_inverts_the_tail(alpha):
+    shares = np.array([[0.9, 0.05], [0.2, 0.2], [0.0, 0.0]])
+    x = laplace_sum_isf(alpha, shares)
+    np.testing.assert_allclose(laplace_sum_sf(x, shares), alpha, rtol=1e-3, atol=2e-6)
+
+
+def test_far_tail_is_an_upper_bound_and_decreases():
+    x = np.array([8.0, 12.0, 20.0])
+    for shares in (np.array([1.0]), np.array([0.5, 0.2]), np.array([1e-9])):
+        tail = laplace_sum_sf(x, shares)
+        assert np.all(np.diff(tail) < 0)
+        assert np.all(tail >= 2 * stats.norm.sf(x) * 0.999)
+    assert np.all(laplace_sum_sf(x, np.array([1.0])) >= np.exp(-np.sqrt(2) * x))
