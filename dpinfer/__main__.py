@@ -129,7 +129,7 @@ def ledger_chapter(tour: Tour) -> list[Block]:
         "data = dpi.PrivateData(frame, schema, ledger)"
     )
     return [
-        Text("""The budget limits what all releases together can tell about any one person: whether her row is
+        Text("""The budget limits what all releases together can tell about any one person: whether a row is
             in the data or not changes the probability of anything that is published only as far as the
             budget allows. So the number of rows is confidential too. The unit here is zCDP; the smaller rho,
             the stricter."""),

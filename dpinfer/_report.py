@@ -211,9 +211,7 @@ def page_html(title: str, lead: Sequence[Block], sections: Sequence[Section], fo
     Its style and its pictures are inside; it is readable on a phone and on paper. ``lead`` stands before the
     table of contents, ``footer`` at the end.
     """
-    contents = "".join(
-        f'<li><a href="#chapter-{i}">{escape(s.title)}</a></li>' for i, s in enumerate(sections, 1)
-    )
+    contents = "".join(f'<li><a href="#chapter-{i}">{escape(s.title)}</a></li>' for i, s in enumerate(sections, 1))
     chapters = [
         f'<section id="chapter-{i}">\n<h2>{i}. {escape(s.title)}</h2>\n{_blocks(s.blocks)}\n</section>'
         for i, s in enumerate(sections, 1)
@@ -234,15 +232,16 @@ def page_html(title: str, lead: Sequence[Block], sections: Sequence[Section], fo
 def regression_frame(results: PrivateResults) -> pd.DataFrame:
     """Return the table of a private regression, its numbers written for reading.
 
-    A row a term: estimate, standard error with its two parts, p-value, interval and share of noise.
+    A row a term: estimate, standard error and its parts, statistic, p-value, interval, share of noise.
     """
     frame = results.summary_frame()
-    pvalue, lower, upper = frame.columns[5:8]
+    statistic, pvalue, lower, upper = frame.columns[4:8]
     shown = {
         "estimate": frame["coef"].map(format_number),
         "std err": frame["std err"].map(format_number),
         "from sampling": frame["std err (sampling)"].map(format_number),
         "from noise": frame["std err (noise)"].map(format_number),
+        statistic: frame[statistic].map("{:.2f}".format),
         pvalue: frame[pvalue].map(format_pvalue),
         lower: frame[lower].map(format_number),
         upper: frame[upper].map(format_number),
@@ -286,16 +285,12 @@ def comparison_figure(results: PrivateResults, ordinary: Any) -> Figure:
     estimates = [fit.params[terms].to_numpy(dtype=np.float64) for fit, *_ in fits]
     finite = np.concatenate([ends[np.isfinite(ends)], *estimates, [0.0]])
     low, high = finite.min() - 0.06 * np.ptp(finite), finite.max() + 0.06 * np.ptp(finite)
-    for (_, label, shift, color), (left, right), estimate in zip(
-        fits, ends.transpose(0, 2, 1), estimates, strict=True
-    ):
+    for (_, label, shift, color), (left, right), estimate in zip(fits, ends.transpose(0, 2, 1), estimates, strict=True):
         place = np.arange(len(terms)) + shift
         axes.hlines(place, np.maximum(left, low), np.minimum(right, high), color=color, linewidth=2.2)
         axes.plot(estimate, place, "o", color=color, label=label)
         axes.plot(np.full(np.isinf(left).sum(), low), place[np.isinf(left)], "<", color=color, clip_on=False)
-        axes.plot(
-            np.full(np.isinf(right).sum(), high), place[np.isinf(right)], ">", color=color, clip_on=False
-        )
+        axes.plot(np.full(np.isinf(right).sum(), high), place[np.isinf(right)], ">", color=color, clip_on=False)
     axes.axvline(0.0, color="0.6", linewidth=0.8, linestyle="--", zorder=0)
     axes.set(xlim=(low, high), ylim=(len(terms) - 0.5, -0.5), xlabel="coefficient, 95% interval")
     axes.set_yticks(np.arange(len(terms)), terms)

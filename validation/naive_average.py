@@ -41,7 +41,9 @@ def errors(n: int, replicates: int, seed: int) -> pd.DataFrame:
     ratio = sums / np.maximum(counts, 1.0) - ages.mean()
     centred = (ages - 50).sum() + NoiseLaw("laplace", (calibrate(65, half, "laplace"),)).rvs(replicates, rng)[:, 0]
     middle = centred / np.maximum(counts, 1.0) + 50 - ages.mean()
-    return pd.DataFrame({"n": n, "noise on the average": direct, "sum over count": ratio, "centred sum over count": middle})
+    return pd.DataFrame(
+        {"n": n, "noise on the average": direct, "sum over count": ratio, "centred sum over count": middle}
+    )
 
 
 def row(n: int, replicates: int, seed: int) -> dict:

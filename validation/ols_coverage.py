@@ -7,7 +7,6 @@ of the measurement's law; the inference is the one that `fit` uses, vectorised o
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cached_property
 from itertools import product
 
 import numpy as np
@@ -18,7 +17,14 @@ from scipy import stats
 from tqdm import tqdm
 
 import dpinfer as dpi
-from dpinfer.inference.gram import GramProblem, covariance, fit_gram, noise_action, score_interval, score_pvalue
+from dpinfer.inference.gram import (
+    GramProblem,
+    covariance,
+    fit_gram,
+    noise_action,
+    score_interval,
+    score_pvalue,
+)
 from dpinfer.numerics.tails import laplace_sum_isf
 from dpinfer.results.linear import GramQuestion
 from dpinfer.schema.basis import UNIT
@@ -41,34 +47,55 @@ RERUN_FACTOR = 10
 
 @dataclass(frozen=True)
 class Design:
-    """One way to draw data: slopes alternate in sign, errors are normal cut at 2.5 standard deviations."""
+    """One way to draw data: slopes alternate in sign, errors are normal cut at 2.5 standard deviations.
+
+    Regressors are uniform; or skewed (Beta(1, 5)), loose (using a tenth of their bounds), collinear (correlation
+    .99), or rare (true for 2% of the rows).
+    """
 
     n: int
     slopes: int
     regressors: str
 
-    @cached_property
+    @property
+    def bounds(self) -> tuple[float, float]:
+        """Declared bounds of every regressor."""
+        return (0.0, 1.0) if self.regressors in ("skewed", "rare") else (-1.0, 1.0)
+
+    @property
+    def reach(self) -> float:
+        """Share of their bounds that regressors use; slopes are larger where it is small."""
+        return 0.1 if self.regressors == "loose" else 1.0
+
+    @property
     def beta(self) -> np.ndarray:
-        return 0.5 / self.slopes * np.where(np.arange(self.slopes) % 2, -1.0, 1.0)
+        return 0.5 / self.reach / self.slopes * np.where(np.arange(self.slopes) % 2, -1.0, 1.0)
 
     def schema(self, neighbors: str) -> dpi.Schema:
         """Bounds that do not clip; under replace_one missing values have declared constants, so that n is public."""
-        low = 0.0 if self.regressors == "skewed" else -1.0
-        ends = np.array([low, 1.0])
-        reach = CUT * SIGMA
-        lower = float(sum(min(b * ends) for b in self.beta) - reach)
-        upper = float(sum(max(b * ends) for b in self.beta) + reach)
+        ends = self.reach * np.array(self.bounds)
+        lower = float(sum(min(b * ends) for b in self.beta) - CUT * SIGMA)
+        upper = float(sum(max(b * ends) for b in self.beta) + CUT * SIGMA)
         policy = {} if neighbors == "add_remove" else {"missing": 0.0, "impossible": 0.0}
-        columns = {f"x{j}": dpi.Real(low, 1.0, **policy) for j in range(self.slopes)}
+        columns = {f"x{j}": dpi.Real(*self.bounds, **policy) for j in range(self.slopes)}
         return dpi.Schema({**columns, "y": dpi.Real(lower, upper, **policy)})
 
     @property
     def formula(self) -> str:
         return "y ~ " + " + ".join(f"x{j}" for j in range(self.slopes))
 
+    def draw_regressors(self, shape: tuple[int, int], rng: np.random.Generator) -> np.ndarray:
+        """Draw the regressors (slopes, n)."""
+        if self.regressors == "skewed":
+            return rng.beta(1.0, 5.0, shape)
+        if self.regressors == "rare":
+            return (rng.uniform(size=shape) < 0.02).astype(float)
+        x = rng.uniform(-1.0, 1.0, shape)
+        return 0.9 * rng.uniform(-1.0, 1.0, self.n) + 0.1 * x if self.regressors == "collinear" else self.reach * x
+
     def draw(self, rng: np.random.Generator) -> dict[str, np.ndarray]:
         shape = (self.slopes, self.n)
-        x = rng.beta(1.0, 5.0, shape) if self.regressors == "skewed" else rng.uniform(-1.0, 1.0, shape)
+        x = self.draw_regressors(shape, rng)
         error = rng.normal(size=self.n)
         far = np.abs(error) > CUT
         while far.any():
@@ -205,6 +232,9 @@ def grid() -> list[tuple[Design, list[tuple[str, dpi.privacy.Privacy]]]]:
             prices += [dpi.PureDP(2.0), dpi.ApproxDP(1.0, 1e-6), dpi.GDP(1.0)]
         pairs = [(neighbors, price) for neighbors in ("add_remove", "replace_one") for price in prices]
         cells.append((Design(n, slopes, regressors), pairs))
+    for n, (slopes, regressors) in product((1000, 10000), ((1, "loose"), (5, "collinear"), (2, "rare"))):
+        pairs = [(neighbors, dpi.ZCDP(rho)) for neighbors in ("add_remove", "replace_one") for rho in (0.1, 1.0)]
+        cells.append((Design(n, slopes, regressors), pairs))
     return cells
 
 
@@ -255,14 +285,25 @@ def figure_of(table: pd.DataFrame) -> Figure:
     left, right = figure.subplots(1, 2)
     first = table[table["run"] == "first"]
     for (regressors, slopes), group in first.groupby(["regressors", "slopes"]):
-        marker = "o" if regressors == "uniform" else "s"
+        marker = {"uniform": "o", "skewed": "s", "loose": "^", "collinear": "v", "rare": "D"}[str(regressors)]
         label = f"{regressors}, {slopes} slope{'s' if slopes > 1 else ''}"
         left.plot(group["kappa"], group["coverage"], marker, ms=4.5, alpha=0.75, label=label)
         wide = group[group["kappa"] >= 1]
         right.plot(wide["kappa"], wide["width / oracle"], marker, ms=4.5, alpha=0.75, label=label)
     left.axhline(0.95, color="black", lw=0.8)
-    left.axhline(coverage_floor(int(first["replicates"].iloc[0])), color="firebrick", lw=0.8, ls="--", label="least allowed")
-    left.set(xscale="log", xlabel="kappa (signal over noise of the design)", ylabel="coverage of 95% intervals", ylim=(0.92, 1.005))
+    left.axhline(
+        coverage_floor(int(first["replicates"].iloc[0])),
+        color="firebrick",
+        lw=0.8,
+        ls="--",
+        label="least allowed",
+    )
+    left.set(
+        xscale="log",
+        xlabel="kappa (signal over noise of the design)",
+        ylabel="coverage of 95% intervals",
+        ylim=(0.92, 1.005),
+    )
     left.set_title("Worst slope of every cell")
     right.axhline(WIDTH_CAP, color="firebrick", lw=0.8, ls="--", label="cap where kappa is at least 3")
     right.axvline(KAPPA_NOISE_DOMINATED, color="grey", lw=0.8, ls=":")
@@ -283,15 +324,19 @@ def main() -> None:
     )
     parallel = Parallel(n_jobs=arguments.jobs, return_as="generator_unordered")
     rows = [row for part in tqdm(parallel(tasks), total=len(cells), desc="designs") for row in part]
-    table = pd.DataFrame(rows).sort_values(["n", "slopes", "regressors", "neighbors", "price", "run"]).reset_index(drop=True)
+    table = (
+        pd.DataFrame(rows)
+        .sort_values(["n", "slopes", "regressors", "neighbors", "price", "run"])
+        .reset_index(drop=True)
+    )
     table["held"] = [verdict(row) for row in table.to_dict("records")]
     failed = table[(~table["held"]) & ((table["run"] == "rerun") | (table["run"] == "first"))]
     standing = failed[failed["run"] == "rerun"]
     notes = [
         f"Cells: {int((table['run'] == 'first').sum())}; failed at first: {int((failed['run'] == 'first').sum())}; "
         f"failed again at ten times the replicates: {len(standing)}.",
-        f"Rules: coverage of the worst slope and of the contrast at least {coverage_floor(arguments.replicates):.4f}; where "
-        f"kappa is at least {KAPPA_NOISE_DOMINATED:g}, mean width at most {WIDTH_CAP:g} times the oracle's and at most "
+        f"Rules: coverage of the worst slope and of the contrast at least {coverage_floor(arguments.replicates):.4f}; "
+        f"where kappa is at least {KAPPA_NOISE_DOMINATED:g}, mean width at most {WIDTH_CAP:g} times the oracle's and at most "
         f"{UNBOUNDED_CAP:.1%} of intervals unbounded.",
     ]
     write_table(table, "ols_coverage", arguments, notes)

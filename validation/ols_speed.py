@@ -106,13 +106,24 @@ def main() -> None:
     code = textwrap.dedent(MEMORY).replace("{rows}", str(ROWS))
     memory = float(subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True).stdout)
     rows = [
-        ("statsmodels OLS fit / private fit", middle["statsmodels OLS fit"] / middle["private fit"], "at least 8"),
+        (
+            "statsmodels OLS fit / private fit",
+            middle["statsmodels OLS fit"] / middle["private fit"],
+            "at least 8",
+        ),
         ("private fit / bare X.T @ X", middle["private fit"] / middle["bare X.T @ X"], "at most 5"),
-        ("import dpinfer / import statsmodels.api", started["import dpinfer"] / started["import statsmodels.api"], "at most 1.6"),
+        (
+            "import dpinfer / import statsmodels.api",
+            started["import dpinfer"] / started["import statsmodels.api"],
+            "at most 1.6",
+        ),
         ("peak memory of a private fit above the data (MB)", memory, "at most 60"),
     ]
     table = pd.DataFrame(rows, columns=["what", "measured", "required"])
-    notes = [f"n = {ROWS:,}, {REGRESSORS} regressors, in-memory float64 frame; medians of {arguments.replicates} alternating rounds."]
+    notes = [
+        f"n = {ROWS:,}, {REGRESSORS} regressors, in-memory float64 frame; "
+        f"medians of {arguments.replicates} alternating rounds."
+    ]
     write_table(table, "ols_speed", arguments, notes)
     figure = Figure(figsize=(6.4, 2.6), layout="constrained")
     axes = figure.subplots()

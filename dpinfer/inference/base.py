@@ -43,18 +43,65 @@ class Inference(Protocol):
         Plain sentences that warn the reader, e.g. that noise dominates; empty when all is well.
     """
 
-    names: tuple[str, ...]
-    params: Array
-    cov_sampling: Array
-    cov_noise: Array
-    nobs: float | None
-    nobs_is_public: bool
-    df_resid: float
-    scale: float | None
-    rsquared: float | None
-    method: str
-    target: str
-    flags: tuple[str, ...]
+    @property
+    def names(self) -> tuple[str, ...]:
+        """See the class."""
+        ...
+
+    @property
+    def params(self) -> Array:
+        """See the class."""
+        ...
+
+    @property
+    def cov_sampling(self) -> Array:
+        """See the class."""
+        ...
+
+    @property
+    def cov_noise(self) -> Array:
+        """See the class."""
+        ...
+
+    @property
+    def nobs(self) -> float | None:
+        """See the class."""
+        ...
+
+    @property
+    def nobs_is_public(self) -> bool:
+        """See the class."""
+        ...
+
+    @property
+    def df_resid(self) -> float:
+        """See the class."""
+        ...
+
+    @property
+    def scale(self) -> float | None:
+        """See the class."""
+        ...
+
+    @property
+    def rsquared(self) -> float | None:
+        """See the class."""
+        ...
+
+    @property
+    def method(self) -> str:
+        """See the class."""
+        ...
+
+    @property
+    def target(self) -> str:
+        """See the class."""
+        ...
+
+    @property
+    def flags(self) -> tuple[str, ...]:
+        """See the class."""
+        ...
 
     def intervals(self, contrasts: Array, alpha: float) -> Array:
         """Intervals of level ``1 - alpha`` for each row of ``contrasts`` (k, p), as (k, 2); may be infinite."""

@@ -151,10 +151,12 @@ def fit_gram(problem: GramProblem, gram: Array, nobs: Array) -> GramFit:
     first = gram[:, 0, :] @ problem.response
     size = np.maximum(nobs, rows.shape[0] + 1.0)
     spread = problem.response**2 @ problem.noise @ problem.response**2
-    return _estimate(problem, rows, mix, cross, moment, np.stack([total, first**2 / size]), size, float(np.sqrt(spread)))
+    return _estimate(
+        problem, rows, mix, cross, moment, np.stack([total, first**2 / size]), size, float(np.sqrt(spread))
+    )
 
 
-def _estimate(  # noqa: PLR0917
+def _estimate(
     problem: GramProblem,
     rows: Array,
     mix: Array,
@@ -196,7 +198,7 @@ def _estimate(  # noqa: PLR0917
 
 
 def covariance(fit: GramFit) -> tuple[Array, Array]:
-    """Sampling and noise covariance of the coefficients at the estimate, each (R, p, p).
+    """Return sampling and noise covariance of the coefficients at the estimate, each (R, p, p).
 
     Inverses are those of the floored cross-products, so that both parts are positive semidefinite.
     """

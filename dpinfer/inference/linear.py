@@ -99,7 +99,8 @@ class LinearInference:
     @property
     def params(self) -> Array:
         """Point estimates (p,)."""
-        return self.fit.params[0]
+        result: Array = self.fit.params[0]
+        return result
 
     @property
     def cov_sampling(self) -> Array:
@@ -162,19 +163,22 @@ class LinearInference:
 
     def _errors(self, contrasts: Array) -> Array:
         total = self.cov_sampling + self.cov_noise
-        return np.sqrt(np.einsum("kp,pq,kq->k", contrasts, total, contrasts))
+        result: Array = np.sqrt(np.einsum("kp,pq,kq->k", contrasts, total, contrasts))
+        return result
 
     def _simulated(self, contrasts: Array) -> Array:
         """Absolute pivots (B, k)."""
         deviations, covariances = self._pivots
         errors = np.sqrt(np.einsum("kp,bpq,kq->bk", contrasts, covariances, contrasts))
-        return np.abs(deviations @ contrasts.T) / errors
+        result: Array = np.abs(deviations @ contrasts.T) / errors
+        return result
 
     def intervals(self, contrasts: Array, alpha: float) -> Array:
         """Intervals of level ``1 - alpha`` for each row of ``contrasts`` (k, p), as (k, 2); may be infinite."""
         contrasts = np.atleast_2d(np.asarray(contrasts, dtype=np.float64))
         if self.method == "score":
-            return score_interval(self.fit, contrasts, alpha)[0]
+            result: Array = score_interval(self.fit, contrasts, alpha)[0]
+            return result
         centre = contrasts @ self.params
         if self.method == "wald":
             critical: Array | float = float(stats.t.isf(alpha / 2, self.df_resid))
@@ -190,11 +194,13 @@ class LinearInference:
         contrasts = np.atleast_2d(np.asarray(contrasts, dtype=np.float64))
         values = np.broadcast_to(np.asarray(values, dtype=np.float64), (len(contrasts),))
         if self.method == "score":
-            return score_pvalue(self.fit, contrasts, values[None])[0]
+            pvalues: Array = score_pvalue(self.fit, contrasts, values[None])[0]
+            return pvalues
         statistic = np.abs(contrasts @ self.params - values) / self._errors(contrasts)
         if self.method == "wald":
             return np.asarray(2 * stats.t.sf(statistic, self.df_resid))
-        return (1 + (self._simulated(contrasts) >= statistic).sum(axis=0)) / (self.replicates + 1)
+        pvalues = (1 + (self._simulated(contrasts) >= statistic).sum(axis=0)) / (self.replicates + 1)
+        return pvalues
 
     def wald(self, restrictions: Array, values: Array) -> tuple[float, float, float]:
         """Joint test of ``restrictions @ params = values``: statistic (chi-squared), degrees of freedom, p-value."""

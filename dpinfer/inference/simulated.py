@@ -20,7 +20,7 @@ __all__ = ["simulate_pivots"]
 _BATCH = 500
 
 
-def simulate_pivots(  # noqa: PLR0917
+def simulate_pivots(
     fit: GramFit, nobs: float, law: NoiseLaw, steps: Array, replicates: int, rng: np.random.Generator
 ) -> tuple[Array, Array]:
     """Draw releases from the fitted model and return how far their estimates fall from the truth.
@@ -70,11 +70,12 @@ def _residual(fit: GramFit, error: Array, cross: Array, rng: np.random.Generator
     if not fit.problem.population:
         return np.full(len(error), fit.scale[0] * max(fit.df_resid[0], 1.0))
     inside = np.einsum("ri,ij,rj->r", error, np.linalg.inv(cross), error)
-    return inside + fit.scale[0] * rng.chisquare(max(fit.df_resid[0], 1.0), size=len(error))
+    result: Array = inside + fit.scale[0] * rng.chisquare(max(fit.df_resid[0], 1.0), size=len(error))
+    return result
 
 
 def _assemble(fit: GramFit, cross: Array, beta: Array, error: Array, squares: Array) -> Array:
-    """Sums over the features that have these cross-products of regressors and response, (B, d, d).
+    """Return sums over the features that have these cross-products of regressors and response, (B, d, d).
 
     The features are completed by the pseudo-inverse of (rows; response): only their combinations in the
     regression are ever read again.
@@ -88,7 +89,8 @@ def _assemble(fit: GramFit, cross: Array, beta: Array, error: Array, squares: Ar
     wanted[:, :-1, -1] = wanted[:, -1, :-1] = moment
     wanted[:, -1, -1] = total
     back = np.linalg.pinv(frame)
-    return np.einsum("da,rab,eb->rde", back, wanted, back)
+    result: Array = np.einsum("da,rab,eb->rde", back, wanted, back)
+    return result
 
 
 def _symmetric_noise(law: NoiseLaw, steps: Array, width: int, size: int, rng: np.random.Generator) -> Array:

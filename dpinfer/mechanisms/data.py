@@ -122,4 +122,4 @@ class PublicData(Data):
 
 def rows_of(data: Data) -> Source:
     """Return the rows; for the kernel alone."""
-    return data._source  # noqa: SLF001
+    return data._source

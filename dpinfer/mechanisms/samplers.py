@@ -39,8 +39,9 @@ def check_scales(law: NoiseLaw) -> None:
 def private_noise(law: NoiseLaw) -> list[int]:
     """Draw noise for a release of confidential data.
 
-    OpenDP's samplers are exact (Canonne, Kamath & Steinke 2020) and take their bits from the operating
-    system's generator at every call: there is no seed, and nothing that a forked process could repeat.
+    OpenDP's samplers are exact (Canonne, Kamath & Steinke 2020). Their bits come from the cryptographic generator
+    that OpenDP carries, which the operating system seeds and which seeds itself anew in a forked process; a
+    restored snapshot of a virtual machine may repeat it.
 
     Parameters
     ----------

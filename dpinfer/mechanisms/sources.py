@@ -75,7 +75,21 @@ def _pandas_cells(series: pd.Series[Any]) -> Cells:
         return Coded(np.asarray(categorical.codes), list(dtype.categories))
     if isinstance(dtype, pd.ArrowDtype):
         return _arrow_cells(pa.chunked_array(series.array.__arrow_array__()))
-    return series.to_numpy(dtype=object)
+    try:
+        return series.to_numpy(dtype=object)
+    except Exception:
+        return _one_by_one(series)
+
+
+def _one_by_one(series: pd.Series[Any]) -> NDArray[Any]:
+    """Return cells where reading them together fails: one that cannot be read (broken text) is impossible."""
+    cells = np.empty(len(series), dtype=object)
+    for place in range(len(series)):
+        try:
+            cells[place] = series.array[place]
+        except Exception:
+            cells[place] = IMPOSSIBLE
+    return cells
 
 
 class ArrowSource(Source):
@@ -95,7 +109,8 @@ def _arrow_cells(column: pa.ChunkedArray) -> Cells:
     kind = column.type
     if pa.types.is_floating(kind) or pa.types.is_integer(kind):
         values = column.to_numpy()
-        return values if values.dtype.kind in "fiu" else values.astype(object)
+        result: Cells = values if values.dtype.kind in "fiu" else values.astype(object)
+        return result
     if pa.types.is_dictionary(kind) or pa.types.is_string(kind) or pa.types.is_large_string(kind):
         array = column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
         return _coded(array)
@@ -145,7 +160,7 @@ def open_source(source: object) -> Source:
         opened = ArrowSource(source)
     else:
         try:
-            table = nw.from_native(source, eager_only=True).to_arrow()  # type: ignore[type-var]
+            table = nw.from_native(source, eager_only=True).to_arrow()
         except TypeError:
             raise DataError(
                 f"source is a {type(source).__name__}: expected a pandas or Polars DataFrame or a pyarrow Table"

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from dpinfer.errors import NotProvedError, OptionError
-from dpinfer.privacy.accounting import calibrate, coordinate_scales, gaussian_cost, laplace_cost
+from dpinfer.privacy.accounting import Law, calibrate, coordinate_scales, gaussian_cost, laplace_cost
 from dpinfer.privacy.sensitivity import RowBounds, gram_sensitivity, joint_sensitivity
 from dpinfer.privacy.units import PureDP
 from dpinfer.release import Measurement, NoiseLaw
@@ -62,7 +62,7 @@ def gram_measurement(
     Measurement
     """
     norm: Norm = "l1" if isinstance(privacy, PureDP) else "l2"
-    family = "laplace" if norm == "l1" else "gaussian"
+    family: Law = "laplace" if norm == "l1" else "gaussian"
     weights, parts, words = _plan(rows, neighbors, norm, split)
     if clamped_share > 0:
         rest = _weight_of_share(1 - clamped_share, norm)
@@ -115,7 +115,9 @@ def _plan(
     pieces = _split_bounds(bounds, neighbors, norm)
     shares = _check_split(split)
     piece = np.where(column == width - 1, np.where(row == width - 1, 2, 1), 0)
-    by_piece = [float(bound) * _weight_of_share(share, norm) / UNIT**2 for bound, share in zip(pieces, shares, strict=True)]
+    by_piece = [
+        float(bound) * _weight_of_share(share, norm) / UNIT**2 for bound, share in zip(pieces, shares, strict=True)
+    ]
     words = f"{kind} norms of the changes of X'X, X'y, y'y at most " + ", ".join(
         f"{float(bound) / UNIT**2:.6g}" for bound in pieces
     )

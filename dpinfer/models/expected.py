@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -14,6 +13,8 @@ from dpinfer.mechanisms.sums import gram_sums
 from dpinfer.schema.basis import UNIT
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from dpinfer.release import Measurement
     from dpinfer.results.linear import GramQuestion
 
@@ -23,7 +24,7 @@ _ROWS = 4096
 
 
 def expected_noise(question: GramQuestion, measurement: Measurement, sizes: Sequence[int]) -> pd.DataFrame:
-    """Standard error that privacy noise alone would give each coefficient.
+    """Compute the standard error that privacy noise alone would give each coefficient.
 
     Parameters
     ----------
@@ -45,7 +46,10 @@ def expected_noise(question: GramQuestion, measurement: Measurement, sizes: Sequ
     width = question.basis.width
     upper = np.triu_indices(width)
     moments, noise = np.zeros((width, width)), np.zeros((width, width))
-    moments[upper], noise[upper] = sums, (measurement.law.variances * np.asarray(measurement.steps) ** 2)[: len(sums)]
+    moments[upper], noise[upper] = (
+        sums,
+        (measurement.law.variances * np.asarray(measurement.steps) ** 2)[: len(sums)],
+    )
     moments += np.triu(moments, 1).T
     noise += np.triu(noise, 1).T
     problem = GramProblem(noise, question.design[:-1], question.design[-1], population=False)

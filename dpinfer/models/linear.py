@@ -4,12 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
-from dpinfer.errors import FormulaError, OptionError, SchemaError
+from dpinfer.errors import OptionError
 from dpinfer.inference.linear import METHODS, TARGETS
 from dpinfer.mechanisms import Data
 from dpinfer.models.crossproducts import gram_measurement
@@ -49,9 +46,7 @@ class Gram(Procedure):
         schema, neighbors, _ = self._context(privacy, schema, neighbors)
         return _measure_question(self._question(schema), privacy, neighbors, None)
 
-    def explain(
-        self, privacy: Privacy, *, schema: Schema | None = None, neighbors: Neighbors | None = None
-    ) -> str:
+    def explain(self, privacy: Privacy, *, schema: Schema | None = None, neighbors: Neighbors | None = None) -> str:
         """Describe the measurement before anything is spent."""
         return self.measurement(privacy, schema=schema, neighbors=neighbors).describe()
 
@@ -81,7 +76,8 @@ class Gram(Procedure):
         **options
             As `ols` takes them: ``inference``, ``target``, ``replicates``, ``seed``.
         """
-        return infer_linear(self._release(release), formula=formula, **options)
+        result: PrivateResults = infer_linear(self._release(release), formula=formula, **options)
+        return result
 
 
 @dataclass(frozen=True, eq=False)
@@ -109,7 +105,9 @@ class OLS(Procedure):
         if not (isinstance(self.replicates, int) and self.replicates >= 99):
             raise OptionError("replicates", self.replicates, "a whole number of at least 99")
         if not (isinstance(self.seed, int) and self.seed >= 0):
-            raise OptionError("seed", self.seed, "a whole number, not negative: it is public and draws no privacy noise")
+            raise OptionError(
+                "seed", self.seed, "a whole number, not negative: it is public and draws no privacy noise"
+            )
         _check_share(self.clamped_share)
         if isinstance(self.source, Data):
             self._question(self.source.schema).design  # noqa: B018  (compiles, and so refuses early)
@@ -140,9 +138,7 @@ class OLS(Procedure):
         schema, neighbors, _ = self._context(privacy, schema, neighbors)
         return _measure_question(self._question(schema), privacy, neighbors, self.split)
 
-    def explain(
-        self, privacy: Privacy, *, schema: Schema | None = None, neighbors: Neighbors | None = None
-    ) -> str:
+    def explain(self, privacy: Privacy, *, schema: Schema | None = None, neighbors: Neighbors | None = None) -> str:
         """Describe the measurement, and the noise that each coefficient would carry, before anything is spent.
 
         Returns
@@ -167,7 +163,7 @@ class OLS(Procedure):
         MissingFromReleaseError
             If the release lacks a column.
         """
-        return infer_linear(
+        result: PrivateResults = infer_linear(
             self._release(release),
             formula=self.formula,
             inference=self.inference,
@@ -175,6 +171,7 @@ class OLS(Procedure):
             replicates=self.replicates,
             seed=self.seed,
         )
+        return result
 
 
 def ols(

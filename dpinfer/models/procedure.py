@@ -49,9 +49,7 @@ class Procedure(ABC):
         """
 
     @abstractmethod
-    def explain(
-        self, privacy: Privacy, *, schema: Schema | None = None, neighbors: Neighbors | None = None
-    ) -> str:
+    def explain(self, privacy: Privacy, *, schema: Schema | None = None, neighbors: Neighbors | None = None) -> str:
         """Describe the measurement and the noise it would bring, before anything is spent."""
 
     @abstractmethod
@@ -92,21 +90,27 @@ class Procedure(ABC):
         if isinstance(self.source, Data):
             return self.source
         if isinstance(self.source, Release):
-            raise OptionError("data", "a release", "PrivateData or PublicData to measure; a release only infers: .infer()")
+            raise OptionError(
+                "data", "a release", "PrivateData or PublicData to measure; a release only infers: .infer()"
+            )
         raise OptionError("data", None, "PrivateData or PublicData: pass it to the procedure, or use .bind(data)")
 
     def _release(self, release: Release | None) -> Release:
         chosen = self.source if release is None else release
         if not isinstance(chosen, Release):
-            raise OptionError("release", type(chosen).__name__, "a Release, from .measure(privacy) or read_release(path)")
+            raise OptionError(
+                "release", type(chosen).__name__, "a Release, from .measure(privacy) or read_release(path)"
+            )
         return chosen
 
     def _context(
         self, privacy: Privacy, schema: Schema | None, neighbors: Neighbors | None
     ) -> tuple[Schema, Neighbors, int | None]:
-        """Schema, neighbours and public number of rows that a measurement would have."""
+        """Return schema, neighbours and public number of rows that a measurement would have."""
         if not isinstance(privacy, Privacy):
-            raise OptionError("privacy", privacy, "an amount such as ZCDP(0.1), PureDP(1.0), GDP(0.5), ApproxDP(1.0, 1e-6)")
+            raise OptionError(
+                "privacy", privacy, "an amount such as ZCDP(0.1), PureDP(1.0), GDP(0.5), ApproxDP(1.0, 1e-6)"
+            )
         bound = self.source if isinstance(self.source, Data) else None
         schema = schema if schema is not None else bound.schema if bound else None
         if not isinstance(schema, Schema):

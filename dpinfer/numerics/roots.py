@@ -19,7 +19,11 @@ _BISECTIONS = 36
 
 
 def outermost_crossing(
-    inside: Callable[[Array], NDArray[np.bool_]], *, shape: tuple[int, ...], reach: float = 1e6, steps: int = 30
+    inside: Callable[[Array], NDArray[np.bool_]],
+    *,
+    shape: tuple[int, ...],
+    reach: float = 1e6,
+    steps: int = 30,
 ) -> Array:
     """Return, for each problem, the largest distance from zero at which a point is still inside a set.
 

@@ -26,11 +26,13 @@ def _characteristic(shares: Array) -> Array:
     out = np.exp(-0.5 * np.clip(normal, 0, None) * _T**2)
     for index in range(shares.shape[-1]):
         out = out / (1 + 0.5 * shares[..., index, None] * _T**2)
-    return out
+    result: Array = out
+    return result
 
 
 def _central(x: Array, weighted: Array) -> Array:
-    return 1 - (2 / np.pi) * np.einsum("...n,...n->...", np.sin(x[..., None] * _T), weighted)
+    result: Array = 1 - (2 / np.pi) * np.einsum("...n,...n->...", np.sin(x[..., None] * _T), weighted)
+    return result
 
 
 def _chernoff(x: Array, shares: Array) -> Array:
@@ -42,7 +44,8 @@ def _chernoff(x: Array, shares: Array) -> Array:
         t = fraction * reach
         log_moment = 0.5 * normal * t**2 - np.log1p(-0.5 * shares * t[..., None] ** 2).sum(axis=-1)
         best = np.maximum(best, t * x - log_moment)
-    return np.minimum(1.0, 2 * np.exp(-best))
+    result: Array = np.minimum(1.0, 2 * np.exp(-best))
+    return result
 
 
 def laplace_sum_sf(x: Array, shares: Array) -> Array:
@@ -89,4 +92,5 @@ def laplace_sum_isf(alpha: float, shares: Array) -> Array:
         middle = 0.5 * (low + high)
         above = _central(middle, weighted) > alpha
         low, high = np.where(above, middle, low), np.where(above, high, middle)
-    return np.maximum(high, stats.norm.isf(alpha / 2) * 0.5)
+    result: Array = np.maximum(high, stats.norm.isf(alpha / 2) * 0.5)
+    return result

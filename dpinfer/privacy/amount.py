@@ -97,8 +97,7 @@ class Amount(ABC):
     def _same_unit(self, other: object, done: str) -> Self:
         if type(other) is not type(self):
             raise PrivacyUnitError(
-                f"{self} and {other!r} cannot be {done}: only amounts of one unit can; "
-                "convert with .to(...) first"
+                f"{self} and {other!r} cannot be {done}: only amounts of one unit can; convert with .to(...) first"
             )
         return other
 
@@ -167,10 +166,7 @@ def probability(given: object) -> float:
 
 def _exact_factor(factor: Real | float) -> Fraction:
     """Read a factor: whole numbers and fractions as they are, floats as the decimals they print as."""
-    if isinstance(factor, Fraction):
-        exact = factor
-    else:
-        exact = decimal(_number("factor", factor, "a finite number above 0"))
+    exact = factor if isinstance(factor, Fraction) else decimal(_number("factor", factor, "a finite number above 0"))
     if exact <= 0:
         raise PrivacyUnitError(f"factor={factor!r} is not valid: expected a finite number above 0")
     return exact

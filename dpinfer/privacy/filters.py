@@ -144,8 +144,7 @@ class Filter(ABC):
         if self.reserve_limit is not None and after.reserve > self.reserve_limit:
             left = float(self.reserve_limit - total.reserve)
             return (
-                f"currency {self.currency!r}, reserve: asks {float(entry.reserve):.3g}, left {left:.3g}; "
-                f"{self._advice}"
+                f"currency {self.currency!r}, reserve: asks {float(entry.reserve):.3g}, left {left:.3g}; {self._advice}"
             )
         return None
 

@@ -285,9 +285,7 @@ class Ledger:
         frame = pd.DataFrame(
             {
                 "id": pd.Series([c.id for c in made], dtype="str"),
-                "time": pd.Series(
-                    pd.to_datetime([c.time for c in made], utc=True), dtype="datetime64[us, UTC]"
-                ),
+                "time": pd.Series(pd.to_datetime([c.time for c in made], utc=True), dtype="datetime64[us, UTC]"),
                 "description": pd.Series([c.description for c in made], dtype="str"),
                 "price": pd.Series([Cost.from_json(c.cost).price for c in made], dtype="object"),
                 "amount": pd.Series([float(c.amount) for c in made], dtype="float64"),
@@ -312,9 +310,7 @@ class Ledger:
 
     def _check_identity(self, connection: sqlite3.Connection) -> None:
         if read_header(connection, str(self._store)) != self._header:
-            raise LedgerMismatchError(
-                f"{self._store} has been replaced by another ledger since it was opened"
-            )
+            raise LedgerMismatchError(f"{self._store} has been replaced by another ledger since it was opened")
 
     def _total(self) -> Entry:
         with self._store.transaction(write=False) as connection:
@@ -385,6 +381,5 @@ def _sum(entries: list[tuple[Fraction, Fraction]]) -> Entry:
 
 def _refuse_copy() -> NoReturn:
     raise LedgerError(
-        "a ledger in memory cannot be copied or pickled: each copy would spend the whole budget; "
-        "use a ledger file"
+        "a ledger in memory cannot be copied or pickled: each copy would spend the whole budget; use a ledger file"
     )

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from math import isqrt
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from dpinfer.errors import OptionError
 from dpinfer.privacy.units import NEIGHBORS, Neighbors
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 __all__ = ["Norm", "RowBounds", "gram_sensitivity", "joint_sensitivity"]
 

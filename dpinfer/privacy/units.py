@@ -71,9 +71,7 @@ class Privacy(Amount):
             raise PrivacyUnitError(f"{self} becomes ApproxDP only for a given delta: use to_approx(delta)")
         converted = self._implied(unit)
         if converted is None:
-            raise PrivacyUnitError(
-                f"{type(self).__name__} does not convert to {unit.__name__}: {self._why_not(unit)}"
-            )
+            raise PrivacyUnitError(f"{type(self).__name__} does not convert to {unit.__name__}: {self._why_not(unit)}")
         return cast("P", converted)
 
     def to_approx(self, delta: float) -> ApproxDP:

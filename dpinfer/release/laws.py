@@ -78,7 +78,8 @@ class NoiseLaw:
             for scale in np.unique(scales[(scales > 0) & (scales < _ROUNDED_FROM)]):
                 support, masses = _masses("gaussian", scale)
                 draws[:, scales == scale] = rng.choice(support, (size, int((scales == scale).sum())), p=masses)
-            return draws
+            result: Array = draws
+            return result
         success = np.where(scales > 0, -np.expm1(-1 / np.maximum(scales, 1e-300)), 1.0)
         shape = (size, scales.size)
         draws = rng.geometric(success, size=shape) - rng.geometric(success, size=shape)

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from dpinfer.errors import InferenceError
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from dpinfer.release.release import Release
 
 __all__ = ["find_inference", "register_inference"]

@@ -83,7 +83,8 @@ class Release:
     @property
     def noise_variances(self) -> NDArray[np.float64]:
         """Variance of the noise in `array`, (m,)."""
-        return self.law.variances * np.asarray(self.steps) ** 2
+        result: NDArray[np.float64] = self.law.variances * np.asarray(self.steps) ** 2
+        return result
 
     def infer(self, **options: Any) -> Any:
         """Infer from the release: free, repeatable, without any row.
@@ -108,7 +109,7 @@ class Release:
                 "format": _MAGIC,
                 "version": FORMAT_VERSION,
                 "kind": self.kind,
-                "guarantee": self.cost.describe(),
+                "guarantee": "none (public data)" if self.public else self.cost.describe(),
                 "neighbors": self.neighbors,
                 "nobs": self.nobs,
                 "charge_id": self.charge_id,

@@ -74,9 +74,7 @@ def linear_constraints(constraints: object, names: Sequence[str]) -> tuple[Array
     >>> matrix.tolist(), values.tolist()
     ([[1.0, -1.0, 0.0], [0.0, 0.0, 1.0]], [0.0, 1.0])
     """
-    expected = (
-        f"linear constraints among {', '.join(names)} as text, dict, matrix (k, {len(names)}) or (R, q)"
-    )
+    expected = f"linear constraints among {', '.join(names)} as text, dict, matrix (k, {len(names)}) or (R, q)"
     spec = constraints
     if isinstance(constraints, tuple) and len(constraints) == 2 and np.ndim(constraints[1]) == 0:
         spec = (constraints[0], np.full(len(np.atleast_2d(constraints[0])), constraints[1]))
@@ -159,9 +157,7 @@ class CoefficientTest(ContrastResults):  # type: ignore[misc]
         """
         return self._inference.intervals(self._restrictions, check_alpha(alpha))
 
-    def summary(
-        self, xname: Sequence[str] | None = None, alpha: float = 0.05, title: str | None = None
-    ) -> object:
+    def summary(self, xname: Sequence[str] | None = None, alpha: float = 0.05, title: str | None = None) -> object:
         """Return the table of the tests.
 
         Parameters

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -17,7 +16,11 @@ from dpinfer.schema.basis import Basis, build_basis
 from dpinfer.schema.expressions import Expression, compile_expression
 from dpinfer.schema.formula import CompiledFormula, DesignColumn, compile_formula, compile_terms
 from dpinfer.schema.rows import RowClip, RowFunction
-from dpinfer.schema.schema import Schema
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from dpinfer.schema.schema import Schema
 
 __all__ = ["GramQuestion", "infer_linear"]
 
@@ -195,7 +198,7 @@ def infer_linear(
             + ", ".join(question.terms)
         )
     compiled = _two_sided(chosen, release.schema)
-    assert compiled.response is not None  # noqa: S101
+    assert compiled.response is not None
     weights = question.basis.represent((*compiled.design, compiled.response))
     given = {"inference": inference, "target": target, "replicates": replicates, "seed": seed}
     options = {**question.options, **{name: value for name, value in given.items() if value is not None}}
@@ -214,15 +217,20 @@ def infer_linear(
     notes = [f"Rows: {question.where}."] if question.where else []
     if question.row_norm is not None:
         notes.append(
-            f"Rows weigh less where the {question.norm.upper()} norm of their scaled regressors exceeds {question.row_norm:g}."
+            f"Rows weigh less where the {question.norm.upper()} norm of their scaled regressors exceeds "
+            f"{question.row_norm:g}."
         )
     return PrivateResults(
-        estimated, release, model_name="Private OLS", response=compiled.response.name, notes=(*notes, *clamped)
+        estimated,
+        release,
+        model_name="Private OLS",
+        response=compiled.response.name,
+        notes=(*notes, *clamped),
     )
 
 
 def _clamped(release: Release) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Notes and warnings from the noisy count of clamped rows."""
+    """Return notes and warnings from the noisy count of clamped rows."""
     if release.names[-1] != "clamped rows":
         return (), ()
     count, error = float(release.array[-1]), float(np.sqrt(release.noise_variances[-1]))

@@ -120,9 +120,7 @@ class MeanPrediction:
     def se_linear(self) -> pd.Series:
         """Series (m,): standard errors of the linear predictor, sampling and noise."""
         covariance = self.inference.cov_sampling + self.inference.cov_noise
-        return pd.Series(
-            np.sqrt(np.einsum("ij,jk,ik->i", self.rows, covariance, self.rows)), index=self.index
-        )
+        return pd.Series(np.sqrt(np.einsum("ij,jk,ik->i", self.rows, covariance, self.rows)), index=self.index)
 
     def conf_int(self, alpha: float = 0.05) -> pd.DataFrame:
         """Return intervals for the means.

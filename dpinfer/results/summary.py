@@ -135,10 +135,7 @@ class PrivateSummary(Summary):  # type: ignore[misc]
         lines += [("Warning: ", warning) for warning in self.warnings]
         if width is None:
             return [mark + sentence for mark, sentence in lines]
-        return [
-            textwrap.fill(mark + sentence, width, subsequent_indent=" " * len(mark))
-            for mark, sentence in lines
-        ]
+        return [textwrap.fill(mark + sentence, width, subsequent_indent=" " * len(mark)) for mark, sentence in lines]
 
     def _escaped(self, table: dict[int, str]) -> PrivateSummary:
         other = copy.deepcopy(self)
@@ -210,9 +207,7 @@ def _coefficient_table(frame: pd.DataFrame) -> SimpleTable:
     headers = [name for name in frame.columns if name not in {"std err (sampling)", "std err (noise)"}]
     text_format = copy.deepcopy(fmt_params)
     text_format["data_fmts"] = ["%s", "%s", "%8s", "%s", "%11s", "%11s", "%s"]
-    return SimpleTable(
-        _cells(frame), headers=headers, stubs=[str(name) for name in frame.index], txt_fmt=text_format
-    )
+    return SimpleTable(_cells(frame), headers=headers, stubs=[str(name) for name in frame.index], txt_fmt=text_format)
 
 
 def _facts(results: PrivateResults, response: str) -> tuple[list[tuple[str, str]], list[tuple[str, str]]]:

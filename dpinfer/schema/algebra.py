@@ -163,16 +163,12 @@ def literal(text: str, value: float) -> Expression:
     """Make a constant, with the text it was written as."""
     value += 0.0
     node = Node("constant", value=value)
-    return Expression(
-        text, (), value, value, value in (0.0, 1.0), polynomials.constant(value), frozenset(), node
-    )
+    return Expression(text, (), value, value, value in (0.0, 1.0), polynomials.constant(value), frozenset(), node)
 
 
 def constant_expression(value: float) -> Expression:
     """Make the expression that is `value` at every row."""
-    return literal(
-        ast.unparse(ast.Constant(int(value) if float(value).is_integer() else value)), float(value)
-    )
+    return literal(ast.unparse(ast.Constant(int(value) if float(value).is_integer() else value)), float(value))
 
 
 def column_expression(name: str, schema: Schema) -> Expression:

@@ -57,7 +57,8 @@ def simplex_codes(levels: int) -> NDArray[np.int64]:
         helmert[column + 1, column] = -(column + 1.0)
         helmert[:, column] /= np.sqrt((column + 1.0) * (column + 2.0))
     corners = helmert * np.sqrt(levels / (levels - 1.0))
-    return np.trunc(corners * UNIT).astype(np.int64)
+    result: NDArray[np.int64] = np.trunc(corners * UNIT).astype(np.int64)
+    return result
 
 
 @dataclass(frozen=True, eq=False)
@@ -125,9 +126,7 @@ class Block:
     def names(self) -> tuple[str, ...]:
         """Names of the features."""
         label = ":".join(([] if self.constant else [self.expression.text]) + list(self.factors)) or "1"
-        return (
-            (label,) if self.width == 1 else tuple(f"{label}[{index}]" for index in range(1, self.width + 1))
-        )
+        return (label,) if self.width == 1 else tuple(f"{label}[{index}]" for index in range(1, self.width + 1))
 
     def encode(self, values: Mapping[str, Array], levels: Mapping[str, NDArray[np.intp]], out: Array) -> None:
         """Write the block's integer features of a batch.
@@ -271,7 +270,7 @@ class Basis:
         wanted = _dense(targets, atoms, sizes)
         if independent:
             _refuse_collinear(wanted, columns)
-        weights: Array = np.linalg.lstsq(features.T, wanted.T, rcond=1e-13)[0].T
+        weights: Array = np.linalg.lstsq(features.T, wanted.T, rcond=1e-13)[0].T.astype(np.float64)
         error = np.abs(weights @ features - wanted).max(axis=1)
         for column, off, scale in zip(columns, error, np.abs(wanted).max(axis=1), strict=True):
             if off > _TOLERANCE * max(scale, 1e-12):
@@ -307,9 +306,7 @@ def build_basis(columns: Sequence[DesignColumn], schema: Schema) -> Basis:
     blocks = [_block(one, (), centred=True, schema=schema)]
     for (_, factors), expression in wanted.items():
         if expression.constant is None:
-            blocks.append(
-                _block(expression, factors, centred=not factors or factors in constants, schema=schema)
-            )
+            blocks.append(_block(expression, factors, centred=not factors or factors in constants, schema=schema))
         elif factors:
             blocks.append(_block(one, factors, centred=True, schema=schema))
     return Basis(schema, tuple(blocks))
@@ -351,9 +348,7 @@ def _outer(weights: Iterable[Sequence[float]]) -> Array:
     return out
 
 
-def _expand(
-    polynomial: Mapping[tuple[tuple[str, int], ...], float], factors: tuple[str, ...], table: Array
-) -> Vector:
+def _expand(polynomial: Mapping[tuple[tuple[str, int], ...], float], factors: tuple[str, ...], table: Array) -> Vector:
     """Coordinates over monomials times indicators of levels other than each factor's first."""
     moved = np.array(table, dtype=np.float64)
     for axis in range(len(factors)):

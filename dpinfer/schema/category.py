@@ -61,9 +61,7 @@ class Category(Column):
         for level in levels:
             cell = read_cell(level) if isinstance(level, str | int | float) else MISSING
             if not isinstance(cell, str) and not math.isfinite(cell):
-                raise refused(
-                    "Category", "levels", level, "each level a non-blank text, a finite number or a bool"
-                )
+                raise refused("Category", "levels", level, "each level a non-blank text, a finite number or a bool")
         object.__setattr__(self, "levels", levels)
         if len(levels) < 2:
             raise refused("Category", "levels", list(levels), "at least two levels")

@@ -26,6 +26,9 @@ __all__ = ["IMPOSSIBLE", "MISSING", "Coded", "normal_text", "number_text", "read
 MISSING = math.nan
 IMPOSSIBLE = math.inf
 
+_PLAIN_NUMBERS = frozenset({*np.sctypeDict.values(), complex})
+"""The number types of numpy and Python themselves; a subclass could bring methods of its own."""
+
 _DECIMAL = re.compile(r"[+-]?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][+-]?[0-9]+)?")
 _TRUTH = {"true": True, "false": False}
 
@@ -85,6 +88,8 @@ def read_cell(cell: object) -> bool | float | str:
 
 def _read_known(cell: Any) -> bool | float | str:
     kind = type(cell)
+    if issubclass(kind, np.generic | complex) and kind not in _PLAIN_NUMBERS:
+        return IMPOSSIBLE
     value: bool | float | str = IMPOSSIBLE
     if issubclass(kind, str):
         text = str.__str__(cell)
@@ -97,9 +102,7 @@ def _read_known(cell: Any) -> bool | float | str:
         value = int.__float__(cell)
     elif cell is None or cell is pd.NA or cell is pd.NaT:
         value = MISSING
-    elif issubclass(
-        kind, np.datetime64 | np.timedelta64
-    ):  # before the integers: numpy derives timedelta64 from them
+    elif issubclass(kind, np.datetime64 | np.timedelta64):  # before the integers: numpy derives timedelta64 from them
         value = MISSING if np.isnat(cell) else IMPOSSIBLE
     elif issubclass(kind, np.integer | np.floating):
         with np.errstate(all="ignore"):

@@ -239,6 +239,4 @@ def column_from_dict(declaration: Mapping[str, Any]) -> Column:
     try:
         return kinds[kind](**entries)
     except TypeError as error:
-        raise SchemaError(
-            f"the declaration of a {kind} column is incomplete or has unknown entries"
-        ) from error
+        raise SchemaError(f"the declaration of a {kind} column is incomplete or has unknown entries") from error

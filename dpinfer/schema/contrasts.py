@@ -139,14 +139,10 @@ def _too_many(column: Column) -> str:
     return " (or more than a hundred)" if column.kind == "integer" else ""
 
 
-def _arguments(
-    text: str, call: ast.Call, positional: Sequence[str], keywords: Sequence[str]
-) -> dict[str, ast.expr]:
+def _arguments(text: str, call: ast.Call, positional: Sequence[str], keywords: Sequence[str]) -> dict[str, ast.expr]:
     allowed = [*positional, *keywords]
     if len(call.args) > len(positional) or any(isinstance(a, ast.Starred) for a in call.args):
-        raise FormulaError(
-            text, "has too many arguments by position", f"allowed: {', '.join(allowed) or 'none'}"
-        )
+        raise FormulaError(text, "has too many arguments by position", f"allowed: {', '.join(allowed) or 'none'}")
     found = dict(zip(positional, call.args, strict=False))
     for keyword in call.keywords:
         if keyword.arg not in allowed or keyword.arg in found:
@@ -182,9 +178,7 @@ def _level_index(text: str, value: object, column: Column) -> int:
     if isinstance(column, Category) and isinstance(value, str | int | float):
         spelled = column.find(value)
     if spelled is None:
-        raise FormulaError(
-            text, f"{value!r} is not a level", f"the levels are {', '.join(map(repr, levels))}"
-        )
+        raise FormulaError(text, f"{value!r} is not a level", f"the levels are {', '.join(map(repr, levels))}")
     return spelled
 
 
@@ -198,9 +192,7 @@ def _order(text: str, node: ast.expr | None, column: Column) -> tuple[int, ...]:
     order = tuple(_level_index(text, value, column) for value in values)
     if sorted(order) != list(range(count)):
         every = ", ".join(map(repr, column.level_texts))
-        raise FormulaError(
-            text, "levels has to name every level of the column once", f"the levels are {every}"
-        )
+        raise FormulaError(text, "levels has to name every level of the column once", f"the levels are {every}")
     return order
 
 
@@ -210,9 +202,7 @@ def _contrasts(text: str, node: ast.expr | None, column: Column) -> Any:
     called = isinstance(node, ast.Call)
     name = function_name(node.func if isinstance(node, ast.Call) else node)
     if name not in _SHAPES:
-        raise FormulaError(
-            text, f"{ast.unparse(node)} is not an allowed contrast", f"allowed: {', '.join(_SHAPES)}"
-        )
+        raise FormulaError(text, f"{ast.unparse(node)} is not an allowed contrast", f"allowed: {', '.join(_SHAPES)}")
     shape, parameters = _SHAPES[name]
     if not called:
         return shape()

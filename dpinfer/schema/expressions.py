@@ -61,9 +61,7 @@ _REFUSED: dict[type[ast.expr], str] = {
     ast.JoinedStr: "text is no number",
     ast.Dict: "a dictionary is no number",
     **dict.fromkeys((ast.List, ast.Tuple, ast.Set), "a list is no number"),
-    **dict.fromkeys(
-        (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp), "comprehensions are not allowed"
-    ),
+    **dict.fromkeys((ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp), "comprehensions are not allowed"),
 }
 
 
@@ -101,9 +99,7 @@ def compile_expression(text: str, schema: Schema) -> Expression:
     -80.0
     """
     if not isinstance(text, str):
-        raise FormulaError(
-            repr(text), "is not a text", "write the expression as text, such as 'log(1 + income)'"
-        )
+        raise FormulaError(repr(text), "is not a text", "write the expression as text, such as 'log(1 + income)'")
     names = Names()
     tree = parse(text, names)
     try:
@@ -164,9 +160,7 @@ class _Compiler:
         if isinstance(node.op, ast.BitXor):
             raise FormulaError(text, "^ is not a power here", "write ** for a power")
         if not isinstance(node.op, (*_BINARY, ast.Pow)):
-            raise FormulaError(
-                text, f"the operator {type(node.op).__name__} is not allowed", "use + - * / **"
-            )
+            raise FormulaError(text, f"the operator {type(node.op).__name__} is not allowed", "use + - * / **")
         a, b = self.compile(node.left), self.compile(node.right)
         if isinstance(node.op, ast.Pow):
             return self._raised(text, a, b)
@@ -186,9 +180,7 @@ class _Compiler:
     def _raised(self, text: str, base: Expression, exponent: Expression) -> Expression:
         k = exponent.constant
         if k is None:
-            raise FormulaError(
-                text, "the exponent is not a constant", "write exp(b * log(a)) with a positive a"
-            )
+            raise FormulaError(text, "the exponent is not a constant", "write exp(b * log(a)) with a positive a")
         if not k.is_integer():
             bounds = real_power_bounds(text, base, k)
             return assemble(text, Node("**", (base.node, exponent.node)), bounds, (base,))
@@ -199,9 +191,7 @@ class _Compiler:
             return raised
         if 0 in base.interval:
             lies = f"it lies in [{base.lower:.6g}, {base.upper:.6g}]"
-            raise FormulaError(
-                text, f"the base {base.text} can be 0: {lies}", "declare bounds that exclude 0"
-            )
+            raise FormulaError(text, f"the base {base.text} can be 0: {lies}", "declare bounds that exclude 0")
         one = constant_expression(1.0)
         bounds = quotient_bounds(text, one.interval, raised)
         return assemble(text, Node("/", (one.node, raised.node)), bounds, (raised,))
@@ -211,9 +201,7 @@ class _Compiler:
         if isinstance(node.op, ast.Invert):
             return negation(text, self._truth(text, a))
         expanded = polynomials.scale(a.polynomial, -1.0)
-        return assemble(
-            text, Node("negative", (a.node,)), intervals.negate(a.interval), (a,), polynomial=expanded
-        )
+        return assemble(text, Node("negative", (a.node,)), intervals.negate(a.interval), (a,), polynomial=expanded)
 
     def _truth(self, text: str, a: Expression) -> Expression:
         if not a.boolean or a.constant is not None:
@@ -259,11 +247,7 @@ class _Compiler:
             if symbol not in ("==", "!="):
                 raise FormulaError(text, f"{name} is a category: its levels have no order", "use == or !=")
             level = self._level(text, name, right)
-            return (
-                self._indicator(name, level)
-                if symbol == "=="
-                else negation(text, self._indicator(name, level))
-            )
+            return self._indicator(name, level) if symbol == "==" else negation(text, self._indicator(name, level))
         return _compare(text, symbol, self.compile(left), self.compile(right))
 
     def _category(self, node: ast.expr) -> str:
@@ -310,10 +294,7 @@ class _Compiler:
             raise FormulaError(text, "in needs a list of constants", "such as educ in [1, 2]")
         return _union(
             text,
-            [
-                _compare(canonical(f"({value.text}) == ({c.text})"), "==", value, c)
-                for c in constants.values()
-            ],
+            [_compare(canonical(f"({value.text}) == ({c.text})"), "==", value, c) for c in constants.values()],
         )
 
 

@@ -242,9 +242,7 @@ class _FormulaCompiler:
                 text, "a category cannot be the response", f"compare it with a level, as in I({name} == ...)"
             )
         if len(columns) != 1 or columns[0].expression.constant is not None:
-            raise FormulaError(
-                text, "the response has to be one column or expression", "write I(a + b) for a sum"
-            )
+            raise FormulaError(text, "the response has to be one column or expression", "write I(a + b) for a sum")
         return columns[0]
 
     def columns(self, side: SimpleFormula) -> tuple[DesignColumn, ...]:
@@ -257,9 +255,7 @@ class _FormulaCompiler:
         ]
         twice = [name for name, count in Counter(column.name for column in columns).items() if count > 1]
         if twice:
-            raise FormulaError(
-                twice[0], "two columns of the design have this name", "rename a column or a level"
-            )
+            raise FormulaError(twice[0], "two columns of the design have this name", "rename a column or a level")
         return tuple(columns)
 
     def _factor(self, factor: Factor) -> Factor:
@@ -272,9 +268,7 @@ class _FormulaCompiler:
                 raise UnknownColumnError(text, self.schema)
             column = self.schema[text]
             read: _Factor = (
-                bare_factor(text, column)
-                if isinstance(column, Category)
-                else column_expression(text, self.schema)
+                bare_factor(text, column) if isinstance(column, Category) else column_expression(text, self.schema)
             )
         else:
             text = self.names.restore(factor.expr)
@@ -289,9 +283,7 @@ class _FormulaCompiler:
         numeric = {t: np.ones(rows) for t, f in self.factors.items() if isinstance(f, Expression)}
         context = {text: factor.public_values(rows) for text, factor in categories.items()}
         formula = SimpleFormula(terms, _ordering="none")
-        matrix = formula.get_model_matrix(
-            pd.DataFrame(numeric, index=range(rows)), context=context, na_action="ignore"
-        )
+        matrix = formula.get_model_matrix(pd.DataFrame(numeric, index=range(rows)), context=context, na_action="ignore")
         structure: list[Any] = matrix.model_spec.structure
         return structure
 
@@ -315,13 +307,8 @@ class _FormulaCompiler:
             crossed = cartesian(*reversed(coded))
             columns.extend(DesignColumn("", text, numeric, _merged(codings[::-1])) for codings in crossed)
         if len(columns) != len(names):
-            raise FormulaError(
-                text, "two columns of the term have the same name", "rename a column or a level"
-            )
-        return [
-            DesignColumn(name, c.term, c.expression, c.codings)
-            for name, c in zip(names, columns, strict=True)
-        ]
+            raise FormulaError(text, "two columns of the term have the same name", "rename a column or a level")
+        return [DesignColumn(name, c.term, c.expression, c.codings) for name, c in zip(names, columns, strict=True)]
 
 
 def _merged(codings: Sequence[tuple[str, tuple[float, ...]]]) -> tuple[tuple[str, tuple[float, ...]], ...]:

@@ -56,9 +56,7 @@ def _times(m: Monomial, n: Monomial, boolean: frozenset[str]) -> Monomial:
     return tuple(sorted((name, 1 if name in boolean else power) for name, power in powers.items()))
 
 
-def multiply(
-    p: Mapping[Monomial, float], q: Mapping[Monomial, float], *, boolean: frozenset[str]
-) -> Polynomial | None:
+def multiply(p: Mapping[Monomial, float], q: Mapping[Monomial, float], *, boolean: frozenset[str]) -> Polynomial | None:
     """Multiply two polynomials.
 
     Parameters

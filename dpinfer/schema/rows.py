@@ -196,7 +196,7 @@ class RowFunction:
     def _clip_rows(self, rows: Array) -> None:
         """Weigh every row so that the norm of its regressors keeps the bound; the same weight for the response."""
         clip = self.clip
-        assert clip is not None  # noqa: S101
+        assert clip is not None
         regressors = rows[:-1]
         l1 = clip.norm == "l1"
         norm = np.abs(regressors).sum(axis=0) if l1 else np.sqrt(np.einsum("dm,dm->m", regressors, regressors))

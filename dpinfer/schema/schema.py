@@ -167,9 +167,7 @@ class Schema(Mapping[str, Column]):
         """
         entries = values.get("columns") if isinstance(values, Mapping) else None
         if not isinstance(entries, list) or not all(isinstance(e, Mapping) and "name" in e for e in entries):
-            raise SchemaError(
-                "a schema is described by an entry 'columns': a list of columns, each with a name"
-            )
+            raise SchemaError("a schema is described by an entry 'columns': a list of columns, each with a name")
         names = [entry["name"] for entry in entries]
         if any(names.count(name) > 1 for name in names):
             raise SchemaError("a schema is described with two columns of one name")
@@ -199,9 +197,7 @@ class Schema(Mapping[str, Column]):
 
 def _checked_name(name: object) -> str:
     if not isinstance(name, str) or not name.strip() or "`" in name or "\n" in name:
-        raise SchemaError(
-            f"Schema: the name {name!r} is not valid: expected a text without backticks or line breaks"
-        )
+        raise SchemaError(f"Schema: the name {name!r} is not valid: expected a text without backticks or line breaks")
     return name
 
 

@@ -168,9 +168,7 @@ def refused_call(call: ast.Call, names: Names) -> FormulaError:
     if name.startswith("random."):
         return FormulaError(text, f"{shown} draws random numbers", f"allowed functions: {ALLOWED}")
     if last in _WHOLE_COLUMN:
-        return FormulaError(
-            text, f"{shown} {_SEES_ALL_ROWS}", _INSTEAD.get(last, f"allowed functions: {ALLOWED}")
-        )
+        return FormulaError(text, f"{shown} {_SEES_ALL_ROWS}", _INSTEAD.get(last, f"allowed functions: {ALLOWED}"))
     if last in ("C", "Treatment", "Sum", "Helmert", "Diff", "Poly") or name.startswith("contr."):
         return FormulaError(
             text,
@@ -192,12 +190,7 @@ class _Normal(ast.NodeTransformer):
         alone = len(node.args) == 1 and not node.keywords
         if name == "I" and alone:
             return node.args[0]
-        if (
-            name == "Q"
-            and alone
-            and isinstance(node.args[0], ast.Constant)
-            and isinstance(node.args[0].value, str)
-        ):
+        if name == "Q" and alone and isinstance(node.args[0], ast.Constant) and isinstance(node.args[0].value, str):
             return ast.Name(self.names.quote(f"`{node.args[0].value}`"), ast.Load())
         name = "abs" if name == "absolute" else name
         if name in FUNCTIONS:

@@ -1,1 +1,1 @@
-""""""
+"""Studies of procedures: coverage, planning, audits."""

@@ -219,6 +219,4 @@ def test_completion_offers_what_statsmodels_and_we_have(case):
 
 
 def test_repr(case):
-    assert repr(case.noisy()) == (
-        "<PrivateResults: Private OLS of income, 4 coefficients, wald, ZCDP(rho=0.1)>"
-    )
+    assert repr(case.noisy()) == ("<PrivateResults: Private OLS of income, 4 coefficients, wald, ZCDP(rho=0.1)>")

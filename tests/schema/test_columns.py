@@ -110,9 +110,7 @@ def storages(cell):
 
 @pytest.mark.parametrize("column", COLUMNS, ids=repr)
 def test_missing_and_impossible_cells_are_dropped_or_replaced(column, capsys):
-    constants = {"real": (1.5, 2.5), "integer": (1, 2), "boolean": (False, True), "category": ("b", 3)}[
-        column.kind
-    ]
+    constants = {"real": (1.5, 2.5), "integer": (1, 2), "boolean": (False, True), "category": ("b", 3)}[column.kind]
     coded = (1.0, 2.0) if column.kind == "category" else tuple(map(float, constants))
     declared = {**column.to_dict(), "missing": constants[0], "impossible": constants[1]}
     replacing = column_from_dict(declared)
@@ -218,9 +216,7 @@ def test_numbers_read_alike_as_objects_floats_texts_and_codes(cells, column):
     reference = column.coerce(objects(*cells))
     floats = np.array([NAN if cell is None else cell for cell in cells], dtype=np.float64)
     texts = np.array(["" if cell is None else str(cell) for cell in cells])
-    csv_texts = pd.Series([None if cell is None else f"{cell}.0" for cell in cells], dtype="str").to_numpy(
-        object
-    )
+    csv_texts = pd.Series([None if cell is None else f"{cell}.0" for cell in cells], dtype="str").to_numpy(object)
     categorical = pd.Categorical(cells)
     for raw in (
         floats,

@@ -149,9 +149,7 @@ def test_bounds_are_tight(text, lower, upper):
     assert expression.upper == pytest.approx(upper, rel=4e-15, abs=0)
 
 
-LEAVES = st.sampled_from(
-    ["age", "educ", "married", "z", "income", "`a b`", "2", "0.1", "(age > 40)", "(race == 'b')"]
-)
+LEAVES = st.sampled_from(["age", "educ", "married", "z", "income", "`a b`", "2", "0.1", "(age > 40)", "(race == 'b')"])
 TREES = st.recursive(
     LEAVES,
     lambda inner: st.one_of(
@@ -159,9 +157,9 @@ TREES = st.recursive(
         st.tuples(inner, st.sampled_from(["2", "3", "5", "0", "-1", "0.5", "-0.7"])).map(
             lambda t: f"({t[0]}) ** {t[1]}"
         ),
-        st.tuples(
-            st.sampled_from(["exp", "expm1", "log", "log1p", "log2", "log10", "sqrt", "abs"]), inner
-        ).map(lambda t: f"{t[0]}({t[1]})"),
+        st.tuples(st.sampled_from(["exp", "expm1", "log", "log1p", "log2", "log10", "sqrt", "abs"]), inner).map(
+            lambda t: f"{t[0]}({t[1]})"
+        ),
         st.tuples(inner, inner).map(lambda t: f"minimum({t[0]}, {t[1]})"),
         st.tuples(inner, inner).map(lambda t: f"({t[0]} <= {t[1]})"),
         inner.map(lambda t: f"clip({t}, -1, 3)"),
@@ -405,9 +403,7 @@ def test_a_column_named_like_an_expression_is_not_confused():
 def test_names_in_texts_are_left_alone():
     odd = Schema(r=Category(["a`b", "quoted_0_", "log(x)"]), x=Real(1, 2))
     np.testing.assert_array_equal(
-        compile_expression("r == 'a`b' or r == \"quoted_0_\"", odd).evaluate(
-            {"r": np.array([0.0, 1.0, 2.0])}
-        ),
+        compile_expression("r == 'a`b' or r == \"quoted_0_\"", odd).evaluate({"r": np.array([0.0, 1.0, 2.0])}),
         [1.0, 1.0, 0.0],
     )
     with pytest.raises(UnknownColumnError):

@@ -115,9 +115,7 @@ def test_names_and_values_are_formulaics(formula):
     frame = rows()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        reference = model_matrix(
-            formula, as_formulaic_reads(frame), context={"maximum": np.maximum, **_functions()}
-        )
+        reference = model_matrix(formula, as_formulaic_reads(frame), context={"maximum": np.maximum, **_functions()})
     design = reference.rhs if compiled.response else reference
     assert [column.name for column in compiled.design] == list(design.columns)
     for column in compiled.design:
@@ -179,9 +177,7 @@ def test_truth_values():
 def test_levels_may_be_of_any_type():
     schema = Schema(y=Real(0, 1), k=Category([2, 1.5, True, "x"]))
     names = [column.name for column in compile_formula("y ~ C(k, contr.treatment(1.5)) + k", schema).design]
-    assert names[:4] == ["Intercept"] + [
-        f"C(k, contr.treatment(1.5))[T.{level}]" for level in ("2", "True", "x")
-    ]
+    assert names[:4] == ["Intercept"] + [f"C(k, contr.treatment(1.5))[T.{level}]" for level in ("2", "True", "x")]
     assert names[4:] == ["k[T.1.5]", "k[T.True]", "k[T.x]"]
 
 
@@ -307,9 +303,7 @@ def test_terms():
     ]
 
 
-@pytest.mark.parametrize(
-    "term", ["age ** 2", "age + educ", "age * educ", "-age", "age > 3", "age and married"]
-)
+@pytest.mark.parametrize("term", ["age ** 2", "age + educ", "age * educ", "-age", "age > 3", "age and married"])
 def test_terms_refuse_arithmetic_that_a_formula_reads_otherwise(term):
     with pytest.raises(FormulaError, match=r"write I\("):
         compile_terms([term], SCHEMA)

@@ -28,9 +28,7 @@ def test_mapping():
     assert SCHEMA["age"] == Real(0, 100)
     assert SCHEMA.get("foo") is None
     assert dict(SCHEMA.items())["married"] == Boolean(impossible=False)
-    with pytest.raises(
-        UnknownColumnError, match=r"'foo' is not in the schema; it has: hours\.per\.week, a b, age"
-    ):
+    with pytest.raises(UnknownColumnError, match=r"'foo' is not in the schema; it has: hours\.per\.week, a b, age"):
         SCHEMA["foo"]
 
 

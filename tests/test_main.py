@@ -1,0 +1,295 @@
+"""The tour: what it writes, what it prints, and that it leaves nothing behind when it fails."""
+
+import contextlib
+import html
+import io
+import os
+import re
+import shutil
+import subprocess
+import sys
+from html.parser import HTMLParser
+from pathlib import Path
+from types import SimpleNamespace
+
+import numpy as np
+import pandas as pd
+import pytest
+from matplotlib.image import imread
+from statsmodels.datasets import fair
+
+import dpinfer as dpi
+from dpinfer import __main__ as tour
+from dpinfer import _report as report
+from dpinfer.errors import DPInferError
+
+PICTURES = {"account.png", "budget.png", "coefficients.png", "comparison.png", "second.png"}
+FILES = PICTURES | {report.PAGE, tour.GRAM, tour.LEDGER}
+
+
+def run(*argv):
+    """Run the tour, and return its exit code and what it printed."""
+    printed, complained = io.StringIO(), io.StringIO()
+    with contextlib.redirect_stdout(printed), contextlib.redirect_stderr(complained):
+        try:
+            code = tour.main([str(argument) for argument in argv])
+        except SystemExit as stop:
+            code = stop.code
+    return SimpleNamespace(code=code, out=printed.getvalue(), err=complained.getvalue())
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("tour") / "made"
+    result = run("--out", folder)
+    assert (result.code, result.err) == (0, "")
+    page = (folder / report.PAGE).read_text(encoding="utf-8")
+    return SimpleNamespace(folder=folder, page=page, out=result.out)
+
+
+def names(folder):
+    return {path.name for path in folder.iterdir()}
+
+
+def test_the_folder_holds_the_report_and_nothing_else_is_left(made):
+    assert names(made.folder) == FILES
+    assert names(made.folder.parent) == {"made"}
+
+
+@pytest.mark.parametrize("name", sorted(PICTURES))
+def test_pictures_are_drawn(made, name):
+    data = (made.folder / name).read_bytes()
+    assert data.startswith(b"\x89PNG\r\n\x1a\n")
+    pixels = imread(io.BytesIO(data))[..., :3]
+    assert min(pixels.shape[:2]) > 200
+    assert 0.005 < (pixels.min(axis=2) < 0.9).mean() < 0.7  # neither blank nor flooded
+    assert np.all(pixels[[0, -1]] == 1.0)  # nothing is cut off above or below
+    assert np.all(pixels[:, [0, -1]] == 1.0)
+
+
+class _Page(HTMLParser):
+    def __init__(self, text):
+        super().__init__()
+        self.open, self.tags, self.attributes = [], [], []
+        self.feed(text)
+
+    def handle_starttag(self, tag, attrs):
+        self.tags.append(tag)
+        self.attributes += attrs
+        if tag not in {"meta", "img"}:
+            self.open.append(tag)
+
+    def handle_endtag(self, tag):
+        assert self.open.pop() == tag
+
+
+def test_the_page_is_whole_and_needs_no_other_file(made):
+    page = _Page(made.page)
+    assert page.open == []
+    assert page.tags.count("img") == len(PICTURES)
+    links = [value for name, value in page.attributes if name in {"src", "href"}]
+    assert all(link.startswith(("data:image/png;base64,", "#chapter-")) for link in links)
+    assert ("name", "viewport") in page.attributes
+    assert "@media print" in made.page
+    assert str(made.folder.parent) not in made.page
+
+
+def test_the_page_and_the_terminal_have_every_chapter_in_order(made):
+    places = []
+    for number, (title, _) in enumerate(tour.CHAPTERS, 1):
+        places.append(made.page.index(f"<h2>{number}. {title}</h2>"))
+        assert f'<section id="chapter-{number}">' in made.page
+    assert places == sorted(places)
+    steps = re.findall(r"^\[(\d)/6\] (.*)$", made.out, flags=re.MULTILINE)
+    assert steps == [(str(number), title) for number, (title, _) in enumerate(tour.CHAPTERS, 1)]
+    assert made.out.isascii()
+    assert "\r" not in made.out
+
+
+def test_numbers_of_the_page_are_those_of_the_release(made):
+    release = dpi.read_release(made.folder / tour.GRAM)
+    second = dpi.ols(tour.SECOND_FORMULA, release).infer()
+    for label, cells in report.regression_frame(second).iterrows():
+        row = f'<tr><th scope="row">{label}</th>' + "".join(f"<td>{html.escape(cell)}</td>" for cell in cells)
+        assert row in made.page
+    assert str(second.summary()).splitlines()[12].strip() in made.out
+    again = dpi.ols(tour.FORMULA, release).infer()
+    joint = again.wald_test(tour.JOINT_TEST)
+    cells = [report.format_number(joint.statistic), html.escape(report.format_pvalue(float(joint.pvalue)))]
+    assert "".join(f"<td>{cell}</td>" for cell in cells) in made.page
+
+
+def test_the_ledger_survives_the_move_and_agrees_with_the_page(made):
+    ledger = dpi.Ledger.open(made.folder / tour.LEDGER)
+    assert (ledger.budget, ledger.spent, ledger.remaining) == (dpi.ZCDP(1.0), dpi.ZCDP(0.8), dpi.ZCDP(0.2))
+    charges = ledger.charges()
+    assert [str(price) for price in charges["price"]] == ["ZCDP(rho=0.3)", "ZCDP(rho=0.5)"]
+    assert all(identifier[:8] in made.page for identifier in charges["id"])
+    assert dpi.read_release(made.folder / tour.GRAM).charge_id == charges["id"].iloc[-1]
+
+
+def test_a_question_that_asks_for_too_much_is_refused_in_one_line(made):
+    refused = [line for line in made.out.splitlines() if "BudgetExceededError" in line]
+    assert len(refused) == 1
+    assert "requested ZCDP(rho=0.5), remaining ZCDP(rho=0.2)" in refused[0]
+    assert "Charges before: 2; after: 2." in made.page
+
+
+def test_the_ordinary_fit_is_marked_as_allowed_on_public_data_only(made):
+    warned, shown = (made.page.index(text) for text in ("Only on public data", '<th scope="col">ordinary</th>'))
+    assert warned < shown
+
+
+def test_the_scripts_of_the_page_run_as_they_stand(made, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    scripts = re.findall(r'<pre class="python">(.*?)</pre>', made.page, flags=re.DOTALL)
+    names_of_the_script = {"frame": fair.load_pandas().data}
+    with contextlib.redirect_stdout(io.StringIO()) as printed:
+        exec("\n".join(map(html.unescape, scripts)), names_of_the_script)
+    assert names(tmp_path) == {tour.GRAM, tour.LEDGER}
+    assert names_of_the_script["ledger"].remaining == dpi.ZCDP(0.2)
+    assert "Private OLS Results" in printed.getvalue()
+
+
+@pytest.fixture(scope="module")
+def again(made, tmp_path_factory):
+    """A second run over a copy of the first report, with a budget that is too small for these data.
+
+    At this price the noise is so far above the data's smallest eigenvalue that a run without a warning has a
+    probability below 1e-6.
+    """
+    folder = tmp_path_factory.mktemp("again")
+    shutil.copytree(made.folder, folder, dirs_exist_ok=True)
+    (folder / "mine.txt").write_text("kept", encoding="utf-8")
+    result = run("--out", folder, "--budget", "0.0001")
+    assert (result.code, result.err) == (0, "")
+    return SimpleNamespace(folder=folder, page=(folder / report.PAGE).read_text("utf-8"), out=result.out)
+
+
+def test_another_run_replaces_the_report_and_keeps_what_else_is_there(made, again):
+    assert names(again.folder) == FILES | {"mine.txt"}
+    prices = [dpi.read_release(one.folder / tour.GRAM).cost.price for one in (made, again)]
+    assert prices == [dpi.ZCDP(0.5), dpi.ZCDP(0.00005)]
+    assert dpi.Ledger.open(again.folder / tour.LEDGER).spent == dpi.ZCDP(0.00008)
+    assert "--budget 0.0001" in again.page
+
+
+def test_a_budget_that_is_too_small_is_told(again):
+    assert "| Warning: Privacy noise dominates" in again.out
+    assert '<aside class="note"><strong>Warning.</strong> Privacy noise dominates' in again.page
+    assert "raised no warning" not in again.page
+
+
+@pytest.mark.parametrize(
+    ("argv", "said"),
+    [
+        (["--budget", "0"], "'0' is not a finite number above 0"),
+        (["--budget", "-1"], "'-1' is not"),
+        (["--budget", "much"], "'much' is not"),
+        (["--budget", "nan"], "'nan' is not"),
+        (["--budget", "inf"], "'inf' is not"),
+        (["--budget", "1e-14"], "can be drawn exactly"),
+        (["--seed", "1"], "unrecognized arguments"),
+        (["--out", "missing/report"], "missing does not"),
+        (["--out", "a-file"], "this is a file"),
+        (["--out", "study"], "a new or an empty folder"),
+        (["--out", "."], "a new or an empty folder"),
+    ],
+)
+def test_bad_options_end_in_one_line_and_write_nothing(argv, said, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    Path("a-file").touch()
+    Path("study").mkdir()
+    Path("study", tour.LEDGER).write_text("a real ledger", encoding="utf-8")
+    result = run(*argv)
+    assert result.code == 2
+    assert result.err.startswith("dpinfer: error: ")
+    assert result.err.count("\n") == 1
+    assert said in result.err
+    assert names(tmp_path) == {"a-file", "study"}
+    assert Path("study", tour.LEDGER).read_text(encoding="utf-8") == "a real ledger"
+
+
+def test_a_folder_that_cannot_be_written_is_told(tmp_path, monkeypatch):
+    def refuse(*_, **__):
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr(Path, "mkdir", refuse)
+    result = run("--out", tmp_path / "report")
+    assert result.code == 2
+    assert result.err == f"dpinfer: error: cannot write the report to {tmp_path / 'report'}: Permission denied\n"
+    assert names(tmp_path) == set()
+
+
+@pytest.mark.parametrize("exists", [False, True])
+@pytest.mark.parametrize("error", [DPInferError("two\nlines"), OSError(28, "No space left on device")])
+def test_a_failure_on_the_way_leaves_everything_as_it_was(exists, error, tmp_path, monkeypatch):
+    def fail(_):
+        raise error
+
+    target = tmp_path / "report"
+    if exists:
+        target.mkdir()
+    monkeypatch.setattr(tour, "CHAPTERS", (*tour.CHAPTERS[:2], ("Bad luck", fail)))
+    result = run("--out", target)
+    assert result.code == 2
+    assert result.err.count("\n") == 1
+    assert "two lines" in result.err or "No space left on device" in result.err
+    assert names(tmp_path) == ({"report"} if exists else set())
+    assert not exists or names(target) == set()
+
+
+def test_another_error_is_not_swallowed_but_still_cleaned_up(tmp_path, monkeypatch):
+    def fail(_):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(tour, "CHAPTERS", (tour.CHAPTERS[1], ("Stop", fail)))
+    with pytest.raises(KeyboardInterrupt):
+        run("--out", tmp_path / "report")
+    assert names(tmp_path) == set()
+
+
+def test_python_dash_m_runs_it_and_says_the_version():
+    command = [sys.executable, "-W", "error", "-m", "dpinfer", "--version"]
+    root = str(Path(dpi.__file__).parents[1])
+    done = subprocess.run(command, capture_output=True, text=True, check=False, env={**os.environ, "PYTHONPATH": root})
+    assert (done.returncode, done.stdout, done.stderr) == (0, f"dpinfer {dpi.__version__}\n", "")
+
+
+def test_help_names_the_options():
+    result = run("--help")
+    assert result.code == 0
+    assert all(option in result.out for option in ("--out DIR", "--budget RHO", "--version"))
+    assert "1.0" in result.out
+
+
+def test_texts_are_escaped_in_html_and_wrapped_on_a_terminal():
+    frame = pd.DataFrame({"a<b": ["x & y", "1.5"]}, index=["<i>", "row"])
+    table = report.Table(frame, "`code` & <b>", notes=["n < 1"]).as_html()
+    assert "<code>code</code> &amp; &lt;b&gt;" in table
+    assert '<th scope="row">&lt;i&gt;</th><td class="words">x &amp; y</td>' in table
+    assert "<td>1.5</td>" in table
+    assert "<li>n &lt; 1</li>" in table
+    long = report.Text("word " * 100)
+    assert max(map(len, long.as_text().splitlines())) <= 92
+    assert report.Note("Mind", "a\n    b").as_text() == "| Mind: a b"
+    assert report.Note("Mind", "a\n    b").as_html() == '<aside class="note"><strong>Mind.</strong> a b</aside>'
+
+
+def test_scripts_have_the_prompts_of_python():
+    script = report.Code("f(\n    1,\n)\n\ng()", python=True)
+    assert script.as_text() == ">>> f(\n...     1,\n... )\n>>> g()"
+    assert report.Code("a\nb").as_text() == "    a\n    b"
+
+
+@pytest.mark.parametrize(
+    ("value", "written"),
+    [(0.12345, "0.1235"), (-12.5, "-12.5000"), (123456.0, "1.235e+05"), (np.inf, "inf"), (-np.inf, "-inf")],
+)
+def test_numbers_are_written_for_reading(value, written):
+    assert report.format_number(value) == written
+
+
+@pytest.mark.parametrize(("value", "written"), [(0.0, "< 0.001"), (0.00099, "< 0.001"), (0.001, "0.001"), (1, "1.000")])
+def test_pvalues_are_never_written_as_zero(value, written):
+    assert report.format_pvalue(value) == written
