@@ -335,7 +335,8 @@ def main() -> None:
     notes = [
         f"Cells: {int((table['run'] == 'first').sum())}; failed at first: {int((failed['run'] == 'first').sum())}; "
         f"failed again at ten times the replicates: {len(standing)}.",
-        f"Rules: coverage of the worst slope and of the contrast at least {coverage_floor(arguments.replicates):.4f}; "
+        "Rules: coverage of the worst slope and of the contrast at least "
+        f"{coverage_floor(arguments.replicates):.4f}; "
         f"where kappa is at least {KAPPA_NOISE_DOMINATED:g}, mean width at most {WIDTH_CAP:g} times the oracle's and at most "
         f"{UNBOUNDED_CAP:.1%} of intervals unbounded.",
     ]

@@ -199,8 +199,8 @@ class LinearInference:
         statistic = np.abs(contrasts @ self.params - values) / self._errors(contrasts)
         if self.method == "wald":
             return np.asarray(2 * stats.t.sf(statistic, self.df_resid))
-        pvalues = (1 + (self._simulated(contrasts) >= statistic).sum(axis=0)) / (self.replicates + 1)
-        return pvalues
+        exceeding: Array = (self._simulated(contrasts) >= statistic).sum(axis=0)
+        return (1.0 + exceeding) / (self.replicates + 1.0)
 
     def wald(self, restrictions: Array, values: Array) -> tuple[float, float, float]:
         """Joint test of ``restrictions @ params = values``: statistic (chi-squared), degrees of freedom, p-value."""

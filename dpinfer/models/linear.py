@@ -152,7 +152,10 @@ class OLS(Procedure):
         measured = _measure_question(question, privacy, neighbors, self.split)
         sizes = (nobs,) if nobs is not None else (1_000, 10_000, 100_000)
         table = expected_noise(question, measured, sizes)
-        heading = "standard error from privacy noise alone, rows spread evenly over the declared bounds:"
+        heading = (
+            "standard error from privacy noise alone, if every column were spread evenly over its bounds and\n"
+            "independent of the others (columns that are related, or use little of their bounds, carry more):"
+        )
         return f"{measured.describe()}\n{heading}\n{table.to_string(float_format=lambda x: f'{x:.4g}')}"
 
     def infer(self, release: Release | None = None) -> PrivateResults:
