@@ -337,8 +337,8 @@ def main() -> None:
         f"failed again at ten times the replicates: {len(standing)}.",
         "Rules: coverage of the worst slope and of the contrast at least "
         f"{coverage_floor(arguments.replicates):.4f}; "
-        f"where kappa is at least {KAPPA_NOISE_DOMINATED:g}, mean width at most {WIDTH_CAP:g} times the oracle's and at most "
-        f"{UNBOUNDED_CAP:.1%} of intervals unbounded.",
+        f"where kappa is at least {KAPPA_NOISE_DOMINATED:g}, mean width at most {WIDTH_CAP:g} times the oracle's "
+        f"and at most {UNBOUNDED_CAP:.1%} of intervals unbounded.",
     ]
     write_table(table, "ols_coverage", arguments, notes)
     write_figure(figure_of(table), "ols_coverage", arguments)

@@ -1,4 +1,4 @@
-"""Write the parts of the README that are measured: the example's table, and the headline claims."""
+"""Write the measured parts of the README and of the docs from the committed outputs."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import statsmodels.api as sm
 import dpinfer as dpi
 from validation.common import KAPPA_NOISE_DOMINATED, OUTPUT
 
-README = Path(__file__).parent.parent / "README.md"
+ROOT = Path(__file__).parent.parent
 
 
 def example() -> str:
@@ -69,22 +69,45 @@ def claims() -> str:
     return "\n".join(lines)
 
 
-def replace_section(text: str, name: str, body: str) -> str:
-    """Put ``body`` between the markers of a section."""
-    start = f"<!-- {name}: made by python -m validation.readme_table -->"
+def regression() -> str:
+    """Coverage and width by kind of design, for the page on regression."""
+    coverage = pd.read_csv(OUTPUT / "ols_coverage.csv")
+    first = coverage[coverage["run"] == "first"].copy()
+    first["unit"] = first["price"].str.replace(r"\(.*", "", regex=True)
+    lines = [
+        "| regressors | slopes | unit | cells | least coverage | least for the contrast | least of Wald | "
+        "largest width / oracle, kappa at least 3 | cells with kappa below 3 |",
+        "| --- | --- | --- | --- | --- | --- | --- | --- | --- |",
+    ]
+    for (regressors, slopes, unit), group in first.groupby(["regressors", "slopes", "unit"]):
+        clear = group[group["kappa"] >= KAPPA_NOISE_DOMINATED]
+        width = f"{clear['width / oracle'].max():.3f}" if len(clear) else "no such cell"
+        cells = [regressors, slopes, unit, len(group), f"{group['coverage'].min():.4f}"]
+        cells += [f"{group['contrast coverage'].min():.4f}", f"{group['Wald coverage'].min():.4f}", width]
+        lines.append("| " + " | ".join(map(str, [*cells, len(group) - len(clear)])) + " |")
+    reruns = int((coverage["run"] == "rerun").sum())
+    lines += ["", f"Cells that needed the rerun at ten times the replicates: {reruns}."]
+    return "\n".join(lines)
+
+
+def replace_section(path: Path, name: str, body: str) -> None:
+    """Put ``body`` between the markers of a section of a file."""
+    text = path.read_text(encoding="utf-8")
+    start = f"<!-- {name}: made by python -m validation.publish -->"
     pattern = re.compile(re.escape(start) + r".*?" + re.escape(f"<!-- end of {name} -->"), re.DOTALL)
     if not pattern.search(text):
-        message = f"README.md has no section {name!r}"
+        message = f"{path.name} has no section {name!r}"
         raise ValueError(message)
-    return pattern.sub(lambda _: f"{start}\n\n{body}\n\n<!-- end of {name} -->", text)
+    changed = pattern.sub(lambda _: f"{start}\n\n{body}\n\n<!-- end of {name} -->", text)
+    path.write_text(changed, encoding="utf-8")
+    print(f"wrote {name} into {path.name}")
 
 
 def main() -> None:
-    """Rewrite the README."""
-    text = README.read_text(encoding="utf-8")
-    text = replace_section(text, "table", example())
-    README.write_text(replace_section(text, "claims", claims()), encoding="utf-8")
-    print(f"rewrote {README.name}")
+    """Rewrite the measured sections."""
+    replace_section(ROOT / "README.md", "table", example())
+    replace_section(ROOT / "README.md", "claims", claims())
+    replace_section(ROOT / "docs" / "regression.md", "coverage", regression())
 
 
 if __name__ == "__main__":
