@@ -14,6 +14,7 @@ from dpinfer.models.expected import expected_noise
 from dpinfer.models.procedure import Procedure
 from dpinfer.release import Measurement, Release
 from dpinfer.results.linear import GramQuestion, infer_linear
+from dpinfer.schema.rows import NORMS
 
 if TYPE_CHECKING:
     from dpinfer.privacy.units import Neighbors, Privacy
@@ -33,8 +34,9 @@ class Gram(Procedure):
 
     def __post_init__(self) -> None:
         _check_share(self.clamped_share)
+        super().__post_init__()
         if isinstance(self.source, Data):
-            self._question(self.source.schema).basis  # noqa: B018  (compiles, and so refuses early)
+            self._question(self.source.schema).check()
 
     def _question(self, schema: Schema) -> GramQuestion:
         return GramQuestion(schema, terms=self.terms, where=self.where, clamped_share=self.clamped_share)
@@ -109,8 +111,11 @@ class OLS(Procedure):
                 "seed", self.seed, "a whole number, not negative: it is public and draws no privacy noise"
             )
         _check_share(self.clamped_share)
+        if self.row_norm is None and self.norm not in NORMS:
+            raise OptionError("norm", self.norm, NORMS)
+        super().__post_init__()
         if isinstance(self.source, Data):
-            self._question(self.source.schema).design  # noqa: B018  (compiles, and so refuses early)
+            self._question(self.source.schema).check()
         elif isinstance(self.source, Release):
             self._refuse_measurement_options()
 
@@ -307,6 +312,7 @@ def _measure_question(
 ) -> Measurement:
     stored = question.to_dict()
     if split is not None:
+        question.response_is_last()
         stored["split"] = list(split)
     return gram_measurement(
         question.rows,

@@ -33,6 +33,11 @@ class Procedure(ABC):
 
     source: Data | Release | None = field(default=None, repr=False)
 
+    def __post_init__(self) -> None:
+        """Refuse a source that is neither data nor a release."""
+        if not (self.source is None or isinstance(self.source, Data | Release)):
+            raise OptionError("data", type(self.source).__name__, "PrivateData, PublicData or a Release")
+
     @abstractmethod
     def measurement(
         self, privacy: Privacy, *, schema: Schema | None = None, neighbors: Neighbors | None = None

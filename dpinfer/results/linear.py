@@ -8,7 +8,15 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from dpinfer.errors import FormulaError, InferenceError, OptionError, ReleaseFormatError
+from dpinfer.errors import (
+    FormulaError,
+    InferenceError,
+    MissingFromReleaseError,
+    NotProvedError,
+    OptionError,
+    ReleaseFormatError,
+    UnknownColumnError,
+)
 from dpinfer.inference.linear import linear_inference
 from dpinfer.release import Release, register_inference
 from dpinfer.results.regression import PrivateResults
@@ -68,11 +76,8 @@ class GramQuestion:
 
     @cached_property
     def basis(self) -> Basis:
-        """The features measured; refuses columns that are linearly dependent whatever the rows are."""
-        basis = build_basis(self.columns, self.schema)
-        if self.formula is not None:
-            basis.represent(self.columns)
-        return basis
+        """The features measured."""
+        return build_basis(self.columns, self.schema)
 
     @cached_property
     def design(self) -> np.ndarray:
@@ -84,6 +89,8 @@ class GramQuestion:
         """The compiled ``where``."""
         if self.where is None:
             return None
+        if not isinstance(self.where, str):
+            raise OptionError("where", self.where, 'a condition such as "age >= 18", or None')
         condition = compile_expression(self.where, self.schema)
         if not condition.boolean:
             raise FormulaError(self.where, "is not a condition", 'write a comparison, such as "age >= 18"')
@@ -95,9 +102,26 @@ class GramQuestion:
         clip = None
         if self.row_norm is not None:
             clip = RowClip(self.row_norm, self.norm)  # type: ignore[arg-type]
-        elif self.norm not in ("l2", "l1"):
-            raise OptionError("norm", self.norm, ("l2", "l1"))
         return RowFunction(self.basis, self.condition, clip, self.clamped_share > 0)
+
+    def check(self) -> None:
+        """Compile everything, and so refuse what cannot be served before anything is measured."""
+        rows = self.rows
+        if self.formula is not None:
+            rows.basis.represent(self.columns)
+        if self.row_norm is not None:
+            self.response_is_last()
+
+    def response_is_last(self) -> None:
+        """Refuse a bound on regressors, or a split price, where the response is not one numeric feature of its own.
+
+        Raises
+        ------
+        NotProvedError
+        """
+        response, last = self.compiled.response, self.basis.blocks[-1]
+        if response is None or last.factors or last.expression.text != response.expression.text:
+            raise NotProvedError("row_norm= and split= are proved for a response that is a numeric feature of its own")
 
     def to_dict(self) -> dict[str, Any]:
         """Return the question as a JSON-ready mapping."""
@@ -185,8 +209,8 @@ def infer_linear(
         If no formula is given and the release was not made for one.
     MissingFromReleaseError
         If the release lacks a column of the formula.
-    UnknownColumnError, FormulaError
-        If the formula is not about the release's columns.
+    FormulaError
+        If the formula cannot be compiled.
     """
     if release.kind != "gram":
         raise InferenceError(f"a release of kind {release.kind!r} holds no cross-products")
@@ -197,7 +221,11 @@ def infer_linear(
             'a Gram serves many regressions: say which, as in dpinfer.ols("y ~ x", release).infer(); it holds '
             + ", ".join(question.terms)
         )
-    compiled = _two_sided(chosen, release.schema)
+    try:
+        compiled = _two_sided(chosen, release.schema)
+    except UnknownColumnError as error:
+        held = ", ".join(release.schema)
+        raise MissingFromReleaseError(f"{error.name!r} was not measured; the release is about: {held}") from None
     assert compiled.response is not None
     weights = question.basis.represent((*compiled.design, compiled.response))
     given = {"inference": inference, "target": target, "replicates": replicates, "seed": seed}

@@ -26,7 +26,9 @@ if TYPE_CHECKING:
 
     Array = NDArray[np.float64]
 
-__all__ = ["CHUNK_ROWS", "RowClip", "RowFunction"]
+__all__ = ["CHUNK_ROWS", "NORMS", "RowClip", "RowFunction"]
+
+NORMS = ("l2", "l1")
 
 CHUNK_ROWS = 32_768
 """Rows mapped at once: the cross-products of so many integer rows are exact in float64."""
@@ -47,8 +49,8 @@ class RowClip:
     norm: Literal["l2", "l1"] = "l2"
 
     def __post_init__(self) -> None:
-        if self.norm not in ("l2", "l1"):
-            raise OptionError("norm", self.norm, ("l2", "l1"))
+        if self.norm not in NORMS:
+            raise OptionError("norm", self.norm, NORMS)
         number = isinstance(self.bound, int | float) and not isinstance(self.bound, bool)
         if not (number and np.isfinite(self.bound) and self.bound * UNIT >= 1):
             raise OptionError("row_norm", self.bound, f"a number of at least {1 / UNIT:.2g}, or None")
