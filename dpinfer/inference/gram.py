@@ -38,6 +38,8 @@ KAPPA_RELIABLE = 3.0
 _ROUNDS = 3
 _TINY = 1e-9
 _NORMAL_DF = 1e9
+_LEAST, _SLOPE = 0.6, 0.4 / 3
+"""How far toward the tested value the variance is evaluated: from 1 at kappa 1 or less to .6 at kappa 4 or more."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -225,21 +227,21 @@ class _Influence:
         ``S^-1 c``, rotated.
     on_features : ndarray (R, k, d)
         The same on the measured features.
-    half_way : ndarray (R, 1, 1)
+    fraction : ndarray (R, 1, 1)
         Where between the estimate (0) and the tested value (1) the variance is evaluated.
     """
 
     centre: Array
     weights: Array
     on_features: Array
-    half_way: Array
+    fraction: Array
 
 
 def _influence(fit: GramFit, contrasts: Array) -> _Influence:
     rotated = np.linalg.solve(fit.mix, contrasts.T).T
     weights = np.einsum("rij,kj->rki", fit.inverse, rotated)
-    half_way = np.clip(0.5 * KAPPA_RELIABLE / np.maximum(fit.kappa, _TINY), 0.5, 1.0)
-    return _Influence(fit.plain @ rotated.T, weights, weights @ fit.rows, half_way[:, None, None])
+    fraction = np.clip(1.0 - _SLOPE * (fit.kappa - 1.0), _LEAST, 1.0)
+    return _Influence(fit.plain @ rotated.T, weights, weights @ fit.rows, fraction[:, None, None])
 
 
 def _action(fit: GramFit, influence: _Influence, beta: Array) -> tuple[Array, Array]:
@@ -266,7 +268,7 @@ def _statistic(fit: GramFit, influence: _Influence, start: tuple[Array, Array], 
     acted, variance = start
     for _ in range(_ROUNDS):
         shift = (acted @ fit.inverse) * (distance / variance)[..., None]
-        acted, variance = _action(fit, influence, fit.plain[:, None, :] - influence.half_way * shift)
+        acted, variance = _action(fit, influence, fit.plain[:, None, :] - influence.fraction * shift)
     return distance / np.sqrt(variance)
 
 
@@ -275,8 +277,8 @@ def score_statistic(fit: GramFit, contrasts: Array, values: Array) -> Array:
 
     With ``g(b) = S_xy - S_xx b`` and ``V(b)`` its covariance, the minimum of ``g' V^-1 g`` over all b
     that meet the restriction is ``(c'b^ - value)^2 / (c' S^-1 V S^-1 c)`` for fixed V, where b^ solves
-    ``g = 0``. V is evaluated half-way from b^ to the restricted minimum, which a few rounds find; in
-    the noise-dominated region at the restricted minimum itself.
+    ``g = 0``. V is evaluated on the way from b^ to the restricted minimum, which a few rounds find: all the
+    way where noise dominates, .6 of the way where the design is well identified.
 
     Parameters
     ----------
@@ -364,5 +366,5 @@ def score_joint(fit: GramFit, contrasts: Array, values: Array) -> tuple[Array, A
         solved = np.linalg.solve(spread, distance[..., None])[..., 0]
         if step < _ROUNDS:
             shift = np.einsum("rk,rki,rij->rj", solved, acted, fit.inverse)
-            beta = fit.plain - influence.half_way[:, 0] * shift
+            beta = fit.plain - influence.fraction[:, 0] * shift
     return np.einsum("rk,rk->r", distance, solved), df.min(axis=1)

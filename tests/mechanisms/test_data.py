@@ -1,0 +1,101 @@
+"""The guard around rows: what it shows, and what it refuses."""
+
+import copy
+import pickle
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import dpinfer as dpi
+from dpinfer.errors import DataError, OptionError, UnknownColumnError
+
+SCHEMA = dpi.Schema(x=dpi.Real(0, 1), y=dpi.Real(0, 1))
+FRAME = pd.DataFrame({"x": [0.123456789, 0.2], "y": [0.987654321, 0.1], "name": ["Ada", "Bob"]})
+
+
+def private(neighbors="add_remove"):
+    return dpi.PrivateData(FRAME, SCHEMA, dpi.Ledger.in_memory(dpi.ZCDP(1), neighbors=neighbors))
+
+
+def public():
+    return dpi.PublicData(FRAME, SCHEMA, rng=np.random.default_rng(0))
+
+
+@pytest.mark.parametrize("make", [private, public])
+@pytest.mark.parametrize("carry", [pickle.dumps, copy.copy, copy.deepcopy], ids=["pickle", "copy", "deepcopy"])
+def test_data_are_neither_pickled_nor_copied(make, carry):
+    data = make()
+    for holder in (data, [data], dpi.ols("y ~ x", data), dpi.gram(["x", "y"], data)):
+        if carry is copy.copy and holder is not data:
+            continue
+        with pytest.raises(DataError, match="would carry the rows away"):
+            carry(holder)
+
+
+@pytest.mark.parametrize("make", [private, public])
+def test_nothing_printed_holds_a_cell(make):
+    data = make()
+    model = dpi.ols("y ~ x", data)
+    for text in (repr(data), str(data), repr(model), str(model), f"{data}", model.explain(dpi.ZCDP(0.1))):
+        for cell in ("0.123456789", "0.987654321", "Ada"):
+            assert cell not in text
+
+
+def test_the_number_of_rows_is_shown_only_where_it_is_public():
+    assert private().nobs is None
+    assert "confidential" in repr(private())
+    assert private("replace_one").nobs == 2
+    assert "2 (public)" in repr(private("replace_one"))
+
+
+def test_results_and_releases_carry_no_rows():
+    results = dpi.ols("y ~ x", private()).fit(dpi.ZCDP(0.5))
+    for carried in (pickle.dumps(results), results.release.to_json().encode(), pickle.dumps(results.release)):
+        assert b"Ada" not in carried
+        assert np.float64(0.123456789).tobytes() not in carried
+        assert b"0.123456789" not in carried
+
+
+def test_declared_columns_have_to_exist():
+    schema = dpi.Schema(x=dpi.Real(0, 1), z=dpi.Real(0, 1))
+    for make in (
+        lambda: dpi.PrivateData(FRAME, schema, dpi.Ledger.in_memory(dpi.ZCDP(1))),
+        lambda: dpi.PublicData(FRAME, schema, rng=np.random.default_rng(0)),
+    ):
+        with pytest.raises(UnknownColumnError, match="'z' is not in the data; it has: x, y, name"):
+            make()
+
+
+@pytest.mark.parametrize("source", [None, [1, 2], {"x": [1]}, np.ones(3), "table"])
+def test_sources_of_unknown_type(source):
+    with pytest.raises(DataError, match="expected a pandas or Polars DataFrame"):
+        dpi.PrivateData(source, SCHEMA, dpi.Ledger.in_memory(dpi.ZCDP(1)))
+
+
+def test_arguments_of_wrong_type():
+    ledger = dpi.Ledger.in_memory(dpi.ZCDP(1))
+    with pytest.raises(OptionError, match="schema='dict'"):
+        dpi.PrivateData(FRAME, {"x": dpi.Real(0, 1)}, ledger)
+    for wrong in (dpi.ZCDP(1), None, "study.db"):
+        with pytest.raises(OptionError, match="ledger"):
+            dpi.PrivateData(FRAME, SCHEMA, wrong)
+    for wrong in (None, 1, np.random):
+        with pytest.raises(OptionError, match="rng"):
+            dpi.PublicData(FRAME, SCHEMA, rng=wrong)
+    with pytest.raises(OptionError, match="neighbors='both'.*'add_remove', 'replace_one'"):
+        dpi.PublicData(FRAME, SCHEMA, rng=np.random.default_rng(0), neighbors="both")
+    with pytest.raises(TypeError):
+        dpi.PrivateData(FRAME, SCHEMA, ledger, rng=np.random.default_rng(0))
+
+
+def test_public_data_with_one_seed_give_one_release():
+    releases = [dpi.ols("y ~ x", public()).measure(dpi.ZCDP(0.1)) for _ in range(2)]
+    assert releases[0] == releases[1]
+
+
+def test_a_fit_leaves_the_frame_alone():
+    before = FRAME.copy(deep=True)
+    for make in (private, public):
+        dpi.ols("y ~ x + exp(x)", make(), where="x > 0.1", row_norm=1.1).fit(dpi.ZCDP(0.5))
+    pd.testing.assert_frame_equal(FRAME, before)
