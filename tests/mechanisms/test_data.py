@@ -83,7 +83,7 @@ def test_arguments_of_wrong_type():
     for wrong in (None, 1, np.random):
         with pytest.raises(OptionError, match="rng"):
             dpi.PublicData(FRAME, SCHEMA, rng=wrong)
-    with pytest.raises(OptionError, match="neighbors='both'.*'add_remove', 'replace_one'"):
+    with pytest.raises(OptionError, match=r"neighbors='both'.*'add_remove', 'replace_one'"):
         dpi.PublicData(FRAME, SCHEMA, rng=np.random.default_rng(0), neighbors="both")
     with pytest.raises(TypeError):
         dpi.PrivateData(FRAME, SCHEMA, ledger, rng=np.random.default_rng(0))

@@ -135,7 +135,7 @@ def test_a_price_of_no_unit_is_refused_before_the_charge(price, watch):
 def test_a_measurement_for_other_neighbours_is_refused(watch):
     data = guarded(dpi.ZCDP(1.0), "replace_one")
     wrong = dpi.ols("y ~ x").measurement(dpi.ZCDP(0.1), schema=SCHEMA, neighbors="add_remove")
-    with pytest.raises(OptionError, match="neighbors='add_remove'.*'replace_one'"):
+    with pytest.raises(OptionError, match=r"neighbors='add_remove'.*'replace_one'"):
         run(wrong, data)
     with pytest.raises(OptionError, match="threads"):
         run(dpi.ols("y ~ x", data).measurement(dpi.ZCDP(0.1)), data, threads=0)
@@ -176,10 +176,10 @@ def test_a_release_is_the_sums_plus_the_noise_and_shows_no_other_number(neighbor
     model = dpi.ols("y ~ x", data)
     release = model.measure(dpi.ZCDP(0.5))
     exact = gram_sums(model.measurement(dpi.ZCDP(0.5)).rows, data._source)
-    assert release.values == tuple(total + extra for total, extra in zip(exact[:-1], drawn, strict=True))
+    assert release.values == tuple(total + extra for total, extra in zip(exact[:-1], drawn, strict=True))  # noqa: PD011
     assert release.nobs == (300 if neighbors == "replace_one" else None)
     assert "300" not in release.to_json() if neighbors == "add_remove" else '"nobs": 300' in release.to_json()
-    assert {type(value) for value in release.values} == {int}
+    assert {type(value) for value in release.values} == {int}  # noqa: PD011
 
 
 def test_two_fits_of_the_same_question_differ_in_every_noisy_sum():
