@@ -6,7 +6,7 @@ arrays of a `GramFit` is 1 for one release and the number of simulated releases 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -38,6 +38,7 @@ KAPPA_RELIABLE = 3.0
 _ROUNDS = 3
 _TINY = 1e-9
 _NORMAL_DF = 1e9
+_CONTRACTS, _CONTRACTIONS = 4.0, 14
 _LEAST, _SLOPE = 0.6, 0.4 / 3
 """How far toward the tested value the variance is evaluated: from 1 at kappa 1 or less to .6 at kappa 4 or more."""
 
@@ -320,14 +321,59 @@ def score_interval(fit: GramFit, contrasts: Array, alpha: float) -> Array:
     """Intervals of level ``1 - alpha`` by inversion of the score statistic, (R, k, 2); may be infinite.
 
     The set of values that are not rejected may be an interval, a line, or the outside of an interval
-    (Fieller 1954); what is returned is the smallest interval that holds all of it.
+    (Fieller 1954); what is returned is the smallest interval that holds all of it. Where the design is well
+    identified the ends are found by a contraction; elsewhere, and where that does not settle, by a scan.
     """
+    ends = np.empty((len(fit.kappa), len(contrasts), 2))
+    settled = np.zeros(len(fit.kappa), dtype=bool)
+    clear = np.flatnonzero(fit.kappa >= _CONTRACTS)
+    if clear.size:
+        ends[clear], settled[clear] = _contracted_ends(_take(fit, clear), contrasts, alpha)
+    rest = np.flatnonzero(~settled)
+    if rest.size:
+        ends[rest] = _scanned_ends(_take(fit, rest), contrasts, alpha)
+    return ends
+
+
+def _take(fit: GramFit, index: NDArray[np.intp]) -> GramFit:
+    """Return some of the replicates."""
+    if len(index) == len(fit.kappa):
+        return fit
+    arrays = ("inverse", "floored", "plain", "params", "scale", "kappa", "df_resid", "rsquared")
+    return replace(fit, **{name: getattr(fit, name)[index] for name in arrays})
+
+
+def _critical(fit: GramFit, influence: _Influence, variance: Array, df: Array, alpha: float) -> Array:
+    """Two-sided critical value of the score statistic, (R, k)."""
+    if not fit.problem.laplace:
+        return np.asarray(stats.t.isf(alpha / 2, df))
+    quantile = laplace_sum_isf(alpha, _laplace_shares(fit, influence, variance))
+    return np.asarray(stats.t.isf(stats.norm.sf(quantile), df))
+
+
+def _contracted_ends(fit: GramFit, contrasts: Array, alpha: float) -> tuple[Array, NDArray[np.bool_]]:
+    """Iterate ``end = centre -+ critical * error(end)``: ends (R, k, 2), and which replicates settled (R,)."""
+    influence = _influence(fit, contrasts)
+    start, variance, error, df = _at_estimate(fit, influence)
+    critical = _critical(fit, influence, variance, df, alpha)
+    settled = np.ones(len(fit.kappa), dtype=bool)
+    ends = []
+    for sign in (-1.0, 1.0):
+        acted, half, step = start, critical * error, error
+        for _ in range(_CONTRACTIONS):
+            shift = (acted @ fit.inverse) * (-sign * critical**2 / half)[..., None]
+            acted, variance = _action(fit, influence, fit.plain[:, None, :] - influence.fraction * shift)
+            step, half = np.abs(critical * np.sqrt(variance) - half), critical * np.sqrt(variance)
+        settled &= np.all(step <= 1e-9 * half, axis=1)
+        ends.append(influence.centre + sign * half)
+    return np.stack(ends, axis=-1), settled
+
+
+def _scanned_ends(fit: GramFit, contrasts: Array, alpha: float) -> Array:
+    """Find the ends of the intervals (R, k, 2) by a scan from outside in."""
     influence = _influence(fit, contrasts)
     acted, variance, error, df = _at_estimate(fit, influence)
-    critical = np.asarray(stats.t.isf(alpha / 2, df))
-    if fit.problem.laplace:
-        quantile = laplace_sum_isf(alpha, _laplace_shares(fit, influence, variance))
-        critical = np.asarray(stats.t.isf(stats.norm.sf(quantile), df))
+    critical = _critical(fit, influence, variance, df, alpha)
 
     def end(sign: float) -> Array:
         def inside(distance: Array) -> NDArray[np.bool_]:

@@ -5,6 +5,9 @@ from scipy import stats
 
 from dpinfer.inference.gram import (
     GramProblem,
+    _contracted_ends,
+    _scanned_ends,
+    _take,
     covariance,
     fit_gram,
     noise_action,
@@ -164,3 +167,18 @@ def test_perfect_collinearity_without_noise_stays_finite():
     fit = fit_gram(GramProblem(np.zeros((5, 5)), np.eye(4, 5), np.eye(5)[4]), (z.T @ z)[None], np.array([300.0]))
     assert np.all(np.isfinite(fit.params))
     assert fit.kappa[0] != 0
+
+
+def test_both_ways_to_the_ends_of_an_interval_agree():
+    rng = np.random.default_rng(10)
+    z = make(n=3000)
+    for noise in (equal_noise(5, 20.0), equal_noise(5, 2500.0)):
+        grams = z.T @ z + symmetric_noise(rng, 40, noise)
+        fit = fit_gram(GramProblem(noise, np.eye(4, 5), np.eye(5)[4]), grams, grams[:, 0, 0])
+        clear = np.flatnonzero(fit.kappa >= 4)
+        assert clear.size > 10
+        ends, settled = _contracted_ends(_take(fit, clear), np.eye(4), 0.05)
+        scanned = _scanned_ends(_take(fit, clear), np.eye(4), 0.05)
+        assert np.all(settled)
+        width = scanned[..., 1] - scanned[..., 0]
+        np.testing.assert_allclose((ends - scanned) / width[..., None], 0, atol=1e-5)
