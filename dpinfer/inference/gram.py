@@ -1,4 +1,4 @@
-"""Least squares from noisy cross-products: estimates, covariance, and the score statistic.
+"""Least squares from noisy cross-products: estimates and covariance.
 
 Everything here is a function of arrays, vectorised over replicates: the leading axis ``R`` of the
 arrays of a `GramFit` is 1 for one release and the number of simulated releases in a study.
@@ -6,14 +6,10 @@ arrays of a `GramFit` is 1 for one release and the number of simulated releases 
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
-from scipy import stats
-
-from dpinfer.numerics.roots import outermost_crossing
-from dpinfer.numerics.tails import laplace_sum_isf, laplace_sum_sf
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -26,21 +22,13 @@ __all__ = [
     "GramProblem",
     "covariance",
     "fit_gram",
-    "score_interval",
-    "score_joint",
-    "score_pvalue",
-    "score_statistic",
+    "noise_action",
 ]
 
 KAPPA_RELIABLE = 3.0
 """Below this ratio of the smallest eigenvalue to the noise, a fit is called noise-dominated."""
 
-_ROUNDS = 3
 _TINY = 1e-9
-_NORMAL_DF = 1e9
-_CONTRACTS, _CONTRACTIONS = 4.0, 14
-_LEAST, _SLOPE = 0.6, 0.4 / 3
-"""How far toward the tested value the variance is evaluated: from 1 at kappa 1 or less to .6 at kappa 4 or more."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -214,203 +202,3 @@ def covariance(fit: GramFit) -> tuple[Array, Array]:
     if not fit.problem.population:
         sampling = np.zeros_like(sampling)
     return sampling, 0.5 * (noise + np.swapaxes(noise, 1, 2))
-
-
-@dataclass(frozen=True, slots=True)
-class _Influence:
-    """How the score moves each contrast: ``c' S^-1 g`` for a contrast c.
-
-    Attributes
-    ----------
-    centre : ndarray (R, k)
-        Value of each contrast at the solution of the noisy normal equations.
-    weights : ndarray (R, k, p)
-        ``S^-1 c``, rotated.
-    on_features : ndarray (R, k, d)
-        The same on the measured features.
-    fraction : ndarray (R, 1, 1)
-        Where between the estimate (0) and the tested value (1) the variance is evaluated.
-    """
-
-    centre: Array
-    weights: Array
-    on_features: Array
-    fraction: Array
-
-
-def _influence(fit: GramFit, contrasts: Array) -> _Influence:
-    rotated = np.linalg.solve(fit.mix, contrasts.T).T
-    weights = np.einsum("rij,kj->rki", fit.inverse, rotated)
-    fraction = np.clip(1.0 - _SLOPE * (fit.kappa - 1.0), _LEAST, 1.0)
-    return _Influence(fit.plain @ rotated.T, weights, weights @ fit.rows, fraction[:, None, None])
-
-
-def _action(fit: GramFit, influence: _Influence, beta: Array) -> tuple[Array, Array]:
-    """Covariance V of the score at rotated coefficients ``beta`` (R, k, p): ``V w`` (R, k, p) and ``w' V w`` (R, k)."""
-    residual = fit.problem.response - beta @ fit.rows
-    acted = noise_action(fit.problem, residual, influence.on_features) @ fit.rows.T
-    if fit.problem.population:
-        acted = acted + fit.scale[:, None, None] * (influence.weights @ fit.floored)
-    return acted, np.einsum("rki,rki->rk", influence.weights, acted)
-
-
-def _at_estimate(fit: GramFit, influence: _Influence) -> tuple[Array, Array, Array, Array]:
-    """``V w`` and ``w' V w`` at the estimate, the standard error and its degrees of freedom (Satterthwaite)."""
-    acted, variance = _action(fit, influence, np.broadcast_to(fit.plain[:, None, :], influence.weights.shape))
-    if not fit.problem.population:
-        return acted, variance, np.sqrt(variance), np.full(variance.shape, _NORMAL_DF)
-    sampling = fit.scale[:, None] * np.einsum("rki,rki->rk", influence.weights, influence.weights @ fit.floored)
-    ratio = np.minimum(variance / np.maximum(sampling, 1e-300), 1e5)
-    return acted, variance, np.sqrt(variance), np.minimum(fit.df_resid[:, None] * ratio**2, _NORMAL_DF)
-
-
-def _statistic(fit: GramFit, influence: _Influence, start: tuple[Array, Array], values: Array) -> Array:
-    distance = influence.centre - values
-    acted, variance = start
-    for _ in range(_ROUNDS):
-        shift = (acted @ fit.inverse) * (distance / variance)[..., None]
-        acted, variance = _action(fit, influence, fit.plain[:, None, :] - influence.fraction * shift)
-    return distance / np.sqrt(variance)
-
-
-def score_statistic(fit: GramFit, contrasts: Array, values: Array) -> Array:
-    """Signed root of the score statistic of ``contrasts @ params = values``.
-
-    With ``g(b) = S_xy - S_xx b`` and ``V(b)`` its covariance, the minimum of ``g' V^-1 g`` over all b
-    that meet the restriction is ``(c'b^ - value)^2 / (c' S^-1 V S^-1 c)`` for fixed V, where b^ solves
-    ``g = 0``. V is evaluated on the way from b^ to the restricted minimum, which a few rounds find: all the
-    way where noise dominates, .6 of the way where the design is well identified.
-
-    Parameters
-    ----------
-    contrasts : ndarray (k, p)
-    values : ndarray (R, k) or broadcastable
-
-    Returns
-    -------
-    ndarray (R, k)
-        ``(c'b^ - value)`` over its standard error.
-    """
-    influence = _influence(fit, contrasts)
-    acted, variance, _, _ = _at_estimate(fit, influence)
-    return _statistic(fit, influence, (acted, variance), values)
-
-
-def _laplace_shares(fit: GramFit, influence: _Influence, variance: Array) -> Array:
-    """Share of the variance of each contrast carried by each Laplace draw, (R, k, d (d + 1) / 2)."""
-    residual = fit.problem.response - fit.plain @ fit.rows
-    outer = influence.on_features[..., :, None] * residual[:, None, None, :]
-    upper = np.triu_indices(outer.shape[-1])
-    symmetric = outer + np.swapaxes(outer, -1, -2)
-    coefficient = np.where(upper[0] == upper[1], 0.5, 1.0) * symmetric[..., upper[0], upper[1]]
-    return coefficient**2 * fit.problem.noise[upper] / variance[..., None]
-
-
-def score_pvalue(fit: GramFit, contrasts: Array, values: Array) -> Array:
-    """Two-sided p-values (R, k) of ``contrasts @ params = values``; Laplace noise enters by its own law."""
-    influence = _influence(fit, contrasts)
-    acted, variance, _, df = _at_estimate(fit, influence)
-    statistic = _statistic(fit, influence, (acted, variance), values)
-    pvalue = 2 * np.asarray(stats.t.sf(np.abs(statistic), df))
-    if not fit.problem.laplace:
-        return pvalue
-    return laplace_sum_sf(stats.norm.isf(pvalue / 2), _laplace_shares(fit, influence, variance))
-
-
-def score_interval(fit: GramFit, contrasts: Array, alpha: float) -> Array:
-    """Intervals of level ``1 - alpha`` by inversion of the score statistic, (R, k, 2); may be infinite.
-
-    The set of values that are not rejected may be an interval, a line, or the outside of an interval
-    (Fieller 1954); what is returned is the smallest interval that holds all of it. Where the design is well
-    identified the ends are found by a contraction; elsewhere, and where that does not settle, by a scan.
-    """
-    ends = np.empty((len(fit.kappa), len(contrasts), 2))
-    settled = np.zeros(len(fit.kappa), dtype=bool)
-    clear = np.flatnonzero(fit.kappa >= _CONTRACTS)
-    if clear.size:
-        ends[clear], settled[clear] = _contracted_ends(_take(fit, clear), contrasts, alpha)
-    rest = np.flatnonzero(~settled)
-    if rest.size:
-        ends[rest] = _scanned_ends(_take(fit, rest), contrasts, alpha)
-    return ends
-
-
-def _take(fit: GramFit, index: NDArray[np.intp]) -> GramFit:
-    """Return some of the replicates."""
-    if len(index) == len(fit.kappa):
-        return fit
-    arrays = ("inverse", "floored", "plain", "params", "scale", "kappa", "df_resid", "rsquared")
-    return replace(fit, **{name: getattr(fit, name)[index] for name in arrays})
-
-
-def _critical(fit: GramFit, influence: _Influence, variance: Array, df: Array, alpha: float) -> Array:
-    """Two-sided critical value of the score statistic, (R, k)."""
-    if not fit.problem.laplace:
-        return np.asarray(stats.t.isf(alpha / 2, df))
-    quantile = laplace_sum_isf(alpha, _laplace_shares(fit, influence, variance))
-    return np.asarray(stats.t.isf(stats.norm.sf(quantile), df))
-
-
-def _contracted_ends(fit: GramFit, contrasts: Array, alpha: float) -> tuple[Array, NDArray[np.bool_]]:
-    """Iterate ``end = centre -+ critical * error(end)``: ends (R, k, 2), and which replicates settled (R,)."""
-    influence = _influence(fit, contrasts)
-    start, variance, error, df = _at_estimate(fit, influence)
-    critical = _critical(fit, influence, variance, df, alpha)
-    settled = np.ones(len(fit.kappa), dtype=bool)
-    ends = []
-    for sign in (-1.0, 1.0):
-        acted, half, step = start, critical * error, error
-        for _ in range(_CONTRACTIONS):
-            shift = (acted @ fit.inverse) * (-sign * critical**2 / half)[..., None]
-            acted, variance = _action(fit, influence, fit.plain[:, None, :] - influence.fraction * shift)
-            step, half = np.abs(critical * np.sqrt(variance) - half), critical * np.sqrt(variance)
-        settled &= np.all(step <= 1e-9 * half, axis=1)
-        ends.append(influence.centre + sign * half)
-    return np.stack(ends, axis=-1), settled
-
-
-def _scanned_ends(fit: GramFit, contrasts: Array, alpha: float) -> Array:
-    """Find the ends of the intervals (R, k, 2) by a scan from outside in."""
-    influence = _influence(fit, contrasts)
-    acted, variance, error, df = _at_estimate(fit, influence)
-    critical = _critical(fit, influence, variance, df, alpha)
-
-    def end(sign: float) -> Array:
-        def inside(distance: Array) -> NDArray[np.bool_]:
-            values = influence.centre + sign * distance * error
-            return np.abs(_statistic(fit, influence, (acted, variance), values)) <= critical
-
-        return influence.centre + sign * error * outermost_crossing(inside, shape=error.shape)
-
-    return np.stack([end(-1.0), end(1.0)], axis=-1)
-
-
-def score_joint(fit: GramFit, contrasts: Array, values: Array) -> tuple[Array, Array]:
-    """Score statistic of several restrictions at once.
-
-    Parameters
-    ----------
-    contrasts : ndarray (k, p)
-        Linearly independent restrictions.
-    values : ndarray (R, k) or broadcastable
-
-    Returns
-    -------
-    statistic : ndarray (R,)
-        About chi-squared with k degrees of freedom under the restrictions.
-    df : ndarray (R,)
-        Smallest denominator degrees of freedom among the restrictions, for an F reference.
-    """
-    influence = _influence(fit, contrasts)
-    distance = influence.centre - values
-    _, _, _, df = _at_estimate(fit, influence)
-    beta = fit.plain
-    for step in range(_ROUNDS + 1):
-        at = np.broadcast_to(beta[:, None, :], influence.weights.shape)
-        acted, _ = _action(fit, influence, at)
-        spread = np.einsum("rki,rli->rkl", influence.weights, acted)
-        solved = np.linalg.solve(spread, distance[..., None])[..., 0]
-        if step < _ROUNDS:
-            shift = np.einsum("rk,rki,rij->rj", solved, acted, fit.inverse)
-            beta = fit.plain - influence.fraction[:, 0] * shift
-    return np.einsum("rk,rk->r", distance, solved), df.min(axis=1)

@@ -16,10 +16,8 @@ from dpinfer.inference.gram import (
     GramProblem,
     covariance,
     fit_gram,
-    score_interval,
-    score_joint,
-    score_pvalue,
 )
+from dpinfer.inference.score import score_interval, score_joint, score_pvalue
 from dpinfer.inference.simulated import simulate_pivots
 
 if TYPE_CHECKING:

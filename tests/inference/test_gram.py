@@ -3,14 +3,11 @@ import pytest
 import statsmodels.api as sm
 from scipy import stats
 
-from dpinfer.inference.gram import (
-    GramProblem,
+from dpinfer.inference.gram import GramProblem, covariance, fit_gram, noise_action
+from dpinfer.inference.score import (
     _contracted_ends,
     _scanned_ends,
     _take,
-    covariance,
-    fit_gram,
-    noise_action,
     score_interval,
     score_joint,
     score_pvalue,
