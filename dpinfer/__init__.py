@@ -12,6 +12,7 @@ from dpinfer.privacy import GDP, ZCDP, ApproxDP, Ledger, PureDP
 from dpinfer.release import Release, read_release
 from dpinfer.results import PrivateResults
 from dpinfer.schema import Boolean, Category, Integer, Real, Schema
+from dpinfer.studies import coverage_study
 
 __all__ = [
     "GDP",
@@ -30,6 +31,7 @@ __all__ = [
     "Release",
     "Schema",
     "__version__",
+    "coverage_study",
     "errors",
     "gram",
     "ols",

@@ -23,6 +23,7 @@ __all__ = [
     "covariance",
     "fit_gram",
     "noise_action",
+    "noise_level",
 ]
 
 KAPPA_RELIABLE = 3.0

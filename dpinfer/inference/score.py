@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from scipy import stats
 
-from dpinfer.inference.gram import GramFit, noise_action
+from dpinfer.inference.gram import GramFit, GramProblem, noise_action
 from dpinfer.numerics.roots import outermost_crossing
 from dpinfer.numerics.tails import laplace_sum_isf, laplace_sum_sf
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     Array = NDArray[np.float64]
 
-__all__ = ["score_interval", "score_joint", "score_pvalue", "score_statistic"]
+__all__ = ["laplace_critical", "laplace_shares", "score_interval", "score_joint", "score_pvalue", "score_statistic"]
 
 _ROUNDS = 3
 _NORMAL_DF = 1e9
@@ -106,14 +106,39 @@ def score_statistic(fit: GramFit, contrasts: Array, values: Array) -> Array:
     return _statistic(fit, influence, (acted, variance), values)
 
 
-def _laplace_shares(fit: GramFit, influence: _Influence, variance: Array) -> Array:
-    """Share of the variance of each contrast carried by each Laplace draw, (R, k, d (d + 1) / 2)."""
-    residual = fit.problem.response - fit.plain @ fit.rows
-    outer = influence.on_features[..., :, None] * residual[:, None, None, :]
+def laplace_shares(problem: GramProblem, residual: Array, on_features: Array, variance: Array) -> Array:
+    """Share of the variance of each contrast carried by each Laplace draw.
+
+    Parameters
+    ----------
+    problem : GramProblem
+    residual : ndarray (..., d)
+        The direction whose cross-products with the features carry the noise.
+    on_features : ndarray (..., d)
+        Weights of the contrast on the features.
+    variance : ndarray (...)
+        Total variance of the contrast.
+
+    Returns
+    -------
+    ndarray (..., d (d + 1) / 2)
+    """
+    outer = on_features[..., :, None] * residual[..., None, :]
     upper = np.triu_indices(outer.shape[-1])
     symmetric = outer + np.swapaxes(outer, -1, -2)
     coefficient = np.where(upper[0] == upper[1], 0.5, 1.0) * symmetric[..., upper[0], upper[1]]
-    return coefficient**2 * fit.problem.noise[upper] / variance[..., None]
+    shares: Array = coefficient**2 * problem.noise[upper] / variance[..., None]
+    return shares
+
+
+def laplace_critical(problem: GramProblem, residual: Array, on_features: Array, variance: Array, alpha: float) -> Array:
+    """Two-sided critical value of a contrast under Laplace noise, in standard errors; see `laplace_shares`."""
+    return laplace_sum_isf(alpha, laplace_shares(problem, residual, on_features, variance))
+
+
+def _at_plain(fit: GramFit, influence: _Influence, variance: Array) -> Array:
+    residual = fit.problem.response - fit.plain @ fit.rows
+    return laplace_shares(fit.problem, residual[:, None, :], influence.on_features, variance)
 
 
 def score_pvalue(fit: GramFit, contrasts: Array, values: Array) -> Array:
@@ -124,7 +149,7 @@ def score_pvalue(fit: GramFit, contrasts: Array, values: Array) -> Array:
     pvalue = 2 * np.asarray(stats.t.sf(np.abs(statistic), df))
     if not fit.problem.laplace:
         return pvalue
-    return laplace_sum_sf(stats.norm.isf(pvalue / 2), _laplace_shares(fit, influence, variance))
+    return laplace_sum_sf(stats.norm.isf(pvalue / 2), _at_plain(fit, influence, variance))
 
 
 def score_interval(fit: GramFit, contrasts: Array, alpha: float) -> Array:
@@ -157,7 +182,7 @@ def _critical(fit: GramFit, influence: _Influence, variance: Array, df: Array, a
     """Two-sided critical value of the score statistic, (R, k)."""
     if not fit.problem.laplace:
         return np.asarray(stats.t.isf(alpha / 2, df))
-    quantile = laplace_sum_isf(alpha, _laplace_shares(fit, influence, variance))
+    quantile = laplace_sum_isf(alpha, _at_plain(fit, influence, variance))
     return np.asarray(stats.t.isf(stats.norm.sf(quantile), df))
 
 

@@ -6,7 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from dpinfer.errors import OptionError
+from dpinfer.errors import NotProvedError, OptionError
+from dpinfer.inference.batch import BatchEstimates, Oracle, batch_linear, linear_oracle
 from dpinfer.inference.linear import METHODS, TARGETS
 from dpinfer.mechanisms import Data
 from dpinfer.models.crossproducts import gram_measurement
@@ -17,9 +18,14 @@ from dpinfer.results.linear import GramQuestion, infer_linear
 from dpinfer.schema.rows import NORMS
 
 if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
     from dpinfer.privacy.units import Neighbors, Privacy
     from dpinfer.results.regression import PrivateResults
     from dpinfer.schema.schema import Schema
+
+    Array = NDArray[np.float64]
 
 __all__ = ["OLS", "Gram", "gram", "ols"]
 
@@ -162,6 +168,68 @@ class OLS(Procedure):
             "independent of the others (columns that are related, or use little of their bounds, carry more):"
         )
         return f"{measured.describe()}\n{heading}\n{table.to_string(float_format=lambda x: f'{x:.4g}')}"
+
+    def infer_batch(self, measurement: Measurement, values: Array, *, alpha: float = 0.05) -> BatchEstimates:
+        """Infer from many releases at once; equal to `infer` one by one.
+
+        Parameters
+        ----------
+        measurement : Measurement
+            What was measured, from `measurement`.
+        values : ndarray (R, m)
+            Noisy sums of every release, in units of the scaled features.
+        alpha : float
+
+        Returns
+        -------
+        BatchEstimates
+
+        Raises
+        ------
+        NotProvedError
+            For ``inference="simulated"``, which draws releases of its own for each.
+        """
+        if self.inference == "simulated":
+            raise NotProvedError('inference="simulated" has no form for many releases at once; use .infer one by one')
+        design, response, names = self._columns(measurement)
+        return batch_linear(
+            values,
+            law=measurement.law,
+            steps=measurement.steps,
+            design=design,
+            response=response,
+            names=names,
+            alpha=alpha,
+            method=self.inference,
+            target=self.target,
+        )
+
+    def oracle(self, measurement: Measurement, sums: Array, *, alpha: float = 0.05) -> Oracle:
+        """Say how wide an interval would be that knew the population; for studies.
+
+        Parameters
+        ----------
+        measurement : Measurement
+        sums : ndarray (m,)
+            Expected noise-free sums, in units of the scaled features.
+        alpha : float
+        """
+        design, response, _ = self._columns(measurement)
+        return linear_oracle(
+            sums,
+            law=measurement.law,
+            steps=measurement.steps,
+            design=design,
+            response=response,
+            alpha=alpha,
+            target=self.target,
+        )
+
+    def _columns(self, measurement: Measurement) -> tuple[Array, Array, tuple[str, ...]]:
+        basis = measurement.rows.basis
+        columns = self._question(basis.schema).columns
+        weights = basis.represent(columns)
+        return weights[:-1], weights[-1], tuple(column.name for column in columns[:-1])
 
     def infer(self, release: Release | None = None) -> PrivateResults:
         """Infer this regression from a release of its own, or of a Gram that spans its columns.

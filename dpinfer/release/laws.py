@@ -24,6 +24,12 @@ FAMILIES = ("gaussian", "laplace")
 
 _EXACT_BELOW = 1e4
 
+_LARGEST = 1e150
+"""Bound on scales and steps, so that variances are finite."""
+
+_LONGEST = 2**24
+"""Coordinates that a stored law may have: a damaged count must not fill the memory."""
+
 _ROUNDED_FROM = 64.0
 """Scale from which a rounded Gaussian is within total variation 5e-6 of a discrete one."""
 
@@ -51,8 +57,8 @@ class NoiseLaw:
     def __post_init__(self) -> None:
         if self.family not in FAMILIES:
             raise OptionError("family", self.family, FAMILIES)
-        if not all(np.isfinite(s) and s >= 0 for s in self.scales):
-            raise OptionError("scales", self.scales, "finite numbers, none negative")
+        if not all(0 <= scale < _LARGEST for scale in self.scales):
+            raise OptionError("scales", self.scales, f"numbers from 0 to {_LARGEST:g}")
 
     @property
     def variances(self) -> Array:
@@ -106,7 +112,10 @@ class NoiseLaw:
         """Read what `to_dict` wrote."""
         try:
             family = str(stored["family"]).removeprefix("discrete ")
-            scales = tuple(float(scale) for scale, count in stored["scales"] for _ in range(int(count)))
+            runs = [(float(scale), count) for scale, count in stored["scales"]]
+            if not all(type(count) is int and count > 0 for _, count in runs) or sum(n for _, n in runs) > _LONGEST:
+                raise ReleaseFormatError("the noise law has scales with wrong counts")
+            scales = tuple(scale for scale, count in runs for _ in range(count))
             return cls(family, scales)  # type: ignore[arg-type]
         except (KeyError, TypeError, ValueError) as error:
             raise ReleaseFormatError(f"the noise law cannot be read: {error}") from error

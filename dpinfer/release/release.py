@@ -19,7 +19,7 @@ from dpinfer.release.registry import find_inference
 from dpinfer.schema.schema import Schema
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from numpy.typing import NDArray
 
@@ -143,13 +143,15 @@ class Release:
         if not isinstance(stored, dict) or stored.get("format") != _MAGIC:
             raise ReleaseFormatError('not a release: the text does not say "format": "dpinfer release"')
         version = stored.get("version")
-        if not isinstance(version, int) or version > FORMAT_VERSION:
+        if type(version) is not int or version < 1:
+            raise ReleaseFormatError(f"the release is damaged: version={version!r}")
+        if version > FORMAT_VERSION:
             raise ReleaseVersionError(
                 f"the release has format version {version!r}; this dpinfer reads up to {FORMAT_VERSION}: update dpinfer"
             )
         try:
             return cls._from_dict(stored)
-        except (KeyError, TypeError, ValueError, AttributeError, DPInferError) as error:
+        except (KeyError, TypeError, ValueError, AttributeError, OverflowError, DPInferError) as error:
             raise ReleaseFormatError(f"the release is damaged: {type(error).__name__}: {error}") from error
 
     @classmethod
@@ -160,20 +162,23 @@ class Release:
             raise ReleaseFormatError(f"{len(sums)} sums but {len(law.scales)} noise scales")
         if stored["neighbors"] not in NEIGHBORS:
             raise ReleaseFormatError(f"neighbors={stored['neighbors']!r}")
-        if not all(isinstance(one["value"], int) for one in sums):
+        if not all(type(one["value"]) is int for one in sums):
             raise ReleaseFormatError("a noisy sum is not a whole number")
+        if not all(isinstance(one["step"], int | float) and 1e-150 < one["step"] < 1e150 for one in sums):
+            raise ReleaseFormatError("a step is not a positive number")
+        _check_types(stored, sums)
         release = cls(
-            kind=str(stored["kind"]),
+            kind=stored["kind"],
             question=stored["question"],
             values=tuple(one["value"] for one in sums),
             steps=tuple(float(one["step"]) for one in sums),
-            names=tuple(str(one["name"]) for one in sums),
+            names=tuple(one["name"] for one in sums),
             law=law,
             cost=Cost.from_dict(stored["cost"]),
             neighbors=stored["neighbors"],
-            nobs=None if stored["nobs"] is None else int(stored["nobs"]),
+            nobs=stored["nobs"],
             charge_id=stored["charge_id"],
-            public=bool(stored["public"]),
+            public=stored["public"],
         )
         _ = release.schema
         return release
@@ -197,6 +202,21 @@ class Release:
         except BaseException:
             Path(temporary).unlink(missing_ok=True)
             raise
+
+
+def _check_types(stored: Mapping[str, Any], sums: Sequence[Mapping[str, Any]]) -> None:
+    nobs, charge = stored["nobs"], stored["charge_id"]
+    right = {
+        "kind": isinstance(stored["kind"], str),
+        "names": all(isinstance(one["name"], str) for one in sums),
+        "nobs": nobs is None or (type(nobs) is int and nobs >= 0),
+        "charge_id": charge is None or isinstance(charge, str),
+        "public": isinstance(stored["public"], bool),
+        "question": isinstance(stored["question"], dict) and isinstance(stored["question"]["text"], str),
+    }
+    for name, holds in right.items():
+        if not holds:
+            raise ReleaseFormatError(f"{name} is of a wrong type")
 
 
 def read_release(path: str | os.PathLike[str]) -> Release:

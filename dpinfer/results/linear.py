@@ -149,6 +149,7 @@ class GramQuestion:
         """
         asked = release.question
         try:
+            _check_asked(asked)
             question = cls(
                 release.schema,
                 formula=asked["formula"],
@@ -167,6 +168,28 @@ class GramQuestion:
         if release.names[: len(labels)] != labels:
             raise ReleaseFormatError("the sums of the release are not those that its question asks for")
         return question
+
+
+_OPTION_TYPES = {"inference": str, "target": str, "replicates": int, "seed": int}
+
+
+def _check_asked(asked: Mapping[str, Any]) -> None:
+    """Refuse a stored question whose entries are of wrong types."""
+    terms, options = asked["terms"], asked["options"]
+    right = {
+        "formula": isinstance(asked["formula"], str | None),
+        "terms": isinstance(terms, list | tuple) and all(isinstance(term, str) for term in terms),
+        "where": isinstance(asked["where"], str | None),
+        "row_norm": isinstance(asked["row_norm"], float | int | None),
+        "norm": isinstance(asked["norm"], str),
+        "clamped_share": isinstance(asked["clamped_share"], float | int),
+        "options": isinstance(options, dict)
+        and all(type(value) is _OPTION_TYPES.get(name) for name, value in options.items())
+        and options.get("seed", 0) >= 0,
+    }
+    for name, holds in right.items():
+        if not holds:
+            raise ReleaseFormatError(f"the question of the release is damaged: {name} is of a wrong type")
 
 
 @lru_cache(maxsize=128)

@@ -1,0 +1,57 @@
+"""How the documentation becomes a site: ``python -m sphinx -W --keep-going -b html docs build/docs``."""
+
+import dpinfer
+
+project = "dpinfer"
+author = "The dpinfer developers"
+project_copyright = author
+version = release = dpinfer.__version__
+
+extensions = ["sphinx.ext.autodoc", "sphinx.ext.autosummary", "numpydoc", "myst_nb"]
+exclude_patterns = ["_build"]
+smartquotes = False  # formulas write X'X
+default_role = "py:obj"
+
+autosummary_generate = False
+autodoc_typehints = "none"  # numpydoc sections say the types
+autodoc_member_order = "bysource"
+numpydoc_show_class_members = False
+numpydoc_xref_param_type = True
+numpydoc_xref_ignore = "all"
+numpydoc_xref_aliases = {
+    **{name: f"dpinfer.{name}" for name in dpinfer.__all__ if not name.startswith("_")},
+    **{name: f"dpinfer.errors.{name}" for name in dpinfer.errors.__all__},
+    "Cost": "dpinfer.privacy.Cost",
+    "Data": "dpinfer.mechanisms.Data",
+    "Gram": "dpinfer.models.Gram",
+    "Measurement": "dpinfer.release.Measurement",
+    "MeanPrediction": "dpinfer.results.MeanPrediction",
+    "NoiseLaw": "dpinfer.release.NoiseLaw",
+    "OLS": "dpinfer.models.OLS",
+    "PrivateSummary": "dpinfer.results.summary.PrivateSummary",
+}
+
+myst_heading_anchors = 3
+nb_execution_mode = "force"
+nb_execution_in_temp = True  # ledgers and releases that a page writes
+nb_execution_timeout = 60
+nb_execution_raise_on_error = True
+nb_execution_show_tb = True
+
+html_theme = "pydata_sphinx_theme"
+html_title = f"dpinfer {version}"
+html_static_path = ["_static"]
+html_css_files = ["dpinfer.css"]
+html_copy_source = False
+html_show_sourcelink = False
+html_theme_options = {
+    "logo": {"text": "dpinfer"},
+    "header_links_before_dropdown": 7,
+    "navbar_end": ["theme-switcher"],
+    "navbar_persistent": ["search-button"],
+    "secondary_sidebar_items": ["page-toc"],
+    "footer_start": ["copyright"],
+    "footer_end": ["sphinx-version"],
+    "show_prev_next": True,
+    "navigation_with_keys": False,
+}

@@ -1,0 +1,164 @@
+"""Inference from many releases at once."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+from scipy import stats
+
+from dpinfer.inference.gram import KAPPA_RELIABLE, GramProblem, covariance, fit_gram, noise_action, noise_level
+from dpinfer.inference.score import laplace_critical, score_interval, score_pvalue
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from numpy.typing import NDArray
+
+    from dpinfer.release.laws import NoiseLaw
+
+    Array = NDArray[np.float64]
+
+__all__ = ["BatchEstimates", "Oracle", "batch_linear", "linear_oracle"]
+
+
+@dataclass(frozen=True, slots=True)
+class BatchEstimates:
+    """Estimates from R releases of the same question.
+
+    Attributes
+    ----------
+    names : tuple of str, length p
+    params, bse, pvalues : ndarray (R, p)
+        Estimates, standard errors, p-values of zero.
+    intervals : ndarray (R, p, 2)
+    flagged : ndarray of bool (R,)
+        Whether the fit carries a warning.
+    """
+
+    names: tuple[str, ...]
+    params: Array
+    bse: Array
+    pvalues: Array
+    intervals: Array
+    flagged: NDArray[np.bool_]
+
+
+@dataclass(frozen=True, slots=True)
+class Oracle:
+    """What an interval would be that knew the population and the law of the noise.
+
+    Attributes
+    ----------
+    halfwidth : ndarray (p,)
+        Half the width of the oracle's interval.
+    kappa : float
+        Smallest eigenvalue of the expected cross-products of the scaled regressors over the noise level.
+    """
+
+    halfwidth: Array
+    kappa: float
+
+
+def _symmetric(triangles: Array, width: int) -> Array:
+    upper = np.triu_indices(width)
+    full = np.zeros((*triangles.shape[:-1], width, width))
+    full[..., upper[0], upper[1]] = triangles[..., : len(upper[0])]
+    full[..., upper[1], upper[0]] = full[..., upper[0], upper[1]]
+    return full
+
+
+def _problem(law: NoiseLaw, steps: Sequence[float], design: Array, response: Array, *, population: bool) -> GramProblem:
+    noise = _symmetric(law.variances * np.asarray(steps) ** 2, design.shape[1])
+    return GramProblem(noise, design, response, law.family == "laplace", population)
+
+
+def batch_linear(
+    values: Array,
+    *,
+    law: NoiseLaw,
+    steps: Sequence[float],
+    design: Array,
+    response: Array,
+    names: tuple[str, ...],
+    alpha: float,
+    method: str = "auto",
+    target: str = "population",
+) -> BatchEstimates:
+    """Infer a linear regression from many releases of cross-products.
+
+    Parameters
+    ----------
+    values : ndarray (R, m)
+        Noisy upper triangles, in units of the scaled features.
+    law, steps
+        Of one release.
+    design : ndarray (p, d)
+    response : ndarray (d,)
+    names : tuple of str, length p
+    alpha : float
+        Intervals have level ``1 - alpha``.
+    method : {"auto", "score", "wald"}
+    target : {"population", "data"}
+
+    Returns
+    -------
+    BatchEstimates
+        Equal to what `dpinfer.inference.linear_inference` gives one by one.
+    """
+    problem = _problem(law, steps, design, response, population=target == "population")
+    gram = _symmetric(values, design.shape[1])
+    fit = fit_gram(problem, gram, gram[:, 0, 0])
+    errors = np.sqrt(np.diagonal(np.add(*covariance(fit)), axis1=1, axis2=2))
+    eye = np.eye(len(names))
+    if method == "wald":
+        df = fit.df_resid[:, None] if problem.population else np.inf
+        half = stats.t.isf(alpha / 2, df) * errors
+        intervals = np.stack([fit.params - half, fit.params + half], axis=-1)
+        pvalues = 2 * stats.t.sf(np.abs(fit.params) / errors, df)
+    else:
+        intervals = score_interval(fit, eye, alpha)
+        pvalues = score_pvalue(fit, eye, np.zeros((1, len(names))))
+    return BatchEstimates(names, fit.params, errors, pvalues, intervals, fit.kappa < KAPPA_RELIABLE)
+
+
+def linear_oracle(
+    sums: Array,
+    *,
+    law: NoiseLaw,
+    steps: Sequence[float],
+    design: Array,
+    response: Array,
+    alpha: float,
+    target: str = "population",
+) -> Oracle:
+    """Say what an oracle's interval would be, and how far noise dominates the design.
+
+    Parameters
+    ----------
+    sums : ndarray (m,)
+        Expected noise-free upper triangle, in units of the scaled features.
+    law, steps, design, response, alpha, target
+        As in `batch_linear`.
+
+    Returns
+    -------
+    Oracle
+    """
+    problem = _problem(law, steps, design, response, population=target == "population")
+    gram = _symmetric(sums, design.shape[1])
+    cross = design @ gram @ design.T
+    inverse = np.linalg.inv(cross)
+    residual = response - (inverse @ (design @ gram @ response)) @ design
+    scale = float(residual @ gram @ residual) / gram[0, 0] if problem.population else 0.0
+    on_features = inverse @ design
+    noise = np.einsum("pd,pd->p", on_features, noise_action(problem, residual, on_features))
+    variance = scale * np.diag(inverse) + noise
+    critical: Array | float = float(stats.norm.isf(alpha / 2))
+    if problem.laplace:
+        critical = laplace_critical(problem, residual, on_features, variance, alpha)
+    rows = np.linalg.qr(design.T)[0].T
+    level = noise_level(problem.noise, rows)
+    kappa = float(np.linalg.eigvalsh(rows @ gram @ rows.T)[0] / max(level, 1e-300))
+    return Oracle(critical * np.sqrt(variance), kappa)

@@ -1,0 +1,246 @@
+"""Running one block of replicates."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+
+from dpinfer.errors import DataError
+from dpinfer.mechanisms import PublicData
+from dpinfer.mechanisms.sources import open_source
+from dpinfer.schema.basis import UNIT
+from dpinfer.schema.rows import CHUNK_ROWS
+from dpinfer.studies.design import BLOCK
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from numpy.typing import NDArray
+
+    from dpinfer.release import Measurement
+    from dpinfer.studies.design import Design, Task
+
+    Array = NDArray[np.float64]
+    Columns = Mapping[str, Any]
+
+__all__ = ["draw_columns", "run_block"]
+
+_NUMBERS = ("estimate", "error", "lower", "upper", "pvalue")
+_BASELINE = ("baseline estimate", "baseline error", "baseline lower", "baseline upper")
+
+
+def draw_columns(design: Design, rng: np.random.Generator, n: int) -> Columns:
+    """Draw one data set and check its shape.
+
+    Raises
+    ------
+    DataError
+        If ``generate`` returns something else than n values for each declared column.
+    """
+    drawn = design.generate(rng, n)
+    if isinstance(drawn, pd.DataFrame):
+        source = open_source(drawn)
+        drawn = source.read(source.columns, 0, source.rows)
+    if not hasattr(drawn, "keys"):
+        raise DataError(f"generate returned a {type(drawn).__name__}: expected a dict of arrays or a DataFrame")
+    missing = [name for name in design.schema if name not in drawn]
+    if missing:
+        raise DataError(f"generate did not return the columns {', '.join(missing)}; it returned {', '.join(drawn)}")
+    columns = {name: values if hasattr(values, "codes") else np.asarray(values) for name, values in drawn.items()}
+    for name in design.schema:
+        if len(columns[name]) != n:
+            raise DataError(f"generate returned {len(columns[name])} values for {name!r}: expected n = {n}")
+    return columns
+
+
+def run_block(design: Design, task: Task) -> pa.Table:
+    """Run a block of replicates at every price.
+
+    Parameters
+    ----------
+    design : Design
+    task : Task
+
+    Returns
+    -------
+    pyarrow.Table
+        A row per replicate, price and coefficient. The metadata "sums" holds, where the procedure has one, the
+        total of the noise-free sums and the number of data sets in it.
+    """
+    if getattr(design.procedure, "inference", "") != "simulated" and hasattr(design.procedure, "infer_batch"):
+        return _vectorised(design, task)
+    return _ordinary(design, task)
+
+
+def _vectorised(design: Design, task: Task) -> pa.Table:
+    """Draw, map and sum each data set; add noise and infer for all at once."""
+    n = design.n[task.size]
+    measurements = [
+        design.procedure.measurement(price, schema=design.schema, neighbors=design.neighbors)
+        for price in design.privacy
+    ]
+    rows, upper = measurements[0].rows, np.triu_indices(measurements[0].rows.basis.width)
+    sums = np.zeros((task.replicates, len(upper[0]) + rows.count_clamped))
+    failures = [""] * task.replicates
+    baselines: list[Any] = [None] * task.replicates
+    rng = design.stream(task, 0)
+    scratch = np.empty(rows.basis.width * min(n, CHUNK_ROWS))
+    for index in range(task.replicates):
+        try:
+            columns = draw_columns(design, rng, n)
+            for start in range(0, n, CHUNK_ROWS):
+                part = {name: columns[name][start : start + CHUNK_ROWS] for name in rows.columns}
+                size = min(CHUNK_ROWS, n - start)
+                encoded, clamped = rows.encode(part, scratch[: rows.basis.width * size].reshape(-1, size))
+                sums[index, : len(upper[0])] += np.dot(encoded, encoded.T)[upper]
+                if rows.count_clamped:
+                    sums[index, -1] += clamped.sum() * UNIT * UNIT
+        except Exception as error:
+            failures[index] = f"{type(error).__name__}: {error}"
+            continue
+        baselines[index] = _baseline(design, columns)
+    done = np.array([not failure for failure in failures])
+    parts = [
+        _infer_all(design, task, price, measurement, sums, done, failures)
+        for price, measurement in enumerate(measurements)
+    ]
+    table = pd.concat(parts, ignore_index=True)
+    return _pack(design, table, baselines, (sums[done].sum(axis=0) / UNIT**2, int(done.sum())))
+
+
+def _infer_all(
+    design: Design,
+    task: Task,
+    price: int,
+    measurement: Measurement,
+    sums: Array,
+    done: NDArray[np.bool_],
+    failures: list[str],
+) -> pd.DataFrame:
+    steps = np.asarray(measurement.steps)
+    noise = measurement.law.rvs(len(sums), design.stream(task, 1 + price))
+    values = (sums + noise) * steps
+    found = design.procedure.infer_batch(measurement, values[done], alpha=1 - design.level)
+    shape = (len(sums), len(found.names))
+    full = {name: np.full(shape, np.nan) for name in _NUMBERS}
+    ends = found.intervals
+    for name, part in zip(_NUMBERS, (found.params, found.bse, ends[..., 0], ends[..., 1], found.pvalues), strict=True):
+        full[name][done] = part
+    flagged = np.zeros(len(sums), dtype=bool)
+    flagged[done] = found.flagged
+    return _tidy(task, price, found.names, full, flagged, failures)
+
+
+def _tidy(
+    task: Task,
+    price: int,
+    names: tuple[str, ...],
+    numbers: dict[str, Array],
+    flagged: NDArray[np.bool_],
+    failures: list[str],
+) -> pd.DataFrame:
+    count, width = len(flagged), len(names)
+    first = task.block * BLOCK
+    return pd.DataFrame(
+        {
+            "size": np.full(count * width, task.size, dtype=np.int32),
+            "price": np.full(count * width, price, dtype=np.int32),
+            "replicate": np.repeat(np.arange(first, first + count, dtype=np.int64), width),
+            "term": np.tile(np.array(names, dtype=object), count),
+            **{name: values.ravel() for name, values in numbers.items()},
+            "flagged": np.repeat(flagged, width),
+            "failure": np.repeat(np.array(failures, dtype=object), width),
+        }
+    )
+
+
+def _ordinary(design: Design, task: Task) -> pa.Table:
+    """Bind, fit and read the results of every replicate, as a user would."""
+    n = design.n[task.size]
+    rng = design.stream(task, 0)
+    noises = [design.stream(task, 1 + price) for price in range(len(design.privacy))]
+    baselines: list[Any] = [None] * task.replicates
+    fitted: list[list[Any]] = [[None] * task.replicates for _ in design.privacy]
+    failures: list[list[str]] = [[""] * task.replicates for _ in design.privacy]
+    for index in range(task.replicates):
+        try:
+            frame = pd.DataFrame(draw_columns(design, rng, n))
+        except Exception as error:
+            for listed in failures:
+                listed[index] = f"{type(error).__name__}: {error}"
+            continue
+        baselines[index] = _baseline(design, frame)
+        for price, noise in enumerate(noises):
+            try:
+                data = PublicData(frame, design.schema, rng=noise, neighbors=design.neighbors)
+                fitted[price][index] = _read_results(design.procedure.bind(data).fit(design.privacy[price]), design)
+            except Exception as error:
+                failures[price][index] = f"{type(error).__name__}: {error}"
+    parts = [
+        _collect(design, task, price, results, listed)
+        for price, (results, listed) in enumerate(zip(fitted, failures, strict=True))
+    ]
+    return _pack(design, pd.concat(parts, ignore_index=True), baselines, None)
+
+
+def _read_results(results: Any, design: Design) -> dict[str, Any]:
+    ends = np.asarray(results.conf_int(alpha=1 - design.level))
+    return {
+        "names": tuple(str(name) for name in results.params.index),
+        "estimate": np.asarray(results.params),
+        "error": np.asarray(results.bse),
+        "lower": ends[:, 0],
+        "upper": ends[:, 1],
+        "pvalue": np.asarray(results.pvalues),
+        "flagged": bool(getattr(results, "flags", ())),
+    }
+
+
+def _collect(design: Design, task: Task, price: int, results: list[Any], failures: list[str]) -> pd.DataFrame:
+    names = next((one["names"] for one in results if one is not None), tuple(design.truth))
+    numbers = {name: np.full((len(results), len(names)), np.nan) for name in _NUMBERS}
+    flagged = np.zeros(len(results), dtype=bool)
+    for index, one in enumerate(results):
+        if one is None:
+            continue
+        if one["names"] != names:
+            failures[index] = f"DataError: coefficients {one['names']} differ from {names}"
+            continue
+        for name in _NUMBERS:
+            numbers[name][index] = one[name]
+        flagged[index] = one["flagged"]
+    return _tidy(task, price, names, numbers, flagged, failures)
+
+
+def _baseline(design: Design, columns: Columns | pd.DataFrame) -> Any:
+    if design.baseline is None:
+        return None
+    try:
+        results = design.baseline(columns if isinstance(columns, pd.DataFrame) else pd.DataFrame(dict(columns)))
+        ends = results.conf_int(alpha=1 - design.level)
+    except Exception:
+        return None
+    return {
+        str(name): (results.params[name], results.bse[name], ends.loc[name].iloc[0], ends.loc[name].iloc[1])
+        for name in results.params.index
+    }
+
+
+def _pack(design: Design, table: pd.DataFrame, baselines: list[Any], sums: tuple[Array, int] | None) -> pa.Table:
+    """Return the table with the baseline's columns, and the sums as metadata."""
+    if design.baseline is not None:
+        nothing = (np.nan,) * 4
+        first = int(table["replicate"].iloc[0])
+        rows = [
+            (baselines[replicate - first] or {}).get(term, nothing)
+            for replicate, term in zip(table["replicate"], table["term"], strict=True)
+        ]
+        for name, values in zip(_BASELINE, np.array(rows, dtype=np.float64).T, strict=True):
+            table[name] = values
+    packed = pa.Table.from_pandas(table, preserve_index=False)
+    stored = None if sums is None else {"total": sums[0].tolist(), "count": sums[1]}
+    return packed.replace_schema_metadata({"sums": json.dumps(stored)})

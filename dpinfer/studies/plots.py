@@ -1,0 +1,158 @@
+"""Figures of coverage studies, thin over the frames of `StudyResults`."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+from matplotlib.figure import Figure
+from scipy import stats
+
+from dpinfer.errors import OptionError
+from dpinfer.studies.rules import Rules
+
+if TYPE_CHECKING:
+    import pandas as pd
+    from matplotlib.axes import Axes
+
+    from dpinfer.studies.results import StudyResults
+
+__all__ = ["coverage_plot", "nested_loop_plot", "pvalue_plot", "zip_plot"]
+
+
+def _axes(ax: Axes | None, size: tuple[float, float]) -> Axes:
+    return ax if ax is not None else Figure(figsize=size, layout="constrained").subplots()
+
+
+def _term(study: StudyResults, term: str) -> pd.DataFrame:
+    frame = study.frame
+    if term not in set(frame["term"]):
+        raise OptionError("term", term, sorted(set(frame["term"])))
+    return frame[frame["term"] == term]
+
+
+def coverage_plot(study: StudyResults, *, ax: Axes | None = None) -> Axes:
+    """Coverage of every cell with 95% Monte Carlo bands, and the least coverage that the rules allow.
+
+    Parameters
+    ----------
+    study : StudyResults
+    ax : Axes, optional
+
+    Returns
+    -------
+    Axes
+    """
+    cells = study.cells[np.isfinite(study.cells["coverage"])]
+    labels = [f"{row.term}   n = {row.n:,}   {row.privacy}" for row in cells.itertuples()]
+    axes = _axes(ax, (7.0, 1.2 + 0.22 * len(cells)))
+    place = np.arange(len(cells))[::-1]
+    band = 1.96 * cells["MCSE of coverage"]
+    axes.errorbar(cells["coverage"], place, xerr=band, fmt="o", ms=4, lw=1.2, color="#1b5e9e")
+    axes.axvline(study.design.level, color="black", lw=0.8)
+    least = Rules().least_coverage(study.design.replicates, study.design.level)
+    axes.axvline(least, color="firebrick", lw=0.8, ls="--")
+    axes.set(xlabel=f"coverage of {study.design.level:.0%} intervals", yticks=place, yticklabels=labels)
+    axes.tick_params(axis="y", labelsize=8)
+    return axes
+
+
+def nested_loop_plot(study: StudyResults, measure: str = "coverage", *, ax: Axes | None = None) -> Axes:
+    """One measure as a step line for each coefficient over the nested factors: price within number of rows.
+
+    Parameters
+    ----------
+    study : StudyResults
+    measure : str
+        A column of ``study.cells``.
+    ax : Axes, optional
+
+    Notes
+    -----
+    Ruecker & Schwarzer (2014).
+    """
+    cells = study.cells
+    if measure not in cells:
+        raise OptionError("measure", measure, sorted(cells.columns))
+    axes = _axes(ax, (8.0, 4.2))
+    order = cells[["n", "privacy"]].drop_duplicates().reset_index(drop=True)
+    edges = np.arange(len(order) + 1) - 0.5
+    for term, group in cells.groupby("term", sort=False):
+        values = order.merge(group, on=["n", "privacy"], how="left")[measure]
+        axes.stairs(values, edges, baseline=None, lw=1.6, label=str(term))
+    if measure == "coverage":
+        axes.axhline(study.design.level, color="black", lw=0.8)
+    for index in range(1, len(order)):
+        if order["n"][index] != order["n"][index - 1]:
+            axes.axvline(index - 0.5, color="grey", lw=0.6, ls=":")
+    labels = [f"n = {n:,}\n{privacy}" for n, privacy in order.itertuples(index=False)]
+    axes.set(xticks=np.arange(len(order)), xticklabels=labels, ylabel=measure)
+    axes.tick_params(axis="x", labelsize=7, rotation=45 if len(order) > 4 else 0)
+    axes.legend(frameon=False, fontsize=8)
+    return axes
+
+
+def zip_plot(
+    study: StudyResults, term: str, *, n: int | None = None, privacy: str | None = None, ax: Axes | None = None
+) -> Axes:
+    """Intervals of one cell, ranked by how far the truth is from the estimate in standard errors.
+
+    Parameters
+    ----------
+    study : StudyResults
+    term : str
+    n, privacy : optional
+        The cell; by default the first.
+    ax : Axes, optional
+
+    Notes
+    -----
+    Morris, White & Crowther (2019). Intervals that miss the truth are red; the line is the nominal level.
+    """
+    if term not in study.design.truth:
+        raise OptionError("term", term, sorted(study.design.truth))
+    truth = study.design.truth[term]
+    frame = _term(study, term)
+    chosen_n = study.design.n[0] if n is None else n
+    chosen = str(study.design.privacy[0]) if privacy is None else str(privacy)
+    cell = frame[(frame["n"] == chosen_n) & (frame["privacy"] == chosen) & (frame["failure"] == "")]
+    if cell.empty:
+        raise OptionError("n, privacy", (chosen_n, chosen), "a cell of the study")
+    away = np.abs(cell["estimate"] - truth) / cell["error"]
+    rank = 100 * away.rank(method="first").to_numpy() / len(cell)
+    misses = ((cell["lower"] > truth) | (cell["upper"] < truth)).to_numpy()
+    finite = np.concatenate([cell["lower"], cell["upper"]])
+    finite = finite[np.isfinite(finite)]
+    edge = (np.quantile(finite, 0.001), np.quantile(finite, 0.999)) if finite.size else (truth - 1, truth + 1)
+    low, high = np.clip(cell["lower"], *edge), np.clip(cell["upper"], *edge)
+    axes = _axes(ax, (5.0, 5.5))
+    axes.hlines(rank, low, high, colors=["#b2182b" if miss else "#92b4d4" for miss in misses], lw=0.5)
+    axes.axvline(truth, color="black", lw=0.8)
+    axes.axhline(100 * study.design.level, color="black", lw=0.8, ls="--")
+    axes.set(xlabel=f"{term}: {study.design.level:.0%} intervals", ylabel="rank of the distance from the truth (%)")
+    axes.set_title(f"n = {chosen_n:,}, {chosen}", fontsize=9)
+    return axes
+
+
+def pvalue_plot(study: StudyResults, term: str, *, ax: Axes | None = None) -> Axes:
+    """Quantiles of p-values against the uniform, with a band that holds 95% of exact ones at every point.
+
+    Parameters
+    ----------
+    study : StudyResults
+    term : str
+        A coefficient; its p-values test zero, and are uniform where that is true.
+    ax : Axes, optional
+    """
+    axes = _axes(ax, (4.8, 4.8))
+    count = study.design.replicates
+    rank = np.arange(1, count + 1)
+    for (n, privacy), cell in _term(study, term).groupby(["n", "privacy"], sort=False):
+        values = np.sort(cell["pvalue"].fillna(1.0).to_numpy())
+        axes.plot(np.arange(1, len(values) + 1) / (len(values) + 1), values, lw=1.4, label=f"n = {n:,}, {privacy}")
+    low, high = stats.beta.ppf([[0.025], [0.975]], rank, count + 1 - rank)
+    axes.fill_between(rank / (count + 1), low, high, color="grey", alpha=0.25, lw=0)
+    axes.plot([0, 1], [0, 1], color="black", lw=0.8)
+    axes.set(xlabel="uniform quantile", ylabel=f"p-value of {term} = 0", xlim=(0, 1), ylim=(0, 1))
+    axes.legend(frameon=False, fontsize=8)
+    return axes

@@ -1,0 +1,74 @@
+"""The rules by which a coverage study is judged."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from scipy import stats
+
+__all__ = ["Rules"]
+
+
+@dataclass(frozen=True)
+class Rules:
+    """When a cell of a study holds.
+
+    Attributes
+    ----------
+    alarm : float
+        Probability that an exact interval fails the coverage rule in one cell.
+    width_cap : float
+        Largest mean width over that of the oracle, where noise does not dominate.
+    unbounded_cap : float
+        Largest share of unbounded intervals there.
+    kappa : float
+        Below this ratio of signal to noise, computed from the population, a cell counts as noise-dominated:
+        only coverage is judged.
+    rerun_factor : int
+        A cell that fails is run once more at so many times the replicates.
+    rerun_seed : int
+        Added to the seed for that, fixed in advance.
+
+    Examples
+    --------
+    >>> round(Rules().least_coverage(5000, 0.95), 4)
+    0.9376
+    """
+
+    alarm: float = 5e-5
+    width_cap: float = 1.10
+    unbounded_cap: float = 0.001
+    kappa: float = 3.0
+    rerun_factor: int = 10
+    rerun_seed: int = 1
+
+    def least_coverage(self, replicates: int, level: float) -> float:
+        """Return the least coverage that an exact interval stays above, but for probability ``alarm``."""
+        return float(stats.binom.ppf(self.alarm, replicates, level)) / replicates
+
+    def verdict(self, cell: dict[str, Any], *, level: float, least: float | None = None) -> str:
+        """Return "holds", or what the cell breaks.
+
+        Parameters
+        ----------
+        cell : dict
+            Measures of one coefficient of one cell.
+        level : float
+        least : float, optional
+            Threshold of coverage; by default that of the cell's own number of replicates.
+        """
+        if not np.isfinite(cell["coverage"]):
+            return "no truth"
+        floor = self.least_coverage(int(cell["replicates"]), level) if least is None else least
+        broken = []
+        if cell["coverage"] < floor:
+            broken.append(f"coverage below {floor:.4f}")
+        ratio, kappa = cell.get("width / oracle", np.nan), cell.get("kappa", np.nan)
+        if np.isfinite(kappa) and kappa >= self.kappa:
+            if ratio > self.width_cap:
+                broken.append(f"width above {self.width_cap:g} times the oracle's")
+            if cell["unbounded"] > self.unbounded_cap:
+                broken.append(f"more than {self.unbounded_cap:.1%} unbounded")
+        return "; ".join(broken) or "holds"
