@@ -7,7 +7,7 @@ import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import product
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -16,8 +16,6 @@ from dpinfer.errors import OptionError
 from dpinfer.privacy.units import NEIGHBORS, Neighbors, Privacy
 from dpinfer.schema.schema import Schema
 
-if TYPE_CHECKING:
-    
 __all__ = ["BLOCK", "Design", "Task"]
 
 BLOCK = 250
