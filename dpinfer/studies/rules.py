@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from scipy import stats
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
 
 __all__ = ["Rules"]
 
@@ -48,12 +51,12 @@ class Rules:
         """Return the least coverage that an exact interval stays above, but for probability ``alarm``."""
         return float(stats.binom.ppf(self.alarm, replicates, level)) / replicates
 
-    def verdict(self, cell: dict[str, Any], *, level: float, least: float | None = None) -> str:
+    def verdict(self, cell: Mapping[Any, Any], *, level: float, least: float | None = None) -> str:
         """Return "holds", or what the cell breaks.
 
         Parameters
         ----------
-        cell : dict
+        cell : mapping
             Measures of one coefficient of one cell.
         level : float
         least : float, optional
