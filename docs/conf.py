@@ -1,5 +1,7 @@
 """How the documentation becomes a site: ``python -m sphinx -W --keep-going -b html docs build/docs``."""
 
+from numpydoc.xref import DEFAULT_LINKS
+
 import dpinfer
 
 project = "dpinfer"
@@ -19,6 +21,7 @@ numpydoc_show_class_members = False
 numpydoc_xref_param_type = True
 numpydoc_xref_ignore = "all"
 numpydoc_xref_aliases = {
+    **{word: word for word in DEFAULT_LINKS},  # no links to other sites: the build needs no network
     **{name: f"dpinfer.{name}" for name in dpinfer.__all__ if not name.startswith("_")},
     **{name: f"dpinfer.errors.{name}" for name in dpinfer.errors.__all__},
     "Cost": "dpinfer.privacy.Cost",

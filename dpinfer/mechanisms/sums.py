@@ -21,12 +21,9 @@ if TYPE_CHECKING:
 
 __all__ = ["gram_sums"]
 
-_CACHED_ROWS = 8_192
-"""Rows whose cells stay in a core's cache while they are mapped."""
-
 
 def gram_sums(
-    rows: RowFunction, source: Source, *, threads: int | None = None, chunk_rows: int = _CACHED_ROWS
+    rows: RowFunction, source: Source, *, threads: int | None = None, chunk_rows: int = CHUNK_ROWS
 ) -> list[int]:
     """Sum the cross-products of integer rows, and the marks of clamped rows, without any rounding.
 

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     Array = NDArray[np.float64]
 
-__all__ = ["gram_measurement"]
+__all__ = ["check_split", "gram_measurement"]
 
 _HALF = float(np.sqrt(0.5))
 """Weight of an off-diagonal entry under Gaussian noise; this float is above the true root, the safe side."""
@@ -113,7 +113,7 @@ def _plan(
     if response.factors or response.width != 1:
         raise NotProvedError("split= is proved for one numeric response measured last")
     pieces = _split_bounds(bounds, neighbors, norm)
-    shares = _check_split(split)
+    shares = check_split(split)
     piece = np.where(column == width - 1, np.where(row == width - 1, 2, 1), 0)
     by_piece = [
         float(bound) * _weight_of_share(share, norm) / UNIT**2 for bound, share in zip(pieces, shares, strict=True)
@@ -148,7 +148,8 @@ def _weight_of_share(share: float, norm: Norm) -> float:
     return float(1 / share if norm == "l1" else 1 / np.sqrt(share))
 
 
-def _check_split(split: tuple[float, float, float]) -> tuple[float, float, float]:
+def check_split(split: tuple[float, float, float]) -> tuple[float, float, float]:
+    """Return the shares of X'X, X'y and y'y as floats; refuse what is not three positive shares of one."""
     right = "three positive shares for X'X, X'y and y'y that sum to 1"
     try:
         first, second, third = (float(share) for share in split)

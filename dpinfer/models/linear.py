@@ -10,7 +10,7 @@ from dpinfer.errors import NotProvedError, OptionError
 from dpinfer.inference.batch import BatchEstimates, Oracle, batch_linear, linear_oracle
 from dpinfer.inference.linear import METHODS, TARGETS
 from dpinfer.mechanisms import Data
-from dpinfer.models.crossproducts import gram_measurement
+from dpinfer.models.crossproducts import check_split, gram_measurement
 from dpinfer.models.expected import expected_noise
 from dpinfer.models.procedure import Procedure
 from dpinfer.release import Measurement, Release
@@ -381,7 +381,7 @@ def _measure_question(
     stored = question.to_dict()
     if split is not None:
         question.response_is_last()
-        stored["split"] = list(split)
+        stored["split"] = list(check_split(split))
     return gram_measurement(
         question.rows,
         privacy=privacy,

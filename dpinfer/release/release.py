@@ -138,7 +138,7 @@ class Release:
         """
         try:
             stored = json.loads(text)
-        except ValueError as error:
+        except (ValueError, RecursionError) as error:
             raise ReleaseFormatError(f"not a release, or cut short: {error}") from error
         if not isinstance(stored, dict) or stored.get("format") != _MAGIC:
             raise ReleaseFormatError('not a release: the text does not say "format": "dpinfer release"')

@@ -1,0 +1,316 @@
+# ruff: noqa: PD011  (the values of a release are no pandas values)
+"""A release as a value: lossless as JSON, refused when damaged, saved whole or not at all."""
+
+import json
+import os
+import pickle
+import stat
+from dataclasses import replace
+from fractions import Fraction
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import dpinfer as dpi
+from dpinfer.errors import DPInferError, InferenceError, ReleaseError, ReleaseFormatError, ReleaseVersionError
+from dpinfer.release.release import FORMAT_VERSION, Release, read_release
+
+SCHEMA = dpi.Schema(
+    {"hours per week": dpi.Real(0, 99)}, x=dpi.Real(0, 1), g=dpi.Category(["a", "é", "c"]), y=dpi.Real(0, 1)
+)
+
+
+def frame():
+    rng = np.random.default_rng(4)
+    sample = SCHEMA.sample(800, rng)
+    sample["y"] = np.clip(0.5 * sample["x"] + 0.2 + rng.normal(0, 0.1, 800), 0, 1)
+    return sample
+
+
+FRAME = frame()
+QUESTIONS = {
+    "gaussian": (dpi.ols("y ~ x + C(g, contr.sum) + `hours per week`"), dpi.ZCDP(0.5), "add_remove"),
+    "laplace": (dpi.ols("y ~ x", inference="wald"), dpi.PureDP(2.0), "replace_one"),
+    "options": (
+        dpi.ols("y ~ x + g", where="x > 0.1", row_norm=1.7, clamped_share=0.1, target="data"),
+        dpi.GDP(1.0),
+        "add_remove",
+    ),
+    "split": (dpi.ols("y ~ x", split=(0.2, 0.3, 0.5)), dpi.ApproxDP(1.0, 1e-6), "replace_one"),
+    "simulated": (dpi.ols("y ~ x", inference="simulated", replicates=99, seed=5), dpi.ZCDP(0.5), "add_remove"),
+}
+
+
+def measure(name):
+    procedure, price, neighbors = QUESTIONS[name]
+    ledger = dpi.Ledger.in_memory(price, neighbors=neighbors)
+    return procedure.bind(dpi.PrivateData(FRAME, SCHEMA, ledger)).measure(price)
+
+
+@pytest.fixture(scope="module", params=QUESTIONS)
+def release(request):
+    return measure(request.param)
+
+
+@pytest.fixture(scope="module")
+def plain():
+    return measure("gaussian")
+
+
+def same_results(first, second):
+    pd.testing.assert_frame_equal(first.summary_frame(), second.summary_frame(), check_exact=True)
+    pd.testing.assert_frame_equal(first.cov_params(), second.cov_params(), check_exact=True)
+    assert first.summary().as_text() == second.summary().as_text()
+
+
+def test_json_loses_nothing(release):
+    read = Release.from_json(release.to_json())
+    assert read == release
+    assert read.to_json() == release.to_json()
+    assert {type(value) for value in read.values} == {int}
+    same_results(read.infer(), release.infer())
+
+
+def test_files_and_pickles_lose_nothing(release, tmp_path):
+    path = tmp_path / "income.json"
+    release.save(path)
+    read = read_release(path)
+    assert read == release == pickle.loads(pickle.dumps(release))
+    same_results(read.infer(), release.infer())
+    assert read_release(str(path)) == release
+
+
+def test_the_text_is_readable_and_says_what_was_paid(plain):
+    stored = json.loads(plain.to_json())
+    assert stored["format"] == "dpinfer release"
+    assert stored["version"] == FORMAT_VERSION
+    assert stored["guarantee"].startswith("0.5-zCDP")
+    assert stored["law"]["family"] == "discrete gaussian"
+    assert stored["sums"][0]["name"] == "1 * 1"
+    assert stored["question"]["text"] == "y ~ x + C(g, contr.sum) + `hours per week`"
+    assert stored["charge_id"]
+
+
+def test_large_integers_survive(plain):
+    huge = replace(plain, values=(2**80 + 1, *plain.values[1:]))
+    assert Release.from_json(huge.to_json()).values[0] == 2**80 + 1
+
+
+def test_text_cut_short_is_refused_at_every_length(plain):
+    text = plain.to_json()
+    for length in [*range(0, len(text) - 1, 97), len(text) - 2, len(text) - 1]:
+        with pytest.raises(ReleaseFormatError):
+            Release.from_json(text[:length])
+
+
+@pytest.mark.parametrize(
+    "text", ["", "[]", "null", "3", '"dpinfer release"', "{}", '{"format": "other"}', "<html>", "\x00", "[" * 100_000]
+)
+def test_what_is_no_release_is_refused(text, tmp_path):
+    with pytest.raises(ReleaseFormatError):
+        Release.from_json(text)
+    path = tmp_path / "file"
+    path.write_text(text)
+    with pytest.raises(ReleaseFormatError):
+        read_release(path)
+
+
+def test_files_that_cannot_be_read(tmp_path):
+    with pytest.raises(ReleaseFormatError, match="cannot be read"):
+        read_release(tmp_path / "none.json")
+    with pytest.raises(ReleaseFormatError, match="cannot be read"):
+        read_release(tmp_path)
+    binary = tmp_path / "binary"
+    binary.write_bytes(b"\xff\xfe\x00")
+    with pytest.raises(ReleaseFormatError, match="cannot be read"):
+        read_release(binary)
+
+
+def changed(release, path, value):
+    stored = json.loads(release.to_json())
+    target = stored
+    for step in path[:-1]:
+        target = target[step]
+    if value is KeyError:
+        del target[path[-1]]
+    else:
+        target[path[-1]] = value
+    return json.dumps(stored)
+
+
+def test_a_newer_version_is_told_apart_from_damage(plain):
+    for version in (FORMAT_VERSION + 1, 10**9):
+        with pytest.raises(ReleaseVersionError, match="update dpinfer"):
+            Release.from_json(changed(plain, ["version"], version))
+    for version in (0, -1, "2", None, True, 1.5, KeyError):
+        with pytest.raises(ReleaseFormatError, match="version"):
+            Release.from_json(changed(plain, ["version"], version))
+    assert issubclass(ReleaseVersionError, ReleaseError)
+
+
+def places(value, path=()):
+    """Every place in a JSON value; of lists the first two entries."""
+    if path:
+        yield list(path)
+    items = value.items() if isinstance(value, dict) else enumerate(value[:2]) if isinstance(value, list) else ()
+    for step, part in items:
+        yield from places(part, (*path, step))
+
+
+NEEDED = ["kind", "neighbors", "nobs", "charge_id", "public", "cost", "law", "question", "sums", "format"]
+
+
+@pytest.mark.parametrize("field", NEEDED)
+def test_missing_fields_are_refused(plain, field):
+    with pytest.raises(ReleaseFormatError):
+        Release.from_json(changed(plain, [field], KeyError))
+
+
+WRONG = [
+    (["kind"], 3),
+    (["neighbors"], "both"),
+    (["nobs"], -1),
+    (["nobs"], 2.5),
+    (["nobs"], "800"),
+    (["nobs"], True),
+    (["charge_id"], 7),
+    (["public"], "no"),
+    (["public"], None),
+    (["sums"], []),
+    (["sums", 0], 3),
+    (["sums", 0, "value"], 1.5),
+    (["sums", 0, "value"], True),
+    (["sums", 0, "value"], "1"),
+    (["sums", 0, "step"], 0),
+    (["sums", 0, "step"], -1.0),
+    (["sums", 0, "step"], float("nan")),
+    (["sums", 0, "step"], float("inf")),
+    (["sums", 0, "name"], None),
+    (["law", "scales"], [[1.0, 3]]),
+    (["law", "scales", 0, 1], 10**30),
+    (["law", "family"], "discrete cauchy"),
+    (["cost"], None),
+    (["cost", "rho"], "1/0"),
+    (["cost", "rho"], float("inf")),
+    (["cost", "price", "unit"], "epsilons"),
+    (["question"], []),
+    (["question", "schema"], {}),
+    (["question", "schema", "columns", 0, "kind"], "text"),
+    (["question", "schema", "columns", 0, "lower"], 1e9),
+]
+
+
+@pytest.mark.parametrize(("path", "value"), WRONG, ids=str)
+def test_wrong_fields_are_refused_on_reading(plain, path, value):
+    with pytest.raises(ReleaseFormatError):
+        Release.from_json(changed(plain, path, value))
+
+
+@pytest.mark.parametrize("value", [KeyError, None, -1, "abc", [], {}, True, [1], float("nan"), 1e300], ids=str)
+def test_damage_anywhere_is_a_named_error_or_harmless(plain, value):
+    """Never a bare Python error, a warning or a result that is no number."""
+    for path in places(json.loads(plain.to_json())):
+        text = changed(plain, path, value)
+        try:
+            results = Release.from_json(text).infer()
+        except DPInferError:
+            continue
+        assert np.isfinite(results.params).all(), path
+        assert len(results.params) >= 1
+
+
+def test_sums_that_the_question_does_not_ask_for_are_refused(plain):
+    for path, value in [
+        (["question", "formula"], "y ~ x"),
+        (["question", "terms"], "x"),
+        (["question", "options"], {"colour": "red"}),
+        (["question", "options", "replicates"], "many"),
+        (["sums", 1, "name"], "x * x"),
+    ]:
+        with pytest.raises(ReleaseFormatError):
+            Release.from_json(changed(plain, path, value)).infer()
+
+
+def test_an_unknown_kind_has_no_inference(plain):
+    with pytest.raises(InferenceError, match=r"kind 'histogram'.*gram"):
+        replace(plain, kind="histogram").infer()
+
+
+def test_a_file_that_cannot_be_written_leaves_the_old_one(plain, tmp_path):
+    path = tmp_path / "income.json"
+    plain.save(path)
+    before = path.read_bytes()
+    with pytest.raises(TypeError):
+        replace(plain, question={**plain.question, "text": object()}).save(path)
+    loop = dict(plain.question)
+    loop["loop"] = loop
+    endless = replace(plain, question=loop)
+    with pytest.raises((ValueError, RecursionError)):
+        endless.save(path)
+    assert path.read_bytes() == before
+    assert [child.name for child in tmp_path.iterdir()] == ["income.json"]
+
+
+def test_an_interrupted_write_leaves_the_old_file(plain, tmp_path, monkeypatch):
+    path = tmp_path / "income.json"
+    plain.save(path)
+    before = path.read_bytes()
+
+    def stop(handle):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(os, "fsync", stop)
+    with pytest.raises(KeyboardInterrupt):
+        replace(plain, nobs=5).save(path)
+    assert path.read_bytes() == before
+    assert [child.name for child in tmp_path.iterdir()] == ["income.json"]
+
+
+def test_saving_replaces_a_file_and_others_may_read_it(plain, tmp_path):
+    path = tmp_path / "income.json"
+    plain.save(path)
+    other = replace(plain, nobs=5)
+    other.save(path)
+    assert read_release(path) == other
+    assert stat.S_IMODE(path.stat().st_mode) == 0o644
+
+
+def test_array_and_variances_are_in_units_of_the_features(release):
+    steps = np.array(release.steps)
+    assert np.array_equal(release.array, [float(v * s) for v, s in zip(release.values, release.steps, strict=True)])
+    assert np.array_equal(release.noise_variances, release.law.variances * steps**2)
+    exact = [Fraction(v) * Fraction(s) for v, s in zip(release.values, release.steps, strict=True)]
+    assert np.allclose(release.array, [float(one) for one in exact], rtol=1e-15)
+
+
+@pytest.mark.parametrize("name", ["gaussian", "laplace"])
+def test_simulated_releases_have_the_noise_of_the_law(name):
+    """Mean and variance within six standard errors: a false alarm has probability below 1e-7."""
+    release = measure(name)
+    rng = np.random.default_rng(6)
+    size = 3000
+    draws = np.array([release.simulate(rng).array for _ in range(size)]) - release.array
+    ratio = draws.var(axis=0) / np.where(release.noise_variances > 0, release.noise_variances, 1)
+    noisy = release.noise_variances > 0
+    kurtosis = 3 if name == "gaussian" else 6
+    assert np.abs(ratio[noisy] - 1).max() < 6 * np.sqrt((kurtosis - 1) / size)
+    assert not draws[:, ~noisy].any()
+    assert np.abs(draws.mean(axis=0))[noisy].max() < 6 * np.sqrt(release.noise_variances.max() / size)
+
+
+def test_a_simulated_release_claims_no_charge(plain):
+    simulated = plain.simulate(np.random.default_rng(1))
+    assert simulated.public
+    assert simulated.charge_id is None
+    assert simulated.question == plain.question
+    assert simulated.values != plain.values
+    assert simulated == plain.simulate(np.random.default_rng(1))
+    assert plain.charge_id is not None
+
+
+def test_a_release_is_frozen_and_prints_no_sum(plain):
+    with pytest.raises(AttributeError):
+        plain.values = ()
+    assert str(plain.values[0]) not in repr(plain)
+    assert plain.schema == SCHEMA
