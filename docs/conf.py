@@ -40,11 +40,13 @@ nb_execution_in_temp = True  # ledgers and releases that a page writes
 nb_execution_timeout = 60
 nb_execution_raise_on_error = True
 nb_execution_show_tb = True
+nb_output_stderr = "warn"  # a warning in an example is a mistake
 
 html_theme = "pydata_sphinx_theme"
 html_title = f"dpinfer {version}"
 html_static_path = ["_static"]
 html_css_files = ["dpinfer.css"]
+html_sidebars = {page: [] for page in ("index", "regression", "kernel", "threat-model", "sources")}
 html_copy_source = False
 html_show_sourcelink = False
 html_theme_options = {

@@ -8,12 +8,14 @@ import pkgutil
 import re
 from pathlib import Path
 
+import matplotlib.pyplot as plt
 import pytest
 import statsmodels.api as sm
 
 import dpinfer
 
 ROOT = Path(__file__).parent.parent
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 MODULES = sorted(
     module.name
     for module in pkgutil.walk_packages(dpinfer.__path__, "dpinfer.")
@@ -32,10 +34,15 @@ def test_there_are_docstring_examples_to_run():
     assert found >= 20
 
 
-@pytest.mark.parametrize("document", ["README.md", "docs/regression.md"])
+EXAMPLES = ["README.md", "docs/regression.md"]
+EXECUTED = ["docs/guide/quickstart.md", "docs/guide/reading-a-table.md", "docs/guide/choosing-bounds-and-budget.md"]
+
+
+@pytest.mark.parametrize("document", EXAMPLES + EXECUTED)
 def test_document_examples(document, tmp_path, monkeypatch):
     text = (ROOT / document).read_text(encoding="utf-8")
-    blocks = re.findall(r"```python\n(.*?)```", text, re.DOTALL)
+    fence = r"```\{code-cell\} python\n" if document in EXECUTED else r"```python\n"
+    blocks = re.findall(fence + r"(.*?)```", text, re.DOTALL)
     assert blocks
     monkeypatch.chdir(tmp_path)
     names = {"frame": sm.datasets.fair.load_pandas().data}
@@ -43,10 +50,31 @@ def test_document_examples(document, tmp_path, monkeypatch):
     with contextlib.redirect_stdout(printed):
         for block in blocks:
             exec(compile(block, document, "exec"), names)
-    assert "Private OLS Results" in printed.getvalue()
+    plt.close("all")
+    assert "Private OLS Results" in printed.getvalue() or "standard error from privacy noise" in printed.getvalue()
 
 
 def test_documents_link_to_files_that_exist():
-    for path in [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]:
-        for target in re.findall(r"\]\(([^)#:]+\.md)\)", path.read_text(encoding="utf-8")):
+    for path in PAGES:
+        for target in re.findall(r"\]\(([^)#:]+\.(?:md|png))(?:#[^)]*)?\)", path.read_text(encoding="utf-8")):
             assert (path.parent / target).is_file(), f"{path.name} links to {target}"
+
+
+def test_every_page_of_the_site_is_in_a_table_of_contents():
+    listed = {ROOT / "docs" / "index.md"}
+    for path in PAGES:
+        for toctree in re.findall(r"```\{toctree\}\n(.*?)```", path.read_text(encoding="utf-8"), re.DOTALL):
+            entries = re.findall(r"^(?!:)(?:.*<)?([\w/-]+)>?$", toctree, re.MULTILINE)
+            listed.update(path.parent / f"{entry}.md" for entry in entries)
+    assert listed == {path for path in PAGES if path.is_relative_to(ROOT / "docs")}
+
+
+def test_every_public_name_is_in_the_api_reference():
+    reference = "".join(path.read_text(encoding="utf-8") for path in (ROOT / "docs" / "api").glob("*.md"))
+    documented = set(
+        re.findall(r"^\.\. auto(?:class|function|module):: (?:dpinfer\.)?([\w.]+)$", reference, re.MULTILINE)
+    )
+    listed = set(re.findall(r"^   (\w+)$", (ROOT / "docs" / "api.md").read_text(encoding="utf-8"), re.MULTILINE))
+    public = set(dpinfer.__all__) - {"__version__"}
+    assert public <= documented
+    assert public - {"errors"} <= listed

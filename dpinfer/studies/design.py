@@ -136,13 +136,13 @@ class Design:
 
 
 def _digest(function: Callable[..., Any]) -> str:
-    """Name a function by its module, name, code and data; two functions of one name differ if their code does."""
+    """Name a function by its name, code and data; two functions of one name differ if their code does."""
     code = getattr(function, "__code__", None)
     if code is None:
         return f"{type(function).__module__}.{type(function).__qualname__}: {function!r}"
     parts = (code.co_code, repr(code.co_names), repr([c for c in code.co_consts if not hasattr(c, "co_code")]))
     digest = hashlib.sha256(repr((parts, repr(function.__defaults__))).encode()).hexdigest()[:16]
-    return f"{function.__module__}.{function.__qualname__}: {digest}"
+    return f"{function.__qualname__}: {digest}"
 
 
 def as_tuple(value: Any) -> tuple[Any, ...]:

@@ -189,7 +189,11 @@ class StudyResults:
 
     def to_latex(self) -> str:
         """Return the summary as LaTeX."""
-        return str(self.summary().to_latex(float_format=lambda x: f"{x:.4g}", escape=True))
+        from statsmodels.iolib.table import SimpleTable  # noqa: PLC0415  (imported when first needed)
+
+        flat = self.summary().reset_index()
+        cells = [[f"{cell:.4g}" if isinstance(cell, float) else str(cell) for cell in row] for row in flat.to_numpy()]
+        return str(SimpleTable(cells, headers=[name.replace("%", r"\%") for name in flat.columns]).as_latex_tabular())
 
     def plot_coverage(self, *, ax: Axes | None = None) -> Axes:
         """Coverage of every cell with Monte Carlo bands; see `dpinfer.studies.plots.coverage_plot`."""

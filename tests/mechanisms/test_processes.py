@@ -20,12 +20,6 @@ from dpinfer.mechanisms import samplers
 schema = dpi.Schema(x=dpi.Real(0, 1), y=dpi.Real(0, 1))
 frame = schema.sample(500, np.random.default_rng(0))
 budget = dpi.ZCDP(1.0)
-if sys.argv[1] == "memory":
-    ledger = dpi.Ledger.in_memory(budget)
-else:
-    ledger = dpi.Ledger(sys.argv[1], dataset="forked", budget=budget)
-data = dpi.PrivateData(frame, schema, ledger)
-question = dpi.ols("y ~ x", data)
 drawn = [0]
 true_noise = samplers.private_noise
 
@@ -35,31 +29,42 @@ def counted(law):
 
 from dpinfer.mechanisms import kernel
 kernel.private_noise = counted
-before = question.measure(dpi.ZCDP(0.1)).values  # loads the samplers and starts threads before the fork
-drawn[0] = 0
 
-def child():
+
+def child(question):
     try:
         return {"values": question.fit(dpi.ZCDP(0.1)).release.values}
     except dpi.errors.DPInferError as error:
         return {"error": type(error).__name__, "drawn": drawn[0]}
 
-answers = []
-for _ in range(3):
-    reader, writer = os.pipe()
-    identifier = os.fork()
-    if identifier == 0:
-        os.write(writer, json.dumps(child()).encode())
-        os._exit(0)
-    os.close(writer)
-    with os.fdopen(reader) as pipe:
-        answers.append(json.loads(pipe.read()))
-    os.waitpid(identifier, 0)
-print(json.dumps({"parent": before, "children": answers, "spent": ledger.spent.rho, "after": child()}))
+
+def forked(ledger):
+    question = dpi.ols("y ~ x", dpi.PrivateData(frame, schema, ledger))
+    before = child(question)  # loads the samplers and starts threads before the fork
+    drawn[0] = 0
+    answers = []
+    for _ in range(3):
+        reader, writer = os.pipe()
+        identifier = os.fork()
+        if identifier == 0:
+            os.write(writer, json.dumps(child(question)).encode())
+            os._exit(0)
+        os.close(writer)
+        with os.fdopen(reader) as pipe:
+            answers.append(json.loads(pipe.read()))
+        os.waitpid(identifier, 0)
+    return {"before": before, "children": answers, "spent": ledger.spent.rho, "after": child(question)}
+
+
+ledger = dpi.Ledger(sys.argv[1], dataset="forked", budget=budget)
+print(json.dumps({"file": forked(ledger), "memory": forked(dpi.Ledger.in_memory(budget))}))
 """
 
 
-def run(where):
+@pytest.fixture(scope="module")
+def answer(tmp_path_factory):
+    """Three children forked one after the other, for a ledger in a file and for one in memory."""
+    where = tmp_path_factory.mktemp("forked") / "study.db"
     done = subprocess.run(
         [sys.executable, "-c", SCRIPT, str(where)], capture_output=True, text=True, timeout=120, check=False
     )
@@ -68,17 +73,17 @@ def run(where):
     return json.loads(done.stdout)
 
 
-def test_forked_processes_draw_different_noise(tmp_path):
+def test_forked_processes_draw_different_noise(answer):
     """Every sum differs; two draws at these scales agree with probability below 1e-10."""
-    answer = run(tmp_path / "study.db")
-    releases = [answer["parent"], answer["after"]["values"], *(child["values"] for child in answer["children"])]
+    found = answer["file"]
+    releases = [each["values"] for each in (found["before"], found["after"], *found["children"])]
     for place in range(len(releases[0])):
         assert len({release[place] for release in releases}) == len(releases)
-    assert answer["spent"] == 0.4
+    assert found["spent"] == 0.4
 
 
-def test_a_ledger_in_memory_is_refused_in_a_fork_and_nothing_is_drawn():
-    answer = run("memory")
-    assert answer["children"] == [{"error": "LedgerError", "drawn": 0}] * 3
-    assert answer["spent"] == 0.1
-    assert "values" in answer["after"]
+def test_a_ledger_in_memory_is_refused_in_a_fork_and_nothing_is_drawn(answer):
+    found = answer["memory"]
+    assert found["children"] == [{"error": "LedgerError", "drawn": 0}] * 3
+    assert found["spent"] == 0.1
+    assert "values" in found["after"]

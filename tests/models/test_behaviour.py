@@ -85,8 +85,10 @@ CELLS = {
     "frame": pd.DataFrame({"a": [1]}),
     "unknown level": "zebra",
 }
-FRAMES = {
-    f"{kind} in {name}": (lambda n=name, c=cell: with_cell(n, c)) for kind, cell in CELLS.items() for name in ("x", "g")
+FRAMES = {f"{kind} in x": (lambda cell=cell: with_cell("x", cell)) for kind, cell in CELLS.items()}
+FRAMES |= {
+    f"{kind} in g": (lambda cell=CELLS[kind]: with_cell("g", cell))
+    for kind in ("None", "infinity", "huge", "raising", "lying", "array", "unknown level")
 }
 FRAMES |= {
     "objects": lambda: plain().astype(object),

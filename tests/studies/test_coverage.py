@@ -1,0 +1,327 @@
+import dataclasses
+import json
+import multiprocessing
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+import time
+
+import numpy as np
+import pandas as pd
+import pytest
+import statsmodels.formula.api as smf
+from scipy import stats
+
+import dpinfer as dpi
+from dpinfer.errors import DataError, OptionError
+from dpinfer.models.procedure import Procedure
+from dpinfer.studies import Rules, population
+from dpinfer.studies.design import BLOCK
+from dpinfer.studies.measures import Replicates, performance
+
+SCHEMA = dpi.Schema(x=dpi.Real(-1, 1), y=dpi.Real(-2, 2))
+TRUTH = {"x": 0.5, "Intercept": 0.0}
+
+
+def draw(rng, n):
+    x = rng.uniform(-1, 1, n)
+    return {"x": x, "y": 0.5 * x + rng.uniform(-0.5, 0.5, n)}
+
+
+def study(**changes):
+    options = {
+        "schema": SCHEMA,
+        "truth": TRUTH,
+        "n": [300],
+        "privacy": [dpi.ZCDP(0.5)],
+        "replicates": 300,
+        "seed": 3,
+        "progress": False,
+    }
+    generate = changes.pop("generate", draw)
+    procedure = changes.pop("procedure", dpi.ols("y ~ x"))
+    return dpi.coverage_study(generate, procedure, **{**options, **changes})
+
+
+def test_private_regression_covers_and_is_described_in_every_cell():
+    found = study(n=[300, 1000], privacy=[dpi.ZCDP(0.5), dpi.PureDP(4.0)], replicates=600)
+    assert len(found.frame) == 2 * 2 * 600 * 2
+    assert len(found.cells) == 8
+    least = stats.binom.ppf(1e-7, 600, 0.95) / 600
+    assert found.cells["coverage"].min() > least
+    assert found.check(rerun=False)["held"].all()
+    assert np.all(found.cells["width / oracle"] > 0.9)
+    assert {"n", "privacy", "term", "estimate", "lower", "upper", "pvalue"} <= set(found.frame)
+
+
+def test_the_vectorised_path_equals_results_one_by_one():
+    procedure = dpi.ols("y ~ x")
+    rng = np.random.default_rng(8)
+    data = dpi.PublicData(pd.DataFrame(draw(rng, 400)), SCHEMA, rng=rng)
+    for price in (dpi.ZCDP(0.3), dpi.PureDP(2.0)):
+        releases = [procedure.bind(data).measure(price) for _ in range(6)]
+        measured = procedure.measurement(price, schema=SCHEMA, neighbors="add_remove")
+        for method in ("auto", "wald"):
+            asked = dataclasses.replace(procedure, inference=method)
+            batch = asked.infer_batch(measured, np.stack([one.array for one in releases]), alpha=0.1)
+            for index, release in enumerate(releases):
+                alone = asked.infer(release)
+                np.testing.assert_allclose(batch.params[index], alone.params, rtol=1e-9)
+                np.testing.assert_allclose(batch.bse[index], alone.bse, rtol=1e-9)
+                np.testing.assert_allclose(batch.intervals[index], alone.conf_int(alpha=0.1), rtol=1e-7)
+                np.testing.assert_allclose(batch.pvalues[index], alone.pvalues, rtol=1e-6, atol=1e-300)
+                assert batch.flagged[index] == bool(alone.flags)
+    with pytest.raises(dpi.errors.NotProvedError):
+        dataclasses.replace(procedure, inference="simulated").infer_batch(measured, np.zeros((1, 6)))
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class KnownMean(Procedure):
+    """A user's own procedure: a normal mean with known standard error; the interval may be too short."""
+
+    shrink: float = 1.0
+
+    def measurement(self, privacy, *, schema=None, neighbors=None):
+        raise NotImplementedError
+
+    def explain(self, privacy, *, schema=None, neighbors=None):
+        raise NotImplementedError
+
+    def infer(self, release=None):
+        raise NotImplementedError
+
+    def fit(self, privacy):
+        values = self.source._source.read(["y"], 0, self.source._source.rows)["y"]
+        return _Fit(float(np.mean(values)), self.shrink / np.sqrt(len(values)))
+
+
+class _Fit:
+    def __init__(self, mean, error):
+        self.params = pd.Series({"mean": mean})
+        self.bse = pd.Series({"mean": error})
+        self.pvalues = pd.Series({"mean": 2 * stats.norm.sf(abs(mean) / error)})
+        self.flags = ()
+
+    def conf_int(self, alpha):
+        half = stats.norm.isf(alpha / 2) * self.bse["mean"]
+        return pd.DataFrame([[self.params["mean"] - half, self.params["mean"] + half]], index=["mean"])
+
+
+def normal(rng, n):
+    return {"y": rng.normal(size=n)}
+
+
+def mean_study(shrink=1.0, **changes):
+    wide = dpi.Schema(y=dpi.Real(-100, 100))
+    return study(generate=normal, procedure=KnownMean(shrink=shrink), schema=wide, truth={"mean": 0.0}, **changes)
+
+
+def test_a_users_own_procedure_with_a_known_answer():
+    found = mean_study(n=[5], replicates=2000)
+    cell = found.cells.iloc[0]
+    assert abs(cell["coverage"] - 0.95) < 5 * np.sqrt(0.95 * 0.05 / 2000)
+    assert abs(cell["rejection"] - 0.05) < 5 * np.sqrt(0.95 * 0.05 / 2000)
+    assert abs(cell["relative error of model SE (%)"]) < 5 * cell["MCSE of relative error of model SE (%)"]
+    assert found.check(rerun=False)["held"].all()
+
+
+def test_an_interval_that_covers_93_percent_is_caught():
+    """At 5,000 replicates the rule catches true coverage .93 with probability at least .95, exactly computed."""
+    rules = Rules()
+    least = rules.least_coverage(5000, 0.95)
+    assert stats.binom.cdf(np.ceil(least * 5000) - 1, 5000, 0.93) >= 0.95
+    assert stats.binom.cdf(np.ceil(least * 5000) - 1, 5000, 0.95) <= 1e-4
+
+
+def test_a_failed_cell_is_run_again_at_ten_times_the_replicates():
+    short = mean_study(shrink=0.8, n=[4], replicates=300)
+    judged = short.check(Rules(rerun_factor=3))
+    assert judged["run"].tolist() == ["first", "rerun"]
+    assert not judged["held"].any()
+    assert judged["replicates"].tolist() == [300, 900]
+    assert "coverage below" in judged["verdict"][0]
+
+
+def test_monte_carlo_errors_are_right():
+    """Spread of the measures over repeated studies against their stated errors: within 15% at 400 repeats (5 sigma)."""
+    rng = np.random.default_rng(1)
+    measures = []
+    for _ in range(400):
+        estimate = rng.normal(0.1, 1.0, 300)
+        error = np.sqrt(rng.chisquare(20, 300) / 20)
+        nothing = np.zeros(300, dtype=bool)
+        replicates = Replicates(
+            estimate, error, estimate - 1.8 * error, estimate + 1.8 * error, rng.uniform(size=300), nothing, nothing
+        )
+        measures.append(performance(replicates, 0.0, level=0.95))
+    table = pd.DataFrame(measures)
+    for name in (
+        "bias",
+        "empirical SE",
+        "mean squared error",
+        "model SE",
+        "relative error of model SE (%)",
+        "coverage",
+    ):
+        ratio = table[name].std() / np.sqrt((table[f"MCSE of {name}"] ** 2).mean())
+        assert abs(ratio - 1) < 0.18, name
+
+
+def test_numbers_do_not_depend_on_workers(tmp_path):
+    alone, four = study(replicates=600), study(replicates=600, n_jobs=4)
+    alone.to_parquet(tmp_path / "one.parquet")
+    four.to_parquet(tmp_path / "four.parquet")
+    assert (tmp_path / "one.parquet").read_bytes() == (tmp_path / "four.parquet").read_bytes()
+    pd.testing.assert_frame_equal(alone.cells, four.cells)
+
+
+SCRIPT = """
+    import sys
+    import dpinfer as dpi
+    sys.path.insert(0, {tests!r})
+    from test_coverage import study
+    study(replicates=3000, checkpoint={folder!r}).to_parquet({out!r})
+"""
+
+
+def test_a_killed_study_goes_on_to_the_same_bytes(tmp_path):
+    folder, out = tmp_path / "blocks", tmp_path / "resumed.parquet"
+    code = textwrap.dedent(SCRIPT).format(tests=os.path.dirname(__file__), folder=str(folder), out=str(out))
+    process = subprocess.Popen([sys.executable, "-c", code])
+    for _ in range(600):
+        if len(list(folder.glob("*.parquet"))) >= 2 or process.poll() is not None:
+            break
+        time.sleep(0.02)
+    process.send_signal(signal.SIGKILL)
+    process.wait()
+    done = len(list(folder.glob("*.parquet")))
+    assert done >= 2
+    resumed = study(replicates=3000, checkpoint=folder)
+    resumed.to_parquet(out)
+    study(replicates=3000).to_parquet(tmp_path / "never.parquet")
+    assert out.read_bytes() == (tmp_path / "never.parquet").read_bytes()
+
+
+def test_a_checkpoint_of_another_design_is_refused_and_kept(tmp_path):
+    study(checkpoint=tmp_path / "blocks")
+    before = {path.name: path.read_bytes() for path in (tmp_path / "blocks").iterdir()}
+    with pytest.raises(OptionError, match="another design"):
+        study(checkpoint=tmp_path / "blocks", seed=4)
+    with pytest.raises(OptionError, match="another design"):
+        study(checkpoint=tmp_path / "blocks", generate=lambda rng, n: draw(rng, n))
+    assert before == {path.name: path.read_bytes() for path in (tmp_path / "blocks").iterdir()}
+    assert "y ~ x" in json.loads(before["design.json"])["procedure"]
+
+
+class _Interrupted:
+    """Draws until told to stop, then raises KeyboardInterrupt."""
+
+    def __init__(self, after):
+        self.after, self.count = after, 0
+
+    def __call__(self, rng, n):
+        self.count += 1
+        if self.count > self.after:
+            raise KeyboardInterrupt
+        return draw(rng, n)
+
+
+def test_an_interrupt_keeps_what_is_done():
+    found = study(generate=_Interrupted(2 * BLOCK + 50), replicates=4 * BLOCK)
+    assert not found.complete
+    assert "interrupted" in repr(found)
+    assert found.cells["replicates"].iloc[0] == 2 * BLOCK
+
+
+def failing(rng, n):
+    if rng.uniform() < 0.1:
+        raise ValueError("bad luck")
+    drawn = draw(rng, n)
+    return {"x": drawn["x"]} if rng.uniform() < 0.05 else drawn
+
+
+def test_failures_are_counted_and_cover_nothing():
+    found = study(generate=failing, replicates=600, seed=5)
+    cells = found.cells.set_index("term")
+    listed = found.failures()
+    assert 40 < cells.loc["x", "failures"] < 150
+    assert listed["replicates"].sum() == cells.loc["x", "failures"]
+    assert set(listed["failure"].str.split(":").str[0]) == {"ValueError", "DataError"}
+    assert cells.loc["x", "coverage"] <= 1 - cells.loc["x", "failures"] / 600
+
+
+def ordinary(frame):
+    return smf.ols("y ~ x", frame).fit()
+
+
+def test_paired_baseline_on_the_same_data():
+    found = study(baseline=ordinary, replicates=60)
+    cells = found.cells.set_index("term")
+    assert cells.loc["x", "width / baseline"] > 1
+    assert cells.loc["x", "baseline coverage"] > 0.8
+    assert np.corrcoef(found.frame["estimate"], found.frame["baseline estimate"])[0, 1] > 0.9
+
+
+@pytest.mark.parametrize(
+    ("changes", "error", "match"),
+    [
+        ({"replicates": 0}, OptionError, "replicates"),
+        ({"truth": {"z": 1.0}}, OptionError, "truth"),
+        ({"n": []}, OptionError, "n="),
+        ({"privacy": [0.1]}, OptionError, "privacy"),
+        ({"level": 95}, OptionError, "level"),
+        ({"generate": lambda rng, n: {"x": np.zeros(n)}}, DataError, "did not return the columns y"),
+        ({"generate": lambda rng, n: {"x": np.zeros(n), "y": np.zeros(n - 1)}}, DataError, "expected n"),
+        ({"generate": lambda rng, n: 1 / 0}, DataError, "ZeroDivisionError"),
+        ({"generate": lambda rng, n: [1, 2]}, DataError, "list"),
+        ({"procedure": "y ~ x"}, OptionError, "procedure"),
+        ({"neighbors": "swap"}, OptionError, "neighbors"),
+    ],
+)
+def test_bad_designs_are_refused_before_anything_runs(changes, error, match):
+    with pytest.raises(error, match=match):
+        study(**changes)
+
+
+def test_frames_and_dicts_give_the_same_numbers():
+    as_dict, as_frame = study(), study(generate=lambda rng, n: pd.DataFrame(draw(rng, n)))
+    pd.testing.assert_frame_equal(as_dict.frame, as_frame.frame)
+
+
+def test_figures_and_exports():
+    found = study(n=[300, 600], privacy=[dpi.ZCDP(0.5), dpi.ZCDP(1.0)])
+    for axes in (
+        found.plot_coverage(),
+        found.plot_nested_loop("width"),
+        found.plot_zip("x"),
+        found.plot_pvalues("Intercept"),
+    ):
+        axes.figure.canvas.draw()
+        assert axes.get_xlabel() or axes.get_ylabel()
+    assert "coverage" in found.to_html()
+    assert "tabular" in found.to_latex()
+    with pytest.raises(OptionError, match="term"):
+        found.plot_zip("z")
+    with pytest.raises(OptionError, match="measure"):
+        found.plot_nested_loop("beauty")
+
+
+@pytest.mark.parametrize("name", ["age", "income", "uniform", "skewed", "collinear", "one uniform"])
+def test_populations_stay_within_their_bounds_and_keep_their_truth(name):
+    one = population(name)
+    drawn = one.generate(np.random.default_rng(2), 50_000)
+    for column, values in drawn.items():
+        assert values.min() >= one.schema[column].lower
+        assert values.max() <= one.schema[column].upper
+    fitted = smf.ols(one.formula, pd.DataFrame(drawn)).fit()
+    away = (fitted.params - pd.Series(dict(one.truth))) / fitted.bse
+    assert np.abs(away).max() < 5
+    if name == "age":
+        assert drawn["age"].std() == pytest.approx(17.58, rel=0.02)
+
+
+def test_joblib_is_not_needed_for_one_worker():
+    assert multiprocessing.parent_process() is None
+    assert study(replicates=10).complete
