@@ -31,7 +31,10 @@ numpydoc_xref_aliases = {
     "MeanPrediction": "dpinfer.results.MeanPrediction",
     "NoiseLaw": "dpinfer.release.NoiseLaw",
     "OLS": "dpinfer.models.OLS",
+    "Population": "dpinfer.studies.Population",
     "PrivateSummary": "dpinfer.results.summary.PrivateSummary",
+    "Rules": "dpinfer.studies.Rules",
+    "StudyResults": "dpinfer.studies.StudyResults",
 }
 
 myst_heading_anchors = 3
