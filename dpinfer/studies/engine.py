@@ -13,6 +13,7 @@ from dpinfer.errors import DataError
 from dpinfer.mechanisms import PublicData
 from dpinfer.mechanisms.sources import open_source
 from dpinfer.schema.basis import UNIT
+from dpinfer.schema.cells import Coded
 from dpinfer.schema.rows import CHUNK_ROWS
 from dpinfer.studies.design import BLOCK
 
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from dpinfer.release import Measurement
+    from dpinfer.schema.rows import RowFunction
     from dpinfer.studies.design import Design, Task
 
     Array = NDArray[np.float64]
@@ -50,7 +52,7 @@ def draw_columns(design: Design, rng: np.random.Generator, n: int) -> Columns:
     missing = [name for name in design.schema if name not in drawn]
     if missing:
         raise DataError(f"generate did not return the columns {', '.join(missing)}; it returned {', '.join(drawn)}")
-    columns = {name: values if hasattr(values, "codes") else np.asarray(values) for name, values in drawn.items()}
+    columns = {name: values if isinstance(values, Coded) else np.asarray(values) for name, values in drawn.items()}
     for name in design.schema:
         if len(columns[name]) != n:
             raise DataError(f"generate returned {len(columns[name])} values for {name!r}: expected n = {n}")
@@ -88,21 +90,21 @@ def _vectorised(design: Design, task: Task) -> pa.Table:
     failures = [""] * task.replicates
     baselines: list[Any] = [None] * task.replicates
     rng = design.stream(task, 0)
-    scratch = np.empty(rows.basis.width * min(n, CHUNK_ROWS))
+    waiting: list[tuple[int, Columns]] = []
+    together = max(1, CHUNK_ROWS // n)
     for index in range(task.replicates):
         try:
             columns = draw_columns(design, rng, n)
-            for start in range(0, n, CHUNK_ROWS):
-                part = {name: columns[name][start : start + CHUNK_ROWS] for name in rows.columns}
-                size = min(CHUNK_ROWS, n - start)
-                encoded, clamped = rows.encode(part, scratch[: rows.basis.width * size].reshape(-1, size))
-                sums[index, : len(upper[0])] += np.dot(encoded, encoded.T)[upper]
-                if rows.count_clamped:
-                    sums[index, -1] += clamped.sum() * UNIT * UNIT
         except Exception as error:
             failures[index] = f"{type(error).__name__}: {error}"
             continue
         baselines[index] = _baseline(design, columns)
+        waiting.append((index, columns))
+        if len(waiting) == together:
+            _add_sums(rows, waiting, n, sums)
+            waiting = []
+    if waiting:
+        _add_sums(rows, waiting, n, sums)
     done = np.array([not failure for failure in failures])
     parts = [
         _infer_all(design, task, price, measurement, sums, done, failures)
@@ -110,6 +112,34 @@ def _vectorised(design: Design, task: Task) -> pa.Table:
     ]
     table = pd.concat(parts, ignore_index=True)
     return _pack(design, table, baselines, (sums[done].sum(axis=0) / UNIT**2, int(done.sum())))
+
+
+def _add_sums(rows: RowFunction, drawn: list[tuple[int, Columns]], n: int, sums: Array) -> None:
+    """Add the cross-products of several data sets, mapped in one call, to the rows of ``sums`` at their indices."""
+    names = rows.columns
+    if any(isinstance(columns[name], Coded) for _, columns in drawn for name in names) and len(drawn) > 1:
+        for one in drawn:
+            _add_sums(rows, [one], n, sums)
+        return
+    single = len(drawn) == 1
+    raw = {
+        name: drawn[0][1][name] if single else np.concatenate([columns[name] for _, columns in drawn]) for name in names
+    }
+    width = rows.basis.width
+    upper = np.triu_indices(width)
+    for start in range(0, n if single else 1, CHUNK_ROWS):
+        part = {name: _slice(cells, start, start + CHUNK_ROWS) for name, cells in raw.items()} if single else raw
+        encoded, clamped = rows.encode(part)
+        size = encoded.shape[1] if single else n
+        for place, (index, _) in enumerate(drawn):
+            mine = slice(place * size, (place + 1) * size)
+            sums[index, : len(upper[0])] += np.dot(encoded[:, mine], encoded[:, mine].T)[upper]
+            if rows.count_clamped:
+                sums[index, -1] += clamped[mine].sum() * UNIT * UNIT
+
+
+def _slice(cells: Any, start: int, stop: int) -> Any:
+    return Coded(cells.codes[start:stop], cells.values) if isinstance(cells, Coded) else cells[start:stop]
 
 
 def _infer_all(

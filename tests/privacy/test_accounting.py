@@ -31,9 +31,7 @@ from dpinfer.privacy.units import GDP, ZCDP, ApproxDP, PureDP
 
 FINE = [2.0**30, 2.0**31]
 prices = st.floats(1e-9, 1e3)
-sensitivities = st.one_of(
-    st.integers(1, 10**30), st.fractions(Fraction(1, 10**9), 10**9), st.floats(1e-9, 1e9)
-)
+sensitivities = st.one_of(st.integers(1, 10**30), st.fractions(Fraction(1, 10**9), 10**9), st.floats(1e-9, 1e9))
 
 
 def test_cost_of_gaussian_noise_is_exact_in_every_currency():

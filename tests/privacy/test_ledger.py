@@ -106,9 +106,7 @@ def test_shares_of_a_budget_fit():
             ledger.charge(price_cost(budget / 7, budget), "a seventh")
     ledger = Ledger.in_memory(ApproxDP(1, 1e-6))
     for _ in range(7):
-        ledger.charge(
-            price_cost(gaussian_amount(ledger.budget) / 7, ledger.budget), "a seventh of mu squared"
-        )
+        ledger.charge(price_cost(gaussian_amount(ledger.budget) / 7, ledger.budget), "a seventh of mu squared")
     with pytest.raises(BudgetExceededError, match="gdp"):
         ledger.charge(price_cost(GDP(0.001), ledger.budget), "one more")
 
