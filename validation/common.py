@@ -6,6 +6,7 @@ import argparse
 import platform
 import shlex
 import sys
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -19,35 +20,71 @@ if TYPE_CHECKING:
 
 OUTPUT = Path(__file__).parent / "output"
 
-COVERAGE_FLOOR = 0.9376
-"""Least coverage of 95% intervals over 5,000 replicates that an exact interval misses with probability 1e-4."""
 
-WIDTH_CAP = 1.10
-UNBOUNDED_CAP = 0.001
-KAPPA_NOISE_DOMINATED = 3.0
+@dataclass(frozen=True)
+class Claim:
+    """One thing that a script shows.
+
+    Attributes
+    ----------
+    what, design : str
+    published : str
+        The best published value with its source; empty where there is none.
+    ours : str
+        Our value.
+    error : str
+        Its Monte Carlo error; empty where it has none.
+    held : bool
+    """
+
+    what: str
+    design: str
+    published: str
+    ours: str
+    error: str
+    held: bool
 
 
-def options(description: str, *, replicates: int, seed: int = 20261120) -> argparse.Namespace:
-    """Read the options that every script takes."""
-    parser = argparse.ArgumentParser(description=description)
+@dataclass(frozen=True)
+class Options:
+    """How a script is run.
+
+    Attributes
+    ----------
+    replicates, seed, jobs : int
+    out : Path
+    command : str
+        The command that says so.
+    """
+
+    replicates: int
+    seed: int
+    jobs: int
+    out: Path
+    command: str
+
+
+def options(module: str, description: str, *, replicates: int, seed: int = 20261120) -> Options:
+    """Read the options that every script takes from the command line."""
+    parser = argparse.ArgumentParser(prog=f"python -m validation.{module}", description=description)
     parser.add_argument("--replicates", type=int, default=replicates, help="replicates a cell (default %(default)s)")
     parser.add_argument("--seed", type=int, default=seed, help="seed of the simulation (default %(default)s)")
     parser.add_argument("--jobs", type=int, default=2, help="worker processes (default %(default)s)")
     parser.add_argument("--out", type=Path, default=OUTPUT, help="directory of the outputs")
-    return parser.parse_args()
-
-
-def stamp(arguments: argparse.Namespace) -> str:
-    """One line that says which command, version and replicate count made an output."""
-    module = Path(sys.argv[0]).stem
+    read = parser.parse_args()
     command = shlex.join(["python", "-m", f"validation.{module}", *sys.argv[1:]])
+    return Options(read.replicates, read.seed, read.jobs, read.out, command)
+
+
+def stamp(arguments: Options) -> str:
+    """One line that says which command, version and replicate count made an output."""
     return (
-        f"Made by `{command}` with dpinfer {dpi.__version__}, numpy {np.__version__}, Python "
+        f"Made by `{arguments.command}` with dpinfer {dpi.__version__}, numpy {np.__version__}, Python "
         f"{platform.python_version()}: {arguments.replicates:,} replicates, seed {arguments.seed}."
     )
 
 
-def write_table(table: pd.DataFrame, name: str, arguments: argparse.Namespace, notes: list[str]) -> None:
+def write_table(table: pd.DataFrame, name: str, arguments: Options, notes: list[str]) -> None:
     """Write a table as CSV, and as markdown with the stamp and notes; show it on screen."""
     arguments.out.mkdir(parents=True, exist_ok=True)
     table.to_csv(arguments.out / f"{name}.csv", index=False, float_format="%.6g")
@@ -65,15 +102,8 @@ def markdown(table: pd.DataFrame) -> str:
     return "\n".join("| " + " | ".join(line) + " |" for line in lines)
 
 
-def write_figure(figure: Figure, name: str, arguments: argparse.Namespace) -> None:
+def write_figure(figure: Figure, name: str, arguments: Options) -> None:
     """Write a figure as PNG."""
     arguments.out.mkdir(parents=True, exist_ok=True)
     figure.savefig(arguments.out / f"{name}.png", dpi=130, bbox_inches="tight")
     print(f"wrote {arguments.out / name}.png")
-
-
-def coverage_floor(replicates: int) -> float:
-    """Least coverage that does not contradict 95%: the rule of 5,000 replicates, scaled to others."""
-    if replicates >= 5000:
-        return COVERAGE_FLOOR
-    return 0.95 - (0.95 - COVERAGE_FLOOR) * float(np.sqrt(5000 / replicates))

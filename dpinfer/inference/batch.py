@@ -12,7 +12,7 @@ from dpinfer.inference.gram import KAPPA_RELIABLE, GramProblem, covariance, fit_
 from dpinfer.inference.score import laplace_critical, score_interval, score_pvalue
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from numpy.typing import NDArray
 
@@ -53,11 +53,14 @@ class Oracle:
     ----------
     halfwidth : ndarray (p,)
         Half the width of the oracle's interval.
+    ordinary : ndarray (p,)
+        The same without privacy noise.
     kappa : float
         Smallest eigenvalue of the expected cross-products of the scaled regressors over the noise level.
     """
 
     halfwidth: Array
+    ordinary: Array
     kappa: float
 
 
@@ -85,6 +88,7 @@ def batch_linear(
     alpha: float,
     method: str = "auto",
     target: str = "population",
+    contrasts: Mapping[str, Mapping[str, float]] | None = None,
 ) -> BatchEstimates:
     """Infer a linear regression from many releases of cross-products.
 
@@ -101,6 +105,8 @@ def batch_linear(
         Intervals have level ``1 - alpha``.
     method : {"auto", "score", "wald"}
     target : {"population", "data"}
+    contrasts : mapping of name to weights by coefficient, optional
+        Further quantities to infer, after the coefficients.
 
     Returns
     -------
@@ -110,17 +116,25 @@ def batch_linear(
     problem = _problem(law, steps, design, response, population=target == "population")
     gram = _symmetric(values, design.shape[1])
     fit = fit_gram(problem, gram, gram[:, 0, 0])
-    errors = np.sqrt(np.diagonal(np.add(*covariance(fit)), axis1=1, axis2=2))
-    eye = np.eye(len(names))
+    wanted = contrast_rows(names, contrasts)
+    names = (*names, *(contrasts or {}))
+    params = fit.params @ wanted.T
+    errors = np.sqrt(np.einsum("kp,rpq,kq->rk", wanted, np.add(*covariance(fit)), wanted))
     if method == "wald":
         df = fit.df_resid[:, None] if problem.population else np.inf
         half = stats.t.isf(alpha / 2, df) * errors
-        intervals = np.stack([fit.params - half, fit.params + half], axis=-1)
-        pvalues = 2 * stats.t.sf(np.abs(fit.params) / errors, df)
+        intervals = np.stack([params - half, params + half], axis=-1)
+        pvalues = 2 * stats.t.sf(np.abs(params) / errors, df)
     else:
-        intervals = score_interval(fit, eye, alpha)
-        pvalues = score_pvalue(fit, eye, np.zeros((1, len(names))))
-    return BatchEstimates(names, fit.params, errors, pvalues, intervals, fit.kappa < KAPPA_RELIABLE)
+        intervals = score_interval(fit, wanted, alpha)
+        pvalues = score_pvalue(fit, wanted, np.zeros((1, len(names))))
+    return BatchEstimates(names, params, errors, pvalues, intervals, (fit.kappa < KAPPA_RELIABLE) | (fit.rsquared >= 1))
+
+
+def contrast_rows(names: tuple[str, ...], contrasts: Mapping[str, Mapping[str, float]] | None) -> Array:
+    """Return the identity for the coefficients and a row of weights for each contrast, (p + k, p)."""
+    rows = [[float(weights.get(name, 0.0)) for name in names] for weights in (contrasts or {}).values()]
+    return np.vstack([np.eye(len(names)), *rows]) if rows else np.eye(len(names))
 
 
 def linear_oracle(
@@ -132,6 +146,8 @@ def linear_oracle(
     response: Array,
     alpha: float,
     target: str = "population",
+    contrasts: Mapping[str, Mapping[str, float]] | None = None,
+    names: tuple[str, ...] = (),
 ) -> Oracle:
     """Say what an oracle's interval would be, and how far noise dominates the design.
 
@@ -139,7 +155,7 @@ def linear_oracle(
     ----------
     sums : ndarray (m,)
         Expected noise-free upper triangle, in units of the scaled features.
-    law, steps, design, response, alpha, target
+    law, steps, design, response, alpha, target, contrasts, names
         As in `batch_linear`.
 
     Returns
@@ -152,13 +168,16 @@ def linear_oracle(
     inverse = np.linalg.inv(cross)
     residual = response - (inverse @ (design @ gram @ response)) @ design
     scale = float(residual @ gram @ residual) / gram[0, 0] if problem.population else 0.0
-    on_features = inverse @ design
+    wanted = contrast_rows(names, contrasts) if contrasts else np.eye(len(design))
+    on_features = wanted @ inverse @ design
     noise = np.einsum("pd,pd->p", on_features, noise_action(problem, residual, on_features))
-    variance = scale * np.diag(inverse) + noise
-    critical: Array | float = float(stats.norm.isf(alpha / 2))
+    sampling = scale * np.einsum("kp,pq,kq->k", wanted, inverse, wanted)
+    variance = sampling + noise
+    normal = float(stats.norm.isf(alpha / 2))
+    critical: Array | float = normal
     if problem.laplace:
         critical = laplace_critical(problem, residual, on_features, variance, alpha)
     rows = np.linalg.qr(design.T)[0].T
     level = noise_level(problem.noise, rows)
     kappa = float(np.linalg.eigvalsh(rows @ gram @ rows.T)[0] / max(level, 1e-300))
-    return Oracle(critical * np.sqrt(variance), kappa)
+    return Oracle(critical * np.sqrt(variance), normal * np.sqrt(sampling), kappa)

@@ -121,14 +121,18 @@ class LinearInference:
         return float(self.fit.df_resid[0]) if self.fit.problem.population else np.inf
 
     @property
-    def scale(self) -> float:
-        """Error variance."""
-        return float(self.fit.scale[0])
+    def _residual_is_positive(self) -> bool:
+        return bool(self.fit.rsquared[0] < 1)
 
     @property
-    def rsquared(self) -> float:
-        """Coefficient of determination, kept in [0, 1]."""
-        return float(self.fit.rsquared[0])
+    def scale(self) -> float | None:
+        """Error variance; None where its noisy estimate is not positive."""
+        return float(self.fit.scale[0]) if self._residual_is_positive else None
+
+    @property
+    def rsquared(self) -> float | None:
+        """Coefficient of determination, at least 0; None where the noisy error variance is not positive."""
+        return float(self.fit.rsquared[0]) if self._residual_is_positive else None
 
     @property
     def kappa(self) -> float:
@@ -151,6 +155,8 @@ class LinearInference:
             )
         if self.release.nobs is None and self.size <= len(self.names) + 1:
             found.append("the noisy number of rows is not larger than the number of coefficients")
+        if not self._residual_is_positive:
+            found.append("the noisy error variance is not positive: it and R-squared cannot be told")
         return (*found, *self.notes)
 
     @cached_property

@@ -126,7 +126,7 @@ def _plan(
 
 def _split_bounds(bounds: RowBounds, neighbors: Neighbors, norm: Norm) -> list[Fraction]:
     """Bounds for X'X, X'y and y'y; y is one feature in [-UNIT, UNIT]."""
-    regressors = RowBounds(bounds.squared - UNIT * UNIT, bounds.absolute - UNIT)
+    regressors = RowBounds(bounds.squared - UNIT * UNIT, bounds.absolute - UNIT, box=max(bounds.box - 1, 0), side=UNIT)
     products = gram_sensitivity(regressors, neighbors=neighbors, norm=norm)
     twice = 1 if neighbors == "add_remove" else 2
     if norm == "l1":

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -169,7 +169,14 @@ class OLS(Procedure):
         )
         return f"{measured.describe()}\n{heading}\n{table.to_string(float_format=lambda x: f'{x:.4g}')}"
 
-    def infer_batch(self, measurement: Measurement, values: Array, *, alpha: float = 0.05) -> BatchEstimates:
+    def infer_batch(
+        self,
+        measurement: Measurement,
+        values: Array,
+        *,
+        alpha: float = 0.05,
+        contrasts: Mapping[str, Mapping[str, float]] | None = None,
+    ) -> BatchEstimates:
         """Infer from many releases at once; equal to `infer` one by one.
 
         Parameters
@@ -179,6 +186,8 @@ class OLS(Procedure):
         values : ndarray (R, m)
             Noisy sums of every release, in units of the scaled features.
         alpha : float
+        contrasts : mapping of name to weights by coefficient, optional
+            Further quantities to infer, after the coefficients.
 
         Returns
         -------
@@ -202,9 +211,17 @@ class OLS(Procedure):
             alpha=alpha,
             method=self.inference,
             target=self.target,
+            contrasts=contrasts,
         )
 
-    def oracle(self, measurement: Measurement, sums: Array, *, alpha: float = 0.05) -> Oracle:
+    def oracle(
+        self,
+        measurement: Measurement,
+        sums: Array,
+        *,
+        alpha: float = 0.05,
+        contrasts: Mapping[str, Mapping[str, float]] | None = None,
+    ) -> Oracle:
         """Say how wide an interval would be that knew the population; for studies.
 
         Parameters
@@ -213,8 +230,10 @@ class OLS(Procedure):
         sums : ndarray (m,)
             Expected noise-free sums, in units of the scaled features.
         alpha : float
+        contrasts : mapping, optional
+            As in `infer_batch`.
         """
-        design, response, _ = self._columns(measurement)
+        design, response, names = self._columns(measurement)
         return linear_oracle(
             sums,
             law=measurement.law,
@@ -223,6 +242,8 @@ class OLS(Procedure):
             response=response,
             alpha=alpha,
             target=self.target,
+            contrasts=contrasts,
+            names=names,
         )
 
     def _columns(self, measurement: Measurement) -> tuple[Array, Array, tuple[str, ...]]:

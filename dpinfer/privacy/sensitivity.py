@@ -31,11 +31,16 @@ class RowBounds:
     least_product : int
         Lower bound on ``abs(z'w)`` over pairs of rows z, w at which ``abs(z)^4 + abs(w)^4 - 2 (z'w)^2`` is
         largest; 0 where none is proved.
+    box, side : int
+        Where every entry of z lies in [-side, side] and the first of a row that is not zero is ``side``: the
+        number of entries; 0 where that is not so.
     """
 
     squared: int
     absolute: int
     least_product: int = 0
+    box: int = 0
+    side: int = 0
 
 
 def gram_sensitivity(bounds: RowBounds, *, neighbors: Neighbors, norm: Norm) -> Fraction:
@@ -59,16 +64,30 @@ def gram_sensitivity(bounds: RowBounds, *, neighbors: Neighbors, norm: Norm) -> 
     Frobenius norms: ``norm(z z') = abs(z)^2`` and ``norm(z z' - w w')^2 = abs(z)^4 + abs(w)^4 - 2 (z'w)^2``.
     One of the two rows may count as zero (dropped, or excluded by a condition); the change is then ``abs(z)^2``.
     The upper triangle of ``z z'`` has L1 norm ``(abs1(z)^2 + abs(z)^2) / 2``; two rows add at most twice that.
+    In a box less: see `docs/kernel.md`.
     """
     if neighbors not in NEIGHBORS:
         raise OptionError("neighbors", neighbors, NEIGHBORS)
     if norm == "l1":
         one = Fraction(bounds.absolute**2 + bounds.squared, 2)
-        return one if neighbors == "add_remove" else 2 * one
+        if neighbors == "add_remove":
+            return one
+        return min(2 * one, max(one, _box_replacement(bounds))) if bounds.box else 2 * one
     if neighbors == "add_remove":
         return Fraction(bounds.squared)
     pair = _root_above(2 * bounds.squared**2 - 2 * bounds.least_product**2)
     return Fraction(max(pair, bounds.squared))
+
+
+def _box_replacement(bounds: RowBounds) -> Fraction:
+    """L1 change between two rows of a box that share their first entry.
+
+    Off the diagonal the sum is convex in every single entry, so largest at corners, where two entries whose
+    signs agree differently contribute 2 and others nothing; on the diagonal every entry but the first
+    contributes at most 1.
+    """
+    pairs = (bounds.box // 2) * ((bounds.box + 1) // 2)
+    return Fraction((2 * pairs + bounds.box - 1) * bounds.side**2)
 
 
 def joint_sensitivity(parts: Sequence[tuple[Fraction, float]], *, norm: Norm) -> Fraction:

@@ -42,6 +42,7 @@ UNIT = 2**GRID_BITS
 _TOLERANCE = 1e-7
 
 _NARROWEST = 1e-290
+_WIDEST = 1e140
 """Half widths from which every finite value has a place on the grid."""
 
 
@@ -209,6 +210,8 @@ class Basis:
             squared=sum(block.squared for block in self.blocks),
             absolute=sum(block.absolute for block in self.blocks),
             least_product=self._least_product(),
+            box=self.width if all(block.width == 1 for block in self.blocks) else 0,
+            side=UNIT,
         )
 
     def _least_product(self) -> int:
@@ -322,6 +325,8 @@ def _block(expression: Expression, factors: tuple[str, ...], *, centred: bool, s
         center, half = 0.5 * lower + 0.5 * upper, float(np.nextafter(0.5 * (upper - lower), np.inf))
     else:
         center, half = 0.0, max(abs(lower), abs(upper))
+    if max(abs(lower), abs(upper)) > _WIDEST:
+        raise FormulaError(expression.text, f"can be as large as {max(abs(lower), abs(upper)):g}", "rescale it")
     if not half >= _NARROWEST:
         # UNIT / half would be infinite, and zero times it no number: a row would be dropped for its value.
         raise FormulaError(

@@ -41,6 +41,7 @@ def coverage_study(
     progress: bool = True,
     checkpoint: str | os.PathLike[str] | None = None,
     baseline: Callable[[Any], Any] | None = None,
+    contrasts: Mapping[str, Mapping[str, float]] | None = None,
 ) -> StudyResults:
     """Measure how a procedure's intervals, standard errors and tests behave over simulated data.
 
@@ -72,6 +73,8 @@ def coverage_study(
         A directory in which every block is kept as Parquet, so that an interrupted study goes on.
     baseline : callable, optional
         A non-private fit of the same data: ``baseline(frame)`` returns results of statsmodels.
+    contrasts : mapping of name to weights by coefficient, optional
+        Further quantities that are studied like coefficients, such as ``{"x - z": {"x": 1, "z": -1}}``.
 
     Returns
     -------
@@ -110,6 +113,7 @@ def coverage_study(
         level=level,
         seed=seed,
         baseline=baseline,
+        contrasts=dict(contrasts or {}),
     )
     _rehearse(design)
     folder = None if checkpoint is None else _open_checkpoint(Path(checkpoint), design)

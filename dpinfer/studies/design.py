@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import product
 from typing import Any
 
@@ -63,6 +63,8 @@ class Design:
     seed : int
     baseline : callable, optional
         Maps the same data, as a DataFrame, to fitted results of statsmodels.
+    contrasts : mapping of name to weights by coefficient
+        Further quantities that are studied like coefficients.
     """
 
     generate: Callable[[np.random.Generator, int], Any]
@@ -76,6 +78,7 @@ class Design:
     level: float
     seed: int
     baseline: Callable[[Any], Any] | None = None
+    contrasts: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         if not callable(self.generate):
@@ -96,6 +99,8 @@ class Design:
             raise OptionError("level", self.level, "a number between 0 and 1, such as 0.95")
         if not (isinstance(self.seed, int) and self.seed >= 0):
             raise OptionError("seed", self.seed, "a whole number, not negative")
+        if not all(isinstance(weights, Mapping) for weights in self.contrasts.values()):
+            raise OptionError("contrasts", self.contrasts, 'such as {"x - z": {"x": 1, "z": -1}}')
         if self.baseline is not None and not callable(self.baseline):
             raise OptionError("baseline", self.baseline, "a function of a DataFrame, or None")
 
@@ -126,6 +131,7 @@ class Design:
             "level": self.level,
             "seed": self.seed,
             "block": BLOCK,
+            "contrasts": {name: dict(weights) for name, weights in self.contrasts.items()},
             "baseline": None if self.baseline is None else _digest(self.baseline),
             "version": __version__,
         }

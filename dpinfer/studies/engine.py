@@ -10,6 +10,7 @@ import pandas as pd
 import pyarrow as pa
 
 from dpinfer.errors import DataError
+from dpinfer.inference.batch import contrast_rows
 from dpinfer.mechanisms import PublicData
 from dpinfer.mechanisms.sources import open_source
 from dpinfer.schema.basis import UNIT
@@ -154,7 +155,8 @@ def _infer_all(
     steps = np.asarray(measurement.steps)
     noise = measurement.law.rvs(len(sums), design.stream(task, 1 + price))
     values = (sums + noise) * steps
-    found = design.procedure.infer_batch(measurement, values[done], alpha=1 - design.level)
+    asked = {"contrasts": design.contrasts} if design.contrasts else {}
+    found = design.procedure.infer_batch(measurement, values[done], alpha=1 - design.level, **asked)
     shape = (len(sums), len(found.names))
     full = {name: np.full(shape, np.nan) for name in _NUMBERS}
     ends = found.intervals
@@ -218,16 +220,23 @@ def _ordinary(design: Design, task: Task) -> pa.Table:
 
 
 def _read_results(results: Any, design: Design) -> dict[str, Any]:
+    names = tuple(str(name) for name in results.params.index)
     ends = np.asarray(results.conf_int(alpha=1 - design.level))
-    return {
-        "names": tuple(str(name) for name in results.params.index),
+    found = {
         "estimate": np.asarray(results.params),
         "error": np.asarray(results.bse),
         "lower": ends[:, 0],
         "upper": ends[:, 1],
         "pvalue": np.asarray(results.pvalues),
-        "flagged": bool(getattr(results, "flags", ())),
     }
+    if design.contrasts:
+        test = results.t_test(contrast_rows(names, design.contrasts)[len(names) :])
+        limits = np.asarray(test.conf_int(alpha=1 - design.level))
+        added = (test.effect, test.sd, limits[:, 0], limits[:, 1], test.pvalue)
+        found = {
+            name: np.append(values, np.ravel(more)) for (name, values), more in zip(found.items(), added, strict=True)
+        }
+    return {**found, "names": (*names, *design.contrasts), "flagged": bool(getattr(results, "flags", ()))}
 
 
 def _collect(design: Design, task: Task, price: int, results: list[Any], failures: list[str]) -> pd.DataFrame:

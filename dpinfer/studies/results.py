@@ -89,8 +89,12 @@ class StudyResults:
         oracle = self._oracles.get((n, privacy))
         if oracle is not None:
             names, found = oracle
-            half = float(found.halfwidth[names.index(term)])
-            out |= {"width / oracle": row["width"] / (2 * half), "kappa": found.kappa}
+            place = names.index(term)
+            out |= {
+                "width / oracle": row["width"] / (2 * float(found.halfwidth[place])),
+                "width / ordinary": row["width"] / max(2 * float(found.ordinary[place]), 1e-300),
+                "kappa": found.kappa,
+            }
         if "baseline lower" in group:
             lower, upper = group["baseline lower"], group["baseline upper"]
             truth = row["truth"]
@@ -116,7 +120,8 @@ class StudyResults:
             names = list(dict.fromkeys(blocks[0].column("term").to_pylist()))
             for price in design.privacy:
                 measured = design.procedure.measurement(price, schema=design.schema, neighbors=design.neighbors)
-                oracle = design.procedure.oracle(measured, total, alpha=1 - design.level)
+                asked = {"contrasts": design.contrasts} if design.contrasts else {}
+                oracle = design.procedure.oracle(measured, total, alpha=1 - design.level, **asked)
                 found[n, str(price)] = (names, oracle)
         return found
 

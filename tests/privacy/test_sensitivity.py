@@ -366,7 +366,7 @@ def test_bounds_that_are_too_close_are_refused():
         schema = Schema(x=Real(0, upper, missing=0, impossible=0), y=response)
         with pytest.raises(FormulaError, match="too close"):
             _ = GramQuestion(schema, formula="y ~ x").basis
-    for lower, upper in [(0, 1e-280), (1e308, 1.7e308), (-1e-200, 1e-250)]:
+    for lower, upper in [(0, 1e-280), (1e138, 1.7e138), (-1e-200, 1e-250)]:
         schema = Schema(x=Real(lower, upper, missing=lower, impossible=lower), y=response)
         question = GramQuestion(schema, terms=("x", "y"))
         middle = 0.5 * lower + 0.5 * upper
@@ -374,6 +374,28 @@ def test_bounds_that_are_too_close_are_refused():
             assert sums_of(question, {"x": x, "y": 0.5})[0] == UNIT * UNIT
     with pytest.raises(FormulaError, match="too close"):
         _ = GramQuestion(DROPPING, formula="y ~ minimum(u, 0)").basis
+    with pytest.raises(FormulaError, match="rescale"):
+        _ = GramQuestion(Schema(x=Real(1e308, 1.7e308), y=response), formula="y ~ x").basis
+
+
+def test_replacement_in_a_box_is_bounded_in_l1():
+    """Corners and interior points of boxes of 2 to 7 entries never exceed the bound, and corners come near it."""
+    rng = np.random.default_rng(3)
+    for width in range(2, 8):
+        unit = 8
+        bounds = RowBounds(width * unit**2, width * unit, box=width, side=unit)
+        bound = gram_sensitivity(bounds, neighbors="replace_one", norm="l1")
+        upper = np.triu_indices(width)
+        largest = 0
+        for kind in range(4000):
+            pair = rng.integers(-unit, unit + 1, (2, width)) if kind % 2 else unit * rng.choice([-1, 0, 1], (2, width))
+            pair[:, 0] = unit
+            if kind % 5 == 0:
+                pair[1] = 0
+            change = np.outer(pair[0], pair[0]) - np.outer(pair[1], pair[1])
+            largest = max(largest, int(np.abs(change[upper]).sum()))
+        assert largest <= bound < 2 * gram_sensitivity(bounds, neighbors="add_remove", norm="l1")
+        assert largest >= 0.75 * bound
 
 
 def test_a_split_needs_a_numeric_response_that_is_measured_last():

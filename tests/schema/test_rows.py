@@ -149,6 +149,8 @@ def test_clipped_rows_keep_their_bounds(bound, norm, cells):
     for clipped, before in zip(encoded, whole, strict=True):
         assert sum(z * z for z in clipped) <= rows.bounds.squared <= free.bounds.squared
         assert sum(map(abs, clipped)) <= rows.bounds.absolute <= free.bounds.absolute
+        assert sum(z * z for z in clipped[:-1]) <= rows.bounds.squared - UNIT**2, "as a split relies on"
+        assert sum(map(abs, clipped[:-1])) <= rows.bounds.absolute - UNIT
         size = sum(z * z for z in before[:-1]) if norm == "l2" else sum(map(abs, before[:-1]))
         size = sqrt(size) if norm == "l2" else size
         weight = min(1.0, limit / (size or 1))
@@ -171,6 +173,26 @@ def test_rounding_slack_covers_rows_whose_entries_all_round_up(width, data):
     for row in encoded:
         assert any(row), "no row within the bounds is dropped"
         assert sum(z * z for z in row) <= rows.bounds.squared
+        assert sum(z * z for z in row[:-1]) <= rows.bounds.squared - UNIT**2
+
+
+def test_rounding_slack_is_needed_and_not_much_too_large():
+    """Of many clips of rows with equal entries, some round up beyond the limit, and none far beyond."""
+    names = [f"v{index}" for index in range(15)]
+    schema = Schema({name: Real(-1, 1) for name in (*names, "y")})
+    beyond = {"l2": [], "l1": []}
+    for norm, size in (("l2", 4.0), ("l1", 16.0)):
+        for step in range(60):
+            bound = size / 2 + step * 1e-5
+            rows = rows_of("y ~ " + " + ".join(names), schema, row_norm=bound, norm=norm)
+            (row,), _ = encode(rows, **{name: [1.0] for name in names}, y=[0.0])
+            limit = round(bound * UNIT)
+            length = sqrt(sum(z * z for z in row[:-1])) if norm == "l2" else sum(map(abs, row[:-1]))
+            assert sum(z * z for z in row[:-1]) <= rows.bounds.squared - UNIT**2
+            assert sum(map(abs, row[:-1])) <= rows.bounds.absolute - UNIT
+            beyond[norm].append(length - limit)
+    assert 1 < max(beyond["l2"]) <= 2
+    assert 6 < max(beyond["l1"]) <= 8
 
 
 def test_a_clip_needs_a_numeric_response_that_is_measured_last():

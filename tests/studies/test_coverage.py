@@ -77,6 +77,33 @@ def test_the_vectorised_path_equals_results_one_by_one():
         dataclasses.replace(procedure, inference="simulated").infer_batch(measured, np.zeros((1, 6)))
 
 
+def test_contrasts_are_studied_like_coefficients():
+    asked = {"at one": {"Intercept": 1.0, "x": 1.0}}
+    fast = study(contrasts=asked, truth={**TRUTH, "at one": 0.5})
+    assert fast.check(rerun=False)["held"].all()
+    assert list(fast.cells["term"]) == ["Intercept", "x", "at one"]
+    slow = study(contrasts=asked, truth={**TRUTH, "at one": 0.5}, procedure=_OneByOne(dpi.ols("y ~ x")), replicates=40)
+    cells = slow.cells.set_index("term")
+    assert cells.loc["at one", "bias"] == pytest.approx(cells.loc[["Intercept", "x"], "bias"].sum(), abs=1e-12)
+    assert cells.loc["at one", "coverage"] > 0.8
+
+
+class _OneByOne:
+    """A procedure that has only what a user must write."""
+
+    def __init__(self, inner):
+        self.inner = inner
+
+    def __repr__(self):
+        return f"one by one {self.inner!r}"
+
+    def bind(self, data):
+        return self.inner.bind(data)
+
+    def fit(self, privacy):
+        return self.inner.fit(privacy)
+
+
 @dataclasses.dataclass(frozen=True, eq=False)
 class KnownMean(Procedure):
     """A user's own procedure: a normal mean with known standard error; the interval may be too short."""
