@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from itertools import groupby
 from typing import TYPE_CHECKING
 
 from dpinfer.errors import PrivacyUnitError
@@ -52,10 +51,14 @@ def private_noise(law: NoiseLaw) -> list[int]:
     list of int, length m
     """
     check_scales(law)
-    drawn: list[int] = []
-    for scale, group in groupby(law.scales):
-        size = len(list(group))
-        drawn.extend([0] * size if scale == 0 else _sample(law.family, scale, size))
+    places: dict[float, list[int]] = {}
+    for place, scale in enumerate(law.scales):
+        places.setdefault(scale, []).append(place)
+    drawn = [0] * len(law.scales)
+    for scale, where in places.items():
+        if scale > 0:
+            for place, value in zip(where, _sample(law.family, scale, len(where)), strict=True):
+                drawn[place] = value
     return drawn
 
 

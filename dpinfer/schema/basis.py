@@ -161,9 +161,15 @@ class Block:
             return
         self.to_grid(self.expression.evaluate(values), out[0])
 
-    def to_grid(self, value: Array, out: Array) -> None:
-        """Scale, clamp and round the numeric part: ``out`` (m,) receives whole numbers in [-UNIT, UNIT], or NaN."""
+    def to_grid(self, value: Array, out: Array, keep: NDArray[np.bool_] | None = None) -> None:
+        """Scale, clamp and round the numeric part.
+
+        ``out`` (m,) receives whole numbers in [-UNIT, UNIT], or NaN; ``keep`` (m,) becomes False where the value
+        is not finite.
+        """
         np.subtract(value, self.center, out=out)
+        if keep is not None:
+            keep &= np.isfinite(out)
         np.multiply(out, UNIT / self.half, out=out)
         np.clip(out, -UNIT, UNIT, out=out)
         np.rint(out, out=out)

@@ -153,11 +153,10 @@ class RowFunction:
         with np.errstate(all="ignore"):
             coerced = {name: self.basis.schema[name].coerce(raw[name]) for name in self.columns}
             keep = np.ones(size, dtype=bool)
-            finite = np.empty(size, dtype=bool)
-            for value in coerced.values():
-                np.logical_and(keep, np.isfinite(value, out=finite), out=keep)
+            for name in self._evaluated:
+                keep &= np.isfinite(coerced[name])
             values, outside = self._clamped(coerced, size)
-            self._features(coerced, values, rows)
+            self._features(coerced, values, rows, keep)
             if self.where is not None:
                 keep &= self.where.evaluate(values) > 0.5
             if self.clip is not None:
@@ -184,7 +183,10 @@ class RowFunction:
             values[name] = np.fmin(np.fmax(value, lower), upper)
         return values, outside
 
-    def _features(self, coerced: Mapping[str, Array], values: Mapping[str, Array], rows: Array) -> None:
+    def _features(
+        self, coerced: Mapping[str, Array], values: Mapping[str, Array], rows: Array, keep: NDArray[np.bool_]
+    ) -> None:
+        """Write the features; bare columns also mark in ``keep`` which rows are dropped for them."""
         levels = {name: self.basis.schema[name].level_index(values[name]) for name in self.basis.factors}
         start = 0
         for block, bare in zip(self.basis.blocks, self._bare, strict=True):
@@ -192,7 +194,7 @@ class RowFunction:
             if bare is None:
                 block.encode(values, levels, out)
             else:
-                block.to_grid(coerced[bare], out[0])
+                block.to_grid(coerced[bare], out[0], keep)
             start += block.width
 
     def _clip_rows(self, rows: Array) -> None:

@@ -216,8 +216,8 @@ def test_a_row_that_breaks_its_bounds_is_dropped_by_force():
     """Should a feature ever be larger than proved, its row counts as absent."""
 
     class Broken(RowFunction):
-        def _features(self, coerced, values, rows):
-            super()._features(coerced, values, rows)
+        def _features(self, coerced, values, rows, keep):
+            super()._features(coerced, values, rows, keep)
             rows[1, ::2] = UNIT + 1
 
     broken = Broken(rows_of("y ~ x").basis)
