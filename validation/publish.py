@@ -33,40 +33,16 @@ def example() -> str:
 
 
 def claims() -> str:
-    """The headline claims from the committed outputs, with the script that reproduces each."""
-    coverage = pd.read_csv(OUTPUT / "ols_coverage.csv")
-    first = coverage[coverage["run"] == "first"]
-    clear = first[first["kappa"] >= Rules().kappa]
-    tests = pd.read_csv(OUTPUT / "ols_slope_test.csv")
-    speed = pd.read_csv(OUTPUT / "ols_speed.csv").set_index("what")["measured"]
-    size = ", ".join(f"{row.rejected:.3f} (n = {row.n:,})" for row in tests[tests["b"] == 0].itertuples())
-    power = float(tests.loc[tests["b"] > 0, "rejected"].iloc[0])
-    rows = [
-        (
-            f"Coverage of 95% slope intervals, {len(first)} designs and prices, "
-            f"{int(first['replicates'].iloc[0]):,} replicates each",
-            f"{first['coverage'].min():.4f} to {first['coverage'].max():.4f}; "
-            f"{int(first['held'].sum())} of {len(first)} cells hold",
-            "`python -m validation.ols_coverage`",
-        ),
-        (
-            f"Mean width over that of an oracle, {len(clear)} cells not dominated by noise",
-            f"at most {clear['width / oracle'].max():.3f}",
-            "the same",
-        ),
-        ("Slope test at level .05, GDP(1), clamped data: size (published: .107)", size, "the same"),
-        ("Its power at slope .4, n = 200 (best published: .967)", f"{power:.4f}", "the same"),
-        (
-            "Private fit of a million rows, 10 regressors",
-            f"{speed.iloc[0]:.1f} times faster than `sm.OLS(...).fit()`; {speed.iloc[1]:.1f} times a bare `X.T @ X`",
-            "`python -m validation.ols_speed`",
-        ),
-    ]
+    """The headline claims, from the results of the last full run."""
+    table = pd.read_csv(OUTPUT.parent / "results.csv").fillna("")
     lines = [
-        "| claim | measured | reproduce |",
-        "| --- | --- | --- |",
-        *("| " + " | ".join(row) + " |" for row in rows),
+        "| claim | design | published | ours | Monte Carlo error | script |",
+        "| --- | --- | --- | --- | --- | --- |",
     ]
+    for row in table.itertuples():
+        ours = f"{row.ours}" if row.held else f"{row.ours}, **not held**"
+        cells = (row.what, row.design, row.published, ours, row.error, f"`python -m validation.{row.script}`")
+        lines.append("| " + " | ".join(map(str, cells)) + " |")
     return "\n".join(lines)
 
 
