@@ -14,16 +14,12 @@ from tqdm import tqdm
 import dpinfer as dpi
 from dpinfer.privacy import calibrate
 from dpinfer.release import NoiseLaw
+from dpinfer.studies import population
 from validation.common import Claim, Options, options, write_figure, write_table
 
 CAP = 115
 EPSILON = 1.0
 SIZES = (30, 100, 300, 1_000, 3_000, 10_000, 30_000, 100_000)
-
-
-def population(n: int, rng: np.random.Generator) -> np.ndarray:
-    """Ages with mean about 45 and standard deviation about 17.6, on whole years within 0-100."""
-    return np.clip(np.rint(rng.beta(2.5, 3.0, n) * 100), 0, 100)
 
 
 def errors(n: int, replicates: int, seed: int) -> pd.DataFrame:
@@ -34,7 +30,7 @@ def errors(n: int, replicates: int, seed: int) -> pd.DataFrame:
     half = price / 2
     sum_law = NoiseLaw("laplace", (calibrate(CAP, half, "laplace"),))
     count_law = NoiseLaw("laplace", (calibrate(1, half, "laplace"),))
-    ages = population(n, rng)
+    ages = np.rint(population("age").generate(rng, n)["age"])
     direct = average_law.rvs(replicates, rng)[:, 0]
     sums = ages.sum() + sum_law.rvs(replicates, rng)[:, 0]
     counts = n + count_law.rvs(replicates, rng)[:, 0]
@@ -86,7 +82,7 @@ def run(arguments: Options) -> list[Claim]:
     write_figure(figure, "naive_average", arguments)
     large = table[table["n"] >= 100]
     direct, ratio = large["noise on the average"].mean(), large["ratio to stated"].mean()
-    expected = float(np.sqrt(1 + (population(10**6, np.random.default_rng(1)).mean() / CAP) ** 2))
+    expected = float(np.sqrt(1 + (population("age").truth["Intercept"] / CAP) ** 2))
     return [
         Claim(
             "error of the average age, noise on the average (times eps)",

@@ -34,7 +34,7 @@ def example() -> str:
 
 def claims() -> str:
     """The headline claims, from the results of the last full run."""
-    table = pd.read_csv(OUTPUT.parent / "results.csv").fillna("")
+    table = pd.read_csv(OUTPUT.parent / "results.csv", dtype={"ours": str, "error": str}, keep_default_na=False)
     lines = [
         "| claim | design | published | ours | Monte Carlo error | script |",
         "| --- | --- | --- | --- | --- | --- |",

@@ -153,12 +153,14 @@ class StudyResults:
             The cells with "run" ("first" or "rerun"), "verdict" and "held".
         """
         rules = rules or Rules()
+        nulls = int((self.cells["truth"] == 0).sum())
         least = rules.least_coverage(self.design.replicates, self.design.level)
-        judged = self._judged(rules, least, "first")
+        most = rules.largest_size(self.design.replicates, self.design.level, nulls)
+        judged = self._judged(rules, least, most, "first")
         if not rerun:
             return judged
         failed = judged.loc[~judged["held"], ["n", "privacy"]].drop_duplicates()
-        again = [self._again(rules, n, privacy, least, n_jobs) for n, privacy in failed.itertuples(index=False)]
+        again = [self._again(rules, n, privacy, least, most, n_jobs) for n, privacy in failed.itertuples(index=False)]
         keys = set(zip(judged["n"], judged["privacy"], judged["term"], judged["held"], strict=True))
         kept = [
             part[[(n, p, t, False) in keys for n, p, t in zip(part["n"], part["privacy"], part["term"], strict=True)]]
@@ -166,15 +168,19 @@ class StudyResults:
         ]
         return pd.concat([judged, *kept], ignore_index=True)
 
-    def _judged(self, rules: Rules, least: float, run: str) -> pd.DataFrame:
+    def _judged(self, rules: Rules, least: float, most: float, run: str) -> pd.DataFrame:
         cells: pd.DataFrame = self.cells[np.isfinite(self.cells["truth"])].copy()
         cells["run"] = run
         level = self.design.level
-        cells["verdict"] = [rules.verdict(cell, level=level, least=least) for cell in cells.to_dict("records")]
+        cells["verdict"] = [
+            rules.verdict(cell, level=level, least=least, most=most) for cell in cells.to_dict("records")
+        ]
         cells["held"] = cells["verdict"] == "holds"
         return cells
 
-    def _again(self, rules: Rules, n: int, privacy: str, least: float, n_jobs: int) -> pd.DataFrame:
+    def _again(
+        self, rules: Rules, n: int, privacy: str, least: float, most: float, n_jobs: int
+    ) -> pd.DataFrame:
         from dpinfer.studies.coverage import run_design  # noqa: PLC0415  (the two call each other)
 
         design = replace(
@@ -185,7 +191,7 @@ class StudyResults:
             seed=self.design.seed + rules.rerun_seed,
             baseline=None,
         )
-        judged: pd.DataFrame = run_design(design, n_jobs=n_jobs)._judged(rules, least, "rerun")
+        judged: pd.DataFrame = run_design(design, n_jobs=n_jobs)._judged(rules, least, most, "rerun")
         return judged
 
     def to_html(self) -> str:

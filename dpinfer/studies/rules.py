@@ -22,6 +22,9 @@ class Rules:
     ----------
     alarm : float
         Probability that an exact interval fails the coverage rule in one cell.
+    size_alarm : float
+        Probability that exact tests fail the size rule anywhere in a study: it is shared by all cells whose true
+        value is zero (Bonferroni).
     width_cap : float
         Largest mean width over that of the oracle, where noise does not dominate.
     unbounded_cap : float
@@ -41,6 +44,7 @@ class Rules:
     """
 
     alarm: float = 5e-5
+    size_alarm: float = 1e-3
     width_cap: float = 1.10
     unbounded_cap: float = 0.001
     kappa: float = 3.0
@@ -51,7 +55,18 @@ class Rules:
         """Return the least coverage that an exact interval stays above, but for probability ``alarm``."""
         return float(stats.binom.ppf(self.alarm, replicates, level)) / replicates
 
-    def verdict(self, cell: Mapping[Any, Any], *, level: float, least: float | None = None) -> str:
+    def largest_size(self, replicates: int, level: float, nulls: int) -> float:
+        """Return the largest share of rejections of a true zero that exact tests stay below, over ``nulls`` cells."""
+        return float(stats.binom.isf(self.size_alarm / max(nulls, 1), replicates, 1 - level)) / replicates
+
+    def verdict(
+        self,
+        cell: Mapping[Any, Any],
+        *,
+        level: float,
+        least: float | None = None,
+        most: float | None = None,
+    ) -> str:
         """Return "holds", or what the cell breaks.
 
         Parameters
@@ -61,6 +76,8 @@ class Rules:
         level : float
         least : float, optional
             Threshold of coverage; by default that of the cell's own number of replicates.
+        most : float, optional
+            Threshold of the share of rejections where the true value is zero; by default that of this cell alone.
         """
         if not np.isfinite(cell["coverage"]):
             return "no truth"
@@ -68,6 +85,10 @@ class Rules:
         broken = []
         if cell["coverage"] < floor:
             broken.append(f"coverage below {floor:.4f}")
+        if cell["truth"] == 0:
+            ceiling = self.largest_size(int(cell["replicates"]), level, 1) if most is None else most
+            if cell["rejection"] > ceiling:
+                broken.append(f"size above {ceiling:.4f}")
         ratio, kappa = cell.get("width / oracle", np.nan), cell.get("kappa", np.nan)
         if np.isfinite(kappa) and kappa >= self.kappa:
             if ratio > self.width_cap:

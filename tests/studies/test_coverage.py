@@ -162,6 +162,16 @@ def test_an_interval_that_covers_93_percent_is_caught():
     assert stats.binom.cdf(np.ceil(least * 5000) - 1, 5000, 0.95) <= 1e-4
 
 
+def test_a_test_that_rejects_too_often_is_caught_whatever_the_grid():
+    """Size is judged where the truth is zero, at a level shared by all such cells."""
+    rules = Rules(alarm=1e-12)
+    anti = mean_study(shrink=0.85, n=[4, 6], replicates=1500)
+    judged = anti.check(rules, rerun=False)
+    assert judged["verdict"].str.contains("size above").all()
+    assert mean_study(n=[4, 6], replicates=1500).check(rules, rerun=False)["held"].all()
+    assert rules.largest_size(1500, 0.95, 100) > rules.largest_size(1500, 0.95, 1) > 0.05
+
+
 def test_a_failed_cell_is_run_again_at_ten_times_the_replicates():
     short = mean_study(shrink=0.8, n=[4], replicates=300)
     judged = short.check(Rules(rerun_factor=3))
@@ -172,10 +182,10 @@ def test_a_failed_cell_is_run_again_at_ten_times_the_replicates():
 
 
 def test_monte_carlo_errors_are_right():
-    """Spread of the measures over repeated studies against their stated errors: within 15% at 400 repeats (5 sigma)."""
+    """Spread of the measures over repeated studies against stated errors: within 10% at 1,500 repeats (5 sigma)."""
     rng = np.random.default_rng(1)
     measures = []
-    for _ in range(400):
+    for _ in range(1500):
         estimate = rng.normal(0.1, 1.0, 300)
         error = np.sqrt(rng.chisquare(20, 300) / 20)
         nothing = np.zeros(300, dtype=bool)
@@ -193,7 +203,7 @@ def test_monte_carlo_errors_are_right():
         "coverage",
     ):
         ratio = table[name].std() / np.sqrt((table[f"MCSE of {name}"] ** 2).mean())
-        assert abs(ratio - 1) < 0.18, name
+        assert abs(ratio - 1) < 0.10, name
 
 
 def test_numbers_do_not_depend_on_workers(tmp_path):
