@@ -66,7 +66,7 @@ def run(arguments: Options) -> list[Claim]:
         "Standard deviations of the error of the average age of a group of n voters, epsilon = 1, add or remove one. "
         "The stated 325/(eps n) counts the noise of the sum alone; the noise of the count, times the average age, "
         "comes on top, and makes the ratio to stated exceed 1: it tends to the square root of "
-        "1 + (mean age / 115)^2. Centring the ages at 50 before summing removes most of it and halves the cap."
+        "1 + (mean age / 115)^2. Centring the ages at 50 before summing removes most of it and nearly halves the cap."
     ]
     write_table(table, "naive_average", arguments, notes)
     figure = Figure(figsize=(6.4, 4), layout="constrained")
