@@ -178,9 +178,7 @@ class StudyResults:
         cells["held"] = cells["verdict"] == "holds"
         return cells
 
-    def _again(
-        self, rules: Rules, n: int, privacy: str, least: float, most: float, n_jobs: int
-    ) -> pd.DataFrame:
+    def _again(self, rules: Rules, n: int, privacy: str, least: float, most: float, n_jobs: int) -> pd.DataFrame:
         from dpinfer.studies.coverage import run_design  # noqa: PLC0415  (the two call each other)
 
         design = replace(
