@@ -5,7 +5,7 @@ from __future__ import annotations
 from dpinfer.errors import OptionError
 from dpinfer.mechanisms.data import Data, PrivateData, PublicData, rows_of
 from dpinfer.mechanisms.samplers import check_scales, private_noise, simulated_noise
-from dpinfer.mechanisms.sums import gram_sums
+from dpinfer.mechanisms.sums import exact_sums
 from dpinfer.release import Measurement, Release
 
 __all__ = ["run"]
@@ -46,8 +46,8 @@ def run(measurement: Measurement, data: Data, *, threads: int | None = None) -> 
     check_scales(measurement.law)
     charge_id = None
     if isinstance(data, PrivateData):
-        charge_id = data.ledger.charge(measurement.cost, measurement.kind + ": " + str(measurement.question["text"]))
-    sums = gram_sums(measurement.rows, rows_of(data), threads=threads)[: len(measurement.names)]
+        charge_id = data.ledger.charge(measurement.cost, _description(measurement))
+    sums = exact_sums(measurement.rows, rows_of(data), threads=threads)[: len(measurement.names)]
     if isinstance(data, PublicData):
         noise = simulated_noise(measurement.law, data.rng)
     else:
@@ -55,7 +55,7 @@ def run(measurement: Measurement, data: Data, *, threads: int | None = None) -> 
     return Release(
         kind=measurement.kind,
         question=measurement.question,
-        values=tuple(total + drawn for total, drawn in zip(sums, noise, strict=True)),
+        values=tuple(total * measurement.multiplier + drawn for total, drawn in zip(sums, noise, strict=True)),
         steps=measurement.steps,
         names=measurement.names,
         law=measurement.law,
@@ -64,4 +64,10 @@ def run(measurement: Measurement, data: Data, *, threads: int | None = None) -> 
         nobs=data.nobs,
         charge_id=charge_id,
         public=isinstance(data, PublicData),
+        dataset=data.ledger.dataset if isinstance(data, PrivateData) else None,
     )
+
+
+def _description(measurement: Measurement) -> str:
+    text = str(measurement.question["text"])
+    return text if text.startswith(measurement.kind) else f"{measurement.kind}: {text}"

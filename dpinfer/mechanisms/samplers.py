@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import secrets
 from typing import TYPE_CHECKING
 
 from dpinfer.errors import PrivacyUnitError
+from dpinfer.release.laws import TULAP_GRID, NoiseLaw
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     import numpy as np
 
-    from dpinfer.release.laws import Family, NoiseLaw
+    from dpinfer.release.laws import Family
 
 __all__ = ["LARGEST_SCALE", "check_scales", "private_noise", "simulated_noise"]
 
@@ -51,6 +53,19 @@ def private_noise(law: NoiseLaw) -> list[int]:
     list of int, length m
     """
     check_scales(law)
+    if law.family == "tulap":
+        whole = NoiseLaw("laplace", tuple(scale / TULAP_GRID for scale in law.scales))
+        return [
+            draw * TULAP_GRID + (secrets.randbelow(TULAP_GRID) - TULAP_GRID // 2) * (scale > 0)
+            for draw, scale in zip(private_noise(whole), law.scales, strict=True)
+        ]
+    drawn = [0] * len(law.scales)
+    for _ in range(law.draws):
+        drawn = [total + one for total, one in zip(drawn, _draw(law), strict=True)]
+    return drawn
+
+
+def _draw(law: NoiseLaw) -> list[int]:
     places: dict[float, list[int]] = {}
     for place, scale in enumerate(law.scales):
         places.setdefault(scale, []).append(place)

@@ -93,6 +93,7 @@ def gram_measurement(
         names=tuple(labels + (["clamped rows"] if clamped_share > 0 else [])),
         steps=(float(UNIT) ** -2,) * len(weights),
         sensitivity=words,
+        measures=f"{len(labels)} sums of products of {len(names)} bounded features: {', '.join(names)}",
     )
 
 

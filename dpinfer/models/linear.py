@@ -15,7 +15,7 @@ from dpinfer.models.expected import expected_noise
 from dpinfer.models.procedure import Procedure
 from dpinfer.release import Measurement, Release
 from dpinfer.results.linear import GramQuestion, infer_linear
-from dpinfer.schema.rows import NORMS
+from dpinfer.schema.rows import NORMS, RowFunction
 
 if TYPE_CHECKING:
     import numpy as np
@@ -247,6 +247,8 @@ class OLS(Procedure):
         )
 
     def _columns(self, measurement: Measurement) -> tuple[Array, Array, tuple[str, ...]]:
+        if not isinstance(measurement.rows, RowFunction):
+            raise OptionError("measurement", measurement.kind, "a measurement of cross-products, as .measurement gives")
         basis = measurement.rows.basis
         columns = self._question(basis.schema).columns
         weights = basis.represent(columns)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 from scipy import stats
 
-from dpinfer.errors import OptionError, ReleaseFormatError
+from dpinfer.errors import NotProvedError, OptionError, ReleaseFormatError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -17,10 +17,13 @@ if TYPE_CHECKING:
 
     Array = NDArray[np.float64]
 
-__all__ = ["FAMILIES", "Family", "NoiseLaw"]
+__all__ = ["FAMILIES", "TULAP_GRID", "Family", "NoiseLaw"]
 
-Family = Literal["gaussian", "laplace"]
-FAMILIES = ("gaussian", "laplace")
+Family = Literal["gaussian", "laplace", "tulap"]
+FAMILIES = ("gaussian", "laplace", "tulap")
+
+TULAP_GRID = 2**32
+"""Steps between neighbouring whole numbers under the law "tulap"."""
 
 _EXACT_BELOW = 1e4
 
@@ -36,14 +39,18 @@ _ROUNDED_FROM = 64.0
 
 @dataclass(frozen=True, slots=True)
 class NoiseLaw:
-    """Independent discrete Gaussian or discrete Laplace noise on a vector of integers.
+    """Independent discrete noise on a vector of integers.
 
     Attributes
     ----------
-    family : {"gaussian", "laplace"}
-        Probability of k proportional to ``exp(-k^2 / (2 s^2))`` or ``exp(-abs(k) / s)``.
+    family : {"gaussian", "laplace", "tulap"}
+        Probability of k proportional to ``exp(-k^2 / (2 s^2))`` or ``exp(-abs(k) / s)``. "tulap" is discrete Laplace
+        on the multiples of `TULAP_GRID`, of scale ``s / TULAP_GRID`` multiples, plus a uniform whole number in
+        ``[-TULAP_GRID/2, TULAP_GRID/2)`` (Awan & Slavkovic 2018).
     scales : tuple of float, length m
         The scale s of every coordinate, in steps of the integers; 0 where a coordinate carries no noise.
+    draws : int
+        Number of independent draws that are added up; above 1 for "laplace" alone.
 
     Examples
     --------
@@ -53,8 +60,11 @@ class NoiseLaw:
 
     family: Family
     scales: tuple[float, ...]
+    draws: int = 1
 
     def __post_init__(self) -> None:
+        if type(self.draws) is not int or self.draws < 1 or (self.draws > 1 and self.family != "laplace"):
+            raise OptionError("draws", self.draws, 'a positive whole number; 1 unless the family is "laplace"')
         if self.family not in FAMILIES:
             raise OptionError("family", self.family, FAMILIES)
         if not all(0 <= scale < _LARGEST for scale in self.scales):
@@ -63,7 +73,9 @@ class NoiseLaw:
     @property
     def variances(self) -> Array:
         """Variance of every coordinate (m,), in squared steps."""
-        return np.array([_variance(self.family, scale) for scale in self.scales])
+        distinct, where = np.unique(np.asarray(self.scales), return_inverse=True)
+        variances: Array = self.draws * np.array([_variance(self.family, float(scale)) for scale in distinct])[where]
+        return variances
 
     @property
     def cov(self) -> Array:
@@ -86,15 +98,23 @@ class NoiseLaw:
                 draws[:, scales == scale] = rng.choice(support, (size, int((scales == scale).sum())), p=masses)
             result: Array = draws
             return result
-        success = np.where(scales > 0, -np.expm1(-1 / np.maximum(scales, 1e-300)), 1.0)
-        shape = (size, scales.size)
-        draws = rng.geometric(success, size=shape) - rng.geometric(success, size=shape)
-        return draws.astype(np.float64)
+        grid = TULAP_GRID if self.family == "tulap" else 1
+        success = np.where(scales > 0, -np.expm1(-grid / np.maximum(scales, 1e-300)), 1.0)
+        total = np.zeros((size, scales.size))
+        for _ in range(self.draws):
+            total += rng.geometric(success, size=total.shape)
+            total -= rng.geometric(success, size=total.shape)
+        if self.family == "tulap":
+            total *= grid
+            total += np.where(scales > 0, rng.integers(-grid // 2, grid // 2, size=total.shape), 0)
+        return total
 
     def quantile(self, probability: float) -> Array:
         """Smallest whole number whose distribution function reaches ``probability``, per coordinate (m,)."""
         if not 0 < probability < 1:
             raise OptionError("probability", probability, "a number between 0 and 1")
+        if self.family == "tulap" or self.draws > 1:
+            raise NotProvedError("quantiles are offered for a single draw of discrete Gaussian or Laplace noise")
         return np.array([_quantile(self.family, scale, probability) for scale in self.scales])
 
     def to_dict(self) -> dict[str, Any]:
@@ -105,7 +125,8 @@ class NoiseLaw:
                 runs[-1][1] += 1
             else:
                 runs.append([scale, 1])
-        return {"family": f"discrete {self.family}", "scales": runs}
+        name = self.family if self.family == "tulap" else f"discrete {self.family}"
+        return {"family": name, "scales": runs, **({"draws": self.draws} if self.draws > 1 else {})}
 
     @classmethod
     def from_dict(cls, stored: Mapping[str, Any]) -> NoiseLaw:
@@ -116,7 +137,7 @@ class NoiseLaw:
             if not all(type(count) is int and count > 0 for _, count in runs) or sum(n for _, n in runs) > _LONGEST:
                 raise ReleaseFormatError("the noise law has scales with wrong counts")
             scales = tuple(scale for scale, count in runs for _ in range(count))
-            return cls(family, scales)  # type: ignore[arg-type]
+            return cls(family, scales, stored.get("draws", 1))  # type: ignore[arg-type]
         except (KeyError, TypeError, ValueError) as error:
             raise ReleaseFormatError(f"the noise law cannot be read: {error}") from error
 
@@ -137,6 +158,8 @@ def _variance(family: Family, scale: float) -> float:
         return 0.0
     if family == "laplace":
         return float(2 * np.exp(-1 / scale) / np.expm1(-1 / scale) ** 2)
+    if family == "tulap":
+        return float(TULAP_GRID) ** 2 * (_variance("laplace", scale / TULAP_GRID) + 1 / 12)
     if scale > 10:
         return scale**2
     support, masses = _masses(family, scale)

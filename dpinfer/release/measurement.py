@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from dpinfer.privacy.accounting import Cost
     from dpinfer.privacy.units import Neighbors
     from dpinfer.release.laws import NoiseLaw
+    from dpinfer.schema.cell_rows import CellRows
     from dpinfer.schema.rows import RowFunction
 
 __all__ = ["Measurement"]
@@ -20,8 +21,9 @@ __all__ = ["Measurement"]
 class Measurement:
     """A noisy integer sum: the row function, the bound, the noise law and the cost.
 
-    The sum holds the upper triangle, row by row, of the cross-products of the integer features; and last,
-    if the row function counts clamped rows, that count.
+    For a `RowFunction` the sum holds the upper triangle, row by row, of the cross-products of the integer
+    features; and last, if the row function counts clamped rows, that count. For `CellRows` it holds the features'
+    sums in every cell of a table, cell by cell.
 
     Attributes
     ----------
@@ -29,7 +31,7 @@ class Measurement:
         Name under which the inference is registered.
     question : mapping
         The question in words that JSON can hold: formula or terms, schema, options.
-    rows : RowFunction
+    rows : RowFunction or CellRows
         Maps each row of the data to integers.
     law : NoiseLaw
         Noise of every coordinate.
@@ -42,17 +44,23 @@ class Measurement:
         Size of one integer step of every coordinate, in units of the scaled features.
     sensitivity : str
         The bound and where it comes from, for people.
+    measures : str
+        What is summed, for people.
+    multiplier : int
+        The exact sums are multiplied by it before the noise is added, so that the noise is fine.
     """
 
     kind: str
     question: Mapping[str, Any]
-    rows: RowFunction
+    rows: RowFunction | CellRows
     law: NoiseLaw
     cost: Cost
     neighbors: Neighbors
     names: tuple[str, ...]
     steps: tuple[float, ...]
     sensitivity: str
+    measures: str
+    multiplier: int = 1
 
     def describe(self) -> str:
         """Say what will be measured, how it is bounded, what noise it gets and what it costs."""
@@ -60,16 +68,22 @@ class Measurement:
         spread = f"{min(noisy):.6g} to {max(noisy):.6g}" if noisy else "none"
         return "\n".join(
             [
-                f"measures     {len(self.names)} sums of products of {self.rows.basis.width} bounded features: "
-                + ", ".join(self.rows.basis.names),
-                f"reads        {', '.join(self.rows.columns)}",
+                f"measures     {self.measures}",
+                f"reads        {', '.join(self.rows.columns) or 'no column'}",
                 f"neighbours   {self.neighbors}",
                 f"bound        {self.sensitivity}",
-                f"noise        discrete {self.law.family}, scale {spread} in units of the scaled features",
+                f"noise        {self._noise}, scale {spread} in units of the scaled features",
                 f"exact        {', '.join(self.exact) or 'nothing'}",
                 f"guarantee    {self.cost.describe()}",
             ]
         )
+
+    @property
+    def _noise(self) -> str:
+        if self.law.family == "tulap":
+            return "discrete Laplace and a uniform fraction (Tulap)"
+        several = f", the average of {self.law.draws} draws" if self.law.draws > 1 else ""
+        return f"discrete {self.law.family}{several}"
 
     @property
     def exact(self) -> tuple[str, ...]:

@@ -56,6 +56,8 @@ class Release:
         The ledger's record of the price; None for a simulated release.
     public : bool
         True if made from public data with simulated noise: it then protects nobody.
+    dataset : str or None
+        What the ledger calls the data; None for a simulated release.
     """
 
     kind: str
@@ -69,6 +71,7 @@ class Release:
     nobs: int | None
     charge_id: str | None
     public: bool
+    dataset: str | None = None
 
     @property
     def schema(self) -> Schema:
@@ -112,6 +115,7 @@ class Release:
                 "guarantee": "none (public data)" if self.public else self.cost.describe(),
                 "neighbors": self.neighbors,
                 "nobs": self.nobs,
+                "dataset": self.dataset,
                 "charge_id": self.charge_id,
                 "public": self.public,
                 "cost": self.cost.to_dict(),
@@ -179,6 +183,7 @@ class Release:
             nobs=stored["nobs"],
             charge_id=stored["charge_id"],
             public=stored["public"],
+            dataset=stored.get("dataset"),
         )
         _ = release.schema
         return release
@@ -211,6 +216,7 @@ def _check_types(stored: Mapping[str, Any], sums: Sequence[Mapping[str, Any]]) -
         "names": all(isinstance(one["name"], str) for one in sums),
         "nobs": nobs is None or (type(nobs) is int and nobs >= 0),
         "charge_id": charge is None or isinstance(charge, str),
+        "dataset": isinstance(stored.get("dataset"), str | None),
         "public": isinstance(stored["public"], bool),
         "question": isinstance(stored["question"], dict) and isinstance(stored["question"]["text"], str),
     }

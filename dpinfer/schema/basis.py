@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     Atom = tuple[tuple[tuple[str, int], ...], tuple[tuple[str, int], ...]]
     Vector = dict[Atom, float]
 
-__all__ = ["GRID_BITS", "UNIT", "Basis", "Block", "build_basis"]
+__all__ = ["GRID_BITS", "UNIT", "Basis", "Block", "basis_of", "build_basis"]
 
 GRID_BITS = 19
 """Features are multiples of ``2**-GRID_BITS`` in [-1, 1]."""
@@ -318,6 +318,29 @@ def build_basis(columns: Sequence[DesignColumn], schema: Schema) -> Basis:
             blocks.append(_block(expression, factors, centred=not factors or factors in constants, schema=schema))
         elif factors:
             blocks.append(_block(one, factors, centred=True, schema=schema))
+    return Basis(schema, tuple(blocks))
+
+
+def basis_of(texts: Sequence[str], schema: Schema) -> Basis:
+    """Measure bounded expressions as they are, after the constant 1.
+
+    Parameters
+    ----------
+    texts : sequence of str
+        Numeric expressions of declared columns.
+    schema : Schema
+
+    Raises
+    ------
+    FormulaError, UnknownColumnError
+        If an expression cannot be bounded on the declared bounds.
+    """
+    blocks = [_block(compile_expression("1", schema), (), centred=True, schema=schema)]
+    for text in texts:
+        expression = compile_expression(text, schema)
+        if expression.constant is not None:
+            raise FormulaError(text, "is the same for every row", "measure something that differs between rows")
+        blocks.append(_block(expression, (), centred=True, schema=schema))
     return Basis(schema, tuple(blocks))
 
 

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     Array = NDArray[np.float64]
 
-__all__ = ["CHUNK_ROWS", "NORMS", "RowClip", "RowFunction"]
+__all__ = ["CHUNK_ROWS", "NORMS", "RowClip", "RowFunction", "limits_of"]
 
 NORMS = ("l2", "l1")
 
@@ -177,7 +177,7 @@ class RowFunction:
             if name not in self._evaluated:
                 continue
             value = coerced[name]
-            lower, upper = _limits(self.basis.schema[name])
+            lower, upper = limits_of(self.basis.schema[name])
             if self.count_clamped:
                 outside |= (value < lower) | (value > upper)
             values[name] = np.fmin(np.fmax(value, lower), upper)
@@ -212,7 +212,8 @@ class RowFunction:
             np.copyto(rows, 0.0, where=np.abs(regressors).sum(axis=0) > allowed)
 
 
-def _limits(column: object) -> tuple[float, float]:
+def limits_of(column: object) -> tuple[float, float]:
+    """Return the bounds that coerced values of a column are clamped to: declared ones, or those of level indices."""
     texts = getattr(column, "level_texts", ())
     lower = float(getattr(column, "lower", 0.0))
     return lower, float(getattr(column, "upper", lower + max(len(texts) - 1, 0)))

@@ -20,7 +20,7 @@ class Watch:
 
     def __init__(self, monkeypatch):
         self.events = []
-        for name in ("gram_sums", "private_noise", "simulated_noise"):
+        for name in ("exact_sums", "private_noise", "simulated_noise"):
             monkeypatch.setattr(kernel, name, self._watched(name, getattr(kernel, name)))
         monkeypatch.setattr(dpi.Ledger, "charge", self._watched("charge", dpi.Ledger.charge))
 
@@ -44,7 +44,7 @@ def guarded(budget, neighbors="add_remove", frame=FRAME, **options):
 def test_the_charge_comes_before_the_rows_and_the_noise(watch):
     data = guarded(dpi.ZCDP(1.0))
     release = dpi.ols("y ~ x", data).measure(dpi.ZCDP(0.25))
-    assert watch.events == ["charge", "gram_sums", "private_noise"]
+    assert watch.events == ["charge", "exact_sums", "private_noise"]
     charges = data.ledger.charges()
     assert charges["id"].tolist() == [release.charge_id]
     assert charges["description"].tolist() == ["gram: y ~ x"]
@@ -55,7 +55,7 @@ def test_the_charge_comes_before_the_rows_and_the_noise(watch):
 def test_public_data_are_charged_to_nobody(watch):
     data = dpi.PublicData(FRAME, SCHEMA, rng=np.random.default_rng(1))
     release = dpi.ols("y ~ x", data).measure(dpi.ZCDP(0.25))
-    assert watch.events == ["gram_sums", "simulated_noise"]
+    assert watch.events == ["exact_sums", "simulated_noise"]
     assert release.public
     assert release.charge_id is None
 
@@ -148,7 +148,7 @@ def test_a_failure_after_the_charge_never_gives_budget_back(monkeypatch):
     def fail(*arguments, **options):
         raise MemoryError
 
-    monkeypatch.setattr(kernel, "gram_sums", fail)
+    monkeypatch.setattr(kernel, "exact_sums", fail)
     with pytest.raises(MemoryError):
         dpi.ols("y ~ x", data).fit(dpi.ZCDP(0.4))
     assert data.ledger.spent == dpi.ZCDP(0.4)

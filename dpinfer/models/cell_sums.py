@@ -1,0 +1,184 @@
+"""Measurements of sums in the cells of a table: the noise plan."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from dpinfer.errors import NotProvedError, OptionError
+from dpinfer.privacy.accounting import Law, calibrate, coordinate_scales, gaussian_cost, laplace_cost, least_scale
+from dpinfer.privacy.sensitivity import joint_sensitivity
+from dpinfer.privacy.units import PureDP
+from dpinfer.release import Measurement, NoiseLaw
+from dpinfer.release.laws import TULAP_GRID
+from dpinfer.schema.reach import Reach, reach_of
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from dpinfer.privacy.sensitivity import Norm
+    from dpinfer.privacy.units import Neighbors, Privacy
+    from dpinfer.schema.cell_rows import CellRows
+
+__all__ = ["MOST_SUMS", "sums_measurement", "tulap_measurement"]
+
+MOST_SUMS = 2**22
+"""Sums that one measurement may have."""
+
+
+def sums_measurement(
+    rows: CellRows,
+    *,
+    kind: str,
+    privacy: Privacy,
+    neighbors: Neighbors,
+    question: Mapping[str, Any],
+    weights: Sequence[float] | None = None,
+    draws: int = 1,
+) -> Measurement:
+    """Plan the noisy sums of features in the cells of a table at a price.
+
+    Parameters
+    ----------
+    rows : CellRows
+    kind : str
+        Name under which the inference is registered.
+    privacy : Privacy
+        `PureDP` brings discrete Laplace noise, the others discrete Gaussian.
+    neighbors : {"add_remove", "replace_one"}
+    question : mapping
+        The public question, stored in the release.
+    weights : sequence of float, length d, optional
+        Noise scale of each feature, relative to the others; all 1 by default.
+    draws : int
+        Average so many independent draws, each at its share of a `PureDP` price.
+
+    Returns
+    -------
+    Measurement
+
+    Raises
+    ------
+    OptionError
+        If nothing private is left to measure, there are too many cells, or ``draws`` needs a `PureDP` price.
+
+    Notes
+    -----
+    One row is in one cell at most. Let C bound the norm of its features, each divided by its weight, and D the
+    norm of the difference between two rows' features. Adding or removing a row moves the stacked sums by at most
+    C. Replacing one moves them by at most D within a cell; between two cells by C sqrt 2 (L2) or 2 C (L1); and by
+    C where a row may be in no cell.
+    """
+    norm: Norm = "l1" if isinstance(privacy, PureDP) else "l2"
+    family: Law = "laplace" if norm == "l1" else "gaussian"
+    _check(rows, draws, privacy)
+    relative = np.ones(rows.width) if weights is None else np.asarray(weights, dtype=np.float64)
+    bound = _bound(rows, relative, neighbors, norm)
+    free = neighbors == "replace_one" and rows.size == 1 and rows.keeps_every_row
+    if bound == 0:
+        raise OptionError(
+            "neighbors", neighbors, "add_remove: the number of rows, all that is asked for, is public here"
+        )
+    noisy = np.ones((rows.size, rows.width), dtype=bool)
+    noisy[0, 0] = not free
+    spread = np.broadcast_to(relative, noisy.shape)[noisy]
+    multiplier = draws
+    scale = calibrate(bound * rows.unit * draws, privacy, family)
+    if family == "gaussian":
+        least = least_scale(privacy, int(noisy.sum()))
+        while scale * multiplier * float(spread.min()) < least:
+            multiplier *= 2
+        scale *= multiplier  # exact: a power of two
+    scales = np.zeros(noisy.shape)
+    scales[noisy] = coordinate_scales(scale, spread)
+    law = NoiseLaw(family, tuple(scales.ravel().tolist()), draws)
+    cost = laplace_cost(privacy) if norm == "l1" else gaussian_cost(privacy, scales=scales[noisy])
+    return Measurement(
+        kind=kind,
+        question=question,
+        rows=rows,
+        law=law,
+        cost=cost,
+        neighbors=neighbors,
+        names=rows.names,
+        steps=(1.0 / (rows.unit * multiplier),) * noisy.size,
+        sensitivity=_words(bound, norm, rows, neighbors),
+        measures=_measures(rows),
+        multiplier=multiplier,
+    )
+
+
+def tulap_measurement(
+    rows: CellRows, *, kind: str, privacy: Privacy, neighbors: Neighbors, question: Mapping[str, Any]
+) -> Measurement:
+    """Plan one noisy count of the rows that meet a condition, with Tulap noise, for exact inference.
+
+    Parameters
+    ----------
+    rows : CellRows
+        One cell with a condition; every row is either counted or not.
+    kind, privacy, neighbors, question
+        As in `sums_measurement`.
+
+    Raises
+    ------
+    NotProvedError
+        Unless the price is `PureDP`: Tulap noise is discrete Laplace noise with a uniform fraction.
+    """
+    if not isinstance(privacy, PureDP):
+        raise NotProvedError('an exact interval needs a PureDP price: its noise is Tulap; or use inference="score"')
+    scale = calibrate(TULAP_GRID, privacy, "laplace")
+    return Measurement(
+        kind=kind,
+        question=question,
+        rows=rows,
+        law=NoiseLaw("tulap", (scale,)),
+        cost=laplace_cost(privacy),
+        neighbors=neighbors,
+        names=rows.names,
+        steps=(1.0 / TULAP_GRID,),
+        sensitivity="one row changes the count by at most 1",
+        measures=_measures(rows),
+        multiplier=TULAP_GRID,
+    )
+
+
+def _check(rows: CellRows, draws: int, privacy: Privacy) -> None:
+    if type(draws) is not int or draws < 1:
+        raise OptionError("draws", draws, "a positive whole number")
+    if draws > 1 and not isinstance(privacy, PureDP):
+        raise OptionError(
+            "draws", draws, f"1: the average of several Laplace draws needs a PureDP price, not {privacy}"
+        )
+    if rows.size * rows.width > MOST_SUMS:
+        raise OptionError("by", f"{rows.size:,} cells", f"a table of at most {MOST_SUMS // rows.width:,} cells")
+
+
+def _bound(rows: CellRows, weights: np.ndarray, neighbors: Neighbors, norm: Norm) -> Fraction:
+    """Bound on the norm of the change of all sums between neighbours, in units of the scaled features."""
+    reach = Reach(1.0, 0.0) if rows.counts_only else reach_of(rows.features.basis, weights.tolist(), norm)
+    length = Fraction(reach.length)
+    if neighbors == "add_remove":
+        return length
+    bounds = [Fraction(reach.spread)]
+    if not rows.keeps_every_row:
+        bounds.append(length)
+    if rows.size > 1:
+        bounds.append(joint_sensitivity([(length, 1.0), (length, 1.0)], norm=norm))
+    return max(bounds)
+
+
+def _words(bound: Fraction, norm: Norm, rows: CellRows, neighbors: Neighbors) -> str:
+    kind = "Euclidean" if norm == "l2" else "L1"
+    moved = "; a row that changes its cell counts in both" if neighbors == "replace_one" and rows.size > 1 else ""
+    scaled = "rows" if rows.counts_only else "the scaled features, each over its relative noise"
+    return f"{kind} norm of the change of all sums at most {float(bound):.6g} in units of {scaled}{moved}"
+
+
+def _measures(rows: CellRows) -> str:
+    if rows.counts_only:
+        return "the number of rows" + (f" in each of {rows.size:,} cells" if rows.size > 1 else "")
+    where = f" in each of {rows.size:,} cells" if rows.size > 1 else ""
+    return f"{rows.width} sums{where}: {', '.join(rows.features.basis.names)}"
