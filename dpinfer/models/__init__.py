@@ -1,6 +1,23 @@
 """Procedures: questions that become measurements, and inferences."""
 
+from dpinfer.models.description import Description
+from dpinfer.models.descriptions import corr, count, cov, histogram, mean, table, total, variance
 from dpinfer.models.linear import OLS, Gram, gram, ols
 from dpinfer.models.procedure import Procedure
 
-__all__ = ["OLS", "Gram", "Procedure", "gram", "ols"]
+__all__ = [
+    "OLS",
+    "Description",
+    "Gram",
+    "Procedure",
+    "corr",
+    "count",
+    "cov",
+    "gram",
+    "histogram",
+    "mean",
+    "ols",
+    "table",
+    "total",
+    "variance",
+]

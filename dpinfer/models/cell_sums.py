@@ -76,7 +76,7 @@ def sums_measurement(
     _check(rows, draws, privacy)
     relative = np.ones(rows.width) if weights is None else np.asarray(weights, dtype=np.float64)
     bound = _bound(rows, relative, neighbors, norm)
-    free = neighbors == "replace_one" and rows.size == 1 and rows.keeps_every_row
+    free = rows.counted and neighbors == "replace_one" and rows.size == 1 and rows.keeps_every_row
     if bound == 0:
         raise OptionError(
             "neighbors", neighbors, "add_remove: the number of rows, all that is asked for, is public here"
@@ -158,7 +158,8 @@ def _check(rows: CellRows, draws: int, privacy: Privacy) -> None:
 
 def _bound(rows: CellRows, weights: np.ndarray, neighbors: Neighbors, norm: Norm) -> Fraction:
     """Bound on the norm of the change of all sums between neighbours, in units of the scaled features."""
-    reach = Reach(1.0, 0.0) if rows.counts_only else reach_of(rows.features.basis, weights.tolist(), norm)
+    everything = weights.tolist() if rows.counted else [float("inf"), *weights.tolist()]
+    reach = Reach(1.0, 0.0) if rows.counts_only else reach_of(rows.features.basis, everything, norm)
     length = Fraction(reach.length)
     if neighbors == "add_remove":
         return length
@@ -181,4 +182,4 @@ def _measures(rows: CellRows) -> str:
     if rows.counts_only:
         return "the number of rows" + (f" in each of {rows.size:,} cells" if rows.size > 1 else "")
     where = f" in each of {rows.size:,} cells" if rows.size > 1 else ""
-    return f"{rows.width} sums{where}: {', '.join(rows.features.basis.names)}"
+    return f"{rows.width} sums{where}: {', '.join(rows.features.basis.names[not rows.counted :])}"

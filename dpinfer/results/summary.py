@@ -22,7 +22,15 @@ if TYPE_CHECKING:
 
     from dpinfer.results.regression import PrivateResults
 
-__all__ = ["PrivateSummary", "build_summary", "build_summary2", "short_guarantee", "summary_frame"]
+__all__ = [
+    "PrivateSummary",
+    "build_header",
+    "build_summary",
+    "build_summary2",
+    "interval_labels",
+    "short_guarantee",
+    "summary_frame",
+]
 
 _BEYOND_STATSMODELS = {
     "\\": r"\textbackslash ",
@@ -255,6 +263,11 @@ def _header_table(results: PrivateResults, response: str, title: str, width: int
     return build(max(0, width - _width(build(0))))
 
 
+def build_header(results: PrivateResults, response: str, title: str, table: SimpleTable) -> SimpleTable:
+    """Build the facts above a table of estimates, at least as wide as it where there is room to grow."""
+    return _header_table(results, response, title, _width(table))
+
+
 def _renamed(results: PrivateResults, xname: Sequence[str] | None, alpha: float) -> pd.DataFrame:
     frame = summary_frame(results, alpha)
     if xname is None:
@@ -276,7 +289,7 @@ def build_summary(
     frame = _renamed(results, xname, alpha)
     title = title or f"{results.model_name} Results"
     coefficients = _coefficient_table(frame)
-    header = _header_table(results, yname or results.response, title, _width(coefficients))
+    header = build_header(results, yname or results.response, title, coefficients)
     return PrivateSummary(title, header, coefficients, explain(results, frame), results.flags)
 
 

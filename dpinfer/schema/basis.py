@@ -321,7 +321,7 @@ def build_basis(columns: Sequence[DesignColumn], schema: Schema) -> Basis:
     return Basis(schema, tuple(blocks))
 
 
-def basis_of(texts: Sequence[str], schema: Schema) -> Basis:
+def basis_of(texts: Sequence[str], schema: Schema, *, centred: bool = True) -> Basis:
     """Measure bounded expressions as they are, after the constant 1.
 
     Parameters
@@ -329,6 +329,8 @@ def basis_of(texts: Sequence[str], schema: Schema) -> Basis:
     texts : sequence of str
         Numeric expressions of declared columns.
     schema : Schema
+    centred : bool
+        Whether a feature is measured from the middle of its bounds, or from zero.
 
     Raises
     ------
@@ -340,7 +342,7 @@ def basis_of(texts: Sequence[str], schema: Schema) -> Basis:
         expression = compile_expression(text, schema)
         if expression.constant is not None:
             raise FormulaError(text, "is the same for every row", "measure something that differs between rows")
-        blocks.append(_block(expression, (), centred=True, schema=schema))
+        blocks.append(_block(expression, (), centred=centred, schema=schema))
     return Basis(schema, tuple(blocks))
 
 

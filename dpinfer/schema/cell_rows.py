@@ -35,10 +35,13 @@ class CellRows:
         What is summed in every cell: the constant first.
     axes : tuple of Axis
         The table; without axes it is one cell.
+    counted : bool
+        Whether the number of rows, the sum of the constant, is released too.
     """
 
     features: RowFunction
     axes: tuple[Axis, ...] = ()
+    counted: bool = True
 
     @cached_property
     def shape(self) -> tuple[int, ...]:
@@ -52,13 +55,13 @@ class CellRows:
 
     @property
     def width(self) -> int:
-        """Number of features d."""
-        return self.features.basis.width
+        """Number of features d that are released."""
+        return self.features.basis.width - (not self.counted)
 
     @property
     def counts_only(self) -> bool:
         """Whether nothing but rows is counted."""
-        return self.width == 1
+        return self.counted and self.width == 1
 
     @property
     def unit(self) -> int:
@@ -86,7 +89,7 @@ class CellRows:
         cells = [
             ", ".join(f"{axis.name}={label}" for axis, label in zip(self.axes, one, strict=True)) for one in self.cells
         ]
-        features = self.features.basis.names
+        features = self.features.basis.names[not self.counted :]
         return tuple(f"{feature} | {cell}" if cell else feature for cell in cells for feature in features)
 
     @property
@@ -124,7 +127,7 @@ class CellRows:
                     rows = None
         if keep is not None:
             cells = np.where(keep, cells, self.size)
-        return cells, rows
+        return cells, rows if rows is None or self.counted else rows[1:]
 
     def _cells(
         self, raw: Mapping[str, NDArray[Any] | Coded], count: int

@@ -62,7 +62,7 @@ def reach_of(basis: Basis, weights: Sequence[float], norm: Norm) -> Reach:
     basis : Basis
         Numeric features (no factors), the constant first.
     weights : sequence of float, length d
-        Positive.
+        Positive; infinite for a feature that is not released.
     norm : {"l2", "l1"}
 
     Returns
@@ -83,8 +83,8 @@ def reach_of(basis: Basis, weights: Sequence[float], norm: Norm) -> Reach:
         if len(blocks) == 1 and blocks[0].constant:
             length += float(mine[0]) ** -power
             continue
-        intervals = _curve(basis.schema, blocks)
-        longest, farthest = _box(mine, power) if intervals is None else _along(intervals, mine, power)
+        intervals = _curve(basis.schema, blocks) or _box(blocks)
+        longest, farthest = _along(intervals, mine, power)
         length, spread = length + longest, spread + farthest
     root = 1 / power
     return Reach(float(length**root * _MARGIN), float(spread**root * _MARGIN))
@@ -103,10 +103,16 @@ def _groups(basis: Basis) -> list[list[int]]:
     return [members for _, members in groups]
 
 
-def _box(weights: Array, power: int) -> tuple[float, float]:
-    """Bounds where every feature may be anywhere in [-1, 1]: features are clipped before they are rounded."""
-    longest = float((weights**-power).sum())
-    return longest, 2.0**power * longest
+def _box(blocks: Sequence[Block]) -> tuple[Array, Array]:
+    """Lower and upper bound of each feature (k, 1): every combination of values within their bounds."""
+    lower = [(block.expression.lower - block.center) / block.half for block in blocks]
+    upper = [(block.expression.upper - block.center) / block.half for block in blocks]
+    return _widened(np.array(lower)[:, None], np.array(upper)[:, None])
+
+
+def _widened(lower: Array, upper: Array) -> tuple[Array, Array]:
+    """Bounds after features are clipped to [-1, 1] and rounded to the grid."""
+    return np.clip(lower - 1.0 / UNIT, -1.0, 1.0), np.clip(upper + 1.0 / UNIT, -1.0, 1.0)
 
 
 def _curve(schema: Schema, blocks: Sequence[Block]) -> tuple[Array, Array] | None:
@@ -122,9 +128,7 @@ def _curve(schema: Schema, blocks: Sequence[Block]) -> tuple[Array, Array] | Non
     bounds = _pieces(name, float(column.lower), float(column.upper), texts)
     center = np.array([[block.center] for block in blocks])
     half = np.array([[block.half] for block in blocks])
-    slack = 1.0 / UNIT
-    lower, upper = (bounds[0] - center) / half - slack, (bounds[1] - center) / half + slack
-    return np.clip(lower, -1.0, 1.0), np.clip(upper, -1.0, 1.0)
+    return _widened((bounds[0] - center) / half, (bounds[1] - center) / half)
 
 
 @lru_cache(maxsize=256)

@@ -1,0 +1,321 @@
+"""One inference over quantities that were estimated in the cells of a table."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+import numpy as np
+from scipy import stats
+
+from dpinfer.errors import InferenceError, OptionError
+from dpinfer.inference.batch import BatchEstimates, Oracle
+from dpinfer.inference.moments import intervals, pvalues
+from dpinfer.numerics.tails import laplace_sum_isf
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from numpy.typing import NDArray
+
+    from dpinfer.inference.moments import Estimates
+    from dpinfer.release.laws import NoiseLaw
+
+    Array = NDArray[np.float64]
+
+__all__ = ["METHODS", "TARGETS", "MomentInference", "batch_moments", "moment_oracle"]
+
+METHODS = ("auto", "score", "wald", "simulated")
+TARGETS = ("population", "data")
+
+
+@dataclass(frozen=True, eq=False)
+class MomentInference:
+    """Estimates in the cells of a table; implements `Inference`.
+
+    Attributes
+    ----------
+    estimates : Estimates
+        One release (R = 1).
+    names : tuple of str, length p = G q
+    shift, factor : ndarray (q,)
+        From scaled units to those of the columns: shift + factor value.
+    nobs : float or None
+    nobs_is_public : bool
+    method : {"score", "wald", "simulated"}
+    target : {"population", "data"}
+    law : NoiseLaw
+        Of the release, for "simulated".
+    replicates, seed : int
+    labels : tuple of str, length G
+        What cells are called, for warnings.
+    notes : tuple of str
+        Further warnings.
+    """
+
+    estimates: Estimates
+    names: tuple[str, ...]
+    shift: Array
+    factor: Array
+    nobs: float | None
+    nobs_is_public: bool
+    method: str
+    target: str
+    law: NoiseLaw
+    steps: Array
+    replicates: int = 999
+    seed: int = 0
+    labels: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
+
+    scale = None
+    rsquared = None
+
+    @property
+    def df_resid(self) -> float:
+        """Infinite: every quantity has degrees of freedom of its own, which its interval uses."""
+        return np.inf
+
+    @property
+    def params(self) -> Array:
+        """Point estimates (p,)."""
+        result: Array = (self.shift + self.factor * self.estimates.value[0]).ravel()
+        return result
+
+    @property
+    def cov_sampling(self) -> Array:
+        """Covariance from sampling (p, p)."""
+        return self._blocks(self.estimates.sampling[0])
+
+    @property
+    def cov_noise(self) -> Array:
+        """Covariance from privacy noise (p, p)."""
+        return self._blocks(self.estimates.noise[0])
+
+    def _blocks(self, parts: Array) -> Array:
+        cells, width = parts.shape[0], parts.shape[1]
+        full = np.zeros((cells, width, cells, width))
+        full[np.arange(cells), :, np.arange(cells), :] = parts * np.outer(self.factor, self.factor)
+        return full.reshape(cells * width, cells * width)
+
+    @property
+    def flags(self) -> tuple[str, ...]:
+        """Warnings, from released numbers only."""
+        found = []
+        few = np.flatnonzero(self.estimates.few[0])
+        if few.size:
+            which = f"{few.size} of {self.estimates.few.shape[1]} groups" if self.labels[0] else "the data"
+            listed = ": " + "; ".join(self.labels[place] for place in few[:5]) if self.labels[0] else ""
+            listed += ", ..." if few.size > 5 else ""
+            found.append(
+                f"{which} may be empty for all that the noise allows to tell{listed}; "
+                "read the interval, not the estimate"
+            )
+        edge = np.flatnonzero(self.estimates.edge[0].ravel() & ~np.repeat(self.estimates.few[0], len(self.factor)))
+        if edge.size:
+            listed = "; ".join(self.names[place] for place in edge[:5]) + (", ..." if edge.size > 5 else "")
+            found.append(f"noise moved an estimate to, or close to, the edge of what is possible: {listed}")
+        return (*found, *self.notes)
+
+    # Intervals and tests
+
+    def intervals(self, contrasts: Array, alpha: float) -> Array:
+        """Intervals of level ``1 - alpha`` for each row of ``contrasts`` (k, p), as (k, 2)."""
+        contrasts = np.atleast_2d(np.asarray(contrasts, dtype=np.float64))
+        centre, error, df = self._linear(contrasts)
+        if self.method == "simulated":
+            critical = self._simulated_critical(contrasts, alpha)
+        else:
+            critical = np.asarray(stats.t.isf(alpha / 2, df))
+        ends = np.stack([centre - critical * error, centre + critical * error], axis=1)
+        single = self._single(contrasts)
+        if (single >= 0).any():
+            lower, upper = self._range()
+            rows = np.flatnonzero(single >= 0)
+            if self.method != "simulated":
+                own = intervals(self.estimates, alpha, method=self.method)[0].reshape(-1, 2)
+                ends[rows] = (np.tile(self.shift, self._cells) + np.tile(self.factor, self._cells) * own.T).T[
+                    single[rows]
+                ]
+            else:
+                ends[rows, 0] = np.maximum(ends[rows, 0], lower[single[rows]])
+                ends[rows, 1] = np.minimum(ends[rows, 1], upper[single[rows]])
+        return ends
+
+    def contrast_pvalues(self, contrasts: Array, values: Array) -> Array:
+        """Two-sided p-values (k,) of ``contrasts @ params = values``."""
+        contrasts = np.atleast_2d(np.asarray(contrasts, dtype=np.float64))
+        values = np.broadcast_to(np.asarray(values, dtype=np.float64), (len(contrasts),))
+        centre, error, df = self._linear(contrasts)
+        statistic = np.abs(centre - values) / error
+        if self.method == "simulated":
+            pivots = self._pivots(contrasts)
+            return np.asarray((1.0 + (pivots >= statistic).sum(axis=0)) / (self.replicates + 1.0))
+        found = np.asarray(2 * stats.t.sf(statistic, df))
+        for row, place in enumerate(self._single(contrasts)):
+            if place >= 0:
+                column = place % len(self.factor)
+                tested = (values[row] - self.shift[column]) / self.factor[column]
+                found[row] = pvalues(self.estimates, tested, method=self.method)[0].ravel()[place]
+        return found
+
+    def wald(self, restrictions: Array, values: Array) -> tuple[float, float, float]:
+        """Joint test of ``restrictions @ params = values``: statistic (chi-squared), degrees of freedom, p-value."""
+        restrictions = np.atleast_2d(np.asarray(restrictions, dtype=np.float64))
+        count = float(np.linalg.matrix_rank(restrictions))
+        if count < len(restrictions):
+            raise InferenceError(f"the {len(restrictions)} restrictions are linearly dependent (rank {count:.0f})")
+        distance = restrictions @ self.params - np.broadcast_to(values, (len(restrictions),))
+        total = restrictions @ (self.cov_sampling + self.cov_noise) @ restrictions.T
+        statistic = float(distance @ np.linalg.solve(total, distance))
+        df = float(self._linear(restrictions)[2].min())
+        return statistic, count, float(stats.f.sf(statistic / count, count, df))
+
+    def with_method(self, method: str) -> MomentInference:
+        """Return the same estimates under another inference method."""
+        if method not in METHODS:
+            raise OptionError("inference", method, METHODS)
+        return replace(self, method="score" if method == "auto" else method)
+
+    @property
+    def _cells(self) -> int:
+        return int(self.estimates.value.shape[1])
+
+    def _range(self) -> tuple[Array, Array]:
+        shape = self.estimates.value[0].shape
+        ends = [np.broadcast_to(end, shape) for end in (self.estimates.lower, self.estimates.upper)]
+        lower, upper = ((self.shift + self.factor * end).ravel() for end in ends)
+        return lower, upper
+
+    def _single(self, contrasts: Array) -> NDArray[np.intp]:
+        """Which parameter a contrast is, where it is one of them and nothing else; else -1."""
+        alone = ((contrasts != 0).sum(axis=1) == 1) & (contrasts.sum(axis=1) == 1)
+        return np.where(alone, np.argmax(contrasts, axis=1), -1)
+
+    def _linear(self, contrasts: Array) -> tuple[Array, Array, Array]:
+        """Estimate, standard error and degrees of freedom of linear combinations (k,)."""
+        sampling = np.einsum("kp,pq,kq->k", contrasts, self.cov_sampling, contrasts)
+        noise = np.einsum("kp,pq,kq->k", contrasts, self.cov_noise, contrasts)
+        variance = np.maximum(sampling + noise, 0.0)
+        own = self.factor**2 * self.estimates.variance[0]
+        part = (contrasts**2 * own.ravel()) ** 2 / self.estimates.df[0].ravel()
+        df = np.clip(variance**2 / np.maximum(part.sum(axis=1), 1e-300), 1.0, 1e9)
+        return contrasts @ self.params, np.sqrt(variance), df
+
+    # Simulation
+
+    @cached_property
+    def _drawn(self) -> tuple[Array, Array]:
+        """Deviations (B, p) and variances (B, p) of simulated releases.
+
+        The noise comes from its own law and moves estimate and estimated variance together; sampling is taken to
+        be normal, its variance chi-squared.
+        """
+        rng, found = np.random.default_rng(self.seed), self.estimates
+        cells, width = found.value.shape[1:]
+        measured = found.mixing.shape[-1]
+        noise = self.law.rvs(self.replicates, rng) * self.steps
+        noise = noise.reshape(self.replicates, cells, -1)[..., :measured]
+        moved = np.einsum("gqm,bgm->bgq", found.mixing[0], noise)
+        root = _roots(found.sampling[0])
+        drawn = np.einsum("gqs,bgs->bgq", root, rng.normal(size=(self.replicates, cells, width)))
+        sampling = np.diagonal(found.sampling[0], axis1=-2, axis2=-1)
+        rows = np.maximum(found.size[0] - 1, 1.0)[:, None]
+        chi = rng.chisquare(np.broadcast_to(rows, sampling.shape), size=(self.replicates, *sampling.shape)) / rows
+        spread = np.einsum("gqm,bgm->bgq", found.spread[0], noise)
+        known = np.diagonal(found.noise[0], axis1=-2, axis2=-1)
+        variance = np.maximum(sampling * chi + spread, 0.0) + known
+        return (
+            ((moved + drawn) * self.factor).reshape(self.replicates, -1),
+            (variance * self.factor**2).reshape(self.replicates, -1),
+        )
+
+    def _pivots(self, contrasts: Array) -> Array:
+        """Absolute studentised deviations (B, k)."""
+        deviations, variances = self._drawn
+        plain = np.diag(self.cov_sampling + self.cov_noise)
+        total = np.einsum("kp,pq,kq->k", contrasts, self.cov_sampling + self.cov_noise, contrasts)
+        ratio = (variances @ (contrasts**2).T) / (contrasts**2 @ plain)
+        return np.asarray(np.abs(deviations @ contrasts.T) / np.sqrt(total * ratio))
+
+    def _simulated_critical(self, contrasts: Array, alpha: float) -> Array:
+        rank = int(np.ceil((1 - alpha) * (self.replicates + 1)))
+        if rank > self.replicates:
+            return np.full(len(contrasts), np.inf)
+        return np.asarray(np.sort(self._pivots(contrasts), axis=0)[rank - 1])
+
+
+def _roots(matrices: Array) -> Array:
+    values, vectors = np.linalg.eigh(matrices)
+    return np.asarray(vectors * np.sqrt(np.maximum(values, 0.0))[..., None, :])
+
+
+def batch_moments(
+    estimates: Estimates,
+    *,
+    names: tuple[str, ...],
+    shift: Array,
+    factor: Array,
+    alpha: float,
+    method: str = "score",
+    contrasts: Mapping[str, Mapping[str, float]] | None = None,
+) -> BatchEstimates:
+    """Infer from many releases at once; equal to `MomentInference` one by one.
+
+    Parameters
+    ----------
+    estimates : Estimates
+        Of R releases.
+    names, shift, factor
+        As in `MomentInference`.
+    alpha : float
+    method : {"auto", "score", "wald"}
+    contrasts : mapping, optional
+        Linear combinations are not offered here.
+
+    Returns
+    -------
+    BatchEstimates
+    """
+    if contrasts:
+        raise OptionError("contrasts", list(contrasts), "none: groups and columns are studied one by one")
+    method = "score" if method == "auto" else method
+    count = len(estimates.value)
+    ends = intervals(estimates, alpha, method=method)
+    ends = (shift + factor * np.moveaxis(ends, -1, 0)).reshape(2, count, -1)
+    zero = (0.0 - shift) / factor
+    return BatchEstimates(
+        names=names,
+        params=(shift + factor * estimates.value).reshape(count, -1),
+        bse=(factor * np.sqrt(estimates.variance)).reshape(count, -1),
+        pvalues=pvalues(estimates, zero, method=method).reshape(count, -1),
+        intervals=np.moveaxis(ends, 0, -1),
+        flagged=estimates.flagged,
+    )
+
+
+def moment_oracle(estimates: Estimates, *, factor: Array, alpha: float) -> Oracle:
+    """Say how wide an interval would be that knew the population and the law of the noise.
+
+    Parameters
+    ----------
+    estimates : Estimates
+        From expected noise-free sums (R = 1).
+    factor : ndarray (q,)
+    alpha : float
+
+    Returns
+    -------
+    Oracle
+        kappa is the smallest size of a cell over the standard deviation of its noise.
+    """
+    normal = float(stats.norm.isf(alpha / 2))
+    sampling = np.diagonal(estimates.sampling, axis1=-2, axis2=-1)
+    error = factor * np.sqrt(estimates.variance)
+    critical = np.asarray(stats.norm.isf(alpha / 2))
+    if estimates.laplace:
+        critical = laplace_sum_isf(alpha, estimates.shares(estimates.variance))
+    bottom = 0.0 if estimates.denominator is None else float(estimates.denominator[0, 2])
+    kappa = float(estimates.size.min() / np.sqrt(bottom)) if bottom > 0 else np.inf
+    return Oracle((critical * error).ravel(), (normal * factor * np.sqrt(sampling)).ravel(), kappa)

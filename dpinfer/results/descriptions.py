@@ -1,0 +1,191 @@
+"""Results of descriptions: labelled by group, with the tables and plots that they need."""
+
+from __future__ import annotations
+
+import copy
+from typing import TYPE_CHECKING, Any, Self
+
+import numpy as np
+import pandas as pd
+from statsmodels.iolib.summary import forg
+from statsmodels.iolib.table import SimpleTable
+from statsmodels.iolib.tableformatting import fmt_params
+
+from dpinfer.errors import OptionError
+from dpinfer.results.contrasts import check_alpha
+from dpinfer.results.regression import PrivateResults
+from dpinfer.results.summary import PrivateSummary, build_header, interval_labels
+from dpinfer.results.wording import explain
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from matplotlib.axes import Axes
+
+    from dpinfer.inference.base import Inference
+    from dpinfer.results.protocols import ReleaseLike
+
+__all__ = ["DescriptionResults"]
+
+
+class DescriptionResults(PrivateResults):
+    """Estimates of means, totals, shares, counts and the like, by group.
+
+    Everything that a regression's results have is here too: ``params``, ``bse``, ``conf_int``, ``t_test`` (for
+    differences between groups), ``wald_test``, ``with_inference``.
+
+    Parameters
+    ----------
+    inference, release, notes
+        As in `PrivateResults`.
+    model_name : str
+        What tables call the estimates, such as "Private mean".
+    response : str
+        What is described.
+    quantity : str
+        Name of the column of estimates, such as "mean".
+    index : Index
+        A label for every parameter: groups, quantities, or both.
+    sizes : Series, optional
+        Noisy number of rows (or sum of weights) behind every parameter.
+
+    Attributes
+    ----------
+    index : Index
+    sizes : Series or None
+    """
+
+    def __init__(
+        self,
+        inference: Inference,
+        release: ReleaseLike,
+        *,
+        model_name: str = "Private description",
+        response: str = "",
+        notes: Sequence[str] = (),
+        quantity: str = "estimate",
+        index: pd.Index | None = None,
+        sizes: pd.Series | None = None,
+    ) -> None:
+        super().__init__(inference, release, model_name=model_name, response=response, notes=notes)
+        self.quantity = quantity
+        self.index = pd.Index(list(inference.names)) if index is None else index
+        self.sizes = sizes
+
+    def with_inference(self, method: str) -> Self:
+        """Return the same estimates under another method of inference, at no privacy cost.
+
+        Raises
+        ------
+        OptionError
+            Where there is no such method.
+        """
+        return type(self)(
+            self._inference.with_method(method),
+            self._release,
+            model_name=self._model_name,
+            response=self._response,
+            notes=self._notes,
+            quantity=self.quantity,
+            index=self.index,
+            sizes=self.sizes,
+        )
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__}: {self._model_name} of {self._response}, {len(self.index)} estimates>"
+
+    @property
+    def estimates(self) -> pd.Series:
+        """Estimates labelled by group, where ``params`` has plain names."""
+        return pd.Series(self.params.to_numpy(), index=self.index, name=self.quantity)
+
+    def summary_frame(self, alpha: float = 0.05) -> pd.DataFrame:
+        """Return the one table behind text, HTML and plots.
+
+        Parameters
+        ----------
+        alpha : float
+            One minus the confidence of the intervals.
+
+        Returns
+        -------
+        DataFrame
+            A row per group and quantity; columns: the estimate, "std err", "std err (sampling)", "std err (noise)",
+            the ends of the interval, "noise share", and "count" where sizes were released.
+
+        Raises
+        ------
+        OptionError
+            Where ``alpha`` is not strictly between 0 and 1.
+        """
+        ends = self.conf_int(check_alpha(alpha))
+        lower, upper = interval_labels(alpha)
+        columns: dict[str, Any] = {
+            self.quantity: self.params,
+            "std err": self.bse,
+            "std err (sampling)": self.bse_sampling,
+            "std err (noise)": self.bse_noise,
+            lower: ends[0],
+            upper: ends[1],
+            "noise share": self.noise_share,
+        }
+        frame = pd.DataFrame({name: np.asarray(values) for name, values in columns.items()}, index=self.index)
+        if self.sizes is not None:
+            frame["count"] = self.sizes.to_numpy()
+        return frame
+
+    def summary(
+        self,
+        yname: str | None = None,
+        xname: Sequence[str] | None = None,
+        title: str | None = None,
+        alpha: float = 0.05,
+    ) -> PrivateSummary:
+        """Return the summary: header, estimates, guarantee, warnings; see `PrivateResults.summary`."""
+        frame = self.summary_frame(alpha)
+        names = list(self._inference.names) if xname is None else list(xname)
+        if len(names) != len(frame):
+            raise OptionError("xname", names, f"{len(frame)} names")
+        table = _estimate_table(frame, names)
+        title = title or f"{self._model_name} of {self._response}"
+        header = build_header(self, yname or self._response, title, table)
+        regression = super().summary_frame(alpha)
+        notes = [note for note in explain(self, regression) if "coef / std err" not in note]
+        return PrivateSummary(
+            title, header, table, [note.replace("a coefficient's", "an estimate's") for note in notes], self.flags
+        )
+
+    def plot(self, ax: Axes | None = None, *, alpha: float = 0.05, color: str | None = None) -> Axes:
+        """Plot estimates with intervals, the sampling part told apart from the noise part.
+
+        Parameters
+        ----------
+        ax : matplotlib.axes.Axes, optional
+        alpha : float
+        color : str, optional
+
+        Returns
+        -------
+        matplotlib.axes.Axes
+        """
+        axes = self.plot_coefficients(ax, alpha=alpha, terms=list(self._inference.names), color=color)
+        axes.set_xlabel(f"{self.quantity} of {self._response}" if self._response else self.quantity)
+        return axes
+
+
+def _estimate_table(frame: pd.DataFrame, names: list[str]) -> SimpleTable:
+    shown = [name for name in frame.columns if name not in {"std err (sampling)", "std err (noise)"}]
+    rows = []
+    for _, values in frame[shown].iterrows():
+        cells = []
+        for name, value in values.items():
+            if name == "noise share":
+                cells.append(f"{value:.1%}")
+            elif name == "count":
+                cells.append(f"{value:,.0f}")
+            else:
+                cells.append(forg(float(value), prec=4))
+        rows.append(cells)
+    layout = copy.deepcopy(fmt_params)
+    layout["data_fmts"] = ["%s"] * len(shown)
+    return SimpleTable(rows, headers=shown, stubs=names, txt_fmt=layout)

@@ -1,0 +1,288 @@
+"""The public question behind releases of sums in the cells of a table, as Python objects and as JSON."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from itertools import combinations_with_replacement
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from dpinfer.errors import DPInferError, FormulaError, OptionError, ReleaseFormatError
+from dpinfer.inference.moments import MomentSums
+from dpinfer.schema.axes import Axis, axis_from_dict, compile_condition
+from dpinfer.schema.basis import Basis, basis_of
+from dpinfer.schema.cell_rows import CellRows
+from dpinfer.schema.expressions import Expression, compile_expression
+from dpinfer.schema.rows import RowFunction
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from dpinfer.release import NoiseLaw, Release
+    from dpinfer.schema.schema import Schema
+
+    Array = NDArray[np.float64]
+    Exponent = tuple[int, ...]
+
+__all__ = ["MOMENTS", "TABLES", "SumsQuestion"]
+
+MOMENTS = ("mean", "total", "variance", "cov", "corr")
+"""Kinds that sum monomials of columns."""
+
+TABLES = ("count", "table", "histogram", "proportion")
+"""Kinds that count rows in cells."""
+
+_SECOND_SHARE = 0.25
+"""Share of the noise budget that goes to the sums which serve standard errors alone."""
+
+_MOST_COLUMNS = {"mean": 20, "total": 20, "variance": 8, "cov": 5, "corr": 5}
+
+
+@dataclass(frozen=True, eq=False)
+class SumsQuestion:
+    """What is summed in which cells.
+
+    Attributes
+    ----------
+    kind : str
+        One of `MOMENTS` or `TABLES`.
+    schema : Schema
+    columns : tuple of str
+        Numeric expressions whose moments are asked for; empty for counts.
+    axes : tuple of mapping
+        The table, as `Axis.to_dict` writes it: groups first, levels of a proportion last.
+    where : str, optional
+        Rows at which it does not hold count as absent.
+    weights : str, optional
+        Column of bounded survey weights.
+    target : {"population", "data"}
+        For the data themselves no sums for standard errors are needed.
+    options : mapping
+        Default options of the inference.
+    """
+
+    kind: str
+    schema: Schema
+    columns: tuple[str, ...] = ()
+    axes: tuple[Mapping[str, Any], ...] = ()
+    where: str | None = None
+    weights: str | None = None
+    target: str = "population"
+    options: Mapping[str, Any] = field(default_factory=dict)
+
+    @cached_property
+    def expressions(self) -> tuple[Expression, ...]:
+        """The columns, compiled and bounded."""
+        found = tuple(compile_expression(text, self.schema) for text in self.columns)
+        for expression in found:
+            if expression.constant is not None:
+                raise FormulaError(expression.text, "is the same for every row", "ask for something that differs")
+        texts = [expression.text for expression in found]
+        if len(set(texts)) < len(texts):
+            raise OptionError("columns", list(self.columns), "different columns")
+        most = _MOST_COLUMNS.get(self.kind, 0)
+        if len(found) > most:
+            raise OptionError(
+                "columns", list(self.columns), f"at most {most} columns; a gram serves more at less noise"
+            )
+        return found
+
+    @cached_property
+    def weight(self) -> Expression | None:
+        """The weight, compiled; bounded and not negative."""
+        if self.weights is None:
+            return None
+        if not isinstance(self.weights, str):
+            raise OptionError("weights", self.weights, "the name of a column of weights, or None")
+        found = compile_expression(self.weights, self.schema)
+        if found.lower < 0 or found.constant is not None:
+            raise OptionError(
+                "weights", self.weights, f"a column whose lower bound is not negative, not {found.lower:g}"
+            )
+        return found
+
+    @cached_property
+    def cells(self) -> tuple[Axis, ...]:
+        """The axes as objects."""
+        found = tuple(axis_from_dict(axis, self.schema) for axis in self.axes)
+        names = [axis.name for axis in found]
+        if len(set(names)) < len(names):
+            raise OptionError("by", names, "different columns")
+        return found
+
+    @property
+    def scaled(self) -> tuple[Array, Array]:
+        """Middle and half width of every column; totals are kept in the columns' own units."""
+        if self.kind == "total":
+            return np.zeros(len(self.columns)), np.ones(len(self.columns))
+        center = np.array([0.5 * e.lower + 0.5 * e.upper for e in self.expressions])
+        half = np.array([0.5 * (e.upper - e.lower) for e in self.expressions])
+        return center, half
+
+    @cached_property
+    def first(self) -> tuple[Exponent, ...]:
+        """Monomials that the estimates are functions of, the count (or sum of weights) first."""
+        count, weighted = len(self.columns), int(self.weight is not None)
+        unit = [tuple(int(i == j) for j in range(count)) for i in range(count)]
+        found: list[Exponent] = [] if self.kind == "total" else [(0,) * count]
+        found += unit
+        if self.kind in ("variance", "cov", "corr"):
+            pairs = combinations_with_replacement(range(count), 2)
+            found += [_added(unit[i], unit[j]) for i, j in pairs if i == j or self.kind != "variance"]
+        return tuple((*exponent, weighted) for exponent in found)
+
+    @cached_property
+    def exponents(self) -> tuple[Exponent, ...]:
+        """All monomials that are summed, the constant 1 first where it is: `first`, then products for errors."""
+        found = dict.fromkeys(self.first)
+        if self.target == "population":
+            found |= dict.fromkeys(_added(a, b) for a, b in combinations_with_replacement(self.first, 2))
+        constant = (0,) * (len(self.columns) + 1)
+        found.pop(constant, None)
+        return (constant, *found)
+
+    @property
+    def counted(self) -> bool:
+        """Whether the number of rows is released."""
+        return self.kind != "total" or not self.columns
+
+    @cached_property
+    def basis(self) -> Basis:
+        """The features: the constant and the monomials."""
+        return basis_of(
+            [self._text(exponent) for exponent in self.exponents[1:]], self.schema, centred=self.kind != "total"
+        )
+
+    def _text(self, exponent: Exponent) -> str:
+        center, _ = self.scaled
+        parts = []
+        for expression, middle, power in zip(self.expressions, center.tolist(), exponent, strict=False):
+            base = f"({expression.text})" if middle == 0 else f"(({expression.text}) - ({middle!r}))"
+            parts += [base if power == 1 else f"{base}**{power}"] if power else []
+        if exponent[-1] and self.weight is not None:
+            parts.append(f"({self.weight.text})" + (f"**{exponent[-1]}" if exponent[-1] > 1 else ""))
+        return " * ".join(parts)
+
+    @cached_property
+    def condition(self) -> Expression | None:
+        """The compiled ``where``."""
+        return None if self.where is None else compile_condition(self.where, self.schema)
+
+    @cached_property
+    def rows(self) -> CellRows:
+        """The row function."""
+        return CellRows(RowFunction(self.basis, self.condition), self.cells, counted=self.counted)
+
+    def noise_weights(self, *, pure: bool) -> list[float]:
+        """Noise scale of every released feature relative to the first ones.
+
+        Sums that serve standard errors alone share a fixed part of the budget, however many they are.
+        """
+        exponents = self.exponents if self.counted else self.exponents[1:]
+        needed = set(self.first) | {(0,) * len(self.exponents[0])}
+        second = [exponent not in needed for exponent in exponents]
+        n_first, n_second = len(second) - sum(second), sum(second)
+        ratio = n_second / max(n_first, 1) * (1 - _SECOND_SHARE) / _SECOND_SHARE
+        weight = max(1.0, ratio if pure else ratio**0.5)
+        return [weight if extra else 1.0 for extra in second]
+
+    def check(self) -> None:
+        """Compile everything, and so refuse what cannot be served before anything is measured."""
+        _ = self.weight, self.rows.names
+
+    def moment_sums(self, values: Array, law: NoiseLaw, steps: Array) -> MomentSums:
+        """Turn released sums of R releases (R, m), in units of the scaled features, into sums of monomials."""
+        width = self.rows.width
+        _, half = self.scaled
+        blocks = self.basis.blocks
+        mixing = np.zeros((len(self.exponents), len(self.exponents)))
+        mixing[0, 0] = 1.0
+        for place, (exponent, block) in enumerate(zip(self.exponents[1:], blocks[1:], strict=True), 1):
+            unit = float(np.prod(half ** np.array(exponent[:-1])))
+            mixing[place, 0], mixing[place, place] = block.center / unit, block.half / unit
+        exponents = self.exponents
+        if not self.counted:
+            mixing, exponents = mixing[1:, 1:], exponents[1:]
+        sums = values.reshape(len(values), self.rows.size, width)
+        variances = (law.variances * steps**2)[:width]
+        return MomentSums(exponents, sums @ mixing.T, mixing, variances, law.family == "laplace" and law.draws == 1)
+
+    @property
+    def text(self) -> str:
+        """The question in one line."""
+        axes = [axis.name for axis in self.cells]
+        if self.kind in MOMENTS:
+            said = f"{self.kind} of {', '.join(self.columns)}"
+            said += f" by {', '.join(axes)}" if axes else ""
+        else:
+            said = f"{self.kind} of {', '.join(axes)}" if axes else "count of rows"
+        said += f", weights {self.weights}" if self.weights else ""
+        return said + (f", where {self.where}" if self.where else "")
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the question as a JSON-ready mapping."""
+        used = [name for name in self.schema if name in self.rows.columns]
+        return {
+            "text": self.text,
+            "columns": list(self.columns),
+            "axes": [dict(axis.to_dict()) for axis in self.cells],
+            "where": self.where,
+            "weights": self.weights,
+            "target": self.target,
+            "options": dict(self.options),
+            "schema": self.schema.select(used or list(self.schema)[:1]).to_dict(),
+        }
+
+    @classmethod
+    def from_release(cls, release: Release) -> SumsQuestion:
+        """Read the question of a release.
+
+        Raises
+        ------
+        ReleaseFormatError
+            If the question does not fit the sums that the release holds.
+        """
+        asked = release.question
+        try:
+            _check_asked(asked)
+            question = cls(
+                release.kind,
+                release.schema,
+                columns=tuple(asked["columns"]),
+                axes=tuple(asked["axes"]),
+                where=asked["where"],
+                weights=asked["weights"],
+                target=asked["target"],
+                options=asked["options"],
+            )
+            names = question.rows.names
+        except (KeyError, TypeError, DPInferError) as error:
+            raise ReleaseFormatError(f"the question of the release is damaged: {error}") from error
+        if release.names != names:
+            raise ReleaseFormatError("the sums of the release are not those that its question asks for")
+        return question
+
+
+def _added(a: Exponent, b: Exponent) -> Exponent:
+    return tuple(x + y for x, y in zip(a, b, strict=True))
+
+
+def _check_asked(asked: Mapping[str, Any]) -> None:
+    right = {
+        "columns": _list_of(asked["columns"], str),
+        "axes": _list_of(asked["axes"], Mapping),
+        "where": isinstance(asked["where"], str | None),
+        "weights": isinstance(asked["weights"], str | None),
+        "target": asked["target"] in ("population", "data"),
+        "options": isinstance(asked["options"], Mapping),
+    }
+    for name, holds in right.items():
+        if not holds:
+            raise ReleaseFormatError(f"the question of the release is damaged: {name} is of a wrong type")
+
+
+def _list_of(value: object, kind: type) -> bool:
+    return isinstance(value, list | tuple) and all(isinstance(one, kind) for one in value)
