@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -19,6 +18,8 @@ from dpinfer.results.sums_question import SumsQuestion
 from dpinfer.schema.cell_rows import CellRows
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from numpy.typing import NDArray
 
     from dpinfer.inference.batch import BatchEstimates, Oracle

@@ -407,14 +407,13 @@ def _edges(
             bounds = (declared.lower, declared.upper)
         if bounds is None or bins < 1 or len(bounds) != 2 or not np.isfinite(bounds).all() or bounds[0] >= bounds[1]:
             raise OptionError("bins", bins, right)
-        return np.linspace(float(bounds[0]), float(bounds[1]), bins + 1).tolist()
+        return [float(edge) for edge in np.linspace(float(bounds[0]), float(bounds[1]), bins + 1)]
+    if not isinstance(bins, Sequence | np.ndarray) or isinstance(bins, str) or len(bins) < 2:
+        raise OptionError("bins", bins, right)
     try:
-        edges = [float(edge) for edge in (bins if bins is not None else ())]
+        return [float(edge) for edge in bins]
     except (TypeError, ValueError):
         raise OptionError("bins", bins, right) from None
-    if len(edges) < 2:
-        raise OptionError("bins", bins, right)
-    return edges
 
 
 def _counting(

@@ -14,6 +14,7 @@ from dpinfer.inference.batch import contrast_rows
 from dpinfer.mechanisms import PublicData
 from dpinfer.mechanisms.sources import open_source
 from dpinfer.schema.basis import UNIT
+from dpinfer.schema.cell_rows import CellRows
 from dpinfer.schema.cells import Coded
 from dpinfer.schema.rows import CHUNK_ROWS
 from dpinfer.studies.design import BLOCK
@@ -86,8 +87,8 @@ def _vectorised(design: Design, task: Task) -> pa.Table:
         design.procedure.measurement(price, schema=design.schema, neighbors=design.neighbors)
         for price in design.privacy
     ]
-    rows, upper = measurements[0].rows, np.triu_indices(measurements[0].rows.basis.width)
-    sums = np.zeros((task.replicates, len(upper[0]) + rows.count_clamped))
+    rows = measurements[0].rows
+    sums = np.zeros((task.replicates, len(measurements[0].names)))
     failures = [""] * task.replicates
     baselines: list[Any] = [None] * task.replicates
     rng = design.stream(task, 0)
@@ -112,11 +113,12 @@ def _vectorised(design: Design, task: Task) -> pa.Table:
         for price, measurement in enumerate(measurements)
     ]
     table = pd.concat(parts, ignore_index=True)
-    return _pack(design, table, baselines, (sums[done].sum(axis=0) / UNIT**2, int(done.sum())))
+    unit = rows.unit if isinstance(rows, CellRows) else UNIT**2
+    return _pack(design, table, baselines, (sums[done].sum(axis=0) / unit, int(done.sum())))
 
 
-def _add_sums(rows: RowFunction, drawn: list[tuple[int, Columns]], n: int, sums: Array) -> None:
-    """Add the cross-products of several data sets, mapped in one call, to the rows of ``sums`` at their indices."""
+def _add_sums(rows: RowFunction | CellRows, drawn: list[tuple[int, Columns]], n: int, sums: Array) -> None:
+    """Add the sums of several data sets, mapped in one call, to the rows of ``sums`` at their indices."""
     names = rows.columns
     if any(isinstance(columns[name], Coded) for _, columns in drawn for name in names) and len(drawn) > 1:
         for one in drawn:
@@ -126,17 +128,34 @@ def _add_sums(rows: RowFunction, drawn: list[tuple[int, Columns]], n: int, sums:
     raw = {
         name: drawn[0][1][name] if single else np.concatenate([columns[name] for _, columns in drawn]) for name in names
     }
-    width = rows.basis.width
-    upper = np.triu_indices(width)
     for start in range(0, n if single else 1, CHUNK_ROWS):
         part = {name: _slice(cells, start, start + CHUNK_ROWS) for name, cells in raw.items()} if single else raw
-        encoded, clamped = rows.encode(part)
-        size = encoded.shape[1] if single else n
-        for place, (index, _) in enumerate(drawn):
-            mine = slice(place * size, (place + 1) * size)
-            sums[index, : len(upper[0])] += np.dot(encoded[:, mine], encoded[:, mine].T)[upper]
-            if rows.count_clamped:
-                sums[index, -1] += clamped[mine].sum() * UNIT * UNIT
+        size = min(CHUNK_ROWS, n - start) if single else n
+        if isinstance(rows, CellRows):
+            _add_cells(rows, part, [index for index, _ in drawn], size, sums)
+        else:
+            _add_products(rows, part, [index for index, _ in drawn], size, sums)
+
+
+def _add_products(rows: RowFunction, part: Columns, indices: list[int], size: int, sums: Array) -> None:
+    """Add cross-products of data sets that stand one after the other."""
+    upper = np.triu_indices(rows.basis.width)
+    encoded, clamped = rows.encode(part)
+    for place, index in enumerate(indices):
+        mine = slice(place * size, (place + 1) * size)
+        sums[index, : len(upper[0])] += np.dot(encoded[:, mine], encoded[:, mine].T)[upper]
+        if rows.count_clamped:
+            sums[index, -1] += clamped[mine].sum() * UNIT * UNIT
+
+
+def _add_cells(rows: CellRows, part: Columns, indices: list[int], size: int, sums: Array) -> None:
+    """Add sums in cells of data sets that stand one after the other."""
+    cells, encoded = rows.encode(part, size * len(indices))
+    total = len(indices) * (rows.size + 1)
+    cells = cells + np.repeat(np.arange(len(indices)) * (rows.size + 1), size)
+    features = [None] if encoded is None else list(encoded)
+    added = [np.bincount(cells, one, minlength=total).reshape(-1, rows.size + 1)[:, :-1] for one in features]
+    sums[indices] += np.stack(added, axis=-1).reshape(len(indices), -1)
 
 
 def _slice(cells: Any, start: int, stop: int) -> Any:
@@ -154,7 +173,7 @@ def _infer_all(
 ) -> pd.DataFrame:
     steps = np.asarray(measurement.steps)
     noise = measurement.law.rvs(len(sums), design.stream(task, 1 + price))
-    values = (sums + noise) * steps
+    values = (sums * measurement.multiplier + noise) * steps
     asked = {"contrasts": design.contrasts} if design.contrasts else {}
     found = design.procedure.infer_batch(measurement, values[done], alpha=1 - design.level, **asked)
     shape = (len(sums), len(found.names))
