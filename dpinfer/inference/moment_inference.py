@@ -116,6 +116,10 @@ class MomentInference:
         if edge.size:
             listed = "; ".join(self.names[place] for place in edge[:5]) + (", ..." if edge.size > 5 else "")
             found.append(f"noise moved an estimate to, or close to, the edge of what is possible: {listed}")
+        blurred = np.flatnonzero(self.estimates.blurred[0].ravel())
+        if blurred.size:
+            listed = "; ".join(self.names[place] for place in blurred[:5]) + (", ..." if blurred.size > 5 else "")
+            found.append(f"the sampling error is itself mostly noise, and the interval wide for that: {listed}")
         return (*found, *self.notes)
 
     # Intervals and tests
@@ -316,6 +320,6 @@ def moment_oracle(estimates: Estimates, *, factor: Array, alpha: float) -> Oracl
     critical = np.asarray(stats.norm.isf(alpha / 2))
     if estimates.laplace:
         critical = laplace_sum_isf(alpha, estimates.shares(estimates.variance))
-    bottom = 0.0 if estimates.denominator is None else float(estimates.denominator[0, 2])
+    bottom = 0.0 if estimates.denominator is None else float(estimates.denominator[0, 0, 0, 2])
     kappa = float(estimates.size.min() / np.sqrt(bottom)) if bottom > 0 else np.inf
     return Oracle((critical * error).ravel(), (normal * factor * np.sqrt(sampling)).ravel(), kappa)

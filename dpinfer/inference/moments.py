@@ -7,7 +7,7 @@ products it gives the sampling variance. Arrays run over R releases, G cells and
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Literal
 
@@ -42,6 +42,12 @@ Exponent = tuple[int, ...]
 
 _FEW = 3.0
 """A cell whose noisy size is below so many standard deviations of its noise counts as possibly empty."""
+
+_FEW_SQUARED = 5.0
+"""The same where squares of noisy means enter."""
+
+_BLURRED = 8.0
+"""Degrees of freedom below which a sampling error is itself mostly noise."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -118,8 +124,8 @@ class Estimates:
         What is possible.
     growth : str
         How the sampling variance depends on the value that is tested.
-    denominator : ndarray (q, 3) or None
-        Noise variance of a ratio's numerator, its covariance with the denominator, and the denominator's.
+    denominator : ndarray (R, G, q, 3) or None
+        Of a ratio: noise variance of the numerator, its covariance with the denominator, and the denominator's.
     variances : ndarray (m,)
     laplace : bool
     spread : ndarray (R, G, q, m)
@@ -152,13 +158,14 @@ class Estimates:
         sampling, noise = _diagonal(self.sampling), _diagonal(self.noise)
         size = self.size[..., None]
         if self.denominator is not None:
-            top, both, bottom = self.denominator.T
+            top, both, bottom = np.moveaxis(self.denominator, -1, 0)
             noise = (top - 2 * tested * both + tested**2 * bottom) / size**2
+        middle = 0.5 * (tested + self.value)
         if self.growth == "square":
-            sampling = sampling * _ratio(0.5 * (tested + self.value), self.value) ** 2
+            sampling = np.where(self.few[..., None], sampling, sampling * _ratio(middle, self.value) ** 2)
         elif self.growth == "correlation":
-            middle = 0.5 * (tested + self.value)
-            sampling = sampling * _ratio(1 - middle**2, 1 - self.value**2) ** 2
+            grown = sampling * _ratio(1 - middle**2, 1 - self.value**2) ** 2
+            sampling = np.where(self.few[..., None], sampling, grown)
         elif self.growth == "binomial":
             sampling = np.where(sampling > 0, tested * (1 - tested) / size, 0.0)
         elif self.growth == "poisson":
@@ -174,9 +181,14 @@ class Estimates:
         return result
 
     @property
+    def blurred(self) -> NDArray[np.bool_]:
+        """Whether the sampling variance of an estimate is itself mostly noise (R, G, q)."""
+        return np.asarray((self.df < _BLURRED) & (self.size[..., None] > 2 * _BLURRED) & ~self.few[..., None])
+
+    @property
     def flagged(self) -> NDArray[np.bool_]:
         """Whether a release carries any warning (R,)."""
-        return np.asarray(self.few.any(axis=1) | self.edge.any(axis=(1, 2)))
+        return np.asarray(self.few.any(axis=1) | (self.edge | self.blurred).any(axis=(1, 2)))
 
 
 def _diagonal(matrices: Array) -> Array:
@@ -198,17 +210,25 @@ def means(sums: MomentSums, *, population: bool) -> Estimates:
     for place, top in enumerate(first):
         gradient[..., place, top] = 1.0
     gradient[..., bottom] = -value
-    noise = sums.noise
-    denominator = np.stack([noise[first, first], noise[first, bottom], np.full(len(first), noise[bottom, bottom])], 1)
     estimates = _estimates(
-        sums, value, gradient, size, few, population=population, edge=raw != value, lower=-1.0, upper=1.0, growth="none"
+        sums,
+        value,
+        gradient,
+        size,
+        few,
+        population=population,
+        edge=raw != value,
+        lower=-1.0,
+        upper=1.0,
+        growth="none",
+        ratio=True,
     )
     if not population or sums.weighted:
-        return _replaced(estimates, denominator=denominator)
+        return estimates
     # No variance of values in [-1, 1] with this mean exceeds 1 - mean^2; an unknown size leaves nothing better.
     largest = (1 - value**2) / size[..., None]
     variance = np.where(few[..., None], largest, np.minimum(_diagonal(estimates.sampling), largest))
-    return _replaced(estimates, sampling=_rescaled(estimates.sampling, variance), denominator=denominator)
+    return replace(estimates, sampling=_rescaled(estimates.sampling, variance))
 
 
 def variances(sums: MomentSums, *, population: bool) -> Estimates:
@@ -226,7 +246,7 @@ def _pairs(sums: MomentSums) -> list[tuple[int, int]]:
 
 
 def _second(sums: MomentSums, pairs: list[tuple[int, int]], *, population: bool) -> Estimates:
-    size, few = _size(sums)
+    size, few = _size(sums, _FEW_SQUARED)
     value, gradient = _central(sums, size, pairs)
     diagonal = np.array([i == j for i, j in pairs])
     lower = np.where(diagonal, 0.0, -1.0)
@@ -234,9 +254,27 @@ def _second(sums: MomentSums, pairs: list[tuple[int, int]], *, population: bool)
     clipped = np.clip(value * factor, lower, 1.0)
     growth: Growth = "square" if diagonal.all() else "none"
     edge: NDArray[np.bool_] = np.asarray((diagonal & (value <= 0)) | (clipped >= 1))
-    return _estimates(
-        sums, clipped, gradient, size, few, population=population, edge=edge, lower=lower, upper=1.0, growth=growth
+    estimates = _estimates(
+        sums,
+        clipped,
+        gradient,
+        size,
+        few,
+        population=population,
+        edge=edge,
+        lower=lower,
+        upper=1.0,
+        growth=growth,
+        ratio=True,
     )
+    return _unknown(estimates) if population else estimates
+
+
+def _unknown(estimates: Estimates) -> Estimates:
+    """Let the interval hold everything that is possible in a cell that may be empty: growth is of no use there."""
+    width = estimates.value.shape[-1]
+    wide = np.where(estimates.few[..., None, None], 4.0 * np.eye(width), estimates.sampling)
+    return replace(estimates, sampling=wide)
 
 
 def _central(sums: MomentSums, size: Array, pairs: Sequence[tuple[int, int]]) -> tuple[Array, Array]:
@@ -259,7 +297,7 @@ def _central(sums: MomentSums, size: Array, pairs: Sequence[tuple[int, int]]) ->
 
 def correlations(sums: MomentSums, *, population: bool) -> Estimates:
     """Correlations of all pairs of different columns, in [-1, 1]."""
-    size, few = _size(sums)
+    size, few = _size(sums, _FEW_SQUARED)
     pairs = [(i, j) for i, j in _pairs(sums) if i < j]
     every = [*pairs, *((c, c) for c in range(sums.columns))]
     moment, slope = _central(sums, size, every)
@@ -280,7 +318,7 @@ def correlations(sums: MomentSums, *, population: bool) -> Estimates:
         rho = value[..., place]
         both = slope[..., len(pairs) + i, :] / safe[..., i, None] + slope[..., len(pairs) + j, :] / safe[..., j, None]
         gradient[..., place, :] = slope[..., place, :] / product[..., None] - 0.5 * rho[..., None] * both
-    return _estimates(
+    estimates = _estimates(
         sums,
         value,
         gradient,
@@ -292,6 +330,7 @@ def correlations(sums: MomentSums, *, population: bool) -> Estimates:
         upper=1.0,
         growth="correlation",
     )
+    return _unknown(estimates) if population else estimates
 
 
 def proportions(sums: MomentSums, *, population: bool) -> Estimates:
@@ -305,10 +344,6 @@ def proportions(sums: MomentSums, *, population: bool) -> Estimates:
     for place, top in enumerate(levels):
         gradient[..., place, top] = 1.0
     gradient[..., bottom] = -value
-    noise = sums.noise
-    denominator = np.stack(
-        [noise[levels, levels], noise[levels, bottom], np.full(len(levels), noise[bottom, bottom])], 1
-    )
     # One success or failure more than counted: a share of 0 or 1 in the sample is not certain in the population.
     padded = (value * size[..., None] + 1) / (size[..., None] + 2)
     sampling = np.einsum("rgq,qs->rgqs", padded * (1 - padded), np.eye(len(levels)))
@@ -328,7 +363,7 @@ def proportions(sums: MomentSums, *, population: bool) -> Estimates:
         upper=1.0,
         growth="binomial",
         sampling=sampling,
-        denominator=denominator,
+        ratio=True,
     )
 
 
@@ -376,12 +411,12 @@ def totals(sums: MomentSums, *, population: bool, nobs: float | None, lower: flo
     )
 
 
-def _size(sums: MomentSums) -> tuple[Array, NDArray[np.bool_]]:
+def _size(sums: MomentSums, least_ratio: float = _FEW) -> tuple[Array, NDArray[np.bool_]]:
     """Noisy size of each cell, raised to one standard deviation of its noise, and whether it may be empty."""
     bottom = sums.monomial()
     noisy, error = sums.values[..., bottom], float(np.sqrt(sums.noise[bottom, bottom]))
     least = max(error, 1e-6 if sums.weighted else 1.0)
-    return np.maximum(noisy, least), noisy < max(_FEW * error, least)
+    return np.maximum(noisy, least), noisy < max(least_ratio * error, least)
 
 
 def _quadratic(sums: MomentSums, gradient: Array) -> Array:
@@ -409,11 +444,18 @@ def _sum(a: Exponent, b: Exponent) -> Exponent:
 
 
 def _positive(matrices: Array) -> Array:
-    """Raise negative eigenvalues to zero."""
-    if matrices.shape[-1] == 1:
-        return np.maximum(matrices, 0.0)
-    values, vectors = np.linalg.eigh((matrices + np.swapaxes(matrices, -1, -2)) / 2)
-    result: Array = np.einsum("...ij,...j,...kj->...ik", vectors, np.maximum(values, 0.0), vectors)
+    """Raise negative variances to zero, and shrink correlations until the matrix is positive semidefinite."""
+    place = np.arange(matrices.shape[-1])
+    variance = np.maximum(_diagonal(matrices), 0.0)
+    if place.size == 1:
+        return variance[..., None]
+    root = np.sqrt(variance)
+    both = root[..., :, None] * root[..., None, :]
+    related = np.where(both > 0, np.clip(matrices / np.where(both > 0, both, 1.0), -1.0, 1.0), 0.0)
+    related[..., place, place] = 1.0
+    least = np.minimum(np.linalg.eigvalsh(related)[..., 0], 0.0)[..., None, None]
+    kept = 1 / (1 - least)
+    result: Array = both * (kept * related + (1 - kept) * np.eye(place.size))
     return result
 
 
@@ -426,10 +468,6 @@ def _rescaled(matrices: Array, variance: Array) -> Array:
     scaled = np.where((old > 0)[..., :, None] & (old > 0)[..., None, :], scaled, 0.0)
     scaled[..., place, place] = variance
     return scaled
-
-
-def _replaced(estimates: Estimates, **changes: Array) -> Estimates:
-    return Estimates(**{**vars(estimates), **changes})
 
 
 def _estimates(
@@ -445,7 +483,7 @@ def _estimates(
     upper: Array | float,
     growth: Growth,
     sampling: Array | None = None,
-    denominator: Array | None = None,
+    ratio: bool = False,
 ) -> Estimates:
     """Carry the linearisation (times the size) to sampling and noise covariances and degrees of freedom."""
     wide = size[..., None, None]
@@ -473,11 +511,21 @@ def _estimates(
         lower=lower,
         upper=upper,
         growth=growth,
-        denominator=denominator,
+        denominator=_denominator(sums, value, gradient) if ratio else None,
         variances=sums.variances,
         laplace=sums.laplace,
         spread=spread,
     )
+
+
+def _denominator(sums: MomentSums, value: Array, gradient: Array) -> Array:
+    """Noise of numerator and denominator of a ratio (R, G, q, 3), from the gradient of the ratio times the size."""
+    bottom = sums.monomial()
+    top = gradient.copy()
+    top[..., bottom] += value
+    both = top @ sums.noise[:, bottom]
+    own = np.einsum("rgqd,de,rgqe->rgq", top, sums.noise, top)
+    return np.stack([own, both, np.full(both.shape, sums.noise[bottom, bottom])], axis=-1)
 
 
 def _degrees(sampling: Array, noise: Array, spread: Array, variances: Array, size: Array) -> Array:
