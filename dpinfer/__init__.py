@@ -7,7 +7,7 @@ ask a question such as `ols`, and ``fit`` it at a price.
 from dpinfer import errors
 from dpinfer._version import __version__
 from dpinfer.mechanisms import PrivateData, PublicData
-from dpinfer.models import Procedure, corr, count, cov, gram, histogram, mean, ols, table, total, variance
+from dpinfer.models import Procedure, corr, count, cov, gram, histogram, mean, ols, proportion, table, total, variance
 from dpinfer.privacy import GDP, ZCDP, ApproxDP, Ledger, PureDP
 from dpinfer.release import Release, read_release
 from dpinfer.results import PrivateResults
@@ -40,6 +40,7 @@ __all__ = [
     "histogram",
     "mean",
     "ols",
+    "proportion",
     "read_release",
     "table",
     "total",

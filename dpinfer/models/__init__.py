@@ -4,6 +4,7 @@ from dpinfer.models.description import Description
 from dpinfer.models.descriptions import corr, count, cov, histogram, mean, table, total, variance
 from dpinfer.models.linear import OLS, Gram, gram, ols
 from dpinfer.models.procedure import Procedure
+from dpinfer.models.proportions import proportion
 
 __all__ = [
     "OLS",
@@ -17,6 +18,7 @@ __all__ = [
     "histogram",
     "mean",
     "ols",
+    "proportion",
     "table",
     "total",
     "variance",

@@ -18,11 +18,14 @@ from dpinfer.schema.reach import Reach, reach_of
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from numpy.typing import NDArray
+
+    from dpinfer.privacy.cost import Cost
     from dpinfer.privacy.sensitivity import Norm
     from dpinfer.privacy.units import Neighbors, Privacy
     from dpinfer.schema.cell_rows import CellRows
 
-__all__ = ["MOST_SUMS", "sums_measurement", "tulap_measurement"]
+__all__ = ["MOST_SUMS", "check_draws", "noise_plan", "sums_measurement", "tulap_measurement"]
 
 MOST_SUMS = 2**22
 """Sums that one measurement may have."""
@@ -84,22 +87,13 @@ def sums_measurement(
     noisy = np.ones((rows.size, rows.width), dtype=bool)
     noisy[0, 0] = not free
     spread = np.broadcast_to(relative, noisy.shape)[noisy]
-    multiplier = draws
-    scale = calibrate(bound * rows.unit * draws, privacy, family)
-    if family == "gaussian":
-        least = least_scale(privacy, int(noisy.sum()))
-        while scale * multiplier * float(spread.min()) < least:
-            multiplier *= 2
-        scale *= multiplier  # exact: a power of two
     scales = np.zeros(noisy.shape)
-    scales[noisy] = coordinate_scales(scale, spread)
-    law = NoiseLaw(family, tuple(scales.ravel().tolist()), draws)
-    cost = laplace_cost(privacy) if norm == "l1" else gaussian_cost(privacy, scales=scales[noisy])
+    scales[noisy], multiplier, cost = noise_plan(bound * rows.unit, privacy, spread, draws=draws)
     return Measurement(
         kind=kind,
         question=question,
         rows=rows,
-        law=law,
+        law=NoiseLaw(family, tuple(scales.ravel().tolist()), draws),
         cost=cost,
         neighbors=neighbors,
         names=rows.names,
@@ -108,6 +102,55 @@ def sums_measurement(
         measures=_measures(rows),
         multiplier=multiplier,
     )
+
+
+def noise_plan(
+    sensitivity: Fraction, privacy: Privacy, weights: NDArray[np.float64], *, draws: int = 1
+) -> tuple[NDArray[np.float64], int, Cost]:
+    """Say how much noise a price asks for, and on how fine a grid.
+
+    Parameters
+    ----------
+    sensitivity : Fraction
+        Bound on the norm of the change of the integer sums, each over its weight: L1 for `PureDP`, otherwise L2.
+    privacy : Privacy
+    weights : ndarray (k,)
+        Noise scale of every sum that is not public, relative to the others.
+    draws : int
+        Number of independent Laplace draws that are averaged.
+
+    Returns
+    -------
+    scales : ndarray (k,)
+        Noise scales, in steps of the multiplied sums.
+    multiplier : int
+        What the sums are multiplied by before the noise is added.
+    cost : Cost
+    """
+    if isinstance(privacy, PureDP):
+        scale = calibrate(sensitivity * draws, privacy, "laplace")
+        return coordinate_scales(scale, weights), draws, laplace_cost(privacy)
+    scale, multiplier = calibrate(sensitivity, privacy, "gaussian"), 1
+    least = least_scale(privacy, weights.size)
+    while scale * multiplier * float(weights.min()) < least:
+        multiplier *= 2
+    scales = coordinate_scales(scale * multiplier, weights)  # exact: a power of two
+    return scales, multiplier, gaussian_cost(privacy, scales=scales)
+
+
+def check_draws(draws: int, privacy: Privacy | None = None) -> None:
+    """Refuse a number of draws that is none, or that a price does not allow.
+
+    Raises
+    ------
+    OptionError
+    """
+    if type(draws) is not int or draws < 1:
+        raise OptionError("draws", draws, "a positive whole number")
+    if draws > 1 and privacy is not None and not isinstance(privacy, PureDP):
+        raise OptionError(
+            "draws", draws, f"1: the average of several Laplace draws needs a PureDP price, not {privacy}"
+        )
 
 
 def tulap_measurement(
@@ -146,12 +189,7 @@ def tulap_measurement(
 
 
 def _check(rows: CellRows, draws: int, privacy: Privacy) -> None:
-    if type(draws) is not int or draws < 1:
-        raise OptionError("draws", draws, "a positive whole number")
-    if draws > 1 and not isinstance(privacy, PureDP):
-        raise OptionError(
-            "draws", draws, f"1: the average of several Laplace draws needs a PureDP price, not {privacy}"
-        )
+    check_draws(draws, privacy)
     if rows.size * rows.width > MOST_SUMS:
         raise OptionError("by", f"{rows.size:,} cells", f"a table of at most {MOST_SUMS // rows.width:,} cells")
 

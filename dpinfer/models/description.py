@@ -144,6 +144,7 @@ class Description(Procedure):
         *,
         alpha: float = 0.05,
         contrasts: Mapping[str, Mapping[str, float]] | None = None,
+        nobs: int | None = None,
     ) -> BatchEstimates:
         """Infer from many releases at once; equal to `infer` one by one.
 
@@ -155,6 +156,8 @@ class Description(Procedure):
         alpha : float
         contrasts : mapping, optional
             Not offered: groups and columns are studied one by one.
+        nobs : int, optional
+            The number of rows of each, where it is public.
 
         Raises
         ------
@@ -163,13 +166,12 @@ class Description(Procedure):
         """
         if self.inference == "simulated":
             raise NotProvedError('inference="simulated" has no form for many releases at once; use .infer one by one')
-        question, nobs = self._measured(measurement)
         estimates, described = describe(
-            question,
+            self._measured(measurement),
             values,
             law=measurement.law,
             steps=np.asarray(measurement.steps),
-            nobs=nobs(values),
+            nobs=nobs,
             target=self.target,
         )
         return batch_moments(
@@ -189,33 +191,23 @@ class Description(Procedure):
         *,
         alpha: float = 0.05,
         contrasts: Mapping[str, Mapping[str, float]] | None = None,  # noqa: ARG002
+        nobs: int | None = None,
     ) -> Oracle:
         """Say how wide an interval would be that knew the population; for studies."""
-        question, nobs = self._measured(measurement)
         estimates, described = describe(
-            question,
+            self._measured(measurement),
             sums[None],
             law=measurement.law,
             steps=np.asarray(measurement.steps),
-            nobs=nobs(sums[None]),
+            nobs=nobs,
             target=self.target,
         )
         return moment_oracle(estimates, factor=described.factor, alpha=alpha)
 
-    def _measured(self, measurement: Measurement) -> tuple[SumsQuestion, Any]:
-        """Return the question, and how the public number of rows is read off simulated sums."""
-        rows = measurement.rows
-        if not isinstance(rows, CellRows):
+    def _measured(self, measurement: Measurement) -> SumsQuestion:
+        if not isinstance(measurement.rows, CellRows):
             raise OptionError("measurement", measurement.kind, "a measurement of this procedure")
-        question = self._question(rows.features.basis.schema)
-        public = measurement.neighbors == "replace_one" and rows.keeps_every_row and rows.counted
-
-        def nobs(values: Array) -> int | None:
-            if not public or rows.size > 1 or rows.width == 1:
-                return None
-            return int(values[0, 0])
-
-        return question, nobs
+        return self._question(measurement.rows.features.basis.schema)
 
 
 def check_options(inference: str, target: str, replicates: int, seed: int) -> None:

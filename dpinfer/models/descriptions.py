@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     Columns = str | Sequence[str]
 
-__all__ = ["corr", "count", "cov", "histogram", "mean", "table", "total", "variance"]
+__all__ = ["axes_of", "corr", "count", "cov", "histogram", "mean", "table", "total", "variance"]
 
 
 def mean(
@@ -87,7 +87,7 @@ def mean(
         source=data,
         kind="mean",
         columns=_texts("columns", columns),
-        axes=_axes(by),
+        axes=axes_of(by),
         where=where,
         weights=weights,
         target=target,
@@ -133,7 +133,7 @@ def total(
         source=data,
         kind="total",
         columns=_texts("columns", columns),
-        axes=_axes(by),
+        axes=axes_of(by),
         where=where,
         weights=weights,
         target=target,
@@ -178,7 +178,7 @@ def variance(
         source=data,
         kind="variance",
         columns=_texts("columns", columns),
-        axes=_axes(by),
+        axes=axes_of(by),
         where=where,
         weights=weights,
         target=target,
@@ -220,7 +220,7 @@ def cov(
         source=data,
         kind="cov",
         columns=_texts("columns", columns),
-        axes=_axes(by),
+        axes=axes_of(by),
         where=where,
         weights=weights,
         target=target,
@@ -265,7 +265,7 @@ def corr(
         source=data,
         kind="corr",
         columns=chosen,
-        axes=_axes(by),
+        axes=axes_of(by),
         where=where,
         weights=weights,
         target=target,
@@ -307,7 +307,7 @@ def count(
     FormulaError, UnknownColumnError, SchemaError
         As `mean`.
     """
-    return _counting("count", data, _axes(by), where, weights, target, inference, draws)
+    return _counting("count", data, axes_of(by), where, weights, target, inference, draws)
 
 
 def table(
@@ -341,7 +341,7 @@ def table(
     FormulaError, UnknownColumnError, SchemaError, OptionError
         As `mean`.
     """
-    axes = _axes(columns)
+    axes = axes_of(columns)
     if not axes:
         raise OptionError("columns", columns, "one or more columns")
     return _counting("table", data, axes, where, weights, target, inference, draws)
@@ -391,7 +391,7 @@ def histogram(
     if not isinstance(column, str):
         raise OptionError("column", column, "the name of a numeric column")
     edges = _edges(column, bins, bounds, data)
-    axes = (*_axes(by), {"column": column, "edges": edges})
+    axes = (*axes_of(by), {"column": column, "edges": edges})
     return _counting("histogram", data, axes, where, None, target, inference, draws)
 
 
@@ -399,7 +399,7 @@ def _edges(
     column: str, bins: int | Sequence[float] | None, bounds: tuple[float, float] | None, data: Data | Release | None
 ) -> list[float]:
     right = "increasing edges, or a number of bins with bounds=(lower, upper)"
-    if isinstance(bins, int) and not isinstance(bins, bool):
+    if isinstance(bins, int | np.integer) and not isinstance(bins, bool):
         if bounds is None and data is not None and not isinstance(data, Release):
             declared = data.schema[column]
             if not isinstance(declared, Real):
@@ -446,7 +446,7 @@ def _texts(option: str, given: Columns) -> tuple[str, ...]:
     return tuple(texts)
 
 
-def _axes(by: Columns) -> tuple[Mapping[str, Any], ...]:
+def axes_of(by: Columns) -> tuple[Mapping[str, Any], ...]:
     """Name the axes of a table: a column, or a condition where the text is no plain name."""
     if isinstance(by, Sequence) and not by:
         return ()

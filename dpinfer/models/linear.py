@@ -176,6 +176,7 @@ class OLS(Procedure):
         *,
         alpha: float = 0.05,
         contrasts: Mapping[str, Mapping[str, float]] | None = None,
+        nobs: int | None = None,  # noqa: ARG002
     ) -> BatchEstimates:
         """Infer from many releases at once; equal to `infer` one by one.
 
@@ -188,6 +189,8 @@ class OLS(Procedure):
         alpha : float
         contrasts : mapping of name to weights by coefficient, optional
             Further quantities to infer, after the coefficients.
+        nobs : int, optional
+            The public number of rows; not needed here, where the sums hold it.
 
         Returns
         -------
@@ -221,6 +224,7 @@ class OLS(Procedure):
         *,
         alpha: float = 0.05,
         contrasts: Mapping[str, Mapping[str, float]] | None = None,
+        nobs: int | None = None,  # noqa: ARG002
     ) -> Oracle:
         """Say how wide an interval would be that knew the population; for studies.
 
@@ -230,7 +234,7 @@ class OLS(Procedure):
         sums : ndarray (m,)
             Expected noise-free sums, in units of the scaled features.
         alpha : float
-        contrasts : mapping, optional
+        contrasts, nobs : optional
             As in `infer_batch`.
         """
         design, response, names = self._columns(measurement)

@@ -15,37 +15,45 @@ if TYPE_CHECKING:
 __all__ = ["binomial_pmf", "binomial_sf", "discounted_tail"]
 
 _UNDERFLOW = 1e-250
-_LEVELS = 60
+_LEVELS = 12
 
 
-def binomial_pmf(count: Array, n: Array, p: Array) -> Array:
+def binomial_pmf(count: Array, n: Array, p: Array, complement: Array) -> Array:
     """P(X = count) for X ~ Binomial(n, p), 0 outside 0..n.
 
     Parameters
     ----------
-    count, n, p : ndarray (...)
-        Whole numbers of either sign, sizes >= 0 and probabilities in [0, 1], all of one shape.
+    count, n, p, complement : ndarray (...)
+        Whole numbers of either sign, sizes >= 0, probabilities in [0, 1] and 1 - p, all of one shape; the smaller
+        of the two probabilities is the one used.
     """
     inside = (count >= 0) & (count <= n)
-    out: Array = np.where(inside, stats.binom.pmf(np.where(inside, count, 0.0), n, p), 0.0)
+    count, small = np.where(inside, count, 0.0), p <= 0.5
+    found = stats.binom.pmf(np.where(small, count, n - count), n, np.where(small, p, complement))
+    out: Array = np.where(inside, found, 0.0)
     return out
 
 
-def binomial_sf(count: Array, n: Array, p: Array) -> Array:
+def binomial_sf(count: Array, n: Array, p: Array, complement: Array) -> Array:
     """P(X > count) for X ~ Binomial(n, p), by the incomplete beta function.
 
     Parameters
     ----------
-    count, n, p : ndarray (...)
-        Whole numbers of either sign, sizes >= 0 and probabilities in [0, 1], all of one shape.
+    count, n, p, complement : ndarray (...)
+        Whole numbers of either sign, sizes >= 0, probabilities in [0, 1] and 1 - p, all of one shape; the smaller
+        of the two probabilities is the one used.
 
     Returns
     -------
     ndarray (...)
-        Relative error about 1e-16 times the square root of n, in the far tail too.
+        Relative error about 1e-15 times the square root of n, in the far tail too.
     """
     inside = (count >= 0) & (count < n)
-    tail = special.betainc(np.where(inside, count + 1, 1.0), np.where(inside, n - count, 1.0), p)
+    successes, failures = np.where(inside, count + 1, 1.0), np.where(inside, n - count, 1.0)
+    tail = np.empty(np.shape(count))
+    small = p <= 0.5
+    tail[small] = special.betainc(successes[small], failures[small], p[small])
+    tail[~small] = special.betaincc(failures[~small], successes[~small], complement[~small])
     out: Array = np.where(inside, tail, np.where(count < 0, 1.0, 0.0))
     return out
 
@@ -55,17 +63,15 @@ def discounted_tail(count: Array, n: Array, p: Array, complement: Array, rate: A
 
     Parameters
     ----------
-    count, n, p : ndarray (...)
-        Whole numbers of either sign, sizes >= 0 and probabilities in [0, 1], all of one shape.
-    complement : ndarray (...)
-        1 - p, given apart because it may be known more precisely.
+    count, n, p, complement : ndarray (...)
+        Whole numbers of either sign, sizes >= 0, probabilities in [0, 1] and 1 - p, all of one shape.
     rate : ndarray (...)
         Positive, at most about 700.
 
     Returns
     -------
     ndarray (...)
-        Relative error about 1e-16 times the square root of n.
+        Relative error about 1e-15 times the square root of n.
 
     Notes
     -----
@@ -76,14 +82,14 @@ def discounted_tail(count: Array, n: Array, p: Array, complement: Array, rate: A
     """
     kept = -p * np.expm1(-rate)
     shrunk = complement + p * np.exp(-rate)
-    tail = binomial_sf(count, n, p * np.exp(-rate) / shrunk)
+    tail = binomial_sf(count, n, p * np.exp(-rate) / shrunk, complement / shrunk)
     moment = n * np.where(kept < 0.5, np.log1p(-np.minimum(kept, 0.5)), np.log(shrunk))
     far = (tail < _UNDERFLOW) & (count < n)
     usable = np.where(tail < _UNDERFLOW, 1.0, tail)
     out: Array = np.where(tail < _UNDERFLOW, 0.0, np.exp(np.minimum(rate * count + moment + np.log(usable), 0.0)))
     if np.any(far):
         odds = p[far] / complement[far] * np.exp(-rate[far])
-        out[far] = binomial_pmf(count[far], n[far], p[far]) * _gauss(count[far], n[far], odds)
+        out[far] = binomial_pmf(count[far], n[far], p[far], complement[far]) * _gauss(count[far], n[far], odds)
     return out
 
 

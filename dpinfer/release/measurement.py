@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from dpinfer.privacy.units import Neighbors
     from dpinfer.release.laws import NoiseLaw
     from dpinfer.schema.cell_rows import CellRows
+    from dpinfer.schema.query_rows import QueryRows
     from dpinfer.schema.rows import RowFunction
 
 __all__ = ["Measurement"]
@@ -23,7 +24,7 @@ class Measurement:
 
     For a `RowFunction` the sum holds the upper triangle, row by row, of the cross-products of the integer
     features; and last, if the row function counts clamped rows, that count. For `CellRows` it holds the features'
-    sums in every cell of a table, cell by cell.
+    sums in every cell of a table, cell by cell; for `QueryRows` combinations of a table's counts.
 
     Attributes
     ----------
@@ -31,7 +32,7 @@ class Measurement:
         Name under which the inference is registered.
     question : mapping
         The question in words that JSON can hold: formula or terms, schema, options.
-    rows : RowFunction or CellRows
+    rows : RowFunction, CellRows or QueryRows
         Maps each row of the data to integers.
     law : NoiseLaw
         Noise of every coordinate.
@@ -52,7 +53,7 @@ class Measurement:
 
     kind: str
     question: Mapping[str, Any]
-    rows: RowFunction | CellRows
+    rows: RowFunction | CellRows | QueryRows
     law: NoiseLaw
     cost: Cost
     neighbors: Neighbors
@@ -72,11 +73,15 @@ class Measurement:
                 f"reads        {', '.join(self.rows.columns) or 'no column'}",
                 f"neighbours   {self.neighbors}",
                 f"bound        {self.sensitivity}",
-                f"noise        {self._noise}, scale {spread} in units of the scaled features",
+                f"noise        {self._noise}, scale {spread} in units of {self._unit}",
                 f"exact        {', '.join(self.exact) or 'nothing'}",
                 f"guarantee    {self.cost.describe()}",
             ]
         )
+
+    @property
+    def _unit(self) -> str:
+        return "rows" if getattr(self.rows, "counts_only", False) else "the scaled features"
 
     @property
     def _noise(self) -> str:

@@ -260,7 +260,7 @@ class SumsQuestion:
                 options=asked["options"],
             )
             names = question.rows.names
-        except (KeyError, TypeError, DPInferError) as error:
+        except (KeyError, TypeError, ValueError, DPInferError) as error:
             raise ReleaseFormatError(f"the question of the release is damaged: {error}") from error
         if release.names != names:
             raise ReleaseFormatError("the sums of the release are not those that its question asks for")

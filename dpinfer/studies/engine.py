@@ -16,6 +16,7 @@ from dpinfer.mechanisms.sources import open_source
 from dpinfer.schema.basis import UNIT
 from dpinfer.schema.cell_rows import CellRows
 from dpinfer.schema.cells import Coded
+from dpinfer.schema.query_rows import QueryRows
 from dpinfer.schema.rows import CHUNK_ROWS
 from dpinfer.studies.design import BLOCK
 
@@ -113,11 +114,11 @@ def _vectorised(design: Design, task: Task) -> pa.Table:
         for price, measurement in enumerate(measurements)
     ]
     table = pd.concat(parts, ignore_index=True)
-    unit = rows.unit if isinstance(rows, CellRows) else UNIT**2
+    unit = rows.unit if isinstance(rows, CellRows | QueryRows) else UNIT**2
     return _pack(design, table, baselines, (sums[done].sum(axis=0) / unit, int(done.sum())))
 
 
-def _add_sums(rows: RowFunction | CellRows, drawn: list[tuple[int, Columns]], n: int, sums: Array) -> None:
+def _add_sums(rows: RowFunction | CellRows | QueryRows, drawn: list[tuple[int, Columns]], n: int, sums: Array) -> None:
     """Add the sums of several data sets, mapped in one call, to the rows of ``sums`` at their indices."""
     names = rows.columns
     if any(isinstance(columns[name], Coded) for _, columns in drawn for name in names) and len(drawn) > 1:
@@ -133,6 +134,10 @@ def _add_sums(rows: RowFunction | CellRows, drawn: list[tuple[int, Columns]], n:
         size = min(CHUNK_ROWS, n - start) if single else n
         if isinstance(rows, CellRows):
             _add_cells(rows, part, [index for index, _ in drawn], size, sums)
+        elif isinstance(rows, QueryRows):
+            counts = np.zeros((len(drawn), rows.cells.size))
+            _add_cells(rows.cells, part, list(range(len(drawn))), size, counts)
+            sums[[index for index, _ in drawn]] += counts @ rows.matrix.T
         else:
             _add_products(rows, part, [index for index, _ in drawn], size, sums)
 
@@ -174,7 +179,9 @@ def _infer_all(
     steps = np.asarray(measurement.steps)
     noise = measurement.law.rvs(len(sums), design.stream(task, 1 + price))
     values = (sums * measurement.multiplier + noise) * steps
-    asked = {"contrasts": design.contrasts} if design.contrasts else {}
+    asked: dict[str, Any] = {"contrasts": design.contrasts} if design.contrasts else {}
+    if design.neighbors == "replace_one":
+        asked["nobs"] = design.n[task.size]
     found = design.procedure.infer_batch(measurement, values[done], alpha=1 - design.level, **asked)
     shape = (len(sums), len(found.names))
     full = {name: np.full(shape, np.nan) for name in _NUMBERS}

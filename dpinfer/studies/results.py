@@ -120,7 +120,9 @@ class StudyResults:
             names = list(dict.fromkeys(blocks[0].column("term").to_pylist()))
             for price in design.privacy:
                 measured = design.procedure.measurement(price, schema=design.schema, neighbors=design.neighbors)
-                asked = {"contrasts": design.contrasts} if design.contrasts else {}
+                asked: dict[str, Any] = {"contrasts": design.contrasts} if design.contrasts else {}
+                if design.neighbors == "replace_one":
+                    asked["nobs"] = n
                 oracle = design.procedure.oracle(measured, total, alpha=1 - design.level, **asked)
                 found[n, str(price)] = (names, oracle)
         return found

@@ -1,0 +1,119 @@
+"""One exact proportion: its public question, and its results."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+import pandas as pd
+
+from dpinfer.errors import DPInferError, FormulaError, NotProvedError, ReleaseFormatError
+from dpinfer.inference.exact_proportion import ExactProportion
+from dpinfer.release import Release, register_inference
+from dpinfer.release.laws import TULAP_GRID
+from dpinfer.results.descriptions import DescriptionResults
+from dpinfer.schema.basis import basis_of
+from dpinfer.schema.cell_rows import CellRows
+from dpinfer.schema.expressions import Expression, compile_expression
+from dpinfer.schema.rows import RowFunction
+
+if TYPE_CHECKING:
+    from dpinfer.schema.schema import Schema
+
+__all__ = ["ExactQuestion", "infer_exact"]
+
+
+@dataclass(frozen=True, eq=False)
+class ExactQuestion:
+    """How many rows meet a condition, each row being a success or not.
+
+    Attributes
+    ----------
+    schema : Schema
+    column : str
+        A Boolean column, or a condition.
+    """
+
+    schema: Schema
+    column: str
+
+    @cached_property
+    def condition(self) -> Expression:
+        """The compiled condition."""
+        found = compile_expression(self.column, self.schema)
+        if not found.boolean:
+            raise FormulaError(self.column, "is not a truth value", 'compare it, as in "income > 50000"')
+        return found
+
+    @cached_property
+    def rows(self) -> CellRows:
+        """The row function: rows that meet the condition."""
+        return CellRows(RowFunction(basis_of([], self.schema), self.condition))
+
+    def check(self) -> None:
+        """Refuse a column whose cells may drop their row: n would then not be the public number of rows.
+
+        Raises
+        ------
+        NotProvedError
+        """
+        for name in self.condition.columns:
+            if self.schema[name].may_drop:
+                raise NotProvedError(
+                    f'inference="exact" needs every row to count: declare missing= and impossible= constants for '
+                    f'{name!r} (such as False), or use inference="score"'
+                )
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the question as a JSON-ready mapping."""
+        return {
+            "text": f"proportion of {self.column}, exactly",
+            "column": self.column,
+            "schema": self.schema.select(self.condition.columns).to_dict(),
+        }
+
+
+@register_inference("binomial")
+def infer_exact(release: Release, *, inference: str | None = None) -> DescriptionResults:
+    """Infer a proportion from a count with Tulap noise.
+
+    Parameters
+    ----------
+    release : Release
+    inference : {"exact", "wald"}, optional
+
+    Returns
+    -------
+    DescriptionResults
+
+    Raises
+    ------
+    ReleaseFormatError
+        If the release is damaged.
+    OptionError
+        If there is no such method.
+    """
+    column = release.question.get("column")
+    if release.law.family != "tulap" or len(release.values) != 1 or not isinstance(column, str):
+        raise ReleaseFormatError("the release is damaged: it holds no single count with Tulap noise")
+    if release.nobs is None:
+        raise ReleaseFormatError("the release is damaged: the number of rows must be public")
+    try:
+        ExactQuestion(release.schema, column).check()
+    except DPInferError as error:
+        raise ReleaseFormatError(f"the question of the release is damaged: {error}") from error
+    found = ExactProportion(
+        count=float(release.array[0]),
+        size=release.nobs,
+        noise_scale=release.law.scales[0] / TULAP_GRID,
+        names=(column,),
+    )
+    return DescriptionResults(
+        found.with_method(inference or "exact"),
+        release,
+        model_name="Private proportion",
+        response=column,
+        quantity="proportion",
+        sizes=pd.Series([float(release.nobs)]),
+    )
