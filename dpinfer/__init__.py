@@ -6,8 +6,23 @@ ask a question such as `ols`, and ``fit`` it at a price.
 
 from dpinfer import errors
 from dpinfer._version import __version__
+from dpinfer.inference.families import Binomial, Family
 from dpinfer.mechanisms import PrivateData, PublicData
-from dpinfer.models import Procedure, corr, count, cov, gram, histogram, mean, ols, proportion, table, total, variance
+from dpinfer.models import (
+    Procedure,
+    corr,
+    count,
+    cov,
+    expfam,
+    gram,
+    histogram,
+    mean,
+    ols,
+    proportion,
+    table,
+    total,
+    variance,
+)
 from dpinfer.privacy import GDP, ZCDP, ApproxDP, Ledger, PureDP
 from dpinfer.release import Release, read_release
 from dpinfer.results import PrivateResults
@@ -18,8 +33,10 @@ __all__ = [
     "GDP",
     "ZCDP",
     "ApproxDP",
+    "Binomial",
     "Boolean",
     "Category",
+    "Family",
     "Integer",
     "Ledger",
     "PrivateData",
@@ -36,6 +53,7 @@ __all__ = [
     "cov",
     "coverage_study",
     "errors",
+    "expfam",
     "gram",
     "histogram",
     "mean",

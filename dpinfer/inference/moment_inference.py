@@ -203,8 +203,8 @@ class MomentInference:
         noise = np.einsum("kp,pq,kq->k", contrasts, self.cov_noise, contrasts)
         variance = np.maximum(sampling + noise, 0.0)
         own = self.factor**2 * self.estimates.variance[0]
-        part = (contrasts**2 * own.ravel()) ** 2 / self.estimates.df[0].ravel()
-        df = np.clip(variance**2 / np.maximum(part.sum(axis=1), 1e-300), 1.0, 1e9)
+        share = contrasts**2 * own.ravel() / np.maximum(variance, 1e-300)[:, None]
+        df = np.clip(1.0 / np.maximum((share**2 / self.estimates.df[0].ravel()).sum(axis=1), 1e-9), 1.0, 1e9)
         return contrasts @ self.params, np.sqrt(variance), df
 
     # Simulation

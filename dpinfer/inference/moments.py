@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Estimates",
+    "Growth",
     "MomentSums",
     "correlations",
     "covariances",
@@ -122,7 +123,7 @@ class Estimates:
         Whether the estimate was moved to the edge of what is possible.
     lower, upper : float or ndarray (q,)
         What is possible.
-    growth : str
+    growth : str or tuple of str, length q
         How the sampling variance depends on the value that is tested.
     denominator : ndarray (R, G, q, 3) or None
         Of a ratio: noise variance of the numerator, its covariance with the denominator, and the denominator's.
@@ -142,7 +143,7 @@ class Estimates:
     edge: NDArray[np.bool_]
     lower: Array | float
     upper: Array | float
-    growth: Growth
+    growth: Growth | tuple[Growth, ...]
     denominator: Array | None
     variances: Array
     laplace: bool
@@ -160,18 +161,24 @@ class Estimates:
         if self.denominator is not None:
             top, both, bottom = np.moveaxis(self.denominator, -1, 0)
             noise = (top - 2 * tested * both + tested**2 * bottom) / size**2
-        middle = 0.5 * (tested + self.value)
-        if self.growth == "square":
-            sampling = np.where(self.few[..., None], sampling, sampling * _ratio(middle, self.value) ** 2)
-        elif self.growth == "correlation":
-            grown = sampling * _ratio(1 - middle**2, 1 - self.value**2) ** 2
-            sampling = np.where(self.few[..., None], sampling, grown)
-        elif self.growth == "binomial":
-            sampling = np.where(sampling > 0, tested * (1 - tested) / size, 0.0)
-        elif self.growth == "poisson":
-            sampling = np.where(sampling > 0, np.maximum(tested, 0.0), 0.0)
-        result: Array = sampling + noise
+        growths = self.growth if isinstance(self.growth, tuple) else (self.growth,) * tested.shape[-1]
+        parts = [self._grown(one, sampling, tested, place) for place, one in enumerate(growths)]
+        result: Array = np.stack(parts, axis=-1) + noise
         return result
+
+    def _grown(self, growth: Growth, sampling: Array, tested: Array, place: int) -> Array:
+        """Give the sampling variance of one quantity if the truth were ``tested`` (R, G)."""
+        own, value, truth = sampling[..., place], self.value[..., place], tested[..., place]
+        middle = 0.5 * (truth + value)
+        if growth == "square":
+            own = np.where(self.few, own, own * _ratio(middle, value) ** 2)
+        elif growth == "correlation":
+            own = np.where(self.few, own, own * _ratio(1 - middle**2, 1 - value**2) ** 2)
+        elif growth == "binomial":
+            own = np.where(own > 0, truth * (1 - truth) / self.size, 0.0)
+        elif growth == "poisson":
+            own = np.where(own > 0, np.maximum(truth, 0.0), 0.0)
+        return own
 
     def shares(self, variance: Array) -> Array:
         """Share of a variance that each Laplace variable carries (R, G, q, m)."""
@@ -561,6 +568,9 @@ def intervals(estimates: Estimates, alpha: float, *, method: str = "score") -> A
         ends = [estimates.value - critical * error, estimates.value + critical * error]
     else:
         ends = [_end(estimates, critical, error, sign, lower, upper) for sign in (-1.0, 1.0)]
+    if isinstance(estimates.growth, tuple):  # parameters of a model that nothing is known of
+        unknown = estimates.few[..., None]
+        ends = [np.where(unknown, lower, ends[0]), np.where(unknown, upper, ends[1])]
     return np.stack([np.maximum(ends[0], lower), np.minimum(ends[1], upper)], axis=-1)
 
 

@@ -12,6 +12,7 @@ import numpy as np
 from dpinfer.errors import OptionError
 from dpinfer.schema.basis import UNIT
 from dpinfer.schema.cell_rows import CellRows
+from dpinfer.schema.query_rows import QueryRows
 from dpinfer.schema.rows import CHUNK_ROWS
 
 if TYPE_CHECKING:
@@ -26,8 +27,10 @@ _FLUSH = 4096
 """Chunks whose sums, each below 2^34, are added in 64 bits before they go to Python integers."""
 
 
-def exact_sums(rows: RowFunction | CellRows, source: Source, *, threads: int | None = None) -> list[int]:
+def exact_sums(rows: RowFunction | CellRows | QueryRows, source: Source, *, threads: int | None = None) -> list[int]:
     """Sum what a row function gives over all rows, without any rounding; see `gram_sums` and `cell_sums`."""
+    if isinstance(rows, QueryRows):
+        return rows.combine(cell_sums(rows.cells, source, threads=threads))
     if isinstance(rows, CellRows):
         return cell_sums(rows, source, threads=threads)
     return gram_sums(rows, source, threads=threads)

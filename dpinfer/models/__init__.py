@@ -2,6 +2,7 @@
 
 from dpinfer.models.description import Description
 from dpinfer.models.descriptions import corr, count, cov, histogram, mean, table, total, variance
+from dpinfer.models.expfam import ExpFam, expfam
 from dpinfer.models.linear import OLS, Gram, gram, ols
 from dpinfer.models.procedure import Procedure
 from dpinfer.models.proportions import proportion
@@ -9,11 +10,13 @@ from dpinfer.models.proportions import proportion
 __all__ = [
     "OLS",
     "Description",
+    "ExpFam",
     "Gram",
     "Procedure",
     "corr",
     "count",
     "cov",
+    "expfam",
     "gram",
     "histogram",
     "mean",

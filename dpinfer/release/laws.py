@@ -99,7 +99,7 @@ class NoiseLaw:
             result: Array = draws
             return result
         grid = TULAP_GRID if self.family == "tulap" else 1
-        success = np.where(scales > 0, -np.expm1(-grid / np.maximum(scales, 1e-300)), 1.0)
+        success = np.where(scales > 0, -np.expm1(-grid / np.maximum(scales, 1e-290)), 1.0)
         total = np.zeros((size, scales.size))
         for _ in range(self.draws):
             total += rng.geometric(success, size=total.shape)

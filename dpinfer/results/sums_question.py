@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 __all__ = ["MOMENTS", "TABLES", "SumsQuestion"]
 
-MOMENTS = ("mean", "total", "variance", "cov", "corr")
+MOMENTS = ("mean", "total", "variance", "cov", "corr", "multinormal")
 """Kinds that sum monomials of columns."""
 
 TABLES = ("count", "table", "histogram", "proportion")
@@ -38,7 +38,7 @@ TABLES = ("count", "table", "histogram", "proportion")
 _SECOND_SHARE = {"mean": 0.25, "total": 0.25, "variance": 0.35, "cov": 0.45, "corr": 0.45}
 """Share of the noise budget that goes to the sums which serve standard errors alone."""
 
-_MOST_COLUMNS = {"mean": 20, "total": 20, "variance": 8, "cov": 5, "corr": 5}
+_MOST_COLUMNS = {"mean": 20, "total": 20, "variance": 8, "cov": 5, "corr": 5, "multinormal": 10}
 
 
 @dataclass(frozen=True, eq=False)
@@ -129,7 +129,7 @@ class SumsQuestion:
         unit = [tuple(int(i == j) for j in range(count)) for i in range(count)]
         found: list[Exponent] = [] if self.kind == "total" else [(0,) * count]
         found += unit
-        if self.kind in ("variance", "cov", "corr"):
+        if self.kind in ("variance", "cov", "corr", "multinormal"):
             pairs = combinations_with_replacement(range(count), 2)
             found += [_added(unit[i], unit[j]) for i, j in pairs if i == j or self.kind != "variance"]
         return tuple((*exponent, weighted) for exponent in found)

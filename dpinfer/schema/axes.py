@@ -218,8 +218,8 @@ def compile_condition(text: str, schema: Schema) -> Expression:
     if not isinstance(text, str):
         raise OptionError("where", text, 'a condition such as "age >= 18", or None')
     condition = compile_expression(text, schema)
-    if not condition.boolean:
-        raise FormulaError(text, "is not a condition", 'write a comparison, such as "age >= 18"')
+    if not condition.boolean or condition.constant is not None:
+        raise FormulaError(text, "is not a condition on columns", 'write a comparison, such as "age >= 18"')
     return condition
 
 

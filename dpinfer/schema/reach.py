@@ -133,10 +133,10 @@ def _curve(schema: Schema, blocks: Sequence[Block]) -> tuple[Array, Array] | Non
 
 @lru_cache(maxsize=256)
 def _pieces(name: str, lower: float, upper: float, texts: tuple[str, ...]) -> tuple[Array, Array]:
-    edges = np.linspace(lower, upper, _PIECES + 1)
+    edges = np.unique(np.linspace(lower, upper, _PIECES + 1))  # fewer where there are few floats between the bounds
     edges[0], edges[-1] = lower, upper
-    low, high = np.empty((len(texts), _PIECES)), np.empty((len(texts), _PIECES))
-    for piece in range(_PIECES):
+    low, high = np.empty((len(texts), edges.size - 1)), np.empty((len(texts), edges.size - 1))
+    for piece in range(edges.size - 1):
         part = Schema({name: Real(float(edges[piece]), float(edges[piece + 1]))})
         for place, text in enumerate(texts):
             expression = compile_expression(text, part)

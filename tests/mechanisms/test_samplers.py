@@ -12,6 +12,7 @@ from scipy import stats
 from dpinfer.errors import PrivacyUnitError
 from dpinfer.mechanisms.samplers import LARGEST_SCALE, check_scales, private_noise, simulated_noise
 from dpinfer.release import NoiseLaw
+from dpinfer.release.laws import TULAP_GRID
 
 DRAWS = int(os.environ.get("DPINFER_AUDIT_DRAWS", "100000"))
 FALSE_ALARM = 1e-6
@@ -165,3 +166,85 @@ def test_scales_that_cannot_be_drawn_exactly_are_refused(family):
     edge = private_noise(NoiseLaw(family, (LARGEST_SCALE,) * 50))
     assert max(map(abs, edge)) < 2**63 - 1
     assert len(set(edge)) == 50
+
+
+# Averages of Laplace draws, and Tulap noise
+
+
+def sum_masses(scale, draws):
+    """Probabilities of the sum of several discrete Laplace draws, by convolution."""
+    reach = int(np.ceil(40 * scale)) + 2
+    support = np.arange(-reach, reach + 1)
+    one = np.exp(-np.abs(support) / scale)
+    total = one = one / one.sum()
+    for _ in range(draws - 1):
+        total = np.convolve(total, one)
+    return np.arange(-reach * draws, reach * draws + 1), total
+
+
+def audit_against(support, mass, draws):
+    """Smallest p-value of a chi-squared test of about forty cells and of a test of the spread, times two."""
+    draws = np.asarray(draws)
+    below = np.cumsum(mass)
+    places = np.unique(np.searchsorted(below, np.linspace(0.002, 0.998, 41)))
+    expected = np.diff(np.concatenate([[0.0], below[places], [1.0]])) * draws.size
+    found = np.searchsorted(np.sort(draws), support[places], side="right")
+    counts = np.diff(np.concatenate([[0], found, [draws.size]]))
+    kept = expected > 20
+    cells = stats.chi2.sf(((counts - expected)[kept] ** 2 / expected[kept]).sum(), kept.sum() - 1)
+    variance, fourth = (mass * support**2).sum(), (mass * support**4).sum()
+    away = (draws.astype(float) ** 2).mean() - variance
+    spread = 2 * stats.norm.sf(abs(away) / np.sqrt((fourth - variance**2) / draws.size))
+    return 2 * min(cells, spread)
+
+
+DRAWN = {"private": private_noise, "simulated": lambda law: simulated_noise(law, np.random.default_rng(23))}
+
+
+@pytest.mark.parametrize("sampler", DRAWN)
+@pytest.mark.parametrize(("scale", "draws"), [(1.3, 3), (20.0, 10)])
+def test_several_laplace_draws_are_added(sampler, scale, draws):
+    """False alarm at most 1e-6 a case; noise a fifth too small, or one draw too few, is caught."""
+    size = DRAWS // 5
+    support, mass = sum_masses(scale, draws)
+    drawn = DRAWN[sampler](NoiseLaw("laplace", (scale,) * size, draws))
+    assert {type(value) for value in drawn} == {int}
+    assert audit_against(support, mass, drawn) > FALSE_ALARM
+    for wrong in (NoiseLaw("laplace", (0.8 * scale,) * size, draws), NoiseLaw("laplace", (scale,) * size, draws - 1)):
+        small = simulated_noise(wrong, np.random.default_rng(24))
+        assert audit_against(support, mass, small) < FALSE_ALARM
+
+
+@pytest.mark.parametrize("sampler", DRAWN)
+@pytest.mark.parametrize("scale", [0.4, 41.3])
+def test_tulap_noise_has_its_law(sampler, scale):
+    """Whole part and fraction apart: each test fails a right sampler with probability below 1e-6."""
+    drawn = np.array(DRAWN[sampler](NoiseLaw("tulap", (scale * TULAP_GRID,) * DRAWS)), dtype=object)
+    half = TULAP_GRID // 2
+    whole = np.array([(value + half) // TULAP_GRID for value in drawn])
+    fraction = np.array([(value + half) % TULAP_GRID for value in drawn])
+    support, mass = sum_masses(scale, 1)
+    assert audit_against(support, mass, whole) > FALSE_ALARM
+    assert stats.kstest(fraction / TULAP_GRID, "uniform").pvalue > FALSE_ALARM
+    assert low_bits(fraction) > FALSE_ALARM
+    related = np.corrcoef(whole, fraction.astype(float))[0, 1] * np.sqrt(drawn.size)
+    assert 2 * stats.norm.sf(abs(related)) > FALSE_ALARM
+    assert stats.kstest(fraction / TULAP_GRID * 0.8, "uniform").pvalue < FALSE_ALARM
+    small = simulated_noise(NoiseLaw("tulap", (0.8 * scale * TULAP_GRID,) * DRAWS), np.random.default_rng(25))
+    assert audit_against(support, mass, [(value + half) // TULAP_GRID for value in small]) < FALSE_ALARM
+
+
+def test_coordinates_without_noise_get_none():
+    """The bound fails with probability below 1e-15."""
+    for law in (NoiseLaw("laplace", (0.0, 2.0**40, 0.0), 3), NoiseLaw("tulap", (0.0, 2.0**40, 0.0))):
+        for draw in DRAWN.values():
+            found = draw(law)
+            assert found[0] == found[2] == 0
+            assert 0 < abs(found[1]) < 200 * 2.0**40
+    assert private_noise(NoiseLaw("tulap", ())) == []
+
+
+@pytest.mark.parametrize("law", [NoiseLaw("tulap", (2 * LARGEST_SCALE,)), NoiseLaw("laplace", (2 * LARGEST_SCALE,), 5)])
+def test_large_scales_of_other_laws_are_refused(law):
+    with pytest.raises(PrivacyUnitError, match="larger share of the budget"):
+        private_noise(law)

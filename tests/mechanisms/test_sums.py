@@ -9,9 +9,11 @@ import pyarrow as pa
 import pytest
 
 from dpinfer.errors import OptionError
+from dpinfer.mechanisms import sums as sums_module
 from dpinfer.mechanisms.sources import open_source
-from dpinfer.mechanisms.sums import gram_sums
+from dpinfer.mechanisms.sums import cell_sums, exact_sums, gram_sums
 from dpinfer.results.linear import GramQuestion
+from dpinfer.results.sums_question import SumsQuestion
 from dpinfer.schema import Boolean, Category, Integer, Real, Schema
 from dpinfer.schema.basis import UNIT, simplex_codes
 
@@ -241,3 +243,126 @@ def test_sums_at_the_edge_of_the_floats_are_exact():
 
 def test_sums_are_python_integers():
     assert {type(one) for one in sums(sample(50))} == {int}
+
+
+# Sums in the cells of a table
+
+CELLS = {
+    "moments": SumsQuestion(
+        "cov", SCHEMA, columns=("x", "log(1 + y)"), axes=({"column": "g"}, {"condition": "x > 4"}), where="k > 0"
+    ),
+    "weighted": SumsQuestion("mean", SCHEMA, columns=("x",), axes=({"column": "b"},), weights="y"),
+    "total": SumsQuestion("total", SCHEMA, columns=("x", "k"), axes=({"column": "g"},)),
+    "table": SumsQuestion("table", SCHEMA, axes=({"column": "g"}, {"column": "k"}, {"column": "b"})),
+    "table where": SumsQuestion("table", SCHEMA, axes=({"column": "g"},), where="b & (y > 10)"),
+    "count": SumsQuestion("count", SCHEMA),
+    "histogram": SumsQuestion(
+        "histogram", SCHEMA, axes=({"column": "b"}, {"column": "x", "edges": [-2.5, 0.0, 0.3, 11.0]})
+    ),
+    "histogram of integers": SumsQuestion("histogram", SCHEMA, axes=({"column": "k", "edges": [0.0, 0.5, 7.0, 15.0]},)),
+}
+QUESTIONS = pytest.mark.parametrize("name", CELLS)
+
+
+def in_cells(frame, name, **options):
+    return cell_sums(CELLS[name].rows, open_source(frame), **options)
+
+
+@QUESTIONS
+@pytest.mark.parametrize("threads", [1, 4])
+@pytest.mark.parametrize("chunk_rows", [7, 1000])
+def test_cells_do_not_depend_on_threads_and_chunks(name, threads, chunk_rows):
+    frame = sample(3000)
+    whole = in_cells(frame, name, threads=1)
+    assert in_cells(frame, name, threads=threads, chunk_rows=chunk_rows) == whole
+    assert in_cells(frame.iloc[::-1], name, chunk_rows=999) == whole
+    assert exact_sums(CELLS[name].rows, open_source(frame)) == whole
+    assert any(whole)
+    assert {type(one) for one in whole} == {int}
+
+
+@QUESTIONS
+def test_cells_add_over_chunks_that_are_read_at_once(big, name):
+    """More rows than one chunk holds."""
+    parts = [in_cells(big.iloc[start : start + 10_000], name) for start in range(0, len(big), 10_000)]
+    assert in_cells(big, name) == [sum(part) for part in zip(*parts, strict=True)]
+
+
+@QUESTIONS
+@pytest.mark.parametrize("storage", STORAGES)
+def test_cells_do_not_depend_on_storage(name, storage):
+    frame = with_missing(sample(300))
+    assert in_cells(STORAGES[storage](frame), name, chunk_rows=61, threads=2) == in_cells(frame, name)
+
+
+@QUESTIONS
+def test_each_row_is_in_one_cell_at_most_and_adds_its_own(name):
+    frame = with_missing(sample(60))
+    rows = CELLS[name].rows
+    singles = np.array([in_cells(frame.iloc[[place]], name) for place in range(60)], dtype=object)
+    assert singles.sum(axis=0).tolist() == in_cells(frame, name)
+    touched = (singles.reshape(60, rows.size, rows.width) != 0).any(axis=2).sum(axis=1)
+    assert touched.max() == 1
+    assert (touched == 0).any() or name == "count"
+
+
+@QUESTIONS
+@pytest.mark.parametrize("storage", ["objects", "arrow", "polars", "nullable"])
+def test_cells_of_no_rows(name, storage):
+    empty = in_cells(STORAGES[storage](sample(0)), name)
+    assert empty == [0] * (CELLS[name].rows.size * CELLS[name].rows.width)
+
+
+@QUESTIONS
+def test_cells_of_rows_that_all_drop(name):
+    frame = pd.DataFrame({column: [None] * 9 for column in SCHEMA}, dtype=object)
+    assert sum(in_cells(frame, name)) == (9 if name == "count" else 0)
+
+
+@pytest.mark.parametrize("flush", [1, 2, 3, 4096])
+def test_the_sums_do_not_depend_on_when_they_leave_64_bits(monkeypatch, flush):
+    frame = sample(600)
+    expected = {name: in_cells(frame, name) for name in CELLS}
+    monkeypatch.setattr(sums_module, "_FLUSH", flush)
+    for name in CELLS:
+        assert in_cells(frame, name, chunk_rows=100) == expected[name]
+
+
+def test_64_bits_hold_a_full_run_of_chunks():
+    """A chunk's sum is at most 2^19 times 2^15 in size."""
+    assert sums_module._FLUSH * UNIT * 32_768 < 2**63
+
+    class Tall:
+        columns, rows = ("x",), 3 * 32_768 + 5
+
+        def read(self, names, start, stop):
+            return {name: np.broadcast_to(11.0, stop - start) for name in names}
+
+    rows = SumsQuestion("mean", SCHEMA, columns=("x",), target="data").rows
+    assert cell_sums(rows, Tall()) == [Tall.rows * UNIT] * 2
+
+
+@pytest.mark.parametrize("chunk_rows", [0, -1, 32769])
+def test_chunks_of_cells_that_floats_could_not_sum_exactly_are_refused(chunk_rows):
+    with pytest.raises(OptionError, match="chunk_rows"):
+        in_cells(sample(3), "table", chunk_rows=chunk_rows)
+
+
+def test_cells_equal_a_slow_reference_in_fractions():
+    frame = sample(300)
+    rows = SumsQuestion("mean", SCHEMA, columns=("x", "y"), axes=({"column": "g"},), target="data").rows
+    assert rows.width == 3
+    expected = np.zeros((3, 3), dtype=object)
+    for x, g, y in frame[["x", "g", "y"]].itertuples(index=False, name=None):
+        if not np.isnan(y):
+            expected["abc".index(g)] += np.array([UNIT, _round(x, -3, 11), _round(y, 0, 50)], dtype=object)
+    assert cell_sums(rows, open_source(frame)) == [int(value) for value in expected.ravel()]
+
+
+def test_counts_of_a_table_are_those_of_pandas():
+    frame = sample(2000, missing=False)
+    rows = CELLS["table"].rows
+    found = pd.Series(in_cells(frame, "table"), index=pd.MultiIndex.from_tuples(rows.cells))
+    counted = frame.groupby(["g", "k", "b"]).size()
+    assert found[found > 0].sort_index().to_dict() == counted.to_dict()
+    assert found.sum() == 2000

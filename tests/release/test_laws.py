@@ -4,8 +4,9 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from dpinfer.errors import OptionError, ReleaseFormatError
+from dpinfer.errors import NotProvedError, OptionError, ReleaseFormatError
 from dpinfer.release import NoiseLaw
+from dpinfer.release.laws import TULAP_GRID
 
 FAMILIES = ["gaussian", "laplace"]
 SMALL = [0.02, 0.1, 0.3, 0.5, 0.9, 1.0, 2.7, 9.9, 10.1, 63.0, 65.0, 500.0]
@@ -130,3 +131,89 @@ def test_a_law_survives_as_json_ready_mapping(family):
 def test_damaged_laws_are_refused(stored):
     with pytest.raises(ReleaseFormatError, match="noise law"):
         NoiseLaw.from_dict(stored)
+
+
+# Averages of Laplace draws, and Tulap noise
+
+
+@pytest.mark.parametrize("draws", [1, 2, 3, 10, 50])
+@pytest.mark.parametrize("scale", [0.5, 7.0, 2.0**30])
+def test_the_variance_of_several_draws_is_their_sum(draws, scale):
+    one, several = NoiseLaw("laplace", (scale, 0.0)), NoiseLaw("laplace", (scale, 0.0), draws)
+    assert np.allclose(several.variances, draws * one.variances, rtol=1e-12)
+    assert several.variances[1] == 0
+
+
+@pytest.mark.parametrize("draws", [2, 10])
+@pytest.mark.parametrize("scale", [0.5, 7.0, 2.0**30])
+def test_several_draws_are_simulated(draws, scale):
+    """Variance and fourth moment within six standard errors: a false alarm has probability 4e-9 a case."""
+    law = NoiseLaw("laplace", (scale, 0.0), draws)
+    drawn = law.rvs(60_000, np.random.default_rng(3))
+    assert np.array_equal(drawn, np.rint(drawn))
+    assert not drawn[:, 1].any()
+    unit = drawn[:, 0] / np.sqrt(law.variances[0])
+    support, mass = masses("laplace", min(scale, 500.0))
+    single = (mass * support**4).sum() / (mass * support**2).sum() ** 2
+    fourth = (single - 3) / draws + 3
+    for power, expected in ((2, 1.0), (4, fourth)):
+        values = unit**power
+        assert abs(values.mean() - expected) < 6 * values.std() / np.sqrt(values.size)
+
+
+@pytest.mark.parametrize("scale", [0.2, 0.5, 2.0, 30.0])
+def test_tulap_is_a_discrete_laplace_draw_and_a_uniform_fraction(scale):
+    """Kolmogorov-Smirnov against the distribution function of Awan & Slavkovic; false alarm 1e-6 a case."""
+    law = NoiseLaw("tulap", (scale * TULAP_GRID, 0.0))
+    support, mass = masses("laplace", scale)
+    variance = (mass * support**2).sum() + 1 / 12
+    assert law.variances[0] == pytest.approx(TULAP_GRID**2 * variance, rel=1e-9)
+    assert law.variances[1] == 0
+    drawn = law.rvs(50_000, np.random.default_rng(7))
+    assert np.array_equal(drawn, np.rint(drawn))
+    assert not drawn[:, 1].any()
+
+    def below(value):
+        whole = np.rint(value)
+        before = np.concatenate([[0.0], np.cumsum(mass)])[np.searchsorted(support, whole)]
+        return before + mass[np.searchsorted(support, whole)] * (value - whole + 0.5)
+
+    assert stats.kstest(drawn[:, 0] / TULAP_GRID, below).pvalue > 1e-6
+
+
+@pytest.mark.parametrize(
+    "law",
+    [
+        NoiseLaw("laplace", (3.0, 3.0, 0.0, 1 / 3), 10),
+        NoiseLaw("laplace", (3.0,), 1),
+        NoiseLaw("tulap", (0.3 * TULAP_GRID, 2.0**33 + 1)),
+        NoiseLaw("tulap", ()),
+    ],
+)
+def test_new_laws_survive_as_json_ready_mappings(law):
+    stored = law.to_dict()
+    assert NoiseLaw.from_dict(stored) == law
+    assert ("draws" in stored) == (law.draws > 1)
+
+
+@pytest.mark.parametrize(
+    ("family", "draws"),
+    [("gaussian", 2), ("tulap", 2), ("laplace", 0), ("laplace", -1), ("laplace", 1.0), ("laplace", True)],
+)
+def test_wrong_draws(family, draws):
+    with pytest.raises(OptionError, match="draws"):
+        NoiseLaw(family, (1.0,), draws)
+
+
+@pytest.mark.parametrize("draws", [0, 1.5, "2", True, None])
+def test_damaged_draws(draws):
+    with pytest.raises(ReleaseFormatError, match="noise law"):
+        NoiseLaw.from_dict({"family": "discrete laplace", "scales": [[1.0, 1]], "draws": draws})
+    with pytest.raises(ReleaseFormatError, match="noise law"):
+        NoiseLaw.from_dict({"family": "discrete gaussian", "scales": [[1.0, 1]], "draws": 2})
+
+
+@pytest.mark.parametrize("law", [NoiseLaw("tulap", (1.0,)), NoiseLaw("laplace", (1.0,), 2)])
+def test_quantiles_of_other_laws_are_refused(law):
+    with pytest.raises(NotProvedError, match="single draw"):
+        law.quantile(0.5)

@@ -1,0 +1,413 @@
+"""Estimation of an exponential family from noisy sums of clamped statistics.
+
+Everything here is a function of arrays, vectorised over releases: the leading axis ``R`` is 1 for one
+release and the number of simulated releases in a study. Parameters are handled on the scale of their links,
+where their space is the whole line.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from dpinfer.errors import FormulaError, UnknownColumnError
+from dpinfer.inference.families.base import ExponentialFamily, Moments, limits
+from dpinfer.schema.expressions import compile_expression
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from numpy.typing import NDArray
+
+    from dpinfer.release.laws import NoiseLaw
+    from dpinfer.schema.expressions import Expression
+    from dpinfer.schema.schema import Schema
+
+    Array = NDArray[np.float64]
+
+__all__ = [
+    "KAPPA_RELIABLE",
+    "ClampedProblem",
+    "FamilyFit",
+    "SumNoise",
+    "clamped_problem",
+    "estimate",
+    "influence",
+    "score_covariance",
+    "signal",
+    "sum_noise",
+    "take",
+]
+
+KAPPA_RELIABLE = 3.0
+"""Below this value of `signal`, noise is called dominant: intervals cover, but may be wide or infinite."""
+
+_CHUNK = 400
+_ITERATIONS = 50
+_ROOT = 1e-6
+_FLOOR = 1e-16
+_RIDGE = 1e-6
+_LARGEST_STEP = 2.0
+
+
+@dataclass(frozen=True, eq=False)
+class ClampedProblem:
+    """A family, the bounds of the column, and how its statistics are scaled.
+
+    Feature j of a row is ``(t_j(clamp(x)) - center_j) / half_j``, in [-1, 1].
+
+    Attributes
+    ----------
+    family : ExponentialFamily
+    column : str
+    lower, upper : float
+        Bounds of the column.
+    expressions : tuple of Expression, length k
+        The statistics.
+    center, half : ndarray (k,)
+        Their scaling.
+    """
+
+    family: ExponentialFamily
+    column: str
+    lower: float
+    upper: float
+    expressions: tuple[Expression, ...]
+    center: Array
+    half: Array
+
+    @cached_property
+    def box(self) -> Array:
+        """Range of each parameter on the scale of its link, (p, 2)."""
+        ends = self.family.box(self.lower, self.upper)
+        return np.array([p.to_link(pair) for p, pair in zip(self.family.parameters, ends, strict=True)])
+
+    def statistics(self, values: Array) -> Array:
+        """Statistics (..., k) of clamped values (...), in their own units."""
+        return np.stack([part.evaluate({self.column: values}) for part in self.expressions], axis=-1)
+
+    def features(self, values: Array) -> Array:
+        """Scaled statistics (..., k) of clamped values (...)."""
+        scaled: Array = (self.statistics(values) - self.center) / self.half
+        return scaled
+
+    def to_link(self, theta: Array) -> Array:
+        """Map parameters (..., p) to the scale of their links."""
+        return np.stack([p.to_link(theta[..., j]) for j, p in enumerate(self.family.parameters)], axis=-1)
+
+    def from_link(self, eta: Array) -> Array:
+        """Map parameters (..., p) back from the scale of their links."""
+        return np.stack([p.from_link(eta[..., j]) for j, p in enumerate(self.family.parameters)], axis=-1)
+
+    def slope(self, eta: Array) -> Array:
+        """Differentiate `from_link`, (..., p)."""
+        return np.stack([p.slope(eta[..., j]) for j, p in enumerate(self.family.parameters)], axis=-1)
+
+    def moments(self, theta: Array) -> Moments:
+        """Mean, covariance and Jacobian of one row's features at parameters (R, p), by theta."""
+        parts = [
+            self.family.clamped(theta[start : start + _CHUNK], self.lower, self.upper, self.features)
+            for start in range(0, len(theta), _CHUNK)
+        ]
+        return parts[0] if len(parts) == 1 else Moments(*(np.concatenate(part) for part in zip(*parts, strict=True)))
+
+    def link_moments(self, eta: Array) -> Moments:
+        """Give the moments at parameters on the scale of their links, with the Jacobian by them."""
+        found = self.moments(self.from_link(eta))
+        return Moments(found.mean, found.cov, found.jacobian * self.slope(eta)[:, None, :])
+
+    def sample(self, theta: Array, size: tuple[int, ...], rng: np.random.Generator) -> Array:
+        """Draw clamped values of this shape at one parameter vector (p,); for simulation only."""
+        result: Array = np.clip(self.family.sample(theta, size, rng), self.lower, self.upper)
+        return result
+
+
+def clamped_problem(family: ExponentialFamily, column: str, schema: Schema) -> ClampedProblem:
+    """Pose the inference of a family for a declared column.
+
+    Parameters
+    ----------
+    family : ExponentialFamily
+    column : str
+    schema : Schema
+
+    Returns
+    -------
+    ClampedProblem
+        Its features are those that `dpinfer.schema.basis` measures for the same expressions.
+
+    Raises
+    ------
+    UnknownColumnError
+        If the schema has no such column.
+    SchemaError
+        If the column's type or bounds do not suit the family.
+    FormulaError
+        If a statistic is not bounded on the bounds, or is the same for all rows.
+    """
+    if column not in schema:
+        raise UnknownColumnError(column, schema)
+    family.check(column, schema[column])
+    lower, upper = limits(schema[column])
+    compiled = tuple(compile_expression(text, schema) for text in family.statistics(column, lower, upper))
+    for one in compiled:
+        if not one.lower < one.upper:
+            raise FormulaError(one.text, "is the same for every row", "use a statistic that differs between rows")
+    center = np.array([0.5 * one.lower + 0.5 * one.upper for one in compiled])
+    half = np.array([float(np.nextafter(0.5 * (one.upper - one.lower), np.inf)) for one in compiled])
+    return ClampedProblem(family, column, lower, upper, compiled, center, half)
+
+
+@dataclass(frozen=True, slots=True)
+class SumNoise:
+    """Law of the noise in the released sums of scaled features.
+
+    Attributes
+    ----------
+    variances : ndarray (k,)
+        Variance of the noise of each sum.
+    count_variance : float
+        Variance of the noise of the count; 0 where the number of rows is public.
+    laplace : bool
+        Whether the noise is Laplace (else Gaussian).
+    population : bool
+        Whether the target is the population; otherwise only the noise counts as error.
+    """
+
+    variances: Array
+    count_variance: float = 0.0
+    laplace: bool = False
+    population: bool = True
+
+
+def sum_noise(law: NoiseLaw, steps: Sequence[float], *, population: bool = True) -> SumNoise:
+    """Say what noise a release of the count and the sums of features carries, in that order."""
+    variances = law.variances * np.asarray(steps, dtype=np.float64) ** 2
+    return SumNoise(variances[1:], float(variances[0]), law.family == "laplace", population)
+
+
+@dataclass(frozen=True, slots=True)
+class FamilyFit:
+    """Estimates from R releases.
+
+    Attributes
+    ----------
+    problem : ClampedProblem
+    noise : SumNoise
+    sums : ndarray (R, k)
+        Released sums of the scaled features.
+    count : ndarray (R,)
+        Released or public number of rows.
+    size : ndarray (R,)
+        The same, at least 1.
+    eta : ndarray (R, p)
+        Estimates on the scale of the links.
+    cov_sampling, cov_noise : ndarray (R, p, p)
+        Their covariance.
+    edge : ndarray of bool (R,)
+        Whether no parameter inside the space agrees with the sums.
+    kappa : ndarray (R,)
+        How far the parameters stand out of the noise; see `signal`.
+    """
+
+    problem: ClampedProblem
+    noise: SumNoise
+    sums: Array
+    count: Array
+    size: Array
+    eta: Array
+    cov_sampling: Array
+    cov_noise: Array
+    edge: NDArray[np.bool_]
+    kappa: Array
+
+    @property
+    def params(self) -> Array:
+        """Estimates of the usual parameters (R, p)."""
+        return self.problem.from_link(self.eta)
+
+    @property
+    def slope(self) -> Array:
+        """Derivative of the usual parameters by the linked ones (R, p)."""
+        return self.problem.slope(self.eta)
+
+    @property
+    def flagged(self) -> NDArray[np.bool_]:
+        """Whether a release carries a warning (R,)."""
+        low = self.count <= 3 * np.sqrt(self.noise.count_variance)
+        warned: NDArray[np.bool_] = self.edge | low | (self.kappa < KAPPA_RELIABLE)
+        return warned
+
+
+def take(fit: FamilyFit, index: NDArray[np.intp]) -> FamilyFit:
+    """Return some of the releases."""
+    arrays = ("sums", "count", "size", "eta", "cov_sampling", "cov_noise", "edge", "kappa")
+    return FamilyFit(fit.problem, fit.noise, **{name: getattr(fit, name)[index] for name in arrays})
+
+
+def score_covariance(noise: SumNoise, moments: Moments, size: Array) -> tuple[Array, Array]:
+    """Covariance of ``sums - count * mean``, from sampling and from noise, each (R, k, k).
+
+    Notes
+    -----
+    ``n Cov(t)`` and ``V_S + v_N m m'``. A trace of variance is added to the second so that it can be inverted.
+    """
+    outer = moments.mean[:, :, None] * moments.mean[:, None, :]
+    floor = _FLOOR * size[:, None, None] * np.eye(outer.shape[1])
+    noisy = np.diag(noise.variances) + noise.count_variance * outer + floor
+    sampling = size[:, None, None] * moments.cov
+    return (sampling if noise.population else np.zeros_like(sampling)), noisy
+
+
+def influence(jacobian: Array, total: Array, size: Array, width: Array) -> tuple[Array, Array]:
+    """How the score moves the estimates, (R, p, k), and the covariance that this gives them, (R, p, p).
+
+    Parameters
+    ----------
+    jacobian : ndarray (R, k, p)
+        Derivative of the mean of one row's features.
+    total : ndarray (R, k, k)
+        Covariance of the score.
+    size : ndarray (R,)
+        Number of rows.
+    width : ndarray (p,)
+        Width of the range of each parameter, which bounds the covariance where nothing is learned.
+
+    Notes
+    -----
+    ``(A' S^-1 A + D)^-1 A' S^-1`` with ``A = n J``; D is negligible unless J is singular.
+    """
+    scale = np.sqrt(np.diagonal(total, axis1=1, axis2=2))
+    slopes = size[:, None, None] * jacobian / scale[:, :, None]
+    correlation = total / (scale[:, :, None] * scale[:, None, :]) + 1e-13 * np.eye(total.shape[1])
+    solved = np.linalg.solve(correlation, slopes)
+    information = np.swapaxes(slopes, 1, 2) @ solved
+    spread = np.sqrt(np.diagonal(information, axis1=1, axis2=2) + _RIDGE / width**2)
+    outer = spread[:, :, None] * spread[:, None, :]
+    ridge = np.eye(width.size) * (_RIDGE / width**2 / spread**2 + 1e-13)[:, None, :]
+    cov = np.linalg.inv(information / outer + ridge) / outer
+    cov = (cov + np.swapaxes(cov, 1, 2)) / 2
+    return cov @ np.swapaxes(solved, 1, 2) / scale[:, None, :], cov
+
+
+def signal(problem: ClampedProblem, cov_sampling: Array, cov_noise: Array, size: Array) -> Array:
+    """How far the parameters stand out of the noise, kappa (R,).
+
+    Over the parameters, the smallest ratio of a third of a unit to the standard deviation that noise alone
+    gives the estimate, on the scale of the link. The unit is 1 under a log or logit link, so that
+    `KAPPA_RELIABLE` means a relative error of a ninth; under the identity it is the standard deviation that
+    one row alone would give.
+    """
+    noise = np.sqrt(np.maximum(np.diagonal(cov_noise, axis1=1, axis2=2), 1e-300))
+    row = np.sqrt(np.maximum(np.diagonal(cov_sampling, axis1=1, axis2=2), 1e-300) * size[:, None])
+    free = np.array([parameter.link == "identity" for parameter in problem.family.parameters])
+    result: Array = (np.where(free, row, 1.0) / (3 * noise)).min(axis=1)
+    return result
+
+
+def estimate(problem: ClampedProblem, noise: SumNoise, sums: Array, count: Array) -> FamilyFit:
+    """Solve ``sums = count * E[features]`` for the parameters of every release.
+
+    Parameters
+    ----------
+    problem : ClampedProblem
+    noise : SumNoise
+    sums : ndarray (R, k)
+    count : ndarray (R,)
+
+    Returns
+    -------
+    FamilyFit
+        Where there is no solution in a wide but finite range of the parameters, the one that comes closest
+        in units of the standard deviation of the sums, marked as ``edge``. Never NaN.
+    """
+    size = np.maximum(count, 1.0)
+    eta, distance = _solve(problem, noise, sums / size[:, None], size)
+    edge = (distance > _ROOT) | (count < 1.0)
+    edge |= np.any((eta <= problem.box[:, 0] + 1e-9) | (eta >= problem.box[:, 1] - 1e-9), axis=1)
+    moments = problem.link_moments(eta)
+    sampling, noisy = score_covariance(noise, moments, size)
+    width = np.diff(problem.box, axis=1)[:, 0]
+    weights, total = influence(moments.jacobian, sampling + noisy, size, width)
+    cov_sampling = weights @ sampling @ np.swapaxes(weights, 1, 2)
+    cov_noise = total - cov_sampling
+    row = weights @ (size[:, None, None] * moments.cov) @ np.swapaxes(weights, 1, 2)
+    kappa = signal(problem, row, cov_noise, size)
+    return FamilyFit(problem, noise, sums, count, size, eta, cov_sampling, cov_noise, edge, kappa)
+
+
+def _first(problem: ClampedProblem, means: Array) -> Array:
+    """Where to start, (R, p): the family's guess, or the point of a lattice whose mean is closer."""
+    raw = np.clip(means, -1.0, 1.0) * problem.half + problem.center
+    with np.errstate(all="ignore"):
+        guess = problem.to_link(problem.family.start(raw, problem.lower, problem.upper))
+    middle = problem.box.mean(axis=1)
+    guess = np.clip(np.where(np.isnan(guess), middle, guess), *problem.box.T)
+    size = len(middle)
+    share = np.linspace(0.1, 0.9, {1: 17, 2: 9}.get(size, 5))
+    lattice = np.stack(np.meshgrid(*[share] * size, indexing="ij"), axis=-1).reshape(-1, size)
+    lattice = problem.box[:, 0] + lattice * (problem.box[:, 1] - problem.box[:, 0])
+    centres = problem.link_moments(lattice).mean
+    far = ((means[:, None] - centres) ** 2).sum(axis=2)
+    near = ((means - problem.link_moments(guess).mean) ** 2).sum(axis=1)
+    best = far.argmin(axis=1)
+    return np.where((far.min(axis=1) < near)[:, None], lattice[best], guess)
+
+
+def _solve(problem: ClampedProblem, noise: SumNoise, means: Array, size: Array) -> tuple[Array, Array]:
+    """Levenberg-Marquardt within the box: linked parameters (R, p), and what is left of the distance (R,)."""
+    width = np.diff(problem.box, axis=1)[:, 0]
+    longest = np.minimum(_LARGEST_STEP, width / 8)
+    free = np.array([parameter.link == "identity" for parameter in problem.family.parameters])
+    longest = np.where(free, width / 8, longest)
+    eta = _first(problem, means)
+    distance = np.full(len(eta), np.inf)
+    damping = np.zeros(len(eta))
+    active = np.arange(len(eta))
+    moments = problem.link_moments(eta)
+    for _ in range(_ITERATIONS):
+        left, rows = means[active] - moments.mean, size[active]
+        inverse = np.linalg.inv(_scaled_total(noise, moments, rows))
+        slopes = np.swapaxes(moments.jacobian, 1, 2)
+        gradient = (slopes @ inverse @ left[..., None])[..., 0]
+        information = slopes @ inverse @ moments.jacobian
+        now = np.einsum("rk,rkl,rl->r", left, inverse, left)
+        step = _step(gradient, information, damping[active], width)
+        step *= np.minimum(1.0, (longest / np.maximum(np.abs(step), 1e-300)).min(axis=1))[:, None]
+        there = np.clip(eta[active] + step, *problem.box.T)
+        found = problem.link_moments(there)
+        left = means[active] - found.mean
+        then = np.einsum("rk,rkl,rl->r", left, inverse, left)
+        better = then < now
+        moved = np.abs(there - eta[active]).max(axis=1)
+        eta[active] = np.where(better[:, None], there, eta[active])
+        distance[active] = np.where(better, then, now)
+        damping[active] = np.where(better, np.where(damping[active] < 1e-3, 0.0, damping[active] / 8),
+                                   np.maximum(8 * damping[active], 1e-3))  # fmt: skip
+        keep = (distance[active] > 1e-22) & (moved > 1e-10) & (damping[active] < 1e8)
+        moments = Moments(*(np.where(better[(...,) + (None,) * (old.ndim - 1)], new, old)[keep]
+                            for new, old in zip(found, moments, strict=True)))  # fmt: skip
+        active = active[keep]
+        if not active.size:
+            break
+    return eta, distance
+
+
+def _scaled_total(noise: SumNoise, moments: Moments, size: Array) -> Array:
+    """Covariance of the mean feature given the count, made safe to invert, (R, k, k)."""
+    with_sampling = SumNoise(noise.variances, noise.count_variance)
+    total = np.add(*score_covariance(with_sampling, moments, size))
+    spread = np.diagonal(total, axis1=1, axis2=2)[:, None, :] * np.eye(total.shape[1])
+    result: Array = (total + 1e-10 * spread) / size[:, None, None] ** 2
+    return result
+
+
+def _step(gradient: Array, information: Array, damping: Array, width: Array) -> Array:
+    spread = np.sqrt(np.diagonal(information, axis1=1, axis2=2) + _RIDGE / width**2)
+    scaled = information / (spread[:, :, None] * spread[:, None, :])
+    scaled = scaled + (1e-12 + damping)[:, None, None] * np.eye(width.size)
+    result: Array = np.linalg.solve(scaled, (gradient / spread)[..., None])[..., 0] / spread
+    return result

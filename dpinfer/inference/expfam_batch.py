@@ -1,0 +1,180 @@
+"""Exponential families: inference from many releases at once, and the parametric bootstrap."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+from scipy import stats
+
+from dpinfer.errors import OptionError
+from dpinfer.inference.batch import BatchEstimates, Oracle, contrast_rows
+from dpinfer.inference.expfam import ClampedProblem, FamilyFit, estimate, influence, score_covariance, sum_noise
+from dpinfer.inference.expfam_intervals import (
+    contrast_errors,
+    score_interval,
+    score_pvalue,
+    wald_interval,
+    wald_pvalue,
+)
+from dpinfer.numerics.tails import laplace_sum_isf
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from numpy.typing import NDArray
+
+    from dpinfer.release.laws import NoiseLaw
+
+    Array = NDArray[np.float64]
+
+__all__ = ["BATCH_METHODS", "batch_family", "family_oracle", "simulate_releases"]
+
+BATCH_METHODS = ("auto", "score", "wald")
+
+_MOST_DRAWS = 5_000_000
+_DRAWS_AT_ONCE = 500_000
+
+
+def batch_family(
+    values: Array,
+    *,
+    problem: ClampedProblem,
+    law: NoiseLaw,
+    steps: Sequence[float],
+    alpha: float,
+    method: str = "auto",
+    target: str = "population",
+    contrasts: Mapping[str, Mapping[str, float]] | None = None,
+) -> BatchEstimates:
+    """Infer a family from many releases of the count and the sums of scaled statistics.
+
+    Parameters
+    ----------
+    values : ndarray (R, 1 + k)
+        Noisy or public number of rows, then noisy sums, in units of the scaled features.
+    problem : ClampedProblem
+    law, steps
+        Of one release; the first scale is 0 where the number of rows is public.
+    alpha : float
+        Intervals have level ``1 - alpha``.
+    method : {"auto", "score", "wald"}
+    target : {"population", "data"}
+    contrasts : mapping of name to weights by parameter, optional
+        Further quantities to infer by the delta method, after the parameters.
+
+    Returns
+    -------
+    BatchEstimates
+        Equal to what `dpinfer.inference.expfam_inference.family_inference` gives one by one.
+
+    Raises
+    ------
+    OptionError
+        If there is no such method.
+    """
+    if method not in BATCH_METHODS:
+        raise OptionError("method", method, BATCH_METHODS)
+    noise = sum_noise(law, steps, population=target == "population")
+    values = np.asarray(values, dtype=np.float64)
+    fit = estimate(problem, noise, values[:, 1:], values[:, 0])
+    interval, pvalue = (wald_interval, wald_pvalue) if method == "wald" else (score_interval, score_pvalue)
+    names = problem.family.names
+    wanted = contrast_rows(names, contrasts)
+    params, errors = fit.params @ wanted.T, contrast_errors(fit, wanted)
+    half = stats.norm.isf(alpha / 2) * errors
+    intervals = np.stack([params - half, params + half], axis=-1)
+    pvalues = 2 * np.asarray(stats.norm.sf(np.abs(params) / errors))
+    for index in range(len(names)):
+        intervals[:, index] = interval(fit, index, alpha)
+        pvalues[:, index] = pvalue(fit, index, np.zeros(len(params)))
+    return BatchEstimates((*names, *(contrasts or {})), params, errors, pvalues, intervals, fit.flagged)
+
+
+def family_oracle(
+    values: Array,
+    *,
+    problem: ClampedProblem,
+    law: NoiseLaw,
+    steps: Sequence[float],
+    alpha: float,
+    target: str = "population",
+    contrasts: Mapping[str, Mapping[str, float]] | None = None,
+) -> Oracle:
+    """Say what an oracle's interval would be, and how far noise dominates.
+
+    Parameters
+    ----------
+    values : ndarray (1 + k,)
+        Number of rows and expected noise-free sums, in units of the scaled features.
+    problem, law, steps, alpha, target, contrasts
+        As in `batch_family`.
+
+    Returns
+    -------
+    Oracle
+        Its ``kappa`` is `dpinfer.inference.expfam.signal` at the true parameters.
+    """
+    noise = sum_noise(law, steps, population=target == "population")
+    values = np.asarray(values, dtype=np.float64)[None]
+    fit = estimate(problem, noise, values[:, 1:], values[:, 0])
+    wanted = contrast_rows(problem.family.names, contrasts)
+    weights = wanted * fit.slope[0]
+    sampling = np.einsum("qi,ij,qj->q", weights, fit.cov_sampling[0], weights)
+    variance = contrast_errors(fit, wanted)[0] ** 2
+    normal = float(stats.norm.isf(alpha / 2))
+    critical: Array | float = normal
+    if noise.laplace:
+        critical = laplace_sum_isf(alpha, _shares(fit, weights, variance))
+    return Oracle(critical * np.sqrt(variance), normal * np.sqrt(np.maximum(sampling, 0.0)), float(fit.kappa[0]))
+
+
+def _shares(fit: FamilyFit, weights: Array, variance: Array) -> Array:
+    """Share of the variance of each combination (q,) carried by the noise of each sum and of the count."""
+    moments = fit.problem.link_moments(fit.eta)
+    total = np.add(*score_covariance(fit.noise, moments, fit.size))
+    reach, _ = influence(moments.jacobian, total, fit.size, np.diff(fit.problem.box, axis=1)[:, 0])
+    on_sums = weights @ reach[0]
+    counted = (on_sums @ moments.mean[0]) ** 2 * fit.noise.count_variance
+    return np.column_stack([on_sums**2 * fit.noise.variances, counted]) / variance[:, None]
+
+
+def simulate_releases(
+    fit: FamilyFit, law: NoiseLaw, steps: Sequence[float], replicates: int, rng: np.random.Generator
+) -> FamilyFit:
+    """Draw releases from the fitted model, through the same clamping and noise, and fit each of them.
+
+    Parameters
+    ----------
+    fit : FamilyFit
+        Of one release (R = 1).
+    law, steps
+        Of the release.
+    replicates : int
+    rng : numpy.random.Generator
+
+    Returns
+    -------
+    FamilyFit
+        Of the drawn releases. Rows are drawn where that takes at most five million; where there are more,
+        the sums are drawn as normal with the model's moments. For the target "data" the sums are the
+        model's expectation, and only the noise differs.
+    """
+    problem, theta, count = fit.problem, fit.params, max(round(float(fit.size[0])), 1)
+    moments = problem.moments(theta)
+    if not fit.noise.population:
+        sums = np.repeat(count * moments.mean, replicates, axis=0)
+    elif count * replicates <= _MOST_DRAWS:
+        block = max(_DRAWS_AT_ONCE // count, 1)
+        sums = np.concatenate(
+            [
+                problem.features(problem.sample(theta[0], (min(block, replicates - done), count), rng)).sum(axis=1)
+                for done in range(0, replicates, block)
+            ]
+        )
+    else:
+        values, vectors = np.linalg.eigh(moments.cov[0])
+        root = vectors * np.sqrt(np.maximum(values, 0.0))
+        sums = count * moments.mean + np.sqrt(count) * rng.normal(size=(replicates, len(values))) @ root.T
+    noise = law.rvs(replicates, rng) * np.asarray(steps, dtype=np.float64)
+    return estimate(problem, fit.noise, sums + noise[:, 1:], count + noise[:, 0])

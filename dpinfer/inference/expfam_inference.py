@@ -1,0 +1,313 @@
+"""An exponential family inferred from one release of clamped sufficient statistics."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+import numpy as np
+from scipy import stats
+
+from dpinfer.errors import InferenceError, OptionError
+from dpinfer.inference.expfam import KAPPA_RELIABLE, ClampedProblem, FamilyFit, estimate, sum_noise
+from dpinfer.inference.expfam_batch import simulate_releases
+from dpinfer.inference.expfam_intervals import (
+    contrast_errors,
+    from_ends,
+    linked,
+    score_interval,
+    score_pvalue,
+    wald_interval,
+    wald_pvalue,
+)
+from dpinfer.inference.linear import METHODS, TARGETS
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from dpinfer.release.release import Release
+
+    Array = NDArray[np.float64]
+
+__all__ = ["FamilyInference", "family_inference"]
+
+_STEP = 1e-5
+
+
+@dataclass(frozen=True, eq=False)
+class FamilyInference:
+    """Parameters of an exponential family; implements `dpinfer.inference.base.Inference`.
+
+    A single parameter is inferred by the method on the scale of its link; any other combination of the
+    parameters by the delta method, with a normal reference ("simulated": with simulated pivots).
+    A value at or beyond the end of a parameter's space, such as a standard deviation of 0, is tested as the end of
+    a wide range inside the space: its p-value tells whether the sums exclude everything near that end.
+
+    Attributes
+    ----------
+    release : Release
+    fit : FamilyFit
+        Of one release.
+    method : {"wald", "score", "simulated"}
+    replicates, seed : int
+        Number of simulated releases and their public seed, for "simulated".
+    notes : tuple of str
+        Further warnings, from other parts of the release.
+    """
+
+    release: Release
+    fit: FamilyFit
+    method: str
+    replicates: int
+    seed: int
+    notes: tuple[str, ...] = ()
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Names of the parameters."""
+        return self.fit.problem.family.names
+
+    @property
+    def params(self) -> Array:
+        """Point estimates (p,)."""
+        result: Array = self.fit.params[0]
+        return result
+
+    def _on_parameters(self, cov: Array) -> Array:
+        slope = self.fit.slope[0]
+        result: Array = cov * np.outer(slope, slope)
+        return result
+
+    @property
+    def cov_sampling(self) -> Array:
+        """Covariance from sampling (p, p), by the delta method."""
+        return self._on_parameters(self.fit.cov_sampling[0])
+
+    @property
+    def cov_noise(self) -> Array:
+        """Covariance from privacy noise (p, p), by the delta method."""
+        return self._on_parameters(self.fit.cov_noise[0])
+
+    @property
+    def nobs(self) -> float | None:
+        """The number of rows, as released or public."""
+        return float(self.fit.count[0])
+
+    @property
+    def nobs_is_public(self) -> bool:
+        """Whether `nobs` is exact and public."""
+        return self.fit.noise.count_variance == 0
+
+    @property
+    def target(self) -> str:
+        """What is estimated: the population or the data themselves."""
+        return "population" if self.fit.noise.population else "data"
+
+    @property
+    def df_resid(self) -> float:
+        """Infinite: standard errors have a normal reference."""
+        return np.inf
+
+    @property
+    def scale(self) -> float | None:
+        """None: a family has no error variance."""
+        return None
+
+    @property
+    def rsquared(self) -> float | None:
+        """None: a family explains nothing by other columns."""
+        return None
+
+    @property
+    def kappa(self) -> float:
+        """How far the parameters stand out of the noise; see `dpinfer.inference.expfam.signal`."""
+        return float(self.fit.kappa[0])
+
+    @property
+    def flags(self) -> tuple[str, ...]:
+        """Warnings, from released numbers only."""
+        found = []
+        if self.fit.edge[0]:
+            found.append(
+                f"no {self.fit.problem.family.name} law inside the parameter space agrees with the noisy sums: the "
+                "estimate is the closest law at its edge; read the intervals, not the estimates"
+            )
+        if self.kappa < KAPPA_RELIABLE:
+            found.append(
+                f"privacy noise dominates some parameter: its signal is {self.kappa:.2g} times the noise, below "
+                f"{KAPPA_RELIABLE:g}; intervals may be wide or infinite"
+            )
+        if self.fit.count[0] <= 3 * np.sqrt(self.fit.noise.count_variance):
+            found.append("the noisy number of rows is not larger than three standard deviations of its noise")
+        return (*found, *self.notes)
+
+    def natural(self) -> tuple[tuple[str, ...], Array, Array]:
+        """Natural parameters of the family.
+
+        Returns
+        -------
+        names : tuple of str, length p
+        values : ndarray (p,)
+        cov : ndarray (p, p)
+            Sampling and noise together, by the delta method.
+
+        Raises
+        ------
+        InferenceError
+            If the family does not say what they are.
+        """
+        family, eta = self.fit.problem.family, self.fit.eta
+        values = family.natural(self.fit.params)[0]
+        up = family.natural(self.fit.problem.from_link(eta + _STEP * np.eye(eta.shape[1])))
+        down = family.natural(self.fit.problem.from_link(eta - _STEP * np.eye(eta.shape[1])))
+        slope = (up - down).T / (2 * _STEP)
+        return family.natural_names, values, slope @ (self.fit.cov_sampling[0] + self.fit.cov_noise[0]) @ slope.T
+
+    @cached_property
+    def _drawn(self) -> FamilyFit:
+        rng = np.random.default_rng(self.seed)
+        return simulate_releases(self.fit, self.release.law, self.release.steps, self.replicates, rng)
+
+    def _pivots(self, contrast: Array) -> tuple[Array, float, float, int | None]:
+        """Return simulated pivots (B,), estimate and standard error, and the parameter if it is on its link's scale."""
+        drawn, index = self._drawn, _single(contrast)
+        if index is None:
+            errors, own = contrast_errors(drawn, contrast[None])[:, 0], contrast_errors(self.fit, contrast[None])[0, 0]
+            at = float(contrast @ self.params)
+            return (drawn.params @ contrast - at) / errors, at, float(own), None
+        total = (fit.cov_sampling[:, index, index] + fit.cov_noise[:, index, index] for fit in (drawn, self.fit))
+        errors, own = (np.sqrt(variance) for variance in total)
+        at = float(self.fit.eta[0, index])
+        return (drawn.eta[:, index] - at) / errors, at, float(own[0]), index
+
+    def _simulated(self, contrast: Array, alpha: float) -> Array:
+        pivots, at, error, index = self._pivots(contrast)
+        rank = int(np.floor(alpha / 2 * (self.replicates + 1)))
+        ordered = np.sort(pivots)
+        low, high = (ordered[rank - 1], ordered[-rank]) if rank >= 1 else (-np.inf, np.inf)
+        ends = np.array([[at - high * error, at - low * error]])
+        result: Array = ends[0] if index is None else from_ends(self.fit, index, ends)[0] * contrast[index]
+        return result
+
+    def intervals(self, contrasts: Array, alpha: float) -> Array:
+        """Intervals of level ``1 - alpha`` for each row of ``contrasts`` (k, p), as (k, 2); may be infinite."""
+        rows = np.atleast_2d(np.asarray(contrasts, dtype=np.float64))
+        return np.stack([np.sort(self._interval(row, alpha)) for row in rows])
+
+    def _interval(self, contrast: Array, alpha: float) -> Array:
+        if self.method == "simulated":
+            return self._simulated(contrast, alpha)
+        index = _single(contrast)
+        if index is not None:
+            method = wald_interval if self.method == "wald" else score_interval
+            result: Array = method(self.fit, index, alpha)[0] * contrast[index]
+            return result
+        half = float(stats.norm.isf(alpha / 2)) * contrast_errors(self.fit, contrast[None])[0, 0]
+        centre = float(contrast @ self.params)
+        return np.array([centre - half, centre + half])
+
+    def contrast_pvalues(self, contrasts: Array, values: Array) -> Array:
+        """Two-sided p-values (k,) of ``contrasts @ params = values``."""
+        rows = np.atleast_2d(np.asarray(contrasts, dtype=np.float64))
+        wanted = np.broadcast_to(np.asarray(values, dtype=np.float64), (len(rows),))
+        return np.array([self._pvalue(row, value) for row, value in zip(rows, wanted, strict=True)])
+
+    def _pvalue(self, contrast: Array, value: float) -> float:
+        index = _single(contrast)
+        tested = np.array([value if index is None else value / contrast[index]])
+        if self.method == "simulated":
+            pivots, at, error, _ = self._pivots(contrast)
+            statistic = (at - (tested if index is None else linked(self.fit, index, tested))[0]) / error
+            tail = min(int((pivots >= statistic).sum()), int((pivots <= statistic).sum()))
+            return min(1.0, 2 * (1 + tail) / (self.replicates + 1))
+        if index is not None:
+            method = wald_pvalue if self.method == "wald" else score_pvalue
+            return float(method(self.fit, index, tested)[0])
+        distance = abs(float(contrast @ self.params) - value) / contrast_errors(self.fit, contrast[None])[0, 0]
+        return float(2 * stats.norm.sf(distance))
+
+    def wald(self, restrictions: Array, values: Array) -> tuple[float, float, float]:
+        """Joint test of ``restrictions @ params = values``: statistic (chi-squared), degrees of freedom, p-value."""
+        rows = np.atleast_2d(np.asarray(restrictions, dtype=np.float64))
+        wanted = np.broadcast_to(np.asarray(values, dtype=np.float64), (len(rows),))
+        count = float(np.linalg.matrix_rank(rows))
+        if count < len(rows):
+            raise InferenceError(f"the {len(rows)} restrictions are linearly dependent (rank {count:.0f})")
+        distance = rows @ self.params - wanted
+        total = rows @ (self.cov_sampling + self.cov_noise) @ rows.T
+        statistic = float(distance @ np.linalg.solve(total, distance))
+        if self.method != "simulated":
+            return statistic, count, float(stats.chi2.sf(statistic, count))
+        drawn = self._drawn
+        moved = (drawn.params - self.params) @ rows.T
+        weights = rows[None] * drawn.slope[:, None, :]
+        spread = weights @ (drawn.cov_sampling + drawn.cov_noise) @ np.swapaxes(weights, 1, 2)
+        again = np.einsum("bk,bk->b", moved, np.linalg.solve(spread, moved[..., None])[..., 0])
+        return statistic, count, float((1 + (again >= statistic).sum()) / (self.replicates + 1))
+
+    def with_method(self, method: str) -> FamilyInference:
+        """Return the same estimates under another inference method."""
+        if method not in METHODS:
+            raise OptionError("inference", method, METHODS)
+        return replace(self, method="score" if method == "auto" else method)
+
+
+def _single(contrast: Array) -> int | None:
+    """Return the one parameter that a row of weights reads, if it is only one."""
+    read = np.flatnonzero(contrast)
+    return int(read[0]) if len(read) == 1 else None
+
+
+def family_inference(
+    release: Release,
+    *,
+    problem: ClampedProblem,
+    method: str = "auto",
+    target: str = "population",
+    replicates: int = 999,
+    seed: int = 0,
+    notes: tuple[str, ...] = (),
+) -> FamilyInference:
+    """Infer a family from a release of the count and the sums of its scaled statistics.
+
+    Parameters
+    ----------
+    release : Release
+        Its first value is the number of rows (with noise of scale 0 where that is public), the next k are
+        the sums of the features of ``problem``; what follows is not read.
+    problem : ClampedProblem
+    method : {"auto", "wald", "score", "simulated"}
+        ``"auto"`` is the score method.
+    target : {"population", "data"}
+        What is estimated; for ``"data"`` only the noise counts as error.
+    replicates, seed : int
+        For ``"simulated"``.
+    notes : tuple of str
+        Further warnings to carry.
+
+    Returns
+    -------
+    FamilyInference
+
+    Raises
+    ------
+    OptionError
+        If an option has no such value.
+    InferenceError
+        If the release holds too few sums.
+    """
+    if target not in TARGETS:
+        raise OptionError("target", target, TARGETS)
+    if not (isinstance(replicates, int) and replicates >= 99):
+        raise OptionError("replicates", replicates, "a whole number of at least 99")
+    width = 1 + len(problem.expressions)
+    if len(release.values) < width:
+        raise InferenceError(f"the release holds {len(release.values)} sums, the family needs {width}")
+    law = replace(release.law, scales=release.law.scales[:width])
+    used = replace(release, values=release.values[:width], steps=release.steps[:width], names=release.names[:width],
+                   law=law)  # fmt: skip
+    noise = sum_noise(law, used.steps, population=target == "population")
+    values = used.array[None]
+    fit = estimate(problem, noise, values[:, 1:], values[:, 0])
+    return FamilyInference(used, fit, "score", replicates, seed, notes).with_method(method)

@@ -1,0 +1,229 @@
+"""Quantities that are known up to noise whose law is known.
+
+An estimate is what it estimates plus a mixture of independent noise variables, so that intervals and tests need
+no approximation. p is the number of parameters, M that of noise variables.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+import numpy as np
+from scipy import linalg, stats
+
+from dpinfer.errors import InferenceError, OptionError
+from dpinfer.inference.batch import BatchEstimates, Oracle, contrast_rows
+from dpinfer.inference.combination import CombinedNoise
+from dpinfer.numerics.tails import laplace_sum_isf, laplace_sum_sf
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from numpy.typing import NDArray
+
+    from dpinfer.release.laws import NoiseLaw
+
+    Array = NDArray[np.float64]
+
+__all__ = ["METHODS", "LinearNoise", "batch_queries", "measured_queries", "query_oracle"]
+
+METHODS = ("auto", "wald")
+
+_JITTER = 1e-9
+"""What is added to every variance, relative to it, where estimates are linearly dependent."""
+
+_MOST_LAPLACE = 128
+"""Laplace variables that are told from the normal in one estimate: the largest ones."""
+
+_REPLICATES = 1_999
+
+
+@dataclass(frozen=True, eq=False)
+class LinearNoise:
+    """Quantities of the data themselves, each known up to a mixture of noise variables; implements `Inference`.
+
+    Attributes
+    ----------
+    names : tuple of str, length p
+    params : ndarray (p,)
+    mixing : ndarray (p, M)
+        How each noise variable moves each estimate.
+    noise : CombinedNoise
+    nobs : float or None
+    nobs_is_public : bool
+    dependent : bool
+        Whether the estimates are linearly dependent; their variances are then raised by a billionth.
+    seed : int
+        Public seed of simulated joint tests, where noise is not normal.
+    """
+
+    names: tuple[str, ...]
+    params: Array
+    mixing: Array
+    noise: CombinedNoise
+    nobs: float | None = None
+    nobs_is_public: bool = False
+    dependent: bool = False
+    seed: int = 0
+
+    method = "wald"
+    target = "data"
+    flags = ()
+    scale = None
+    rsquared = None
+
+    @property
+    def df_resid(self) -> float:
+        """Infinite: the noise variances are known."""
+        return np.inf
+
+    @property
+    def cov_sampling(self) -> Array:
+        """Zero (p, p): the data themselves are asked about."""
+        return np.zeros((len(self.names), len(self.names)))
+
+    @cached_property
+    def cov_noise(self) -> Array:
+        """Covariance of the estimates (p, p)."""
+        found: Array = (self.mixing * self.noise.variances) @ self.mixing.T
+        return found + np.diag(np.diag(found) * (_JITTER if self.dependent else 0.0))
+
+    def intervals(self, contrasts: Array, alpha: float) -> Array:
+        """Intervals of level ``1 - alpha`` for each row of ``contrasts`` (k, p), as (k, 2)."""
+        centre, error, shares = self._linear(contrasts)
+        critical: Array | float = float(stats.norm.isf(alpha / 2))
+        if shares is not None:
+            critical = laplace_sum_isf(alpha, shares)
+        return np.stack([centre - critical * error, centre + critical * error], axis=1)
+
+    def contrast_pvalues(self, contrasts: Array, values: Array) -> Array:
+        """Two-sided p-values (k,) of ``contrasts @ params = values``."""
+        centre, error, shares = self._linear(contrasts)
+        statistic = np.abs(centre - values) / error
+        if shares is None:
+            return np.asarray(2 * stats.norm.sf(statistic))
+        return laplace_sum_sf(statistic, shares)
+
+    def wald(self, restrictions: Array, values: Array) -> tuple[float, float, float]:
+        """Joint test of ``restrictions @ params = values``: statistic (chi-squared), degrees of freedom, p-value.
+
+        Where noise is not normal the p-value is simulated from its law.
+
+        Raises
+        ------
+        InferenceError
+            If the restrictions, or the estimates that they are about, are linearly dependent.
+        """
+        restrictions = np.atleast_2d(np.asarray(restrictions, dtype=np.float64))
+        rows = restrictions @ self.mixing * np.sqrt(self.noise.variances)
+        lengths = np.maximum(np.sqrt((rows**2).sum(axis=1, keepdims=True)), 1e-300)
+        if np.linalg.matrix_rank(rows / lengths, tol=1e-6) < len(rows):
+            raise InferenceError(f"the {len(rows)} restrictions are linearly dependent, or about what is known exactly")
+        root = linalg.cholesky(rows @ rows.T, lower=True)
+        distance = restrictions @ self.params - np.broadcast_to(values, (len(restrictions),))
+        statistic = float((linalg.solve_triangular(root, distance, lower=True) ** 2).sum())
+        if self.noise.normal:
+            return statistic, float(len(rows)), float(stats.chi2.sf(statistic, len(rows)))
+        drawn = self.noise.rvs(_REPLICATES, np.random.default_rng(self.seed)) @ (restrictions @ self.mixing).T
+        simulated = (linalg.solve_triangular(root, drawn.T, lower=True) ** 2).sum(axis=0)
+        return statistic, float(len(rows)), float((1 + (simulated >= statistic).sum()) / (_REPLICATES + 1))
+
+    def with_method(self, method: str) -> LinearNoise:
+        """Return the same inference: there is one method, which is exact up to the noise's grid.
+
+        Raises
+        ------
+        OptionError
+            If another is asked for.
+        """
+        if method not in METHODS:
+            raise OptionError("inference", method, METHODS)
+        return replace(self)
+
+    def _linear(self, contrasts: Array) -> tuple[Array, Array, Array | None]:
+        """Estimate and standard error of combinations (k,), and their Laplace shares (k, t) where there are any."""
+        contrasts = np.atleast_2d(np.asarray(contrasts, dtype=np.float64))
+        parts = (contrasts @ self.mixing) ** 2 * self.noise.variances
+        variance = parts.sum(axis=1)
+        if self.dependent:
+            variance = variance + contrasts**2 @ (_JITTER * np.diag(self.cov_noise))
+        variance = np.maximum(variance, 1e-300)
+        shares = None if self.noise.normal else _largest(parts / variance[:, None], self.noise.draws)
+        return contrasts @ self.params, np.sqrt(variance), shares
+
+
+def _largest(shares: Array, draws: NDArray[np.intp]) -> Array:
+    """Keep the largest Laplace shares of each row (k, M), those of averages divided among their draws."""
+    places = np.flatnonzero(draws)
+    shares, draws = shares[:, places], draws[places]
+    most = int(draws.max())
+    kept = min(places.size, max(8, _MOST_LAPLACE // most))
+    order = np.argpartition(-shares, kept - 1, axis=1)[:, :kept]
+    several = draws[order][..., None]
+    divided = np.where(np.arange(most) < several, np.take_along_axis(shares, order, axis=1)[..., None] / several, 0.0)
+    result: Array = divided.reshape(len(shares), -1)
+    return result
+
+
+def batch_queries(
+    values: Array,
+    *,
+    law: NoiseLaw,
+    steps: Sequence[float],
+    names: tuple[str, ...],
+    alpha: float,
+    contrasts: Mapping[str, Mapping[str, float]] | None = None,
+) -> BatchEstimates:
+    """Infer measured queries from many releases at once; equal to `LinearNoise` one by one.
+
+    Parameters
+    ----------
+    values : ndarray (R, q)
+    law, steps
+        Of one release.
+    names : tuple of str, length q
+    alpha : float
+    contrasts : mapping of name to weights by query, optional
+
+    Returns
+    -------
+    BatchEstimates
+    """
+    wanted = contrast_rows(names, contrasts)
+    base = measured_queries(law, steps, names)
+    _, error, shares = base._linear(wanted)
+    params = values @ wanted.T
+    half = base.intervals(wanted, alpha)[:, 1]
+    statistic = np.abs(params) / error
+    pvalues = 2 * stats.norm.sf(statistic) if shares is None else laplace_sum_sf(statistic, shares)
+    return BatchEstimates(
+        names=(*names, *(contrasts or {})),
+        params=params,
+        bse=np.broadcast_to(error, params.shape),
+        pvalues=pvalues,
+        intervals=np.stack([params - half, params + half], axis=-1),
+        flagged=np.zeros(len(values), dtype=bool),
+    )
+
+
+def query_oracle(
+    *,
+    law: NoiseLaw,
+    steps: Sequence[float],
+    names: tuple[str, ...],
+    alpha: float,
+    contrasts: Mapping[str, Mapping[str, float]] | None = None,
+) -> Oracle:
+    """Say how wide an interval must be; arguments as `batch_queries`."""
+    half = measured_queries(law, steps, names).intervals(contrast_rows(names, contrasts), alpha)[:, 1]
+    return Oracle(half, np.zeros_like(half), np.inf)
+
+
+def measured_queries(
+    law: NoiseLaw, steps: Sequence[float], names: tuple[str, ...], values: Array | None = None
+) -> LinearNoise:
+    """Return quantities that were measured one by one, from one release."""
+    noise = CombinedNoise(((law, np.asarray(steps)),))
+    return LinearNoise(names, np.zeros(len(names)) if values is None else values, np.eye(len(names)), noise)

@@ -1,0 +1,173 @@
+"""The row function of linear queries: chosen combinations of the counts of a table's cells."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+import numpy as np
+from scipy.spatial.distance import cdist
+
+from dpinfer.errors import OptionError
+from dpinfer.privacy.exact import binary, sqrt_above
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from numpy.typing import NDArray
+
+    from dpinfer.privacy.sensitivity import Norm
+    from dpinfer.privacy.units import Neighbors
+    from dpinfer.schema.cell_rows import CellRows
+
+    Array = NDArray[np.float64]
+
+__all__ = ["LARGEST_WEIGHT", "QueryRows", "query_change", "whole_weights"]
+
+LARGEST_WEIGHT = 2**19
+"""Whole-number weights are at most this: so inner products of up to 2^15 of them are exact in float64."""
+
+_MOST_QUERIES, _MOST_CELLS, _MOST_WEIGHTS = 2**15, 2**12, 2**22
+_BLOCK = 256
+
+
+@dataclass(frozen=True, eq=False)
+class QueryRows:
+    """Sums whole-number weights of the cell that each row is in.
+
+    Attributes
+    ----------
+    cells : CellRows
+        The table, of counts only.
+    matrix : ndarray of int (q, G)
+        The weight of every cell in every query, in steps.
+    step : float
+        Size of one step.
+    names : tuple of str, length q
+        What each query is called.
+    """
+
+    cells: CellRows
+    matrix: NDArray[np.int64]
+    step: float
+    names: tuple[str, ...]
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """Columns of the data that are read, sorted."""
+        return self.cells.columns
+
+    @property
+    def unit(self) -> float:
+        """The number 1 in the integer sums."""
+        return 1 / self.step
+
+    @property
+    def keeps_every_row(self) -> bool:
+        """Whether declared policies make it impossible that a row is in no cell."""
+        return self.cells.keeps_every_row
+
+    @cached_property
+    def weights(self) -> Array:
+        """The weights as measured (q, G): on the grid."""
+        weights: Array = self.matrix.astype(np.float64) * self.step
+        return weights
+
+    def combine(self, counts: Sequence[int]) -> list[int]:
+        """Return the queries' exact sums, in steps, from the counts of all cells."""
+        combined: list[int] = (self.matrix.astype(object) @ np.array(list(counts), dtype=object)).tolist()
+        return combined
+
+
+def whole_weights(weights: Array) -> tuple[NDArray[np.int64], float]:
+    """Put weights on a public grid.
+
+    Parameters
+    ----------
+    weights : ndarray (q, G)
+
+    Returns
+    -------
+    matrix : ndarray of int (q, G)
+        Whole numbers of at most `LARGEST_WEIGHT`.
+    step : float
+        Weights are ``step * matrix``: 1 where they are whole numbers already, otherwise the largest over
+        `LARGEST_WEIGHT`.
+
+    Raises
+    ------
+    OptionError
+        If weights are not finite, there are too many, or a query is zero on the grid.
+    """
+    most = f"at most {_MOST_QUERIES:,} queries of {_MOST_CELLS:,} cells and {_MOST_WEIGHTS:,} weights"
+    queries, cells = weights.shape
+    if not (0 < queries <= _MOST_QUERIES and 0 < cells <= _MOST_CELLS and weights.size <= _MOST_WEIGHTS):
+        raise OptionError("W", f"{queries:,} queries of {cells:,} cells", f"one query or more, {most}")
+    if not np.isfinite(weights).all():
+        raise OptionError("W", "weights that are not finite", "finite weights")
+    largest = float(np.abs(weights).max())
+    step = 1.0
+    if largest > LARGEST_WEIGHT or (weights != np.rint(weights)).any():
+        step = max(largest / LARGEST_WEIGHT, float(np.finfo(np.float64).tiny))
+    matrix = np.rint(weights / step).astype(np.int64)
+    if not matrix.any(axis=1).all():
+        which = np.flatnonzero(~matrix.any(axis=1)).tolist()
+        right = f"queries with a weight of at least {step:.3g}, a step of the common grid"
+        raise OptionError("W", f"only zeros in {which[:5]}", right)
+    return matrix, step
+
+
+def query_change(matrix: NDArray[np.int64], *, neighbors: Neighbors, norm: Norm, every_row: bool) -> Fraction:
+    """Bound on the norm of the change of all queries between neighbours, in steps.
+
+    Parameters
+    ----------
+    matrix : ndarray of int (q, G)
+        Whole numbers of at most `LARGEST_WEIGHT`.
+    neighbors : {"add_remove", "replace_one"}
+    norm : {"l2", "l1"}
+    every_row : bool
+        Whether every row is in some cell.
+
+    Returns
+    -------
+    Fraction
+        The exact supremum under L1, and its root rounded up under L2.
+
+    Notes
+    -----
+    Let W_g be the weights of cell g in all queries. Adding or removing a row in cell g changes the queries by W_g;
+    moving a row from g to h changes them by W_h - W_g; and where a row may be in no cell, by W_g too.
+    """
+    columns = np.unique(matrix.T, axis=0)
+    lengths = np.abs(columns).sum(axis=1) if norm == "l1" else (columns**2).sum(axis=1)
+    largest = int(lengths.max())
+    if neighbors == "replace_one":
+        apart = _widest_l1(columns) if norm == "l1" else _widest_squared(columns, lengths)
+        largest = apart if every_row else max(apart, largest)
+    return Fraction(largest) if norm == "l1" else binary(sqrt_above(Fraction(largest), binary))
+
+
+def _widest_squared(columns: NDArray[np.int64], lengths: NDArray[np.int64]) -> int:
+    """Largest squared distance between two rows of ``columns``; all numbers in it are exact."""
+    floats, widest = columns.astype(np.float64), 0
+    for start in range(0, len(columns), _BLOCK):
+        products = (floats[start : start + _BLOCK] @ floats.T).astype(np.int64)
+        widest = max(widest, int((lengths[start : start + _BLOCK, None] + lengths - 2 * products).max()))
+    return widest
+
+
+def _widest_l1(columns: NDArray[np.int64]) -> int:
+    """Largest L1 distance between two rows of ``columns``; pairs near their middle need not be compared."""
+    floats = columns.astype(np.float64)
+    radius = np.abs(floats - np.rint(np.median(floats, axis=0))).sum(axis=1)
+    order = np.argsort(-radius)
+    floats, radius, widest = floats[order], radius[order], 0
+    for start in range(0, len(floats), _BLOCK):
+        if 2 * radius[start] <= widest:
+            break
+        distances = cdist(floats[start : start + _BLOCK], floats[start:], "cityblock")
+        widest = max(widest, int(distances.max()))
+    return widest
