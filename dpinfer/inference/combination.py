@@ -203,7 +203,7 @@ class Consistency:
 
     Attributes
     ----------
-    values, fitted : ndarray (M,)
+    measured, fitted : ndarray (M,)
     basis : ndarray or sparse array (M, r)
         As in `LeastSquares`.
     noise : CombinedNoise
@@ -211,7 +211,7 @@ class Consistency:
         Public seed of the simulation where noise is not normal.
     """
 
-    values: Array
+    measured: Array
     fitted: Array
     basis: Any
     noise: CombinedNoise
@@ -223,16 +223,16 @@ class Consistency:
         leverage = np.asarray((self.basis**2).sum(axis=1)).ravel()
         left = np.maximum(1 - leverage, 0.0)
         error = np.sqrt(self.noise.variances * np.where(left > 1e-9, left, 1.0))
-        result: Array = np.where(left > 1e-9, (self.values - self.fitted) / error, 0.0)
+        result: Array = np.where(left > 1e-9, (self.measured - self.fitted) / error, 0.0)
         return result
 
     @cached_property
     def test(self) -> ConsistencyTest:
         """The test that all residuals are noise."""
-        df = len(self.values) - self.basis.shape[1]
+        df = len(self.measured) - self.basis.shape[1]
         if df == 0:
             return ConsistencyTest(0.0, 0, 1.0, "chi-squared")
-        statistic = float(((self.values - self.fitted) ** 2 / self.noise.variances).sum())
+        statistic = float(((self.measured - self.fitted) ** 2 / self.noise.variances).sum())
         if self.noise.normal:
             return ConsistencyTest(statistic, df, float(stats.chi2.sf(statistic, df)), "chi-squared")
         drawn = self._simulated()
@@ -241,7 +241,7 @@ class Consistency:
     def _simulated(self) -> Array:
         """Return the statistic of simulated noise (B,)."""
         rng, found = np.random.default_rng(self.seed), []
-        size = len(self.values)
+        size = len(self.measured)
         left = _FEWER if size * self.basis.shape[1] > _LARGE else _REPLICATES
         while left > 0:
             drawn = self.noise.rvs(min(left, max(1, 2**22 // size)), rng) / np.sqrt(self.noise.variances)

@@ -296,15 +296,15 @@ def influence(jacobian: Array, total: Array, size: Array, width: Array) -> tuple
 def signal(problem: ClampedProblem, cov_sampling: Array, cov_noise: Array, size: Array) -> Array:
     """How far the parameters stand out of the noise, kappa (R,).
 
-    Over the parameters, the smallest ratio of a third of a unit to the standard deviation that noise alone
+    Over the parameters, the smallest ratio of a quarter of a unit to the standard deviation that noise alone
     gives the estimate, on the scale of the link. The unit is 1 under a log or logit link, so that
-    `KAPPA_RELIABLE` means a relative error of a ninth; under the identity it is the standard deviation that
+    `KAPPA_RELIABLE` means a relative error of a twelfth; under the identity it is the standard deviation that
     one row alone would give.
     """
     noise = np.sqrt(np.maximum(np.diagonal(cov_noise, axis1=1, axis2=2), 1e-300))
     row = np.sqrt(np.maximum(np.diagonal(cov_sampling, axis1=1, axis2=2), 1e-300) * size[:, None])
     free = np.array([parameter.link == "identity" for parameter in problem.family.parameters])
-    result: Array = (np.where(free, row, 1.0) / (3 * noise)).min(axis=1)
+    result: Array = (np.where(free, row, 1.0) / (4 * noise)).min(axis=1)
     return result
 
 

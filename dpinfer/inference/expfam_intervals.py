@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from scipy import stats
 
-from dpinfer.inference.expfam import FamilyFit, influence, score_covariance, take
+from dpinfer.inference.expfam import KAPPA_RELIABLE, FamilyFit, influence, score_covariance, take
 from dpinfer.numerics.tails import laplace_sum_isf, laplace_sum_sf
 
 if TYPE_CHECKING:
@@ -31,12 +31,15 @@ __all__ = [
 
 TOWARD_TESTED = 0.8
 """How far from the estimate (0) to the tested value (1) the covariance of the score is evaluated, in families of
-several parameters; all the way where there is one. Chosen by simulation at 50 rows."""
+several parameters whose kappa is twice `KAPPA_RELIABLE` or more; all the way below `KAPPA_RELIABLE`, and in
+families of one parameter. Chosen by simulation at 50 rows."""
 
 _ROUNDS = 6
 _SETTLED = 2e-3
 _SEARCH = 40
 _CLOSE = 1e-6
+_SMOOTH = 9
+_MILESTONES = (1.5, 2.5, 4.3, 7.4, 12.5, 21.0, 36.0)
 _NORMAL_DF, _LEAST_DF = 1e9, 2.0
 
 
@@ -49,13 +52,20 @@ class _Root:
     value : ndarray (R,)
     eta : ndarray (R, p)
         The tested value with the other parameters that suit it best.
+    along : ndarray (R, p)
+        How the parameters that suit a tested value best move with it.
     shares : ndarray (R, k + 1)
         Share of the variance carried by the noise of each sum and of the count.
     """
 
     value: Array
     eta: Array
+    along: Array
     shares: Array
+
+    def ahead(self, fit: FamilyFit, index: int, tested: Array) -> Array:
+        """Predict the parameters (R, p) at other tested values."""
+        return _moved(fit, self.eta, self.along, tested - self.eta[:, index])
 
 
 def score_root(fit: FamilyFit, index: int, tested: Array, start: Array | None = None) -> _Root:
@@ -82,11 +92,11 @@ def score_root(fit: FamilyFit, index: int, tested: Array, start: Array | None = 
     """
     eta = _predicted(fit, index, tested) if start is None else start.copy()
     eta[:, index] = tested
-    value, shares = np.empty(len(eta)), np.empty((len(eta), fit.sums.shape[1] + 1))
+    value, along, shares = np.empty(len(eta)), np.empty(eta.shape), np.empty((len(eta), fit.sums.shape[1] + 1))
     active = np.arange(len(eta))
     for step in range(_ROUNDS):
         some = fit if len(active) == len(eta) else take(fit, active)
-        value[active], shares[active], change, settled = _round(some, index, eta[active])
+        value[active], along[active], shares[active], change, settled = _round(some, index, eta[active])
         if step == _ROUNDS - 1:
             break
         active, change = active[~settled], change[~settled]
@@ -94,15 +104,16 @@ def score_root(fit: FamilyFit, index: int, tested: Array, start: Array | None = 
             break
         eta[active] = np.clip(eta[active] + change, *fit.problem.box.T)
         eta[active, index] = tested[active]
-    return _Root(value, eta, shares)
+    return _Root(value, eta, along, shares)
 
 
-def _round(fit: FamilyFit, index: int, eta: Array) -> tuple[Array, Array, Array, NDArray[np.bool_]]:
-    """Root (R,) and shares (R, k + 1) at linked parameters, how to move the others (R, p), and whether to."""
+def _round(fit: FamilyFit, index: int, eta: Array) -> tuple[Array, Array, Array, Array, NDArray[np.bool_]]:
+    """Root, direction and shares at linked parameters, how to move the others (R, p), and whether that is little."""
     width = np.diff(fit.problem.box, axis=1)[:, 0]
     there = between = fit.problem.link_moments(eta)
     if len(width) > 1:
-        fraction = np.where(fit.edge, 1.0, TOWARD_TESTED)[:, None]
+        less = np.clip(fit.kappa / KAPPA_RELIABLE - 1.0, 0.0, 1.0) * ~fit.edge
+        fraction = 1.0 - (1.0 - TOWARD_TESTED) * less[:, None]
         between = fit.problem.link_moments(fit.eta + fraction * (eta - fit.eta))
     sampling, noisy = score_covariance(fit.noise, between, fit.size)
     weights, cov = influence(there.jacobian, sampling + noisy, fit.size, width)
@@ -111,20 +122,23 @@ def _round(fit: FamilyFit, index: int, eta: Array) -> tuple[Array, Array, Array,
     variance = np.maximum(np.einsum("rk,rkl,rl->r", own, sampling + noisy, own), 1e-300)
     counted = np.einsum("rk,rk->r", own, between.mean) ** 2 * fit.noise.count_variance
     shares = np.concatenate([own**2 * fit.noise.variances, counted[:, None]], axis=1) / variance[:, None]
-    change = moved - cov[:, :, index] / cov[:, index, index, None] * moved[:, index, None]
+    along = cov[:, :, index] / cov[:, index, index, None]
+    change = moved - along * moved[:, index, None]
     change[:, index] = 0.0
     settled = np.all(np.abs(change) <= _SETTLED * np.sqrt(np.diagonal(cov, axis1=1, axis2=2)), axis=1)
     change *= np.minimum(1.0, (width / 6 / np.maximum(np.abs(change), 1e-300)).min(axis=1))[:, None]
-    return moved[:, index] / np.sqrt(variance), shares, change, settled
+    return moved[:, index] / np.sqrt(variance), along, shares, change, settled
 
 
 def _predicted(fit: FamilyFit, index: int, tested: Array) -> Array:
     """Other parameters at a tested value, from the covariance of the estimates."""
     total = fit.cov_sampling + fit.cov_noise
-    along = total[:, :, index] / total[:, index, index, None]
+    return _moved(fit, fit.eta, total[:, :, index] / total[:, index, index, None], tested - fit.eta[:, index])
+
+
+def _moved(fit: FamilyFit, eta: Array, along: Array, distance: Array) -> Array:
     reach = np.diff(fit.problem.box, axis=1)[:, 0] / 6
-    shift = np.clip(along * (tested - fit.eta[:, index])[:, None], -reach, reach)
-    return np.clip(fit.eta + shift, *fit.problem.box.T)
+    return np.clip(eta + np.clip(along * distance[:, None], -reach, reach), *fit.problem.box.T)
 
 
 @dataclass(frozen=True, slots=True)
@@ -235,11 +249,11 @@ def _end(fit: FamilyFit, index: int, sign: float, critical: Array, offset: Array
         if not active.size:
             break
         trial = bracket.trial[active]
-        root = score_root(take(fit, active), index, at[active] + sign * trial, start[active])
+        some = take(fit, active)
+        root = score_root(some, index, at[active] + sign * trial, start[active])
         reached = -sign * (root.value - offset[active]) / critical[active]
         bracket.learn(active, reached)
-        ratio = (bracket.trial[active] / trial)[:, None]
-        start[active] = fit.eta[active] + np.clip(ratio, 0.3, 3.0) * (root.eta - fit.eta[active])
+        start[active] = root.ahead(some, index, at[active] + sign * bracket.trial[active])
         result[active] = np.where((reached < 1.0) & (trial >= furthest[active]), np.inf, trial)
         active = active[(np.abs(reached - 1.0) >= _CLOSE) & ~bracket.closed[active] & np.isfinite(result[active])]
     return np.where(np.isinf(result), sign * np.inf, at + sign * result)
@@ -252,12 +266,12 @@ class _Bracket:
         self.trial, self.furthest = trial, furthest
         self.low, self.below = np.zeros_like(trial), np.full_like(trial, -1.0)
         self.high, self.above = np.full_like(trial, np.inf), np.full_like(trial, np.inf)
-        self.side = np.zeros_like(trial)
+        self.side, self.steps = np.zeros_like(trial), 0
 
     @property
     def closed(self) -> NDArray[np.bool_]:
         """Whether the two distances are the same but for rounding (R,)."""
-        return self.high * (1 - 1e-9) <= self.low
+        return self.high * (1 - 1e-6) <= self.low
 
     def learn(self, rows: NDArray[np.intp], reached: Array) -> None:
         """Take in the function's values at the trials of some problems, and choose their next trials."""
@@ -269,24 +283,48 @@ class _Bracket:
         self.high[high], self.above[high], self.side[high] = self.trial[high], reached[reached >= 1.0], 1.0
         outward = np.minimum(self.trial[low] * np.clip(1.02 / grown, 1.05, 2.5), self.furthest[low])
         self.trial[low] = outward
+        self.steps += 1
         inner = rows[np.isfinite(self.high[rows])]
         share = -self.below[inner] / np.maximum(self.above[inner] - 1 - self.below[inner], 1e-300)
-        self.trial[inner] = self.low[inner] + np.clip(share, 0.01, 0.99) * (self.high[inner] - self.low[inner])
+        self.trial[inner] = self.low[inner] + _kept(share, self.steps) * (self.high[inner] - self.low[inner])
+
+
+def _kept(share: Array, steps: int) -> Array:
+    """Keep a share away from the ends of the bracket; half it every third time where that takes long."""
+    return np.full_like(share, 0.5) if steps > _SMOOTH and steps % 3 == 0 else np.clip(share, 0.01, 0.99)
 
 
 def score_pvalue(fit: FamilyFit, index: int, value: Array) -> Array:
     """Two-sided p-values (R,) of values (R,) of one parameter by the score test.
 
-    A value at an end of the parameter's space, or beyond it, is tested at the end of a wide range inside
-    the space; what comes out is positive unless the sums exclude everything near it.
+    Far from the estimate, where all rows would be clamped, the root can fall again: a value is as implausible
+    as the least plausible one met on the way to it, so that the values that are not rejected are those of
+    the interval. A value at an end of the parameter's space, or beyond it, is tested at the end of a wide
+    range inside the space; its p-value is small only if the sums exclude what lies before that end.
     """
-    tested = linked(fit, index, value)
     reference = _reference(fit, index)
-    distance = np.abs(score_root(fit, index, tested).value - reference.offset)
+    distance = _largest_root(fit, index, linked(fit, index, value), reference.offset)
     pvalue = np.asarray(2 * stats.t.sf(distance, reference.df))
     if not fit.noise.laplace:
         return pvalue
     return laplace_sum_sf(stats.norm.isf(pvalue / 2), reference.shares)
+
+
+def _largest_root(fit: FamilyFit, index: int, tested: Array, offset: Array) -> Array:
+    """Largest absolute root between the estimate and the tested value, looked for at a few points (R,)."""
+    largest, passed = np.zeros(len(tested)), np.zeros(len(tested))
+    away, error, start = tested - fit.eta[:, index], _errors(fit, index), fit.eta.copy()
+    for multiple in (*_MILESTONES, np.inf):
+        reach = np.minimum(np.abs(away), multiple * error)
+        active = np.flatnonzero((reach > passed) | (multiple == _MILESTONES[0]))
+        if not active.size:
+            break
+        some, at = take(fit, active), fit.eta[active, index] + np.sign(away[active]) * reach[active]
+        root = score_root(some, index, at, start[active] if multiple > _MILESTONES[0] else None)
+        following = np.minimum(np.abs(away), 1.7 * reach)[active] * np.sign(away[active]) + some.eta[:, index]
+        start[active], passed[active] = root.ahead(some, index, following), reach[active]
+        largest[active] = np.maximum(largest[active], np.abs(root.value - offset[active]))
+    return largest
 
 
 def linked(fit: FamilyFit, index: int, value: Array) -> Array:

@@ -357,8 +357,8 @@ def proportions(sums: MomentSums, *, population: bool) -> Estimates:
     if len(levels) > 1:
         off = -np.einsum("rgq,rgs->rgqs", value, value)
         sampling = np.where(np.eye(len(levels), dtype=bool), sampling, off)
-    sampling = sampling / size[..., None, None] if population else np.zeros_like(sampling)
-    return _estimates(
+    sampling = _positive(sampling / size[..., None, None]) if population else np.zeros_like(sampling)
+    estimates = _estimates(
         sums,
         value,
         gradient,
@@ -372,6 +372,9 @@ def proportions(sums: MomentSums, *, population: bool) -> Estimates:
         sampling=sampling,
         ratio=True,
     )
+    # Shares add up to one: a billionth more variance keeps their covariance invertible whatever the rounding.
+    ridge = 1 + 1e-9 * np.eye(len(levels))
+    return replace(estimates, sampling=estimates.sampling * ridge, noise=estimates.noise * ridge)
 
 
 def totals(sums: MomentSums, *, population: bool, nobs: float | None, lower: float, counts: bool) -> Estimates:

@@ -22,14 +22,14 @@ if TYPE_CHECKING:
 
     Array = NDArray[np.float64]
 
-__all__ = ["clamped_product", "estimate_multinormal"]
+__all__ = ["clamped_product", "estimate_multinormal", "signal"]
 
 _POINTS = 2**11
 _LARGEST = 0.9999
 _BISECTIONS = 40
 _STEP = 1e-4
 _FEW = 5.0
-_BLURRED = 0.5
+_BLURRED = 1.0
 """Standard error, of the logarithm of a standard deviation, from which on the fit tells nothing."""
 
 
@@ -60,6 +60,18 @@ class _Shape:
         k = self.mean.shape[1]
         rho = np.clip(np.tanh(vector[:, 2 * k :]), -_LARGEST, _LARGEST)
         return _Shape(vector[:, :k], np.exp(vector[:, k : 2 * k]), rho, self.pairs)
+
+
+def signal(estimates: Estimates, columns: int) -> float:
+    """How far the parameters stand out of the noise, as `dpinfer.inference.expfam.signal` says it.
+
+    A third of a unit over the standard deviation that noise alone gives the estimate, the smallest: the unit is one
+    standard deviation for a mean, 1 for the logarithm of a standard deviation and for a correlation's artanh.
+    """
+    value, noise = estimates.value[0, 0], np.diagonal(estimates.noise[0, 0])
+    sd = value[columns : 2 * columns]
+    unit = np.concatenate([sd, sd, 1 - value[2 * columns :] ** 2])
+    return float((unit / 3 / np.sqrt(np.maximum(noise, 1e-300))).min())
 
 
 def clamped_product(mean: Array, sd: Array, rho: Array) -> Array:

@@ -9,6 +9,7 @@ import numpy as np
 
 from dpinfer.errors import NotProvedError, OptionError
 from dpinfer.inference.moment_inference import batch_moments, moment_oracle
+from dpinfer.inference.multinormal import signal
 from dpinfer.mechanisms import Data
 from dpinfer.models.cell_sums import sums_measurement
 from dpinfer.models.description import check_options
@@ -121,15 +122,10 @@ class MultivariateNormal(Procedure):
         contrasts: Mapping[str, Mapping[str, float]] | None = None,  # noqa: ARG002
         nobs: int | None = None,  # noqa: ARG002
     ) -> Oracle:
-        """Say how wide an interval would be that knew the population; for studies.
-
-        Its kappa is the smallest standard deviation over the noise in it.
-        """
+        """Say how wide an interval would be that knew the population; for studies."""
         question, found = self._estimates(measurement, sums[None])
         oracle = moment_oracle(found, factor=multinormal_units(question)[1], alpha=alpha)
-        place = np.arange(len(self.columns), 2 * len(self.columns))
-        noise = np.sqrt(found.noise[0, 0, place, place])
-        return replace(oracle, kappa=float((found.value[0, 0, place] / noise).min()))
+        return replace(oracle, kappa=signal(found, len(self.columns)))
 
     def _estimates(self, measurement: Measurement, values: Array) -> tuple[SumsQuestion, Estimates]:
         if not isinstance(measurement.rows, CellRows):

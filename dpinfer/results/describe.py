@@ -374,7 +374,7 @@ class TableResults(DescriptionResults):
     def frame(self) -> pd.DataFrame | pd.Series:
         """Return the noisy counts as a table: the last column across, the others down."""
         estimates = self.estimates
-        return estimates.unstack() if estimates.index.nlevels > 1 else estimates  # noqa: PD010  (of a Series)
+        return estimates.unstack(sort=False) if estimates.index.nlevels > 1 else estimates  # noqa: PD010  (of a Series)
 
     def margin(self, *columns: str) -> TableResults:
         """Return the counts of some of the table's columns, summed over the others; free of cost.

@@ -38,6 +38,9 @@ TABLES = ("count", "table", "histogram", "proportion")
 _SECOND_SHARE = {"mean": 0.25, "total": 0.25, "variance": 0.35, "cov": 0.45, "corr": 0.45}
 """Share of the noise budget that goes to the sums which serve standard errors alone."""
 
+_WEIGHTED_SHARE = 0.5
+"""The same where rows carry weights: their squares vary more."""
+
 _MOST_COLUMNS = {"mean": 20, "total": 20, "variance": 8, "cov": 5, "corr": 5, "multinormal": 10}
 
 
@@ -185,7 +188,9 @@ class SumsQuestion:
         needed = set(self.first) | {(0,) * len(self.exponents[0])}
         second = [exponent not in needed for exponent in exponents]
         n_first, n_second = len(second) - sum(second), sum(second)
-        share = _SECOND_SHARE.get(self.kind, 0.0) or 1.0
+        share = _SECOND_SHARE.get(self.kind, 1.0)
+        if self.weight is not None:
+            share = max(share, _WEIGHTED_SHARE)
         ratio = n_second / max(n_first, 1) * (1 - share) / share
         weight = max(1.0, ratio if pure else ratio**0.5)
         return [weight if extra else 1.0 for extra in second]

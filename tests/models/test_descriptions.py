@@ -44,6 +44,7 @@ KINDS = {
     "cov": lambda **o: dpi.cov(["x", "y", "n"], **o),
     "corr": lambda **o: dpi.corr(["x", "y"], by="x > 5", **o),
     "proportion": lambda **o: dpi.proportion("g", by="b", **o),
+    "proportion of the data": lambda **o: dpi.proportion("g", target="data", **o),
     "proportion of truth": lambda **o: dpi.proportion("x > y", **o),
     "count": lambda **o: dpi.count(where="x > 2", **o),
     "table": lambda **o: dpi.table(["g", "k"], target="population", **o),
@@ -202,6 +203,19 @@ def test_noise_dominated_fits_are_results_and_not_errors(kind, price):
     for name, neighbors in (("no rows", "add_remove"), ("everything constant", "replace_one")):
         for method in ("wald", "score"):
             check(traced(kind, FRAMES[name](), neighbors, price, inference=method)[1])
+
+
+@pytest.mark.parametrize("target", ["population", "data"])
+@pytest.mark.parametrize("neighbors", NEIGHBORS)
+def test_shares_that_add_up_to_one_are_results_and_not_errors(neighbors, target):
+    """Their covariance is singular but for rounding, and counts may be negative."""
+    schema = dpi.Schema(g=dpi.Category(["a", "b", "c"], missing="a", impossible="a"), b=dpi.Boolean())
+    rng = np.random.default_rng(3)
+    data = dpi.PublicData(schema.sample(60, rng), schema, rng=rng, neighbors=neighbors)
+    for price in (dpi.ZCDP(1.0), dpi.ZCDP(1e-3), dpi.PureDP(0.05)):
+        for by in ((), "b"):
+            for _ in range(8):
+                check(dpi.proportion("g", data, by=by, target=target).fit(price))
 
 
 CELL = st.one_of(

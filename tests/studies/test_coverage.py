@@ -362,3 +362,73 @@ def test_populations_stay_within_their_bounds_and_keep_their_truth(name):
 def test_joblib_is_not_needed_for_one_worker():
     assert multiprocessing.parent_process() is None
     assert study(replicates=10).complete
+
+
+GROUPED = dpi.Schema(x=dpi.Real(-1, 1), g=dpi.Category(["a", "b"]), b=dpi.Boolean())
+
+
+def groups(rng, n):
+    return {
+        "x": rng.uniform(-1, 1, n),
+        "g": np.array(["a", "b"], dtype=object)[rng.integers(0, 2, n)],
+        "b": rng.random(n) < 0.3,
+    }
+
+
+DESCRIPTIONS = {
+    "mean": (dpi.mean("x", by="g"), {"x[g=a]": 0.0, "x[g=b]": 0.0}),
+    "variance": (dpi.variance("x", by="g"), {"x[g=a]": 1 / 3, "x[g=b]": 1 / 3}),
+    "table": (dpi.table(["g", "b"], target="population"), {"count[g=a, b=False]": 140.0, "count[g=b, b=True]": 60.0}),
+    "proportion": (dpi.proportion("b", by="g"), {"b[g=a]": 0.3, "b[g=b]": 0.3}),
+}
+
+
+@pytest.mark.parametrize("kind", DESCRIPTIONS)
+def test_descriptions_are_studied_in_groups(kind):
+    """Vectorised, and with the same names and table as one fit after the other."""
+    procedure, truth = DESCRIPTIONS[kind]
+    options = {"schema": GROUPED, "generate": groups, "n": [400], "truth": truth}
+    fast = study(procedure=procedure, privacy=[dpi.ZCDP(0.5), dpi.PureDP(2.0)], replicates=400, **options)
+    least = stats.binom.ppf(1e-7, 400, 0.95) / 400
+    judged = fast.cells[fast.cells["term"].isin(truth)]
+    assert len(judged) == 4
+    assert judged["coverage"].min() > least
+    assert (judged["failures"] == 0).all()
+    assert judged["width / oracle"].between(0.9, 1.4).all()
+    slow = study(procedure=_OneByOne(procedure), privacy=[dpi.ZCDP(0.5)], replicates=20, **options)
+    assert list(slow.frame.columns) == list(fast.frame.columns)
+    assert set(slow.cells["term"]) == set(fast.cells["term"])
+    assert slow.cells.set_index("term").loc[list(truth), "coverage"].min() > 0.5
+
+
+@pytest.mark.parametrize("neighbors", ["add_remove", "replace_one"])
+@pytest.mark.parametrize("kind", DESCRIPTIONS)
+def test_studied_descriptions_equal_fits_of_the_same_sums(kind, neighbors):
+    """With hardly any noise the vectorised numbers are those of the ordinary path on the same data."""
+    procedure, truth = DESCRIPTIONS[kind]
+    seen = []
+
+    def watched(rng, n):
+        seen.append(groups(rng, n))
+        return seen[-1]
+
+    found = study(
+        schema=GROUPED,
+        generate=watched,
+        procedure=procedure,
+        truth=truth,
+        n=[50],
+        privacy=[dpi.ZCDP(1e9)],
+        replicates=3,
+        neighbors=neighbors,
+    )
+    rng = np.random.default_rng(0)
+    for replicate, columns in enumerate(seen[-3:]):
+        data = dpi.PublicData(pd.DataFrame(columns), GROUPED, rng=rng, neighbors=neighbors)
+        alone = procedure.bind(data).fit(dpi.ZCDP(1e9))
+        mine = found.frame[found.frame["replicate"] == replicate].set_index("term")
+        ends = alone.conf_int()
+        np.testing.assert_allclose(mine["estimate"], alone.params[mine.index], rtol=1e-3, atol=1e-3)
+        np.testing.assert_allclose(mine["error"], alone.bse[mine.index], rtol=1e-3, atol=1e-3)
+        np.testing.assert_allclose(mine["lower"], ends.loc[mine.index, 0], rtol=1e-3, atol=2e-3)
+        np.testing.assert_allclose(mine["upper"], ends.loc[mine.index, 1], rtol=1e-3, atol=2e-3)

@@ -1,0 +1,344 @@
+"""Several releases about the same data, combined by generalised least squares."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pandas as pd
+
+from dpinfer.errors import DPInferError, InferenceError, OptionError, ReleaseFormatError
+from dpinfer.inference.combination import CombinedNoise, Consistency, least_squares, weighted_means
+from dpinfer.inference.linear_noise import METHODS, LinearNoise
+from dpinfer.release import NoiseLaw, Release
+from dpinfer.results.combined import CombinedRelease, CombinedResults, SeveralCosts
+from dpinfer.results.joint import COUNTED, JointTable, measured_counts
+from dpinfer.results.sums_question import MOMENTS
+from dpinfer.schema.schema import Schema
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from dpinfer.inference.combination import LeastSquares
+    from dpinfer.results.descriptions import DescriptionResults
+    from dpinfer.results.joint import MeasuredCounts
+
+    Array = NDArray[np.float64]
+
+__all__ = ["combine"]
+
+_FINE = 2.0**30
+"""Noise scale of combined sums, in steps of the grid that they are put on."""
+
+_HEAVY = 0.3
+"""Excess kurtosis, that of an average of ten Laplace draws, above which combined noise does not count as normal."""
+
+_KNOWN = 1e-9
+"""A fitted quantity whose error is below this share of its own measurement's is known exactly."""
+
+
+def combine(releases: Sequence[Release], inference: str = "auto") -> CombinedResults:
+    """Combine releases about the same data: free, and without any row.
+
+    Parameters
+    ----------
+    releases : sequence of Release
+        Either counts of any kind (`count`, `table`, `histogram`, `proportion`, `linear_queries`) of any columns; or
+        the same question of another kind (`mean`, `total`, `variance`, `cov`, `corr`) released several times.
+    inference : str
+        For counts "auto" or "wald": intervals come from the exact law of the noise. Otherwise as for the question.
+
+    Returns
+    -------
+    CombinedResults
+        For counts of the cells of the joint table of all columns, if the releases determine them; otherwise of all
+        measured quantities, labelled by release and quantity. With the full covariance, so that ``t_test`` holds.
+
+    Raises
+    ------
+    OptionError
+        If these are no releases, or ``inference`` has no such value.
+    InferenceError
+        If releases differ in data set, neighbours, declared columns, ``where``, number of rows or privacy; if one is
+        given twice; if their kinds cannot be combined; or if their joint table is too large (4,096 cells).
+    ReleaseFormatError
+        If a release is damaged.
+
+    Notes
+    -----
+    Measurements y = A x + e of unknown cells x, with known independent noise e, give by generalised least squares the
+    linear unbiased estimate of least variance; inverse-variance weighting is the case of one cell. Estimates are kept
+    unbiased: one of a small count may be negative. A public number of rows (replace_one, every row in some cell) is an
+    exact constraint. Columns that several releases cut differently are refined. Rows that may be in no part of an axis
+    are cells of their own, labelled "(none)": a table of g and h leaves out rows without h, which a table of g
+    counts, unless the schema declares constants for missing and impossible values of h.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import dpinfer as dpi
+    >>> from dpinfer.results.combine import combine
+    >>> schema = dpi.Schema(
+    ...     g=dpi.Category(["a", "b"], missing="a", impossible="a"), h=dpi.Boolean(missing=False, impossible=False)
+    ... )
+    >>> rng = np.random.default_rng(1)
+    >>> data = dpi.PublicData(schema.sample(2000, rng), schema, rng=rng)
+    >>> joint = dpi.table(["g", "h"], data).measure(dpi.ZCDP(0.1))
+    >>> margin = dpi.table("g", data).measure(dpi.ZCDP(0.4))
+    >>> both = combine([joint, margin])
+    >>> bool((both.bse < joint.infer().bse.iloc[0]).all()), both.consistency_test().df
+    (True, 2)
+    """
+    if isinstance(releases, Release) or not isinstance(releases, Sequence) or not releases:
+        raise OptionError("releases", type(releases).__name__, "a list of one or more releases")
+    for one in releases:
+        if not isinstance(one, Release):
+            raise OptionError("releases", type(one).__name__, "releases, from .measure(privacy) or read_release(path)")
+    given = tuple(releases)
+    _check_together(given)
+    schema = _joint_schema(given)
+    if given[0].kind in MOMENTS:
+        return _combine_sums(given, inference)
+    if inference not in METHODS:
+        raise OptionError("inference", inference, METHODS)
+    return _combine_counts(given, schema)
+
+
+# What may be combined
+
+
+def _check_together(releases: tuple[Release, ...]) -> None:
+    """Refuse releases that do not belong together.
+
+    Raises
+    ------
+    InferenceError
+    """
+    kinds = [release.kind for release in releases]
+    for place, kind in enumerate(kinds, 1):
+        if kind not in (*COUNTED, *MOMENTS):
+            known = ", ".join((*COUNTED, *MOMENTS))
+            raise InferenceError(f"release {place} is of kind {kind!r}, which cannot be combined; these can: {known}")
+    if any(kind in MOMENTS for kind in kinds) and len(set(kinds)) > 1:
+        raise InferenceError(
+            f"releases of kinds {', '.join(dict.fromkeys(kinds))} cannot be combined: counts combine with counts, and "
+            "other kinds with releases of the same question"
+        )
+    _check_same("privacy", ["public" if release.public else "private" for release in releases])
+    _check_same("data set", [release.dataset for release in releases])
+    _check_same("neighbours", [release.neighbors for release in releases])
+    _check_same("public number of rows", [release.nobs for release in releases])
+    charges: dict[object, int] = {}
+    for place, release in enumerate(releases, 1):
+        charge = id(release) if release.charge_id is None else release.charge_id
+        if charge in charges:
+            told = "" if release.charge_id is None else f" (charge {release.charge_id})"
+            raise InferenceError(
+                f"releases {charges[charge]} and {place} are the same one{told}: its noise is not independent of itself"
+            )
+        charges[charge] = place
+
+
+def _check_same(what: str, found: Sequence[object]) -> None:
+    for place, one in enumerate(found[1:], 2):
+        if one != found[0]:
+            raise InferenceError(
+                f"releases 1 and {place} differ in their {what}: {found[0]!r} and {one!r}; only releases about the "
+                "same rows, protected alike, can be combined"
+            )
+
+
+def _joint_schema(releases: tuple[Release, ...]) -> Schema:
+    """Return all columns of all releases.
+
+    Raises
+    ------
+    InferenceError
+        If two declare one differently.
+    """
+    columns: dict[str, tuple[int, Any]] = {}
+    for place, release in enumerate(releases, 1):
+        for name, column in _read(place, lambda release=release: release.schema).items():
+            first, known = columns.setdefault(name, (place, column))
+            if known != column:
+                raise InferenceError(
+                    f"releases {first} and {place} declare the column {name!r} differently: {known} and {column}"
+                )
+    return Schema({name: column for name, (_, column) in columns.items()})
+
+
+def _read(place: int, reader: Any) -> Any:
+    try:
+        return reader()
+    except ReleaseFormatError:
+        raise
+    except (KeyError, TypeError, ValueError, AttributeError, DPInferError) as error:
+        raise ReleaseFormatError(f"the question of release {place} is damaged: {error}") from error
+
+
+# Counts
+
+
+def _combine_counts(releases: tuple[Release, ...], schema: Schema) -> CombinedResults:
+    measured = [
+        _read(place, lambda release=release: measured_counts(release)) for place, release in enumerate(releases, 1)
+    ]
+    _check_same("where", [one.where for one in measured])
+    noise = CombinedNoise(tuple((release.law, np.asarray(release.steps)) for release in releases))
+    if not (noise.variances > 0).all():
+        raise InferenceError("a release of counts carries no noise, so that there is nothing to combine")
+    joint = JointTable(schema, measured)
+    public = next((r.nobs for r, one in zip(releases, measured, strict=True) if one.every_row), None)
+    total = None if public is None else float(public)
+    if total is not None and joint.touched.size < 2:
+        raise InferenceError("all that was measured follows from the public number of rows")
+    design = np.vstack(joint.designs)
+    values = np.concatenate([release.array for release in releases])
+    fit = least_squares(values, design, noise.variances, total=total)
+    labels = [(place, name) for place, one in enumerate(measured, 1) for name in one.names]
+    notes = _notes(releases, measured)
+    if total is not None:
+        notes.append(f"The counts are fitted to the public number of rows, {total:,.0f}.")
+    names, index, chosen, more = _parameters(joint, fit, design, noise, labels)
+    found = LinearNoise(
+        names,
+        chosen @ fit.estimate if chosen is not None else fit.estimate,
+        chosen @ fit.mixing if chosen is not None else fit.mixing,
+        noise,
+        nobs=float(fit.estimate.sum()) if fit.full else total,
+        nobs_is_public=total is not None,
+        dependent=len(names) > fit.free,
+    )
+    return CombinedResults(
+        found,
+        _together(releases),
+        consistency=Consistency(values, design @ fit.estimate, fit.basis, noise),
+        labels=labels,
+        model_name=f"{len(releases)} combined releases",
+        response=" x ".join(part.name for part in joint.parts) or "rows",
+        notes=[*notes, *more],
+        quantity="count" if fit.full else "estimate",
+        index=index,
+    )
+
+
+def _parameters(
+    joint: JointTable, fit: LeastSquares, design: Array, noise: CombinedNoise, labels: list[tuple[int, str]]
+) -> tuple[tuple[str, ...], pd.Index, Array | None, list[str]]:
+    """Names, labels and rows (None for the cells themselves) of the parameters, and notes."""
+    if fit.full:
+        named = [part.name for part in joint.parts]
+        cells = joint.cells
+        index = pd.Index(["count"])
+        if len(named) == 1:
+            index = pd.Index([cell[0] for cell in cells], name=named[0])
+        elif named:
+            index = pd.MultiIndex.from_tuples(cells, names=named)
+        return joint.names, index, None, []
+    first: dict[bytes, int] = {}
+    for place, row in enumerate(design):
+        first.setdefault(row.tobytes(), place)
+    error = np.sqrt(((design @ fit.mixing) ** 2 * noise.variances).sum(axis=1) / noise.variances)
+    kept = [place for place in first.values() if error[place] > _KNOWN]
+    notes = [
+        "The releases do not determine every cell of the joint table: what is shown are the quantities that were "
+        "measured."
+    ]
+    known = [place for place in first.values() if error[place] <= _KNOWN]
+    notes += [f"Known exactly: {', '.join(labels[place][1] for place in known)}."] if known else []
+    shown = [labels[place] for place in kept]
+    index = pd.MultiIndex.from_tuples(shown, names=["release", "quantity"])
+    return tuple(f"{release}: {name}" for release, name in shown), index, design[kept], notes
+
+
+def _notes(releases: tuple[Release, ...], measured: Sequence[MeasuredCounts] | None = None) -> list[str]:
+    texts = [str(release.question["text"]) for release in releases]
+    listed = [
+        f"{place}: {text} ({release.cost.price})"
+        for place, (text, release) in enumerate(zip(texts, releases, strict=True), 1)
+    ]
+    found = [f"Releases: {'; '.join(listed)}."]
+    if measured and measured[0].where:
+        found.append(f"Rows: {measured[0].where}.")
+    return found
+
+
+def _together(releases: tuple[Release, ...]) -> CombinedRelease:
+    first, *others = [release.cost for release in releases]
+    cost: Any = first
+    if all(type(other.price) is type(first.price) for other in others):
+        for other in others:
+            cost = cost + other
+    else:
+        cost = SeveralCosts((first, *others))
+    charges = [release.charge_id for release in releases if release.charge_id is not None]
+    return CombinedRelease(cost, releases[0].neighbors, ", ".join(charges) or None, releases[0].public)
+
+
+# Other sums
+
+
+def _combine_sums(releases: tuple[Release, ...], inference: str) -> CombinedResults:
+    """Average the sums of releases of one question by inverse variances, and infer as from one release."""
+    _check_same("where", [release.question.get("where") for release in releases])
+    asked = [{key: value for key, value in release.question.items() if key != "options"} for release in releases]
+    for place, one in enumerate(asked[1:], 2):
+        if json.dumps(one, sort_keys=True) != json.dumps(asked[0], sort_keys=True):
+            told = f"{asked[0].get('text')} and {one.get('text')}"
+            raise InferenceError(
+                f"releases 1 and {place} ask different questions: {told}; other than counts, only releases of exactly "
+                "the same question are combined"
+            )
+        if releases[place - 1].names != releases[0].names:
+            raise ReleaseFormatError(f"the sums of release {place} are not those that its question asks for")
+    merged, consistency, noisy = _merged(releases)
+    names = [name for name, kept in zip(releases[0].names, noisy, strict=True) if kept]
+    found: DescriptionResults = merged.infer(inference=inference)
+    return CombinedResults(
+        found.inference,
+        _together(releases),
+        consistency=consistency,
+        labels=[(place, name) for place in range(1, len(releases) + 1) for name in names],
+        model_name=f"{found.model_name} ({len(releases)} combined releases)",
+        response=found.response,
+        notes=[*found.notes, *_notes(releases)],
+        quantity=found.quantity,
+        index=found.index,
+        sizes=found.sizes,
+    )
+
+
+def _merged(releases: tuple[Release, ...]) -> tuple[Release, Consistency, NDArray[np.bool_]]:
+    """Merge releases into one; which of its sums are noisy; and how the releases agree on these."""
+    values = np.stack([release.array for release in releases])
+    variances = np.stack([release.noise_variances for release in releases])
+    noisy: NDArray[np.bool_] = np.asarray((variances > 0).all(axis=0))
+    public = values[:, ~noisy]
+    if (public != public[0]).any() or (variances[:, ~noisy] > 0).any():
+        raise InferenceError("the releases differ in sums that are public: they do not describe the same rows")
+    estimate, variance, basis = weighted_means(values[:, noisy], variances[:, noisy])
+    noise = CombinedNoise(tuple(_noisy_part(release, noisy) for release in releases))
+    consistency = Consistency(values[:, noisy].ravel(), np.tile(estimate, len(releases)), basis, noise)
+    if len(releases) == 1:
+        return releases[0], consistency, noisy
+    excess = np.array([3 / release.law.draws if release.law.family == "laplace" else 0.0 for release in releases])
+    shares = variance / variances[:, noisy]
+    heavy = float((shares**2 * excess[:, None]).sum(axis=0).max()) > _HEAVY * (1 + 1e-9)
+    steps = np.array(releases[0].steps)
+    steps[noisy] = np.sqrt(variance) / _FINE
+    scales = np.zeros(len(steps))
+    scales[noisy] = _FINE / np.sqrt(2.0) if heavy else _FINE
+    whole = list(releases[0].values)
+    for place, value in zip(np.flatnonzero(noisy).tolist(), estimate.tolist(), strict=True):
+        whole[place] = round(value / float(steps[place]))
+    law = NoiseLaw("laplace" if heavy else "gaussian", tuple(scales.tolist()))
+    merged = replace(releases[0], values=tuple(whole), steps=tuple(steps.tolist()), law=law)
+    return merged, consistency, noisy
+
+
+def _noisy_part(release: Release, noisy: NDArray[np.bool_]) -> tuple[NoiseLaw, Array]:
+    scales = tuple(np.asarray(release.law.scales)[noisy].tolist())
+    return NoiseLaw(release.law.family, scales, release.law.draws), np.asarray(release.steps)[noisy]

@@ -1,0 +1,394 @@
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from dpinfer.errors import InferenceError, OptionError
+from dpinfer.inference.expfam import SumNoise, clamped_problem, estimate, influence, score_covariance, take
+from dpinfer.inference.expfam_batch import batch_family, family_oracle, simulate_releases
+from dpinfer.inference.expfam_inference import family_inference
+from dpinfer.inference.expfam_intervals import (
+    degrees_of_freedom,
+    score_interval,
+    score_pvalue,
+    score_root,
+    wald_interval,
+    wald_pvalue,
+)
+from dpinfer.inference.families import Bernoulli, Beta, Binomial, Exponential, Family, Gamma, Lognormal, Normal, Poisson
+from dpinfer.privacy import ZCDP
+from dpinfer.privacy.accounting import Cost
+from dpinfer.release import Release
+from dpinfer.release.laws import NoiseLaw
+from dpinfer.schema import Integer, Real, Schema
+
+if TYPE_CHECKING:
+    from dpinfer.inference.base import Inference
+
+STEP = 2.0**-19
+
+
+def pose(family, lower, upper):
+    whole = isinstance(family, Bernoulli | Binomial | Poisson)
+    return clamped_problem(family, "v", Schema(v=(Integer if whole else Real)(lower, upper)))
+
+
+def draw(problem, theta, n, replicates, seed, *, scale=0.0, count_scale=0.0, family="gaussian"):
+    """Noisy sums of simulated rows as values of releases, and the law and steps of their noise."""
+    rng = np.random.default_rng(seed)
+    sums = problem.features(problem.sample(np.array(theta), (replicates, n), rng)).sum(axis=1)
+    width = sums.shape[1]
+    law = NoiseLaw(family, (count_scale / STEP, *[scale / STEP] * width))
+    steps = (STEP,) * (width + 1)
+    values = np.column_stack([np.full(replicates, float(n)), sums]) + law.rvs(replicates, rng) * np.array(steps)
+    return values, law, steps
+
+
+def release(values, law, steps):
+    return Release(
+        kind="family",
+        question={"text": "normal(v)", "schema": Schema(v=Real(0, 1)).to_dict()},
+        values=tuple(round(value / step) for value, step in zip(values, steps, strict=True)),
+        steps=tuple(steps),
+        names=tuple(f"s{index}" for index in range(len(steps))),
+        law=law,
+        cost=Cost(ZCDP(0.5)),
+        neighbors="replace_one",
+        nobs=None,
+        charge_id=None,
+        public=True,
+    )
+
+
+@pytest.mark.parametrize(
+    ("family", "bounds", "fit"),
+    [
+        (Normal(), (-100.0, 100.0), lambda x: (x.mean(), x.std())),
+        (Lognormal(), (1e-6, 1e6), lambda x: (np.log(x).mean(), np.log(x).std())),
+        (Exponential(), (0.0, 1000.0), lambda x: (x.mean(),)),
+        (Gamma(), (1e-6, 1000.0), lambda x: stats.gamma.fit(x, floc=0)[::2]),
+        (Beta(), (1e-9, 1 - 1e-9), lambda x: stats.beta.fit(x, floc=0, fscale=1)[:2]),
+        (Poisson(), (0, 1000), lambda x: (x.mean(),)),
+        (Binomial(10), (0, 10), lambda x: (x.mean() / 10,)),
+    ],
+)
+def test_without_noise_and_clamping_the_estimate_is_maximum_likelihood(family, bounds, fit):
+    truth = {"poisson": (3.0,), "binomial": (0.4,), "exponential": (2.0,), "lognormal": (1.0, 0.5)}
+    problem, rng = pose(family, *bounds), np.random.default_rng(1)
+    x = problem.sample(np.array(truth.get(family.name, (2.0, 3.0))), (400,), rng)
+    sums = problem.features(x).sum(axis=0)
+    found = estimate(problem, SumNoise(np.zeros(len(sums))), sums[None], np.array([400.0]))
+    np.testing.assert_allclose(found.params[0], fit(x), rtol=2e-5)
+    assert not found.edge[0]
+
+
+def test_clamping_costs_no_bias():
+    problem = pose(Normal(), -0.5, 1.5)
+    values, law, _steps = draw(problem, (1.0, 1.0), 4000, 300, seed=2, scale=2.0)
+    found = estimate(problem, SumNoise(law.variances[1:] * STEP**2), values[:, 1:], values[:, 0])
+    total = found.cov_sampling + found.cov_noise
+    error = np.sqrt(np.diagonal(total, axis1=1, axis2=2).mean(axis=0))
+    assert np.all(np.abs(found.eta.mean(axis=0) - [1.0, 0.0]) < 5 * error / np.sqrt(300))  # false alarm 1e-6
+    np.testing.assert_allclose(found.eta.std(axis=0), error, rtol=0.2)
+
+
+def test_sampling_and_noise_covariances_are_those_of_the_formula():
+    problem, n = pose(Normal(), 0.0, 3.0), 500.0
+    noise = SumNoise(np.array([9.0, 4.0]), 5.0)
+    moments = problem.moments(np.array([[1.0, 1.0]]))
+    found = estimate(problem, noise, n * moments.mean, np.array([n]))
+    np.testing.assert_allclose(found.params, [[1.0, 1.0]], rtol=1e-8)
+    inverse = np.linalg.inv(moments.jacobian[0])
+    slope = found.slope[0]
+    sampling = inverse @ moments.cov[0] @ inverse.T / n
+    outer = np.outer(moments.mean[0], moments.mean[0])
+    noisy = inverse @ (np.diag(noise.variances) + noise.count_variance * outer) @ inverse.T / n**2
+    np.testing.assert_allclose(found.cov_sampling[0] * np.outer(slope, slope), sampling, rtol=1e-6)
+    np.testing.assert_allclose(found.cov_noise[0] * np.outer(slope, slope), noisy, rtol=1e-5)
+    data = estimate(problem, replace(noise, population=False), n * moments.mean, np.array([n]))
+    assert np.all(data.cov_sampling == 0)
+    np.testing.assert_allclose(data.cov_noise, found.cov_noise, rtol=1e-5)
+
+
+def test_impossible_sums_give_a_finite_flagged_estimate_and_an_honest_interval():
+    problem = pose(Gamma(), 0.1, 20.0)
+    rng = np.random.default_rng(3)
+    sums = rng.normal(size=(40, 2)) * 60
+    count = np.concatenate([np.full(20, 30.0), rng.normal(size=20) * 30])
+    found = estimate(problem, SumNoise(np.array([900.0, 900.0]), 900.0), sums, count)
+    assert found.edge.mean() > 0.5
+    assert all(np.isfinite(part).all() for part in (found.eta, found.cov_sampling, found.cov_noise, found.kappa))
+    assert np.linalg.eigvalsh(found.cov_sampling + found.cov_noise).min() > 0
+    assert np.all(found.flagged)
+    for index in range(2):
+        for method in (score_interval, wald_interval):
+            ends = method(found, index, 0.05)
+            assert not np.isnan(ends).any()
+            assert np.all(ends[:, 0] <= found.params[:, index] * (1 + 1e-9))
+            assert np.all(ends[:, 1] >= found.params[:, index] * (1 - 1e-9))
+            assert np.all(ends[:, 0] >= 0)
+        for value in (0.0, -1.0, 5.0):
+            for test in (score_pvalue, wald_pvalue):
+                pvalue = test(found, index, np.array([value]))
+                assert np.all((pvalue >= 0) & (pvalue <= 1))
+
+
+def test_all_rows_at_a_bound_give_an_open_interval():
+    problem = pose(Exponential(), 0.0, 10.0)
+    found = estimate(problem, SumNoise(np.array([1.0])), np.array([[100.0]]), np.array([100.0]))
+    ends = score_interval(found, 0, 0.05)[0]
+    assert found.edge[0]
+    assert ends[1] == np.inf
+    assert 100 < ends[0] < 1e6
+
+
+def test_the_score_interval_holds_the_values_that_are_not_rejected():
+    problem = pose(Gamma(), 0.2, 30.0)
+    for family in ("gaussian", "laplace"):
+        values, law, _steps = draw(problem, (2.0, 3.0), 600, 6, seed=4, scale=3.0, count_scale=2.0, family=family)
+        noise = SumNoise(law.variances[1:] * STEP**2, float(law.variances[0]) * STEP**2, family == "laplace")
+        found = estimate(problem, noise, values[:, 1:], values[:, 0])
+        for index in range(2):
+            ends = score_interval(found, index, 0.1)
+            for side in range(2):
+                np.testing.assert_allclose(score_pvalue(found, index, ends[:, side]), 0.1, rtol=2e-2)
+            np.testing.assert_allclose(score_pvalue(found, index, found.params[:, index]), 1.0, atol=1e-5)
+
+
+def test_a_bernoulli_score_interval_without_noise_is_wilsons():
+    problem = pose(Bernoulli(), 0, 1)
+    found = estimate(problem, SumNoise(np.zeros(1)), np.array([[2 * 13.0 - 60.0]]), np.array([60.0]))
+    expected = stats.binomtest(13, 60).proportion_ci(method="wilson")
+    np.testing.assert_allclose(score_interval(found, 0, 0.05)[0], expected, rtol=1e-5)
+
+
+def test_a_normal_mean_has_the_degrees_of_freedom_of_its_variance():
+    problem = pose(Normal(), -50.0, 50.0)
+    values, _, _ = draw(problem, (1.0, 1.0), 50, 3, seed=5)
+    found = estimate(problem, SumNoise(np.zeros(2)), values[:, 1:], values[:, 0])
+    np.testing.assert_allclose(degrees_of_freedom(found, 0), 50, rtol=0.02)
+    assert np.all(degrees_of_freedom(found, 1) > 1e4)
+
+
+def test_the_root_is_zero_at_the_estimate_and_falls():
+    problem = pose(Beta(), 0.05, 0.95)
+    values, law, _ = draw(problem, (2.0, 3.0), 800, 4, seed=6, scale=2.0)
+    found = estimate(problem, SumNoise(law.variances[1:] * STEP**2), values[:, 1:], values[:, 0])
+    error = np.sqrt((found.cov_sampling + found.cov_noise)[:, 0, 0])
+    roots = [score_root(found, 0, found.eta[:, 0] + shift * error).value for shift in (-2.0, 0.0, 2.0)]
+    np.testing.assert_allclose(roots[1], 0.0, atol=1e-6)
+    np.testing.assert_allclose(roots[0], 2.0, atol=0.3)
+    np.testing.assert_allclose(roots[2], -2.0, atol=0.3)
+
+
+@pytest.mark.parametrize("family", ["gaussian", "laplace"])
+@pytest.mark.parametrize("method", ["score", "wald"])
+def test_many_releases_at_once_equal_one_by_one(family, method):
+    problem = pose(Normal(), 0.0, 3.0)
+    values, law, steps = draw(problem, (1.0, 1.0), 80, 5, seed=7, scale=4.0, count_scale=3.0, family=family)
+    contrasts = {"difference": {"mean": 1.0, "sd": -1.0}}
+    options = {"problem": problem, "law": law, "steps": steps, "method": method}
+    released = [release(row, law, steps) for row in values]
+    together = batch_family(np.array([one.array for one in released]), alpha=0.1, contrasts=contrasts, **options)
+    wanted = np.array([[1.0, 0], [0, 1], [1, -1]])
+    for row, one in enumerate(released):
+        alone = family_inference(one, problem=problem, method=method)
+        np.testing.assert_allclose(together.params[row], wanted @ alone.params, rtol=1e-9)
+        np.testing.assert_allclose(together.intervals[row], alone.intervals(wanted, 0.1), rtol=1e-7)
+        np.testing.assert_allclose(together.pvalues[row], alone.contrast_pvalues(wanted, np.zeros(3)), rtol=1e-6)
+        np.testing.assert_allclose(together.bse[row, 0], np.sqrt((alone.cov_sampling + alone.cov_noise)[0, 0]))
+        assert together.flagged[row] == bool(alone.flags)
+
+
+def cover(intervals, truth):
+    return ((intervals[..., 0] <= truth) & (truth <= intervals[..., 1])).mean(axis=0)
+
+
+def test_published_normal_design_is_covered_more_narrowly():
+    problem = pose(Normal(), 0.0, 3.0)
+    values, law, steps = draw(problem, (1.0, 1.0), 100, 1500, seed=8, scale=2.0)
+    found = batch_family(values, problem=problem, law=law, steps=steps, alpha=0.05)
+    assert np.all(cover(found.intervals, [1.0, 1.0]) > 0.925)  # false alarm below 1e-4 at 95%
+    assert np.all(np.diff(found.intervals).mean(axis=0)[:, 0] < [0.45, 0.40])
+
+
+@pytest.mark.parametrize(("upper", "widest"), [(10, 6.07), (20, 4.96), (50, 5.12), (100, 7.31)])
+def test_published_exponential_designs_are_covered_more_narrowly(upper, widest):
+    problem = pose(Exponential(), 0.0, float(upper))
+    values, law, steps = draw(problem, (10.0,), 100, 2500, seed=9, scale=2.0, family="laplace")
+    found = batch_family(values, problem=problem, law=law, steps=steps, alpha=0.05)
+    assert np.all(cover(found.intervals, [10.0]) > 0.933)  # false alarm 5e-5 at 95%
+    assert np.diff(found.intervals).mean() < 1.01 * widest
+    expected = 100 * problem.moments(np.array([[10.0]])).mean[0]
+    oracle = family_oracle(np.concatenate([[100.0], expected]), problem=problem, law=law, steps=steps, alpha=0.05)
+    assert np.diff(found.intervals).mean() < 1.1 * 2 * oracle.halfwidth[0]
+    assert oracle.ordinary[0] < oracle.halfwidth[0]
+
+
+def test_coverage_holds_where_noise_dominates():
+    problem = pose(Gamma(), 0.05, 40.0)
+    values, law, steps = draw(problem, (2.0, 3.0), 50, 500, seed=10, scale=4.0, count_scale=4.0)
+    found = batch_family(values, problem=problem, law=law, steps=steps, alpha=0.05)
+    assert np.all(cover(found.intervals, [2.0, 3.0]) > 0.915)  # false alarm 3e-4 at 95%
+    assert np.isinf(found.intervals).any()
+    assert found.flagged.mean() > 0.9
+
+
+def test_the_oracle_knows_the_spread_of_the_estimates():
+    problem = pose(Lognormal(), 0.5, 12.0)
+    values, law, steps = draw(problem, (1.0, 0.5), 2000, 400, seed=11, scale=5.0, count_scale=5.0)
+    expected = 2000 * problem.moments(np.array([[1.0, 0.5]])).mean[0]
+    contrasts = {"sum": {"meanlog": 1.0, "sdlog": 1.0}}
+    options = {"problem": problem, "law": law, "steps": steps, "alpha": 0.05, "contrasts": contrasts}
+    oracle = family_oracle(np.concatenate([[2000.0], expected]), **options)
+    found = batch_family(values, method="wald", **options)
+    np.testing.assert_allclose(oracle.halfwidth / stats.norm.isf(0.025), found.params.std(axis=0), rtol=0.15)
+    assert oracle.kappa > 3
+
+
+@pytest.fixture(scope="module")
+def inference():
+    problem = pose(Gamma(), 0.2, 30.0)
+    values, law, steps = draw(problem, (2.0, 3.0), 400, 1, seed=12, scale=2.0, count_scale=2.0)
+    return family_inference(release(values[0], law, steps), problem=problem, replicates=199)
+
+
+def test_one_release_offers_the_whole_inference(inference):
+    checked: Inference = inference
+    assert checked.names == ("shape", "scale")
+    assert checked.method == "score"
+    assert checked.target == "population"
+    assert checked.flags == ()
+    assert not checked.nobs_is_public
+    assert checked.nobs == pytest.approx(400, abs=10)
+    assert checked.df_resid == np.inf
+    assert checked.scale is None
+    assert checked.rsquared is None
+    eigenvalues = np.linalg.eigvalsh(checked.cov_sampling + checked.cov_noise)
+    assert eigenvalues.min() > 0
+    statistic, df, pvalue = checked.wald(np.eye(2), checked.params)
+    assert (statistic, df, pvalue) == (0.0, 2.0, 1.0)
+    with pytest.raises(InferenceError, match="dependent"):
+        checked.wald(np.ones((2, 2)), np.zeros(2))
+    with pytest.raises(OptionError, match="inference"):
+        checked.with_method("exact")
+
+
+@pytest.mark.parametrize("method", ["wald", "score", "simulated"])
+def test_intervals_and_pvalues_agree_under_every_method(inference, method):
+    chosen = inference.with_method(method)
+    rows = np.array([[1.0, 0.0], [0.0, 1.0], [-2.0, 0.0], [1.0, 1.0]])
+    ends = chosen.intervals(rows, 0.1)
+    assert np.all(ends[:, 0] < rows @ chosen.params)
+    assert np.all(rows @ chosen.params < ends[:, 1])
+    np.testing.assert_allclose(ends[2], -2 * ends[0, ::-1])
+    width = np.diff(ends)[:, 0]
+    for side, sign in ((0, -1), (1, 1)):
+        within = chosen.contrast_pvalues(rows, ends[:, side] - sign * 0.02 * width)
+        beyond = chosen.contrast_pvalues(rows, ends[:, side] + sign * 0.02 * width)
+        assert np.all(within >= 0.1)
+        assert np.all(beyond <= 0.1)
+    zero = chosen.contrast_pvalues(np.eye(2), np.zeros(2))
+    assert np.all((zero >= 0) & (zero < 0.02))
+
+
+def test_methods_agree_where_there_is_much_data(inference):
+    ends = [inference.with_method(method).intervals(np.eye(2), 0.05) for method in ("wald", "score", "simulated")]
+    width = np.diff(ends[0])[:, 0]
+    for other in ends[1:]:
+        assert np.all(np.abs(other - ends[0]) < 0.25 * width[:, None])
+
+
+def test_natural_parameters_have_their_standard_errors(inference):
+    names, values, cov = inference.natural()
+    shape, scale = inference.params
+    assert names == ("-1/scale", "shape - 1")
+    np.testing.assert_allclose(values, [-1 / scale, shape - 1])
+    slope = np.array([[0.0, 1 / scale**2], [1.0, 0.0]])
+    total = inference.cov_sampling + inference.cov_noise
+    np.testing.assert_allclose(cov, slope @ total @ slope.T, rtol=1e-5)
+
+
+def test_flags_are_sentences():
+    problem = pose(Exponential(), 0.0, 10.0)
+    law = NoiseLaw("gaussian", (30 / STEP, 30 / STEP))
+    values = (20.0, 40.0)
+    found = family_inference(release(values, law, (STEP, STEP)), problem=problem)
+    assert len(found.flags) == 3
+    assert "edge" in found.flags[0]
+    assert "noise" in found.flags[1]
+    assert "rows" in found.flags[2]
+
+
+def test_the_target_data_counts_noise_only():
+    problem = pose(Poisson(), 0, 12)
+    values, law, steps = draw(problem, (3.0,), 300, 1, seed=13, scale=3.0)
+    one = release(values[0], law, steps)
+    population = family_inference(one, problem=problem)
+    data = family_inference(one, problem=problem, target="data")
+    assert data.cov_sampling == 0
+    assert np.diff(data.intervals(np.eye(1), 0.05))[0, 0] < 0.6 * np.diff(population.intervals(np.eye(1), 0.05))[0, 0]
+    simulated = data.with_method("simulated").intervals(np.eye(1), 0.05)
+    np.testing.assert_allclose(simulated, data.intervals(np.eye(1), 0.05), rtol=0.02)
+
+
+def test_simulated_releases_have_the_models_spread():
+    problem = pose(Normal(), 0.0, 3.0)
+    for n in (200, 40_000):
+        values, law, steps = draw(problem, (1.0, 1.0), n, 1, seed=14, scale=2.0, count_scale=2.0)
+        noise = SumNoise(law.variances[1:] * STEP**2, float(law.variances[0]) * STEP**2)
+        fit = estimate(problem, noise, values[:, 1:], values[:, 0])
+        again = simulate_releases(fit, law, steps, 300, np.random.default_rng(0))
+        stated = np.sqrt(np.diagonal((fit.cov_sampling + fit.cov_noise)[0]))
+        np.testing.assert_allclose(again.eta.std(axis=0), stated, rtol=0.2)
+
+
+def test_options_are_checked(inference):
+    one, problem = inference.release, inference.fit.problem
+    for options, name in [
+        ({"target": "rows"}, "target"),
+        ({"replicates": 5}, "replicates"),
+        ({"method": "exact"}, "inference"),
+    ]:
+        with pytest.raises(OptionError, match=name):
+            family_inference(one, problem=problem, **options)
+    short = replace(one, values=one.values[:2], steps=one.steps[:2], law=NoiseLaw("gaussian", (1.0, 1.0)))
+    with pytest.raises(InferenceError, match="needs 3"):
+        family_inference(short, problem=problem)
+    with pytest.raises(OptionError, match="method"):
+        batch_family(np.ones((1, 3)), problem=problem, law=one.law, steps=one.steps, alpha=0.05, method="simulated")
+
+
+def test_a_family_of_ones_own_is_estimated():
+    own = Family(
+        "own_weibull",
+        parameters={"rate": (0, np.inf)},
+        statistics=("x**2",),
+        log_density=lambda x, rate: np.log(x) - rate * x**2,
+        support=(0, np.inf),
+    )
+    problem = clamped_problem(own, "v", Schema(v=Real(0, 2)))
+    values, law, steps = draw(problem, (0.8,), 2000, 30, seed=15, scale=2.0)
+    found = batch_family(values, problem=problem, law=law, steps=steps, alpha=0.05)
+    assert abs(found.params.mean() - 0.8) < 5 * found.bse.mean() / np.sqrt(30)  # false alarm 1e-6
+    assert cover(found.intervals, [0.8])[0] > 0.7
+
+
+def test_covariances_are_positive_definite_even_without_information():
+    total = np.array([[[1.0, 0.0], [0.0, 1.0]]])
+    weights, cov = influence(np.zeros((1, 2, 2)), total, np.array([10.0]), np.array([4.0, 4.0]))
+    assert np.all(weights == 0)
+    assert np.linalg.eigvalsh(cov[0]).min() > 0
+
+
+def test_taking_releases_keeps_their_estimates():
+    problem = pose(Poisson(), 0, 12)
+    values, law, _ = draw(problem, (3.0,), 50, 4, seed=16, scale=3.0)
+    fit = estimate(problem, SumNoise(law.variances[1:] * STEP**2), values[:, 1:], values[:, 0])
+    some = take(fit, np.array([2, 0]))
+    np.testing.assert_array_equal(some.params, fit.params[[2, 0]])
+    sampling, noisy = score_covariance(fit.noise, problem.link_moments(some.eta), some.size)
+    assert np.all(sampling > 0)
+    np.testing.assert_allclose(noisy, 9.0, rtol=1e-6)
