@@ -25,7 +25,13 @@ numpydoc_xref_aliases = {
     **{name: f"dpinfer.{name}" for name in dpinfer.__all__ if not name.startswith("_")},
     **{name: f"dpinfer.errors.{name}" for name in dpinfer.errors.__all__},
     "Cost": "dpinfer.privacy.Cost",
+    "CombinedResults": "dpinfer.results.combined.CombinedResults",
+    "ConsistencyTest": "dpinfer.inference.combination.ConsistencyTest",
     "Data": "dpinfer.mechanisms.Data",
+    "Description": "dpinfer.models.Description",
+    "DescriptionResults": "dpinfer.results.descriptions.DescriptionResults",
+    "ExpFam": "dpinfer.models.ExpFam",
+    "FamilyResults": "dpinfer.results.families.FamilyResults",
     "Gram": "dpinfer.models.Gram",
     "Measurement": "dpinfer.release.Measurement",
     "MeanPrediction": "dpinfer.results.MeanPrediction",
@@ -35,6 +41,7 @@ numpydoc_xref_aliases = {
     "PrivateSummary": "dpinfer.results.summary.PrivateSummary",
     "Rules": "dpinfer.studies.Rules",
     "StudyResults": "dpinfer.studies.StudyResults",
+    "TableResults": "dpinfer.results.describe.TableResults",
 }
 
 myst_heading_anchors = 3
@@ -49,12 +56,14 @@ html_theme = "pydata_sphinx_theme"
 html_title = f"dpinfer {version}"
 html_static_path = ["_static"]
 html_css_files = ["dpinfer.css"]
-html_sidebars = {page: [] for page in ("index", "regression", "kernel", "threat-model", "sources")}
+html_sidebars = {
+    page: [] for page in ("index", "descriptions", "tables", "regression", "kernel", "threat-model", "sources")
+}
 html_copy_source = False
 html_show_sourcelink = False
 html_theme_options = {
     "logo": {"text": "dpinfer"},
-    "header_links_before_dropdown": 7,
+    "header_links_before_dropdown": 8,
     "navbar_end": ["theme-switcher"],
     "navbar_persistent": ["search-button"],
     "secondary_sidebar_items": ["page-toc"],

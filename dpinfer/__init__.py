@@ -16,6 +16,7 @@ from dpinfer.models import (
     expfam,
     gram,
     histogram,
+    linear_queries,
     mean,
     ols,
     proportion,
@@ -26,6 +27,7 @@ from dpinfer.models import (
 from dpinfer.privacy import GDP, ZCDP, ApproxDP, Ledger, PureDP
 from dpinfer.release import Release, read_release
 from dpinfer.results import PrivateResults
+from dpinfer.results.combine import combine
 from dpinfer.schema import Boolean, Category, Integer, Real, Schema
 from dpinfer.studies import coverage_study
 
@@ -48,6 +50,7 @@ __all__ = [
     "Release",
     "Schema",
     "__version__",
+    "combine",
     "corr",
     "count",
     "cov",
@@ -56,6 +59,7 @@ __all__ = [
     "expfam",
     "gram",
     "histogram",
+    "linear_queries",
     "mean",
     "ols",
     "proportion",

@@ -34,8 +34,13 @@ def test_there_are_docstring_examples_to_run():
     assert found >= 20
 
 
-EXAMPLES = ["README.md", "docs/regression.md"]
-EXECUTED = ["docs/guide/quickstart.md", "docs/guide/reading-a-table.md", "docs/guide/choosing-bounds-and-budget.md"]
+EXAMPLES = ["README.md", "docs/descriptions.md", "docs/regression.md", "docs/tables.md"]
+EXECUTED = [
+    "docs/guide/quickstart.md",
+    "docs/guide/reading-a-table.md",
+    "docs/guide/choosing-bounds-and-budget.md",
+    "docs/guide/source-examples.md",
+]
 
 
 @pytest.mark.parametrize("document", EXAMPLES + EXECUTED)

@@ -71,7 +71,7 @@ def judge(cases: Sequence[Case], arguments: Options) -> pd.DataFrame:
             replicates=arguments.replicates,
             level=case.level,
             seed=arguments.seed + 100 * index,
-            n_jobs=arguments.jobs,
+            n_jobs=arguments.jobs if arguments.replicates >= 500 else 1,
             progress=False,
         )
         judged = study.check(DISCRETE if case.discrete else RULES, n_jobs=arguments.jobs)

@@ -103,8 +103,8 @@ def run(arguments: Options) -> list[Claim]:
     notes = [
         f"Samples of {SIZE} noisy counts, each the average of k Laplace draws at epsilon/k (epsilon = {EPSILON:g}): "
         f"the share that a test of normality at {LEVEL:g} does not reject, and how often the Shapiro-Wilk statistic of "
-        "a normal sample of the same size is the larger one (1/2 where nothing is left to tell). The last row (0 draws) "
-        "is a normal sample itself. The last column is the variance of the Gaussian mechanism as calibrated "
+        "a normal sample of the same size is the larger one (1/2 where nothing is left to tell). The last row (0 "
+        "draws) is a normal sample itself. The last column is the variance of the Gaussian mechanism as calibrated "
         "classically, for delta = 1e-6: below it for all k < ln(1.25/delta); calibrated exactly, as here, "
         "Gaussian noise is smaller than that. The paper's two figures at k = 10, 90.8 and 92.7% for Anderson-Darling "
         "and Shapiro-Wilk, are what is found here for the two the other way round."

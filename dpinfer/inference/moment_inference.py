@@ -12,7 +12,7 @@ from scipy import stats
 from dpinfer.errors import InferenceError, OptionError
 from dpinfer.inference.batch import BatchEstimates, Oracle
 from dpinfer.inference.moments import intervals, pvalues
-from dpinfer.numerics.tails import laplace_sum_isf
+from dpinfer.numerics.tails import laplace_sum_isf, laplace_sum_sf
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -27,6 +27,9 @@ if TYPE_CHECKING:
 __all__ = ["METHODS", "TARGETS", "MomentInference", "batch_moments", "moment_oracle"]
 
 METHODS = ("auto", "score", "wald", "simulated")
+
+_MOST_SHARES = 24
+"""Laplace variables of a combination that enter by their own law; the rest, the smallest, as normal."""
 TARGETS = ("population", "data")
 
 
@@ -132,6 +135,9 @@ class MomentInference:
             critical = self._simulated_critical(contrasts, alpha)
         else:
             critical = np.asarray(stats.t.isf(alpha / 2, df))
+            if self.estimates.laplace:
+                tails = laplace_sum_isf(alpha, self._shares(contrasts, error))
+                critical = critical * tails / float(stats.norm.isf(alpha / 2))
         ends = np.stack([centre - critical * error, centre + critical * error], axis=1)
         single = self._single(contrasts)
         if (single >= 0).any():
@@ -157,6 +163,9 @@ class MomentInference:
             pivots = self._pivots(contrasts)
             return np.asarray((1.0 + (pivots >= statistic).sum(axis=0)) / (self.replicates + 1.0))
         found = np.asarray(2 * stats.t.sf(statistic, df))
+        if self.estimates.laplace:
+            normal = stats.norm.isf(np.maximum(found, 1e-300) / 2)
+            found = laplace_sum_sf(normal, self._shares(contrasts, error))
         for row, place in enumerate(self._single(contrasts)):
             if place >= 0:
                 column = place % len(self.factor)
@@ -199,13 +208,22 @@ class MomentInference:
 
     def _linear(self, contrasts: Array) -> tuple[Array, Array, Array]:
         """Estimate, standard error and degrees of freedom of linear combinations (k,)."""
-        sampling = np.einsum("kp,pq,kq->k", contrasts, self.cov_sampling, contrasts)
-        noise = np.einsum("kp,pq,kq->k", contrasts, self.cov_noise, contrasts)
+        sampling = ((contrasts @ self.cov_sampling) * contrasts).sum(axis=1)
+        noise = ((contrasts @ self.cov_noise) * contrasts).sum(axis=1)
         variance = np.maximum(sampling + noise, 0.0)
         own = self.factor**2 * self.estimates.variance[0]
         share = contrasts**2 * own.ravel() / np.maximum(variance, 1e-300)[:, None]
         df = np.clip(1.0 / np.maximum((share**2 / self.estimates.df[0].ravel()).sum(axis=1), 1e-9), 1.0, 1e9)
         return contrasts @ self.params, np.sqrt(variance), df
+
+    def _shares(self, contrasts: Array, error: Array) -> Array:
+        """Share of the variance of linear combinations that each Laplace variable carries (k, m), the largest ones."""
+        mixing = self.factor[:, None] * self.estimates.mixing[0]
+        cells, width, measured = mixing.shape
+        moved = np.einsum("kgq,gqm->kgm", contrasts.reshape(-1, cells, width), mixing).reshape(-1, cells * measured)
+        shares = moved**2 * np.tile(self.estimates.variances, cells) / np.maximum(error**2, 1e-300)[:, None]
+        largest = -np.sort(-shares, axis=1)[:, :_MOST_SHARES]
+        return np.asarray(largest / np.maximum(largest.sum(axis=1, keepdims=True), 1.0))
 
     # Simulation
 
@@ -239,7 +257,7 @@ class MomentInference:
         """Absolute studentised deviations (B, k)."""
         deviations, variances = self._drawn
         plain = np.diag(self.cov_sampling + self.cov_noise)
-        total = np.einsum("kp,pq,kq->k", contrasts, self.cov_sampling + self.cov_noise, contrasts)
+        total = ((contrasts @ (self.cov_sampling + self.cov_noise)) * contrasts).sum(axis=1)
         ratio = (variances @ (contrasts**2).T) / (contrasts**2 @ plain)
         return np.asarray(np.abs(deviations @ contrasts.T) / np.sqrt(total * ratio))
 

@@ -119,7 +119,8 @@ def cell_sums(rows: CellRows, source: Source, *, threads: int | None = None, chu
 
     total = [0] * (size * width)
     running = np.zeros(size * width, dtype=np.int64)
-    with ThreadPoolExecutor(max_workers=threads or os.cpu_count() or 1) as pool:
+    workers = threads or (1 if rows.light else os.cpu_count() or 1)
+    with ThreadPoolExecutor(max_workers=workers) as pool:
         for place, part in enumerate(pool.map(chunk, range(0, source.rows, chunk_rows)), 1):
             running += part
             if place % _FLUSH == 0:

@@ -6,6 +6,7 @@ from dpinfer.models.expfam import ExpFam, expfam
 from dpinfer.models.linear import OLS, Gram, gram, ols
 from dpinfer.models.procedure import Procedure
 from dpinfer.models.proportions import proportion
+from dpinfer.models.queries import linear_queries
 
 __all__ = [
     "OLS",
@@ -19,6 +20,7 @@ __all__ = [
     "expfam",
     "gram",
     "histogram",
+    "linear_queries",
     "mean",
     "ols",
     "proportion",

@@ -217,7 +217,10 @@ def _words(bound: Fraction, norm: Norm, rows: CellRows, neighbors: Neighbors) ->
 
 
 def _measures(rows: CellRows) -> str:
-    if rows.counts_only:
-        return "the number of rows" + (f" in each of {rows.size:,} cells" if rows.size > 1 else "")
     where = f" in each of {rows.size:,} cells" if rows.size > 1 else ""
-    return f"{rows.width} sums{where}: {', '.join(rows.features.basis.names[not rows.counted :])}"
+    condition = rows.features.where
+    where += f", where {condition.text}" if condition is not None else ""
+    if rows.counts_only:
+        return "the number of rows" + where
+    listed = ", ".join(rows.features.basis.names[not rows.counted :])
+    return f"{rows.width} sum{'s' if rows.width > 1 else ''}{where}: {listed}"

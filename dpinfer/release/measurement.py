@@ -5,14 +5,15 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from dpinfer.schema.cell_rows import CellRows
+from dpinfer.schema.query_rows import QueryRows
+
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from dpinfer.privacy.accounting import Cost
     from dpinfer.privacy.units import Neighbors
     from dpinfer.release.laws import NoiseLaw
-    from dpinfer.schema.cell_rows import CellRows
-    from dpinfer.schema.query_rows import QueryRows
     from dpinfer.schema.rows import RowFunction
 
 __all__ = ["Measurement"]
@@ -81,7 +82,8 @@ class Measurement:
 
     @property
     def _unit(self) -> str:
-        return "rows" if getattr(self.rows, "counts_only", False) else "the scaled features"
+        counts = isinstance(self.rows, QueryRows) or (isinstance(self.rows, CellRows) and self.rows.counts_only)
+        return "rows" if counts else "the scaled features"
 
     @property
     def _noise(self) -> str:

@@ -199,10 +199,30 @@ class BinsAxis(Axis):
 
 
 def _bin_of(values: Array, edges: Array) -> NDArray[np.intp]:
+    if _is_even(edges):
+        return _even_bin_of(values, edges)
     place = np.searchsorted(edges, values, side="right") - 1
     place[values == edges[-1]] = edges.size - 2
     place[place > edges.size - 2] = -1
     return place.astype(np.intp, copy=False)
+
+
+def _is_even(edges: Array) -> bool:
+    """Whether the bins are equally wide, but for rounding."""
+    even = np.linspace(edges[0], edges[-1], edges.size)
+    return bool(np.abs(edges - even).max() <= 1e-3 * (edges[-1] - edges[0]) / edges.size)
+
+
+def _even_bin_of(values: Array, edges: Array) -> NDArray[np.intp]:
+    """Guess the bin by division, and move by one where the edges say so: the same bins as by search."""
+    last = edges.size - 2
+    guess = (values - edges[0]) * ((last + 1) / (edges[-1] - edges[0]))
+    place: NDArray[np.intp] = np.clip(guess, 0.0, float(last)).astype(np.intp)
+    place -= values < edges[place]
+    place += values >= edges[place + 1]
+    place[place > last] = -1
+    place[values == edges[-1]] = last
+    return place
 
 
 def compile_condition(text: str, schema: Schema) -> Expression:

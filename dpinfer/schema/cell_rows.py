@@ -84,6 +84,11 @@ class CellRows:
         )
 
     @property
+    def light(self) -> bool:
+        """Whether a row may cost so little that several threads do not pay: one look-up and a count."""
+        return self.counts_only and len(self.axes) == 1 and self._table is not None and self.features.where is None
+
+    @cached_property
     def names(self) -> tuple[str, ...]:
         """What each sum is: cells in order, features within."""
         cells = [

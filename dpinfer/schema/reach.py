@@ -111,8 +111,11 @@ def _box(blocks: Sequence[Block]) -> tuple[Array, Array]:
 
 
 def _widened(lower: Array, upper: Array) -> tuple[Array, Array]:
-    """Bounds after features are clipped to [-1, 1] and rounded to the grid."""
-    return np.clip(lower - 1.0 / UNIT, -1.0, 1.0), np.clip(upper + 1.0 / UNIT, -1.0, 1.0)
+    """Bounds after features are clipped to [-1, 1] and rounded to the grid; 0 and the ends stay where they are."""
+    slack = 1e-6  # of a grid step: more than the rounding errors of scaling
+    low = np.where(lower == 0, 0.0, np.floor(lower * UNIT - slack) / UNIT)
+    high = np.where(upper == 0, 0.0, np.ceil(upper * UNIT + slack) / UNIT)
+    return np.clip(low, -1.0, 1.0), np.clip(high, -1.0, 1.0)
 
 
 def _curve(schema: Schema, blocks: Sequence[Block]) -> tuple[Array, Array] | None:

@@ -120,6 +120,7 @@ def test_noise_spreads_estimates_as_told(kind, laplace):
     assert (np.abs(away) < 6 * told / 20_000**0.5 + 0.02 * told).all()
 
 
+@settings(max_examples=25)
 @given(
     st.integers(0, 2**31),
     st.floats(0.01, 300),
@@ -155,7 +156,7 @@ def test_estimates_and_intervals_stay_within_what_is_possible(seed, noise, kind,
             assert ((found >= 0) & (found <= 1 + 1e-12)).all()
 
 
-@settings(max_examples=30)
+@settings(max_examples=15)
 @given(st.integers(0, 2**31), st.floats(0.1, 4), st.sampled_from([0.01, 0.05, 0.3]))
 def test_a_score_interval_ends_where_the_test_rejects(seed, noise, alpha):
     rng = np.random.default_rng(seed)
@@ -206,7 +207,7 @@ def shares_of(counts, noise=0.0, releases=0.0):
     return MomentSums(exponents, values, mixing, np.full(levels, noise**2), laplace=False)
 
 
-@settings(max_examples=80)
+@settings(max_examples=40)
 @given(
     st.lists(st.integers(0, 300), min_size=2, max_size=6), st.floats(0.1, 1000), st.integers(0, 2**31), st.booleans()
 )

@@ -113,7 +113,7 @@ def traced(kind, frame, neighbors, price, **options):
         "steps": release.steps,
         "law": release.law,
         "cost": release.cost,
-        "question": dict(release.question),
+        "question": {**release.question, "options": None},
         "spent": data.ledger.spent,
         "warned": [str(one.message) for one in warned],
     }
@@ -167,11 +167,10 @@ PRICE = dpi.ZCDP(0.5)
 def usual():
     found = {}
 
-    def get(kind, neighbors, method):
-        place = kind, neighbors, method
-        if place not in found:
-            found[place] = traced(kind, plain(), neighbors, PRICE, **options_of(kind, method))[0]
-        return found[place]
+    def get(kind, neighbors):
+        if (kind, neighbors) not in found:
+            found[kind, neighbors] = traced(kind, plain(), neighbors, PRICE)[0]
+        return found[kind, neighbors]
 
     return get
 
@@ -186,10 +185,10 @@ def options_of(kind, method):
 def test_only_the_released_numbers_depend_on_the_rows(name, usual, caplog, capfd):
     caplog.set_level(logging.DEBUG)
     start = sorted(FRAMES).index(name)
-    for place, kind in enumerate(KINDS):
-        neighbors, method = NEIGHBORS[(start + place) % 2], METHODS[(start + place) % 3]
+    for place, kind in list(enumerate(KINDS))[start % 3 :: 3]:
+        neighbors, method = NEIGHBORS[(start + place) % 2], METHODS[(start // 3 + place) % 3]
         trace, results = traced(kind, FRAMES[name](), neighbors, PRICE, **options_of(kind, method))
-        assert trace == usual(kind, neighbors, method), kind
+        assert trace == usual(kind, neighbors), kind
         assert trace["warned"] == []
         check(results)
     assert caplog.records == []
@@ -200,9 +199,12 @@ def test_only_the_released_numbers_depend_on_the_rows(name, usual, caplog, capfd
 @pytest.mark.parametrize("kind", KINDS)
 def test_noise_dominated_fits_are_results_and_not_errors(kind, price):
     """The numbers are random; whether there is an answer is not."""
+    rng = np.random.default_rng(6)
     for name, neighbors in (("no rows", "add_remove"), ("everything constant", "replace_one")):
-        for method in ("wald", "score"):
-            check(traced(kind, FRAMES[name](), neighbors, price, inference=method)[1])
+        data = dpi.PublicData(FRAMES[name](), SCHEMA, rng=rng, neighbors=neighbors)
+        results = KINDS[kind](data=data).fit(price)
+        check(results)
+        check(results.with_inference("wald"))
 
 
 @pytest.mark.parametrize("target", ["population", "data"])
@@ -214,7 +216,7 @@ def test_shares_that_add_up_to_one_are_results_and_not_errors(neighbors, target)
     data = dpi.PublicData(schema.sample(60, rng), schema, rng=rng, neighbors=neighbors)
     for price in (dpi.ZCDP(1.0), dpi.ZCDP(1e-3), dpi.PureDP(0.05)):
         for by in ((), "b"):
-            for _ in range(8):
+            for _ in range(3):
                 check(dpi.proportion("g", data, by=by, target=target).fit(price))
 
 
@@ -380,14 +382,15 @@ def test_the_noise_that_is_explained_is_that_of_uniform_rows(kind, neighbors):
     assert median == pytest.approx(told, rel=0.05)
 
 
-@pytest.mark.parametrize("neighbors", NEIGHBORS)
-@pytest.mark.parametrize("price", [dpi.ZCDP(0.3), dpi.PureDP(2.0)], ids=str)
+@pytest.mark.parametrize(
+    ("price", "neighbors"), [(dpi.ZCDP(0.3), "replace_one"), (dpi.PureDP(2.0), "add_remove")], ids=str
+)
 @pytest.mark.parametrize("kind", KINDS)
 def test_many_releases_at_once_are_as_one_by_one(kind, price, neighbors):
     data = dpi.PublicData(plain(60), SCHEMA, rng=np.random.default_rng(4), neighbors=neighbors)
     procedure = KINDS[kind](data=data)
     measured = procedure.measurement(price)
-    releases = [procedure.measure(price) for _ in range(4)]
+    releases = [procedure.measure(price) for _ in range(3)]
     for method in ("auto", "wald"):
         asked = dataclasses.replace(procedure, inference=method)
         values = np.stack([one.array for one in releases])

@@ -371,7 +371,7 @@ def _falls(a: Array, b: Array) -> Array:
     """
     share, depth = a / (a + b), 0.5 * np.array([_INNER, _OUTER]) ** 2
     u = np.sqrt(2 * depth * (a + b) / (a * b)) + depth / b
-    for _ in range(8):
+    for _ in range(5):
         drop = (a + b) * np.logaddexp(np.log1p(-share), np.log(share) + u) - a * u
         slope = (a + b) / (1 + np.exp(-u) * (1 - share) / share) - a
         u = np.maximum(u - (drop - depth) / np.maximum(slope, 1e-12), 0.0)
