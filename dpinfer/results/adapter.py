@@ -133,9 +133,17 @@ def checked_covariance(inference: Inference) -> Array:
     total = parts[0] + parts[1]
     total = (total + total.T) / 2
     deviation = np.sqrt(np.diag(total))
-    if not (deviation > 0).all() or np.linalg.eigvalsh(total / np.outer(deviation, deviation))[0] <= 0:
+    if not (deviation > 0).all() or not _positive_definite(total / np.outer(deviation, deviation)):
         raise InferenceError("the covariance of the estimates must be positive definite")
     return total
+
+
+def _positive_definite(matrix: Array) -> bool:
+    try:
+        np.linalg.cholesky(matrix)
+    except np.linalg.LinAlgError:
+        return False
+    return True
 
 
 class DataFreeResults(LikelihoodModelResults):  # type: ignore[misc]
