@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
 LEDGER, GRAM = "tour-ledger.db", "gram.json"
-FIRST_SHARE, GRAM_SHARE = 0.3, 0.5
+FIRST_SHARE, GRAM_SHARE, DESCRIBED_SHARE = 0.3, 0.45, 0.05
 FORMULA = "rate_marriage ~ age + yrs_married + children + religious + educ"
 SECOND_FORMULA = "children ~ age + yrs_married + religious + educ"
 SINGLE_TEST, JOINT_TEST = "religious = 0", "age = 0, yrs_married = 0"
@@ -231,6 +231,48 @@ print(again.wald_test("{JOINT_TEST}"))"""
     ]
 
 
+def description_chapter(tour: Tour) -> list[Block]:
+    """Describe the rows: means by group, a table with its margins and shares, and a family."""
+    price, data = tour.budget * DESCRIBED_SHARE, tour.data
+    means = dpi.mean("age", data, by="religious").fit(price)
+    counts = dpi.table(["religious", "rate_marriage"], data).fit(price)
+    spent = tour.ledger.spent
+    shares = counts.proportions("rate_marriage")
+    family = dpi.expfam("educ", "normal", data).fit(price)
+    script = f"""\
+means = dpi.mean("age", data, by="religious").fit(dpi.{price!r})
+means.t_test([1, 0, 0, -1])  # the least religious against the most
+
+counts = dpi.table(["religious", "rate_marriage"], data).fit(dpi.{price!r})
+counts.frame(), counts.margin("religious")
+shares = counts.proportions("rate_marriage")
+
+family = dpi.expfam("educ", "normal", data).fit(dpi.{price!r})
+family.params, family.natural_params()"""
+    test = means.t_test([1, 0, 0, -1])
+    whole = pd.DataFrame(counts.frame()).round(0).astype(int)
+    return [
+        Text(f"""What is published first is rarely a regression. Means by group, a cross-table and the parameters of a
+            family each cost {price} here, and each carries its noise in its standard errors."""),
+        Code(script, python=True),
+        Table(_described_frame(means), "Mean age by how religious, 95% intervals", str(means.summary())),
+        *_warnings(means),
+        Picture("means.png", report.described_figure(means), "Mean age by how religious, 95% intervals."),
+        Text(f"""Groups are compared like coefficients: the difference between the least and the most religious is
+            {_scalar(test.effect):.2f} years (standard error {_scalar(test.sd):.2f}). A group's noisy size is measured
+            with it, because which group a person is in is confidential too."""),
+        Table(whole, "Noisy counts: how religious (rows) by rating (columns)"),
+        Table(_described_frame(shares), "Shares of the ratings, from the same table", str(shares.summary())),
+        Picture("shares.png", report.described_figure(shares), "Shares of the ratings, 95% intervals."),
+        Text(f"""The shares, and every margin, come from the one table: spent after it {spent}, and after them too.
+            Noisy counts do not quite add up to other noisy counts, and small ones may be negative: results say
+            so."""),
+        Table(_described_frame(family), "Years of education as a normal family", str(family.summary())),
+        Text("""The bounds of education cut off tails that the family knows of: its expectations are those of clamped
+            values, so the clamping costs no bias. The interval is a test inversion that counts the noise."""),
+    ]
+
+
 def account_chapter(tour: Tour) -> list[Block]:
     """List the charges, and ask for too much."""
     ledger, price = tour.ledger, tour.budget * GRAM_SHARE
@@ -262,6 +304,7 @@ CHAPTERS: tuple[tuple[str, Callable[[Tour], list[Block]]], ...] = (
     ("The price of a question", price_chapter),
     ("A first private regression", regression_chapter),
     ("One purchase, many regressions", gram_chapter),
+    ("Means, tables and families", description_chapter),
     ("What the ledger says", account_chapter),
 )
 """Title and content of every chapter, in order; a further capability adds a line here."""
@@ -271,6 +314,16 @@ def _summary_table(results: dpi.PrivateResults, caption: str) -> Table:
     summary = results.summary()
     notes = (f"Rows: {results.nobs:,.0f}, as released.", *summary.notes)
     return Table(report.regression_frame(results), caption, str(summary), notes)
+
+
+def _described_frame(results: dpi.PrivateResults) -> pd.DataFrame:
+    frame = results.summary_frame()
+    shown = frame.drop(columns=["std err (sampling)", "std err (noise)"])
+    shown.index = pd.Index(list(results.params.index))
+    for name in shown.columns:
+        style = "{:.1%}" if name == "noise share" else "{:,.0f}" if name == "count" else "{:.4g}"
+        shown[name] = [style.format(value) for value in shown[name]]
+    return shown
 
 
 def _warnings(results: dpi.PrivateResults) -> list[Block]:

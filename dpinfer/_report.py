@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
     from dpinfer.privacy import ZCDP, Ledger
-    from dpinfer.results import PrivateResults
+    from dpinfer.results import DescriptionResults, PrivateResults
 
 __all__ = [
     "PAGE",
@@ -273,6 +273,13 @@ def coefficient_figure(results: PrivateResults) -> Figure:
     """Draw the slopes of a regression; see ``PrivateResults.plot_coefficients``."""
     figure, axes = _axes(1.4 + 0.42 * (len(results.params) - 1))
     results.plot_coefficients(ax=axes, color=_BLUE)
+    return figure
+
+
+def described_figure(results: DescriptionResults) -> Figure:
+    """Draw descriptions by group; see ``DescriptionResults.plot``."""
+    figure, axes = _axes(1.6 + 0.42 * len(results.params))
+    results.plot(ax=axes, color=_BLUE)
     return figure
 
 

@@ -100,7 +100,7 @@ def test_the_page_and_the_terminal_have_every_chapter_in_order(made):
         places.append(made.page.index(f"<h2>{number}. {title}</h2>"))
         assert f'<section id="chapter-{number}">' in made.page
     assert places == sorted(places)
-    steps = re.findall(r"^\[(\d)/6\] (.*)$", made.out, flags=re.MULTILINE)
+    steps = re.findall(r"^\[(\d)/7\] (.*)$", made.out, flags=re.MULTILINE)
     assert steps == [(str(number), title) for number, (title, _) in enumerate(tour.CHAPTERS, 1)]
     assert made.out.isascii()
     assert "\r" not in made.out
@@ -121,18 +121,18 @@ def test_numbers_of_the_page_are_those_of_the_release(made):
 
 def test_the_ledger_survives_the_move_and_agrees_with_the_page(made):
     ledger = dpi.Ledger.open(made.folder / tour.LEDGER)
-    assert (ledger.budget, ledger.spent, ledger.remaining) == (dpi.ZCDP(1.0), dpi.ZCDP(0.8), dpi.ZCDP(0.2))
+    assert (ledger.budget, ledger.spent, ledger.remaining) == (dpi.ZCDP(1.0), dpi.ZCDP(0.9), dpi.ZCDP(0.1))
     charges = ledger.charges()
-    assert [str(price) for price in charges["price"]] == ["ZCDP(rho=0.3)", "ZCDP(rho=0.5)"]
+    assert [str(price) for price in charges["price"]] == ["ZCDP(rho=0.3)", "ZCDP(rho=0.45)", *["ZCDP(rho=0.05)"] * 3]
     assert all(identifier[:8] in made.page for identifier in charges["id"])
-    assert dpi.read_release(made.folder / tour.GRAM).charge_id == charges["id"].iloc[-1]
+    assert dpi.read_release(made.folder / tour.GRAM).charge_id == charges["id"].iloc[1]
 
 
 def test_a_question_that_asks_for_too_much_is_refused_in_one_line(made):
     refused = [line for line in made.out.splitlines() if "BudgetExceededError" in line]
     assert len(refused) == 1
-    assert "requested ZCDP(rho=0.5), remaining ZCDP(rho=0.2)" in refused[0]
-    assert "Charges before: 2; after: 2." in made.page
+    assert "requested ZCDP(rho=0.45), remaining ZCDP(rho=0.1)" in refused[0]
+    assert "Charges before: 5; after: 5." in made.page
 
 
 def test_the_ordinary_fit_is_marked_as_allowed_on_public_data_only(made):
@@ -147,7 +147,7 @@ def test_the_scripts_of_the_page_run_as_they_stand(made, tmp_path, monkeypatch):
     with contextlib.redirect_stdout(io.StringIO()) as printed:
         exec("\n".join(map(html.unescape, scripts)), names_of_the_script)
     assert names(tmp_path) == {tour.GRAM, tour.LEDGER}
-    assert names_of_the_script["ledger"].remaining == dpi.ZCDP(0.2)
+    assert names_of_the_script["ledger"].remaining == dpi.ZCDP(0.1)
     assert "Private OLS Results" in printed.getvalue()
 
 
@@ -169,8 +169,8 @@ def again(made, tmp_path_factory):
 def test_another_run_replaces_the_report_and_keeps_what_else_is_there(made, again):
     assert names(again.folder) == FILES | {"mine.txt"}
     prices = [dpi.read_release(one.folder / tour.GRAM).cost.price for one in (made, again)]
-    assert prices == [dpi.ZCDP(0.5), dpi.ZCDP(0.00005)]
-    assert dpi.Ledger.open(again.folder / tour.LEDGER).spent == dpi.ZCDP(0.00008)
+    assert prices == [dpi.ZCDP(0.45), dpi.ZCDP(0.000045)]
+    assert dpi.Ledger.open(again.folder / tour.LEDGER).spent == dpi.ZCDP(0.00009)
     assert "--budget 0.0001" in again.page
 
 

@@ -65,13 +65,13 @@ class _Shape:
 def signal(estimates: Estimates, columns: int) -> float:
     """How far the parameters stand out of the noise, as `dpinfer.inference.expfam.signal` says it.
 
-    A third of a unit over the standard deviation that noise alone gives the estimate, the smallest: the unit is one
+    A quarter of a unit over the standard deviation that noise alone gives the estimate, the smallest: the unit is one
     standard deviation for a mean, 1 for the logarithm of a standard deviation and for a correlation's artanh.
     """
     value, noise = estimates.value[0, 0], np.diagonal(estimates.noise[0, 0])
     sd = value[columns : 2 * columns]
     unit = np.concatenate([sd, sd, 1 - value[2 * columns :] ** 2])
-    return float((unit / 3 / np.sqrt(np.maximum(noise, 1e-300))).min())
+    return float((unit / 4 / np.sqrt(np.maximum(noise, 1e-300))).min())
 
 
 def clamped_product(mean: Array, sd: Array, rho: Array) -> Array:

@@ -1,6 +1,18 @@
 """Results on statsmodels: tables, tests, intervals and plots from released quantities only."""
 
+from dpinfer.results.combined import CombinedResults
+from dpinfer.results.describe import ProportionResults, TableResults
+from dpinfer.results.descriptions import DescriptionResults
+from dpinfer.results.families import FamilyResults
 from dpinfer.results.prediction import MeanPrediction
 from dpinfer.results.regression import PrivateResults
 
-__all__ = ["MeanPrediction", "PrivateResults"]
+__all__ = [
+    "CombinedResults",
+    "DescriptionResults",
+    "FamilyResults",
+    "MeanPrediction",
+    "PrivateResults",
+    "ProportionResults",
+    "TableResults",
+]

@@ -34,7 +34,15 @@ if TYPE_CHECKING:
 
     Array = NDArray[np.float64]
 
-__all__ = ["Described", "TableResults", "describe", "infer_description", "infer_proportions", "infer_table"]
+__all__ = [
+    "Described",
+    "ProportionResults",
+    "TableResults",
+    "describe",
+    "infer_description",
+    "infer_proportions",
+    "infer_table",
+]
 
 
 class Described:
@@ -327,8 +335,8 @@ def _results(
         notes=(),
     )
     title = _TITLES[question.kind]
-    kind = TableResults if question.kind in ("count", "table", "histogram") else DescriptionResults
-    return kind(
+    kinds = {"proportion": ProportionResults, **dict.fromkeys(("count", "table", "histogram"), TableResults)}
+    return kinds.get(question.kind, DescriptionResults)(
         found,
         release,
         model_name=f"Private {title}",
@@ -366,6 +374,39 @@ def _notes(question: SumsQuestion) -> tuple[str, ...]:
             f"Values are clamped to their declared bounds ({bounds}): what is estimated is that of clamped values."
         )
     return tuple(notes)
+
+
+class ProportionResults(DescriptionResults):
+    """Shares of levels; of one categorical column also as the natural parameters of its family."""
+
+    def natural_params(self) -> pd.DataFrame:
+        """Return log odds: of truth, or of each level against the first; by the delta method.
+
+        Returns
+        -------
+        DataFrame
+            Columns "estimate" and "std err" (sampling and noise).
+
+        Raises
+        ------
+        InferenceError
+            In groups, or where a share was moved to 0 or 1: its log odds are then infinite.
+        """
+        shares = self.params.to_numpy()
+        total = self._inference.cov_sampling + self._inference.cov_noise
+        if self.index.nlevels > 1 or (len(shares) == 1 and self.index.name is not None):
+            raise InferenceError("natural parameters are offered for one column without groups")
+        if not ((shares > 0) & (shares < 1)).all():
+            raise InferenceError("a share was moved to 0 or 1: its log odds are infinite")
+        if len(shares) == 1:
+            values, slope = np.log(shares / (1 - shares)), np.array([[1 / (shares[0] * (1 - shares[0]))]])
+            names = [f"log odds of {self.params.index[0]}"]
+        else:
+            values = np.log(shares[1:] / shares[0])
+            slope = np.column_stack([np.full(len(values), -1 / shares[0]), np.diag(1 / shares[1:])])
+            names = [f"log odds of {name} against {self.params.index[0]}" for name in self.params.index[1:]]
+        error = np.sqrt(np.diag(slope @ total @ slope.T))
+        return pd.DataFrame({"estimate": values, "std err": error}, index=names)
 
 
 class TableResults(DescriptionResults):

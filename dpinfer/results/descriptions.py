@@ -13,6 +13,7 @@ from statsmodels.iolib.tableformatting import fmt_params
 
 from dpinfer.errors import OptionError
 from dpinfer.results.contrasts import check_alpha
+from dpinfer.results.plots import plot_coefficients
 from dpinfer.results.regression import PrivateResults
 from dpinfer.results.summary import PrivateSummary, build_header, interval_labels
 from dpinfer.results.wording import explain
@@ -168,7 +169,8 @@ class DescriptionResults(PrivateResults):
         -------
         matplotlib.axes.Axes
         """
-        axes = self.plot_coefficients(ax, alpha=alpha, terms=list(self._inference.names), color=color)
+        names = list(self._inference.names)
+        axes = plot_coefficients(self, ax, alpha=alpha, terms=names, color=color, zero=False)
         axes.set_xlabel(f"{self.quantity} of {self._response}" if self._response else self.quantity)
         return axes
 

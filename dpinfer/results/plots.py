@@ -75,15 +75,20 @@ def plot_coefficients(
     terms: Sequence[str] | None = None,
     color: str | None = None,
     legend: bool = True,
+    zero: bool = True,
 ) -> Axes:
-    """Draw ``coefficient_frame``; parameters, returns and errors as ``PrivateResults.plot_coefficients``."""
+    """Draw ``coefficient_frame``; parameters, returns and errors as ``PrivateResults.plot_coefficients``.
+
+    ``zero`` says whether zero is marked, and always within the axis.
+    """
     frame = _selected(coefficient_frame(results, alpha), terms)
     if ax is None:
         _, ax = plt.subplots(figsize=(6.4, 1.4 + 0.42 * len(frame)), layout="constrained")
     color = color or "C0"
-    low, high = _limits(frame)
+    low, high = _limits(frame, zero=zero)
     position = np.arange(len(frame), dtype=np.float64)
-    ax.vlines(0.0, -0.5, len(frame) - 0.5, color="0.6", linewidth=0.8, linestyle="--", zorder=0)
+    if zero:
+        ax.vlines(0.0, -0.5, len(frame) - 0.5, color="0.6", linewidth=0.8, linestyle="--", zorder=0)
     clipped = frame.clip(low, high)
     ax.hlines(
         position,
@@ -127,10 +132,10 @@ def _selected(frame: pd.DataFrame, terms: Sequence[str] | None) -> pd.DataFrame:
     return frame.loc[list(terms)]
 
 
-def _limits(frame: pd.DataFrame) -> tuple[float, float]:
-    """Return where the horizontal axis ends: around zero and all that is finite."""
+def _limits(frame: pd.DataFrame, *, zero: bool) -> tuple[float, float]:
+    """Return where the horizontal axis ends: around all that is finite, and zero where it is marked."""
     values = frame.to_numpy(dtype=np.float64)
-    finite = np.append(values[np.isfinite(values)], 0.0)
+    finite = np.append(values[np.isfinite(values)], [0.0] if zero else [])
     low, high = float(finite.min()), float(finite.max())
     margin = 0.08 * (high - low) or 1.0
     return low - margin, high + margin
