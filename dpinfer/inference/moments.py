@@ -233,7 +233,7 @@ def means(sums: MomentSums, *, population: bool) -> Estimates:
     if not population or sums.weighted:
         return estimates
     # No variance of values in [-1, 1] with this mean exceeds 1 - mean^2; an unknown size leaves nothing better.
-    largest = (1 - value**2) / size[..., None]
+    largest = (1 - value**2) / np.maximum(size - 1, 1.0)[..., None]
     variance = np.where(few[..., None], largest, np.minimum(_diagonal(estimates.sampling), largest))
     return replace(estimates, sampling=_rescaled(estimates.sampling, variance))
 

@@ -13,6 +13,7 @@ from dpinfer.mechanisms import Data
 from dpinfer.models.cell_sums import sums_measurement
 from dpinfer.models.procedure import Procedure
 from dpinfer.privacy.units import PureDP
+from dpinfer.release.laws import MOST_DRAWS
 from dpinfer.results.describe import describe, infer_description
 from dpinfer.results.sums_question import SumsQuestion
 from dpinfer.schema.cell_rows import CellRows
@@ -30,7 +31,10 @@ if TYPE_CHECKING:
 
     Array = NDArray[np.float64]
 
-__all__ = ["Description", "check_options"]
+__all__ = ["MOST_ESTIMATES", "Description", "check_options"]
+
+MOST_ESTIMATES = 4000
+"""Estimates that results may hold with all their covariances."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -50,8 +54,8 @@ class Description(Procedure):
 
     def __post_init__(self) -> None:
         check_options(self.inference, self.target, self.replicates, self.seed)
-        if type(self.draws) is not int or self.draws < 1:
-            raise OptionError("draws", self.draws, "a positive whole number")
+        if type(self.draws) is not int or not 1 <= self.draws <= MOST_DRAWS:
+            raise OptionError("draws", self.draws, f"a whole number from 1 to {MOST_DRAWS}")
         super().__post_init__()
         if isinstance(self.source, Data):
             self._question(self.source.schema).check()
@@ -126,6 +130,24 @@ class Description(Procedure):
             )
             lines.append(f"  n = {rows:,}: {shown}" + (" (in the median group)" if size > 1 else ""))
         return "\n".join(lines)
+
+    def fit(self, privacy: Privacy) -> DescriptionResults:
+        """Measure and infer; see `Procedure.fit`.
+
+        Raises
+        ------
+        OptionError
+            If the table has too many cells for results that hold all covariances; nothing is then measured.
+        """
+        cells = self._question(self._data().schema).rows.size * max(len(self.columns), 1)
+        if cells > MOST_ESTIMATES:
+            raise OptionError(
+                "by",
+                f"{cells:,} cells",
+                f"at most {MOST_ESTIMATES:,} for .fit(); .measure(privacy) releases more at once",
+            )
+        found: DescriptionResults = super().fit(privacy)
+        return found
 
     def infer(self, release: Release | None = None) -> DescriptionResults:
         """Infer from a release of this question: free, and without any row."""

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from dpinfer.errors import OptionError, SchemaError
+from dpinfer.models.cell_sums import MOST_SUMS
 from dpinfer.models.description import Description
 from dpinfer.release import Release
 from dpinfer.schema.columns import Real
@@ -292,7 +293,7 @@ def count(
     data, by, where, inference
         As in `mean`.
     weights : str, optional
-        Sum these weights instead of counting rows.
+        Sum this bounded column instead of counting rows: the same as `total` of it.
     target, draws
         As in `total`.
 
@@ -329,12 +330,12 @@ def table(
     data, where, inference
         As in `mean`.
     weights, target, draws
-        As in `count`.
+        As in `count`; with weights the results are totals in every cell.
 
     Returns
     -------
     Description
-        Its results have ``.frame()``, ``.margin(...)`` and ``.proportions(...)``.
+        Its results have ``.frame()``, ``.margin(...)`` and ``.proportions(...)``, where rows are counted.
 
     Raises
     ------
@@ -399,21 +400,34 @@ def _edges(
     column: str, bins: int | Sequence[float] | None, bounds: tuple[float, float] | None, data: Data | Release | None
 ) -> list[float]:
     right = "increasing edges, or a number of bins with bounds=(lower, upper)"
+    ends = _ends(bounds)
     if isinstance(bins, int | np.integer) and not isinstance(bins, bool):
-        if bounds is None and data is not None and not isinstance(data, Release):
+        if ends is None and data is not None and not isinstance(data, Release):
             declared = data.schema[column]
             if not isinstance(declared, Real):
                 raise SchemaError(f"{column!r} is not numeric: bins need a Real or an Integer")
-            bounds = (declared.lower, declared.upper)
-        if bounds is None or bins < 1 or len(bounds) != 2 or not np.isfinite(bounds).all() or bounds[0] >= bounds[1]:
+            ends = (float(declared.lower), float(declared.upper))
+        if ends is None or not 1 <= bins <= MOST_SUMS:
             raise OptionError("bins", bins, right)
-        return [float(edge) for edge in np.linspace(float(bounds[0]), float(bounds[1]), bins + 1)]
+        return [float(edge) for edge in np.linspace(*ends, int(bins) + 1)]
+    if ends is not None:
+        raise OptionError("bounds", bounds, "None where bins= gives the edges")
     if not isinstance(bins, Sequence | np.ndarray) or isinstance(bins, str) or len(bins) < 2:
         raise OptionError("bins", bins, right)
     try:
         return [float(edge) for edge in bins]
     except (TypeError, ValueError):
         raise OptionError("bins", bins, right) from None
+
+
+def _ends(bounds: object) -> tuple[float, float] | None:
+    if bounds is None:
+        return None
+    pair = tuple(bounds) if isinstance(bounds, tuple | list) else ()
+    numbers = [end for end in pair if isinstance(end, int | float) and not isinstance(end, bool) and np.isfinite(end)]
+    if len(pair) != 2 or len(numbers) != 2 or not numbers[0] < numbers[1]:
+        raise OptionError("bounds", bounds, "two finite numbers in order")
+    return float(numbers[0]), float(numbers[1])
 
 
 def _counting(
@@ -448,8 +462,10 @@ def _texts(option: str, given: Columns) -> tuple[str, ...]:
 
 def axes_of(by: Columns) -> tuple[Mapping[str, Any], ...]:
     """Name the axes of a table: a column, or a condition where the text is no plain name."""
-    if isinstance(by, Sequence) and not by:
+    if isinstance(by, Sequence) and not isinstance(by, str) and not by:
         return ()
+    if isinstance(by, str) and not by.strip():
+        raise OptionError("by", by, "a column, a list of columns, or nothing: ()")
     return tuple({"condition": text} if _is_condition(text) else {"column": text} for text in _texts("by", by))
 
 

@@ -17,13 +17,16 @@ if TYPE_CHECKING:
 
     Array = NDArray[np.float64]
 
-__all__ = ["FAMILIES", "TULAP_GRID", "Family", "NoiseLaw"]
+__all__ = ["FAMILIES", "MOST_DRAWS", "TULAP_GRID", "Family", "NoiseLaw"]
 
 Family = Literal["gaussian", "laplace", "tulap"]
 FAMILIES = ("gaussian", "laplace", "tulap")
 
 TULAP_GRID = 2**32
 """Steps between neighbouring whole numbers under the law "tulap"."""
+
+MOST_DRAWS = 1000
+"""Draws that one law may add up."""
 
 _EXACT_BELOW = 1e4
 
@@ -63,8 +66,10 @@ class NoiseLaw:
     draws: int = 1
 
     def __post_init__(self) -> None:
-        if type(self.draws) is not int or self.draws < 1 or (self.draws > 1 and self.family != "laplace"):
-            raise OptionError("draws", self.draws, 'a positive whole number; 1 unless the family is "laplace"')
+        if type(self.draws) is not int or not 1 <= self.draws <= MOST_DRAWS:
+            raise OptionError("draws", self.draws, f"a whole number from 1 to {MOST_DRAWS}")
+        if self.draws > 1 and self.family != "laplace":
+            raise OptionError("draws", self.draws, '1 unless the family is "laplace"')
         if self.family not in FAMILIES:
             raise OptionError("family", self.family, FAMILIES)
         if not all(0 <= scale < _LARGEST for scale in self.scales):

@@ -16,6 +16,7 @@ from dpinfer.inference.expfam_inference import FamilyInference, family_inference
 from dpinfer.inference.families import ExponentialFamily, family_from_dict
 from dpinfer.release import Release, register_inference
 from dpinfer.results.descriptions import DescriptionResults
+from dpinfer.results.sums_question import right_options
 from dpinfer.schema.axes import compile_condition
 from dpinfer.schema.basis import basis_of
 from dpinfer.schema.cell_rows import CellRows
@@ -85,7 +86,7 @@ class FamilyQuestion:
         asked = release.question
         try:
             stored, where, options = asked["family"], asked["where"], asked["options"]
-            if not (isinstance(stored, Mapping) and isinstance(options, Mapping) and isinstance(where, str | None)):
+            if not (isinstance(stored, Mapping) and right_options(options) and isinstance(where, str | None)):
                 raise ReleaseFormatError("the question of the release is damaged: an entry is of a wrong type")
             found = cls(release.schema, str(asked["column"]), family_from_dict(stored, family), where, options)
             names = found.rows.names

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     Array = NDArray[np.float64]
     Exponent = tuple[int, ...]
 
-__all__ = ["MOMENTS", "TABLES", "SumsQuestion"]
+__all__ = ["MOMENTS", "TABLES", "SumsQuestion", "right_options"]
 
 MOMENTS = ("mean", "total", "variance", "cov", "corr", "multinormal")
 """Kinds that sum monomials of columns."""
@@ -283,11 +283,20 @@ def _check_asked(asked: Mapping[str, Any]) -> None:
         "where": isinstance(asked["where"], str | None),
         "weights": isinstance(asked["weights"], str | None),
         "target": asked["target"] in ("population", "data"),
-        "options": isinstance(asked["options"], Mapping),
+        "options": right_options(asked["options"]),
     }
     for name, holds in right.items():
         if not holds:
             raise ReleaseFormatError(f"the question of the release is damaged: {name} is of a wrong type")
+
+
+def right_options(options: object) -> bool:
+    """Whether stored options of an inference are of the right types."""
+    if not isinstance(options, Mapping):
+        return False
+    kinds = {"inference": str, "target": str, "replicates": int, "seed": int}
+    typed = all(type(value) is kinds.get(name) for name, value in options.items())
+    return typed and options.get("replicates", 99) >= 99 and options.get("seed", 0) >= 0
 
 
 def _list_of(value: object, kind: type) -> bool:

@@ -284,7 +284,13 @@ BAD = {
     "zero bins": (lambda d: dpi.histogram("x", 0, d), OptionError, "bins="),
     "bins of a truth value": (lambda d: dpi.histogram("x", True, d), OptionError, "bins="),
     "bins beyond bounds": (lambda d: dpi.histogram("x", 5, d, bounds=(0, 20)), OptionError, "bins="),
-    "bounds that fall": (lambda d: dpi.histogram("x", 5, d, bounds=(3, 2)), OptionError, "bins="),
+    "bounds that fall": (lambda d: dpi.histogram("x", 5, d, bounds=(3, 2)), OptionError, "bounds="),
+    "bounds that are no pair": (lambda d: dpi.histogram("x", 5, d, bounds=5), OptionError, "bounds="),
+    "bounds of text": (lambda d: dpi.histogram("x", 5, d, bounds=("a", "b")), OptionError, "bounds="),
+    "bounds beside edges": (lambda d: dpi.histogram("x", [0, 1], d, bounds=(0, 1)), OptionError, "bounds="),
+    "far too many bins": (lambda d: dpi.histogram("x", 10**12, d), OptionError, "bins="),
+    "too many draws": (lambda d: dpi.count(d, draws=200_000), OptionError, "draws="),
+    "a blank group": (lambda d: dpi.mean("x", d, by=""), OptionError, "by="),
     "bins of a category": (lambda d: dpi.histogram("g", 3, d), SchemaError, "'g' is not numeric"),
     "bins of a boolean": (lambda d: dpi.histogram("b", [0, 1], d), SchemaError, "'b' is not numeric"),
     "column of another type": (lambda d: dpi.histogram(["x"], [0, 1], d), OptionError, "column="),
@@ -297,6 +303,7 @@ BAD = {
     "data": (lambda d: dpi.mean("x", plain()), OptionError, "data="),
 }
 AT_MEASURING = {
+    "too many cells for results": (lambda d: dpi.histogram("x", 5000, d), OptionError, "by="),
     "draws of Gaussian noise": (lambda d: dpi.table("g", d, draws=10), OptionError, "draws="),
     "a price that is a number": (lambda d: dpi.mean("x", d), OptionError, "privacy="),
 }
