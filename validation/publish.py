@@ -67,6 +67,75 @@ def regression() -> str:
     return "\n".join(lines)
 
 
+def by_design(name: str) -> str:
+    """Coverage and width by design, from a table of judged cells."""
+    table = pd.read_csv(OUTPUT / f"{name}.csv")
+    first = table[table["run"] == "first"]
+    last = table.drop_duplicates(["design", "bounds", "neighbors", "n", "privacy", "term"], keep="last")
+    lines = [
+        "| design | cells | least coverage | of them with kappa at least 3 | their largest width / oracle | "
+        "flagged, kappa below 3 | flagged, at least 3 |",
+        "| --- | --- | --- | --- | --- | --- | --- |",
+    ]
+    for (design, bounds), group in last.groupby(["design", "bounds"], sort=False):
+        clear = group[group["kappa"].fillna(float("inf")) >= Rules().kappa]
+        rest = group.drop(clear.index)
+        cells = [
+            design if bounds == "as declared" else f"{design}, {bounds} bounds",
+            len(group),
+            f"{group['coverage'].min():.4f}",
+            len(clear),
+            f"{clear['width / oracle'].max():.3f}" if len(clear) else "no such cell",
+            f"{rest['flagged'].mean():.0%}" if len(rest) else "no such cell",
+            f"{clear['flagged'].mean():.0%}" if len(clear) else "no such cell",
+        ]
+        lines.append("| " + " | ".join(map(str, cells)) + " |")
+    again = table[table["run"] == "rerun"]
+    failed = last[~last["held"]]
+    lines += [
+        "",
+        f"{len(first)} cells and quantities at {int(first['replicates'].iloc[0]):,} replicates, made by "
+        f"`python -m validation.{name}`. Rerun at ten times the replicates: {len(again)}; not held in the end: "
+        f"{len(failed)}.",
+    ]
+    return "\n".join(lines)
+
+
+def proportions() -> str:
+    """Exact coverage and mean width of the exact interval, a row per number of rows and proportion."""
+    table = pd.read_csv(OUTPUT / "proportion_exact.csv")
+    prices = sorted(table["epsilon"].unique())
+    lines = [
+        "| n | theta | " + " | ".join(f"eps = {price:g}" for price in prices) + " |",
+        "| --- | --- | " + " | ".join("---" for _ in prices) + " |",
+    ]
+    for (n, theta), group in table.groupby(["n", "theta"]):
+        cells = group.set_index("epsilon").loc[prices]
+        shown = [
+            f"{row.coverage:.4f} / {row.width:.3f}"
+            for row in cells.rename(columns={"mean width": "width"}).itertuples()
+        ]
+        lines.append(f"| {n} | {theta:g} | " + " | ".join(shown) + " |")
+    return "\n".join(
+        [*lines, "", "Exact coverage / mean width of 95% intervals; `python -m validation.proportion_exact`."]
+    )
+
+
+def published() -> str:
+    """Ours beside the best published intervals."""
+    table = pd.read_csv(OUTPUT / "expfam_published.csv")
+    table = table[~table["design"].str.contains("90%")]
+    lines = [
+        "| design | n | parameter | coverage | mean width | best published (coverage / width) | narrower by |",
+        "| --- | --- | --- | --- | --- | --- | --- |",
+    ]
+    for row in table.rename(columns={"at most": "most"}).itertuples():
+        known = str(row.published).split("/")[-1].replace("width", "").strip()
+        cells = [row.design, f"{row.n:,}", row.parameter, f"{row.coverage:.4f}", f"{row.width:.3f}", row.published]
+        lines.append("| " + " | ".join(map(str, [*cells, f"{1 - row.width / float(known):.1%}"])) + " |")
+    return "\n".join([*lines, "", "All under replace_one with a public n; `python -m validation.expfam_published`."])
+
+
 def replace_section(path: Path, name: str, body: str) -> None:
     """Put ``body`` between the markers of a section of a file."""
     text = path.read_text(encoding="utf-8")
@@ -85,6 +154,10 @@ def main() -> None:
     replace_section(ROOT / "README.md", "table", example())
     replace_section(ROOT / "README.md", "claims", claims())
     replace_section(ROOT / "docs" / "regression.md", "coverage", regression())
+    replace_section(ROOT / "docs" / "descriptions.md", "descriptions", by_design("descriptions_coverage"))
+    replace_section(ROOT / "docs" / "descriptions.md", "proportions", proportions())
+    replace_section(ROOT / "docs" / "exponential-families.md", "families", by_design("expfam_coverage"))
+    replace_section(ROOT / "docs" / "exponential-families.md", "published", published())
 
 
 if __name__ == "__main__":

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -78,8 +79,9 @@ def linear_constraints(constraints: object, names: Sequence[str]) -> tuple[Array
     spec = constraints
     if isinstance(constraints, tuple) and len(constraints) == 2 and np.ndim(constraints[1]) == 0:
         spec = (constraints[0], np.full(len(np.atleast_2d(constraints[0])), constraints[1]))
+    plain = [f"p{place}_" for place in range(len(names))]
     try:
-        parsed = FormulaManager().get_linear_constraints(spec, list(names))
+        parsed = FormulaManager().get_linear_constraints(_with_plain_names(spec, names, plain), plain)
         restrictions = np.atleast_2d(np.asarray(parsed.constraint_matrix, dtype=np.float64))
         values = np.ravel(np.asarray(parsed.constraint_values, dtype=np.float64))
     except Exception as error:  # the formula engines raise errors of their own, without a common root
@@ -90,6 +92,21 @@ def linear_constraints(constraints: object, names: Sequence[str]) -> tuple[Array
     if not (np.isfinite(restrictions).all() and np.isfinite(values).all()):
         raise OptionError("r_matrix", constraints, "finite numbers")
     return restrictions, values
+
+
+def _with_plain_names(spec: Any, names: Sequence[str], plain: Sequence[str]) -> Any:
+    """Write identifiers for parameter names: a name such as ``age[group=a]`` cannot be told from an equation."""
+    if isinstance(spec, dict):
+        known = dict(zip(names, plain, strict=True))
+        return {known.get(name, name): value for name, value in spec.items()}
+    if isinstance(spec, list | tuple) and all(isinstance(one, str) for one in spec):
+        return [_with_plain_names(one, names, plain) for one in spec]
+    if not isinstance(spec, str):
+        return spec
+    known = dict(zip(names, plain, strict=True))
+    longest = sorted(names, key=len, reverse=True)
+    pattern = "|".join(rf"(?<!\w){re.escape(name)}(?!\w)" for name in longest)
+    return re.sub(pattern, lambda found: known[found.group()], spec)
 
 
 class CoefficientTest(ContrastResults):  # type: ignore[misc]

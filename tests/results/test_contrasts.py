@@ -152,3 +152,18 @@ def test_tests_survive_pickling(case):
     results = case.noisy().with_inference("score")
     for test in (results.t_test("age = educ"), results.wald_test("age = 0, educ = 0")):
         assert str(pickle.loads(pickle.dumps(test))) == str(test)
+
+
+@pytest.mark.parametrize(
+    ("text", "row", "value"),
+    [
+        ("age[group=a] = age[group=b]", [1.0, -1.0, 0.0], 0.0),
+        ("age[group=a] - 2*age = 3", [1.0, 0.0, -2.0], 3.0),
+        ({"age[group=b]": 1.5}, [0.0, 1.0, 0.0], 1.5),
+        (["age[group=b] = 1.5"], [0.0, 1.0, 0.0], 1.5),
+    ],
+)
+def test_names_of_groups_are_read_whole_in_equations(text, row, value):
+    restrictions, values = linear_constraints(text, ["age[group=a]", "age[group=b]", "age"])
+    assert restrictions.tolist() == [row]
+    assert values.tolist() == [value]
