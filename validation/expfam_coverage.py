@@ -12,7 +12,7 @@ from validation.common import Claim, Options, options
 from validation.judging import Case, judge, report
 
 SIZES = (50, 500, 5000)
-PRICES = (dpi.ZCDP(0.1), dpi.ZCDP(1.0), dpi.PureDP(1.0))
+PRICES = {"add_remove": (dpi.ZCDP(0.1), dpi.PureDP(2.0)), "replace_one": (dpi.ZCDP(0.5),)}
 
 
 @dataclass(frozen=True)
@@ -102,7 +102,7 @@ class Joint:
         )
 
 
-def _univariate(law: Law, bounds: str) -> Case:
+def _univariate(law: Law, bounds: str, relation: str) -> Case:
     family = dpi.Binomial(10) if law.family == "binomial" else law.family
     return Case(
         name=law.family,
@@ -112,12 +112,13 @@ def _univariate(law: Law, bounds: str) -> Case:
         truth=dict(law.truth),
         schema=lambda neighbors: law.column(bounds, neighbors),
         n=SIZES,
-        privacy=PRICES,
+        privacy=PRICES[relation],
+        neighbors=(relation,),
         discrete=law.discrete,
     )
 
 
-def _joint(name: str, bounds: str, procedure: object, truth: dict[str, float]) -> Case:
+def _joint(name: str, bounds: str, relation: str, procedure: object, truth: dict[str, float]) -> Case:
     joint = Joint()
     return Case(
         name=name,
@@ -127,7 +128,8 @@ def _joint(name: str, bounds: str, procedure: object, truth: dict[str, float]) -
         truth=truth,
         schema=lambda neighbors: joint.columns(bounds, neighbors),
         n=SIZES,
-        privacy=PRICES,
+        privacy=PRICES[relation],
+        neighbors=(relation,),
         discrete=name == "categorical",
     )
 
@@ -135,11 +137,18 @@ def _joint(name: str, bounds: str, procedure: object, truth: dict[str, float]) -
 def cases() -> list[Case]:
     """Every family with both kinds of bounds; a Bernoulli variable and a category have no bounds to choose."""
     both = ("loose", "tight")
-    found = [_univariate(law, bounds) for law in LAWS for bounds in (both[:1] if law.family == "bernoulli" else both)]
     normal = {"mean(x)": 1.0, "mean(y)": 0.3, "sd(x)": 1.0, "sd(y)": 0.7, "corr(x, y)": 0.6}
-    found += [_joint("multivariate normal", bounds, dpi.expfam(["x", "y"], "normal"), normal) for bounds in both]
     shares = {"k=a": 0.7, "k=b": 0.25, "k=c": 0.05}
-    return [*found, _joint("categorical", "loose", dpi.expfam("k", "categorical"), shares)]
+    found = []
+    for relation in PRICES:
+        for law in LAWS:
+            found += [
+                _univariate(law, bounds, relation) for bounds in (both[:1] if law.family == "bernoulli" else both)
+            ]
+        joint = dpi.expfam(["x", "y"], "normal")
+        found += [_joint("multivariate normal", bounds, relation, joint, normal) for bounds in both]
+        found.append(_joint("categorical", "loose", relation, dpi.expfam("k", "categorical"), shares))
+    return found
 
 
 def run(arguments: Options) -> list[Claim]:

@@ -46,6 +46,7 @@ def batch_family(
     method: str = "auto",
     target: str = "population",
     contrasts: Mapping[str, Mapping[str, float]] | None = None,
+    pvalues: bool = True,
 ) -> BatchEstimates:
     """Infer a family from many releases of the count and the sums of scaled statistics.
 
@@ -62,6 +63,8 @@ def batch_family(
     target : {"population", "data"}
     contrasts : mapping of name to weights by parameter, optional
         Further quantities to infer by the delta method, after the parameters.
+    pvalues : bool
+        Whether to test that parameters are zero, which takes about as long as the intervals; else they are NaN.
 
     Returns
     -------
@@ -84,11 +87,11 @@ def batch_family(
     params, errors = fit.params @ wanted.T, contrast_errors(fit, wanted)
     half = stats.norm.isf(alpha / 2) * errors
     intervals = np.stack([params - half, params + half], axis=-1)
-    pvalues = 2 * np.asarray(stats.norm.sf(np.abs(params) / errors))
+    tested = 2 * np.asarray(stats.norm.sf(np.abs(params) / errors))
     for index in range(len(names)):
         intervals[:, index] = interval(fit, index, alpha)
-        pvalues[:, index] = pvalue(fit, index, np.zeros(len(params)))
-    return BatchEstimates((*names, *(contrasts or {})), params, errors, pvalues, intervals, fit.flagged)
+        tested[:, index] = pvalue(fit, index, np.zeros(len(params))) if pvalues else np.nan
+    return BatchEstimates((*names, *(contrasts or {})), params, errors, tested, intervals, fit.flagged)
 
 
 def family_oracle(

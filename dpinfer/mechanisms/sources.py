@@ -76,6 +76,9 @@ def _pandas_cells(series: pd.Series[Any]) -> Cells:
     if isinstance(dtype, pd.ArrowDtype):
         return _arrow_cells(pa.chunked_array(series.array.__arrow_array__()))
     try:
+        if isinstance(dtype, pd.StringDtype):
+            codes, texts = pd.factorize(series.array)
+            return Coded(codes, list(texts))
         return series.to_numpy(dtype=object)
     except Exception:
         return _one_by_one(series)

@@ -109,6 +109,7 @@ class ExpFam(Procedure):
         alpha: float = 0.05,
         contrasts: Mapping[str, Mapping[str, float]] | None = None,
         nobs: int | None = None,  # noqa: ARG002
+        pvalues: bool = True,
     ) -> BatchEstimates:
         """Infer from many releases at once; equal to `infer` one by one.
 
@@ -122,6 +123,8 @@ class ExpFam(Procedure):
             Combinations of the parameters.
         nobs : int, optional
             Not needed: the sums hold it.
+        pvalues : bool
+            Whether to test that parameters are zero; studies do not ask, since most parameters cannot be.
 
         Raises
         ------
@@ -139,7 +142,13 @@ class ExpFam(Procedure):
             method=self.inference,
             target=self.target,
             contrasts=contrasts,
+            pvalues=pvalues,
         )
+
+    @property
+    def tests_zero(self) -> bool:
+        """Whether a study should test that parameters are zero."""
+        return False
 
     def oracle(
         self,

@@ -10,6 +10,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
+import pandas as pd
 
 from dpinfer.errors import SchemaError
 from dpinfer.schema.cells import IMPOSSIBLE, MISSING, Coded, read_cell
@@ -107,7 +108,7 @@ class Column(ABC):
         """Index into `level_texts` of coerced values that are within the bounds, shape (m,)."""
         return (values - float(getattr(self, "lower", 0.0))).astype(np.intp)
 
-    def coerce(self, raw: NDArray[Any] | Coded) -> NDArray[np.float64]:
+    def coerce(self, raw: NDArray[Any] | Coded) -> NDArray[np.float64]:  # noqa: PLR0911  (a return for each storage)
         """Turn cells of any storage into floats, with the policies applied. Bounds are not applied.
 
         Parameters
@@ -127,7 +128,10 @@ class Column(ABC):
         Never raises or warns whatever the cells hold. A cell's value depends on that cell alone.
         """
         if isinstance(raw, Coded):
-            return self._settle(self._read([*raw.values, None]))[raw.positions]
+            return self._settle(self._read([*raw.values, None]))[raw.positions]  # noqa: PD011  (not of pandas)
+        if raw.dtype.kind == "U":
+            codes, texts = pd.factorize(raw.astype(object))
+            return self._settle(self._read(texts.tolist()))[codes]
         if raw.dtype.kind == "b":
             return self._settle(self._read([False, True]))[raw.astype(np.intp)]
         if raw.dtype.kind in "iuf":

@@ -180,6 +180,8 @@ def _infer_all(
     noise = measurement.law.rvs(len(sums), design.stream(task, 1 + price))
     values = (sums * measurement.multiplier + noise) * steps
     asked: dict[str, Any] = {"contrasts": design.contrasts} if design.contrasts else {}
+    if not getattr(design.procedure, "tests_zero", True):
+        asked["pvalues"] = False
     if design.neighbors == "replace_one":
         asked["nobs"] = design.n[task.size]
     found = design.procedure.infer_batch(measurement, values[done], alpha=1 - design.level, **asked)

@@ -63,7 +63,8 @@ def performance(replicates: Replicates, truth: float, *, level: float) -> dict[s
     covered = done & (replicates.lower <= truth) & (truth <= replicates.upper)
     rejected = done & (replicates.pvalue <= 1 - level)
     out |= _shares("coverage", covered, total) if np.isfinite(truth) else _unknown("coverage")
-    out |= _shares("rejection", rejected, total)
+    untested = bool(np.isnan(replicates.pvalue[done]).all())
+    out |= _unknown("rejection") if untested and count else _shares("rejection", rejected, total)
     if count < 2:
         return out | dict.fromkeys(_MOMENTS, np.nan)
     centre = float(np.mean(estimate))
