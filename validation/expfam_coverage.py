@@ -135,15 +135,18 @@ def _joint(name: str, bounds: str, relation: str, procedure: object, truth: dict
 
 
 def cases() -> list[Case]:
-    """Every family with both kinds of bounds; a Bernoulli variable and a category have no bounds to choose."""
-    both = ("loose", "tight")
+    """Every family with both kinds of bounds under add_remove, with tight ones under replace_one.
+
+    A Bernoulli variable and a category have no bounds to choose.
+    """
     normal = {"mean(x)": 1.0, "mean(y)": 0.3, "sd(x)": 1.0, "sd(y)": 0.7, "corr(x, y)": 0.6}
     shares = {"k=a": 0.7, "k=b": 0.25, "k=c": 0.05}
     found = []
     for relation in PRICES:
+        both = ("loose", "tight") if relation == "add_remove" else ("tight",)
         for law in LAWS:
             found += [
-                _univariate(law, bounds, relation) for bounds in (both[:1] if law.family == "bernoulli" else both)
+                _univariate(law, bounds, relation) for bounds in (("loose",) if law.family == "bernoulli" else both)
             ]
         joint = dpi.expfam(["x", "y"], "normal")
         found += [_joint("multivariate normal", bounds, relation, joint, normal) for bounds in both]
