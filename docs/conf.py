@@ -35,6 +35,7 @@ numpydoc_xref_aliases = {
     "Gram": "dpinfer.models.Gram",
     "Measurement": "dpinfer.release.Measurement",
     "MeanPrediction": "dpinfer.results.MeanPrediction",
+    "MultivariateNormal": "dpinfer.models.multinormal.MultivariateNormal",
     "NoiseLaw": "dpinfer.release.NoiseLaw",
     "OLS": "dpinfer.models.OLS",
     "Population": "dpinfer.studies.Population",
@@ -57,7 +58,17 @@ html_title = f"dpinfer {version}"
 html_static_path = ["_static"]
 html_css_files = ["dpinfer.css"]
 html_sidebars = {
-    page: [] for page in ("index", "descriptions", "tables", "regression", "kernel", "threat-model", "sources")
+    page: []
+    for page in (
+        "index",
+        "descriptions",
+        "tables",
+        "exponential-families",
+        "regression",
+        "kernel",
+        "threat-model",
+        "sources",
+    )
 }
 html_copy_source = False
 html_show_sourcelink = False

@@ -11,7 +11,7 @@ from scipy import stats
 
 from dpinfer.errors import InferenceError, OptionError
 from dpinfer.inference.batch import BatchEstimates, Oracle
-from dpinfer.inference.moments import intervals, pvalues
+from dpinfer.inference.moment_intervals import intervals, pvalues
 from dpinfer.numerics.tails import laplace_sum_isf, laplace_sum_sf
 
 if TYPE_CHECKING:

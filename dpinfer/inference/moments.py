@@ -1,50 +1,32 @@
-"""Means, variances, covariances, correlations, proportions and totals from noisy sums in the cells of a table.
+"""Noisy sums of monomials in the cells of a table, and estimates that are smooth functions of them.
 
-Every estimate is a smooth function of sums of monomials of scaled columns. Its linearisation in the sums is also
-its influence function: applied to the noise it gives the noise variance, applied to the sums of squares and
-products it gives the sampling variance. Arrays run over R releases, G cells and q quantities.
+Every estimate's linearisation in the sums is also its influence function: applied to the noise it gives the noise
+variance, applied to the sums of squares and products it gives the sampling variance. Arrays run over R releases, G
+cells and q quantities.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Literal
 
 import numpy as np
-from scipy import stats
-
-from dpinfer.numerics.roots import outermost_crossing
-from dpinfer.numerics.tails import laplace_sum_isf, laplace_sum_sf
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from numpy.typing import NDArray
 
     Array = NDArray[np.float64]
 
-__all__ = [
-    "Estimates",
-    "Growth",
-    "MomentSums",
-    "correlations",
-    "covariances",
-    "intervals",
-    "means",
-    "proportions",
-    "pvalues",
-    "totals",
-    "variances",
-]
+__all__ = ["Estimates", "Growth", "MomentSums", "linearised", "positive", "rescaled", "size_of"]
 
 Growth = Literal["none", "square", "correlation", "binomial", "poisson"]
 Exponent = tuple[int, ...]
 
-_FEW = 3.0
+FEW = 3.0
 """A cell whose noisy size is below so many standard deviations of its noise counts as possibly empty."""
 
-_FEW_SQUARED = 5.0
+FEW_SQUARED = 5.0
 """The same where squares of noisy means enter."""
 
 _BLURRED = 8.0
@@ -152,11 +134,11 @@ class Estimates:
     @property
     def variance(self) -> Array:
         """Variance at the estimate (R, G, q)."""
-        return _diagonal(self.sampling) + _diagonal(self.noise)
+        return diagonal(self.sampling) + diagonal(self.noise)
 
     def variance_at(self, tested: Array) -> Array:
         """Variance if the truth were ``tested`` (R, G, q): what a score interval uses."""
-        sampling, noise = _diagonal(self.sampling), _diagonal(self.noise)
+        sampling, noise = diagonal(self.sampling), diagonal(self.noise)
         size = self.size[..., None]
         if self.denominator is not None:
             top, both, bottom = np.moveaxis(self.denominator, -1, 0)
@@ -198,7 +180,7 @@ class Estimates:
         return np.asarray(self.few.any(axis=1) | (self.edge | self.blurred).any(axis=(1, 2)))
 
 
-def _diagonal(matrices: Array) -> Array:
+def diagonal(matrices: Array) -> Array:
     return np.diagonal(matrices, axis1=-2, axis2=-1)
 
 
@@ -206,222 +188,7 @@ def _ratio(top: Array, bottom: Array) -> Array:
     return top / np.where(np.abs(bottom) > 1e-12, bottom, 1e-12)
 
 
-def means(sums: MomentSums, *, population: bool) -> Estimates:
-    """Weighted means of every column: sum of w u over sum of w, in [-1, 1]."""
-    size, few = _size(sums)
-    first = [sums.monomial(column) for column in range(sums.columns)]
-    bottom = sums.monomial()
-    raw = sums.values[..., first] / size[..., None]
-    value = np.clip(raw, -1.0, 1.0)
-    gradient = np.zeros((*value.shape, len(sums.exponents)))
-    for place, top in enumerate(first):
-        gradient[..., place, top] = 1.0
-    gradient[..., bottom] = -value
-    estimates = _estimates(
-        sums,
-        value,
-        gradient,
-        size,
-        few,
-        population=population,
-        edge=raw != value,
-        lower=-1.0,
-        upper=1.0,
-        growth="none",
-        ratio=True,
-    )
-    if not population or sums.weighted:
-        return estimates
-    # No variance of values in [-1, 1] with this mean exceeds 1 - mean^2; an unknown size leaves nothing better.
-    largest = (1 - value**2) / np.maximum(size - 1, 1.0)[..., None]
-    variance = np.where(few[..., None], largest, np.minimum(_diagonal(estimates.sampling), largest))
-    return replace(estimates, sampling=_rescaled(estimates.sampling, variance))
-
-
-def variances(sums: MomentSums, *, population: bool) -> Estimates:
-    """Variance of every column, in [0, 1]."""
-    return _second(sums, [(column, column) for column in range(sums.columns)], population=population)
-
-
-def covariances(sums: MomentSums, *, population: bool) -> Estimates:
-    """Covariances of all pairs of columns, each pair once, a column with itself included."""
-    return _second(sums, _pairs(sums), population=population)
-
-
-def _pairs(sums: MomentSums) -> list[tuple[int, int]]:
-    return [(i, j) for i in range(sums.columns) for j in range(i, sums.columns)]
-
-
-def _second(sums: MomentSums, pairs: list[tuple[int, int]], *, population: bool) -> Estimates:
-    size, few = _size(sums, _FEW_SQUARED)
-    value, gradient = _central(sums, size, pairs)
-    diagonal = np.array([i == j for i, j in pairs])
-    lower = np.where(diagonal, 0.0, -1.0)
-    factor = (size / np.maximum(size - 1, 1.0) if population else np.ones_like(size))[..., None]
-    clipped = np.clip(value * factor, lower, 1.0)
-    growth: Growth = "square" if diagonal.all() else "none"
-    edge: NDArray[np.bool_] = np.asarray((diagonal & (value <= 0)) | (clipped >= 1))
-    estimates = _estimates(
-        sums,
-        clipped,
-        gradient,
-        size,
-        few,
-        population=population,
-        edge=edge,
-        lower=lower,
-        upper=1.0,
-        growth=growth,
-        ratio=True,
-    )
-    return _unknown(estimates) if population else estimates
-
-
-def _unknown(estimates: Estimates) -> Estimates:
-    """Let the interval hold everything that is possible in a cell that may be empty: growth is of no use there."""
-    width = estimates.value.shape[-1]
-    wide = np.where(estimates.few[..., None, None], 4.0 * np.eye(width), estimates.sampling)
-    return replace(estimates, sampling=wide)
-
-
-def _central(sums: MomentSums, size: Array, pairs: Sequence[tuple[int, int]]) -> tuple[Array, Array]:
-    """Central second moments (R, G, q), free of the bias of squared noise, and their gradients times the size."""
-    shape = (*size.shape, len(pairs))
-    value, gradient = np.empty(shape), np.zeros((*shape, len(sums.exponents)))
-    mean = [sums.values[..., sums.monomial(c)] / size for c in range(sums.columns)]
-    noise, bottom = sums.noise, sums.monomial()
-    for place, (i, j) in enumerate(pairs):
-        product = sums.monomial(i, j)
-        left, right = sums.monomial(i), sums.monomial(j)
-        bias = noise[left, right] / size**2
-        value[..., place] = sums.values[..., product] / size - mean[i] * mean[j] + bias
-        gradient[..., place, product] += 1.0
-        gradient[..., place, right] -= mean[i]
-        gradient[..., place, left] -= mean[j]
-        gradient[..., place, bottom] += mean[i] * mean[j] - value[..., place]
-    return value, gradient
-
-
-def correlations(sums: MomentSums, *, population: bool) -> Estimates:
-    """Correlations of all pairs of different columns, in [-1, 1]."""
-    size, few = _size(sums, _FEW_SQUARED)
-    pairs = [(i, j) for i, j in _pairs(sums) if i < j]
-    every = [*pairs, *((c, c) for c in range(sums.columns))]
-    moment, slope = _central(sums, size, every)
-    spread = np.stack(
-        [np.sqrt(sums.noise[sums.monomial(c, c), sums.monomial(c, c)]) / size for c in range(sums.columns)], -1
-    )
-    squares = moment[..., len(pairs) :]
-    least = np.maximum(spread, 1e-12)
-    safe = np.maximum(squares, least)
-    value = np.empty((*size.shape, len(pairs)))
-    gradient = np.zeros((*value.shape, len(sums.exponents)))
-    edge = np.zeros(value.shape, dtype=bool)
-    for place, (i, j) in enumerate(pairs):
-        product = np.sqrt(safe[..., i] * safe[..., j])
-        raw = moment[..., place] / product
-        value[..., place] = np.clip(raw, -0.999, 0.999)
-        edge[..., place] = (raw != value[..., place]) | (squares[..., [i, j]] <= 3 * least[..., [i, j]]).any(axis=-1)
-        rho = value[..., place]
-        both = slope[..., len(pairs) + i, :] / safe[..., i, None] + slope[..., len(pairs) + j, :] / safe[..., j, None]
-        gradient[..., place, :] = slope[..., place, :] / product[..., None] - 0.5 * rho[..., None] * both
-    estimates = _estimates(
-        sums,
-        value,
-        gradient,
-        size,
-        few,
-        population=population,
-        edge=edge,
-        lower=-1.0,
-        upper=1.0,
-        growth="correlation",
-    )
-    return _unknown(estimates) if population else estimates
-
-
-def proportions(sums: MomentSums, *, population: bool) -> Estimates:
-    """Shares of levels: counts of levels over their total, in [0, 1]; every level's indicator is a "column"."""
-    size, few = _size(sums)
-    levels = [sums.monomial(column) for column in range(sums.columns)]
-    bottom = sums.monomial()
-    raw = sums.values[..., levels] / size[..., None]
-    value = np.clip(raw, 0.0, 1.0)
-    gradient = np.zeros((*value.shape, len(sums.exponents)))
-    for place, top in enumerate(levels):
-        gradient[..., place, top] = 1.0
-    gradient[..., bottom] = -value
-    # One success or failure more than counted: a share of 0 or 1 in the sample is not certain in the population.
-    padded = (value * size[..., None] + 1) / (size[..., None] + 2)
-    sampling = np.einsum("rgq,qs->rgqs", padded * (1 - padded), np.eye(len(levels)))
-    if len(levels) > 1:
-        off = -np.einsum("rgq,rgs->rgqs", value, value)
-        sampling = np.where(np.eye(len(levels), dtype=bool), sampling, off)
-    sampling = _positive(sampling / size[..., None, None]) if population else np.zeros_like(sampling)
-    estimates = _estimates(
-        sums,
-        value,
-        gradient,
-        size,
-        few,
-        population=population,
-        edge=raw != value,
-        lower=0.0,
-        upper=1.0,
-        growth="binomial",
-        sampling=sampling,
-        ratio=True,
-    )
-    # Shares add up to one: a billionth more variance keeps their covariance invertible whatever the rounding.
-    ridge = 1 + 1e-9 * np.eye(len(levels))
-    return replace(estimates, sampling=estimates.sampling * ridge, noise=estimates.noise * ridge)
-
-
-def totals(sums: MomentSums, *, population: bool, nobs: float | None, lower: float, counts: bool) -> Estimates:
-    """Totals of every column (of its values, not scaled ones), or counts.
-
-    Parameters
-    ----------
-    sums : MomentSums
-        Of raw columns: first powers, and squares where the target is a population.
-    population : bool
-    nobs : float or None
-        The public number of rows, which another sample would have too; None where a sample's size is random.
-    lower : float
-        0 where no value is negative, else minus infinity.
-    counts : bool
-        Whether a row counts 1: then the counts are the first and only monomials.
-    """
-    size = np.ones(sums.values.shape[:2])
-    first = list(range(1)) if counts else [sums.monomial(column) for column in range(sums.columns)]
-    raw = sums.values[..., first]
-    value = np.maximum(raw, lower)
-    gradient = np.zeros((*value.shape, len(sums.exponents)))
-    for place, top in enumerate(first):
-        gradient[..., place, top] = 1.0
-    sampling = np.zeros((*value.shape, len(first)))
-    if population:
-        sampling = np.maximum(raw, 0.0)[..., None] if counts else _quadratic(sums, gradient)
-        if nobs is not None:
-            sampling = sampling - np.einsum("rgq,rgs->rgqs", value, value) / max(nobs, 1.0)
-        sampling = _positive(sampling)
-    growth: Growth = "poisson" if counts and population and nobs is None else "none"
-    return _estimates(
-        sums,
-        value,
-        gradient,
-        size,
-        np.zeros(size.shape, dtype=bool),
-        population=population,
-        edge=raw < lower,
-        lower=lower,
-        upper=np.inf,
-        growth=growth,
-        sampling=sampling,
-    )
-
-
-def _size(sums: MomentSums, least_ratio: float = _FEW) -> tuple[Array, NDArray[np.bool_]]:
+def size_of(sums: MomentSums, least_ratio: float = FEW) -> tuple[Array, NDArray[np.bool_]]:
     """Noisy size of each cell, raised to one standard deviation of its noise, and whether it may be empty."""
     bottom = sums.monomial()
     noisy, error = sums.values[..., bottom], float(np.sqrt(sums.noise[bottom, bottom]))
@@ -429,7 +196,7 @@ def _size(sums: MomentSums, least_ratio: float = _FEW) -> tuple[Array, NDArray[n
     return np.maximum(noisy, least), noisy < max(least_ratio * error, least)
 
 
-def _quadratic(sums: MomentSums, gradient: Array) -> Array:
+def quadratic(sums: MomentSums, gradient: Array) -> Array:
     """Sum over rows of the products of influences (R, G, q, q), from the released sums of products."""
     used = np.flatnonzero(np.any(gradient != 0, axis=tuple(range(gradient.ndim - 1))))
     table = np.array([[sums.place[_sum(sums.exponents[a], sums.exponents[b])] for b in used] for a in used])
@@ -453,10 +220,10 @@ def _sum(a: Exponent, b: Exponent) -> Exponent:
     return tuple(x + y for x, y in zip(a, b, strict=True))
 
 
-def _positive(matrices: Array) -> Array:
+def positive(matrices: Array) -> Array:
     """Raise negative variances to zero, and shrink correlations until the matrix is positive semidefinite."""
     place = np.arange(matrices.shape[-1])
-    variance = np.maximum(_diagonal(matrices), 0.0)
+    variance = np.maximum(diagonal(matrices), 0.0)
     if place.size == 1:
         return variance[..., None]
     root = np.sqrt(variance)
@@ -469,9 +236,9 @@ def _positive(matrices: Array) -> Array:
     return result
 
 
-def _rescaled(matrices: Array, variance: Array) -> Array:
+def rescaled(matrices: Array, variance: Array) -> Array:
     """Give covariance matrices other variances and the same correlations."""
-    old = _diagonal(matrices)
+    old = diagonal(matrices)
     factor = np.sqrt(variance / np.maximum(old, 1e-300))
     scaled = matrices * factor[..., :, None] * factor[..., None, :]
     place = np.arange(matrices.shape[-1])
@@ -480,7 +247,7 @@ def _rescaled(matrices: Array, variance: Array) -> Array:
     return scaled
 
 
-def _estimates(
+def linearised(
     sums: MomentSums,
     value: Array,
     gradient: Array,
@@ -506,7 +273,7 @@ def _estimates(
         if population:
             correction = 1.0 if sums.weighted else size / np.maximum(size - 1, 1.0)
             scale = (correction / size**2)[..., None, None] if not np.isscalar(correction) else 1 / wide**2
-            sampling = _positive(_quadratic(sums, gradient)) * scale
+            sampling = positive(quadratic(sums, gradient)) * scale
             spread = (_squares(sums, gradient) @ sums.mixing) * scale
             df = _degrees(sampling, noise, spread, sums.variances, size)
     return Estimates(
@@ -540,62 +307,7 @@ def _denominator(sums: MomentSums, value: Array, gradient: Array) -> Array:
 
 def _degrees(sampling: Array, noise: Array, spread: Array, variances: Array, size: Array) -> Array:
     """Satterthwaite's degrees of freedom of a variance whose sampling part is itself estimated from noisy sums."""
-    part, total = _diagonal(sampling), _diagonal(sampling) + _diagonal(noise)
+    part, total = diagonal(sampling), diagonal(sampling) + diagonal(noise)
     error = 2 * part**2 / np.maximum(size - 1, 1.0)[..., None] + (spread**2 * variances).sum(axis=-1)
     result: Array = np.clip(2 * total**2 / np.maximum(error, 1e-300), 2.0, 1e9)
     return result
-
-
-def _critical(estimates: Estimates, alpha: float) -> Array:
-    critical = np.asarray(stats.t.isf(alpha / 2, estimates.df))
-    if estimates.laplace:
-        normal = float(stats.norm.isf(alpha / 2))
-        critical = critical * laplace_sum_isf(alpha, estimates.shares(estimates.variance)) / normal
-    return critical
-
-
-def intervals(estimates: Estimates, alpha: float, *, method: str = "score") -> Array:
-    """Intervals of level ``1 - alpha`` (R, G, q, 2) within what is possible.
-
-    Parameters
-    ----------
-    estimates : Estimates
-    alpha : float
-    method : {"score", "wald"}
-        "score" holds every value that is not rejected when its variance is evaluated there (for a ratio that is
-        Fieller's interval), "wald" is symmetric.
-    """
-    critical, error = _critical(estimates, alpha), np.sqrt(estimates.variance)
-    lower, upper = np.broadcast_to(estimates.lower, error.shape), np.broadcast_to(estimates.upper, error.shape)
-    if method == "wald":
-        ends = [estimates.value - critical * error, estimates.value + critical * error]
-    else:
-        ends = [_end(estimates, critical, error, sign, lower, upper) for sign in (-1.0, 1.0)]
-    if isinstance(estimates.growth, tuple):  # parameters of a model that nothing is known of
-        unknown = estimates.few[..., None]
-        ends = [np.where(unknown, lower, ends[0]), np.where(unknown, upper, ends[1])]
-    return np.stack([np.maximum(ends[0], lower), np.minimum(ends[1], upper)], axis=-1)
-
-
-def _end(estimates: Estimates, critical: Array, error: Array, sign: float, lower: Array, upper: Array) -> Array:
-    step = np.maximum(error, 1e-300)
-
-    def inside(distance: Array) -> NDArray[np.bool_]:
-        tested = np.clip(estimates.value + sign * distance * step, lower, upper)
-        away = np.abs(tested - estimates.value)
-        found: NDArray[np.bool_] = away <= critical * np.sqrt(estimates.variance_at(tested))
-        return found
-
-    distance = outermost_crossing(inside, shape=error.shape)
-    return np.clip(estimates.value + sign * distance * step, lower, upper)
-
-
-def pvalues(estimates: Estimates, tested: Array | float, *, method: str = "score") -> Array:
-    """Two-sided p-values (R, G, q) of given values; a value beyond what is possible is tested at its edge."""
-    point = np.clip(np.broadcast_to(tested, estimates.value.shape), estimates.lower, estimates.upper)
-    variance = estimates.variance if method == "wald" else estimates.variance_at(point)
-    statistic = np.abs(estimates.value - point) / np.sqrt(np.maximum(variance, 1e-300))
-    found = np.asarray(2 * stats.t.sf(statistic, estimates.df))
-    if not estimates.laplace:
-        return found
-    return laplace_sum_sf(stats.norm.isf(np.maximum(found, 1e-300) / 2), estimates.shares(estimates.variance))

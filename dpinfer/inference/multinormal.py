@@ -169,11 +169,9 @@ def estimate_multinormal(sums: MomentSums, problems: list[ClampedProblem], *, po
         laplace=sums.laplace,
         spread=np.zeros_like(mixing)[:, None],
     )
-    # Where nothing is known the error is huge and not singular, whatever is counted as error.
-    unknown = np.where(few[:, None, None, None], 1e6 * np.eye(value.shape[1]), 0.0)
-    return (
-        replace(found, sampling=found.sampling + unknown) if population else replace(found, noise=found.noise + unknown)
-    )
+    # Where nothing is known the error is huge, and not singular, even if only the noise counts as error.
+    wide = np.where(few[:, None, None, None], found.sampling + 1e6 * np.eye(value.shape[1]), found.sampling)
+    return replace(found, sampling=wide)
 
 
 def _growth(columns: int, pairs: int) -> tuple[Growth, ...]:

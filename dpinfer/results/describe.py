@@ -9,17 +9,9 @@ import numpy as np
 import pandas as pd
 
 from dpinfer.errors import InferenceError, MissingFromReleaseError, OptionError
+from dpinfer.inference.moment_estimates import correlations, covariances, means, proportions, totals, variances
 from dpinfer.inference.moment_inference import METHODS, TARGETS, MomentInference
-from dpinfer.inference.moments import (
-    Estimates,
-    MomentSums,
-    correlations,
-    covariances,
-    means,
-    proportions,
-    totals,
-    variances,
-)
+from dpinfer.inference.moments import Estimates, MomentSums
 from dpinfer.release import Release, register_inference
 from dpinfer.results.descriptions import DescriptionResults
 from dpinfer.results.sums_question import MOMENTS, TABLES, SumsQuestion

@@ -6,18 +6,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
+from dpinfer.inference.moment_estimates import correlations, covariances, means, proportions, totals, variances
 from dpinfer.inference.moment_inference import batch_moments
-from dpinfer.inference.moments import (
-    MomentSums,
-    correlations,
-    covariances,
-    intervals,
-    means,
-    proportions,
-    pvalues,
-    totals,
-    variances,
-)
+from dpinfer.inference.moment_intervals import intervals, pvalues
+from dpinfer.inference.moments import MomentSums
 
 EXPONENTS = [
     (0, 0),
