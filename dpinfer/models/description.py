@@ -14,8 +14,8 @@ from dpinfer.models.cell_sums import sums_measurement
 from dpinfer.models.procedure import Procedure
 from dpinfer.privacy.units import PureDP
 from dpinfer.release.laws import MOST_DRAWS
-from dpinfer.results.describe import describe, infer_description
-from dpinfer.results.sums_question import SumsQuestion
+from dpinfer.results.describe import describe, infer_description, infer_table
+from dpinfer.results.sums_question import TABLES, SumsQuestion
 from dpinfer.schema.cell_rows import CellRows
 
 if TYPE_CHECKING:
@@ -150,9 +150,21 @@ class Description(Procedure):
         return found
 
     def infer(self, release: Release | None = None) -> DescriptionResults:
-        """Infer from a release of this question: free, and without any row."""
+        """Infer from a release of this question, or counts from a table that holds them: free, and without any row.
+
+        Raises
+        ------
+        InferenceError, MissingFromReleaseError
+            If the release was made for another question.
+        """
+        found = self._release(release)
+        if self.kind in ("count", "table") and found.kind in TABLES and found.question.get("where") == self.where:
+            names = [str(axis.get("column", axis.get("condition"))) for axis in self.axes]
+            return infer_table(found, names, inference=self.inference, target=self.target)
+        asked = {"columns": list(self.columns), "axes": [dict(axis) for axis in self.axes]}
+        self._asked(found, self.kind, **asked, where=self.where, weights=self.weights)
         return infer_description(
-            self._release(release),
+            found,
             inference=self.inference,
             target=self.target,
             replicates=self.replicates,

@@ -92,7 +92,7 @@ class ExpFam(Procedure):
     def infer(self, release: Release | None = None) -> FamilyResults:
         """Infer from a release of this question: free, and without any row."""
         found: FamilyResults = infer_family(
-            self._release(release),
+            self._asked(release, "expfam", column=self.column, where=self.where),
             family=self.family,
             inference=self.inference,
             target=self.target,
@@ -250,7 +250,7 @@ def expfam(
         "seed": seed,
     }
     if not isinstance(column, str):
-        columns = tuple(column)
+        columns = tuple(column) if np.iterable(column) else ()
         if family != "normal" and not isinstance(family, Normal):
             raise OptionError("family", family, '"normal" for several columns')
         if len(columns) < 2 or not all(isinstance(one, str) for one in columns):

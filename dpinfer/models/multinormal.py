@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from dpinfer.errors import NotProvedError, OptionError
+from dpinfer.errors import NotProvedError, OptionError, SchemaError
 from dpinfer.inference.moment_inference import batch_moments, moment_oracle
 from dpinfer.inference.multinormal import signal
 from dpinfer.mechanisms import Data
@@ -55,7 +55,7 @@ class MultivariateNormal(Procedure):
         check_options(self.inference, self.target, self.replicates, self.seed)
         super().__post_init__()
         if isinstance(self.source, Data):
-            self._question(self.source.schema).check()
+            self._checked(self.source.schema)
 
     def _question(self, schema: Schema) -> SumsQuestion:
         options = {name: getattr(self, name) for name in ("inference", "target", "replicates", "seed")}
@@ -63,13 +63,23 @@ class MultivariateNormal(Procedure):
             "multinormal", schema, columns=self.columns, where=self.where, target="data", options=options
         )
 
+    def _checked(self, schema: Schema) -> SumsQuestion:
+        question = self._question(schema)
+        question.check()
+        for expression in question.expressions:
+            if expression.boolean:
+                raise SchemaError(
+                    f"the multivariate normal does not suit {expression.text}, which is a truth value: "
+                    "declare Real(lower, upper)"
+                )
+        return question
+
     def measurement(
         self, privacy: Privacy, *, schema: Schema | None = None, neighbors: Neighbors | None = None
     ) -> Measurement:
         """Say what would be measured at a price; see `Procedure.measurement`."""
         schema, neighbors, _ = self._context(privacy, schema, neighbors)
-        question = self._question(schema)
-        question.check()
+        question = self._checked(schema)
         return sums_measurement(
             question.rows, kind="multinormal", privacy=privacy, neighbors=neighbors, question=question.to_dict()
         )
@@ -81,7 +91,7 @@ class MultivariateNormal(Procedure):
     def infer(self, release: Release | None = None) -> DescriptionResults:
         """Infer from a release of this question: free, and without any row."""
         found: DescriptionResults = infer_multinormal(
-            self._release(release),
+            self._asked(release, "multinormal", columns=list(self.columns), where=self.where),
             inference=self.inference,
             target=self.target,
             replicates=self.replicates,

@@ -6,7 +6,7 @@ from abc import ABC, abstractmethod
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Self
 
-from dpinfer.errors import OptionError
+from dpinfer.errors import InferenceError, OptionError
 from dpinfer.mechanisms import Data, run
 from dpinfer.privacy.units import NEIGHBORS, Privacy
 from dpinfer.release import Measurement, Release
@@ -105,6 +105,23 @@ class Procedure(ABC):
         if not isinstance(chosen, Release):
             raise OptionError(
                 "release", type(chosen).__name__, "a Release, from .measure(privacy) or read_release(path)"
+            )
+        return chosen
+
+    def _asked(self, release: Release | None, kind: str, **asked: Any) -> Release:
+        """Return the release to infer from; refuse one that was made for another question.
+
+        Raises
+        ------
+        InferenceError
+        """
+        chosen = self._release(release)
+        differs = [name for name, value in asked.items() if chosen.question.get(name) != value]
+        if chosen.kind != kind or differs:
+            told = f": {', '.join(differs)} differ" if chosen.kind == kind else f", of kind {chosen.kind!r}"
+            raise InferenceError(
+                f"the release was made for another question ({chosen.question['text']}){told}; "
+                "its own is answered by release.infer()"
             )
         return chosen
 

@@ -98,7 +98,9 @@ class ExactProportionModel(Procedure):
 
     def infer(self, release: Release | None = None) -> DescriptionResults:
         """Infer from a release of this question: free, and without any row."""
-        found: DescriptionResults = infer_exact(self._release(release), inference=self.inference)
+        found: DescriptionResults = infer_exact(
+            self._asked(release, "binomial", column=self.column), inference=self.inference
+        )
         return found
 
     def infer_batch(

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
-from dpinfer.errors import DPInferError, FormulaError, NotProvedError, ReleaseFormatError
+from dpinfer.errors import DPInferError, FormulaError, InferenceError, NotProvedError, ReleaseFormatError
 from dpinfer.inference.exact_proportion import ExactProportion
 from dpinfer.release import Release, register_inference
 from dpinfer.release.laws import TULAP_GRID
@@ -89,11 +89,15 @@ def infer_exact(release: Release, *, inference: str | None = None) -> Descriptio
 
     Raises
     ------
+    InferenceError
+        If the release holds something else.
     ReleaseFormatError
         If the release is damaged.
     OptionError
         If there is no such method.
     """
+    if release.kind != "binomial":
+        raise InferenceError(f"a release of kind {release.kind!r} holds no count for an exact interval")
     column = release.question.get("column")
     if release.law.family != "tulap" or len(release.values) != 1 or not isinstance(column, str):
         raise ReleaseFormatError("the release is damaged: it holds no single count with Tulap noise")

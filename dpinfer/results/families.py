@@ -151,10 +151,12 @@ def infer_family(
     Raises
     ------
     InferenceError
-        If the family is needed and not given.
+        If the family is needed and not given, or the release holds something else.
     OptionError
         If an option has no such value.
     """
+    if release.kind != "expfam":
+        raise InferenceError(f"a release of kind {release.kind!r} holds no sums of an exponential family")
     question = FamilyQuestion.from_release(release, family)
     given = {"inference": inference, "target": target, "replicates": replicates, "seed": seed}
     options = {**question.options, **{name: value for name, value in given.items() if value is not None}}

@@ -124,6 +124,9 @@ def infer_multinormal(
         release,
         model_name="Private multivariate normal",
         response=", ".join(question.columns),
-        notes=(f"The statistics are of clamped values ({bounds}), and so is their expectation under the model.",),
+        notes=(
+            *([f"Rows: {question.where}."] if question.where else []),
+            f"The statistics are of clamped values ({bounds}), and so is their expectation under the model.",
+        ),
         quantity="estimate",
     )

@@ -164,7 +164,7 @@ class ExponentialFamily(ABC):
 
     @abstractmethod
     def natural(self, theta: Array) -> Array:
-        """Natural parameters (R, p) of the density in the family's own statistics.
+        """Natural parameters (R, p), of the statistics that the density is usually written in (not centred).
 
         Raises
         ------

@@ -1,0 +1,509 @@
+"""Exponential families: noise pays for every neighbour, rows show in released numbers alone, bad questions are free."""
+
+import dataclasses
+import logging
+import warnings
+from fractions import Fraction
+from functools import cache
+from itertools import product
+
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import dpinfer as dpi
+from dpinfer.errors import (
+    BudgetExceededError,
+    DPInferError,
+    FormulaError,
+    NotProvedError,
+    OptionError,
+    SchemaError,
+    UnknownColumnError,
+)
+from dpinfer.mechanisms.sources import open_source
+from dpinfer.mechanisms.sums import cell_sums
+from dpinfer.privacy.units import NEIGHBORS
+
+COLUMNS = {
+    "b": dpi.Boolean(),
+    "i": dpi.Integer(0, 1),
+    "m": dpi.Integer(0, 10),
+    "k": dpi.Integer(0, 20),
+    "w": dpi.Real(0, 30),
+    "p": dpi.Real(0.25, 16),
+    "x": dpi.Real(-5, 5),
+    "y": dpi.Real(0, 8),
+    "z": dpi.Real(-1, 3),
+    "q": dpi.Real(0.02, 0.97),
+    "g": dpi.Category(["a", "b", "c"]),
+}
+SCHEMA = dpi.Schema(COLUMNS)
+CONSTANTS = (False, 0, 3, 7, 0.0, 2.0, 5.0, 8.0, 0.1, 0.5, "b")
+KEEPING = dpi.Schema(
+    {
+        name: type(column)(
+            **{key: value for key, value in column.to_dict().items() if key in ("lower", "upper", "levels")},
+            missing=constant,
+            impossible=constant,
+        )
+        for (name, column), constant in zip(COLUMNS.items(), CONSTANTS, strict=True)
+    }
+)
+OWN = dpi.Family(
+    "weighted",
+    parameters={"shape": (0, np.inf), "rate": (0, np.inf)},
+    statistics=("log(x)", "x"),
+    log_density=lambda x, shape, rate: (shape - 1) * np.log(x) - rate * x,
+    support=(0, np.inf),
+)
+KINDS = {
+    "bernoulli": lambda **o: dpi.expfam("b", "bernoulli", **o),
+    "bernoulli of 0 and 1": lambda **o: dpi.expfam("i", "bernoulli", **o),
+    "binomial": lambda **o: dpi.expfam("m", dpi.Binomial(12), **o),
+    "poisson": lambda **o: dpi.expfam("k", "poisson", **o),
+    "geometric where": lambda **o: dpi.expfam("k", "geometric", where="x > -2", **o),
+    "exponential": lambda **o: dpi.expfam("w", "exponential", **o),
+    "gamma": lambda **o: dpi.expfam("p", "gamma", **o),
+    "normal": lambda **o: dpi.expfam("x", "normal", **o),
+    "normal where": lambda **o: dpi.expfam("y", "normal", where="b | (y < 6)", **o),
+    "normal of the data": lambda **o: dpi.expfam("x", "normal", target="data", **o),
+    "lognormal": lambda **o: dpi.expfam("p", "lognormal", **o),
+    "beta": lambda **o: dpi.expfam("q", "beta", **o),
+    "own": lambda **o: dpi.expfam("p", OWN, **o),
+    "two normals": lambda **o: dpi.expfam(["x", "y"], "normal", **o),
+    "three normals where": lambda **o: dpi.expfam(["x", "y", "z"], "normal", where="k <= 15", **o),
+    "two normals of the data": lambda **o: dpi.expfam(["y", "z"], "normal", target="data", **o),
+    "categorical": lambda **o: dpi.expfam("g", "categorical", **o),
+}
+
+# The noise pays for every neighbour: exact arithmetic on the noise-free integers.
+# Sums add over rows, so what one unit does to them is seen on single rows and pairs of rows alone.
+
+PRICES = [dpi.ZCDP(0.37), dpi.GDP(1.3), dpi.ApproxDP(1.0, 1e-6), dpi.PureDP(0.7), dpi.PureDP(0.1)]
+NAN, INF = float("nan"), float("inf")
+WILD = [NAN, INF, -INF, None, "oops", "2", b"x", 1e308, -1e308, 10**400, True, pd.NaT, object]
+
+
+@cache
+def measured(kind, price, neighbors, keeping):
+    return KINDS[kind]().measurement(price, schema=KEEPING if keeping else SCHEMA, neighbors=neighbors)
+
+
+def frame_of(*rows):
+    return pd.DataFrame({name: pd.Series([row[name] for row in rows], dtype=object) for name in COLUMNS})
+
+
+def sums_of(measurement, *rows):
+    sums = cell_sums(measurement.rows, open_source(frame_of(*rows)), threads=1)
+    return [total * measurement.multiplier for total in sums]
+
+
+def loss(change, law):
+    """Privacy loss of a change of the sums, exactly: sum d^2/(2 s^2) or sum abs(d)/s."""
+    total = Fraction(0)
+    for scale, moved in zip(law.scales, change, strict=True):
+        if scale == 0:
+            assert moved == 0, "a sum without noise moved"
+        elif moved and law.family == "gaussian":
+            total += Fraction(moved * moved) / (2 * Fraction(scale) ** 2)
+        elif moved:
+            total += abs(moved) / Fraction(scale)
+    return total
+
+
+def allowed(measurement):
+    cost = measurement.cost
+    return cost.rho if measurement.law.family == "gaussian" else cost.pure_epsilon
+
+
+def cells_of(name):
+    """Values inside, at and beyond the bounds, and impossible ones."""
+    column = COLUMNS[name]
+    if name == "g":
+        inside = st.sampled_from(["a", "b", "c"])
+    elif name == "b":
+        inside = st.booleans()
+    elif isinstance(column, dpi.Integer):
+        inside = st.integers(column.lower, column.upper)
+    else:
+        inside = st.one_of(st.sampled_from([column.lower, column.upper]), st.floats(column.lower, column.upper))
+    return st.one_of(inside, inside, st.sampled_from(WILD))
+
+
+ROWS = st.fixed_dictionaries({name: cells_of(name) for name in COLUMNS})
+
+
+@settings(max_examples=150)
+@given(st.sampled_from(sorted(KINDS)), ROWS, ROWS, st.sampled_from(PRICES), st.sampled_from(NEIGHBORS), st.booleans())
+def test_the_scales_pay_for_every_change(kind, first, second, price, neighbors, keeping):
+    measurement = measured(kind, price, neighbors, keeping)
+    change = sums_of(measurement, first)
+    if neighbors == "replace_one":
+        change = [a - b for a, b in zip(change, sums_of(measurement, second), strict=True)]
+    assert loss(change, measurement.law) <= allowed(measurement)
+
+
+def lattice(measurement):
+    """Rows on a lattice of the columns that are read, the bounds included: fine where there is one column."""
+    choices = {name: [column.levels[0] if name == "g" else 0] for name, column in COLUMNS.items()}
+    points = {1: 801, 2: 31, 3: 13, 4: 7}[len(measurement.rows.columns)]
+    for name in measurement.rows.columns:
+        column = COLUMNS[name]
+        if isinstance(column, dpi.Integer):
+            choices[name] = list(range(column.lower, column.upper + 1))
+        elif isinstance(column, dpi.Real):
+            choices[name] = np.linspace(column.lower, column.upper, points).tolist()
+        else:
+            choices[name] = [False, True] if name == "b" else list(column.levels)
+    return frame_of(*(dict(zip(choices, row, strict=True)) for row in product(*choices.values())))
+
+
+def vectors_of(measurement, frame):
+    """What every row adds to the integers that are released, (n, m)."""
+    cells, encoded = measurement.rows.encode(
+        open_source(frame).read(measurement.rows.columns, 0, len(frame)), len(frame)
+    )
+    features = np.ones((1, len(frame))) if encoded is None else encoded
+    vectors = np.zeros((len(frame), measurement.rows.size + 1, len(features)))
+    vectors[np.arange(len(frame)), cells] = features.T
+    return vectors[:, :-1].reshape(len(frame), -1) * measurement.multiplier
+
+
+def attained(kind, price, neighbors, keeping):
+    """Largest loss over pairs of lattice rows (and no row), as a share of what the price allows."""
+    measurement = measured(kind, price, neighbors, keeping)
+    scales = np.array(measurement.law.scales)
+    power = 2 if measurement.law.family == "gaussian" else 1
+    vectors = np.unique(vectors_of(measurement, lattice(measurement)), axis=0)
+    if not keeping:
+        vectors = np.unique(np.vstack([vectors, np.zeros(vectors.shape[1])]), axis=0)
+    assert np.ptp(vectors[:, scales == 0], axis=0).sum() == 0
+    moved = vectors[:, scales > 0] / scales[scales > 0]
+    if neighbors == "add_remove":
+        largest = (np.abs(moved) ** power).sum(axis=1).max()
+    else:
+        largest = max((np.abs(moved - one) ** power).sum(axis=1).max() for one in moved)
+    return float(largest / power / float(allowed(measurement)))
+
+
+@pytest.mark.parametrize("neighbors", NEIGHBORS)
+@pytest.mark.parametrize("kind", KINDS)
+def test_no_pair_of_rows_breaks_the_bound_and_some_nearly_attain_it(kind, neighbors):
+    """Of one column the bound is attained; of several, replaced rows are bounded by a box that no pair fills."""
+    for price, keeping in ((dpi.ZCDP(0.2), True), (dpi.PureDP(0.5), False)):
+        share = attained(kind, price, neighbors, keeping)
+        assert share <= 1 + 1e-12
+        least = 0.5 if neighbors == "replace_one" and "normals" in kind else 0.98
+        assert share >= least, f"{kind} at {price}: only {share:.3f} of the price is used"
+
+
+def test_only_the_number_of_rows_that_no_row_can_leave_is_exact():
+    cases = {
+        ("normal", "replace_one", True): ("1",),
+        ("two normals", "replace_one", True): ("1",),
+        ("own", "replace_one", True): ("1",),
+        ("normal", "replace_one", False): (),
+        ("normal", "add_remove", True): (),
+        ("normal where", "replace_one", True): (),
+        ("three normals where", "replace_one", True): (),
+        ("categorical", "replace_one", True): (),
+    }
+    for (kind, neighbors, keeping), exact in cases.items():
+        assert measured(kind, dpi.ZCDP(0.37), neighbors, keeping).exact == exact, kind
+
+
+@pytest.mark.parametrize(
+    ("kind", "neighbors", "laplace", "gaussian"),
+    [
+        ("poisson", "add_remove", 8**0.5, 2**0.5),
+        ("normal", "add_remove", 18**0.5, 3**0.5),
+        ("own", "add_remove", 18**0.5, 3**0.5),
+        ("exponential", "replace_one", 8**0.5, 2.0),
+    ],
+)
+def test_laplace_noise_is_set_beside_gaussian_noise(kind, neighbors, laplace, gaussian):
+    """With d sums in [-1, 1] Laplace noise has scale d at epsilon 1, Gaussian noise sqrt d at rho 1/2."""
+    text = KINDS[kind]().explain(dpi.ZCDP(0.1), schema=KEEPING, neighbors=neighbors)
+    line = next(line for line in text.splitlines() if "Laplace" in line)
+    told = [float(part.split()[-1]) for part in line.split(": ")[1].split(", ")]
+    assert told == pytest.approx([laplace, gaussian], rel=1e-3)
+    assert "0.1-zCDP" in text
+
+
+# Nothing but the released numbers depends on the rows.
+
+METHODS = ("wald", "score", "simulated")
+
+
+def plain(rows=80):
+    rng = np.random.default_rng(8)
+    frame = SCHEMA.sample(rows, rng)
+    frame["x"] = rng.normal(0, 1, rows)
+    frame["y"] = 4 + frame["x"] + rng.normal(0, 1, rows)
+    return frame.assign(
+        z=rng.normal(1, 0.5, rows), q=rng.beta(2, 3, rows), p=rng.gamma(2, 2, rows), k=rng.poisson(4, rows)
+    )
+
+
+def with_cells(**cells):
+    frame = plain().astype(object)
+    for name, cell in cells.items():
+        column = frame[name].to_numpy(dtype=object, copy=True)
+        column[5] = cell
+        frame[name] = pd.Series(column, dtype=object)
+    return frame
+
+
+def with_numbers(value):
+    return plain().assign(**{name: value for name, column in COLUMNS.items() if isinstance(column, dpi.Real)})
+
+
+FRAMES = {
+    "NaN": lambda: with_cells(**dict.fromkeys(COLUMNS, NAN)),
+    "None": lambda: with_cells(**dict.fromkeys(COLUMNS)),
+    "infinity": lambda: with_cells(x=INF, y=-INF, p=-INF, q=INF, k=INF, w=INF, m=-INF),
+    "text": lambda: with_cells(**dict.fromkeys(COLUMNS, "oops")),
+    "objects": lambda: with_cells(x=object(), y=[1], p=b"x", q=pd.Timestamp("2020-01-01"), k=10**400, b={}, g=()),
+    "no rows": lambda: plain(0),
+    "one row": lambda: plain(1),
+    "two rows": lambda: plain(2),
+    "everything clamped from above": lambda: with_numbers(1e300),
+    "everything clamped from below": lambda: with_numbers(-1e300),
+    "half at either bound": lambda: with_numbers(np.where(np.arange(80) % 2, 1e300, -1e300)),
+    "everything constant": lambda: with_numbers(1.0).assign(q=0.5, b=True, g="b"),
+    "everything missing": lambda: pd.DataFrame(np.nan, index=range(80), columns=list(COLUMNS)),
+    "texts": lambda: plain().astype(str),
+}
+
+
+def traced(kind, frame, neighbors, price, **options):
+    """Fit, and collect everything that can be seen apart from the released numbers."""
+    data = dpi.PrivateData(frame, SCHEMA, dpi.Ledger.in_memory(price, neighbors=neighbors))
+    with warnings.catch_warnings(record=True) as warned:
+        warnings.simplefilter("always")
+        results = KINDS[kind](data=data, **options).fit(price)
+        table = results.summary_frame()
+        results.conf_int(alpha=0.5)
+        assert str(results.summary())
+        natural = []
+        if kind.startswith(("bernoulli", "poisson", "gamma", "normal", "lognormal", "beta")):
+            natural = results.natural_params().index.tolist()
+    release = results.release
+    trace = {
+        "index": table.index.tolist(),
+        "columns": list(table.columns),
+        "dtypes": [str(kind) for kind in table.dtypes],
+        "natural": natural,
+        "names": release.names,
+        "steps": release.steps,
+        "law": release.law,
+        "cost": release.cost,
+        "question": {**release.question, "options": None},
+        "spent": data.ledger.spent,
+        "warned": [str(one.message) for one in warned],
+    }
+    return trace, results
+
+
+def check(results):
+    """Numbers are finite, and intervals hold the estimate."""
+    frame = results.summary_frame()
+    estimate, low, high = (frame.iloc[:, place] for place in (0, 4, 5))
+    assert np.isfinite(estimate).all()
+    assert np.isfinite(frame["std err"]).all()
+    assert (frame["std err"] > 0).all()
+    slack = 1e-9 * (1 + estimate.abs())
+    assert (low <= estimate + slack).all()
+    assert (estimate <= high + slack).all()
+    assert results.pvalues.between(0, 1).all()
+    assert frame["noise share"].between(0, 1 + 1e-9).all()
+
+
+PRICE = dpi.ZCDP(0.5)
+
+
+@pytest.fixture(scope="module")
+def usual():
+    found = {}
+
+    def get(kind, neighbors):
+        if (kind, neighbors) not in found:
+            found[kind, neighbors] = traced(kind, plain(), neighbors, PRICE, inference="wald")[0]
+        return found[kind, neighbors]
+
+    return get
+
+
+@pytest.mark.parametrize("name", FRAMES)
+def test_only_the_released_numbers_depend_on_the_rows(name, usual, caplog, capfd):
+    caplog.set_level(logging.DEBUG)
+    start = list(FRAMES).index(name)
+    for place, kind in list(enumerate(KINDS))[start % 4 :: 4]:
+        neighbors, method = NEIGHBORS[(start + place) % 2], METHODS[(start // 4 + place) % 3]
+        options = {"replicates": 99} if method == "simulated" else {}
+        trace, results = traced(kind, FRAMES[name](), neighbors, PRICE, inference=method, **options)
+        assert trace == usual(kind, neighbors), kind
+        assert trace["warned"] == []
+        check(results)
+    assert caplog.records == []
+    assert tuple(capfd.readouterr()) == ("", "")
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_noise_dominated_fits_are_results_and_not_errors(kind):
+    """The numbers are random; whether there is an answer is not."""
+    rng = np.random.default_rng(6)
+    for name, neighbors, price in (
+        ("no rows", "add_remove", dpi.ZCDP(1e-6)),
+        ("everything constant", "replace_one", dpi.PureDP(0.5)),
+        ("everything clamped from above", "add_remove", dpi.ApproxDP(0.5, 1e-6)),
+    ):
+        data = dpi.PublicData(FRAMES[name](), SCHEMA, rng=rng, neighbors=neighbors)
+        results = KINDS[kind](data=data).fit(price)
+        check(results.with_inference("wald"))
+        if price == dpi.ZCDP(1e-6):
+            check(results)
+            assert results.flags
+
+
+@pytest.mark.parametrize("target", ["population", "data"])
+def test_several_normals_without_information_are_results_whatever_counts_as_error(target):
+    rng = np.random.default_rng(7)
+    for name in ("no rows", "one row", "everything missing", "half at either bound"):
+        for price in (dpi.PureDP(0.5), dpi.ZCDP(1e-4)):
+            data = dpi.PublicData(FRAMES[name](), SCHEMA, rng=rng)
+            for inference in METHODS:
+                model = dpi.expfam(["x", "y", "z"], data=data, target=target, inference=inference, replicates=99)
+                check(model.fit(price))
+
+
+# Bad questions cost nothing.
+
+
+def own(*statistics, **options):
+    given = {"parameters": {f"a{place}": (0, np.inf) for place in range(len(statistics))}, "support": (0, np.inf)}
+    return dpi.Family("mine", statistics=statistics, log_density=lambda x, *theta: -x, **(given | options))
+
+
+BAD = {
+    "normal of a category": (lambda d: dpi.expfam("g", "normal", d), SchemaError, "normal .* suit g"),
+    "normal of a truth value": (lambda d: dpi.expfam("b", "normal", d), SchemaError, "normal .* suit b"),
+    "gamma from zero": (lambda d: dpi.expfam("w", "gamma", d), SchemaError, "suit w .*lower > 0"),
+    "lognormal below zero": (lambda d: dpi.expfam("x", "lognormal", d), SchemaError, "suit x .*lower > 0"),
+    "exponential below zero": (lambda d: dpi.expfam("x", "exponential", d), SchemaError, "suit x .*lower >= 0"),
+    "beta above one": (lambda d: dpi.expfam("p", "beta", d), SchemaError, "suit p .*upper < 1"),
+    "poisson of reals": (lambda d: dpi.expfam("w", "poisson", d), SchemaError, "suit w .*Integer"),
+    "geometric of reals": (lambda d: dpi.expfam("w", "geometric", d), SchemaError, "suit w .*Integer"),
+    "bernoulli of many values": (lambda d: dpi.expfam("m", "bernoulli", d), SchemaError, "suit m .*Boolean"),
+    "too few trials": (lambda d: dpi.expfam("m", dpi.Binomial(9), d), SchemaError, r"suit m .*\[0, 9\]"),
+    "categories of reals": (lambda d: dpi.expfam("x", "categorical", d), SchemaError, "'x' has no levels"),
+    "unknown column": (lambda d: dpi.expfam("income", "normal", d), UnknownColumnError, "'income'"),
+    "unknown columns": (lambda d: dpi.expfam(["x", "income"], "normal", d), UnknownColumnError, "'income'"),
+    "own, unbounded": (lambda d: dpi.expfam("w", own("log(x)"), d), FormulaError, "unbounded at `?w"),
+    "own, unbounded quotient": (lambda d: dpi.expfam("w", own("x", "1 / (x - 2)"), d), FormulaError, "w"),
+    "own, the same for all": (lambda d: dpi.expfam("w", own("x", "x * 0"), d), FormulaError, "same for every row"),
+    "own, of a truth value": (lambda d: dpi.expfam("b", own("x"), d), SchemaError, "mine .* suit b"),
+    "own, away from its support": (
+        lambda d: dpi.expfam("x", own("x", support=(5, 9)), d),
+        SchemaError,
+        "suit x .*support",
+    ),
+    "own, of reals, discrete": (lambda d: dpi.expfam("w", own("x", discrete=True), d), SchemaError, "suit w"),
+    "no condition": (lambda d: dpi.expfam("x", "normal", d, where="y + 1"), FormulaError, "not a condition"),
+    "unknown in a condition": (lambda d: dpi.expfam("x", "normal", d, where="v > 1"), UnknownColumnError, "'v'"),
+    "a condition of another type": (lambda d: dpi.expfam("x", "normal", d, where=3), OptionError, "where=3"),
+    "a column of another type": (lambda d: dpi.expfam(3, "normal", d), OptionError, "column=3"),
+    "columns of another type": (lambda d: dpi.expfam(["x", 3], "normal", d), OptionError, "column="),
+    "one of several columns": (lambda d: dpi.expfam(["x"], "normal", d), OptionError, "column="),
+    "repeated columns": (lambda d: dpi.expfam(["x", "x"], "normal", d), OptionError, "columns="),
+    "too many columns": (
+        lambda d: dpi.expfam([f"x ** {power}" for power in range(1, 12)], "normal", d),
+        OptionError,
+        "at most 10",
+    ),
+    "normals of a category": (lambda d: dpi.expfam(["x", "g"], "normal", d), FormulaError, "^g"),
+    "normals of a truth value": (lambda d: dpi.expfam(["x", "b"], "normal", d), SchemaError, "suit b"),
+    "normals without bounds": (lambda d: dpi.expfam(["x", "log(w)"], "normal", d), FormulaError, "unbounded"),
+    "normals, no condition": (lambda d: dpi.expfam(["x", "y"], "normal", d, where="y"), FormulaError, "not a cond"),
+    "another family of several": (lambda d: dpi.expfam(["p", "w"], "gamma", d), OptionError, "family='gamma'"),
+    "unknown family": (lambda d: dpi.expfam("x", "cauchy", d), OptionError, "family='cauchy'.*'normal'"),
+    "family of another type": (lambda d: dpi.expfam("x", 3, d), OptionError, "family=3"),
+    "binomial without trials": (lambda d: dpi.expfam("m", "binomial", d), OptionError, r"Binomial\(trials\)"),
+    "inference": (lambda d: dpi.expfam("x", "normal", d, inference="bayes"), OptionError, "inference='bayes'"),
+    "exact inference": (lambda d: dpi.expfam("x", "normal", d, inference="exact"), OptionError, "inference='exact'"),
+    "target": (lambda d: dpi.expfam("x", "normal", d, target="sample"), OptionError, "target="),
+    "replicates": (lambda d: dpi.expfam(["x", "y"], "normal", d, replicates=9), OptionError, "replicates="),
+    "seed": (lambda d: dpi.expfam("x", "normal", d, seed=-1), OptionError, "seed="),
+    "data": (lambda d: dpi.expfam("x", "normal", plain()), OptionError, "data="),
+}
+
+
+def guarded(neighbors="add_remove"):
+    return dpi.PrivateData(plain(), SCHEMA, dpi.Ledger.in_memory(dpi.ZCDP(1.0), neighbors=neighbors))
+
+
+def unspent(data):
+    return data.ledger.spent == dpi.ZCDP(0.0) and data.ledger.charges().empty
+
+
+@pytest.mark.parametrize("name", BAD)
+def test_bad_questions_are_refused_by_name_when_they_are_asked(name):
+    ask, error, match = BAD[name]
+    data = guarded()
+    with pytest.raises(error, match=match):
+        ask(data)
+    if name != "data":
+        with pytest.raises(DPInferError):
+            ask(None).bind(data).fit(dpi.ZCDP(0.1))
+    assert unspent(data)
+
+
+@pytest.mark.parametrize("kind", ["normal", "own", "two normals"])
+def test_what_is_too_dear_or_only_explained_costs_nothing(kind):
+    data = guarded()
+    model = KINDS[kind](data=data)
+    model.explain(dpi.ZCDP(0.1))
+    with pytest.raises(OptionError, match="privacy"):
+        model.fit(0.1)
+    with pytest.raises(BudgetExceededError):
+        model.fit(dpi.ZCDP(2.0))
+    assert unspent(data)
+    model.measure(dpi.ZCDP(1.0))
+    assert data.ledger.spent == dpi.ZCDP(1.0)
+
+
+# Many releases at once.
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_many_releases_at_once_are_as_one_by_one(kind):
+    place = list(KINDS).index(kind)
+    price, neighbors = (dpi.ZCDP(0.3), dpi.PureDP(2.0))[place % 2], NEIGHBORS[place // 2 % 2]
+    data = dpi.PublicData(plain(200), SCHEMA, rng=np.random.default_rng(4), neighbors=neighbors)
+    procedure = KINDS[kind](data=data)
+    measured = procedure.measurement(price)
+    releases = [procedure.measure(price) for _ in range(2)]
+    values = np.stack([one.array for one in releases])
+    for method in ("auto", "wald"):
+        asked = dataclasses.replace(procedure, inference=method)
+        batch = asked.infer_batch(measured, values, alpha=0.1, nobs=data.nobs)
+        for row, release in enumerate(releases):
+            alone = asked.infer(release)
+            assert batch.names == tuple(alone.params.index)
+            np.testing.assert_allclose(batch.params[row], alone.params, rtol=1e-7, atol=1e-9)
+            np.testing.assert_allclose(batch.bse[row], alone.bse, rtol=1e-6)
+            np.testing.assert_allclose(batch.intervals[row], alone.conf_int(alpha=0.1), rtol=1e-5, atol=1e-7)
+            np.testing.assert_allclose(batch.pvalues[row], alone.pvalues, rtol=1e-4, atol=1e-300)
+            assert batch.flagged[row] == bool(alone.flags)
+    with pytest.raises(NotProvedError, match="simulated"):
+        dataclasses.replace(procedure, inference="simulated").infer_batch(measured, values)
+
+
+def test_a_measurement_of_something_else_is_refused():
+    other = dpi.ols("y ~ x").measurement(dpi.ZCDP(1.0), schema=SCHEMA)
+    for kind in ("normal", "two normals"):
+        with pytest.raises(OptionError, match="measurement="):
+            KINDS[kind]().infer_batch(other, np.zeros((1, 6)))
