@@ -43,6 +43,8 @@ class FamilyInference:
     parameters by the delta method, with a normal reference ("simulated": with simulated pivots).
     A value at or beyond the end of a parameter's space, such as a standard deviation of 0, is tested as the end of
     a wide range inside the space: its p-value tells whether the sums exclude everything near that end.
+    Where no law agrees with the noisy sums, releases drawn from the closest one say nothing about the others:
+    "simulated" then gives the score interval and p-value of a single parameter.
 
     Attributes
     ----------
@@ -195,10 +197,14 @@ class FamilyInference:
         rows = np.atleast_2d(np.asarray(contrasts, dtype=np.float64))
         return np.stack([np.sort(self._interval(row, alpha)) for row in rows])
 
+    def _draws(self, index: int | None) -> bool:
+        """Whether simulated pivots serve: not for a single parameter of an estimate at the edge."""
+        return self.method == "simulated" and not (index is not None and bool(self.fit.edge[0]))
+
     def _interval(self, contrast: Array, alpha: float) -> Array:
-        if self.method == "simulated":
-            return self._simulated(contrast, alpha)
         index = _single(contrast)
+        if self._draws(index):
+            return self._simulated(contrast, alpha)
         if index is not None:
             method = wald_interval if self.method == "wald" else score_interval
             result: Array = method(self.fit, index, alpha)[0] * contrast[index]
@@ -216,7 +222,7 @@ class FamilyInference:
     def _pvalue(self, contrast: Array, value: float) -> float:
         index = _single(contrast)
         tested = np.array([value if index is None else value / contrast[index]])
-        if self.method == "simulated":
+        if self._draws(index):
             pivots, at, error, _ = self._pivots(contrast)
             statistic = (at - (tested if index is None else linked(self.fit, index, tested))[0]) / error
             tail = min(int((pivots >= statistic).sum()), int((pivots <= statistic).sum()))

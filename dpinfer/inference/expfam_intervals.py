@@ -37,7 +37,7 @@ families of one parameter. Chosen by simulation at 50 rows."""
 _ROUNDS = 6
 _SETTLED = 2e-3
 _SEARCH = 40
-_CLOSE = 1e-6
+_CLOSE = 3e-4
 _SMOOTH = 9
 _MILESTONES = (1.5, 2.5, 4.3, 7.4, 12.5, 21.0, 36.0)
 _NORMAL_DF, _LEAST_DF = 1e9, 2.0
