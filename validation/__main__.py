@@ -18,9 +18,9 @@ from validation.common import OUTPUT, Claim, Options
 SCRIPTS = {
     "ols_coverage": (100, 5000),
     "naive_average": (5000, 20_000),
-    "expfam_coverage": (20, 5000),
-    "expfam_published": (400, 10_000),
-    "efficiency": (100, 1000),
+    "expfam_coverage": (20, 2000),
+    "expfam_published": (400, 5000),
+    "efficiency": (100, 400),
     "descriptions_coverage": (40, 5000),
     "proportion_exact": (1, 1),
     "laplace_average": (200, 3000),

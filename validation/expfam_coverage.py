@@ -165,4 +165,4 @@ def run(arguments: Options) -> list[Claim]:
 
 
 if __name__ == "__main__":
-    run(options("expfam_coverage", __doc__, replicates=5000))
+    run(options("expfam_coverage", __doc__, replicates=2000))

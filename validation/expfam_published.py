@@ -192,4 +192,4 @@ def run(arguments: Options) -> list[Claim]:
 
 
 if __name__ == "__main__":
-    run(options("expfam_published", __doc__, replicates=20_000))
+    run(options("expfam_published", __doc__, replicates=5000))

@@ -299,5 +299,5 @@ def _degrees(shape: _Shape, sampling: Array, noise: Array, size: Array, *, popul
     variance = (sampling + noise)[:, place, place]
     known = (sampling + noise)[:, place + k, place + k]
     error = (2 * shape.sd / size[:, None]) ** 2 * known
-    df[:, :k] = np.clip(2 * variance**2 / np.maximum(error, 1e-300), 2.0, 1e9)
+    df[:, :k] = np.clip(2 * variance**2 / np.maximum(error, 2e-9 * variance**2 + 1e-300), 2.0, 1e9)
     return df

@@ -8,17 +8,18 @@ from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
-from dpinfer.errors import DPInferError, FormulaError, InferenceError, NotProvedError, ReleaseFormatError
+from dpinfer.errors import DPInferError, InferenceError, NotProvedError, ReleaseFormatError
 from dpinfer.inference.exact_proportion import ExactProportion
 from dpinfer.release import Release, register_inference
 from dpinfer.release.laws import TULAP_GRID
 from dpinfer.results.descriptions import DescriptionResults
+from dpinfer.schema.axes import compile_condition
 from dpinfer.schema.basis import basis_of
 from dpinfer.schema.cell_rows import CellRows
-from dpinfer.schema.expressions import Expression, compile_expression
 from dpinfer.schema.rows import RowFunction
 
 if TYPE_CHECKING:
+    from dpinfer.schema.expressions import Expression
     from dpinfer.schema.schema import Schema
 
 __all__ = ["ExactQuestion", "infer_exact"]
@@ -41,10 +42,7 @@ class ExactQuestion:
     @cached_property
     def condition(self) -> Expression:
         """The compiled condition."""
-        found = compile_expression(self.column, self.schema)
-        if not found.boolean:
-            raise FormulaError(self.column, "is not a truth value", 'compare it, as in "income > 50000"')
-        return found
+        return compile_condition(self.column, self.schema)
 
     @cached_property
     def rows(self) -> CellRows:
@@ -75,13 +73,14 @@ class ExactQuestion:
 
 
 @register_inference("binomial")
-def infer_exact(release: Release, *, inference: str | None = None) -> DescriptionResults:
+def infer_exact(release: Release, *, inference: str | None = None, target: str | None = None) -> DescriptionResults:
     """Infer a proportion from a count with Tulap noise.
 
     Parameters
     ----------
     release : Release
     inference : {"exact", "wald"}, optional
+    target : {"population"}, optional
 
     Returns
     -------
@@ -93,9 +92,13 @@ def infer_exact(release: Release, *, inference: str | None = None) -> Descriptio
         If the release holds something else.
     ReleaseFormatError
         If the release is damaged.
+    NotProvedError
+        For the target "data".
     OptionError
         If there is no such method.
     """
+    if target not in (None, "population"):
+        raise NotProvedError('an exact interval is about a population: there is none for target="data"')
     if release.kind != "binomial":
         raise InferenceError(f"a release of kind {release.kind!r} holds no count for an exact interval")
     column = release.question.get("column")

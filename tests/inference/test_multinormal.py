@@ -1,5 +1,6 @@
 """The multivariate normal by clamped moments: quadrature, maximum likelihood, edges, and noise that tells nothing."""
 
+from dataclasses import replace
 from itertools import combinations_with_replacement
 
 import numpy as np
@@ -110,7 +111,7 @@ def test_without_noise_and_clamping_estimates_are_maximum_likelihood(columns):
     np.testing.assert_allclose(found.value[0, 0], expected, rtol=1e-5, atol=1e-6)
     assert not found.flagged.any()
     variance = np.concatenate([u.var(axis=0), u.var(axis=0) / 2, (1 - related**2) ** 2]) / n
-    np.testing.assert_allclose(found.sampling[0, 0].diagonal(), variance, rtol=0.03)
+    np.testing.assert_allclose(found.sampling[0, 0].diagonal(), variance, rtol=0.06)  # by quasi-random points
     assert (found.noise == 0).all()
 
 
@@ -129,14 +130,14 @@ def test_clamping_a_third_of_the_values_costs_no_bias(rho):
 
 @pytest.mark.parametrize("clamped", [False, True])
 def test_noise_spreads_estimates_as_told(clamped):
-    """400 releases: a standard deviation within 18% (five standard errors, false alarm about 3e-6)."""
+    """250 releases: a standard deviation within 22% (five standard errors, false alarm about 3e-6)."""
     mean, sd, width = np.array([0.2, -0.1]), np.array([0.3, 0.2]) * (4 if clamped else 1), 6
     u = rows(mean, sd, [[1, 0.5], [0.5, 1]], 4000, seed=1)
-    drawn = np.random.default_rng(2).normal(scale=8.0, size=(400, width))
+    drawn = np.random.default_rng(2).normal(scale=8.0, size=(250, width))
     told = np.sqrt(fit(sums_of(u, 8.0), population=False).noise[0, 0].diagonal())
     spread = fit(sums_of(u, 8.0, releases=drawn), population=False)
     assert (spread.sampling[~spread.few[:, 0]] == 0).all()
-    np.testing.assert_allclose(spread.value[:, 0].std(axis=0), told, rtol=0.18)
+    np.testing.assert_allclose(spread.value[:, 0].std(axis=0), told, rtol=0.22)
 
 
 def test_releases_are_estimated_alone():
@@ -182,7 +183,7 @@ def test_noise_that_dominates_gives_whole_ranges_and_never_an_exception(columns,
     rng = np.random.default_rng(4)
     u = rng.uniform(-1, 1, (20, columns))
     for scale in (10.0, 1e4):
-        found = fit(sums_of(u, scale, releases=rng.normal(scale=scale, size=(60, width))), population=population)
+        found = fit(sums_of(u, scale, releases=rng.normal(scale=scale, size=(40, width))), population=population)
         for part in (found.value, found.sampling, found.noise, found.mixing):
             assert np.isfinite(part).all()
         total = found.sampling + found.noise
@@ -206,14 +207,15 @@ def test_intervals_of_flagged_releases_cover():
     """200 releases of 300 rows, mostly noise: at 95% at least 181 cover, each parameter (false alarm about 1e-3)."""
     truth = np.array([0.1, -0.2, 0.4, 0.3, 0.6])
     rng = np.random.default_rng(8)
-    drawn = rng.normal(scale=30.0, size=(200, 6))
-    covered = np.zeros(5)
-    for one in drawn:
-        u = rows(truth[:2], truth[2:4], [[1, 0.6], [0.6, 1]], 300, seed=rng.integers(2**31))
-        found = fit(sums_of(u, 30.0, releases=one[None]))
-        ends = intervals(found, 0.05)[0, 0]
-        covered += (ends[:, 0] <= truth) & (truth <= ends[:, 1])
-    assert (covered >= 181).all(), covered
+    drawn = rng.normal(scale=30.0, size=(200, 1, 6))
+    samples = [rows(truth[:2], truth[2:4], [[1, 0.6], [0.6, 1]], 300, seed=one) for one in range(200)]
+    parts = [sums_of(u, 30.0, releases=one) for u, one in zip(samples, drawn, strict=True)]
+    found = fit(replace(parts[0], values=np.concatenate([part.values for part in parts])))
+    assert found.flagged.mean() > 0.5
+    for method in ("score", "wald"):
+        ends = intervals(found, 0.05, method=method)[:, 0]
+        covered = ((ends[..., 0] <= truth) & (truth <= ends[..., 1])).sum(axis=0)
+        assert (covered >= 181).all(), (method, covered)
 
 
 def test_the_signal_halves_where_noise_doubles():
