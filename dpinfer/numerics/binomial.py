@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 __all__ = ["binomial_pmf", "binomial_sf", "discounted_tail"]
 
 _UNDERFLOW = 1e-250
+_NEVER = 1e-280
 _LEVELS = 12
 
 
@@ -29,7 +30,9 @@ def binomial_pmf(count: Array, n: Array, p: Array, complement: Array) -> Array:
     """
     inside = (count >= 0) & (count <= n)
     count, small = np.where(inside, count, 0.0), p <= 0.5
-    found = stats.binom.pmf(np.where(small, count, n - count), n, np.where(small, p, complement))
+    chance = np.where(small, p, complement)
+    chance = np.where(chance < _NEVER, 0.0, chance)  # scipy raises where n / p overflows
+    found = stats.binom.pmf(np.where(small, count, n - count), n, chance)
     out: Array = np.where(inside, found, 0.0)
     return out
 

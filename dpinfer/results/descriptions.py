@@ -150,8 +150,8 @@ class DescriptionResults(PrivateResults):
         table = _estimate_table(frame, names)
         title = title or f"{self._model_name} of {self._response}"
         header = build_header(self, yname or self._response, title, table)
-        regression = super().summary_frame(alpha)
-        notes = [note for note in explain(self, regression) if "coef / std err" not in note]
+        shown = frame[[*interval_labels(alpha), "noise share"]]
+        notes = [note for note in explain(self, shown) if "coef / std err" not in note]
         return PrivateSummary(
             title, header, table, [note.replace("a coefficient's", "an estimate's") for note in notes], self.flags
         )

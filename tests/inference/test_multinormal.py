@@ -204,7 +204,7 @@ def test_noise_that_dominates_gives_whole_ranges_and_never_an_exception(columns,
 
 
 def test_intervals_of_flagged_releases_cover():
-    """200 releases of 300 rows, mostly noise: at 95% at least 181 cover, each parameter (false alarm about 1e-3)."""
+    """200 releases of 300 rows, mostly noise: at 95% at least 177 cover (false alarm 7e-5 a parameter)."""
     truth = np.array([0.1, -0.2, 0.4, 0.3, 0.6])
     rng = np.random.default_rng(8)
     drawn = rng.normal(scale=30.0, size=(200, 1, 6))
@@ -215,7 +215,7 @@ def test_intervals_of_flagged_releases_cover():
     for method in ("score", "wald"):
         ends = intervals(found, 0.05, method=method)[:, 0]
         covered = ((ends[..., 0] <= truth) & (truth <= ends[..., 1])).sum(axis=0)
-        assert (covered >= 181).all(), (method, covered)
+        assert (covered >= 177).all(), (method, covered)
 
 
 def test_the_signal_halves_where_noise_doubles():

@@ -226,6 +226,13 @@ def test_a_multiple_of_the_share_is_tested_as_the_share(results):
     np.testing.assert_allclose(results.t_test("-1 * s = -0.3").conf_int(), -alone.conf_int()[:, ::-1])
 
 
+def test_any_share_can_be_tested(results):
+    for share, same in ((5e-324, 0.0), (1e-308, 0.0), (1e-280, 0.0), (1 - 1e-16, 1.0), (-3.0, 0.0), (7.0, 1.0)):
+        found, expected = (results.t_test((np.eye(1), [value])).pvalue.item() for value in (share, same))
+        assert 0 <= found <= 1
+        assert found == pytest.approx(expected, rel=1e-9)
+
+
 @pytest.mark.parametrize("count", [-1000, -3, 0, 60, 100, 103, 2000])
 def test_impossible_counts_are_flagged_and_have_an_interval(results, count):
     found = dataclasses.replace(results.release, values=(count * TULAP_GRID,)).infer()
