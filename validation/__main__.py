@@ -20,7 +20,7 @@ SCRIPTS = {
     "naive_average": (5000, 20_000),
     "expfam_coverage": (20, 2000),
     "expfam_published": (400, 5000),
-    "efficiency": (100, 400),
+    "efficiency": (100, 1000),
     "descriptions_coverage": (40, 5000),
     "proportion_exact": (1, 1),
     "laplace_average": (200, 3000),
