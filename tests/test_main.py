@@ -23,7 +23,7 @@ from dpinfer import __main__ as tour
 from dpinfer import _report as report
 from dpinfer.errors import DPInferError
 
-PICTURES = {"account.png", "budget.png", "coefficients.png", "comparison.png", "second.png"}
+PICTURES = {"account.png", "budget.png", "coefficients.png", "comparison.png", "second.png", "means.png", "shares.png"}
 FILES = PICTURES | {report.PAGE, tour.GRAM, tour.LEDGER}
 
 

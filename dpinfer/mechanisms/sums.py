@@ -119,9 +119,10 @@ def cell_sums(rows: CellRows, source: Source, *, threads: int | None = None, chu
 
     total = [0] * (size * width)
     running = np.zeros(size * width, dtype=np.int64)
+    starts = range(0, source.rows, chunk_rows)
     workers = threads or (1 if rows.light else os.cpu_count() or 1)
     with ThreadPoolExecutor(max_workers=workers) as pool:
-        for place, part in enumerate(pool.map(chunk, range(0, source.rows, chunk_rows)), 1):
+        for place, part in enumerate(map(chunk, starts) if workers == 1 else pool.map(chunk, starts), 1):
             running += part
             if place % _FLUSH == 0:
                 total = [left + right for left, right in zip(total, running.tolist(), strict=True)]
