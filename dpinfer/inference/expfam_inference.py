@@ -198,8 +198,9 @@ class FamilyInference:
         return np.stack([np.sort(self._interval(row, alpha)) for row in rows])
 
     def _draws(self, index: int | None) -> bool:
-        """Whether simulated pivots serve: not for a single parameter of an estimate at the edge."""
-        return self.method == "simulated" and not (index is not None and bool(self.fit.edge[0]))
+        """Whether simulated pivots serve: not for a single parameter at the edge or where noise dominates."""
+        unclear = bool(self.fit.edge[0]) or self.kappa < KAPPA_RELIABLE
+        return self.method == "simulated" and not (index is not None and unclear)
 
     def _interval(self, contrast: Array, alpha: float) -> Array:
         index = _single(contrast)

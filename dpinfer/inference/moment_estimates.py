@@ -98,7 +98,7 @@ def _second(sums: MomentSums, pairs: list[tuple[int, int]], *, population: bool)
         growth=growth,
         ratio=True,
     )
-    return _unknown(estimates) if population else estimates
+    return _unknown(estimates)
 
 
 def _unknown(estimates: Estimates) -> Estimates:
@@ -161,7 +161,7 @@ def correlations(sums: MomentSums, *, population: bool) -> Estimates:
         upper=1.0,
         growth="correlation",
     )
-    return _unknown(estimates) if population else estimates
+    return _unknown(estimates)
 
 
 def proportions(sums: MomentSums, *, population: bool) -> Estimates:

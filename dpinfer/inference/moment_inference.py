@@ -137,7 +137,7 @@ class MomentInference:
             critical = np.asarray(stats.t.isf(alpha / 2, df))
             if self.estimates.laplace:
                 tails = laplace_sum_isf(alpha, self._shares(contrasts, error))
-                critical = critical * tails / float(stats.norm.isf(alpha / 2))
+                critical = np.asarray(stats.t.isf(stats.norm.sf(tails), df))
         ends = np.stack([centre - critical * error, centre + critical * error], axis=1)
         single = self._single(contrasts)
         if (single >= 0).any():

@@ -21,11 +21,10 @@ __all__ = ["intervals", "pvalues"]
 
 
 def _critical(estimates: Estimates, alpha: float) -> Array:
-    critical = np.asarray(stats.t.isf(alpha / 2, estimates.df))
-    if estimates.laplace:
-        normal = float(stats.norm.isf(alpha / 2))
-        critical = critical * laplace_sum_isf(alpha, estimates.shares(estimates.variance)) / normal
-    return critical
+    if not estimates.laplace:
+        return np.asarray(stats.t.isf(alpha / 2, estimates.df))
+    tails = laplace_sum_isf(alpha, estimates.shares(estimates.variance))
+    return np.asarray(stats.t.isf(stats.norm.sf(tails), estimates.df))
 
 
 def intervals(estimates: Estimates, alpha: float, *, method: str = "score") -> Array:

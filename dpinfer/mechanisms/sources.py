@@ -12,7 +12,7 @@ import pandas as pd
 import pyarrow as pa
 
 from dpinfer.errors import DataError
-from dpinfer.schema.cells import IMPOSSIBLE, Coded
+from dpinfer.schema.cells import IMPOSSIBLE, Coded, distinct_texts
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -77,8 +77,7 @@ def _pandas_cells(series: pd.Series[Any]) -> Cells:
         return _arrow_cells(pa.chunked_array(series.array.__arrow_array__()))
     try:
         if isinstance(dtype, pd.StringDtype):
-            codes, texts = pd.factorize(series.array)
-            return Coded(codes, list(texts))
+            return distinct_texts(series.to_numpy(dtype=object))
         return series.to_numpy(dtype=object)
     except Exception:
         return _one_by_one(series)

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     Array = NDArray[np.float64]
 
-__all__ = ["FAMILIES", "MOST_DRAWS", "TULAP_GRID", "Family", "NoiseLaw"]
+__all__ = ["FAMILIES", "MOST_DRAWS", "NORMAL_DRAWS", "TULAP_GRID", "Family", "NoiseLaw"]
 
 Family = Literal["gaussian", "laplace", "tulap"]
 FAMILIES = ("gaussian", "laplace", "tulap")
@@ -27,6 +27,9 @@ TULAP_GRID = 2**32
 
 MOST_DRAWS = 1000
 """Draws that one law may add up."""
+
+NORMAL_DRAWS = 10
+"""Draws from which their sum is taken to be normal; fewer are given the heavier tails of a single one."""
 
 _EXACT_BELOW = 1e4
 

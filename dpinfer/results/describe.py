@@ -13,6 +13,7 @@ from dpinfer.inference.moment_estimates import correlations, covariances, means,
 from dpinfer.inference.moment_inference import METHODS, TARGETS, MomentInference
 from dpinfer.inference.moments import Estimates, MomentSums
 from dpinfer.release import Release, register_inference
+from dpinfer.release.laws import NORMAL_DRAWS
 from dpinfer.results.descriptions import DescriptionResults
 from dpinfer.results.sums_question import MOMENTS, TABLES, SumsQuestion
 
@@ -93,7 +94,7 @@ def describe(  # noqa: PLR0911  (a return for each kind)
     if question.kind in TABLES:
         axes, counts = _gathered(question, values, columns)
         noise = (law.variances * steps**2)[: counts.shape[-1] * (len(axes[-1].labels) if axes else 1)]
-        single = law.family == "laplace" and law.draws == 1
+        single = law.family == "laplace" and law.draws < NORMAL_DRAWS
         if question.kind == "proportion":
             sums = _level_sums(counts, noise, axes[-1], public, laplace=single)
             named = _levels_shown(axes[-1])

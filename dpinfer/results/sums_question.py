@@ -12,6 +12,7 @@ import numpy as np
 
 from dpinfer.errors import DPInferError, FormulaError, OptionError, ReleaseFormatError
 from dpinfer.inference.moments import MomentSums
+from dpinfer.release.laws import NORMAL_DRAWS
 from dpinfer.schema.axes import Axis, axis_from_dict, compile_condition
 from dpinfer.schema.basis import Basis, basis_of
 from dpinfer.schema.cell_rows import CellRows
@@ -214,7 +215,9 @@ class SumsQuestion:
             mixing, exponents = mixing[1:, 1:], exponents[1:]
         sums = values.reshape(len(values), self.rows.size, width)
         variances = (law.variances * steps**2)[:width]
-        return MomentSums(exponents, sums @ mixing.T, mixing, variances, law.family == "laplace" and law.draws == 1)
+        return MomentSums(
+            exponents, sums @ mixing.T, mixing, variances, law.family == "laplace" and law.draws < NORMAL_DRAWS
+        )
 
     @property
     def text(self) -> str:

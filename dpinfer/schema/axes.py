@@ -209,6 +209,8 @@ def _bin_of(values: Array, edges: Array) -> NDArray[np.intp]:
 
 def _is_even(edges: Array) -> bool:
     """Whether the bins are equally wide, but for rounding."""
+    if not np.isfinite(edges.size / (edges[-1] - edges[0])):
+        return False
     even = np.linspace(edges[0], edges[-1], edges.size)
     return bool(np.abs(edges - even).max() <= 1e-3 * (edges[-1] - edges[0]) / edges.size)
 

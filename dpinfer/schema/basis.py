@@ -103,6 +103,12 @@ class Block:
         return self.expression.constant is not None
 
     @property
+    def clamps(self) -> bool:
+        """Whether to cut the scaled number at -1 and 1 is to clamp it to its bounds: not where zero is kept."""
+        ends = np.rint((np.array([self.expression.lower, self.expression.upper]) - self.center) * (UNIT / self.half))
+        return not self.factors and bool(ends[0] <= -UNIT and ends[1] >= UNIT)
+
+    @property
     def squared(self) -> int:
         """Bound on the squared norm of the block's integer features."""
         return max(sum(int(entry) ** 2 for entry in row) for row in self.codes)

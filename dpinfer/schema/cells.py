@@ -17,11 +17,20 @@ import numpy as np
 import pandas as pd
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
     from numpy.typing import NDArray
 
-__all__ = ["IMPOSSIBLE", "MISSING", "Coded", "normal_text", "number_text", "read_cell", "text_to_number"]
+__all__ = [
+    "IMPOSSIBLE",
+    "MISSING",
+    "Coded",
+    "distinct_texts",
+    "normal_text",
+    "number_text",
+    "read_cell",
+    "text_to_number",
+]
 
 MISSING = math.nan
 IMPOSSIBLE = math.inf
@@ -57,6 +66,17 @@ class Coded:
         size = len(self.values)
         codes = np.asarray(self.codes)
         return np.where((codes < 0) | (codes >= size), size, codes).astype(np.intp)
+
+
+def distinct_texts(cells: Iterable[object]) -> Coded:
+    """Code text cells by their distinct values; what is no plain text is a missing cell.
+
+    A Python dictionary tells texts apart by their characters alone; hash tables of other libraries may take an
+    unpaired surrogate for a text that spells it.
+    """
+    seen: dict[str, int] = {}
+    codes = [seen.setdefault(cell, len(seen)) if type(cell) is str else -1 for cell in cells]
+    return Coded(np.array(codes, dtype=np.intp), list(seen))
 
 
 def read_cell(cell: object) -> bool | float | str:

@@ -10,10 +10,9 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
-import pandas as pd
 
 from dpinfer.errors import SchemaError
-from dpinfer.schema.cells import IMPOSSIBLE, MISSING, Coded, read_cell
+from dpinfer.schema.cells import IMPOSSIBLE, MISSING, Coded, distinct_texts, read_cell
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -128,10 +127,10 @@ class Column(ABC):
         Never raises or warns whatever the cells hold. A cell's value depends on that cell alone.
         """
         if isinstance(raw, Coded):
-            return self._settle(self._read([*raw.values, None]))[raw.positions]  # noqa: PD011  (not of pandas)
+            return self._settle(self._read([*raw.values, None]))[raw.positions]
         if raw.dtype.kind == "U":
-            codes, texts = pd.factorize(raw.astype(object))
-            return self._settle(self._read(texts.tolist()))[codes]
+            coded = distinct_texts(raw.tolist())
+            return self._settle(self._read([*coded.values, None]))[coded.positions]
         if raw.dtype.kind == "b":
             return self._settle(self._read([False, True]))[raw.astype(np.intp)]
         if raw.dtype.kind in "iuf":

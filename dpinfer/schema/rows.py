@@ -110,7 +110,7 @@ class RowFunction:
         """For each block, the column that it is, where it is nothing but a column's number."""
         schema = self.basis.schema
         plain = {compile_expression(_quoted(name), schema).text: name for name in self._numeric}
-        return tuple(None if block.factors else plain.get(block.expression.text) for block in self.basis.blocks)
+        return tuple(plain.get(block.expression.text) if block.clamps else None for block in self.basis.blocks)
 
     @cached_property
     def _numeric(self) -> tuple[str, ...]:
