@@ -209,7 +209,7 @@ def test_natural_parameters_that_are_not_known_are_refused():
 
 
 def test_with_inference_changes_the_intervals_alone():
-    results = fit(LIKELIHOOD["normal"][0])
+    results = fit(LIKELIHOOD["normal"][0], QUIET)
     wald, simulated = (results.with_inference(method) for method in ("wald", "simulated"))
     for other in (wald, simulated):
         assert other.params.equals(results.params)
