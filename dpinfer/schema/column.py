@@ -139,7 +139,11 @@ class Column(ABC):
         if raw.dtype.kind in "mM":
             return self._settle(np.where(np.isnat(raw), MISSING, IMPOSSIBLE))
         if raw.dtype.kind == "c":
-            return self._settle(np.where(np.isnan(raw), MISSING, IMPOSSIBLE))
+            # One complex cell makes a frame store its whole column so: a number without imaginary part stays itself.
+            with np.errstate(all="ignore"):
+                numbers = self._numbers(raw.real.astype(np.float64))
+            odd = np.where(np.isnan(raw), MISSING, IMPOSSIBLE)
+            return self._settle(np.where(raw.imag == 0, numbers, odd))
         return self._settle(self._read(raw.tolist()))
 
     def _read(self, cells: Iterable[object]) -> NDArray[np.float64]:
