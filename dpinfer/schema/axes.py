@@ -218,7 +218,8 @@ def _is_even(edges: Array) -> bool:
 def _even_bin_of(values: Array, edges: Array) -> NDArray[np.intp]:
     """Guess the bin by division, and move by one where the edges say so: the same bins as by search."""
     last = edges.size - 2
-    guess = (values - edges[0]) * ((last + 1) / (edges[-1] - edges[0]))
+    with np.errstate(over="ignore"):
+        guess = (values - edges[0]) * ((last + 1) / (edges[-1] - edges[0]))
     place: NDArray[np.intp] = np.clip(guess, 0.0, float(last)).astype(np.intp)
     place -= values < edges[place]
     place += values >= edges[place + 1]

@@ -4,7 +4,7 @@ import json
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from dpinfer.errors import FormulaError, OptionError, SchemaError, UnknownColumnError
@@ -36,6 +36,7 @@ def test_bins_of_a_real_are_those_of_numpy(edges, values, random):
 
 
 @given(edges_within(-40, 60))
+@example([0.0, 2.0**-1022])
 def test_the_look_up_of_an_integer_is_its_bin(edges):
     axis = BinsAxis(SCHEMA, "k", tuple(edges))
     whole = np.arange(-40, 61)
