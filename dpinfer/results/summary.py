@@ -22,14 +22,18 @@ if TYPE_CHECKING:
 
     from dpinfer.results.regression import PrivateResults
 
+    Facts = list[tuple[str, str]]
+
 __all__ = [
     "PrivateSummary",
     "build_header",
     "build_summary",
     "build_summary2",
+    "header_table",
     "interval_labels",
     "short_guarantee",
     "summary_frame",
+    "table_width",
 ]
 
 _BEYOND_STATSMODELS = {
@@ -132,7 +136,7 @@ class PrivateSummary(Summary):  # type: ignore[misc]
         super().__init__()
         self.title, self.notes, self.warnings = title, tuple(notes), tuple(warnings)
         self.tables = [header, coefficients]
-        width = max(map(_width, self.tables))
+        width = max(map(table_width, self.tables))
         self.extra_txt = "\n".join(["Notes:", *self._lines(width)])
 
     def _lines(self, width: int | None = None) -> list[str]:
@@ -218,7 +222,7 @@ def _coefficient_table(frame: pd.DataFrame) -> SimpleTable:
     return SimpleTable(_cells(frame), headers=headers, stubs=[str(name) for name in frame.index], txt_fmt=text_format)
 
 
-def _facts(results: PrivateResults, response: str) -> tuple[list[tuple[str, str]], list[tuple[str, str]]]:
+def _facts(results: PrivateResults, response: str) -> tuple[Facts, Facts]:
     """Return the label-value pairs of the left and the right half of the header."""
     inference = results.inference
     reference = ("Df Residuals:", f"{inference.df_resid:.6g}") if results.use_t else ("Reference:", "normal")
@@ -241,13 +245,13 @@ def _facts(results: PrivateResults, response: str) -> tuple[list[tuple[str, str]
     return left, right + [("", "")] * (len(left) - len(right))
 
 
-def _width(table: SimpleTable) -> int:
+def table_width(table: SimpleTable) -> int:
+    """Return the number of characters of the longest line."""
     return max(len(line) for line in table.as_text().splitlines())
 
 
-def _header_table(results: PrivateResults, response: str, title: str, width: int) -> SimpleTable:
-    """Build the header, at least ``width`` characters wide where it has room to grow."""
-    left, right = _facts(results, response)
+def header_table(left: Facts, right: Facts, title: str, width: int) -> SimpleTable:
+    """Write label-value pairs in two halves of equal length, at least ``width`` characters wide where there is room."""
 
     def build(extra: int) -> SimpleTable:
         halves = []
@@ -260,12 +264,12 @@ def _header_table(results: PrivateResults, response: str, title: str, width: int
         halves[0].extend_right(halves[1])
         return halves[0]
 
-    return build(max(0, width - _width(build(0))))
+    return build(max(0, width - table_width(build(0))))
 
 
 def build_header(results: PrivateResults, response: str, title: str, table: SimpleTable) -> SimpleTable:
     """Build the facts above a table of estimates, at least as wide as it where there is room to grow."""
-    return _header_table(results, response, title, _width(table))
+    return header_table(*_facts(results, response), title, table_width(table))
 
 
 def _renamed(results: PrivateResults, xname: Sequence[str] | None, alpha: float) -> pd.DataFrame:

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from dpinfer.results.protocols import ReleaseLike
     from dpinfer.results.regression import PrivateResults
 
-__all__ = ["explain", "format_nobs", "short_guarantee"]
+__all__ = ["explain", "format_count", "format_nobs", "guarantee", "short_guarantee"]
 
 _NEIGHBORS = {
     "add_remove": "data sets are neighbours when one unit is added or removed (add_remove)",
@@ -71,12 +71,18 @@ def format_nobs(inference: Inference) -> str:
     str
         Such as "1,234 (noisy)", "1,234 (public)" or "not released".
     """
-    if inference.nobs is None:
+    return format_count(inference.nobs, public=inference.nobs_is_public)
+
+
+def format_count(nobs: float | None, *, public: bool) -> str:
+    """Return a number of rows and whether it is public or noisy."""
+    if nobs is None:
         return "not released"
-    return f"{inference.nobs:,.0f} ({'public' if inference.nobs_is_public else 'noisy'})"
+    return f"{nobs:,.0f} ({'public' if public else 'noisy'})"
 
 
-def _guarantee(release: ReleaseLike) -> str:
+def guarantee(release: ReleaseLike) -> str:
+    """Return the whole guarantee as one sentence, or that there is none."""
     neighbors = _NEIGHBORS.get(release.neighbors, f"neighbours: {release.neighbors}")
     if release.public:
         return (
@@ -104,7 +110,7 @@ def explain(results: PrivateResults, frame: pd.DataFrame) -> list[str]:
     inference, release = results.inference, results.release
     ends = frame.iloc[:, -3:-1].to_numpy(dtype=np.float64)
     notes = [
-        _guarantee(release),
+        guarantee(release),
         _TARGETS.get(inference.target, f"Target: {inference.target}."),
         "Noise share is the part of a coefficient's variance that is privacy noise.",
         _METHODS.get(inference.method, "").format(letter="t" if results.use_t else "z"),

@@ -1,0 +1,221 @@
+"""What every test returns: statistic, p-value, null distribution, guarantee."""
+
+from __future__ import annotations
+
+import copy
+from abc import ABC, abstractmethod
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+import matplotlib.pyplot as plt
+import numpy as np
+from statsmodels.iolib.summary import forg
+from statsmodels.iolib.table import SimpleTable
+from statsmodels.iolib.tableformatting import fmt_params
+
+from dpinfer.errors import InferenceError
+from dpinfer.results.summary import PrivateSummary, header_table, table_width
+from dpinfer.results.wording import format_count, guarantee, short_guarantee
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    import pandas as pd
+    from matplotlib.axes import Axes
+    from numpy.typing import NDArray
+
+    from dpinfer.inference.testing.nulls import NullDistribution
+    from dpinfer.results.protocols import ReleaseLike
+
+    Array = NDArray[np.float64]
+
+__all__ = ["TestResults"]
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class TestResults(ABC):
+    """One hypothesis test on a release: a statistic, its p-value, and how both came about.
+
+    Unpacks as scipy's results do: ``statistic, pvalue = results``.
+
+    Attributes
+    ----------
+    title : str
+        Name of the test.
+    hypothesis : str
+        What is tested, in words.
+    statistic : float
+    pvalue : float
+        Valid with the privacy noise counted.
+    release : ReleaseLike
+        What was measured: cost, neighbours, charge.
+    statistic_name : str
+        What tables call the statistic.
+    dof : float or None
+        Degrees of freedom of the statistic, where it has them.
+    alternative : {"two-sided", "greater", "less"}
+    distribution : NullDistribution or None
+        The simulated null distribution; None where the p-value is exact or asymptotic.
+    null : {"simulated", "asymptotic", "exact"}
+        Where the p-value comes from.
+    nobs : float or None
+        Number of rows as released or public.
+    nobs_is_public : bool
+    flags : tuple of str
+        Sentences that warn the reader; empty when all is well.
+    notes : tuple of str
+        Sentences printed below the tables, besides those on null and guarantee.
+    """
+
+    __test__ = False  # its name is not that of a test case
+
+    title: str
+    hypothesis: str
+    statistic: float
+    pvalue: float
+    release: ReleaseLike = field(repr=False)
+    statistic_name: str = "Statistic"
+    dof: float | None = None
+    alternative: str = "two-sided"
+    distribution: NullDistribution | None = field(default=None, repr=False)
+    null: str = "simulated"
+    nobs: float | None = None
+    nobs_is_public: bool = False
+    flags: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
+
+    @property
+    def pvalue_error(self) -> float:
+        """Monte Carlo standard error of the p-value; 0 where it was not simulated."""
+        return 0.0 if self.distribution is None else self.distribution.error
+
+    @property
+    def df(self) -> float | None:
+        """Another name of ``dof``, as statsmodels has it."""
+        return self.dof
+
+    def __iter__(self) -> Iterator[float]:
+        yield self.statistic
+        yield self.pvalue
+
+    def __repr__(self) -> str:
+        return (
+            f"<{type(self).__name__}: {self.title} of {self.hypothesis}, statistic {self.statistic:.4g}, "
+            f"p-value {self._pvalue_text()}, {short_guarantee(self.release)}>"
+        )
+
+    @abstractmethod
+    def frame(self, alpha: float = 0.05) -> pd.DataFrame:
+        """Return what the statistic was computed from, as a table: cells, groups or coefficients."""
+
+    def summary(self, alpha: float = 0.05) -> PrivateSummary:
+        """Return the test as a table: hypothesis, statistic, p-value, guarantee, and `frame` below.
+
+        Parameters
+        ----------
+        alpha : float
+            One minus the confidence of the intervals.
+
+        Returns
+        -------
+        PrivateSummary
+            It has as_text(), as_html(), as_latex() and as_markdown().
+        """
+        table = self._table(self.frame(alpha))
+        left = [
+            ("Null hypothesis:", self.hypothesis),
+            ("Alternative:", self.alternative),
+            ("Guarantee:", short_guarantee(self.release)),
+            ("Neighbours:", str(self.release.neighbors)),
+            ("No. Observations:", format_count(self.nobs, public=self.nobs_is_public)),
+        ]
+        right = [
+            (f"{self.statistic_name}:", f"{self.statistic:.6g}"),
+            *([] if self.dof is None else [("Df:", f"{self.dof:.6g}")]),
+            ("P-value:", self._pvalue_text()),
+            ("Null:", self.null),
+            *([] if self.distribution is None else [("Simulated draws:", f"{self.distribution.draws:,}")]),
+        ]
+        right += [("", "")] * (len(left) - len(right))
+        header = header_table(left, right, self.title, table_width(table))
+        return PrivateSummary(self.title, header, table, self._explain(), self.flags)
+
+    def to_latex(self, alpha: float = 0.05) -> str:
+        """Return ``summary(alpha)`` as LaTeX (needs booktabs)."""
+        return self.summary(alpha).as_latex()
+
+    def to_html(self, alpha: float = 0.05) -> str:
+        """Return ``summary(alpha)`` as HTML."""
+        return self.summary(alpha).as_html()
+
+    def to_markdown(self, alpha: float = 0.05) -> str:
+        """Return ``summary(alpha)`` as markdown."""
+        return self.summary(alpha).as_markdown()
+
+    def _repr_html_(self) -> str:
+        return self.to_html()
+
+    def plot_null(self, ax: Axes | None = None, *, color: str = "#6497b1") -> Axes:
+        """Draw the simulated null distribution and the observed statistic.
+
+        Parameters
+        ----------
+        ax : matplotlib.axes.Axes, optional
+            Where to draw; a new figure by default.
+        color : str
+
+        Returns
+        -------
+        matplotlib.axes.Axes
+
+        Raises
+        ------
+        InferenceError
+            Where nothing was simulated.
+        """
+        sample = self._sample()
+        ax = plt.subplots(figsize=(6.5, 3.8), layout="constrained")[1] if ax is None else ax
+        finite = sample[np.isfinite(sample)]
+        top = float(np.quantile(finite, 0.999)) if finite.size else 1.0
+        edges = np.linspace(min(float(finite.min(initial=0.0)), 0.0), max(top, 1e-300), 61)
+        ax.hist(finite, bins=edges.tolist(), density=True, color=color, alpha=0.75, label="under the null hypothesis")
+        drawn = self.distribution.statistic if self.distribution is not None else self.statistic
+        ax.axvline(drawn, color="#f18f01", lw=2, label=f"observed, p = {self._pvalue_text()}")
+        ax.set(xlabel=self.statistic_name.lower(), ylabel="density", title=f"{self.title}: {self.hypothesis}")
+        ax.set_yticks([])
+        ax.spines[["top", "right", "left"]].set_visible(False)
+        ax.legend(frameon=False)
+        return ax
+
+    def _sample(self) -> Array:
+        if self.distribution is None:
+            raise InferenceError(f"nothing was simulated: the p-value is {self.null}")
+        return self.distribution.sample
+
+    def _pvalue_text(self) -> str:
+        if self.distribution is None or self.null != "simulated":
+            return f"{self.pvalue:.4g}"
+        return f"{self.pvalue:.4g} +- {self.pvalue_error:.1g}"
+
+    def _explain(self) -> list[str]:
+        how = {
+            "simulated": "The p-value is (1 + draws at least as large) / (draws + 1), from releases simulated under "
+            "the null hypothesis with sampling and privacy noise alike",
+            "asymptotic": "The p-value refers to the limiting distribution with the privacy noise counted.",
+            "exact": "The p-value is exact: the law of the count and of the privacy noise is known.",
+        }[self.null]
+        if self.distribution is not None and self.null == "simulated":
+            how += f" (public seed {self.distribution.seed}; +- is its Monte Carlo standard error)."
+        charge = getattr(self.release, "charge_id", None)
+        return [guarantee(self.release), how, *self.notes, *([f"Ledger charge: {charge}."] if charge else [])]
+
+    def _table(self, frame: pd.DataFrame) -> SimpleTable:
+        shown = copy.deepcopy(fmt_params)
+        shown["data_fmts"] = ["%s"] * frame.shape[1]
+        labels = [", ".join(map(str, label)) if isinstance(label, tuple) else str(label) for label in frame.index]
+        cells = [[_cell(value) for value in row] for row in frame.itertuples(index=False)]
+        return SimpleTable(cells, headers=[str(name) for name in frame.columns], stubs=labels, txt_fmt=shown)
+
+
+def _cell(value: object) -> str:
+    return forg(float(value)) if isinstance(value, float | int | np.number) else str(value)
