@@ -17,12 +17,13 @@ _INFERENCES: dict[str, Callable[..., Any]] = {}
 
 
 def register_inference(kind: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """Register the function that turns releases of a kind into results.
+    """Register the function that turns releases into results.
 
     Parameters
     ----------
     kind : str
-        The `Release.kind` it serves.
+        The `Release.kind` it serves, or what the question of a release names under "asked": a test, say, that was
+        asked of a table.
     """
 
     def keep(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -33,14 +34,14 @@ def register_inference(kind: str) -> Callable[[Callable[..., Any]], Callable[...
 
 
 def find_inference(release: Release) -> Callable[..., Any]:
-    """Return the inference for a release, or say which kinds there are.
+    """Return the inference for what a release was asked, or say which kinds there are.
 
     Raises
     ------
     InferenceError
     """
-    try:
-        return _INFERENCES[release.kind]
-    except KeyError:
-        known = ", ".join(sorted(_INFERENCES)) or "none (import dpinfer)"
-        raise InferenceError(f"no inference is known for a release of kind {release.kind!r}; known: {known}") from None
+    asked = release.question.get("asked", release.kind)
+    if isinstance(asked, str) and asked in _INFERENCES:
+        return _INFERENCES[asked]
+    known = ", ".join(sorted(_INFERENCES)) or "none (import dpinfer)"
+    raise InferenceError(f"no inference is known for a release of kind {asked!r}; known: {known}")
