@@ -10,6 +10,8 @@ from dpinfer.inference.families import Binomial, Family
 from dpinfer.mechanisms import PrivateData, PublicData
 from dpinfer.models import (
     Procedure,
+    chi2_contingency,
+    chisquare,
     corr,
     count,
     cov,
@@ -50,6 +52,8 @@ __all__ = [
     "Release",
     "Schema",
     "__version__",
+    "chi2_contingency",
+    "chisquare",
     "combine",
     "corr",
     "count",

@@ -1,5 +1,6 @@
 """Procedures: questions that become measurements, and inferences."""
 
+from dpinfer.models.chisquare import ChiSquare, chi2_contingency, chisquare
 from dpinfer.models.description import Description
 from dpinfer.models.descriptions import corr, count, cov, histogram, mean, table, total, variance
 from dpinfer.models.expfam import ExpFam, expfam
@@ -10,10 +11,13 @@ from dpinfer.models.queries import linear_queries
 
 __all__ = [
     "OLS",
+    "ChiSquare",
     "Description",
     "ExpFam",
     "Gram",
     "Procedure",
+    "chi2_contingency",
+    "chisquare",
     "corr",
     "count",
     "cov",

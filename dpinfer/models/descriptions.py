@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     Columns = str | Sequence[str]
 
-__all__ = ["axes_of", "corr", "count", "cov", "histogram", "mean", "table", "total", "variance"]
+__all__ = ["axes_of", "corr", "count", "cov", "edges_of", "histogram", "mean", "table", "total", "variance"]
 
 
 def mean(
@@ -391,14 +391,23 @@ def histogram(
     """
     if not isinstance(column, str):
         raise OptionError("column", column, "the name of a numeric column")
-    edges = _edges(column, bins, bounds, data)
+    edges = edges_of(column, bins, bounds, data)
     axes = (*axes_of(by), {"column": column, "edges": edges})
     return _counting("histogram", data, axes, where, None, target, inference, draws)
 
 
-def _edges(
-    column: str, bins: int | Sequence[float] | None, bounds: tuple[float, float] | None, data: Data | Release | None
+def edges_of(
+    column: str,
+    bins: object,
+    bounds: tuple[float, float] | None = None,
+    data: Data | Release | None = None,
 ) -> list[float]:
+    """Read the edges of bins: given, or equally spaced over bounds.
+
+    Raises
+    ------
+    OptionError, SchemaError
+    """
     right = "increasing edges, or a number of bins with bounds=(lower, upper)"
     ends = _ends(bounds)
     if isinstance(bins, int | np.integer) and not isinstance(bins, bool):

@@ -31,6 +31,7 @@ __all__ = [
     "Described",
     "ProportionResults",
     "TableResults",
+    "counts_of_table",
     "describe",
     "infer_description",
     "infer_proportions",
@@ -92,7 +93,7 @@ def describe(  # noqa: PLR0911  (a return for each kind)
     population = target == "population"
     public = nobs if nobs is not None and question.rows.keeps_every_row else None
     if question.kind in TABLES:
-        axes, counts = _gathered(question, values, columns)
+        axes, counts = counts_of_table(question, values, columns)
         noise = (law.variances * steps**2)[: counts.shape[-1] * (len(axes[-1].labels) if axes else 1)]
         single = law.family == "laplace" and law.draws < NORMAL_DRAWS
         if question.kind == "proportion":
@@ -133,8 +134,16 @@ def _units(question: SumsQuestion, width: int) -> tuple[Array, Array]:
     return np.zeros(width), np.ones(width)
 
 
-def _gathered(question: SumsQuestion, values: Array, columns: Sequence[str] | None) -> tuple[tuple[Axis, ...], Array]:
-    """Arrange counts by the cells of some axes, in the order named (R, G, k): k released counts make up one."""
+def counts_of_table(
+    question: SumsQuestion, values: Array, columns: Sequence[str] | None
+) -> tuple[tuple[Axis, ...], Array]:
+    """Arrange counts by the cells of some axes, in the order named (R, G, k): k released counts make up one.
+
+    Raises
+    ------
+    MissingFromReleaseError
+        If the table has no such axis.
+    """
     axes = question.cells
     names = [axis.name for axis in axes]
     chosen = names if columns is None else list(columns)

@@ -17,10 +17,14 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from dpinfer.release.laws import NoiseLaw
+from dpinfer.numerics.forms import inverse_form
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from numpy.typing import NDArray
+
+    from dpinfer.release.laws import NoiseLaw
 
     Array = NDArray[np.float64]
 
@@ -32,6 +36,7 @@ _LEAST = 1.0
 """Rows that a margin is taken to have at least."""
 
 _ROUNDED_FROM = 8.0
+_BLOCK = 1000
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,7 +135,7 @@ class GoodnessOfFit:
         return self.probabilities.size - 1
 
     def expected(self, values: Array) -> Array:
-        """Counts expected under the hypothesis (..., d)."""
+        """Return the counts expected under the hypothesis (..., d)."""
         return np.asarray(_size(values, self.nobs)[..., None] * self.probabilities)
 
     def statistic(self, values: Array) -> Array:
@@ -156,7 +161,7 @@ class GoodnessOfFit:
 
 
 def chi2_margins(values: Array, shape: tuple[int, int], nobs: int | None) -> tuple[Array, Array, Array]:
-    """Number of rows (...), and shares of rows (..., r) and columns (..., c) from noisy margins, none below one row."""
+    """Return the number of rows (...), and shares of rows (..., r) and columns (..., c), no margin below one row."""
     size = _size(values, nobs)
     table = values.reshape(*values.shape[:-1], *shape)
     missing = (size - values.sum(axis=-1))[..., None]
@@ -191,19 +196,28 @@ class Independence:
         return (self.shape[0] - 1) * (self.shape[1] - 1)
 
     def expected(self, values: Array) -> Array:
-        """Counts expected under the hypothesis (..., r c), from the noisy margins."""
+        """Return the counts expected under the hypothesis (..., r c), from the noisy margins."""
         size, rows, columns = chi2_margins(values, self.shape, self.nobs)
         expected = size[..., None, None] * rows[..., :, None] * columns[..., None, :]
-        return expected.reshape(values.shape)
+        return np.asarray(expected.reshape(values.shape))
 
     def statistic(self, values: Array) -> Array:
         """See `NullModel.statistic`."""
-        size, rows, columns = chi2_margins(values, self.shape, self.nobs)
-        expected = size[..., None, None] * rows[..., :, None] * columns[..., None, :]
-        residual = values.reshape(expected.shape) - expected
+        return _by_blocks(self._of_tables, values, self.shape)
+
+    def _of_tables(self, table: Array) -> Array:
+        """Statistics (N,) of tables (r, c, N)."""
+        size = (
+            np.full(table.shape[-1], float(self.nobs)) if self.nobs is not None else _at_least(table.sum(axis=(0, 1)))
+        )
+        missing = size - table.sum(axis=(0, 1))
+        rows, columns = (_at_least(table.sum(axis=1 - k) + missing / self.shape[k]) for k in (0, 1))
+        rows, columns = rows / rows.sum(axis=0), columns / columns.sum(axis=0)
+        expected = size * rows[:, None] * columns
+        residual = table - expected
         if self.kind == "pearson":
-            return np.asarray((residual**2 / expected).sum(axis=(-2, -1)))
-        residual -= residual.mean(axis=(-2, -1), keepdims=True)
+            return np.asarray((residual**2 / expected).sum(axis=(0, 1)))
+        residual -= residual.mean(axis=(0, 1))
         return _shortest(residual, expected, rows, columns, self.noise.variance)
 
     def fit(self, values: Array) -> tuple[NDArray[np.int64], Array]:
@@ -219,40 +233,46 @@ class Independence:
         return np.asarray(counts + self.noise.rvs(counts.shape, rng))
 
 
-def _contrasts(*levels: int) -> Array:
-    """Differences of each level from the last one, for several factors side by side."""
-    blocks = [np.vstack([np.eye(count - 1), -np.ones(count - 1)]) for count in levels]
-    found = np.zeros((sum(levels), sum(levels) - len(levels)))
-    row = column = 0
-    for block in blocks:
-        found[row : row + block.shape[0], column : column + block.shape[1]] = block
-        row, column = row + block.shape[0], column + block.shape[1]
-    return found
+def _at_least(counts: Array) -> Array:
+    return np.asarray(np.maximum(counts, _LEAST))
+
+
+def _by_blocks(function: Callable[[Array], Array], values: Array, shape: tuple[int, int]) -> Array:
+    """Apply a function of tables (r, c, N) to (..., r c): cells first, so that sums run along rows that fit the cache."""
+    flat = values.reshape(-1, values.shape[-1])
+    found = np.empty(len(flat))
+    for start in range(0, len(flat), _BLOCK):
+        cells = np.ascontiguousarray(flat[start : start + _BLOCK].T)
+        found[start : start + _BLOCK] = function(cells.reshape(*shape, -1))
+    return found.reshape(values.shape[:-1])
 
 
 def _shortest(residual: Array, expected: Array, rows: Array, columns: Array, variance: float) -> Array:
-    """Squared length of residuals (..., r, c), less what a change of the margins explains."""
+    """Squared length of residuals (r, c, N) that add up to zero, less what a change of the margins explains (N,).
+
+    The margins move along differences of each level from the last one.
+    """
     inverse = 1.0 / (expected + variance)
     weighted = residual * inverse
-    through = variance / (expected * inverse).sum(axis=(-2, -1))
-    by_row, by_column = columns[..., None, :], rows[..., :, None]
-    slope = np.concatenate([(weighted * by_row).sum(axis=-1), (weighted * by_column).sum(axis=-2)], axis=-1)
-    pull = np.concatenate([(inverse * by_row).sum(axis=-1), (inverse * by_column).sum(axis=-2)], axis=-1)
-    across = weighted.sum(axis=(-2, -1))
-    r, c = residual.shape[-2:]
-    matrix = np.zeros((*residual.shape[:-2], r + c, r + c))
-    diagonal = np.concatenate([(inverse * by_row**2).sum(axis=-1), (inverse * by_column**2).sum(axis=-2)], axis=-1)
-    matrix[..., np.arange(r + c), np.arange(r + c)] = diagonal
-    matrix[..., :r, r:] = inverse * by_row * by_column
-    matrix[..., r:, :r] = np.swapaxes(matrix[..., :r, r:], -1, -2)
-    contrasts = _contrasts(r, c)
-    pull, slope = pull @ contrasts, slope @ contrasts
-    matrix = contrasts.T @ matrix @ contrasts
-    matrix += through[..., None, None] * pull[..., :, None] * pull[..., None, :]
-    slope += (through * across)[..., None] * pull
-    explained = (slope * np.linalg.solve(matrix, slope[..., None])[..., 0]).sum(axis=-1)
-    length = (residual * weighted).sum(axis=(-2, -1)) + through * across**2
-    return np.maximum(length - explained, 0.0)
+    through = variance / (expected * inverse).sum(axis=(0, 1))
+    across = weighted.sum(axis=(0, 1))
+    r, c = residual.shape[:2]
+    matrix, slope, pull = np.empty((r + c, r + c, residual.shape[-1])), [], []
+    matrix[:r, :r] = matrix[r:, r:] = 0.0
+    for axis, other, place in ((1, columns[None], 0), (0, rows[:, None], r)):
+        slope.append((weighted * other).sum(axis=axis))
+        pull.append((inverse * other).sum(axis=axis))
+        own = np.arange(place, place + len(slope[-1]))
+        matrix[own, own] = (inverse * other**2).sum(axis=axis)
+    matrix[r:, :r] = np.swapaxes(inverse * rows[:, None] * columns, 0, 1)
+    matrix[:r, r:] = np.swapaxes(matrix[r:, :r], 0, 1)
+    pulls = np.concatenate([part[:-1] - part[-1] for part in pull])
+    slopes = np.concatenate([part[:-1] - part[-1] for part in slope]) + through * across * pulls
+    matrix = np.concatenate([matrix[: r - 1] - matrix[r - 1], matrix[r:-1] - matrix[-1]])
+    matrix = np.concatenate([matrix[:, : r - 1] - matrix[:, r - 1 : r], matrix[:, r:-1] - matrix[:, -1:]], axis=1)
+    matrix += through * pulls[:, None] * pulls
+    length = (residual * weighted).sum(axis=(0, 1)) + through * across**2
+    return np.asarray(np.maximum(length - inverse_form(matrix, slopes), 0.0))
 
 
 @dataclass(frozen=True, eq=False)
@@ -282,7 +302,7 @@ class Homogeneity:
     def _sizes(self, table: Array) -> Array:
         if self.sizes is not None:
             return np.broadcast_to(self.sizes, table.shape[:-1])
-        return np.maximum(table.sum(axis=-1), _LEAST)
+        return np.asarray(np.maximum(table.sum(axis=-1), _LEAST))
 
     def _common(self, table: Array, sizes: Array) -> Array:
         """Shares of the levels in all samples together (..., c)."""
@@ -291,34 +311,44 @@ class Homogeneity:
         return np.asarray(counts / counts.sum(axis=-1, keepdims=True))
 
     def expected(self, values: Array) -> Array:
-        """Counts expected under the hypothesis (..., r c)."""
+        """Return the counts expected under the hypothesis (..., r c)."""
         table = values.reshape(*values.shape[:-1], *self.shape)
         sizes = self._sizes(table)
         return np.asarray((sizes[..., None] * self._common(table, sizes)[..., None, :]).reshape(values.shape))
 
     def statistic(self, values: Array) -> Array:
         """See `NullModel.statistic`."""
-        table = values.reshape(*values.shape[:-1], *self.shape)
-        sizes = self._sizes(table)
-        expected = sizes[..., None] * self._common(table, sizes)[..., None, :]
+        return _by_blocks(self._of_tables, values, self.shape)
+
+    def _of_tables(self, table: Array) -> Array:
+        """Statistics (N,) of tables (r, c, N)."""
+        totals = table.sum(axis=1)
+        sizes = _at_least(totals) if self.sizes is None else np.repeat(self.sizes[:, None], table.shape[-1], axis=1)
+        common = _at_least(table.sum(axis=0) + (sizes - totals).sum(axis=0) / self.shape[1])
+        common /= common.sum(axis=0)
+        expected = sizes[:, None] * common
         residual = table - expected
         if self.kind == "pearson":
-            return np.asarray((residual**2 / expected).sum(axis=(-2, -1)))
-        residual -= residual.mean(axis=-1, keepdims=True)
+            return np.asarray((residual**2 / expected).sum(axis=(0, 1)))
+        residual -= residual.mean(axis=1, keepdims=True)
+        return self._shortest(residual, expected, sizes)
+
+    def _shortest(self, residual: Array, expected: Array, sizes: Array) -> Array:
+        """Squared length of residuals (r, c, N), less what a change of the common shares explains (N,)."""
         variance = self.noise.variance
         inverse = 1.0 / (expected + variance)
         weighted = residual * inverse
-        through = variance / (expected * inverse).sum(axis=-1)
-        contrasts, scaled = _contrasts(self.shape[1]), sizes[..., None]
-        pull = (scaled * inverse) @ contrasts
-        slope = (scaled * weighted).sum(axis=-2) @ contrasts
-        slope += ((through * weighted.sum(axis=-1))[..., None] * pull).sum(axis=-2)
-        diagonal = (scaled**2 * inverse).sum(axis=-2)
-        matrix = contrasts.T @ (diagonal[..., :, None] * contrasts)
-        matrix += np.swapaxes(through[..., None] * pull, -1, -2) @ pull
-        explained = (slope * np.linalg.solve(matrix, slope[..., None])[..., 0]).sum(axis=-1)
-        length = _length(residual, expected, variance).sum(axis=-1)
-        return np.maximum(length - explained, 0.0)
+        through = variance / (expected * inverse).sum(axis=1)
+        across = weighted.sum(axis=1)
+        length = ((residual * weighted).sum(axis=1) + through * across**2).sum(axis=0)
+        pull = sizes[:, None] * (inverse[:, :-1] - inverse[:, -1:])
+        slope = (sizes[:, None] * (weighted[:, :-1] - weighted[:, -1:])).sum(axis=0)
+        slope += ((through * across)[:, None] * pull).sum(axis=0)
+        own = (sizes[:, None] ** 2 * inverse).sum(axis=0)
+        matrix = np.einsum("rn,rin,rjn->ijn", through, pull, pull) + own[-1]
+        levels = np.arange(self.shape[1] - 1)
+        matrix[levels, levels] += own[:-1]
+        return np.asarray(np.maximum(length - inverse_form(matrix, slope), 0.0))
 
     def fit(self, values: Array) -> tuple[NDArray[np.int64], Array]:
         """Sizes (R, r), and shares of the levels (R, c)."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import textwrap
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
@@ -53,7 +54,8 @@ class TestResults(ABC):
         What tables call the statistic.
     dof : float or None
         Degrees of freedom of the statistic, where it has them.
-    alternative : {"two-sided", "greater", "less"}
+    alternative : {"two-sided", "greater", "less", ""}
+        Empty where the test has no sides.
     distribution : NullDistribution or None
         The simulated null distribution; None where the p-value is exact or asymptotic.
     null : {"simulated", "asymptotic", "exact"}
@@ -76,7 +78,7 @@ class TestResults(ABC):
     release: ReleaseLike = field(repr=False)
     statistic_name: str = "Statistic"
     dof: float | None = None
-    alternative: str = "two-sided"
+    alternative: str = ""
     distribution: NullDistribution | None = field(default=None, repr=False)
     null: str = "simulated"
     nobs: float | None = None
@@ -100,7 +102,7 @@ class TestResults(ABC):
 
     def __repr__(self) -> str:
         return (
-            f"<{type(self).__name__}: {self.title} of {self.hypothesis}, statistic {self.statistic:.4g}, "
+            f"<{type(self).__name__}: {self.title} ({self.hypothesis}), statistic {self.statistic:.4g}, "
             f"p-value {self._pvalue_text()}, {short_guarantee(self.release)}>"
         )
 
@@ -124,7 +126,7 @@ class TestResults(ABC):
         table = self._table(self.frame(alpha))
         left = [
             ("Null hypothesis:", self.hypothesis),
-            ("Alternative:", self.alternative),
+            *([("Alternative:", self.alternative)] if self.alternative else []),
             ("Guarantee:", short_guarantee(self.release)),
             ("Neighbours:", str(self.release.neighbors)),
             ("No. Observations:", format_count(self.nobs, public=self.nobs_is_public)),
@@ -136,7 +138,8 @@ class TestResults(ABC):
             ("Null:", self.null),
             *([] if self.distribution is None else [("Simulated draws:", f"{self.distribution.draws:,}")]),
         ]
-        right += [("", "")] * (len(left) - len(right))
+        rows = max(len(left), len(right))
+        left, right = (half + [("", "")] * (rows - len(half)) for half in (left, right))
         header = header_table(left, right, self.title, table_width(table))
         return PrivateSummary(self.title, header, table, self._explain(), self.flags)
 
@@ -181,7 +184,8 @@ class TestResults(ABC):
         ax.hist(finite, bins=edges.tolist(), density=True, color=color, alpha=0.75, label="under the null hypothesis")
         drawn = self.distribution.statistic if self.distribution is not None else self.statistic
         ax.axvline(drawn, color="#f18f01", lw=2, label=f"observed, p = {self._pvalue_text()}")
-        ax.set(xlabel=self.statistic_name.lower(), ylabel="density", title=f"{self.title}: {self.hypothesis}")
+        ax.set(xlabel=self.statistic_name, ylabel="density")
+        ax.set_title(textwrap.fill(self.hypothesis, 70), fontsize=10)
         ax.set_yticks([])
         ax.spines[["top", "right", "left"]].set_visible(False)
         ax.legend(frameon=False)
@@ -195,6 +199,8 @@ class TestResults(ABC):
     def _pvalue_text(self) -> str:
         if self.distribution is None or self.null != "simulated":
             return f"{self.pvalue:.4g}"
+        if self.distribution.exceeding == 0:
+            return f"at most {self.pvalue:.2g}"
         return f"{self.pvalue:.4g} +- {self.pvalue_error:.1g}"
 
     def _explain(self) -> list[str]:

@@ -1,0 +1,46 @@
+"""Quadratic forms of many small matrices at once."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    Array = NDArray[np.float64]
+
+__all__ = ["inverse_form"]
+
+
+def inverse_form(matrix: Array, vector: Array) -> Array:
+    """``vector' inv(matrix) vector`` by elimination, along a last axis that is much longer than the matrices are wide.
+
+    Parameters
+    ----------
+    matrix : ndarray (k, k, N)
+        Symmetric; only the lower triangle is read. Overwritten.
+    vector : ndarray (k, N)
+        Overwritten.
+
+    Returns
+    -------
+    ndarray (N,)
+        NaN where a matrix is not positive definite.
+
+    Examples
+    --------
+    >>> inverse_form(np.full((1, 1, 2), 4.0), np.array([[2.0, 6.0]]))
+    array([1., 9.])
+    """
+    total = np.zeros(vector.shape[-1])
+    for step in range(len(vector)):
+        pivot = np.where(matrix[step, step] > 0, matrix[step, step], np.nan)
+        total += vector[step] ** 2 / pivot
+        for row in range(step + 1, len(vector)):
+            ratio = matrix[row, step] / pivot
+            vector[row] -= ratio * vector[step]
+            for column in range(step + 1, row + 1):
+                matrix[row, column] -= ratio * matrix[column, step]
+    return total
