@@ -10,6 +10,7 @@ from dpinfer.inference.families import Binomial, Family
 from dpinfer.mechanisms import PrivateData, PublicData
 from dpinfer.models import (
     Procedure,
+    binomtest,
     chi2_contingency,
     chisquare,
     corr,
@@ -52,6 +53,7 @@ __all__ = [
     "Release",
     "Schema",
     "__version__",
+    "binomtest",
     "chi2_contingency",
     "chisquare",
     "combine",

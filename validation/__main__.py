@@ -25,6 +25,8 @@ SCRIPTS = {
     "proportion_exact": (1, 1),
     "laplace_average": (200, 3000),
     "equipartition": (500, 5000),
+    "binomtest_exact": (1, 1),
+    "chisquare_size": (100, 10_000),
     "histogram_speed": (3, 15),
     "ols_speed": (3, 15),
     "study_speed": (1000, 10_000),

@@ -1,5 +1,6 @@
 """Procedures: questions that become measurements, and inferences."""
 
+from dpinfer.models.binomial import BinomTest, binomtest
 from dpinfer.models.chisquare import ChiSquare, chi2_contingency, chisquare
 from dpinfer.models.description import Description
 from dpinfer.models.descriptions import corr, count, cov, histogram, mean, table, total, variance
@@ -11,11 +12,13 @@ from dpinfer.models.queries import linear_queries
 
 __all__ = [
     "OLS",
+    "BinomTest",
     "ChiSquare",
     "Description",
     "ExpFam",
     "Gram",
     "Procedure",
+    "binomtest",
     "chi2_contingency",
     "chisquare",
     "corr",

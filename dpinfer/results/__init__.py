@@ -6,8 +6,13 @@ from dpinfer.results.descriptions import DescriptionResults
 from dpinfer.results.families import FamilyResults
 from dpinfer.results.prediction import MeanPrediction
 from dpinfer.results.regression import PrivateResults
+from dpinfer.results.testing.base import TestResults
+from dpinfer.results.testing.binomial import BinomTestResults
+from dpinfer.results.testing.tables import ChiSquareResults
 
 __all__ = [
+    "BinomTestResults",
+    "ChiSquareResults",
     "CombinedResults",
     "DescriptionResults",
     "FamilyResults",
@@ -15,4 +20,5 @@ __all__ = [
     "PrivateResults",
     "ProportionResults",
     "TableResults",
+    "TestResults",
 ]

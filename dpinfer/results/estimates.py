@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Literal, Self, overload
 
 import numpy as np
 import pandas as pd
@@ -10,6 +10,7 @@ from statsmodels.base.wrapper import ResultsWrapper
 
 from dpinfer.errors import OptionError
 from dpinfer.results.adapter import DataFreeResults
+from dpinfer.results.testing.regression import simulated_test
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -17,8 +18,10 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from dpinfer.inference.base import Inference
+    from dpinfer.inference.testing.nulls import Draws
     from dpinfer.results.contrasts import CoefficientTest, JointTest
     from dpinfer.results.protocols import ReleaseLike
+    from dpinfer.results.testing.regression import RegressionTestResults
 
     Array = NDArray[np.float64]
 
@@ -26,6 +29,9 @@ __all__ = ["METHODS", "PrivateEstimates"]
 
 METHODS = ("wald", "score", "simulated", "exact")
 """The methods of inference."""
+
+NULLS = ("asymptotic", "simulated")
+"""Where the p-value of a joint test may come from."""
 
 
 class PrivateEstimates(ResultsWrapper):  # type: ignore[misc]
@@ -253,6 +259,36 @@ class PrivateEstimates(ResultsWrapper):  # type: ignore[misc]
         """
         return self._results.t_test(r_matrix, cov_p=cov_p, use_t=use_t)
 
+    @overload
+    def wald_test(
+        self,
+        r_matrix: object,
+        cov_p: None = ...,
+        invcov: None = ...,
+        use_f: bool | None = ...,
+        df_constraints: None = ...,
+        scalar: bool = ...,
+        *,
+        null: Literal["asymptotic"] = ...,
+        draws: Draws = ...,
+        seed: int = ...,
+    ) -> JointTest: ...
+
+    @overload
+    def wald_test(
+        self,
+        r_matrix: object,
+        cov_p: None = ...,
+        invcov: None = ...,
+        use_f: bool | None = ...,
+        df_constraints: None = ...,
+        scalar: bool = ...,
+        *,
+        null: Literal["simulated"],
+        draws: Draws = ...,
+        seed: int = ...,
+    ) -> RegressionTestResults: ...
+
     def wald_test(
         self,
         r_matrix: object,
@@ -261,7 +297,11 @@ class PrivateEstimates(ResultsWrapper):  # type: ignore[misc]
         use_f: bool | None = None,
         df_constraints: None = None,
         scalar: bool = True,
-    ) -> JointTest:
+        *,
+        null: Literal["asymptotic", "simulated"] = "asymptotic",
+        draws: Draws = "adaptive",
+        seed: int = 0,
+    ) -> JointTest | RegressionTestResults:
         """Test linear restrictions jointly.
 
         Parameters
@@ -272,25 +312,78 @@ class PrivateEstimates(ResultsWrapper):  # type: ignore[misc]
             In statsmodels another covariance or degrees of freedom; here the inference sets them.
         use_f : bool, optional
             Show the statistic per degree of freedom; by default where the reference is a t distribution.
-            It changes how the statistic is written, never the p-value, which is the inference's.
+            It changes how the statistic is written, never the p-value.
         scalar : bool
-            Give the statistic as a float, or as an array (1, 1).
+            Give the statistic as a float, or as an array (1, 1); for ``null="asymptotic"``.
+        null : {"asymptotic", "simulated"}
+            Where the p-value comes from: the inference, or releases of a linear regression simulated under the
+            restrictions, by the score statistic whatever the inference.
+        draws : "adaptive" or int
+            Simulated releases; "adaptive" takes more where the p-value is small.
+        seed : int
+            Of the simulation: public, draws no privacy noise.
 
         Returns
         -------
         JointTest
-            A ``ContrastResults``: statistic, pvalue, df_num, df_denom.
+            A ``ContrastResults``: statistic, pvalue, df_num, df_denom. For ``null="simulated"`` instead a
+            ``RegressionTestResults``: statistic, pvalue, df_num, frame(), summary(), plot_null().
 
         Raises
         ------
         OptionError
             Where the restrictions cannot be read, or an option contradicts the inference.
+        InferenceError
+            Where the restrictions are linearly dependent.
+        NotProvedError
+            For ``null="simulated"`` where the results are not those of a linear regression on cross-products.
         """
-        return self._results.wald_test(
-            r_matrix, cov_p=cov_p, invcov=invcov, use_f=use_f, df_constraints=df_constraints, scalar=scalar
-        )
+        if null not in NULLS:
+            raise OptionError("null", null, NULLS)
+        if null == "asymptotic":
+            return self._results.wald_test(
+                r_matrix, cov_p=cov_p, invcov=invcov, use_f=use_f, df_constraints=df_constraints, scalar=scalar
+            )
+        self._results._refuse(cov_p=cov_p, invcov=invcov, df_constraints=df_constraints)
+        if not scalar:
+            raise OptionError("scalar", scalar, 'True with null="simulated"')
+        shown_as_f = self._results.use_t if use_f is None else bool(use_f)
+        return simulated_test(self, r_matrix, use_f=shown_as_f, draws=draws, seed=seed)
 
-    def f_test(self, r_matrix: object, cov_p: None = None, invcov: None = None) -> JointTest:
+    @overload
+    def f_test(
+        self,
+        r_matrix: object,
+        cov_p: None = ...,
+        invcov: None = ...,
+        *,
+        null: Literal["asymptotic"] = ...,
+        draws: Draws = ...,
+        seed: int = ...,
+    ) -> JointTest: ...
+
+    @overload
+    def f_test(
+        self,
+        r_matrix: object,
+        cov_p: None = ...,
+        invcov: None = ...,
+        *,
+        null: Literal["simulated"],
+        draws: Draws = ...,
+        seed: int = ...,
+    ) -> RegressionTestResults: ...
+
+    def f_test(
+        self,
+        r_matrix: object,
+        cov_p: None = None,
+        invcov: None = None,
+        *,
+        null: Literal["asymptotic", "simulated"] = "asymptotic",
+        draws: Draws = "adaptive",
+        seed: int = 0,
+    ) -> JointTest | RegressionTestResults:
         """Test linear restrictions jointly, the statistic written as F; see ``wald_test``.
 
         Parameters
@@ -299,15 +392,20 @@ class PrivateEstimates(ResultsWrapper):  # type: ignore[misc]
             Restrictions, as in ``t_test``.
         cov_p, invcov : None
             As in ``wald_test``.
+        null, draws, seed : str, "adaptive" or int, int
+            As in ``wald_test``.
 
         Returns
         -------
         JointTest
-            A ``ContrastResults``: fvalue, pvalue, df_num, df_denom.
+            A ``ContrastResults``: fvalue, pvalue, df_num, df_denom. For ``null="simulated"`` instead a
+            ``RegressionTestResults``.
 
         Raises
         ------
-        OptionError
+        OptionError, InferenceError, NotProvedError
             As ``wald_test``.
         """
-        return self.wald_test(r_matrix, cov_p=cov_p, invcov=invcov, use_f=True)
+        if null == "asymptotic":
+            return self.wald_test(r_matrix, cov_p=cov_p, invcov=invcov, use_f=True)
+        return self.wald_test(r_matrix, cov_p=cov_p, invcov=invcov, use_f=True, null=null, draws=draws, seed=seed)

@@ -1,13 +1,15 @@
 """Chi-squared tests on noisy counts: goodness of fit, independence, homogeneity.
 
-With X the counts, Z independent noise of variance v and m the counts expected under the hypothesis, the residuals
-``r = X + Z - m`` have covariance ``diag(m) - m m'/n + v I``. Their projection on vectors that add up to zero is free of
-the number of rows, and
+With X the counts, Z independent noise of variance v and m the counts expected under the hypothesis, ``X + Z - m`` has
+covariance ``diag(m) - m m'/n + v I``. A public number of rows n says nothing about the hypothesis through the noisy
+total: residuals r are projected on vectors that add up to zero, where the squared length that their covariance asks
+for is, in closed form (Kifer & Rogers 2017),
 
-    r' W r = sum r^2/D + v (sum r/D)^2 / sum(m/D),    D = m + v
+    r' W r = sum r^2/D + v (sum r/D)^2 / sum(m/D),    D = m + v.
 
-is the squared length that its covariance asks for (Kifer & Rogers 2017, in closed form). What the hypothesis leaves
-open, the margins, is fitted by one Gauss-Newton step in the same metric from the noisy margins.
+Where n is private, m is known but for its length, which is fitted in the same metric: the direction m falls out, and
+with it the second term. What else the hypothesis leaves open, the margins, is fitted by one Gauss-Newton step from the
+noisy margins.
 """
 
 from __future__ import annotations
@@ -36,7 +38,7 @@ _LEAST = 1.0
 """Rows that a margin is taken to have at least."""
 
 _ROUNDED_FROM = 8.0
-_BLOCK = 1000
+_BLOCK = 16_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,14 +104,6 @@ def _whole(size: Array) -> NDArray[np.int64]:
     return np.maximum(np.rint(size), 1.0).astype(np.int64)
 
 
-def _length(residual: Array, expected: Array, variance: float) -> Array:
-    """Squared length of residuals that add up to zero along the last axis."""
-    inverse = 1.0 / (expected + variance)
-    weighted = residual * inverse
-    through = variance / _sum(expected * inverse)
-    return np.asarray(np.einsum("...i,...i->...", residual, weighted) + through * _sum(weighted) ** 2)
-
-
 @dataclass(frozen=True, eq=False)
 class GoodnessOfFit:
     """Counts of d levels against given probabilities; implements `NullModel`.
@@ -134,22 +128,41 @@ class GoodnessOfFit:
         """Degrees of freedom."""
         return self.probabilities.size - 1
 
+    def _rows(self, values: Array) -> Array:
+        """Return the number of rows (...): public, or fitted to the counts and at least 1."""
+        total = _size(values, self.nobs)
+        if self.nobs is not None or self.kind == "pearson":
+            return total
+        weights = self.probabilities / (total[..., None] * self.probabilities + self.noise.variance)
+        return _at_least(_sum(values * weights) / (weights @ self.probabilities))
+
     def expected(self, values: Array) -> Array:
         """Return the counts expected under the hypothesis (..., d)."""
-        return np.asarray(_size(values, self.nobs)[..., None] * self.probabilities)
+        return np.asarray(self._rows(values)[..., None] * self.probabilities)
 
     def statistic(self, values: Array) -> Array:
         """See `NullModel.statistic`."""
-        expected = self.expected(values) if self.nobs is None else self.nobs * self.probabilities
+        p, variance = self.probabilities, self.noise.variance
+        if self.nobs is None:
+            if self.kind == "pearson":
+                expected = self.expected(values)
+                return _sum((values - expected) ** 2 / expected)
+            inverse = 1.0 / (_size(values, None)[..., None] * p + variance)
+            weighted = values * inverse
+            return np.asarray(np.einsum("...i,...i->...", values, weighted) - (weighted @ p) ** 2 / (inverse @ p**2))
+        expected = self.nobs * p
         residual = values - expected
         if self.kind == "pearson":
             return _sum(residual**2 / expected)
-        residual -= (_sum(residual) / self.probabilities.size)[..., None]
-        return _length(residual, expected, self.noise.variance)
+        residual -= (_sum(residual) / p.size)[..., None]
+        inverse = 1.0 / (expected + variance)
+        weighted = residual * inverse
+        through = variance / float(expected @ inverse)
+        return np.asarray(np.einsum("...i,...i->...", residual, weighted) + through * _sum(weighted) ** 2)
 
     def fit(self, values: Array) -> NDArray[np.int64]:
         """Numbers of rows (R,)."""
-        return _whole(_size(values, self.nobs))
+        return _whole(self._rows(values))
 
     def draw(self, fitted: NDArray[np.int64], size: int, rng: np.random.Generator) -> Array:
         """See `NullModel.draw`."""
@@ -207,18 +220,16 @@ class Independence:
 
     def _of_tables(self, table: Array) -> Array:
         """Statistics (N,) of tables (r, c, N)."""
-        size = (
-            np.full(table.shape[-1], float(self.nobs)) if self.nobs is not None else _at_least(table.sum(axis=(0, 1)))
-        )
-        missing = size - table.sum(axis=(0, 1))
+        total = table.sum(axis=(0, 1))
+        size = _at_least(total) if self.nobs is None else np.full(total.shape, float(self.nobs))
+        missing = size - total
         rows, columns = (_at_least(table.sum(axis=1 - k) + missing / self.shape[k]) for k in (0, 1))
         rows, columns = rows / rows.sum(axis=0), columns / columns.sum(axis=0)
         expected = size * rows[:, None] * columns
         residual = table - expected
         if self.kind == "pearson":
             return np.asarray((residual**2 / expected).sum(axis=(0, 1)))
-        residual -= residual.mean(axis=(0, 1))
-        return _shortest(residual, expected, rows, columns, self.noise.variance)
+        return _shortest(residual, expected, rows, columns, self.noise.variance, known=self.nobs is not None)
 
     def fit(self, values: Array) -> tuple[NDArray[np.int64], Array]:
         """Numbers of rows (R,), and probabilities of the cells (R, r c)."""
@@ -238,25 +249,25 @@ def _at_least(counts: Array) -> Array:
 
 
 def _by_blocks(function: Callable[[Array], Array], values: Array, shape: tuple[int, int]) -> Array:
-    """Apply a function of tables (r, c, N) to (..., r c): cells first, so that sums run along rows that fit the cache."""
+    """Apply a function of tables (r, c, N) to (..., r c): cells first, so that sums run along memory in the cache."""
     flat = values.reshape(-1, values.shape[-1])
-    found = np.empty(len(flat))
-    for start in range(0, len(flat), _BLOCK):
-        cells = np.ascontiguousarray(flat[start : start + _BLOCK].T)
-        found[start : start + _BLOCK] = function(cells.reshape(*shape, -1))
+    found, size = np.empty(len(flat)), max(_BLOCK // flat.shape[1], 500)
+    for start in range(0, len(flat), size):
+        cells = np.ascontiguousarray(flat[start : start + size].T)
+        found[start : start + size] = function(cells.reshape(*shape, -1))
     return found.reshape(values.shape[:-1])
 
 
-def _shortest(residual: Array, expected: Array, rows: Array, columns: Array, variance: float) -> Array:
-    """Squared length of residuals (r, c, N) that add up to zero, less what a change of the margins explains (N,).
+def _shortest(residual: Array, expected: Array, rows: Array, columns: Array, variance: float, *, known: bool) -> Array:
+    """Squared length of residuals (r, c, N), less what a change of the margins explains (N,).
 
-    The margins move along differences of each level from the last one.
+    With a known number of rows the margins move along differences of each level from the last one.
     """
+    r, c = residual.shape[:2]
+    if known:
+        residual = residual - residual.mean(axis=(0, 1))
     inverse = 1.0 / (expected + variance)
     weighted = residual * inverse
-    through = variance / (expected * inverse).sum(axis=(0, 1))
-    across = weighted.sum(axis=(0, 1))
-    r, c = residual.shape[:2]
     matrix, slope, pull = np.empty((r + c, r + c, residual.shape[-1])), [], []
     matrix[:r, :r] = matrix[r:, r:] = 0.0
     for axis, other, place in ((1, columns[None], 0), (0, rows[:, None], r)):
@@ -265,13 +276,19 @@ def _shortest(residual: Array, expected: Array, rows: Array, columns: Array, var
         own = np.arange(place, place + len(slope[-1]))
         matrix[own, own] = (inverse * other**2).sum(axis=axis)
     matrix[r:, :r] = np.swapaxes(inverse * rows[:, None] * columns, 0, 1)
+    length = (residual * weighted).sum(axis=(0, 1))
+    if not known:
+        slopes = np.concatenate(slope)[:-1]
+        return np.asarray(np.maximum(length - inverse_form(matrix[:-1, :-1], slopes), 0.0))
     matrix[:r, r:] = np.swapaxes(matrix[r:, :r], 0, 1)
+    through = variance / (expected * inverse).sum(axis=(0, 1))
+    across = weighted.sum(axis=(0, 1))
     pulls = np.concatenate([part[:-1] - part[-1] for part in pull])
     slopes = np.concatenate([part[:-1] - part[-1] for part in slope]) + through * across * pulls
     matrix = np.concatenate([matrix[: r - 1] - matrix[r - 1], matrix[r:-1] - matrix[-1]])
     matrix = np.concatenate([matrix[:, : r - 1] - matrix[:, r - 1 : r], matrix[:, r:-1] - matrix[:, -1:]], axis=1)
     matrix += through * pulls[:, None] * pulls
-    length = (residual * weighted).sum(axis=(0, 1)) + through * across**2
+    length += through * across**2
     return np.asarray(np.maximum(length - inverse_form(matrix, slopes), 0.0))
 
 
@@ -330,22 +347,30 @@ class Homogeneity:
         residual = table - expected
         if self.kind == "pearson":
             return np.asarray((residual**2 / expected).sum(axis=(0, 1)))
-        residual -= residual.mean(axis=1, keepdims=True)
         return self._shortest(residual, expected, sizes)
 
     def _shortest(self, residual: Array, expected: Array, sizes: Array) -> Array:
-        """Squared length of residuals (r, c, N), less what a change of the common shares explains (N,)."""
+        """Squared length of residuals (r, c, N), less what a change of the common shares explains (N,).
+
+        Private sizes fall out of every sample as its direction of expected counts.
+        """
         variance = self.noise.variance
         inverse = 1.0 / (expected + variance)
+        pull = sizes[:, None] * inverse
+        if self.sizes is None:
+            through = -1.0 / (expected**2 * inverse).sum(axis=1)
+            across, pulls = (residual * expected * inverse).sum(axis=1), expected * pull
+        else:
+            residual = residual - residual.mean(axis=1, keepdims=True)
+            through = variance / (expected * inverse).sum(axis=1)
+            across, pulls = (residual * inverse).sum(axis=1), pull
         weighted = residual * inverse
-        through = variance / (expected * inverse).sum(axis=1)
-        across = weighted.sum(axis=1)
         length = ((residual * weighted).sum(axis=1) + through * across**2).sum(axis=0)
-        pull = sizes[:, None] * (inverse[:, :-1] - inverse[:, -1:])
+        pulls = pulls[:, :-1] - pulls[:, -1:]
         slope = (sizes[:, None] * (weighted[:, :-1] - weighted[:, -1:])).sum(axis=0)
-        slope += ((through * across)[:, None] * pull).sum(axis=0)
-        own = (sizes[:, None] ** 2 * inverse).sum(axis=0)
-        matrix = np.einsum("rn,rin,rjn->ijn", through, pull, pull) + own[-1]
+        slope += ((through * across)[:, None] * pulls).sum(axis=0)
+        own = (sizes[:, None] * pull).sum(axis=0)
+        matrix = np.einsum("rn,rin,rjn->ijn", through, pulls, pulls) + own[-1]
         levels = np.arange(self.shape[1] - 1)
         matrix[levels, levels] += own[:-1]
         return np.asarray(np.maximum(length - inverse_form(matrix, slope), 0.0))

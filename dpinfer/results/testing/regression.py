@@ -1,0 +1,197 @@
+"""Joint tests of regression coefficients against simulated releases."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pandas as pd
+
+from dpinfer.errors import NotProvedError
+from dpinfer.inference.linear import LinearInference
+from dpinfer.inference.testing.nulls import simulate
+from dpinfer.inference.testing.regression import LinearRestrictions, released_values, scale_error
+from dpinfer.results.contrasts import check_alpha, linear_constraints
+from dpinfer.results.summary import interval_labels
+from dpinfer.results.testing.base import TestResults
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from numpy.typing import NDArray
+
+    from dpinfer.inference.testing.nulls import Draws
+    from dpinfer.results.estimates import PrivateEstimates
+
+    Array = NDArray[np.float64]
+
+__all__ = ["RegressionTestResults", "restriction_texts", "simulated_test"]
+
+_NOTES = {
+    "population": "Score statistic; simulated errors are normal given the regressors.",
+    "data": "Score statistic; the hypothesis is about the coefficients in these rows: only privacy noise is random.",
+}
+
+
+@dataclass(frozen=True, eq=False, repr=False, kw_only=True)
+class RegressionTestResults(TestResults):
+    """A joint test of linear restrictions on coefficients, its p-value simulated.
+
+    ``statistic`` is the score statistic of the restrictions (chi-squared), or that per restriction (F), as
+    ``statistic_name`` says; the p-value is the same.
+
+    Attributes
+    ----------
+    inference : LinearInference
+        The regression; its method gives the intervals in `frame`.
+    restrictions : ndarray (k, p)
+    targets : ndarray (k,)
+        Values of ``restrictions @ params`` under the hypothesis.
+    """
+
+    inference: LinearInference = field(repr=False)
+    restrictions: Array = field(repr=False)
+    targets: Array = field(repr=False)
+
+    @property
+    def df_num(self) -> float:
+        """Number of restrictions, as statsmodels has it."""
+        return float(len(self.targets))
+
+    @property
+    def fvalue(self) -> float:
+        """The statistic per restriction."""
+        return self.statistic if self.statistic_name == "F" else self.statistic / self.df_num
+
+    def frame(self, alpha: float = 0.05) -> pd.DataFrame:
+        """Return the restricted combinations one by one.
+
+        Parameters
+        ----------
+        alpha : float
+            One minus the confidence, for each combination by itself.
+
+        Returns
+        -------
+        DataFrame (k, 5)
+            By restriction: "estimate", "under H0", "std err" (sampling and privacy noise) and the ends of the interval,
+            named as in a summary; an end may be infinite.
+
+        Raises
+        ------
+        OptionError
+            Where ``alpha`` is not strictly between 0 and 1.
+        """
+        total = self.inference.cov_sampling + self.inference.cov_noise
+        error = np.sqrt(np.einsum("kp,pq,kq->k", self.restrictions, total, self.restrictions))
+        ends = self.inference.intervals(self.restrictions, check_alpha(alpha))
+        lower, upper = interval_labels(alpha)
+        return pd.DataFrame(
+            {
+                "estimate": self.restrictions @ self.inference.params,
+                "under H0": self.targets,
+                "std err": error,
+                lower: ends[:, 0],
+                upper: ends[:, 1],
+            },
+            index=restriction_texts(self.restrictions, self.targets, self.inference.names),
+        )
+
+
+def restriction_texts(restrictions: Array, targets: Array, names: Sequence[str]) -> list[str]:
+    """Write linear restrictions as equations, one for each row.
+
+    Parameters
+    ----------
+    restrictions : ndarray (k, p)
+    targets : ndarray (k,)
+    names : sequence of str, length p
+
+    Examples
+    --------
+    >>> restriction_texts(np.array([[1.0, 0.0], [2.0, -1.0]]), np.array([0.0, 0.5]), ["age", "educ"])
+    ['age = 0', '2 * age - educ = 0.5']
+    """
+    texts = []
+    for row, target in zip(restrictions, targets, strict=True):
+        text = ""
+        for place in np.flatnonzero(row):
+            weight, name = float(row[place]), names[int(place)]
+            joint = (" - " if weight < 0 else " + ") if text else ("-" if weight < 0 else "")
+            text += joint + (name if abs(weight) == 1 else f"{abs(weight):.6g} * {name}")
+        texts.append(f"{text} = {target + 0.0:.6g}")
+    return texts
+
+
+def _notes(inference: LinearInference) -> tuple[str, ...]:
+    """Return what the reader should know of the statistic, from released numbers only."""
+    said = (_NOTES[inference.target],)
+    if inference.target == "population" and inference.fit.scale[0] < scale_error(inference.fit)[0]:
+        return (
+            *said,
+            "The noisy error variance is below the standard error of its own privacy noise and is raised to it, in the "
+            "statistic and in every draw.",
+        )
+    return said
+
+
+def simulated_test(
+    results: PrivateEstimates, r_matrix: object, *, use_f: bool, draws: Draws = "adaptive", seed: int = 0
+) -> RegressionTestResults:
+    """Test linear restrictions on a regression jointly, against releases simulated under them.
+
+    Parameters
+    ----------
+    results : PrivateEstimates
+        Of a linear regression on cross-products.
+    r_matrix : str, list of str, dict, array (k, p) or tuple (R, q)
+        Restrictions, as statsmodels reads them.
+    use_f : bool
+        Show the statistic per restriction.
+    draws : "adaptive" or int
+    seed : int
+        Public; draws no privacy noise.
+
+    Returns
+    -------
+    RegressionTestResults
+
+    Raises
+    ------
+    NotProvedError
+        Where the results are not those of a linear regression on cross-products.
+    OptionError
+        Where the restrictions cannot be read, or ``draws`` or ``seed`` has no such value.
+    InferenceError
+        Where the restrictions are linearly dependent.
+    """
+    inference = results.inference
+    if not isinstance(inference, LinearInference):
+        raise NotProvedError(
+            f'null="simulated" is proved for a linear regression on cross-products (dpinfer.ols, or its formula on a '
+            f'release of dpinfer.gram), and {results.model_name} is none; null="asymptotic" serves it'
+        )
+    restrictions, targets = linear_constraints(r_matrix, inference.names)
+    model = LinearRestrictions.of(inference, restrictions, targets)
+    found = simulate(model, released_values(inference), draws=draws, seed=seed)
+    if use_f:
+        found = replace(found, statistic=found.statistic / model.dof, sample=found.sample / model.dof)
+    lost = () if np.isfinite(found.statistic) else ("the statistic cannot be computed from this release",)
+    return RegressionTestResults(
+        title="F test of linear restrictions" if use_f else "Wald test of linear restrictions",
+        hypothesis=", ".join(restriction_texts(restrictions, targets, inference.names)),
+        statistic=found.statistic,
+        pvalue=found.pvalue,
+        release=results.release,
+        statistic_name="F" if use_f else "Chi-squared",
+        dof=float(model.dof),
+        distribution=found,
+        nobs=inference.nobs,
+        nobs_is_public=inference.nobs_is_public,
+        flags=(*results.flags, *lost),
+        notes=(*_notes(inference), *results.notes),
+        inference=inference,
+        restrictions=restrictions,
+        targets=targets,
+    )
