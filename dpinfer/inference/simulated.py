@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     Array = NDArray[np.float64]
 
-__all__ = ["simulate_pivots"]
+__all__ = ["draw_noise", "draw_sums", "simulate_pivots"]
 
 _BATCH = 500
 
@@ -48,52 +48,78 @@ def simulate_pivots(
     errors : ndarray (B, p, p)
         Covariance estimate of each replicate.
     """
-    cross = fit.floored[0]
-    rotated_truth = fit.mix.T @ fit.params[0]
-    root = np.linalg.cholesky(cross)
+    steps = np.asarray(steps)
     deviations, covariances = [], []
     for start in range(0, replicates, _BATCH):
         size = min(_BATCH, replicates - start)
-        error = np.sqrt(fit.scale[0]) * (rng.normal(size=(size, root.shape[0])) @ root.T)
-        if not fit.problem.population:
-            error = np.zeros_like(error)
-        sums = _assemble(fit, cross, rotated_truth, error, _residual(fit, error, cross, rng))
-        sums = sums + _symmetric_noise(law, steps, sums.shape[-1], size, rng)
+        sums = draw_sums(fit, fit.params, size, rng)[0]
+        sums += draw_noise(law, steps, sums.shape[-1], size, rng)
         again = fit_gram(fit.problem, sums, np.full(size, nobs))
         deviations.append(again.params - fit.params)
         covariances.append(sum(covariance(again)))
     return np.concatenate(deviations), np.concatenate(covariances)
 
 
-def _residual(fit: GramFit, error: Array, cross: Array, rng: np.random.Generator) -> Array:
-    """Sum of squared errors e'e given X'e: the part in the span of X, and chi-squared outside it."""
+def draw_sums(fit: GramFit, params: Array, size: int, rng: np.random.Generator) -> Array:
+    """Draw sums of z z' from the models of R fits, given their regressors and without privacy noise.
+
+    Parameters
+    ----------
+    fit : GramFit
+        R fits: their floored cross-products and error variances are those of the models.
+    params : ndarray (R, p)
+        Coefficients of the models.
+    size : int
+        Draws from each model.
+    rng : numpy.random.Generator
+
+    Returns
+    -------
+    ndarray (R, size, d, d)
+        Right in every combination of features that the regression reads.
+    """
+    cross = fit.floored
+    beta = params @ fit.mix
+    error = np.zeros((len(cross), size, cross.shape[-1]))
+    drawn = rng.normal(size=error.shape)
+    if fit.problem.population:
+        error = np.sqrt(fit.scale)[:, None, None] * (drawn @ np.swapaxes(np.linalg.cholesky(cross), 1, 2))
+    return _assemble(fit, beta, error, _residual(fit, error, rng))
+
+
+def _residual(fit: GramFit, error: Array, rng: np.random.Generator) -> Array:
+    """Sum of squared errors e'e given X'e: the part in the span of X, and chi-squared outside it, (R, size)."""
+    df = np.maximum(fit.df_resid, 1.0)[:, None]
     if not fit.problem.population:
-        return np.full(len(error), fit.scale[0] * max(fit.df_resid[0], 1.0))
-    inside = np.einsum("ri,ij,rj->r", error, np.linalg.inv(cross), error)
-    result: Array = inside + fit.scale[0] * rng.chisquare(max(fit.df_resid[0], 1.0), size=len(error))
+        return np.broadcast_to(fit.scale[:, None] * df, error.shape[:2])
+    inside = ((error @ np.linalg.inv(fit.floored)) * error).sum(axis=-1)
+    result: Array = inside + fit.scale[:, None] * rng.chisquare(df, size=error.shape[:2])
     return result
 
 
-def _assemble(fit: GramFit, cross: Array, beta: Array, error: Array, squares: Array) -> Array:
-    """Return sums over the features that have these cross-products of regressors and response, (B, d, d).
+def _assemble(fit: GramFit, beta: Array, error: Array, squares: Array) -> Array:
+    """Return sums over the features that have these cross-products of regressors and response, (R, size, d, d).
 
     The features are completed by the pseudo-inverse of (rows; response): only their combinations in the
     regression are ever read again.
     """
+    cross = fit.floored
     frame = np.vstack([fit.rows, fit.problem.response])
-    moment = cross @ beta + error
-    total = np.einsum("i,ij,j->", beta, cross, beta) + 2 * error @ beta + squares
+    fitted = np.einsum("rij,rj->ri", cross, beta)
+    moment = fitted[:, None, :] + error
+    total = (fitted * beta).sum(axis=1)[:, None] + 2 * np.einsum("rbi,ri->rb", error, beta) + squares
     width = frame.shape[0]
-    wanted = np.zeros((len(error), width, width))
-    wanted[:, :-1, :-1] = cross
-    wanted[:, :-1, -1] = wanted[:, -1, :-1] = moment
-    wanted[:, -1, -1] = total
+    wanted = np.zeros((*squares.shape, width, width))
+    wanted[..., :-1, :-1] = cross[:, None]
+    wanted[..., :-1, -1] = wanted[..., -1, :-1] = moment
+    wanted[..., -1, -1] = total
     back = np.linalg.pinv(frame)
-    result: Array = np.einsum("da,rab,eb->rde", back, wanted, back)
+    result: Array = back @ wanted @ back.T
     return result
 
 
-def _symmetric_noise(law: NoiseLaw, steps: Array, width: int, size: int, rng: np.random.Generator) -> Array:
+def draw_noise(law: NoiseLaw, steps: Array, width: int, size: int, rng: np.random.Generator) -> Array:
+    """Draw the noise of a released upper triangle, as symmetric matrices (size, width, width)."""
     upper = np.triu_indices(width)
     drawn = law.rvs(size, rng)[:, : len(upper[0])] * steps[: len(upper[0])]
     noise = np.zeros((size, width, width))

@@ -25,19 +25,21 @@ if TYPE_CHECKING:
 
     Array = NDArray[np.float64]
     Derivatives = tuple[Array, Array, Array]
+    Model = GoodnessOfFit | Independence | Homogeneity
 
 __all__ = ["NOT_RESOLVED", "EffectSize", "ResidualTable", "cohens_w", "cramers_v", "residual_table", "small_cells"]
 
 NOT_RESOLVED = "The privacy noise hides a margin of the table: the interval is every value that the measure can take."
 """What is said of an effect size whose interval is the whole range."""
 
-_CLEAR = 4.0
+_CLEAR = 2.5
 """Noise standard deviations that every margin has to reach for an interval of Cramer's V."""
 
 _LEAST, _SMALL = 1.0, 5.0
 _STEP = 1e-20
 _FLOOR = 1e-3
-_HALVINGS = 28
+_HALF_ROW = 0.5
+_HALVINGS = 22
 _LARGE = 40.0
 
 
@@ -106,7 +108,7 @@ def small_cells(expected: Array, noise: CountNoise) -> NDArray[np.bool_]:
     return np.asarray(expected < max(_SMALL, float(np.sqrt(noise.variance))))
 
 
-def residual_table(model: GoodnessOfFit | Independence | Homogeneity, values: Array, *, alpha: float = 0.05) -> ResidualTable:
+def residual_table(model: Model, values: Array, *, alpha: float = 0.05) -> ResidualTable:
     """Residuals of noisy counts from a hypothesis, standardised by sampling and noise together.
 
     Parameters
@@ -131,7 +133,8 @@ def residual_table(model: GoodnessOfFit | Independence | Homogeneity, values: Ar
     -----
     Without noise the standardised residual is the adjusted residual of Haberman (1973). The interval takes the
     covariance of the counts from the noisy shares, clipped at 0, not from the hypothesis; as in Wilson's interval the
-    variance of a cell grows with the count that is tried. Laplace noise widens it by its kurtosis (Cornish-Fisher).
+    variance of a cell grows with the count that is tried; half a row is added on both sides, because counts are whole.
+    Laplace noise widens it by its kurtosis (Cornish-Fisher).
 
     References
     ----------
@@ -149,12 +152,13 @@ def residual_table(model: GoodnessOfFit | Independence | Homogeneity, values: Ar
     slope = np.imag(ratio) / _STEP  # (..., count moved, residual)
     from_noise = variance * (slope**2).sum(axis=-2)
     spread = _sampling_variance(model, values, slope) + from_noise
-    fourth = _fourth(model.noise) * (slope**4).sum(axis=-2) / np.maximum(spread, 1e-300) ** 2
+    fourth = _fourth(model.noise) * (slope**4).sum(axis=-2) / np.maximum(spread, 1e-100) ** 2
     normal = float(stats.norm.isf(alpha / 2))
     reach = normal + np.maximum((normal**3 - 3 * normal) / 24, 0.0) * fourth
     standardised = difference / error
-    shift = 0.5 * reach**2 * np.diagonal(slope, axis1=-2, axis2=-1) ** 2 * error
-    half = np.sqrt(shift**2 + reach**2 * spread)
+    own = np.diagonal(slope, axis1=-2, axis2=-1)
+    shift = 0.5 * reach**2 * own**2 * error
+    half = np.sqrt(shift**2 + reach**2 * spread) + _HALF_ROW * np.abs(own)
     return ResidualTable(
         observed=values,
         expected=expected,
@@ -199,8 +203,10 @@ def cramers_v(
     -----
     ``V^2 = phi^2 / min(r - 1, c - 1)`` with ``phi^2 = sum (p_ij - p_i p_j)^2 / (p_i p_j)``. The law of the noisy phi^2
     is a scaled noncentral chi-squared one, with the mean and the variance of the second-order expansion at each phi
-    that is tried: independence, and the table that the release shows, and between them in phi^2.
-    Where a noisy margin is below 4 standard deviations of its noise the interval is [0, 1].
+    that is tried: those of independence and of the table that the release shows, on a line in phi^2. The variance is
+    not known but estimated, so the ends take a quantile of Student's law instead of the normal one; its degrees of
+    freedom are a quarter of Satterthwaite's, which pays for the terms of third order too.
+    Where a noisy margin is below 2.5 standard deviations of its noise the interval is [0, 1].
     """
     _check_alpha(alpha)
     rows, columns = shape
@@ -259,7 +265,7 @@ def cohens_w(
     Notes
     -----
     ``w^2 = sum (p - p0)^2 / p0``, at most ``1 / min(p0) - 1``; the interval is made as that of `cramers_v`.
-    Where the noisy number of rows is below 4 standard deviations of its noise the interval is the whole range.
+    Where the noisy number of rows is below 2.5 standard deviations of its noise the interval is the whole range.
     """
     _check_alpha(alpha)
     counts = _of_size(values, nobs)
@@ -300,44 +306,59 @@ def _fourth(noise: CountNoise) -> float:
     return (3 * noise.variance**2 + noise.variance * noise.step**2) / several
 
 
-def _null_parts(model: GoodnessOfFit | Independence | Homogeneity, x: Array) -> tuple[Array, Array, Array]:
-    """Expected counts, and variances of observed less expected under the hypothesis, from sampling and per unit of noise.
+def _level_parts(model: GoodnessOfFit, x: Array) -> tuple[Array, Array, Array]:
+    """See `_null_parts`: a private number of rows is a weighted sum of the counts."""
+    p = model.probabilities
+    if model.nobs is not None:
+        total = np.full(x.shape, float(model.nobs))
+        return total * p, total * p * (1 - p), np.ones(x.shape)
+    total = _at_least(x.sum(axis=-1, keepdims=True))
+    weights = np.ones(p.size) if model.kind == "pearson" else p / (total * p + model.noise.variance)
+    weights = weights / (weights * p).sum(axis=-1, keepdims=True)
+    total = _at_least((x * weights).sum(axis=-1, keepdims=True))
+    sampling = total * p * (1 - 2 * p * weights + p * (p * weights**2).sum(axis=-1, keepdims=True))
+    noisy = 1 - 2 * p * weights + p**2 * (weights**2).sum(axis=-1, keepdims=True)
+    return total * p, sampling, np.broadcast_to(noisy, x.shape)
+
+
+def _null_parts(model: Model, x: Array) -> tuple[Array, Array, Array]:
+    """Return expected counts, and variances of observed less expected under the hypothesis: of sampling, of unit noise.
 
     Smooth in the counts, real or complex (..., d).
     """
     if isinstance(model, GoodnessOfFit):
-        p, d = model.probabilities, model.probabilities.size
-        total = _at_least(x.sum(axis=-1, keepdims=True)) if model.nobs is None else np.full((*x.shape[:-1], 1), model.nobs)
-        noisy = 1 - 2 * p + d * p**2 if model.nobs is None else np.ones(d)
-        return total * p, total * p * (1 - p), np.broadcast_to(noisy, x.shape)
+        return _level_parts(model, x)
     r, c = model.shape
-    table = x.reshape(*x.shape[:-1], r, c)
+    table, size = x.reshape(*x.shape[:-1], r, c), x.sum(axis=-1)
     sizes = model.sizes if isinstance(model, Homogeneity) else None
-    nobs = model.nobs if isinstance(model, Independence) else None if sizes is None else float(sizes.sum())
-    total = _at_least(x.sum(axis=-1)) if nobs is None else np.full(x.shape[:-1], float(nobs))
-    missing = (total - x.sum(axis=-1))[..., None]
-    by_row = _at_least(table.sum(axis=-1) + missing / r) if sizes is None else np.broadcast_to(sizes, table.shape[:-1])
-    if isinstance(model, Homogeneity) and sizes is None:
+    known = sizes is not None
+    if sizes is not None:
+        by_row = np.broadcast_to(sizes, table.shape[:-1])
         total = by_row.sum(axis=-1)
-    by_column = _at_least(table.sum(axis=-2) + (total - x.sum(axis=-1))[..., None] / c)
+    elif isinstance(model, Independence):
+        known = model.nobs is not None
+        total = np.full(size.shape, model.nobs) if known else _at_least(size)
+        by_row = _at_least(table.sum(axis=-1) + ((total - size) / r)[..., None])
+    else:
+        by_row = _at_least(table.sum(axis=-1))
+        total = by_row.sum(axis=-1)
+    by_column = _at_least(table.sum(axis=-2) + ((total - size) / c)[..., None])
     a = (by_row / by_row.sum(axis=-1, keepdims=True))[..., :, None]
     b = (by_column / by_column.sum(axis=-1, keepdims=True))[..., None, :]
-    total = total[..., None, None]
-    if nobs is None:
-        noisy = (1 - 2 * a + r * a**2) * (1 - 2 * b + c * b**2)
-    else:
+    noisy = (1 - 2 * a + r * a**2) * (1 - 2 * b + c * b**2)
+    if known:
         noisy = 1 + (a**2 * r - 2 * a) * (c - 1) / c + 0 * b
         if sizes is None:
             noisy = noisy + (b**2 * c - 2 * b) * (r - 1) / r
-    parts = (total * a * b, total * a * b * (1 - a) * (1 - b), noisy)
-    return tuple(part.reshape(x.shape) for part in parts)  # type: ignore[return-value]
+    expected = total[..., None, None] * a * b
+    return expected.reshape(x.shape), (expected * (1 - a) * (1 - b)).reshape(x.shape), noisy.reshape(x.shape)
 
 
 def _at_least(x: Array) -> Array:
     return np.where(np.real(x) < _LEAST, _LEAST, x)
 
 
-def _sampling_variance(model: GoodnessOfFit | Independence | Homogeneity, values: Array, slope: Array) -> Array:
+def _sampling_variance(model: Model, values: Array, slope: Array) -> Array:
     """Variance that sampling gives to functions with slopes (..., count, function), at the noisy shares."""
     counts = np.maximum(values, 0.0)
     if isinstance(model, Homogeneity):
@@ -390,19 +411,28 @@ def _w_squared(counts: Array, p: Array) -> Derivatives:
     return (square / total**2)[..., 0] - 1, 2 * u / total**2 - 2 * square / total**3, hessian
 
 
-def _moments(at: Derivatives, counts: Array, noise: CountNoise, *, known: bool) -> tuple[Array, Array]:
-    """Bias and variance (...) of the second-order expansion at counts (..., d)."""
+def _moments(at: Derivatives, counts: Array, noise: CountNoise, *, known: bool) -> tuple[Array, Array, Array]:
+    """Bias and variance (...) of the second-order expansion at counts (..., d), and the variance of that variance.
+
+    Of the last one only what does not come with the squared effect itself.
+    """
     _, slope, hessian = at
     variance, shared = noise.variance, float(known)
     own = np.diagonal(hessian, axis1=-2, axis2=-1)
     inner = hessian.mean(axis=-1)
     product = hessian * (counts + variance)[..., None, :] - shared * variance * inner[..., None]
     bias = 0.5 * np.diagonal(product, axis1=-2, axis2=-1).sum(axis=-1)
-    linear = (slope**2 * (counts + variance)).sum(axis=-1) - shared * variance * slope.sum(axis=-1) ** 2 / slope.shape[-1]
+    linear = (slope**2 * (counts + variance)).sum(axis=-1) - shared * variance * slope.sum(axis=-1) ** 2 / slope.shape[
+        -1
+    ]
     square = 0.5 * np.einsum("...ij,...ji->...", product, product)
     third = (slope * own * counts).sum(axis=-1)
     fourth = 0.25 * (own**2 * (counts + _fourth(noise))).sum(axis=-1)
-    return bias, np.maximum(linear + square + fourth + third, 0.5 * (linear + square))
+    spread = slope * (counts + variance)
+    change = slope**2 + 2 * np.einsum("...ij,...j->...i", hessian, spread)
+    own_share = (change * spread).sum(axis=-1) ** 2 / np.maximum((slope * spread).sum(axis=-1), 1e-300)
+    unsure = np.maximum((change**2 * (counts + variance)).sum(axis=-1) - own_share, 0.0)
+    return bias, np.maximum(linear + square + fourth + third, 0.5 * (linear + square)), unsure
 
 
 def _effect_size(
@@ -420,27 +450,30 @@ def _effect_size(
     """Estimate and interval from the moments at the hypothesis and at the table that the release shows."""
     residual = counts - null
     found = (residual**2 / null).sum(axis=-1) / null.sum(axis=-1)
-    bias, variance = _moments(derivatives(null), null, noise, known=known)
+    bias, variance, _ = _moments(derivatives(null), null, noise, known=known)
     bias, variance = np.maximum(bias, 1e-12), np.maximum(variance, 1e-24)
     freedom = 2 * bias**2 / variance
-    goal = np.maximum(found - bias, 2 * np.sqrt(variance))
+    goal = np.maximum(found, bias + 2 * np.sqrt(variance))
     times = np.where(clear, np.sqrt(goal / np.maximum(found, 1e-300)), 0.0)[..., None]
     away = np.maximum(null + times * residual, _FLOOR * null)
     away *= (null.sum(axis=-1) / away.sum(axis=-1))[..., None]
     at = derivatives(away)
     place = np.maximum(at[0], 1e-9)
-    away_bias, away_variance = _moments(at, away, noise, known=known)
+    away_bias, away_variance, unsure = _moments(at, away, noise, known=known)
+    rise = np.maximum((away_variance - variance) / place, (away_variance - 3 * variance) / (goal - bias))
     least = 0.5 * np.minimum(variance, away_variance)
+    student = 0.5 / np.clip(unsure / np.maximum(away_variance, 1e-24) ** 2, 1e-6, 0.25)
+    tail = special.ndtr(special.stdtrit(student, alpha / 2))
 
     def law(effect: Array) -> tuple[Array, Array]:
         mean = effect + bias + (away_bias - bias) * np.minimum(effect / place, 1.0)
-        return mean, np.maximum(variance + (away_variance - variance) * effect / place, least)
+        return mean, np.maximum(variance + rise * effect, least)
 
     most = scale * largest**2
     first = np.clip(found - bias, 0.0, most)
     estimate = np.clip(found - (law(first)[0] - first), 0.0, most)
-    lower = _solve(lambda e: 1 - _below(found, e, *law(e), freedom), alpha / 2, most, found.shape)
-    upper = _solve(lambda e: -_below(np.maximum(found, bias), e, *law(e), freedom), -alpha / 2, most, found.shape)
+    lower = _solve(lambda e: 1 - _below(found, e, *law(e), freedom), tail, most, found.shape)
+    upper = _solve(lambda e: -_below(np.maximum(found, bias), e, *law(e), freedom), -tail, most, found.shape)
     ends = [np.sqrt(end / scale) for end in (estimate, lower, np.maximum(upper, estimate))]
     lower, upper = np.where(clear, ends[1], 0.0), np.where(clear, ends[2], largest)
     return EffectSize(ends[0], lower, upper, clear, largest, alpha)
@@ -456,13 +489,15 @@ def _below(found: Array, effect: Array, mean: Array, variance: Array, freedom: A
     ratio = spread / total**2
     bend = (power - 1) * (1 - 3 * power)
     centre = 1 + power * ratio * (power - 1 - 0.5 * (2 - power) * bend * ratio)
-    result = np.asarray(special.ndtr(((x / total) ** power - centre) / (power * np.sqrt(2 * ratio) * (1 + 0.5 * bend * ratio))))
+    result = np.asarray(
+        special.ndtr(((x / total) ** power - centre) / (power * np.sqrt(2 * ratio) * (1 + 0.5 * bend * ratio)))
+    )
     few = away < _LARGE
     result[few] = special.chndtr(x[few], freedom[few], away[few])
     return np.asarray(result)
 
 
-def _solve(function: Callable[[Array], Array], goal: float, most: float, shape: tuple[int, ...]) -> Array:
+def _solve(function: Callable[[Array], Array], goal: Array, most: float, shape: tuple[int, ...]) -> Array:
     """Where a rising function of the squared effect reaches a goal, in [0, most]: by halving the effect's range."""
     low, high = np.zeros(shape), np.full(shape, np.sqrt(most))
     low = np.where(function(high**2) < goal, high, low)

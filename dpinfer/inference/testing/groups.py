@@ -1,0 +1,304 @@
+"""Tests of means from noisy sums: one sample, two samples, one-way analysis of variance.
+
+A group of n rows with values u in [-1, 1] is released as noisy sums of 1, u and u^2. Under the hypothesis that all
+groups have the mean m, ``r = s1 - m n`` of every group has mean zero and variance
+
+    V = n sigma^2 + Var(e1 - m e0),
+
+e0 and e1 being the noise of n and s1. With one group and m given, the statistic is ``r^2 / V``; with several, the
+least ``sum r^2 / V`` over m. No noisy count is divided by, so that groups which may be empty do no harm, and without
+noise these are t^2 and (G - 1) F.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Literal
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from dpinfer.inference.moments import MomentSums
+    from dpinfer.release.laws import NoiseLaw
+
+    Array = NDArray[np.float64]
+
+__all__ = ["ALTERNATIVES", "Alternative", "FittedMeans", "GroupEstimates", "GroupMeans", "group_means"]
+
+Alternative = Literal["two-sided", "less", "greater"]
+ALTERNATIVES = ("two-sided", "less", "greater")
+
+_FLOOR = 0.5
+"""Standard deviations of its noise below which no sum of squares within groups is taken to lie."""
+
+_RAISED = 1.0
+"""Standard deviations of its noise by which it is raised in the simulated null distribution."""
+
+_AWAY = 2.0
+"""Standard deviations of noise by which an estimated mean, and numbers of rows, are moved where noise does more."""
+
+_TINY = 1e-12
+
+
+@dataclass(frozen=True, eq=False)
+class GroupEstimates:
+    """What the statistic needs, from R releases or any leading dimensions.
+
+    Attributes
+    ----------
+    rows, first : ndarray (..., G)
+        Noisy number of rows and sum of values of each group.
+    mean : ndarray (...)
+        The common mean: given, or estimated.
+    within : ndarray (..., G)
+        n sigma^2 of each group.
+    error : ndarray (..., G)
+        Standard deviation of the privacy noise in ``within``.
+    noise : ndarray (...)
+        Noise variance of ``first - far * rows``.
+    far : ndarray (...)
+        The common mean; where it is estimated, moved away from 0 by two standard
+        deviations of the noise in it.
+    dof : ndarray (..., G)
+        Rows less parameters behind the variance of each group.
+    hidden : ndarray of bool (..., G)
+        Whether the sum of squares behind ``within`` is not told from its privacy noise: it was then raised to it.
+    """
+
+    rows: Array
+    first: Array
+    mean: Array
+    within: Array
+    error: Array
+    noise: Array
+    far: Array
+    dof: Array
+    hidden: NDArray[np.bool_]
+
+    @property
+    def variance(self) -> Array:
+        """Variance of ``first - mean * rows`` of each group (..., G)."""
+        return np.asarray(np.maximum(self.within + self.noise[..., None], _TINY))
+
+
+@dataclass(frozen=True, eq=False)
+class FittedMeans:
+    """The hypothesis fitted to R releases.
+
+    Attributes
+    ----------
+    rows : ndarray (R, G)
+        Whole numbers of rows, at least 2.
+    mean : ndarray (R,)
+    sigma : ndarray (R, G)
+        Standard deviations of the values.
+    """
+
+    rows: Array
+    mean: Array
+    sigma: Array
+
+
+@dataclass(frozen=True, eq=False)
+class GroupMeans:
+    """Equal means of G groups, or a given mean of one; implements `NullModel` on values (..., 3 G).
+
+    The values of a release are, group by group, the noisy sums of 1, u and u^2, u being the column scaled to [-1, 1].
+
+    Attributes
+    ----------
+    mixing : ndarray (3, m)
+        The three sums of a group as combinations of its released sums.
+    variances : ndarray (m,)
+        Noise variance of the released sums of a group.
+    laplace : int
+        Laplace draws that the noise of each adds up; 0 for normal noise.
+    groups : int
+    mean : float or None
+        The mean under the hypothesis, in [-1, 1], for one group; None for several.
+    equal_var : bool
+        Whether the groups share one variance; otherwise each has its own (Welch).
+    alternative : {"two-sided", "less", "greater"}
+        Of one group's mean, or of the first of two groups' against the second's.
+    """
+
+    mixing: Array
+    variances: Array
+    laplace: int = 0
+    groups: int = 1
+    mean: float | None = None
+    equal_var: bool = True
+    alternative: Alternative = "two-sided"
+
+    @cached_property
+    def cov(self) -> Array:
+        """Covariance of the noise of the three sums (3, 3)."""
+        return np.asarray((self.mixing * self.variances) @ self.mixing.T)
+
+    def estimates(self, values: Array) -> GroupEstimates:
+        """Estimate sizes, common mean and variances (..., 3 G) under the hypothesis."""
+        sums = values.reshape(*values.shape[:-1], self.groups, 3)
+        rows, first, second = sums[..., 0], sums[..., 1], sums[..., 2]
+        mean = self._mean(rows, first)
+        noise = self._noise(mean)
+        m = mean[..., None]
+        residual = first - m * rows
+        about = second - 2 * m * first + m**2 * rows
+        least = np.maximum(np.sqrt(noise), 1.0)[..., None]
+        size = np.maximum(rows, least)
+        square = about - (residual**2 - noise[..., None]) / size
+        blur = _form(self.cov, np.stack([mean**2, -2 * mean, np.ones_like(mean)]))[..., None]
+        blur = blur + 2 * (noise[..., None] / size) ** 2
+        if self.equal_var:
+            square, blur = square.sum(axis=-1, keepdims=True), blur.sum(axis=-1, keepdims=True)
+            size = np.maximum(rows.sum(axis=-1, keepdims=True), self.groups * least)
+            dof = np.maximum(size - self.groups, 1.0)
+        else:
+            dof = np.maximum(size - 1, 1.0)
+        error = np.sqrt(blur)
+        share = np.maximum(rows, 0.0) / dof
+        within = np.clip(square, _FLOOR * error, np.maximum(size, error)) * share
+        far = mean
+        if self.mean is None:
+            far = self._far(mean, rows, noise)
+            noise = np.maximum(noise, self._noise(far))
+        dof, hidden = (np.broadcast_to(one, rows.shape) for one in (dof, square < _FLOOR * error))
+        return GroupEstimates(rows, first, mean, within, error * share, noise, far, dof, hidden)
+
+    def signed(self, values: Array) -> Array:
+        """Give the t statistic: of one group, or of the first of two against the second; (..., 3 G) to (...)."""
+        found = self.estimates(values)
+        if self.groups == 1:
+            top, bottom = found.first - found.mean[..., None] * found.rows, found.variance
+            return np.asarray((top / np.sqrt(bottom))[..., 0])
+        n, s, v = found.rows, found.first, found.variance
+        top = s[..., 0] * n[..., 1] - s[..., 1] * n[..., 0]
+        bottom = v[..., 0] * n[..., 1] ** 2 + v[..., 1] * n[..., 0] ** 2
+        return np.asarray(top / np.sqrt(np.maximum(bottom, _TINY)))
+
+    def statistic(self, values: Array) -> Array:
+        """See `NullModel.statistic`: t^2, (G - 1) F, or the t statistic towards a one-sided alternative."""
+        if self.alternative != "two-sided":
+            return self.signed(values) if self.alternative == "greater" else -self.signed(values)
+        if self.groups <= 2:
+            return np.asarray(self.signed(values) ** 2)
+        found = self.estimates(values)
+        centred = found.first - found.mean[..., None] * found.rows
+        weighted = found.rows / found.variance
+        through = (weighted * found.rows).sum(axis=-1)
+        length = (centred**2 / found.variance).sum(axis=-1)
+        length -= (weighted * centred).sum(axis=-1) ** 2 / np.maximum(through, _TINY)
+        return np.asarray(np.maximum(length, 0.0))
+
+    def fit(self, values: Array) -> FittedMeans:
+        """Fit the hypothesis where it is hardest to hold the level.
+
+        Sums of squares are raised by a standard deviation of their noise, a common mean is moved away from 0, and
+        groups of a size that noise hides are drawn larger: the statistic of small ones is smaller.
+        """
+        found = self.estimates(values)
+        rows = np.maximum(np.rint(self._grown(found.rows)), 2.0)
+        sigma = np.sqrt(np.minimum((found.within + _RAISED * found.error) / rows, rows / (rows - 1)))
+        return FittedMeans(rows, found.far, sigma)
+
+    def draw(self, fitted: FittedMeans, size: int, rng: np.random.Generator) -> Array:
+        """See `NullModel.draw`."""
+        rows, sigma = fitted.rows[:, None], fitted.sigma[:, None]
+        shape = (len(rows), size, self.groups)
+        drawn = np.empty((*shape, 3))
+        drawn[..., 0] = rows
+        offset = rng.standard_normal(shape) * (sigma * np.sqrt(rows))
+        mean = fitted.mean[:, None, None]
+        within = rng.standard_gamma(np.broadcast_to((rows - 1) / 2, shape)) * (2 * sigma**2)
+        drawn[..., 1] = rows * mean + offset
+        drawn[..., 2] = within + drawn[..., 1] ** 2 / rows
+        drawn += self.noise(shape, rng)
+        return drawn.reshape(len(rows), size, 3 * self.groups)
+
+    def noise(self, shape: tuple[int, ...], rng: np.random.Generator) -> Array:
+        """Draw noise of the three sums (..., 3) for simulation, never for privacy."""
+        full = (*shape, len(self.variances))
+        if self.laplace:
+            scale = np.sqrt(self.variances / (2 * self.laplace))
+            if self.laplace == 1:
+                drawn = rng.laplace(size=full)
+            else:
+                drawn = rng.standard_gamma(self.laplace, full) - rng.standard_gamma(self.laplace, full)
+        else:
+            scale, drawn = np.sqrt(self.variances), rng.standard_normal(full)
+        return np.asarray(drawn @ (self.mixing * scale).T)
+
+    def _grown(self, rows: Array) -> Array:
+        """Numbers of rows, all raised by one factor where they are small beside their noise (..., G)."""
+        if self.mean is not None:
+            return rows
+        spread = float(np.sqrt(self.cov[0, 0]))
+        length = np.sqrt((rows**2).sum(axis=-1, keepdims=True))
+        return np.asarray(rows * (1 + _AWAY * spread / np.maximum(length, max(spread, 1.0))))
+
+    def _noise(self, mean: Array) -> Array:
+        """Noise variance of ``first - mean * rows``."""
+        return _form(self.cov[:2, :2], np.stack([-mean, np.ones_like(mean)]))
+
+    def _far(self, mean: Array, rows: Array, noise: Array) -> Array:
+        """Move an estimated mean away from 0, where noise moves more, by standard deviations of its own noise."""
+        spread = np.sqrt(self.groups * noise)
+        error = spread / np.maximum(rows.sum(axis=-1), np.maximum(spread, 1.0))
+        return np.asarray(np.copysign(np.minimum(np.abs(mean) + _AWAY * error, 1.0), mean))
+
+    def _mean(self, rows: Array, first: Array) -> Array:
+        if self.mean is not None:
+            return np.full(rows.shape[:-1], self.mean)
+        least = max(np.sqrt(self.groups * self.cov[0, 0]), 1.0)
+        return np.asarray(np.clip(first.sum(axis=-1) / np.maximum(rows.sum(axis=-1), least), -1.0, 1.0))
+
+
+def group_means(
+    sums: MomentSums,
+    law: NoiseLaw,
+    *,
+    column: int = 0,
+    mean: float | None = None,
+    equal_var: bool = True,
+    alternative: Alternative = "two-sided",
+) -> tuple[GroupMeans, Array]:
+    """Take the model of a test, and its values, from noisy sums of monomials.
+
+    Parameters
+    ----------
+    sums : MomentSums
+        Of R releases in G groups; not weighted.
+    law : NoiseLaw
+        Of the release.
+    column : int
+        Which of the columns is tested.
+    mean : float, optional
+        The mean under the hypothesis, in [-1, 1], where there is one group.
+    equal_var, alternative
+        As in `GroupMeans`.
+
+    Returns
+    -------
+    model : GroupMeans
+    values : ndarray (R, 3 G)
+    """
+    unit = [int(place == column) for place in range(sums.columns)]
+    places = [sums.place[(*(power * one for one in unit), 0)] for power in (0, 1, 2)]
+    model = GroupMeans(
+        mixing=sums.mixing[places],
+        variances=sums.variances,
+        laplace=law.draws if law.family == "laplace" else 0,
+        groups=sums.values.shape[1],
+        mean=mean,
+        equal_var=equal_var,
+        alternative=alternative,
+    )
+    return model, sums.values[..., places].reshape(len(sums.values), -1)
+
+
+def _form(matrix: Array, vector: Array) -> Array:
+    """Quadratic form of vectors along the first axis (k, ...), never negative."""
+    return np.asarray(np.maximum(np.einsum("i...,ij,j...->...", vector, matrix, vector), 0.0))
