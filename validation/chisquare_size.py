@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass
 from itertools import product
 
@@ -82,10 +83,14 @@ class Design:
 def grid() -> list[Design]:
     """Every design."""
     shapes: list[tuple[str, tuple[int, ...]]] = [("goodness of fit", (d,)) for d in LEVELS]
-    shapes += [("independence", shape) for shape in SHAPES] + [("homogeneity", (2, 2)), ("homogeneity", (3, 4))]
-    return [
+    shapes += [("independence", shape) for shape in SHAPES]
+    designs = [
         Design(test, shape, even, n, price, neighbors)
         for (test, shape), even, n, price, neighbors in product(shapes, (True, False), SIZES, PRICES, NEIGHBORS)
+    ]
+    return designs + [
+        Design("homogeneity", (2, 2), even, n, price, NEIGHBORS[0])
+        for even, n, price in product((True, False), SIZES, PRICES)
     ]
 
 
@@ -139,6 +144,23 @@ def measure(design: Design, replicates: int, seed: int, run: str) -> list[dict]:
     ]
 
 
+def measured(designs: list[Design], seeds: list[int], jobs: int, arguments: Options) -> list[list[dict]]:
+    """Measure every design, in order; a run that was stopped goes on where it was."""
+    state = arguments.out / "state" / f"chisquare_size-{dpi.__version__}-{arguments.replicates}-{arguments.seed}.jsonl"
+    state.parent.mkdir(parents=True, exist_ok=True)
+    found = [json.loads(line) for line in state.read_text(encoding="utf-8").splitlines()] if state.exists() else []
+    tasks = list(zip(designs, seeds, strict=True))[len(found) :]
+    work = Parallel(n_jobs=jobs, return_as="generator")(
+        delayed(measure)(one, arguments.replicates, seed, "first") for one, seed in tasks
+    )
+    with state.open("a", encoding="utf-8") as file:
+        for part in tqdm(work, desc="size", total=len(tasks)):
+            found.append(part)
+            file.write(json.dumps(part) + "\n")
+            file.flush()
+    return found
+
+
 def largest_allowed(level: float, replicates: int, tests: int) -> float:
     """Size that a test of exactly this level exceeds with the chance that Bonferroni leaves to one of ``tests``."""
     return float(stats.binom.isf(FAMILYWISE / tests, replicates, level)) / replicates
@@ -170,8 +192,7 @@ def run(arguments: Options) -> list[Claim]:
     designs = grid() if arguments.replicates >= _QUICK else grid()[::37]
     seeds = [arguments.seed + 1000 * place for place in range(len(designs))]
     jobs = arguments.jobs if arguments.replicates >= _QUICK else 1
-    tasks = tqdm(list(zip(designs, seeds, strict=True)), desc="size")
-    parts = Parallel(n_jobs=jobs)(delayed(measure)(one, arguments.replicates, seed, "first") for one, seed in tasks)
+    parts = measured(designs, seeds, jobs, arguments)
     tests = sum(map(len, parts))
     rows = [row for part in parts for row in part]
     allowed = {alpha: largest_allowed(alpha, arguments.replicates, tests) for alpha in ALPHAS}
