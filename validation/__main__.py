@@ -27,13 +27,16 @@ SCRIPTS = {
     "equipartition": (500, 5000),
     "binomtest_exact": (1, 1),
     "chisquare_size": (100, 10_000),
+    "chisquare_pvalues": (500, 10_000),
+    "chisquare_power": (2000, 20_000),
+    "null_speed": (5, 15),
     "histogram_speed": (3, 15),
     "ols_speed": (3, 15),
     "study_speed": (1000, 10_000),
 }
 """Every script with its replicates in a quick and in a full run."""
 
-TIMED = ("histogram_speed", "ols_speed", "study_speed")
+TIMED = ("null_speed", "histogram_speed", "ols_speed", "study_speed")
 """Scripts whose claims depend on the machine: reported, but no reason to fail a quick run."""
 
 

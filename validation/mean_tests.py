@@ -178,7 +178,7 @@ def sizes_of(arguments: Options) -> pd.DataFrame:
         popmean = 0.0 if design.test == "ttest_rel" else law.truth
         sums = exact_groups(design, law, arguments.replicates, rng)
         plain = ordinary(design, popmean, sums)
-        for turn, price in enumerate(PRICES[index % 2 :: 2]):
+        for turn, price in enumerate(PRICES[index % 3 :: 3]):
             neighbors = ("add_remove", "replace_one")[(index // 2 + turn) % 2]
             model = null_model(design, popmean, price, neighbors)
             found = pvalues(model, sums, rng)
