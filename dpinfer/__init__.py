@@ -17,6 +17,7 @@ from dpinfer.models import (
     count,
     cov,
     expfam,
+    f_oneway,
     gram,
     histogram,
     linear_queries,
@@ -25,14 +26,18 @@ from dpinfer.models import (
     proportion,
     table,
     total,
+    ttest_1samp,
+    ttest_ind,
+    ttest_rel,
     variance,
 )
 from dpinfer.privacy import GDP, ZCDP, ApproxDP, Ledger, PureDP
 from dpinfer.release import Release, read_release
 from dpinfer.results import PrivateResults
 from dpinfer.results.combine import combine
+from dpinfer.results.testing.several import multipletests
 from dpinfer.schema import Boolean, Category, Integer, Real, Schema
-from dpinfer.studies import coverage_study
+from dpinfer.studies import coverage_study, power
 
 __all__ = [
     "GDP",
@@ -63,14 +68,20 @@ __all__ = [
     "coverage_study",
     "errors",
     "expfam",
+    "f_oneway",
     "gram",
     "histogram",
     "linear_queries",
     "mean",
+    "multipletests",
     "ols",
+    "power",
     "proportion",
     "read_release",
     "table",
     "total",
+    "ttest_1samp",
+    "ttest_ind",
+    "ttest_rel",
     "variance",
 ]

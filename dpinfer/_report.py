@@ -21,7 +21,7 @@ from matplotlib.layout_engine import ConstrainedLayoutEngine
 from dpinfer.errors import OptionError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
     from pathlib import Path
 
     import pandas as pd
@@ -280,6 +280,13 @@ def described_figure(results: DescriptionResults) -> Figure:
     """Draw descriptions by group; see ``DescriptionResults.plot``."""
     figure, axes = _axes(1.6 + 0.42 * len(results.params))
     results.plot(ax=axes, color=_BLUE)
+    return figure
+
+
+def drawn_figure(draw: Callable[[Axes], object], height: float) -> Figure:
+    """Draw a plot of the library in a figure of its own."""
+    figure, axes = _axes(height)
+    draw(axes)
     return figure
 
 

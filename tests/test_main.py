@@ -19,11 +19,13 @@ from matplotlib.image import imread
 from statsmodels.datasets import fair
 
 import dpinfer as dpi
-from dpinfer import __main__ as tour
+from dpinfer import __main__ as main
 from dpinfer import _report as report
+from dpinfer import _tour as tour
 from dpinfer.errors import DPInferError
 
 PICTURES = {"account.png", "budget.png", "coefficients.png", "comparison.png", "second.png", "means.png", "shares.png"}
+PICTURES |= {"null.png", "residuals.png", "power.png"}
 FILES = PICTURES | {report.PAGE, tour.GRAM, tour.LEDGER}
 
 
@@ -32,7 +34,7 @@ def run(*argv):
     printed, complained = io.StringIO(), io.StringIO()
     with contextlib.redirect_stdout(printed), contextlib.redirect_stderr(complained):
         try:
-            code = tour.main([str(argument) for argument in argv])
+            code = main.main([str(argument) for argument in argv])
         except SystemExit as stop:
             code = stop.code
     return SimpleNamespace(code=code, out=printed.getvalue(), err=complained.getvalue())
@@ -96,12 +98,12 @@ def test_the_page_is_whole_and_needs_no_other_file(made):
 
 def test_the_page_and_the_terminal_have_every_chapter_in_order(made):
     places = []
-    for number, (title, _) in enumerate(tour.CHAPTERS, 1):
+    for number, (title, _) in enumerate(main.CHAPTERS, 1):
         places.append(made.page.index(f"<h2>{number}. {title}</h2>"))
         assert f'<section id="chapter-{number}">' in made.page
     assert places == sorted(places)
     steps = re.findall(r"^\[(\d)/7\] (.*)$", made.out, flags=re.MULTILINE)
-    assert steps == [(str(number), title) for number, (title, _) in enumerate(tour.CHAPTERS, 1)]
+    assert steps == [(str(number), title) for number, (title, _) in enumerate(main.CHAPTERS, 1)]
     assert made.out.isascii()
     assert "\r" not in made.out
 
@@ -230,7 +232,7 @@ def test_a_failure_on_the_way_leaves_everything_as_it_was(exists, error, tmp_pat
     target = tmp_path / "report"
     if exists:
         target.mkdir()
-    monkeypatch.setattr(tour, "CHAPTERS", (*tour.CHAPTERS[:2], ("Bad luck", fail)))
+    monkeypatch.setattr(main, "CHAPTERS", (*main.CHAPTERS[:2], ("Bad luck", fail)))
     result = run("--out", target)
     assert result.code == 2
     assert result.err.count("\n") == 1
@@ -243,7 +245,7 @@ def test_another_error_is_not_swallowed_but_still_cleaned_up(tmp_path, monkeypat
     def fail(_):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(tour, "CHAPTERS", (tour.CHAPTERS[1], ("Stop", fail)))
+    monkeypatch.setattr(main, "CHAPTERS", (main.CHAPTERS[1], ("Stop", fail)))
     with pytest.raises(KeyboardInterrupt):
         run("--out", tmp_path / "report")
     assert names(tmp_path) == set()

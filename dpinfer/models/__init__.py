@@ -6,6 +6,7 @@ from dpinfer.models.description import Description
 from dpinfer.models.descriptions import corr, count, cov, histogram, mean, table, total, variance
 from dpinfer.models.expfam import ExpFam, expfam
 from dpinfer.models.linear import OLS, Gram, gram, ols
+from dpinfer.models.mean_tests import MeanComparison, f_oneway, ttest_1samp, ttest_ind, ttest_rel
 from dpinfer.models.procedure import Procedure
 from dpinfer.models.proportions import proportion
 from dpinfer.models.queries import linear_queries
@@ -17,6 +18,7 @@ __all__ = [
     "Description",
     "ExpFam",
     "Gram",
+    "MeanComparison",
     "Procedure",
     "binomtest",
     "chi2_contingency",
@@ -25,6 +27,7 @@ __all__ = [
     "count",
     "cov",
     "expfam",
+    "f_oneway",
     "gram",
     "histogram",
     "linear_queries",
@@ -33,5 +36,8 @@ __all__ = [
     "proportion",
     "table",
     "total",
+    "ttest_1samp",
+    "ttest_ind",
+    "ttest_rel",
     "variance",
 ]

@@ -1,8 +1,9 @@
-"""Studies of procedures: does the interval cover, and at what price."""
+"""Studies of procedures: does the interval cover, what can the test see, and at what price."""
 
 from dpinfer.studies.coverage import coverage_study
 from dpinfer.studies.populations import POPULATIONS, Population, population
+from dpinfer.studies.power import PowerStudy, power
 from dpinfer.studies.results import StudyResults
 from dpinfer.studies.rules import Rules
 
-__all__ = ["POPULATIONS", "Population", "Rules", "StudyResults", "coverage_study", "population"]
+__all__ = ["POPULATIONS", "Population", "PowerStudy", "Rules", "StudyResults", "coverage_study", "population", "power"]

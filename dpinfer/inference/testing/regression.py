@@ -29,6 +29,10 @@ if TYPE_CHECKING:
 __all__ = ["LinearRestrictions", "RestrictedFit", "gram_values", "released_values", "scale_error"]
 
 
+_STEADY = 2.0
+"""Standard errors of its privacy noise below which an error variance is not taken to be."""
+
+
 @dataclass(frozen=True, slots=True)
 class RestrictedFit:
     """R regressions that meet the restrictions.
@@ -103,9 +107,9 @@ class LinearRestrictions:
 
     Notes
     -----
-    An error variance below the standard error of its own privacy noise is raised to it, in the release and in every
-    draw alike: a statistic that divides by less is large by accident, and a null distribution with next to no errors
-    would not show it. Elsewhere the statistic is that of `score_joint`.
+    The error variance s2 enters as ``sqrt(s2^2 + (2 e)^2)``, e the standard error that privacy noise gives it, in the
+    release and in every draw alike. A statistic that divides by an s2 made small by noise is large by accident, and a
+    null distribution simulated from that s2 would not show it. Where e is small the statistic is that of `score_joint`.
 
     The hypothesis nearest to an estimate b of covariance V (sampling and noise) is
     ``b - V R' (R V R')^-1 (R b - q)``. Given the regressors, ``X'e`` is normal with covariance ``s2 X'X`` and
@@ -140,7 +144,7 @@ class LinearRestrictions:
         """Fits of R releases (R, m)."""
         width = self.problem.design.shape[1]
         fit = fit_gram(self.problem, values[:, 1:].reshape(-1, width, width), values[:, 0])
-        return replace(fit, scale=np.maximum(fit.scale, scale_error(fit)))
+        return replace(fit, scale=np.hypot(fit.scale, _STEADY * scale_error(fit)))
 
     def statistic(self, values: Array) -> Array:
         """See `NullModel.statistic`: about chi-squared with `dof` degrees of freedom where noise is small."""

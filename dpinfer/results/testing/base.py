@@ -183,7 +183,7 @@ class TestResults(ABC):
         edges = np.linspace(min(float(finite.min(initial=0.0)), 0.0), max(top, 1e-300), 61)
         ax.hist(finite, bins=edges.tolist(), density=True, color=color, alpha=0.75, label="under the null hypothesis")
         drawn = self.distribution.statistic if self.distribution is not None else self.statistic
-        ax.axvline(drawn, color="#f18f01", lw=2, label=f"observed, p = {self._pvalue_text()}")
+        ax.axvline(drawn, color="#f18f01", lw=2, label=f"observed, p-value {self._pvalue_text()}")
         ax.set(xlabel=self.statistic_name, ylabel="density")
         ax.set_title(textwrap.fill(self.hypothesis, 70), fontsize=10)
         ax.set_yticks([])

@@ -130,7 +130,7 @@ def _notes(inference: LinearInference) -> tuple[str, ...]:
     if inference.target == "population" and inference.fit.scale[0] < scale_error(inference.fit)[0]:
         return (
             *said,
-            "The noisy error variance is below the standard error of its own privacy noise and is raised to it, in the "
+            "The noisy error variance is below the standard error of its own privacy noise and is raised, in the "
             "statistic and in every draw.",
         )
     return said

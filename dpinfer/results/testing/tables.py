@@ -213,6 +213,7 @@ class ChiSquareResults(TestResults):
         if len(table) <= _DRAWN:
             ax.set_yticks(place, labels)
         ax.set_xlabel(f"standardised residual ({1 - alpha:.0%} of one cell in the shade if the hypothesis holds)")
+        ax.set_ylabel(", ".join(str(name) for name in self.index.names))
         ax.set_title(textwrap.fill(self.hypothesis, 70), fontsize=10)
         ax.spines[["top", "right", "left"]].set_visible(False)
         return ax

@@ -1,3 +1,5 @@
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import statsmodels.api as sm
@@ -110,11 +112,8 @@ def test_many_releases_equal_one_by_one():
     alone = [model.statistic(one) for one in values]
     np.testing.assert_allclose(together.ravel(), alone, rtol=1e-8)
     fit = fit_gram(model.problem, values[:, 1:].reshape(-1, 5, 5), values[:, 0])
-    sure = fit.scale > scale_error(fit)
-    assert 2 <= sure.sum() < 12
-    plain = score_joint(fit, RESTRICTIONS, TARGETS[None])[0]
-    np.testing.assert_allclose(together.ravel()[sure], plain[sure], rtol=1e-9)
-    assert np.all(together.ravel()[~sure] <= plain[~sure])
+    steady = replace(fit, scale=np.hypot(fit.scale, 2 * scale_error(fit)))
+    np.testing.assert_allclose(together.ravel(), score_joint(steady, RESTRICTIONS, TARGETS[None])[0], rtol=1e-9)
 
 
 def test_the_standard_error_of_the_error_variance_is_that_of_its_noise():
@@ -124,14 +123,14 @@ def test_the_standard_error_of_the_error_variance_is_that_of_its_noise():
     assert fit.scale.std() == pytest.approx(scale_error(fit).mean(), rel=0.06)
 
 
-def test_an_error_variance_below_its_noise_is_raised_to_it():
+def test_an_error_variance_below_its_noise_is_raised():
     model, z = null(2.0), rows(60, slopes=(0.3, 0.25, 0.15))
     gram = z.T @ z
     gram[4, 4] -= 0.99 * np.square(z[:, 4] - z[:, :4] @ np.linalg.lstsq(z[:, :4], z[:, 4])[0]).sum()
     values = gram_values(gram[None], np.array([60.0]))
     fit = fit_gram(model.problem, gram[None], np.array([60.0]))
     assert fit.scale[0] < scale_error(fit)[0]
-    assert model.fit(values).fit.scale[0] == scale_error(fit)[0]
+    assert model.fit(values).fit.scale[0] == pytest.approx(2 * scale_error(fit)[0], rel=0.13)
     assert model.statistic(values)[0] < score_joint(fit, RESTRICTIONS, TARGETS[None])[0][0]
 
 

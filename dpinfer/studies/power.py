@@ -1,0 +1,721 @@
+"""Power of a test, and the rows or the budget that it needs, before any budget is spent."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, fields, replace
+from decimal import ROUND_CEILING, Context, Decimal
+from functools import cached_property
+from itertools import product
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, cast
+
+import matplotlib.pyplot as plt
+import numpy as np
+import pandas as pd
+from scipy import stats
+
+from dpinfer.errors import OptionError
+from dpinfer.inference.testing.binomial import binomial_power
+from dpinfer.inference.testing.groups import GroupMeans
+from dpinfer.inference.testing.nulls import MOST_DRAWS, Draws, NullModel
+from dpinfer.inference.testing.tables import CountNoise, GoodnessOfFit, Homogeneity, Independence
+from dpinfer.models.binomial import BinomTest
+from dpinfer.models.chisquare import ChiSquare
+from dpinfer.models.mean_tests import MeanComparison
+from dpinfer.privacy.units import NEIGHBORS, Privacy
+from dpinfer.release import NoiseLaw
+from dpinfer.results.testing.groups import mean_model
+from dpinfer.schema.cell_rows import CellRows
+from dpinfer.schema.schema import Schema
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from matplotlib.axes import Axes
+    from numpy.typing import NDArray
+
+    from dpinfer.inference.tulap import Alternative
+    from dpinfer.privacy.units import Neighbors
+    from dpinfer.release import Measurement
+
+    Array = NDArray[np.float64]
+    Test = ChiSquare | BinomTest | MeanComparison
+
+__all__ = ["PowerStudy", "power"]
+
+_NULL_DRAWS = 4
+"""Releases drawn under the hypothesis for each that is drawn under the truth."""
+
+_AT_LEVEL = 100
+"""Of them, the least number that should be beyond the critical value."""
+
+_FEWEST, _MOST_ROWS = 100, 10**9
+_PRICES = (1e-6, 1e3)
+_STRIDE, _NEAR, _CLOSE, _SMOOTHED = 8.0, 1.1, 1.001, 7
+_CHUNK = 200_000
+_SUM, _TIE = 1e-8, 1e-9
+_NO_NOISE = NoiseLaw("gaussian", (0.0,))
+_PARTS = ("share", "mean", "sd")
+_STUDY, _SEARCH, _FOUND = range(3)
+
+
+class _Found(NamedTuple):
+    """Power and its Monte Carlo standard error."""
+
+    power: float
+    error: float
+
+
+class _Population(Protocol):
+    """Sums that a test sees in samples of a given population; a price of None stands for the ordinary test."""
+
+    least: int
+
+    def model(self, n: int, price: Privacy | None) -> NullModel:
+        """Give the hypothesis and the statistic."""
+        ...
+
+    def expected(self, n: int) -> Array:
+        """Expected sums, without noise (m,)."""
+        ...
+
+    def draw(self, n: int, model: Any, size: int, rng: np.random.Generator) -> Array:
+        """Draw releases (size, m), sampling and noise alike."""
+        ...
+
+
+@dataclass(frozen=True, eq=False)
+class _Counts:
+    """Counts in the cells of a table."""
+
+    test: ChiSquare
+    cells: Array
+    planned: Callable[[Privacy], Measurement]
+    schema: Schema
+    least: int = 1
+
+    @property
+    def _axes(self) -> tuple[Any, ...]:
+        axes, fixed = self.test._question(self.schema).cells, self.test.test.fixed
+        return axes if fixed is None or axes[0].name == fixed else axes[::-1]
+
+    def _sizes(self, n: int) -> NDArray[np.int64]:
+        """Sizes of the samples where they are fixed by design (r,)."""
+        public = self.test.test.sample_sizes(self._axes[0])
+        shares = self.cells.sum(axis=1) if public is None else public / public.sum()
+        ends = np.rint(np.concatenate([[0.0], np.cumsum(shares)]) * n)
+        return np.maximum(np.diff(ends), 1.0).astype(np.int64)
+
+    def model(self, n: int, price: Privacy | None) -> NullModel:
+        asked, axes, noise, known, kind = self.test.test, self._axes, CountNoise(_NO_NOISE), True, "pearson"
+        if price is not None:
+            measured, kind = self.planned(price), asked.statistic
+            noise = CountNoise(
+                NoiseLaw(measured.law.family, measured.law.scales[:1], measured.law.draws), measured.steps[0]
+            )
+            known = measured.neighbors == "replace_one" and cast("CellRows", measured.rows).keeps_every_row
+        public = n if known else None
+        if len(axes) == 1:
+            return GoodnessOfFit(asked.probabilities(axes[0]), noise, public, kind)
+        shape = cast("tuple[int, int]", self.cells.shape)
+        if asked.fixed is None:
+            return Independence(shape, noise, public, kind)
+        known = price is None or asked.sizes is not None
+        return Homogeneity(shape, noise, self._sizes(n).astype(np.float64) if known else None, kind)
+
+    def expected(self, n: int) -> Array:
+        if self.test.test.fixed is None:
+            return n * self.cells.ravel()
+        return np.asarray((self._sizes(n)[:, None] * self._conditional).ravel())
+
+    @property
+    def _conditional(self) -> Array:
+        return np.asarray(self.cells / self.cells.sum(axis=1, keepdims=True))
+
+    def draw(self, n: int, model: Any, size: int, rng: np.random.Generator) -> Array:
+        if self.test.test.fixed is None:
+            counts = rng.multinomial(n, self.cells.ravel(), size=size)
+        else:
+            sizes = np.broadcast_to(self._sizes(n), (size, len(self.cells)))
+            counts = rng.multinomial(sizes, self._conditional).reshape(size, -1)
+        return np.asarray(counts + model.noise.rvs(counts.shape, rng))
+
+
+@dataclass(frozen=True, eq=False)
+class _Means:
+    """Sums of 1, u and u^2 in groups, u being the column scaled to [-1, 1]."""
+
+    test: MeanComparison
+    shares: Array
+    means: Array
+    spreads: Array
+    planned: Callable[[Privacy], Measurement]
+    schema: Schema
+
+    @property
+    def least(self) -> int:
+        return 2 * self.shares.size
+
+    def model(self, n: int, price: Privacy | None) -> GroupMeans:  # noqa: ARG002  (of a protocol)
+        asked, question = self.test.test, self.test._question(self.schema)
+        if price is None:
+            given = None if asked.grouped else asked.scaled(question, 0)
+            plain = np.eye(3), np.zeros(3), 0
+            return GroupMeans(*plain, self.shares.size, given, asked.equal_var, asked.alternative)
+        measured = self.planned(price)
+        nothing, steps = np.zeros((1, len(measured.names))), np.asarray(measured.steps)
+        return mean_model(question, nothing, asked, law=measured.law, steps=steps)[0]
+
+    def expected(self, n: int) -> Array:
+        rows = n * self.shares
+        return np.stack([rows, rows * self.means, rows * (self.means**2 + self.spreads**2)], axis=-1).ravel()
+
+    def draw(self, n: int, model: Any, size: int, rng: np.random.Generator) -> Array:
+        rows = rng.multinomial(n, self.shares, size=size).astype(np.float64)
+        first = rows * self.means + self.spreads * np.sqrt(rows) * rng.standard_normal(rows.shape)
+        within = 2 * self.spreads**2 * rng.standard_gamma(np.maximum(rows - 1, 0.0) / 2)
+        second = within + first**2 / np.maximum(rows, 1.0)
+        drawn = np.stack([rows, first, second], axis=-1) + model.noise(rows.shape, rng)
+        return np.asarray(drawn.reshape(size, -1))
+
+
+@dataclass(frozen=True, eq=False)
+class PowerStudy:
+    """Power of a test over numbers of rows and prices; made by `power`.
+
+    Attributes
+    ----------
+    frame : DataFrame
+        A row per number of rows and price; columns "n", "privacy", "power", "std err" (Monte Carlo; 0 where power is
+        exact) and "ordinary power", that of the ordinary test without privacy on the same population.
+    test : ChiSquare, BinomTest or MeanComparison
+        Not bound to data.
+    truth : object
+        As given to `power`.
+    n : tuple of int
+    privacy : tuple of Privacy
+    schema : Schema
+    neighbors : {"add_remove", "replace_one"}
+    alpha : float
+    replicates : int
+    seed : int
+    """
+
+    test: Test
+    truth: Any = field(repr=False)
+    n: tuple[int, ...]
+    privacy: tuple[Privacy, ...]
+    schema: Schema = field(repr=False)
+    neighbors: Neighbors
+    alpha: float
+    replicates: int
+    seed: int
+    frame: pd.DataFrame = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        population = self._population
+        least = 1 if population is None else population.least
+        if min(self.n) < least:
+            raise OptionError("n", min(self.n), f"at least {least} rows: two for each group")
+        for price in self.privacy:
+            self._planned(price)
+        ordinary = {n: self._power(n, None, _STUDY).power for n in self.n}
+        rows = [(n, str(p), *self._power(n, p, _STUDY), ordinary[n]) for n, p in product(self.n, self.privacy)]
+        names = ["n", "privacy", "power", "std err", "ordinary power"]
+        object.__setattr__(self, "frame", pd.DataFrame(rows, columns=names))
+
+    def __repr__(self) -> str:
+        how = "exact" if self._population is None else f"{self.replicates:,} replicates"
+        return (
+            f"<PowerStudy: {_told(self.test)}, {len(self.n)} sizes x {len(self.privacy)} prices, "
+            f"alpha {self.alpha:g}, {self.neighbors}, {how}>"
+        )
+
+    def sample_size(self, power: float = 0.8) -> pd.DataFrame:
+        """Find the smallest number of rows that gives a power, at every price.
+
+        Parameters
+        ----------
+        power : float
+            Between the level and 1.
+
+        Returns
+        -------
+        DataFrame
+            Indexed by price, as text; columns "n" (missing where a billion rows do not suffice, as where the truth
+            meets the hypothesis), "power" and "std err" at that number of rows, from draws of their own.
+
+        Raises
+        ------
+        OptionError
+            If ``power`` is no such number.
+
+        Notes
+        -----
+        Bisection from the nearest number of rows in the study, with draws of its own at every step; where power is
+        simulated, a line is then fitted to probits of power within the last tenth. Power is taken to rise with n.
+        """
+        target, rows = self._target(power), []
+        for price in self.privacy:
+            own = self.frame[self.frame["privacy"] == str(price)]
+            start = int(own["n"].iloc[int((own["power"] - target).abs().argmin())])
+            least = 1 if self._population is None else self._population.least
+
+            def at(n: float, price: Privacy = price) -> float:
+                return self._power(int(n), price, _SEARCH).power
+
+            found = _smallest(at, target, start, (least, _MOST_ROWS), whole=True, exact=self._population is None)
+            n = None if found is None else int(found)
+            rows.append((n, *((np.nan, np.nan) if n is None else self._power(n, price, _FOUND))))
+        frame = pd.DataFrame(rows, columns=["n", "power", "std err"])
+        frame.index = pd.Index([str(price) for price in self.privacy], name="privacy")
+        return frame.astype({"n": "Int64", "power": float, "std err": float})
+
+    def budget(self, power: float = 0.8) -> pd.DataFrame:
+        """Find the smallest price that gives a power, at every number of rows.
+
+        Parameters
+        ----------
+        power : float
+            Between the level and 1.
+
+        Returns
+        -------
+        DataFrame
+            A row per number of rows and unit of the study's prices; columns "n", "unit", "privacy" (the price itself,
+            to three digits, rounded up; None where a thousand does not suffice), "power" and "std err" at that price,
+            from draws of their own. The delta of an `ApproxDP` is kept.
+
+        Raises
+        ------
+        OptionError
+            If ``power`` is no such number.
+
+        Notes
+        -----
+        Bisection between 1e-6 and 1e3 in rho, epsilon or mu, on the logarithm; see `sample_size`.
+        """
+        target, rows = self._target(power), []
+        for n, kind in product(self.n, dict.fromkeys(_amounted(price, 1.0) for price in self.privacy)):
+            own = [price for price in self.privacy if _amounted(price, 1.0) == kind]
+            powers = self.frame[self.frame["n"] == n].set_index("privacy")["power"]
+            nearest = min(own, key=lambda price: abs(float(powers[str(price)]) - target))
+            start = float(np.clip(_amount(nearest), *_PRICES))
+
+            def at(amount: float, n: int = n, kind: Privacy = kind) -> float:
+                return self._power(n, _amounted(kind, amount), _SEARCH).power
+
+            found = _smallest(at, target, start, _PRICES, whole=False, exact=self._population is None)
+            price = None if found is None else _amounted(kind, _three_digits_up(found))
+            shown = (np.nan, np.nan) if price is None else self._power(n, price, _FOUND)
+            rows.append((n, _unit(kind), price, *shown))
+        return pd.DataFrame(rows, columns=["n", "unit", "privacy", "power", "std err"])
+
+    def plot(self, ax: Axes | None = None) -> Axes:
+        """Draw power against the number of rows: a curve for every price, and the ordinary test dashed.
+
+        Parameters
+        ----------
+        ax : matplotlib.axes.Axes, optional
+            Where to draw; a new figure by default.
+
+        Returns
+        -------
+        matplotlib.axes.Axes
+        """
+        if ax is None:
+            ax = plt.subplots(figsize=(6.5, 4.2), layout="constrained")[1]
+        colors = plt.get_cmap("viridis")(np.linspace(0.85, 0.1, len(self.privacy)))
+        frame = self.frame.sort_values("n")
+        for price, color in zip(self.privacy, colors, strict=True):
+            own = frame[frame["privacy"] == str(price)]
+            ax.errorbar(own["n"], own["power"], yerr=1.96 * own["std err"], color=color, fmt="o-", ms=4, label=price)
+        plain = frame.drop_duplicates("n")
+        ax.plot(plain["n"], plain["ordinary power"], "o--", ms=3, color="black", label="ordinary test, no privacy")
+        ax.axhline(self.alpha, color="grey", lw=0.8, ls=":")
+        ax.set(xscale="log", ylim=(0, 1.03), xlabel="rows", ylabel=f"power at level {self.alpha:g}")
+        ax.set_title(_told(self.test), fontsize=10)
+        ax.spines[["top", "right"]].set_visible(False)
+        ax.legend(frameon=False, fontsize=8)
+        return ax
+
+    def _planned(self, price: Privacy) -> Measurement:
+        return self.test.measurement(price, schema=self.schema, neighbors=self.neighbors)
+
+    @cached_property
+    def _population(self) -> _Population | None:
+        """What samples look like; None where power is exact."""
+        if isinstance(self.test, BinomTest):
+            _read_share(self.truth)
+            return None
+        if isinstance(self.test, ChiSquare):
+            return _Counts(self.test, _read_cells(self.truth, self.test, self.schema), self._planned, self.schema)
+        return _Means(self.test, *_read_moments(self.truth, self.test, self.schema), self._planned, self.schema)
+
+    def _target(self, power: object) -> float:
+        if not (_is_number(power) and self.alpha < cast("float", power) < 1):
+            raise OptionError("power", power, f"a number between the level {self.alpha:g} and 1")
+        return float(cast("float", power))
+
+    def _power(self, n: int, price: Privacy | None, stream: int) -> _Found:
+        """Power at one point; a price of None stands for the ordinary test."""
+        population = self._population
+        if population is None:
+            return self._exact(n, price)
+        rng = np.random.default_rng([self.seed, stream, n])
+        model, size = population.model(n, price), self.replicates
+        moved = _in_chunks(lambda some: model.statistic(population.draw(n, model, some, rng)), size, population, n)
+        asked = self.test.test  # type: ignore[union-attr]
+        if price is not None and getattr(asked, "null", "simulated") == "asymptotic":
+            hit = moved >= stats.chi2.isf(self.alpha, model.dof)  # type: ignore[attr-defined]
+            return _Found(float(hit.mean()), float(hit.std() / np.sqrt(size)))
+        fitted = model.fit(population.expected(n)[None])
+        draws = max(_NULL_DRAWS * size, int(min(_AT_LEVEL / self.alpha, MOST_DRAWS)))
+        null = _in_chunks(lambda some: model.statistic(model.draw(fitted, some, rng))[0], draws, population, n)
+        return _rejected(null, moved, self.alpha, "adaptive" if price is None else asked.draws)
+
+    def _exact(self, n: int, price: Privacy | None) -> _Found:
+        test, law, step = cast("BinomTest", self.test), _NO_NOISE, 1.0
+        if price is not None:
+            measured = self._planned(price)
+            law, step = measured.law, measured.steps[0]
+        side = cast("Alternative", test.alternative)
+        found = binomial_power(n, test.p, float(self.truth), law, step=step, alpha=self.alpha, alternative=side)
+        return _Found(found, 0.0)
+
+
+def power(
+    test: Test,
+    truth: Any,
+    *,
+    n: int | Sequence[int],
+    privacy: Privacy | Sequence[Privacy],
+    schema: Schema | None = None,
+    neighbors: Neighbors | None = None,
+    alpha: float = 0.05,
+    replicates: int = 4000,
+    seed: int = 0,
+) -> PowerStudy:
+    """Compute the power of a test at numbers of rows and prices: free, and without any row.
+
+    Parameters
+    ----------
+    test : ChiSquare, BinomTest or MeanComparison
+        What `chisquare`, `chi2_contingency`, `binomtest`, `ttest_1samp`, `ttest_ind`, `ttest_rel` or `f_oneway`
+        returns, bound to data or not. Data are not looked at, and nothing is charged.
+    truth : object
+        What the population is.
+
+        - chisquare: probabilities of the levels, as array, Series or mapping by level.
+        - chi2_contingency: joint probabilities of the cells, as a DataFrame or two-dimensional array (rows by
+          columns), or a Series by both levels. With ``fixed=`` its margin is the shares of the samples, or these are
+          in proportion to ``sizes=``, which are then scaled to n.
+        - binomtest: the proportion.
+        - ttest_1samp and ttest_rel: ``{"mean": 4.2, "sd": 1.1}``, of the column, or of the differences.
+        - ttest_ind and f_oneway: a DataFrame with the columns "share", "mean" and "sd" and a row for each level; or a
+          mapping from level to (share, mean, sd).
+    n : int or sequence of int
+        Numbers of rows that are counted: those that meet ``where=`` and are in a cell.
+    privacy : Privacy or sequence of Privacy
+        Prices; the study is of every number of rows at every price.
+    schema : Schema, optional
+        Needed where the test is not bound.
+    neighbors : {"add_remove", "replace_one"}, optional
+        That of the data; "add_remove" by default where the test is not bound.
+    alpha : float
+        Level of the test.
+    replicates : int
+        Simulated releases behind each power, at least 100.
+    seed : int
+        Public; draws no privacy noise. A power depends on it and on its own n and price alone.
+
+    Returns
+    -------
+    PowerStudy
+
+    Raises
+    ------
+    OptionError
+        If an argument has no such value: truth that does not match the levels or the bounds, numbers of rows that are
+        none.
+    DPInferError
+        If the test cannot be measured at such a price, as from ``fit``.
+
+    Notes
+    -----
+    Releases are drawn under the truth and under the hypothesis fitted to the expected sums of the truth, with the
+    noise of the test's measurement, and the test's statistic computed of both: power is the share of the former whose
+    p-value among the latter is at most alpha. The test itself refits the hypothesis to every noisy release; this
+    is left out. Against the whole test the powers agree within Monte Carlo error in a uniform table of two by two
+    cells (1000 and 5000 rows, ZCDP 0.005 and 0.00125) and in means of 500 and of 2000 rows (ZCDP 0.05 and 0.005).
+    Where noise hides a margin, or the variance of the values, the fitted hypothesis varies much, and the
+    test, which is then conservative, has less power than is said here.
+
+    Means are taken to be of values whose sums are normal, and sums of squares gamma, as of normal values; the mean and
+    standard deviation are those of clamped values. The sizes of groups are multinomial.
+
+    The power of `binomtest` is exact. "ordinary power" is that of Pearson's test of exact counts with a simulated
+    null, the exact binomial test, and Student's, Welch's and Fisher's tests.
+
+    Examples
+    --------
+    >>> import dpinfer as dpi
+    >>> from dpinfer.models.binomial import binomtest
+    >>> from dpinfer.studies import power
+    >>> schema = dpi.Schema(smokes=dpi.Boolean(missing=False, impossible=False))
+    >>> test = binomtest("smokes", p=0.8, alternative="greater")
+    >>> study = power(test, 0.9, n=[30, 100], privacy=dpi.PureDP(1.0), schema=schema, neighbors="replace_one")
+    >>> study.frame["power"].round(3).tolist()
+    [0.304, 0.834]
+    >>> study.sample_size(0.8)["n"].tolist()
+    [94]
+    """
+    if not isinstance(test, ChiSquare | BinomTest | MeanComparison):
+        good = "chisquare, chi2_contingency, binomtest, ttest_1samp, ttest_ind, ttest_rel or f_oneway"
+        raise OptionError("test", test, f"a test made by {good}")
+    schema = schema if schema is not None else getattr(test.source, "schema", None)
+    if not isinstance(schema, Schema):
+        raise OptionError("schema", schema, "a Schema, or a test that is bound to data")
+    neighbors = neighbors if neighbors is not None else getattr(test.source, "neighbors", "add_remove")
+    if neighbors not in NEIGHBORS:
+        raise OptionError("neighbors", neighbors, NEIGHBORS)
+    prices = (privacy,) if isinstance(privacy, Privacy) else privacy
+    right = isinstance(prices, Sequence) and len(prices) and all(isinstance(price, Privacy) for price in prices)
+    if not right:
+        raise OptionError("privacy", privacy, "one or more prices such as ZCDP(0.1)")
+    if not (_is_number(alpha) and 0 < alpha < 1):
+        raise OptionError("alpha", alpha, "a number between 0 and 1")
+    if not (_is_whole(replicates) and replicates >= _FEWEST):
+        raise OptionError("replicates", replicates, f"a whole number, at least {_FEWEST}")
+    if not (_is_whole(seed) and seed >= 0):
+        raise OptionError("seed", seed, "a whole number, not negative")
+    plain = cast("Test", replace(test, source=None))
+    kept = tuple(dict.fromkeys(cast("Sequence[Privacy]", prices)))
+    return PowerStudy(plain, truth, _read_sizes(n), kept, schema, neighbors, float(alpha), int(replicates), int(seed))
+
+
+def _told(test: Test) -> str:
+    """Name a test and its columns."""
+    if isinstance(test, BinomTest):
+        return f"binomtest of {test.column}, p = {test.p:g}"
+    text = (
+        test.test.text
+        if isinstance(test, MeanComparison)
+        else f"{test.test.name} of " + " and ".join(test.test.columns)
+    )
+    return text + (f", where {test.where}" if test.where else "")
+
+
+def _in_chunks(function: Callable[[int], Array], size: int, population: _Population, n: int) -> Array:
+    """Concatenate what a function gives for parts of ``size`` draws that fit the cache."""
+    most = max(_CHUNK // population.expected(n).size, 100)
+    return np.concatenate([function(min(most, size - start)) for start in range(0, size, most)])
+
+
+def _rejected(null: Array, moved: Array, alpha: float, draws: Draws) -> _Found:
+    """Share of statistics whose Monte Carlo p-value is at most alpha, and its error, that of the null included."""
+    size, moved = len(null), np.where(np.isfinite(moved), moved, -np.inf)
+    below = np.searchsorted(np.sort(null), moved - _TIE * np.maximum(np.abs(moved), 1.0), side="left")
+    beyond = size - below  # NaN is sorted last, and counts as beyond
+
+    def hits(level: float) -> Array:
+        if draws == "adaptive":
+            return np.asarray((1 + beyond) / (size + 1) <= level, dtype=np.float64)
+        return np.asarray(stats.binom.cdf(np.floor(level * (draws + 1) + _TIE) - 1, draws, beyond / size))
+
+    found, blur = hits(alpha), np.sqrt(alpha * (1 - alpha) / size)
+    moves = (hits(min(alpha + blur, 1.0)).mean() - hits(alpha - blur).mean()) / 2
+    return _Found(float(found.mean()), float(np.sqrt(found.var() / len(found) + moves**2)))
+
+
+def _smallest(
+    power: Callable[[float], float],
+    target: float,
+    start: float,
+    within: tuple[float, float],
+    *,
+    whole: bool,
+    exact: bool,
+) -> float | None:
+    """Smallest argument at which a power that rises with it reaches a target; None if it does not within the bounds.
+
+    Brackets and bisects; simulated powers within the last bracket are then smoothed by a line of their probits.
+    """
+
+    def reached(x: float) -> bool:
+        return power(x) >= target
+
+    def below(x: float) -> float:
+        return max(x // _STRIDE if whole else x / _STRIDE, within[0])
+
+    low = high = start
+    if reached(start):
+        while reached(low := below(high)):
+            if low <= within[0]:
+                return low
+            high = low
+    else:
+        while not reached(high := min(low * _STRIDE, within[1])):
+            if high >= within[1]:
+                return None
+            low = high
+    near = 1.0 if whole and exact else _CLOSE if exact else _NEAR
+    while high > low * near and not (whole and high - low <= 1):
+        middle = float(np.sqrt(low * high))
+        if whole:
+            middle = min(max(round(middle), low + 1), high - 1)
+        low, high = (low, middle) if reached(middle) else (middle, high)
+    if exact or (whole and high - low <= 1):
+        return high
+    return _smoothed(power, target, max(low / np.sqrt(_NEAR), within[0]), min(high * np.sqrt(_NEAR), within[1]), whole)
+
+
+def _smoothed(power: Callable[[float], float], target: float, low: float, high: float, whole: bool) -> float:  # noqa: FBT001
+    """Where a line through simulated probits of power against the logarithm reaches a target."""
+    places = np.geomspace(low, high, _SMOOTHED)
+    if whole:
+        places = np.unique(np.rint(places))
+    probits = stats.norm.ppf(np.clip([power(x) for x in places], 1e-4, 1 - 1e-4))
+    slope, level = np.polyfit(np.log(places / low), probits, 1)
+    if slope <= 0:
+        return high
+    found = low * float(np.exp(np.clip((stats.norm.ppf(target) - level) / slope, 0.0, np.log(high / low))))
+    return float(np.ceil(found)) if whole else found
+
+
+def _amount(price: Privacy) -> float:
+    """The rho, epsilon or mu of a price."""
+    return float(getattr(price, fields(cast("Any", price))[0].name))
+
+
+def _amounted(price: Privacy, amount: float) -> Privacy:
+    """Return a price of the same unit with another rho, epsilon or mu."""
+    return cast("Privacy", replace(cast("Any", price), **{fields(cast("Any", price))[0].name: amount}))
+
+
+def _unit(price: Privacy) -> str:
+    delta = getattr(price, "delta", None)
+    return type(price).__name__ + ("" if delta is None else f", delta={delta:g}")
+
+
+def _three_digits_up(value: float) -> float:
+    return float(Context(prec=3, rounding=ROUND_CEILING).plus(Decimal(value)))
+
+
+def _is_number(value: object) -> bool:
+    number = isinstance(value, int | float | np.number) and not isinstance(value, bool)
+    return number and bool(np.isfinite(cast("float", value)))
+
+
+def _is_whole(value: object) -> bool:
+    return isinstance(value, int | np.integer) and not isinstance(value, bool)
+
+
+def _read_sizes(n: object) -> tuple[int, ...]:
+    sizes = list(n) if isinstance(n, Sequence | np.ndarray) and not isinstance(n, str) else [n]
+    if not sizes or not all(_is_whole(size) and 1 <= size <= _MOST_ROWS for size in sizes):
+        raise OptionError("n", n, f"one or more whole numbers of rows from 1 to {_MOST_ROWS:,}")
+    return tuple(dict.fromkeys(int(size) for size in sizes))
+
+
+def _read_share(truth: object) -> None:
+    if not (_is_number(truth) and 0 <= cast("float", truth) <= 1):
+        raise OptionError("truth", truth, "a number in [0, 1]: the proportion of the population")
+
+
+def _read_cells(truth: Any, test: ChiSquare, schema: Schema) -> Array:
+    """Read probabilities of the cells, the axis that is fixed first; (d,) or (r, c)."""
+    axes = test._question(schema).cells
+    labels = [list(axis.labels) for axis in axes]
+    told = " by ".join(f"{axis.name!r} ({', '.join(map(str, axis.labels))})" for axis in axes)
+    right = f"probabilities of {told}, not negative, that add up to 1"
+    try:
+        cells = np.asarray(_by_label(truth, labels, [axis.name for axis in axes]), dtype=np.float64)
+    except (TypeError, ValueError, KeyError) as error:
+        raise OptionError("truth", truth, right) from error
+    fits = cells.shape == tuple(map(len, labels)) and bool(np.isfinite(cells).all()) and bool((cells >= 0).all())
+    if not fits:
+        raise OptionError("truth", truth, right)
+    if abs(float(cells.sum()) - 1) > _SUM:
+        raise OptionError("truth", truth, f"{right}, not to {float(cells.sum()):.10g}")
+    if test.test.fixed == axes[-1].name:
+        cells = cells.T
+    if test.test.fixed is not None and not (cells.sum(axis=1) > 0).all():
+        raise OptionError("truth", truth, f"a positive share of every sample of {test.test.fixed!r}")
+    return np.asarray(cells / cells.sum())
+
+
+def _by_label(truth: Any, labels: list[list[Any]], names: list[str]) -> Any:
+    """Arrange a Series, DataFrame or mapping by labels; anything else is returned as it is.
+
+    Raises
+    ------
+    KeyError
+        If a label is missing or unknown.
+    """
+    if isinstance(truth, pd.DataFrame):
+        truth = {(i, j): value for i, row in zip(truth.index, truth.to_numpy(), strict=True)
+                 for j, value in zip(truth.columns, row, strict=True)} if truth.index.is_unique else {}  # fmt: skip
+    elif isinstance(truth, pd.Series):
+        if len(names) > 1 and list(truth.index.names) == names[::-1]:
+            truth = truth.swaplevel()
+        truth = dict(zip(truth.index, truth, strict=True)) if truth.index.is_unique else {}
+    if not isinstance(truth, Mapping):
+        return truth
+    keys = list(product(*labels)) if len(labels) > 1 else labels[0]
+    if len(truth) != len(keys):
+        raise KeyError(len(truth))
+    return np.reshape([truth[key] for key in keys], [len(one) for one in labels])
+
+
+def _read_moments(truth: Any, test: MeanComparison, schema: Schema) -> tuple[Array, Array, Array]:
+    """Read shares, means and standard deviations of the groups, scaled to [-1, 1]; (G,) each."""
+    question, asked = test._question(schema), test.test
+    if asked.grouped:
+        labels = question.cells[0].labels
+        right = (
+            f'a DataFrame with the columns "share", "mean" and "sd" and a row for each level of {asked.by!r}: '
+            f"{', '.join(map(str, labels))}; or a mapping from level to (share, mean, sd)"
+        )
+    else:
+        right = '{"mean": ..., "sd": ...} of ' + question.expressions[0].text
+    try:
+        parts = np.asarray(_moments(truth, labels if asked.grouped else None), dtype=np.float64)
+    except (TypeError, ValueError, KeyError, AttributeError) as error:
+        raise OptionError("truth", truth, right) from error
+    if parts.shape[1:] != (3,) or not np.isfinite(parts).all():
+        raise OptionError("truth", truth, right)
+    shares, means, spreads = parts.T
+    if not (shares > 0).all() or abs(float(shares.sum()) - 1) > _SUM:
+        raise OptionError("truth", truth, f"positive shares that add up to 1, not to {float(shares.sum()):.10g}")
+    lower, upper = question.expressions[0].lower, question.expressions[0].upper
+    most = np.sqrt(np.maximum((upper - means) * (means - lower), 0.0))
+    if not ((lower <= means) & (means <= upper) & (spreads > 0) & (spreads <= most * (1 + _SUM))).all():
+        bounds = f"[{lower:g}, {upper:g}] of {question.expressions[0].text}"
+        raise OptionError(
+            "truth", truth, f"means within the bounds {bounds}, and positive sd that values there can have"
+        )
+    center, half = question.scaled
+    return shares / shares.sum(), (means - center[0]) / half[0], spreads / half[0]
+
+
+def _moments(truth: Any, labels: tuple[Any, ...] | None) -> list[list[Any]]:
+    """Rows of share, mean and sd.
+
+    Raises
+    ------
+    KeyError, TypeError
+        If a part or a level is missing or unknown.
+    """
+    if labels is None:
+        if set(truth.keys()) != set(_PARTS[1:]):
+            raise KeyError(list(truth))
+        return [[1.0, truth["mean"], truth["sd"]]]
+    if isinstance(truth, pd.DataFrame):
+        if set(truth.columns) != set(_PARTS) or not truth.index.is_unique:
+            raise KeyError(list(truth.columns))
+        truth = dict(zip(truth.index, truth[list(_PARTS)].to_numpy().tolist(), strict=True))
+    if set(truth) != set(labels):
+        raise KeyError(list(truth))
+    rows = (truth[label] for label in labels)
+    return [[row[part] for part in _PARTS] if isinstance(row, Mapping) else list(row) for row in rows]
