@@ -292,10 +292,12 @@ family.params, family.natural_params()"""
 
 def test_chapter(tour: Tour) -> list[Block]:
     """Test hypotheses on what was released already: nothing more is paid."""
-    before, table = tour.ledger.spent, tour.counts.release
+    before, table, means = tour.ledger.spent, tour.counts.release, tour.means.release
+    assert isinstance(table, dpi.Release)
+    assert isinstance(means, dpi.Release)
     independent = dpi.chi2_contingency("religious", "rate_marriage", table).infer()
     even = dpi.chisquare("religious", table).infer()
-    equal = dpi.f_oneway("age", "religious", tour.means.release).infer()
+    equal = dpi.f_oneway("age", "religious", means).infer()
     joint = tour.first.f_test(JOINT_TEST, null="simulated")
     tests = {"independence": independent, "even shares": even, "equal means": equal, "regression": joint}
     corrected = dpi.multipletests(tests)

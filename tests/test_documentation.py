@@ -41,10 +41,11 @@ EXECUTED = [
     "docs/guide/choosing-bounds-and-budget.md",
     "docs/guide/source-examples.md",
     "docs/exponential-families.md",
+    "docs/tests.md",
 ]
 
 
-PRINTED = ["Private OLS Results", "standard error from privacy noise", "standard deviation of the noise"]
+PRINTED = ["Private OLS Results", "Private chi-squared test", "standard error from privacy noise", "standard deviation of the noise"]
 
 
 @pytest.mark.parametrize("document", EXAMPLES + EXECUTED)

@@ -254,7 +254,8 @@ def run(arguments: Options) -> list[Claim]:
     write_table(table, "regression_tests", arguments, notes)
     write_table(powers, "regression_tests_power", arguments, [])
     write_figure(figure_of(table, powers, bounds[LEVELS[0]]), "regression_tests", arguments)
-    design = f"{len(table)} cells: n 100-10,000, 2 and 5 restrictions, {len(KINDS)} designs, {len(PRICES) + len(CLEAR)} prices"
+    prices = len(PRICES) + len(CLEAR)
+    design = f"{len(table)} cells: n 100-10,000, 2 and 5 restrictions, {len(KINDS)} designs, {prices} prices"
     claims = []
     for level in LEVELS:
         worst = float(table[f"size at {level:g}"].max())

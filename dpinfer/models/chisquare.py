@@ -92,16 +92,20 @@ class ChiSquare(Procedure):
 
     def _same_cells(self, release: Release) -> None:
         """Refuse a table whose bins are others than those that were asked for."""
-        stored = {str(axis.get("column", axis.get("condition"))): axis for axis in release.question["axes"]}
+        axes = SumsQuestion.from_release(release).axes
+        stored = {str(axis.get("column", axis.get("condition"))): axis for axis in axes}
         for axis in self.axes:
             name = str(axis.get("column", axis.get("condition")))
             if "edges" in axis and name in stored and list(stored[name].get("edges", ())) != list(axis["edges"]):
                 raise OptionError("bins", axis["edges"], f"the bins of the release: {stored[name].get('edges')}")
 
 
-def _axis(column: object, bins: object, option: str = "column") -> Mapping[str, Any]:
+def _check_name(column: object, option: str) -> None:
     if not isinstance(column, str) or not column.strip():
         raise OptionError(option, column, 'a column, or a condition such as "age >= 18"')
+
+
+def _axis(column: str, bins: object) -> Mapping[str, Any]:
     if bins is None:
         return axes_of(column)[0]
     return {"column": column, "edges": edges_of(column, bins)}
@@ -187,6 +191,7 @@ def chisquare(
         shares = read_shares("f_exp", f_exp, scaled=True)
     elif p0 is not None:
         shares = read_shares("p0", p0)
+    _check_name(column, "column")
     axis = _axis(column, bins)
     test = CountTest((column,), p0=shares, statistic=statistic, null=null, draws=draws, seed=seed)
     return ChiSquare(source=data, axes=(axis,), test=test, where=where)
@@ -239,12 +244,14 @@ def chi2_contingency(
     ----------
     Kifer & Rogers (2017), A new class of private chi-square hypothesis tests, AISTATS.
     """
+    _check_name(row, "row")
+    _check_name(column, "column")
     if row == column:
         raise OptionError("column", column, f"another column than row={row!r}")
     edges = {} if bins is None else bins
     if not isinstance(edges, Mapping) or not set(edges) <= {row, column}:
         raise OptionError("bins", bins, f"a mapping from {row!r} or {column!r} to increasing edges")
-    axes = (_axis(row, edges.get(row), "row"), _axis(column, edges.get(column)))
+    axes = (_axis(row, edges.get(row)), _axis(column, edges.get(column)))
     if fixed not in (None, row, column):
         raise OptionError("fixed", fixed, f"{row!r}, {column!r} or None")
     test = CountTest((row, column), fixed=fixed, statistic=statistic, null=null, draws=draws, seed=seed)

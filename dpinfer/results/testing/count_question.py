@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -26,6 +26,12 @@ NULLS = ("simulated", "asymptotic")
 
 _SUM = 1e-8
 """Distance from 1 that the sum of given probabilities may have."""
+
+_RAREST = 1e-15
+"""Probability that a level has at least: below, squares of counts over expected ones overflow."""
+
+_LARGEST = 2**53
+"""Rows that a sample of public size has at most."""
 
 
 @dataclass(frozen=True)
@@ -141,11 +147,12 @@ class CountTest:
 
 
 def _read_test(stored: Any) -> CountTest:
-    columns, p0, sizes = tuple(stored["columns"]), stored["p0"], stored["sizes"]
-    if len(columns) not in (1, 2) or not all(isinstance(column, str) for column in columns):
+    columns, p0, sizes = stored["columns"], stored["p0"], stored["sizes"]
+    named = isinstance(columns, list | tuple) and all(isinstance(column, str) for column in columns)
+    if not named or len(columns) not in (1, 2):
         raise OptionError("columns", columns, "one or two names")
     return CountTest(
-        columns,
+        tuple(columns),
         p0=None if p0 is None else read_shares("p0", [pair[1] for pair in p0], [pair[0] for pair in p0]),
         fixed=stored["fixed"],
         sizes=None if sizes is None else read_sizes([pair[1] for pair in sizes], [pair[0] for pair in sizes]),
@@ -183,6 +190,8 @@ def _pairs(option: str, given: object, labels: Sequence[Any] | None, right: str)
     numbers = [value for value in values if isinstance(value, int | float | np.number) and not isinstance(value, bool)]
     if len(numbers) != len(values) or len(values) < 2 or not all(np.isfinite(number) for number in numbers):
         raise OptionError(option, given, right)
+    if not all(isinstance(label, Hashable) for label in labels):
+        raise OptionError(option, given, right)
     plain = [label.item() if isinstance(label, np.generic) else label for label in labels]
     return tuple((label, float(number)) for label, number in zip(plain, numbers, strict=True))
 
@@ -205,7 +214,7 @@ def read_shares(
     Raises
     ------
     OptionError
-        If they are not positive, or do not add up to 1.
+        If they are not positive, do not add up to 1, or a share is below 1e-15.
     """
     right = "positive numbers" if scaled else "positive probabilities that add up to 1"
     pairs = _pairs(option, given, labels, right + ", one for each level")
@@ -214,6 +223,8 @@ def read_shares(
         raise OptionError(option, given, right + ": a level of probability 0 is ruled out by one row, not by a test")
     if not scaled and abs(total - 1) > _SUM:
         raise OptionError(option, given, f"{right}, not to {total:.10g}")
+    if min(value for _, value in pairs) / total < _RAREST:
+        raise OptionError(option, given, f"{right}, each a share of at least {_RAREST:g}")
     return tuple((label, value / total) for label, value in pairs)
 
 
@@ -224,8 +235,8 @@ def read_sizes(given: object, labels: Sequence[Any] | None = None) -> tuple[tupl
     ------
     OptionError
     """
-    right = "positive whole numbers, one for each sample"
+    right = f"positive whole numbers up to {_LARGEST:.3g}, one for each sample"
     pairs = _pairs("sizes", given, labels, right)
-    if not all(value >= 1 and value == round(value) for _, value in pairs):
+    if not all(1 <= value <= _LARGEST and value == round(value) for _, value in pairs):
         raise OptionError("sizes", given, right)
     return pairs

@@ -11,7 +11,7 @@ import numpy as np
 import pandas as pd
 from scipy import stats
 
-from dpinfer.errors import InferenceError, NotProvedError, OptionError, ReleaseFormatError
+from dpinfer.errors import DPInferError, InferenceError, NotProvedError, ReleaseFormatError
 from dpinfer.inference.testing.association import cohens_w, cramers_v, residual_table, small_cells
 from dpinfer.inference.testing.nulls import NullDistribution, simulate
 from dpinfer.inference.testing.tables import CountNoise, GoodnessOfFit, Homogeneity, Independence
@@ -263,7 +263,7 @@ def infer_count_test(release: Release, test: CountTest) -> ChiSquareResults:
         statistic, pvalue = distribution.statistic, distribution.pvalue
     else:
         statistic = float(model.statistic(values[None])[0])
-        pvalue = float(stats.chi2.sf(statistic, model.dof))
+        pvalue = float(stats.chi2.sf(statistic, model.dof)) if np.isfinite(statistic) else 1.0
     title, hypothesis = _told(test, axes)
     return ChiSquareResults(
         title=title,
@@ -277,7 +277,7 @@ def infer_count_test(release: Release, test: CountTest) -> ChiSquareResults:
         null=test.null,
         nobs=float(public) if public is not None else float(values.sum()),
         nobs_is_public=public is not None,
-        flags=_flags(model, values, public, distribution),
+        flags=_flags(model, values, public, statistic, distribution),
         notes=(f"Rows: {question.where}.",) if question.where else (),
         model=model,
         values=values,
@@ -306,9 +306,11 @@ def _told(test: CountTest, axes: Sequence[Axis]) -> tuple[str, str]:
 
 
 def _flags(
-    model: CountModel, values: Array, public: int | None, distribution: NullDistribution | None
+    model: CountModel, values: Array, public: int | None, statistic: float, distribution: NullDistribution | None
 ) -> tuple[str, ...]:
     found = []
+    if not np.isfinite(statistic):
+        found.append("the noise is too large for the statistic to be computed: the p-value is 1")
     spread = model.noise.variance**0.5
     few = int(small_cells(model.expected(values), model.noise).sum())
     if few:
@@ -341,7 +343,9 @@ def _stored(release: Release) -> ChiSquareResults:
     test = CountTest.from_dict(release.question.get("test"))
     try:
         return infer_count_test(release, test)
-    except (OptionError, InferenceError) as error:
+    except ReleaseFormatError:
+        raise
+    except DPInferError as error:
         raise ReleaseFormatError(f"the test of the release is damaged: {error}") from error
 
 
