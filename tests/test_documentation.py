@@ -45,7 +45,12 @@ EXECUTED = [
 ]
 
 
-PRINTED = ["Private OLS Results", "Private chi-squared test", "standard error from privacy noise", "standard deviation of the noise"]
+PRINTED = [
+    "Private OLS Results",
+    "Private chi-squared test",
+    "standard error from privacy noise",
+    "standard deviation of the noise",
+]
 
 
 @pytest.mark.parametrize("document", EXAMPLES + EXECUTED)

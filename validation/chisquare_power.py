@@ -197,7 +197,7 @@ def run(arguments: Options) -> list[Claim]:
     write_table(table, "chisquare_power", arguments, [
         f"Level {LEVEL:g}, replace_one with public n; the null's quantile from {NULL_DRAWS} times as many draws. "
         "`error` is the Monte Carlo standard error of the difference to the known value, itself taken to be from "
-        f"{KNOWN_FROM:,} replicates; `limit` is the power of the projected statistic from its noncentral chi-squared limit.",
+        f"{KNOWN_FROM:,} replicates; `limit` is the power of the projected statistic from its noncentral limit.",
     ])  # fmt: skip
     lost = losses(arguments)
     write_table(lost, "chisquare_power_lost", arguments, [

@@ -153,12 +153,12 @@ def tests() -> str:
     lines.append(_sizes("regression, simulated null", joint["size at 0.05"], joint["size at 0.01"]))
     lines += [
         "",
-        f"Tables: {int(table['replicates'].iloc[0]):,} replicates; d = 2, 4, 10, 50; 2x2, 3x4 and 5x5; uniform cells, and one "
-        "of expectation 2; n from 100 to 100,000; rho from .00125 to .5 and eps of .1 and 1; both relations. Designs run "
-        f"again at ten times the replicates: {int((table['run'] == 'rerun').sum()) // 4}. Means: 10,000 replicates; "
-        f"regression: {int(joint['replicates'].iloc[0]):,}. 199 draws behind each p-value. Made by `python -m "
-        "validation.chisquare_size`, `validation.mean_tests` and `validation.regression_tests`; every design, with the size "
-        "that would be too large, is in `validation/output/`.",
+        f"Tables: {int(table['replicates'].iloc[0]):,} replicates; d = 2, 4, 10, 50; 2x2, 3x4 and 5x5; uniform cells, "
+        "and one of expectation 2; n from 100 to 100,000; rho from .00125 to .5 and eps of .1 and 1; both relations. "
+        f"Designs run again at ten times the replicates: {int((table['run'] == 'rerun').sum()) // 4}. Means: 10,000 "
+        f"replicates; regression: {int(joint['replicates'].iloc[0]):,}. 199 draws behind each p-value. Made by `python "
+        "-m validation.chisquare_size`, `validation.mean_tests` and `validation.regression_tests`; every design, with "
+        "the size that would be too large, is in `validation/output/`.",
         "",
         _picture("P-values under the null hypothesis against uniform quantiles", "chisquare_pvalues"),
         "",
@@ -170,14 +170,14 @@ def tests() -> str:
         cells = [row.design, f"{row.n:,}", f"{row.rho:g}"]
         cells += [f"{power:.3f}" for power in (row.projected, row.pearson, row.ordinary)]
         lines.append("| " + " | ".join(cells) + " |")
-    covered = pd.read_csv(OUTPUT / "association.csv").groupby("quantity", sort=False)["coverage"].agg(["min", "size"])
-    least = "; ".join(f"{name} {found['min']:.4f} in {int(found['size'])} cells" for name, found in covered.iterrows())
+    covered = pd.read_csv(OUTPUT / "association.csv").groupby("quantity", sort=False)["coverage"]
+    least = "; ".join(f"{name} {found.min():.4f} in {found.size} cells" for name, found in covered)
     return "\n".join(
         [
             *lines,
             "",
-            "Power at .05 under replace_one with a public n: `python -m validation.chisquare_power`, which also draws what "
-            "earlier statistics lose.",
+            "Power at .05 under replace_one with a public n: `python -m validation.chisquare_power`, which also draws "
+            "what earlier statistics lose.",
             "",
             _picture("Power that earlier statistics lose against the projected one", "chisquare_power_lost"),
             "",

@@ -137,9 +137,9 @@ def fit_gram(problem: GramProblem, gram: Array, nobs: Array) -> GramFit:
     """
     orthonormal, upper = np.linalg.qr(problem.design.T)
     rows, mix = orthonormal.T, upper.T
-    cross = np.einsum("pd,rde,qe->rpq", rows, gram, rows)
-    moment = np.einsum("pd,rde,e->rp", rows, gram, problem.response)
-    total = np.einsum("d,rde,e->r", problem.response, gram, problem.response)
+    cross = rows @ gram @ rows.T
+    onto = gram @ problem.response
+    moment, total = onto @ rows.T, onto @ problem.response
     first = gram[:, 0, :] @ problem.response
     size = np.maximum(nobs, rows.shape[0] + 1.0)
     spread = problem.response**2 @ problem.noise @ problem.response**2
@@ -164,10 +164,10 @@ def _estimate(
     floor = np.maximum(level, _TINY * np.abs(eigenvalues).max(axis=1))[:, None]
     kept = np.maximum(eigenvalues, floor)
     safe = np.where(np.abs(eigenvalues) < _TINY * floor, _TINY * floor, eigenvalues)
-    inverse = np.einsum("rij,rj,rkj->rik", vectors, 1 / safe, vectors)
-    floored = np.einsum("rij,rj,rkj->rik", vectors, kept, vectors)
-    plain = np.einsum("rij,rj->ri", inverse, moment)
-    stable = np.einsum("rij,rj,rkj,rk->ri", vectors, 1 / kept, vectors, moment)
+    back = np.swapaxes(vectors, 1, 2)
+    inverse, floored = (vectors / safe[:, None, :]) @ back, (vectors * kept[:, None, :]) @ back
+    plain = (inverse @ moment[..., None])[..., 0]
+    stable = (vectors @ ((back @ moment[..., None])[..., 0] / kept)[..., None])[..., 0]
     rotated = np.where(eigenvalues[:, :1] >= floor, plain, stable)
     df_resid = size - rows.shape[0]
     fitted = 2 * np.einsum("ri,ri->r", rotated, moment) - np.einsum("ri,rij,rj->r", rotated, cross, rotated)

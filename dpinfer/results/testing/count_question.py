@@ -79,6 +79,10 @@ class CountTest:
                 "Pearson's statistic of noisy counts has no chi-squared limit: use null='simulated', or "
                 "statistic='projected'"
             )
+        if self.p0 is not None and len(self.columns) > 1:
+            raise OptionError("p0", dict(self.p0), "None for two columns: their table has no given probabilities")
+        if self.fixed is not None and len(self.columns) == 1:
+            raise OptionError("fixed", self.fixed, "None for one column")
         if self.fixed is not None and self.fixed not in self.columns:
             raise OptionError("fixed", self.fixed, f"one of {', '.join(self.columns)}, or None")
         if self.sizes is not None and self.fixed is None:
