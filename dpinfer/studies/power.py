@@ -14,11 +14,12 @@ import numpy as np
 import pandas as pd
 from scipy import stats
 
-from dpinfer.errors import NotProvedError, OptionError
+from dpinfer.errors import DPInferError, OptionError
 from dpinfer.inference.testing.binomial import binomial_power
 from dpinfer.inference.testing.groups import GroupMeans
 from dpinfer.inference.testing.nulls import MOST_DRAWS, Draws, NullModel
 from dpinfer.inference.testing.tables import CountNoise, GoodnessOfFit, Homogeneity, Independence
+from dpinfer.mechanisms.samplers import check_scales
 from dpinfer.models.binomial import BinomTest
 from dpinfer.models.chisquare import ChiSquare
 from dpinfer.models.mean_tests import MeanComparison
@@ -296,14 +297,14 @@ class PowerStudy:
 
         Notes
         -----
-        Bisection between 1e-6 and 1e3 in rho, epsilon or mu, on the logarithm; see `sample_size`. The upper end is
-        halved until the test can be measured there.
+        Bisection between 1e-6 and 1e3 in rho, epsilon or mu, on the logarithm, or as near to these ends as the test can
+        be measured; see `sample_size`.
         """
         target, rows = self._target(power), []
         for n, kind in product(self.n, dict.fromkeys(_amounted(price, 1.0) for price in self.privacy)):
             powers = self.frame[self.frame["n"] == n].set_index("privacy")["power"]
             nearest = min(self._alike(kind), key=lambda price: abs(float(powers[str(price)]) - target))
-            start = max(_amount(nearest), _PRICES[0])
+            start = _amount(nearest)
 
             def at(amount: float, n: int = n, kind: Privacy = kind) -> float:
                 return self._power(n, _amounted(kind, amount), _SEARCH).power
@@ -343,15 +344,19 @@ class PowerStudy:
         return ax
 
     def _planned(self, price: Privacy) -> Measurement:
-        return self.test.measurement(price, schema=self.schema, neighbors=self.neighbors)
+        measured = self.test.measurement(price, schema=self.schema, neighbors=self.neighbors)
+        check_scales(measured.law)
+        return measured
 
     def _bounds(self, kind: Privacy) -> tuple[float, float]:
-        """Amounts of a unit between which a budget is sought: no grid is fine enough for the largest epsilons."""
+        """Amounts of a unit between which a budget is sought: the test takes them, and their noise can be drawn."""
         least, most = _PRICES
-        own = max(_amount(price) for price in self._alike(kind))
-        while most > own and not self._measurable(_amounted(kind, most)):
+        own = [_amount(price) for price in self._alike(kind)]
+        while most > max(own) and not self._measurable(_amounted(kind, most)):
             most /= 2
-        return least, max(most, own)
+        while least < min(own) and not self._measurable(_amounted(kind, least)):
+            least *= 2
+        return min(least, *own), max(most, *own)
 
     def _measurable(self, price: Privacy) -> bool:
         """Whether the test takes a price that was not among those given."""
@@ -359,7 +364,7 @@ class PowerStudy:
             self._planned(price)
             if self._population is None:
                 self._exact(1, price)
-        except (NotProvedError, OptionError):
+        except DPInferError:
             return False
         return True
 

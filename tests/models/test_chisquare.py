@@ -413,11 +413,10 @@ def test_one_odd_row_shows_in_nothing_but_the_counts(name, neighbors, caplog):
                 results = test.bind(guarded(one, neighbors)).fit(PRICE)
                 shown = results.residuals()
             release = results.release
-            seen.append(
-                (warned, release.names, release.steps, release.law, release.cost, dict(release.question), release.nobs)
-                + (shown.index.tolist(), shown.dtypes.tolist(), list(shown.columns), type(results.observed_freq))
-                + (results.title, results.hypothesis, results.dof, results.null, results.nobs_is_public)
-            )
+            measured = (release.names, release.steps, release.law, release.cost, dict(release.question), release.nobs)
+            told = (results.title, results.hypothesis, results.dof, results.null, results.nobs_is_public)
+            form = (shown.index.tolist(), shown.dtypes.tolist(), list(shown.columns), type(results.observed_freq))
+            seen.append((warned, measured, told, form))
         assert seen[0] == seen[1]
         assert seen[0][0] == []
     assert caplog.records == []
