@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from dpinfer.errors import NotProvedError, OptionError
+from dpinfer.errors import NotProvedError, OptionError, PrivacyUnitError
 from dpinfer.privacy.accounting import Law, calibrate, coordinate_scales, gaussian_cost, laplace_cost, least_scale
 from dpinfer.privacy.sensitivity import joint_sensitivity
 from dpinfer.privacy.units import PureDP
@@ -26,6 +26,9 @@ if TYPE_CHECKING:
     from dpinfer.schema.cell_rows import CellRows
 
 __all__ = ["MOST_SUMS", "check_draws", "noise_plan", "sums_measurement", "tulap_measurement"]
+
+_FINEST = 2**60
+"""Steps that a row may be cut into, for noise of little width."""
 
 MOST_SUMS = 2**22
 """Sums that one measurement may have."""
@@ -134,6 +137,8 @@ def noise_plan(
     least = least_scale(privacy, weights.size)
     while scale * multiplier * float(weights.min()) < least:
         multiplier *= 2
+        if multiplier > _FINEST:
+            raise PrivacyUnitError(f"{privacy} asks for less noise than can be drawn: ask for a stricter price")
     scales = coordinate_scales(scale * multiplier, weights)  # exact: a power of two
     return scales, multiplier, gaussian_cost(privacy, scales=scales)
 

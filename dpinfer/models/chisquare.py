@@ -44,17 +44,18 @@ class ChiSquare(Procedure):
 
     def _question(self, schema: Schema) -> SumsQuestion:
         question = SumsQuestion("table", schema, axes=self.axes, where=self.where, target="data", options={})
-        self.test.check(question.cells, laplace=False)
+        self.test.check(question.cells, laplace=False, keeps=question.rows.keeps_every_row)
         return question
 
     def measurement(
         self, privacy: Privacy, *, schema: Schema | None = None, neighbors: Neighbors | None = None
     ) -> Measurement:
         """Say what would be measured at a price, an ordinary table; see `Procedure.measurement`."""
-        schema, neighbors, _ = self._context(privacy, schema, neighbors)
+        schema, neighbors, nobs = self._context(privacy, schema, neighbors)
         question = self._question(schema)
         question.check()
-        self.test.check(question.cells, laplace=isinstance(privacy, PureDP))
+        keeps = question.rows.keeps_every_row
+        self.test.check(question.cells, laplace=isinstance(privacy, PureDP), keeps=keeps, nobs=nobs)
         asked = {**question.to_dict(), "asked": self.test.name, "test": self.test.to_dict()}
         asked["text"] = f"{self.test.name} of {' and '.join(self.test.columns)}" + (
             f", where {self.where}" if self.where else ""
@@ -96,6 +97,12 @@ class ChiSquare(Procedure):
         stored = {str(axis.get("column", axis.get("condition"))): axis for axis in axes}
         for axis in self.axes:
             name = str(axis.get("column", axis.get("condition")))
+            if "edges" not in axis and name in stored and "edges" in stored[name]:
+                declared = release.schema[name] if name in release.schema else None
+                if declared is not None and declared.level_texts:
+                    raise OptionError(
+                        "bins", None, f"the bins of the release: {stored[name]['edges']}; it has no levels"
+                    )
             if "edges" in axis and name in stored and list(stored[name].get("edges", ())) != list(axis["edges"]):
                 raise OptionError("bins", axis["edges"], f"the bins of the release: {stored[name].get('edges')}")
 
@@ -224,7 +231,7 @@ def chi2_contingency(
         One of the two, whose margin is fixed by design: samples of the sizes in which its levels were drawn. With two
         samples and a Boolean column this is the test of two proportions. By default no margin is fixed.
     sizes : array_like, Series or mapping, optional
-        The sizes of the samples, where they are public; the noisy ones serve otherwise.
+        The sizes of the samples, where they are public and every row is counted; the noisy ones serve otherwise.
     bins : mapping of str to sequence of float, optional
         Increasing edges for numeric columns.
     where, statistic, null, draws, seed

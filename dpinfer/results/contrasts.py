@@ -41,7 +41,7 @@ def check_alpha(alpha: float) -> float:
     OptionError
         Where ``alpha`` is not strictly between 0 and 1.
     """
-    if not 0 < alpha < 1:
+    if not (isinstance(alpha, int | float | np.number) and 0 < alpha < 1):
         raise OptionError("alpha", alpha, "a number strictly between 0 and 1")
     return float(alpha)
 

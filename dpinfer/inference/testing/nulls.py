@@ -58,7 +58,7 @@ class NullDistribution:
     statistic : float
         Observed.
     pvalue : float
-        ``(1 + exceeding) / (draws + 1)``; 1 where the observed statistic could not be computed.
+        ``(1 + exceeding) / (draws + 1)``; 1 where the observed statistic is infinite or could not be computed.
     error : float
         Monte Carlo standard error of the p-value.
     draws, exceeding, failed : int
@@ -159,8 +159,9 @@ def batch_pvalues(model: NullModel, values: Array, *, draws: int, rng: np.random
         some = values[start : start + size]
         observed = model.statistic(some)
         drawn = model.statistic(model.draw(model.fit(some), draws, rng))
-        exceeding = _reaches(drawn, observed[:, None]).sum(axis=1)
-        found[start : start + size] = np.where(np.isfinite(observed), (1 + exceeding) / (draws + 1), 1.0)
+        known = np.isfinite(observed)
+        exceeding = _reaches(drawn, np.where(known, observed, 0.0)[:, None]).sum(axis=1)
+        found[start : start + size] = np.where(known, (1 + exceeding) / (draws + 1), 1.0)
     return found
 
 

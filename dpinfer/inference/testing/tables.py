@@ -147,9 +147,12 @@ class GoodnessOfFit:
             if self.kind == "pearson":
                 expected = self.expected(values)
                 return _sum((values - expected) ** 2 / expected)
-            inverse = 1.0 / (_size(values, None)[..., None] * p + variance)
-            weighted = values * inverse
-            return np.asarray(np.einsum("...i,...i->...", values, weighted) - (weighted @ p) ** 2 / (inverse @ p**2))
+            expected = _size(values, None)[..., None] * p
+            inverse = 1.0 / (expected + variance)
+            residual = values - expected
+            weighted = residual * inverse
+            length = np.einsum("...i,...i->...", residual, weighted)
+            return np.asarray(np.maximum(length - (weighted @ p) ** 2 / (inverse @ p**2), 0.0))
         expected = self.nobs * p
         residual = values - expected
         if self.kind == "pearson":

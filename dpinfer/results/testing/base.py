@@ -199,7 +199,7 @@ class TestResults(ABC):
     def _pvalue_text(self) -> str:
         if self.distribution is None or self.null != "simulated":
             return f"{self.pvalue:.4g}"
-        if self.distribution.exceeding == 0:
+        if self.distribution.draws and self.distribution.exceeding == 0:
             return f"at most {self.pvalue:.2g}"
         return f"{self.pvalue:.4g} +- {self.pvalue_error:.1g}"
 

@@ -93,8 +93,18 @@ class CountTest:
         """The function that asks it."""
         return "chisquare" if len(self.columns) == 1 else "chi2_contingency"
 
-    def check(self, axes: Sequence[Axis], *, laplace: bool) -> None:
+    def check(self, axes: Sequence[Axis], *, laplace: bool, keeps: bool, nobs: int | None = None) -> None:
         """Refuse a table that the test does not fit.
+
+        Parameters
+        ----------
+        axes : sequence of Axis
+        laplace : bool
+            Whether the noise is Laplace.
+        keeps : bool
+            Whether every row is in some cell, so that public sizes are those of the counts.
+        nobs : int, optional
+            The number of rows where it is public.
 
         Raises
         ------
@@ -111,7 +121,20 @@ class CountTest:
         if len(axes) == 1:
             self.probabilities(axes[0])
         elif self.sizes is not None:
-            self.sample_sizes(next(axis for axis in axes if axis.name == self.fixed))
+            self._check_sizes(next(axis for axis in axes if axis.name == self.fixed), keeps=keeps, nobs=nobs)
+
+    def _check_sizes(self, axis: Axis, *, keeps: bool, nobs: int | None) -> None:
+        total = sum(value for _, value in self.sizes or ())
+        self.sample_sizes(axis)
+        if not keeps:
+            raise NotProvedError(
+                "sizes= are those of the counts only where every row is counted: declare missing= and impossible= "
+                "constants, without where=, or leave sizes= out and the noisy ones serve"
+            )
+        if nobs is not None and total != nobs:
+            raise OptionError(
+                "sizes", dict(self.sizes or ()), f"sizes that add up to the {nobs:,} rows, not {total:,.0f}"
+            )
 
     def probabilities(self, axis: Axis) -> Array:
         """Probability of every level (d,), in the order of the axis."""

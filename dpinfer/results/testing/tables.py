@@ -75,11 +75,14 @@ class ChiSquareResults(TestResults):
         Noisy counts, the last axis running fastest.
     index : Index
         Label of every cell.
+    transposed : bool
+        Whether the second column that was named comes first in ``index``, because its margin is fixed.
     """
 
     model: CountModel = field(kw_only=True)
     values: Array = field(kw_only=True)
     index: pd.Index = field(kw_only=True)
+    transposed: bool = field(default=False, kw_only=True)
 
     def __iter__(self) -> Iterator[Any]:
         yield from (self.statistic, self.pvalue)
@@ -88,7 +91,10 @@ class ChiSquareResults(TestResults):
 
     def _labelled(self, numbers: Array) -> pd.Series | pd.DataFrame:
         series = pd.Series(numbers, index=self.index)
-        return series.unstack(sort=False) if self.index.nlevels > 1 else series  # noqa: PD010  (of a Series)
+        if self.index.nlevels == 1:
+            return series
+        table = series.unstack(sort=False)  # noqa: PD010  (of a Series)
+        return table.T if self.transposed else table
 
     @property
     def observed_freq(self) -> pd.Series | pd.DataFrame:
@@ -246,15 +252,14 @@ def infer_count_test(release: Release, test: CountTest) -> ChiSquareResults:
         raise NotProvedError("a chi-squared test counts rows: a table of weighted rows has none")
     ordered = test.columns if test.fixed is None else (test.fixed, *(n for n in test.columns if n != test.fixed))
     axes, counts = counts_of_table(question, release.array[None], ordered)
-    test.check(axes, laplace=release.law.family == "laplace")
+    public = release.nobs if question.rows.keeps_every_row else None
+    test.check(axes, laplace=release.law.family == "laplace", keeps=question.rows.keeps_every_row, nobs=public)
     scale = release.law.scales[0]
     if scale <= 0 or len(set(release.law.scales)) > 1:
         raise ReleaseFormatError("the release is damaged: counts of a table carry noise of one scale")
     law = NoiseLaw(release.law.family, (scale,), release.law.draws)
     noise = CountNoise(law, release.steps[0], counts.shape[-1])
-    public = release.nobs if question.rows.keeps_every_row else None
-    if public == 0:
-        public = None
+    public = public or None  # no rows at all: nothing to divide by
     values = counts.sum(axis=-1)[0]
     model = _model(test, axes, noise, public)
     distribution: NullDistribution | None = None
@@ -282,6 +287,7 @@ def infer_count_test(release: Release, test: CountTest) -> ChiSquareResults:
         model=model,
         values=values,
         index=_index(axes),
+        transposed=len(axes) == 2 and axes[0].name != test.columns[0],
     )
 
 
