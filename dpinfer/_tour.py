@@ -310,7 +310,8 @@ joint = results.f_test("{JOINT_TEST}", null="simulated")
 dpi.multipletests({{"independence": independent, "even shares": even, "equal means": equal, "regression": joint}})
 
 question = dpi.chi2_contingency("religious", "rate_marriage")
-dpi.power(question, truth, n=[500, 1000, 2000, 5000, 10_000], privacy=[dpi.{PLANNED!r}, dpi.{PLANNED * 0.1!r}], schema=schema)"""
+prices = [dpi.{PLANNED!r}, dpi.{PLANNED * 0.1!r}]
+dpi.power(question, truth, n=[500, 1000, 2000, 5000, 10_000], privacy=prices, schema=schema)"""
     effect = independent.effect_size()
     curve = dpi.power(
         dpi.chi2_contingency("religious", "rate_marriage"),
@@ -345,8 +346,8 @@ dpi.power(question, truth, n=[500, 1000, 2000, 5000, 10_000], privacy=[dpi.{PLAN
         Picture(
             "power.png",
             report.drawn_figure(curve.plot, 3.6),
-            """Power at .05 to find a slight dependence (each rating of the most religious a fifth more or less likely),
-            by number of rows and price; dashed without privacy.""",
+            """Power at .05 to find a slight dependence (ratings of the most religious a fifth more or less likely), by
+            number of rows and price; dashed without privacy.""",
         ),
     ]
 

@@ -34,7 +34,7 @@ DRAWS = 199
 LEAST = 2.0
 """Expected count of the smallest cell of an uneven design."""
 SHARED = 10
-"""Replicates that share simulated releases where the hypothesis leaves nothing open: the law is then one and the same."""
+"""Replicates that share simulated releases where the hypothesis leaves nothing open: their law is one."""
 FAMILYWISE = 0.05
 """Chance that a grid of exact tests has a cell flagged."""
 _QUICK = 500

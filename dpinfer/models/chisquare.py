@@ -97,12 +97,9 @@ class ChiSquare(Procedure):
         stored = {str(axis.get("column", axis.get("condition"))): axis for axis in axes}
         for axis in self.axes:
             name = str(axis.get("column", axis.get("condition")))
-            if "edges" not in axis and name in stored and "edges" in stored[name]:
-                declared = release.schema[name] if name in release.schema else None
-                if declared is not None and declared.level_texts:
-                    raise OptionError(
-                        "bins", None, f"the bins of the release: {stored[name]['edges']}; it has no levels"
-                    )
+            leveled = name in release.schema and release.schema[name].level_texts
+            if leveled and "edges" not in axis and "edges" in stored.get(name, {}):
+                raise OptionError("bins", None, f"the bins of the release, {stored[name]['edges']}: it has no levels")
             if "edges" in axis and name in stored and list(stored[name].get("edges", ())) != list(axis["edges"]):
                 raise OptionError("bins", axis["edges"], f"the bins of the release: {stored[name].get('edges')}")
 

@@ -69,8 +69,11 @@ def test_members(results):
     assert isinstance(results, ChiSquareResults)
     assert 0 < results.pvalue <= 1
     assert results.dof == results.df == results.model.dof == 2
-    assert results.observed_freq.to_numpy().ravel() == pytest.approx(results.values)
-    assert results.model.expected(results.values) == pytest.approx(results.expected_freq.to_numpy().ravel())
+    observed, expected = (
+        freq.T if results.transposed else freq for freq in (results.observed_freq, results.expected_freq)
+    )
+    assert observed.to_numpy().ravel() == pytest.approx(results.values)
+    assert results.model.expected(results.values) == pytest.approx(expected.to_numpy().ravel())
     assert results.statistic == pytest.approx(float(results.model.statistic(results.values)))
     assert results.title in repr(results)
     if results.null == "simulated":
@@ -81,10 +84,11 @@ def test_members(results):
         assert results.pvalue == pytest.approx(stats.chi2.sf(results.statistic, 2))
 
 
-def test_a_row_is_the_first_axis_unless_it_is_fixed(found):
-    for name, rows, columns in (("a table", "g", "h"), ("samples", "h", "g"), ("a limit", "g", "h")):
+def test_the_row_that_was_named_first_is_down_the_table(found):
+    for name in ("a table", "samples", "a limit"):
         table = found[name].observed_freq
-        assert (table.index.name, table.columns.name) == (rows, columns)
+        assert (table.index.name, table.columns.name) == ("g", "h")
+    assert found["samples"].transposed
     assert found["one column"].observed_freq.index.name == "g"
     assert found["a table"].statistic_name == "Pearson chi2"
     assert found["a limit"].statistic_name == "Projected chi2"
