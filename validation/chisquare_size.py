@@ -24,6 +24,8 @@ from dpinfer.inference.testing.tables import (
 from dpinfer.release import NoiseLaw
 from validation.common import Claim, Options, options, write_figure, write_table
 
+Model = GoodnessOfFit | Independence | Homogeneity
+
 LEVELS = (2, 4, 10, 50)
 SHAPES = ((2, 2), (3, 4), (5, 5))
 SIZES = (100, 1000, 10_000, 100_000)
@@ -35,6 +37,8 @@ LEAST = 2.0
 """Expected count of the smallest cell of an uneven design."""
 SHARED = 10
 """Replicates that share simulated releases where the hypothesis leaves nothing open: their law is one."""
+STAGES = (30, 70)
+"""Draws after which p-values that can no longer be small are left; the others get them all."""
 FAMILYWISE = 0.05
 """Chance that a grid of exact tests has a cell flagged."""
 _QUICK = 500
@@ -72,7 +76,7 @@ class Design:
         )
         return CountNoise(NoiseLaw(measured.law.family, measured.law.scales[:1]), measured.steps[0])
 
-    def model(self, kind: str) -> GoodnessOfFit | Independence | Homogeneity:
+    def model(self, kind: str) -> Model:
         """The test; the number of rows is public under replace_one."""
         public = self.n if self.neighbors == "replace_one" else None
         if self.test == "goodness of fit":
@@ -108,24 +112,46 @@ def draw_truth(design: Design, size: int, rng: np.random.Generator) -> np.ndarra
 
 
 def rejections(design: Design, replicates: int, seed: int) -> dict[str, np.ndarray]:
-    """Number of p-values at most each level, for both statistics on the same draws."""
+    """Number of p-values at most each level, for both statistics on the same releases."""
     rng = np.random.default_rng(seed)
     models = {kind: design.model(kind) for kind in STATISTICS}
     found = {kind: np.zeros(len(ALPHAS), dtype=int) for kind in STATISTICS}
     simple = isinstance(models[STATISTICS[0]], GoodnessOfFit) and design.neighbors == "replace_one"
-    together = SHARED if simple else 1
-    most = max(_AT_ONCE // (DRAWS * int(np.prod(design.shape))), 1) * together
+    most = max(_AT_ONCE // (DRAWS * int(np.prod(design.shape))), 1) * SHARED
     for start in range(0, replicates, most):
-        size = min(most, replicates - start)
-        values = draw_truth(design, size, rng)
-        for kind, model in models.items():
-            if kind == STATISTICS[0] or (isinstance(model, GoodnessOfFit) and not simple):
-                drawn = model.draw(model.fit(values[::together]), DRAWS, rng)
-            statistics = np.repeat(model.statistic(drawn), together, axis=0)[:size]
-            beyond = statistics >= model.statistic(values)[:, None] * (1 - 1e-9)
-            pvalues = (1 + beyond.sum(axis=1)) / (DRAWS + 1)
-            found[kind] += [(pvalues <= alpha + 1e-12).sum() for alpha in ALPHAS]
+        values = draw_truth(design, min(most, replicates - start), rng)
+        beyond = shared_beyond(models, values, rng) if simple else staged_beyond(models, values, rng)
+        for kind, counts in beyond.items():
+            found[kind] += [((1 + counts) / (DRAWS + 1) <= alpha + 1e-12).sum() for alpha in ALPHAS]
     return found
+
+
+def shared_beyond(models: dict[str, Model], values: np.ndarray, rng: np.random.Generator) -> dict[str, np.ndarray]:
+    """Number of draws beyond each statistic, `SHARED` replicates together, where the law is one and the same."""
+    model = models[STATISTICS[0]]
+    drawn = model.draw(model.fit(values[::SHARED]), DRAWS, rng)
+    statistics = {kind: np.repeat(one.statistic(drawn), SHARED, axis=0)[: len(values)] for kind, one in models.items()}
+    return {kind: reaches(statistics[kind], one.statistic(values)).sum(axis=1) for kind, one in models.items()}
+
+
+def staged_beyond(models: dict[str, Model], values: np.ndarray, rng: np.random.Generator) -> dict[str, np.ndarray]:
+    """Number of draws beyond each statistic; a release is left as soon as no level can be reached any more."""
+    observed = {kind: model.statistic(values) for kind, model in models.items()}
+    beyond = {kind: np.zeros(len(values), dtype=int) for kind in models}
+    most = int(max(ALPHAS) * (DRAWS + 1) - 1 + 1e-9)
+    apart = isinstance(models[STATISTICS[0]], GoodnessOfFit)
+    for size in np.diff((0, *STAGES, DRAWS)):
+        open_ = np.flatnonzero(np.min(list(beyond.values()), axis=0) <= most)
+        for kind, model in models.items():
+            if kind == STATISTICS[0] or apart:
+                drawn = model.draw(model.fit(values[open_]), int(size), rng)
+            beyond[kind][open_] += reaches(model.statistic(drawn), observed[kind][open_]).sum(axis=1)
+    return beyond
+
+
+def reaches(drawn: np.ndarray, observed: np.ndarray) -> np.ndarray:
+    """Whether drawn statistics (R, B) are at least as large as the observed ones (R,), ties included."""
+    return drawn >= observed[:, None] * (1 - 1e-9)
 
 
 def measure(design: Design, replicates: int, seed: int, run: str) -> list[dict]:
