@@ -2,7 +2,7 @@
 
 from dpinfer.studies.coverage import coverage_study
 from dpinfer.studies.populations import POPULATIONS, Population, population
-from dpinfer.studies.power import PowerStudy, power
+from dpinfer.studies.power_study import PowerStudy, power
 from dpinfer.studies.results import StudyResults
 from dpinfer.studies.rules import Rules
 

@@ -22,7 +22,7 @@ from dpinfer.models.chisquare import chi2_contingency, chisquare
 from dpinfer.models.mean_tests import f_oneway, ttest_1samp, ttest_ind, ttest_rel
 from dpinfer.release import NoiseLaw
 from dpinfer.studies import PowerStudy
-from dpinfer.studies.power import power
+from dpinfer.studies.power_study import power
 
 OPEN = dpi.Schema(
     p=dpi.Category(list("abcd")),

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, fields, replace
 from decimal import ROUND_CEILING, Context, Decimal
 from functools import cached_property
 from itertools import product
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, cast
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 import matplotlib.pyplot as plt
 import numpy as np
@@ -16,17 +16,24 @@ from scipy import stats
 
 from dpinfer.errors import DPInferError, OptionError
 from dpinfer.inference.testing.binomial import binomial_power
-from dpinfer.inference.testing.groups import GroupMeans
-from dpinfer.inference.testing.nulls import MOST_DRAWS, Draws, NullModel
-from dpinfer.inference.testing.tables import CountNoise, GoodnessOfFit, Homogeneity, Independence
+from dpinfer.inference.testing.nulls import MOST_DRAWS, Draws
 from dpinfer.mechanisms.samplers import check_scales
 from dpinfer.models.binomial import BinomTest
 from dpinfer.models.chisquare import ChiSquare
 from dpinfer.models.mean_tests import MeanComparison
 from dpinfer.privacy.units import NEIGHBORS, Privacy
-from dpinfer.release import NoiseLaw
-from dpinfer.results.testing.groups import mean_model
 from dpinfer.schema.schema import Schema
+from dpinfer.studies.power_truth import (
+    NO_NOISE,
+    CountTruth,
+    MeanTruth,
+    Truth,
+    is_number,
+    is_whole,
+    read_cells,
+    read_moments,
+    read_share,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -37,7 +44,6 @@ if TYPE_CHECKING:
     from dpinfer.inference.tulap import Alternative
     from dpinfer.privacy.units import Neighbors
     from dpinfer.release import Measurement
-    from dpinfer.schema.cell_rows import CellRows
 
     Array = NDArray[np.float64]
     Test = ChiSquare | BinomTest | MeanComparison
@@ -54,9 +60,7 @@ _FEWEST, _MOST_ROWS = 100, 10**9
 _PRICES = (1e-6, 1e3)
 _STRIDE, _NEAR, _CLOSE, _SMOOTHED = 8.0, 1.1, 1.001, 7
 _CHUNK = 200_000
-_SUM, _TIE = 1e-8, 1e-9
-_NO_NOISE = NoiseLaw("gaussian", (0.0,))
-_PARTS = ("share", "mean", "sd")
+_TIE = 1e-9
 _STUDY, _SEARCH, _FOUND = range(3)
 
 
@@ -65,122 +69,6 @@ class _Found(NamedTuple):
 
     power: float
     error: float
-
-
-class _Population(Protocol):
-    """Sums that a test sees in samples of a given population; a price of None stands for the ordinary test."""
-
-    @property
-    def least(self) -> int:
-        """Smallest number of rows."""
-        ...
-
-    def model(self, n: int, price: Privacy | None) -> NullModel:
-        """Give the hypothesis and the statistic."""
-        ...
-
-    def expected(self, n: int) -> Array:
-        """Give the expected sums, without noise (m,)."""
-        ...
-
-    def draw(self, n: int, model: Any, size: int, rng: np.random.Generator) -> Array:
-        """Draw releases (size, m), sampling and noise alike."""
-        ...
-
-
-@dataclass(frozen=True, eq=False)
-class _Counts:
-    """Counts in the cells of a table."""
-
-    test: ChiSquare
-    cells: Array
-    planned: Callable[[Privacy], Measurement]
-    schema: Schema
-    least: int = 1
-
-    @property
-    def _axes(self) -> tuple[Any, ...]:
-        axes, fixed = self.test._question(self.schema).cells, self.test.test.fixed
-        return axes if fixed is None or axes[0].name == fixed else axes[::-1]
-
-    def _sizes(self, n: int) -> NDArray[np.int64]:
-        """Sizes of the samples where they are fixed by design (r,)."""
-        public = self.test.test.sample_sizes(self._axes[0])
-        shares = self.cells.sum(axis=1) if public is None else public / public.sum()
-        ends = np.rint(np.concatenate([[0.0], np.cumsum(shares)]) * n)
-        return np.asarray(np.maximum(np.diff(ends), 1.0), dtype=np.int64)
-
-    def model(self, n: int, price: Privacy | None) -> NullModel:
-        asked, axes, noise, known, kind = self.test.test, self._axes, CountNoise(_NO_NOISE), True, "pearson"
-        if price is not None:
-            measured, kind = self.planned(price), asked.statistic
-            noise = CountNoise(
-                NoiseLaw(measured.law.family, measured.law.scales[:1], measured.law.draws), measured.steps[0]
-            )
-            known = measured.neighbors == "replace_one" and cast("CellRows", measured.rows).keeps_every_row
-        public = n if known else None
-        if len(axes) == 1:
-            return GoodnessOfFit(asked.probabilities(axes[0]), noise, public, kind)
-        shape = cast("tuple[int, int]", self.cells.shape)
-        if asked.fixed is None:
-            return Independence(shape, noise, public, kind)
-        known = price is None or asked.sizes is not None
-        return Homogeneity(shape, noise, self._sizes(n).astype(np.float64) if known else None, kind)
-
-    def expected(self, n: int) -> Array:
-        if self.test.test.fixed is None:
-            return n * self.cells.ravel()
-        return np.asarray((self._sizes(n)[:, None] * self._conditional).ravel())
-
-    @property
-    def _conditional(self) -> Array:
-        return np.asarray(self.cells / self.cells.sum(axis=1, keepdims=True))
-
-    def draw(self, n: int, model: Any, size: int, rng: np.random.Generator) -> Array:
-        if self.test.test.fixed is None:
-            counts = rng.multinomial(n, self.cells.ravel(), size=size)
-        else:
-            sizes = np.broadcast_to(self._sizes(n), (size, len(self.cells)))
-            counts = rng.multinomial(sizes, self._conditional).reshape(size, -1)
-        return np.asarray(counts + model.noise.rvs(counts.shape, rng))
-
-
-@dataclass(frozen=True, eq=False)
-class _Means:
-    """Sums of 1, u and u^2 in groups, u being the column scaled to [-1, 1]."""
-
-    test: MeanComparison
-    shares: Array
-    means: Array
-    spreads: Array
-    planned: Callable[[Privacy], Measurement]
-    schema: Schema
-
-    @property
-    def least(self) -> int:
-        return 2 * self.shares.size
-
-    def model(self, n: int, price: Privacy | None) -> GroupMeans:  # noqa: ARG002  (of a protocol)
-        asked, question = self.test.test, self.test._question(self.schema)
-        if price is None:
-            given = None if asked.grouped else asked.scaled(question, 0)
-            plain = np.eye(3), np.zeros(3), 0
-            return GroupMeans(*plain, self.shares.size, given, asked.equal_var, asked.alternative)
-        measured = self.planned(price)
-        nothing, steps = np.zeros((1, len(measured.names))), np.asarray(measured.steps)
-        return mean_model(question, nothing, asked, law=measured.law, steps=steps)[0]
-
-    def expected(self, n: int) -> Array:
-        rows = n * self.shares
-        return np.stack([rows, rows * self.means, rows * (self.means**2 + self.spreads**2)], axis=-1).ravel()
-
-    def draw(self, n: int, model: Any, size: int, rng: np.random.Generator) -> Array:
-        rows = rng.multinomial(n, self.shares, size=size).astype(np.float64)
-        first = rows * self.means + self.spreads * np.sqrt(rows) * rng.standard_normal(rows.shape)
-        within = 2 * self.spreads**2 * rng.standard_gamma(np.maximum(rows - 1, 0.0) / 2)
-        second = within + first**2 / np.maximum(rows, 1.0)
-        drawn = np.stack([rows, first, second], axis=-1) + model.noise(rows.shape, rng)
-        return np.asarray(drawn.reshape(size, -1))
 
 
 @dataclass(frozen=True, eq=False)
@@ -372,17 +260,17 @@ class PowerStudy:
         return [price for price in self.privacy if _amounted(price, 1.0) == kind]
 
     @cached_property
-    def _population(self) -> _Population | None:
+    def _population(self) -> Truth | None:
         """What samples look like; None where power is exact."""
         if isinstance(self.test, BinomTest):
-            _read_share(self.truth)
+            read_share(self.truth)
             return None
         if isinstance(self.test, ChiSquare):
-            return _Counts(self.test, _read_cells(self.truth, self.test, self.schema), self._planned, self.schema)
-        return _Means(self.test, *_read_moments(self.truth, self.test, self.schema), self._planned, self.schema)
+            return CountTruth(self.test, read_cells(self.truth, self.test, self.schema), self._planned, self.schema)
+        return MeanTruth(self.test, *read_moments(self.truth, self.test, self.schema), self._planned, self.schema)
 
     def _target(self, power: Any) -> float:
-        if not (_is_number(power) and self.alpha < power < 1):
+        if not (is_number(power) and self.alpha < power < 1):
             raise OptionError("power", power, f"a number between the level {self.alpha:g} and 1")
         return float(power)
 
@@ -406,7 +294,7 @@ class PowerStudy:
         return _rejected(null, moved, self.alpha, "adaptive" if price is None else asked.draws)
 
     def _exact(self, n: int, price: Privacy | None) -> _Found:
-        test, law, step = cast("BinomTest", self.test), _NO_NOISE, 1.0
+        test, law, step = cast("BinomTest", self.test), NO_NOISE, 1.0
         if price is not None:
             measured = self._planned(price)
             law, step = measured.law, measured.steps[0]
@@ -489,11 +377,9 @@ def power(
     Examples
     --------
     >>> import dpinfer as dpi
-    >>> from dpinfer.models.binomial import binomtest
-    >>> from dpinfer.studies.power import power
     >>> schema = dpi.Schema(smokes=dpi.Boolean(missing=False, impossible=False))
-    >>> test = binomtest("smokes", p=0.8, alternative="greater")
-    >>> study = power(test, 0.9, n=[30, 100], privacy=dpi.PureDP(1.0), schema=schema, neighbors="replace_one")
+    >>> test = dpi.binomtest("smokes", p=0.8, alternative="greater")
+    >>> study = dpi.power(test, 0.9, n=[30, 100], privacy=dpi.PureDP(1.0), schema=schema, neighbors="replace_one")
     >>> study.frame["power"].round(3).tolist()
     [0.304, 0.834]
     >>> study.sample_size(0.8)["n"].tolist()
@@ -512,11 +398,11 @@ def power(
     right = isinstance(prices, Sequence) and len(prices) and all(isinstance(price, Privacy) for price in prices)
     if not right:
         raise OptionError("privacy", privacy, "one or more prices such as ZCDP(0.1)")
-    if not (_is_number(alpha) and 0 < alpha < 1):
+    if not (is_number(alpha) and 0 < alpha < 1):
         raise OptionError("alpha", alpha, "a number between 0 and 1")
-    if not (_is_whole(replicates) and replicates >= _FEWEST):
+    if not (is_whole(replicates) and replicates >= _FEWEST):
         raise OptionError("replicates", replicates, f"a whole number, at least {_FEWEST}")
-    if not (_is_whole(seed) and seed >= 0):
+    if not (is_whole(seed) and seed >= 0):
         raise OptionError("seed", seed, "a whole number, not negative")
     plain = replace(test, source=None)
     kept = tuple(dict.fromkeys(prices))
@@ -535,7 +421,7 @@ def _told(test: Test) -> str:
     return text + (f", where {test.where}" if test.where else "")
 
 
-def _in_chunks(function: Callable[[int], Array], size: int, population: _Population, n: int) -> Array:
+def _in_chunks(function: Callable[[int], Array], size: int, population: Truth, n: int) -> Array:
     """Concatenate what a function gives for parts of ``size`` draws that fit the cache."""
     most = max(_CHUNK // population.expected(n).size, 100)
     return np.concatenate([function(min(most, size - start)) for start in range(0, size, most)])
@@ -631,120 +517,8 @@ def _three_digits_up(value: float) -> float:
     return float(Context(prec=3, rounding=ROUND_CEILING).plus(Decimal(value)))
 
 
-def _is_number(value: Any) -> bool:
-    number = isinstance(value, int | float | np.integer | np.floating) and not isinstance(value, bool)
-    return number and bool(np.isfinite(value))
-
-
-def _is_whole(value: Any) -> bool:
-    return isinstance(value, int | np.integer) and not isinstance(value, bool)
-
-
 def _read_sizes(n: Any) -> tuple[int, ...]:
     sizes = list(n) if isinstance(n, Sequence | np.ndarray) and not isinstance(n, str) else [n]
-    if not sizes or not all(_is_whole(size) and 1 <= size <= _MOST_ROWS for size in sizes):
+    if not sizes or not all(is_whole(size) and 1 <= size <= _MOST_ROWS for size in sizes):
         raise OptionError("n", n, f"one or more whole numbers of rows from 1 to {_MOST_ROWS:,}")
     return tuple(dict.fromkeys(int(size) for size in sizes))
-
-
-def _read_share(truth: Any) -> None:
-    if not (_is_number(truth) and 0 <= truth <= 1):
-        raise OptionError("truth", truth, "a number in [0, 1]: the proportion of the population")
-
-
-def _read_cells(truth: Any, test: ChiSquare, schema: Schema) -> Array:
-    """Read probabilities of the cells, the axis that is fixed first; (d,) or (r, c)."""
-    axes = test._question(schema).cells
-    labels = [list(axis.labels) for axis in axes]
-    told = " by ".join(f"{axis.name!r} ({', '.join(map(str, axis.labels))})" for axis in axes)
-    right = f"probabilities of {told}, not negative, that add up to 1"
-    try:
-        cells = np.asarray(_by_label(truth, labels, [axis.name for axis in axes]), dtype=np.float64)
-    except (TypeError, ValueError, KeyError) as error:
-        raise OptionError("truth", truth, right) from error
-    fits = cells.shape == tuple(map(len, labels)) and bool(np.isfinite(cells).all()) and bool((cells >= 0).all())
-    if not fits:
-        raise OptionError("truth", truth, right)
-    if abs(float(cells.sum()) - 1) > _SUM:
-        raise OptionError("truth", truth, f"{right}, not to {float(cells.sum()):.10g}")
-    if test.test.fixed == axes[-1].name:
-        cells = cells.T
-    if test.test.fixed is not None and not (cells.sum(axis=1) > 0).all():
-        raise OptionError("truth", truth, f"a positive share of every sample of {test.test.fixed!r}")
-    return np.asarray(cells / cells.sum())
-
-
-def _by_label(truth: Any, labels: list[list[Any]], names: list[str]) -> Any:
-    """Arrange a Series, DataFrame or mapping by labels; anything else is returned as it is.
-
-    Raises
-    ------
-    KeyError
-        If a label is missing or unknown.
-    """
-    if isinstance(truth, pd.DataFrame):
-        truth = {(i, j): value for i, row in zip(truth.index, truth.to_numpy(), strict=True)
-                 for j, value in zip(truth.columns, row, strict=True)} if truth.index.is_unique else {}  # fmt: skip
-    elif isinstance(truth, pd.Series):
-        if len(names) > 1 and list(truth.index.names) == names[::-1]:
-            truth = truth.swaplevel()
-        truth = dict(zip(truth.index, truth, strict=True)) if truth.index.is_unique else {}
-    if not isinstance(truth, Mapping):
-        return truth
-    keys = list(product(*labels)) if len(labels) > 1 else labels[0]
-    if len(truth) != len(keys):
-        raise KeyError(len(truth))
-    return np.reshape([truth[key] for key in keys], [len(one) for one in labels])
-
-
-def _read_moments(truth: Any, test: MeanComparison, schema: Schema) -> tuple[Array, Array, Array]:
-    """Read shares, means and standard deviations of the groups, scaled to [-1, 1]; (G,) each."""
-    question, asked = test._question(schema), test.test
-    if asked.grouped:
-        labels = question.cells[0].labels
-        right = (
-            f'a DataFrame with the columns "share", "mean" and "sd" and a row for each level of {asked.by!r}: '
-            f"{', '.join(map(str, labels))}; or a mapping from level to (share, mean, sd)"
-        )
-    else:
-        right = '{"mean": ..., "sd": ...} of ' + question.expressions[0].text
-    try:
-        parts = np.asarray(_moments(truth, labels if asked.grouped else None), dtype=np.float64)
-    except (TypeError, ValueError, KeyError, AttributeError) as error:
-        raise OptionError("truth", truth, right) from error
-    if parts.shape[1:] != (3,) or not np.isfinite(parts).all():
-        raise OptionError("truth", truth, right)
-    shares, means, spreads = parts.T
-    if not (shares > 0).all() or abs(float(shares.sum()) - 1) > _SUM:
-        raise OptionError("truth", truth, f"positive shares that add up to 1, not to {float(shares.sum()):.10g}")
-    lower, upper = question.expressions[0].lower, question.expressions[0].upper
-    most = np.sqrt(np.maximum((upper - means) * (means - lower), 0.0))
-    if not ((lower <= means) & (means <= upper) & (spreads > 0) & (spreads <= most * (1 + _SUM))).all():
-        bounds = f"[{lower:g}, {upper:g}] of {question.expressions[0].text}"
-        raise OptionError(
-            "truth", truth, f"means within the bounds {bounds}, and positive sd that values there can have"
-        )
-    center, half = question.scaled
-    return shares / shares.sum(), (means - center[0]) / half[0], spreads / half[0]
-
-
-def _moments(truth: Any, labels: tuple[Any, ...] | None) -> list[list[Any]]:
-    """Rows of share, mean and sd.
-
-    Raises
-    ------
-    KeyError, TypeError
-        If a part or a level is missing or unknown.
-    """
-    if labels is None:
-        if set(truth.keys()) != set(_PARTS[1:]):
-            raise KeyError(list(truth))
-        return [[1.0, truth["mean"], truth["sd"]]]
-    if isinstance(truth, pd.DataFrame):
-        if set(truth.columns) != set(_PARTS) or not truth.index.is_unique:
-            raise KeyError(list(truth.columns))
-        truth = dict(zip(truth.index, truth[list(_PARTS)].to_numpy().tolist(), strict=True))
-    if set(truth) != set(labels):
-        raise KeyError(list(truth))
-    rows = (truth[label] for label in labels)
-    return [[row[part] for part in _PARTS] if isinstance(row, Mapping) else list(row) for row in rows]
