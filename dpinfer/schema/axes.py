@@ -75,7 +75,7 @@ class LevelsAxis(Axis):
         if not self.schema[self.name].level_texts:
             raise SchemaError(
                 f"{self.name!r} has no levels: groups and tables need a Category, a Boolean or an Integer of at most a "
-                "hundred values; cut a numeric column into bins= with a histogram"
+                "hundred values; a histogram and the chi-squared tests cut a numeric column into bins="
             )
 
     @property

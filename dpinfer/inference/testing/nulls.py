@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal, Protocol
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
 
@@ -14,7 +14,19 @@ if TYPE_CHECKING:
 
     Array = NDArray[np.float64]
 
-__all__ = ["ENOUGH", "MOST_DRAWS", "Draws", "NullDistribution", "NullModel", "batch_pvalues", "check_draws", "simulate"]
+__all__ = [
+    "ENOUGH",
+    "MOST_DRAWS",
+    "Candidate",
+    "Draws",
+    "NullDistribution",
+    "NullModel",
+    "SeveralFits",
+    "batch_pvalues",
+    "candidates",
+    "check_draws",
+    "simulate",
+]
 
 Draws = Literal["adaptive"] | int
 
@@ -47,6 +59,40 @@ class NullModel(Protocol):
     def draw(self, fitted: Any, size: int, rng: np.random.Generator) -> Array:
         """Draw releases (R, size, m) from fitted hypotheses, sampling and privacy noise alike."""
         ...
+
+
+class Candidate(NamedTuple):
+    """A fit of the hypothesis to some of R releases.
+
+    Attributes
+    ----------
+    model : NullModel
+        What computes the statistic and draws.
+    where : ndarray of int (k,)
+        The releases.
+    fitted : object
+        As `NullModel.draw` takes it, for these.
+    """
+
+    model: NullModel
+    where: NDArray[np.intp]
+    fitted: Any
+
+
+@runtime_checkable
+class SeveralFits(Protocol):
+    """A hypothesis that releases may leave so open that several fits have to be tried: the largest p-value counts."""
+
+    def candidates(self, values: Array) -> list[Candidate]:
+        """Fit the hypothesis to R releases (R, m); the first fit is of all of them."""
+        ...
+
+
+def candidates(model: NullModel, values: Array) -> list[Candidate]:
+    """All fits of a hypothesis that have to be tried for R releases (R, m)."""
+    if isinstance(model, SeveralFits):
+        return model.candidates(values)
+    return [Candidate(model, np.arange(len(values)), model.fit(values))]
 
 
 @dataclass(frozen=True, eq=False)
@@ -126,16 +172,24 @@ def simulate(model: NullModel, values: Array, *, draws: Draws = "adaptive", seed
     Besag & Clifford (1991), Sequential Monte Carlo p-values, Biometrika 78.
     """
     check_draws(draws, seed)
-    rng = np.random.default_rng(seed)
+    observed = float(model.statistic(values[None])[0])
+    if not np.isfinite(observed):
+        return NullDistribution(observed, 1.0, 0.0, 0, 0, 0, seed, np.empty(0))
+    tried = [_simulate(one, values, draws, seed) for one in candidates(model, values[None])]
+    return max(tried, key=lambda found: found.pvalue)
+
+
+def _simulate(candidate: Candidate, values: Array, draws: Draws, seed: int) -> NullDistribution:
+    model, rng = candidate.model, np.random.default_rng(seed)
     observed = float(model.statistic(values[None])[0])
     most = MOST_DRAWS if draws == "adaptive" else int(draws)
     largest = max(_CELLS // max(values.size, 1), 100)
-    fitted, size = model.fit(values[None]), min(_FIRST, largest)
+    size = min(_FIRST, largest)
     kept: list[Array] = []
     done = exceeding = failed = 0
-    while done < most and np.isfinite(observed):
+    while done < most:
         size = min(size, most - done)
-        drawn = model.statistic(model.draw(fitted, size, rng))[0]
+        drawn = model.statistic(model.draw(candidate.fitted, size, rng))[0]
         beyond = _reaches(drawn, observed)
         kept.append(drawn)
         if draws == "adaptive" and exceeding + int(beyond.sum()) >= ENOUGH:
@@ -147,8 +201,7 @@ def simulate(model: NullModel, values: Array, *, draws: Draws = "adaptive", seed
         size = min(2 * size, largest)
     pvalue = (1 + exceeding) / (done + 1)
     error = float(np.sqrt(pvalue * (1 - pvalue) / max(done, 1)))
-    sample = np.concatenate(kept)[:_KEPT] if kept else np.empty(0)
-    return NullDistribution(observed, pvalue, error, done, exceeding, failed, seed, sample)
+    return NullDistribution(observed, pvalue, error, done, exceeding, failed, seed, np.concatenate(kept)[:_KEPT])
 
 
 def batch_pvalues(model: NullModel, values: Array, *, draws: int, rng: np.random.Generator) -> Array:
@@ -157,11 +210,15 @@ def batch_pvalues(model: NullModel, values: Array, *, draws: int, rng: np.random
     size = max(_CELLS // (draws * values.shape[-1]), 1)
     for start in range(0, len(values), size):
         some = values[start : start + size]
-        observed = model.statistic(some)
-        drawn = model.statistic(model.draw(model.fit(some), draws, rng))
-        known = np.isfinite(observed)
-        exceeding = _reaches(drawn, np.where(known, observed, 0.0)[:, None]).sum(axis=1)
-        found[start : start + size] = np.where(known, (1 + exceeding) / (draws + 1), 1.0)
+        largest = np.zeros(len(some))
+        for one in candidates(model, some):
+            observed = one.model.statistic(some[one.where])
+            drawn = one.model.statistic(one.model.draw(one.fitted, draws, rng))
+            known = np.isfinite(observed)
+            exceeding = _reaches(drawn, np.where(known, observed, 0.0)[:, None]).sum(axis=1)
+            pvalues = np.where(known, (1 + exceeding) / (draws + 1), 1.0)
+            largest[one.where] = np.maximum(largest[one.where], pvalues)
+        found[start : start + size] = largest
     return found
 
 

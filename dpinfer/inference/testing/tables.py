@@ -8,37 +8,44 @@ for is, in closed form (Kifer & Rogers 2017),
     r' W r = sum r^2/D + v (sum r/D)^2 / sum(m/D),    D = m + v.
 
 Where n is private, m is known but for its length, which is fitted in the same metric: the direction m falls out, and
-with it the second term. What else the hypothesis leaves open, the margins, is fitted by one Gauss-Newton step from the
-noisy margins.
+with it the second term. What else the hypothesis leaves open, the margins, is fitted in the same metric: T is the
+distance to the nearest product of margins (`products`).
+
+The null is simulated at that product. Margins that the noise hides may be much smaller than they look, and the
+statistic then varies more. So it is simulated at a second fit as well, with these margins as small as one row, and the
+larger p-value counts.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from dpinfer.inference.testing.nulls import Candidate
+from dpinfer.inference.testing.products import LEAST, Product, at_least, by_blocks, margins_of, nearest_product
 from dpinfer.numerics.forms import inverse_form
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from numpy.typing import NDArray
 
     from dpinfer.release.laws import NoiseLaw
 
     Array = NDArray[np.float64]
 
-__all__ = ["STATISTICS", "CountNoise", "GoodnessOfFit", "Homogeneity", "Independence", "chi2_margins"]
+__all__ = ["STATISTICS", "CountNoise", "GoodnessOfFit", "Homogeneity", "Independence"]
 
 STATISTICS = ("projected", "pearson")
 
-_LEAST = 1.0
-"""Rows that a margin is taken to have at least."""
+_CLEAR = 2.0
+"""Standard errors that a margin has to reach; one that does not may be as small as one row for all that is known."""
 
-_ROUNDED_FROM = 8.0
-_BLOCK = 16_000
+_FEW = 5.0
+"""Expected count below which Pearson's statistic divides by more."""
+
+_ROUNDED_FROM, _SHORT = 8.0, 1e5
+"""Scales from which a rounded Gaussian stands for a discrete one, and up to which 24 bits of it are enough."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,13 +84,12 @@ class CountNoise:
             drawn = rng.negative_binomial(several, success, shape) - rng.negative_binomial(several, success, shape)
             return np.asarray(drawn * self.step)
         spread = scale * np.sqrt(self.together)
-        if spread >= _ROUNDED_FROM:  # rounding adds 1/12 to the variance
-            noise = rng.standard_normal(shape)
-            noise *= np.sqrt(spread**2 - 1 / 12)
+        if spread >= _ROUNDED_FROM:
+            short = spread < _SHORT
+            noise = rng.standard_normal(shape, dtype=np.float32 if short else np.float64)
+            noise *= np.sqrt(spread**2 - 1 / 12)  # rounding adds 1/12 to the variance
             np.rint(noise, out=noise)
-            if self.step != 1:
-                noise *= self.step
-            return noise
+            return np.asarray(np.multiply(noise, self.step, dtype=np.float64))
         exact = self.law.rvs(int(np.prod(shape)) * self.together, rng)
         return np.asarray(exact.reshape(*shape, self.together).sum(axis=-1) * self.step)
 
@@ -92,7 +98,7 @@ def _size(values: Array, nobs: int | None) -> Array:
     """Public number of rows, or the noisy one, at least 1; (...)."""
     if nobs is not None:
         return np.broadcast_to(float(nobs), values.shape[:-1])
-    return np.maximum(_sum(values), _LEAST)
+    return np.maximum(_sum(values), LEAST)
 
 
 def _sum(values: Array) -> Array:
@@ -134,7 +140,7 @@ class GoodnessOfFit:
         if self.nobs is not None or self.kind == "pearson":
             return total
         weights = self.probabilities / (total[..., None] * self.probabilities + self.noise.variance)
-        return _at_least(_sum(values * weights) / (weights @ self.probabilities))
+        return at_least(_sum(values * weights) / (weights @ self.probabilities))
 
     def expected(self, values: Array) -> Array:
         """Return the counts expected under the hypothesis (..., d)."""
@@ -176,18 +182,6 @@ class GoodnessOfFit:
         return noise
 
 
-def chi2_margins(values: Array, shape: tuple[int, int], nobs: int | None) -> tuple[Array, Array, Array]:
-    """Return the number of rows (...), and shares of rows (..., r) and columns (..., c), no margin below one row."""
-    size = _size(values, nobs)
-    table = values.reshape(*values.shape[:-1], *shape)
-    missing = (size - values.sum(axis=-1))[..., None]
-    shares = []
-    for axis, levels in ((-1, shape[0]), (-2, shape[1])):
-        counts = np.maximum(table.sum(axis=axis) + missing / levels, _LEAST)
-        shares.append(counts / counts.sum(axis=-1, keepdims=True))
-    return size, shares[0], shares[1]
-
-
 @dataclass(frozen=True, eq=False)
 class Independence:
     """Counts of an r by c table against the product of its margins; implements `NullModel`.
@@ -213,32 +207,34 @@ class Independence:
 
     def expected(self, values: Array) -> Array:
         """Return the counts expected under the hypothesis (..., r c), from the noisy margins."""
-        size, rows, columns = chi2_margins(values, self.shape, self.nobs)
-        expected = size[..., None, None] * rows[..., :, None] * columns[..., None, :]
-        return np.asarray(expected.reshape(values.shape))
+        rows, columns = margins_of(_cells_first(values, self.shape), self.nobs)
+        return np.asarray((rows[:, None] * columns).reshape(values.shape[-1], -1).T.reshape(values.shape))
 
     def statistic(self, values: Array) -> Array:
         """See `NullModel.statistic`."""
-        return _by_blocks(self._of_tables, values, self.shape)
+        return by_blocks(self._of_tables, values, self.shape)
 
     def _of_tables(self, table: Array) -> Array:
         """Statistics (N,) of tables (r, c, N)."""
-        total = table.sum(axis=(0, 1))
-        size = _at_least(total) if self.nobs is None else np.full(total.shape, float(self.nobs))
-        missing = size - total
-        rows, columns = (_at_least(table.sum(axis=1 - k) + missing / self.shape[k]) for k in (0, 1))
-        rows, columns = rows / rows.sum(axis=0), columns / columns.sum(axis=0)
-        expected = size * rows[:, None] * columns
-        residual = table - expected
-        if self.kind == "pearson":
-            return np.asarray((residual**2 / expected).sum(axis=(0, 1)))
-        return _shortest(residual, expected, rows, columns, self.noise.variance, known=self.nobs is not None)
+        if self.kind == "projected":
+            return nearest_product(table, self.noise.variance, self.nobs).length
+        rows, columns = margins_of(table, self.nobs)
+        return _pearson(table, rows[:, None] * columns, self.noise)
 
     def fit(self, values: Array) -> tuple[NDArray[np.int64], Array]:
         """Numbers of rows (R,), and probabilities of the cells (R, r c)."""
-        size, rows, columns = chi2_margins(values, self.shape, self.nobs)
-        cells = rows[..., :, None] * columns[..., None, :]
-        return _whole(size), cells.reshape(values.shape)
+        found = nearest_product(_cells_first(values, self.shape), self.noise.variance, self.nobs)
+        return self._fitted(found, *_floored(found))
+
+    def _fitted(self, found: Product, rows: Array, columns: Array) -> tuple[NDArray[np.int64], Array]:
+        cells = (rows / rows.sum(axis=0))[:, None] * (columns / columns.sum(axis=0))
+        return _whole(found.rows.sum(axis=0)), cells.reshape(-1, cells.shape[-1]).T
+
+    def candidates(self, values: Array) -> list[Candidate]:
+        """Fits that the data do not tell apart; see `dpinfer.inference.testing.nulls.SeveralFits`."""
+        found = nearest_product(_cells_first(values, self.shape), self.noise.variance, self.nobs)
+        sharp = self._fitted(found, *_sharpened(found))
+        return _candidates(self, self._fitted(found, *_floored(found)), sharp, _unclear(found))
 
     def draw(self, fitted: tuple[NDArray[np.int64], Array], size: int, rng: np.random.Generator) -> Array:
         """See `NullModel.draw`."""
@@ -247,52 +243,50 @@ class Independence:
         return np.asarray(counts + self.noise.rvs(counts.shape, rng))
 
 
-def _at_least(counts: Array) -> Array:
-    return np.asarray(np.maximum(counts, _LEAST))
+def _cells_first(values: Array, shape: tuple[int, int]) -> Array:
+    """Tables (..., r c) as (r, c, N)."""
+    return np.ascontiguousarray(values.reshape(-1, values.shape[-1]).T).reshape(*shape, -1)
 
 
-def _by_blocks(function: Callable[[Array], Array], values: Array, shape: tuple[int, int]) -> Array:
-    """Apply a function of tables (r, c, N) to (..., r c): cells first, so that sums run along memory in the cache."""
-    flat = values.reshape(-1, values.shape[-1])
-    found, size = np.empty(len(flat)), max(_BLOCK // flat.shape[1], 500)
-    for start in range(0, len(flat), size):
-        cells = np.ascontiguousarray(flat[start : start + size].T)
-        found[start : start + size] = function(cells.reshape(*shape, -1))
-    return found.reshape(values.shape[:-1])
+def _pearson(table: Array, expected: Array, noise: CountNoise) -> Array:
+    """Sum of squared residuals over expected counts, none taken below what noise and few rows allow to tell."""
+    least = max(_FEW, 2 * noise.variance**0.5)
+    return np.asarray(((table - expected) ** 2 / np.maximum(expected, least)).sum(axis=(0, 1)))
 
 
-def _shortest(residual: Array, expected: Array, rows: Array, columns: Array, variance: float, *, known: bool) -> Array:
-    """Squared length of residuals (r, c, N), less what a change of the margins explains (N,).
+def _floored(found: Product) -> tuple[Array, Array]:
+    """Margins in rows (r, N) and (c, N), none below one."""
+    return at_least(found.rows), at_least(found.columns * at_least(found.rows.sum(axis=0)))
 
-    With a known number of rows the margins move along differences of each level from the last one.
-    """
-    r, c = residual.shape[:2]
-    if known:
-        residual = residual - residual.mean(axis=(0, 1))
-    inverse = 1.0 / (expected + variance)
-    weighted = residual * inverse
-    matrix, slope, pull = np.empty((r + c, r + c, residual.shape[-1])), [], []
-    matrix[:r, :r] = matrix[r:, r:] = 0.0
-    for axis, other, place in ((1, columns[None], 0), (0, rows[:, None], r)):
-        slope.append((weighted * other).sum(axis=axis))
-        pull.append((inverse * other).sum(axis=axis))
-        own = np.arange(place, place + len(slope[-1]))
-        matrix[own, own] = (inverse * other**2).sum(axis=axis)
-    matrix[r:, :r] = np.swapaxes(inverse * rows[:, None] * columns, 0, 1)
-    length = (residual * weighted).sum(axis=(0, 1))
-    if not known:
-        slopes = np.concatenate(slope)[:-1]
-        return np.asarray(np.maximum(length - inverse_form(matrix[:-1, :-1], slopes), 0.0))
-    matrix[:r, r:] = np.swapaxes(matrix[r:, :r], 0, 1)
-    through = variance / (expected * inverse).sum(axis=(0, 1))
-    across = weighted.sum(axis=(0, 1))
-    pulls = np.concatenate([part[:-1] - part[-1] for part in pull])
-    slopes = np.concatenate([part[:-1] - part[-1] for part in slope]) + through * across * pulls
-    matrix = np.concatenate([matrix[: r - 1] - matrix[r - 1], matrix[r:-1] - matrix[-1]])
-    matrix = np.concatenate([matrix[:, : r - 1] - matrix[:, r - 1 : r], matrix[:, r:-1] - matrix[:, -1:]], axis=1)
-    matrix += through * pulls[:, None] * pulls
-    length += through * across**2
-    return np.asarray(np.maximum(length - inverse_form(matrix, slopes), 0.0))
+
+def _sharpened(found: Product) -> tuple[Array, Array]:
+    """Return the same with every unclear margin as small as one row."""
+    rows, columns = _floored(found)
+    return (
+        np.where(rows < _CLEAR * found.row_error, LEAST, rows),
+        np.where(columns < _CLEAR * found.column_error, LEAST, columns),
+    )
+
+
+def _unclear(found: Product) -> NDArray[np.intp]:
+    """Which tables have a margin that their noise hides."""
+    rows, columns = _floored(found)
+    hidden = (rows < _CLEAR * found.row_error).any(axis=0) | (columns < _CLEAR * found.column_error).any(axis=0)
+    return np.flatnonzero(hidden)
+
+
+def _candidates(
+    model: Independence | Homogeneity, fitted: tuple[Any, Any], sharp: tuple[Any, Any], unclear: NDArray[np.intp]
+) -> list[Candidate]:
+    everywhere = np.arange(len(fitted[0]))
+    found = [Candidate(model, everywhere, fitted)]
+    if unclear.size:
+        some, other = tuple(part[unclear] for part in fitted), tuple(part[unclear] for part in sharp)
+        found.append(Candidate(model, unclear, other))
+        if model.kind == "pearson":
+            projected = replace(model, kind="projected")
+            found += [Candidate(projected, unclear, some), Candidate(projected, unclear, other)]
+    return found
 
 
 @dataclass(frozen=True, eq=False)
@@ -319,70 +313,68 @@ class Homogeneity:
         """Degrees of freedom."""
         return (self.shape[0] - 1) * (self.shape[1] - 1)
 
-    def _sizes(self, table: Array) -> Array:
-        if self.sizes is not None:
-            return np.broadcast_to(self.sizes, table.shape[:-1])
-        return np.asarray(np.maximum(table.sum(axis=-1), _LEAST))
-
-    def _common(self, table: Array, sizes: Array) -> Array:
-        """Shares of the levels in all samples together (..., c)."""
-        missing = (sizes - table.sum(axis=-1)).sum(axis=-1, keepdims=True)
-        counts = np.maximum(table.sum(axis=-2) + missing / self.shape[1], _LEAST)
-        return np.asarray(counts / counts.sum(axis=-1, keepdims=True))
+    def _margins(self, table: Array) -> tuple[Array, Array]:
+        """Sizes of samples (r, N) and common shares (c, N), none below one row."""
+        totals = table.sum(axis=1)
+        sizes = at_least(totals) if self.sizes is None else np.repeat(self.sizes[:, None], table.shape[-1], axis=1)
+        common = at_least(table.sum(axis=0) + (sizes - totals).sum(axis=0) / self.shape[1])
+        return sizes, common / common.sum(axis=0)
 
     def expected(self, values: Array) -> Array:
         """Return the counts expected under the hypothesis (..., r c)."""
-        table = values.reshape(*values.shape[:-1], *self.shape)
-        sizes = self._sizes(table)
-        return np.asarray((sizes[..., None] * self._common(table, sizes)[..., None, :]).reshape(values.shape))
+        sizes, common = self._margins(_cells_first(values, self.shape))
+        return np.asarray((sizes[:, None] * common).reshape(values.shape[-1], -1).T.reshape(values.shape))
 
     def statistic(self, values: Array) -> Array:
         """See `NullModel.statistic`."""
-        return _by_blocks(self._of_tables, values, self.shape)
+        return by_blocks(self._of_tables, values, self.shape)
 
     def _of_tables(self, table: Array) -> Array:
         """Statistics (N,) of tables (r, c, N)."""
-        totals = table.sum(axis=1)
-        sizes = _at_least(totals) if self.sizes is None else np.repeat(self.sizes[:, None], table.shape[-1], axis=1)
-        common = _at_least(table.sum(axis=0) + (sizes - totals).sum(axis=0) / self.shape[1])
-        common /= common.sum(axis=0)
+        if self.kind == "projected" and self.sizes is None:
+            return nearest_product(table, self.noise.variance, None).length
+        sizes, common = self._margins(table)
         expected = sizes[:, None] * common
-        residual = table - expected
         if self.kind == "pearson":
-            return np.asarray((residual**2 / expected).sum(axis=(0, 1)))
-        return self._shortest(residual, expected, sizes)
+            return _pearson(table, expected, self.noise)
+        return self._shortest(table - expected, expected, sizes)
 
     def _shortest(self, residual: Array, expected: Array, sizes: Array) -> Array:
-        """Squared length of residuals (r, c, N), less what a change of the common shares explains (N,).
-
-        Private sizes fall out of every sample as its direction of expected counts.
-        """
-        variance = self.noise.variance
-        inverse = 1.0 / (expected + variance)
-        pull = sizes[:, None] * inverse
-        if self.sizes is None:
-            through = -1.0 / (expected**2 * inverse).sum(axis=1)
-            across, pulls = (residual * expected * inverse).sum(axis=1), expected * pull
-        else:
-            residual = residual - residual.mean(axis=1, keepdims=True)
-            through = variance / (expected * inverse).sum(axis=1)
-            across, pulls = (residual * inverse).sum(axis=1), pull
+        """Squared length of residuals (r, c, N) of public sizes, less what a change of the common shares explains."""
+        residual = residual - residual.mean(axis=1, keepdims=True)
+        inverse = 1.0 / (expected + self.noise.variance)
         weighted = residual * inverse
+        through, across = self.noise.variance / (expected * inverse).sum(axis=1), weighted.sum(axis=1)
         length = ((residual * weighted).sum(axis=1) + through * across**2).sum(axis=0)
-        pulls = pulls[:, :-1] - pulls[:, -1:]
+        pull = sizes[:, None] * (inverse[:, :-1] - inverse[:, -1:])
         slope = (sizes[:, None] * (weighted[:, :-1] - weighted[:, -1:])).sum(axis=0)
-        slope += ((through * across)[:, None] * pulls).sum(axis=0)
-        own = (sizes[:, None] * pull).sum(axis=0)
-        matrix = np.einsum("rn,rin,rjn->ijn", through, pulls, pulls) + own[-1]
+        slope += ((through * across)[:, None] * pull).sum(axis=0)
+        own = (sizes[:, None] ** 2 * inverse).sum(axis=0)
+        matrix = np.einsum("rn,rin,rjn->ijn", through, pull, pull) + own[-1]
         levels = np.arange(self.shape[1] - 1)
         matrix[levels, levels] += own[:-1]
         return np.asarray(np.maximum(length - inverse_form(matrix, slope), 0.0))
 
+    def _nearest(self, values: Array) -> Product:
+        table = _cells_first(values, self.shape)
+        found = nearest_product(table, self.noise.variance, None)
+        if self.sizes is None:
+            return found
+        sizes, common = self._margins(table)
+        error = np.full(common.shape, (self.noise.variance * self.shape[0]) ** 0.5)
+        return Product(sizes, common, np.zeros(sizes.shape), error, found.length)
+
+    def _fitted(self, rows: Array, columns: Array) -> tuple[NDArray[np.int64], Array]:
+        return _whole(rows.T), np.asarray((columns / columns.sum(axis=0)).T)
+
     def fit(self, values: Array) -> tuple[NDArray[np.int64], Array]:
         """Sizes (R, r), and shares of the levels (R, c)."""
-        table = values.reshape(*values.shape[:-1], *self.shape)
-        sizes = self._sizes(table)
-        return _whole(sizes), self._common(table, sizes)
+        return self._fitted(*_floored(self._nearest(values)))
+
+    def candidates(self, values: Array) -> list[Candidate]:
+        """Fits that the data do not tell apart; see `dpinfer.inference.testing.nulls.SeveralFits`."""
+        found = self._nearest(values)
+        return _candidates(self, self._fitted(*_floored(found)), self._fitted(*_sharpened(found)), _unclear(found))
 
     def draw(self, fitted: tuple[NDArray[np.int64], Array], size: int, rng: np.random.Generator) -> Array:
         """See `NullModel.draw`."""
