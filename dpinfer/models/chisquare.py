@@ -140,7 +140,7 @@ def chisquare(
         Expected frequencies, in any unit: only their proportions count.
     p0 : array_like, Series or mapping, optional
         Expected probabilities: positive, of sum 1; an array follows the declared levels, a Series or mapping is read
-        by level. Uniform where neither is given.
+        by level. Uniform where neither is given. It must be a public fact: the guarantee does not cover it.
     bins : sequence of float, optional
         Increasing edges within the declared bounds, for a numeric column.
     where : str, optional
@@ -228,7 +228,8 @@ def chi2_contingency(
         One of the two, whose margin is fixed by design: samples of the sizes in which its levels were drawn. With two
         samples and a Boolean column this is the test of two proportions. By default no margin is fixed.
     sizes : array_like, Series or mapping, optional
-        The sizes of the samples, where they are public and every row is counted; the noisy ones serve otherwise.
+        The sizes of the samples, where they are public and every row is counted; the noisy ones serve otherwise. The
+        guarantee does not cover them: neighbouring data sets have other sizes.
     bins : mapping of str to sequence of float, optional
         Increasing edges for numeric columns.
     where, statistic, null, draws, seed

@@ -214,7 +214,8 @@ def _check_types(stored: Mapping[str, Any], sums: Sequence[Mapping[str, Any]]) -
     right = {
         "kind": isinstance(stored["kind"], str),
         "names": all(isinstance(one["name"], str) for one in sums),
-        "nobs": nobs is None or (type(nobs) is int and nobs >= 0),
+        "nobs": (nobs is not None) == (stored["neighbors"] == "replace_one"),
+        "the number of rows": nobs is None or (type(nobs) is int and 0 <= nobs <= 2**53),
         "charge_id": charge is None or isinstance(charge, str),
         "dataset": isinstance(stored.get("dataset"), str | None),
         "public": isinstance(stored["public"], bool),

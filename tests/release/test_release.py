@@ -270,7 +270,7 @@ def test_an_interrupted_write_leaves_the_old_file(plain, tmp_path, monkeypatch):
 def test_saving_replaces_a_file_and_others_may_read_it(plain, tmp_path):
     path = tmp_path / "income.json"
     plain.save(path)
-    other = replace(plain, nobs=5)
+    other = replace(plain, nobs=5, neighbors="replace_one")
     other.save(path)
     assert read_release(path) == other
     assert stat.S_IMODE(path.stat().st_mode) == 0o644

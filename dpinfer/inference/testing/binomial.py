@@ -83,7 +83,7 @@ def binomial_pvalue(
     Returns
     -------
     ndarray (...)
-        In (0, 1].
+        In [0, 1]: 0 where it underflows.
 
     Raises
     ------

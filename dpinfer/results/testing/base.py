@@ -141,7 +141,7 @@ class TestResults(ABC):
         rows = max(len(left), len(right))
         left, right = (half + [("", "")] * (rows - len(half)) for half in (left, right))
         header = header_table(left, right, self.title, table_width(table))
-        return PrivateSummary(self.title, header, table, self._explain(), self.flags)
+        return PrivateSummary(self.title, header, table, self._explain(alpha), self.flags)
 
     def to_latex(self, alpha: float = 0.05) -> str:
         """Return ``summary(alpha)`` as LaTeX (needs booktabs)."""
@@ -200,10 +200,10 @@ class TestResults(ABC):
         if self.distribution is None or self.null != "simulated":
             return f"{self.pvalue:.4g}"
         if self.distribution.draws and self.distribution.exceeding == 0:
-            return f"at most {self.pvalue:.2g}"
+            return f"{self.pvalue:.2g} (no draw as large)"
         return f"{self.pvalue:.4g} +- {self.pvalue_error:.1g}"
 
-    def _explain(self) -> list[str]:
+    def _explain(self, alpha: float = 0.05) -> list[str]:  # noqa: ARG002  (of subclasses)
         how = {
             "simulated": "The p-value is (1 + draws at least as large) / (draws + 1), from releases simulated under "
             "the null hypothesis with sampling and privacy noise alike",

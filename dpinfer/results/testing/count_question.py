@@ -80,13 +80,13 @@ class CountTest:
                 "statistic='projected'"
             )
         if self.p0 is not None and len(self.columns) > 1:
-            raise OptionError("p0", dict(self.p0), "None for two columns: their table has no given probabilities")
+            raise OptionError("p0", _shown(self.p0), "None for two columns: their table has no given probabilities")
         if self.fixed is not None and len(self.columns) == 1:
             raise OptionError("fixed", self.fixed, "None for one column")
         if self.fixed is not None and self.fixed not in self.columns:
             raise OptionError("fixed", self.fixed, f"one of {', '.join(self.columns)}, or None")
         if self.sizes is not None and self.fixed is None:
-            raise OptionError("sizes", dict(self.sizes), "None unless fixed= names the samples")
+            raise OptionError("sizes", _shown(self.sizes), "None unless fixed= names the samples")
 
     @property
     def name(self) -> str:
@@ -133,7 +133,7 @@ class CountTest:
             )
         if nobs is not None and total != nobs:
             raise OptionError(
-                "sizes", dict(self.sizes or ()), f"sizes that add up to the {nobs:,} rows, not {total:,.0f}"
+                "sizes", _shown(self.sizes or ()), f"sizes that add up to the {nobs:,} rows, not {total:,.0f}"
             )
 
     def probabilities(self, axis: Axis) -> Array:
@@ -188,6 +188,11 @@ def _read_test(stored: Any) -> CountTest:
         draws=stored["draws"],
         seed=stored["seed"],
     )
+
+
+def _shown(pairs: tuple[tuple[Any, float], ...]) -> object:
+    """Numbers as they were given: by label, or in order."""
+    return [value for _, value in pairs] if all(label is None for label, _ in pairs) else dict(pairs)
 
 
 def _by_label(option: str, pairs: tuple[tuple[Any, float], ...], axis: Axis) -> Array:

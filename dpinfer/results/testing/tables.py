@@ -13,7 +13,7 @@ from scipy import stats
 
 from dpinfer.errors import DPInferError, InferenceError, NotProvedError, ReleaseFormatError
 from dpinfer.inference.testing.association import cohens_w, cramers_v, residual_table, small_cells
-from dpinfer.inference.testing.nulls import NullDistribution, simulate
+from dpinfer.inference.testing.nulls import NullDistribution, candidates, simulate
 from dpinfer.inference.testing.tables import CountNoise, GoodnessOfFit, Homogeneity, Independence
 from dpinfer.release import NoiseLaw, Release, register_inference
 from dpinfer.results.contrasts import check_alpha
@@ -35,6 +35,9 @@ if TYPE_CHECKING:
     CountModel = GoodnessOfFit | Independence | Homogeneity
 
 __all__ = ["ChiSquareResults", "Effect", "infer_count_test"]
+
+_FAR = 4.0
+"""Standard deviations of noise beyond which a stated size of a sample is doubted."""
 
 _DRAWN = 60
 """Cells up to which residuals are drawn with their intervals."""
@@ -178,11 +181,12 @@ class ChiSquareResults(TestResults):
             raise InferenceError("Cramer's V is of two columns; for one, effect_size() gives Cohen's w")
         return self.effect_size(alpha)
 
-    def _explain(self) -> list[str]:
-        size = self.effect_size()
+    def _explain(self, alpha: float = 0.05) -> list[str]:
+        size = self.effect_size(alpha)
         return [
-            *super()._explain(),
-            f"{size.name} {size.estimate:.3f}, 95% interval {size.lower:.3f} to {size.upper:.3f}. {size.flag}".strip(),
+            *super()._explain(alpha),
+            f"{size.name} {size.estimate:.3f}, {100 * (1 - alpha):.6g}% interval {size.lower:.3f} to {size.upper:.3f}. "
+            f"{size.flag}".rstrip(),
             "Residual is (observed - expected) over its standard error under the null hypothesis, sampling and noise; "
             "its interval is for the population.",
         ]
@@ -252,22 +256,26 @@ def infer_count_test(release: Release, test: CountTest) -> ChiSquareResults:
         raise NotProvedError("a chi-squared test counts rows: a table of weighted rows has none")
     ordered = test.columns if test.fixed is None else (test.fixed, *(n for n in test.columns if n != test.fixed))
     axes, counts = counts_of_table(question, release.array[None], ordered)
-    public = release.nobs if question.rows.keeps_every_row else None
-    test.check(axes, laplace=release.law.family == "laplace", keeps=question.rows.keeps_every_row, nobs=public)
+    known = release.nobs if question.rows.keeps_every_row else None
+    test.check(axes, laplace=release.law.family == "laplace", keeps=question.rows.keeps_every_row, nobs=known)
     scale = release.law.scales[0]
     if scale <= 0 or len(set(release.law.scales)) > 1:
         raise ReleaseFormatError("the release is damaged: counts of a table carry noise of one scale")
+    if release.law.family not in ("gaussian", "laplace") or len(set(release.steps)) > 1:
+        raise ReleaseFormatError(
+            "the release is damaged: counts of a table carry noise of one law, in steps of one size"
+        )
     law = NoiseLaw(release.law.family, (scale,), release.law.draws)
     noise = CountNoise(law, release.steps[0], counts.shape[-1])
-    public = public or None  # no rows at all: nothing to divide by
+    public = known or None  # of no rows there is nothing to divide by
     values = counts.sum(axis=-1)[0]
     model = _model(test, axes, noise, public)
     distribution: NullDistribution | None = None
+    statistic = float(model.statistic(values[None])[0])
     if test.null == "simulated":
         distribution = simulate(model, values, draws=test.draws, seed=test.seed)
-        statistic, pvalue = distribution.statistic, distribution.pvalue
+        pvalue = distribution.pvalue
     else:
-        statistic = float(model.statistic(values[None])[0])
         pvalue = float(stats.chi2.sf(statistic, model.dof)) if np.isfinite(statistic) else 1.0
     title, hypothesis = _told(test, axes)
     return ChiSquareResults(
@@ -280,10 +288,10 @@ def infer_count_test(release: Release, test: CountTest) -> ChiSquareResults:
         dof=float(model.dof),
         distribution=distribution,
         null=test.null,
-        nobs=float(public) if public is not None else float(values.sum()),
-        nobs_is_public=public is not None,
+        nobs=float(values.sum()) if known is None else float(known),
+        nobs_is_public=known is not None,
         flags=_flags(model, values, public, statistic, distribution),
-        notes=(f"Rows: {question.where}.",) if question.where else (),
+        notes=_notes(test, question),
         model=model,
         values=values,
         index=_index(axes),
@@ -298,6 +306,14 @@ def _model(test: CountTest, axes: Sequence[Axis], noise: CountNoise, nobs: int |
     if test.fixed is None:
         return Independence(shape, noise, nobs, test.statistic)
     return Homogeneity(shape, noise, test.sample_sizes(axes[0]), test.statistic)
+
+
+def _notes(test: CountTest, question: SumsQuestion) -> tuple[str, ...]:
+    found = [f"Rows: {question.where}."] if question.where else []
+    for name, given in (("p0", test.p0), ("sizes", test.sizes)):
+        if given is not None:
+            found.append(f"{name} was supplied as a public fact: the guarantee does not cover it.")
+    return tuple(found)
 
 
 def _told(test: CountTest, axes: Sequence[Axis]) -> tuple[str, str]:
@@ -322,12 +338,24 @@ def _flags(
     if few:
         found.append(
             f"{few} of {values.size} expected counts are below 5 or below the noise (standard deviation {spread:.4g}): "
-            "the p-value stays valid, but there is little to see in those cells"
+            + (
+                "there is little to see in those cells"
+                if distribution
+                else "the limit may be far off: null='simulated'"
+            )
         )
     if values.sum() < 1 and public is None:
         found.append("the noisy number of rows is below one: it was taken as one")
     elif (values < 0).any():
         found.append(f"{int((values < 0).sum())} noisy counts are below zero")
+    if isinstance(model, Homogeneity) and model.sizes is not None:
+        away = np.abs(values.reshape(model.shape).sum(axis=1) - model.sizes)
+        if (away > _FAR * spread * model.shape[1] ** 0.5).any():
+            found.append(
+                "the stated sizes of samples are far from the noisy ones: are they in the order of the levels?"
+            )
+    if distribution is not None and len(candidates(model, values[None])) > 1:
+        found.append("noise hides a margin: the p-value is the largest of several fits, and conservative")
     if not isinstance(model, GoodnessOfFit):
         table = values.reshape(model.shape)
         low = sum(int((table.sum(axis=axis) < 1).sum()) for axis in (0, 1))
