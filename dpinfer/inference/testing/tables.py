@@ -41,9 +41,6 @@ STATISTICS = ("projected", "pearson")
 _CLEAR = 2.0
 """Standard errors that a margin has to reach; one that does not may be as small as one row for all that is known."""
 
-_FEW = 5.0
-"""Expected count below which Pearson's statistic divides by more."""
-
 _ROUNDED_FROM, _SHORT = 8.0, 1e5
 """Scales from which a rounded Gaussian stands for a discrete one, and up to which 24 bits of it are enough."""
 
@@ -219,7 +216,7 @@ class Independence:
         if self.kind == "projected":
             return nearest_product(table, self.noise.variance, self.nobs).length
         rows, columns = margins_of(table, self.nobs)
-        return _pearson(table, rows[:, None] * columns, self.noise)
+        return _pearson(table, rows[:, None] * columns)
 
     def fit(self, values: Array) -> tuple[NDArray[np.int64], Array]:
         """Numbers of rows (R,), and probabilities of the cells (R, r c)."""
@@ -248,10 +245,8 @@ def _cells_first(values: Array, shape: tuple[int, int]) -> Array:
     return np.ascontiguousarray(values.reshape(-1, values.shape[-1]).T).reshape(*shape, -1)
 
 
-def _pearson(table: Array, expected: Array, noise: CountNoise) -> Array:
-    """Sum of squared residuals over expected counts, none taken below what noise and few rows allow to tell."""
-    least = max(_FEW, 2 * noise.variance**0.5)
-    return np.asarray(((table - expected) ** 2 / np.maximum(expected, least)).sum(axis=(0, 1)))
+def _pearson(table: Array, expected: Array) -> Array:
+    return np.asarray(((table - expected) ** 2 / expected).sum(axis=(0, 1)))
 
 
 def _floored(found: Product) -> tuple[Array, Array]:
@@ -336,7 +331,7 @@ class Homogeneity:
         sizes, common = self._margins(table)
         expected = sizes[:, None] * common
         if self.kind == "pearson":
-            return _pearson(table, expected, self.noise)
+            return _pearson(table, expected)
         return self._shortest(table - expected, expected, sizes)
 
     def _shortest(self, residual: Array, expected: Array, sizes: Array) -> Array:
