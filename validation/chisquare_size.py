@@ -101,7 +101,10 @@ def grid() -> list[Design]:
     ]
     designs += [
         Design("independence", shape, DOMINANT, n, price, neighbors)
-        for shape, n, price, neighbors in product((*SHAPES, (2, 20)), SIZES[:3], PRICES, NEIGHBORS)
+        for shape, n, price, neighbors in product(SHAPES, SIZES[:3], PRICES, NEIGHBORS)
+    ]
+    designs += [
+        Design("independence", (2, 20), DOMINANT, n, price, NEIGHBORS[1]) for n, price in product(SIZES[1:3], PRICES)
     ]
     return designs + [
         Design("homogeneity", shape, cells, n, price, NEIGHBORS[0])
