@@ -202,20 +202,21 @@ def measure(design: Design, replicates: int, seed: int, run: str) -> list[dict]:
 
 
 def measured(designs: list[Design], seeds: list[int], jobs: int, arguments: Options) -> list[list[dict]]:
-    """Measure every design, in order; a run that was stopped goes on where it was."""
+    """Measure every design, in order; a run that was stopped goes on with those that are missing."""
     state = arguments.out / "state" / f"chisquare_size-{dpi.__version__}-{arguments.replicates}-{arguments.seed}.jsonl"
     state.parent.mkdir(parents=True, exist_ok=True)
-    found = [json.loads(line) for line in state.read_text(encoding="utf-8").splitlines()] if state.exists() else []
-    tasks = list(zip(designs, seeds, strict=True))[len(found) :]
+    lines = state.read_text(encoding="utf-8").splitlines() if state.exists() else []
+    found = {str(one["design"]): one["rows"] for one in map(json.loads, lines)}
+    missing = [pair for pair in zip(designs, seeds, strict=True) if str(pair[0]) not in found]
     work = Parallel(n_jobs=jobs, return_as="generator")(
-        delayed(measure)(one, arguments.replicates, seed, "first") for one, seed in tasks
+        delayed(measure)(one, arguments.replicates, seed, "first") for one, seed in missing
     )
     with state.open("a", encoding="utf-8") as file:
-        for part in tqdm(work, desc="size", total=len(tasks)):
-            found.append(part)
-            file.write(json.dumps(part) + "\n")
+        for (design, _), rows in zip(missing, tqdm(work, desc="size", total=len(missing)), strict=True):
+            found[str(design)] = rows
+            file.write(json.dumps({"design": str(design), "rows": rows}) + "\n")
             file.flush()
-    return found
+    return [found[str(design)] for design in designs]
 
 
 def largest_allowed(level: float, replicates: int, tests: int) -> float:

@@ -278,10 +278,17 @@ def _candidates(
     if unclear.size:
         some, other = tuple(part[unclear] for part in fitted), tuple(part[unclear] for part in sharp)
         found.append(Candidate(model, unclear, other))
-        if model.kind == "pearson":
-            projected = replace(model, kind="projected")
-            found += [Candidate(projected, unclear, some), Candidate(projected, unclear, other)]
+        steadier = _steadier(model)
+        if steadier is not None:
+            found += [Candidate(steadier, unclear, some), Candidate(steadier, unclear, other)]
     return found
+
+
+def _steadier(model: Independence | Homogeneity) -> Independence | Homogeneity | None:
+    """Return the test whose statistic varies least with hidden margins: projected, and free of the number of rows."""
+    if isinstance(model, Independence) and model.nobs is not None:
+        return replace(model, kind="projected", nobs=None)
+    return replace(model, kind="projected") if model.kind == "pearson" else None
 
 
 @dataclass(frozen=True, eq=False)

@@ -305,6 +305,9 @@ def test_a_hidden_margin_is_tried_as_one_row_too(kind):
     model = Independence((2, 2), noise, None, kind)
     found = candidates(model, values)
     assert [one.where.tolist() for one in found] == [[0, 1], *[[1]] * (1 if kind == "projected" else 3)]
+    public = candidates(Independence((2, 2), noise, 907, kind), values[1:])
+    assert [one.model.nobs for one in public] == [907, 907, None, None]
+    assert {one.model.kind for one in public[2:]} == {"projected"}
     rows, cells = found[1].fitted
     shares = cells.reshape(2, 2)
     assert shares.sum(axis=0)[1] == pytest.approx(1 / rows[0], rel=0.02)
