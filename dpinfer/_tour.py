@@ -309,7 +309,11 @@ equal = dpi.f_oneway("age", "religious", means.release).infer()  # of the same m
 joint = results.f_test("{JOINT_TEST}", null="simulated")
 dpi.multipletests({{"independence": independent, "even shares": even, "equal means": equal, "regression": joint}})
 
+import numpy as np
+
 question = dpi.chi2_contingency("religious", "rate_marriage")
+truth = np.full((4, 5), 1 / 20)  # religious by rating
+truth[-1] *= [0.8, 1.2, 0.8, 1.2, 1.0]  # the most religious differ a little
 prices = [dpi.{PLANNED!r}, dpi.{PLANNED * 0.1!r}]
 dpi.power(question, truth, n=[500, 1000, 2000, 5000, 10_000], privacy=prices, schema=schema)"""
     effect = independent.effect_size()
@@ -355,7 +359,7 @@ dpi.power(question, truth, n=[500, 1000, 2000, 5000, 10_000], privacy=prices, sc
 def _slight_dependence() -> NDArray[np.float64]:
     """Joint shares of religiousness (rows) and rating: even, but for the most religious."""
     shares = np.full((4, 5), 1 / 20)
-    shares[-1] *= 1 + 0.2 * np.array([-1.0, 1.0, -1.0, 1.0, 0.0])
+    shares[-1] *= [0.8, 1.2, 0.8, 1.2, 1.0]
     return shares
 
 
