@@ -24,6 +24,7 @@ from dpinfer.models import (
     mean,
     ols,
     proportion,
+    sample_aggregate,
     table,
     total,
     ttest_1samp,
@@ -35,14 +36,16 @@ from dpinfer.privacy import GDP, ZCDP, ApproxDP, Ledger, PureDP
 from dpinfer.release import Release, read_release
 from dpinfer.results import PrivateResults
 from dpinfer.results.combine import combine
+from dpinfer.results.side_by_side import summary_table
 from dpinfer.results.testing.several import multipletests
-from dpinfer.schema import Boolean, Category, Integer, Real, Schema
+from dpinfer.schema import Ball, Boolean, Category, Integer, Real, Schema
 from dpinfer.studies import coverage_study, power
 
 __all__ = [
     "GDP",
     "ZCDP",
     "ApproxDP",
+    "Ball",
     "Binomial",
     "Boolean",
     "Category",
@@ -78,6 +81,8 @@ __all__ = [
     "power",
     "proportion",
     "read_release",
+    "sample_aggregate",
+    "summary_table",
     "table",
     "total",
     "ttest_1samp",

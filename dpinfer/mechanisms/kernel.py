@@ -2,11 +2,21 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING, Any
+
 from dpinfer.errors import OptionError
+from dpinfer.mechanisms.blocks import block_run, noisy_values, secret_labels
 from dpinfer.mechanisms.data import Data, PrivateData, PublicData, rows_of
 from dpinfer.mechanisms.samplers import check_scales, private_noise, simulated_noise
 from dpinfer.mechanisms.sums import exact_sums
 from dpinfer.release import Measurement, Release
+from dpinfer.schema.block_rows import BlockRows
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    import numpy as np
+    from numpy.typing import NDArray
 
 __all__ = ["run"]
 
@@ -47,15 +57,11 @@ def run(measurement: Measurement, data: Data, *, threads: int | None = None) -> 
     charge_id = None
     if isinstance(data, PrivateData):
         charge_id = data.ledger.charge(measurement.cost, _description(measurement))
-    sums = exact_sums(measurement.rows, rows_of(data), threads=threads)[: len(measurement.names)]
-    if isinstance(data, PublicData):
-        noise = simulated_noise(measurement.law, data.rng)
-    else:
-        noise = private_noise(measurement.law)
+    values, settled = _noisy_sums(measurement, data, threads)
     return Release(
         kind=measurement.kind,
-        question=measurement.question,
-        values=tuple(total * measurement.multiplier + drawn for total, drawn in zip(sums, noise, strict=True)),
+        question={**measurement.question, **settled},
+        values=values,
         steps=measurement.steps,
         names=measurement.names,
         law=measurement.law,
@@ -66,6 +72,30 @@ def run(measurement: Measurement, data: Data, *, threads: int | None = None) -> 
         public=isinstance(data, PublicData),
         dataset=data.ledger.dataset if isinstance(data, PrivateData) else None,
     )
+
+
+def _noisy_sums(measurement: Measurement, data: Data, threads: int | None) -> tuple[tuple[int, ...], dict[str, Any]]:
+    """Sum over the rows and add the noise; and what an adaptive measurement settled on the way, from noisy sums."""
+    rows, source = measurement.rows, rows_of(data)
+    if isinstance(rows, BlockRows):
+        blocks = block_run(rows, source, _labels(data))
+        return noisy_values(measurement, blocks, _noise(measurement, data))
+    sums = exact_sums(rows, source, threads=threads)[: len(measurement.names)]
+    noise = _noise(measurement, data)
+    return tuple(total * measurement.multiplier + drawn for total, drawn in zip(sums, noise, strict=True)), {}
+
+
+def _noise(measurement: Measurement, data: Data) -> list[int]:
+    if isinstance(data, PublicData):
+        return simulated_noise(measurement.law, data.rng)
+    return private_noise(measurement.law)
+
+
+def _labels(data: Data) -> Callable[[int, int], NDArray[np.intp]]:
+    """Return what draws the blocks of rows: secretly, or where nobody is protected from the seeded generator."""
+    if isinstance(data, PublicData):
+        return lambda size, labels: data.rng.integers(0, labels, size)
+    return secret_labels
 
 
 def _description(measurement: Measurement) -> str:

@@ -1,5 +1,6 @@
 """Procedures: questions that become measurements, and inferences."""
 
+from dpinfer.models.aggregate import SampleAggregate, sample_aggregate
 from dpinfer.models.binomial import BinomTest, binomtest
 from dpinfer.models.chisquare import ChiSquare, chi2_contingency, chisquare
 from dpinfer.models.description import Description
@@ -20,6 +21,7 @@ __all__ = [
     "Gram",
     "MeanComparison",
     "Procedure",
+    "SampleAggregate",
     "binomtest",
     "chi2_contingency",
     "chisquare",
@@ -34,6 +36,7 @@ __all__ = [
     "mean",
     "ols",
     "proportion",
+    "sample_aggregate",
     "table",
     "total",
     "ttest_1samp",

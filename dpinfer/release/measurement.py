@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from dpinfer.schema.block_rows import BlockRows
 from dpinfer.schema.cell_rows import CellRows
 from dpinfer.schema.query_rows import QueryRows
 
@@ -25,7 +26,8 @@ class Measurement:
 
     For a `RowFunction` the sum holds the upper triangle, row by row, of the cross-products of the integer
     features; and last, if the row function counts clamped rows, that count. For `CellRows` it holds the features'
-    sums in every cell of a table, cell by cell; for `QueryRows` combinations of a table's counts.
+    sums in every cell of a table, cell by cell; for `QueryRows` combinations of a table's counts; for `BlockRows`
+    sums over the estimates of blocks of rows.
 
     Attributes
     ----------
@@ -33,8 +35,8 @@ class Measurement:
         Name under which the inference is registered.
     question : mapping
         The question in words that JSON can hold: formula or terms, schema, options.
-    rows : RowFunction, CellRows or QueryRows
-        Maps each row of the data to integers.
+    rows : RowFunction, CellRows, QueryRows or BlockRows
+        Maps each row of the data, or each block of rows, to integers.
     law : NoiseLaw
         Noise of every coordinate.
     cost : Cost
@@ -54,7 +56,7 @@ class Measurement:
 
     kind: str
     question: Mapping[str, Any]
-    rows: RowFunction | CellRows | QueryRows
+    rows: RowFunction | CellRows | QueryRows | BlockRows
     law: NoiseLaw
     cost: Cost
     neighbors: Neighbors
@@ -82,6 +84,8 @@ class Measurement:
 
     @property
     def _unit(self) -> str:
+        if isinstance(self.rows, BlockRows):
+            return "blocks, and of the ball that holds their estimates"
         counts = isinstance(self.rows, QueryRows) or (isinstance(self.rows, CellRows) and self.rows.counts_only)
         return "rows" if counts else "the scaled features"
 

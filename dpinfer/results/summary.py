@@ -49,8 +49,8 @@ _SPECIAL = {character: "\\" + character for character in "#$%&_"} | {
     "|": r"\textbar ",
 }
 _LATEX_CELL = str.maketrans({**_BEYOND_STATSMODELS, "<": r"\textless "})
-_LATEX_TEXT = str.maketrans({**_BEYOND_STATSMODELS, **_SPECIAL})
-_HTML = str.maketrans({"&": "&amp;", "<": "&lt;", ">": "&gt;"})
+LATEX_TEXT = str.maketrans({**_BEYOND_STATSMODELS, **_SPECIAL})
+HTML = str.maketrans({"&": "&amp;", "<": "&lt;", ">": "&gt;"})
 
 
 def statistic_labels(results: PrivateResults) -> tuple[str, str]:
@@ -159,9 +159,9 @@ class PrivateSummary(Summary):  # type: ignore[misc]
 
     def as_html(self) -> str:
         """Return the summary as HTML, with names and notes escaped."""
-        part = self._escaped(_HTML)
+        part = self._escaped(HTML)
         tables = "\n".join(table.as_html() for table in part.tables)
-        return tables + "<br/><br/>" + "<br/>\n".join(line.translate(_HTML) for line in self._lines())
+        return tables + "<br/><br/>" + "<br/>\n".join(line.translate(HTML) for line in self._lines())
 
     def as_latex(self) -> str:
         """Return the summary as LaTeX, with names and notes escaped; it needs the booktabs package."""
@@ -170,8 +170,8 @@ class PrivateSummary(Summary):  # type: ignore[misc]
             table.title = None  # statsmodels would write it as a comment, half escaped
         joined = part.tables[0]
         joined.extend(part.tables[1])
-        notes = [line.translate(_LATEX_TEXT) for line in self._lines()]
-        title = self.title.translate(_LATEX_TEXT)
+        notes = [line.translate(LATEX_TEXT) for line in self._lines()]
+        title = self.title.translate(LATEX_TEXT)
         tabular = joined.as_latex_tabular()
         return f"\\textbf{{{title}}}\n\n{tabular}\n\n" + " \\newline\n".join(["Notes:", *notes])
 
@@ -180,10 +180,10 @@ class PrivateSummary(Summary):  # type: ignore[misc]
         header, coefficients = self.tables
         facts = [str(cell.data).strip() for row in header for cell in row]
         pairs = [(label, value) for label, value in zip(facts[::2], facts[1::2], strict=True) if label]
-        rows = [[_markdown(str(cell.data).strip()) for cell in row] for row in coefficients]
+        rows = [[escape_markdown(str(cell.data).strip()) for cell in row] for row in coefficients]
         rule = [":---", *["---:"] * (len(rows[0]) - 1)]
         lines = [f"**{self.title}**", ""]
-        lines += [f"- {label} {_markdown(value)}" for label, value in pairs]
+        lines += [f"- {label} {escape_markdown(value)}" for label, value in pairs]
         lines += [
             "",
             *("| " + " | ".join(row) + " |" for row in [rows[0], rule, *rows[1:]]),
@@ -191,14 +191,15 @@ class PrivateSummary(Summary):  # type: ignore[misc]
             "Notes:",
             "",
         ]
-        return "\n".join(lines + [f"- {_markdown(line)}" for line in self._lines()]) + "\n"
+        return "\n".join(lines + [f"- {escape_markdown(line)}" for line in self._lines()]) + "\n"
 
     def _repr_markdown_(self) -> str:
         """Show as markdown where a notebook prefers it."""
         return self.as_markdown()
 
 
-def _markdown(text: str) -> str:
+def escape_markdown(text: str) -> str:
+    """Escape what markdown would read as markup."""
     for character in "\\|*_<[`":
         text = text.replace(character, "\\" + character)
     return text

@@ -3,9 +3,11 @@
 from dpinfer.schema.columns import Boolean, Category, Coded, Column, Integer, Real, column_from_dict
 from dpinfer.schema.expressions import Expression, compile_expression, product
 from dpinfer.schema.formula import CompiledFormula, DesignColumn, compile_formula, compile_terms
+from dpinfer.schema.region import Ball
 from dpinfer.schema.schema import Schema
 
 __all__ = [
+    "Ball",
     "Boolean",
     "Category",
     "Coded",

@@ -1,0 +1,238 @@
+"""Inference from the noisy mean and covariance of block estimates."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+import numpy as np
+from scipy import stats
+
+from dpinfer.errors import InferenceError, OptionError
+from dpinfer.numerics.tails import laplace_sum_isf, laplace_sum_sf
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from dpinfer.schema.block_rows import Frame
+
+    Array = NDArray[np.float64]
+
+__all__ = ["METHODS", "AggregateInference", "BlockSums"]
+
+METHODS = ("auto", "wald")
+
+_FEW = 10.0
+"""Degrees of freedom below which the reader is told."""
+
+_MANY = 0.05
+"""Share of the blocks, beyond doubt, that failed or were moved, from which the reader is told."""
+
+_NEAR_EDGE = 0.6
+"""Distance of the estimate from the winsorising centre, in radii, from which the reader is told."""
+
+
+@dataclass(frozen=True, eq=False)
+class BlockSums:
+    """Noisy sums over k blocks of winsorised estimates v, in the units of the unit ball.
+
+    Attributes
+    ----------
+    blocks : int
+    sums : ndarray (p,)
+        Of v.
+    products : ndarray (p, p)
+        Of v v'.
+    counts : ndarray (2,)
+        Failed blocks, moved blocks.
+    noise_sum : float
+        Variance of the noise of each sum.
+    noise_product : ndarray (p, p)
+        Variance of the noise of each product.
+    noise_count : float
+    laplace : bool
+        Whether the noise is discrete Laplace; else discrete Gaussian.
+    """
+
+    blocks: int
+    sums: Array
+    products: Array
+    counts: Array
+    noise_sum: float
+    noise_product: Array
+    noise_count: float
+    laplace: bool
+
+    @cached_property
+    def mean(self) -> Array:
+        """Noisy mean of v (p,)."""
+        return self.sums / self.blocks
+
+    @cached_property
+    def covariance(self) -> Array:
+        """Covariance of v between blocks, with what the noise adds to the square of the mean taken off; repaired.
+
+        The noise can make it indefinite: negative eigenvalues are set to zero.
+        """
+        k = self.blocks
+        plain = self.products / k - np.outer(self.mean, self.mean) + np.eye(len(self.sums)) * self.noise_sum / k**2
+        values, vectors = np.linalg.eigh(plain * k / (k - 1))
+        result: Array = (vectors * np.maximum(values, 0.0)) @ vectors.T
+        return (result + result.T) / 2
+
+    @cached_property
+    def signal(self) -> Array:
+        """Sum of squares of v between blocks over the standard deviation of its noise (p,)."""
+        return np.asarray(self.blocks * np.diag(self.covariance) / np.sqrt(np.diag(self.noise_product)))
+
+
+@dataclass(frozen=True, eq=False)
+class AggregateInference:
+    """Parameters of a model from its blocks; implements `Inference`.
+
+    Attributes
+    ----------
+    names : tuple of str, length p
+    blocks : BlockSums
+    frame : Frame
+        Centre and half-width of the winsorising ball.
+    nobs : float or None
+    nobs_is_public : bool
+    notes : tuple of str
+        Further warnings.
+    method : str
+
+    Notes
+    -----
+    The estimate is ``center + half * mean``. Its variance is that between blocks over k plus that of the noise.
+    An interval is the estimate and a t quantile of its standard error, with the degrees of freedom at which the
+    variance is known (Satterthwaite 1946): that between blocks has k - 1 and noise of its own, that of the noise is
+    known. Laplace noise has its own tails.
+    """
+
+    names: tuple[str, ...]
+    blocks: BlockSums
+    frame: Frame
+    nobs: float | None = None
+    nobs_is_public: bool = False
+    notes: tuple[str, ...] = ()
+    method: str = "wald"
+
+    scale = None
+    rsquared = None
+    target = "population"
+
+    @property
+    def df_resid(self) -> float:
+        """The fewest degrees of freedom of a coefficient; each interval uses its own."""
+        return float(self._linear(np.eye(len(self.names)))[2].min())
+
+    @cached_property
+    def params(self) -> Array:
+        """Point estimates (p,)."""
+        return np.asarray(self.frame.center + self.frame.half * self.blocks.mean)
+
+    @cached_property
+    def cov_sampling(self) -> Array:
+        """Covariance from sampling (p, p)."""
+        return np.asarray(self.blocks.covariance * np.outer(self.frame.half, self.frame.half) / self.blocks.blocks)
+
+    @cached_property
+    def cov_noise(self) -> Array:
+        """Covariance from privacy noise (p, p)."""
+        return np.diag(self.blocks.noise_sum * (self.frame.half / self.blocks.blocks) ** 2)
+
+    @property
+    def flags(self) -> tuple[str, ...]:
+        """Warnings, from released numbers only."""
+        found = []
+        if not self.frame.located.all() and self.frame.located.any():
+            listed = ", ".join(self._listed(~self.frame.located))
+            found.append(f"the block estimates of {listed} were not located, and are bounded by the region alone")
+        edge = np.abs(self.blocks.mean) > _NEAR_EDGE
+        if edge.any():
+            found.append(
+                f"the estimate of {', '.join(self._listed(edge))} is near the edge of where block estimates are "
+                "bounded, and is drawn towards its middle"
+            )
+        error = np.sqrt(self.blocks.noise_count)
+        told = (
+            "gave no finite estimate and count as the centre of the region",
+            "lay outside of their bounds and were moved",
+        )
+        for count, what in zip(self.blocks.counts, told, strict=True):
+            if count - 2 * error > _MANY * self.blocks.blocks:
+                found.append(
+                    f"about {count / self.blocks.blocks:.0%} of the blocks (give or take "
+                    f"{error / self.blocks.blocks:.0%}) {what}: the estimate may be biased"
+                )
+        weak = self._linear(np.eye(len(self.names)))[2] < _FEW
+        if weak.any():
+            found.append(
+                f"how much blocks differ is mostly privacy noise for {', '.join(self._listed(weak))}: the interval is "
+                "wide for that"
+            )
+        return (*found, *self.notes)
+
+    def _listed(self, which: NDArray[np.bool_]) -> list[str]:
+        names = [self.names[place] for place in np.flatnonzero(which)]
+        return names if len(names) <= 5 else [*names[:5], f"and {len(names) - 5} more"]
+
+    # Intervals and tests
+
+    def intervals(self, contrasts: Array, alpha: float) -> Array:
+        """Intervals of level ``1 - alpha`` for each row of ``contrasts`` (k, p), as (k, 2)."""
+        center, error, df, shares = self._linear(contrasts)
+        critical = stats.t.isf(alpha / 2, df)
+        if self.blocks.laplace:
+            critical = stats.t.isf(stats.norm.sf(laplace_sum_isf(alpha, shares)), df)
+        return np.stack([center - critical * error, center + critical * error], axis=1)
+
+    def contrast_pvalues(self, contrasts: Array, values: Array) -> Array:
+        """Two-sided p-values (k,) of ``contrasts @ params = values``."""
+        center, error, df, shares = self._linear(contrasts)
+        found = np.asarray(2 * stats.t.sf(np.abs(center - values) / error, df))
+        if self.blocks.laplace:
+            found = laplace_sum_sf(stats.norm.isf(np.maximum(found, 1e-300) / 2), shares)
+        return found
+
+    def wald(self, restrictions: Array, values: Array) -> tuple[float, float, float]:
+        """Joint test of ``restrictions @ params = values``: statistic (chi-squared), degrees of freedom, p-value."""
+        restrictions = np.atleast_2d(np.asarray(restrictions, dtype=np.float64))
+        count = float(np.linalg.matrix_rank(restrictions))
+        if count < len(restrictions):
+            raise InferenceError(f"the {len(restrictions)} restrictions are linearly dependent (rank {count:.0f})")
+        distance = restrictions @ self.params - np.broadcast_to(values, (len(restrictions),))
+        total = restrictions @ (self.cov_sampling + self.cov_noise) @ restrictions.T
+        statistic = float(distance @ np.linalg.solve(total, distance))
+        df = max(float(self._linear(restrictions)[2].min()) - count + 1, 1.0)
+        return statistic, count, float(stats.f.sf(statistic / count, count, df))
+
+    def with_method(self, method: str) -> AggregateInference:
+        """Return the same estimates under another inference method.
+
+        Raises
+        ------
+        OptionError
+            There is only one.
+        """
+        if method not in METHODS:
+            raise OptionError("inference", method, METHODS)
+        return self
+
+    def _linear(self, contrasts: Array) -> tuple[Array, Array, Array, Array]:
+        """Estimate, standard error and degrees of freedom (k,) of linear combinations; Laplace shares (k, p)."""
+        contrasts = np.atleast_2d(np.asarray(contrasts, dtype=np.float64))
+        k = self.blocks.blocks
+        scaled = contrasts * self.frame.half
+        sampling = np.einsum("ki,ij,kj->k", scaled, self.blocks.covariance, scaled) / k
+        parts = scaled**2 * self.blocks.noise_sum / k**2
+        variance = sampling + parts.sum(axis=1)
+        squares = scaled**2
+        noise = self.blocks.noise_product
+        # A product off the diagonal enters twice: 4 times its variance for each pair, 2 for each of its two orders.
+        uncertain = 2 * np.einsum("ki,ij,kj->k", squares, noise, squares) - (squares**2) @ np.diag(noise)
+        spread = 2 * sampling**2 / (k - 1) + uncertain / k**4
+        df = np.clip(2 * variance**2 / np.maximum(spread, 1e-300), 1.0, 1e9)
+        return contrasts @ self.params, np.sqrt(variance), df, parts / variance[:, None]

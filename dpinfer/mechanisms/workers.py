@@ -1,0 +1,438 @@
+"""Runs a user's code on blocks of confidential rows so that nothing it does can be seen but the numbers it returns.
+
+The code runs in processes of its own, without a terminal, with its output discarded, and each block alone in a
+process. A block that fails in whatever way (an exception, an exit, a crash, a wrong result) is a block of NaN.
+Running time, files and network connections are not watched: see the documentation of the threat model.
+"""
+
+from __future__ import annotations
+
+import io
+import logging
+import mmap
+import os
+import pickle
+import queue
+import random
+import signal
+import subprocess
+import sys
+import threading
+import warnings
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import redirect_stderr, redirect_stdout, suppress
+from typing import IO, TYPE_CHECKING, Any
+
+import cloudpickle
+import numpy as np
+import pandas as pd
+from joblib import cpu_count
+
+from dpinfer.errors import OptionError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from numpy.typing import NDArray
+
+    Array = NDArray[np.float64]
+    Estimator = Callable[[pd.DataFrame], Any]
+
+__all__ = ["check_picklable", "fit_apart", "fit_here"]
+
+_FORKS = sys.platform == "linux"
+"""Whether every block gets a process of its own. Elsewhere system libraries do not bear a fork."""
+
+_READY, _FAILED = b"dpinfer: ready\n", b"dpinfer: failed: "
+_DONE = b"1"
+_LENGTH_BYTES = 8
+
+_ENVIRONMENT = {
+    **{f"{name}_NUM_THREADS": "1" for name in ("OMP", "OPENBLAS", "MKL", "BLIS", "NUMEXPR", "VECLIB_MAXIMUM")},
+    "MPLBACKEND": "Agg",  # no window opens
+    "PYTHONHASHSEED": "0",  # the order of a set of texts is the same in every process
+    "PYTHONWARNINGS": "ignore",
+}
+
+
+def fit_here(estimator: Estimator, frame: pd.DataFrame, *, width: int | tuple[int, ...]) -> Array:
+    """Fit one block in this process, where there is nothing to protect or the code is the library's own.
+
+    Parameters
+    ----------
+    estimator : callable
+        ``estimator(frame)`` returns numbers.
+    frame : DataFrame
+    width : int or tuple of int
+        Shape of what it returns.
+
+    Returns
+    -------
+    ndarray of shape `width`
+        NaN where a number is not finite, and everywhere if the estimator raised or returned anything else.
+
+    Notes
+    -----
+    Warnings and what Python prints are dropped; log records, output of compiled code, changes of global state and
+    the end of the process are not prevented. An interrupt by the user passes.
+    """
+    with warnings.catch_warnings(), redirect_stdout(io.StringIO()), redirect_stderr(io.StringIO()):
+        warnings.simplefilter("ignore")
+        try:
+            with np.errstate(all="ignore"):
+                return _as_floats(estimator(frame), width)
+        except KeyboardInterrupt:
+            raise
+        except BaseException:
+            return np.full(width, np.nan)
+
+
+def check_picklable(estimator: Estimator) -> None:
+    """Refuse a model that cannot be sent to another process; call it before anything is spent.
+
+    Raises
+    ------
+    OptionError
+    """
+    _packed(estimator)
+
+
+def _packed(estimator: Estimator) -> bytes:
+    try:
+        return bytes(cloudpickle.dumps(estimator))
+    except Exception as error:
+        raise OptionError(
+            "model",
+            _name(estimator),
+            "a function that can be sent to another process (it, or a variable it uses, cannot be pickled: "
+            f"{type(error).__name__}); create locks, connections and open files within the function",
+        ) from error
+
+
+def _name(estimator: Estimator) -> str:
+    return str(getattr(estimator, "__name__", type(estimator).__name__))
+
+
+def fit_apart(
+    estimator: Estimator,
+    frames: Callable[[int], pd.DataFrame],
+    *,
+    count: int,
+    width: int | tuple[int, ...],
+    n_jobs: int = -1,
+    progress: bool = False,
+) -> Array:
+    """Fit blocks in other processes; what comes back is numbers and nothing else.
+
+    Parameters
+    ----------
+    estimator : callable
+        ``estimator(frame)`` returns an array, list, Series or DataFrame of numbers.
+    frames : callable
+        ``frames(i)`` returns the rows of block i. It is called from threads, when a process is free to take the
+        block, so that few blocks are in memory at a time.
+    count : int
+        Number of blocks, k. It is public.
+    width : int or tuple of int
+        Shape of what the estimator returns.
+    n_jobs : int
+        Number of processes; -1 for as many as there are cores, -2 for one less, as in joblib.
+    progress : bool
+        Show a bar over the k blocks, whatever comes of them.
+
+    Returns
+    -------
+    ndarray (k, *width)
+        NaN where a number is not finite, and in the whole of a block whose fit raised anything, ended its process,
+        or returned something that is not real numbers of exactly this shape.
+
+    Raises
+    ------
+    OptionError
+        If `n_jobs` is not a number of processes, or the estimator cannot be sent to another process or loaded there.
+        All this is found before any rows are sent.
+
+    Notes
+    -----
+    On Linux every block runs in a fork of a process that has the estimator loaded and has seen no rows: what
+    the estimator changes (module variables, caches, the generators of random numbers) is gone with the block, and a
+    crash takes nothing with it. Elsewhere a process fits one block after the other, with the estimator loaded afresh
+    and the generators seeded each time; there a module that the estimator imports must not remember rows. A process
+    that dies is started again. Blocks whose process died, or was short of memory, are run once more when no other
+    runs, so that it is their own doing if they die again.
+
+    The processes end, and with them every copy of the rows, before this function returns. Starting one takes about
+    as long as importing statsmodels (2 to 3 s), all start together, and a fit is charged for and happens once: that
+    is a smaller price than processes that stay with what they have read.
+    """
+    shape = (width,) if isinstance(width, int) else tuple(width)
+    setup = pickle.dumps((_packed(estimator), shape, _FORKS))
+    found = np.full((count, *shape), np.nan)
+    workers = [_Worker(setup, shape) for _ in range(min(_processes(n_jobs), count))]
+    if not workers:
+        return found
+    pool = ThreadPoolExecutor(max_workers=len(workers))  # a thread sends a block, then waits for its process
+    try:
+        for trouble in pool.map(_Worker.start, workers):
+            if trouble:
+                raise OptionError("model", _name(estimator), f"what another process can load, but there: {trouble}")
+        idle: queue.SimpleQueue[_Worker] = queue.SimpleQueue()
+        for worker in workers:
+            idle.put(worker)
+
+        def fit(place: int) -> Array | None:
+            worker = idle.get()
+            try:
+                return worker.fit(frames(place))
+            finally:
+                idle.put(worker)
+
+        died = []
+        for place, values in enumerate(_watched(pool.map(fit, range(count)), count, progress)):
+            if values is None:
+                died.append(place)
+            else:
+                found[place] = values
+        for place in died:
+            values = fit(place)
+            if values is not None:
+                found[place] = values
+    finally:
+        for worker in workers:
+            worker.kill()  # a thread that waits for one now meets the end of a stream
+        pool.shutdown(cancel_futures=True)
+        for worker in workers:
+            worker.close()
+    return found
+
+
+def _processes(n_jobs: int) -> int:
+    if type(n_jobs) is not int or n_jobs == 0:
+        raise OptionError("n_jobs", n_jobs, "a number of processes, or -1 for all cores")
+    return n_jobs if n_jobs > 0 else max(1, int(cpu_count()) + 1 + n_jobs)
+
+
+def _watched(values: Iterable[Array | None], total: int, progress: bool) -> Iterable[Array | None]:
+    if not progress:
+        return values
+    from tqdm.auto import tqdm  # noqa: PLC0415  (imported when first needed)
+
+    watched: Iterable[Array | None] = tqdm(values, total=total, desc="block fits")
+    return watched
+
+
+class _Worker:
+    """A process that fits blocks, from the caller's side.
+
+    It is a plain Python process on two pipes rather than one of an executor: an executor's processes share the
+    caller's standard error and resource tracker, which tell of crashes, and one crash ends all of them.
+    """
+
+    def __init__(self, setup: bytes, shape: tuple[int, ...]) -> None:
+        self._setup, self._shape = setup, shape
+        self._size = 8 * int(np.prod(shape))
+        self._process: subprocess.Popen[bytes] | None = None
+        self._lock = threading.Lock()
+        self._stopped = False
+
+    def start(self) -> str:
+        """Start the process and wait until it has loaded the estimator; return what went wrong, or an empty text."""
+        paths = [path for path in sys.path if isinstance(path, str)]
+        code = f"import sys; sys.path[:] = {paths!r}; from dpinfer.mechanisms.workers import _serve; _serve()"
+        with self._lock:
+            if self._stopped:
+                return "it was stopped"
+            self._process = subprocess.Popen(
+                [sys.executable, "-c", code],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.DEVNULL,
+                env={**os.environ, **_ENVIRONMENT},
+                start_new_session=True,  # no terminal to write to, and one signal reaches all that it starts
+            )
+        requests, replies = self._pipes()
+        with suppress(OSError):
+            _send(requests, self._setup)
+            for line in replies:  # an interpreter that greets on standard output is not misread
+                if line.endswith(_READY):
+                    return ""
+                if _FAILED in line:
+                    return line.split(_FAILED, 1)[1].decode(errors="replace").strip()
+        return "the process ended"
+
+    def fit(self, frame: pd.DataFrame) -> Array | None:
+        """Return the numbers of a block; None if the process ended before it had them."""
+        if self._process is None and self.start():
+            self.close()
+            return None
+        requests, replies = self._pipes()
+        with suppress(OSError):
+            _send(requests, pickle.dumps(frame, protocol=5))
+            reply = replies.read(1 + self._size)
+            if len(reply) == 1 + self._size:
+                died = reply[:1] != _DONE
+                return None if died else np.frombuffer(reply, dtype=np.float64, offset=1).reshape(self._shape)
+        self.close()
+        return None
+
+    def _pipes(self) -> tuple[IO[bytes], IO[bytes]]:
+        assert self._process is not None
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        return self._process.stdin, self._process.stdout
+
+    def kill(self) -> None:
+        """End the process and what it started, and never start another; any thread may call it."""
+        with self._lock:
+            self._stopped = True
+            self._signal()
+
+    def _signal(self) -> None:
+        if self._process is None:
+            return
+        with suppress(OSError):
+            if os.name == "posix":
+                os.killpg(self._process.pid, signal.SIGKILL)  # not yet waited for, so the number is still its own
+            else:
+                self._process.kill()
+
+    def close(self) -> None:
+        """End the process and wait for its end."""
+        with self._lock:
+            self._signal()
+            if self._process is not None:
+                for pipe in self._pipes():
+                    with suppress(OSError):
+                        pipe.close()
+                self._process.wait()
+                self._process = None
+
+
+def _send(pipe: IO[bytes], message: bytes) -> None:
+    pipe.write(len(message).to_bytes(_LENGTH_BYTES, "little"))
+    pipe.write(message)
+    pipe.flush()
+
+
+def _receive(pipe: IO[bytes]) -> bytes | None:
+    header = pipe.read(_LENGTH_BYTES)
+    if len(header) < _LENGTH_BYTES:
+        return None
+    length = int.from_bytes(header, "little")
+    message = pipe.read(length)
+    return message if len(message) == length else None
+
+
+# In the process of the worker
+
+
+def _serve() -> None:
+    """Read an estimator, then blocks, from standard input; write the numbers of each block to standard output."""
+    requests, replies = os.fdopen(os.dup(0), "rb"), os.fdopen(os.dup(1), "wb")
+    nowhere = os.open(os.devnull, os.O_RDWR)
+    for standard in (0, 1, 2):
+        os.dup2(nowhere, standard)
+    warnings.simplefilter("ignore")
+    logging.disable(sys.maxsize)
+    setup = _receive(requests)
+    if setup is None:
+        os._exit(1)
+    packed, shape, forks = pickle.loads(setup)
+    try:
+        estimator = pickle.loads(packed)
+        if forks:
+            _prepare_to_fork()
+    except BaseException as error:
+        replies.write(_FAILED + f"{type(error).__name__}: {error}".replace("\n", " ").encode() + b"\n")
+        replies.flush()
+        os._exit(1)
+    replies.write(_READY)
+    replies.flush()
+    while (message := _receive(requests)) is not None:
+        if forks:
+            values = _fit_in_fork(estimator, message, shape, closing=(requests, replies))
+        else:
+            values = _fit_quietly(pickle.loads(packed), message, shape)
+        del message
+        replies.write(bytes(1 + 8 * int(np.prod(shape))) if values is None else _DONE + values.tobytes())
+        replies.flush()
+    os._exit(0)
+
+
+def _prepare_to_fork() -> None:
+    """Load once what nearly every block needs, and see that a crash writes no memory to disk."""
+    import gc  # noqa: PLC0415
+    import resource  # noqa: PLC0415
+
+    import statsmodels.api  # noqa: PLC0415
+    import statsmodels.formula.api  # noqa: F401, PLC0415
+
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    gc.collect()
+    gc.freeze()
+
+
+def _fit_in_fork(
+    estimator: Estimator, message: bytes, shape: tuple[int, ...], *, closing: tuple[IO[bytes], ...]
+) -> Array | None:
+    """Fit a block in a new process that ends with it; None if that process did not end by itself.
+
+    The numbers come back in shared memory, so that a process which the estimator leaves behind keeps nobody waiting.
+    """
+    size = int(np.prod(shape))
+    memory = mmap.mmap(-1, max(8 * size, 1))
+    shared = np.frombuffer(memory, dtype=np.float64, count=size)
+    shared[:] = np.nan
+    child = os.fork()
+    if child == 0:
+        try:
+            for pipe in closing:
+                os.close(pipe.fileno())
+            shared[:] = _fit_quietly(estimator, message, shape).ravel()
+        except BaseException:
+            os._exit(1)
+        finally:
+            os._exit(0)
+    _, status = os.waitpid(child, 0)
+    return shared.reshape(shape).copy() if status == 0 else None
+
+
+def _fit_quietly(estimator: Estimator, message: bytes, shape: tuple[int, ...]) -> Array:
+    """Fit a block; only a lack of memory, which may be the doing of other blocks, is raised."""
+    with warnings.catch_warnings(), np.errstate(all="ignore"):
+        warnings.simplefilter("ignore")
+        logging.disable(sys.maxsize)
+        # Alike for every block: a generator that ran on from block to block would let one row, by the number of
+        # draws in its block, move the values of all later blocks, and the noise covers one block only.
+        random.seed(0)
+        np.random.seed(0)  # noqa: NPY002
+        try:
+            return _as_floats(estimator(pickle.loads(message)), shape)
+        except MemoryError:
+            raise
+        except BaseException:
+            return np.full(shape, np.nan)
+
+
+def _as_floats(result: object, width: int | tuple[int, ...]) -> Array:
+    """Return real numbers of a shape; what is masked or not finite as NaN.
+
+    Raises
+    ------
+    Exception
+        Of any kind, for anything else.
+    """
+    shape = (width,) if isinstance(width, int) else width
+    if isinstance(result, pd.Series | pd.DataFrame):
+        kinds = [result.dtype] if isinstance(result, pd.Series) else list(result.dtypes)
+        if any(getattr(kind, "kind", "O") not in "biuf" for kind in kinds):
+            raise TypeError
+        values = result.to_numpy(dtype=np.float64, na_value=np.nan)
+    else:
+        found = result if isinstance(result, np.ma.MaskedArray) else np.asarray(result)
+        if found.dtype.kind not in "biuf":
+            raise TypeError
+        values = np.ma.filled(found.astype(np.float64), np.nan)
+    if values.shape != shape:
+        raise ValueError
+    return np.where(np.isfinite(values), values, np.nan)

@@ -1,0 +1,336 @@
+"""What is fitted to a block: statsmodels by formula, or a function of the user's own."""
+
+from __future__ import annotations
+
+import inspect
+import io
+import re
+import warnings
+from contextlib import redirect_stderr, redirect_stdout
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pandas as pd
+from statsmodels.discrete.discrete_model import Logit, MNLogit, Poisson
+from statsmodels.duration.hazard_regression import PHReg
+from statsmodels.miscmodels.ordinal_model import OrderedModel
+from statsmodels.regression.linear_model import OLS
+
+from dpinfer.errors import FormulaError, NotProvedError, OptionError, SchemaError, UnknownColumnError
+from dpinfer.schema.category import Category
+from dpinfer.schema.formula import CompiledFormula, compile_formula
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from numpy.typing import NDArray
+
+    from dpinfer.schema.schema import Schema
+
+    Array = NDArray[np.float64]
+
+__all__ = ["FormulaEstimator", "NewtonEstimator", "formula_estimator", "model_class", "probe_names"]
+
+COLUMN_OPTIONS = ("status", "entry", "strata", "offset", "exposure", "weights", "freq_weights", "var_weights")
+"""Arguments of statsmodels' models that hold a value for each row: here the name of a column."""
+
+_DEFAULTS: dict[type, dict[str, Any]] = {OrderedModel: {"method": "bfgs"}}
+"""Options of ``fit`` where statsmodels' own default does not converge in small blocks."""
+
+_LEVELS = (MNLogit, OrderedModel)
+_PROBE_ROWS = 1000
+_STEPS = 35
+_TOLERANCE = 1e-10
+_RIGHT = (
+    "a statsmodels model class or formula function, such as smf.logit or OrderedModel, or a function of a DataFrame "
+    "that returns a vector"
+)
+
+
+def model_class(model: object) -> type | None:
+    """Return the statsmodels class behind a class or formula function; None for another callable.
+
+    Raises
+    ------
+    OptionError
+        If it is a class that takes no formula, or nothing that can be called.
+    """
+    if inspect.isclass(model):
+        if not callable(getattr(model, "from_formula", None)):
+            raise OptionError("model", model.__name__, _RIGHT + "; this class has no formula interface")
+        return model
+    owner = getattr(model, "__self__", None)
+    if inspect.isclass(owner) and getattr(model, "__name__", "") == "from_formula":
+        return owner
+    if not callable(model):
+        raise OptionError("model", model, _RIGHT)
+    return None
+
+
+@dataclass(frozen=True, eq=False)
+class FormulaEstimator:
+    """Fits a statsmodels model to a frame and returns its parameters as one vector.
+
+    Attributes
+    ----------
+    model : type
+        Class of the model.
+    formula : str
+    schema : Schema
+        The columns that are read.
+    compiled : CompiledFormula or None
+        The formula row by row; None where statsmodels has to read it, block by block.
+    response : str or None
+        A column whose levels are the response, for models of several outcomes.
+    options, fit_options : mapping
+        Of the model and of its ``fit``; a text in one of `COLUMN_OPTIONS` is a column.
+    """
+
+    model: type
+    formula: str
+    schema: Schema
+    compiled: CompiledFormula | None
+    response: str | None = None
+    options: Mapping[str, Any] = field(default_factory=dict)
+    fit_options: Mapping[str, Any] = field(default_factory=dict)
+
+    def __call__(self, frame: pd.DataFrame) -> Array:
+        """Return the parameters (p,); those of several outcomes one outcome after the other."""
+        return np.ravel(np.asarray(self.results(frame).params, dtype=np.float64), order="F")
+
+    def results(self, frame: pd.DataFrame) -> Any:
+        """Fit, and return statsmodels' results."""
+        model = self._formula_model(frame) if self.compiled is None else self._compiled_model(frame)
+        chosen = {**_DEFAULTS.get(self.model, {}), **self.fit_options}
+        if "disp" in inspect.signature(model.fit).parameters:
+            chosen.setdefault("disp", 0)
+        return model.fit(**chosen)
+
+    def _options(self, frame: pd.DataFrame) -> dict[str, Any]:
+        return {
+            name: frame[value].to_numpy() if name in COLUMN_OPTIONS and isinstance(value, str) else value
+            for name, value in self.options.items()
+        }
+
+    def _formula_model(self, frame: pd.DataFrame) -> Any:
+        options = self._options(frame)
+        return self.model.from_formula(self.formula, frame, eval_env={"np": np}, **options)  # type: ignore[attr-defined]
+
+    def _compiled_model(self, frame: pd.DataFrame) -> Any:
+        endog, exog = self.design(frame)
+        return self.model(endog, exog, **self._options(frame))
+
+    def design(self, frame: pd.DataFrame) -> tuple[pd.Series, pd.DataFrame]:
+        """Return response (m,) and regressors (m, q) of a frame."""
+        assert self.compiled is not None
+        values, levels = {}, {}
+        for name, column in self.schema.items():
+            if isinstance(column, Category):
+                levels[name] = np.asarray(frame[name].cat.codes, dtype=np.intp)
+                values[name] = levels[name].astype(np.float64)
+            else:
+                values[name] = frame[name].to_numpy(dtype=np.float64)
+                if column.level_texts:
+                    levels[name] = column.level_index(values[name])
+        exog = {}
+        for part in self.compiled.design:
+            if part.name == "Intercept" and self.model in (PHReg, OrderedModel):
+                continue
+            value = np.broadcast_to(part.expression.evaluate(values), (len(frame),))
+            for name, weights in part.codings:
+                value = value * np.asarray(weights)[levels[name]]
+            exog[part.name] = value
+        if self.response is None:
+            assert self.compiled.response is not None
+            found = np.broadcast_to(self.compiled.response.expression.evaluate(values), (len(frame),))
+            return pd.Series(found, name=self.compiled.response.name), pd.DataFrame(exog, index=frame.index)
+        column = self.schema[self.response]
+        if isinstance(column, Category):
+            labels: Sequence[Any] = list(column.levels)
+        else:
+            labels = [
+                int(float(text)) if text not in ("False", "True") else text == "True" for text in column.level_texts
+            ]
+        codes: Any = pd.Categorical.from_codes(levels[self.response], categories=pd.Index(labels), ordered=True)
+        return pd.Series(codes, name=self.response), pd.DataFrame(exog, index=frame.index)
+
+
+@dataclass(frozen=True, eq=False)
+class NewtonEstimator(FormulaEstimator):
+    """Logit, Poisson or least squares without statsmodels' surroundings; the same parameters.
+
+    Newton's steps from a block's own rows. A block in which they do not converge is left to statsmodels.
+    """
+
+    def __call__(self, frame: pd.DataFrame) -> Array:
+        """Return the parameters (p,)."""
+        endog, exog = self.design(frame)
+        found = newton(self.model, endog.to_numpy(dtype=np.float64), np.ascontiguousarray(exog.to_numpy()))
+        return super().__call__(frame) if found is None else found
+
+
+def newton(model: type, y: Array, x: Array) -> Array | None:
+    """Fit Logit, Poisson or OLS; None where the steps do not converge.
+
+    Parameters
+    ----------
+    model : type
+    y : ndarray (m,)
+    x : ndarray (m, p)
+    """
+    rows, size = x.shape
+    if rows < size:
+        return None
+    if model is OLS:
+        found, _, rank, _ = np.linalg.lstsq(x, y, rcond=None)
+        return np.asarray(found) if rank == size else None
+    params = np.zeros(size)
+    if model is Poisson:
+        # The first step of weighted least squares from the data themselves.
+        mean = (y + y.mean()) / 2 + 1e-3
+        params = _step(x, np.sqrt(mean), np.sqrt(mean) * (np.log(mean) + (y - mean) / mean))
+    for _ in range(_STEPS):
+        eta = x @ params
+        if not np.isfinite(eta).all() or np.abs(eta).max(initial=0.0) > 500:
+            return None
+        mean = np.exp(eta) if model is Poisson else 1 / (1 + np.exp(-eta))
+        weight = mean if model is Poisson else mean * (1 - mean)
+        try:
+            step = np.linalg.solve((x.T * weight) @ x, x.T @ (y - mean))
+        except np.linalg.LinAlgError:
+            return None
+        params = params + step
+        if np.abs(step).max() <= _TOLERANCE * max(1.0, float(np.abs(params).max())):
+            return params
+    return None
+
+
+def _step(x: Array, root: Array, target: Array) -> Array:
+    return np.asarray(np.linalg.lstsq(x * root[:, None], target, rcond=None)[0])
+
+
+def formula_estimator(
+    model: type, formula: object, schema: Schema, *, options: Mapping[str, Any], fit_options: Mapping[str, Any]
+) -> FormulaEstimator:
+    """Prepare a statsmodels model and a formula for blocks.
+
+    Parameters
+    ----------
+    model : type
+    formula : str
+    schema : Schema
+    options, fit_options : mapping
+
+    Returns
+    -------
+    FormulaEstimator
+        A `NewtonEstimator` for Logit, Poisson and OLS without options.
+
+    Raises
+    ------
+    OptionError, FormulaError, UnknownColumnError
+        If the formula is none, or it or an option names a column that is not declared.
+    NotProvedError
+        For models of groups of rows: their rows would be spread over the blocks.
+    """
+    if not isinstance(formula, str) or "~" not in formula:
+        raise OptionError("formula", formula, 'a formula such as "y ~ x" with a statsmodels model')
+    grouped = "groups" in inspect.signature(model).parameters or "groups" in options
+    if grouped or model.__name__.startswith(("Conditional", "GLSAR")):
+        raise NotProvedError(
+            f"{model.__name__} needs rows that stay together, or their order, and blocks take rows one by one: it is "
+            "not offered"
+        )
+    named = {name: value for name, value in options.items() if name in COLUMN_OPTIONS}
+    for name, value in named.items():
+        if not isinstance(value, str):
+            raise OptionError(name, type(value).__name__, "the name of a declared column: it has a value for each row")
+        if isinstance(schema[value], Category):
+            raise OptionError(name, value, "a column of numbers")
+    left, right = formula.split("~", 1)
+    response = left.strip().strip("`")
+    if model in _LEVELS and response in schema:
+        if not schema[response].level_texts:
+            raise SchemaError(
+                f"{model.__name__} needs a response with declared levels: declare {response} as Category([...]), "
+                "Boolean() or Integer(lower, upper) with at most a hundred values"
+            )
+        compiled, levels = compile_formula(f"~ {right}", schema), response
+        used = {*compiled.columns, response}
+    else:
+        levels = None
+        try:
+            compiled = compile_formula(formula, schema)
+            used = set(compiled.columns)
+        except (FormulaError, UnknownColumnError):
+            compiled, used = None, _named_columns(formula, schema)
+    columns = schema.select([name for name in schema if name in used | set(named.values())])
+    plain = compiled is not None and model in (Logit, Poisson, OLS) and not options and not fit_options
+    kind = NewtonEstimator if plain else FormulaEstimator
+    return kind(model, formula, columns, compiled, levels, dict(options), dict(fit_options))
+
+
+def _named_columns(formula: str, schema: Schema) -> set[str]:
+    """Return the declared columns whose names stand in a formula that statsmodels is to read.
+
+    Raises
+    ------
+    FormulaError
+        If there are none.
+    """
+    quoted = set(re.findall(r"""Q\(\s*["']([^"']+)["']\s*\)|`([^`]+)`""", formula))
+    words = {name for pair in quoted for name in pair if name} | set(re.findall(r"[^\W\d]\w*", formula))
+    used = {name for name in schema if name in words}
+    if not used:
+        raise FormulaError(formula, f"names no declared column; these are {', '.join(schema)}")
+    return used
+
+
+def probe_names(estimator: FormulaEstimator) -> tuple[tuple[str, ...], str]:
+    """Fit rows that are drawn from the schema, not from the data, to see which parameters there are.
+
+    Returns
+    -------
+    names : tuple of str, length p
+    response : str
+
+    Raises
+    ------
+    FormulaError
+        If the model cannot be fitted to such rows.
+    """
+    sample = estimator.schema.sample(_PROBE_ROWS, np.random.default_rng(0))
+    for name, column in estimator.schema.items():
+        if isinstance(column, Category):
+            sample[name] = pd.Categorical(sample[name], categories=list(column.levels), ordered=True)
+        elif sample[name].dtype == bool:
+            sample[name] = sample[name].astype(np.int64)
+    try:
+        with (
+            warnings.catch_warnings(),
+            np.errstate(all="ignore"),
+            redirect_stdout(io.StringIO()),
+            redirect_stderr(io.StringIO()),
+        ):
+            warnings.simplefilter("ignore")
+            results = estimator.results(sample)
+            return _parameter_names(results), str(results.model.endog_names)
+    except Exception as error:
+        raise FormulaError(
+            estimator.formula,
+            f"{estimator.model.__name__} cannot be fitted to rows drawn from the schema "
+            f"({type(error).__name__}: {error})",
+            "check the formula, or name the parameters yourself: names=[...]",
+        ) from None
+
+
+def _parameter_names(results: Any) -> tuple[str, ...]:
+    params = results.params
+    if isinstance(params, pd.DataFrame):
+        levels = list(results.model._ynames_map.values())[1:]
+        return tuple(f"{level}: {term}" for level in levels for term in params.index)
+    if isinstance(params, pd.Series):
+        return tuple(str(name) for name in params.index)
+    names = getattr(results.model, "param_names", None) or results.model.exog_names
+    return tuple(str(name) for name in names)

@@ -1,0 +1,96 @@
+"""Where a peak is in a noisy histogram: matched filters of known shape."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+from scipy import stats
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    Array = NDArray[np.float64]
+
+__all__ = ["fit_location", "fit_scale", "octave"]
+
+_PER_OCTAVE = 8
+"""Scales that are tried in each octave."""
+
+_PER_BIN = 8
+"""Locations that are tried in each bin."""
+
+
+def octave(values: Array, width: float, count: int) -> NDArray[np.intp]:
+    """Bin of positive values on a binary logarithmic scale: bin b holds ``width 2^-(b+1) < x <= width 2^-b``.
+
+    Values above ``width`` are in the first bin, values below all others in the last.
+    """
+    with np.errstate(divide="ignore"):
+        found = np.floor(-np.log2(np.maximum(values, 0.0) / width))
+    return np.clip(found, 0, count - 1).astype(np.intp)
+
+
+def fit_scale(counts: Array, *, width: float, dof: float, noise: float) -> tuple[float, float, float]:
+    """Fit the scale of a sample to its noisy counts in octaves.
+
+    Parameters
+    ----------
+    counts : ndarray (b,)
+        Noisy counts in the bins of `octave`.
+    width : float
+        Upper end of the first bin.
+    dof : float
+        The sample is taken to be ``scale sqrt(chi2_dof / dof)``.
+    noise : float
+        Standard deviation of the noise of a count.
+
+    Returns
+    -------
+    scale, error, signal : float
+        The scale at which the shape correlates best with the counts; the standard error of its logarithm; and
+        the correlation in standard deviations of its noise.
+    """
+    bins = len(counts)
+    tried = width * 2.0 ** -(np.arange((bins - 1) * _PER_OCTAVE) / _PER_OCTAVE)
+    ends = width * 2.0 ** -np.arange(bins)
+    reached = stats.chi2.cdf(dof * (ends / tried[:, None]) ** 2, dof)
+    reached[:, 0] = 1.0
+    shapes = reached - np.hstack([reached[:, 1:], np.zeros((len(tried), 1))])
+    return _best(counts, shapes, tried, np.log(tried), noise)
+
+
+def fit_location(counts: Array, *, ends: Array, scale: float, noise: float) -> tuple[float, float, float]:
+    """Fit the centre of a normal sample of known scale to its noisy counts.
+
+    Parameters
+    ----------
+    counts : ndarray (b,)
+    ends : ndarray (b + 1,)
+        Ends of the bins, evenly spaced; the outer bins hold all that lies beyond.
+    scale : float
+    noise : float
+        Standard deviation of the noise of a count.
+
+    Returns
+    -------
+    location, error, signal : float
+        As in `fit_scale`.
+    """
+    tried = np.linspace(ends[0], ends[-1], (len(ends) - 1) * _PER_BIN + 1)
+    reached = stats.norm.cdf((ends - tried[:, None]) / scale)
+    reached[:, 0], reached[:, -1] = 0.0, 1.0
+    return _best(counts, np.diff(reached, axis=1), tried, tried, noise)
+
+
+def _best(counts: Array, shapes: Array, tried: Array, moved: Array, noise: float) -> tuple[float, float, float]:
+    lengths = np.sqrt((shapes**2).sum(axis=1))
+    match = shapes @ counts / lengths
+    place = int(np.argmax(match))
+    low, high = max(place - 1, 0), min(place + 1, len(tried) - 1)
+    slope = (shapes[high] - shapes[low]) / (moved[high] - moved[low])
+    slope = slope - shapes[place] * (slope @ shapes[place]) / lengths[place] ** 2  # its height is not known either
+    height = max(float(match[place]) / lengths[place], 0.0)
+    steepness = height * float(np.sqrt(slope @ slope))
+    error = noise / steepness if steepness > 0 else np.inf
+    return float(tried[place]), float(error), float(match[place]) / noise if noise > 0 else np.inf

@@ -1,0 +1,230 @@
+"""The declared region of a parameter: balls around a centre, one for each group of coordinates."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from dpinfer.errors import OptionError
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    Array = NDArray[np.float64]
+
+__all__ = ["Ball", "Region", "region_names", "region_of"]
+
+_RIGHT = (
+    "a region declared in advance: Ball(radius) for all parameters together, (lower, upper) for each, or a mapping of "
+    "names, or tuples of names, to such"
+)
+_LARGEST = 1e100
+
+
+@dataclass(frozen=True, slots=True)
+class Ball:
+    """A Euclidean ball in which a group of parameters is declared to lie.
+
+    Parameters
+    ----------
+    radius : float
+    center : float or sequence of float
+        One for each parameter of the group, or one for all.
+
+    Raises
+    ------
+    OptionError
+        If the radius is not a positive finite number, or the centre not finite.
+    """
+
+    radius: float
+    center: float | Sequence[float] = 0.0
+
+    def __post_init__(self) -> None:
+        if not (_is_number(self.radius) and 0 < self.radius <= _LARGEST):
+            raise OptionError("radius", self.radius, "a positive finite number")
+        parts = [self.center] if _is_number(self.center) else self.center
+        if not (isinstance(parts, Sequence | np.ndarray) and all(_is_number(part) for part in parts)):
+            raise OptionError("center", self.center, "a finite number, or one for each parameter")
+
+
+@dataclass(frozen=True, eq=False)
+class Region:
+    """A product of balls, one for each group of parameters; an interval is the ball of a single one.
+
+    Attributes
+    ----------
+    names : tuple of str, length p
+        The parameters.
+    places : tuple of tuple of int
+        The parameters of each group; every parameter is in one.
+    radii : tuple of float
+        Radius of each group.
+    center : ndarray (p,)
+    """
+
+    names: tuple[str, ...]
+    places: tuple[tuple[int, ...], ...]
+    radii: tuple[float, ...]
+    center: Array
+
+    @cached_property
+    def group(self) -> NDArray[np.intp]:
+        """Group of each parameter (p,)."""
+        found = np.empty(len(self.names), dtype=np.intp)
+        for number, places in enumerate(self.places):
+            found[list(places)] = number
+        return found
+
+    @cached_property
+    def radius(self) -> Array:
+        """Radius of each parameter's group (p,)."""
+        return np.asarray(self.radii, dtype=np.float64)[self.group]
+
+    def clip(self, values: Array) -> Array:
+        """Move values (..., p) into the region, each group towards its centre; non-finite ones to the centre."""
+        with np.errstate(all="ignore"):
+            moved = values - self.center
+            moved = np.where(np.isfinite(moved).all(axis=-1, keepdims=True), moved, 0.0)
+            for places, radius in zip(self.places, self.radii, strict=True):
+                part = moved[..., list(places)] / radius
+                largest = np.maximum(np.abs(part).max(axis=-1, keepdims=True), 1.0)
+                length = largest * np.sqrt(((part / largest) ** 2).sum(axis=-1, keepdims=True))
+                moved[..., list(places)] = part / np.maximum(length, 1.0) * radius
+        return np.asarray(self.center + moved)
+
+    def describe(self) -> str:
+        """Say in words what is declared."""
+        told = []
+        for places, radius in zip(self.places, self.radii, strict=True):
+            center = self.center[list(places)]
+            if len(places) == 1:
+                told.append(f"{self.names[places[0]]} in [{center[0] - radius:.6g}, {center[0] + radius:.6g}]")
+            else:
+                around = "0" if not center.any() else "[" + ", ".join(f"{one:.6g}" for one in center) + "]"
+                told.append(f"({', '.join(self.names[j] for j in places)}) within {radius:.6g} of {around}")
+        return "; ".join(told)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the region as a JSON-ready mapping."""
+        return {
+            "names": list(self.names),
+            "groups": [list(places) for places in self.places],
+            "radii": list(self.radii),
+            "center": self.center.tolist(),
+        }
+
+    @classmethod
+    def from_dict(cls, stored: Mapping[str, Any]) -> Region:
+        """Read what `to_dict` wrote.
+
+        Raises
+        ------
+        KeyError, TypeError, ValueError
+            If it is damaged.
+        """
+        names = tuple(stored["names"])
+        places = tuple(tuple(group) for group in stored["groups"])
+        radii, center = tuple(stored["radii"]), np.array(stored["center"], dtype=np.float64)
+        flat = [place for group in places for place in group]
+        right = (
+            all(type(name) is str for name in names)
+            and len(set(names)) == len(names) > 0
+            and all(type(place) is int for place in flat)
+            and sorted(flat) == list(range(len(names)))
+            and all(places)
+            and len(radii) == len(places)
+            and all(_is_number(radius) and 0 < radius <= _LARGEST for radius in radii)
+            and center.shape == (len(names),)
+            and bool(np.isfinite(center).all())
+        )
+        if not right:
+            raise ValueError("the region of the parameters is damaged")
+        return cls(names, places, tuple(map(float, radii)), center)
+
+
+def region_names(bounds: object) -> tuple[str, ...] | None:
+    """Return the parameters that bounds name, in order; None where they name none."""
+    if not isinstance(bounds, Mapping) or not bounds:
+        return None
+    named: list[str] = []
+    for key in bounds:
+        named += [key] if isinstance(key, str) else list(key) if isinstance(key, tuple) else []
+    return tuple(named)
+
+
+def region_of(bounds: object, names: Sequence[str]) -> Region:
+    """Read a declared region.
+
+    Parameters
+    ----------
+    bounds : Ball, (lower, upper), or mapping of name or tuple of names to such
+        A pair stands for an interval of each parameter of its group; its ends are numbers, or sequences.
+    names : sequence of str, length p
+
+    Returns
+    -------
+    Region
+
+    Raises
+    ------
+    OptionError
+        If it is missing, reversed, not finite, or does not cover every parameter once.
+    """
+    names = tuple(names)
+    if bounds is None:
+        raise OptionError("bounds", None, _RIGHT)
+    parts = dict(bounds) if isinstance(bounds, Mapping) else {names: bounds}
+    center, found, radii = np.zeros(len(names)), [], []
+    for key, declared in parts.items():
+        group = (key,) if isinstance(key, str) else key
+        if not (isinstance(group, tuple) and group and all(name in names for name in group)):
+            raise OptionError("bounds", key, f"names of parameters; they are {', '.join(names)}")
+        places = [names.index(name) for name in group]
+        for inside, middle, radius in _balls(declared, group):
+            mine = tuple(places[j] for j in inside)
+            center[list(mine)] = middle
+            found.append(mine)
+            radii.append(radius)
+    flat = sorted(place for group in found for place in group)
+    if flat != list(range(len(names))):
+        lacking = [name for place, name in enumerate(names) if flat.count(place) == 0]
+        twice = [name for place, name in enumerate(names) if flat.count(place) > 1]
+        told = f"none for {', '.join(lacking)}" if lacking else f"several for {', '.join(twice)}"
+        raise OptionError("bounds", told, f"one for each parameter: {', '.join(names)}")
+    return Region(names, tuple(found), tuple(radii), center)
+
+
+def _balls(declared: object, group: tuple[str, ...]) -> list[tuple[tuple[int, ...], Any, float]]:
+    """Return groups within the group, with centre and radius."""
+    size = len(group)
+    if isinstance(declared, Ball):
+        center = np.broadcast_to(np.asarray(declared.center, dtype=np.float64), np.shape(declared.center) or (size,))
+        if center.shape != (size,):
+            raise OptionError("center", declared.center, f"one number, or {size}: {', '.join(group)}")
+        return [(tuple(range(size)), center, float(declared.radius))]
+    told = declared
+    if not (isinstance(declared, Sequence | np.ndarray) and not isinstance(declared, str) and len(declared) == 2):
+        raise OptionError("bounds", told, _RIGHT)
+    try:
+        lower, upper = (np.broadcast_to(np.asarray(end, dtype=np.float64), (size,)) for end in declared)
+    except (TypeError, ValueError):
+        raise OptionError("bounds", told, f"a lower and an upper end, each a number or {size} of them") from None
+    if not (np.abs([lower, upper]) <= _LARGEST).all():  # NaN fails too
+        raise OptionError("bounds", told, "finite ends")
+    if not (lower < upper).all():
+        raise OptionError("bounds", told, "a lower end below the upper end")
+    return [((j,), (lower[j] + upper[j]) / 2, float((upper[j] - lower[j]) / 2)) for j in range(size)]
+
+
+def _is_number(value: object) -> bool:
+    return (
+        isinstance(value, int | float | np.integer | np.floating)
+        and not isinstance(value, bool)
+        and math.isfinite(value)
+    )

@@ -1,0 +1,197 @@
+"""Populations whose models are fitted to blocks, for the scripts on sample-and-aggregate."""
+
+from __future__ import annotations
+
+import warnings
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import statsmodels.api as sm
+import statsmodels.formula.api as smf
+
+import dpinfer as dpi
+from dpinfer.mechanisms.blocks import noisy_values
+from dpinfer.mechanisms.samplers import simulated_noise
+from dpinfer.models.block_estimators import newton
+from dpinfer.release import Release
+from dpinfer.schema.block_rows import block_values
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from dpinfer.release import Measurement
+
+
+@dataclass(frozen=True)
+class Population:
+    """One model and its rows.
+
+    Attributes
+    ----------
+    name : str
+    names : tuple of str
+        Parameters, intercept first.
+    truth : ndarray (p,)
+    draw : callable
+        ``draw(rng, n)`` returns response (n,) and regressors (n, p).
+    fit : callable
+        ``fit(y, x)`` returns the parameters (p,), as the library's own fit of a block.
+    model, formula, options
+        As the user asks.
+    schema : Schema
+    bounds : object
+    share : float
+        Of the replicates that are asked for.
+    """
+
+    name: str
+    names: tuple[str, ...]
+    truth: np.ndarray
+    draw: Callable[[np.random.Generator, int], tuple[np.ndarray, np.ndarray]]
+    fit: Callable[[np.ndarray, np.ndarray], np.ndarray]
+    model: Any
+    formula: str
+    schema: dpi.Schema
+    bounds: Any
+    options: tuple[tuple[str, Any], ...] = ()
+    share: float = 1.0
+
+
+def uniform(rng: np.random.Generator, n: int, slopes: int, *, alike: float = 0.0) -> np.ndarray:
+    """An intercept and uniform columns on [-1, 1]; with ``alike`` each is mostly the first one."""
+    columns = rng.uniform(-1, 1, (n, slopes))
+    if alike:
+        columns[:, 1:] = np.clip(columns[:, :1] + (1 - alike) * columns[:, 1:], -1, 1)
+    return np.column_stack([np.ones(n), columns])
+
+
+def logit(name: str, beta: tuple[float, ...], *, alike: float = 0.0, radius: float = 4.0) -> Population:
+    """A logit with uniform regressors."""
+    truth = np.array(beta)
+
+    def draw(rng: np.random.Generator, n: int) -> tuple[np.ndarray, np.ndarray]:
+        x = uniform(rng, n, len(beta) - 1, alike=alike)
+        return (rng.random(n) < 1 / (1 + np.exp(-x @ truth))).astype(float), x
+
+    return Population(
+        name, ("Intercept", *_slopes(beta)), truth, draw, lambda y, x: _newton(sm.Logit, y, x), smf.logit,
+        "y ~ " + " + ".join(_slopes(beta)), _schema(beta, y=dpi.Boolean()), dpi.Ball(radius),
+    )  # fmt: skip
+
+
+def poisson() -> Population:
+    """Skewed counts."""
+    truth = np.array([0.2, 0.7, -0.6])
+
+    def draw(rng: np.random.Generator, n: int) -> tuple[np.ndarray, np.ndarray]:
+        x = uniform(rng, n, 2)
+        return rng.poisson(np.exp(x @ truth)).astype(float), x
+
+    return Population(
+        "poisson", ("Intercept", "x0", "x1"), truth, draw, lambda y, x: _newton(sm.Poisson, y, x), smf.poisson,
+        "y ~ x0 + x1", _schema(truth, y=dpi.Integer(0, 100)), (-3, 3),
+    )  # fmt: skip
+
+
+def median() -> Population:
+    """Median regression with skewed errors whose spread grows with a regressor."""
+    truth = np.array([1.0, 2.0, -1.0])
+
+    def draw(rng: np.random.Generator, n: int) -> tuple[np.ndarray, np.ndarray]:
+        x = uniform(rng, n, 2)
+        error = (rng.exponential(size=n) - np.log(2)) * (1 + 0.5 * x[:, 1])
+        return x @ truth + error, x
+
+    def fit(y: np.ndarray, x: np.ndarray) -> np.ndarray:
+        return np.asarray(sm.QuantReg(y, x).fit(q=0.5).params)
+
+    return Population(
+        "median regression", ("Intercept", "x0", "x1"), truth, draw, fit, smf.quantreg, "y ~ x0 + x1",
+        _schema(truth, y=dpi.Real(-10, 40)), (-5, 5), (("fit_options", {"q": 0.5}),), 0.2,
+    )  # fmt: skip
+
+
+def multinomial() -> Population:
+    """Three outcomes and two regressors: six parameters."""
+    truth = np.array([0.3, 0.8, -0.4, -0.2, -0.5, 0.6])
+
+    def draw(rng: np.random.Generator, n: int) -> tuple[np.ndarray, np.ndarray]:
+        x = uniform(rng, n, 2)
+        weight = np.exp(np.column_stack([np.zeros(n), x @ truth[:3], x @ truth[3:]]))
+        chance = np.cumsum(weight, axis=1) / weight.sum(axis=1, keepdims=True)
+        return (rng.random(n)[:, None] > chance).sum(axis=1).astype(float), x
+
+    def fit(y: np.ndarray, x: np.ndarray) -> np.ndarray:
+        if len(np.unique(y)) < 3:
+            return np.full(6, np.nan)
+        return np.ravel(sm.MNLogit(y, x).fit(disp=0, skip_hessian=True).params, order="F")
+
+    names = tuple(f"{level}: {term}" for level in ("b", "c") for term in ("Intercept", "x0", "x1"))
+    return Population(
+        "multinomial logit", names, truth, draw, fit, smf.mnlogit, "y ~ x0 + x1",
+        _schema(range(3), y=dpi.Category(["a", "b", "c"])), dpi.Ball(4), (), 0.2,
+    )  # fmt: skip
+
+
+def _slopes(beta: Any) -> list[str]:
+    return [f"x{place}" for place in range(len(beta) - 1)]
+
+
+def _schema(beta: Any, **response: Any) -> dpi.Schema:
+    return dpi.Schema(**{name: dpi.Real(-1, 1) for name in _slopes(beta)}, **response)
+
+
+def _newton(model: type, y: np.ndarray, x: np.ndarray) -> np.ndarray:
+    """The library's steps; where they do not converge what it does then: statsmodels."""
+    found = newton(model, y, x)
+    return np.asarray(model(y, x).fit(disp=0).params) if found is None else found
+
+
+POPULATIONS = (
+    logit("logit, 4 slopes", (0.3, 0.8, -0.5, 0.4, -1.0)),
+    logit("logit, collinear", (0.3, 0.8, -0.5), alike=0.8),
+    logit("logit, 6% successes", (-3.0, 0.8, -0.5), radius=6.0),
+    poisson(),
+    median(),
+    multinomial(),
+)
+
+
+def fit_blocks(population: Population, rng: np.random.Generator, n: int, blocks: int) -> np.ndarray:
+    """Draw rows, deal them into blocks and halves, and fit each: (k, 3, p)."""
+    y, x = population.draw(rng, n)
+    labels = rng.integers(0, 2 * blocks, n)
+    order = np.argsort(labels, kind="stable")
+    y, x = y[order], x[order]
+    ends = np.searchsorted(labels[order], np.arange(2 * blocks + 1))
+    found = np.empty((blocks, 3, len(population.truth)))
+    with warnings.catch_warnings(), np.errstate(all="ignore"):
+        warnings.simplefilter("ignore")
+        for block in range(blocks):
+            for part, (first, last) in enumerate(((0, 2), (0, 1), (1, 2))):
+                mine = slice(ends[2 * block + first], ends[2 * block + last])
+                try:
+                    found[block, part] = population.fit(y[mine], x[mine])
+                except Exception:
+                    found[block, part] = np.nan
+    return found
+
+
+def release_of(measurement: Measurement, fits: np.ndarray, rng: np.random.Generator) -> Release:
+    """Add noise to fitted blocks, as the kernel does."""
+    values = block_values(fits if measurement.rows.halves else fits[:, :1], measurement.rows.region)
+    noisy, settled = noisy_values(measurement, values, simulated_noise(measurement.law, rng))
+    return Release(
+        kind=measurement.kind,
+        question={**measurement.question, **settled},
+        values=noisy,
+        steps=measurement.steps,
+        names=measurement.names,
+        law=measurement.law,
+        cost=measurement.cost,
+        neighbors=measurement.neighbors,
+        nobs=None,
+        charge_id=None,
+        public=True,
+    )
