@@ -10,6 +10,7 @@ from dpinfer.inference.families import Binomial, Family
 from dpinfer.mechanisms import PrivateData, PublicData
 from dpinfer.models import (
     Procedure,
+    SampleAggregate,
     binomtest,
     chi2_contingency,
     chisquare,
@@ -59,6 +60,7 @@ __all__ = [
     "PureDP",
     "Real",
     "Release",
+    "SampleAggregate",
     "Schema",
     "__version__",
     "binomtest",

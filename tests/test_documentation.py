@@ -42,11 +42,13 @@ EXECUTED = [
     "docs/guide/source-examples.md",
     "docs/exponential-families.md",
     "docs/tests.md",
+    "docs/sample-aggregate.md",
 ]
 
 
 PRINTED = [
     "Private OLS Results",
+    "Private Poisson Results",
     "Private chi-squared test",
     "standard error from privacy noise",
     "standard deviation of the noise",

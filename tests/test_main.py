@@ -25,7 +25,7 @@ from dpinfer import _tour as tour
 from dpinfer.errors import DPInferError
 
 PICTURES = {"account.png", "budget.png", "coefficients.png", "comparison.png", "second.png", "means.png", "shares.png"}
-PICTURES |= {"null.png", "residuals.png", "power.png"}
+PICTURES |= {"null.png", "residuals.png", "power.png", "ordered.png"}
 FILES = PICTURES | {report.PAGE, tour.GRAM, tour.LEDGER}
 
 

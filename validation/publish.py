@@ -188,6 +188,64 @@ def tests() -> str:
     )
 
 
+def aggregate() -> str:
+    """Error, coverage and width of sample-and-aggregate, a row per design and price, and the figures."""
+    table = pd.read_csv(OUTPUT / "aggregate_coverage.csv")
+    keys = ["design", "n", "blocks", "price", "aggregator", "correction"]
+    last = table.drop_duplicates([*keys, "parameter"], keep="last")
+    lines = [
+        "| model | n | blocks | price | blocks bounded by | RMSE over that of blocks without noise | least coverage | "
+        "mean width / oracle, signal at least 3 | flagged |",
+        "| --- | --- | --- | --- | --- | --- | --- | --- | --- |",
+    ]
+    for key, group in last.groupby(keys, sort=False):
+        design, n, blocks, price, bounded, correction = key
+        clear = group[group["kappa"] >= Rules().kappa]["width / oracle"].dropna()
+        ratio = (group["RMSE"] / group["without noise"]).to_numpy()
+        cells = [
+            design + ("" if correction == "half_blocks" else ", **not corrected**"),
+            f"{n:,}",
+            blocks,
+            f"`{price}`",
+            "place and spread" if bounded == "winsorized" else "the region alone",
+            f"{ratio.min():.2f}-{ratio.max():.2f}",
+            f"{group['coverage'].min():.4f}",
+            f"{clear.max():.3f}" if len(clear) else "no such parameter",
+            f"{group['flagged'].max():.0%}",
+        ]
+        lines.append("| " + " | ".join(map(str, cells)) + " |")
+    first = table[table["run"] == "first"]
+    return "\n".join(
+        [
+            *lines,
+            "",
+            f"{int(first['replicates'].max()):,} replicates, {int(first['replicates'].min()):,} of median regression and multinomial "
+            "logit; `python -m validation.aggregate_coverage`, which judges the corrected ones; every parameter is in "
+            "`validation/output/aggregate_coverage.csv`.",
+            "",
+            _picture("Coverage and error of sample-and-aggregate", "aggregate_coverage"),
+            "",
+            "Bias of a block against its rows, plain and corrected (`python -m validation.aggregate_bias`):",
+            "",
+            _picture(
+                "Bias of a block's estimate of order 1/m, and of order 1/m squared when corrected", "aggregate_bias"
+            ),
+            "",
+            "Smith's (2008) theorem: the estimator is efficient where epsilon n^(1/4) grows without bound. Mean squared error over "
+            "the Cramer-Rao bound, with the square root of n blocks and with as many as the corrected bias allows "
+            "(`python -m validation.aggregate_efficiency`):",
+            "",
+            _picture(
+                "Mean squared error over the Cramer-Rao bound as n grows and epsilon shrinks", "aggregate_efficiency"
+            ),
+            "",
+            "Time (`python -m validation.aggregate_speed`):",
+            "",
+            _picture("Seconds for 1,500 fits on a million rows", "aggregate_speed"),
+        ]
+    )
+
+
 def _sizes(name: str, at_05: pd.Series, at_01: pd.Series) -> str:
     cells = [name, str(len(at_05)), f"{at_05.max():.4f}", f"{at_01.max():.4f}", f"{at_05.min():.4f}"]
     return "| " + " | ".join([*cells, str(int((at_05 < 0.04).sum()))]) + " |"
@@ -220,6 +278,7 @@ def main() -> None:
     replace_section(ROOT / "docs" / "exponential-families.md", "families", by_design("expfam_coverage"))
     replace_section(ROOT / "docs" / "exponential-families.md", "published", published())
     replace_section(ROOT / "docs" / "tests.md", "tests", tests())
+    replace_section(ROOT / "docs" / "sample-aggregate.md", "aggregate", aggregate())
 
 
 if __name__ == "__main__":

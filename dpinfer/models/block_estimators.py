@@ -35,8 +35,8 @@ __all__ = ["FormulaEstimator", "NewtonEstimator", "formula_estimator", "model_cl
 COLUMN_OPTIONS = ("status", "entry", "strata", "offset", "exposure", "weights", "freq_weights", "var_weights")
 """Arguments of statsmodels' models that hold a value for each row: here the name of a column."""
 
-_DEFAULTS: dict[type, dict[str, Any]] = {OrderedModel: {"method": "bfgs"}}
-"""Options of ``fit`` where statsmodels' own default does not converge in small blocks."""
+_DEFAULTS: dict[type, dict[str, Any]] = {OrderedModel: {"method": "bfgs", "skip_hessian": True}}
+"""Options of ``fit`` where statsmodels' own default does not converge in small blocks, or computes what is not used."""
 
 _LEVELS = (MNLogit, OrderedModel)
 _PROBE_ROWS = 1000
