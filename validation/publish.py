@@ -219,9 +219,9 @@ def aggregate() -> str:
         [
             *lines,
             "",
-            f"{int(first['replicates'].max()):,} replicates, {int(first['replicates'].min()):,} of median regression and multinomial "
-            "logit; `python -m validation.aggregate_coverage`, which judges the corrected ones; every parameter is in "
-            "`validation/output/aggregate_coverage.csv`.",
+            f"{int(first['replicates'].max()):,} replicates, {int(first['replicates'].min()):,} of median regression "
+            "and multinomial logit; `python -m validation.aggregate_coverage`, which judges the corrected ones; every "
+            "parameter is in `validation/output/aggregate_coverage.csv`.",
             "",
             _picture("Coverage and error of sample-and-aggregate", "aggregate_coverage"),
             "",
@@ -231,8 +231,8 @@ def aggregate() -> str:
                 "Bias of a block's estimate of order 1/m, and of order 1/m squared when corrected", "aggregate_bias"
             ),
             "",
-            "Smith's (2008) theorem: the estimator is efficient where epsilon n^(1/4) grows without bound. Mean squared error over "
-            "the Cramer-Rao bound, with the square root of n blocks and with as many as the corrected bias allows "
+            "Smith's (2008) theorem: the estimator is efficient where epsilon n^(1/4) grows without bound. Mean "
+            "squared error over the Cramer-Rao bound, with the square root of n blocks and with as many as bias allows "
             "(`python -m validation.aggregate_efficiency`):",
             "",
             _picture(
