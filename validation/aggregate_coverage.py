@@ -18,6 +18,7 @@ from validation.common import Claim, Options, options, write_figure, write_table
 
 if TYPE_CHECKING:
     from dpinfer.inference.aggregate import AggregateInference
+from dpinfer.schema.block_rows import block_values
 
 RULES = Rules()
 CHUNK = 20
@@ -92,7 +93,7 @@ def measure(cells: tuple[Cell, ...], seeds: range, seed: int) -> dict[int, np.nd
     for replicate in seeds:
         rng = np.random.default_rng([seed, cells[0].population, cells[0].n, replicate])
         fits = fit_blocks(population, rng, cells[0].n, cells[0].blocks)
-        plain = np.nanmean(2 * fits[:, 0] - (fits[:, 1] + fits[:, 2]) / 2, axis=0)
+        plain = block_values(fits, measured[0].rows.region).estimates.mean(axis=0)
         for place, one in enumerate(measured):
             results = release_of(one, fits, rng).infer()
             inference: AggregateInference = results.inference

@@ -8,12 +8,9 @@ Running time, files and network connections are not watched: see the documentati
 from __future__ import annotations
 
 import io
-import logging
-import mmap
 import os
 import pickle
 import queue
-import random
 import signal
 import subprocess
 import sys
@@ -25,14 +22,15 @@ from typing import IO, TYPE_CHECKING, Any
 
 import cloudpickle
 import numpy as np
-import pandas as pd
 from joblib import cpu_count
 
 from dpinfer.errors import OptionError
+from dpinfer.mechanisms.worker_process import DONE, FAILED, READY, as_floats, send
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
+    import pandas as pd
     from numpy.typing import NDArray
 
     Array = NDArray[np.float64]
@@ -42,10 +40,6 @@ __all__ = ["check_picklable", "fit_apart", "fit_here"]
 
 _FORKS = sys.platform == "linux"
 """Whether every block gets a process of its own. Elsewhere system libraries do not bear a fork."""
-
-_READY, _FAILED = b"dpinfer: ready\n", b"dpinfer: failed: "
-_DONE = b"1"
-_LENGTH_BYTES = 8
 
 _ENVIRONMENT = {
     **{f"{name}_NUM_THREADS": "1" for name in ("OMP", "OPENBLAS", "MKL", "BLIS", "NUMEXPR", "VECLIB_MAXIMUM")},
@@ -76,11 +70,12 @@ def fit_here(estimator: Estimator, frame: pd.DataFrame, *, width: int | tuple[in
     Warnings and what Python prints are dropped; log records, output of compiled code, changes of global state and
     the end of the process are not prevented. An interrupt by the user passes.
     """
-    with warnings.catch_warnings(), redirect_stdout(io.StringIO()), redirect_stderr(io.StringIO()):
+    # Recorded, because the estimator may change what is ignored.
+    with warnings.catch_warnings(record=True), redirect_stdout(io.StringIO()), redirect_stderr(io.StringIO()):
         warnings.simplefilter("ignore")
         try:
             with np.errstate(all="ignore"):
-                return _as_floats(estimator(frame), width)
+                return as_floats(estimator(frame), width)
         except KeyboardInterrupt:
             raise
         except BaseException:
@@ -238,7 +233,7 @@ class _Worker:
     def start(self) -> str:
         """Start the process and wait until it has loaded the estimator; return what went wrong, or an empty text."""
         paths = [path for path in sys.path if isinstance(path, str)]
-        code = f"import sys; sys.path[:] = {paths!r}; from dpinfer.mechanisms.workers import _serve; _serve()"
+        code = f"import sys; sys.path[:] = {paths!r}; from dpinfer.mechanisms.worker_process import serve; serve()"
         with self._lock:
             if self._stopped:
                 return "it was stopped"
@@ -252,12 +247,12 @@ class _Worker:
             )
         requests, replies = self._pipes()
         with suppress(OSError):
-            _send(requests, self._setup)
+            send(requests, self._setup)
             for line in replies:  # an interpreter that greets on standard output is not misread
-                if line.endswith(_READY):
+                if line.endswith(READY):
                     return ""
-                if _FAILED in line:
-                    return line.split(_FAILED, 1)[1].decode(errors="replace").strip()
+                if FAILED in line:
+                    return line.split(FAILED, 1)[1].decode(errors="replace").strip()
         return "the process ended"
 
     def fit(self, frame: pd.DataFrame) -> Array | None:
@@ -267,10 +262,10 @@ class _Worker:
             return None
         requests, replies = self._pipes()
         with suppress(OSError):
-            _send(requests, pickle.dumps(frame, protocol=5))
+            send(requests, pickle.dumps(frame, protocol=5))
             reply = replies.read(1 + self._size)
             if len(reply) == 1 + self._size:
-                died = reply[:1] != _DONE
+                died = reply[:1] != DONE
                 return None if died else np.frombuffer(reply, dtype=np.float64, offset=1).reshape(self._shape)
         self.close()
         return None
@@ -306,133 +301,3 @@ class _Worker:
                         pipe.close()
                 self._process.wait()
                 self._process = None
-
-
-def _send(pipe: IO[bytes], message: bytes) -> None:
-    pipe.write(len(message).to_bytes(_LENGTH_BYTES, "little"))
-    pipe.write(message)
-    pipe.flush()
-
-
-def _receive(pipe: IO[bytes]) -> bytes | None:
-    header = pipe.read(_LENGTH_BYTES)
-    if len(header) < _LENGTH_BYTES:
-        return None
-    length = int.from_bytes(header, "little")
-    message = pipe.read(length)
-    return message if len(message) == length else None
-
-
-# In the process of the worker
-
-
-def _serve() -> None:
-    """Read an estimator, then blocks, from standard input; write the numbers of each block to standard output."""
-    requests, replies = os.fdopen(os.dup(0), "rb"), os.fdopen(os.dup(1), "wb")
-    nowhere = os.open(os.devnull, os.O_RDWR)
-    for standard in (0, 1, 2):
-        os.dup2(nowhere, standard)
-    warnings.simplefilter("ignore")
-    logging.disable(sys.maxsize)
-    setup = _receive(requests)
-    if setup is None:
-        os._exit(1)
-    packed, shape, forks = pickle.loads(setup)
-    try:
-        estimator = pickle.loads(packed)
-        if forks:
-            _prepare_to_fork()
-    except BaseException as error:
-        replies.write(_FAILED + f"{type(error).__name__}: {error}".replace("\n", " ").encode() + b"\n")
-        replies.flush()
-        os._exit(1)
-    replies.write(_READY)
-    replies.flush()
-    while (message := _receive(requests)) is not None:
-        if forks:
-            values = _fit_in_fork(estimator, message, shape, closing=(requests, replies))
-        else:
-            values = _fit_quietly(pickle.loads(packed), message, shape)
-        del message
-        replies.write(bytes(1 + 8 * int(np.prod(shape))) if values is None else _DONE + values.tobytes())
-        replies.flush()
-    os._exit(0)
-
-
-def _prepare_to_fork() -> None:
-    """Load once what nearly every block needs, and see that a crash writes no memory to disk."""
-    import gc  # noqa: PLC0415
-    import resource  # noqa: PLC0415
-
-    import statsmodels.api  # noqa: PLC0415
-    import statsmodels.formula.api  # noqa: F401, PLC0415
-
-    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-    gc.collect()
-    gc.freeze()
-
-
-def _fit_in_fork(
-    estimator: Estimator, message: bytes, shape: tuple[int, ...], *, closing: tuple[IO[bytes], ...]
-) -> Array | None:
-    """Fit a block in a new process that ends with it; None if that process did not end by itself.
-
-    The numbers come back in shared memory, so that a process which the estimator leaves behind keeps nobody waiting.
-    """
-    size = int(np.prod(shape))
-    memory = mmap.mmap(-1, max(8 * size, 1))
-    shared = np.frombuffer(memory, dtype=np.float64, count=size)
-    shared[:] = np.nan
-    child = os.fork()
-    if child == 0:
-        try:
-            for pipe in closing:
-                os.close(pipe.fileno())
-            shared[:] = _fit_quietly(estimator, message, shape).ravel()
-        except BaseException:
-            os._exit(1)
-        finally:
-            os._exit(0)
-    _, status = os.waitpid(child, 0)
-    return shared.reshape(shape).copy() if status == 0 else None
-
-
-def _fit_quietly(estimator: Estimator, message: bytes, shape: tuple[int, ...]) -> Array:
-    """Fit a block; only a lack of memory, which may be the doing of other blocks, is raised."""
-    with warnings.catch_warnings(), np.errstate(all="ignore"):
-        warnings.simplefilter("ignore")
-        logging.disable(sys.maxsize)
-        # Alike for every block: a generator that ran on from block to block would let one row, by the number of
-        # draws in its block, move the values of all later blocks, and the noise covers one block only.
-        random.seed(0)
-        np.random.seed(0)  # noqa: NPY002
-        try:
-            return _as_floats(estimator(pickle.loads(message)), shape)
-        except MemoryError:
-            raise
-        except BaseException:
-            return np.full(shape, np.nan)
-
-
-def _as_floats(result: object, width: int | tuple[int, ...]) -> Array:
-    """Return real numbers of a shape; what is masked or not finite as NaN.
-
-    Raises
-    ------
-    Exception
-        Of any kind, for anything else.
-    """
-    shape = (width,) if isinstance(width, int) else width
-    if isinstance(result, pd.Series | pd.DataFrame):
-        kinds = [result.dtype] if isinstance(result, pd.Series) else list(result.dtypes)
-        if any(getattr(kind, "kind", "O") not in "biuf" for kind in kinds):
-            raise TypeError
-        values = result.to_numpy(dtype=np.float64, na_value=np.nan)
-    else:
-        found = result if isinstance(result, np.ma.MaskedArray) else np.asarray(result)
-        if found.dtype.kind not in "biuf":
-            raise TypeError
-        values = np.ma.filled(found.astype(np.float64), np.nan)
-    if values.shape != shape:
-        raise ValueError
-    return np.where(np.isfinite(values), values, np.nan)

@@ -46,7 +46,7 @@ FEWEST, MOST = 8, 2**20
 _COUNT_SHARE = 0.02
 """Share of the price that goes to the counts of failed and of moved blocks."""
 
-_SIGNAL, _ENOUGH = {"l2": 7.0, "l1": 12.0}, {"l2": 5.0, "l1": 9.0}
+_SIGNAL, _ENOUGH = {"l2": 8.0, "l1": 12.0}, {"l2": 5.0, "l1": 9.0}
 """Signal that histograms are to have, and the least with which blocks are winsorised, by norm of the noise."""
 
 _CAP, _FLOOR = 0.4, 0.01
@@ -292,7 +292,8 @@ def budget_shares(rows: BlockRows, privacy: Privacy) -> dict[str, float]:
             whole = (
                 float(rows.sensitivities[kind]) * unit * (np.sqrt(2.0) if pure else 1.0)
             )  # noise for the whole price
-            ratio = _SIGNAL[rows.norm] * whole / (rows.blocks * np.sqrt(height))
+            counted = rows.blocks if rows.halves or kind == "location" else rows.blocks // 2  # spreads of pairs
+            ratio = _SIGNAL[rows.norm] * whole / (counted * np.sqrt(height))
             wanted[kind] = max(ratio if pure else ratio**2, _FLOOR)
         total = sum(wanted.values())
         spared = min(1.0, _CAP / total)
