@@ -7,11 +7,13 @@ with the same labels differs in one block; and the fit of a block is a function 
 from __future__ import annotations
 
 import secrets
-from typing import TYPE_CHECKING
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
 
+from dpinfer.mechanisms.worker_process import as_floats
 from dpinfer.mechanisms.workers import fit_apart, fit_here
 from dpinfer.schema.block_rows import BlockValues, block_values
 from dpinfer.schema.category import Category
@@ -112,22 +114,36 @@ def block_fits(rows: BlockRows, source: Source, labels: NDArray[np.intp]) -> Arr
     starts = np.searchsorted(labels[order], np.arange(2 * rows.blocks + 1))
     fits = 3 if rows.halves else 1
 
-    def frame(place: int) -> pd.DataFrame:
-        block, part = divmod(place, fits)
-        first, last = (2 * block, 2 * block + 2) if part == 0 else (2 * block + part - 1, 2 * block + part)
-        mine = order[starts[first] : starts[last]]
-        mine = np.sort(mine) if part == 0 else mine
-        return _frame(rows.schema, {name: values[name][mine] for name in rows.schema})
+    def frames(block: int) -> list[pd.DataFrame]:
+        labelled = [(2 * block, 2 * block + 2), (2 * block, 2 * block + 1), (2 * block + 1, 2 * block + 2)]
+        mine = [np.sort(order[starts[first] : starts[last]]) for first, last in labelled[:fits]]
+        return [_frame(rows.schema, {name: values[name][part] for name in rows.schema}) for part in mine]
 
     assert rows.estimator is not None
-    count = rows.blocks * fits
     if rows.apart:
-        found = fit_apart(
-            rows.estimator, frame, count=count, width=rows.size, n_jobs=rows.workers, progress=rows.progress
-        )
-    else:
-        found = np.stack([fit_here(rows.estimator, frame(place), width=rows.size) for place in range(count)])
-    return found.reshape(rows.blocks, fits, rows.size)
+        fitted, width = _Parts(rows.estimator, rows.size), (fits, rows.size)
+        return fit_apart(fitted, frames, count=rows.blocks, width=width, n_jobs=rows.workers, progress=rows.progress)
+    found = [[fit_here(rows.estimator, part, width=rows.size) for part in frames(b)] for b in range(rows.blocks)]
+    return np.array(found)
+
+
+@dataclass(frozen=True)
+class _Parts:
+    """Fits a block and its halves in another process; a fit that fails leaves the others."""
+
+    estimator: Callable[[pd.DataFrame], Any]
+    size: int
+
+    def __call__(self, frames: list[pd.DataFrame]) -> Array:
+        return np.stack([self._fit(frame) for frame in frames])
+
+    def _fit(self, frame: pd.DataFrame) -> Array:
+        try:
+            return as_floats(self.estimator(frame), self.size)
+        except MemoryError:  # may be the doing of other blocks: the worker tries again
+            raise
+        except BaseException:
+            return np.full(self.size, np.nan)
 
 
 def _frame(schema: Mapping[str, Column], values: Mapping[str, Array]) -> pd.DataFrame:

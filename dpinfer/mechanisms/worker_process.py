@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     Array = NDArray[np.float64]
-    Estimator = Callable[[pd.DataFrame], Any]
+    Estimator = Callable[[Any], Any]
 
 __all__ = ["DONE", "FAILED", "READY", "as_floats", "receive", "send", "serve"]
 

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     Array = NDArray[np.float64]
-    Estimator = Callable[[pd.DataFrame], Any]
+    Estimator = Callable[[Any], Any]
 
 __all__ = ["check_picklable", "fit_apart", "fit_here"]
 
@@ -110,7 +110,7 @@ def _name(estimator: Estimator) -> str:
 
 def fit_apart(
     estimator: Estimator,
-    frames: Callable[[int], pd.DataFrame],
+    frames: Callable[[int], Any],
     *,
     count: int,
     width: int | tuple[int, ...],

@@ -42,6 +42,9 @@ _LEVELS = (MNLogit, OrderedModel)
 _PROBE_ROWS = 1000
 _STEPS = 35
 _TOLERANCE = 1e-10
+_RIDGE = 1e-10
+"""Added to the average Hessian, as statsmodels does: a column of zeros keeps its start."""
+
 _RIGHT = (
     "a statsmodels model class or formula function, such as smf.logit or OrderedModel, or a function of a DataFrame "
     "that returns a vector"
@@ -160,14 +163,15 @@ class FormulaEstimator:
 class NewtonEstimator(FormulaEstimator):
     """Logit, Poisson or least squares without statsmodels' surroundings; the same parameters.
 
-    Newton's steps from a block's own rows. A block in which they do not converge is left to statsmodels.
+    Newton's steps from a block's own rows. A block in which they do not converge, as where outcomes are separated, has
+    no estimate; statsmodels would return the last step and warn.
     """
 
     def __call__(self, frame: pd.DataFrame) -> Array:
-        """Return the parameters (p,)."""
+        """Return the parameters (p,), NaN where the steps do not converge."""
         endog, exog = self.design(frame)
         found = newton(self.model, endog.to_numpy(dtype=np.float64), np.ascontiguousarray(exog.to_numpy()))
-        return super().__call__(frame) if found is None else found
+        return np.full(exog.shape[1], np.nan) if found is None else found
 
 
 def newton(model: type, y: Array, x: Array) -> Array | None:
@@ -183,9 +187,8 @@ def newton(model: type, y: Array, x: Array) -> Array | None:
     if rows < size:
         return None
     if model is OLS:
-        found, _, rank, _ = np.linalg.lstsq(x, y, rcond=None)
-        return np.asarray(found) if rank == size else None
-    params = np.zeros(size)
+        return np.asarray(np.linalg.lstsq(x, y, rcond=None)[0])
+    params, ridge = np.zeros(size), _RIDGE * np.eye(size)
     if model is Poisson:
         # The first step of weighted least squares from the data themselves.
         mean = (y + y.mean()) / 2 + 1e-3
@@ -197,7 +200,7 @@ def newton(model: type, y: Array, x: Array) -> Array | None:
         mean = np.exp(eta) if model is Poisson else 1 / (1 + np.exp(-eta))
         weight = mean if model is Poisson else mean * (1 - mean)
         try:
-            step = np.linalg.solve((x.T * weight) @ x, x.T @ (y - mean))
+            step = np.linalg.solve((x.T * weight) @ x + rows * ridge, x.T @ (y - mean))
         except np.linalg.LinAlgError:
             return None
         params = params + step

@@ -122,16 +122,18 @@ def block_values(fits: Array, region: Region) -> BlockValues:
     Notes
     -----
     Each value depends on the fits of one block only (each spread, with f = 1, on two). A block without a finite fit
-    is the centre of the region; one of whose halves has none is not corrected.
+    is the centre of the region. One is not corrected if a half has no finite fit, or one outside of the region:
+    moved into it, such a fit would not cancel the bias but add one of its own.
     """
     known: NDArray[np.bool_] = np.asarray(np.isfinite(fits).all(axis=-1))
     clipped = region.clip(fits)
     raw = clipped[:, 0]
-    inside = np.isclose(clipped[:, 0], np.where(known[:, :1], fits[:, 0], 0.0), rtol=1e-12, atol=0.0).all(axis=-1)
+    unmoved = np.isclose(clipped, np.where(known[..., None], fits, 0.0), rtol=1e-9, atol=0.0)
+    inside: NDArray[np.bool_] = np.asarray(known & unmoved.all(axis=-1))
     if fits.shape[1] == 3:
-        halved = known[:, 1] & known[:, 2]
+        halved = inside[:, 1] & inside[:, 2]
         raw = np.where(halved[:, None], 2 * raw - (clipped[:, 1] + clipped[:, 2]) / 2, raw)
-        apart, usable = (clipped[:, 1] - clipped[:, 2]) / 2, halved & known[:, 0]
+        apart, usable = (clipped[:, 1] - clipped[:, 2]) / 2, np.asarray(known.all(axis=1))
     else:
         pairs = len(fits) // 2
         first, second = slice(0, 2 * pairs, 2), slice(1, 2 * pairs, 2)
@@ -141,7 +143,7 @@ def block_values(fits: Array, region: Region) -> BlockValues:
         estimates=np.where(known[:, :1], region.clip(raw), region.center),
         spreads=np.where(usable[:, None], np.stack(spreads, axis=1), np.nan),
         failed=~known[:, 0],
-        outside=known[:, 0] & ~inside,
+        outside=known[:, 0] & ~inside[:, 0],
     )
 
 
