@@ -82,7 +82,7 @@ def typed_rows(rows: BlockRows, source: Source) -> tuple[dict[str, Array], NDArr
                 cells = rows.schema[name].coerce(raw[name])
                 keep[mine] &= np.isfinite(cells)
                 lower, upper = limits_of(rows.schema[name])
-                values[name][mine] = np.fmin(np.fmax(cells, lower), upper)
+                values[name][mine] = np.fmin(np.fmax(cells, lower), upper) + 0.0  # never -0.0
             if rows.where is not None:
                 keep[mine] &= rows.where.evaluate({name: values[name][mine] for name in names}) > 0.5
     return values, keep
@@ -151,12 +151,17 @@ def _frame(schema: Mapping[str, Column], values: Mapping[str, Array]) -> pd.Data
     for name, column in schema.items():
         if isinstance(column, Category):
             columns[name] = pd.Categorical.from_codes(
-                values[name].astype(np.intp), categories=pd.Index(column.levels, dtype=object), ordered=True
+                values[name].astype(np.intp), categories=_labels_of(column), ordered=True
             )
         else:
             whole = isinstance(column, Integer | Boolean)
             columns[name] = values[name].astype(np.int64) if whole else values[name]
     return pd.DataFrame(columns)
+
+
+def _labels_of(column: Category) -> pd.Index[Any]:
+    distinct = len(set(column.levels)) == len(column.levels)
+    return pd.Index(column.levels if distinct else column.level_texts, dtype=object)
 
 
 def noisy_values(

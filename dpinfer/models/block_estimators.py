@@ -184,7 +184,8 @@ def newton(model: type, y: Array, x: Array) -> Array | None:
     x : ndarray (m, p)
     """
     rows, size = x.shape
-    if rows < size:
+    finite = np.isfinite(x).all() and np.isfinite(y).all()  # LAPACK complains on standard error of what is not
+    if rows < size or not finite or (model is Poisson and (y < 0).any()):
         return None
     if model is OLS:
         return np.asarray(np.linalg.lstsq(x, y, rcond=None)[0])
@@ -199,18 +200,25 @@ def newton(model: type, y: Array, x: Array) -> Array | None:
             return None
         mean = np.exp(eta) if model is Poisson else 1 / (1 + np.exp(-eta))
         weight = mean if model is Poisson else mean * (1 - mean)
-        try:
-            step = np.linalg.solve((x.T * weight) @ x + rows * ridge, x.T @ (y - mean))
-        except np.linalg.LinAlgError:
-            return None
+        step = _solved((x.T * weight) @ x + rows * ridge, x.T @ (y - mean))
         params = params + step
         if np.abs(step).max() <= _TOLERANCE * max(1.0, float(np.abs(params).max())):
             return params
     return None
 
 
+def _solved(matrix: Array, vector: Array) -> Array:
+    try:
+        return np.asarray(np.linalg.solve(matrix, vector))
+    except np.linalg.LinAlgError:
+        return np.full(len(vector), np.nan)
+
+
 def _step(x: Array, root: Array, target: Array) -> Array:
-    return np.asarray(np.linalg.lstsq(x * root[:, None], target, rcond=None)[0])
+    scaled = x * root[:, None]
+    if not (np.isfinite(scaled).all() and np.isfinite(target).all()):
+        return np.full(x.shape[1], np.nan)
+    return np.asarray(np.linalg.lstsq(scaled, target, rcond=None)[0])
 
 
 def formula_estimator(

@@ -80,7 +80,9 @@ def fit_location(counts: Array, *, ends: Array, scale: float, noise: float) -> t
     tried = np.linspace(ends[0], ends[-1], (len(ends) - 1) * _PER_BIN + 1)
     reached = stats.norm.cdf((ends - tried[:, None]) / scale)
     reached[:, 0], reached[:, -1] = 0.0, 1.0
-    return _best(counts, np.diff(reached, axis=1), tried, tried, noise)
+    found, error, signal = _best(counts, np.diff(reached, axis=1), tried, tried, noise)
+    width = float(ends[1] - ends[0])
+    return found, float(np.hypot(error, width / 2)) if width > 2 * scale else error, signal
 
 
 def _best(counts: Array, shapes: Array, tried: Array, moved: Array, noise: float) -> tuple[float, float, float]:
@@ -88,7 +90,7 @@ def _best(counts: Array, shapes: Array, tried: Array, moved: Array, noise: float
     match = shapes @ counts / lengths
     place = int(np.argmax(match))
     low, high = max(place - 1, 0), min(place + 1, len(tried) - 1)
-    slope = (shapes[high] - shapes[low]) / (moved[high] - moved[low])
+    slope = (shapes[high] - shapes[low]) / (moved[high] - moved[low] or 1.0)
     slope = slope - shapes[place] * (slope @ shapes[place]) / lengths[place] ** 2  # its height is not known either
     height = max(float(match[place]) / lengths[place], 0.0)
     steepness = height * float(np.sqrt(slope @ slope))

@@ -47,6 +47,9 @@ _FILLED = 0.85
 _UPPER = 1.64
 """Standard errors by which an estimated scale is raised: a winsorising ball too large costs less than one too small."""
 
+_BEYOND = 0.005
+"""Largest share of the blocks that winsorising is to move where they are normal."""
+
 _LAPLACE_PRODUCTS = 3
 """Under Laplace noise, scale of the noise of products over that of sums, in units of the ball."""
 
@@ -268,15 +271,17 @@ class BlockRows:
         A histogram: the block, or pair, leaves one bin and enters another. Sums and products together: let q be
         the integer row, abs(q) <= Q, and z = (Q/sqrt 2, q). The Frobenius norm of z z' - w w' is at most
         sqrt 2 (3/2) Q^2, and its square is Q^2 abs(q - r)^2 + norm(q q' - r r')^2: so with products, over Q, the
-        change has norm at most sqrt(9/2) Q. L1: sums 2 Q, products of the upper triangle 2 Q^2.
+        change has norm at most sqrt(9/2) Q. L1: sums 2 Q, products of the upper triangle 2 Q^2. A single parameter:
+        with a = abs(q - r)/Q and abs(q + r)/Q <= 2 - a, both a^2 (1 + (2 - a)^2) and a (1 + (2 - a)/3) grow with a, to
+        4 and 2 at a = 2: products cost nothing.
         """
         reach = Fraction(self.reach)
         if self.norm == "l2":
             scale, location, counts = (_root(Fraction(2 * n)) for n in (self.groups, self.size, 1))
-            total = _root(Fraction(9, 2) * reach**2)
+            total = _root(Fraction(9, 2) * reach**2) if self.size > 1 else 2 * reach
         else:
             scale, location, counts = Fraction(2 * self.groups), Fraction(2 * self.size), Fraction(2)
-            total = 2 * reach * (1 + Fraction(1, _LAPLACE_PRODUCTS))
+            total = 2 * reach * (1 + Fraction(1, _LAPLACE_PRODUCTS) if self.size > 1 else 1)
         histograms = {"scale": scale, "location": location} if self.winsorized else {}
         return {**histograms, "sum": total, "count": counts}
 
@@ -310,6 +315,7 @@ class BlockRows:
     def sums(self, values: BlockValues, frame: Frame) -> NDArray[np.int64]:
         """Sum winsorised estimates, their products, and the counts of failed and of moved blocks."""
         v = (values.estimates - frame.center) / frame.half
+        v = np.where(np.isfinite(v), v, 0.0)
         length = np.sqrt((v**2).sum(axis=1)) if self.norm == "l2" else np.abs(v).sum(axis=1)
         whole = np.rint(v / np.maximum(length, 1.0)[:, None] * BLOCK_UNIT).astype(np.int64)
         size = (whole**2).sum(axis=1) if self.norm == "l2" else np.abs(whole).sum(axis=1)
@@ -355,6 +361,8 @@ class BlockRows:
             located[place] &= peak >= LOCATED[self.norm]
             wide = scale[place] * np.exp(_UPPER * min(float(uncertain[place]), 1.0))
             half[place] = radius * np.hypot(wide, min(error, float(scale[place])))
+            if len(ends) == BINS + 1 and ends[1] - ends[0] > scale[place]:
+                half[place] += ends[1] - ends[0]
         for places in self.region.places:  # a group is located as a whole
             located[list(places)] = located[list(places)].all()
         whole = self.whole.half / (_FILLED if located.any() else 1.0)
@@ -371,10 +379,10 @@ class BlockRows:
 
 
 def limit(blocks: int, size: int, norm: Literal["l2", "l1"]) -> float:
-    """Norm of a standard normal vector that about one block in all exceeds; for "l1" a bound on it."""
+    """Norm of a standard normal vector that about one block in all exceeds, or one in two hundred; for "l1" a bound."""
     if blocks < 2 or size < 1:
         raise OptionError("blocks", blocks, "at least 2")
-    length = float(np.sqrt(stats.chi2.isf(1.0 / blocks, size)))
+    length = float(np.sqrt(stats.chi2.isf(min(1.0 / blocks, _BEYOND), size)))
     return length if norm == "l2" else length * float(np.sqrt(size))
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -23,7 +22,7 @@ _RIGHT = (
     "a region declared in advance: Ball(radius) for all parameters together, (lower, upper) for each, or a mapping of "
     "names, or tuples of names, to such"
 )
-_LARGEST = 1e100
+_SMALLEST, _LARGEST = 1e-100, 1e100
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,9 +45,10 @@ class Ball:
     center: float | Sequence[float] = 0.0
 
     def __post_init__(self) -> None:
-        if not (_is_number(self.radius) and 0 < self.radius <= _LARGEST):
+        if not (_is_number(self.radius) and float(self.radius) >= _SMALLEST):
             raise OptionError("radius", self.radius, "a positive finite number")
         parts = [self.center] if _is_number(self.center) else self.center
+        parts = None if isinstance(parts, np.ndarray) and parts.ndim != 1 else parts
         if not (isinstance(parts, Sequence | np.ndarray) and all(_is_number(part) for part in parts)):
             raise OptionError("center", self.center, "a finite number, or one for each parameter")
 
@@ -92,10 +92,11 @@ class Region:
             moved = values - self.center
             moved = np.where(np.isfinite(moved).all(axis=-1, keepdims=True), moved, 0.0)
             for places, radius in zip(self.places, self.radii, strict=True):
-                part = moved[..., list(places)] / radius
-                largest = np.maximum(np.abs(part).max(axis=-1, keepdims=True), 1.0)
-                length = largest * np.sqrt(((part / largest) ** 2).sum(axis=-1, keepdims=True))
-                moved[..., list(places)] = part / np.maximum(length, 1.0) * radius
+                part = moved[..., list(places)]
+                largest = np.maximum(np.abs(part).max(axis=-1, keepdims=True), radius)
+                length = np.sqrt(((part / largest) ** 2).sum(axis=-1, keepdims=True))  # in units of the largest
+                ends = part / largest / length * radius
+                moved[..., list(places)] = np.where(length <= radius / largest, part, ends)
         return np.asarray(self.center + moved)
 
     def describe(self) -> str:
@@ -130,7 +131,11 @@ class Region:
         """
         names = tuple(stored["names"])
         places = tuple(tuple(group) for group in stored["groups"])
-        radii, center = tuple(stored["radii"]), np.array(stored["center"], dtype=np.float64)
+        radii = tuple(stored["radii"])
+        try:
+            center = np.array(stored["center"], dtype=np.float64)
+        except OverflowError:
+            raise ValueError("the region of the parameters is damaged") from None
         flat = [place for group in places for place in group]
         right = (
             all(type(name) is str for name in names)
@@ -209,22 +214,25 @@ def _balls(declared: object, group: tuple[str, ...]) -> list[tuple[tuple[int, ..
             raise OptionError("center", declared.center, f"one number, or {size}: {', '.join(group)}")
         return [(tuple(range(size)), center, float(declared.radius))]
     told = declared
-    if not (isinstance(declared, Sequence | np.ndarray) and not isinstance(declared, str) and len(declared) == 2):
+    if not (
+        isinstance(declared, Sequence | np.ndarray)
+        and not isinstance(declared, str)
+        and (not isinstance(declared, np.ndarray) or declared.ndim > 0)
+        and len(declared) == 2
+    ):
         raise OptionError("bounds", told, _RIGHT)
     try:
         lower, upper = (np.broadcast_to(np.asarray(end, dtype=np.float64), (size,)) for end in declared)
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         raise OptionError("bounds", told, f"a lower and an upper end, each a number or {size} of them") from None
     if not (np.abs([lower, upper]) <= _LARGEST).all():  # NaN fails too
         raise OptionError("bounds", told, "finite ends")
-    if not (lower < upper).all():
+    if not (lower < upper).all() or ((upper - lower) / 2 < _SMALLEST).any():
         raise OptionError("bounds", told, "a lower end below the upper end")
     return [((j,), (lower[j] + upper[j]) / 2, float((upper[j] - lower[j]) / 2)) for j in range(size)]
 
 
 def _is_number(value: object) -> bool:
-    return (
-        isinstance(value, int | float | np.integer | np.floating)
-        and not isinstance(value, bool)
-        and math.isfinite(value)
-    )
+    if not isinstance(value, int | float | np.integer | np.floating) or isinstance(value, bool):
+        return False
+    return bool(-_LARGEST <= value <= _LARGEST) if isinstance(value, int) else abs(float(value)) <= _LARGEST
