@@ -29,6 +29,12 @@ _FEW = 10.0
 _MANY = 0.05
 """Share of the blocks, beyond doubt, that failed or were moved, from which the reader is told."""
 
+_LOST, _DOUBT = 0.2, 3.0
+"""Share of the blocks that failed or were moved, by so many standard deviations, from which no interval is given."""
+
+_DRAWS = 19_999
+"""Draws behind a joint p-value under Laplace noise."""
+
 _NEAR_EDGE = 0.6
 """Distance of the estimate from the winsorising centre, in radii, from which the reader is told."""
 
@@ -144,6 +150,12 @@ class AggregateInference:
         return np.diag(self.blocks.noise_sum * (self.frame.half / self.blocks.blocks) ** 2)
 
     @property
+    def lost(self) -> bool:
+        """Whether so many blocks failed or were moved, beyond doubt, that no interval is given."""
+        least = self.blocks.counts - _DOUBT * np.sqrt(self.blocks.noise_count)
+        return bool((least > _LOST * self.blocks.blocks).any())
+
+    @property
     def flags(self) -> tuple[str, ...]:
         """Warnings, from released numbers only."""
         found = []
@@ -158,7 +170,7 @@ class AggregateInference:
             )
         error = np.sqrt(self.blocks.noise_count)
         told = (
-            "gave no finite estimate and count as the centre of the region",
+            "gave no finite estimate and count as the middle of where block estimates are bounded",
             "lay outside of their bounds and were moved",
         )
         for count, what in zip(self.blocks.counts, told, strict=True):
@@ -167,6 +179,11 @@ class AggregateInference:
                     f"about {count / self.blocks.blocks:.0%} of the blocks (give or take "
                     f"{error / self.blocks.blocks:.0%}) {what}: the estimate may be biased"
                 )
+        if self.lost:
+            found.append(
+                "so many blocks failed or were moved that their mean says little: intervals are unbounded, p-values "
+                "1; larger blocks, a wider region, or estimates that are not discrete may help"
+            )
         weak = self._linear(np.eye(len(self.names)))[2] < _FEW
         if weak.any():
             found.append(
@@ -187,11 +204,14 @@ class AggregateInference:
         critical = stats.t.isf(alpha / 2, df)
         if self.blocks.laplace:
             critical = stats.t.isf(stats.norm.sf(laplace_sum_isf(alpha, shares)), df)
-        return np.stack([center - critical * error, center + critical * error], axis=1)
+        half = np.full(len(error), np.inf) if self.lost else critical * error
+        return np.stack([center - half, center + half], axis=1)
 
     def contrast_pvalues(self, contrasts: Array, values: Array) -> Array:
         """Two-sided p-values (k,) of ``contrasts @ params = values``."""
         center, error, df, shares = self._linear(contrasts)
+        if self.lost:
+            return np.ones(len(error))
         found = np.asarray(2 * stats.t.sf(np.abs(center - values) / error, df))
         if self.blocks.laplace:
             found = laplace_sum_sf(stats.norm.isf(np.maximum(found, 1e-300) / 2), shares)
@@ -207,7 +227,22 @@ class AggregateInference:
         total = restrictions @ (self.cov_sampling + self.cov_noise) @ restrictions.T
         statistic = float(distance @ np.linalg.solve(total, distance))
         df = max(float(self._linear(restrictions)[2].min()) - count + 1, 1.0)
+        if self.lost:
+            return statistic, count, 1.0
+        if self.blocks.laplace:
+            return statistic, count, self._simulated_tail(restrictions, total, statistic, df)
         return statistic, count, float(stats.f.sf(statistic / count, count, df))
+
+    def _simulated_tail(self, restrictions: Array, total: Array, statistic: float, df: float) -> float:
+        """Probability, by simulation with a public seed, that normal and Laplace parts give such a joint statistic."""
+        rng = np.random.default_rng(0)
+        values, vectors = np.linalg.eigh(self.cov_sampling)
+        size = (_DRAWS, len(values))
+        drawn = rng.normal(size=size) @ (vectors * np.sqrt(np.maximum(values, 0.0))).T
+        drawn += rng.laplace(size=size) * np.sqrt(np.diag(self.cov_noise) / 2)
+        moved = drawn @ restrictions.T
+        found = np.einsum("bi,ij,bj->b", moved, np.linalg.inv(total), moved) * df / rng.chisquare(df, _DRAWS)
+        return float((1 + (found >= statistic).sum()) / (_DRAWS + 1))
 
     def with_method(self, method: str) -> AggregateInference:
         """Return the same estimates under another inference method.

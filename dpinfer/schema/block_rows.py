@@ -297,11 +297,11 @@ class BlockRows:
         return counts.ravel()
 
     def location_counts(self, values: BlockValues, scales: Array) -> NDArray[np.int64]:
-        """Count estimates by bins about as wide as the scale, parameter by parameter."""
+        """Count estimates by bins about as wide as the scale, parameter by parameter; failed blocks are in none."""
         counts = np.zeros((self.size, BINS), dtype=np.int64)
         for place in range(self.size):
             ends = self.ends(place, scales)
-            bins = np.searchsorted(ends[1:-1], values.estimates[:, place], side="right")
+            bins = np.searchsorted(ends[1:-1], values.estimates[~values.failed, place], side="right")
             counts[place] = np.bincount(bins, minlength=BINS)
         return counts.ravel()
 
@@ -313,9 +313,12 @@ class BlockRows:
         return np.asarray(self.region.center[place] + np.linspace(-radius, radius, bins + 1))
 
     def sums(self, values: BlockValues, frame: Frame) -> NDArray[np.int64]:
-        """Sum winsorised estimates, their products, and the counts of failed and of moved blocks."""
+        """Sum winsorised estimates, their products, and the counts of failed and of moved blocks.
+
+        A failed block counts as the centre of the frame, so that it draws the mean to where other blocks are.
+        """
         v = (values.estimates - frame.center) / frame.half
-        v = np.where(np.isfinite(v), v, 0.0)
+        v = np.where(np.isfinite(v) & ~values.failed[:, None], v, 0.0)
         length = np.sqrt((v**2).sum(axis=1)) if self.norm == "l2" else np.abs(v).sum(axis=1)
         whole = np.rint(v / np.maximum(length, 1.0)[:, None] * BLOCK_UNIT).astype(np.int64)
         size = (whole**2).sum(axis=1) if self.norm == "l2" else np.abs(whole).sum(axis=1)
