@@ -10,7 +10,6 @@ from dpinfer.inference.families import Binomial, Family
 from dpinfer.mechanisms import PrivateData, PublicData
 from dpinfer.models import (
     Procedure,
-    SampleAggregate,
     binomtest,
     chi2_contingency,
     chisquare,
@@ -60,7 +59,6 @@ __all__ = [
     "PureDP",
     "Real",
     "Release",
-    "SampleAggregate",
     "Schema",
     "__version__",
     "binomtest",

@@ -106,7 +106,7 @@ class Tour:
         return results
 
     @cached_property
-    def ordered(self) -> dpi.SampleAggregate:
+    def ordered(self) -> dpi.Procedure:
         """The ordered logit of how religious, which is fitted to blocks of rows."""
         return dpi.sample_aggregate(
             ORDERED_FORMULA,

@@ -440,13 +440,14 @@ def sample_aggregate(
     Examples
     --------
     >>> import numpy as np
+    >>> import pandas as pd
     >>> import statsmodels.formula.api as smf
     >>> import dpinfer as dpi
     >>> rng = np.random.default_rng(4)
     >>> x = rng.uniform(-1, 1, 20_000)
     >>> y = rng.random(20_000) < 1 / (1 + np.exp(-x))
     >>> schema = dpi.Schema(x=dpi.Real(-1, 1), y=dpi.Boolean())
-    >>> data = dpi.PublicData({"x": x, "y": y}, schema, rng=rng, neighbors="replace_one")
+    >>> data = dpi.PublicData(pd.DataFrame({"x": x, "y": y}), schema, rng=rng, neighbors="replace_one")
     >>> question = dpi.sample_aggregate("y ~ x", data, model=smf.logit, bounds=dpi.Ball(4))
     >>> question.fit(dpi.ZCDP(0.5)).params.round(1).to_dict()
     {'Intercept': 0.0, 'x': 1.0}
