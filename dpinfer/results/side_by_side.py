@@ -172,7 +172,7 @@ def summary_table(
     alpha : float
         One minus the confidence of the intervals.
     stars : bool
-        Mark estimates by their p-values: * below .1, ** below .05, *** below .01.
+        Mark estimates by their p-values: ``*`` below .1, ``**`` below .05, ``***`` below .01.
     float_format : str, optional
         How to write numbers, such as "%.3f"; by default four decimals, fewer for large and more for small numbers.
     title : str, optional
