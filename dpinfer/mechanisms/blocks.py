@@ -88,7 +88,7 @@ def typed_rows(rows: BlockRows, source: Source) -> tuple[dict[str, Array], NDArr
     return values, keep
 
 
-def block_fits(rows: BlockRows, source: Source, labels: NDArray[np.intp]) -> Array:
+def block_fits(rows: BlockRows, source: Source, labels: NDArray[np.intp], *, private: bool) -> Array:
     """Fit every block, and its halves where these are asked for.
 
     Parameters
@@ -97,6 +97,8 @@ def block_fits(rows: BlockRows, source: Source, labels: NDArray[np.intp]) -> Arr
     source : Source
     labels : ndarray of int (n,)
         Of each row, from 0 to 2 k - 1: rows labelled 2 b and 2 b + 1 are the halves of block b.
+    private : bool
+        Whether the rows are confidential: code that is not the library's own then runs in other processes.
 
     Returns
     -------
@@ -120,9 +122,9 @@ def block_fits(rows: BlockRows, source: Source, labels: NDArray[np.intp]) -> Arr
         return [_frame(rows.schema, {name: values[name][part] for name in rows.schema}) for part in mine]
 
     assert rows.estimator is not None
-    if rows.apart:
-        fitted, width = _Parts(rows.estimator, rows.size), (fits, rows.size)
-        return fit_apart(fitted, frames, count=rows.blocks, width=width, n_jobs=rows.workers, progress=rows.progress)
+    if (private and not rows.trusted) or (not private and rows.workers not in (None, 1)):
+        fitted, width, workers = _Parts(rows.estimator, rows.size), (fits, rows.size), rows.workers or -1
+        return fit_apart(fitted, frames, count=rows.blocks, width=width, n_jobs=workers, progress=rows.progress)
     found = [[fit_here(rows.estimator, part, width=rows.size) for part in frames(b)] for b in range(rows.blocks)]
     return np.array(found)
 
@@ -205,7 +207,9 @@ def noisy_values(
     return tuple(noisy), {"frame": frame.to_dict()}
 
 
-def block_run(rows: BlockRows, source: Source, label: Callable[[int, int], NDArray[np.intp]]) -> BlockValues:
+def block_run(
+    rows: BlockRows, source: Source, label: Callable[[int, int], NDArray[np.intp]], *, private: bool
+) -> BlockValues:
     """Deal the rows into blocks and fit them.
 
     Parameters
@@ -214,5 +218,8 @@ def block_run(rows: BlockRows, source: Source, label: Callable[[int, int], NDArr
     source : Source
     label : callable
         ``label(n, 2 k)`` draws the labels.
+    private : bool
+        As in `block_fits`.
     """
-    return block_values(block_fits(rows, source, label(source.rows, 2 * rows.blocks)), rows.region)
+    labels = label(source.rows, 2 * rows.blocks)
+    return block_values(block_fits(rows, source, labels, private=private), rows.region)

@@ -78,7 +78,7 @@ def _noisy_sums(measurement: Measurement, data: Data, threads: int | None) -> tu
     """Sum over the rows and add the noise; and what an adaptive measurement settled on the way, from noisy sums."""
     rows, source = measurement.rows, rows_of(data)
     if isinstance(rows, BlockRows):
-        blocks = block_run(rows, source, _labels(data))
+        blocks = block_run(rows, source, _labels(data), private=not isinstance(data, PublicData))
         return noisy_values(measurement, blocks, _noise(measurement, data))
     sums = exact_sums(rows, source, threads=threads)[: len(measurement.names)]
     noise = _noise(measurement, data)

@@ -18,6 +18,7 @@ import threading
 import warnings
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import redirect_stderr, redirect_stdout, suppress
+from functools import partial
 from typing import IO, TYPE_CHECKING, Any
 
 import cloudpickle
@@ -175,13 +176,7 @@ def fit_apart(
         for worker in workers:
             idle.put(worker)
 
-        def fit(place: int) -> Array | None:
-            worker = idle.get()
-            try:
-                return worker.fit(frames(place))
-            finally:
-                idle.put(worker)
-
+        fit = partial(_fit_by_one, idle, frames)
         died = []
         for place, values in enumerate(_watched(pool.map(fit, range(count)), count, progress)):
             if values is None:
@@ -199,6 +194,17 @@ def fit_apart(
         for worker in workers:
             worker.close()
     return found
+
+
+def _fit_by_one(idle: queue.SimpleQueue[_Worker], frames: Callable[[int], Any], place: int) -> Array | None:
+    """Fit a block by the next worker that is free; None if its process died, or memory was short."""
+    worker = idle.get()
+    try:
+        return worker.fit(frames(place))
+    except MemoryError:  # the size of a block is confidential; it is tried once more, alone
+        return None
+    finally:
+        idle.put(worker)
 
 
 def _processes(n_jobs: int) -> int:

@@ -30,7 +30,7 @@ from dpinfer.results.aggregate import (
     infer_aggregate,
 )
 from dpinfer.schema.axes import compile_condition
-from dpinfer.schema.block_rows import BlockRows, limit
+from dpinfer.schema.block_rows import BLOCK_UNIT, BlockRows, limit
 from dpinfer.schema.region import region_names, region_of
 
 if TYPE_CHECKING:
@@ -51,6 +51,9 @@ _SIGNAL, _ENOUGH = {"l2": 8.0, "l1": 12.0}, {"l2": 5.0, "l1": 9.0}
 
 _CAP, _FLOOR = 0.4, 0.01
 """Bounds on the share of the price that histograms take, together and each."""
+
+_LITTLE, _WIDEST = 0.25, 3.0
+"""Privacy noise over sampling error up to which the winsorising ball is widened, and by how much at most."""
 
 _HEIGHT = {"scale": 0.25, "location": 0.28}
 """Sum of squared shares of the bins, for estimates that are about normal."""
@@ -155,9 +158,6 @@ class SampleAggregate(Procedure):
         condition = None if self.where is None else compile_condition(self.where, schema)
         if condition is not None:
             columns = schema.select([name for name in schema if name in columns or name in condition.columns])
-        apart = not isinstance(estimator, NewtonEstimator)
-        if isinstance(self.source, PublicData):  # nothing to protect: other processes only where asked for
-            apart = self.n_jobs not in (None, 1)
         rows = BlockRows(
             schema=columns,
             region=region,
@@ -166,8 +166,8 @@ class SampleAggregate(Procedure):
             halves=halves,
             winsorized=self.aggregator == "winsorized",
             where=condition,
-            apart=apart,
-            workers=-1 if self.n_jobs is None else self.n_jobs,
+            trusted=isinstance(estimator, NewtonEstimator),
+            workers=self.n_jobs,
             progress=self.progress,
         )
         text = self.formula if isinstance(self.formula, str) else ", ".join(self.formula)
@@ -199,8 +199,9 @@ class SampleAggregate(Procedure):
         """
         schema, neighbors, public = self._context(privacy, schema, neighbors)
         rows, question = self._plan(schema, neighbors, public)
-        if rows.apart and rows.estimator is not None:
-            check_picklable(rows.estimator)
+        alone = isinstance(self.source, PublicData) and self.n_jobs in (None, 1)
+        if not (rows.trusted or alone):
+            check_picklable(rows.estimator)  # type: ignore[arg-type]
         pure = isinstance(privacy, PureDP)
         rows = replace(rows, norm="l1" if pure else "l2")
         shares = budget_shares(rows, privacy)
@@ -218,6 +219,7 @@ class SampleAggregate(Procedure):
             if kind != "sum":
                 weights[rows.parts[kind]] *= relative[kind]
         scales, multiplier, cost = noise_plan(bound, privacy, weights)
+        rows = replace(rows, stretch=_stretch(rows, float(scales[rows.parts["sum"].start]) / multiplier, pure=pure))
         return Measurement(
             kind="sample_aggregate",
             question=question.to_dict(),
@@ -247,7 +249,7 @@ class SampleAggregate(Procedure):
         noise = float(np.sqrt(measured.law.variances[place])) * measured.steps[place] / rows.blocks
         lines = [measured.describe(), f"region       {rows.region.describe()}"]
         if rows.winsorized:
-            radius = limit(rows.blocks, rows.size, rows.norm)
+            radius = rows.stretch * limit(rows.blocks, rows.size, rows.norm)
             lines.append(
                 f"privacy noise of an estimate: about {noise * radius * np.sqrt(rows.blocks):.3g} times its sampling "
                 "error, a little more for what is not known of the spread between blocks"
@@ -301,6 +303,13 @@ def budget_shares(rows: BlockRows, privacy: Privacy) -> dict[str, float]:
             wanted = {kind: share * spared for kind, share in wanted.items()}
             return {**wanted, **counts, "sum": 1.0 - sum(wanted.values()) - _COUNT_SHARE}
     return {"scale": 0.0, "location": 0.0, **counts, "sum": 1.0 - _COUNT_SHARE}
+
+
+def _stretch(rows: BlockRows, scale: float, *, pure: bool) -> float:
+    """Say how much wider the winsorising ball can be at little cost: skewed block estimates are then not cut off."""
+    noise = scale * (np.sqrt(2.0) if pure else 1.0) / BLOCK_UNIT / rows.blocks
+    ratio = noise * limit(rows.blocks, rows.size, rows.norm) * np.sqrt(rows.blocks)
+    return float(np.clip(_LITTLE / ratio, 1.0, _WIDEST))
 
 
 def _blocks(asked: int | str, nobs: float | None, size: int, neighbors: Neighbors, *, halves: bool) -> int:

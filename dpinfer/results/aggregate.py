@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -46,6 +46,9 @@ LINKS: dict[str, Callable[[Array], Array] | None] = {
     "log": np.exp,
 }
 """Inverse links of the models whose parameters are the coefficients of one linear predictor."""
+
+_ROOM = 2.5
+"""Standard deviations of a block that are to fit between the estimate and the edge of the region."""
 
 _LEAST_BLOCKS = 2
 _MOST_BLOCKS = 2**20
@@ -278,6 +281,7 @@ def infer_aggregate(release: Release, *, inference: str = "auto") -> AggregateRe
         nobs_is_public=release.nobs is not None,
         notes=tuple(question.warnings),
     )
+    found = replace(found, notes=(*found.notes, *_at_the_edge(found, question.region)))
     return AggregateResults(
         found,
         release,
@@ -286,6 +290,21 @@ def infer_aggregate(release: Release, *, inference: str = "auto") -> AggregateRe
         notes=question.notes,
         inverse_link=LINKS.get(question.link or "identity"),
     )
+
+
+def _at_the_edge(found: AggregateInference, region: Region) -> list[str]:
+    """Warn of estimates so near the edge of the region that estimates of blocks must lie beyond it."""
+    spread = np.sqrt(np.diag(found.cov_sampling) * found.blocks.blocks)
+    near = []
+    for places, radius in zip(region.places, region.radii, strict=True):
+        mine = list(places)
+        room = radius - float(np.linalg.norm(found.params[mine] - region.center[mine]))
+        if room < _ROOM * float(spread[mine].max()):
+            near += [region.names[place] for place in places]
+    if not near or not found.frame.located.any():
+        return []
+    listed = ", ".join(near[:5]) + (", ..." if len(near) > 5 else "")
+    return [f"blocks differ so much that some must lie beyond the declared region of {listed}: declare a wider one"]
 
 
 def block_sums(release: Release, question: AggregateQuestion) -> BlockSums:

@@ -171,10 +171,12 @@ class BlockRows:
         In which the winsorised estimates are bounded: "l2" for Gaussian noise, "l1" for Laplace.
     where : Expression, optional
         Rows at which it is 0 are left out.
-    apart : bool
-        Whether the estimator may be anything at all and is run in processes of its own.
-    workers : int
-        Processes; -1 for all cores.
+    trusted : bool
+        Whether the estimator is the library's own code; any other runs on confidential rows in processes of its own.
+    workers : int, optional
+        Number of these; -1 for all cores, the default. Public rows are fitted in this process unless it says more.
+    stretch : float
+        Radius of the winsorising ball over what block estimates that are about normal need.
     progress : bool
     """
 
@@ -186,8 +188,9 @@ class BlockRows:
     winsorized: bool = True
     norm: Norm = "l2"
     where: Expression | None = None
-    apart: bool = True
-    workers: int = -1
+    trusted: bool = False
+    workers: int | None = None
+    stretch: float = 1.0
     progress: bool = False
 
     @property
@@ -355,7 +358,7 @@ class BlockRows:
         scale, uncertain, signal = (part[self.region.group] for part in scales)
         center, half = np.zeros(self.size), np.zeros(self.size)
         located = signal >= LOCATED[self.norm]
-        radius = limit(self.blocks, self.size, self.norm)
+        radius = self.stretch * limit(self.blocks, self.size, self.norm)
         for place, mine in enumerate(counts.reshape(self.size, BINS)):
             ends = self.ends(place, scales[0])
             center[place], error, peak = fit_location(

@@ -97,11 +97,11 @@ def signature(frame):
 
 
 def rows_for(schema=DROPPING, estimator=signature, **options):
-    return BlockRows(schema, REGION, blocks=BLOCKS, estimator=estimator, apart=False, **options)
+    return BlockRows(schema, REGION, blocks=BLOCKS, estimator=estimator, **options)
 
 
 def fits_of(rows, cells, labels):
-    return block_fits(rows, open_source(table(cells)), np.array(labels, dtype=np.intp))
+    return block_fits(rows, open_source(table(cells)), np.array(labels, dtype=np.intp), private=False)
 
 
 def seen_by(rows, source, labels):
@@ -113,7 +113,7 @@ def seen_by(rows, source, labels):
         return np.zeros(4)
 
     watched = replace(rows, estimator=keep)
-    block_fits(watched, open_source(source), np.array(labels, dtype=np.intp))
+    block_fits(watched, open_source(source), np.array(labels, dtype=np.intp), private=False)
     return frames
 
 
@@ -168,10 +168,10 @@ def test_a_row_that_counts_is_seen_by_its_block_and_half():
     rng = np.random.default_rng(0)
     frame = DROPPING.sample(30, rng)
     labels = np.arange(30) % 6
-    first = block_fits(rows_for(), open_source(frame), labels)
+    first = block_fits(rows_for(), open_source(frame), labels, private=False)
     changed = frame.copy()
     changed.loc[13, "y"] += 1e-15
-    second = block_fits(rows_for(), open_source(changed), labels)
+    second = block_fits(rows_for(), open_source(changed), labels, private=False)
     differs = (first != second).any(axis=-1)
     assert differs.tolist() == [[True, False, True], [False] * 3, [False] * 3]
 
@@ -187,7 +187,7 @@ def test_the_fits_do_not_depend_on_how_the_table_is_stored():
         pa.Table.from_pandas(frame),
         frame.set_index(frame["x"]),
     ]
-    fits = [block_fits(rows_for(), open_source(source), labels).tobytes() for source in stored]
+    fits = [block_fits(rows_for(), open_source(source), labels, private=False).tobytes() for source in stored]
     assert len(set(fits)) == 1
 
 
@@ -198,11 +198,14 @@ def test_a_row_more_does_not_change_the_sign_of_zeros(lower, upper):
     if lower == upper:
         lower = -2.0
     cells = np.where(np.arange(21) % 3 == 0, 0.0, -0.0)
-    rows = BlockRows(dpi.Schema(x=dpi.Real(lower, upper)), REGION, BLOCKS, signature, apart=False)
+    rows = BlockRows(dpi.Schema(x=dpi.Real(lower, upper)), REGION, BLOCKS, signature)
     labels = np.arange(21) % 6
     found = [
         block_fits(
-            rows, open_source(pd.DataFrame({"x": np.concatenate([np.ones(more), cells])})), np.append(early, labels)
+            rows,
+            open_source(pd.DataFrame({"x": np.concatenate([np.ones(more), cells])})),
+            np.append(early, labels),
+            private=False,
         )
         for more, early in ((0, np.zeros(0, dtype=np.intp)), (1, [0]), (2, [0, 1]))
     ]
@@ -312,10 +315,10 @@ def test_levels_that_python_takes_for_equal_stay_apart(levels):
         codes.append(frame["g"].cat.codes.tolist())
         return [0.0] * 4
 
-    rows = BlockRows(schema, REGION, blocks=1, estimator=estimator, halves=False, apart=False)
+    rows = BlockRows(schema, REGION, blocks=1, estimator=estimator, halves=False)
     given_cells = np.empty(len(levels), dtype=object)
     given_cells[:] = levels
-    block_fits(rows, open_source(pd.DataFrame({"g": given_cells})), np.zeros(len(levels), dtype=np.intp))
+    block_fits(rows, open_source(pd.DataFrame({"g": given_cells})), np.zeros(len(levels), dtype=np.intp), private=False)
     assert codes == [list(range(len(levels)))]
 
 
@@ -519,7 +522,9 @@ def test_an_odd_row_is_fitted_like_any_other(cells):
     frame = public_rows(120)
     measured = logit(None).measurement(PRICE, schema=ROWS, neighbors="add_remove")
     labels = np.random.default_rng(1).integers(0, 40, 120)
-    first, second = (block_fits(measured.rows, open_source(one), labels) for one in (frame, hostile(frame, cells)))
+    first, second = (
+        block_fits(measured.rows, open_source(one), labels, private=False) for one in (frame, hostile(frame, cells))
+    )
     others = np.arange(20) != labels[0] // 2
     assert first[others].tobytes() == second[others].tobytes()
 
@@ -542,8 +547,8 @@ def test_a_user_function_is_fitted_elsewhere_and_gives_the_numbers_it_gives_here
         return [rows["x"].mean(), rows["y"].mean()]
 
     options = {"schema": ROWS, "region": region_of((-2, 2), ("a", "b")), "blocks": 8, "estimator": estimator}
-    apart = block_fits(BlockRows(**options, workers=1), open_source(frame), labels)
-    here = block_fits(BlockRows(**options, apart=False), open_source(frame), labels)
+    apart = block_fits(BlockRows(**options, workers=1), open_source(frame), labels, private=True)
+    here = block_fits(BlockRows(**options), open_source(frame), labels, private=False)
     assert apart.shape == (8, 3, 2)
     assert apart.tobytes() == here.tobytes()
     np.testing.assert_allclose(here[2, 0], [frame["x"][labels // 2 == 2].mean(), frame["y"][labels // 2 == 2].mean()])
