@@ -184,7 +184,7 @@ class AggregateInference:
                 "so many blocks failed or were moved that their mean says little: intervals are unbounded, p-values "
                 "1; larger blocks, a wider region, or estimates that are not discrete may help"
             )
-        weak = self._linear(np.eye(len(self.names)))[2] < _FEW
+        weak = self._linear(np.eye(len(self.names)))[2] < min(_FEW, (self.blocks.blocks - 1) / 2)
         if weak.any():
             found.append(
                 f"how much blocks differ is mostly privacy noise for {', '.join(self._listed(weak))}: the interval is "
@@ -226,12 +226,14 @@ class AggregateInference:
         distance = restrictions @ self.params - np.broadcast_to(values, (len(restrictions),))
         total = restrictions @ (self.cov_sampling + self.cov_noise) @ restrictions.T
         statistic = float(distance @ np.linalg.solve(total, distance))
-        df = max(float(self._linear(restrictions)[2].min()) - count + 1, 1.0)
         if self.lost:
             return statistic, count, 1.0
+        # Hotelling: statistic (df - q + 1) / (df q) is F with q and df - q + 1 degrees of freedom.
+        df = float(self._linear(restrictions)[2].min())
+        left = max(df - count + 1, 1.0)
         if self.blocks.laplace:
-            return statistic, count, self._simulated_tail(restrictions, total, statistic, df)
-        return statistic, count, float(stats.f.sf(statistic / count, count, df))
+            return statistic, count, self._simulated_tail(restrictions, total, statistic * left / df, left)
+        return statistic, count, float(stats.f.sf(statistic * left / (df * count), count, left))
 
     def _simulated_tail(self, restrictions: Array, total: Array, statistic: float, df: float) -> float:
         """Probability, by simulation with a public seed, that normal and Laplace parts give such a joint statistic."""

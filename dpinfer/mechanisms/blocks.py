@@ -136,6 +136,11 @@ class _Parts:
     estimator: Callable[[pd.DataFrame], Any]
     size: int
 
+    @property
+    def __name__(self) -> str:
+        """What errors call it: as the user does."""
+        return str(getattr(self.estimator, "__name__", type(self.estimator).__name__))
+
     def __call__(self, frames: list[pd.DataFrame]) -> Array:
         return np.stack([self._fit(frame) for frame in frames])
 

@@ -90,7 +90,12 @@ def check_picklable(estimator: Estimator) -> None:
     ------
     OptionError
     """
-    _packed(estimator)
+    packed = _packed(estimator)
+    try:
+        cloudpickle.loads(packed)
+    except Exception as error:
+        right = f"a function that another process can load; here that raised {type(error).__name__}"
+        raise OptionError("model", _name(estimator), right) from error
 
 
 def _packed(estimator: Estimator) -> bytes:

@@ -104,12 +104,21 @@ class SampleAggregate(Procedure):
         for name, options in (("model_options", self.model_options), ("fit_options", self.fit_options)):
             if not isinstance(options, Mapping):
                 raise OptionError(name, type(options).__name__, "a mapping of argument names to values")
+        if type(self.progress) is not bool:
+            raise OptionError("progress", self.progress, (True, False))
         model_class(self.model)
         _rows_of(self.nobs)
         if self.bounds is None:
             region_of(None, ())
         if isinstance(self.source, Data):
             self._plan(self.source.schema, self.source.neighbors, self.source.nobs)
+
+    @property
+    def _text(self) -> str:
+        """The question in words."""
+        called = getattr(model_class(self.model) or self.model, "__name__", type(self.model).__name__)
+        asked = self.formula if isinstance(self.formula, str) else ", ".join(self.formula)
+        return f"sample_aggregate: {called} of {asked}" + (f", where {self.where}" if self.where else "")
 
     # What is fitted
 
@@ -129,10 +138,7 @@ class SampleAggregate(Procedure):
             kind, self.formula, schema, options=self.model_options, fit_options=self.fit_options
         )
         response = str(self.formula).split("~", 1)[0].strip()
-        if self.names is None:
-            names, response = probe_names(estimator)
-        else:
-            names = self.names
+        names, _ = probe_names(estimator, self.names)
         return estimator, estimator.schema, names, kind.__name__, response, _link(kind, self.model_options)
 
     def _function(self, schema: Schema) -> tuple[Any, Schema, tuple[str, ...], str, str, str | None]:
@@ -170,7 +176,6 @@ class SampleAggregate(Procedure):
             workers=self.n_jobs,
             progress=self.progress,
         )
-        text = self.formula if isinstance(self.formula, str) else ", ".join(self.formula)
         question = AggregateQuestion(
             schema=columns,
             region=region,
@@ -178,7 +183,7 @@ class SampleAggregate(Procedure):
             halves=halves,
             winsorized=rows.winsorized,
             model=called,
-            text=f"sample_aggregate: {called} of {text}" + (f", where {self.where}" if self.where else ""),
+            text=self._text,
             response=response,
             link=link,
             where=self.where,
@@ -251,8 +256,8 @@ class SampleAggregate(Procedure):
         if rows.winsorized:
             radius = rows.stretch * limit(rows.blocks, rows.size, rows.norm)
             lines.append(
-                f"privacy noise of an estimate: about {noise * radius * np.sqrt(rows.blocks):.3g} times its sampling "
-                "error, a little more for what is not known of the spread between blocks"
+                f"privacy noise of an estimate: {_times(noise * radius * np.sqrt(rows.blocks))} times its sampling "
+                "error, by how well the spread between blocks can be told"
             )
         else:
             listed = zip(rows.region.names, (rows.whole.half * noise).tolist(), strict=True)
@@ -263,7 +268,9 @@ class SampleAggregate(Procedure):
 
     def infer(self, release: Release | None = None) -> AggregateResults:
         """Infer from a release of this question: free, and without any row."""
-        found: AggregateResults = infer_aggregate(self._asked(release, "sample_aggregate"), inference=self.inference)
+        found: AggregateResults = infer_aggregate(
+            self._asked(release, "sample_aggregate", text=self._text), inference=self.inference
+        )
         return found
 
 
@@ -312,6 +319,10 @@ def _stretch(rows: BlockRows, scale: float, *, pure: bool) -> float:
     return float(np.clip(_LITTLE / ratio, 1.0, _WIDEST))
 
 
+def _times(ratio: float) -> str:
+    return f"{ratio:.2g} to {1.5 * ratio:.2g}"
+
+
 def _blocks(asked: int | str, nobs: float | None, size: int, neighbors: Neighbors, *, halves: bool) -> int:
     least = 4 * (size + 1) if halves else 2 * (size + 1)
     if isinstance(asked, int):
@@ -343,7 +354,7 @@ def _rows_of(nobs: object) -> float | None:
     if not isinstance(found, int | float | np.integer | np.floating):
         found = getattr(nobs, "nobs", None)
         if found is None and isinstance(nobs, Release):
-            found = getattr(nobs.infer(), "nobs", None)
+            found = nobs.array[0] if nobs.kind == "gram" else getattr(nobs.infer(), "nobs", None)
     if isinstance(found, bool) or not isinstance(found, int | float | np.integer | np.floating):
         raise OptionError("nobs", type(nobs).__name__, "a number of rows that is public, or a release that holds one")
     if not 1 <= found <= 2**53:

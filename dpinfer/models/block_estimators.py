@@ -41,9 +41,9 @@ _DEFAULTS: dict[type, dict[str, Any]] = {OrderedModel: {"method": "bfgs", "skip_
 _LEVELS = (MNLogit, OrderedModel)
 _PROBE_ROWS = 1000
 _STEPS = 35
-_TOLERANCE = 1e-10
-_RIDGE = 1e-10
-"""Added to the average Hessian, as statsmodels does: a column of zeros keeps its start."""
+_TOLERANCE = 1e-9
+_DEPENDENT = 1e-10
+"""Least eigenvalue of the scaled cross-products below which regressors count as dependent."""
 
 _RIGHT = (
     "a statsmodels model class or formula function, such as smf.logit or OrderedModel, or a function of a DataFrame "
@@ -104,11 +104,15 @@ class FormulaEstimator:
 
     def results(self, frame: pd.DataFrame) -> Any:
         """Fit, and return statsmodels' results."""
-        model = self._formula_model(frame) if self.compiled is None else self._compiled_model(frame)
+        model = self.made(frame)
         chosen = {**_DEFAULTS.get(self.model, {}), **self.fit_options}
         if "disp" in inspect.signature(model.fit).parameters:
             chosen.setdefault("disp", 0)
         return model.fit(**chosen)
+
+    def made(self, frame: pd.DataFrame) -> Any:
+        """Return statsmodels' model of a frame, before it is fitted."""
+        return self._formula_model(frame) if self.compiled is None else self._compiled_model(frame)
 
     def _options(self, frame: pd.DataFrame) -> dict[str, Any]:
         return {
@@ -122,6 +126,8 @@ class FormulaEstimator:
 
     def _compiled_model(self, frame: pd.DataFrame) -> Any:
         endog, exog = self.design(frame)
+        if np.linalg.matrix_rank(exog.to_numpy()) < exog.shape[1]:
+            raise ValueError("a coefficient is not determined")  # statsmodels may return one of many solutions
         return self.model(endog, exog, **self._options(frame))
 
     def design(self, frame: pd.DataFrame) -> tuple[pd.Series, pd.DataFrame]:
@@ -188,8 +194,9 @@ def newton(model: type, y: Array, x: Array) -> Array | None:
     if rows < size or not finite or (model is Poisson and (y < 0).any()):
         return None
     if model is OLS:
-        return np.asarray(np.linalg.lstsq(x, y, rcond=None)[0])
-    params, ridge = np.zeros(size), _RIDGE * np.eye(size)
+        found, _, rank, _ = np.linalg.lstsq(x, y, rcond=None)
+        return np.asarray(found) if rank == size else None
+    params = np.zeros(size)
     if model is Poisson:
         # The first step of weighted least squares from the data themselves.
         mean = (y + y.mean()) / 2 + 1e-3
@@ -200,11 +207,20 @@ def newton(model: type, y: Array, x: Array) -> Array | None:
             return None
         mean = np.exp(eta) if model is Poisson else 1 / (1 + np.exp(-eta))
         weight = mean if model is Poisson else mean * (1 - mean)
-        step = _solved((x.T * weight) @ x + rows * ridge, x.T @ (y - mean))
+        information = (x.T * weight) @ x
+        step = _solved(information, x.T @ (y - mean))
         params = params + step
         if np.abs(step).max() <= _TOLERANCE * max(1.0, float(np.abs(params).max())):
-            return params
+            return None if _dependent(information) else params
     return None
+
+
+def _dependent(information: Array) -> bool:
+    """Whether a coefficient is not determined, as that of a level that no row of the block has."""
+    scale = np.sqrt(np.diag(information))
+    if not (scale > 0).all():
+        return True
+    return bool(np.linalg.eigvalsh(information / np.outer(scale, scale))[0] < _DEPENDENT)
 
 
 def _solved(matrix: Array, vector: Array) -> Array:
@@ -248,7 +264,7 @@ def formula_estimator(
     if not isinstance(formula, str) or "~" not in formula:
         raise OptionError("formula", formula, 'a formula such as "y ~ x" with a statsmodels model')
     grouped = "groups" in inspect.signature(model).parameters or "groups" in options
-    if grouped or model.__name__.startswith(("Conditional", "GLSAR")):
+    if grouped or model.__name__.startswith(("Conditional", "GLSAR", "Recursive", "Rolling")):
         raise NotProvedError(
             f"{model.__name__} needs rows that stay together, or their order, and blocks take rows one by one: it is "
             "not offered"
@@ -298,8 +314,14 @@ def _named_columns(formula: str, schema: Schema) -> set[str]:
     return used
 
 
-def probe_names(estimator: FormulaEstimator) -> tuple[tuple[str, ...], str]:
+def probe_names(estimator: FormulaEstimator, given: tuple[str, ...] | None = None) -> tuple[tuple[str, ...], str]:
     """Fit rows that are drawn from the schema, not from the data, to see which parameters there are.
+
+    Parameters
+    ----------
+    estimator : FormulaEstimator
+    given : tuple of str, optional
+        Names to use instead; then it suffices that the model can be made of such rows.
 
     Returns
     -------
@@ -310,6 +332,8 @@ def probe_names(estimator: FormulaEstimator) -> tuple[tuple[str, ...], str]:
     ------
     FormulaError
         If the model cannot be fitted to such rows.
+    OptionError
+        If ``given`` are too many or too few.
     """
     sample = estimator.schema.sample(_PROBE_ROWS, np.random.default_rng(0))
     for name, column in estimator.schema.items():
@@ -325,8 +349,13 @@ def probe_names(estimator: FormulaEstimator) -> tuple[tuple[str, ...], str]:
             redirect_stderr(io.StringIO()),
         ):
             warnings.simplefilter("ignore")
-            results = estimator.results(sample)
-            return _parameter_names(results), str(results.model.endog_names)
+            response = str(estimator.made(sample).endog_names)
+            try:
+                found = _parameter_names(estimator.results(sample))
+            except Exception:
+                if given is None:
+                    raise
+                found = given
     except Exception as error:
         raise FormulaError(
             estimator.formula,
@@ -334,6 +363,9 @@ def probe_names(estimator: FormulaEstimator) -> tuple[tuple[str, ...], str]:
             f"({type(error).__name__}: {error})",
             "check the formula, or name the parameters yourself: names=[...]",
         ) from None
+    if given is not None and len(given) != len(found):
+        raise OptionError("names", list(given), f"{len(found)} names, of {', '.join(found)}")
+    return given or found, response
 
 
 def _parameter_names(results: Any) -> tuple[str, ...]:

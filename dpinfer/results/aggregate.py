@@ -50,6 +50,9 @@ LINKS: dict[str, Callable[[Array], Array] | None] = {
 _ROOM = 2.5
 """Standard deviations of a block that are to fit between the estimate and the edge of the region."""
 
+_LARGEST_SUM = 1e20
+"""Bound on noisy sums, in units of the ball; the largest noise that can be drawn is far below."""
+
 _LEAST_BLOCKS = 2
 _MOST_BLOCKS = 2**20
 _SMALL = 0.6
@@ -161,6 +164,8 @@ class AggregateQuestion:
             _ = found.frame_of(release)
         except (KeyError, TypeError, ValueError, DPInferError) as error:
             raise ReleaseFormatError(f"the question of the release is damaged: {error}") from error
+        if release.law.family == "tulap" or not (np.abs(release.array) <= _LARGEST_SUM).all():
+            raise ReleaseFormatError("the sums of the release are not such as blocks give")
         if release.names != found.rows(release.law.family == "laplace").names:
             raise ReleaseFormatError("the sums of the release are not those that its question asks for")
         return found

@@ -101,10 +101,15 @@ class Frame:
         KeyError, TypeError, ValueError
             If it is damaged.
         """
-        center, half = (np.array(stored[name], dtype=np.float64) for name in ("center", "half"))
+        try:
+            center, half = (np.array(stored[name], dtype=np.float64) for name in ("center", "half"))
+        except OverflowError:
+            raise ValueError("the frame of the block estimates is damaged") from None
         located = stored["located"]
-        right = center.shape == half.shape == (size,) and np.isfinite(center).all() and np.isfinite(half).all()
-        if not (right and (half > 0).all() and len(located) == size and all(type(one) is bool for one in located)):
+        right = center.shape == half.shape == (size,) and (np.abs(center) <= 1e100).all() and (half <= 1e100).all()
+        if not (
+            right and (half >= 1e-100).all() and len(located) == size and all(type(one) is bool for one in located)
+        ):
             raise ValueError("the frame of the block estimates is damaged")
         return cls(center, half, np.array(located, dtype=bool))
 

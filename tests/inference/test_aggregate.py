@@ -41,7 +41,7 @@ def summed(v, *, noise=0.0, products=0.0, counts=(0.0, 0.0), noise_count=1e-6, l
 
 def inferred(sums, **changes):
     size = len(sums.sums)
-    frame = Frame(CENTER[:size], HALF[:size], np.ones(size, dtype=bool))
+    frame = Frame(CENTER[:size], HALF[:size], np.ones(len(CENTER[:size]), dtype=bool))
     return AggregateInference(**{"names": NAMES[:size], "blocks": sums, "frame": frame, **changes})
 
 
@@ -383,3 +383,15 @@ def test_the_signal_is_the_spread_over_its_noise():
     v = estimates(size=2)
     found = summed(v, products=np.array([[4.0, 1.0], [1.0, 9.0]]))
     np.testing.assert_allclose(found.signal, 40 * np.diag(np.cov(v.T)) / [2.0, 3.0], rtol=1e-10)
+
+
+@pytest.mark.parametrize(("blocks", "size"), [(20, 5), (60, 5), (20, 3)])
+def test_the_joint_test_of_few_blocks_keeps_its_level(blocks, size):
+    """Hotelling's: 2,000 sets of normal block estimates without privacy noise."""
+    rng, frame = np.random.default_rng(6), Frame(np.zeros(size), np.ones(size), np.ones(size, dtype=bool))
+    names = tuple("abcde"[:size])
+    pvalues = [
+        inferred(summed(rng.normal(size=(blocks, size)) * 0.1), names=names, frame=frame).wald(np.eye(size), 0.0)[2]
+        for _ in range(2000)
+    ]
+    assert np.mean(np.array(pvalues) <= 0.05) == pytest.approx(0.05, abs=4 * np.sqrt(0.05 * 0.95 / 2000))
