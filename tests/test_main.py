@@ -125,7 +125,8 @@ def test_the_ledger_survives_the_move_and_agrees_with_the_page(made):
     ledger = dpi.Ledger.open(made.folder / tour.LEDGER)
     assert (ledger.budget, ledger.spent, ledger.remaining) == (dpi.ZCDP(1.0), dpi.ZCDP(0.9), dpi.ZCDP(0.1))
     charges = ledger.charges()
-    assert [str(price) for price in charges["price"]] == ["ZCDP(rho=0.3)", "ZCDP(rho=0.45)", *["ZCDP(rho=0.05)"] * 3]
+    small = ["ZCDP(rho=0.05)"] * 3
+    assert [str(price) for price in charges["price"]] == ["ZCDP(rho=0.2)", "ZCDP(rho=0.3)", *small, "ZCDP(rho=0.25)"]
     assert all(identifier[:8] in made.page for identifier in charges["id"])
     assert dpi.read_release(made.folder / tour.GRAM).charge_id == charges["id"].iloc[1]
 
@@ -133,8 +134,8 @@ def test_the_ledger_survives_the_move_and_agrees_with_the_page(made):
 def test_a_question_that_asks_for_too_much_is_refused_in_one_line(made):
     refused = [line for line in made.out.splitlines() if "BudgetExceededError" in line]
     assert len(refused) == 1
-    assert "requested ZCDP(rho=0.45), remaining ZCDP(rho=0.1)" in refused[0]
-    assert "Charges before: 5; after: 5." in made.page
+    assert "requested ZCDP(rho=0.3), remaining ZCDP(rho=0.1)" in refused[0]
+    assert "Charges before: 6; after: 6." in made.page
 
 
 def test_the_ordinary_fit_is_marked_as_allowed_on_public_data_only(made):
@@ -171,7 +172,7 @@ def again(made, tmp_path_factory):
 def test_another_run_replaces_the_report_and_keeps_what_else_is_there(made, again):
     assert names(again.folder) == FILES | {"mine.txt"}
     prices = [dpi.read_release(one.folder / tour.GRAM).cost.price for one in (made, again)]
-    assert prices == [dpi.ZCDP(0.45), dpi.ZCDP(0.000045)]
+    assert prices == [dpi.ZCDP(0.3), dpi.ZCDP(0.00003)]
     assert dpi.Ledger.open(again.folder / tour.LEDGER).spent == dpi.ZCDP(0.00009)
     assert "--budget 0.0001" in again.page
 
