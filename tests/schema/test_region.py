@@ -61,7 +61,7 @@ def test_every_form_of_bounds_is_read(form):
         assert set(region.radius[list(group)]) == {radii[number]}
 
 
-@pytest.mark.parametrize("bounds", WRONG, ids=str)
+@pytest.mark.parametrize("bounds", WRONG, ids=map(str, range(len(WRONG))))
 def test_wrong_bounds_are_refused(bounds):
     with pytest.raises(OptionError) as refused:
         region_of(bounds, NAMES)
