@@ -212,10 +212,11 @@ def figure_of(table: pd.DataFrame) -> Figure:
 def run(arguments: Options) -> list[Claim]:
     """Study every cell, rerun those that fail, write table and figure."""
     rows: list[dict[str, Any]] = []
-    quick = arguments.replicates < 200
+    quick, short = arguments.replicates < 200, arguments.replicates < 2000
     for cells in groups():
         found = study(cells, arguments.replicates, arguments.seed, 1 if quick else arguments.jobs, "first")
         rows += found
+        print(f"{found[0]['design']}: {found[0]['replicates']:,} replicates done", flush=True)
         failed = {(row["price"], row["aggregator"], row["correction"]) for row in found if not row["held"]}
         again = tuple(
             cell
@@ -223,7 +224,7 @@ def run(arguments: Options) -> list[Claim]:
             if cell.bias_correction == JUDGED
             and any(str(cell.price) == price for price, _, right in failed if right == JUDGED)
         )
-        if again and not quick:
+        if again and not short:
             rows += study(again, 10 * arguments.replicates, arguments.seed + 1, arguments.jobs, "rerun")
     table = pd.DataFrame(rows)
     keys = ["design", "n", "blocks", "price", "aggregator", "correction", "parameter"]
