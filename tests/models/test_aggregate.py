@@ -26,7 +26,8 @@ from dpinfer.errors import (
     SchemaError,
     UnknownColumnError,
 )
-from dpinfer.models.aggregate import budget_shares, sample_aggregate
+from dpinfer.models.aggregate import sample_aggregate
+from dpinfer.models.block_plan import budget_shares
 from dpinfer.privacy.units import NEIGHBORS
 from dpinfer.results.aggregate import block_size
 
