@@ -29,7 +29,7 @@ _FEW = 10.0
 _MANY = 0.05
 """Share of the blocks, beyond doubt, that failed or were moved, from which the reader is told."""
 
-_LOST, _DOUBT = 0.2, 3.0
+_LOST, _DOUBT = 0.2, 4.0
 """Share of the blocks that failed or were moved, by so many standard deviations, from which no interval is given."""
 
 _DRAWS = 19_999

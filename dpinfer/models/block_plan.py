@@ -24,10 +24,10 @@ FEWEST, MOST = 8, 2**20
 _COUNT_SHARE = 0.02
 """Share of the price that goes to the counts of failed and of moved blocks."""
 
-_SIGNAL, _ENOUGH = {"l2": 8.0, "l1": 12.0}, {"l2": 5.0, "l1": 9.0}
+_SIGNAL, _ENOUGH = {"l2": 10.0, "l1": 14.0}, {"l2": 5.0, "l1": 9.0}
 """Signal that histograms are to have, and the least with which blocks are winsorised, by norm of the noise."""
 
-_CAP, _FLOOR = 0.4, 0.01
+_CAP, _FLOOR = 0.4, 0.02
 """Bounds on the share of the price that histograms take, together and each."""
 
 _LITTLE, _WIDEST = 0.25, 3.0
