@@ -81,6 +81,8 @@ def biases(model: Any, count: int, seed: int, jobs: int) -> pd.DataFrame:
 def slope(group: pd.DataFrame) -> tuple[float, float]:
     """Slope of log bias on log rows, and its standard error, weighted by how well each bias is known."""
     known = group[np.abs(group["bias"]) > 2 * group["error"]]
+    if len(known) < 3:
+        return np.nan, np.nan
     x, y = np.log(known["rows"]), np.log(np.abs(known["bias"]))
     weight = (np.abs(known["bias"]) / known["error"]) ** 2
     center = np.average(x, weights=weight)
@@ -118,6 +120,9 @@ def run(arguments: Options) -> list[Claim]:
     table = pd.concat([biases(model, arguments.replicates, arguments.seed, jobs) for model in (exponential, logistic)])
     claims, notes = [], []
     for (model, kind), group in table.groupby(["model", "estimate"], sort=False):
+        if (np.abs(group["bias"]) > 2 * group["error"]).sum() < 3:
+            notes.append(f"{model}, {kind}: too few replicates to tell the bias from zero.")
+            continue
         found, error = slope(group)
         right = -1.0 if kind == "plain" else -2.0
         held = found <= right + max(0.15, 3 * error)
