@@ -137,4 +137,4 @@ def run(arguments: Options) -> list[Claim]:
 
 
 if __name__ == "__main__":
-    run(options("aggregate_bias", __doc__ or "", replicates=100_000))
+    run(options("aggregate_bias", __doc__ or "", replicates=200_000))

@@ -272,4 +272,4 @@ def claims(table: pd.DataFrame, last: pd.DataFrame) -> list[Claim]:
 
 
 if __name__ == "__main__":
-    run(options("aggregate_coverage", __doc__ or "", replicates=2000))
+    run(options("aggregate_coverage", __doc__ or "", replicates=5000))

@@ -110,4 +110,4 @@ def claims(table: pd.DataFrame, arguments: Options) -> list[Claim]:
 
 
 if __name__ == "__main__":
-    run(options("aggregate_efficiency", __doc__ or "", replicates=400))
+    run(options("aggregate_efficiency", __doc__ or "", replicates=1000))
