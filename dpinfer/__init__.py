@@ -11,6 +11,7 @@ from dpinfer.mechanisms import PrivateData, PublicData
 from dpinfer.models import (
     Procedure,
     binomtest,
+    bootstrap,
     chi2_contingency,
     chisquare,
     corr,
@@ -39,7 +40,7 @@ from dpinfer.results.combine import combine
 from dpinfer.results.side_by_side import summary_table
 from dpinfer.results.testing.several import multipletests
 from dpinfer.schema import Ball, Boolean, Category, Integer, Real, Schema
-from dpinfer.studies import coverage_study, power
+from dpinfer.studies import coverage_study, power, privacy_cost
 
 __all__ = [
     "GDP",
@@ -62,6 +63,7 @@ __all__ = [
     "Schema",
     "__version__",
     "binomtest",
+    "bootstrap",
     "chi2_contingency",
     "chisquare",
     "combine",
@@ -79,6 +81,7 @@ __all__ = [
     "multipletests",
     "ols",
     "power",
+    "privacy_cost",
     "proportion",
     "read_release",
     "sample_aggregate",

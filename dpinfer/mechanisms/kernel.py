@@ -7,10 +7,12 @@ from typing import TYPE_CHECKING, Any
 from dpinfer.errors import OptionError
 from dpinfer.mechanisms.blocks import block_run, noisy_values, secret_labels
 from dpinfer.mechanisms.data import Data, PrivateData, PublicData, rows_of
+from dpinfer.mechanisms.replicates import random_bytes, replicate_sums
 from dpinfer.mechanisms.samplers import check_scales, private_noise, simulated_noise
 from dpinfer.mechanisms.sums import exact_sums
 from dpinfer.release import Measurement, Release
 from dpinfer.schema.block_rows import BlockRows
+from dpinfer.schema.replicate_rows import ReplicateRows
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -80,7 +82,10 @@ def _noisy_sums(measurement: Measurement, data: Data, threads: int | None) -> tu
     if isinstance(rows, BlockRows):
         blocks = block_run(rows, source, _labels(data), private=not isinstance(data, PublicData))
         return noisy_values(measurement, blocks, _noise(measurement, data))
-    sums = exact_sums(rows, source, threads=threads)[: len(measurement.names)]
+    if isinstance(rows, ReplicateRows):
+        sums = replicate_sums(rows, source, random_bytes(rows, data), threads=threads)
+    else:
+        sums = exact_sums(rows, source, threads=threads)[: len(measurement.names)]
     noise = _noise(measurement, data)
     return tuple(total * measurement.multiplier + drawn for total, drawn in zip(sums, noise, strict=True)), {}
 

@@ -2,6 +2,7 @@
 
 from dpinfer.models.aggregate import SampleAggregate, sample_aggregate
 from dpinfer.models.binomial import BinomTest, binomtest
+from dpinfer.models.bootstrap import Bootstrap, bootstrap
 from dpinfer.models.chisquare import ChiSquare, chi2_contingency, chisquare
 from dpinfer.models.description import Description
 from dpinfer.models.descriptions import corr, count, cov, histogram, mean, table, total, variance
@@ -15,6 +16,7 @@ from dpinfer.models.queries import linear_queries
 __all__ = [
     "OLS",
     "BinomTest",
+    "Bootstrap",
     "ChiSquare",
     "Description",
     "ExpFam",
@@ -23,6 +25,7 @@ __all__ = [
     "Procedure",
     "SampleAggregate",
     "binomtest",
+    "bootstrap",
     "chi2_contingency",
     "chisquare",
     "corr",

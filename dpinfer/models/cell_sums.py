@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from dpinfer.privacy.units import Neighbors, Privacy
     from dpinfer.schema.cell_rows import CellRows
 
-__all__ = ["MOST_SUMS", "check_draws", "noise_plan", "sums_measurement", "tulap_measurement"]
+__all__ = ["MOST_SUMS", "check_draws", "noise_plan", "sums_bound", "sums_measurement", "tulap_measurement"]
 
 _FINEST = 2**60
 """Steps that a row may be cut into, for noise of little width."""
@@ -81,7 +81,7 @@ def sums_measurement(
     family: Law = "laplace" if norm == "l1" else "gaussian"
     _check(rows, draws, privacy)
     relative = np.ones(rows.width) if weights is None else np.asarray(weights, dtype=np.float64)
-    bound = _bound(rows, relative, neighbors, norm)
+    bound = sums_bound(rows, relative, neighbors, norm)
     free = rows.counted and neighbors == "replace_one" and rows.size == 1 and rows.keeps_every_row
     if bound == 0:
         raise OptionError(
@@ -199,7 +199,7 @@ def _check(rows: CellRows, draws: int, privacy: Privacy) -> None:
         raise OptionError("by", f"{rows.size:,} cells", f"a table of at most {MOST_SUMS // rows.width:,} cells")
 
 
-def _bound(rows: CellRows, weights: np.ndarray, neighbors: Neighbors, norm: Norm) -> Fraction:
+def sums_bound(rows: CellRows, weights: np.ndarray, neighbors: Neighbors, norm: Norm) -> Fraction:
     """Bound on the norm of the change of all sums between neighbours, in units of the scaled features."""
     everything = weights.tolist() if rows.counted else [float("inf"), *weights.tolist()]
     reach = Reach(1.0, 0.0) if rows.counts_only else reach_of(rows.features.basis, everything, norm)

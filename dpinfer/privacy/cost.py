@@ -32,11 +32,15 @@ class Cost:
     rho : Fraction or None
         It is rho-zCDP.
     mu_squared : Fraction or None
-        It is within total variation ``tau`` of a mu-GDP mechanism; squares add exactly where mu do not.
+        It is within total variation ``tau`` (and but for ``delta0``) of a mu-GDP mechanism; squares add exactly where
+        mu do not.
     tau : Fraction
         See ``mu_squared``; at least 0. The other guarantees hold as they are, without tau.
     approx : ApproxDP or None
         It is (epsilon, delta)-DP.
+    delta0 : Fraction
+        See ``mu_squared``: but for tau it is no more revealing than a mu-GDP mechanism that with this probability
+        reveals everything (Dong, Roth & Su 2022: the product of a Gaussian and an (0, delta0) trade-off function).
 
     Raises
     ------
@@ -62,6 +66,7 @@ class Cost:
     mu_squared: Fraction | None = None
     tau: Fraction = Fraction(0)
     approx: ApproxDP | None = None
+    delta0: Fraction = Fraction(0)
 
     def __post_init__(self) -> None:
         if not isinstance(self.price, Privacy):
@@ -70,7 +75,7 @@ class Cost:
             raise PrivacyUnitError(f"approx={self.approx!r} is not valid: expected ApproxDP or None")
         for name in _CURRENCIES:
             given = getattr(self, name)
-            if given is not None or name == "tau":
+            if given is not None or name in _ADDED:
                 object.__setattr__(self, name, _fraction(name, given))
 
     @property
@@ -88,6 +93,7 @@ class Cost:
             rho=_both(self.rho, other.rho),
             mu_squared=_both(self.mu_squared, other.mu_squared),
             tau=self.tau + other.tau,
+            delta0=self.delta0 + other.delta0,
             approx=None if self.approx is None or other.approx is None else self.approx + other.approx,
         )
 
@@ -103,15 +109,20 @@ class Cost:
         if self.rho is not None and not isinstance(self.price, ZCDP):
             also.append(f"{float_above(self.rho):.6g}-zCDP")
         if self.mu is not None and not isinstance(self.price, GDP):
-            within = f"within total variation {float(self.tau):.2g} of " if self.tau else ""
-            also.append(f"{within}{self.mu:.6g}-GDP")
+            also.append(f"{self._within}{self.mu:.6g}-GDP")
         proofs = {PureDP: self.pure_epsilon, ZCDP: self.rho, GDP: self.mu_squared, ApproxDP: self.approx}
         stated = ""
         if proofs[type(self.price)] is not None:
             stated = self.price.describe()
-            if isinstance(self.price, GDP) and self.tau:
-                stated = f"within total variation {float(self.tau):.2g} of {stated}"
+            if isinstance(self.price, GDP):
+                stated = f"{self._within}{stated}"
         return "; also ".join(filter(None, [stated, ", ".join(also)])) or "no proved guarantee"
+
+    @property
+    def _within(self) -> str:
+        """How far from Gaussian DP, in words."""
+        distance = self.tau + self.delta0
+        return f"within total variation {float(distance):.2g} of " if distance else ""
 
     def to_dict(self) -> dict[str, Any]:
         """Return a JSON-ready form, fractions as text; `from_dict` reads it back without loss."""
@@ -140,6 +151,7 @@ class Cost:
             If a field is missing, unknown or damaged.
         """
         names = {f.name for f in fields(cls)}
+        stored = {"delta0": "0", **stored}  # which older releases do not have
         if set(stored) != names:
             raise PrivacyUnitError(f"a stored cost has the fields {sorted(names)}, not {sorted(stored)}")
         try:
@@ -179,7 +191,8 @@ class Cost:
         return cls.from_dict(stored)
 
 
-_CURRENCIES = ("pure_epsilon", "rho", "mu_squared", "tau")
+_ADDED = ("tau", "delta0")
+_CURRENCIES = ("pure_epsilon", "rho", "mu_squared", *_ADDED)
 
 
 def _fraction(name: str, given: object) -> Fraction:

@@ -25,6 +25,10 @@ if TYPE_CHECKING:
 __all__ = ["Entry", "Filter", "filter_for"]
 
 
+_ROUNDING = Fraction(1, 10**9)
+"""More than the relative rounding of `tau_allowance`."""
+
+
 @dataclass(frozen=True, slots=True)
 class Entry:
     """What one charge, or all charges together, use up.
@@ -199,7 +203,7 @@ class _GDP(Filter):
         super().__init__(budget, budget.composable[0], None)
 
     def _entry(self, cost: Cost) -> Entry | None:
-        return None if cost.mu_squared is None else Entry(cost.mu_squared, cost.tau)
+        return None if cost.mu_squared is None else Entry(cost.mu_squared, cost.tau + cost.delta0)
 
     def spent(self, total: Entry) -> GDP:
         return GDP(sqrt_above(total.amount))
@@ -209,7 +213,11 @@ class _GDP(Filter):
 
 
 class _ApproxGDP(Filter):
-    """Sum of mu squared, total variation within the reserved share of delta."""
+    """Sum of mu squared; total variation, and probabilities of failure, within the reserved share of delta.
+
+    The reserve is counted as total variation tau, of which delta pays (1 + e^epsilon) tau; a failure probability delta0
+    is paid once, and so counts as delta0 / (1 + e^epsilon).
+    """
 
     currency = "gdp"
     takes = "mechanisms that are GDP (Gaussian noise on a fine grid, Laplace noise)"
@@ -218,9 +226,12 @@ class _ApproxGDP(Filter):
         super().__init__(budget, gaussian_amount(budget).composable[0], tau_allowance(budget))
         self._delta = budget.delta
         self._epsilon = budget.epsilon
+        self._paid_once = tau_allowance(budget) / (RESERVED * budget.composable[1]) * (1 + _ROUNDING)
 
     def _entry(self, cost: Cost) -> Entry | None:
-        return None if cost.mu_squared is None else Entry(cost.mu_squared, cost.tau)
+        if cost.mu_squared is None:
+            return None
+        return Entry(cost.mu_squared, cost.tau + cost.delta0 * self._paid_once)
 
     def spent(self, total: Entry) -> ApproxDP:
         if total.amount == self.limit:

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from dpinfer.privacy.accounting import Cost
     from dpinfer.privacy.units import Neighbors
     from dpinfer.release.laws import NoiseLaw
+    from dpinfer.schema.replicate_rows import ReplicateRows
     from dpinfer.schema.rows import RowFunction
 
 __all__ = ["Measurement"]
@@ -27,7 +28,8 @@ class Measurement:
     For a `RowFunction` the sum holds the upper triangle, row by row, of the cross-products of the integer
     features; and last, if the row function counts clamped rows, that count. For `CellRows` it holds the features'
     sums in every cell of a table, cell by cell; for `QueryRows` combinations of a table's counts; for `BlockRows`
-    sums over the estimates of blocks of rows.
+    sums over the estimates of blocks of rows; for `ReplicateRows` sums of features, or of their products, under each
+    of several sets of weights.
 
     Attributes
     ----------
@@ -35,7 +37,7 @@ class Measurement:
         Name under which the inference is registered.
     question : mapping
         The question in words that JSON can hold: formula or terms, schema, options.
-    rows : RowFunction, CellRows, QueryRows or BlockRows
+    rows : RowFunction, CellRows, QueryRows, BlockRows or ReplicateRows
         Maps each row of the data, or each block of rows, to integers.
     law : NoiseLaw
         Noise of every coordinate.
@@ -56,7 +58,7 @@ class Measurement:
 
     kind: str
     question: Mapping[str, Any]
-    rows: RowFunction | CellRows | QueryRows | BlockRows
+    rows: RowFunction | CellRows | QueryRows | BlockRows | ReplicateRows
     law: NoiseLaw
     cost: Cost
     neighbors: Neighbors

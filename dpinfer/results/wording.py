@@ -33,6 +33,10 @@ _METHODS = {
         "P-values and intervals come from simulating the whole procedure, noise and clamping included. "
         "The {letter} column is coef / std err, and does not determine them."
     ),
+    "fiducial": (
+        "P-values and intervals count what is not known of the variance between replicates. "
+        "The {letter} column is coef / std err, and does not determine them."
+    ),
     "exact": (
         "P-values and intervals come from the exact distribution. "
         "The {letter} column is coef / std err, and does not determine them."

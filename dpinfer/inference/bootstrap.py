@@ -1,0 +1,371 @@
+"""Inference from noisy sums that were released many times, each under other random weights.
+
+Given the data, a linear function of one replicate has variance ``v w + n``: v the sampling variance of the estimate,
+w the variance of a weight, n the known noise. What replicates differ by estimates that sum, and n is known.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+import numpy as np
+from scipy import stats
+
+from dpinfer.errors import InferenceError, OptionError
+from dpinfer.inference.moments import positive, rescaled
+from dpinfer.numerics.mixture import PROBABILITIES, floored_variances, mixture_isf, mixture_sf
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from numpy.typing import NDArray
+
+    Array = NDArray[np.float64]
+    Statistic = Callable[[Array], Array]
+
+__all__ = ["METHODS", "BootstrapInference", "ReplicateSums", "Variances"]
+
+METHODS = ("auto", "fiducial", "unbiased", "conservative", "most_conservative")
+"""The library's interval, and the three of Brawner & Honaker (2018)."""
+
+_STEP = 1e-5
+"""Step of numerical derivatives, in rows."""
+
+_FEW = 5.0
+"""Standard deviations of its noise that the number of rows must reach."""
+
+_BENT = 0.25
+"""Second-order term of an estimate, in standard errors, from which the reader is told."""
+
+_SWAMPED = 0.05
+"""Probability that replicates without any sampling error differ as much, from which the reader is told."""
+
+_DRAWS = 19_999
+"""Draws behind a joint p-value."""
+
+
+@dataclass(frozen=True, eq=False)
+class ReplicateSums:
+    """Noisy sums of B replicates.
+
+    Attributes
+    ----------
+    values : ndarray (B, d)
+        In any units; of each replicate the number of rows first.
+    noise : ndarray (d, d)
+        Covariance of the noise of one replicate.
+    weight_variance : float
+        Variance of a weight; its mean is 1.
+    paired : bool
+        Whether replicates come in pairs, each row counting twice in one of the two.
+    """
+
+    values: Array
+    noise: Array
+    weight_variance: float = 1.0
+    paired: bool = False
+
+    @property
+    def replicates(self) -> int:
+        """Number B."""
+        return len(self.values)
+
+    @property
+    def df(self) -> float:
+        """Degrees of freedom of `covariance`."""
+        return float(self.replicates // 2 if self.paired else self.replicates - 1)
+
+    @cached_property
+    def mean(self) -> Array:
+        """Mean over replicates (d,)."""
+        return np.asarray(self.values.mean(axis=0))
+
+    @cached_property
+    def covariance(self) -> Array:
+        """What replicates differ by (d, d); of pairs, half their differences."""
+        if self.paired:
+            half = 0.5 * (self.values[0::2] - self.values[1::2])
+            return np.asarray(half.T @ half / len(half))
+        centred = self.values - self.mean
+        return np.asarray(centred.T @ centred / (self.replicates - 1))
+
+    @property
+    def floor(self) -> Array:
+        """The part of `covariance` that is noise (d, d)."""
+        return self.noise / 2 if self.paired else self.noise
+
+    @property
+    def noise_of_mean(self) -> Array:
+        """Covariance of the noise in `mean` (d, d)."""
+        return self.noise / self.replicates
+
+    @property
+    def covariance_of_mean(self) -> Array:
+        """Covariance of `mean` given the data (d, d), estimated."""
+        return self.noise_of_mean if self.paired else self.covariance / self.replicates
+
+
+@dataclass(frozen=True, eq=False)
+class Variances:
+    """What is known of the variances of k linear functions of the sums.
+
+    Attributes
+    ----------
+    observed, floor : ndarray (k,)
+        Variance between replicates (or of half-differences of pairs), and its known noise.
+    noise : ndarray (k,)
+        Variance of the noise in the mean over replicates.
+    sums : ReplicateSums
+    population : bool
+        Whether the sampling variance counts.
+    """
+
+    observed: Array
+    floor: Array
+    noise: Array
+    sums: ReplicateSums
+    population: bool
+
+    def at(self, probabilities: Array) -> tuple[Array, Array]:
+        """Quantiles of the sampling variance, and of the variance of the estimate, each (k, m)."""
+        total = floored_variances(self.observed, self.sums.df, self.floor, probabilities)
+        sampling = (total - self.floor[:, None]) / self.sums.weight_variance
+        given = self.noise[:, None] if self.sums.paired else total / self.sums.replicates
+        return sampling, np.maximum((sampling if self.population else 0.0) + given, 1e-300)
+
+    def corrected(self, share: float) -> Array:
+        """Variance of the estimate (k,) with so much of the expected noise taken off: the three of the source."""
+        sampling = np.maximum(self.observed - share * self.floor, 0.0) / self.sums.weight_variance
+        return np.maximum((sampling if self.population else 0.0) + self.noise, 1e-300)
+
+    @property
+    def swamped(self) -> NDArray[np.bool_]:
+        """Whether noise alone could make replicates differ as much."""
+        with np.errstate(divide="ignore"):
+            ratio = self.sums.df * self.observed / np.maximum(self.floor, 1e-300)
+        return np.asarray(stats.chi2.sf(ratio, self.sums.df) > _SWAMPED)
+
+
+@dataclass(frozen=True, eq=False)
+class BootstrapInference:
+    """Smooth functions of sums, with errors from replicates; implements `Inference`.
+
+    Attributes
+    ----------
+    names : tuple of str, length p
+    sums : ReplicateSums
+    statistic : callable
+        Maps sums (R, d) to estimates (R, p).
+    nobs : float or None
+    nobs_is_public : bool
+    target : str
+    method : str
+    conservative : float
+        Probability that the conservative interval takes off too much.
+    unstable : tuple of str
+        Why no interval can be given; empty where one can.
+
+    Notes
+    -----
+    The estimate is the function of the mean sums, less what the curvature of the function makes of their noise. Its
+    linearisation carries the sums of every replicate to estimates.
+    """
+
+    names: tuple[str, ...]
+    sums: ReplicateSums
+    statistic: Statistic
+    nobs: float | None = None
+    nobs_is_public: bool = False
+    target: str = "population"
+    method: str = "auto"
+    conservative: float = 0.05
+    unstable: tuple[str, ...] = ()
+
+    scale = None
+    rsquared = None
+
+    @property
+    def df_resid(self) -> float:
+        """Degrees of freedom of the variance between replicates."""
+        return self.sums.df
+
+    @cached_property
+    def _plain(self) -> Array:
+        with np.errstate(all="ignore"):
+            return np.asarray(self.statistic(self.sums.mean[None])[0])
+
+    @cached_property
+    def gradient(self) -> Array:
+        """Derivatives of the estimates (p, d)."""
+        step = _STEP * max(abs(float(self.sums.mean[0])), 1.0)
+        moved = step * np.eye(len(self.sums.mean))
+        with np.errstate(all="ignore"):
+            ahead, behind = self.statistic(self.sums.mean + moved), self.statistic(self.sums.mean - moved)
+        return np.nan_to_num((ahead - behind).T / (2 * step))
+
+    @cached_property
+    def curvature(self) -> Array:
+        """What noise and random weights of the mean sums add to the estimates by their curvature (p,)."""
+        values, vectors = np.linalg.eigh(self.sums.covariance_of_mean)
+        moved = (vectors * np.sqrt(np.maximum(values, 0.0))).T
+        with np.errstate(all="ignore"):
+            around = self.statistic(self.sums.mean + moved) + self.statistic(self.sums.mean - moved)
+        found = 0.5 * (around - 2 * self._plain).sum(axis=0)
+        return np.where(np.isfinite(found), found, 0.0)
+
+    @cached_property
+    def params(self) -> Array:
+        """Point estimates (p,)."""
+        near = np.abs(self.curvature) <= np.sqrt(self._variances(self.gradient).at(_MIDDLE)[1][:, 0])
+        return np.nan_to_num(self._plain - np.where(near, self.curvature, 0.0))
+
+    @cached_property
+    def replicated(self) -> Array:
+        """Linearised estimates of every replicate (B, p)."""
+        return np.asarray(self.params + (self.sums.values - self.sums.mean) @ self.gradient.T)
+
+    def _variances(self, rows: Array) -> Variances:
+        """Say what is known of linear functions of the sums, ``rows`` (k, d)."""
+        parts = [self.sums.covariance, self.sums.floor, self.sums.noise_of_mean]
+        found = [np.maximum(np.einsum("ki,ij,kj->k", rows, part, rows), 0.0) for part in parts]
+        return Variances(found[0], found[1], found[2], self.sums, self.target == "population")
+
+    @cached_property
+    def cov_sampling(self) -> Array:
+        """Covariance from sampling (p, p); variances are medians of what is known of them."""
+        variance = self._variances(self.gradient).at(_MIDDLE)[0][:, 0]
+        if self.target != "population":
+            return np.zeros((len(self.names), len(self.names)))
+        between = self.gradient @ (self.sums.covariance - self.sums.floor) @ self.gradient.T
+        return np.asarray(rescaled(positive(between), variance))
+
+    @cached_property
+    def cov_noise(self) -> Array:
+        """Covariance from privacy noise and, where weights are secret, from the random weights themselves (p, p)."""
+        variances = self._variances(self.gradient)
+        sampling, total = (part[:, 0] for part in variances.at(_MIDDLE))
+        given = total - (sampling if self.target == "population" else 0.0)
+        found = self.gradient @ self.sums.covariance_of_mean @ self.gradient.T
+        return np.asarray(rescaled(positive(found), given)) + np.diag(1e-12 * np.maximum(given, 1e-300))
+
+    @property
+    def population_std(self) -> Array:
+        """Standard deviation of one row's share in each estimate (p,): the root of n times its sampling variance."""
+        variance = self._variances(self.gradient).at(_MIDDLE)[0][:, 0]
+        return np.sqrt(max(float(self.sums.mean[0]), 0.0) * variance)
+
+    @property
+    def flags(self) -> tuple[str, ...]:
+        """Warnings, from released numbers only."""
+        found = [f"{reason}: intervals are unbounded, p-values 1" for reason in self.unstable]
+        variances = self._variances(self.gradient)
+        if self.target == "population" and variances.swamped.any():
+            found.append(
+                f"replicates of {self._listed(variances.swamped)} differ hardly more than by privacy noise: the "
+                "sampling error is bounded rather than estimated, and the interval wide for that"
+            )
+        bent = np.abs(self.curvature) > _BENT * np.sqrt(variances.at(_MIDDLE)[1][:, 0])
+        if bent.any() and not self.unstable:
+            found.append(
+                f"noise bends the estimate of {self._listed(bent)} by more than a quarter of its standard error: the "
+                "interval, which takes it to be straight, may be off"
+            )
+        return tuple(found)
+
+    def _listed(self, which: NDArray[np.bool_]) -> str:
+        names = [self.names[place] for place in np.flatnonzero(which)]
+        return ", ".join(names[:5]) + (f" and {len(names) - 5} more" if len(names) > 5 else "")
+
+    # Intervals and tests
+
+    def intervals(self, contrasts: Array, alpha: float) -> Array:
+        """Intervals of level ``1 - alpha`` for each row of ``contrasts`` (k, p), as (k, 2)."""
+        center, variances = self._contrasts(contrasts)
+        if self.unstable:
+            half = np.full(len(center), np.inf)
+        elif self.method in ("auto", "fiducial"):
+            half = mixture_isf(alpha, variances.at(PROBABILITIES)[1])
+        else:
+            half = float(stats.norm.isf(alpha / 2)) * np.sqrt(variances.corrected(self._share))
+        return np.stack([center - half, center + half], axis=1)
+
+    def contrast_pvalues(self, contrasts: Array, values: Array) -> Array:
+        """Two-sided p-values (k,) of ``contrasts @ params = values``."""
+        center, variances = self._contrasts(contrasts)
+        if self.unstable:
+            return np.ones(len(center))
+        distance = np.abs(center - values)
+        if self.method in ("auto", "fiducial"):
+            return mixture_sf(distance, variances.at(PROBABILITIES)[1])
+        return np.asarray(2 * stats.norm.sf(distance / np.sqrt(variances.corrected(self._share))))
+
+    @property
+    def _share(self) -> float:
+        """Share of the expected noise that the chosen interval of the source takes off."""
+        if self.method == "conservative":
+            return float(stats.chi2.ppf(self.conservative, self.sums.df)) / self.sums.df
+        return 0.0 if self.method == "most_conservative" else 1.0
+
+    def _contrasts(self, contrasts: Array) -> tuple[Array, Variances]:
+        contrasts = np.atleast_2d(np.asarray(contrasts, dtype=np.float64))
+        return contrasts @ self.params, self._variances(contrasts @ self.gradient)
+
+    def wald(self, restrictions: Array, values: Array) -> tuple[float, float, float]:
+        """Joint test of ``restrictions @ params = values``: statistic (chi-squared), degrees of freedom, p-value.
+
+        Notes
+        -----
+        In coordinates in which the noise has variance 1 and replicates are uncorrelated, every coordinate is a problem
+        of one number; the squares over the variances' medians are added, and their law is simulated with a public
+        seed. With one restriction the p-value is that of the interval.
+
+        Raises
+        ------
+        InferenceError
+            If restrictions are linearly dependent.
+        """
+        restrictions = np.atleast_2d(np.asarray(restrictions, dtype=np.float64))
+        count = int(np.linalg.matrix_rank(restrictions))
+        if count < len(restrictions):
+            raise InferenceError(f"the {len(restrictions)} restrictions are linearly dependent (rank {count})")
+        distance = restrictions @ self.params - np.broadcast_to(values, (count,))
+        rows = restrictions @ self.gradient
+        floor, between = rows @ self.sums.floor @ rows.T, rows @ self.sums.covariance @ rows.T
+        root = np.linalg.cholesky(floor + 1e-12 * np.diag(np.diag(between) + 1e-300))
+        inverse = np.linalg.inv(root)
+        _, vectors = np.linalg.eigh(inverse @ between @ inverse.T)
+        turned = vectors.T @ inverse
+        found = self._variances(turned @ rows)
+        middle = found.at(_MIDDLE)[1][:, 0]
+        statistic = float(((turned @ distance) ** 2 / middle).sum())
+        if self.unstable:
+            return statistic, float(count), 1.0
+        if count == 1:
+            return statistic, 1.0, float(self.contrast_pvalues(restrictions, np.atleast_1d(values))[0])
+        if self.method not in ("auto", "fiducial"):
+            total = found.corrected(self._share)
+            statistic = float(((turned @ distance) ** 2 / total).sum())
+            return statistic, float(count), float(stats.chi2.sf(statistic, count))
+        rng = np.random.default_rng(0)
+        drawn = np.zeros(_DRAWS)
+        nodes = (np.arange(_DRAWS) + 0.5) / _DRAWS
+        for place, law in enumerate(found.at(nodes)[1]):
+            drawn += rng.permutation(law) * rng.normal(size=_DRAWS) ** 2 / middle[place]
+        return statistic, float(count), float((1 + (drawn >= statistic).sum()) / (_DRAWS + 1))
+
+    def with_method(self, method: str) -> BootstrapInference:
+        """Return the same estimates under another inference method.
+
+        Raises
+        ------
+        OptionError
+            If it is none of `METHODS`.
+        """
+        if method not in METHODS:
+            raise OptionError("inference", method, METHODS)
+        return replace(self, method=method)
+
+
+_MIDDLE = np.array([0.5])

@@ -1,0 +1,149 @@
+"""What a bootstrap costs: claimed, in the limit, and exactly."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pandas as pd
+
+from dpinfer.errors import OptionError
+from dpinfer.privacy.profiles import OUTWARD, gaussian_epsilon
+from dpinfer.privacy.resampling import (
+    ASYMPTOTIC,
+    DOUBLE_OR_NOTHING,
+    LARGEST_MU,
+    POISSON,
+    composed_epsilon,
+    dominating_mu,
+)
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+__all__ = ["PrivacyCost", "privacy_cost"]
+
+_LAWS = {"double_or_nothing": DOUBLE_OR_NOTHING, "poisson": POISSON}
+_MOST = 10_000
+
+
+@dataclass(frozen=True, eq=False)
+class PrivacyCost:
+    """Costs of bootstraps that carry the noise of one release, B times.
+
+    Attributes
+    ----------
+    frame : DataFrame
+        A row for each mu and number of replicates; see `privacy_cost`.
+    weights : str
+    delta : float
+    """
+
+    frame: pd.DataFrame
+    weights: str
+    delta: float
+
+    def summary_frame(self) -> pd.DataFrame:
+        """Return the table, a copy."""
+        return self.frame.copy()
+
+    def __repr__(self) -> str:
+        shown = self.frame.to_string(index=False, float_format=lambda value: f"{value:.4g}")
+        return f"Cost of a bootstrap with weights {self.weights!r}, epsilon at delta = {self.delta:g}\n{shown}"
+
+    def plot(self, ax: Axes | None = None) -> Axes:
+        """Plot epsilon against the number of replicates: exact, claimed, and in the limit.
+
+        Parameters
+        ----------
+        ax : matplotlib.axes.Axes, optional
+
+        Returns
+        -------
+        matplotlib.axes.Axes
+        """
+        if ax is None:
+            from matplotlib.figure import Figure  # noqa: PLC0415  (slow to load)
+
+            ax = Figure(figsize=(6, 4), layout="constrained").subplots()
+        for place, (mu, part) in enumerate(self.frame.groupby("mu")):
+            color = f"C{place}"
+            ax.plot(part["replicates"], part["exact epsilon"], "o-", ms=4, color=color, label=f"mu = {mu:g}, exact")
+            ax.plot(part["replicates"], part["claimed epsilon"], ":", color=color, label="claimed")
+            ax.plot(part["replicates"], part["asymptotic epsilon"], "--", lw=0.9, color=color, label="2 - 2/e")
+        ax.set(xscale="log", yscale="log", xlabel="replicates", ylabel=f"epsilon at delta = {self.delta:g}")
+        ax.legend(fontsize=7, frameon=False)
+        return ax
+
+
+def privacy_cost(
+    replicates: int | Sequence[int] = (10, 50, 200, 1000),
+    mu: float | Sequence[float] = 1.0,
+    *,
+    weights: str = "double_or_nothing",
+    delta: float = 1e-6,
+) -> PrivacyCost:
+    """Cost of B noisy sums of resampled rows, where the noise of each is that of one release, B-fold.
+
+    Parameters
+    ----------
+    replicates : int or sequence of int
+        Numbers B of sums.
+    mu : float or sequence of float
+        Sensitivity over noise scale of the one release: it is mu-GDP, and (mu^2/2)-zCDP. Each of the B sums has noise
+        of root-B times its scale.
+    weights : {"double_or_nothing", "poisson", "public"}
+    delta : float
+        At which epsilon is given.
+
+    Returns
+    -------
+    PrivacyCost
+        With columns "mu", "replicates", "claimed epsilon" (that of one release: Brawner & Honaker 2018),
+        "asymptotic epsilon" (mu times the root of 2 - 2/e: Wang, Cheng & Awan 2022), "exact epsilon", and "ledger mu":
+        the GDP amount at which the bootstrap enters a ledger.
+
+    Raises
+    ------
+    OptionError
+        If an argument has no such value.
+
+    Examples
+    --------
+    >>> cost = privacy_cost(50, 0.5).summary_frame()
+    >>> bool(cost["exact epsilon"].iloc[0] > cost["claimed epsilon"].iloc[0])
+    True
+    """
+    sizes = [replicates] if isinstance(replicates, int) else replicates
+    amounts = [mu] if isinstance(mu, int | float) else mu
+    if not isinstance(sizes, Sequence) or not all(type(size) is int and 2 <= size <= _MOST for size in sizes):
+        raise OptionError("replicates", replicates, f"whole numbers from 2 to {_MOST:,}")
+    if not isinstance(amounts, Sequence) or not all(
+        isinstance(one, int | float) and 0 < one <= LARGEST_MU for one in amounts
+    ):
+        raise OptionError("mu", mu, f"numbers above 0 and up to {LARGEST_MU:g}")
+    if weights not in (*_LAWS, "public"):
+        raise OptionError("weights", weights, (*_LAWS, "public"))
+    if not (isinstance(delta, float) and 1e-12 <= delta < 1):
+        raise OptionError("delta", delta, "a probability from 1e-12 to below 1")
+    rows = [_row(float(one), size, weights, delta) for one in amounts for size in sizes]
+    return PrivacyCost(pd.DataFrame(rows), weights, delta)
+
+
+def _row(mu: float, replicates: int, weights: str, delta: float) -> dict[str, float]:
+    if weights == "public":
+        ledger = mu * float(np.sqrt(2)) * (1 + OUTWARD)
+        exact = gaussian_epsilon(ledger, delta)
+    else:
+        exact = composed_epsilon(_LAWS[weights], mu, replicates, delta)
+        ledger = dominating_mu(_LAWS[weights], mu, replicates)
+    return {
+        "mu": mu,
+        "replicates": replicates,
+        "claimed epsilon": gaussian_epsilon(mu, delta),
+        "asymptotic epsilon": gaussian_epsilon(ASYMPTOTIC * mu, delta),
+        "exact epsilon": exact,
+        "ledger mu": ledger,
+    }
