@@ -63,9 +63,9 @@ class ReplicateRows:
     @cached_property
     def width(self) -> int:
         """Number d of integers that a row becomes."""
-        own: int = self.features.basis.width
-        products: int = own * (own + 1) // 2
-        return products if self.products else own
+        own = self.features.basis.width
+        width: int = own * (own + 1) // 2 if self.products else own
+        return width
 
     @property
     def unit(self) -> int:
