@@ -147,8 +147,8 @@ class Bootstrap(Procedure):
             )
         if not isinstance(privacy, GDP | ApproxDP):
             raise NotProvedError(
-                f"the exact cost of secret weights is stated in GDP or ApproxDP, not {privacy}: Gaussian noise is never "
-                "pure, and under zCDP a unit that may count twice costs four times as much"
+                f"the exact cost of secret weights is stated in GDP or ApproxDP, not {privacy}: Gaussian noise is "
+                "never pure, and under zCDP a unit that may count twice costs four times as much"
             )
 
     def _plan(self, bound: Fraction, privacy: Privacy, weights: Array) -> tuple[Array, int, Cost]:

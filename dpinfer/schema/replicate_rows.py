@@ -63,7 +63,7 @@ class ReplicateRows:
     @cached_property
     def width(self) -> int:
         """Number d of integers that a row becomes."""
-        own = self.features.basis.width
+        own: int = self.features.basis.width
         width: int = own * (own + 1) // 2 if self.products else own
         return width
 
