@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 import statsmodels.formula.api as smf
-from statsmodels.datasets import fair
+from statsmodels.datasets import fair, randhie
 from statsmodels.iolib.summary2 import summary_col
 from statsmodels.miscmodels.ordinal_model import OrderedModel
 
@@ -27,11 +27,12 @@ if TYPE_CHECKING:
 
     from dpinfer.results import ChiSquareResults
 
-LEDGER, GRAM = "tour-ledger.db", "gram.json"
+LEDGER, GRAM, VISITS_LEDGER = "tour-ledger.db", "gram.json", "visits-ledger.db"
 FIRST_SHARE, GRAM_SHARE, DESCRIBED_SHARE, BLOCKS_SHARE = 0.2, 0.3, 0.05, 0.25
 PLANNED = dpi.ZCDP(0.05)
 FORMULA = "rate_marriage ~ age + yrs_married + children + religious + educ"
 ORDERED_FORMULA = "religious ~ 0 + I((age - 30) / 10)"
+VISITS_FORMULA, VISITS_PRICE, REPLICATES = "mdvis ~ lncoins + physlm", dpi.GDP(1.0), 100
 SECOND_FORMULA = "children ~ age + yrs_married + religious + educ"
 GROUP_TEST = "age[religious=1] = age[religious=4]"
 SINGLE_TEST, JOINT_TEST = "religious = 0", "age = 0, yrs_married = 0"
@@ -412,6 +413,47 @@ print(ordered.summary())"""
     ]
 
 
+def bootstrap_chapter(tour: Tour) -> list[Block]:
+    """Bootstrap a regression whose errors are not equally spread, on other rows with a ledger of their own."""
+    rows = randhie.load_pandas().data
+    schema = dpi.Schema(mdvis=dpi.Integer(0, 30), lncoins=dpi.Real(0, 5), physlm=dpi.Real(0, 1))
+    ledger = dpi.Ledger(tour.folder / VISITS_LEDGER, dataset="randhie", budget=VISITS_PRICE)
+    question = dpi.bootstrap(VISITS_FORMULA, dpi.PrivateData(rows, schema, ledger), replicates=REPLICATES)
+    explained, results = question.explain(VISITS_PRICE), question.fit(VISITS_PRICE)
+    cut = rows.assign(mdvis=rows["mdvis"].clip(0, 30))
+    fits = [smf.ols(VISITS_FORMULA, cut).fit(), smf.ols(VISITS_FORMULA, cut).fit(cov_type="HC0")]
+    both = dpi.summary_table([results, *fits], names=["private", "ordinary", "ordinary, robust"])
+    cost = dpi.privacy_cost((10, 30, REPLICATES, 300), VISITS_PRICE.mu)
+    script = f"""\
+from statsmodels.datasets import randhie
+
+visits_schema = dpi.Schema(mdvis=dpi.Integer(0, 30), lncoins=dpi.Real(0, 5), physlm=dpi.Real(0, 1))
+visits_ledger = dpi.Ledger("{VISITS_LEDGER}", dataset="randhie", budget=dpi.{VISITS_PRICE!r})
+visits = dpi.PrivateData(randhie.load_pandas().data, visits_schema, visits_ledger)
+question = dpi.bootstrap("{VISITS_FORMULA}", visits, replicates={REPLICATES})
+print(question.explain(dpi.{VISITS_PRICE!r}))
+resampled = question.fit(dpi.{VISITS_PRICE!r})
+print(resampled.summary())
+print(dpi.privacy_cost([10, 30, {REPLICATES}, 300], {VISITS_PRICE.mu}))"""
+    return [
+        Text("""Visits to a doctor (the RAND experiment: other people, with a ledger of their own) vary the more, the
+            more there are, and the standard errors of a regression from cross-products rely on an equal spread. The
+            bootstrap does not: the cross-products are released many times, each time with every row counting twice
+            or not at all by a secret coin, and what the replicates differ by is the standard error."""),
+        Code(script, python=True),
+        Code(explained),
+        _summary_table(results, f"Visits to a doctor, from {REPLICATES} noisy replicates", rows=False),
+        *_warnings(results),
+        Note("Only on public data", "The ordinary fits are shown because these rows are in truth public."),
+        Table(both.frame.droplevel(1), "Private and ordinary fits, standard errors in parentheses", str(both)),
+        Text("""The price is not what is often claimed. B replicates with root-B times the noise of one release cost
+            more than that one release, the more the fewer they are; the noise here is calibrated to the exact
+            cost."""),
+        Table(cost.frame.set_index("replicates").round(3).astype(str), "Exact cost by number of replicates", str(cost)),
+        Picture("bootstrap.png", report.drawn_figure(cost.plot, 3.6), "Claimed, asymptotic and exact cost."),
+    ]
+
+
 def _slight_dependence() -> NDArray[np.float64]:
     """Joint shares of religiousness (rows) and rating: even, but for the most religious."""
     shares = np.full((4, 5), 1 / 20)
@@ -471,6 +513,7 @@ CHAPTERS: tuple[tuple[str, Callable[[Tour], list[Block]]], ...] = (
     ("Means, tables and families", description_chapter),
     ("Tests that keep their level", test_chapter),
     ("Any model, block by block", blocks_chapter),
+    ("Replicates at their true price", bootstrap_chapter),
     ("What the ledger says", account_chapter),
 )
 """Title and content of every chapter, in order; a further capability adds a line here."""

@@ -43,11 +43,13 @@ EXECUTED = [
     "docs/exponential-families.md",
     "docs/tests.md",
     "docs/sample-aggregate.md",
+    "docs/bootstrap.md",
 ]
 
 
 PRINTED = [
     "Private OLS Results",
+    "Private OLS, bootstrap Results",
     "Private Poisson Results",
     "Private chi-squared test",
     "standard error from privacy noise",

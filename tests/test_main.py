@@ -25,8 +25,8 @@ from dpinfer import _tour as tour
 from dpinfer.errors import DPInferError
 
 PICTURES = {"account.png", "budget.png", "coefficients.png", "comparison.png", "second.png", "means.png", "shares.png"}
-PICTURES |= {"null.png", "residuals.png", "power.png", "ordered.png"}
-FILES = PICTURES | {report.PAGE, tour.GRAM, tour.LEDGER}
+PICTURES |= {"null.png", "residuals.png", "power.png", "ordered.png", "bootstrap.png"}
+FILES = PICTURES | {report.PAGE, tour.GRAM, tour.LEDGER, tour.VISITS_LEDGER}
 
 
 def run(*argv):
@@ -102,7 +102,7 @@ def test_the_page_and_the_terminal_have_every_chapter_in_order(made):
         places.append(made.page.index(f"<h2>{number}. {title}</h2>"))
         assert f'<section id="chapter-{number}">' in made.page
     assert places == sorted(places)
-    steps = re.findall(rf"^\[(\d)/{len(main.CHAPTERS)}\] (.*)$", made.out, flags=re.MULTILINE)
+    steps = re.findall(rf"^\[(\d+)/{len(main.CHAPTERS)}\] (.*)$", made.out, flags=re.MULTILINE)
     assert steps == [(str(number), title) for number, (title, _) in enumerate(main.CHAPTERS, 1)]
     assert made.out.isascii()
     assert "\r" not in made.out

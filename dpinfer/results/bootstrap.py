@@ -15,13 +15,14 @@ from dpinfer.privacy.resampling import POISSON
 from dpinfer.release import Release, register_inference
 from dpinfer.results.bootstrap_question import STATISTICS, BootstrapQuestion
 from dpinfer.results.descriptions import DescriptionResults
+from dpinfer.results.regression import PrivateResults
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     Array = NDArray[np.float64]
 
-__all__ = ["BootstrapResults", "check_inference", "infer_bootstrap"]
+__all__ = ["BootstrapDescription", "BootstrapResults", "check_inference", "infer_bootstrap"]
 
 _FEW = 5.0
 """Standard deviations of noise that the number of rows must reach for a ratio to have an interval."""
@@ -32,16 +33,17 @@ _RELIABLE = 3.0
 TARGETS = ("population", "data")
 
 
-class BootstrapResults(DescriptionResults):
-    """Estimates with errors from replicates. Everything that `DescriptionResults` has is here too.
+class BootstrapResults(PrivateResults):
+    """Coefficients with errors from replicates. Everything that `PrivateResults` has is here too.
 
     ``with_inference`` takes "fiducial" (the default), "unbiased", "conservative" and "most_conservative".
     """
 
     @property
     def _bootstrap(self) -> BootstrapInference:
-        assert isinstance(self.inference, BootstrapInference)
-        return self.inference
+        inference = self.inference
+        assert isinstance(inference, BootstrapInference)
+        return inference
 
     @property
     def replicates(self) -> pd.DataFrame:
@@ -57,6 +59,10 @@ class BootstrapResults(DescriptionResults):
         Of a mean it is the standard deviation of the column in the population (Brawner & Honaker 2018, section 7.2).
         """
         return self._series(self._bootstrap.population_std)
+
+
+class BootstrapDescription(BootstrapResults, DescriptionResults):
+    """Means, totals, variances and the like with errors from replicates; see `BootstrapResults`."""
 
 
 def check_inference(inference: object, conservative: object, target: object) -> None:
@@ -135,15 +141,17 @@ def infer_bootstrap(
         conservative=float(share),
         unstable=_unstable(sums, measured, asked, function),
     )
-    quantity = asked.statistic if asked.statistic in STATISTICS else "coef" if asked.regression else "estimate"
-    response = asked.gram.columns[-1].name if asked.regression else ", ".join(asked.columns)
-    return BootstrapResults(
+    notes = _notes(measured, asked, method, float(share))
+    if asked.regression:
+        response = asked.gram.columns[-1].name
+        return BootstrapResults(found, release, model_name="Private OLS, bootstrap", response=response, notes=notes)
+    return BootstrapDescription(
         found,
         release,
         model_name="Private bootstrap",
-        response=response,
-        notes=_notes(measured, asked, method, float(share)),
-        quantity=quantity,
+        response=", ".join(asked.columns),
+        notes=notes,
+        quantity=asked.statistic if asked.statistic in STATISTICS else "estimate",
     )
 
 

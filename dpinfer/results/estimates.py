@@ -116,8 +116,6 @@ class PrivateEstimates(ResultsWrapper):  # type: ignore[misc]
         OptionError
             Where there is no such method.
         """
-        if method not in METHODS:
-            raise OptionError("method", method, METHODS)
         return type(self)(
             self._inference.with_method(method),
             self._release,

@@ -63,14 +63,13 @@ class ReplicateRows:
     @cached_property
     def width(self) -> int:
         """Number d of integers that a row becomes."""
-        own: int = self.features.basis.width
-        width: int = own * (own + 1) // 2 if self.products else own
-        return width
+        own = self.features.basis.width
+        return own * (own + 1) // 2 if self.products else own
 
     @property
     def unit(self) -> int:
         """The number 1 in the integer sums."""
-        return UNIT * UNIT if self.products else UNIT
+        return int(UNIT * UNIT) if self.products else UNIT
 
     @cached_property
     def labels(self) -> tuple[str, ...]:
