@@ -26,7 +26,7 @@ SCRIPTS = {
     "laplace_average": (200, 3000),
     "equipartition": (500, 5000),
     "aggregate_coverage": (10, 5000),
-    "aggregate_bias": (2000, 60_000),
+    "aggregate_bias": (2000, 200_000),
     "aggregate_efficiency": (20, 1000),
     "binomtest_exact": (1, 1),
     "association": (100, 5000),

@@ -10,9 +10,9 @@ import statsmodels.api as sm
 from joblib import Parallel, delayed
 from matplotlib.figure import Figure
 
-from dpinfer.models.block_estimators import newton
 from dpinfer.schema.block_rows import block_values
 from dpinfer.schema.region import Ball, region_of
+from validation.block_designs import stacked_newton
 from validation.common import Claim, Options, options, write_figure, write_table
 
 SIZES = (40, 60, 90, 130, 200, 300)
@@ -39,15 +39,15 @@ def logistic(size: int, count: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
     chance = 1 / (1 + np.exp(-BETA[0] - BETA[1] * grid))
     design = np.column_stack([np.ones_like(grid), grid])
     inverse = np.linalg.inv((design.T * chance * (1 - chance)) @ design / len(grid))
-    fits, linear = np.full((count, 3, 2), np.nan), np.empty(count)
-    for block in range(count):
-        x = np.column_stack([np.ones(size), rng.uniform(-1, 1, size)])
-        mean = 1 / (1 + np.exp(-x @ BETA))
-        y = (rng.random(size) < mean).astype(float)
-        linear[block] = inverse[1] @ (x.T @ (y - mean)) / size
-        for part, mine in enumerate((slice(None), slice(0, size // 2), slice(size // 2, None))):
-            found = newton(sm.Logit, y[mine], x[mine])
-            fits[block, part] = np.nan if found is None else found
+    x = np.column_stack([np.ones(count * size), rng.uniform(-1, 1, count * size)])
+    mean = 1 / (1 + np.exp(-x @ BETA))
+    y = (rng.random(count * size) < mean).astype(float)
+    score = (x * (y - mean)[:, None]).reshape(count, size, 2).sum(axis=1)
+    linear = score @ inverse[1] / size
+    starts = np.arange(count) * size
+    middle, stops = starts + size // 2, starts + size
+    ends = ((starts, stops), (starts, middle), (middle, stops))
+    fits = np.stack([stacked_newton(sm.Logit, y, x, first, last) for first, last in ends], axis=1)
     plain, corrected = (
         block_values(part, region).estimates[:, 1:] - BETA[1] - linear[:, None] for part in (fits[:, :1], fits)
     )

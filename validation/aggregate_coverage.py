@@ -114,7 +114,7 @@ def measure(cells: tuple[Cell, ...], seeds: range, seed: int) -> dict[int, np.nd
     return {place: np.array(rows) for place, rows in found.items()}
 
 
-def judge(cell: Cell, rows: np.ndarray, plain: np.ndarray, run: str, *, measurement: Any) -> list[dict[str, Any]]:
+def judge(cell: Cell, rows: np.ndarray, plain: np.ndarray, *, measurement: Any) -> list[dict[str, Any]]:
     """Coverage, error and width of every parameter of a cell."""
     population = POPULATIONS[cell.population]
     table = []
@@ -150,7 +150,6 @@ def judge(cell: Cell, rows: np.ndarray, plain: np.ndarray, run: str, *, measurem
                 "located": float(located.mean()),
                 "flagged": float(flagged.mean()),
                 "replicates": replicates,
-                "run": run,
                 "held": covered and narrow,
             }
         )
@@ -171,7 +170,7 @@ def groups() -> list[tuple[Cell, ...]]:
     return [tuple(cell for cell in CELLS if (cell.population, cell.n, cell.blocks) == key) for key in keys]
 
 
-def study(cells: tuple[Cell, ...], replicates: int, seed: int, jobs: int, run: str) -> list[dict[str, Any]]:
+def study(cells: tuple[Cell, ...], replicates: int, seed: int, jobs: int) -> list[dict[str, Any]]:
     """Run all replicates of cells that share their blocks."""
     population = POPULATIONS[cells[0].population]
     count = max(int(population.share * replicates), 1)
@@ -181,7 +180,7 @@ def study(cells: tuple[Cell, ...], replicates: int, seed: int, jobs: int, run: s
     for place, cell in enumerate(cells):
         rows = np.concatenate([part[place] for part in parts])
         measured = question(cell).measurement(cell.price, schema=population.schema)
-        table += judge(cell, rows, rows[:, :, 6], run, measurement=measured)
+        table += judge(cell, rows, rows[:, :, 6], measurement=measured)
     return table
 
 
@@ -211,40 +210,28 @@ def figure_of(table: pd.DataFrame) -> Figure:
 
 
 def run(arguments: Options) -> list[Claim]:
-    """Study every cell, rerun those that fail, write table and figure."""
+    """Study every cell, write table and figure. A cell that fails is reported as failed: no rerun."""
     rows: list[dict[str, Any]] = []
-    quick, short = arguments.replicates < 200, arguments.replicates < 2000
+    quick = arguments.replicates < 200
     for cells in groups():
-        found = study(cells, arguments.replicates, arguments.seed, 1 if quick else arguments.jobs, "first")
+        found = study(cells, arguments.replicates, arguments.seed, 1 if quick else arguments.jobs)
         rows += found
         print(f"{found[0]['design']}: {found[0]['replicates']:,} replicates done", flush=True)
-        failed = {(row["price"], row["aggregator"], row["correction"]) for row in found if not row["held"]}
-        again = tuple(
-            cell
-            for cell in cells
-            if cell.bias_correction == JUDGED
-            and any(str(cell.price) == price for price, _, right in failed if right == JUDGED)
-        )
-        if again and not short:
-            rows += study(again, 10 * arguments.replicates, arguments.seed + 1, arguments.jobs, "rerun")
     table = pd.DataFrame(rows)
-    keys = ["design", "n", "blocks", "price", "aggregator", "correction", "parameter"]
-    last = table[table["correction"] == JUDGED].drop_duplicates(keys, keep="last")
+    judged = table[table["correction"] == JUDGED]
     notes = [
-        f"Cells and quantities judged: {len(last)}, all with half-block correction; failed at first: "
-        f"{int((~table[(table['correction'] == JUDGED) & (table['run'] == 'first')]['held']).sum())}; failed again: "
-        f"{int((~table[table['run'] == 'rerun']['held']).sum())}. Uncorrected blocks are shown for comparison.",
+        f"Cells and quantities judged: {len(judged)}, all with half-block correction; failed: "
+        f"{int((~judged['held']).sum())}. Uncorrected blocks are shown for comparison.",
         "Oracle: the sampling variance of the blocks' plain mean and the median noise; widths count where the signal "
         f"is at least {RULES.kappa:g}; not computed for Laplace noise.",
     ]
     write_table(table, "aggregate_coverage", arguments, notes)
-    write_figure(figure_of(table[table["run"] == "first"]), "aggregate_coverage", arguments)
-    return claims(table, last)
+    write_figure(figure_of(table), "aggregate_coverage", arguments)
+    return claims(table, judged)
 
 
-def claims(table: pd.DataFrame, last: pd.DataFrame) -> list[Claim]:
+def claims(first: pd.DataFrame, last: pd.DataFrame) -> list[Claim]:
     """What the table shows."""
-    first = table[table["run"] == "first"]
     main = first[
         (first["design"] == POPULATIONS[LOGIT].name) & (first["n"] == MAIN.n) & (first["price"] == str(MAIN.price))
     ]

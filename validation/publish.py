@@ -192,13 +192,12 @@ def aggregate() -> str:
     """Error, coverage and width of sample-and-aggregate, a row per design and price, and the figures."""
     table = pd.read_csv(OUTPUT / "aggregate_coverage.csv")
     keys = ["design", "n", "blocks", "price", "aggregator", "correction"]
-    last = table.drop_duplicates([*keys, "parameter"], keep="last")
     lines = [
         "| model | n | blocks | price | blocks bounded by | RMSE over that of blocks without noise | least coverage | "
         "mean width / oracle, signal at least 3 | flagged |",
         "| --- | --- | --- | --- | --- | --- | --- | --- | --- |",
     ]
-    for key, group in last.groupby(keys, sort=False):
+    for key, group in table.groupby(keys, sort=False):
         design, n, blocks, price, bounded, correction = key
         clear = group[group["kappa"] >= Rules().kappa]["width / oracle"].dropna()
         ratio = (group["RMSE"] / group["without noise"]).to_numpy()
@@ -214,12 +213,11 @@ def aggregate() -> str:
             f"{group['flagged'].max():.0%}",
         ]
         lines.append("| " + " | ".join(map(str, cells)) + " |")
-    first = table[table["run"] == "first"]
     return "\n".join(
         [
             *lines,
             "",
-            f"{int(first['replicates'].max()):,} replicates, {int(first['replicates'].min()):,} of median regression "
+            f"{int(table['replicates'].max()):,} replicates, {int(table['replicates'].min()):,} of median regression "
             "and multinomial logit; `python -m validation.aggregate_coverage`, which judges the corrected ones; every "
             "parameter is in `validation/output/aggregate_coverage.csv`.",
             "",
