@@ -155,10 +155,10 @@ class Bootstrap(Procedure):
         """Noise scales in steps of the multiplied sums, the multiplier, and the cost."""
         if self.weights == "public":
             # Every row has weight 2 in half of the sums: squares of weights add up to twice the replicates.
-            return noise_plan(bound * binary(sqrt_above(Fraction(2 * self.replicates))), privacy, weights)
+            return noise_plan(bound * binary(sqrt_above(Fraction(2 * self.replicates), binary)), privacy, weights)
         assert isinstance(privacy, GDP | ApproxDP)
         mu, failure = resampled_cost(_LAWS[self.weights], privacy, self.replicates)
-        scale = sqrt_above(bound**2 * self.replicates / binary(mu) ** 2)
+        scale = sqrt_above(bound**2 * self.replicates / binary(mu) ** 2, binary)
         least, multiplier = least_scale(privacy, 2 * weights.size), 1
         while scale * multiplier * float(weights.min()) < least:
             multiplier *= 2

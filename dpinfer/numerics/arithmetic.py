@@ -80,6 +80,9 @@ class Arithmetic:
 
 
 def _check(text: str, node: ast.expr, depth: int) -> None:
+    instead = "use numbers, names, + - * / **, log, exp, sqrt"
+    if depth > _DEEPEST:
+        raise FormulaError(text, f"is nested more than {_DEEPEST} deep", instead)
     parts: list[ast.expr] | None = None
     if isinstance(node, ast.Name) or (isinstance(node, ast.Constant) and _is_number(node.value)):
         parts = []
@@ -89,11 +92,8 @@ def _check(text: str, node: ast.expr, depth: int) -> None:
         parts = [node.operand]
     elif isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in _FUNCTIONS:
         parts = list(node.args) if len(node.args) == 1 and not node.keywords else None
-    if parts is None or depth > _DEEPEST:
-        shown = ast.unparse(node)
-        raise FormulaError(
-            text, f"{shown!r} is not arithmetic of means", "use numbers, names, + - * / **, log, exp, sqrt"
-        )
+    if parts is None:
+        raise FormulaError(text, f"{ast.unparse(node)!r} is not arithmetic of means", instead)
     for part in parts:
         _check(text, part, depth + 1)
 

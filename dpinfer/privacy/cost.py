@@ -109,20 +109,22 @@ class Cost:
         if self.rho is not None and not isinstance(self.price, ZCDP):
             also.append(f"{float_above(self.rho):.6g}-zCDP")
         if self.mu is not None and not isinstance(self.price, GDP):
-            also.append(f"{self._within}{self.mu:.6g}-GDP")
+            also.append(f"{self._within}{self.mu:.6g}-GDP{self._failing}")
         proofs = {PureDP: self.pure_epsilon, ZCDP: self.rho, GDP: self.mu_squared, ApproxDP: self.approx}
         stated = ""
         if proofs[type(self.price)] is not None:
             stated = self.price.describe()
             if isinstance(self.price, GDP):
-                stated = f"{self._within}{stated}"
+                stated = f"{self._within}{stated}{self._failing}"
         return "; also ".join(filter(None, [stated, ", ".join(also)])) or "no proved guarantee"
 
     @property
     def _within(self) -> str:
-        """How far from Gaussian DP, in words."""
-        distance = self.tau + self.delta0
-        return f"within total variation {float(distance):.2g} of " if distance else ""
+        return f"within total variation {float(self.tau):.2g} of " if self.tau else ""
+
+    @property
+    def _failing(self) -> str:
+        return f" but for a probability of {float(self.delta0):.2g}" if self.delta0 else ""
 
     def to_dict(self) -> dict[str, Any]:
         """Return a JSON-ready form, fractions as text; `from_dict` reads it back without loss."""

@@ -152,7 +152,7 @@ class Filter(ABC):
             )
         return None
 
-    _advice: ClassVar[str] = "a finer grid needs less"
+    _advice: ClassVar[str] = "a finer grid needs less, and so does a bootstrap that is priced in the unit of the budget"
 
 
 class _Pure(Filter):

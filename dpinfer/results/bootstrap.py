@@ -121,6 +121,11 @@ def infer_bootstrap(
     aim = measured.target if target is None else target
     check_inference(method, share, aim)
     function = measured.statistic_of(asked)
+    public = release.nobs is not None and measured.rows.keeps_every_row
+    if public and asked.statistic == "total":
+        # The number of rows is known, and another sample would have it too.
+        means = replace(asked, statistic="mean").of_moments
+        function = lambda sums: float(release.nobs or 0) * means(sums)  # noqa: E731
     width = measured.rows.width
     noise = release.noise_variances[-width:]  # the last replicate's, which are all alike
     sums = ReplicateSums(
@@ -129,7 +134,6 @@ def infer_bootstrap(
         weight_variance=POISSON.variance if measured.weights == "poisson" else 1.0,
         paired=measured.weights == "public",
     )
-    public = release.nobs is not None and measured.rows.keeps_every_row
     found = BootstrapInference(
         names=asked.names,
         sums=sums,
