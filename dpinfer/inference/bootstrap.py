@@ -33,8 +33,8 @@ METHODS = ("auto", "fiducial", "unbiased", "conservative", "most_conservative")
 _STEPS = 1e-8, 1e-5
 """Least and largest step of numerical derivatives, as a share of the rows; between them a tenth of the error."""
 
-_FEW = 5.0
-"""Standard deviations of its noise that the number of rows must reach."""
+_STEEPEST = 1e100
+"""Derivatives from here on are those of a function that is not defined where the sums are."""
 
 _BENT = 0.25
 """Second-order term of an estimate, in standard errors, from which the reader is told."""
@@ -132,7 +132,7 @@ class Variances:
         """Quantiles of the sampling variance, and of the variance of the estimate, each (k, m)."""
         total = floored_variances(self.observed, self.sums.df, self.floor, probabilities)
         sampling = (total - self.floor[:, None]) / self.sums.weight_variance
-        given = self.noise[:, None] if self.sums.paired else total / self.sums.replicates
+        given = np.broadcast_to(self.noise[:, None], total.shape) if self.sums.paired else total / self.sums.replicates
         return sampling, np.maximum((sampling if self.population else 0.0) + given, 1e-300)
 
     def corrected(self, share: float) -> Array:
@@ -199,7 +199,7 @@ class BootstrapInference:
     @cached_property
     def gradient(self) -> Array:
         """Derivatives of the estimates (p, d)."""
-        return np.nan_to_num(self._derivatives, nan=0.0, posinf=0.0, neginf=0.0)
+        return np.where(np.abs(self._derivatives) < _STEEPEST, self._derivatives, 0.0)
 
     @cached_property
     def _derivatives(self) -> Array:
@@ -241,7 +241,8 @@ class BootstrapInference:
         """Why no interval is given; empty where one is."""
         if self.unstable:
             return self.unstable
-        if not (np.isfinite(self._plain).all() and np.isfinite(self._derivatives).all()):
+        steep = ~(np.abs(self._derivatives) < _STEEPEST)  # NaN included
+        if not np.isfinite(self._plain).all() or steep.any():
             return ("the noisy sums give no finite estimate",)
         lost = self._bent > 1
         if lost.any():
@@ -359,6 +360,8 @@ class BootstrapInference:
         if count < len(restrictions):
             raise InferenceError(f"the {len(restrictions)} restrictions are linearly dependent (rank {count})")
         distance = restrictions @ self.params - np.broadcast_to(values, (count,))
+        if self.reasons:
+            return 0.0, float(count), 1.0
         rows = restrictions @ self.gradient
         floor, between = rows @ self.sums.floor @ rows.T, rows @ self.sums.covariance @ rows.T
         root = np.linalg.cholesky(floor + 1e-12 * np.diag(np.diag(between)) + 1e-300 * np.eye(count))
@@ -370,8 +373,6 @@ class BootstrapInference:
         chosen = self.method in ("auto", "fiducial")
         variance = found.at(_MIDDLE)[1][:, 0] if chosen else found.corrected(self._share)
         statistic = float(((turned @ distance) ** 2 / variance).sum())
-        if self.reasons:
-            return statistic, float(count), 1.0
         if count == 1:
             return statistic, 1.0, float(self.contrast_pvalues(restrictions, np.atleast_1d(values))[0])
         if not chosen:

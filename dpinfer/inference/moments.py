@@ -239,7 +239,7 @@ def positive(matrices: Array) -> Array:
 def rescaled(matrices: Array, variance: Array) -> Array:
     """Give covariance matrices other variances and the same correlations."""
     old = diagonal(matrices)
-    factor = np.sqrt(variance / np.maximum(old, 1e-300))
+    factor = np.sqrt(variance / np.where(old > 0, old, 1.0))
     scaled = matrices * factor[..., :, None] * factor[..., None, :]
     place = np.arange(matrices.shape[-1])
     scaled = np.where((old > 0)[..., :, None] & (old > 0)[..., None, :], scaled, 0.0)

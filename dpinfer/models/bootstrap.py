@@ -99,9 +99,11 @@ class Bootstrap(Procedure):
         """
         schema, neighbors, _ = self._context(privacy, schema, neighbors)
         question = self._question(schema)
-        question.check()
         rows = question.rows
-        self._refuse(rows, privacy, neighbors)
+        if rows.width * self.replicates > MOST_SUMS // 4:
+            raise OptionError("replicates", self.replicates, f"at most {MOST_SUMS // 4 // rows.width:,} of these sums")
+        question.check()
+        self._refuse(privacy, neighbors)
         bound, words = _bound(rows, neighbors)
         weights = _weights(rows)
         noisy = np.ones(rows.width, dtype=bool)
@@ -125,10 +127,8 @@ class Bootstrap(Procedure):
             multiplier=multiplier,
         )
 
-    def _refuse(self, rows: ReplicateRows, privacy: Privacy, neighbors: Neighbors) -> None:
+    def _refuse(self, privacy: Privacy, neighbors: Neighbors) -> None:
         """Refuse what is not proved."""
-        if rows.width * self.replicates > MOST_SUMS // 4:
-            raise OptionError("replicates", self.replicates, f"at most {MOST_SUMS // 4 // rows.width:,} of these sums")
         if self.weights == "public":
             if neighbors != "replace_one":
                 raise NotProvedError(
@@ -202,7 +202,8 @@ class Bootstrap(Procedure):
             If the release was made for another question.
         """
         found = self._release(release)
-        self._asked(found, "bootstrap", where=self.where)
+        columns = {} if "~" in self.statistic else {"columns": list(self.columns)}
+        self._asked(found, "bootstrap", where=self.where, **columns)
         results: BootstrapResults = infer_bootstrap(
             found,
             statistic=self.statistic,

@@ -13,7 +13,7 @@ from dpinfer.inference.bootstrap import METHODS, BootstrapInference, ReplicateSu
 from dpinfer.inference.gram import noise_level
 from dpinfer.privacy.resampling import POISSON
 from dpinfer.release import Release, register_inference
-from dpinfer.results.bootstrap_question import STATISTICS, BootstrapQuestion
+from dpinfer.results.bootstrap_question import STATISTICS, BootstrapQuestion, PublicTotal
 from dpinfer.results.descriptions import DescriptionResults
 from dpinfer.results.regression import PrivateResults
 
@@ -44,6 +44,16 @@ class BootstrapResults(PrivateResults):
         inference = self.inference
         assert isinstance(inference, BootstrapInference)
         return inference
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """Sentences printed below the tables, besides those on the guarantee."""
+        method, found = self.inference.method, self._notes
+        if method == "conservative":
+            found = (*found, f"It takes off too much noise with probability {self._bootstrap.conservative:g}.")
+        if method in ("unbiased", "conservative", "most_conservative"):
+            found = (*found, "This interval of Brawner & Honaker (2018) leaves out part of the error.")
+        return found
 
     @property
     def replicates(self) -> pd.DataFrame:
@@ -123,9 +133,7 @@ def infer_bootstrap(
     function = measured.statistic_of(asked)
     public = release.nobs is not None and measured.rows.keeps_every_row
     if public and asked.statistic == "total":
-        # The number of rows is known, and another sample would have it too.
-        means = replace(asked, statistic="mean").of_moments
-        function = lambda sums: float(release.nobs or 0) * means(sums)  # noqa: E731
+        function = PublicTotal(replace(asked, statistic="mean"), float(release.nobs or 0))
     width = measured.rows.width
     noise = release.noise_variances[-width:]  # the last replicate's, which are all alike
     sums = ReplicateSums(
@@ -143,9 +151,9 @@ def infer_bootstrap(
         target=aim,
         method="fiducial" if method == "auto" else method,
         conservative=float(share),
-        unstable=_unstable(sums, measured, asked, function),
+        unstable=_unstable(sums, measured, asked),
     )
-    notes = _notes(measured, asked, method, float(share))
+    notes = _notes(measured, asked)
     if asked.regression:
         response = asked.gram.columns[-1].name
         return BootstrapResults(found, release, model_name="Private OLS, bootstrap", response=response, notes=notes)
@@ -169,9 +177,7 @@ def _given(**options: object) -> dict[str, object]:
     return {name: value for name, value in options.items() if value is not None}
 
 
-def _unstable(
-    sums: ReplicateSums, measured: BootstrapQuestion, asked: BootstrapQuestion, function: object
-) -> tuple[str, ...]:
+def _unstable(sums: ReplicateSums, measured: BootstrapQuestion, asked: BootstrapQuestion) -> tuple[str, ...]:
     """Say why no interval can be given; from released numbers only."""
     found = []
     error = float(np.sqrt(sums.noise_of_mean[0, 0]))
@@ -188,10 +194,6 @@ def _unstable(
         least = float(np.linalg.eigvalsh(rows @ full @ rows.T)[0])
         if least < _RELIABLE * noise_level(noise, rows):
             found.append("the regressors' cross-products are hardly larger than their noise")
-    if not found:
-        with np.errstate(all="ignore"):
-            if not np.isfinite(function(sums.mean[None])).all():  # type: ignore[operator]
-                found.append("the noisy sums give no finite estimate")
     return tuple(found)
 
 
@@ -202,14 +204,10 @@ _WORDS = {
 }
 
 
-def _notes(measured: BootstrapQuestion, asked: BootstrapQuestion, method: str, share: float) -> tuple[str, ...]:
+def _notes(measured: BootstrapQuestion, asked: BootstrapQuestion) -> tuple[str, ...]:
     notes = [f"Rows: {measured.where}."] if measured.where else []
     notes.append(f"{measured.replicates:,} replicates of the noisy sums: {_WORDS[measured.weights]}.")
     if not asked.regression:
         bounds = ", ".join(f"{e.text} to [{e.lower:.6g}, {e.upper:.6g}]" for e in asked.moments.expressions)
         notes.append(f"Values are clamped to their declared bounds ({bounds}).")
-    if method == "conservative":
-        notes.append(f"The conservative interval takes off too much noise with probability {share:g}.")
-    if method in ("unbiased", "most_conservative", "conservative"):
-        notes.append("This interval of Brawner & Honaker (2018) leaves out part of the error; see the documentation.")
     return tuple(notes)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from dpinfer.errors import DPInferError, FormulaError, MissingFromReleaseError, OptionError, ReleaseFormatError
+from dpinfer.inference.bootstrap import METHODS
 from dpinfer.numerics.arithmetic import Arithmetic
 from dpinfer.release.laws import NoiseLaw
 from dpinfer.results.linear import GramQuestion
@@ -33,7 +34,7 @@ if TYPE_CHECKING:
     Array = NDArray[np.float64]
     Statistic = Callable[[Array], Array]
 
-__all__ = ["STATISTICS", "WEIGHTS", "BootstrapQuestion"]
+__all__ = ["STATISTICS", "WEIGHTS", "BootstrapQuestion", "Coefficients", "PublicTotal"]
 
 _OF_MEANS = ("mean", "total", "proportion")
 _OF_PRODUCTS = {"variance": "variance", "std": "variance", "cov": "cov", "corr": "corr"}
@@ -185,7 +186,7 @@ class BootstrapQuestion:
         if asked.regression:
             if not self.regression:
                 raise MissingFromReleaseError("the release holds no cross-products, which a regression needs")
-            return _regression(self.gram.basis.represent(asked.gram.columns), self.gram.basis.width)
+            return Coefficients(self.gram.basis.represent(asked.gram.columns), self.gram.basis.width)
         if self.regression or asked.rows.labels != self.rows.labels:
             raise MissingFromReleaseError(
                 f"the release holds the sums of {self.text}, which do not give {asked.text}: measure that"
@@ -280,7 +281,10 @@ class BootstrapQuestion:
                 target=asked["target"],
                 options=asked["options"],
             )
-            names = question.rows.names if len(release.names) % question.replicates == 0 else ()
+            names: tuple[str, ...] = ()
+            if len(release.names) == question.replicates * question.rows.width:
+                question.check()
+                names = question.rows.names
         except (KeyError, TypeError, ValueError, DPInferError) as error:
             raise ReleaseFormatError(f"the question of the release is damaged: {error}") from error
         if release.names != names:
@@ -292,20 +296,48 @@ def _pairs(count: int, *, diagonal: bool) -> list[tuple[int, int]]:
     return [(i, j) for i in range(count) for j in range(i + (not diagonal), count)]
 
 
-def _regression(columns: Array, width: int) -> Statistic:
-    """Return what maps upper triangles of cross-products (R, d) to least-squares coefficients (R, p)."""
-    first, second = np.triu_indices(width)
+@dataclass(frozen=True, eq=False)
+class Coefficients:
+    """Maps upper triangles of cross-products (R, d) to least-squares coefficients (R, p).
 
-    def coefficients(sums: Array) -> Array:
-        full = np.zeros((len(sums), width, width))
+    Attributes
+    ----------
+    columns : ndarray (p + 1, width)
+        Regressors, then the response, as combinations of the features.
+    width : int
+    """
+
+    columns: Array
+    width: int
+
+    def __call__(self, sums: Array) -> Array:
+        """Return the coefficients."""
+        first, second = np.triu_indices(self.width)
+        full = np.zeros((len(sums), self.width, self.width))
         full[:, first, second] = full[:, second, first] = sums
-        crossed = columns @ full @ columns.T
+        crossed = self.columns @ full @ self.columns.T
         try:
             return np.asarray(np.linalg.solve(crossed[:, :-1, :-1], crossed[:, :-1, -1:])[..., 0])
         except np.linalg.LinAlgError:
-            return np.full((len(sums), len(columns) - 1), np.nan)
+            return np.full((len(sums), len(self.columns) - 1), np.nan)
 
-    return coefficients
+
+@dataclass(frozen=True, eq=False)
+class PublicTotal:
+    """Maps sums (R, d) to totals of a public number of rows (R, p), which another sample would have too.
+
+    Attributes
+    ----------
+    means : BootstrapQuestion
+    nobs : float
+    """
+
+    means: BootstrapQuestion
+    nobs: float
+
+    def __call__(self, sums: Array) -> Array:
+        """Return the totals."""
+        return np.asarray(self.nobs * self.means.of_moments(sums))
 
 
 _OPTIONS: Mapping[str, type] = {"inference": str, "conservative": float}
@@ -323,7 +355,9 @@ def _check_asked(asked: Mapping[str, Any]) -> None:
         "where": isinstance(asked["where"], str | None),
         "target": asked["target"] in ("population", "data"),
         "options": isinstance(options, Mapping)
-        and all(type(value) is _OPTIONS.get(name) for name, value in options.items()),
+        and all(type(value) is _OPTIONS.get(name) for name, value in options.items())
+        and options.get("inference", "auto") in METHODS
+        and 0 < options.get("conservative", 0.05) < 1,
     }
     for name, holds in right.items():
         if not holds:

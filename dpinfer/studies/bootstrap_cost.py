@@ -118,10 +118,14 @@ def privacy_cost(
     """
     sizes = [replicates] if isinstance(replicates, int) else replicates
     amounts = [mu] if isinstance(mu, int | float) else mu
-    if not isinstance(sizes, Sequence) or not all(type(size) is int and 2 <= size <= _MOST for size in sizes):
+    if (
+        not isinstance(sizes, Sequence)
+        or not sizes
+        or not all(type(size) is int and 2 <= size <= _MOST for size in sizes)
+    ):
         raise OptionError("replicates", replicates, f"whole numbers from 2 to {_MOST:,}")
-    if not isinstance(amounts, Sequence) or not all(
-        isinstance(one, int | float) and 0 < one <= LARGEST_MU for one in amounts
+    if not (isinstance(amounts, Sequence) and amounts) or not all(
+        type(one) in (int, float) and 0 < one <= LARGEST_MU for one in amounts
     ):
         raise OptionError("mu", mu, f"numbers above 0 and up to {LARGEST_MU:g}")
     if weights not in (*_LAWS, "public"):

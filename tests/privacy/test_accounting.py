@@ -191,14 +191,19 @@ def test_costs_add_where_both_are_proved():
     both = gaussian_cost(ApproxDP(1, 1e-6), scales=FINE) + gaussian_cost(ApproxDP(1, 1e-6), scales=FINE)
     assert both.approx == ApproxDP(2, 2e-6)
     assert both.tau == 2 * discrete_gaussian_tau(FINE)
+    failing = Cost(GDP(1), mu_squared=1, delta0=Fraction(1, 10**9))
+    assert (gaussian_cost(GDP(1), scales=FINE) + failing + failing).delta0 == Fraction(2, 10**9)
+    assert (gaussian_cost(GDP(1), scales=FINE) + failing).mu_squared == 2
 
 
 def test_cost_is_validated():
     for bad in (-1, math.nan, "1", True):
         with pytest.raises(PrivacyUnitError, match="rho"):
             Cost(ZCDP(1), rho=bad)
-    with pytest.raises(PrivacyUnitError, match="tau"):
-        Cost(ZCDP(1), tau=None)
+    for name in ("tau", "delta0"):
+        for bad in (None, -1e-12, math.inf):
+            with pytest.raises(PrivacyUnitError, match=name):
+                Cost(ZCDP(1), **{name: bad})
     with pytest.raises(PrivacyUnitError, match="price"):
         Cost(1.0)
     with pytest.raises(PrivacyUnitError, match="approx"):
@@ -212,6 +217,7 @@ def test_cost_is_validated():
         gaussian_cost(ZCDP(0.1), scales=FINE),
         gaussian_cost(ApproxDP(1, 1e-6), scales=FINE),
         gaussian_cost(GDP(1), scales=2.0),
+        Cost(GDP(1), mu_squared=Fraction(1), tau=Fraction(1, 10**12), delta0=Fraction(1e-10)),
     ],
 )
 def test_cost_survives_json_and_pickle(cost):
@@ -220,9 +226,16 @@ def test_cost_survives_json_and_pickle(cost):
     assert pickle.loads(pickle.dumps(cost)) == cost
 
 
+def test_stored_costs_of_older_releases_have_no_probability_of_failure():
+    stored = gaussian_cost(GDP(1), scales=FINE).to_dict()
+    assert stored.pop("delta0") == "0"
+    assert Cost.from_dict(stored) == gaussian_cost(GDP(1), scales=FINE)
+
+
 def test_damaged_costs_are_refused():
     good = laplace_cost(PureDP(0.3)).to_dict()
-    for damage in ({"rho": "x"}, {"rho": "1/0"}, {"rho": "-1"}, {"extra": 1}, {"price": {"unit": "?"}}):
+    damages = ({"rho": "x"}, {"rho": "1/0"}, {"rho": "-1"}, {"extra": 1}, {"price": {"unit": "?"}})
+    for damage in (*damages, {"delta0": "-1"}, {"delta0": None}, {"delta0": "x"}):
         with pytest.raises(PrivacyUnitError):
             Cost.from_dict(good | damage)
 
@@ -233,3 +246,7 @@ def test_description_lists_what_is_proved_only():
     assert "within total variation" in words
     assert words.startswith("(1, 1e-06)-DP")
     assert Cost(ZCDP(1)).describe() == "no proved guarantee"
+    failing = Cost(GDP(1), mu_squared=1, tau=Fraction(1, 10**10), delta0=Fraction(2, 10**10))
+    words = failing.describe()
+    assert words.startswith("within total variation 1e-10 of 1-GDP")
+    assert words.endswith("but for a probability of 2e-10")

@@ -20,8 +20,16 @@ from dpinfer.errors import (
     OptionError,
 )
 from dpinfer.privacy import store as store_module
-from dpinfer.privacy.accounting import Cost, gaussian_amount, gaussian_cost, laplace_cost, least_scale
+from dpinfer.privacy.accounting import (
+    Cost,
+    discrete_gaussian_tau,
+    gaussian_amount,
+    gaussian_cost,
+    laplace_cost,
+    least_scale,
+)
 from dpinfer.privacy.ledger import Ledger
+from dpinfer.privacy.resampling import DOUBLE_OR_NOTHING, cost_of, resampled_cost
 from dpinfer.privacy.units import GDP, ZCDP, ApproxDP, PureDP
 
 FINE = 2.0**40
@@ -152,6 +160,39 @@ def test_total_variation_is_summed_and_limited_for_approximate_dp():
     with pytest.raises(BudgetExceededError, match=r"reserve.*finer grid"):
         ledger.charge(cost, "x")
     assert Ledger.in_memory(ZCDP(1)).tau == 0
+
+
+def test_probabilities_of_failure_are_summed_and_paid_once_by_delta():
+    """Total variation tau takes (1 + e^epsilon) tau of delta, a probability of failure takes itself."""
+    cost = Cost(GDP(0.01), mu_squared=Fraction(1, 10**4), delta0=Fraction(4, 10**10))
+    ledger = Ledger.in_memory(GDP(1))
+    ledger.charge(cost, "x")
+    ledger.charge(Cost(GDP(0.01), mu_squared=Fraction(1, 10**4), tau=Fraction(1, 10**10)), "x")
+    assert ledger.tau == 5e-10
+    ledger = Ledger.in_memory(ApproxDP(1, 1e-6))  # sets 1e-9 aside
+    ledger.charge(cost, "x")
+    ledger.charge(cost, "x")
+    for more in (cost, Cost(GDP(0.01), mu_squared=Fraction(1, 10**4), tau=Fraction(1, 10**10))):
+        with pytest.raises(BudgetExceededError, match="reserve"):
+            ledger.charge(more, "x")
+    ledger.charge(Cost(GDP(0.01), mu_squared=Fraction(1, 10**4), delta0=Fraction(1999, 10**13)), "the rest")
+    with pytest.raises(BudgetExceededError, match="reserve"):
+        ledger.charge(Cost(GDP(0.01), mu_squared=Fraction(1, 10**4), delta0=Fraction(1, 10**12)), "x")
+    assert ledger.tau == pytest.approx(1e-9 / (1 + np.e), rel=1e-3)
+    for other in (ZCDP(1), PureDP(1)):
+        with pytest.raises(NotProvedError):
+            Ledger.in_memory(other).charge(cost, "x")
+
+
+def test_resampled_sums_fit_into_the_whole_budget_that_they_were_priced_at():
+    for budget in (GDP(0.5), ApproxDP(1.0, 1e-6)):
+        _, failure = resampled_cost(DOUBLE_OR_NOTHING, budget, 50)
+        cost = cost_of(budget, tau=discrete_gaussian_tau([FINE] * 100), failure=failure)
+        ledger = Ledger.in_memory(budget)
+        ledger.charge(cost, "all")
+        assert ledger.remaining.is_zero
+        with pytest.raises(BudgetExceededError):
+            ledger.charge(cost, "again")
 
 
 def test_basic_currency_sums_epsilon_and_delta():

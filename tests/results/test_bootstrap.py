@@ -1,0 +1,451 @@
+"""Results of a bootstrap: what is shown and stored, other functions of the same sums, and releases that are damaged."""
+
+import copy
+import json
+import pickle
+import struct
+import warnings
+from dataclasses import replace
+from functools import cache
+
+import numpy as np
+import pandas as pd
+import pytest
+import statsmodels.formula.api as smf
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from scipy import stats
+
+import dpinfer as dpi
+from dpinfer.errors import DPInferError, InferenceError, MissingFromReleaseError, OptionError, ReleaseFormatError
+from dpinfer.inference.bootstrap import METHODS
+from dpinfer.release import Release
+from dpinfer.results.bootstrap import BootstrapResults, infer_bootstrap
+from dpinfer.results.bootstrap_question import BootstrapQuestion
+
+ROWS, REPLICATES = 3000, 40
+SCHEMA = dpi.Schema(
+    x=dpi.Real(0, 10), k=dpi.Integer(1, 9), b=dpi.Boolean(), g=dpi.Category(["u", "v"]), y=dpi.Real(0, 60)
+)
+ASKED = {
+    "mean": (["x", "y"], "mean"),
+    "proportion": (["b", "x > 5", "g"], "proportion"),
+    "cov": (["x", "y"], "cov"),
+    "ratio": (["x", "y"], "y / x"),
+    "regression": ("y ~ x + C(g)", "mean"),
+}
+
+
+def people():
+    rng = np.random.default_rng(5)
+    frame = SCHEMA.sample(ROWS, rng)
+    frame["y"] = np.clip(10 + 2 * frame["x"] + (1 + 0.4 * frame["x"]) * rng.normal(size=ROWS), 0, 60)
+    return frame
+
+
+FRAME = people()
+
+
+@cache
+def released(kind="mean", weights="public", price=None):
+    neighbors = "replace_one" if weights == "public" else "add_remove"
+    price = price or (dpi.ZCDP(2.0) if weights == "public" else dpi.GDP(1.0))
+    data = dpi.PublicData(FRAME, SCHEMA, rng=np.random.default_rng(3), neighbors=neighbors)
+    columns, statistic = ASKED[kind]
+    replicates = REPLICATES if weights == "public" else 20
+    return dpi.bootstrap(columns, data, statistic=statistic, replicates=replicates, weights=weights).measure(price)
+
+
+@cache
+def paid(rows=ROWS):
+    data = dpi.PrivateData(FRAME.head(rows), SCHEMA, dpi.Ledger.in_memory(dpi.GDP(2.0)))
+    return dpi.bootstrap(["x", "y"], data, replicates=20).measure(dpi.GDP(1.0))
+
+
+def asking(release, **changes):
+    return replace(release, question={**release.question, **changes})
+
+
+def plain(text):
+    return " ".join(str(text).split())
+
+
+# What is shown
+
+
+@pytest.mark.parametrize(
+    ("weights", "words"),
+    [
+        ("public", ("replace_one", "40 replicates", "twice in one and not in the other of each pair", "2-zCDP")),
+        ("double_or_nothing", ("add_remove", "20 replicates", "twice or not at all, secretly", "1-GDP")),
+    ],
+)
+@pytest.mark.parametrize("kind", ASKED)
+def test_the_summary_says_what_was_done(kind, weights, words):
+    results = released(kind, weights).infer()
+    text = plain(results.summary())
+    for word in (*words, "this is not a private release", "sampling and privacy noise both count", "fiducial"):
+        assert word in text, word
+    for name in results.params.index:
+        assert name in text
+    assert "bootstrap" in text
+    assert ("Values are clamped" in text) == (kind != "regression")
+
+
+def test_the_guarantee_and_its_charge_are_shown():
+    results = paid().infer()
+    text = plain(results.summary())
+    assert "of 1-GDP, which implies (4.89, 1e-06)-DP" in text
+    assert f"Ledger charge: {paid().charge_id}" in text
+    assert "not a private release" not in text
+    assert "none (public data)" in str(released().infer().summary())
+
+
+@pytest.mark.parametrize("kind", ASKED)
+def test_the_frame_of_the_summary_is_that_of_the_series(kind):
+    results = released(kind).infer()
+    frame = results.summary_frame(alpha=0.1)
+    first = {"ratio": "estimate", "regression": "coef"}.get(kind, kind)
+    np.testing.assert_array_equal(frame[first], results.params)
+    np.testing.assert_array_equal(frame["std err"], results.bse)
+    np.testing.assert_array_equal(frame[["[0.05", "0.95]"]], results.conf_int(0.1))
+    np.testing.assert_allclose(frame["std err"] ** 2, frame["std err (sampling)"] ** 2 + frame["std err (noise)"] ** 2)
+    np.testing.assert_allclose(frame["noise share"], (results.bse_noise / results.bse) ** 2)
+    assert (frame[first].between(frame["[0.05"], frame["0.95]"])).all()
+    assert list(frame.index) == list(results.params.index)
+
+
+@pytest.mark.parametrize("kind", ["mean", "regression"])
+@pytest.mark.parametrize("form", ["to_latex", "to_html", "to_markdown"])
+def test_every_format_holds_every_number(form, kind):
+    results = released(kind).infer()
+    text = getattr(results, form)()
+    for value in [*results.params, *results.bse]:
+        assert any(f"{value:.{digits}f}" in text for digits in (2, 3, 4))
+    assert "this is not a private release" in plain(text)
+    assert "40 replicates of the noisy sums" in plain(text)
+
+
+def test_estimates_stand_beside_those_of_statsmodels():
+    ordinary = smf.ols("y ~ x + C(g)", FRAME).fit(cov_type="HC0")
+    results = released("regression").infer()
+    text = str(dpi.summary_table([results, ordinary], names=["private", "ordinary"]))
+    for value in (results.params["x"], ordinary.params["x"]):
+        assert f"{value:.4f}" in text
+
+
+@pytest.mark.parametrize("kind", ["mean", "proportion", "ratio"])
+def test_the_plot_shows_every_estimate(kind):
+    results, own = released(kind).infer(), Figure().subplots()
+    assert results.plot(own) is own
+    assert isinstance(own, Axes)
+    assert {tick.get_text() for tick in own.get_yticklabels()} == set(results.params.index)
+    assert own.get_xlabel()
+    coefficients = released("regression").infer().plot_coefficients(Figure().subplots())
+    assert {"x", "C(g)[T.v]"} <= {tick.get_text() for tick in coefficients.get_yticklabels()}
+
+
+@pytest.mark.parametrize("kind", ASKED)
+def test_replicates_are_a_frame_of_every_estimate(kind):
+    results = released(kind).infer()
+    frame = results.replicates
+    assert frame.shape == (REPLICATES, len(results.params))
+    assert list(frame.columns) == list(results.params.index)
+    assert frame.index.name == "replicate"
+    np.testing.assert_allclose(frame.mean(), results.params)
+    half = (frame.to_numpy()[0::2] - frame.to_numpy()[1::2]) / 2
+    inference = results.inference
+    noise = np.diag(inference.gradient @ inference.sums.floor @ inference.gradient.T)
+    own = 20 * (half**2).mean(axis=0)
+    total = own / stats.chi2.ppf(0.5 * stats.chi2.cdf(own / noise, 20), 20)  # the median, given that it is above noise
+    np.testing.assert_allclose(results.bse_sampling**2, total - noise, rtol=1e-6)
+    assert isinstance(results.population_std, pd.Series)
+    np.testing.assert_allclose(results.population_std, results.bse_sampling * np.sqrt(results.nobs))
+
+
+# Intervals and tests
+
+
+@pytest.mark.parametrize("kind", ["mean", "regression"])
+@pytest.mark.parametrize("method", [*METHODS, None])
+def test_one_method_drives_intervals_pvalues_and_tests(method, kind):
+    results = released(kind).infer()
+    results = results if method is None else results.with_inference(method)
+    assert isinstance(results, BootstrapResults)
+    for alpha in (0.2, 0.01):
+        for side in (0, 1):
+            at_the_end = results.t_test((np.eye(len(results.params)), results.conf_int(alpha)[side]))
+            np.testing.assert_allclose(at_the_end.pvalue, alpha, rtol=1e-6)
+    single = results.t_test("x = 2.1")
+    joint = results.wald_test("x = 2.1", scalar=True)
+    assert float(joint.pvalue) == pytest.approx(float(single.pvalue))
+    assert float(single.effect[0]) == results.params["x"]
+    np.testing.assert_allclose(single.conf_int(), results.conf_int().loc[["x"]])
+    np.testing.assert_allclose(results.t_test("x = 0").pvalue, results.pvalues["x"])
+    if method is not None:
+        pd.testing.assert_frame_equal(released(kind).infer(inference=method).conf_int(), results.conf_int())
+
+
+def test_the_methods_of_the_source_are_told():
+    text = plain(released().infer(inference="conservative", conservative=0.2).summary())
+    assert "takes off too much noise with probability 0.2" in text
+    assert "Brawner & Honaker (2018) leaves out part of the error" in text
+    widths = [
+        np.ptp(released().infer(inference="conservative", conservative=c).conf_int(), axis=1) for c in (0.01, 0.3)
+    ]
+    assert (widths[0] > widths[1]).all()
+    assert "Brawner" not in plain(released().infer().summary())
+
+
+@pytest.mark.parametrize("method", METHODS[1:])
+def test_notes_are_those_of_the_method_that_was_chosen(method):
+    asked, chosen = released().infer(inference=method), released().infer().with_inference(method)
+    told = "leaves out part of the error" in plain(chosen.summary())
+    assert told == ("leaves out part of the error" in plain(asked.summary())) == (method != "fiducial")
+
+
+def test_differences_are_tested_with_their_covariance():
+    results = released("proportion").infer()
+    test = results.t_test(np.array([[1.0, -1.0, 0, 0]]))
+    covariance = results.cov_params().to_numpy()
+    assert float(np.ravel(test.sd)[0]) > 0
+    assert covariance[0, 0] + covariance[1, 1] - 2 * covariance[0, 1] > 0
+    assert float(results.wald_test(np.eye(4)[:2], scalar=True).pvalue) < 1e-3
+    assert np.linalg.eigvalsh(covariance)[0] > 0
+
+
+@pytest.mark.parametrize("weights", ["public", "double_or_nothing"])
+@pytest.mark.parametrize("kind", ASKED)
+def test_the_data_can_be_the_target(kind, weights):
+    results = released(kind, weights).infer(target="data")
+    assert (results.bse_sampling == 0).all()
+    np.testing.assert_allclose(results.noise_share, 1)
+    wide = released(kind, weights).infer().conf_int()
+    assert (np.ptp(results.conf_int(), axis=1) < np.ptp(wide, axis=1)).all()
+    assert results.pvalues.between(0, 1).all()
+    assert results.summary()
+
+
+def test_bad_options_of_the_inference_are_refused():
+    for option, value in (("inference", "bayes"), ("conservative", 1.0), ("conservative", "a"), ("target", "me")):
+        with pytest.raises(OptionError) as caught:
+            released().infer(**{option: value})
+        assert caught.value.option == option
+    with pytest.raises(OptionError, match="'most_conservative'"):
+        released().infer().with_inference("score")
+
+
+# Other functions of the same sums
+
+
+def test_one_release_answers_other_functions_of_its_sums():
+    release, means = released(price=dpi.ZCDP(1e8)), FRAME[["x", "y"]].mean()
+    for statistic, exact in (
+        ("y / x", [means["y"] / means["x"]]),
+        ("sqrt(x) - 2", [np.sqrt(means["x"]) - 2]),
+        ("mean", means),
+        ("total", ROWS * means),
+    ):
+        results = release.infer(statistic=statistic)
+        np.testing.assert_allclose(results.params, exact, rtol=1e-4)
+        assert results.release is release
+    assert list(release.infer(statistic="y / x").params.index) == ["y / x"]
+    covariance = released("cov", price=dpi.ZCDP(1e8))
+    r = covariance.infer(statistic="corr")
+    assert r.params["corr(x, y)"] == pytest.approx(FRAME["x"].corr(FRAME["y"]), rel=1e-4)
+
+
+def test_one_release_answers_other_regressions_among_its_columns():
+    release = released("regression", price=dpi.ZCDP(1e8))
+    for formula in ("y ~ x", "x ~ y", "y ~ C(g)", "y ~ x + C(g)"):
+        exact = smf.ols(formula, FRAME).fit().params
+        found = release.infer(statistic=formula).params
+        np.testing.assert_allclose(found[exact.index], exact, rtol=1e-3, atol=1e-4)
+        assert release.infer(statistic=formula).response == formula[0]
+
+
+@pytest.mark.parametrize(
+    ("kind", "statistic", "error", "message"),
+    [
+        ("mean", "variance", MissingFromReleaseError, "mean of x, y, which do not give bootstrap of variance"),
+        ("mean", "corr", MissingFromReleaseError, "measure that"),
+        ("mean", "y ~ x", MissingFromReleaseError, "cross-products"),
+        ("cov", "y ~ x", MissingFromReleaseError, "cross-products"),
+        ("regression", "mean", MissingFromReleaseError, "regression y ~ x"),
+        ("regression", "y ~ k", DPInferError, "k"),
+        ("regression", "y ~ I(x**2)", MissingFromReleaseError, "x"),
+        ("mean", "median", OptionError, "a median or a maximum is none"),
+        ("mean", "k / x", OptionError, "columns: x, y"),
+        ("mean", 3, OptionError, "arithmetic of means"),
+    ],
+)
+def test_what_the_sums_do_not_hold_is_refused(kind, statistic, error, message):
+    with pytest.raises(error, match=message):
+        released(kind).infer(statistic=statistic)
+
+
+def test_a_release_of_another_kind_is_refused():
+    with pytest.raises(InferenceError, match="holds no bootstrapped sums"):
+        infer_bootstrap(replace(released(), kind="gram"))
+
+
+# Storage
+
+
+@pytest.mark.parametrize("weights", ["public", "double_or_nothing"])
+@pytest.mark.parametrize("kind", ASKED)
+def test_a_release_survives_json_and_gives_equal_results(kind, weights, tmp_path):
+    release = released(kind, weights)
+    again = Release.from_json(release.to_json())
+    assert again == release
+    assert str(again.infer().summary()) == str(release.infer().summary())
+    release.save(tmp_path / "release.json")
+    read = dpi.read_release(tmp_path / "release.json").infer()
+    pd.testing.assert_frame_equal(read.summary_frame(), release.infer().summary_frame(), check_exact=True)
+
+
+def test_the_question_survives_its_mapping():
+    release = asking(released(), where="x > 3", target="data", seed=7, options={"conservative": 0.1})
+    assert BootstrapQuestion.from_release(release).to_dict() == {
+        **release.question,
+        "text": "bootstrap of mean of x, y, where x > 3",
+    }
+    results = asking(released(), options={"inference": "unbiased"}).infer()
+    assert results.inference.method == "unbiased"
+
+
+@pytest.mark.parametrize("kind", ASKED)
+def test_results_survive_pickling_and_copying(kind):
+    results = released(kind).infer()
+    for again in (copy.deepcopy(results), pickle.loads(pickle.dumps(results))):
+        assert str(again.summary()) == str(results.summary())
+        pd.testing.assert_frame_equal(again.replicates, results.replicates)
+        assert again.release == results.release
+        assert again.with_inference("unbiased").conf_int().equals(results.with_inference("unbiased").conf_int())
+
+
+def test_what_is_stored_holds_nothing_of_the_rows():
+    text, packed = paid().to_json(), pickle.dumps(paid().infer())
+    for value in FRAME["x"].head(300).tolist():
+        assert struct.pack("<d", value) not in packed
+        assert repr(value)[:12] not in text
+    assert abs(len(pickle.dumps(paid(300).infer())) - len(packed)) < 2000  # digits; 2,700 rows would be 21 kB
+
+
+# Releases that are damaged
+
+JUNK = [None, "junk", -0.5, [], {}, True, -1, 3, 10**30, float("nan"), [1], ["a", "b"], {"a": 1}]
+LEGAL = {"where": {None}, "seed": {3}}
+
+
+def read_and_infer(text):
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        results = Release.from_json(text).infer()
+        str(results.summary())
+    return results
+
+
+def damaged(kind, name, value=None, *, delete=False):
+    """Text of a release with one entry of its question deleted or replaced."""
+    stored = json.loads(released(kind).to_json())
+    if delete:
+        del stored["question"][name]
+    else:
+        stored["question"][name] = value
+    return json.dumps(stored)
+
+
+ENTRIES = ["text", "columns", "statistic", "replicates", "weights", "seed", "where", "target", "options", "schema"]
+
+
+@pytest.mark.parametrize("kind", ["mean", "regression"])
+@pytest.mark.parametrize("name", ENTRIES)
+def test_an_entry_that_lacks_or_is_of_a_wrong_type_is_a_damaged_release(name, kind):
+    assert set(ENTRIES) == set(released(kind).question)
+    with pytest.raises(ReleaseFormatError):
+        read_and_infer(damaged(kind, name, delete=True))
+    for value in JUNK:
+        hashable = not isinstance(value, list | dict)
+        right = (name == "text" and isinstance(value, str)) or (name == "options" and value == {})
+        right = right or (name == "columns" and kind == "regression" and value == [])
+        if right or (hashable and type(value) is not bool and value in LEGAL.get(name, set())):
+            read_and_infer(damaged(kind, name, value))
+        else:
+            with pytest.raises(ReleaseFormatError):
+                read_and_infer(damaged(kind, name, value))
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("columns", ["y", "x"]),
+        ("columns", ["x"]),
+        ("columns", ["x", "y", "k"]),
+        ("columns", ["x", "g"]),
+        ("statistic", "variance"),
+        ("statistic", "median"),
+        ("statistic", "y ~ x"),
+        ("statistic", "z / x"),
+        ("replicates", 1),
+        ("replicates", 20),
+        ("replicates", 80),
+        ("weights", "multinomial"),
+        ("target", "rows"),
+        ("where", "x"),
+        ("where", "z > 1"),
+        ("options", {"inference": "bayes"}),
+        ("options", {"inference": None}),
+        ("options", {"conservative": 5.0}),
+        ("options", {"conservative": float("nan")}),
+        ("options", {"conservative": "0.05"}),
+        ("options", {"other": 1}),
+    ],
+)
+def test_entries_that_do_not_fit_together_are_a_damaged_release(name, value):
+    with pytest.raises(ReleaseFormatError):
+        read_and_infer(damaged("mean", name, value))
+
+
+def test_sums_that_lack_or_are_too_many_are_a_damaged_release():
+    for change in (
+        lambda sums, scales: (sums.pop(), scales.pop()),
+        lambda sums, scales: (sums.append(sums[-1]), scales.append(scales[-1])),
+        lambda sums, scales: sums.reverse(),
+        lambda sums, scales: sums[0].update(name="other"),
+    ):
+        stored = json.loads(released().to_json())
+        change(stored["sums"], stored["law"]["scales"])
+        with pytest.raises(ReleaseFormatError):
+            read_and_infer(json.dumps(stored))
+
+
+@pytest.mark.parametrize("kind", ["mean", "cov", "ratio", "regression"])
+@pytest.mark.parametrize("size", [0, 1, -1, 10**12, -(10**12), 10**18])
+def test_extreme_sums_give_valid_results(kind, size):
+    release = released(kind)
+    count = len(release.values)
+    for values in (
+        [size] * count,
+        [size * (-1) ** j for j in range(count)],
+        [size * (j % 3 - 1) for j in range(count)],
+    ):
+        results = replace(release, values=tuple(values)).infer()
+        frame = results.summary_frame()
+        assert np.isfinite(results.params).all()
+        assert not frame.isna().any(axis=None)
+        assert (frame["std err"] > 0).all()
+        assert results.pvalues.between(0, 1).all()
+        assert str(results.summary())
+        assert 0 <= float(results.wald_test(np.eye(len(frame)), scalar=True).pvalue) <= 1
+
+
+def test_huge_noise_gives_unbounded_intervals_and_says_so():
+    for kind in ASKED:
+        results = released(kind, price=dpi.ZCDP(1e-7)).infer()
+        assert np.isinf(results.conf_int()).all(axis=None)
+        assert (results.pvalues == 1).all()
+        assert "intervals are unbounded, p-values 1" in results.flags[0]
+        assert "intervals are unbounded" in plain(results.summary())
+        assert results.plot_coefficients(Figure().subplots())
+        assert "inf" in results.to_html()
