@@ -247,7 +247,7 @@ class BootstrapQuestion:
         used = [name for name in self.schema if name in self.rows.columns]
         return {
             "text": self.text,
-            "columns": list(self.columns),
+            "columns": [] if self.regression else list(self.columns),
             "statistic": self.statistic,
             "replicates": self.replicates,
             "weights": self.weights,
