@@ -28,6 +28,9 @@ SCRIPTS = {
     "aggregate_coverage": (10, 5000),
     "aggregate_bias": (2000, 200_000),
     "aggregate_efficiency": (20, 1000),
+    "bootstrap_cost": (20_000, 1_000_000),
+    "bootstrap_source": (300, 5000),
+    "bootstrap_coverage": (10, 1000),
     "binomtest_exact": (1, 1),
     "association": (100, 5000),
     "mean_tests": (200, 10_000),
@@ -36,6 +39,7 @@ SCRIPTS = {
     "chisquare_pvalues": (300, 10_000),
     "chisquare_power": (2000, 20_000),
     "aggregate_speed": (1, 5),
+    "bootstrap_speed": (1, 5),
     "null_speed": (5, 15),
     "histogram_speed": (3, 15),
     "ols_speed": (3, 15),
@@ -43,7 +47,7 @@ SCRIPTS = {
 }
 """Every script with its replicates in a quick and in a full run."""
 
-TIMED = ("aggregate_speed", "null_speed", "histogram_speed", "ols_speed", "study_speed")
+TIMED = ("aggregate_speed", "bootstrap_speed", "null_speed", "histogram_speed", "ols_speed", "study_speed")
 """Scripts whose claims depend on the machine: reported, but no reason to fail a quick run."""
 
 
