@@ -261,18 +261,19 @@ def bootstrap() -> str:
             for mu, size, claimed, limit, exact, ledger in cost.to_numpy()
         ),
     ]
+    relative = "of the conservative one's"
     intervals = [
         "| interval | coverage there | stated | mean width over the conservative one's |",
         "| --- | --- | --- | --- |",
         *(
-            f"| {row['interval']} | {row['coverage']:.4f} | {_or_none(row['stated'], '.3f')} | "
-            f"{row["of the conservative one's"]:.3f} |"
+            f"| {row['interval']} | {row['coverage']:.4f} | {_or_none(row['stated'], '.3f')} | {row[relative]:.3f} |"
             for _, row in source[source["run"] == "all"].iterrows()
         ),
     ]
     last = cover.drop_duplicates(["design", "n", "replicates B", "price"], keep="last")
     cells = [
-        "| design | n | B | price | level | coverage | mean width / oracle | sampling / noise of one | flagged | `ols` covers |",
+        "| design | n | B | price | level | coverage | mean width / oracle | sampling / noise of one | flagged | "
+        "`ols` covers |",
         "| --- | --- | --- | --- | --- | --- | --- | --- | --- | --- |",
         *(
             f"| {row['design']} | {row['n']:,} | {row['replicates B']} | `{row['price']}` | {row['level']:g} | "
@@ -292,18 +293,18 @@ def bootstrap() -> str:
     runs = int(last["runs"].max())
     return "\n".join(
         [
-            "Epsilon at delta = 1e-6 of B replicates with root-B times the noise of one release of mu, double or nothing "
-            "(`python -m validation.bootstrap_cost`, which also checks the composed delta by simulation and attacks the "
-            f"weights). The noise that the true price adds at mu = 1, B = 200: {added['alone']:.2%} in standard deviation "
-            f"alone, {added['ledger entry']:.2%} as a ledger entry.",
+            "Epsilon at delta = 1e-6 of B replicates with root-B times the noise of one release of mu, double or "
+            "nothing (`python -m validation.bootstrap_cost`, which also checks the composed delta by simulation and "
+            "attacks the weights). The noise that the true price adds at mu = 1, B = 200: "
+            f"{added['alone']:.2%} in standard deviation alone, {added['ledger entry']:.2%} as a ledger entry.",
             "",
             *costs,
             "",
             _picture("Exact, claimed and asymptotic epsilon against the number of replicates", "bootstrap_cost"),
             "",
-            "The setting of Brawner and Honaker's figures 6 to 9, on ages from a beta distribution with standard deviation "
-            f"17.58 (`python -m validation.bootstrap_source`, {int(source['replicates'].max()):,} replicates; their releases "
-            "are not private at the stated cost):",
+            "The setting of Brawner and Honaker's figures 6 to 9, on ages from a beta distribution with standard "
+            f"deviation 17.58 (`python -m validation.bootstrap_source`, {int(source['replicates'].max()):,} "
+            "replicates; their releases are not private at the stated cost):",
             "",
             *intervals,
             "",
@@ -315,9 +316,7 @@ def bootstrap() -> str:
             "",
             *cells,
             "",
-            _picture(
-                "Coverage and width of the bootstrap's intervals, and ratios to direct releases", "bootstrap_coverage"
-            ),
+            _picture("Coverage and width of the bootstrap's intervals, and direct releases", "bootstrap_coverage"),
             "",
             "The same estimate by the direct release at the same price (mu = 1, B = 200):",
             "",
