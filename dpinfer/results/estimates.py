@@ -27,8 +27,8 @@ if TYPE_CHECKING:
 
 __all__ = ["METHODS", "PrivateEstimates"]
 
-METHODS = ("wald", "score", "simulated", "exact")
-"""The methods of inference."""
+METHODS = ("wald", "score", "simulated", "exact", "fiducial", "unbiased", "conservative", "most_conservative")
+"""The methods of inference; the last four are those of a bootstrap."""
 
 NULLS = ("asymptotic", "simulated")
 """Where the p-value of a joint test may come from."""
@@ -104,7 +104,8 @@ class PrivateEstimates(ResultsWrapper):  # type: ignore[misc]
         Parameters
         ----------
         method : str
-            "wald", "score", "simulated" or "exact"; not every model has all of them.
+            "wald", "score", "simulated" or "exact"; of a bootstrap "fiducial", "unbiased", "conservative" or
+            "most_conservative". Not every model has all of them.
 
         Returns
         -------
@@ -116,6 +117,8 @@ class PrivateEstimates(ResultsWrapper):  # type: ignore[misc]
         OptionError
             Where there is no such method.
         """
+        if method not in METHODS:
+            raise OptionError("method", method, METHODS)
         return type(self)(
             self._inference.with_method(method),
             self._release,
