@@ -111,7 +111,7 @@ def median() -> Population:
 
     return Population(
         "median regression", ("Intercept", "x0", "x1"), truth, draw, fit, smf.quantreg, "y ~ x0 + x1",
-        _schema(truth, y=dpi.Real(-10, 40)), (-5, 5), (("fit_options", {"q": 0.5}),), 0.2,
+        _schema(truth, y=dpi.Real(-10, 40)), (-5, 5), (("fit_options", {"q": 0.5}),), 0.06,
     )  # fmt: skip
 
 
@@ -133,7 +133,7 @@ def multinomial() -> Population:
     names = tuple(f"{level}: {term}" for level in ("b", "c") for term in ("Intercept", "x0", "x1"))
     return Population(
         "multinomial logit", names, truth, draw, fit, smf.mnlogit, "y ~ x0 + x1",
-        _schema(range(3), y=dpi.Category(["a", "b", "c"])), dpi.Ball(4), (), 0.2,
+        _schema(range(3), y=dpi.Category(["a", "b", "c"])), dpi.Ball(4), (), 0.06,
     )  # fmt: skip
 
 
