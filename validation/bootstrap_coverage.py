@@ -180,7 +180,7 @@ FORMULA = "y ~ x"
 DESIGNS = (
     Design("mean, N(.5, 1) clamped", mean(20), dpi.GDP(0.1), 10_000, normal, 0.5, UNIT, level=0.9),
     Design("mean, N(.5, 1) clamped", mean(180), dpi.GDP(0.3), 10_000, normal, 0.5, UNIT, level=0.9),
-    Design("mean, N(.5, 1) clamped", mean(2000), dpi.GDP(1.0), 10_000, normal, 0.5, UNIT, level=0.9),
+    Design("mean, N(.5, 1) clamped", mean(2000), dpi.GDP(1.0), 10_000, normal, 0.5, UNIT, level=0.9, share=2.0),
     Design("mean, skewed", mean(50), dpi.GDP(1.0), 300, skewed, SKEWED, LONG_TAIL),
     Design("mean, skewed", mean(50), dpi.GDP(4.0), 300, skewed, SKEWED, LONG_TAIL),
     Design("mean, skewed", mean(20), dpi.GDP(0.3), 300, skewed, SKEWED, LONG_TAIL),
