@@ -44,6 +44,10 @@ class Claim:
     error: str
     held: bool
 
+    def __post_init__(self) -> None:
+        """Numbers of numpy make truth values of numpy, which JSON does not know."""
+        object.__setattr__(self, "held", bool(self.held))
+
 
 @dataclass(frozen=True)
 class Options:
