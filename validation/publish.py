@@ -272,11 +272,12 @@ def bootstrap() -> str:
     ]
     last = cover.drop_duplicates(["design", "n", "replicates B", "price"], keep="last")
     cells = [
-        "| design | n | B | price | level | coverage | mean width / oracle | sampling / noise of one | flagged | "
-        "`ols` covers |",
-        "| --- | --- | --- | --- | --- | --- | --- | --- | --- | --- |",
+        "| design | n | B | price | level | runs | coverage | mean width / oracle | sampling / noise of one | "
+        "flagged | `ols` covers |",
+        "| --- | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- |",
         *(
             f"| {row['design']} | {row['n']:,} | {row['replicates B']} | `{row['price']}` | {row['level']:g} | "
+            f"{row['runs']:,} | "
             f"{row['coverage']:.4f}{'' if row['held'] else ', **not held**'} | {row['width / oracle']:.3f} | "
             f"{row['sampling / noise']:.2f} | {row['flagged']:.0%} | {_or_none(row['dpi.ols covers'], '.3f')} |"
             for _, row in last.iterrows()

@@ -11,6 +11,7 @@ import pandas as pd
 from dpinfer.errors import InferenceError, OptionError
 from dpinfer.inference.bootstrap import METHODS, BootstrapInference, ReplicateSums
 from dpinfer.inference.gram import noise_level
+from dpinfer.inference.moment_inference import TARGETS
 from dpinfer.privacy.resampling import POISSON
 from dpinfer.release import Release, register_inference
 from dpinfer.results.bootstrap_question import STATISTICS, BootstrapQuestion, PublicTotal
@@ -29,8 +30,6 @@ _FEW = 5.0
 
 _RELIABLE = 3.0
 """Ratio of the smallest eigenvalue of the regressors' cross-products to their noise, from which there are intervals."""
-
-TARGETS = ("population", "data")
 
 
 class BootstrapResults(PrivateResults):

@@ -14,7 +14,7 @@ from dpinfer.inference.bootstrap import METHODS
 from dpinfer.numerics.arithmetic import Arithmetic
 from dpinfer.release.laws import NoiseLaw
 from dpinfer.results.linear import GramQuestion
-from dpinfer.results.sums_question import SumsQuestion
+from dpinfer.results.sums_question import SumsQuestion, refuse_damaged
 from dpinfer.schema.axes import compile_condition
 from dpinfer.schema.category import Category
 from dpinfer.schema.columns import Boolean
@@ -359,6 +359,4 @@ def _check_asked(asked: Mapping[str, Any]) -> None:
         and options.get("inference", "auto") in METHODS
         and 0 < options.get("conservative", 0.05) < 1,
     }
-    for name, holds in right.items():
-        if not holds:
-            raise ReleaseFormatError(f"the question of the release is damaged: {name} is of a wrong type")
+    refuse_damaged(right)

@@ -20,6 +20,7 @@ from dpinfer.errors import (
 from dpinfer.inference.linear import linear_inference
 from dpinfer.release import Release, register_inference
 from dpinfer.results.regression import PrivateResults
+from dpinfer.results.sums_question import refuse_damaged
 from dpinfer.schema.basis import Basis, build_basis
 from dpinfer.schema.expressions import Expression, compile_expression
 from dpinfer.schema.formula import CompiledFormula, DesignColumn, compile_formula, compile_terms
@@ -187,9 +188,7 @@ def _check_asked(asked: Mapping[str, Any]) -> None:
         and all(type(value) is _OPTION_TYPES.get(name) for name, value in options.items())
         and options.get("seed", 0) >= 0,
     }
-    for name, holds in right.items():
-        if not holds:
-            raise ReleaseFormatError(f"the question of the release is damaged: {name} is of a wrong type")
+    refuse_damaged(right)
 
 
 @lru_cache(maxsize=128)

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     Array = NDArray[np.float64]
     Exponent = tuple[int, ...]
 
-__all__ = ["MOMENTS", "TABLES", "SumsQuestion", "right_options"]
+__all__ = ["MOMENTS", "TABLES", "SumsQuestion", "refuse_damaged", "right_options"]
 
 MOMENTS = ("mean", "total", "variance", "cov", "corr", "multinormal")
 """Kinds that sum monomials of columns."""
@@ -288,6 +288,16 @@ def _check_asked(asked: Mapping[str, Any]) -> None:
         "target": asked["target"] in ("population", "data"),
         "options": right_options(asked["options"]),
     }
+    refuse_damaged(right)
+
+
+def refuse_damaged(right: Mapping[str, bool]) -> None:
+    """Refuse a stored question of which an entry is of a wrong type.
+
+    Raises
+    ------
+    ReleaseFormatError
+    """
     for name, holds in right.items():
         if not holds:
             raise ReleaseFormatError(f"the question of the release is damaged: {name} is of a wrong type")

@@ -74,6 +74,9 @@ class PrivacyCost:
             ax.plot(part["replicates"], part["claimed epsilon"], ":", color=color, label="claimed")
             ax.plot(part["replicates"], part["asymptotic epsilon"], "--", lw=0.9, color=color, label="2 - 2/e")
         ax.set(xscale="log", yscale="log", xlabel="replicates", ylabel=f"epsilon at delta = {self.delta:g}")
+        for axis in (ax.xaxis, ax.yaxis):
+            axis.set_major_formatter("{x:g}")
+            axis.set_minor_formatter("{x:g}" if axis is ax.yaxis else "")
         ax.legend(fontsize=7, frameon=False)
         return ax
 
