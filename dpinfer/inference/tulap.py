@@ -325,7 +325,8 @@ def proportion_interval(z: ArrayLike, n: ArrayLike, scale: float, alpha: float =
     lower = np.cos(_upper_angle(size - whole, 1 - share, size, scale, level)) ** 2
     whole, share = _split(np.maximum(count, 0.5), size, scale)
     upper = np.sin(_upper_angle(whole, share, size, scale, level)) ** 2
-    ends = np.stack([np.where(lower < _NOTHING, 0.0, lower), upper], axis=-1).reshape(*shape, 2)
+    lower, upper = np.where(lower < _NOTHING, 0.0, np.nextafter(lower, 0.0)), np.nextafter(upper, 1.0)
+    ends = np.stack([lower, upper], axis=-1).reshape(*shape, 2)
     out: Array = np.where(missing[..., None], np.array([0.0, 1.0]), ends)
     return out
 

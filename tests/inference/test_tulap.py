@@ -2,7 +2,7 @@ import time
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from scipy import stats
 from scipy.optimize import elementwise
@@ -128,6 +128,7 @@ def test_probabilities_are_monotone_and_complement_each_other(n, theta, scale, z
     alpha=st.sampled_from([1e-12, 0.05, 0.5, 0.999]),
     z=st.floats(),
 )
+@example(n=2**53, scale=0.0, alpha=0.5, z=0.0)
 def test_any_input_gives_an_interval_that_is_not_empty(n, scale, alpha, z):
     ends = proportion_interval([*EXTREME, z, 0.3 * n, n + 0.4], n, scale, alpha)
     assert ends.shape == (len(EXTREME) + 3, 2)
