@@ -2,23 +2,27 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from dpinfer.errors import OptionError
 from dpinfer.mechanisms.blocks import block_run, noisy_values, secret_labels
 from dpinfer.mechanisms.data import Data, PrivateData, PublicData, rows_of
 from dpinfer.mechanisms.replicates import random_bytes, replicate_sums
 from dpinfer.mechanisms.samplers import check_scales, private_noise, simulated_noise
+from dpinfer.mechanisms.selection import private_choice, score_sums, simulated_choice
 from dpinfer.mechanisms.sums import exact_sums
 from dpinfer.release import Measurement, Release
 from dpinfer.schema.block_rows import BlockRows
 from dpinfer.schema.replicate_rows import ReplicateRows
+from dpinfer.schema.score_rows import ScoreRows
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     import numpy as np
     from numpy.typing import NDArray
+
+    from dpinfer.privacy.selection import ChoiceLaw
 
 __all__ = ["run"]
 
@@ -79,6 +83,8 @@ def run(measurement: Measurement, data: Data, *, threads: int | None = None) -> 
 def _noisy_sums(measurement: Measurement, data: Data, threads: int | None) -> tuple[tuple[int, ...], dict[str, Any]]:
     """Sum over the rows and add the noise; and what an adaptive measurement settled on the way, from noisy sums."""
     rows, source = measurement.rows, rows_of(data)
+    if isinstance(rows, ScoreRows):
+        return (_choice(measurement, data, score_sums(rows, source)),), {}
     if isinstance(rows, BlockRows):
         blocks = block_run(rows, source, _labels(data), private=not isinstance(data, PublicData))
         return noisy_values(measurement, blocks, _noise(measurement, data))
@@ -88,6 +94,13 @@ def _noisy_sums(measurement: Measurement, data: Data, threads: int | None) -> tu
         sums = exact_sums(rows, source, threads=threads)[: len(measurement.names)]
     noise = _noise(measurement, data)
     return tuple(total * measurement.multiplier + drawn for total, drawn in zip(sums, noise, strict=True)), {}
+
+
+def _choice(measurement: Measurement, data: Data, scores: list[int]) -> int:
+    law, scale = cast("ChoiceLaw", measurement.law.family), measurement.law.scales[0]
+    if isinstance(data, PublicData):
+        return simulated_choice(scores, law, scale, data.rng)
+    return private_choice(scores, law, scale)
 
 
 def _noise(measurement: Measurement, data: Data) -> list[int]:

@@ -12,6 +12,7 @@ from dpinfer.models.mean_tests import MeanComparison, f_oneway, ttest_1samp, tte
 from dpinfer.models.procedure import Procedure
 from dpinfer.models.proportions import proportion
 from dpinfer.models.queries import linear_queries
+from dpinfer.models.selection import Selection, exponential_mechanism, most_frequent
 
 __all__ = [
     "OLS",
@@ -24,6 +25,7 @@ __all__ = [
     "MeanComparison",
     "Procedure",
     "SampleAggregate",
+    "Selection",
     "binomtest",
     "bootstrap",
     "chi2_contingency",
@@ -32,11 +34,13 @@ __all__ = [
     "count",
     "cov",
     "expfam",
+    "exponential_mechanism",
     "f_oneway",
     "gram",
     "histogram",
     "linear_queries",
     "mean",
+    "most_frequent",
     "ols",
     "proportion",
     "sample_aggregate",

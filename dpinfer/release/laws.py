@@ -17,10 +17,13 @@ if TYPE_CHECKING:
 
     Array = NDArray[np.float64]
 
-__all__ = ["FAMILIES", "MOST_DRAWS", "NORMAL_DRAWS", "TULAP_GRID", "Family", "NoiseLaw"]
+__all__ = ["CHOICES", "FAMILIES", "MOST_DRAWS", "NORMAL_DRAWS", "TULAP_GRID", "Family", "NoiseLaw"]
 
-Family = Literal["gaussian", "laplace", "tulap"]
-FAMILIES = ("gaussian", "laplace", "tulap")
+Family = Literal["gaussian", "laplace", "tulap", "gumbel", "exponential"]
+FAMILIES = ("gaussian", "laplace", "tulap", "gumbel", "exponential")
+
+CHOICES = ("gumbel", "exponential")
+"""Families whose noise is added to scores, of which the place of the largest is all that is released."""
 
 TULAP_GRID = 2**32
 """Steps between neighbouring whole numbers under the law "tulap"."""
@@ -49,10 +52,11 @@ class NoiseLaw:
 
     Attributes
     ----------
-    family : {"gaussian", "laplace", "tulap"}
+    family : {"gaussian", "laplace", "tulap", "gumbel", "exponential"}
         Probability of k proportional to ``exp(-k^2 / (2 s^2))`` or ``exp(-abs(k) / s)``. "tulap" is discrete Laplace
         on the multiples of `TULAP_GRID`, of scale ``s / TULAP_GRID`` multiples, plus a uniform whole number in
-        ``[-TULAP_GRID/2, TULAP_GRID/2)`` (Awan & Slavkovic 2018).
+        ``[-TULAP_GRID/2, TULAP_GRID/2)`` (Awan & Slavkovic 2018). "gumbel" and "exponential" are the noise of scores
+        of which only the place of the largest is released: the number released is that place, and carries no noise.
     scales : tuple of float, length m
         The scale s of every coordinate, in steps of the integers; 0 where a coordinate carries no noise.
     draws : int
@@ -80,7 +84,7 @@ class NoiseLaw:
 
     @property
     def variances(self) -> Array:
-        """Variance of every coordinate (m,), in squared steps."""
+        """Variance of every coordinate (m,), in squared steps; 0 for choices, which are no noisy numbers."""
         distinct, where = np.unique(np.asarray(self.scales), return_inverse=True)
         variances: Array = self.draws * np.array([_variance(self.family, float(scale)) for scale in distinct])[where]
         return variances
@@ -99,6 +103,8 @@ class NoiseLaw:
         rng : numpy.random.Generator
         """
         scales = np.asarray(self.scales)
+        if self.family in CHOICES:
+            raise NotProvedError("a choice is not simulated from its release: it does not hold the scores")
         if self.family == "gaussian":
             draws = np.rint(rng.normal(size=(size, scales.size)) * scales)
             for scale in np.unique(scales[(scales > 0) & (scales < _ROUNDED_FROM)]):
@@ -121,7 +127,7 @@ class NoiseLaw:
         """Smallest whole number whose distribution function reaches ``probability``, per coordinate (m,)."""
         if not 0 < probability < 1:
             raise OptionError("probability", probability, "a number between 0 and 1")
-        if self.family == "tulap" or self.draws > 1:
+        if self.family not in ("gaussian", "laplace") or self.draws > 1:
             raise NotProvedError("quantiles are offered for a single draw of discrete Gaussian or Laplace noise")
         return np.array([_quantile(self.family, scale, probability) for scale in self.scales])
 
@@ -133,7 +139,7 @@ class NoiseLaw:
                 runs[-1][1] += 1
             else:
                 runs.append([scale, 1])
-        name = self.family if self.family == "tulap" else f"discrete {self.family}"
+        name = f"discrete {self.family}" if self.family in ("gaussian", "laplace") else self.family
         return {"family": name, "scales": runs, **({"draws": self.draws} if self.draws > 1 else {})}
 
     @classmethod
@@ -162,7 +168,7 @@ def _masses(family: Family, scale: float) -> tuple[Array, Array]:
 
 
 def _variance(family: Family, scale: float) -> float:
-    if scale == 0:
+    if scale == 0 or family in CHOICES:
         return 0.0
     if family == "laplace":
         return float(2 * np.exp(-1 / scale) / np.expm1(-1 / scale) ** 2)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from dpinfer.release.laws import CHOICES
 from dpinfer.schema.block_rows import BlockRows
 from dpinfer.schema.cell_rows import CellRows
 from dpinfer.schema.query_rows import QueryRows
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
     from dpinfer.release.laws import NoiseLaw
     from dpinfer.schema.replicate_rows import ReplicateRows
     from dpinfer.schema.rows import RowFunction
+    from dpinfer.schema.score_rows import ScoreRows
 
 __all__ = ["Measurement"]
 
@@ -29,7 +31,7 @@ class Measurement:
     features; and last, if the row function counts clamped rows, that count. For `CellRows` it holds the features'
     sums in every cell of a table, cell by cell; for `QueryRows` combinations of a table's counts; for `BlockRows`
     sums over the estimates of blocks of rows; for `ReplicateRows` sums of features, or of their products, under each
-    of several sets of weights.
+    of several sets of weights. For `ScoreRows` it is the place of the largest noisy score.
 
     Attributes
     ----------
@@ -37,7 +39,7 @@ class Measurement:
         Name under which the inference is registered.
     question : mapping
         The question in words that JSON can hold: formula or terms, schema, options.
-    rows : RowFunction, CellRows, QueryRows, BlockRows or ReplicateRows
+    rows : RowFunction, CellRows, QueryRows, BlockRows, ReplicateRows or ScoreRows
         Maps each row of the data, or each block of rows, to integers.
     law : NoiseLaw
         Noise of every coordinate.
@@ -58,7 +60,7 @@ class Measurement:
 
     kind: str
     question: Mapping[str, Any]
-    rows: RowFunction | CellRows | QueryRows | BlockRows | ReplicateRows
+    rows: RowFunction | CellRows | QueryRows | BlockRows | ReplicateRows | ScoreRows
     law: NoiseLaw
     cost: Cost
     neighbors: Neighbors
@@ -88,6 +90,8 @@ class Measurement:
     def _unit(self) -> str:
         if isinstance(self.rows, BlockRows):
             return "blocks, and of the ball that holds their estimates"
+        if self.law.family in CHOICES:
+            return "the scores"
         counts = isinstance(self.rows, QueryRows) or (isinstance(self.rows, CellRows) and self.rows.counts_only)
         return "rows" if counts else "the scaled features"
 
@@ -96,6 +100,8 @@ class Measurement:
         if self.law.family == "tulap":
             return "discrete Laplace and a uniform fraction (Tulap)"
         several = f", the average of {self.law.draws} draws" if self.law.draws > 1 else ""
+        if self.law.family in CHOICES:
+            return f"{self.law.family}, added to scores that are not released"
         return f"discrete {self.law.family}{several}"
 
     @property

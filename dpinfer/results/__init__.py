@@ -6,6 +6,7 @@ from dpinfer.results.descriptions import DescriptionResults
 from dpinfer.results.families import FamilyResults
 from dpinfer.results.prediction import MeanPrediction
 from dpinfer.results.regression import PrivateResults
+from dpinfer.results.selection import SelectionResults
 from dpinfer.results.testing.base import TestResults
 from dpinfer.results.testing.binomial import BinomTestResults
 from dpinfer.results.testing.tables import ChiSquareResults
@@ -19,6 +20,7 @@ __all__ = [
     "MeanPrediction",
     "PrivateResults",
     "ProportionResults",
+    "SelectionResults",
     "TableResults",
     "TestResults",
 ]

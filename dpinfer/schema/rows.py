@@ -16,7 +16,7 @@ from dpinfer.schema.category import Category
 from dpinfer.schema.expressions import compile_expression
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
 
     from numpy.typing import NDArray
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     Array = NDArray[np.float64]
 
-__all__ = ["CHUNK_ROWS", "NORMS", "RowClip", "RowFunction", "limits_of"]
+__all__ = ["CHUNK_ROWS", "NORMS", "RowClip", "RowFunction", "clamped_values", "limits_of"]
 
 NORMS = ("l2", "l1")
 
@@ -210,6 +210,33 @@ class RowFunction:
         if l1:
             allowed = limit + -(-len(regressors) // 2)
             np.copyto(rows, 0.0, where=np.abs(regressors).sum(axis=0) > allowed)
+
+
+def clamped_values(
+    schema: Mapping[str, Any], names: Iterable[str], raw: Mapping[str, NDArray[Any] | Coded], count: int
+) -> tuple[dict[str, Array], NDArray[np.bool_]]:
+    """Coerce and clamp the cells of columns (NaN to the lower bound); and say which rows have a number in all of them.
+
+    Parameters
+    ----------
+    schema : mapping of str to Column
+    names : iterable of str
+    raw : mapping of str to cells, each of length ``count``
+    count : int
+
+    Returns
+    -------
+    values : dict of str to ndarray (count,)
+    keep : ndarray of bool (count,)
+    """
+    values: dict[str, Array] = {}
+    keep = np.ones(count, dtype=bool)
+    for name in names:
+        cells = schema[name].coerce(raw[name])
+        keep &= np.isfinite(cells)
+        lower, upper = limits_of(schema[name])
+        values[name] = np.fmin(np.fmax(cells, lower), upper)
+    return values, keep
 
 
 def limits_of(column: object) -> tuple[float, float]:

@@ -122,6 +122,11 @@ class Schema(Mapping[str, Column]):
             raise OptionError("names", names, f"a list of names, such as [{names!r}]")
         return Schema({name: self[name] for name in names})
 
+    @property
+    def rows_per_unit(self) -> int:
+        """Most rows that one unit of privacy may have."""
+        return 1
+
     def sample(self, n: int, rng: np.random.Generator) -> pd.DataFrame:
         """Draw rows without any private data: each column uniform and independent.
 

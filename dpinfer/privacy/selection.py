@@ -1,0 +1,142 @@
+"""What it costs to choose the candidate with the largest noisy score.
+
+Let the scores of all candidates change, between neighbours, by amounts that differ from each other by at most R: the
+range of the change. Gumbel noise of scale s then gives the exponential mechanism, whose log likelihood ratios lie in an
+interval of length ``R / s``; exponential noise of scale s gives permute-and-flip, which is pure ``R / s``.
+"""
+
+from __future__ import annotations
+
+import math
+from fractions import Fraction
+from typing import Literal
+
+from scipy import stats
+
+from dpinfer.errors import OptionError, PrivacyUnitError
+from dpinfer.privacy.accounting import gaussian_amount
+from dpinfer.privacy.cost import Cost
+from dpinfer.privacy.exact import binary, float_above
+from dpinfer.privacy.profiles import pure_mu
+from dpinfer.privacy.units import ZCDP, ApproxDP, Privacy, PureDP
+
+__all__ = ["ChoiceLaw", "choice_cost", "choice_epsilon", "choice_scale"]
+
+ChoiceLaw = Literal["gumbel", "exponential"]
+
+_SHRINK = 1 - 1e-12
+"""Floats are rounded down by more than their error."""
+
+
+def choice_epsilon(price: Privacy, law: ChoiceLaw) -> Fraction:
+    """Largest epsilon whose choice keeps a price.
+
+    Parameters
+    ----------
+    price : PureDP, ZCDP, GDP or ApproxDP
+        Of `ApproxDP` it is the largest GDP that implies it, so that a ledger in that currency grants it.
+    law : {"gumbel", "exponential"}
+        "gumbel" is the exponential mechanism, "exponential" permute-and-flip.
+
+    Returns
+    -------
+    Fraction
+        Rounded down.
+
+    Raises
+    ------
+    PrivacyUnitError
+        If the price is zero.
+    OptionError
+        If there is no such law.
+
+    Notes
+    -----
+    The exponential mechanism at epsilon is epsilon^2/8-zCDP (Cesar & Rogers 2021), and GDP with the mu of a pure
+    epsilon/2 (see `docs/selection.md`); permute-and-flip is epsilon^2/2-zCDP, as everything that is pure.
+
+    Examples
+    --------
+    >>> from dpinfer.privacy.units import ZCDP
+    >>> round(float(choice_epsilon(ZCDP(0.125), "gumbel")), 9)
+    1.0
+    """
+    if law not in ("gumbel", "exponential"):
+        raise OptionError("law", law, ("gumbel", "exponential"))
+    if isinstance(price, PureDP):
+        epsilon = price.composable[0]
+    else:
+        amount = gaussian_amount(price)
+        (value,) = amount.composable
+        double = 2 if law == "gumbel" else 1
+        if isinstance(amount, ZCDP):
+            found = double * math.sqrt(2 * float(value))
+        else:
+            half = math.sqrt(float(value)) / 2
+            found = double * float(stats.norm.logcdf(half) - stats.norm.logsf(half))
+        epsilon = binary(found * _SHRINK)
+    if epsilon <= 0:
+        raise PrivacyUnitError(f"nothing can be measured for {price}: the price must be above zero")
+    return epsilon
+
+
+def choice_cost(price: Privacy, law: ChoiceLaw) -> Cost:
+    """Cost of a choice that is calibrated to a price.
+
+    Parameters
+    ----------
+    price, law
+        As in `choice_epsilon`.
+
+    Returns
+    -------
+    Cost
+        Pure epsilon, rho and mu always; ``approx`` for an `ApproxDP` price.
+
+    Raises
+    ------
+    PrivacyUnitError, OptionError
+        As `choice_epsilon`.
+    """
+    epsilon = choice_epsilon(price, law)
+    inner = epsilon / 2 if law == "gumbel" else epsilon
+    rho, squared = inner**2 / 2, binary(pure_mu(float_above(inner))) ** 2
+    if not isinstance(price, PureDP):
+        amount = gaussian_amount(price)
+        (value,) = amount.composable
+        if isinstance(amount, ZCDP):
+            rho = value
+        else:
+            squared = value
+    return Cost(
+        price=price,
+        pure_epsilon=epsilon,
+        rho=rho,
+        mu_squared=squared,
+        approx=price if isinstance(price, ApproxDP) else None,
+    )
+
+
+def choice_scale(spread: Fraction | int, price: Privacy, law: ChoiceLaw) -> float:
+    """Noise scale of scores, rounded up.
+
+    Parameters
+    ----------
+    spread : Fraction or int
+        Bound on the range of the change of all scores between neighbours, R.
+    price, law
+        As in `choice_epsilon`.
+
+    Returns
+    -------
+    float
+        ``R / epsilon``, in the unit of the scores.
+
+    Raises
+    ------
+    PrivacyUnitError, OptionError
+        As `choice_epsilon`; `OptionError` too where the range is not positive.
+    """
+    if not spread > 0:
+        raise OptionError("spread", spread, "a positive number")
+    return float_above(Fraction(spread) / choice_epsilon(price, law))
