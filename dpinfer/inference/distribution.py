@@ -1,8 +1,8 @@
 """A distribution function from noisy counts in a dyadic tree, by generalised least squares.
 
-With independent noise of variance ``s_k^2`` on the counts of level k (blocks of ``2^k`` leaves) the normal equations of the
-leaves' counts are diagonal in the Haar basis: a wavelet over ``2^j`` leaves has the eigenvalue ``sum_{k < j} 2^k / s_k^2``,
-the constant ``sum_k 2^k / s_k^2``. So the best linear estimates, which are consistent (every node is the sum of its
+With independent noise of variance ``s_k^2`` on the counts of level k (blocks of ``2^k`` leaves) the normal equations of
+the leaves' counts are diagonal in the Haar basis: a wavelet over ``2^j`` leaves has the eigenvalue
+``sum_{k < j} 2^k / s_k^2``, the constant ``sum_k 2^k / s_k^2``. So the best linear estimates, which are consistent (every node is the sum of its
 children), and the variance of any combination of them take time proportional to the number of leaves.
 """
 
@@ -16,7 +16,7 @@ import numpy as np
 from scipy.optimize import isotonic_regression
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
+    from numpy.typing import ArrayLike, NDArray
 
     Array = NDArray[np.float64]
 
@@ -96,7 +96,7 @@ class Tree:
         return np.concatenate([np.full(self.size >> j, self.precisions[j]) for j in range(1, depth + 1)])
 
 
-def prefix_coefficients(edges: Array, size: int) -> Array:
+def prefix_coefficients(edges: ArrayLike, size: int) -> Array:
     """Coefficients of the indicator of the leaves below an edge: of the one wavelet of each length that it cuts.
 
     Parameters

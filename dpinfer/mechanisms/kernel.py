@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, cast
 from dpinfer.errors import OptionError
 from dpinfer.mechanisms.blocks import block_run, noisy_values, secret_labels
 from dpinfer.mechanisms.data import Data, PrivateData, PublicData, rows_of
+from dpinfer.mechanisms.quantiles import chosen_points, private_draw, simulated_draw
 from dpinfer.mechanisms.replicates import random_bytes, replicate_sums
 from dpinfer.mechanisms.samplers import check_scales, private_noise, simulated_noise
 from dpinfer.mechanisms.selection import private_choice, score_sums, simulated_choice
@@ -15,6 +16,7 @@ from dpinfer.release import Measurement, Release
 from dpinfer.schema.block_rows import BlockRows
 from dpinfer.schema.replicate_rows import ReplicateRows
 from dpinfer.schema.score_rows import ScoreRows
+from dpinfer.schema.tree_rows import QuantileRows
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -88,12 +90,16 @@ def _noisy_sums(measurement: Measurement, data: Data, threads: int | None) -> tu
     if isinstance(rows, BlockRows):
         blocks = block_run(rows, source, _labels(data), private=not isinstance(data, PublicData))
         return noisy_values(measurement, blocks, _noise(measurement, data))
+    settled: dict[str, Any] = {}
+    if isinstance(rows, QuantileRows):
+        draw = simulated_draw(data.rng) if isinstance(data, PublicData) else private_draw
+        settled, rows = {"selected": chosen_points(rows, source, draw)}, rows.tree
     if isinstance(rows, ReplicateRows):
         sums = replicate_sums(rows, source, random_bytes(rows, data), threads=threads)
     else:
         sums = exact_sums(rows, source, threads=threads)[: len(measurement.names)]
     noise = _noise(measurement, data)
-    return tuple(total * measurement.multiplier + drawn for total, drawn in zip(sums, noise, strict=True)), {}
+    return tuple(total * measurement.multiplier + drawn for total, drawn in zip(sums, noise, strict=True)), settled
 
 
 def _choice(measurement: Measurement, data: Data, scores: list[int]) -> int:

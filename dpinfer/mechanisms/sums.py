@@ -14,6 +14,7 @@ from dpinfer.schema.basis import UNIT
 from dpinfer.schema.cell_rows import CellRows
 from dpinfer.schema.query_rows import QueryRows
 from dpinfer.schema.rows import CHUNK_ROWS
+from dpinfer.schema.tree_rows import TreeRows
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -27,9 +28,11 @@ _FLUSH = 4096
 """Chunks whose sums, each below 2^34, are added in 64 bits before they go to Python integers."""
 
 
-def exact_sums(rows: RowFunction | CellRows | QueryRows, source: Source, *, threads: int | None = None) -> list[int]:
+def exact_sums(
+    rows: RowFunction | CellRows | QueryRows | TreeRows, source: Source, *, threads: int | None = None
+) -> list[int]:
     """Sum what a row function gives over all rows, without any rounding; see `gram_sums` and `cell_sums`."""
-    if isinstance(rows, QueryRows):
+    if isinstance(rows, QueryRows | TreeRows):
         return rows.combine(cell_sums(rows.cells, source, threads=threads))
     if isinstance(rows, CellRows):
         return cell_sums(rows, source, threads=threads)

@@ -11,6 +11,7 @@ from dpinfer.models.linear import OLS, Gram, gram, ols
 from dpinfer.models.mean_tests import MeanComparison, f_oneway, ttest_1samp, ttest_ind, ttest_rel
 from dpinfer.models.procedure import Procedure
 from dpinfer.models.proportions import proportion
+from dpinfer.models.quantiles import Quantile, cdf, quantile
 from dpinfer.models.queries import linear_queries
 from dpinfer.models.selection import Selection, exponential_mechanism, most_frequent
 
@@ -24,10 +25,12 @@ __all__ = [
     "Gram",
     "MeanComparison",
     "Procedure",
+    "Quantile",
     "SampleAggregate",
     "Selection",
     "binomtest",
     "bootstrap",
+    "cdf",
     "chi2_contingency",
     "chisquare",
     "corr",
@@ -43,6 +46,7 @@ __all__ = [
     "most_frequent",
     "ols",
     "proportion",
+    "quantile",
     "sample_aggregate",
     "table",
     "total",

@@ -108,7 +108,12 @@ def sums_measurement(
 
 
 def noise_plan(
-    sensitivity: Fraction, privacy: Privacy, weights: NDArray[np.float64], *, draws: int = 1
+    sensitivity: Fraction,
+    privacy: Privacy,
+    weights: NDArray[np.float64],
+    *,
+    draws: int = 1,
+    total: Privacy | None = None,
 ) -> tuple[NDArray[np.float64], int, Cost]:
     """Say how much noise a price asks for, and on how fine a grid.
 
@@ -121,6 +126,8 @@ def noise_plan(
         Noise scale of every sum that is not public, relative to the others.
     draws : int
         Number of independent Laplace draws that are averaged.
+    total : Privacy, optional
+        The price of which ``privacy`` is a share: the grid is then fine enough for it.
 
     Returns
     -------
@@ -134,7 +141,7 @@ def noise_plan(
         scale = calibrate(sensitivity * draws, privacy, "laplace")
         return coordinate_scales(scale, weights), draws, laplace_cost(privacy)
     scale, multiplier = calibrate(sensitivity, privacy, "gaussian"), 1
-    least = least_scale(privacy, weights.size)
+    least = least_scale(total or privacy, weights.size)
     while scale * multiplier * float(weights.min()) < least:
         multiplier *= 2
         if multiplier > _FINEST:

@@ -3,6 +3,7 @@
 from dpinfer.results.combined import CombinedResults
 from dpinfer.results.describe import ProportionResults, TableResults
 from dpinfer.results.descriptions import DescriptionResults
+from dpinfer.results.distribution import CDFResults
 from dpinfer.results.families import FamilyResults
 from dpinfer.results.prediction import MeanPrediction
 from dpinfer.results.regression import PrivateResults
@@ -13,6 +14,7 @@ from dpinfer.results.testing.tables import ChiSquareResults
 
 __all__ = [
     "BinomTestResults",
+    "CDFResults",
     "ChiSquareResults",
     "CombinedResults",
     "DescriptionResults",

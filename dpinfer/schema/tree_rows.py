@@ -143,7 +143,9 @@ class TreeRows:
     def names(self) -> tuple[str, ...]:
         """What each count is: group by group, from the root to the leaves."""
         prefixes = [
-            ", ".join(f"{axis.name}={label}" for axis, label in zip(self.groups, one, strict=True)) + " | " if one else ""
+            ", ".join(f"{axis.name}={label}" for axis, label in zip(self.groups, one, strict=True)) + " | "
+            if one
+            else ""
             for one in self.labels
         ]
         nodes = [f"level {level}, node {node}" for level in range(self.depth + 1) for node in range(2**level)]

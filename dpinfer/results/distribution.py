@@ -1,0 +1,246 @@
+"""Results for distribution functions: pointwise intervals, a simultaneous band, quantiles, a plot."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+import matplotlib.pyplot as plt
+import numpy as np
+import pandas as pd
+from statsmodels.iolib.summary import forg
+from statsmodels.iolib.table import SimpleTable
+from statsmodels.iolib.tableformatting import fmt_params
+
+from dpinfer.errors import InferenceError, OptionError
+from dpinfer.inference.quantiles import TARGETS, cdf_interval, simultaneous_width
+from dpinfer.release import Release, register_inference
+from dpinfer.results.contrasts import check_alpha
+from dpinfer.results.quantiles import DistributionQuestion, infer_quantiles, trees_of
+from dpinfer.results.summary import PrivateSummary, header_table, table_width
+from dpinfer.results.wording import format_count, guarantee, short_guarantee
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from matplotlib.axes import Axes
+
+    from dpinfer.inference.distribution import Tree
+    from dpinfer.results.descriptions import DescriptionResults
+
+__all__ = ["CDFResults", "infer_cdf"]
+
+_SHOWN = (0.01, 0.05, 0.1, 0.25, 0.5, 0.75, 0.9, 0.95, 0.99)
+_COLORS = ("#1f4e79", "#c8553d", "#588157", "#7d5ba6", "#b8860b", "#3a7ca5")
+
+
+@dataclass(frozen=True, eq=False)
+class CDFResults:
+    """A private distribution function, by group.
+
+    Attributes
+    ----------
+    question : DistributionQuestion
+    release : Release
+    target : {"population", "data"}
+    replicates, seed : int
+        Of the simulation behind the simultaneous band; public.
+    """
+
+    question: DistributionQuestion = field(repr=False)
+    release: Release = field(repr=False)
+    target: str = "population"
+    replicates: int = 999
+    seed: int = 0
+
+    @cached_property
+    def trees(self) -> tuple[Tree, ...]:
+        """The consistent counts, one tree for each group."""
+        return trees_of(self.release, self.question)
+
+    @property
+    def _dependence(self) -> float:
+        return float(self.question.schema.rows_per_unit) if self.target == "population" else 0.0
+
+    @property
+    def nobs(self) -> float:
+        """Number of rows in all groups: noisy, or public."""
+        return float(sum(tree.total for tree in self.trees))
+
+    @property
+    def labels(self) -> list[str]:
+        """What each group is called; empty text where there are none."""
+        groups = self.question.tree.groups
+        return [
+            ", ".join(f"{axis.name}={one}" for axis, one in zip(groups, label, strict=True))
+            for label in self.question.tree.labels
+        ]
+
+    def frame(self, alpha: float = 0.05) -> pd.DataFrame:
+        """Return the distribution function at the edges of the leaves.
+
+        Parameters
+        ----------
+        alpha : float
+            One minus the confidence.
+
+        Returns
+        -------
+        DataFrame
+            A row per group and edge: "x"; "cdf", the share of rows below x (never falling); "lower" and "upper", the
+            pointwise interval; "band lower" and "band upper", which hold the whole function together. Edges lie between
+            the whole numbers of an Integer column.
+
+        Raises
+        ------
+        OptionError
+            Where ``alpha`` is not strictly between 0 and 1.
+        """
+        check_alpha(alpha)
+        frames = []
+        for label, tree in zip(self.labels, self.trees, strict=True):
+            ends = cdf_interval(tree, alpha, dependence=self._dependence)
+            half = self._half(tree, alpha)
+            frame = pd.DataFrame(
+                {
+                    "x": tree.edges,
+                    "cdf": tree.cdf,
+                    "lower": np.minimum(ends[:, 0], tree.cdf),
+                    "upper": np.maximum(ends[:, 1], tree.cdf),
+                    "band lower": np.clip(tree.cdf - half, 0.0, 1.0),
+                    "band upper": np.clip(tree.cdf + half, 0.0, 1.0),
+                }
+            )
+            if label:
+                frame.insert(0, "group", label)
+            frames.append(frame)
+        return pd.concat(frames, ignore_index=True)
+
+    def _half(self, tree: Tree, alpha: float) -> float:
+        return simultaneous_width(tree, alpha, dependence=self._dependence, replicates=self.replicates, seed=self.seed)
+
+    def band_width(self, alpha: float = 0.05) -> pd.Series:
+        """Half width of the simultaneous band of every group."""
+        check_alpha(alpha)
+        halves = [self._half(tree, alpha) for tree in self.trees]
+        return pd.Series(halves, index=[label or self.question.column for label in self.labels], name="half width")
+
+    def quantile(self, q: float | Sequence[float]) -> DescriptionResults:
+        """Return quantiles with intervals, from the same release and so for free; see `infer_quantiles`."""
+        found: DescriptionResults = infer_quantiles(self.release, q=q, target=self.target)
+        return found
+
+    def __call__(self, x: float | Sequence[float]) -> pd.DataFrame:
+        """Evaluate the distribution function: a row for each x, a column for each group."""
+        values = np.atleast_1d(np.asarray(x, dtype=np.float64))
+        columns = {
+            label or "cdf": np.interp(values, tree.edges, tree.cdf)
+            for label, tree in zip(self.labels, self.trees, strict=True)
+        }
+        return pd.DataFrame(columns, index=pd.Index(values, name="x"))
+
+    def summary(self, alpha: float = 0.05) -> PrivateSummary:
+        """Return a table of quantiles, with the guarantee and the band's width."""
+        check_alpha(alpha)
+        found = self.quantile(_SHOWN).summary_frame(alpha)
+        shown = [name for name in found.columns if name not in ("std err (sampling)", "std err (noise)", "count")]
+        rows = [
+            [f"{value:.1%}" if name == "noise share" else forg(float(value), prec=4) for name, value in one.items()]
+            for _, one in found[shown].iterrows()
+        ]
+        table = SimpleTable(
+            rows,
+            headers=shown,
+            stubs=[str(one) if np.isscalar(one) else ", ".join(map(str, one)) for one in found.index],
+            txt_fmt=fmt_params | {"data_fmts": ["%s"] * len(shown)},
+        )
+        title = f"Private distribution function of {self.question.column}"
+        public = self.question.tree.root_is_public(self.release.neighbors)
+        left = [
+            ("Column:", self.question.column),
+            ("No. Observations:", format_count(self.nobs, public=public)),
+            ("Leaves:", f"{self.question.leaves:,}"),
+        ]
+        right = [
+            ("Guarantee:", short_guarantee(self.release)),
+            ("Neighbours:", str(self.release.neighbors)),
+            (f"Band ({1 - alpha:.0%}):", f"+- {self.band_width(alpha).max():.4g}"),
+        ]
+        notes = [
+            guarantee(self.release),
+            "The band holds the whole distribution function with the stated probability; intervals are for one "
+            "quantile each. Sampling and privacy noise both count."
+            if self.target == "population"
+            else "Band and intervals are about these rows: only privacy noise counts.",
+        ]
+        if self.release.charge_id is not None:
+            notes.append(f"Ledger charge: {self.release.charge_id}.")
+        flags = self.quantile(0.5).flags
+        return PrivateSummary(title, header_table(left, right, title, table_width(table)), table, notes, flags)
+
+    def plot(self, ax: Axes | None = None, *, alpha: float = 0.05) -> Axes:
+        """Draw the distribution function of each group with its simultaneous band.
+
+        Parameters
+        ----------
+        ax : matplotlib.axes.Axes, optional
+        alpha : float
+
+        Returns
+        -------
+        matplotlib.axes.Axes
+        """
+        check_alpha(alpha)
+        ax = plt.subplots(figsize=(6.5, 4), layout="constrained")[1] if ax is None else ax
+        for place, (label, tree) in enumerate(zip(self.labels, self.trees, strict=True)):
+            color, half = _COLORS[place % len(_COLORS)], self._half(tree, alpha)
+            lower, upper = np.clip(tree.cdf - half, 0, 1), np.clip(tree.cdf + half, 0, 1)
+            ax.fill_between(tree.edges, lower, upper, color=color, alpha=0.2, lw=0)
+            ax.plot(tree.edges, tree.cdf, color=color, lw=1.6, label=label or None)
+        ax.set(xlabel=self.question.column, ylabel="share of rows", ylim=(0, 1))
+        ax.set_title(f"{1 - alpha:.0%} band, {short_guarantee(self.release)}", fontsize=10)
+        ax.spines[["top", "right"]].set_visible(False)
+        if self.labels != [""]:
+            ax.legend(frameon=False)
+        return ax
+
+    def __repr__(self) -> str:
+        return f"<CDFResults: {self.question.column}, {self.question.leaves:,} leaves, {short_guarantee(self.release)}>"
+
+
+@register_inference("cdf")
+def infer_cdf(release: Release, *, target: str | None = None, replicates: int = 999, seed: int = 0) -> CDFResults:
+    """Infer a distribution function.
+
+    Parameters
+    ----------
+    release : Release
+    target : {"population", "data"}, optional
+    replicates, seed : int
+        Of the simulation behind the simultaneous band.
+
+    Returns
+    -------
+    CDFResults
+
+    Raises
+    ------
+    InferenceError
+        If the release holds something else.
+    OptionError
+        If an option has no such value.
+    ReleaseFormatError
+        If the release is damaged.
+    """
+    if release.kind != "cdf":
+        raise InferenceError(f"a release of kind {release.kind!r} holds no distribution function")
+    question = DistributionQuestion.from_release(release)
+    target = target or str(question.options.get("target", "population"))
+    if target not in TARGETS:
+        raise OptionError("target", target, TARGETS)
+    if type(replicates) is not int or replicates < 99:
+        raise OptionError("replicates", replicates, "a whole number of at least 99")
+    if type(seed) is not int or seed < 0:
+        raise OptionError("seed", seed, "a whole number, not negative: it is public and draws no privacy noise")
+    return CDFResults(question, release, target, replicates, seed)
