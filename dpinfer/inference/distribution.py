@@ -1,9 +1,10 @@
 """A distribution function from noisy counts in a dyadic tree, by generalised least squares.
 
-With independent noise of variance ``s_k^2`` on the counts of level k (blocks of ``2^k`` leaves) the normal equations of
-the leaves' counts are diagonal in the Haar basis: a wavelet over ``2^j`` leaves has the eigenvalue
-``sum_{k < j} 2^k / s_k^2``, the constant ``sum_k 2^k / s_k^2``. So the best linear estimates, which are consistent (every node is the sum of its
-children), and the variance of any combination of them take time proportional to the number of leaves.
+With independent noise of variance ``s_k^2`` on the counts of level k (blocks of ``2^k`` leaves) the normal equations
+of the leaves' counts are diagonal in the Haar basis: a wavelet over ``2^j`` leaves has the eigenvalue
+``sum_{k < j} 2^k / s_k^2``, the constant ``sum_k 2^k / s_k^2``. So the best linear estimates, which are consistent
+(every node is the sum of its children), and the variance of any combination of them take time proportional to the
+number of leaves.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Quantiles and distribution functions from noisy trees of counts: test inversion, with sampling and noise counted.
 
-If Q is the p-quantile, ``count below Q - p * number of rows`` has mean 0 and variance ``n p (1 - p)`` from sampling plus
-a known one from noise. The values at which this is not refuted are the interval: it needs no density, and ties do no
-harm.
+If Q is the p-quantile, ``count below Q - p * number of rows`` has mean 0 and variance ``n p (1 - p)`` from sampling
+plus a known one from noise. The values at which this is not refuted are the interval: it needs no density, and ties do
+no harm.
 """
 
 from __future__ import annotations

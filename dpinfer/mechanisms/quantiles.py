@@ -1,9 +1,9 @@
 """The exponential mechanism on a grid of any size: a quantile is chosen by descending through blocks of points.
 
 The score of a point is minus its distance in rank from the quantile. Points between two neighbouring values share a
-score, so the weight of a whole block of points is a short sum. A block of the grid is chosen in proportion to its weight,
-then a block within it, and so on down to one point: the probabilities are those of the exponential mechanism over all
-points.
+score, so the weight of a whole block of points is a short sum. A block of the grid is chosen in proportion to its
+weight, then a block within it, and so on down to one point: the probabilities are those of the exponential mechanism
+over all points.
 """
 
 from __future__ import annotations
