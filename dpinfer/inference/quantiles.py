@@ -35,6 +35,10 @@ _FINE = 0.025
 _LEVEL = 0.05
 """Standard errors are those of a normal with the interval of this level."""
 
+_LEAST, _SEPARATE = 1e-9, 1e-6
+"""Least standard error, as a share of the bounds; and share of a variance that keeps covariances positive definite where
+quantiles are one and the same tied value."""
+
 _LARGE = 3.0
 """Standard deviations of noise from which a leaf tells that it holds a value of many rows."""
 
@@ -101,7 +105,7 @@ class QuantileInference:
         ends = np.array([one.interval(z) for one in self._found])
         spread = np.array([one.error_at_estimate for one in self._found])
         found: Array = (ends[:, 1] - ends[:, 0]) / (2 * z * np.maximum(spread, 1e-300))
-        return np.maximum(found, 1e-300)
+        return found
 
     @cached_property
     def cov_sampling(self) -> Array:
@@ -119,7 +123,10 @@ class QuantileInference:
         for group, tree in enumerate(self.trees):
             places = np.array([one.place for one in self._found[group * k : (group + 1) * k]])
             blocks.append(tree.noise_covariance(places, self.probabilities))
-        return self._scaled(blocks) + np.diag(1e-24 * self._slopes**2)
+        found = self._scaled(blocks)
+        own = np.diag(found) + np.diag(self.cov_sampling)
+        floor = np.repeat([_LEAST * float(tree.edges[-1] - tree.edges[0]) for tree in self.trees], k)
+        return found + np.diag(_SEPARATE * own + floor**2)
 
     def _scaled(self, blocks: list[Array]) -> Array:
         k = len(self.probabilities)
