@@ -36,8 +36,8 @@ _LEVEL = 0.05
 """Standard errors are those of a normal with the interval of this level."""
 
 _LEAST, _SEPARATE = 1e-9, 1e-6
-"""Least standard error, as a share of the bounds; and share of a variance that keeps covariances positive definite where
-quantiles are one and the same tied value."""
+"""Least standard error, as a share of the bounds; and share of a variance that keeps covariances positive definite
+where quantiles are one and the same tied value."""
 
 _LARGE = 3.0
 """Standard deviations of noise from which a leaf tells that it holds a value of many rows."""
@@ -104,7 +104,9 @@ class QuantileInference:
         z = float(stats.norm.isf(_LEVEL / 2))
         ends = np.array([one.interval(z) for one in self._found])
         spread = np.array([one.error_at_estimate for one in self._found])
-        found: Array = (ends[:, 1] - ends[:, 0]) / (2 * z * np.maximum(spread, 1e-300))
+        ranges = np.array([one.tree.edges[-1] - one.tree.edges[0] for one in self._found])
+        errors = np.maximum((ends[:, 1] - ends[:, 0]) / (2 * z), _LEAST * ranges)
+        found: Array = errors / np.maximum(spread, 1e-150)
         return found
 
     @cached_property
@@ -125,8 +127,7 @@ class QuantileInference:
             blocks.append(tree.noise_covariance(places, self.probabilities))
         found = self._scaled(blocks)
         own = np.diag(found) + np.diag(self.cov_sampling)
-        floor = np.repeat([_LEAST * float(tree.edges[-1] - tree.edges[0]) for tree in self.trees], k)
-        return found + np.diag(_SEPARATE * own + floor**2)
+        return found + np.diag(_SEPARATE * own + 1e-280)
 
     def _scaled(self, blocks: list[Array]) -> Array:
         k = len(self.probabilities)
