@@ -39,6 +39,9 @@ _LEAST, _SEPARATE = 1e-9, 1e-6
 """Least standard error, as a share of the bounds; and share of a variance that keeps covariances positive definite
 where quantiles are one and the same tied value."""
 
+_KNOWN = 1e-6
+"""Standard deviation below which the rank of a quantile is known: of the first and the last."""
+
 _LARGE = 3.0
 """Standard deviations of noise from which a leaf tells that it holds a value of many rows."""
 
@@ -99,14 +102,19 @@ class QuantileInference:
         return np.array([one.estimate for one in self._found])
 
     @cached_property
-    def _slopes(self) -> Array:
-        """Change of each quantile with its rank, as the interval of level `_LEVEL` shows it (G k,)."""
+    def _errors(self) -> tuple[Array, Array]:
+        """Standard errors that intervals of level `_LEVEL` show, and those of ranks (G k,) each."""
         z = float(stats.norm.isf(_LEVEL / 2))
         ends = np.array([one.interval(z) for one in self._found])
-        spread = np.array([one.error_at_estimate for one in self._found])
         ranges = np.array([one.tree.edges[-1] - one.tree.edges[0] for one in self._found])
-        errors = np.maximum((ends[:, 1] - ends[:, 0]) / (2 * z), _LEAST * ranges)
-        found: Array = errors / np.maximum(spread, 1e-150)
+        ranks = np.array([one.error_at_estimate for one in self._found])
+        return np.maximum((ends[:, 1] - ends[:, 0]) / (2 * z), _LEAST * ranges), ranks
+
+    @cached_property
+    def _slopes(self) -> Array:
+        """Change of each quantile with its rank (G k,); 0 where the rank is known."""
+        errors, ranks = self._errors
+        found: Array = np.where(ranks > _KNOWN, errors / np.maximum(ranks, _KNOWN), 0.0)
         return found
 
     @cached_property
@@ -127,7 +135,8 @@ class QuantileInference:
             blocks.append(tree.noise_covariance(places, self.probabilities))
         found = self._scaled(blocks)
         own = np.diag(found) + np.diag(self.cov_sampling)
-        return found + np.diag(_SEPARATE * own + 1e-280)
+        errors, ranks = self._errors
+        return found + np.diag(_SEPARATE * own + np.where(ranks > _KNOWN, 0.0, errors**2))
 
     def _scaled(self, blocks: list[Array]) -> Array:
         k = len(self.probabilities)

@@ -38,6 +38,9 @@ MOST_LEAVES = 2**14
 
 _MOST_NODES = 2**18
 
+_WIDEST = 1e140
+"""Bounds this far apart have variances that are finite."""
+
 _POINTS = 2**30
 """Points of the grid on which a quantile of a Real column is chosen."""
 
@@ -89,6 +92,9 @@ class TreeRows:
         column = self.schema[self.name]
         if not isinstance(column, Real | Integer):
             raise SchemaError(f"{self.name!r} is not numeric: quantiles need a Real or an Integer")
+        lower, upper = limits_of(column)
+        if upper - lower > _WIDEST:
+            raise SchemaError(f"{self.name!r}: its bounds are too far apart for quantiles: at most {_WIDEST:g}")
         names = [axis.name for axis in self.groups]
         if len(set(names)) < len(names) or self.name in names:
             raise OptionError("by", names, f"different columns, other than {self.name!r}")
