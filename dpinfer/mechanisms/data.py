@@ -38,7 +38,9 @@ class Data:
                 raise UnknownColumnError(name, self._source.columns, "the data")
         if schema.people is not None and schema.people.id not in self._source.columns:
             raise OptionError(
-                "id", schema.people.id, f"a column of the data that tells people apart: {', '.join(self._source.columns)}"
+                "id",
+                schema.people.id,
+                f"a column of the data that tells people apart: {', '.join(self._source.columns)}",
             )
         self.schema = schema
         self.neighbors = neighbors
