@@ -106,7 +106,7 @@ class PrivateData(Data):
         schema: Schema,
         ledger: Ledger,
         *,
-        id: str | None = None,  # noqa: A002  (the name that users know)
+        id: str | None = None,
         max_rows: int | None = None,
     ) -> None:
         if not isinstance(ledger, Ledger):
@@ -148,7 +148,7 @@ class PublicData(Data):
         *,
         rng: np.random.Generator,
         neighbors: Neighbors = "add_remove",
-        id: str | None = None,  # noqa: A002  (the name that users know)
+        id: str | None = None,
         max_rows: int | None = None,
     ) -> None:
         if not isinstance(rng, np.random.Generator):

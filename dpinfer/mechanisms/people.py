@@ -1,8 +1,9 @@
 """People with several rows: whose rows they are, and which of them count.
 
 Of each person the m rows of smallest hash are kept. The hash is fixed and public, a function of the person's id, of
-what the row holds in the declared columns, and of how many rows of the person hold the same. So what is kept of a person
-depends on the rows of this person alone; not on other people, nor on the order of rows, nor on how a column is stored.
+what the row holds in the declared columns, and of how many rows of the person hold the same. So what is kept of a
+person depends on the rows of this person alone; not on other people, nor on the order of rows, nor on how a column is
+stored.
 """
 
 from __future__ import annotations
@@ -52,7 +53,7 @@ _NOTHING = np.array([np.nan]).view(np.uint64)[0]
 
 
 def person_codes(cells: Cells) -> tuple[Codes, Hashes]:
-    """Number the people of a column of ids.
+    """Give each person in a column of ids a number.
 
     Parameters
     ----------
@@ -129,7 +130,7 @@ def _of_keys(keys: Sequence[Key | None]) -> tuple[Codes, Hashes]:
 
 
 def _ranked(codes: Codes, hashes: Hashes) -> tuple[Codes, Hashes]:
-    """Number people in the order of their hashes."""
+    """Give people numbers in the order of their hashes."""
     order = np.argsort(hashes, kind="stable")
     rank = np.empty(len(order) + 1, dtype=np.int64)
     rank[order], rank[-1] = np.arange(len(order)), -1

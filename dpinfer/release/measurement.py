@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from dpinfer.privacy.accounting import Cost
     from dpinfer.privacy.units import Neighbors
     from dpinfer.release.laws import NoiseLaw
+    from dpinfer.schema.people import People
     from dpinfer.schema.replicate_rows import ReplicateRows
     from dpinfer.schema.rows import RowFunction
 
@@ -68,6 +69,11 @@ class Measurement:
     measures: str
     multiplier: int = 1
 
+    @property
+    def people(self) -> People | None:
+        """Whose rows are protected together; None where the unit of protection is one row."""
+        return self.rows.schema.people
+
     def describe(self) -> str:
         """Say what will be measured, how it is bounded, what noise it gets and what it costs."""
         noisy = [(scale * step) for scale, step in zip(self.law.scales, self.steps, strict=True) if scale > 0]
@@ -77,12 +83,20 @@ class Measurement:
                 f"measures     {self.measures}",
                 f"reads        {', '.join(self.rows.columns) or 'no column'}",
                 f"neighbours   {self.neighbors}",
+                *self._of_people,
                 f"bound        {self.sensitivity}",
                 f"noise        {self._noise}, scale {spread} in units of {self._unit}",
                 f"exact        {', '.join(self.exact) or 'nothing'}",
                 f"guarantee    {self.cost.describe()}",
             ]
         )
+
+    @property
+    def _of_people(self) -> list[str]:
+        if self.people is None:
+            return []
+        most = f"at most {self.people.max_rows:,} row{'s' if self.people.max_rows > 1 else ''} each"
+        return [f"unit         one person, told apart by {self.people.id!r}: {most}, chosen by a public hash"]
 
     @property
     def _unit(self) -> str:

@@ -129,7 +129,7 @@ class Schema(Mapping[str, Column]):
         """The unit of protection in words."""
         return "one row" if self._people is None else self._people.unit
 
-    def with_people(self, id: str, max_rows: int) -> Schema:  # noqa: A002  (the name that users know)
+    def with_people(self, id: str, max_rows: int) -> Schema:
         """Return this schema for data in which one person may have several rows.
 
         Parameters
