@@ -256,7 +256,8 @@ def score_covariance(noise: SumNoise, moments: Moments, size: Array) -> tuple[Ar
 
     Notes
     -----
-    ``n Cov(t)``, times the rows of a unit, and ``V_S + v_N m m'``. A trace of variance is added to the second so that it can be inverted.
+    ``n Cov(t)``, times the rows of a unit, and ``V_S + v_N m m'``. A trace of variance is added to the second so that
+    it can be inverted.
     """
     outer = moments.mean[:, :, None] * moments.mean[:, None, :]
     floor = _FLOOR * size[:, None, None] * np.eye(outer.shape[1])

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from dpinfer.schema.block_rows import BlockRows
 from dpinfer.schema.cell_rows import CellRows
+from dpinfer.schema.person_rows import PersonRows
 from dpinfer.schema.query_rows import QueryRows
 
 if TYPE_CHECKING:
@@ -102,6 +103,8 @@ class Measurement:
     def _unit(self) -> str:
         if isinstance(self.rows, BlockRows):
             return "blocks, and of the ball that holds their estimates"
+        if isinstance(self.rows, PersonRows):
+            return "a person with all rows at their bounds"
         counts = isinstance(self.rows, QueryRows) or (isinstance(self.rows, CellRows) and self.rows.counts_only)
         return "rows" if counts else "the scaled features"
 

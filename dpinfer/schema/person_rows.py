@@ -65,7 +65,7 @@ class PersonRows(CellRows):
     def summed(self) -> tuple[str, ...]:
         """What is summed in every cell."""
         names = super().summed
-        products = (f"{names[i]} * {names[j]} by person" for i, j in zip(*self._pairs, strict=True))
+        products = (f"({names[i]}) * ({names[j]}) by person" for i, j in zip(*self._pairs, strict=True))
         return (*(f"{name} by person" for name in names), *products)
 
     def encode_people(
