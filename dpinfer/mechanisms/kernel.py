@@ -48,7 +48,7 @@ def run(measurement: Measurement, data: Data, *, threads: int | None = None) -> 
     BudgetExceededError
         If the ledger refuses the charge; nothing is then drawn.
     OptionError
-        If the measurement was made for other neighbours than the data have.
+        If the measurement was made for other neighbours, or another unit of protection, than the data have.
     PrivacyUnitError
         If the noise is too large to be drawn exactly.
 
@@ -59,6 +59,8 @@ def run(measurement: Measurement, data: Data, *, threads: int | None = None) -> 
     """
     if measurement.neighbors != data.neighbors:
         raise OptionError("neighbors", measurement.neighbors, f"{data.neighbors!r}, as the data are protected")
+    if measurement.people != data.schema.people:
+        raise OptionError("schema", measurement.rows.schema.unit, f"that of the data, whose unit is {data.schema.unit}")
     if threads is not None and threads < 1:
         raise OptionError("threads", threads, "a positive whole number, or None")
     check_scales(measurement.law)
@@ -124,4 +126,5 @@ def _labels(data: Data) -> Callable[[int, int], NDArray[np.intp]]:
 
 def _description(measurement: Measurement) -> str:
     text = str(measurement.question["text"])
-    return text if text.startswith(measurement.kind) else f"{measurement.kind}: {text}"
+    said = text if text.startswith(measurement.kind) else f"{measurement.kind}: {text}"
+    return said if measurement.people is None else f"{said} (unit: {measurement.people.unit})"

@@ -191,9 +191,9 @@ def _choices(question: DistributionQuestion, price: Privacy, neighbors: Neighbor
 
 def _words(tree: TreeRows, neighbors: Neighbors, norm: Norm) -> str:
     kind = "Euclidean" if norm == "l2" else "L1"
-    unit = "one person" if tree.schema.rows_per_unit > 1 else "one row"
     bound = float(tree.bound(neighbors, norm))
-    return f"{unit} changes one count of each of {tree.depth + 1} levels: {kind} norm of the change at most {bound:.6g}"
+    changed = f"a row of it is counted once in each of {tree.depth + 1} levels"
+    return f"{tree.schema.unit}; {changed}: {kind} norm of the change at most {bound:.6g}"
 
 
 def _measures(question: DistributionQuestion, chosen: bool) -> str:

@@ -77,7 +77,6 @@ class Selection(Procedure):
         rows, law = question.rows, self._law(privacy)
         spread = rows.spread(neighbors)
         scale = choice_scale(spread, privacy, law)
-        unit = "one person" if schema.rows_per_unit > 1 else "one row"
         done = "adding or removing" if neighbors == "add_remove" else "replacing"
         return Measurement(
             kind="selection",
@@ -88,7 +87,8 @@ class Selection(Procedure):
             neighbors=neighbors,
             names=("selected",),
             steps=(rows.step,),
-            sensitivity=f"{done} {unit} changes scores by amounts that differ by at most {spread * rows.step:.6g}",
+            sensitivity=f"{done} {schema.unit} changes scores by amounts that differ by at most "
+            f"{spread * rows.step:.6g}",
             measures=f"{question.text}: nothing but the candidate with the largest noisy score",
         )
 

@@ -212,6 +212,11 @@ class QuantileRows:
     scales: tuple[float, ...]
 
     @property
+    def schema(self) -> Schema:
+        """The schema."""
+        return self.tree.schema
+
+    @property
     def columns(self) -> tuple[str, ...]:
         """Columns of the data that are read, sorted."""
         return self.tree.columns
