@@ -44,7 +44,7 @@ from dpinfer.results.combine import combine
 from dpinfer.results.side_by_side import summary_table
 from dpinfer.results.testing.several import multipletests
 from dpinfer.schema import Ball, Boolean, Category, Integer, Real, Schema
-from dpinfer.studies import coverage_study, power, privacy_cost
+from dpinfer.studies import coverage_study, power, privacy_cost, truncation
 
 __all__ = [
     "GDP",
@@ -96,6 +96,7 @@ __all__ = [
     "summary_table",
     "table",
     "total",
+    "truncation",
     "ttest_1samp",
     "ttest_ind",
     "ttest_rel",
