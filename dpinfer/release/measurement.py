@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from dpinfer.release.laws import CHOICES
 from dpinfer.schema.block_rows import BlockRows
 from dpinfer.schema.cell_rows import CellRows
+from dpinfer.schema.density_rows import DensityRows
 from dpinfer.schema.query_rows import QueryRows
 
 if TYPE_CHECKING:
@@ -31,7 +32,8 @@ class Measurement:
     features; and last, if the row function counts clamped rows, that count. For `CellRows` it holds the features'
     sums in every cell of a table, cell by cell; for `QueryRows` combinations of a table's counts; for `BlockRows`
     sums over the estimates of blocks of rows; for `ReplicateRows` sums of features, or of their products, under each
-    of several sets of weights. For `ScoreRows` it is the place of the largest noisy score.
+    of several sets of weights. For `ScoreRows` it is the place of the largest noisy score; for `DensityRows` counts
+    in bins that earlier counts choose: names, law and steps are then those of as many counts as there may be.
 
     Attributes
     ----------
@@ -39,7 +41,7 @@ class Measurement:
         Name under which the inference is registered.
     question : mapping
         The question in words that JSON can hold: formula or terms, schema, options.
-    rows : RowFunction, CellRows, QueryRows, BlockRows, ReplicateRows or ScoreRows
+    rows : RowFunction, CellRows, QueryRows, BlockRows, ReplicateRows, ScoreRows or DensityRows
         Maps each row of the data, or each block of rows, to integers.
     law : NoiseLaw
         Noise of every coordinate.
@@ -60,7 +62,7 @@ class Measurement:
 
     kind: str
     question: Mapping[str, Any]
-    rows: RowFunction | CellRows | QueryRows | BlockRows | ReplicateRows | ScoreRows
+    rows: RowFunction | CellRows | QueryRows | BlockRows | ReplicateRows | ScoreRows | DensityRows
     law: NoiseLaw
     cost: Cost
     neighbors: Neighbors
@@ -92,7 +94,9 @@ class Measurement:
             return "blocks, and of the ball that holds their estimates"
         if self.law.family in CHOICES:
             return "the scores"
-        counts = isinstance(self.rows, QueryRows) or (isinstance(self.rows, CellRows) and self.rows.counts_only)
+        counts = isinstance(self.rows, QueryRows | DensityRows) or (
+            isinstance(self.rows, CellRows) and self.rows.counts_only
+        )
         return "rows" if counts else "the scaled features"
 
     @property
