@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from dpinfer.release.laws import CHOICES
 from dpinfer.schema.block_rows import BlockRows
 from dpinfer.schema.cell_rows import CellRows
+from dpinfer.schema.density_rows import DensityRows
 from dpinfer.schema.person_rows import PersonRows
 from dpinfer.schema.query_rows import QueryRows
 from dpinfer.schema.tree_rows import QuantileRows, TreeRows
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
         | ScoreRows
         | TreeRows
         | QuantileRows
+        | DensityRows
     )
 
 __all__ = ["Measurement"]
@@ -47,7 +49,8 @@ class Measurement:
     sums in every cell of a table, cell by cell; for `QueryRows` combinations of a table's counts; for `BlockRows`
     sums over the estimates of blocks of rows; for `ReplicateRows` sums of features, or of their products, under each
     of several sets of weights. For `ScoreRows` it is the place of the largest noisy score; for `TreeRows` the counts of
-    the nodes of a tree, and for `QuantileRows` quantiles are chosen besides.
+    the nodes of a tree, and for `QuantileRows` quantiles are chosen besides; for `DensityRows` counts in bins that
+    earlier counts choose: names, law and steps are then those of as many counts as there may be.
 
     Attributes
     ----------
@@ -55,7 +58,7 @@ class Measurement:
         Name under which the inference is registered.
     question : mapping
         The question in words that JSON can hold: formula or terms, schema, options.
-    rows : RowFunction, CellRows, QueryRows, PersonRows, BlockRows, ReplicateRows, ScoreRows, TreeRows or QuantileRows
+    rows : RowFunction, CellRows, QueryRows or another row function of `dpinfer.schema`
         Maps each row of the data, or each block of rows, to integers.
     law : NoiseLaw
         Noise of every coordinate.
@@ -123,7 +126,7 @@ class Measurement:
             return "a person with all rows at their bounds"
         if self.law.family in CHOICES:
             return "the scores"
-        counts = isinstance(self.rows, QueryRows | TreeRows | QuantileRows) or (
+        counts = isinstance(self.rows, QueryRows | TreeRows | QuantileRows | DensityRows) or (
             isinstance(self.rows, CellRows) and self.rows.counts_only
         )
         return "rows" if counts else "the scaled features"
