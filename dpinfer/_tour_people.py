@@ -108,13 +108,13 @@ def shape_chapter(tour: Visited) -> list[Block]:
     common = dpi.most_frequent(_CONDITIONS, tour.visits).fit(SMALLER)
     distribution = dpi.cdf("disea", tour.visits).fit(SMALL)
     quartiles = distribution.quantile(QUARTILES)
-    shape = dpi.density("disea", tour.visits).fit(SMALL)
+    shape = dpi.density("mdvis", tour.visits).fit(SMALL)
     script = f"""\
 common = dpi.most_frequent({_CONDITIONS!r}, visits).fit(dpi.{SMALLER!r})
 print(common.summary())
 distribution = dpi.cdf("disea", visits).fit(dpi.{SMALL!r})
 print(distribution.quantile({QUARTILES!r}).summary())
-shape = dpi.density("disea", visits).fit(dpi.{SMALL!r})
+shape = dpi.density("mdvis", visits).fit(dpi.{SMALL!r})
 print(shape.summary())"""
     return [
         Text("""Sometimes the answer is no number: which of several conditions is the most common? Adding noise to the
@@ -134,6 +134,6 @@ print(shape.summary())"""
         Picture(
             "density.png",
             report.drawn_figure(shape.plot, 3.6),
-            "Its density: the number of bins was chosen privately, from a tenth of the price.",
+            "Density of the number of visits: its bins were chosen privately, for a small share of the price.",
         ),
     ]
