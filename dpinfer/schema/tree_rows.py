@@ -39,7 +39,7 @@ MOST_LEAVES = 2**14
 _MOST_NODES = 2**18
 
 _WIDEST = 1e140
-"""Bounds this far apart have variances that are finite."""
+"""Bounds at most this far apart, and at least its inverse, have variances that are finite."""
 
 _POINTS = 2**30
 """Points of the grid on which a quantile of a Real column is chosen."""
@@ -93,8 +93,11 @@ class TreeRows:
         if not isinstance(column, Real | Integer):
             raise SchemaError(f"{self.name!r} is not numeric: quantiles need a Real or an Integer")
         lower, upper = limits_of(column)
-        if upper - lower > _WIDEST:
-            raise SchemaError(f"{self.name!r}: its bounds are too far apart for quantiles: at most {_WIDEST:g}")
+        if not 1 / _WIDEST <= upper - lower <= _WIDEST:
+            right = f"{1 / _WIDEST:g} to {_WIDEST:g}"
+            raise SchemaError(f"{self.name!r}: quantiles need bounds that are {right} apart, not {upper - lower:g}")
+        if (np.diff(self.edges) <= 0).any():
+            raise OptionError("resolution", self.leaves, f"fewer leaves: floats between the bounds of {self.name!r}")
         names = [axis.name for axis in self.groups]
         if len(set(names)) < len(names) or self.name in names:
             raise OptionError("by", names, f"different columns, other than {self.name!r}")
