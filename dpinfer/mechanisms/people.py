@@ -261,10 +261,10 @@ def kept_rows(source: Source, schema: Schema) -> tuple[Codes, Codes]:
         same = _same(order, codes, mixed)
     for column in contents:
         same &= column[order[1:]] == column[order[:-1]]
-    mixed = _mixed(mixed[order] + _place_in_run(same).astype(np.uint64) * np.uint64(_FRACTION))
+    mixed = _mixed(mixed[order] + _place_in_run(same, len(order)).astype(np.uint64) * np.uint64(_FRACTION))
     again = np.lexsort((mixed, codes[order]))  # stable: rows of one hash stay ordered by contents
     order = order[again]
-    place = _place_in_run(codes[order[1:]] == codes[order[:-1]])
+    place = _place_in_run(codes[order[1:]] == codes[order[:-1]], len(order))
     order = order[place < people.max_rows]
     return known[order], codes[order]
 
@@ -285,10 +285,10 @@ def _same(order: Codes, *keys: NDArray[Any]) -> NDArray[np.bool_]:
     return found
 
 
-def _place_in_run(same: NDArray[np.bool_]) -> Codes:
+def _place_in_run(same: NDArray[np.bool_], size: int) -> Codes:
     """Place of each row in its run, from 0, where ``same`` says whether a row continues the run of the one before."""
-    positions = np.arange(len(same) + 1)
-    starts = np.where(np.append(False, same), 0, positions)
+    positions = np.arange(size)
+    starts = np.where(np.append(False, same)[:size], 0, positions)
     return positions - np.maximum.accumulate(starts)
 
 

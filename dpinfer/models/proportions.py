@@ -44,14 +44,21 @@ class Proportion(Description):
         counted = super()._question(schema)
         if schema.rows_per_unit == 1 or self.target == "data" or counted.cells[-1].labels != (False, True):
             return counted
-        return replace(counted, kind="mean", columns=(counted.cells[-1].name,), axes=self.axes[:-1])
+        return replace(counted, kind="mean", columns=(self._truth,), axes=self.axes[:-1])
+
+    @property
+    def _truth(self) -> str:
+        """The last axis as an expression: a condition, or the name of a column."""
+        axis = self.axes[-1]
+        name = str(axis.get("column", axis.get("condition")))
+        return name if "condition" in axis or name.isidentifier() else f"`{name}`"
 
     def infer(self, release: Release | None = None) -> DescriptionResults:
         """Infer from a release of this question, or of a table that holds its columns."""
         found = self._release(release)
         if found.kind == "mean":
-            asked = self._question(found.schema)
-            self._asked(found, "mean", columns=list(asked.columns), axes=[dict(axis) for axis in asked.axes])
+            axes = [dict(axis) for axis in self.axes[:-1]]
+            self._asked(found, "mean", columns=[self._truth], axes=axes, where=self.where, weights=None)
             return infer_description(found, inference=self.inference, target=self.target, **self._drawn)
         if found.kind == "proportion" or found.kind not in TABLES:
             return super().infer(found)

@@ -44,7 +44,7 @@ def _bills(release: ReleaseLike) -> list[_Bill]:
 
 
 def total_notes(private: list[tuple[str, PrivateEstimates]]) -> list[str]:
-    """Sum the costs of distinct releases, by data set and neighbouring relation."""
+    """Sum the costs of distinct releases, by data set, neighbouring relation and unit of protection."""
     releases = [result.release for _, result in private if not result.release.public]
     if not releases:
         return []
@@ -53,11 +53,14 @@ def total_notes(private: list[tuple[str, PrivateEstimates]]) -> list[str]:
     for release in releases:
         known = [owners[charge] for charge in sorted(charges_of(release)) if charge in owners]
         name = _dataset(release) or (known[0] if known else None)
-        groups.setdefault((name, str(release.neighbors)), []).extend(_bills(release))
-    notes = [_total(name, neighbors, bills) for (name, neighbors), bills in groups.items()]
+        unit = getattr(release, "unit", "one row")
+        relation = str(release.neighbors) if unit == "one row" else f"{release.neighbors}, {unit}"
+        groups.setdefault((name, relation), []).extend(_bills(release))
+    notes = [_total(name, relation, bills) for (name, relation), bills in groups.items()]
     datasets = {name for name, _ in groups}
     if len(datasets) < len(groups):
-        notes.append("Costs under different neighbours are not summed.")
+        told = "" if all(getattr(one, "unit", "one row") == "one row" for one in releases) else " or units"
+        notes.append(f"Costs under different neighbours{told} are not summed.")
     if len(datasets) > 1:
         notes.append("Different data sets have a total each; for a person who is in several of them these add.")
     return [*notes, "The ledger also counts releases that are not shown here."]
