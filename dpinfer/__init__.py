@@ -18,6 +18,7 @@ from dpinfer.models import (
     corr,
     count,
     cov,
+    density,
     expfam,
     exponential_mechanism,
     f_oneway,
@@ -44,7 +45,7 @@ from dpinfer.results.combine import combine
 from dpinfer.results.side_by_side import summary_table
 from dpinfer.results.testing.several import multipletests
 from dpinfer.schema import Ball, Boolean, Category, Integer, Real, Schema
-from dpinfer.studies import coverage_study, power, privacy_cost
+from dpinfer.studies import coverage_study, power, privacy_cost, truncation
 
 __all__ = [
     "GDP",
@@ -76,6 +77,7 @@ __all__ = [
     "count",
     "cov",
     "coverage_study",
+    "density",
     "errors",
     "expfam",
     "exponential_mechanism",
@@ -96,6 +98,7 @@ __all__ = [
     "summary_table",
     "table",
     "total",
+    "truncation",
     "ttest_1samp",
     "ttest_ind",
     "ttest_rel",

@@ -15,6 +15,7 @@ from html import escape
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import pandas as pd
 from matplotlib.figure import Figure
 from matplotlib.layout_engine import ConstrainedLayoutEngine
 
@@ -24,7 +25,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
     from pathlib import Path
 
-    import pandas as pd
     from matplotlib.axes import Axes
 
     from dpinfer.privacy import ZCDP, Ledger
@@ -248,6 +248,22 @@ def regression_frame(results: PrivateResults) -> pd.DataFrame:
         "noise share": frame["noise share"].map("{:.0%}".format),
     }
     return frame.iloc[:, :0].assign(**shown)
+
+
+def described_frame(results: PrivateResults) -> pd.DataFrame:
+    """Return estimates and intervals of a description as texts."""
+    frame = results.summary_frame()
+    shown = frame.drop(columns=["std err (sampling)", "std err (noise)"])
+    shown.index = pd.Index(list(results.params.index))
+    for name in shown.columns:
+        style = "{:.1%}" if name == "noise share" else "{:,.0f}" if name == "count" else "{:.4g}"
+        shown[name] = [style.format(value) for value in shown[name]]
+    return shown
+
+
+def warning_notes(results: PrivateResults) -> list[Block]:
+    """Return what results warn of, a note for each."""
+    return [Note("Warning", f"{flag[:1].upper()}{flag[1:]}.") for flag in results.flags]
 
 
 def format_number(value: float) -> str:

@@ -9,13 +9,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 import statsmodels.formula.api as smf
-from statsmodels.datasets import fair, randhie
+from statsmodels.datasets import fair
 from statsmodels.iolib.summary2 import summary_col
 from statsmodels.miscmodels.ordinal_model import OrderedModel
 
 import dpinfer as dpi
 from dpinfer import _report as report
 from dpinfer._report import Block, Code, Note, Picture, Table, Text
+from dpinfer._tour_people import patients, people_chapter, shape_chapter, visits_of
 from dpinfer.errors import BudgetExceededError
 from dpinfer.results import TableResults
 
@@ -27,12 +28,12 @@ if TYPE_CHECKING:
 
     from dpinfer.results import ChiSquareResults
 
-LEDGER, GRAM, VISITS_LEDGER = "tour-ledger.db", "gram.json", "visits-ledger.db"
+LEDGER, GRAM = "tour-ledger.db", "gram.json"
 FIRST_SHARE, GRAM_SHARE, DESCRIBED_SHARE, BLOCKS_SHARE = 0.2, 0.3, 0.05, 0.25
 PLANNED = dpi.ZCDP(0.05)
 FORMULA = "rate_marriage ~ age + yrs_married + children + religious + educ"
 ORDERED_FORMULA = "religious ~ 0 + I((age - 30) / 10)"
-VISITS_FORMULA, VISITS_PRICE, REPLICATES = "mdvis ~ lncoins + physlm", dpi.GDP(1.0), 100
+VISITS_FORMULA, VISITS_PRICE, REPLICATES = "mdvis ~ lncoins + physlm", dpi.GDP(2.0), 100
 SECOND_FORMULA = "children ~ age + yrs_married + religious + educ"
 GROUP_TEST = "age[religious=1] = age[religious=4]"
 SINGLE_TEST, JOINT_TEST = "religious = 0", "age = 0, yrs_married = 0"
@@ -117,6 +118,16 @@ class Tour:
             bounds=dpi.Ball(2, center=(0, -1.5, 0.5, 0.5)),
             nobs=self.first.nobs,
         )
+
+    @cached_property
+    def patients(self) -> pd.DataFrame:
+        """Other rows: years of people, several for each."""
+        return patients()
+
+    @cached_property
+    def visits(self) -> dpi.PrivateData:
+        """These rows with their guard, which protects all rows of a person together."""
+        return visits_of(self.patients, self.folder)
 
     @cached_property
     def gram(self) -> dpi.Release:
@@ -207,7 +218,7 @@ def regression_chapter(tour: Tour) -> list[Block]:
         Text("The fit charges the ledger, measures noisy sums once, and infers from them alone."),
         Code(f"results = model.fit(dpi.{price!r})\nprint(results.summary())", python=True),
         _summary_table(results, "How the marriage is rated: private regression"),
-        *(_warnings(results) or calm),
+        *(report.warning_notes(results) or calm),
         Text(f"""Read it as any regression table. The standard error counts both sampling and privacy noise;
             the last column says which share of the variance is noise: among the slopes from
             {share.min():.0%} ({share.idxmin()}) to {share.max():.0%} ({share.idxmax()})."""),
@@ -254,10 +265,10 @@ print(again.wald_test("{JOINT_TEST}"))"""
         Text(f"""`{GRAM}` read back equals what was saved: {"yes" if release == tour.gram else "no"}. Spent
             when it was saved: {spent}; after two regressions and their tests: {tour.ledger.spent}."""),
         _summary_table(second, "Number of children: private regression from the saved file"),
-        *_warnings(second),
+        *report.warning_notes(second),
         Picture("second.png", report.coefficient_figure(second), "The second regression, 95% intervals."),
         Table(_test_frame(second, again), "Tests of single coefficients and of two together, from the file"),
-        *_warnings(again),
+        *report.warning_notes(again),
         Text("""Age and years married move together. Each may then be unclear by itself while both together
             are not, with or without privacy, and the joint test is the one to report."""),
         Text("""Had the cross-products been bought first, the regression of the last chapter would have been
@@ -287,19 +298,19 @@ family.params, family.natural_params()"""
         Text(f"""What is published first is rarely a regression. Means by group, a cross-table and the parameters of a
             family each cost {price} here, and each carries its noise in its standard errors."""),
         Code(script, python=True),
-        Table(_described_frame(means), "Mean age by how religious, 95% intervals", str(means.summary())),
-        *_warnings(means),
+        Table(report.described_frame(means), "Mean age by how religious, 95% intervals", str(means.summary())),
+        *report.warning_notes(means),
         Picture("means.png", report.described_figure(means), "Mean age by how religious, 95% intervals."),
         Text(f"""Groups are compared like coefficients: the difference between the least and the most religious is
             {_scalar(test.effect):.2f} years (standard error {_scalar(test.sd):.2f}). A group's noisy size is measured
             with it, because which group a person is in is confidential too."""),
         Table(whole, "Noisy counts: how religious (rows) by rating (columns)"),
-        Table(_described_frame(shares), "Shares of the ratings, from the same table", str(shares.summary())),
+        Table(report.described_frame(shares), "Shares of the ratings, from the same table", str(shares.summary())),
         Picture("shares.png", report.described_figure(shares), "Shares of the ratings, 95% intervals."),
         Text(f"""The shares, and every margin, come from the one table: spent after it {spent}, and after them too.
             Noisy counts do not quite add up to other noisy counts, and small ones may be negative: results say
             so."""),
-        Table(_described_frame(family), "Years of education as a normal family", str(family.summary())),
+        Table(report.described_frame(family), "Years of education as a normal family", str(family.summary())),
         Text("""The bounds of education cut off tails that the family knows of: its expectations are those of clamped
             values, so the clamping costs no bias. The interval is a test inversion that counts the noise."""),
     ]
@@ -403,7 +414,7 @@ print(ordered.summary())"""
         Code(script, python=True),
         Code(explained),
         _summary_table(results, "How religious by decades of age: private ordered logit", rows=False),
-        *_warnings(results),
+        *report.warning_notes(results),
         Picture("ordered.png", report.coefficient_figure(results), "The ordered logit, 95% intervals."),
         Note("Only on public data", "The ordinary fit is shown because these rows are in truth public."),
         Table(both.frame.droplevel(1), "Private and ordinary ordered logit, standard errors in parentheses", str(both)),
@@ -414,36 +425,29 @@ print(ordered.summary())"""
 
 
 def bootstrap_chapter(tour: Tour) -> list[Block]:
-    """Bootstrap a regression whose errors are not equally spread, on other rows with a ledger of their own."""
-    rows = randhie.load_pandas().data
-    schema = dpi.Schema(mdvis=dpi.Integer(0, 30), lncoins=dpi.Real(0, 5), physlm=dpi.Real(0, 1))
-    ledger = dpi.Ledger(tour.folder / VISITS_LEDGER, dataset="randhie", budget=VISITS_PRICE)
-    question = dpi.bootstrap(VISITS_FORMULA, dpi.PrivateData(rows, schema, ledger), replicates=REPLICATES)
+    """Bootstrap a regression whose errors are not equally spread, with weights by person."""
+    rows, question = tour.patients, dpi.bootstrap(VISITS_FORMULA, tour.visits, replicates=REPLICATES)
     explained, results = question.explain(VISITS_PRICE), question.fit(VISITS_PRICE)
     cut = rows.assign(mdvis=rows["mdvis"].clip(0, 30))
-    fits = [smf.ols(VISITS_FORMULA, cut).fit(), smf.ols(VISITS_FORMULA, cut).fit(cov_type="HC0")]
-    both = dpi.summary_table([results, *fits], names=["private", "ordinary", "ordinary, robust"])
+    groups = {"groups": rows["person"]}
+    fits = [smf.ols(VISITS_FORMULA, cut).fit(), smf.ols(VISITS_FORMULA, cut).fit(cov_type="cluster", cov_kwds=groups)]
+    both = dpi.summary_table([results, *fits], names=["private", "ordinary", "ordinary, by person"])
     cost = dpi.privacy_cost((10, 30, REPLICATES, 300), VISITS_PRICE.mu)
     script = f"""\
-from statsmodels.datasets import randhie
-
-visits_schema = dpi.Schema(mdvis=dpi.Integer(0, 30), lncoins=dpi.Real(0, 5), physlm=dpi.Real(0, 1))
-visits_ledger = dpi.Ledger("{VISITS_LEDGER}", dataset="randhie", budget=dpi.{VISITS_PRICE!r})
-visits = dpi.PrivateData(randhie.load_pandas().data, visits_schema, visits_ledger)
 question = dpi.bootstrap("{VISITS_FORMULA}", visits, replicates={REPLICATES})
 print(question.explain(dpi.{VISITS_PRICE!r}))
 resampled = question.fit(dpi.{VISITS_PRICE!r})
 print(resampled.summary())
 print(dpi.privacy_cost([10, 30, {REPLICATES}, 300], {VISITS_PRICE.mu}))"""
     return [
-        Text("""Visits to a doctor (the RAND experiment: other people, with a ledger of their own) vary the more, the
-            more there are, and the standard errors of a regression from cross-products rely on an equal spread. The
-            bootstrap does not: the cross-products are released many times, each time with every row counting twice
-            or not at all by a secret coin, and what the replicates differ by is the standard error."""),
+        Text("""Visits to a doctor vary the more, the more there are, and the years of one person are alike, while the
+            standard errors of a regression from cross-products rely on an equal spread and on independent rows. The
+            bootstrap does not: the cross-products are released many times, each time with every person counting
+            twice or not at all by a secret coin, and what the replicates differ by is the standard error."""),
         Code(script, python=True),
         Code(explained),
         _summary_table(results, f"Visits to a doctor, from {REPLICATES} noisy replicates", rows=False),
-        *_warnings(results),
+        *report.warning_notes(results),
         Note("Only on public data", "The ordinary fits are shown because these rows are in truth public."),
         Table(both.frame.droplevel(1), "Private and ordinary fits, standard errors in parentheses", str(both)),
         Text("""The price is not what is often claimed. B replicates with root-B times the noise of one release cost
@@ -513,6 +517,8 @@ CHAPTERS: tuple[tuple[str, Callable[[Tour], list[Block]]], ...] = (
     ("Means, tables and families", description_chapter),
     ("Tests that keep their level", test_chapter),
     ("Any model, block by block", blocks_chapter),
+    ("People with several rows", people_chapter),
+    ("Choices, quantiles and a density", shape_chapter),
     ("Replicates at their true price", bootstrap_chapter),
     ("What the ledger says", account_chapter),
 )
@@ -523,20 +529,6 @@ def _summary_table(results: dpi.PrivateResults, caption: str, *, rows: bool = Tr
     summary = results.summary()
     notes = (*([f"Rows: {results.nobs:,.0f}, as released."] if rows else []), *summary.notes)
     return Table(report.regression_frame(results), caption, str(summary), notes)
-
-
-def _described_frame(results: dpi.PrivateResults) -> pd.DataFrame:
-    frame = results.summary_frame()
-    shown = frame.drop(columns=["std err (sampling)", "std err (noise)"])
-    shown.index = pd.Index(list(results.params.index))
-    for name in shown.columns:
-        style = "{:.1%}" if name == "noise share" else "{:,.0f}" if name == "count" else "{:.4g}"
-        shown[name] = [style.format(value) for value in shown[name]]
-    return shown
-
-
-def _warnings(results: dpi.PrivateResults) -> list[Block]:
-    return [Note("Warning", f"{flag[:1].upper()}{flag[1:]}.") for flag in results.flags]
 
 
 def _comparison(tour: Tour) -> list[Block]:

@@ -44,6 +44,8 @@ EXECUTED = [
     "docs/tests.md",
     "docs/sample-aggregate.md",
     "docs/bootstrap.md",
+    "docs/selection.md",
+    "docs/quantiles.md",
 ]
 
 
@@ -51,6 +53,8 @@ PRINTED = [
     "Private OLS Results",
     "Private OLS, bootstrap Results",
     "Private Poisson Results",
+    "Private quantiles of",
+    "Private selection: most frequent",
     "Private chi-squared test",
     "standard error from privacy noise",
     "standard deviation of the noise",

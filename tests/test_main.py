@@ -22,11 +22,20 @@ import dpinfer as dpi
 from dpinfer import __main__ as main
 from dpinfer import _report as report
 from dpinfer import _tour as tour
+from dpinfer import _tour_people as tour_people
 from dpinfer.errors import DPInferError
 
 PICTURES = {"account.png", "budget.png", "coefficients.png", "comparison.png", "second.png", "means.png", "shares.png"}
-PICTURES |= {"null.png", "residuals.png", "power.png", "ordered.png", "bootstrap.png"}
-FILES = PICTURES | {report.PAGE, tour.GRAM, tour.LEDGER, tour.VISITS_LEDGER}
+PICTURES |= {
+    "null.png",
+    "residuals.png",
+    "power.png",
+    "ordered.png",
+    "bootstrap.png",
+    "distribution.png",
+    "density.png",
+}
+FILES = PICTURES | {report.PAGE, tour.GRAM, tour.LEDGER, tour_people.VISITS_LEDGER}
 
 
 def run(*argv):
@@ -149,7 +158,7 @@ def test_the_scripts_of_the_page_run_as_they_stand(made, tmp_path, monkeypatch):
     names_of_the_script = {"frame": fair.load_pandas().data}
     with contextlib.redirect_stdout(io.StringIO()) as printed:
         exec("\n".join(map(html.unescape, scripts)), names_of_the_script)
-    assert names(tmp_path) == {tour.GRAM, tour.LEDGER, tour.VISITS_LEDGER}
+    assert names(tmp_path) == {tour.GRAM, tour.LEDGER, tour_people.VISITS_LEDGER}
     assert names_of_the_script["ledger"].remaining == dpi.ZCDP(0.1)
     assert "Private OLS Results" in printed.getvalue()
 

@@ -72,9 +72,11 @@ def _symmetric(triangles: Array, width: int) -> Array:
     return full
 
 
-def _problem(law: NoiseLaw, steps: Sequence[float], design: Array, response: Array, *, population: bool) -> GramProblem:
+def _problem(
+    law: NoiseLaw, steps: Sequence[float], design: Array, response: Array, *, population: bool, rows_per_unit: int
+) -> GramProblem:
     noise = _symmetric(law.variances * np.asarray(steps) ** 2, design.shape[1])
-    return GramProblem(noise, design, response, law.family == "laplace", population)
+    return GramProblem(noise, design, response, law.family == "laplace", population, rows_per_unit)
 
 
 def batch_linear(
@@ -89,6 +91,7 @@ def batch_linear(
     method: str = "auto",
     target: str = "population",
     contrasts: Mapping[str, Mapping[str, float]] | None = None,
+    rows_per_unit: int = 1,
 ) -> BatchEstimates:
     """Infer a linear regression from many releases of cross-products.
 
@@ -107,13 +110,15 @@ def batch_linear(
     target : {"population", "data"}
     contrasts : mapping of name to weights by coefficient, optional
         Further quantities to infer, after the coefficients.
+    rows_per_unit : int
+        Rows of one independent unit at most: the sampling covariance is multiplied by it.
 
     Returns
     -------
     BatchEstimates
         Equal to what `dpinfer.inference.linear_inference` gives one by one.
     """
-    problem = _problem(law, steps, design, response, population=target == "population")
+    problem = _problem(law, steps, design, response, population=target == "population", rows_per_unit=rows_per_unit)
     gram = _symmetric(values, design.shape[1])
     fit = fit_gram(problem, gram, gram[:, 0, 0])
     wanted = contrast_rows(names, contrasts)
@@ -121,7 +126,7 @@ def batch_linear(
     params = fit.params @ wanted.T
     errors = np.sqrt(np.einsum("kp,rpq,kq->rk", wanted, np.add(*covariance(fit)), wanted))
     if method == "wald":
-        df = fit.df_resid[:, None] if problem.population else np.inf
+        df = fit.df_units[:, None] if problem.population else np.inf
         half = stats.t.isf(alpha / 2, df) * errors
         intervals = np.stack([params - half, params + half], axis=-1)
         pvalues = 2 * stats.t.sf(np.abs(params) / errors, df)
@@ -148,6 +153,7 @@ def linear_oracle(
     target: str = "population",
     contrasts: Mapping[str, Mapping[str, float]] | None = None,
     names: tuple[str, ...] = (),
+    rows_per_unit: int = 1,
 ) -> Oracle:
     """Say what an oracle's interval would be, and how far noise dominates the design.
 
@@ -155,19 +161,19 @@ def linear_oracle(
     ----------
     sums : ndarray (m,)
         Expected noise-free upper triangle, in units of the scaled features.
-    law, steps, design, response, alpha, target, contrasts, names
+    law, steps, design, response, alpha, target, contrasts, names, rows_per_unit
         As in `batch_linear`.
 
     Returns
     -------
     Oracle
     """
-    problem = _problem(law, steps, design, response, population=target == "population")
+    problem = _problem(law, steps, design, response, population=target == "population", rows_per_unit=rows_per_unit)
     gram = _symmetric(sums, design.shape[1])
     cross = design @ gram @ design.T
     inverse = np.linalg.inv(cross)
     residual = response - (inverse @ (design @ gram @ response)) @ design
-    scale = float(residual @ gram @ residual) / gram[0, 0] if problem.population else 0.0
+    scale = rows_per_unit * float(residual @ gram @ residual) / gram[0, 0] if problem.population else 0.0
     wanted = contrast_rows(names, contrasts) if contrasts else np.eye(len(design))
     on_features = wanted @ inverse @ design
     noise = np.einsum("pd,pd->p", on_features, noise_action(problem, residual, on_features))

@@ -175,18 +175,21 @@ class SumNoise:
         Whether the noise is Laplace (else Gaussian).
     population : bool
         Whether the target is the population; otherwise only the noise counts as error.
+    rows_per_unit : int
+        Rows of one independent unit at most: the sampling covariance is multiplied by it.
     """
 
     variances: Array
     count_variance: float = 0.0
     laplace: bool = False
     population: bool = True
+    rows_per_unit: int = 1
 
 
-def sum_noise(law: NoiseLaw, steps: Sequence[float], *, population: bool = True) -> SumNoise:
+def sum_noise(law: NoiseLaw, steps: Sequence[float], *, population: bool = True, rows_per_unit: int = 1) -> SumNoise:
     """Say what noise a release of the count and the sums of features carries, in that order."""
     variances = law.variances * np.asarray(steps, dtype=np.float64) ** 2
-    return SumNoise(variances[1:], float(variances[0]), law.family == "laplace", population)
+    return SumNoise(variances[1:], float(variances[0]), law.family == "laplace", population, rows_per_unit)
 
 
 @dataclass(frozen=True, slots=True)
@@ -253,12 +256,13 @@ def score_covariance(noise: SumNoise, moments: Moments, size: Array) -> tuple[Ar
 
     Notes
     -----
-    ``n Cov(t)`` and ``V_S + v_N m m'``. A trace of variance is added to the second so that it can be inverted.
+    ``n Cov(t)``, times the rows of a unit, and ``V_S + v_N m m'``. A trace of variance is added to the second so that
+    it can be inverted.
     """
     outer = moments.mean[:, :, None] * moments.mean[:, None, :]
     floor = _FLOOR * size[:, None, None] * np.eye(outer.shape[1])
     noisy = np.diag(noise.variances) + noise.count_variance * outer + floor
-    sampling = size[:, None, None] * moments.cov
+    sampling = noise.rows_per_unit * size[:, None, None] * moments.cov
     return (sampling if noise.population else np.zeros_like(sampling)), noisy
 
 

@@ -47,6 +47,7 @@ def batch_family(
     target: str = "population",
     contrasts: Mapping[str, Mapping[str, float]] | None = None,
     pvalues: bool = True,
+    rows_per_unit: int = 1,
 ) -> BatchEstimates:
     """Infer a family from many releases of the count and the sums of scaled statistics.
 
@@ -65,6 +66,8 @@ def batch_family(
         Further quantities to infer by the delta method, after the parameters.
     pvalues : bool
         Whether to test that parameters are zero, which takes about as long as the intervals; else they are NaN.
+    rows_per_unit : int
+        Rows of one independent unit at most: the sampling covariance is multiplied by it.
 
     Returns
     -------
@@ -78,7 +81,7 @@ def batch_family(
     """
     if method not in BATCH_METHODS:
         raise OptionError("method", method, BATCH_METHODS)
-    noise = sum_noise(law, steps, population=target == "population")
+    noise = sum_noise(law, steps, population=target == "population", rows_per_unit=rows_per_unit)
     values = np.asarray(values, dtype=np.float64)
     fit = estimate(problem, noise, values[:, 1:], values[:, 0])
     interval, pvalue = (wald_interval, wald_pvalue) if method == "wald" else (score_interval, score_pvalue)
@@ -103,6 +106,7 @@ def family_oracle(
     alpha: float,
     target: str = "population",
     contrasts: Mapping[str, Mapping[str, float]] | None = None,
+    rows_per_unit: int = 1,
 ) -> Oracle:
     """Say what an oracle's interval would be, and how far noise dominates.
 
@@ -110,7 +114,7 @@ def family_oracle(
     ----------
     values : ndarray (1 + k,)
         Number of rows and expected noise-free sums, in units of the scaled features.
-    problem, law, steps, alpha, target, contrasts
+    problem, law, steps, alpha, target, contrasts, rows_per_unit
         As in `batch_family`.
 
     Returns
@@ -118,7 +122,7 @@ def family_oracle(
     Oracle
         Its ``kappa`` is `dpinfer.inference.expfam.signal` at the true parameters.
     """
-    noise = sum_noise(law, steps, population=target == "population")
+    noise = sum_noise(law, steps, population=target == "population", rows_per_unit=rows_per_unit)
     values = np.asarray(values, dtype=np.float64)[None]
     fit = estimate(problem, noise, values[:, 1:], values[:, 0])
     wanted = contrast_rows(problem.family.names, contrasts)
@@ -161,23 +165,27 @@ def simulate_releases(
     FamilyFit
         Of the drawn releases. Rows are drawn where that takes at most five million; where there are more,
         the sums are drawn as normal with the model's moments. For the target "data" the sums are the
-        model's expectation, and only the noise differs.
+        model's expectation, and only the noise differs. Where a unit may have several rows, all units have so many, and
+        those of a unit are alike: no other dependence makes sums vary more.
     """
-    problem, theta, count = fit.problem, fit.params, max(round(float(fit.size[0])), 1)
+    problem, theta, alike = fit.problem, fit.params, fit.noise.rows_per_unit
+    units = max(round(float(fit.size[0]) / alike), 1)
+    count = units * alike
     moments = problem.moments(theta)
     if not fit.noise.population:
         sums = np.repeat(count * moments.mean, replicates, axis=0)
-    elif count * replicates <= _MOST_DRAWS:
-        block = max(_DRAWS_AT_ONCE // count, 1)
+    elif units * replicates <= _MOST_DRAWS:
+        block = max(_DRAWS_AT_ONCE // units, 1)
         sums = np.concatenate(
             [
-                problem.features(problem.sample(theta[0], (min(block, replicates - done), count), rng)).sum(axis=1)
+                problem.features(problem.sample(theta[0], (min(block, replicates - done), units), rng)).sum(axis=1)
                 for done in range(0, replicates, block)
             ]
         )
+        sums = alike * sums
     else:
         values, vectors = np.linalg.eigh(moments.cov[0])
         root = vectors * np.sqrt(np.maximum(values, 0.0))
-        sums = count * moments.mean + np.sqrt(count) * rng.normal(size=(replicates, len(values))) @ root.T
+        sums = count * moments.mean + np.sqrt(alike * count) * rng.normal(size=(replicates, len(values))) @ root.T
     noise = law.rvs(replicates, rng) * np.asarray(steps, dtype=np.float64)
     return estimate(problem, fit.noise, sums + noise[:, 1:], count + noise[:, 0])

@@ -274,6 +274,7 @@ def family_inference(
     target: str = "population",
     replicates: int = 999,
     seed: int = 0,
+    rows_per_unit: int = 1,
     notes: tuple[str, ...] = (),
 ) -> FamilyInference:
     """Infer a family from a release of the count and the sums of its scaled statistics.
@@ -290,6 +291,8 @@ def family_inference(
         What is estimated; for ``"data"`` only the noise counts as error.
     replicates, seed : int
         For ``"simulated"``.
+    rows_per_unit : int
+        Rows of one independent unit at most: the sampling covariance is multiplied by it.
     notes : tuple of str
         Further warnings to carry.
 
@@ -314,7 +317,7 @@ def family_inference(
     law = replace(release.law, scales=release.law.scales[:width])
     used = replace(release, values=release.values[:width], steps=release.steps[:width], names=release.names[:width],
                    law=law)  # fmt: skip
-    noise = sum_noise(law, used.steps, population=target == "population")
+    noise = sum_noise(law, used.steps, population=target == "population", rows_per_unit=rows_per_unit)
     values = used.array[None]
     fit = estimate(problem, noise, values[:, 1:], values[:, 0])
     return FamilyInference(used, fit, "score", replicates, seed, notes).with_method(method)

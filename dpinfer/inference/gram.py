@@ -48,6 +48,8 @@ class GramProblem:
         Whether the noise is Laplace (else Gaussian).
     population : bool
         Whether the target is the population; otherwise only the noise counts as error.
+    rows_per_unit : int
+        Rows of one independent unit at most: the sampling covariance is multiplied by it.
     """
 
     noise: Array
@@ -55,6 +57,7 @@ class GramProblem:
     response: Array
     laplace: bool = False
     population: bool = True
+    rows_per_unit: int = 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,6 +99,19 @@ class GramFit:
     kappa: Array
     df_resid: Array
     rsquared: Array
+
+    @property
+    def sampling_scale(self) -> Array:
+        """What the inverse cross-products are multiplied by for the sampling covariance (R,)."""
+        return self.scale * self.problem.rows_per_unit
+
+    @property
+    def df_units(self) -> Array:
+        """Residual degrees of freedom of independent units, of which there may be fewer than rows (R,)."""
+        if self.problem.rows_per_unit == 1:
+            return self.df_resid
+        size = self.df_resid + self.rows.shape[0]
+        return np.asarray(np.maximum(size / self.problem.rows_per_unit - self.rows.shape[0], 1.0))
 
 
 def noise_level(noise: Array, rows: Array) -> float:
@@ -195,7 +211,7 @@ def covariance(fit: GramFit) -> tuple[Array, Array]:
     Inverses are those of the floored cross-products, so that both parts are positive semidefinite.
     """
     bread = np.linalg.solve(fit.mix.T, np.linalg.inv(fit.floored))
-    sampling = fit.scale[:, None, None] * np.einsum("rij,rjk,rlk->ril", bread, fit.floored, bread)
+    sampling = fit.sampling_scale[:, None, None] * np.einsum("rij,rjk,rlk->ril", bread, fit.floored, bread)
     residual = fit.problem.response - fit.params @ fit.problem.design
     weights = bread @ fit.rows
     acted = noise_action(fit.problem, residual[:, None, :], weights)

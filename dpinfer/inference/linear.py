@@ -118,7 +118,7 @@ class LinearInference:
     @property
     def df_resid(self) -> float:
         """Residual degrees of freedom; infinite where only the noise counts."""
-        return float(self.fit.df_resid[0]) if self.fit.problem.population else np.inf
+        return float(self.fit.df_units[0]) if self.fit.problem.population else np.inf
 
     @property
     def _residual_is_positive(self) -> bool:
@@ -245,6 +245,7 @@ def linear_inference(
     replicates: int = 999,
     seed: int = 0,
     weighted: bool = False,
+    rows_per_unit: int = 1,
     notes: tuple[str, ...] = (),
 ) -> LinearInference:
     """Infer a linear regression from a release of cross-products.
@@ -265,6 +266,8 @@ def linear_inference(
         For ``"simulated"``.
     weighted : bool
         Whether rows were down-weighted by a norm bound, so that the first sum is not the number of rows.
+    rows_per_unit : int
+        Rows of one independent unit at most: the sampling covariance is multiplied by it.
     notes : tuple of str
         Further warnings to carry.
 
@@ -282,7 +285,8 @@ def linear_inference(
     if not (isinstance(replicates, int) and replicates >= 99):
         raise OptionError("replicates", replicates, "a whole number of at least 99")
     sums, noise = release_matrices(release, design.shape[1])
-    problem = GramProblem(noise, design, response, release.law.family == "laplace", target == "population")
+    laplace = release.law.family == "laplace"
+    problem = GramProblem(noise, design, response, laplace, target == "population", rows_per_unit)
     size = float(sums[0, 0])
     exact = release.law.scales[0] == 0.0
     fit = fit_gram(problem, sums[None], np.array([size]))

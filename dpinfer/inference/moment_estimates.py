@@ -56,8 +56,9 @@ def means(sums: MomentSums, *, population: bool) -> Estimates:
     )
     if not population or sums.weighted:
         return estimates
-    # No variance of values in [-1, 1] with this mean exceeds 1 - mean^2; an unknown size leaves nothing better.
-    largest = (1 - value**2) / np.maximum(size - 1, 1.0)[..., None]
+    # No variance of values in [-1, 1] with this mean exceeds 1 - mean^2; an unknown size leaves nothing better. Nor
+    # does that of a person's mean under a weight of at most 1, over the sum of weights.
+    largest = sums.rows_per_unit * (1 - value**2) / np.maximum(size - 1, 1.0)[..., None]
     variance = np.where(few[..., None], largest, np.minimum(diagonal(estimates.sampling), largest))
     return replace(estimates, sampling=rescaled(estimates.sampling, variance))
 
@@ -181,6 +182,7 @@ def proportions(sums: MomentSums, *, population: bool) -> Estimates:
     if len(levels) > 1:
         off = -np.einsum("rgq,rgs->rgqs", value, value)
         sampling = np.where(np.eye(len(levels), dtype=bool), sampling, off)
+    sampling = sums.rows_per_unit * sampling
     sampling = positive(sampling / size[..., None, None]) if population else np.zeros_like(sampling)
     estimates = linearised(
         sums,
@@ -225,7 +227,7 @@ def totals(sums: MomentSums, *, population: bool, nobs: float | None, lower: flo
         gradient[..., place, top] = 1.0
     sampling = np.zeros((*value.shape, len(first)))
     if population:
-        sampling = np.maximum(raw, 0.0)[..., None] if counts else quadratic(sums, gradient)
+        sampling = sums.rows_per_unit * (np.maximum(raw, 0.0)[..., None] if counts else quadratic(sums, gradient))
         if nobs is not None:
             sampling = sampling - np.einsum("rgq,rgs->rgqs", value, value) / max(nobs, 1.0)
         sampling = positive(sampling)

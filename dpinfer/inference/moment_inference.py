@@ -243,7 +243,7 @@ class MomentInference:
         root = _roots(found.sampling[0])
         drawn = np.einsum("gqs,bgs->bgq", root, rng.normal(size=(self.replicates, cells, width)))
         sampling = np.diagonal(found.sampling[0], axis1=-2, axis2=-1)
-        rows = np.maximum(found.size[0] - 1, 1.0)[:, None]
+        rows = np.maximum(found.size[0] / found.rows_per_unit - 1, 1.0)[:, None]
         chi = rng.chisquare(np.broadcast_to(rows, sampling.shape), size=(self.replicates, *sampling.shape)) / rows
         spread = np.einsum("gqm,bgm->bgq", found.spread[0], noise)
         known = np.diagonal(found.noise[0], axis1=-2, axis2=-1)

@@ -49,6 +49,10 @@ class MomentSums:
         Noise variance of the released sums.
     laplace : bool
         Whether the noise is Laplace.
+    people : bool
+        Whether each person counts as one row, whose weight is at most 1 and the last power.
+    rows_per_unit : int
+        Rows of one independent unit at most, where rows are summed one by one: sampling variances are multiplied by it.
     """
 
     exponents: tuple[Exponent, ...]
@@ -56,6 +60,8 @@ class MomentSums:
     mixing: Array
     variances: Array
     laplace: bool
+    people: bool = False
+    rows_per_unit: int = 1
 
     @cached_property
     def place(self) -> dict[Exponent, int]:
@@ -75,13 +81,17 @@ class MomentSums:
 
     @property
     def weighted(self) -> bool:
-        """Whether rows carry weights."""
+        """Whether rows carry weights that may be anything."""
+        return self._last_power and not self.people
+
+    @property
+    def _last_power(self) -> bool:
         return any(exponent[-1] for exponent in self.exponents)
 
     def monomial(self, *columns: int) -> int:
         """Place of the product of some columns, times the weight where rows carry weights."""
         powers = [columns.count(column) for column in range(self.columns)]
-        return self.place[(*powers, int(self.weighted))]
+        return self.place[(*powers, int(self._last_power))]
 
 
 @dataclass(frozen=True, eq=False)
@@ -113,6 +123,8 @@ class Estimates:
     laplace : bool
     spread : ndarray (R, G, q, m)
         How each released sum moves the estimated sampling variance.
+    rows_per_unit : int
+        Rows of one independent unit at most: sampling variances of rows are multiplied by it.
     """
 
     value: Array
@@ -130,6 +142,7 @@ class Estimates:
     variances: Array
     laplace: bool
     spread: Array
+    rows_per_unit: int = 1
 
     @property
     def variance(self) -> Array:
@@ -157,9 +170,9 @@ class Estimates:
         elif growth == "correlation":
             own = np.where(self.few, own, own * _ratio(1 - middle**2, 1 - value**2) ** 2)
         elif growth == "binomial":
-            own = np.where(own > 0, truth * (1 - truth) / self.size, 0.0)
+            own = np.where(own > 0, self.rows_per_unit * truth * (1 - truth) / self.size, 0.0)
         elif growth == "poisson":
-            own = np.where(own > 0, np.maximum(truth, 0.0), 0.0)
+            own = np.where(own > 0, self.rows_per_unit * np.maximum(truth, 0.0), 0.0)
         return own
 
     def shares(self, variance: Array) -> Array:
@@ -271,11 +284,11 @@ def linearised(
     if sampling is None:
         sampling = np.zeros_like(noise)
         if population:
-            correction = 1.0 if sums.weighted else size / np.maximum(size - 1, 1.0)
-            scale = (correction / size**2)[..., None, None] if not np.isscalar(correction) else 1 / wide**2
+            correction = np.ones_like(size) if sums.weighted else size / np.maximum(size - 1, 1.0)
+            scale = (sums.rows_per_unit * correction / size**2)[..., None, None]
             sampling = positive(quadratic(sums, gradient)) * scale
             spread = (_squares(sums, gradient) @ sums.mixing) * scale
-            df = _degrees(sampling, noise, spread, sums.variances, size)
+            df = _degrees(sampling, noise, spread, sums.variances, size / sums.rows_per_unit)
     return Estimates(
         value=value,
         sampling=sampling,
@@ -292,6 +305,7 @@ def linearised(
         variances=sums.variances,
         laplace=sums.laplace,
         spread=spread,
+        rows_per_unit=sums.rows_per_unit,
     )
 
 

@@ -168,6 +168,7 @@ def estimate_multinormal(sums: MomentSums, problems: list[ClampedProblem], *, po
         variances=sums.variances,
         laplace=sums.laplace,
         spread=np.zeros_like(mixing)[:, None],
+        rows_per_unit=sums.rows_per_unit,
     )
     # Where nothing is known the error is huge, and not singular, even if only the noise counts as error.
     wide = np.where(few[:, None, None, None], found.sampling + 1e6 * np.eye(value.shape[1]), found.sampling)
@@ -255,7 +256,7 @@ def _linearised(sums: MomentSums, shape: _Shape, size: Array) -> tuple[Array, Ar
     gradient[:, :, others] = inverse / size[:, None, None]
     gradient[:, :, bottom] = -np.einsum("rpd,rd->rp", inverse, expected[:, others]) / size[:, None]
     covariance = _row_covariance(sums, shape, others)
-    sampling = np.einsum("rpd,rde,rqe->rpq", inverse, covariance, inverse) / size[:, None, None]
+    sampling = np.einsum("rpd,rde,rqe->rpq", inverse, covariance, inverse) * (sums.rows_per_unit / size)[:, None, None]
     return gradient, sampling
 
 

@@ -29,11 +29,18 @@ __all__ = ["METHODS", "TARGETS", "QuantileInference", "cdf_interval", "simultane
 METHODS = ("auto", "score", "wald")
 TARGETS = ("population", "data")
 
-_FINE = 0.025
-"""Leaves narrower than this share of an interval cost little when its ends are rounded outward to them."""
+_FEW = 4
+"""Leaves within which an interval is wide for the leaves more than for anything else."""
 
 _LEVEL = 0.05
 """Standard errors are those of a normal with the interval of this level."""
+
+_LEAST, _SEPARATE = 1e-9, 1e-6
+"""Least standard error, as a share of the bounds; and share of a variance that keeps covariances positive definite
+where quantiles are one and the same tied value."""
+
+_KNOWN = 1e-6
+"""Standard deviation below which the rank of a quantile is known: of the first and the last."""
 
 _LARGE = 3.0
 """Standard deviations of noise from which a leaf tells that it holds a value of many rows."""
@@ -59,6 +66,8 @@ class QuantileInference:
     target : {"population", "data"}
     dependence : int
         Sampling variances are multiplied by it: rows of one person may depend on each other.
+    continuous : bool
+        Whether values of a Real are known not to be tied: ends of intervals are then interpolated within leaves.
     nobs_is_public : bool
     """
 
@@ -70,6 +79,7 @@ class QuantileInference:
     method: str = "score"
     target: str = "population"
     dependence: int = 1
+    continuous: bool = False
     nobs_is_public: bool = False
 
     scale = None
@@ -79,7 +89,7 @@ class QuantileInference:
     @cached_property
     def _found(self) -> list[_Quantile]:
         return [
-            _Quantile(tree, float(p), self.step, self._sampling(tree, float(p)))
+            _Quantile(tree, float(p), self.step, self._sampling(tree, float(p)), self.continuous)
             for tree in self.trees
             for p in self.probabilities
         ]
@@ -95,13 +105,20 @@ class QuantileInference:
         return np.array([one.estimate for one in self._found])
 
     @cached_property
-    def _slopes(self) -> Array:
-        """Change of each quantile with its rank, as the interval of level `_LEVEL` shows it (G k,)."""
+    def _errors(self) -> tuple[Array, Array]:
+        """Standard errors that intervals of level `_LEVEL` show, and those of ranks (G k,) each."""
         z = float(stats.norm.isf(_LEVEL / 2))
         ends = np.array([one.interval(z) for one in self._found])
-        spread = np.array([one.error_at_estimate for one in self._found])
-        found: Array = (ends[:, 1] - ends[:, 0]) / (2 * z * np.maximum(spread, 1e-300))
-        return np.maximum(found, 1e-300)
+        ranges = np.array([one.tree.edges[-1] - one.tree.edges[0] for one in self._found])
+        ranks = np.array([one.error_at_estimate for one in self._found])
+        return np.maximum((ends[:, 1] - ends[:, 0]) / (2 * z), _LEAST * ranges), ranks
+
+    @cached_property
+    def _slopes(self) -> Array:
+        """Change of each quantile with its rank (G k,); 0 where the rank is known."""
+        errors, ranks = self._errors
+        found: Array = np.where(ranks > _KNOWN, errors / np.maximum(ranks, _KNOWN), 0.0)
+        return found
 
     @cached_property
     def cov_sampling(self) -> Array:
@@ -119,7 +136,10 @@ class QuantileInference:
         for group, tree in enumerate(self.trees):
             places = np.array([one.place for one in self._found[group * k : (group + 1) * k]])
             blocks.append(tree.noise_covariance(places, self.probabilities))
-        return self._scaled(blocks) + np.diag(1e-24 * self._slopes**2)
+        found = self._scaled(blocks)
+        own = np.diag(found) + np.diag(self.cov_sampling)
+        errors, ranks = self._errors
+        return found + np.diag(_SEPARATE * own + np.where(ranks > _KNOWN, 0.0, errors**2))
 
     def _scaled(self, blocks: list[Array]) -> Array:
         k = len(self.probabilities)
@@ -142,8 +162,8 @@ class QuantileInference:
             found.append("privacy noise hides how many rows there are: intervals reach to the declared bounds")
         if any(one.coarse for one in self._found):
             found.append(
-                "the leaves of the tree are wide beside an interval, which is rounded outward to them where values may "
-                "be tied: a larger resolution= would tell more"
+                "the leaves of the tree are wide beside an interval, whose ends are rounded outward to them: a larger "
+                "resolution= would tell more, or continuous=True where no value is taken by several rows"
             )
         if self.dependence > 1 and self.target == "population":
             found.append(
@@ -207,6 +227,7 @@ class _Quantile:
     probability: float
     step: float
     sampling: float
+    continuous: bool
 
     @cached_property
     def gap(self) -> Array:
@@ -261,19 +282,6 @@ class _Quantile:
         lowest, highest = np.ceil(edges[leaf]), np.floor(edges[leaf + 1])
         return float(np.clip(np.rint(inside), lowest, highest))
 
-    @cached_property
-    def _leaf_deviation(self) -> float:
-        precisions = self.tree.precisions
-        lengths = 2.0 ** np.arange(1, len(precisions))
-        return float(np.sqrt((1 / lengths / precisions[1:]).sum() + 1 / self.tree.size / precisions[0]))
-
-    def _tied(self, leaf: int) -> bool:
-        """Whether a leaf holds so many more rows than its neighbours that its value may be one that is tied."""
-        counts = self.tree.leaves
-        around = np.concatenate([counts[max(leaf - 2, 0) : leaf], counts[leaf + 1 : leaf + 3]])
-        excess = counts[leaf] - max(float(around.mean()) if len(around) else 0.0, 0.0)
-        return bool(excess > _LARGE * self._leaf_deviation)
-
     def _places(self, z: float) -> tuple[tuple[float, float], tuple[int, int]]:
         """Return the ends of the interval in leaves, and the leaves that they are in."""
         last = len(self.tree.edges) - 2
@@ -283,23 +291,17 @@ class _Quantile:
 
     @cached_property
     def coarse(self) -> bool:
-        """Whether the interval of level `_LEVEL` is within few leaves that may hold ties."""
-        (low, high), leaves = self._places(float(stats.norm.isf(_LEVEL / 2)))
-        narrow = high - low < 4 and len(self.tree.edges) - 1 > 4
-        return bool(self.step != 1 and narrow and any(self._tied(leaf) for leaf in leaves))
+        """Whether the interval of level `_LEVEL` is within few leaves, to which its ends are rounded outward."""
+        (low, high), _ = self._places(float(stats.norm.isf(_LEVEL / 2)))
+        return bool(self.step != 1 and not self.continuous and high - low < _FEW < len(self.tree.edges) - 1)
 
     def interval(self, z: float) -> tuple[float, float]:
         """Return the interval of values that are not refuted by z standard deviations."""
         (low, high), (first, last) = self._places(z)
-        edges = self.tree.edges
-        outer = float(edges[first]), float(edges[last + 1])
+        outer = float(self.tree.edges[first]), float(self.tree.edges[last + 1])
         if self.step:
             return float(np.ceil(outer[0])), float(np.floor(outer[1]))
-        ends = []
-        for inner, out, leaf in ((low, outer[0], first), (high, outer[1], last)):
-            fine = edges[leaf + 1] - edges[leaf] <= _FINE * (outer[1] - outer[0])
-            ends.append(out if fine or self._tied(leaf) else self._value(inner))
-        return ends[0], ends[1]
+        return (self._value(low), self._value(high)) if self.continuous else outer
 
     def pvalue(self, value: float) -> float:
         """Two-sided p-value of the hypothesis that the quantile is a value."""
@@ -307,7 +309,7 @@ class _Quantile:
         if not edges[0] <= value <= edges[-1]:
             return 0.0
         ratio = self.gap / self.error
-        if self.step:
+        if self.step or not self.continuous:
             leaf = min(max(int(np.searchsorted(edges, value, side="right")) - 1, 0), len(edges) - 2)
             under, over = ratio[leaf], ratio[leaf + 1]
         else:

@@ -60,7 +60,7 @@ def _action(fit: GramFit, influence: _Influence, beta: Array) -> tuple[Array, Ar
     residual = fit.problem.response - beta @ fit.rows
     acted = noise_action(fit.problem, residual, influence.on_features) @ fit.rows.T
     if fit.problem.population:
-        acted = acted + fit.scale[:, None, None] * (influence.weights @ fit.floored)
+        acted = acted + fit.sampling_scale[:, None, None] * (influence.weights @ fit.floored)
     return acted, np.einsum("rki,rki->rk", influence.weights, acted)
 
 
@@ -69,9 +69,11 @@ def _at_estimate(fit: GramFit, influence: _Influence) -> tuple[Array, Array, Arr
     acted, variance = _action(fit, influence, np.broadcast_to(fit.plain[:, None, :], influence.weights.shape))
     if not fit.problem.population:
         return acted, variance, np.sqrt(variance), np.full(variance.shape, _NORMAL_DF)
-    sampling = fit.scale[:, None] * np.einsum("rki,rki->rk", influence.weights, influence.weights @ fit.floored)
+    sampling = fit.sampling_scale[:, None] * np.einsum(
+        "rki,rki->rk", influence.weights, influence.weights @ fit.floored
+    )
     ratio = np.minimum(variance / np.maximum(sampling, 1e-300), 1e5)
-    return acted, variance, np.sqrt(variance), np.minimum(fit.df_resid[:, None] * ratio**2, _NORMAL_DF)
+    return acted, variance, np.sqrt(variance), np.minimum(fit.df_units[:, None] * ratio**2, _NORMAL_DF)
 
 
 def _statistic(fit: GramFit, influence: _Influence, start: tuple[Array, Array], values: Array) -> Array:

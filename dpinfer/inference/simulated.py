@@ -83,17 +83,19 @@ def draw_sums(fit: GramFit, params: Array, size: int, rng: np.random.Generator) 
     error = np.zeros((len(cross), size, cross.shape[-1]))
     drawn = rng.normal(size=error.shape)
     if fit.problem.population:
-        error = np.sqrt(fit.scale)[:, None, None] * (drawn @ np.swapaxes(np.linalg.cholesky(cross), 1, 2))
+        error = np.sqrt(fit.sampling_scale)[:, None, None] * (drawn @ np.swapaxes(np.linalg.cholesky(cross), 1, 2))
     return _assemble(fit, beta, error, _residual(fit, error, rng))
 
 
 def _residual(fit: GramFit, error: Array, rng: np.random.Generator) -> Array:
     """Sum of squared errors e'e given X'e: the part in the span of X, and chi-squared outside it, (R, size)."""
     df = np.maximum(fit.df_resid, 1.0)[:, None]
+    units = np.maximum(fit.df_units, 1.0)[:, None]
     if not fit.problem.population:
         return np.broadcast_to(fit.scale[:, None] * df, error.shape[:2])
     inside = ((error @ np.linalg.inv(fit.floored)) * error).sum(axis=-1)
-    result: Array = inside + fit.scale[:, None] * rng.chisquare(df, size=error.shape[:2])
+    outside = rng.chisquare(units, size=error.shape[:2]) * (df / units)
+    result: Array = inside + fit.scale[:, None] * outside
     return result
 
 

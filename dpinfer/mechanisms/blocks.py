@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 
+from dpinfer.mechanisms.people import KeptSource
 from dpinfer.mechanisms.worker_process import as_floats
 from dpinfer.mechanisms.workers import fit_apart, fit_here
 from dpinfer.schema.block_rows import BlockValues, block_values
@@ -215,16 +216,19 @@ def noisy_values(
 def block_run(
     rows: BlockRows, source: Source, label: Callable[[int, int], NDArray[np.intp]], *, private: bool
 ) -> BlockValues:
-    """Deal the rows into blocks and fit them.
+    """Deal the rows into blocks, all rows of a person into one, and fit them.
 
     Parameters
     ----------
     rows : BlockRows
     source : Source
     label : callable
-        ``label(n, 2 k)`` draws the labels.
+        ``label(n, 2 k)`` draws the labels of n rows, or of n people.
     private : bool
         As in `block_fits`.
     """
-    labels = label(source.rows, 2 * rows.blocks)
+    if isinstance(source, KeptSource):
+        labels = label(source.people, 2 * rows.blocks)[source.persons]
+    else:
+        labels = label(source.rows, 2 * rows.blocks)
     return block_values(block_fits(rows, source, labels, private=private), rows.region)

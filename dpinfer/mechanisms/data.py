@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import threading
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import numpy as np
 
 from dpinfer.errors import DataError, OptionError, UnknownColumnError
+from dpinfer.mechanisms.people import KeptSource
 from dpinfer.mechanisms.sources import open_source
 from dpinfer.privacy.ledger import Ledger
 from dpinfer.privacy.units import NEIGHBORS, Neighbors
@@ -24,20 +26,33 @@ class Data:
     schema: Schema
     neighbors: Neighbors
 
-    def __init__(self, source: object, schema: Schema, neighbors: Neighbors) -> None:
+    def __init__(
+        self, source: object, schema: Schema, neighbors: Neighbors, person: str | None, max_rows: int | None
+    ) -> None:
         if not isinstance(schema, Schema):
             raise OptionError("schema", type(schema).__name__, "a dpinfer Schema")
+        schema = _with_unit(schema, person, max_rows)
         self._source = open_source(source)
         for name in schema:
             if name not in self._source.columns:
                 raise UnknownColumnError(name, self._source.columns, "the data")
+        if schema.people is not None and schema.people.id not in self._source.columns:
+            raise OptionError(
+                "id",
+                schema.people.id,
+                f"a column of the data that tells people apart: {', '.join(self._source.columns)}",
+            )
         self.schema = schema
         self.neighbors = neighbors
+        self._kept: KeptSource | None = None
+        self._lock = threading.Lock()
 
     @property
     def nobs(self) -> int | None:
-        """Number of rows where it is public, that is under replace_one; else None."""
-        return self._source.rows if self.neighbors == "replace_one" else None
+        """Number of rows where it is public, that is under replace_one where the unit is a row; else None."""
+        if self.neighbors != "replace_one" or self.schema.people is not None:
+            return None
+        return self._source.rows
 
     def __reduce__(self) -> NoReturn:
         raise DataError(f"{type(self).__name__} is not pickled or copied: it would carry the rows away")
@@ -57,6 +72,13 @@ class PrivateData(Data):
         Columns and their bounds, declared and not looked up in the rows.
     ledger : Ledger
         Where every release of these rows is charged; it also says which neighbours are protected.
+    id : str, optional
+        The column that tells people apart, where one person may have several rows: the unit of protection is then a
+        person with all of their rows. It is not declared in the schema. Rows without an id are dropped. See
+        `dpinfer.mechanisms.people.person_codes` for what is one id.
+    max_rows : int, optional
+        With ``id``: rows of one person that count at most, from 1 to 4,096; the others are dropped by a public hash.
+        All noise is in proportion to it.
 
     Raises
     ------
@@ -65,7 +87,8 @@ class PrivateData(Data):
     DataError
         If the source is of an unknown type.
     OptionError
-        If ``schema`` or ``ledger`` is something else.
+        If ``schema`` or ``ledger`` is something else; if ``id`` is no column of the source, or a declared one; if only
+        one of ``id`` and ``max_rows`` is given, or one has no such value.
 
     Examples
     --------
@@ -77,15 +100,25 @@ class PrivateData(Data):
     PrivateData(columns: age, income; neighbours: add_remove; number of rows: confidential)
     """
 
-    def __init__(self, source: object, schema: Schema, ledger: Ledger) -> None:
+    def __init__(
+        self,
+        source: object,
+        schema: Schema,
+        ledger: Ledger,
+        *,
+        id: str | None = None,
+        max_rows: int | None = None,
+    ) -> None:
         if not isinstance(ledger, Ledger):
             raise OptionError("ledger", type(ledger).__name__, "a dpinfer Ledger: Ledger(...) or Ledger.in_memory(...)")
-        super().__init__(source, schema, ledger.neighbors)
+        super().__init__(source, schema, ledger.neighbors, id, max_rows)
         self.ledger = ledger
 
     def __repr__(self) -> str:
         size = "confidential" if self.nobs is None else f"{self.nobs:,} (public)"
-        return f"PrivateData(columns: {', '.join(self.schema)}; neighbours: {self.neighbors}; number of rows: {size})"
+        unit = "" if self.schema.people is None else f"; unit: {self.schema.unit}"
+        columns = ", ".join(self.schema)
+        return f"PrivateData(columns: {columns}; neighbours: {self.neighbors}{unit}; number of rows: {size})"
 
 
 class PublicData(Data):
@@ -99,6 +132,8 @@ class PublicData(Data):
         Source of the simulated noise.
     neighbors : {"add_remove", "replace_one"}
         The relation that is simulated.
+    id, max_rows : optional
+        As in `PrivateData`.
 
     Raises
     ------
@@ -107,19 +142,43 @@ class PublicData(Data):
     """
 
     def __init__(
-        self, source: object, schema: Schema, *, rng: np.random.Generator, neighbors: Neighbors = "add_remove"
+        self,
+        source: object,
+        schema: Schema,
+        *,
+        rng: np.random.Generator,
+        neighbors: Neighbors = "add_remove",
+        id: str | None = None,
+        max_rows: int | None = None,
     ) -> None:
         if not isinstance(rng, np.random.Generator):
             raise OptionError("rng", rng, "a numpy Generator such as numpy.random.default_rng(1)")
         if neighbors not in NEIGHBORS:
             raise OptionError("neighbors", neighbors, NEIGHBORS)
-        super().__init__(source, schema, neighbors)
+        super().__init__(source, schema, neighbors, id, max_rows)
         self.rng = rng
 
     def __repr__(self) -> str:
-        return f"PublicData(columns: {', '.join(self.schema)}; neighbours: {self.neighbors}; protects nobody)"
+        unit = "" if self.schema.people is None else f"; unit: {self.schema.unit}"
+        return f"PublicData(columns: {', '.join(self.schema)}; neighbours: {self.neighbors}{unit}; protects nobody)"
+
+
+def _with_unit(schema: Schema, person: str | None, max_rows: int | None) -> Schema:
+    """Return the schema with the people that are named; one that has people keeps them."""
+    if person is None and max_rows is None:
+        return schema
+    if person is None:
+        raise OptionError("id", None, "with max_rows= the column that tells people apart")
+    if max_rows is None:
+        raise OptionError("max_rows", None, "with id= the most rows of one person that are kept")
+    return schema.with_people(person, max_rows)
 
 
 def rows_of(data: Data) -> Source:
-    """Return the rows; for the kernel alone."""
-    return data._source
+    """Return the rows, of people those that count; for the kernel alone, after the charge."""
+    if data.schema.people is None:
+        return data._source
+    with data._lock:
+        if data._kept is None:
+            data._kept = KeptSource(data._source, data.schema)
+        return data._kept

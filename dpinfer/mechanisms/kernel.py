@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, cast
+from dataclasses import replace
+from typing import TYPE_CHECKING, cast
 
 from dpinfer.errors import OptionError
 from dpinfer.mechanisms.blocks import block_run, noisy_values, secret_labels
 from dpinfer.mechanisms.data import Data, PrivateData, PublicData, rows_of
+from dpinfer.mechanisms.density import noisy_histograms
 from dpinfer.mechanisms.quantiles import chosen_points, private_draw, simulated_draw
 from dpinfer.mechanisms.replicates import random_bytes, replicate_sums
 from dpinfer.mechanisms.samplers import check_scales, private_noise, simulated_noise
 from dpinfer.mechanisms.selection import private_choice, score_sums, simulated_choice
-from dpinfer.mechanisms.sums import exact_sums
+from dpinfer.mechanisms.sums import cell_sums, exact_sums
 from dpinfer.release import Measurement, Release
 from dpinfer.schema.block_rows import BlockRows
+from dpinfer.schema.density_rows import DensityRows
 from dpinfer.schema.replicate_rows import ReplicateRows
 from dpinfer.schema.score_rows import ScoreRows
 from dpinfer.schema.tree_rows import QuantileRows
@@ -48,7 +51,7 @@ def run(measurement: Measurement, data: Data, *, threads: int | None = None) -> 
     BudgetExceededError
         If the ledger refuses the charge; nothing is then drawn.
     OptionError
-        If the measurement was made for other neighbours than the data have.
+        If the measurement was made for other neighbours, or another unit of protection, than the data have.
     PrivacyUnitError
         If the noise is too large to be drawn exactly.
 
@@ -59,16 +62,18 @@ def run(measurement: Measurement, data: Data, *, threads: int | None = None) -> 
     """
     if measurement.neighbors != data.neighbors:
         raise OptionError("neighbors", measurement.neighbors, f"{data.neighbors!r}, as the data are protected")
+    if measurement.people != data.schema.people:
+        raise OptionError("schema", measurement.rows.schema.unit, f"that of the data, whose unit is {data.schema.unit}")
     if threads is not None and threads < 1:
         raise OptionError("threads", threads, "a positive whole number, or None")
     check_scales(measurement.law)
     charge_id = None
     if isinstance(data, PrivateData):
         charge_id = data.ledger.charge(measurement.cost, _description(measurement))
-    values, settled = _noisy_sums(measurement, data, threads)
+    values, measurement = _noisy_sums(measurement, data, threads)
     return Release(
         kind=measurement.kind,
-        question={**measurement.question, **settled},
+        question=measurement.question,
         values=values,
         steps=measurement.steps,
         names=measurement.names,
@@ -82,24 +87,28 @@ def run(measurement: Measurement, data: Data, *, threads: int | None = None) -> 
     )
 
 
-def _noisy_sums(measurement: Measurement, data: Data, threads: int | None) -> tuple[tuple[int, ...], dict[str, Any]]:
-    """Sum over the rows and add the noise; and what an adaptive measurement settled on the way, from noisy sums."""
+def _noisy_sums(measurement: Measurement, data: Data, threads: int | None) -> tuple[tuple[int, ...], Measurement]:
+    """Sum over the rows and add the noise; an adaptive measurement comes back as noisy sums settled it on the way."""
     rows, source = measurement.rows, rows_of(data)
     if isinstance(rows, ScoreRows):
-        return (_choice(measurement, data, score_sums(rows, source)),), {}
+        return (_choice(measurement, data, score_sums(rows, source)),), measurement
     if isinstance(rows, BlockRows):
         blocks = block_run(rows, source, _labels(data), private=not isinstance(data, PublicData))
-        return noisy_values(measurement, blocks, _noise(measurement, data))
-    settled: dict[str, Any] = {}
+        values, settled = noisy_values(measurement, blocks, _noise(measurement, data))
+        return values, replace(measurement, question={**measurement.question, **settled})
+    if isinstance(rows, DensityRows):
+        cells = cell_sums(rows.cells, source, threads=threads)
+        return noisy_histograms(measurement, cells, _noise(measurement, data), data.nobs)
     if isinstance(rows, QuantileRows):
         draw = simulated_draw(data.rng) if isinstance(data, PublicData) else private_draw
-        settled, rows = {"selected": chosen_points(rows, source, draw)}, rows.tree
+        chosen = {"selected": chosen_points(rows, source, draw)}
+        measurement, rows = replace(measurement, question={**measurement.question, **chosen}), rows.tree
     if isinstance(rows, ReplicateRows):
         sums = replicate_sums(rows, source, random_bytes(rows, data), threads=threads)
     else:
         sums = exact_sums(rows, source, threads=threads)[: len(measurement.names)]
     noise = _noise(measurement, data)
-    return tuple(total * measurement.multiplier + drawn for total, drawn in zip(sums, noise, strict=True)), settled
+    return tuple(total * measurement.multiplier + drawn for total, drawn in zip(sums, noise, strict=True)), measurement
 
 
 def _choice(measurement: Measurement, data: Data, scores: list[int]) -> int:
@@ -124,4 +133,5 @@ def _labels(data: Data) -> Callable[[int, int], NDArray[np.intp]]:
 
 def _description(measurement: Measurement) -> str:
     text = str(measurement.question["text"])
-    return text if text.startswith(measurement.kind) else f"{measurement.kind}: {text}"
+    said = text if text.startswith(measurement.kind) else f"{measurement.kind}: {text}"
+    return said if measurement.people is None else f"{said} (unit: {measurement.people.unit})"

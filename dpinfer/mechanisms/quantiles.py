@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     Places = NDArray[np.int64]
     Choice = Callable[[Sequence[int], float], int]
 
-__all__ = ["FAN_OUT", "RANK", "SLACK", "chosen_points", "private_draw", "simulated_draw"]
+__all__ = ["FAN_OUT", "LARGEST_CHOICE", "RANK", "SLACK", "chosen_points", "private_draw", "simulated_draw"]
 
 FAN_OUT = 1024
 """Blocks that one choice is made from."""
@@ -38,6 +38,9 @@ RANK = 2**20
 
 SLACK = 64
 """Steps by which rounding can add to the range of a change of log weights: at most 8 a descent, 6 descents at most."""
+
+LARGEST_CHOICE = 2.0**44
+"""Noise scale, in steps, up to which a log weight is off by less than a step: larger ones are refused."""
 
 
 def private_draw(scores: Sequence[int], scale: float) -> int:

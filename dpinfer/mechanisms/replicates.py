@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from dpinfer.mechanisms.data import PublicData
+from dpinfer.mechanisms.people import KeptSource
 from dpinfer.privacy.resampling import POISSON
 from dpinfer.schema.rows import CHUNK_ROWS
 
@@ -27,7 +28,9 @@ if TYPE_CHECKING:
 __all__ = ["random_bytes", "replicate_sums"]
 
 _ROWS = 4096
-"""Most rows weighed at once: products of two entries of 2^19 under weights of at most 6 then sum below 2^53."""
+"""Most rows weighed at once: products of two entries of 2^19 under weights of at most 6 then sum below 2^53.
+
+Of people with at most m rows the m-th part."""
 
 _ENTRIES = 2**18
 """Weights held at once, in each thread."""
@@ -82,14 +85,21 @@ def replicate_sums(rows: ReplicateRows, source: Source, draw: Bytes, *, threads:
     Weights are made a slice of rows at a time and multiplied with the slice as a matrix: memory does not grow with the
     number of rows. The weight of a row in a sum is 2 or 0 by one random bit, or by 16 bits for Poisson weights. Public
     weights come in pairs of sums, each row counting in one of the two.
+
+    People with several rows are weighed as a whole: chunks hold whole people, whose rows are added first, without
+    rounding, and then count as one row.
     """
     names, count, width = rows.columns, rows.replicates, rows.width
     sets = count // 2 if rows.weights == "public" else count
-    step = max(min(_ENTRIES // sets // 8 * 8, _ROWS), 8)
+    people = source if isinstance(source, KeptSource) else None
+    largest = _ROWS if people is None else _ROWS // rows.schema.rows_per_unit
+    step = max(min(_ENTRIES // sets // 8 * 8, largest), min(8, largest))
 
-    def chunk(start: int) -> NDArray[np.int64]:
-        stop = min(start + CHUNK_ROWS, source.rows)
+    def chunk(ends: tuple[int, int]) -> NDArray[np.int64]:
+        start, stop = ends
         encoded = rows.encode(source.read(names, start, stop))
+        if people is not None:
+            encoded, start = _of_people(encoded, people, start, stop)
         total, whole = np.zeros((sets, width), dtype=np.int64), np.zeros(width, dtype=np.int64)
         for first in range(0, encoded.shape[1], step):
             part = encoded[:, first : first + step]
@@ -105,15 +115,27 @@ def replicate_sums(rows: ReplicateRows, source: Source, draw: Bytes, *, threads:
 
     result = np.zeros((count, width), dtype=object)
     running = np.zeros((count, width), dtype=np.int64)
-    starts = range(0, source.rows, CHUNK_ROWS)
     with ThreadPoolExecutor(max_workers=threads or os.cpu_count() or 1) as pool:
-        for place, part in enumerate(pool.map(chunk, starts), 1):
+        for place, part in enumerate(pool.map(chunk, _slices(source)), 1):
             running += part
             if place % _FLUSH == 0:
                 result += running
                 running[:] = 0
     result += running
     return [int(value) for value in result.ravel()]
+
+
+def _slices(source: Source) -> list[tuple[int, int]]:
+    if isinstance(source, KeptSource):
+        return source.slices(CHUNK_ROWS)
+    return [(start, min(start + CHUNK_ROWS, source.rows)) for start in range(0, source.rows, CHUNK_ROWS)]
+
+
+def _of_people(encoded: Array, source: KeptSource, start: int, stop: int) -> tuple[Array, int]:
+    """Add the rows of each person of a chunk (d, people), and say who the first is."""
+    first = int(source.persons[start])
+    places = source.persons[start:stop] - first
+    return np.stack([np.bincount(places, row) for row in encoded]), first
 
 
 def _weights(rows: ReplicateRows, sets: int, size: int, start: int, draw: Bytes) -> Array:

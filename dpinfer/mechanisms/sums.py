@@ -10,8 +10,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from dpinfer.errors import OptionError
+from dpinfer.mechanisms.people import KeptSource
 from dpinfer.schema.basis import UNIT
 from dpinfer.schema.cell_rows import CellRows
+from dpinfer.schema.person_rows import PersonRows
 from dpinfer.schema.query_rows import QueryRows
 from dpinfer.schema.rows import CHUNK_ROWS
 from dpinfer.schema.tree_rows import TreeRows
@@ -22,16 +24,19 @@ if TYPE_CHECKING:
     from dpinfer.mechanisms.sources import Source
     from dpinfer.schema.rows import RowFunction
 
-__all__ = ["cell_sums", "exact_sums", "gram_sums"]
+__all__ = ["cell_sums", "exact_sums", "gram_sums", "person_sums"]
 
 _FLUSH = 4096
 """Chunks whose sums, each below 2^34, are added in 64 bits before they go to Python integers."""
 
 
 def exact_sums(
-    rows: RowFunction | CellRows | QueryRows | TreeRows, source: Source, *, threads: int | None = None
+    rows: RowFunction | CellRows | QueryRows | PersonRows | TreeRows, source: Source, *, threads: int | None = None
 ) -> list[int]:
-    """Sum what a row function gives over all rows, without any rounding; see `gram_sums` and `cell_sums`."""
+    """Sum what a row function gives over all rows, without any rounding; see the other functions here."""
+    if isinstance(rows, PersonRows):
+        assert isinstance(source, KeptSource)
+        return person_sums(rows, source, threads=threads)
     if isinstance(rows, QueryRows | TreeRows):
         return rows.combine(cell_sums(rows.cells, source, threads=threads))
     if isinstance(rows, CellRows):
@@ -126,6 +131,49 @@ def cell_sums(rows: CellRows, source: Source, *, threads: int | None = None, chu
     workers = threads or (1 if rows.light else os.cpu_count() or 1)
     with ThreadPoolExecutor(max_workers=workers) as pool:
         for place, part in enumerate(map(chunk, starts) if workers == 1 else pool.map(chunk, starts), 1):
+            running += part
+            if place % _FLUSH == 0:
+                total = [left + right for left, right in zip(total, running.tolist(), strict=True)]
+                running[:] = 0
+    return [left + right for left, right in zip(total, running.tolist(), strict=True)]
+
+
+def person_sums(
+    rows: PersonRows, source: KeptSource, *, threads: int | None = None, chunk_rows: int = CHUNK_ROWS
+) -> list[int]:
+    """Sum what each person's rows in a cell add up to, and its products, without rounding the sums.
+
+    Parameters
+    ----------
+    rows : PersonRows
+    source : KeptSource
+    threads, chunk_rows
+        As in `gram_sums`; at least the number of rows that one person may have.
+
+    Returns
+    -------
+    list of int, length G d
+        Cell by cell.
+
+    Notes
+    -----
+    Chunks hold whole people. The sums of a person are at most m 2^19, with m up to 2^12, and those of a chunk's 2^15
+    rows below 2^46: exact in float64, and in the 64 bits in which a fixed number of chunks is added.
+    """
+    _check_chunk(chunk_rows)
+    size, width, names = rows.size, rows.width, rows.columns
+
+    def chunk(ends: tuple[int, int]) -> NDArray[np.int64]:
+        start, stop = ends
+        raw = source.read(names, start, stop)
+        cells, summed = rows.encode_people(raw, source.persons[start:stop])
+        sums = [np.bincount(cells, weights=one, minlength=size) for one in summed]
+        return np.stack(sums, axis=1).ravel().astype(np.int64)
+
+    total = [0] * (size * width)
+    running = np.zeros(size * width, dtype=np.int64)
+    with ThreadPoolExecutor(max_workers=threads or os.cpu_count() or 1) as pool:
+        for place, part in enumerate(pool.map(chunk, source.slices(chunk_rows)), 1):
             running += part
             if place % _FLUSH == 0:
                 total = [left + right for left, right in zip(total, running.tolist(), strict=True)]

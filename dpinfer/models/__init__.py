@@ -4,6 +4,7 @@ from dpinfer.models.aggregate import SampleAggregate, sample_aggregate
 from dpinfer.models.binomial import BinomTest, binomtest
 from dpinfer.models.bootstrap import Bootstrap, bootstrap
 from dpinfer.models.chisquare import ChiSquare, chi2_contingency, chisquare
+from dpinfer.models.density import Density, density
 from dpinfer.models.description import Description
 from dpinfer.models.descriptions import corr, count, cov, histogram, mean, table, total, variance
 from dpinfer.models.expfam import ExpFam, expfam
@@ -20,6 +21,7 @@ __all__ = [
     "BinomTest",
     "Bootstrap",
     "ChiSquare",
+    "Density",
     "Description",
     "ExpFam",
     "Gram",
@@ -36,6 +38,7 @@ __all__ = [
     "corr",
     "count",
     "cov",
+    "density",
     "expfam",
     "exponential_mechanism",
     "f_oneway",

@@ -214,7 +214,8 @@ class SampleAggregate(Procedure):
             neighbors=neighbors,
             names=rows.names,
             steps=tuple((1.0 / (rows.units * multiplier)).tolist()),
-            sensitivity="one row changes the estimate of one block, from anywhere to anywhere in the declared region",
+            sensitivity=f"{schema.unit} changes the estimate of one block, from anywhere to anywhere in the declared "
+            "region",
             measures=_measures(rows, question),
             multiplier=multiplier,
         )

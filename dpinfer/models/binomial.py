@@ -46,6 +46,11 @@ class BinomTest(Procedure):
             self._question(self.source.schema, self.source.neighbors)
 
     def _question(self, schema: Schema, neighbors: Neighbors) -> BinomQuestion:
+        if schema.people is not None:
+            raise NotProvedError(
+                "binomtest needs a public number of rows; with id= it is confidential under either relation: use "
+                'proportion(..., inference="score")'
+            )
         if neighbors != "replace_one":
             raise NotProvedError(
                 'binomtest needs a public number of rows, that is neighbors="replace_one"; under add_remove use '

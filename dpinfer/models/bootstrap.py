@@ -103,7 +103,7 @@ class Bootstrap(Procedure):
         if rows.width * self.replicates > MOST_SUMS // 4:
             raise OptionError("replicates", self.replicates, f"at most {MOST_SUMS // 4 // rows.width:,} of these sums")
         question.check()
-        self._refuse(privacy, neighbors)
+        self._refuse(privacy, neighbors, schema)
         bound, words = _bound(rows, neighbors)
         weights = _weights(rows)
         noisy = np.ones(rows.width, dtype=bool)
@@ -122,14 +122,19 @@ class Bootstrap(Procedure):
             neighbors=neighbors,
             names=rows.names,
             steps=(1.0 / (rows.unit * multiplier),) * placed.size,
-            sensitivity=words,
+            sensitivity=rows.schema.of_unit(words),
             measures=f"{rows.width} sums of {kind}, {self.replicates} times: {', '.join(rows.labels)}",
             multiplier=multiplier,
         )
 
-    def _refuse(self, privacy: Privacy, neighbors: Neighbors) -> None:
+    def _refuse(self, privacy: Privacy, neighbors: Neighbors, schema: Schema) -> None:
         """Refuse what is not proved."""
         if self.weights == "public":
+            if schema.people is not None:
+                raise NotProvedError(
+                    'weights="public" belong to the positions of rows, which a replaced person with other rows shifts: '
+                    'with id= they are not proved; use weights="double_or_nothing" under add_remove'
+                )
             if neighbors != "replace_one":
                 raise NotProvedError(
                     'weights="public" belong to the positions of rows, which add_remove does not keep: they are proved '
@@ -143,7 +148,8 @@ class Bootstrap(Procedure):
         if neighbors != "add_remove":
             raise NotProvedError(
                 f"weights={self.weights!r} are proved for add_remove: one unit less is one set of secret weights less, "
-                'while a replaced unit has none of its own; for replace_one use weights="public"'
+                "while a replaced unit has none of its own; "
+                + ("no bootstrap is proved with id=" if schema.people else 'for replace_one use weights="public"')
             )
         if not isinstance(privacy, GDP | ApproxDP):
             raise NotProvedError(

@@ -13,6 +13,7 @@ from dpinfer.privacy.sensitivity import joint_sensitivity
 from dpinfer.privacy.units import PureDP
 from dpinfer.release import Measurement, NoiseLaw
 from dpinfer.release.laws import TULAP_GRID
+from dpinfer.schema.person_rows import PersonRows
 from dpinfer.schema.reach import Reach, reach_of
 
 if TYPE_CHECKING:
@@ -75,7 +76,8 @@ def sums_measurement(
     One row is in one cell at most. Let C bound the norm of its features, each divided by its weight, and D the
     norm of the difference between two rows' features. Adding or removing a row moves the stacked sums by at most
     C. Replacing one moves them by at most D within a cell; between two cells by C sqrt 2 (L2) or 2 C (L1); and by
-    C where a row may be in no cell.
+    C where a row may be in no cell. A person with at most m rows moves them by at most m times that, and the sums of
+    `PersonRows` by the same C and D of a person: see `docs/people.md`.
     """
     norm: Norm = "l1" if isinstance(privacy, PureDP) else "l2"
     family: Law = "laplace" if norm == "l1" else "gaussian"
@@ -101,7 +103,7 @@ def sums_measurement(
         neighbors=neighbors,
         names=rows.names,
         steps=(1.0 / (rows.unit * multiplier),) * noisy.size,
-        sensitivity=_words(bound, norm, rows, neighbors),
+        sensitivity=rows.schema.of_unit(_words(bound, norm, rows, neighbors)),
         measures=_measures(rows),
         multiplier=multiplier,
     )
@@ -184,7 +186,7 @@ def tulap_measurement(
     """
     if not isinstance(privacy, PureDP):
         raise NotProvedError('an exact interval needs a PureDP price: its noise is Tulap; or use inference="score"')
-    scale = calibrate(TULAP_GRID, privacy, "laplace")
+    scale = calibrate(TULAP_GRID * rows.schema.rows_per_unit, privacy, "laplace")
     return Measurement(
         kind=kind,
         question=question,
@@ -194,7 +196,7 @@ def tulap_measurement(
         neighbors=neighbors,
         names=rows.names,
         steps=(1.0 / TULAP_GRID,),
-        sensitivity="one row changes the count by at most 1",
+        sensitivity=f"{rows.schema.unit} changes the count by at most {rows.schema.rows_per_unit:,}",
         measures=_measures(rows),
         multiplier=TULAP_GRID,
     )
@@ -208,23 +210,33 @@ def _check(rows: CellRows, draws: int, privacy: Privacy) -> None:
 
 def sums_bound(rows: CellRows, weights: np.ndarray, neighbors: Neighbors, norm: Norm) -> Fraction:
     """Bound on the norm of the change of all sums between neighbours, in units of the scaled features."""
-    everything = weights.tolist() if rows.counted else [float("inf"), *weights.tolist()]
-    reach = Reach(1.0, 0.0) if rows.counts_only else reach_of(rows.features.basis, everything, norm)
+    reach, most = _reach(rows, weights, norm)
     length = Fraction(reach.length)
     if neighbors == "add_remove":
-        return length
+        return most * length
     bounds = [Fraction(reach.spread)]
     if not rows.keeps_every_row:
         bounds.append(length)
     if rows.size > 1:
         bounds.append(joint_sensitivity([(length, 1.0), (length, 1.0)], norm=norm))
-    return max(bounds)
+    return most * max(bounds)
+
+
+def _reach(rows: CellRows, weights: np.ndarray, norm: Norm) -> tuple[Reach, int]:
+    """Reach of what is summed, and how often a unit can reach so far: once for each of its rows, or in all."""
+    if isinstance(rows, PersonRows):
+        return rows.reach(weights.tolist(), norm), 1
+    everything = weights.tolist() if rows.counted else [float("inf"), *weights.tolist()]
+    reach = Reach(1.0, 0.0) if rows.counts_only else reach_of(rows.features.basis, everything, norm)
+    return reach, rows.schema.rows_per_unit
 
 
 def _words(bound: Fraction, norm: Norm, rows: CellRows, neighbors: Neighbors) -> str:
     kind = "Euclidean" if norm == "l2" else "L1"
     moved = "; a row that changes its cell counts in both" if neighbors == "replace_one" and rows.size > 1 else ""
     scaled = "rows" if rows.counts_only else "the scaled features, each over its relative noise"
+    if isinstance(rows, PersonRows):
+        scaled = f"{rows.most:,} rows at their bounds, each over its relative noise"
     return f"{kind} norm of the change of all sums at most {float(bound):.6g} in units of {scaled}{moved}"
 
 
@@ -234,5 +246,5 @@ def _measures(rows: CellRows) -> str:
     where += f", where {condition.text}" if condition is not None else ""
     if rows.counts_only:
         return "the number of rows" + where
-    listed = ", ".join(rows.features.basis.names[not rows.counted :])
+    listed = ", ".join(rows.summed)
     return f"{rows.width} sum{'s' if rows.width > 1 else ''}{where}: {listed}"

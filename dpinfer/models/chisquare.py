@@ -16,7 +16,7 @@ from dpinfer.models.procedure import Procedure
 from dpinfer.privacy.units import PureDP
 from dpinfer.results.sums_question import SumsQuestion
 from dpinfer.results.testing.count_question import CountTest, read_shares, read_sizes
-from dpinfer.results.testing.tables import ChiSquareResults, infer_count_test
+from dpinfer.results.testing.tables import ChiSquareResults, infer_count_test, refuse_people
 
 if TYPE_CHECKING:
     from dpinfer.inference.testing.nulls import Draws
@@ -43,6 +43,7 @@ class ChiSquare(Procedure):
             self._question(self.source.schema).check()
 
     def _question(self, schema: Schema) -> SumsQuestion:
+        refuse_people(schema)
         question = SumsQuestion("table", schema, axes=self.axes, where=self.where, target="data", options={})
         self.test.check(question.cells, laplace=False, keeps=question.rows.keeps_every_row)
         return question

@@ -64,14 +64,15 @@ def gram_measurement(
     norm: Norm = "l1" if isinstance(privacy, PureDP) else "l2"
     family: Law = "laplace" if norm == "l1" else "gaussian"
     weights, parts, words = _plan(rows, neighbors, norm, split)
+    most = rows.schema.rows_per_unit
     if clamped_share > 0:
         rest = _weight_of_share(1 - clamped_share, norm)
         weights = _times_above(weights, rest)
         parts = [(bound, weight * rest) for bound, weight in parts]
         main = joint_sensitivity(parts, norm=norm)
-        count_weight = UNIT * UNIT / float(main) / _weight_of_share(1 - clamped_share, norm)
+        count_weight = most * UNIT * UNIT / float(main) / _weight_of_share(1 - clamped_share, norm)
         count_weight *= _weight_of_share(clamped_share, norm)
-        parts.append((Fraction(UNIT * UNIT), count_weight))
+        parts.append((Fraction(most * UNIT * UNIT), count_weight))
         weights = np.append(weights, count_weight)
     scale = calibrate(joint_sensitivity(parts, norm=norm), privacy, family)
     noisy = np.ones(len(weights), dtype=bool)
@@ -92,7 +93,7 @@ def gram_measurement(
         neighbors=neighbors,
         names=tuple(labels + (["clamped rows"] if clamped_share > 0 else [])),
         steps=(float(UNIT) ** -2,) * len(weights),
-        sensitivity=words,
+        sensitivity=rows.schema.of_unit(words),
         measures=f"{len(labels)} sums of products of {len(names)} bounded features: {', '.join(names)}",
     )
 
@@ -126,8 +127,14 @@ def _plan(
 
 
 def _split_bounds(bounds: RowBounds, neighbors: Neighbors, norm: Norm) -> list[Fraction]:
-    """Bounds for X'X, X'y and y'y; y is one feature in [-UNIT, UNIT]."""
-    regressors = RowBounds(bounds.squared - UNIT * UNIT, bounds.absolute - UNIT, box=max(bounds.box - 1, 0), side=UNIT)
+    """Bounds for X'X, X'y and y'y of one unit; y is one feature in [-UNIT, UNIT]."""
+    regressors = RowBounds(
+        bounds.squared - UNIT * UNIT,
+        bounds.absolute - UNIT,
+        box=max(bounds.box - 1, 0),
+        side=UNIT,
+        rows=bounds.rows,
+    )
     products = gram_sensitivity(regressors, neighbors=neighbors, norm=norm)
     twice = 1 if neighbors == "add_remove" else 2
     if norm == "l1":
@@ -135,7 +142,7 @@ def _split_bounds(bounds: RowBounds, neighbors: Neighbors, norm: Norm) -> list[F
     else:
         squared = Fraction(2 * twice**2 * regressors.squared) * UNIT * UNIT
         cross = Fraction(isqrt(int(squared)) + 1)
-    return [products, cross, Fraction(UNIT * UNIT)]
+    return [products, bounds.rows * cross, Fraction(bounds.rows * UNIT * UNIT)]
 
 
 def _times_above(weights: Array, factor: Array | float) -> Array:

@@ -82,7 +82,7 @@ class Description(Procedure):
         question.check()
         return sums_measurement(
             question.rows,
-            kind=self.kind,
+            kind=question.kind,
             privacy=privacy,
             neighbors=neighbors,
             question=question.to_dict(),

@@ -143,6 +143,7 @@ class ExpFam(Procedure):
             target=self.target,
             contrasts=contrasts,
             pvalues=pvalues,
+            rows_per_unit=measurement.rows.schema.rows_per_unit,
         )
 
     @property
@@ -168,6 +169,7 @@ class ExpFam(Procedure):
             alpha=alpha,
             target=self.target,
             contrasts=contrasts,
+            rows_per_unit=measurement.rows.schema.rows_per_unit,
         )
 
 

@@ -215,6 +215,7 @@ class OLS(Procedure):
             method=self.inference,
             target=self.target,
             contrasts=contrasts,
+            rows_per_unit=measurement.rows.schema.rows_per_unit,
         )
 
     def oracle(
@@ -248,6 +249,7 @@ class OLS(Procedure):
             target=self.target,
             contrasts=contrasts,
             names=names,
+            rows_per_unit=measurement.rows.schema.rows_per_unit,
         )
 
     def _columns(self, measurement: Measurement) -> tuple[Array, Array, tuple[str, ...]]:

@@ -16,7 +16,7 @@ from dpinfer.models.descriptions import axes_of
 from dpinfer.models.procedure import Procedure
 from dpinfer.privacy.units import PureDP
 from dpinfer.results.sums_question import SumsQuestion
-from dpinfer.results.testing.groups import MeanTest, MeanTestResults, infer_mean_test, mean_model
+from dpinfer.results.testing.groups import MeanTest, MeanTestResults, infer_mean_test, mean_model, refuse_people
 from dpinfer.schema.cell_rows import CellRows
 
 if TYPE_CHECKING:
@@ -48,6 +48,7 @@ class MeanComparison(Procedure):
             self._question(self.source.schema).check()
 
     def _question(self, schema: Schema) -> SumsQuestion:
+        refuse_people(schema)
         axes = axes_of(self.test.by) if self.test.by is not None else ()
         question = SumsQuestion(
             "mean", schema, columns=(self.test.column,), axes=axes, where=self.where, options=_OPTIONS

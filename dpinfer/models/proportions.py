@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from dpinfer.errors import NotProvedError, OptionError
@@ -14,9 +14,9 @@ from dpinfer.models.description import Description
 from dpinfer.models.descriptions import axes_of
 from dpinfer.models.procedure import Procedure
 from dpinfer.release.laws import TULAP_GRID
-from dpinfer.results.describe import infer_proportions
+from dpinfer.results.describe import infer_description, infer_proportions
 from dpinfer.results.exact import ExactQuestion, infer_exact
-from dpinfer.results.sums_question import TABLES
+from dpinfer.results.sums_question import TABLES, SumsQuestion
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -39,9 +39,20 @@ __all__ = ["ExactProportionModel", "Proportion", "proportion"]
 class Proportion(Description):
     """Shares of the levels of a column by group. See `proportion`."""
 
+    def _question(self, schema: Schema) -> SumsQuestion:
+        """Ask for the mean of a truth value where people have several rows: its errors are by person."""
+        counted = super()._question(schema)
+        if schema.rows_per_unit == 1 or self.target == "data" or counted.cells[-1].labels != (False, True):
+            return counted
+        return replace(counted, kind="mean", columns=(counted.cells[-1].name,), axes=self.axes[:-1])
+
     def infer(self, release: Release | None = None) -> DescriptionResults:
         """Infer from a release of this question, or of a table that holds its columns."""
         found = self._release(release)
+        if found.kind == "mean":
+            asked = self._question(found.schema)
+            self._asked(found, "mean", columns=list(asked.columns), axes=[dict(axis) for axis in asked.axes])
+            return infer_description(found, inference=self.inference, target=self.target, **self._drawn)
         if found.kind == "proportion" or found.kind not in TABLES:
             return super().infer(found)
         *by, column = (str(axis.get("column", axis.get("condition"))) for axis in self.axes)
@@ -51,9 +62,12 @@ class Proportion(Description):
             by,
             inference=self.inference,
             target=self.target,
-            replicates=self.replicates,
-            seed=self.seed,
+            **self._drawn,
         )
+
+    @property
+    def _drawn(self) -> dict[str, int]:
+        return {"replicates": self.replicates, "seed": self.seed}
 
 
 @dataclass(frozen=True, eq=False)
@@ -74,6 +88,11 @@ class ExactProportionModel(Procedure):
             self._question(self.source.schema, self.source.neighbors).check()
 
     def _question(self, schema: Schema, neighbors: Neighbors) -> ExactQuestion:
+        if schema.people is not None:
+            raise NotProvedError(
+                'inference="exact" needs a public number of rows; with id= it is confidential under either relation: '
+                'use inference="score"'
+            )
         if neighbors != "replace_one":
             raise NotProvedError(
                 'inference="exact" needs a public number of rows, that is neighbors="replace_one"; '

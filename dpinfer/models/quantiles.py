@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from dpinfer.errors import OptionError
+from dpinfer.errors import OptionError, PrivacyUnitError
 from dpinfer.inference.distribution import fit_tree
 from dpinfer.inference.quantiles import METHODS, TARGETS
 from dpinfer.mechanisms import Data
-from dpinfer.mechanisms.quantiles import RANK, SLACK
+from dpinfer.mechanisms.quantiles import LARGEST_CHOICE, RANK, SLACK
 from dpinfer.models.cell_sums import noise_plan
 from dpinfer.models.descriptions import axes_of
 from dpinfer.models.procedure import Procedure
@@ -60,8 +60,11 @@ class Quantile(Procedure):
     resolution: int | str = "auto"
     target: str = "population"
     inference: str = "auto"
+    continuous: bool = False
 
     def __post_init__(self) -> None:
+        if not isinstance(self.continuous, bool):
+            raise OptionError("continuous", self.continuous, "True or False")
         if not isinstance(self.column, str) or not self.column:
             raise OptionError("column", self.column, "the name of a Real or Integer column")
         if self.method not in CHOICES:
@@ -81,7 +84,9 @@ class Quantile(Procedure):
         return self.method == "exponential" or (self.method == "auto" and len(self.probabilities) == 1)
 
     def _question(self, schema: Schema) -> DistributionQuestion:
-        options = {"target": self.target} | ({"inference": self.inference} if self.probabilities else {})
+        options: dict[str, Any] = {"target": self.target}
+        if self.probabilities:
+            options |= {"inference": self.inference, "continuous": self.continuous}
         return DistributionQuestion(
             schema,
             self.column,
@@ -113,7 +118,7 @@ class Quantile(Procedure):
         if self._chosen:
             count = len(self.probabilities)
             first, price = shared(privacy, [_CHOICE_SHARE, 1 - _CHOICE_SHARE])
-            scales, costs = _choices(question, first * (1 / count) if count > 1 else first, neighbors)
+            scales, costs = _choices(question, first / count, neighbors)
             rows = question.choice(scales)
         norm: Norm = "l1" if isinstance(privacy, PureDP) else "l2"
         public = tree.root_is_public(neighbors)
@@ -166,7 +171,11 @@ class Quantile(Procedure):
             distribution: CDFResults = infer_cdf(found, target=self.target)
             return distribution
         quantiles: DescriptionResults = infer_quantiles(
-            found, q=list(self.probabilities), inference=self.inference, target=self.target
+            found,
+            q=list(self.probabilities),
+            inference=self.inference,
+            target=self.target,
+            continuous=self.continuous,
         )
         return quantiles
 
@@ -179,21 +188,23 @@ def _choices(question: DistributionQuestion, price: Privacy, neighbors: Neighbor
     were removed and one added, and each is given half of the price.
     """
     halves = 2 if neighbors == "replace_one" and question.axes else 1
-    each = price * (1 / halves) if halves > 1 else price
+    each = price / halves
     scales, costs = [], []
     for p in question.choice().probabilities:
         moved = 2 * (Fraction(1) if neighbors == "replace_one" else max(p, 1 - p))
-        spread = moved * question.schema.rows_per_unit + Fraction(SLACK, RANK)
+        spread = (moved + Fraction(SLACK, RANK)) * question.schema.rows_per_unit
         scales.append(choice_scale(spread, each, "gumbel"))
+        if scales[-1] * RANK > LARGEST_CHOICE:
+            raise PrivacyUnitError(f'{each} is too small a price to choose a quantile at: use method="tree"')
         costs += [choice_cost(each, "gumbel")] * halves
     return scales, costs
 
 
 def _words(tree: TreeRows, neighbors: Neighbors, norm: Norm) -> str:
     kind = "Euclidean" if norm == "l2" else "L1"
-    unit = "one person" if tree.schema.rows_per_unit > 1 else "one row"
     bound = float(tree.bound(neighbors, norm))
-    return f"{unit} changes one count of each of {tree.depth + 1} levels: {kind} norm of the change at most {bound:.6g}"
+    changed = f"a row of it is counted once in each of {tree.depth + 1} levels"
+    return f"{tree.schema.unit}; {changed}: {kind} norm of the change at most {bound:.6g}"
 
 
 def _measures(question: DistributionQuestion, chosen: bool) -> str:
@@ -215,6 +226,7 @@ def quantile(
     resolution: int | str = "auto",
     target: str = "population",
     inference: str = "auto",
+    continuous: bool = False,
 ) -> Quantile:
     """Quantiles of a column, by group.
 
@@ -240,6 +252,9 @@ def quantile(
         For "data" the rows are the whole population and only the noise counts as error.
     inference : {"auto", "score", "wald"}
         "auto" is "score": every value that is not refuted as the quantile, valid for any distribution, with ties too.
+    continuous : bool
+        Say True only where no value of a Real column is taken by several rows, rounded and heaped ones included: ends
+        of intervals are then interpolated within leaves, not rounded outward to them.
 
     Returns
     -------
@@ -280,6 +295,7 @@ def quantile(
         resolution=resolution,
         target=target,
         inference=inference,
+        continuous=continuous,
     )
 
 

@@ -70,6 +70,7 @@ class LinearQueries(Procedure):
         rows, pure = question.rows, isinstance(privacy, PureDP)
         norm = "l1" if pure else "l2"
         change = query_change(rows.matrix, neighbors=neighbors, norm=norm, every_row=rows.keeps_every_row)  # type: ignore[arg-type]
+        change *= schema.rows_per_unit
         if change == 0:
             right = "queries that a replaced row can change: these follow from the public number of rows"
             raise OptionError("W", f"the queries {', '.join(rows.names[:5])}", right)
@@ -84,7 +85,9 @@ class LinearQueries(Procedure):
             neighbors=neighbors,
             names=rows.names,
             steps=(rows.step / multiplier,) * len(rows.names),
-            sensitivity=f"{'L1' if pure else 'Euclidean'} norm of the change of all queries at most {size}",
+            sensitivity=schema.of_unit(
+                f"{'L1' if pure else 'Euclidean'} norm of the change of all queries at most {size}"
+            ),
             measures=f"{len(rows.names):,} combinations of the counts of {rows.cells.size:,} cells",
             multiplier=multiplier,
         )

@@ -30,7 +30,7 @@ __all__ = ["METHODS", "Selection", "exponential_mechanism", "most_frequent"]
 
 METHODS = ("auto", "exponential", "permute_and_flip")
 
-_CANDIDATE = re.compile(r"(?<![\w.`])candidate(?![\w`(])")
+_CANDIDATE = re.compile(r"""('[^']*'|"[^"]*"|`[^`]*`)|(?<![\w.])candidate(?![\w(])""")
 
 
 @dataclass(frozen=True, eq=False)
@@ -42,6 +42,7 @@ class Selection(Procedure):
     columns: tuple[str, ...] = ()
     where: str | None = None
     method: str = "auto"
+    replaced: bool = False
 
     def __post_init__(self) -> None:
         if self.method not in METHODS:
@@ -59,7 +60,7 @@ class Selection(Procedure):
             candidates, scores = self.candidates, self.scores
             shown = ", ".join(map(str, candidates[:3])) + (", ..." if len(candidates) > 3 else "")
             asked = f"the best of {len(candidates):,} candidates ({shown})"
-            if "candidate" in schema and any(_CANDIDATE.search(score) for score in scores):
+            if self.replaced and "candidate" in schema:
                 raise OptionError("score", "candidate", "another name for that column: in a score it is the candidate")
         return SelectionQuestion(schema, candidates, scores, self.where, asked)
 
@@ -77,7 +78,6 @@ class Selection(Procedure):
         rows, law = question.rows, self._law(privacy)
         spread = rows.spread(neighbors)
         scale = choice_scale(spread, privacy, law)
-        unit = "one person" if schema.rows_per_unit > 1 else "one row"
         done = "adding or removing" if neighbors == "add_remove" else "replacing"
         return Measurement(
             kind="selection",
@@ -88,7 +88,8 @@ class Selection(Procedure):
             neighbors=neighbors,
             names=("selected",),
             steps=(rows.step,),
-            sensitivity=f"{done} {unit} changes scores by amounts that differ by at most {spread * rows.step:.6g}",
+            sensitivity=f"{done} {schema.unit} changes scores by amounts that differ by at most "
+            f"{spread * rows.step:.6g}",
             measures=f"{question.text}: nothing but the candidate with the largest noisy score",
         )
 
@@ -169,8 +170,11 @@ def exponential_mechanism(
     >>> 0.1 < question.fit(dpi.PureDP(1.0)).selected < 0.3
     True
     """
-    labels, scores = _read(score, candidates)
-    return Selection(source=data, candidates=labels, scores=scores, where=where, method=method)
+    labels, given = _read(score, candidates)
+    scores = tuple(_with(label, one) for label, one in zip(labels, given, strict=True))
+    return Selection(
+        source=data, candidates=labels, scores=scores, where=where, method=method, replaced=scores != tuple(given)
+    )
 
 
 def most_frequent(
@@ -218,7 +222,7 @@ def most_frequent(
 
 
 def _read(score: Any, candidates: Any) -> tuple[tuple[Label, ...], tuple[str, ...]]:
-    """Return candidates and the score of each, as text."""
+    """Return candidates and the score of each, as given."""
     if isinstance(score, Mapping):
         if candidates is not None:
             raise OptionError("candidates", candidates, "None where score= names the candidates")
@@ -233,7 +237,12 @@ def _read(score: Any, candidates: Any) -> tuple[tuple[Label, ...], tuple[str, ..
         raise OptionError(
             "score", score, 'an expression such as "candidate * (worth >= candidate)", or one for each candidate'
         )
-    return labels, tuple(_CANDIDATE.sub(f"({label!r})", one) for label, one in zip(labels, scores, strict=True))
+    return labels, tuple(scores)
+
+
+def _with(label: Label, score: str) -> str:
+    """Put a candidate into a score; texts in quotes and names in backticks stay as they are."""
+    return _CANDIDATE.sub(lambda found: found[0] if found[1] else f"({label!r})", score)
 
 
 def _labels(given: list[Any]) -> tuple[Label, ...]:

@@ -72,12 +72,18 @@ def choice_epsilon(price: Privacy, law: ChoiceLaw) -> Fraction:
         if isinstance(amount, ZCDP):
             found = double * math.sqrt(2 * float(value))
         else:
-            half = math.sqrt(float(value)) / 2
-            found = double * float(stats.norm.logcdf(half) - stats.norm.logsf(half))
+            found = double * _pure_of(math.sqrt(float(value)) / 2)
         epsilon = binary(found * _SHRINK)
     if epsilon <= 0:
         raise PrivacyUnitError(f"nothing can be measured for {price}: the price must be above zero")
     return epsilon
+
+
+def _pure_of(half: float) -> float:
+    """Return the logit of Phi(half): epsilon of the pure mechanisms that are GDP with twice ``half``."""
+    if half < 2:
+        return 2 * math.atanh(math.erf(half / math.sqrt(2)))
+    return float(stats.norm.logcdf(half) - stats.norm.logsf(half))
 
 
 def choice_cost(price: Privacy, law: ChoiceLaw) -> Cost:

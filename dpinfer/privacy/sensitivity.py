@@ -34,6 +34,8 @@ class RowBounds:
     box, side : int
         Where every entry of z lies in [-side, side] and the first of a row that is not zero is ``side``: the
         number of entries; 0 where that is not so.
+    rows : int
+        Rows that one unit has at most: a person may have several. Each of them may also be the zero row.
     """
 
     squared: int
@@ -41,6 +43,7 @@ class RowBounds:
     least_product: int = 0
     box: int = 0
     side: int = 0
+    rows: int = 1
 
 
 def gram_sensitivity(bounds: RowBounds, *, neighbors: Neighbors, norm: Norm) -> Fraction:
@@ -64,10 +67,15 @@ def gram_sensitivity(bounds: RowBounds, *, neighbors: Neighbors, norm: Norm) -> 
     Frobenius norms: ``norm(z z') = abs(z)^2`` and ``norm(z z' - w w')^2 = abs(z)^4 + abs(w)^4 - 2 (z'w)^2``.
     One of the two rows may count as zero (dropped, or excluded by a condition); the change is then ``abs(z)^2``.
     The upper triangle of ``z z'`` has L1 norm ``(abs1(z)^2 + abs(z)^2) / 2``; two rows add at most twice that.
-    In a box less: see `docs/kernel.md`.
+    In a box less: see `docs/kernel.md`. All of this is for one row; a unit of m rows, those that it lacks counted as
+    zero rows, moves the sum by at most m times that, by the triangle inequality: see `docs/people.md`.
     """
     if neighbors not in NEIGHBORS:
         raise OptionError("neighbors", neighbors, NEIGHBORS)
+    return bounds.rows * _one_row(bounds, neighbors, norm)
+
+
+def _one_row(bounds: RowBounds, neighbors: Neighbors, norm: Norm) -> Fraction:
     if norm == "l1":
         one = Fraction(bounds.absolute**2 + bounds.squared, 2)
         if neighbors == "add_remove":

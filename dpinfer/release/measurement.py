@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any
 from dpinfer.release.laws import CHOICES
 from dpinfer.schema.block_rows import BlockRows
 from dpinfer.schema.cell_rows import CellRows
+from dpinfer.schema.density_rows import DensityRows
+from dpinfer.schema.person_rows import PersonRows
 from dpinfer.schema.query_rows import QueryRows
 from dpinfer.schema.tree_rows import QuantileRows, TreeRows
 
@@ -17,9 +19,23 @@ if TYPE_CHECKING:
     from dpinfer.privacy.accounting import Cost
     from dpinfer.privacy.units import Neighbors
     from dpinfer.release.laws import NoiseLaw
+    from dpinfer.schema.people import People
     from dpinfer.schema.replicate_rows import ReplicateRows
     from dpinfer.schema.rows import RowFunction
     from dpinfer.schema.score_rows import ScoreRows
+
+    Rows = (
+        RowFunction
+        | CellRows
+        | QueryRows
+        | PersonRows
+        | BlockRows
+        | ReplicateRows
+        | ScoreRows
+        | TreeRows
+        | QuantileRows
+        | DensityRows
+    )
 
 __all__ = ["Measurement"]
 
@@ -33,7 +49,8 @@ class Measurement:
     sums in every cell of a table, cell by cell; for `QueryRows` combinations of a table's counts; for `BlockRows`
     sums over the estimates of blocks of rows; for `ReplicateRows` sums of features, or of their products, under each
     of several sets of weights. For `ScoreRows` it is the place of the largest noisy score; for `TreeRows` the counts of
-    the nodes of a tree, and for `QuantileRows` quantiles are chosen besides.
+    the nodes of a tree, and for `QuantileRows` quantiles are chosen besides; for `DensityRows` counts in bins that
+    earlier counts choose: names, law and steps are then those of as many counts as there may be.
 
     Attributes
     ----------
@@ -41,7 +58,7 @@ class Measurement:
         Name under which the inference is registered.
     question : mapping
         The question in words that JSON can hold: formula or terms, schema, options.
-    rows : RowFunction, CellRows, QueryRows, BlockRows, ReplicateRows, ScoreRows, TreeRows or QuantileRows
+    rows : RowFunction, CellRows, QueryRows or another row function of `dpinfer.schema`
         Maps each row of the data, or each block of rows, to integers.
     law : NoiseLaw
         Noise of every coordinate.
@@ -62,7 +79,7 @@ class Measurement:
 
     kind: str
     question: Mapping[str, Any]
-    rows: RowFunction | CellRows | QueryRows | BlockRows | ReplicateRows | ScoreRows | TreeRows | QuantileRows
+    rows: Rows
     law: NoiseLaw
     cost: Cost
     neighbors: Neighbors
@@ -71,6 +88,11 @@ class Measurement:
     sensitivity: str
     measures: str
     multiplier: int = 1
+
+    @property
+    def people(self) -> People | None:
+        """Whose rows are protected together; None where the unit of protection is one row."""
+        return self.rows.schema.people
 
     def describe(self) -> str:
         """Say what will be measured, how it is bounded, what noise it gets and what it costs."""
@@ -81,6 +103,7 @@ class Measurement:
                 f"measures     {self.measures}",
                 f"reads        {', '.join(self.rows.columns) or 'no column'}",
                 f"neighbours   {self.neighbors}",
+                *self._of_people,
                 f"bound        {self.sensitivity}",
                 f"noise        {self._noise}, scale {spread} in units of {self._unit}",
                 f"exact        {', '.join(self.exact) or 'nothing'}",
@@ -89,12 +112,21 @@ class Measurement:
         )
 
     @property
+    def _of_people(self) -> list[str]:
+        if self.people is None:
+            return []
+        most = f"at most {self.people.max_rows:,} row{'s' if self.people.max_rows > 1 else ''} each"
+        return [f"unit         one person, told apart by {self.people.id!r}: {most}, chosen by a public hash"]
+
+    @property
     def _unit(self) -> str:
         if isinstance(self.rows, BlockRows):
             return "blocks, and of the ball that holds their estimates"
+        if isinstance(self.rows, PersonRows):
+            return "a person with all rows at their bounds"
         if self.law.family in CHOICES:
             return "the scores"
-        counts = isinstance(self.rows, QueryRows | TreeRows | QuantileRows) or (
+        counts = isinstance(self.rows, QueryRows | TreeRows | QuantileRows | DensityRows) or (
             isinstance(self.rows, CellRows) and self.rows.counts_only
         )
         return "rows" if counts else "the scaled features"

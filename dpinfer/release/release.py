@@ -51,7 +51,7 @@ class Release:
         What they cost.
     neighbors : {"add_remove", "replace_one"}
     nobs : int or None
-        Number of rows where it is public (replace_one), else None.
+        Number of rows where it is public (replace_one, the unit one row), else None.
     charge_id : str or None
         The ledger's record of the price; None for a simulated release.
     public : bool
@@ -77,6 +77,11 @@ class Release:
     def schema(self) -> Schema:
         """The public schema of the data."""
         return Schema.from_dict(self.question["schema"])
+
+    @property
+    def unit(self) -> str:
+        """The unit of protection in words: "one row", or a person with how many rows."""
+        return self.schema.unit
 
     @property
     def array(self) -> NDArray[np.float64]:
@@ -214,7 +219,7 @@ def _check_types(stored: Mapping[str, Any], sums: Sequence[Mapping[str, Any]]) -
     right = {
         "kind": isinstance(stored["kind"], str),
         "names": all(isinstance(one["name"], str) for one in sums),
-        "nobs": (nobs is not None) == (stored["neighbors"] == "replace_one"),
+        "nobs": (nobs is not None) == (stored["neighbors"] == "replace_one" and not _of_people(stored["question"])),
         "the number of rows": nobs is None or (type(nobs) is int and 0 <= nobs <= 2**53),
         "charge_id": charge is None or isinstance(charge, str),
         "dataset": isinstance(stored.get("dataset"), str | None),
@@ -224,6 +229,12 @@ def _check_types(stored: Mapping[str, Any], sums: Sequence[Mapping[str, Any]]) -
     for name, holds in right.items():
         if not holds:
             raise ReleaseFormatError(f"{name} is of a wrong type")
+
+
+def _of_people(question: object) -> bool:
+    """Whether the unit of protection is a person: the number of rows is then never public."""
+    schema = question.get("schema") if isinstance(question, dict) else None
+    return isinstance(schema, dict) and schema.get("people") is not None
 
 
 def read_release(path: str | os.PathLike[str]) -> Release:

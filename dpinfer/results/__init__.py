@@ -1,6 +1,7 @@
 """Results on statsmodels: tables, tests, intervals and plots from released quantities only."""
 
 from dpinfer.results.combined import CombinedResults
+from dpinfer.results.density import DensityResults
 from dpinfer.results.describe import ProportionResults, TableResults
 from dpinfer.results.descriptions import DescriptionResults
 from dpinfer.results.distribution import CDFResults
@@ -17,6 +18,7 @@ __all__ = [
     "CDFResults",
     "ChiSquareResults",
     "CombinedResults",
+    "DensityResults",
     "DescriptionResults",
     "FamilyResults",
     "MeanPrediction",

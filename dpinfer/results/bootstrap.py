@@ -205,7 +205,10 @@ _WORDS = {
 
 def _notes(measured: BootstrapQuestion, asked: BootstrapQuestion) -> tuple[str, ...]:
     notes = [f"Rows: {measured.where}."] if measured.where else []
-    notes.append(f"{measured.replicates:,} replicates of the noisy sums: {_WORDS[measured.weights]}.")
+    drawn = _WORDS[measured.weights]
+    if measured.schema.people is not None:
+        drawn = drawn.replace("every row counts", "the rows of a person together count")
+    notes.append(f"{measured.replicates:,} replicates of the noisy sums: {drawn}.")
     if not asked.regression:
         bounds = ", ".join(f"{e.text} to [{e.lower:.6g}, {e.upper:.6g}]" for e in asked.moments.expressions)
         notes.append(f"Values are clamped to their declared bounds ({bounds}).")

@@ -130,6 +130,8 @@ def _check_together(releases: tuple[Release, ...]) -> None:
     _check_same("privacy", ["public" if release.public else "private" for release in releases])
     _check_same("data set", [release.dataset for release in releases])
     _check_same("neighbours", [release.neighbors for release in releases])
+    schemas = [_read(place, lambda release=release: release.schema) for place, release in enumerate(releases, 1)]
+    _check_same("unit of protection", [_unit_of(schema) for schema in schemas])
     _check_same("public number of rows", [release.nobs for release in releases])
     charges: dict[object, int] = {}
     for place, release in enumerate(releases, 1):
@@ -140,6 +142,10 @@ def _check_together(releases: tuple[Release, ...]) -> None:
                 f"releases {charges[charge]} and {place} are the same one{told}: its noise is not independent of itself"
             )
         charges[charge] = place
+
+
+def _unit_of(schema: Schema) -> str:
+    return schema.unit if schema.people is None else f"{schema.unit}, told apart by {schema.people.id}"
 
 
 def _check_same(what: str, found: Sequence[object]) -> None:
@@ -167,7 +173,9 @@ def _joint_schema(releases: tuple[Release, ...]) -> Schema:
                 raise InferenceError(
                     f"releases {first} and {place} declare the column {name!r} differently: {known} and {column}"
                 )
-    return Schema({name: column for name, (_, column) in columns.items()})
+    people = releases[0].schema.people
+    found = Schema({name: column for name, (_, column) in columns.items()})
+    return found if people is None else found.with_people(people.id, people.max_rows)
 
 
 def _read(place: int, reader: Any) -> Any:
@@ -275,7 +283,9 @@ def _together(releases: tuple[Release, ...]) -> CombinedRelease:
     else:
         cost = SeveralCosts((first, *others))
     charges = [release.charge_id for release in releases if release.charge_id is not None]
-    return CombinedRelease(cost, releases[0].neighbors, ", ".join(charges) or None, releases[0].public)
+    return CombinedRelease(
+        cost, releases[0].neighbors, ", ".join(charges) or None, releases[0].public, releases[0].unit
+    )
 
 
 # Other sums

@@ -51,12 +51,15 @@ class CombinedRelease:
     charge_id : str or None
         All charges.
     public : bool
+    unit : str
+        The unit of protection in words.
     """
 
     cost: CostLike
     neighbors: str
     charge_id: str | None
     public: bool
+    unit: str = "one row"
 
 
 class CombinedResults(DescriptionResults):

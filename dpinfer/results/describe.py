@@ -15,6 +15,7 @@ from dpinfer.inference.moments import Estimates, MomentSums
 from dpinfer.release import Release, register_inference
 from dpinfer.release.laws import NORMAL_DRAWS
 from dpinfer.results.descriptions import DescriptionResults
+from dpinfer.results.people import alike_flags, separate_flags
 from dpinfer.results.sums_question import MOMENTS, TABLES, SumsQuestion
 
 if TYPE_CHECKING:
@@ -92,16 +93,19 @@ def describe(  # noqa: PLR0911  (a return for each kind)
     """
     population = target == "population"
     public = nobs if nobs is not None and question.rows.keeps_every_row else None
+    most = question.schema.rows_per_unit
     if question.kind in TABLES:
         axes, counts = counts_of_table(question, values, columns)
         noise = (law.variances * steps**2)[: counts.shape[-1] * (len(axes[-1].labels) if axes else 1)]
         single = law.family == "laplace" and law.draws < NORMAL_DRAWS
         if question.kind == "proportion":
             sums = _level_sums(counts, noise, axes[-1], public, laplace=single)
+            sums = replace(sums, rows_per_unit=most)
             named = _levels_shown(axes[-1])
             return proportions(sums, population=population), Described(question, named, axes[:-1])
         together = counts.shape[-1]
-        sums = MomentSums(((0,),), counts.sum(axis=-1, keepdims=True), np.ones((1, together)), noise[:together], single)
+        counted, ones = counts.sum(axis=-1, keepdims=True), np.ones((1, together))
+        sums = MomentSums(((0,),), counted, ones, noise[:together], single, rows_per_unit=most)
         found = totals(sums, population=population, nobs=public, lower=0.0, counts=True)
         return found, Described(question, ["count"], axes)
     sums = question.moment_sums(values, law, steps)
@@ -126,6 +130,8 @@ def _units(question: SumsQuestion, width: int) -> tuple[Array, Array]:
     center, half = question.scaled
     if question.kind == "mean":
         return center, half
+    if question.by_person:  # people are summed as parts of one with all rows
+        return np.zeros(width), np.full(width, float(question.schema.rows_per_unit))
     if question.kind == "variance":
         return np.zeros(width), half**2
     if question.kind == "cov":
@@ -317,7 +323,8 @@ def _results(
     )
     sizes = None
     if question.kind not in ("total", "count", "table", "histogram"):
-        sizes = pd.Series(np.repeat(estimates.size[0], len(described.quantities)), index=described.index)
+        rows = estimates.size[0] * _rows_of_one(question)
+        sizes = pd.Series(np.repeat(rows, len(described.quantities)), index=described.index)
     exact = release.nobs is not None and question.rows.keeps_every_row
     nobs = float(release.nobs) if exact and release.nobs is not None else _rows(question, release.array)
     found = MomentInference(
@@ -334,7 +341,7 @@ def _results(
         replicates=int(options.get("replicates", 999)),
         seed=int(options.get("seed", 0)),
         labels=described.labels,
-        notes=(),
+        notes=_flags(question, target, estimates.size.shape[1]),
     )
     title = _TITLES[question.kind]
     kinds = {"proportion": ProportionResults, **dict.fromkeys(("count", "table", "histogram"), TableResults)}
@@ -363,7 +370,20 @@ def _rows(question: SumsQuestion, array: Array) -> float | None:
     """Noisy number of rows in all cells, where it is released."""
     if not question.rows.counted:
         return None
-    return float(array.reshape(question.rows.size, -1)[:, 0].sum())
+    return float(array.reshape(question.rows.size, -1)[:, 0].sum()) * _rows_of_one(question)
+
+
+def _rows_of_one(question: SumsQuestion) -> int:
+    """Rows that the number 1 in the sums stands for."""
+    return question.schema.rows_per_unit if question.by_person else 1
+
+
+def _flags(question: SumsQuestion, target: str, groups: int) -> tuple[str, ...]:
+    schema = question.schema
+    return (
+        *(() if question.by_person else alike_flags(schema, target)),
+        *separate_flags(schema, groups, target),
+    )
 
 
 def _notes(question: SumsQuestion) -> tuple[str, ...]:

@@ -126,9 +126,9 @@ class CDFResults:
         halves = [self._half(tree, alpha) for tree in self.trees]
         return pd.Series(halves, index=[label or self.question.column for label in self.labels], name="half width")
 
-    def quantile(self, q: float | Sequence[float]) -> DescriptionResults:
-        """Return quantiles with intervals, from the same release and so for free; see `infer_quantiles`."""
-        found: DescriptionResults = infer_quantiles(self.release, q=q, target=self.target)
+    def quantile(self, q: float | Sequence[float], *, continuous: bool = False) -> DescriptionResults:
+        """Return quantiles with intervals, from the same release and so for free; see `dpinfer.quantile`."""
+        found: DescriptionResults = infer_quantiles(self.release, q=q, target=self.target, continuous=continuous)
         return found
 
     def __call__(self, x: float | Sequence[float]) -> pd.DataFrame:
@@ -195,8 +195,10 @@ class CDFResults:
         ax = plt.subplots(figsize=(6.5, 4), layout="constrained")[1] if ax is None else ax
         for place, (label, tree) in enumerate(zip(self.labels, self.trees, strict=True)):
             color, half = _COLORS[place % len(_COLORS)], self._half(tree, alpha)
-            lower, upper = np.clip(tree.cdf - half, 0, 1), np.clip(tree.cdf + half, 0, 1)
-            ax.fill_between(tree.edges, lower, upper, color=color, alpha=0.2, lw=0)
+            # Between two edges the function is above what it is at the first, and below what it is at the second.
+            lower, upper = np.clip(tree.cdf - half, 0, 1)[:-1], np.clip(tree.cdf + half, 0, 1)[1:]
+            ends = np.stack([tree.edges[:-1], tree.edges[1:]], axis=1).ravel()
+            ax.fill_between(ends, np.repeat(lower, 2), np.repeat(upper, 2), color=color, alpha=0.2, lw=0)
             ax.plot(tree.edges, tree.cdf, color=color, lw=1.6, label=label or None)
         ax.set(xlabel=self.question.column, ylabel="share of rows", ylim=(0, 1))
         ax.set_title(f"{1 - alpha:.0%} band, {short_guarantee(self.release)}", fontsize=10)

@@ -16,6 +16,7 @@ from dpinfer.inference.expfam_inference import FamilyInference, family_inference
 from dpinfer.inference.families import ExponentialFamily, family_from_dict
 from dpinfer.release import Release, register_inference
 from dpinfer.results.descriptions import DescriptionResults
+from dpinfer.results.people import alike_flags
 from dpinfer.results.sums_question import right_options
 from dpinfer.schema.axes import compile_condition
 from dpinfer.schema.basis import basis_of
@@ -167,6 +168,8 @@ def infer_family(
         target=options.get("target", "population"),
         replicates=int(options.get("replicates", 999)),
         seed=int(options.get("seed", 0)),
+        rows_per_unit=question.schema.rows_per_unit,
+        notes=alike_flags(question.schema, options.get("target", "population")),
     )
     problem = question.problem
     notes = [f"Rows: {question.where}."] if question.where else []

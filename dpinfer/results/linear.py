@@ -19,6 +19,7 @@ from dpinfer.errors import (
 )
 from dpinfer.inference.linear import linear_inference
 from dpinfer.release import Release, register_inference
+from dpinfer.results.people import alike_flags
 from dpinfer.results.regression import PrivateResults
 from dpinfer.results.sums_question import refuse_damaged
 from dpinfer.schema.basis import Basis, build_basis
@@ -261,7 +262,8 @@ def infer_linear(
         names=tuple(column.name for column in compiled.design),
         method=method,
         weighted=question.row_norm is not None,
-        notes=flags,
+        rows_per_unit=release.schema.rows_per_unit,
+        notes=(*flags, *alike_flags(release.schema, options.get("target", "population"))),
         **options,
     )
     notes = [f"Rows: {question.where}."] if question.where else []

@@ -13,6 +13,7 @@ from dpinfer.inference.moment_inference import METHODS, TARGETS, MomentInference
 from dpinfer.inference.multinormal import estimate_multinormal
 from dpinfer.release import Release, register_inference
 from dpinfer.results.descriptions import DescriptionResults
+from dpinfer.results.people import alike_flags
 from dpinfer.results.sums_question import SumsQuestion
 from dpinfer.schema.columns import Real
 from dpinfer.schema.schema import Schema
@@ -117,6 +118,7 @@ def infer_multinormal(
         replicates=int(options.get("replicates", 999)),
         seed=int(options.get("seed", 0)),
         labels=("",),
+        notes=alike_flags(question.schema, chosen),
     )
     bounds = ", ".join(f"{e.text} to [{e.lower:.6g}, {e.upper:.6g}]" for e in question.expressions)
     return DescriptionResults(

@@ -34,6 +34,10 @@ RANKS = 2**20
 """Probabilities are rounded to multiples of one over this where a quantile is chosen."""
 
 
+_LEAST_VARIANCE = 1e-12
+"""Of noise that is there: at a huge price it may vanish in floating point."""
+
+
 @dataclass(frozen=True, eq=False)
 class DistributionQuestion:
     """Whose distribution is asked for, and which of its quantiles.
@@ -157,7 +161,7 @@ def _check_asked(asked: Mapping[str, Any]) -> None:
         "probabilities": isinstance(probabilities, list | tuple)
         and all(type(p) in (int, float) and 0 <= p <= 1 for p in probabilities),
         "selected": selected is None or isinstance(selected, list | tuple),
-        "options": isinstance(options, Mapping) and all(isinstance(value, str) for value in options.values()),
+        "options": isinstance(options, Mapping) and all(isinstance(value, str | bool) for value in options.values()),
     }
     refuse_damaged(right)
 
@@ -185,7 +189,8 @@ def trees_of(release: Release, question: DistributionQuestion) -> tuple[Tree, ..
     """Make the counts of a release consistent: a tree for each group."""
     rows = question.tree
     counts = release.array.reshape(rows.size, rows.width)
-    variances = release.noise_variances.reshape(rows.size, rows.width)
+    tiny = np.where(np.asarray(release.law.scales) > 0, _LEAST_VARIANCE, 0.0)
+    variances = np.maximum(release.noise_variances, tiny).reshape(rows.size, rows.width)
     by_level = np.array([2**level - 1 for level in range(rows.depth + 1)])
     return tuple(
         fit_tree(counts[group], variances[group][by_level], np.asarray(rows.edges)) for group in range(rows.size)
@@ -199,6 +204,7 @@ def infer_quantiles(
     q: object = None,
     inference: str | None = None,
     target: str | None = None,
+    continuous: bool | None = None,
 ) -> DescriptionResults:
     """Infer quantiles from a release that holds a distribution function.
 
@@ -209,6 +215,8 @@ def infer_quantiles(
         Probabilities; by default those that the release was asked for.
     inference : {"auto", "score", "wald"}, optional
     target : {"population", "data"}, optional
+    continuous : bool, optional
+        Whether no value of a Real column is taken by several rows; see `quantile`.
 
     Returns
     -------
@@ -232,6 +240,8 @@ def infer_quantiles(
         raise OptionError("inference", method, METHODS)
     if target not in TARGETS:
         raise OptionError("target", target, TARGETS)
+    if continuous not in (None, True, False):
+        raise OptionError("continuous", continuous, "True or False")
     probabilities = question.probabilities if q is None else read_probabilities(q)
     if not probabilities:
         raise InferenceError("the release holds a distribution function: say which quantiles, with q=")
@@ -251,6 +261,7 @@ def infer_quantiles(
         method="score" if method == "auto" else method,
         target=target,
         dependence=question.schema.rows_per_unit,
+        continuous=bool(question.options.get("continuous", False)) if continuous is None else continuous,
         nobs_is_public=rows.root_is_public(release.neighbors),
     )
     notes = [f"Rows: {question.where}."] if question.where else []

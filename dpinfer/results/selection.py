@@ -155,7 +155,8 @@ class SelectionResults:
         Returns
         -------
         float
-            In the unit of the scores, for any data whatever; 0 where the worst candidate is within the bound.
+            In the unit of the scores, for any data whatever; 0 where the worst candidate is within the bound. Scores
+            are those of rows rounded to steps (`release.steps`): half a step for each row.
 
         Raises
         ------

@@ -17,6 +17,7 @@ from dpinfer.schema.axes import Axis, axis_from_dict, compile_condition
 from dpinfer.schema.basis import Basis, basis_of
 from dpinfer.schema.cell_rows import CellRows
 from dpinfer.schema.expressions import Expression, compile_expression
+from dpinfer.schema.person_rows import PersonRows
 from dpinfer.schema.rows import RowFunction
 
 if TYPE_CHECKING:
@@ -142,11 +143,23 @@ class SumsQuestion:
     def exponents(self) -> tuple[Exponent, ...]:
         """All monomials that are summed, the constant 1 first where it is: `first`, then products for errors."""
         found = dict.fromkeys(self.first)
-        if self.target == "population":
+        if self.target == "population" and not self.by_person:
             found |= dict.fromkeys(_added(a, b) for a, b in combinations_with_replacement(self.first, 2))
         constant = (0,) * (len(self.columns) + 1)
         found.pop(constant, None)
         return (constant, *found)
+
+    @property
+    def by_person(self) -> bool:
+        """Whether people are summed rather than rows: the products for errors are then of a person's sums."""
+        averaged = self.kind in ("mean", "total") and bool(self.columns) and self.weights is None
+        return averaged and self.target == "population" and self.schema.rows_per_unit > 1
+
+    @cached_property
+    def person_exponents(self) -> tuple[Exponent, ...]:
+        """Monomials that are summed over people, of first power in a person's weight and then products of these."""
+        linear = [(*exponent[:-1], 1) for exponent in self.first]
+        return (*linear, *(_added(a, b) for a, b in combinations_with_replacement(linear, 2)))
 
     @property
     def counted(self) -> bool:
@@ -178,7 +191,8 @@ class SumsQuestion:
     @cached_property
     def rows(self) -> CellRows:
         """The row function."""
-        return CellRows(RowFunction(self.basis, self.condition), self.cells, counted=self.counted)
+        kind = PersonRows if self.by_person else CellRows
+        return kind(RowFunction(self.basis, self.condition), self.cells, counted=self.counted)
 
     def noise_weights(self, *, pure: bool) -> list[float]:
         """Noise scale of every released feature relative to the first ones.
@@ -188,9 +202,11 @@ class SumsQuestion:
         exponents = self.exponents if self.counted else self.exponents[1:]
         needed = set(self.first) | {(0,) * len(self.exponents[0])}
         second = [exponent not in needed for exponent in exponents]
+        if self.by_person:
+            second = [exponent[-1] > 1 for exponent in self.person_exponents]
         n_first, n_second = len(second) - sum(second), sum(second)
         share = _SECOND_SHARE.get(self.kind, 1.0)
-        if self.weight is not None:
+        if self.weight is not None or self.by_person:
             share = max(share, _WEIGHTED_SHARE)
         ratio = n_second / max(n_first, 1) * (1 - share) / share
         weight = max(1.0, ratio if pure else ratio**0.5)
@@ -202,6 +218,8 @@ class SumsQuestion:
 
     def moment_sums(self, values: Array, law: NoiseLaw, steps: Array) -> MomentSums:
         """Turn released sums of R releases (R, m), in units of the scaled features, into sums of monomials."""
+        if self.by_person:
+            return self._person_sums(values, law, steps)
         width = self.rows.width
         _, half = self.scaled
         blocks = self.basis.blocks
@@ -215,9 +233,31 @@ class SumsQuestion:
             mixing, exponents = mixing[1:, 1:], exponents[1:]
         sums = values.reshape(len(values), self.rows.size, width)
         variances = (law.variances * steps**2)[:width]
-        return MomentSums(
-            exponents, sums @ mixing.T, mixing, variances, law.family == "laplace" and law.draws < NORMAL_DRAWS
-        )
+        laplace = law.family == "laplace" and law.draws < NORMAL_DRAWS
+        most = self.schema.rows_per_unit
+        return MomentSums(exponents, sums @ mixing.T, mixing, variances, laplace, rows_per_unit=most)
+
+    def _person_sums(self, values: Array, law: NoiseLaw, steps: Array) -> MomentSums:
+        """Give sums over people of monomials and products, in units of a person with all rows at the bound."""
+        _, half = self.scaled
+        linear = np.zeros((len(self.exponents), len(self.exponents)))
+        linear[0, 0] = 1.0
+        for place, (exponent, block) in enumerate(zip(self.exponents[1:], self.basis.blocks[1:], strict=True), 1):
+            unit = float(np.prod(half ** np.array(exponent[:-1])))
+            linear[place, 0], linear[place, place] = block.center / unit, block.half / unit
+        if not self.counted:
+            linear = linear[1:, 1:]
+        first, second = np.triu_indices(len(linear))
+        products = linear[first][:, first] * linear[second][:, second]
+        crossed = linear[first][:, second] * linear[second][:, first]
+        width = len(linear) + len(first)
+        mixing = np.zeros((width, width))
+        mixing[: len(linear), : len(linear)] = linear
+        mixing[len(linear) :, len(linear) :] = products + np.where(first == second, 0.0, crossed)
+        sums = values.reshape(len(values), self.rows.size, width)
+        variances = (law.variances * steps**2)[:width]
+        laplace = law.family == "laplace" and law.draws < NORMAL_DRAWS
+        return MomentSums(self.person_exponents, sums @ mixing.T, mixing, variances, laplace, people=True)
 
     @property
     def text(self) -> str:

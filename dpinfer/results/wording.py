@@ -88,6 +88,9 @@ def format_count(nobs: float | None, *, public: bool) -> str:
 def guarantee(release: ReleaseLike) -> str:
     """Return the whole guarantee as one sentence, or that there is none."""
     neighbors = _NEIGHBORS.get(release.neighbors, f"neighbours: {release.neighbors}")
+    unit = getattr(release, "unit", "one row")
+    if unit != "one row":
+        neighbors += f"; a unit is {unit}"
     if release.public:
         return (
             "Simulated from public data with the noise of "

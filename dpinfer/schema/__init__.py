@@ -3,6 +3,7 @@
 from dpinfer.schema.columns import Boolean, Category, Coded, Column, Integer, Real, column_from_dict
 from dpinfer.schema.expressions import Expression, compile_expression, product
 from dpinfer.schema.formula import CompiledFormula, DesignColumn, compile_formula, compile_terms
+from dpinfer.schema.people import People
 from dpinfer.schema.region import Ball
 from dpinfer.schema.schema import Schema
 
@@ -16,6 +17,7 @@ __all__ = [
     "DesignColumn",
     "Expression",
     "Integer",
+    "People",
     "Real",
     "Schema",
     "column_from_dict",

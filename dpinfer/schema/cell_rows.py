@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from dpinfer.schema.cells import Coded
+    from dpinfer.schema.schema import Schema
 
     Array = NDArray[np.float64]
 
@@ -76,12 +77,18 @@ class CellRows:
     @property
     def keeps_every_row(self) -> bool:
         """Whether declared policies make it impossible that a row is in no cell."""
-        schema = self.features.basis.schema
+        schema = self.schema
         return (
-            self.features.where is None
+            schema.people is None
+            and self.features.where is None
             and all(axis.covers for axis in self.axes)
             and not any(schema[name].may_drop for name in self.columns)
         )
+
+    @property
+    def schema(self) -> Schema:
+        """The schema of the columns."""
+        return self.features.schema
 
     @property
     def light(self) -> bool:
@@ -94,8 +101,12 @@ class CellRows:
         cells = [
             ", ".join(f"{axis.name}={label}" for axis, label in zip(self.axes, one, strict=True)) for one in self.cells
         ]
-        features = self.features.basis.names[not self.counted :]
-        return tuple(f"{feature} | {cell}" if cell else feature for cell in cells for feature in features)
+        return tuple(f"{feature} | {cell}" if cell else feature for cell in cells for feature in self.summed)
+
+    @property
+    def summed(self) -> tuple[str, ...]:
+        """What is summed in every cell."""
+        return self.features.basis.names[not self.counted :]
 
     @property
     def cells(self) -> list[tuple[Any, ...]]:

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from dpinfer.privacy.sensitivity import Norm
     from dpinfer.privacy.units import Neighbors
     from dpinfer.schema.cell_rows import CellRows
+    from dpinfer.schema.schema import Schema
 
     Array = NDArray[np.float64]
 
@@ -58,6 +59,11 @@ class QueryRows:
     def columns(self) -> tuple[str, ...]:
         """Columns of the data that are read, sorted."""
         return self.cells.columns
+
+    @property
+    def schema(self) -> Schema:
+        """The schema of the columns."""
+        return self.cells.schema
 
     @property
     def unit(self) -> float:

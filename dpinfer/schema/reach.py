@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     Array = NDArray[np.float64]
 
-__all__ = ["Reach", "reach_of"]
+__all__ = ["Reach", "feature_box", "reach_of"]
 
 _PIECES = 128
 
@@ -101,6 +101,12 @@ def _groups(basis: Basis) -> list[list[int]]:
             groups.remove(other)
         groups.append((columns, members))
     return [members for _, members in groups]
+
+
+def feature_box(basis: Basis) -> tuple[Array, Array]:
+    """Lower and upper bound of each feature (d,) of a row that counts; those of the constant are 1."""
+    lower, upper = _box(basis.blocks)
+    return lower[:, 0], upper[:, 0]
 
 
 def _box(blocks: Sequence[Block]) -> tuple[Array, Array]:

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
     from dpinfer.schema.cells import Coded
     from dpinfer.schema.rows import RowFunction
+    from dpinfer.schema.schema import Schema
 
     Array = NDArray[np.float64]
 
@@ -54,6 +55,11 @@ class ReplicateRows:
     def columns(self) -> tuple[str, ...]:
         """Columns of the data that are read, sorted."""
         return self.features.columns
+
+    @property
+    def schema(self) -> Schema:
+        """The schema of the columns."""
+        return self.features.schema
 
     @property
     def keeps_every_row(self) -> bool:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from math import isqrt
 from typing import TYPE_CHECKING, Any, Literal
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from dpinfer.schema.basis import Basis
     from dpinfer.schema.cells import Coded
     from dpinfer.schema.expressions import Expression
+    from dpinfer.schema.schema import Schema
 
     Array = NDArray[np.float64]
 
@@ -85,12 +86,22 @@ class RowFunction:
     @property
     def keeps_every_row(self) -> bool:
         """Whether declared policies make a zero row impossible, so that the count of rows is the public n."""
-        schema = self.basis.schema
-        return self.where is None and self.clip is None and not any(schema[c].may_drop for c in self.columns)
+        schema = self.schema
+        whole = self.where is None and self.clip is None and schema.people is None
+        return whole and not any(schema[c].may_drop for c in self.columns)
+
+    @property
+    def schema(self) -> Schema:
+        """The schema of the columns."""
+        return self.basis.schema
 
     @property
     def bounds(self) -> RowBounds:
-        """Bounds on the integer row."""
+        """Bounds on the integer row, and how many rows one unit may have."""
+        return replace(self._row_bounds, rows=self.schema.rows_per_unit)
+
+    @property
+    def _row_bounds(self) -> RowBounds:
         full = self.basis.bounds
         if self.clip is None:
             return full

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import operator
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 import numpy as np
@@ -12,6 +12,7 @@ import pandas as pd
 
 from dpinfer.errors import OptionError, SchemaError, UnknownColumnError
 from dpinfer.schema.columns import Column, column_from_dict
+from dpinfer.schema.people import People
 
 __all__ = ["Schema"]
 
@@ -34,7 +35,7 @@ class Schema(Mapping[str, Column]):
     Notes
     -----
     Nothing is ever inferred from rows: what is not declared here is not used. Two schemas are equal if they
-    declare the same columns, in any order.
+    declare the same columns, in any order, and protect the same unit: a row, or a person (`with_people`).
 
     Examples
     --------
@@ -49,8 +50,9 @@ class Schema(Mapping[str, Column]):
     True
     """
 
-    __slots__ = ("_columns",)
+    __slots__ = ("_columns", "_people")
     _columns: dict[str, Column]
+    _people: People | None
 
     def __init__(self, mapping: Mapping[str, Column] | None = None, /, **columns: Column) -> None:
         if mapping is not None and not isinstance(mapping, Mapping):
@@ -66,6 +68,7 @@ class Schema(Mapping[str, Column]):
         if not declared:
             raise SchemaError("Schema: declare at least one column, such as Schema(age=Real(0, 100))")
         object.__setattr__(self, "_columns", declared)
+        object.__setattr__(self, "_people", None)
 
     def __setattr__(self, name: str, value: object) -> None:
         raise AttributeError("a Schema cannot be changed; make another one")
@@ -73,8 +76,8 @@ class Schema(Mapping[str, Column]):
     def __delattr__(self, name: str) -> None:
         raise AttributeError("a Schema cannot be changed; make another one")
 
-    def __reduce__(self) -> tuple[type[Schema], tuple[dict[str, Column]]]:
-        return Schema, (dict(self._columns),)
+    def __reduce__(self) -> tuple[Callable[[dict[str, Column], People | None], Schema], tuple[Any, ...]]:
+        return _rebuilt, (dict(self._columns), self._people)
 
     def __getitem__(self, name: str) -> Column:
         if name not in self:
@@ -95,10 +98,12 @@ class Schema(Mapping[str, Column]):
         return self._columns.get(name, default)
 
     def __eq__(self, other: object) -> bool:
-        return self._columns == other._columns if isinstance(other, Schema) else NotImplemented
+        if not isinstance(other, Schema):
+            return NotImplemented
+        return self._columns == other._columns and self._people == other._people
 
     def __hash__(self) -> int:
-        return hash(frozenset(self._columns.items()))
+        return hash((frozenset(self._columns.items()), self._people))
 
     def __repr__(self) -> str:
         cells = [(n, type(c).__name__, c.describe(), c.missing, c.impossible) for n, c in self.items()]
@@ -106,7 +111,49 @@ class Schema(Mapping[str, Column]):
         widths = [max(len(row[j]) for row in shown) for j in range(5)]
         lines = ["  ".join(cell.ljust(w) for cell, w in zip(row, widths, strict=True)) for row in shown]
         count = f"{len(self)} column" + ("s" if len(self) > 1 else "")
-        return "\n".join([f"Schema of {count}", *("  " + line.rstrip() for line in lines)])
+        unit = "" if self._people is None else f", of people told apart by {self._people.id!r}: {self._people.unit}"
+        return "\n".join([f"Schema of {count}{unit}", *("  " + line.rstrip() for line in lines)])
+
+    @property
+    def people(self) -> People | None:
+        """Whose rows are protected together; None where the unit of protection is one row."""
+        return self._people
+
+    @property
+    def rows_per_unit(self) -> int:
+        """Rows that one unit of protection has at most: 1 for rows, ``max_rows`` for people."""
+        return 1 if self._people is None else self._people.max_rows
+
+    @property
+    def unit(self) -> str:
+        """The unit of protection in words."""
+        return "one row" if self._people is None else self._people.unit
+
+    def with_people(self, id: str, max_rows: int) -> Schema:
+        """Return this schema for data in which one person may have several rows.
+
+        Parameters
+        ----------
+        id : str
+            The column that tells people apart; not one of the declared columns.
+        max_rows : int
+            Rows of one person that are kept at most, from 1 to 4,096.
+
+        Raises
+        ------
+        OptionError
+            If one of them has no such value.
+        """
+        people = People(id, max_rows)
+        if id in self:
+            raise OptionError(
+                "id", id, "a column that is not declared: leave the one that tells people apart out of the schema"
+            )
+        return _rebuilt(self._columns, people)
+
+    def of_unit(self, words: str) -> str:
+        """Return words about what one unit of protection does, with the unit named where it is a person."""
+        return words if self._people is None else f"{self.unit}: {words}"
 
     def select(self, names: Iterable[str]) -> Schema:
         """Keep some of the columns, in the order given.
@@ -120,12 +167,7 @@ class Schema(Mapping[str, Column]):
         """
         if isinstance(names, str):
             raise OptionError("names", names, f"a list of names, such as [{names!r}]")
-        return Schema({name: self[name] for name in names})
-
-    @property
-    def rows_per_unit(self) -> int:
-        """Most rows that one unit of privacy may have."""
-        return 1
+        return _rebuilt({name: self[name] for name in names}, self._people)
 
     def sample(self, n: int, rng: np.random.Generator) -> pd.DataFrame:
         """Draw rows without any private data: each column uniform and independent.
@@ -159,7 +201,8 @@ class Schema(Mapping[str, Column]):
 
     def to_dict(self) -> dict[str, Any]:
         """Give JSON-ready values; `from_dict` reads them back."""
-        return {"columns": [{"name": name, **column.to_dict()} for name, column in self.items()]}
+        columns = [{"name": name, **column.to_dict()} for name, column in self.items()]
+        return {"columns": columns} if self._people is None else {"columns": columns, "people": self._people.to_dict()}
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> Schema:
@@ -176,9 +219,16 @@ class Schema(Mapping[str, Column]):
         names = [entry["name"] for entry in entries]
         if any(names.count(name) > 1 for name in names):
             raise SchemaError("a schema is described with two columns of one name")
-        return cls(
+        found = cls(
             {e["name"]: column_from_dict({k: v for k, v in e.items() if k != "name"}) for e in entries},
         )
+        stored = values.get("people")
+        if stored is None:
+            return found
+        people = People.from_dict(stored)
+        if people.id in found:
+            raise SchemaError(f"a schema is described with people told apart by its own column {people.id!r}")
+        return _rebuilt(found._columns, people)
 
     def to_json(self) -> str:
         """Write the schema as JSON text, lossless: levels keep their types."""
@@ -198,6 +248,12 @@ class Schema(Mapping[str, Column]):
         except (TypeError, ValueError) as error:
             raise SchemaError("the text of the schema is not JSON") from error
         return cls.from_dict(values)
+
+
+def _rebuilt(columns: Mapping[str, Column], people: People | None) -> Schema:
+    schema = Schema(columns)
+    object.__setattr__(schema, "_people", people)
+    return schema
 
 
 def _checked_name(name: object) -> str:

@@ -29,6 +29,9 @@ __all__ = ["MOST_CANDIDATES", "ScoreRows"]
 _LARGEST = 2.0**19
 """What a row adds is at most this many steps: sums over a chunk of rows are then exact in float64."""
 
+_FINEST = -1000
+"""Steps are at least two to this power."""
+
 MOST_CANDIDATES = 2**16
 
 
@@ -58,7 +61,7 @@ class ScoreRows:
     @property
     def keeps_every_row(self) -> bool:
         """Whether declared policies make it impossible that a row adds nothing because it is dropped."""
-        whole = self.where is None and self.schema.rows_per_unit == 1
+        whole = self.where is None and self.schema.people is None
         return whole and not any(self.schema[name].may_drop for name in self.columns)
 
     @cached_property
@@ -67,7 +70,7 @@ class ScoreRows:
         largest = max(max(abs(score.lower), abs(score.upper)) for score in self.scores)
         if all(score.boolean for score in self.scores):
             return 1.0
-        return 2.0 ** math.ceil(math.log2(largest / _LARGEST)) if largest > 0 else 1.0
+        return 2.0 ** max(math.frexp(largest / _LARGEST)[1], _FINEST) if largest > 0 else 1.0
 
     @cached_property
     def limits(self) -> tuple[Array, Array]:
@@ -100,7 +103,7 @@ class ScoreRows:
         """
         if not 2 <= len(self.scores) <= MOST_CANDIDATES:
             raise OptionError("candidates", f"{len(self.scores):,}", f"2 to {MOST_CANDIDATES:,} candidates")
-        if not self.columns or self.spread("add_remove") == 0:
+        if not self.columns or min(self.spread("add_remove"), self.spread("replace_one")) == 0:
             raise OptionError("score", self.scores[0].text, "a score that depends on columns")
 
     def encode(self, raw: Mapping[str, NDArray[Any] | Coded], count: int) -> Array:

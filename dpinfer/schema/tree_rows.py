@@ -38,6 +38,9 @@ MOST_LEAVES = 2**14
 
 _MOST_NODES = 2**18
 
+_WIDEST = 1e140
+"""Bounds at most this far apart, and at least its inverse, have variances that are finite."""
+
 _POINTS = 2**30
 """Points of the grid on which a quantile of a Real column is chosen."""
 
@@ -89,6 +92,12 @@ class TreeRows:
         column = self.schema[self.name]
         if not isinstance(column, Real | Integer):
             raise SchemaError(f"{self.name!r} is not numeric: quantiles need a Real or an Integer")
+        lower, upper = limits_of(column)
+        if not 1 / _WIDEST <= upper - lower <= _WIDEST:
+            right = f"{1 / _WIDEST:g} to {_WIDEST:g}"
+            raise SchemaError(f"{self.name!r}: quantiles need bounds that are {right} apart, not {upper - lower:g}")
+        if (np.diff(self.edges) <= 0).any():
+            raise OptionError("resolution", self.leaves, f"fewer leaves: floats between the bounds of {self.name!r}")
         names = [axis.name for axis in self.groups]
         if len(set(names)) < len(names) or self.name in names:
             raise OptionError("by", names, f"different columns, other than {self.name!r}")
@@ -204,6 +213,11 @@ class QuantileRows:
     tree: TreeRows
     probabilities: tuple[Fraction, ...]
     scales: tuple[float, ...]
+
+    @property
+    def schema(self) -> Schema:
+        """The schema."""
+        return self.tree.schema
 
     @property
     def columns(self) -> tuple[str, ...]:

@@ -6,6 +6,7 @@ from dpinfer.studies.populations import POPULATIONS, Population, population
 from dpinfer.studies.power_study import PowerStudy, power
 from dpinfer.studies.results import StudyResults
 from dpinfer.studies.rules import Rules
+from dpinfer.studies.truncation import Truncation, truncation
 
 __all__ = [
     "POPULATIONS",
@@ -14,8 +15,10 @@ __all__ = [
     "PrivacyCost",
     "Rules",
     "StudyResults",
+    "Truncation",
     "coverage_study",
     "population",
     "power",
     "privacy_cost",
+    "truncation",
 ]

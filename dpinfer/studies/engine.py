@@ -76,7 +76,8 @@ def run_block(design: Design, task: Task) -> pa.Table:
         A row per replicate, price and coefficient. The metadata "sums" holds, where the procedure has one, the
         total of the noise-free sums and the number of data sets in it.
     """
-    if getattr(design.procedure, "inference", "") != "simulated" and hasattr(design.procedure, "infer_batch"):
+    together = getattr(design.procedure, "inference", "") != "simulated" and hasattr(design.procedure, "infer_batch")
+    if together and design.schema.people is None:
         return _vectorised(design, task)
     return _ordinary(design, task)
 

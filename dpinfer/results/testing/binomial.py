@@ -315,6 +315,11 @@ def _counted(release: Release, column: str | None) -> BinomQuestion:
             "the count has discrete Laplace noise: binomtest needs Tulap noise under PureDP, which "
             "binomtest(column).measure(privacy) brings, or Gaussian noise"
         )
+    if release.schema.people is not None:
+        raise NotProvedError(
+            "binomtest needs a public number of rows; with id= it is confidential under either relation: use "
+            'proportion(..., inference="score")'
+        )
     if release.neighbors != "replace_one":
         raise NotProvedError(
             'binomtest needs a public number of rows, that is neighbors="replace_one"; under add_remove use '

@@ -14,6 +14,7 @@ from dpinfer.inference.testing.nulls import Draws, check_draws, simulate
 from dpinfer.release import NoiseLaw, Release, register_inference
 from dpinfer.results.contrasts import check_alpha
 from dpinfer.results.describe import infer_description
+from dpinfer.results.people import refuse_dependent_rows
 from dpinfer.results.sums_question import SumsQuestion
 from dpinfer.results.testing.base import TestResults
 from dpinfer.schema.expressions import compile_expression
@@ -24,10 +25,19 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from dpinfer.results.descriptions import DescriptionResults
+    from dpinfer.schema.schema import Schema
 
     Array = NDArray[np.float64]
 
-__all__ = ["NAMES", "ConfidenceInterval", "MeanTest", "MeanTestResults", "infer_mean_test", "mean_model"]
+__all__ = [
+    "NAMES",
+    "ConfidenceInterval",
+    "MeanTest",
+    "MeanTestResults",
+    "infer_mean_test",
+    "mean_model",
+    "refuse_people",
+]
 
 NAMES = ("ttest_1samp", "ttest_ind", "ttest_rel", "f_oneway")
 """The tests, by the functions that ask them."""
@@ -296,6 +306,16 @@ def _columns(release: Any) -> list[str]:
     return list(release.question["columns"])
 
 
+def refuse_people(schema: Schema) -> None:
+    """Refuse to test means of rows where a person may have several.
+
+    Raises
+    ------
+    NotProvedError
+    """
+    refuse_dependent_rows(schema, "a test of means", "mean(column) has intervals and p-values by person")
+
+
 def mean_model(
     question: SumsQuestion, values: Array, test: MeanTest, *, law: NoiseLaw, steps: Array
 ) -> tuple[GroupMeans, Array]:
@@ -322,7 +342,10 @@ def mean_model(
         If they are not means of the column in the groups.
     OptionError
         If the groups or the mean do not fit the test.
+    NotProvedError
+        Where a person may have several rows.
     """
+    refuse_people(question.schema)
     place = _place(question, test)
     return group_means(
         question.moment_sums(values, law, steps),

@@ -13,6 +13,7 @@ from dpinfer.inference.linear import LinearInference
 from dpinfer.inference.testing.nulls import simulate
 from dpinfer.inference.testing.regression import LinearRestrictions, released_values, scale_error
 from dpinfer.results.contrasts import check_alpha, linear_constraints
+from dpinfer.results.people import refuse_dependent_rows
 from dpinfer.results.summary import interval_labels
 from dpinfer.results.testing.base import TestResults
 
@@ -171,6 +172,10 @@ def simulated_test(
         raise NotProvedError(
             f'null="simulated" is proved for a linear regression on cross-products (dpinfer.ols, or its formula on a '
             f'release of dpinfer.gram), and {results.model_name} is none; null="asymptotic" serves it'
+        )
+    if inference.fit.problem.population:
+        refuse_dependent_rows(
+            inference.release.schema, 'null="simulated"', 'null="asymptotic" counts rows of a person as alike'
         )
     restrictions, targets = linear_constraints(r_matrix, inference.names)
     model = LinearRestrictions.of(inference, restrictions, targets)

@@ -18,6 +18,7 @@ from dpinfer.inference.testing.tables import CountNoise, GoodnessOfFit, Homogene
 from dpinfer.release import NoiseLaw, Release, register_inference
 from dpinfer.results.contrasts import check_alpha
 from dpinfer.results.describe import counts_of_table
+from dpinfer.results.people import refuse_dependent_rows
 from dpinfer.results.sums_question import TABLES, SumsQuestion
 from dpinfer.results.testing.base import TestResults
 from dpinfer.results.testing.count_question import CountTest
@@ -30,11 +31,12 @@ if TYPE_CHECKING:
 
     from dpinfer.inference.testing.association import ResidualTable
     from dpinfer.schema.axes import Axis
+    from dpinfer.schema.schema import Schema
 
     Array = NDArray[np.float64]
     CountModel = GoodnessOfFit | Independence | Homogeneity
 
-__all__ = ["ChiSquareResults", "Effect", "infer_count_test"]
+__all__ = ["ChiSquareResults", "Effect", "infer_count_test", "refuse_people"]
 
 _FAR = 4.0
 """Standard deviations of noise beyond which a stated size of a sample is doubted."""
@@ -252,6 +254,7 @@ def infer_count_test(release: Release, test: CountTest) -> ChiSquareResults:
     if release.kind not in TABLES:
         raise InferenceError(f"a release of kind {release.kind!r} holds no table of counts")
     question = SumsQuestion.from_release(release)
+    refuse_people(question.schema)
     if question.weights is not None:
         raise NotProvedError("a chi-squared test counts rows: a table of weighted rows has none")
     ordered = test.columns if test.fixed is None else (test.fixed, *(n for n in test.columns if n != test.fixed))
@@ -296,6 +299,18 @@ def infer_count_test(release: Release, test: CountTest) -> ChiSquareResults:
         values=values,
         index=_index(axes),
         transposed=len(axes) == 2 and axes[0].name != test.columns[0],
+    )
+
+
+def refuse_people(schema: Schema) -> None:
+    """Refuse to test counts of rows where a person may have several.
+
+    Raises
+    ------
+    NotProvedError
+    """
+    refuse_dependent_rows(
+        schema, "a chi-squared test", "bootstrap(columns, statistic='proportion') compares shares by person"
     )
 
 

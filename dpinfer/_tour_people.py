@@ -1,0 +1,139 @@
+"""Chapters of the tour on people who have several rows: means, choices, quantiles and a density."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Protocol
+
+from statsmodels.datasets import randhie
+
+import dpinfer as dpi
+from dpinfer import _report as report
+from dpinfer._report import Block, Code, Picture, Table, Text
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    import pandas as pd
+
+
+class Visited(Protocol):
+    """What these chapters need of the tour."""
+
+    @property
+    def patients(self) -> pd.DataFrame:
+        """The rows."""
+        ...
+
+    @property
+    def visits(self) -> dpi.PrivateData:
+        """The rows with their guard."""
+        ...
+
+
+VISITS_LEDGER = "visits-ledger.db"
+VISITS_BUDGET, MOST_ROWS = dpi.GDP(2.5), 5
+SMALL, SMALLER = dpi.GDP(0.5), dpi.GDP(0.25)
+QUARTILES = [0.25, 0.5, 0.75, 0.9]
+_SAME = ["lncoins", "idp", "lpi", "fmde", "physlm", "disea"]
+_CONDITIONS = ["hlthg", "hlthf", "hlthp"]
+_SCHEMA = """\
+visits_schema = dpi.Schema(
+    mdvis=dpi.Integer(0, 30),  # visits to a doctor in a year
+    lncoins=dpi.Real(0, 5),
+    physlm=dpi.Real(0, 1),
+    disea=dpi.Real(0, 60),  # an index of chronic diseases
+    hlthg=dpi.Boolean(), hlthf=dpi.Boolean(), hlthp=dpi.Boolean(),  # good, fair, poor health
+)"""
+
+
+def patients() -> pd.DataFrame:
+    """Return yearly rows of the RAND health insurance experiment, with a column that tells people apart."""
+    rows: pd.DataFrame = randhie.load_pandas().data
+    return rows.assign(person=rows[_SAME].ne(rows[_SAME].shift()).any(axis=1).cumsum())
+
+
+def visits_of(rows: pd.DataFrame, folder: Path) -> dpi.PrivateData:
+    """Guard these rows: all rows of a person are protected together."""
+    schema = dpi.Schema(
+        mdvis=dpi.Integer(0, 30),
+        lncoins=dpi.Real(0, 5),
+        physlm=dpi.Real(0, 1),
+        disea=dpi.Real(0, 60),
+        **{name: dpi.Boolean() for name in _CONDITIONS},
+    )
+    ledger = dpi.Ledger(folder / VISITS_LEDGER, dataset="randhie", budget=VISITS_BUDGET)
+    return dpi.PrivateData(rows, schema, ledger, id="person", max_rows=MOST_ROWS)
+
+
+def people_chapter(tour: Visited) -> list[Block]:
+    """Protect people who have several rows, and say what keeping fewer of them would cost."""
+    question = dpi.mean("mdvis", tour.visits)
+    explained, means = question.explain(SMALL), question.fit(SMALL)
+    shares = {1: 0.04, 2: 0.04, 3: 0.6, 4: 0.02, 5: 0.25, 10: 0.05}
+    kept = dpi.truncation(shares, [1, 3, 5, 10])
+    script = f"""\
+from statsmodels.datasets import randhie
+
+people = randhie.load_pandas().data
+same = {_SAME!r}  # a person's years follow each other and share these
+people["person"] = people[same].ne(people[same].shift()).any(axis=1).cumsum()
+{_SCHEMA}
+visits_ledger = dpi.Ledger("{VISITS_LEDGER}", dataset="randhie", budget=dpi.{VISITS_BUDGET!r})
+visits = dpi.PrivateData(people, visits_schema, visits_ledger, id="person", max_rows={MOST_ROWS})
+question = dpi.mean("mdvis", visits)
+print(question.explain(dpi.{SMALL!r}))
+yearly = question.fit(dpi.{SMALL!r})
+print(yearly.summary())"""
+    return [
+        Text(f"""The rows so far were one for each person. In the RAND health insurance experiment a person has a row a
+            year: other people, with a ledger of their own. With `id=` all rows of a person are protected together, of
+            which at most {MOST_ROWS} are kept by a public rule; every bound counts that many. The data set tells of
+            no persons, but the rows of one follow each other, and share what does not change."""),
+        Code(script, python=True),
+        Code(explained),
+        Table(report.described_frame(means), "Visits to a doctor in a year, 95% interval", str(means.summary())),
+        *report.warning_notes(means),
+        Text("""The years of one person are alike, so these rows tell less than those of as many people would. The
+            standard error counts that: it comes from noisy sums of squares of sums per person."""),
+        Table(
+            kept.frame.map("{:.3g}".format),
+            "What keeping fewer rows would do, if people had 1 to 10 rows in publicly known shares",
+            str(kept.frame),
+        ),
+    ]
+
+
+def shape_chapter(tour: Visited) -> list[Block]:
+    """Choose, and tell the shape of a distribution: quantiles, a distribution function, a density."""
+    common = dpi.most_frequent(_CONDITIONS, tour.visits).fit(SMALLER)
+    distribution = dpi.cdf("disea", tour.visits).fit(SMALL)
+    quartiles = distribution.quantile(QUARTILES)
+    shape = dpi.density("mdvis", tour.visits).fit(SMALL)
+    script = f"""\
+common = dpi.most_frequent({_CONDITIONS!r}, visits).fit(dpi.{SMALLER!r})
+print(common.summary())
+distribution = dpi.cdf("disea", visits).fit(dpi.{SMALL!r})
+print(distribution.quantile({QUARTILES!r}).summary())
+shape = dpi.density("mdvis", visits).fit(dpi.{SMALL!r})
+print(shape.summary())"""
+    return [
+        Text("""Sometimes the answer is no number: which of several conditions is the most common? Adding noise to the
+            winner makes no sense. Noise is added to the counts instead, and only who comes out on top is
+            released: at the price of one count, whatever their number."""),
+        Code(script, python=True),
+        Code(str(common.summary())),
+        Text("""All quantiles are read from one noisy distribution function, and further ones cost nothing. Their
+            intervals need no density, and hold for tied values too."""),
+        Table(report.described_frame(quartiles), "Quantiles of the index of diseases", str(quartiles.summary())),
+        *report.warning_notes(quartiles),
+        Picture(
+            "distribution.png",
+            report.drawn_figure(distribution.plot, 3.6),
+            "Distribution function of the index of chronic diseases, with a 95% band for all of it.",
+        ),
+        Picture(
+            "density.png",
+            report.drawn_figure(shape.plot, 3.6),
+            "Density of the number of visits: its bins were chosen privately, for a small share of the price.",
+        ),
+    ]

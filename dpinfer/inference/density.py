@@ -1,0 +1,245 @@
+"""Densities from noisy counts of bins: pointwise intervals and integrated squared error.
+
+Arrays run over R releases and k bins.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cache, cached_property
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from dpinfer.numerics.bin_choice import energies, merged_counts
+from dpinfer.numerics.roots import outermost_crossing
+from dpinfer.numerics.tails import laplace_sum_isf
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    Array = NDArray[np.float64]
+
+__all__ = ["HIDDEN", "DensityEstimates", "bias_estimate", "density_intervals", "projected", "variance_error"]
+
+HIDDEN = 3.0
+"""A count below so many standard deviations of its noise is not told from that of an empty bin."""
+
+_SHARES = np.linspace(0.0, 1.0, 257)
+
+
+@dataclass(frozen=True, eq=False)
+class DensityEstimates:
+    """Noisy counts of bins, and what follows of the shares of rows in them.
+
+    Attributes
+    ----------
+    counts : ndarray (R, k)
+        Noisy counts.
+    widths : ndarray (k,)
+        Width of each bin, in the unit of the column.
+    noise : float
+        Noise variance of a count.
+    laplace : bool
+        Whether the noise is Laplace, else Gaussian.
+    nobs : int or None
+        The number of rows in all bins where it is public; the noisy counts are then moved to add up to it.
+    population : bool
+        Whether rows are a sample; else only the noise counts.
+    """
+
+    counts: Array
+    widths: Array
+    noise: float
+    laplace: bool
+    nobs: int | None = None
+    population: bool = True
+
+    @property
+    def bins(self) -> int:
+        """Number of bins k."""
+        return len(self.widths)
+
+    @cached_property
+    def total(self) -> Array:
+        """Number of rows (R, 1): public, or the sum of the noisy counts."""
+        if self.nobs is not None:
+            return np.full((len(self.counts), 1), float(self.nobs))
+        found: Array = self.counts.sum(axis=1, keepdims=True)
+        return found
+
+    @cached_property
+    def size(self) -> Array:
+        """The number of rows that is divided by (R, 1): at least 1, and one standard deviation of its noise."""
+        least = 1.0 if self.nobs is not None else max(1.0, float(np.sqrt(self.noise * self.bins)))
+        return np.maximum(self.total, least)
+
+    @cached_property
+    def adjusted(self) -> Array:
+        """Counts (R, k); where the number of rows is public they add up to it."""
+        if self.nobs is None:
+            return self.counts
+        found: Array = self.counts + (self.nobs - self.counts.sum(axis=1, keepdims=True)) / self.bins
+        return found
+
+    @cached_property
+    def shares(self) -> Array:
+        """Shares of the rows (R, k): unbiased but for the division, so that some may be negative."""
+        return self.adjusted / self.size
+
+    @property
+    def density(self) -> Array:
+        """Shares over widths (R, k)."""
+        found: Array = self.shares / self.widths
+        return found
+
+    @property
+    def few(self) -> NDArray[np.bool_]:
+        """Whether there may be no row at all, for all that the noise allows to tell (R,)."""
+        if self.nobs is not None:
+            return np.asarray(self.total[:, 0] < 1)
+        return np.asarray(self.total[:, 0] < HIDDEN * np.sqrt(self.noise * self.bins))
+
+    @property
+    def hidden(self) -> NDArray[np.bool_]:
+        """Whether a bin may be empty for all that the noise allows to tell (R, k)."""
+        return np.asarray(self.adjusted < HIDDEN * np.sqrt(self.noise))
+
+    def own_noise(self, share: Array) -> tuple[Array, Array]:
+        """Variance from noise of count - share size (R, k), and the part of it that the bin's own noise makes."""
+        if self.nobs is not None:
+            other = 1 / self.bins
+            own = np.full(np.shape(share), (1 - other) ** 2)
+            return self.noise * (own + (self.bins - 1) * other**2), self.noise * own
+        own = (1 - share) ** 2
+        return self.noise * (own + (self.bins - 1) * share**2), self.noise * own
+
+    def sampling(self, share: Array) -> Array:
+        """Variance of a count from sampling if that were the share (R, k)."""
+        return self.size * share * (1 - share) if self.population else np.zeros(np.shape(share))
+
+    @property
+    def variances(self) -> tuple[Array, Array]:
+        """Variances of the densities from sampling and from noise (R, k).
+
+        One row more in the bin, and one out of it, are counted in the first: no share of a population is known to be 0.
+        """
+        inside = np.clip(self.shares, 0.0, 1.0)
+        padded = (inside * self.size + 1) / (self.size + 2)
+        if self.bins == 1:
+            return np.zeros_like(inside), np.zeros_like(inside)
+        unit = (self.size * self.widths) ** 2
+        return self.sampling(padded) / unit, self.own_noise(inside)[0] / unit
+
+
+def density_intervals(estimates: DensityEstimates, alpha: float) -> Array:
+    """Pointwise intervals of level ``1 - alpha`` for the mean density in each bin (R, k, 2).
+
+    Parameters
+    ----------
+    estimates : DensityEstimates
+    alpha : float
+
+    Notes
+    -----
+    Holds every share p whose count - p size is no larger than q(p) times its standard deviation if p were true. That
+    counts sampling, size p (1 - p), and noise; q(p) is the critical value of a normal plus a Laplace variable with
+    the shares of variance that they have at p. For Gaussian noise it is Wilson's (1927) interval with noise, and
+    Fieller's where the size is noisy. A negative count is taken for zero. Noise of a variance below a quarter leaves
+    the count on the whole numbers; a continuity correction of up to a half then goes over to that of the binomial.
+    """
+    value = np.clip(estimates.shares, 0.0, 1.0)
+    if estimates.bins == 1:
+        return np.ones((*value.shape, 2)) / estimates.widths[:, None]
+    top = np.clip(estimates.adjusted, 0.0, estimates.size)
+    step = np.sqrt(estimates.sampling((value * estimates.size + 1) / (estimates.size + 2)) + estimates.noise)
+    step /= estimates.size
+    lattice = max(0.5 - 2 * estimates.noise, 0.0) if estimates.population else 0.0
+    ends = []
+    for sign in (-1.0, 1.0):
+
+        def inside(distance: Array, sign: float = sign) -> NDArray[np.bool_]:
+            tested = np.clip(value + sign * distance * step, 0.0, 1.0)
+            noise, own = estimates.own_noise(tested)
+            variance = estimates.sampling(tested) + noise
+            error = _critical(own / np.maximum(variance, 1e-300), alpha, laplace=estimates.laplace) * np.sqrt(variance)
+            return np.asarray(np.abs(top - tested * estimates.size) <= error + lattice)
+
+        distance = outermost_crossing(inside, shape=value.shape)
+        ends.append(np.clip(value + sign * distance * step, 0.0, 1.0))
+    return np.stack(ends, axis=-1) / estimates.widths[:, None]
+
+
+@cache
+def _critical_values(alpha: float) -> Array:
+    return laplace_sum_isf(alpha, _SHARES[:, None])
+
+
+def _critical(share: Array, alpha: float, *, laplace: bool) -> Array:
+    table = _critical_values(alpha)
+    return np.interp(share, _SHARES, table) if laplace else np.full(share.shape, table[0])
+
+
+def projected(density: Array, widths: Array) -> Array:
+    """Move densities (R, k) to the nearest that are nowhere negative and integrate to 1.
+
+    Notes
+    -----
+    Nearest in integrated squared distance: max(f - c, 0), with the constant c that makes it integrate to 1. What is
+    nearest to a convex set is nearer to each of its members, the true density among them.
+    """
+    order = np.argsort(-density, axis=1)
+    sorted_, wide = np.take_along_axis(density, order, axis=1), widths[order]
+    constant = (np.cumsum(sorted_ * wide, axis=1) - 1) / np.cumsum(wide, axis=1)
+    kept = np.maximum((sorted_ > constant).sum(axis=1), 1)
+    moved = np.take_along_axis(constant, kept[:, None] - 1, axis=1)
+    return np.asarray(np.maximum(density - moved, 0.0))
+
+
+def variance_error(estimates: DensityEstimates) -> tuple[Array, Array]:
+    """Integrated variance of the densities from sampling and from noise (R,): what their error is beside the bias.
+
+    Notes
+    -----
+    The sampling part is the sum of p (1 - p) / (n h). It is estimated without bias, but for the division by the noisy
+    number of rows: the noise, and with it sampling, is taken off the squares of the shares.
+    """
+    shares, size, widths = estimates.shares, estimates.size, estimates.widths
+    noise = estimates.own_noise(shares)[0] / size**2
+    squares = shares**2 - noise
+    if estimates.population:
+        squares = squares - shares * (1 - shares) / size
+    noisy = (estimates.own_noise(np.sqrt(np.maximum(squares, 0.0)))[0] / size**2 / widths).sum(axis=1)
+    if not estimates.population:
+        return np.zeros(len(shares)), noisy
+    return ((shares - squares) / size / widths).sum(axis=1), noisy
+
+
+def bias_estimate(
+    fine: Array, share: Array, merged: int, *, nobs: float, noise: float, length: float
+) -> tuple[float, float]:
+    """Squared bias of a histogram, told from finer counts: what it loses within its bins.
+
+    Parameters
+    ----------
+    fine : ndarray (F,)
+        Noisy counts of the finer bins.
+    share : ndarray (F,)
+        Part of the bounds that each covers.
+    merged : int
+        How many finer bins a bin of the histogram holds.
+    nobs : float
+        Number of rows.
+    noise : float
+        Noise variance of a finer count.
+    length : float
+        Width of the bounds, in the unit of the column.
+
+    Returns
+    -------
+    bias, error : float
+        Integrated squared distance between the density's means over fine bins and over coarse ones, without bias of
+        its own (so that it may be negative); and its standard error.
+    """
+    energy, variance = energies(fine, merged_counts(share, (merged, 1)), max(nobs, 1.0), noise)
+    return float(energy[1] - energy[0]) / length, float(np.sqrt(variance[0])) / length

@@ -1,0 +1,228 @@
+"""The public question behind a density, and what its releases hold."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from dpinfer.errors import DPInferError, ReleaseFormatError
+from dpinfer.inference.density import DensityEstimates, bias_estimate
+from dpinfer.inference.moment_inference import TARGETS
+from dpinfer.schema.axes import compile_condition
+from dpinfer.schema.density_rows import FINE, DensityRows, bin_edges, histogram_rows, read_edges
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from dpinfer.release import Release
+    from dpinfer.schema.cell_rows import CellRows
+    from dpinfer.schema.expressions import Expression
+    from dpinfer.schema.schema import Schema
+
+    Array = NDArray[np.float64]
+
+__all__ = ["DensityQuestion", "Histograms"]
+
+_LARGEST = 1e20
+"""Bound on noisy counts; the largest noise that can be drawn is far below."""
+
+
+@dataclass(frozen=True, eq=False)
+class DensityQuestion:
+    """Of which column the density is asked for, in which bins.
+
+    Attributes
+    ----------
+    schema : Schema
+    column : str
+    bins : "auto", int or tuple of float
+    where : str or None
+    target : {"population", "data"}
+    """
+
+    schema: Schema
+    column: str
+    bins: str | int | tuple[float, ...] = "auto"
+    where: str | None = None
+    target: str = "population"
+
+    @cached_property
+    def condition(self) -> Expression | None:
+        """The compiled ``where``."""
+        return None if self.where is None else compile_condition(self.where, self.schema)
+
+    @cached_property
+    def edges(self) -> Array:
+        """Edges of given bins (k + 1,)."""
+        assert not isinstance(self.bins, str)
+        return bin_edges(self.schema, self.column, self.bins)
+
+    @cached_property
+    def rows(self) -> CellRows:
+        """The row function of given bins."""
+        return histogram_rows(self.schema, self.column, self.edges, self.condition)
+
+    def staged(self, neighbors: str) -> DensityRows:
+        """Return the row function of bins that are chosen from the data."""
+        rows = DensityRows(self.schema, self.column, self.condition)
+        public = neighbors == "replace_one" and rows.cells.keeps_every_row
+        return DensityRows(self.schema, self.column, self.condition, counted=not public)
+
+    def check(self) -> None:
+        """Refuse what the schema cannot serve, before anything is measured."""
+        rows = self.staged("add_remove").cells if self.bins == "auto" else self.rows
+        _ = rows.columns
+
+    @property
+    def text(self) -> str:
+        """The question in one line."""
+        return f"density of {self.column}" + (f", where {self.where}" if self.where else "")
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the question as a JSON-ready mapping."""
+        used = {self.column, *(self.condition.columns if self.condition else ())}
+        return {
+            "text": self.text,
+            "column": self.column,
+            "bins": list(self.bins) if isinstance(self.bins, tuple) else self.bins,
+            "where": self.where,
+            "target": self.target,
+            "schema": self.schema.select([name for name in self.schema if name in used]).to_dict(),
+        }
+
+
+@dataclass(frozen=True, eq=False)
+class Histograms:
+    """What a release of a density holds.
+
+    Attributes
+    ----------
+    question : DensityQuestion
+    edges : ndarray (k + 1,)
+    counts : ndarray (k,)
+    noise : float
+        Noise variance of a count.
+    laplace : bool
+    nobs : int or None
+        The number of rows in all bins where it is public.
+    fine, fine_edges : ndarray (F,), ndarray (F + 1,), or None
+        Counts of the first stage, where the bins were chosen from the data.
+    fine_noise : float
+    merged : int
+        How many bins of the first stage one of these holds.
+    """
+
+    question: DensityQuestion
+    edges: Array
+    counts: Array
+    noise: float
+    laplace: bool
+    nobs: int | None
+    fine: Array | None = None
+    fine_edges: Array | None = None
+    fine_noise: float = 0.0
+    merged: int = 1
+
+    @classmethod
+    def from_release(cls, release: Release) -> Histograms:
+        """Read a release.
+
+        Raises
+        ------
+        ReleaseFormatError
+            If the question is damaged, or does not fit the counts that the release holds.
+        """
+        try:
+            question = _read_question(release)
+            found = cls._staged(release, question) if question.bins == "auto" else cls._given(release, question)
+        except (KeyError, TypeError, ValueError, OverflowError, DPInferError) as error:
+            raise ReleaseFormatError(f"the question of the release is damaged: {error}") from error
+        if release.law.family not in ("gaussian", "laplace") or release.law.draws > 1:
+            raise ReleaseFormatError("the noise of the release is not such as counts are given")
+        if not (np.abs(release.array) <= _LARGEST).all():
+            raise ReleaseFormatError("the sums of the release are not such as counts give")
+        return found
+
+    @classmethod
+    def _given(cls, release: Release, question: DensityQuestion) -> Histograms:
+        if release.names != question.rows.names:
+            raise ReleaseFormatError("the sums of the release are not those that its question asks for")
+        noise = _common(release.noise_variances)
+        nobs = release.nobs if question.rows.keeps_every_row else None
+        return cls(question, question.edges, release.array, noise, release.law.family == "laplace", nobs)
+
+    @classmethod
+    def _staged(cls, release: Release, question: DensityQuestion) -> Histograms:
+        settled = release.question["settled"]
+        fine, width = settled["fine"], settled["width"]
+        rows = question.staged(release.neighbors)
+        known = type(fine) is int and fine in FINE and type(width) is int and width in rows.widths(fine)
+        if not known or release.names != rows.names(fine, width):
+            raise ReleaseFormatError("the sums of the release are not those that its question asks for")
+        first, fine_edges, edges = int(rows.counted), rows.edges(fine), rows.edges(width)
+        last = first + len(fine_edges) - 1
+        values, noise = release.array, release.noise_variances
+        return cls(
+            question,
+            edges,
+            values[last:],
+            _common(noise[last:]),
+            release.law.family == "laplace",
+            None if rows.counted else release.nobs,
+            fine=values[first:last],
+            fine_edges=fine_edges,
+            fine_noise=_common(noise[first:last]),
+            merged=-(-width // fine),
+        )
+
+    @property
+    def widths(self) -> Array:
+        """Width of each bin (k,), in the unit of the column; of an Integer how many whole numbers it holds."""
+        return np.diff(self.edges)
+
+    def estimates(self, target: str) -> DensityEstimates:
+        """Return the noisy counts with what inference needs."""
+        return DensityEstimates(
+            counts=self.counts[None],
+            widths=self.widths,
+            noise=self.noise,
+            laplace=self.laplace,
+            nobs=self.nobs,
+            population=target == "population",
+        )
+
+    def bias(self, nobs: float) -> tuple[float, float] | None:
+        """Squared bias of the density and its standard error; None where the bins were given."""
+        if self.fine is None or self.fine_edges is None:
+            return None
+        length = float(self.edges[-1] - self.edges[0])
+        share = np.diff(self.fine_edges) / length
+        merged = min(self.merged, len(share))
+        return bias_estimate(self.fine, share, merged, nobs=nobs, noise=self.fine_noise, length=length)
+
+
+def _read_question(release: Release) -> DensityQuestion:
+    asked: Mapping[str, Any] = release.question
+    bins = read_edges(asked["bins"])
+    right = {
+        "column": type(asked["column"]) is str,
+        "where": isinstance(asked["where"], str | None),
+        "target": asked["target"] in TARGETS,
+        "settled": bins != "auto" or isinstance(asked["settled"], Mapping),
+    }
+    wrong = [name for name, holds in right.items() if not holds]
+    if wrong:
+        raise ReleaseFormatError(f"{', '.join(wrong)} of a wrong type")
+    question = DensityQuestion(release.schema, asked["column"], bins, asked["where"], asked["target"])
+    question.check()
+    return question
+
+
+def _common(variances: Array) -> float:
+    if not (variances == variances[0]).all() or not variances[0] > 0:
+        raise ReleaseFormatError("counts of one stage have noise of one scale")
+    return float(variances[0])
