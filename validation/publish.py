@@ -11,6 +11,7 @@ import statsmodels.api as sm
 
 import dpinfer as dpi
 from dpinfer.studies import Rules
+from validation import people_report as people
 from validation.common import OUTPUT
 
 ROOT = Path(__file__).parent.parent
@@ -330,78 +331,6 @@ def bootstrap() -> str:
     )
 
 
-def people() -> str:
-    """What is kept, what it moves, and coverage and width by person, by quantity; slopes beside the bootstrap."""
-    table, slopes, kept = (pd.read_csv(OUTPUT / f"people_coverage{end}.csv") for end in ("", "_slopes", "_kept"))
-    table = table.drop_duplicates(["design", "term", "quantity", "max_rows", "n", "neighbors", "price"], keep="last")
-    slopes = slopes.drop_duplicates(["design", "max_rows", "n"], keep="last")
-    keeps = [
-        "| rows of a person | max_rows | rows kept | mean of kept rows | of all rows | sampling / noise s.d. | covered | "
-        "mean of all rows covered |",
-        "| --- | --- | --- | --- | --- | --- | --- | --- |",
-        *(
-            f"| {row['design']} | {row['max_rows']} | {row['rows kept']:.0%} | {row['mean of kept rows']:.3f} | "
-            f"{row['uncut mean']:.3f} | {row['sampling s.d.']:.4f} / {row['noise s.d.']:.4f} | {row['coverage']:.4f} | "
-            f"{row['covers the uncut mean']:.4f} |"
-            for _, row in kept.iterrows()
-        ),
-    ]
-    cells = [
-        "| quantity | max_rows | n | cells | least coverage | least if rows were independent | mean width / oracle | "
-        "unbounded | flagged |",
-        "| --- | --- | --- | --- | --- | --- | --- | --- | --- |",
-    ]
-    for (quantity, most, n), group in table.groupby(["quantity", "max_rows", "n"], sort=False):
-        naive = group["coverage if independent"].min() if most > 1 and quantity != "total of the data" else float("nan")
-        ratio = group["width / oracle"]
-        cells.append(
-            f"| {quantity} | {most} | {n:,} | {len(group)} | {group['coverage'].min():.4f} | {_or_none(naive, '.4f')} | "
-            f"{ratio.min():.2f}-{ratio.max():.2f} | {group['unbounded'].max():.1%} | {group['flagged'].max():.0%} |"
-        )
-    beside = [
-        "| rows of a person | max_rows | n | design effect | `ols` covers | if rows were independent | its width / oracle "
-        "| `bootstrap` covers | its width / oracle | over that of `ols` |",
-        "| --- | --- | --- | --- | --- | --- | --- | --- | --- | --- |",
-        *(
-            f"| {row['design']} | {row['max_rows']} | {row['n']:,} | {row['design effect']:.2f} | "
-            f"{row['ols coverage']:.3f} | {row['ols coverage if independent']:.3f} | {row['ols width / oracle']:.2f} | "
-            f"{row['bootstrap coverage']:.3f} | {row['bootstrap width / oracle']:.2f} | "
-            f"{row['bootstrap width / ols']:.2f} |"
-            for _, row in slopes.iterrows()
-        ),
-    ]
-    counts = table.groupby("price", sort=False)["replicates"].min()
-    said = "; ".join(
-        f"`{price}`: {number:,} replicates, least coverage allowed {Rules().least_coverage(number, 0.95):.4f}"
-        for price, number in counts.items()
-    )
-    one = int(slopes["replicates"].min())
-    return "\n".join(
-        [
-            "People have 1 to 5 rows, 3% of them 50; latent values of a person's rows have the correlation named. A mean "
-            "of kept rows is E[their sum] / E[their number] over people who count with min(N, max_rows) of their N rows. "
-            f"`{counts.index[0]}`, add_remove, n = {int(kept['n'].max()):,} people:",
-            "",
-            *keeps,
-            "",
-            f"All cells: four designs, both relations, two prices ({said}); "
-            "`python -m validation.people_coverage`. What the same releases would cover if rows were taken as "
-            "independent is of the first price:",
-            "",
-            *cells,
-            "",
-            f"Slopes by least squares, whose sampling variance is multiplied by max_rows, and by the bootstrap with 50 "
-            f"replicates on the same rows at mu = 2, add_remove: {one:,} replicates, least coverage allowed "
-            f"{Rules().least_coverage(one, 0.95):.3f}. The design effect is the true sampling variance over that of "
-            "independent rows:",
-            "",
-            *beside,
-            "",
-            _picture("Coverage, width, noise and bias by the number of rows that are kept", "people_coverage"),
-        ]
-    )
-
-
 def _or_none(value: float, style: str) -> str:
     return "" if pd.isna(value) else format(value, style)
 
@@ -440,7 +369,7 @@ def main() -> None:
     replace_section(ROOT / "docs" / "tests.md", "tests", tests())
     replace_section(ROOT / "docs" / "sample-aggregate.md", "aggregate", aggregate())
     replace_section(ROOT / "docs" / "bootstrap.md", "bootstrap", bootstrap())
-    replace_section(ROOT / "docs" / "people.md", "people", people())
+    replace_section(ROOT / "docs" / "people.md", "people", people.section())
 
 
 if __name__ == "__main__":
