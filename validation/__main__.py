@@ -38,6 +38,7 @@ SCRIPTS = {
     "chisquare_size": (100, 10_000),
     "chisquare_pvalues": (300, 10_000),
     "chisquare_power": (2000, 20_000),
+    "people_coverage": (60, 5000),
     "aggregate_speed": (1, 5),
     "bootstrap_speed": (1, 5),
     "null_speed": (5, 15),

@@ -11,6 +11,7 @@ import statsmodels.api as sm
 
 import dpinfer as dpi
 from dpinfer.studies import Rules
+from validation import people_report as people
 from validation.common import OUTPUT
 
 ROOT = Path(__file__).parent.parent
@@ -368,6 +369,7 @@ def main() -> None:
     replace_section(ROOT / "docs" / "tests.md", "tests", tests())
     replace_section(ROOT / "docs" / "sample-aggregate.md", "aggregate", aggregate())
     replace_section(ROOT / "docs" / "bootstrap.md", "bootstrap", bootstrap())
+    replace_section(ROOT / "docs" / "people.md", "people", people.section())
 
 
 if __name__ == "__main__":
