@@ -103,7 +103,7 @@ class GramFit:
     @property
     def sampling_scale(self) -> Array:
         """What the inverse cross-products are multiplied by for the sampling covariance (R,)."""
-        return self.scale * self.problem.rows_per_unit
+        return np.asarray(self.scale * self.df_resid / self.df_units)
 
     @property
     def df_units(self) -> Array:

@@ -14,6 +14,7 @@ from dpinfer.mechanisms.replicates import random_bytes, replicate_sums
 from dpinfer.mechanisms.samplers import check_scales, private_noise, simulated_noise
 from dpinfer.mechanisms.selection import private_choice, score_sums, simulated_choice
 from dpinfer.mechanisms.sums import cell_sums, exact_sums
+from dpinfer.privacy.store import ROWS
 from dpinfer.release import Measurement, Release
 from dpinfer.schema.block_rows import BlockRows
 from dpinfer.schema.density_rows import DensityRows
@@ -69,7 +70,7 @@ def run(measurement: Measurement, data: Data, *, threads: int | None = None) -> 
     check_scales(measurement.law)
     charge_id = None
     if isinstance(data, PrivateData):
-        charge_id = data.ledger.charge(measurement.cost, _description(measurement))
+        charge_id = data.ledger.charge(measurement.cost, _description(measurement), unit=_unit(measurement))
     values, measurement = _noisy_sums(measurement, data, threads)
     return Release(
         kind=measurement.kind,
@@ -129,6 +130,11 @@ def _labels(data: Data) -> Callable[[int, int], NDArray[np.intp]]:
     if isinstance(data, PublicData):
         return lambda size, labels: data.rng.integers(0, labels, size)
     return secret_labels
+
+
+def _unit(measurement: Measurement) -> str:
+    """Whose rows the measurement protects together, as the ledger keeps it."""
+    return ROWS if measurement.people is None else f"people told apart by {measurement.people.id!r}"
 
 
 def _description(measurement: Measurement) -> str:

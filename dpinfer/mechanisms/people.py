@@ -42,8 +42,8 @@ _GOLDEN = 0x9E3779B97F4A7C15
 _FRACTION = 0xD1B54A32D192ED03
 """Keeps fractions apart from whole numbers of the same bits."""
 
-_WHOLE_TEXT = re.compile(r"-?(?:0|[1-9][0-9]{0,299})(?:\.0)?")
-_DECIMAL_TEXT = re.compile(r"-?(?:0|[1-9][0-9]{0,16})\.[0-9]{1,17}")
+_WHOLE_TEXT = re.compile(r"[+-]?[0-9]{1,300}")
+_DECIMAL_TEXT = re.compile(r"[+-]?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][+-]?[0-9]+)?")
 _LARGEST_DECIMAL = 300
 
 _NOTHING = np.array([np.nan]).view(np.uint64)[0]
@@ -69,9 +69,10 @@ def person_codes(cells: Cells) -> tuple[Codes, Hashes]:
 
     Notes
     -----
-    Numbers are told apart by value: 3, 3.0, True + 2 and, in text, "3" and "3.0" are one person. Other texts are told
-    apart by their characters ("007" and "7" are two people), bytes by their contents; UUIDs are read as their text.
-    Anything else (missing and blank cells, infinities, dates, lists, objects) is no id. Nothing raises.
+    Numbers are told apart by value, and texts that are numbers count as these: 3, 3.0, True + 2, "3", " 003" and "3.0"
+    are one person. Other texts are told apart by their characters but for blanks around them, bytes by their contents;
+    UUIDs are read as their text. Two people taken for one are protected together, while one person taken for two would
+    not be. Anything else (missing and blank cells, infinities, dates, lists, objects) is no id. Nothing raises.
     """
     if isinstance(cells, Coded):
         own, hashes = _of_keys([*map(_key, cells.values), None])
@@ -81,9 +82,9 @@ def person_codes(cells: Cells) -> tuple[Codes, Hashes]:
         values, inverse = np.unique(cells, return_inverse=True)
         bits = values.astype(np.uint64) if cells.dtype.kind == "u" else values.astype(np.int64).view(np.uint64)
         return _ranked(inverse.astype(np.int64), _mixed(bits))
-    if cells.dtype.kind == "f":
+    if cells.dtype.kind in "fc":  # one complex cell makes a frame store its whole column so
         with np.errstate(all="ignore"):
-            return _of_floats(cells.astype(np.float64))
+            return _of_floats(np.where(cells.imag == 0, cells.real, np.nan).astype(np.float64))
     own, hashes = _of_keys(_keys(cells.tolist() if cells.dtype.kind in "USO" else [None] * len(cells)))
     return own, hashes
 
@@ -163,6 +164,8 @@ def _read_key(cell: Any) -> Key | None:  # noqa: PLR0911  (a return for each typ
         return int(cell)
     if issubclass(kind, np.datetime64 | np.timedelta64):  # numpy derives timedelta64 from the integers
         return None
+    if issubclass(kind, complex | np.complexfloating):
+        return _number(float(cell.real)) if cell.imag == 0 else None
     if issubclass(kind, np.integer | np.floating) and kind in _PLAIN_NUMBERS:
         return _number(cell.item())
     if issubclass(kind, int):
@@ -186,12 +189,13 @@ def _number(value: float) -> Key | None:
 
 
 def _text_key(text: str) -> Key | None:
-    """Read the text of a number, written as Python would, as the number: a column may hold both."""
-    if _WHOLE_TEXT.fullmatch(text):
-        return int(text.removesuffix(".0"))
-    if _DECIMAL_TEXT.fullmatch(text) and repr(float(text)) == text:
-        return float(text)
-    return text if text.strip() else None
+    """Read the text of a number as the number: one column may hold both, and a file reader may make it so."""
+    bare = text.strip()
+    if _WHOLE_TEXT.fullmatch(bare):
+        return int(bare)
+    if _DECIMAL_TEXT.fullmatch(bare):
+        return _number(float(bare))
+    return bare or None
 
 
 def _hashes_of(keys: Sequence[Key | None]) -> Hashes:

@@ -47,6 +47,7 @@ class PandasSource(Source):
     """A pandas frame; numpy columns are read without a copy."""
 
     def __init__(self, frame: pd.DataFrame) -> None:
+        frame = frame.copy(deep=False)  # what is changed in the other one later does not reach this one
         self._frame = frame
         self.columns = tuple(str(name) for name in frame.columns)
         self.rows = len(frame)
@@ -109,6 +110,8 @@ class ArrowSource(Source):
 
 def _arrow_cells(column: pa.ChunkedArray) -> Cells:
     kind = column.type
+    if pa.types.is_integer(kind) and column.null_count:
+        return _coded(column.combine_chunks())  # as floats, large ones would no longer be told apart
     if pa.types.is_floating(kind) or pa.types.is_integer(kind):
         values = column.to_numpy()
         result: Cells = values if values.dtype.kind in "fiu" else values.astype(object)

@@ -21,6 +21,7 @@ from dpinfer.privacy.store import (
     Store,
     add_charge,
     create_or_read,
+    keep_unit,
     read_charges,
     read_entries,
     read_header,
@@ -215,7 +216,7 @@ class Ledger:
         """Summed total variation of the charges on a ledger that adds mu squared (GDP, ApproxDP), else 0."""
         return float(self._total().reserve) if self.currency in {"mu_squared", "gdp"} else 0.0
 
-    def charge(self, cost: Cost, description: str) -> str:
+    def charge(self, cost: Cost, description: str, *, unit: str | None = None) -> str:
         """Spend budget; to be called before the mechanism draws anything.
 
         Parameters
@@ -224,6 +225,9 @@ class Ledger:
             What the mechanism costs.
         description : str
             What it measures; stored, and public.
+        unit : str, optional
+            Whom it protects: rows, or people told apart by a column. The first charge that says so decides it for the
+            ledger.
 
         Returns
         -------
@@ -236,6 +240,8 @@ class Ledger:
             If it does not fit in what remains; nothing is stored.
         NotProvedError
             If the cost has no guarantee in the currency of this ledger.
+        LedgerMismatchError
+            If the ledger's charges protect another unit: amounts for rows and for people do not add up.
         LedgerError
             If the ledger cannot be written; draw nothing.
         OptionError
@@ -247,6 +253,11 @@ class Ledger:
         identifier = uuid.uuid4().hex
         with self._store.transaction(write=True) as connection:
             self._check(connection, cost, entry)
+            if unit is not None and (held := keep_unit(connection, unit)) != unit:
+                raise LedgerMismatchError(
+                    f"the charges of {self._store} protect {held}, and these data {unit}: what they cost does not add "
+                    "up; use the same id= for all, or a ledger of their own for rows that are not in the other"
+                )
             time = datetime.now(UTC).isoformat(timespec="microseconds")
             charge = Charge(identifier, time, description, cost.to_json(), entry.amount, entry.reserve)
             add_charge(connection, charge)

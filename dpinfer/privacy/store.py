@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from contextlib import AbstractContextManager
 
 __all__ = [
+    "ROWS",
     "Charge",
     "FileStore",
     "Header",
@@ -30,6 +31,7 @@ __all__ = [
     "Store",
     "add_charge",
     "create_or_read",
+    "keep_unit",
     "read_charges",
     "read_entries",
     "read_header",
@@ -37,6 +39,9 @@ __all__ = [
 
 BUSY_SECONDS = 60.0
 """How long an operation waits for other processes that are writing."""
+
+ROWS = "rows"
+"""The unit where every row is protected by itself."""
 
 _APPLICATION_ID = 0x6470_696E  # "dpin"
 _VERSION = 1
@@ -297,6 +302,32 @@ def read_entries(connection: sqlite3.Connection) -> list[tuple[Fraction, Fractio
     """
     rows = connection.execute("SELECT amount, reserve FROM charge").fetchall()
     return [(Fraction(amount), Fraction(reserve)) for amount, reserve in rows]
+
+
+def keep_unit(connection: sqlite3.Connection, unit: str) -> str:
+    """Say whom the charges of a ledger protect; the first charge that says so decides.
+
+    Parameters
+    ----------
+    connection : sqlite3.Connection
+        Inside a write transaction.
+    unit : str
+        Whom this charge protects.
+
+    Returns
+    -------
+    str
+        Whom the ledger's charges protect: those of an older ledger, which does not say, rows.
+    """
+    connection.execute(
+        "CREATE TABLE IF NOT EXISTS unit (only INTEGER PRIMARY KEY CHECK (only = 1), name TEXT NOT NULL)"
+    )
+    held = connection.execute("SELECT name FROM unit").fetchone()
+    if held is None:
+        older = connection.execute("SELECT 1 FROM charge").fetchone()
+        held = (ROWS if older else unit,)
+        connection.execute("INSERT INTO unit VALUES (1, ?)", held)
+    return str(held[0])
 
 
 def add_charge(connection: sqlite3.Connection, charge: Charge) -> None:

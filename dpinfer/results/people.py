@@ -27,10 +27,12 @@ def alike_flags(schema: Schema, target: str) -> tuple[str, ...]:
     """
     if schema.rows_per_unit == 1 or target != "population":
         return ()
+    most = f"{schema.rows_per_unit:,}"
     return (
-        f"a person may have {schema.rows_per_unit:,} rows, and nothing was measured of how alike they are: sampling "
-        f"variances are multiplied by {schema.rows_per_unit:,}, which is always enough and often too much; under "
-        "add_remove bootstrap() weighs people as a whole and gives sharper intervals",
+        f"a person may have {most} rows, and nothing was measured of how alike they are: sampling variances are "
+        f"multiplied by {most}, which is enough for any likeness and often too much (of a regression where errors "
+        "spread equally, as it is for independent rows); under add_remove bootstrap() weighs people as a whole: it is "
+        "sharper, and does without equal spread",
     )
 
 

@@ -90,7 +90,7 @@ def guarantee(release: ReleaseLike) -> str:
     neighbors = _NEIGHBORS.get(release.neighbors, f"neighbours: {release.neighbors}")
     unit = getattr(release, "unit", "one row")
     if unit != "one row":
-        neighbors += f"; a unit is {unit}"
+        neighbors += f"; a unit is {unit} (further rows of a person were left out, and estimates are about those kept)"
     if release.public:
         return (
             "Simulated from public data with the noise of "

@@ -16,7 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import dpinfer as dpi
-from dpinfer.errors import BudgetExceededError, OptionError
+from dpinfer.errors import BudgetExceededError, LedgerMismatchError, OptionError
 from dpinfer.mechanisms import data as data_module
 from dpinfer.mechanisms import people as people_module
 from dpinfer.mechanisms import run
@@ -79,11 +79,12 @@ def numbers(cells):
     return person_codes(column)[0].tolist()
 
 
-def test_numbers_are_one_person_by_value_and_texts_by_characters():
-    same = [3, 3.0, np.int8(3), np.uint64(3), np.float32(3), "3", "3.0", decimal.Decimal("3.00")]
-    codes = numbers([*same, "03", " 3", b"3", "three", "3.5", 3.5])
+def test_numbers_are_one_person_by_value_in_text_too_and_other_texts_by_characters():
+    same = [3, 3.0, np.int8(3), np.uint64(3), np.float32(3), "3", "3.0", decimal.Decimal("3.00"), 3 + 0j]
+    same += ["03", " 3", "3 ", "+3", "3e0", "3.", "003.00"]
+    codes = numbers([*same, b"3", "three", "3.5", 3.5])
     assert len(set(codes[: len(same)])) == 1
-    assert len(set(codes[len(same) - 1 : -1])) == 6
+    assert len(set(codes[len(same) - 1 : -1])) == 4
     assert codes[-1] == codes[-2]
 
 
@@ -548,3 +549,35 @@ def test_a_person_adds_a_bounded_vector_to_every_bootstrapped_sum(statistic, per
         for one, w in zip(added, relative_weights(rows), strict=True)
     )
     assert length <= _bound(rows, "add_remove")[0] ** 2
+
+
+def test_a_missing_or_complex_id_does_not_change_whose_other_rows_are():
+    large = [2**53 + place for place in range(10)]
+    table = pa.table({"p": pa.array([*large, None])})
+    assert len(set(person_codes(open_source(table).read(["p"], 0, 11)["p"])[0].tolist())) == 11  # and nobody
+    frame = pd.DataFrame({"p": [1, 2, 3, 1j]})
+    assert person_codes(open_source(frame).read(["p"], 0, 4)["p"])[0].tolist().count(-1) == 1
+
+
+def test_one_ledger_protects_one_unit():
+    frame = pd.DataFrame({"p": [1, 1, 2], "x": [0.1, 0.2, 0.3]})
+    schema, ledger = dpi.Schema(x=dpi.Real(0, 1)), dpi.Ledger.in_memory(dpi.ZCDP(1.0))
+    people = [dpi.PrivateData(frame, schema, ledger, id="p", max_rows=rows) for rows in (1, 2)]
+    for data in people:
+        dpi.mean("x", data).fit(dpi.ZCDP(0.1))
+    with pytest.raises(LedgerMismatchError, match="people told apart by 'p', and these data rows"):
+        dpi.mean("x", dpi.PrivateData(frame, schema, ledger)).fit(dpi.ZCDP(0.1))
+    assert ledger.spent == dpi.ZCDP(0.2)
+    rows = dpi.Ledger.in_memory(dpi.ZCDP(1.0))
+    dpi.mean("x", dpi.PrivateData(frame, schema, rows)).fit(dpi.ZCDP(0.1))
+    with pytest.raises(LedgerMismatchError, match="protect rows"):
+        dpi.mean("x", dpi.PrivateData(frame, schema, rows, id="p", max_rows=1)).fit(dpi.ZCDP(0.1))
+    assert len(rows.charges()) == 1
+
+
+def test_a_frame_that_is_sorted_later_is_still_read_as_it_was():
+    frame = pd.DataFrame({"p": pd.array(range(100), "Int64"), "x": np.linspace(0, 1, 100)})
+    source = open_source(frame)
+    frame.sort_values("p", ascending=False, inplace=True)  # noqa: PD002  (what somebody may do)
+    frame["x"] = 0.0
+    assert source.read(["x"], 0, 2)["x"].tolist() == [0.0, 1 / 99]
