@@ -193,9 +193,8 @@ def _text_key(text: str) -> Key | None:
     bare = text.strip()
     if _WHOLE_TEXT.fullmatch(bare):
         return int(bare)
-    if _DECIMAL_TEXT.fullmatch(bare):
-        return _number(float(bare))
-    return bare or None
+    value = _number(float(bare)) if _DECIMAL_TEXT.fullmatch(bare) else None
+    return bare or None if value is None else value
 
 
 def _hashes_of(keys: Sequence[Key | None]) -> Hashes:
