@@ -39,16 +39,29 @@ SCRIPTS = {
     "chisquare_pvalues": (300, 10_000),
     "chisquare_power": (2000, 20_000),
     "people_coverage": (60, 5000),
+    "selection_laws": (10_000, 1_000_000),
+    "quantile_error": (8, 1000),
+    "quantile_coverage": (20, 5000),
+    "cdf_band": (40, 5000),
     "aggregate_speed": (1, 5),
     "bootstrap_speed": (1, 5),
     "null_speed": (5, 15),
     "histogram_speed": (3, 15),
     "ols_speed": (3, 15),
+    "selection_speed": (2, 9),
     "study_speed": (1000, 10_000),
 }
 """Every script with its replicates in a quick and in a full run."""
 
-TIMED = ("aggregate_speed", "bootstrap_speed", "null_speed", "histogram_speed", "ols_speed", "study_speed")
+TIMED = (
+    "aggregate_speed",
+    "bootstrap_speed",
+    "null_speed",
+    "histogram_speed",
+    "ols_speed",
+    "selection_speed",
+    "study_speed",
+)
 """Scripts whose claims depend on the machine: reported, but no reason to fail a quick run."""
 
 

@@ -127,6 +127,7 @@ TIGHT, WIDE = "tight", "10 times too wide"
 _COUNTS = np.arange(60)
 _TWENTY = np.round(np.cumsum(np.linspace(0.02, 0.08, 20)), 3) - 0.01  # from .01 to .99, closer and closer together
 _HEAVY = np.tile([4.0, 1.0, 2.0, 1.0], 5)
+_CENTS = np.round(np.arange(-500, 501) * 0.01, 2)
 _YEARS = np.arange(116.0)
 _AGES = stats.norm(38, 16).pdf(_YEARS) + 0.5 * stats.norm(68, 9).pdf(_YEARS)
 
@@ -141,6 +142,7 @@ POPULATIONS = (
     smooth("two lumps", WIDE, 0, 10, Lumps),
     discrete("20 values", TIGHT, 0, 1, _TWENTY, _HEAVY, whole=False),
     discrete("20 values", WIDE, 0, 10, _TWENTY, _HEAVY, whole=False),
+    discrete("normal, 2 decimals", WIDE, -40, 40, _CENTS, stats.norm.pdf(_CENTS), whole=False),
     discrete("ages in years, Real", TIGHT, 0, 115, _YEARS, _AGES, whole=False),
     discrete("Poisson 2, Integer", TIGHT, 0, 15, _COUNTS, stats.poisson(2).pmf(_COUNTS), whole=True),
     discrete("Poisson 2, Integer", WIDE, 0, 150, _COUNTS, stats.poisson(2).pmf(_COUNTS), whole=True),
