@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from dpinfer.numerics.bin_choice import energies, merged_counts
+from dpinfer.numerics.bin_choice import Ladder
 from dpinfer.numerics.roots import outermost_crossing
 from dpinfer.numerics.tails import laplace_sum_isf
 
@@ -241,5 +241,5 @@ def bias_estimate(
         Integrated squared distance between the density's means over fine bins and over coarse ones, without bias of
         its own (so that it may be negative); and its standard error.
     """
-    energy, variance = energies(fine, merged_counts(share, (merged, 1)), max(nobs, 1.0), noise)
+    energy, variance = Ladder(share.tolist(), (merged, 1)).energies(fine, max(nobs, 1.0), noise)
     return float(energy[1] - energy[0]) / length, float(np.sqrt(variance[0])) / length

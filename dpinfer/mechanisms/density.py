@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -12,15 +12,37 @@ from dpinfer.release.laws import NoiseLaw
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from numpy.typing import NDArray
+
     from dpinfer.release import Measurement
     from dpinfer.schema.density_rows import DensityRows
 
-__all__ = ["noisy_histograms"]
+    Array = NDArray[np.float64]
+
+__all__ = ["Settled", "noisy_histograms", "noisy_stages"]
 
 
-def noisy_histograms(
-    measurement: Measurement, cells: Sequence[int], noise: Sequence[int], nobs: int | None
-) -> tuple[tuple[int, ...], Measurement]:
+@dataclass(frozen=True, slots=True)
+class Settled:
+    """What the stages released.
+
+    Attributes
+    ----------
+    counts : tuple of int, length m
+        Noisy counts of the stages in turn.
+    places : tuple of int, length m
+        Which of the noise variables that there may be each carries.
+    fine, width : int
+        Cells in a bin of the first and of the second stage.
+    """
+
+    counts: tuple[int, ...]
+    places: tuple[int, ...]
+    fine: int
+    width: int
+
+
+def noisy_stages(measurement: Measurement, cells: Sequence[int], noise: Sequence[int], nobs: int | None) -> Settled:
     """Release the stages in turn: the number of rows, counts in fine bins, counts in the bins chosen from these.
 
     Parameters
@@ -29,53 +51,63 @@ def noisy_histograms(
         Its row function is a `DensityRows`.
     cells : sequence of int
         Exact counts in the cells of the grid.
-    noise : sequence of int, length m
+    noise : sequence of int
         Of every sum that there may be. What is counted later depends on what is released earlier, the noise does not.
     nobs : int or None
         The number of rows where it is public.
 
     Returns
     -------
-    values : tuple of int
-        Noisy counts of the stages.
-    settled : Measurement
-        The same with names, steps and noise of these counts, and what was chosen, from noisy counts alone.
+    Settled
+        From noisy counts alone.
     """
     rows: DensityRows = measurement.rows  # type: ignore[assignment]
-    step, variances, parts = measurement.steps[0], measurement.law.variances, rows.parts
+    step, parts = measurement.steps[0], rows.parts
+    scales, family = measurement.law.scales, measurement.law.family
     values: list[int] = []
-    used: list[int] = []
+    places: list[int] = []
 
-    def release(exact: list[int], stage: str) -> tuple[np.ndarray, float]:
-        """Release counts; return them in rows, and the variance of their noise."""
-        places = range(parts[stage].start, parts[stage].start + len(exact))
-        noisy = [count * measurement.multiplier + noise[place] for count, place in zip(exact, places, strict=True)]
+    def release(exact: list[int], stage: str) -> Array:
+        """Release counts; return them in rows."""
+        mine = range(parts[stage].start, parts[stage].start + len(exact))
+        noisy = [count * measurement.multiplier + noise[place] for count, place in zip(exact, mine, strict=True)]
         values.extend(noisy)
-        used.extend(places)
-        return np.array(noisy, dtype=np.float64) * step, float(variances[places.start]) * step**2
+        places.extend(mine)
+        return np.array(noisy, dtype=np.float64) * step
 
-    fine_noise, bin_noise = (float(variances[parts[stage].start]) * step**2 for stage in ("fine", "bins"))
+    stages = [name for name, part in parts.items() if part.stop > part.start]
+    variances = NoiseLaw(family, tuple(scales[parts[name].start] for name in stages)).variances * step**2
+    spread = dict(zip(stages, variances.tolist(), strict=True))
+    size = float(release([sum(cells)], "rows")[0]) if rows.counted else float(nobs or 0)
+    fine = rows.fine_width(size, spread["fine"] ** 0.5)
+    counts = release(rows.merge(cells, fine), "fine")
     if rows.counted:
-        total, total_noise = release([sum(cells)], "rows")
-        size = float(total[0])
-    else:
-        size, total_noise = float(nobs or 0), 0.0
-    fine = rows.fine_width(size, fine_noise**0.5)
-    counts, _ = release(rows.merge(cells, fine), "fine")
-    if total_noise:
-        weight = total_noise / (total_noise + fine_noise * len(counts))
+        weight = spread["rows"] / (spread["rows"] + spread["fine"] * len(counts))
         size += weight * (float(counts.sum()) - size)
-    width = rows.bin_width(counts, fine, nobs=size, fine_noise=fine_noise, bin_noise=bin_noise)
+    width = rows.bin_width(counts, fine, nobs=size, fine_noise=spread["fine"], bin_noise=spread["bins"])
     release(rows.merge(cells, width), "bins")
-    return tuple(values), _settled(measurement, rows, used, fine, width)
+    return Settled(tuple(values), tuple(places), fine, width)
 
 
-def _settled(measurement: Measurement, rows: DensityRows, used: list[int], fine: int, width: int) -> Measurement:
-    scales = measurement.law.scales
-    return replace(
+def noisy_histograms(
+    measurement: Measurement, cells: Sequence[int], noise: Sequence[int], nobs: int | None
+) -> tuple[tuple[int, ...], Measurement]:
+    """Release the stages; parameters as `noisy_stages`.
+
+    Returns
+    -------
+    values : tuple of int
+        Noisy counts.
+    settled : Measurement
+        The same measurement with names, steps and noise of these counts, and what was chosen.
+    """
+    rows: DensityRows = measurement.rows  # type: ignore[assignment]
+    found = noisy_stages(measurement, cells, noise, nobs)
+    scales, steps = measurement.law.scales, measurement.steps
+    return found.counts, replace(
         measurement,
-        question={**measurement.question, "settled": {"fine": fine, "width": width}},
-        names=rows.names(fine, width),
-        steps=tuple(measurement.steps[place] for place in used),
-        law=NoiseLaw(measurement.law.family, tuple(scales[place] for place in used)),
+        question={**measurement.question, "settled": {"fine": found.fine, "width": found.width}},
+        names=rows.names(found.fine, found.width),
+        steps=tuple(steps[place] for place in found.places),
+        law=NoiseLaw(measurement.law.family, tuple(scales[place] for place in found.places)),
     )

@@ -7,6 +7,7 @@ noise, so that it is taken together with what biases of histograms look like.
 
 from __future__ import annotations
 
+from functools import lru_cache
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
@@ -19,11 +20,11 @@ if TYPE_CHECKING:
 
     Array = NDArray[np.float64]
 
-__all__ = ["Merged", "choose_bins", "energies", "merged_counts"]
+__all__ = ["Ladder", "choose_bins"]
 
 _ROUGHNESS, _KNEE, _POWER = (
     part.ravel()
-    for part in np.meshgrid(np.geomspace(0.01, 30, 16), np.geomspace(1, 400, 16), [1.0, 2.0], indexing="ij")
+    for part in np.meshgrid(np.geomspace(0.01, 30, 12), np.geomspace(1, 400, 13), [1.0, 2.0], indexing="ij")
 )
 """Biases R / (1 + ((k - 1) / K)^r) of k bins: r is 2 for densities that are smooth, 1 for those that jump."""
 
@@ -55,14 +56,13 @@ class Merged:
     """
 
     def __init__(self, share: Array, width: int) -> None:
-        starts = np.arange(0, len(share), width)
         self.label = np.arange(len(share)) // width
-        self.share = np.add.reduceat(share, starts)
+        self.share = np.bincount(self.label, share)
         self.fine = np.bincount(self.label).astype(np.float64)
 
     def counts(self, fine: Array) -> Array:
         """Add up the fine counts by bins (k,)."""
-        return np.bincount(self.label, fine, minlength=len(self.share)).astype(np.float64)
+        return np.bincount(self.label, fine).astype(np.float64)
 
     def overlap(self, other: Merged) -> float:
         """Trace of the product of the quadratic forms whose values are the energies."""
@@ -71,54 +71,67 @@ class Merged:
         left, right = np.divmod(both, len(other.share))
         return float((held**2 / (self.share[left] * other.share[right])).sum())
 
+    def spread(self, counts: Array, nobs: float) -> float:
+        """Sum of p / h; all bins are alike but for the last."""
+        first, last = self.share[0], self.share[-1]
+        return float(1 / first + max(counts[-1] / nobs, 0.0) * (1 / last - 1 / first))
 
-def merged_counts(share: Array, widths: Sequence[int]) -> list[Merged]:
-    """Merge fine bins by each of several widths."""
-    return [Merged(share, width) for width in widths]
 
-
-def energies(counts: Array, merged: Sequence[Merged], nobs: float, noise: float) -> tuple[Array, Array]:
-    """Integrals of the squares of histograms, and variances of their successive differences.
+class Ladder:
+    """Histograms of more and more bins, made of the same fine ones.
 
     Parameters
     ----------
-    counts : ndarray (F,)
-        Noisy fine counts.
-    merged : sequence of Merged, length m
-    nobs : float
-        Number of rows.
-    noise : float
-        Noise variance of a fine count.
+    share : sequence of float, length F
+        Part of the bounds that each fine bin covers.
+    widths : sequence of int, length m
+        Fine bins that a bin holds, from all on downward.
 
-    Returns
-    -------
-    energy : ndarray (m,)
-        Of the densities over the bounds taken as 1, each without bias: the sum of p^2 / h over the bins.
-    variance : ndarray (m - 1,)
-        Of sampling and noise, as if counts were normal and rows spread evenly.
-
-    Notes
-    -----
-    x'Qx has expectation m'Qm + tr(Q S) and variance 2 tr(Q S Q S) + 4 m'Q S Q m.
+    Attributes
+    ----------
+    steps : tuple of Merged, length m
+    sizes : ndarray (m - 1,)
+        Squared norms of the differences of successive quadratic forms.
     """
-    each = nobs / len(counts) + noise
-    energy, slopes = np.empty(len(merged)), np.empty((len(merged), len(counts)))
-    for place, one in enumerate(merged):
-        mine = one.counts(counts)
-        slopes[place] = (mine / one.share)[one.label]
-        expected = nobs * _spread(one, mine, nobs) + noise * (one.fine / one.share).sum()
-        energy[place] = (mine**2 / one.share).sum() - expected
-    own = np.array([one.overlap(one) for one in merged])
-    both = np.array([left.overlap(right) for left, right in pairwise(merged)])
-    size = np.maximum(own[1:] + own[:-1] - 2 * both, 0.0)
-    moved = np.maximum((np.diff(slopes, axis=0) ** 2).sum(axis=1) - each * size, 0.0)
-    return energy / nobs**2, (2 * each**2 * size + 4 * each * moved) / nobs**4
 
+    def __init__(self, share: Sequence[float], widths: Sequence[int]) -> None:
+        self.steps = tuple(Merged(np.asarray(share), width) for width in widths)
+        own = np.array([one.overlap(one) for one in self.steps])
+        both = np.array([left.overlap(right) for left, right in pairwise(self.steps)])
+        self.sizes: Array = np.maximum(own[1:] + own[:-1] - 2 * both, 0.0)
 
-def _spread(merged: Merged, counts: Array, nobs: float) -> float:
-    """Sum of p / h; all bins are alike but for the last."""
-    first, last = merged.share[0], merged.share[-1]
-    return float(1 / first + max(counts[-1] / nobs, 0.0) * (1 / last - 1 / first))
+    def energies(self, counts: Array, nobs: float, noise: float) -> tuple[Array, Array]:
+        """Integrals of the squares of the histograms, and variances of their successive differences.
+
+        Parameters
+        ----------
+        counts : ndarray (F,)
+            Noisy fine counts.
+        nobs : float
+            Number of rows.
+        noise : float
+            Noise variance of a fine count.
+
+        Returns
+        -------
+        energy : ndarray (m,)
+            Of the densities over bounds of width 1, each without bias: the sum of p^2 / h over the bins.
+        variance : ndarray (m - 1,)
+            Of sampling and noise, as if counts were normal and rows spread evenly.
+
+        Notes
+        -----
+        x'Qx has expectation m'Qm + tr(Q S) and variance 2 tr(Q S Q S) + 4 m'Q S Q m.
+        """
+        each = nobs / len(counts) + noise
+        energy, slopes = np.empty(len(self.steps)), np.empty((len(self.steps), len(counts)))
+        for place, one in enumerate(self.steps):
+            mine = one.counts(counts)
+            slopes[place] = (mine / one.share)[one.label]
+            expected = nobs * one.spread(mine, nobs) + noise * (one.fine / one.share).sum()
+            energy[place] = (mine**2 / one.share).sum() - expected
+        moved = np.maximum((np.diff(slopes, axis=0) ** 2).sum(axis=1) - each * self.sizes, 0.0)
+        return energy / nobs**2, (2 * each**2 * self.sizes + 4 * each * moved) / nobs**4
 
 
 def choose_bins(
@@ -146,26 +159,32 @@ def choose_bins(
 
     Notes
     -----
-    Let D be the differences of `energies` from one candidate to the next, V their variances. Under a bias B their means
-    are d = -diff(B), and what differs from that is given the standard deviation abs(d). B is averaged over a family
-    with the weights that D gives it, times those it has beforehand: about Scott's (1979) normal reference, where
-    B = (pi/6) r^3 / k^2 for a density with squared integral r.
+    Let D be the differences of `Ladder.energies` from one candidate to the next, V their variances. Under a bias B
+    their means are d = -diff(B), and what differs from that is given the standard deviation abs(d). B is averaged over
+    a family with the weights that D gives it, times those it has beforehand: about Scott's (1979) normal reference,
+    where B = (pi/6) r^3 / k^2 for a density with squared integral r.
     """
     nobs = max(nobs, _LEAST_ROWS)
-    merged = merged_counts(share, widths)
-    energy, variance = energies(counts, merged, nobs, fine_noise)
+    ladder, mean, weight = _prepared(tuple(share.tolist()), tuple(widths))
+    energy, variance = ladder.energies(counts, nobs, fine_noise)
     found = np.diff(energy)
-    bias, weight = _biases(np.array([len(one.share) for one in merged]), np.asarray(widths))
-    mean = -np.diff(bias, axis=1)
     own = mean**2
     total = np.maximum(variance + own, 1e-300)
     weight = weight - 0.5 * ((found - mean) ** 2 / total + np.log(total)).sum(axis=1)
     weight = np.exp(weight - weight.max())
     gained = (weight / weight.sum()) @ ((found * own + mean * variance) / total)
     gain = np.concatenate([[0.0], np.cumsum(gained)])
-    sampling = np.array([_spread(one, one.counts(counts), nobs) for one in merged]) / nobs
-    noise = np.array([(1 / one.share).sum() for one in merged]) * bin_noise / nobs**2
+    sampling = np.array([one.spread(one.counts(counts), nobs) for one in ladder.steps]) / nobs
+    noise = np.array([(1 / one.share).sum() for one in ladder.steps]) * bin_noise / nobs**2
     return int(np.argmin(sampling + noise - gain))
+
+
+@lru_cache(maxsize=16)
+def _prepared(share: tuple[float, ...], widths: tuple[int, ...]) -> tuple[Ladder, Array, Array]:
+    """Return what does not depend on counts: the ladder, differences of biases (H, m - 1), weights (H,)."""
+    ladder = Ladder(share, widths)
+    bias, weight = _biases(np.array([len(one.share) for one in ladder.steps]), np.asarray(widths))
+    return ladder, -np.diff(bias, axis=1), weight
 
 
 def _biases(bins: NDArray[np.intp], widths: NDArray[np.intp]) -> tuple[Array, Array]:
