@@ -46,6 +46,8 @@ class DensityEstimates:
         The number of rows in all bins where it is public; the noisy counts are then moved to add up to it.
     population : bool
         Whether rows are a sample; else only the noise counts.
+    alike : int
+        Most rows of one person: sampling variances are multiplied by it, which is enough for any likeness of them.
     """
 
     counts: Array
@@ -54,6 +56,7 @@ class DensityEstimates:
     laplace: bool
     nobs: int | None = None
     population: bool = True
+    alike: int = 1
 
     @property
     def bins(self) -> int:
@@ -116,7 +119,8 @@ class DensityEstimates:
 
     def sampling(self, share: Array) -> Array:
         """Variance of a count from sampling if that were the share (R, k)."""
-        return self.size * share * (1 - share) if self.population else np.zeros(np.shape(share))
+        rows = self.size * self.alike if self.population else 0.0
+        return np.asarray(rows * share * (1 - share))
 
     @property
     def variances(self) -> tuple[Array, Array]:
@@ -154,7 +158,7 @@ def density_intervals(estimates: DensityEstimates, alpha: float) -> Array:
     top = np.clip(estimates.adjusted, 0.0, estimates.size)
     step = np.sqrt(estimates.sampling((value * estimates.size + 1) / (estimates.size + 2)) + estimates.noise)
     step /= estimates.size
-    lattice = max(0.5 - 2 * estimates.noise, 0.0) if estimates.population else 0.0
+    lattice = estimates.alike * max(0.5 - 2 * estimates.noise, 0.0) if estimates.population else 0.0
     ends = []
     for sign in (-1.0, 1.0):
 
@@ -208,11 +212,11 @@ def variance_error(estimates: DensityEstimates) -> tuple[Array, Array]:
     noise = estimates.own_noise(shares)[0] / size**2
     squares = shares**2 - noise
     if estimates.population:
-        squares = squares - shares * (1 - shares) / size
+        squares = squares - estimates.alike * shares * (1 - shares) / size
     noisy = (estimates.own_noise(np.sqrt(np.maximum(squares, 0.0)))[0] / size**2 / widths).sum(axis=1)
     if not estimates.population:
         return np.zeros(len(shares)), noisy
-    return ((shares - squares) / size / widths).sum(axis=1), noisy
+    return estimates.alike * ((shares - squares) / size / widths).sum(axis=1), noisy
 
 
 def bias_estimate(

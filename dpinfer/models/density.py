@@ -140,8 +140,10 @@ def _staged_measurement(question: DensityQuestion, privacy: Privacy, neighbors: 
         neighbors=neighbors,
         names=tuple(f"{name} {place}" for name, part in rows.parts.items() for place in range(part.stop - part.start)),
         steps=(1.0 / multiplier,) * len(scales),
-        sensitivity=f"{'L1' if pure else 'Euclidean'} norm of the change of the counts of a stage at most "
-        f"{float(bounds['bins']):.6g} rows{moved}",
+        sensitivity=question.schema.of_unit(
+            f"{'L1' if pure else 'Euclidean'} norm of the change of the counts of a stage at most "
+            f"{float(bounds['bins']):.6g} rows{moved}"
+        ),
         measures=f"{question.text}: {count}counts in at most {rows.size:,} fine bins, then in bins chosen from these",
         multiplier=multiplier,
     )

@@ -19,6 +19,7 @@ from dpinfer.inference.moment_inference import TARGETS
 from dpinfer.release import Release, register_inference
 from dpinfer.results.contrasts import check_alpha
 from dpinfer.results.density_question import Histograms
+from dpinfer.results.people import alike_flags
 from dpinfer.results.summary import PrivateSummary, header_table, interval_labels, table_width
 from dpinfer.results.wording import format_count, guarantee, short_guarantee
 from dpinfer.schema.columns import Integer
@@ -123,12 +124,13 @@ class DensityResults:
     @property
     def flags(self) -> tuple[str, ...]:
         """Warnings, from released numbers only."""
+        alike = alike_flags(self.release.schema, self.target)
         if self._estimates.few[0]:
-            return ("there may be no row at all, for all that the noise allows to tell",)
+            return ("there may be no row at all, for all that the noise allows to tell", *alike)
         hidden = int(self._estimates.hidden[0].sum())
         if 2 * hidden <= self.bins:
-            return ()
-        return (f"{hidden} of {self.bins} bins may be empty, for all that the noise allows to tell",)
+            return alike
+        return (f"{hidden} of {self.bins} bins may be empty, for all that the noise allows to tell", *alike)
 
     def density(self, x: ArrayLike, *, projected: bool = False) -> Array:
         """Evaluate the density.

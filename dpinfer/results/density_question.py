@@ -193,6 +193,7 @@ class Histograms:
             laplace=self.laplace,
             nobs=self.nobs,
             population=target == "population",
+            alike=self.question.schema.rows_per_unit,
         )
 
     def bias(self, nobs: float) -> tuple[float, float] | None:

@@ -188,7 +188,10 @@ def test_combinations_and_joint_tests_are_normal_with_the_covariance():
     assert not cov[:3, 3:].any()
     contrast = np.array([[1.0, 0, 0, -1.0, 0, 0], [0, 0.5, 0.5, 0, 0, 0]])
     middle, error = contrast @ found.params, np.sqrt(np.diag(contrast @ cov @ contrast.T))
-    np.testing.assert_allclose(found.intervals(contrast, 0.1), np.c_[middle - half, middle + half])
+    np.testing.assert_allclose(
+        found.intervals(contrast, 0.1),
+        np.c_[middle - stats.norm.isf(0.05) * error, middle + stats.norm.isf(0.05) * error],
+    )
     expected = 2 * stats.norm.sf(np.abs(middle) / error)
     np.testing.assert_allclose(found.contrast_pvalues(contrast, np.zeros(2)), expected)
     statistic, df, p = found.wald(contrast[:1], np.zeros(1))
