@@ -31,8 +31,8 @@ def alike_flags(schema: Schema, target: str) -> tuple[str, ...]:
     return (
         f"a person may have {most} rows, and nothing was measured of how alike they are: sampling variances are "
         f"multiplied by {most}, which is enough for any likeness and often too much (of a regression where errors "
-        "spread equally, as it is for independent rows); under add_remove bootstrap() weighs people as a whole: it is "
-        "sharper, and does without equal spread",
+        "spread equally, as it is for independent rows); under add_remove bootstrap() weighs people as a whole: it "
+        "does without equal spread, and is sharper where sampling outweighs the noise",
     )
 
 
