@@ -188,6 +188,7 @@ def test_combinations_and_joint_tests_are_normal_with_the_covariance():
     assert not cov[:3, 3:].any()
     contrast = np.array([[1.0, 0, 0, -1.0, 0, 0], [0, 0.5, 0.5, 0, 0, 0]])
     middle, error = contrast @ found.params, np.sqrt(np.diag(contrast @ cov @ contrast.T))
+    half = stats.norm.isf(0.05) * error
     np.testing.assert_allclose(found.intervals(contrast, 0.1), np.c_[middle - half, middle + half])
     expected = 2 * stats.norm.sf(np.abs(middle) / error)
     np.testing.assert_allclose(found.contrast_pvalues(contrast, np.zeros(2)), expected)
