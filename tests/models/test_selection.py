@@ -101,14 +101,19 @@ def traced(kind, frame, neighbors):
     }
 
 
+@pytest.fixture(scope="module")
+def usual():
+    return {(kind, neighbors): traced(kind, plain(), neighbors) for kind in KINDS for neighbors in NEIGHBORS}
+
+
 @pytest.mark.parametrize("name", FRAMES)
-def test_only_the_choice_depends_on_the_rows(name, caplog, capfd):
+def test_only_the_choice_depends_on_the_rows(name, usual, caplog, capfd):
     caplog.set_level(logging.DEBUG)
     start = sorted(FRAMES).index(name)
     for place, kind in enumerate(KINDS):
         neighbors = NEIGHBORS[(start + place) % 2]
         trace = traced(kind, FRAMES[name](), neighbors)
-        assert trace == traced(kind, plain(), neighbors)
+        assert trace == usual[kind, neighbors]
         assert trace["warned"] == []
     assert caplog.records == []
     assert tuple(capfd.readouterr()) == ("", "")
@@ -204,28 +209,20 @@ BAD = {
     "one candidate": (lambda d: dpi.exponential_mechanism("x", [1], d), OptionError, "candidates="),
     "one candidate twice": (lambda d: dpi.exponential_mechanism("x", [1, 2, 1], d), OptionError, "candidates="),
     "candidates left out": (lambda d: dpi.exponential_mechanism("x", None, d), OptionError, "candidates="),
-    "a text of candidates": (lambda d: dpi.exponential_mechanism("x", "ab", d), OptionError, "candidates="),
     "candidates of another type": (lambda d: dpi.exponential_mechanism("x", [[1], [2]], d), OptionError, "finite"),
     "no finite candidates": (lambda d: dpi.exponential_mechanism("x", [1.0, np.inf], d), OptionError, "finite"),
-    "NaN": (lambda d: dpi.exponential_mechanism("x", [1.0, np.nan], d), OptionError, "finite"),
     "candidates beside a mapping": (
         lambda d: dpi.exponential_mechanism({"a": "x", "b": "k"}, ["a", "b"], d),
         OptionError,
         "candidates=",
     ),
-    "a mapping of one": (lambda d: dpi.exponential_mechanism({"a": "x"}, None, d), OptionError, "candidates="),
     "scores too few": (lambda d: dpi.exponential_mechanism(["x"], [1, 2], d), OptionError, "score="),
     "a score of another type": (lambda d: dpi.exponential_mechanism(3, [1, 2], d), OptionError, "score="),
-    "a blank score": (lambda d: dpi.exponential_mechanism(" ", [1, 2], d), OptionError, "score="),
     "a constant score": (lambda d: dpi.exponential_mechanism("candidate", [1, 2], d), OptionError, "depends on col"),
-    "no change whatever the row": (lambda d: dpi.exponential_mechanism("0 * x", [1, 2], d), OptionError, "depends on"),
     "an unbounded score": (lambda d: dpi.exponential_mechanism("candidate / x", [1, 2], d), FormulaError, "divisor"),
-    "a logarithm": (lambda d: dpi.exponential_mechanism("log(x)", [1, 2], d), FormulaError, "unbounded"),
     "other rows": (lambda d: dpi.exponential_mechanism("x.cumsum()", [1, 2], d), FormulaError, "cumsum"),
-    "no expression": (lambda d: dpi.exponential_mechanism("x >", [1, 2], d), FormulaError, "x >"),
     "an unknown column": (lambda d: dpi.exponential_mechanism("z > candidate", [1, 2], d), UnknownColumnError, "'z'"),
     "an unknown level": (lambda d: dpi.exponential_mechanism("g == candidate", ["a", "z"], d), FormulaError, "level"),
-    "a condition of another type": (lambda d: dpi.exponential_mechanism("x", [1, 2], d, where=3), OptionError, "where"),
     "no condition": (lambda d: dpi.exponential_mechanism("x", [1, 2], d, where="x + 1"), FormulaError, "condition"),
     "an unknown method": (lambda d: dpi.most_frequent("g", d, method="laplace"), OptionError, "permute_and_flip"),
     "a real": (lambda d: dpi.most_frequent("x", d), SchemaError, "'x' has no levels"),
@@ -234,7 +231,6 @@ BAD = {
     "answers that are no yes or no": (lambda d: dpi.most_frequent(["b", "g"], d), SchemaError, "'g' is not Boolean"),
     "a column twice": (lambda d: dpi.most_frequent(["b", "b"], d), OptionError, "columns="),
     "no columns": (lambda d: dpi.most_frequent([], d), OptionError, "columns="),
-    "columns of another type": (lambda d: dpi.most_frequent(3, d), OptionError, "columns="),
     "data": (lambda d: dpi.most_frequent("g", plain()), OptionError, "data="),
 }
 

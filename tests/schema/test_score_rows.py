@@ -174,9 +174,8 @@ def test_nothing_is_summed_of_no_rows():
         assert score_sums(rows, open_source(frame)) == [0] * len(rows.scores)
 
 
-@pytest.mark.parametrize(
-    ("scores", "error", "match"),
-    [
+def test_scores_that_cannot_be_summed_are_refused():
+    for scores, error, match in (
         (["x"], OptionError, "candidates="),
         ([], OptionError, "candidates="),
         (["1", "2"], OptionError, "depends on columns"),
@@ -186,11 +185,9 @@ def test_nothing_is_summed_of_no_rows():
         (["x", "z"], UnknownColumnError, "'z'"),
         (["x", "x +"], FormulaError, "x +"),
         (["x", "x.max()"], FormulaError, "max"),
-    ],
-)
-def test_scores_that_cannot_be_summed_are_refused(scores, error, match):
-    with pytest.raises(error, match=match):
-        rows_of(scores)
+    ):
+        with pytest.raises(error, match=match):
+            rows_of(scores)
 
 
 def test_there_is_a_largest_number_of_candidates():
