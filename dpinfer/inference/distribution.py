@@ -175,4 +175,5 @@ def fit_tree(counts: Array, variances: Array, edges: Array) -> Tree:
     for difference in reversed(differences):
         nodes = np.stack([(nodes + difference) / 2, (nodes - difference) / 2], axis=1).ravel()
     held = len(edges) - 1
-    return Tree(np.asarray(edges, dtype=np.float64), nodes[:held], float(nodes.sum()), precisions)
+    total = float(counts[0]) if public else float(nodes.sum())
+    return Tree(np.asarray(edges, dtype=np.float64), nodes[:held], total, precisions)

@@ -85,7 +85,7 @@ def test_chosen_quantiles_are_the_estimates_and_intervals_hold_them():
 def test_edges_that_are_not_refuted_are_in_the_interval_and_no_others(name, variances):
     for seed in range(4):
         tree = smooth(300, variances, seed)
-        found = inferred(tree, **OPTIONS[name])
+        found = inferred(tree, **OPTIONS[name], continuous=True)
         for alpha in (0.3, 0.05, 0.001):
             ends = found.intervals(np.eye(3), alpha)
             for place, p in enumerate(found.probabilities):
@@ -104,11 +104,29 @@ def test_edges_that_are_not_refuted_are_in_the_interval_and_no_others(name, vari
                     assert high <= kept.max() + leaf
 
 
+@pytest.mark.parametrize("name", OPTIONS)
+def test_values_that_may_be_tied_are_refuted_by_their_leaf_as_the_interval_says(name):
+    for seed in range(3):
+        tree = smooth(300, VARIANCES, seed)
+        found, inner = inferred(tree, **OPTIONS[name]), inferred(tree, **OPTIONS[name], continuous=True)
+        middles = (tree.edges[1:] + tree.edges[:-1]) / 2
+        for alpha in (0.3, 0.05, 0.001):
+            ends, narrow = found.intervals(np.eye(3), alpha), inner.intervals(np.eye(3), alpha)
+            assert np.isin(ends, tree.edges).all()
+            assert (ends[:, 0] <= narrow[:, 0]).all()
+            assert (narrow[:, 1] <= ends[:, 1]).all()
+            for place in range(3):
+                told = [found.contrast_pvalues(np.eye(3)[[place]], np.array([value]))[0] for value in middles]
+                held = (middles >= ends[place, 0]) & (middles <= ends[place, 1])
+                assert (np.array(told)[~held] < alpha).all()
+                assert held[np.array(told) >= alpha].all()
+
+
 def test_of_many_rows_the_interval_is_that_of_a_normal_with_the_density():
     rows = 10**8
     edges = np.linspace(0, 1, 1025)
     leaves = rows * np.diff(stats.beta.cdf(edges, 2, 3))
-    found = inferred(tree_of(leaves, np.full(11, 1e4), edges), [0.3])
+    found = inferred(tree_of(leaves, np.full(11, 1e4), edges), [0.3], continuous=True)
     value = stats.beta.ppf(0.3, 2, 3)
     error = np.sqrt(0.3 * 0.7 / rows) / stats.beta.pdf(value, 2, 3)
     assert found.params[0] == pytest.approx(value, abs=1e-5)
@@ -188,10 +206,8 @@ def test_combinations_and_joint_tests_are_normal_with_the_covariance():
     assert not cov[:3, 3:].any()
     contrast = np.array([[1.0, 0, 0, -1.0, 0, 0], [0, 0.5, 0.5, 0, 0, 0]])
     middle, error = contrast @ found.params, np.sqrt(np.diag(contrast @ cov @ contrast.T))
-    np.testing.assert_allclose(
-        found.intervals(contrast, 0.1),
-        np.c_[middle - stats.norm.isf(0.05) * error, middle + stats.norm.isf(0.05) * error],
-    )
+    half = stats.norm.isf(0.05) * error
+    np.testing.assert_allclose(found.intervals(contrast, 0.1), np.c_[middle - half, middle + half])
     expected = 2 * stats.norm.sf(np.abs(middle) / error)
     np.testing.assert_allclose(found.contrast_pvalues(contrast, np.zeros(2)), expected)
     statistic, df, p = found.wald(contrast[:1], np.zeros(1))
@@ -216,10 +232,10 @@ def test_quantiles_of_the_same_rows_are_correlated_as_order_statistics():
 
 def test_hidden_rows_and_dependence_and_coarse_leaves_are_told():
     even = tree_of(np.full(16, 1000.0))
-    assert inferred(even).flags == ()
+    assert inferred(even, continuous=True).flags == ()
     (told,) = inferred(tree_of(np.zeros(16), rng=np.random.default_rng(1))).flags
     assert "privacy noise hides" in told
-    (told,) = inferred(even, dependence=3).flags
+    (told,) = inferred(even, dependence=3, continuous=True).flags
     assert "3 times that of independent rows" in told
     leaves = np.full(16, 1000.0)
     leaves[7] = 1e6

@@ -1,6 +1,7 @@
 """The price of a choice: which epsilon it buys in every currency, never rounded up."""
 
 import dataclasses
+import itertools
 import math
 from fractions import Fraction
 
@@ -29,12 +30,12 @@ def bounded_range_mu(epsilon, count=2001):
     return float((special.ndtri(p) - special.ndtri(q)).max())
 
 
-@pytest.mark.parametrize("epsilon", [1e-3, 0.1, 0.5, 1.0, 2.0, 5.0, 10.0, 20.0])
-def test_no_pair_of_bounded_range_is_further_apart_than_randomised_response_at_half(epsilon):
-    claimed = math.sqrt(choice_cost(PureDP(epsilon), "gumbel").mu_squared)
-    largest = bounded_range_mu(epsilon)
-    assert largest <= claimed
-    assert largest == pytest.approx(pure_mu(epsilon / 2), rel=1e-6)
+def test_no_pair_of_bounded_range_is_further_apart_than_randomised_response_at_half():
+    for epsilon in (1e-3, 0.1, 0.5, 1.0, 2.0, 5.0, 10.0, 20.0):
+        claimed = math.sqrt(choice_cost(PureDP(epsilon), "gumbel").mu_squared)
+        largest = bounded_range_mu(epsilon)
+        assert largest <= claimed
+        assert largest == pytest.approx(pure_mu(epsilon / 2), rel=1e-6)
 
 
 @pytest.mark.parametrize("epsilon", [0.05, 0.5, 1.0, 3.0, 8.0])
@@ -140,9 +141,8 @@ def test_the_scale_is_the_range_over_epsilon(spread, price, law, parts):
         assert (given_spread / binary(scale)) ** 2 <= factor * decimal(price.rho)
 
 
-@pytest.mark.parametrize("price", [PureDP(0.0), ZCDP(0.0), GDP(0.0), ApproxDP(0.0, 1e-6)], ids=str)
-def test_a_price_of_zero_buys_no_choice(price):
-    for law in LAWS:
+def test_a_price_of_zero_buys_no_choice():
+    for price, law in itertools.product((PureDP(0.0), ZCDP(0.0), GDP(0.0), ApproxDP(0.0, 1e-6)), LAWS):
         for ask in (choice_epsilon, choice_cost, lambda price, law: choice_scale(1, price, law)):
             with pytest.raises(PrivacyUnitError, match="above zero"):
                 ask(price, law)

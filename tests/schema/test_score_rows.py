@@ -24,12 +24,6 @@ SCHEMA = Schema(
 KEEPING = Schema(u=Real(0, 1, missing=0.5, impossible=0), b=Boolean(missing=False, impossible=True))
 
 
-class Persons(Schema):
-    """A schema in which a person has up to three rows."""
-
-    rows_per_unit = 3
-
-
 def rows_of(scores, schema=SCHEMA, where=None):
     return SelectionQuestion(schema, tuple(range(len(scores))), tuple(scores), where).rows
 
@@ -127,11 +121,11 @@ def test_a_row_that_may_vanish_can_move_scores_by_all_that_it_adds():
 
 
 def test_several_rows_of_a_person_move_scores_by_their_sum():
-    persons = Persons(dict(SCHEMA.items()))
+    persons = SCHEMA.with_people("person", 3)
     for scores in (ASKED["votes"][0], ASKED["both signs"][0]):
         for neighbors in NEIGHBORS:
             assert rows_of(scores, persons).spread(neighbors) == 3 * rows_of(scores).spread(neighbors)
-    assert not rows_of(["u", "b"], Persons(dict(KEEPING.items()))).keeps_every_row
+    assert not rows_of(["u", "b"], KEEPING.with_people("person", 3)).keeps_every_row
 
 
 def test_votes_are_counted_one_by_one():
@@ -174,9 +168,8 @@ def test_nothing_is_summed_of_no_rows():
         assert score_sums(rows, open_source(frame)) == [0] * len(rows.scores)
 
 
-@pytest.mark.parametrize(
-    ("scores", "error", "match"),
-    [
+def test_scores_that_cannot_be_summed_are_refused():
+    for scores, error, match in (
         (["x"], OptionError, "candidates="),
         ([], OptionError, "candidates="),
         (["1", "2"], OptionError, "depends on columns"),
@@ -186,11 +179,9 @@ def test_nothing_is_summed_of_no_rows():
         (["x", "z"], UnknownColumnError, "'z'"),
         (["x", "x +"], FormulaError, "x +"),
         (["x", "x.max()"], FormulaError, "max"),
-    ],
-)
-def test_scores_that_cannot_be_summed_are_refused(scores, error, match):
-    with pytest.raises(error, match=match):
-        rows_of(scores)
+    ):
+        with pytest.raises(error, match=match):
+            rows_of(scores)
 
 
 def test_there_is_a_largest_number_of_candidates():

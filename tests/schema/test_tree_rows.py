@@ -32,12 +32,6 @@ KEEPING = Schema(
 )
 
 
-class Persons(Schema):
-    """A schema in which a person has up to three rows."""
-
-    rows_per_unit = 3
-
-
 def question(column="x", leaves=8, by=(), where=None, schema=SCHEMA, q=()):
     return DistributionQuestion(schema, column, leaves, axes_of(by), where, tuple(q), bool(q))
 
@@ -176,23 +170,23 @@ LOW = {"x": -4, "k": -3, "w": 0, "b": True, "g": "a"}
 HIGH = {"x": 12, "k": 9, "w": 0, "b": True, "g": "c"}
 
 
-@pytest.mark.parametrize("name", TREES)
-def test_the_bounds_are_attained(name):
-    tree = TREES[name].tree
-    low, high = LOW, HIGH | ({"b": False} if name == "groups and a condition" else {})
-    if name == "a wide integer":
-        low, high = low | {"w": -(2**53)}, high | {"w": 2**53}
-    if "condition" in name:
-        low = low | {"k": 5, "x": 1} if "groups" in name else low | {"x": 1}
-    there = counts(tree, [high])
-    levels = tree.depth + 1
-    assert norms(there) == (levels, levels) == (tree.bound("add_remove", "l1"),) * 2
-    moved = norms(counts(tree, [low]) - there)
-    if name != "leaves beyond an integer":  # there the first halvings hold every whole number
-        assert moved[0] == tree.bound("replace_one", "l1")
-    for neighbors in NEIGHBORS:
-        squared = tree.bound(neighbors, "l1")
-        assert 0 <= tree.bound(neighbors, "l2") ** 2 - squared < Fraction(1, 10**12)
+def test_the_bounds_are_attained():
+    for name, asked in TREES.items():
+        tree = asked.tree
+        low, high = LOW, HIGH | ({"b": False} if name == "groups and a condition" else {})
+        if name == "a wide integer":
+            low, high = low | {"w": -(2**53)}, high | {"w": 2**53}
+        if "condition" in name:
+            low = low | {"k": 5, "x": 1} if "groups" in name else low | {"x": 1}
+        there = counts(tree, [high])
+        levels = tree.depth + 1
+        assert norms(there) == (levels, levels) == (tree.bound("add_remove", "l1"),) * 2
+        moved = norms(counts(tree, [low]) - there)
+        if name != "leaves beyond an integer":  # there the first halvings hold every whole number
+            assert moved[0] == tree.bound("replace_one", "l1")
+        for neighbors in NEIGHBORS:
+            squared = tree.bound(neighbors, "l1")
+            assert 0 <= tree.bound(neighbors, "l2") ** 2 - squared < Fraction(1, 10**12)
 
 
 def test_two_leaves_cost_what_a_vanishing_row_costs():
@@ -202,7 +196,7 @@ def test_two_leaves_cost_what_a_vanishing_row_costs():
 
 
 def test_several_rows_of_a_person_move_counts_by_their_sum():
-    persons = Persons(dict(SCHEMA.items()))
+    persons = SCHEMA.with_people("person", 3)
     for by in ((), "b"):
         for neighbors in NEIGHBORS:
             for norm in ("l1", "l2"):
@@ -275,7 +269,7 @@ def test_places_of_an_integer_are_its_whole_numbers():
     assert [choice.value(point) for point in range(13)] == list(range(-3, 10))
 
 
-@pytest.mark.parametrize(("lower", "upper"), [(0, 1), (-8e307, 8e307), (1e-300, 1e-299), (1e15, 1e15 + 1)])
+@pytest.mark.parametrize(("lower", "upper"), [(0, 1), (-4e139, 4e139), (1e-139, 1e-138), (1e15, 1e15 + 1)])
 def test_grids_of_extreme_bounds_hold_their_ends(lower, upper):
     choice = question("x", 2, schema=Schema(x=Real(lower, upper)), q=[0.5]).choice()
     cells = np.array([lower, upper, -np.inf, 1.79e308, np.nan, lower / 2 + upper / 2])
@@ -289,22 +283,17 @@ def test_grids_of_extreme_bounds_hold_their_ends(lower, upper):
 # Refusals
 
 
-@pytest.mark.parametrize(
-    ("ask", "error", "match"),
-    [
-        (lambda: question("g"), SchemaError, "'g' is not numeric"),
-        (lambda: question("b"), SchemaError, "'b' is not numeric"),
-        (lambda: question("z"), UnknownColumnError, "'z'"),
-        (lambda: question("k", by="k"), OptionError, "other than 'k'"),
-        (lambda: question("x", by=["g", "g"]), OptionError, "by="),
-        (lambda: question("x", by="x"), SchemaError, "'x' has no levels"),
-        (lambda: question("x", 16_384, by=["g", "k"]), OptionError, "39 groups"),
-        *((lambda leaves=leaves: question("x", leaves), OptionError, "resolution=") for leaves in (0, 1, 3, -4, 12)),
-        (lambda: question("x", 2 * MOST_LEAVES), OptionError, "16,384"),
-        (lambda: question("x", 8.0), OptionError, "resolution="),
-        (lambda: question("x", True), OptionError, "resolution="),
-    ],
-)
-def test_trees_that_cannot_be_measured_are_refused(ask, error, match):
-    with pytest.raises(error, match=match):
-        _ = ask().tree
+def test_trees_that_cannot_be_measured_are_refused():
+    for asked, error, match in (
+        (question("g"), SchemaError, "'g' is not numeric"),
+        (question("b"), SchemaError, "'b' is not numeric"),
+        (question("z"), UnknownColumnError, "'z'"),
+        (question("k", by="k"), OptionError, "other than 'k'"),
+        (question("x", by=["g", "g"]), OptionError, "by="),
+        (question("x", by="x"), SchemaError, "'x' has no levels"),
+        (question("x", 16_384, by=["g", "k"]), OptionError, "39 groups"),
+        *((question("x", leaves), OptionError, "resolution=") for leaves in (0, 1, 3, -4, 12, 8.0, True)),
+        (question("x", 2 * MOST_LEAVES), OptionError, "16,384"),
+    ):
+        with pytest.raises(error, match=match):
+            _ = asked.tree

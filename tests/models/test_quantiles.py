@@ -1,0 +1,370 @@
+"""Quantiles and distribution functions as asked: only released numbers depend on rows, bad questions cost nothing."""
+
+import logging
+import warnings
+
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import dpinfer as dpi
+from dpinfer.errors import (
+    BudgetExceededError,
+    DPInferError,
+    FormulaError,
+    InferenceError,
+    OptionError,
+    PrivacyUnitError,
+    SchemaError,
+    UnknownColumnError,
+)
+from dpinfer.privacy.units import NEIGHBORS
+
+SCHEMA = dpi.Schema(
+    x=dpi.Real(-5, 10),
+    k=dpi.Integer(0, 3),
+    n=dpi.Integer(0, 500),
+    b=dpi.Boolean(),
+    g=dpi.Category(["a", "b", "c"]),
+)
+KEEPING = dpi.Schema(x=dpi.Real(-5, 10, missing=0, impossible=0), n=dpi.Integer(0, 500, missing=0, impossible=0))
+KINDS = {
+    "a median": lambda **o: dpi.quantile("x", 0.5, resolution=16, **o),
+    "quantiles of a tree": lambda **o: dpi.quantile("x", [0.1, 0.5, 0.9], by="b", resolution=16, **o),
+    "quantiles that are chosen": lambda **o: dpi.quantile(
+        "n", [0.25, 0.75], by=["g"], method="exponential", resolution=32, **o
+    ),
+    "with a condition": lambda **o: dpi.quantile("n", 0.9, where="b & (x > 0)", method="tree", resolution=64, **o),
+    "of the data": lambda **o: dpi.quantile("x", 0.3, by="x > 2", target="data", resolution=8, **o),
+    "a distribution": lambda **o: dpi.cdf("x", resolution=8, **o),
+    "distributions": lambda **o: dpi.cdf("n", by=["b", "n > 100"], where="x < 9", resolution=8, **o),
+}
+
+
+def plain(rows=80):
+    return SCHEMA.sample(rows, np.random.default_rng(8))
+
+
+def with_cells(**cells):
+    frame = plain().astype(object)
+    for name, cell in cells.items():
+        column = frame[name].to_numpy(dtype=object, copy=True)
+        column[5] = cell
+        frame[name] = pd.Series(column, dtype=object)
+    return frame
+
+
+FRAMES = {
+    "NaN and infinity": lambda: with_cells(x=np.inf, g=np.nan, b=np.nan, k=-np.inf, n=np.nan),
+    "text": lambda: with_cells(x="oops", b="maybe", n="12", g=3, k="1.5"),
+    "objects": lambda: with_cells(x=object(), g=[1], b=b"x", k=pd.Timestamp("2020-01-01"), n=10**400),
+    "no rows": lambda: plain(0),
+    "one row": lambda: plain(1),
+    "everything clamped": lambda: plain().assign(x=1e300, n=-1),
+    "everything missing": lambda: pd.DataFrame(np.nan, index=range(80), columns=list(SCHEMA)),
+    "everything the same": lambda: plain().assign(x=5.0, n=77, b=True, g="b"),
+}
+
+
+def guarded(frame=None, neighbors="add_remove", budget=None, schema=SCHEMA):
+    frame = plain() if frame is None else frame
+    return dpi.PrivateData(frame, schema, dpi.Ledger.in_memory(budget or dpi.ZCDP(1.0), neighbors=neighbors))
+
+
+def unspent(data):
+    return data.ledger.charges().empty
+
+
+def check(results, lower, upper):
+    """Numbers are finite, intervals hold the estimate and stay within the bounds of the column."""
+    if isinstance(results, dpi.PrivateResults):
+        frame = results.summary_frame()
+        estimate, low, high = frame["quantile"], frame.iloc[:, 4], frame.iloc[:, 5]
+        assert np.isfinite(frame.drop(columns="noise share")).all(axis=None)
+        assert (frame["std err"] > 0).all()
+        assert frame["noise share"].between(0, 1 + 1e-9).all()
+        assert results.pvalues.between(0, 1).all()
+    else:
+        frame = results.frame()
+        estimate, low, high = frame["cdf"], frame["lower"], frame["upper"]
+        lower, upper = 0, 1
+        assert (frame["band lower"] <= estimate).all()
+        assert (estimate <= frame["band upper"]).all()
+    assert (lower <= low).all()
+    assert (low <= estimate).all()
+    assert (estimate <= high).all()
+    assert (high <= upper).all()
+
+
+def traced(kind, frame, neighbors):
+    """Fit, and collect everything that can be seen apart from the released numbers."""
+    data = guarded(frame, neighbors)
+    with warnings.catch_warnings(record=True) as warned:
+        warnings.simplefilter("always")
+        results = KINDS[kind](data=data).fit(dpi.ZCDP(0.05))
+        assert str(results.summary())
+    column = SCHEMA[results.release.question["column"]]
+    check(results, column.lower, column.upper)
+    release = results.release
+    table = results.summary_frame() if isinstance(results, dpi.PrivateResults) else results.frame()
+    selected = release.question["selected"]
+    return {
+        "index": table.index.tolist(),
+        "columns": list(table.columns),
+        "dtypes": [str(one) for one in table.dtypes],
+        "names": (release.names, release.steps),
+        "law": release.law,
+        "cost": release.cost,
+        "question": {**release.question, "selected": None if selected is None else len(selected)},
+        "spent": data.ledger.spent,
+        "warned": [str(one.message) for one in warned],
+    }
+
+
+@pytest.fixture(scope="module")
+def usual():
+    return {(kind, neighbors): traced(kind, plain(), neighbors) for kind in KINDS for neighbors in NEIGHBORS}
+
+
+@pytest.mark.parametrize("name", FRAMES)
+def test_only_the_released_numbers_depend_on_the_rows(name, usual, caplog, capfd):
+    caplog.set_level(logging.DEBUG)
+    start = sorted(FRAMES).index(name)
+    for place, kind in list(enumerate(KINDS))[start % 2 :: 2]:
+        neighbors = NEIGHBORS[(start // 2 + place // 2) % 2]
+        trace = traced(kind, FRAMES[name](), neighbors)
+        assert trace == usual[kind, neighbors], kind
+        assert trace["warned"] == []
+    assert caplog.records == []
+    assert tuple(capfd.readouterr()) == ("", "")
+
+
+CELL = st.none() | st.booleans() | st.integers(-(10**30), 10**30) | st.floats() | st.sampled_from(["a", "12", "true"])
+
+
+@settings(max_examples=15)
+@given(st.sampled_from(sorted(KINDS)), st.lists(st.tuples(*[CELL] * len(SCHEMA)), max_size=4))
+def test_no_cells_can_make_a_quantile_fail(kind, rows):
+    cells = np.empty((len(rows), len(SCHEMA)), dtype=object)
+    for place, row in enumerate(rows):
+        for column, cell in enumerate(row):
+            cells[place, column] = cell
+    data = dpi.PublicData(pd.DataFrame(cells, columns=list(SCHEMA), dtype=object), SCHEMA, rng=np.random.default_rng(0))
+    results = KINDS[kind](data=data).fit(dpi.ZCDP(0.05))
+    column = SCHEMA[results.release.question["column"]]
+    check(results, column.lower, column.upper)
+
+
+def test_where_noise_hides_the_rows_the_reader_is_told():
+    rng = np.random.default_rng(4)
+    for name in ("no rows", "one row", "everything missing"):
+        for price in (dpi.PureDP(0.5), dpi.GDP(0.2), dpi.ApproxDP(0.5, 1e-6)):
+            data = dpi.PublicData(FRAMES[name](), SCHEMA, rng=rng)
+            for kind in ("a median", "quantiles of a tree", "quantiles that are chosen"):
+                results = KINDS[kind](data=data).fit(price)
+                column = SCHEMA[results.release.question["column"]]
+                check(results, column.lower, column.upper)
+                assert "privacy noise hides how many rows there are" in str(results.flags)
+
+
+# The price
+
+
+@pytest.mark.parametrize("price", [dpi.PureDP(0.5), dpi.ZCDP(0.1), dpi.GDP(0.5), dpi.ApproxDP(1.0, 1e-6)], ids=str)
+def test_a_ledger_grants_its_whole_budget_and_no_more(price):
+    for neighbors in NEIGHBORS:
+        for kind in KINDS.values():
+            data = guarded(neighbors=neighbors, budget=price)
+            question = kind(data=data)
+            question.measure(price)
+            assert len(data.ledger.charges()) == 1
+            with pytest.raises(BudgetExceededError):
+                question.measure(type(price)(1e-4, 1e-9) if isinstance(price, dpi.ApproxDP) else type(price)(1e-5))
+            assert len(data.ledger.charges()) == 1
+
+
+def test_the_noise_of_counts_is_calibrated_to_the_bound_on_their_change():
+    for neighbors in NEIGHBORS:
+        for price, norm in ((dpi.PureDP(0.8), "l1"), (dpi.ZCDP(0.08), "l2")):
+            measured = dpi.cdf("n", by="b", resolution=32).measurement(price, schema=SCHEMA, neighbors=neighbors)
+            bound = float(measured.rows.bound(neighbors, norm))
+            expected = bound / 0.8 if norm == "l1" else bound / np.sqrt(2 * 0.08)
+            scales = np.array(measured.law.scales) * np.array(measured.steps)
+            np.testing.assert_allclose(scales, expected, rtol=1e-12)
+            assert (scales >= expected * (1 - 1e-15)).all()
+
+
+def test_a_public_number_of_rows_carries_no_noise():
+    frame = KEEPING.sample(50, np.random.default_rng(1))
+    for ask in (dpi.cdf("x", resolution=8), dpi.quantile("n", resolution=8)):
+        data = guarded(frame, "replace_one", schema=KEEPING)
+        release = ask.bind(data).measure(dpi.ZCDP(0.01))
+        assert (release.array[0], release.law.scales[0]) == (50.0, 0.0)
+        assert all(scale > 0 for scale in release.law.scales[1:])
+        results = release.infer()
+        assert results.nobs == 50
+        hidden = ask.bind(guarded(frame, schema=KEEPING)).measure(dpi.ZCDP(0.01))
+        assert hidden.law.scales[0] > 0
+
+
+# Estimates
+
+
+@pytest.mark.parametrize("neighbors", NEIGHBORS)
+def test_without_noise_quantiles_are_those_of_numpy(neighbors):
+    schema = dpi.Schema(x=dpi.Real(0, 1), k=dpi.Integer(-20, 100))
+    rng = np.random.default_rng(9)
+    frame = pd.DataFrame({"x": rng.beta(2, 3, 97), "k": rng.integers(0, 90, 97)})
+    data = dpi.PublicData(frame, schema, rng=rng, neighbors=neighbors)
+    q = [0.1, 0.33, 0.5, 0.9]
+    expected = frame.apply(lambda column: np.quantile(column, q, method="inverted_cdf"))
+    for method in ("exponential", "tree"):
+        found = dpi.quantile("k", q, data, method=method).fit(dpi.ZCDP(1e9))
+        assert found.params.tolist() == expected["k"].tolist()
+    found = dpi.quantile("x", q, data, method="exponential").fit(dpi.ZCDP(1e9))
+    assert found.params.to_numpy() == pytest.approx(expected["x"].to_numpy(), abs=2**-30)
+    found = dpi.quantile("x", q, data, method="tree").fit(dpi.ZCDP(1e9))
+    assert found.params.to_numpy() == pytest.approx(expected["x"].to_numpy(), abs=1 / 4096)
+
+
+def test_without_noise_quantiles_by_group_are_those_of_the_groups():
+    rng = np.random.default_rng(10)
+    frame = SCHEMA.sample(301, rng)
+    data = dpi.PublicData(frame, SCHEMA, rng=rng)
+    found = dpi.quantile("n", [0.2, 0.77], data, by=["g", "x > 2"], where="b", method="exponential").fit(dpi.ZCDP(1e9))
+    kept = frame[frame["b"]]
+    for (level, above, q), estimate in found.estimates.items():
+        values = kept["n"][(kept["g"] == level) & ((kept["x"] > 2) == above)]
+        ranks = [(values < estimate).sum(), (values <= estimate).sum()]
+        assert ranks[0] - 1e-3 <= q * len(values) <= ranks[1] + 1e-3
+    sizes = kept.groupby(["g", kept["x"] > 2]).size().repeat(2)
+    assert found.sizes.to_numpy() == pytest.approx(sizes.to_numpy(), abs=0.01)
+    assert found.index.names == ["g", "x > 2", "q"]
+
+
+def test_one_release_answers_every_question_about_its_distribution():
+    data = dpi.PublicData(plain(400), SCHEMA, rng=np.random.default_rng(3))
+    release = dpi.quantile("x", 0.5, data, resolution=64).measure(dpi.ZCDP(0.5))
+    chosen = dpi.quantile("x", 0.5, release).infer()
+    assert chosen.params.iloc[0] == pytest.approx(
+        release.schema["x"].lower + 15 * (release.question["selected"][0] + 0.5) / 2**30
+    )
+    several = dpi.quantile("x", [0.25, 0.75], release).infer()
+    function = dpi.cdf("x", release).infer()
+    assert several.params.tolist() == function.quantile([0.25, 0.75]).params.tolist()
+    assert function(several.params.to_numpy())["cdf"].to_numpy() == pytest.approx([0.25, 0.75], abs=1e-9)
+    narrow = dpi.quantile("x", 0.5, release, target="data").infer()
+    assert narrow.bse.iloc[0] < chosen.bse.iloc[0]
+    assert narrow.noise_share.iloc[0] == pytest.approx(1.0)
+    assert dpi.quantile("x", 0.5, release, inference="wald").infer().bse.equals(chosen.bse)
+
+
+def test_seeded_simulations_repeat():
+    def released(seed):
+        data = dpi.PublicData(plain(), SCHEMA, rng=np.random.default_rng(seed))
+        return [KINDS[kind](data=data).measure(dpi.ZCDP(0.1)).to_json() for kind in KINDS]
+
+    assert released(5) == released(5)
+    assert all(first != second for first, second in zip(released(5), released(6), strict=True))
+    assert '"charge_id": null' in released(5)[0]
+
+
+def test_a_question_does_nothing_until_it_is_measured():
+    data = guarded()
+    for ask in KINDS.values():
+        text = ask(data=data).explain(dpi.ZCDP(0.1))
+        assert "a count below a value carries noise of standard deviation" in text
+        assert ("choice       a chosen quantile misses its rank" in text) == ("exponential mechanism" in text)
+        assert "a row of it is counted once in each of" in ask().explain(dpi.PureDP(1.0), schema=SCHEMA)
+    assert unspent(data)
+
+
+def test_the_noise_that_is_explained_is_the_largest_of_the_tree():
+    text = dpi.cdf("x", resolution=64).explain(dpi.ZCDP(0.05), schema=SCHEMA)
+    data = dpi.PublicData(plain(), SCHEMA, rng=np.random.default_rng(0))
+    tree = dpi.cdf("x", data, resolution=64).fit(dpi.ZCDP(0.05)).trees[0]
+    largest = np.sqrt(tree.noise_variance(0.5).max())
+    assert f"standard deviation {largest:.4g} rows" in text
+
+
+# What is refused
+
+BAD = {
+    "a probability above one": (lambda d: dpi.quantile("x", 1.5, d), OptionError, "q="),
+    "a probability below zero": (lambda d: dpi.quantile("x", [0.5, -0.1], d), OptionError, "q="),
+    "NaN": (lambda d: dpi.quantile("x", np.nan, d), OptionError, "q="),
+    "text": (lambda d: dpi.quantile("x", "0.5", d), OptionError, "q="),
+    "a truth value": (lambda d: dpi.quantile("x", True, d), OptionError, "q="),
+    "no probability": (lambda d: dpi.quantile("x", [], d), OptionError, "q="),
+    "a probability left out": (lambda d: dpi.quantile("x", None, d), OptionError, "q="),
+    "a probability twice": (lambda d: dpi.quantile("x", [0.5, 0.1, 0.5], d), OptionError, "q="),
+    "a category": (lambda d: dpi.quantile("g", 0.5, d), SchemaError, "'g' is not numeric"),
+    "a boolean": (lambda d: dpi.cdf("b", d), SchemaError, "'b' is not numeric"),
+    "an unknown column": (lambda d: dpi.quantile("z", 0.5, d), UnknownColumnError, "'z'"),
+    "an expression": (lambda d: dpi.cdf("log(6 + x)", d), UnknownColumnError, "log"),
+    "a column of another type": (lambda d: dpi.quantile(["x"], 0.5, d), OptionError, "column="),
+    "an odd resolution": (lambda d: dpi.cdf("x", d, resolution=100), OptionError, "resolution="),
+    "too fine a resolution": (lambda d: dpi.cdf("x", d, resolution=2**15), OptionError, "resolution="),
+    "a resolution of text": (lambda d: dpi.quantile("x", 0.5, d, resolution="fine"), OptionError, "resolution="),
+    "the column itself as group": (lambda d: dpi.quantile("k", 0.5, d, by="k"), OptionError, "by="),
+    "a real as group": (lambda d: dpi.cdf("n", d, by="x"), SchemaError, "'x' has no levels"),
+    "too many groups": (lambda d: dpi.cdf("x", d, by=["g", "k", "b"], resolution=2**14), OptionError, "24 groups"),
+    "no condition": (lambda d: dpi.cdf("x", d, where="x + 1"), FormulaError, "not a condition"),
+    "an unknown method": (lambda d: dpi.quantile("x", 0.5, d, method="laplace"), OptionError, "method="),
+    "an unknown target": (lambda d: dpi.cdf("x", d, target="sample"), OptionError, "target="),
+    "an unknown inference": (lambda d: dpi.quantile("x", 0.5, d, inference="bayes"), OptionError, "inference="),
+    "data": (lambda d: dpi.quantile("x", 0.5, plain()), OptionError, "data="),
+}
+
+
+@pytest.mark.parametrize("name", BAD)
+def test_bad_questions_are_refused_by_name_and_cost_nothing(name):
+    ask, error, match = BAD[name]
+    for neighbors in NEIGHBORS:
+        data = guarded(neighbors=neighbors)
+        with pytest.raises(error, match=match):
+            ask(data)
+        with pytest.raises(DPInferError):
+            ask(None).bind(data).fit(dpi.ZCDP(0.1))
+        assert unspent(data)
+
+
+def test_bad_prices_cost_nothing():
+    data = guarded()
+    for question in (dpi.quantile("x", 0.5, data, resolution=4), dpi.cdf("x", data, resolution=4)):
+        for price, error in (
+            (0.1, OptionError),
+            (dpi.ZCDP(0.0), PrivacyUnitError),
+            (dpi.PureDP(0.0), PrivacyUnitError),
+            (dpi.ApproxDP(0.0, 1e-6), PrivacyUnitError),
+            (dpi.ZCDP(2.0), BudgetExceededError),
+            (dpi.PureDP(1e-17), PrivacyUnitError),
+        ):
+            with pytest.raises(error):
+                question.fit(price)
+            assert unspent(data)
+
+
+def test_a_release_is_not_measured_and_answers_its_own_question_only():
+    data = dpi.PublicData(plain(), SCHEMA, rng=np.random.default_rng(2))
+    release = dpi.cdf("x", data, by="b", where="k > 0", resolution=8).measure(dpi.ZCDP(0.1))
+    with pytest.raises(OptionError, match="only infers"):
+        dpi.cdf("x", release, by="b", where="k > 0", resolution=8).measure(dpi.ZCDP(0.1))
+    for other in (
+        dpi.cdf("n", by="b", where="k > 0"),
+        dpi.cdf("x", by="g", where="k > 0"),
+        dpi.cdf("x", where="k > 0"),
+        dpi.quantile("x", 0.5, by="b", where="k > 1"),
+        dpi.quantile("x", 0.5, by="b"),
+        dpi.mean("x"),
+    ):
+        with pytest.raises(InferenceError, match="another question"):
+            other.infer(release)
+    assert len(dpi.quantile("x", 0.5, by="b", where="k > 0").infer(release).params) == 2
+    for other in (dpi.mean("x", data).measure(dpi.ZCDP(0.1)), dpi.most_frequent("b", data).measure(dpi.ZCDP(0.1))):
+        with pytest.raises(InferenceError, match="another question"):
+            dpi.cdf("x", other).infer()
+    with pytest.raises(OptionError, match="release="):
+        dpi.cdf("x").infer()

@@ -1,0 +1,313 @@
+"""Results of quantiles and distribution functions: frames, tables, plots, and releases that are read or refused."""
+
+import copy
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import matplotlib.pyplot as plt
+import numpy as np
+import pandas as pd
+import pytest
+
+import dpinfer as dpi
+from dpinfer.errors import InferenceError, OptionError, ReleaseFormatError
+from dpinfer.inference.quantiles import cdf_interval, simultaneous_width
+from dpinfer.release import Release, read_release
+from dpinfer.results.distribution import infer_cdf
+from dpinfer.results.quantiles import infer_quantiles, read_probabilities
+
+SCHEMA = dpi.Schema(
+    x=dpi.Real(0, 10, missing=0, impossible=0), k=dpi.Integer(0, 30), g=dpi.Category(["a_1", "b"]), b=dpi.Boolean()
+)
+PRICE = dpi.ZCDP(0.1)
+
+
+def data_of(rows=400, neighbors="add_remove", seed=1):
+    rng = np.random.default_rng(seed)
+    return dpi.PublicData(SCHEMA.sample(rows, rng), SCHEMA, rng=rng, neighbors=neighbors)
+
+
+ASKED = {
+    "quantile": lambda **o: dpi.quantile("x", 0.5, resolution=16, **o),
+    "quantiles": lambda **o: dpi.quantile("k", [0.1, 0.5], by=["b"], method="exponential", resolution=16, **o),
+    "tree": lambda **o: dpi.quantile("k", [0.2, 0.7], where="x > 1", target="data", inference="wald", **o),
+    "cdf": lambda **o: dpi.cdf("x", resolution=16, **o),
+    "cdfs": lambda **o: dpi.cdf("k", by=["g", "x > 5"], where="b", resolution=16, target="data", **o),
+}
+
+
+def released(name, **options):
+    return ASKED[name](data=data_of(**options)).measure(PRICE)
+
+
+def table_of(results):
+    return results.frame() if hasattr(results, "frame") else results.summary_frame()
+
+
+# Reading
+
+
+@pytest.mark.parametrize("name", ASKED)
+def test_a_release_that_is_read_back_tells_the_same(name, tmp_path):
+    release = released(name, neighbors="replace_one")
+    release.save(tmp_path / "release.json")
+    again = read_release(tmp_path / "release.json")
+    assert again == release
+    first, second, asked = release.infer(), again.infer(), ASKED[name]().infer(again)
+    for other in (second, asked):
+        pd.testing.assert_frame_equal(table_of(other), table_of(first))
+        if name != "cdfs":
+            assert str(other.summary()) == str(first.summary())
+    assert release.question["asked"] == ("cdf" if "cdf" in name else "quantile")
+
+
+def test_options_change_the_inference_and_not_the_release():
+    release = released("tree")
+    default = release.infer()
+    assert "wald" in str(default.summary())
+    assert default.noise_share.min() > 0.999
+    score = release.infer(inference="score", target="population", q=[0.7, 0.2])
+    assert "score" in str(score.summary())
+    assert score.params.tolist() == default.params.tolist()[::-1]
+    assert (score.bse.to_numpy() > default.bse.to_numpy()[::-1]).all()
+    assert infer_cdf(release).target == "data"
+    for options, match in (
+        ({"inference": "bayes"}, "inference="),
+        ({"target": "sample"}, "target="),
+        ({"q": 2.0}, "q="),
+        ({"q": []}, "q="),
+    ):
+        with pytest.raises(OptionError, match=match):
+            release.infer(**options)
+    function = released("cdf")
+    for options, match in (
+        ({"target": "sample"}, "target="),
+        ({"replicates": 50}, "replicates="),
+        ({"replicates": 999.0}, "replicates="),
+        ({"seed": -1}, "seed="),
+        ({"seed": None}, "seed="),
+    ):
+        with pytest.raises(OptionError, match=match):
+            function.infer(**options)
+    with pytest.raises(InferenceError, match="with q="):
+        infer_quantiles(function)
+    for infer in (infer_cdf, infer_quantiles):
+        with pytest.raises(InferenceError, match="no distribution function"):
+            infer(dpi.mean("x", data_of()).measure(PRICE))
+
+
+DAMAGE = {
+    "column": [None, 3, "z", "g", "b"],
+    "leaves": [None, 8, 12, 16.0, "16", 2**15, 0, -16],
+    "axes": [None, 3, [3], [{}], [{"column": "z"}], [{"column": "k"}], [{"column": "x"}], []],
+    "where": [3, [], "x +", "z > 1", "x + 1"],
+    "probabilities": [None, 0.5, [], [2], ["0.5"], [True, 0.5], [0.5], [None, 0.1], [-0.1, 0.5]],
+    "selected": [3, "ab", [1], [1, 2, 3], [1, 2, 3, -1], [1, 2, 3, 31], [1, 2, 3, 4.0], [1, 2, 3, True], [None] * 4],
+    "options": [None, [], "score", {"target": 3}, {"inference": None}],
+    "schema": [None, {}, [], "k"],
+}
+
+
+@pytest.mark.parametrize("field", DAMAGE)
+def test_damaged_questions_are_refused(field):
+    stored = json.loads(released("quantiles").to_json())
+    assert len(stored["question"]["selected"]) == 4
+    for value in DAMAGE[field]:
+        damaged = copy.deepcopy(stored)
+        damaged["question"][field] = value
+        with pytest.raises(ReleaseFormatError):
+            Release.from_json(json.dumps(damaged)).infer()
+    del stored["question"][field]
+    with pytest.raises(ReleaseFormatError):
+        Release.from_json(json.dumps(stored)).infer()
+
+
+def test_damaged_sums_are_refused():
+    stored = json.loads(released("cdf").to_json())
+    for name, value in (("value", 1.5), ("value", None), ("step", 0), ("name", "level 9, node 9"), ("name", 3)):
+        damaged = copy.deepcopy(stored)
+        damaged["sums"][4][name] = value
+        with pytest.raises(ReleaseFormatError):
+            Release.from_json(json.dumps(damaged)).infer()
+    for sums in (stored["sums"][:-1], stored["sums"][::-1], []):
+        with pytest.raises(ReleaseFormatError):
+            Release.from_json(json.dumps(stored | {"sums": sums})).infer()
+
+
+SCRIPT = """
+import sys, types
+package = types.ModuleType("dpinfer")
+package.__path__ = [sys.argv[1]]
+sys.modules["dpinfer"] = package
+import dpinfer.results
+from dpinfer.release import read_release
+for path in sys.argv[2:]:
+    results = read_release(path).infer()
+    print(results.summary())
+rows = [name for name in sys.modules if name.startswith(("dpinfer.mechanisms", "dpinfer.models", "opendp"))]
+assert not rows, rows
+"""
+
+
+def test_a_reader_needs_no_code_that_reads_rows(tmp_path):
+    """In a process that imports neither mechanisms nor models the results are the same."""
+    releases = [released("quantiles"), released("cdf"), dpi.most_frequent("g", data_of()).measure(PRICE)]
+    paths = [tmp_path / f"{place}.json" for place in range(3)]
+    for release, path in zip(releases, paths, strict=True):
+        release.save(path)
+    command = [sys.executable, "-W", "error", "-c", SCRIPT, str(Path(dpi.__file__).parent), *map(str, paths)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False, env={**os.environ})
+    assert done.returncode == 0, done.stderr
+    told = "".join(f"{release.infer().summary()}\n" for release in releases)
+    assert done.stdout == told
+
+
+# The distribution function
+
+
+def test_the_frame_holds_the_function_its_intervals_and_its_band():
+    results = released("cdfs").infer()
+    assert results.labels == ["g=a_1, x > 5=False", "g=a_1, x > 5=True", "g=b, x > 5=False", "g=b, x > 5=True"]
+    frame = results.frame(alpha=0.1)
+    assert list(frame.columns) == ["group", "x", "cdf", "lower", "upper", "band lower", "band upper"]
+    halves = results.band_width(0.1)
+    assert halves.index.tolist() == results.labels
+    for label, tree in zip(results.labels, results.trees, strict=True):
+        part = frame[frame["group"] == label]
+        assert part["x"].tolist() == tree.edges.tolist()
+        assert part["cdf"].tolist() == tree.cdf.tolist()
+        ends = cdf_interval(tree, 0.1, dependence=0.0)
+        np.testing.assert_array_equal(part["lower"], np.minimum(ends[:, 0], tree.cdf))
+        np.testing.assert_array_equal(part["upper"], np.maximum(ends[:, 1], tree.cdf))
+        half = simultaneous_width(tree, 0.1, dependence=0.0)
+        assert halves[label] == half
+        np.testing.assert_array_equal(part["band lower"], np.clip(tree.cdf - half, 0, 1))
+        np.testing.assert_array_equal(part["band upper"], np.clip(tree.cdf + half, 0, 1))
+    assert results.nobs == pytest.approx(sum(tree.total for tree in results.trees))
+
+
+def test_the_function_is_evaluated_between_edges():
+    results = released("cdf", neighbors="replace_one").infer()
+    assert results.nobs == 400
+    found = results([-1.0, 0.0, 3.3, 10.0, 99.0])
+    assert found.index.name == "x"
+    assert found["cdf"].tolist()[:2] == [0.0, 0.0]
+    assert found["cdf"].tolist()[3:] == [1.0, 1.0]
+    tree = results.trees[0]
+    assert results(3.3)["cdf"].item() == np.interp(3.3, tree.edges, tree.cdf)
+    assert list(released("cdfs").infer()(2.0).columns) == released("cdfs").infer().labels
+
+
+def test_the_band_follows_level_target_and_seed():
+    release = released("cdf")
+    results = release.infer()
+    widths = [results.band_width(alpha).iloc[0] for alpha in (0.5, 0.05, 0.01)]
+    assert widths == sorted(widths)
+    assert results.band_width().equals(release.infer().band_width())
+    assert release.infer(seed=1).band_width().iloc[0] != widths[1]
+    assert release.infer(target="data").band_width().iloc[0] < widths[1]
+    assert (results.frame()["upper"] - results.frame()["lower"]).max() < 2 * widths[1]
+
+
+def test_without_noise_the_function_is_that_of_the_rows():
+    frame = SCHEMA.sample(333, np.random.default_rng(2))
+    data = dpi.PublicData(frame, SCHEMA, rng=np.random.default_rng(3))
+    for column in ("x", "k"):
+        found = dpi.cdf(column, data).fit(dpi.ZCDP(1e9)).frame()
+        below = [(frame[column] < edge).mean() for edge in found["x"][:-1]]
+        np.testing.assert_allclose(found["cdf"][:-1], below, atol=1e-4)
+        assert found["cdf"].iloc[-1] == 1.0
+    assert found["x"].tolist() == [0, *(np.arange(1, 31) - 0.5), 30]
+
+
+def test_bad_levels_are_refused():
+    results = released("cdf").infer()
+    for alpha in (0, 1, -1, "0.05", np.nan):
+        for ask in (results.frame, results.band_width, results.summary, lambda alpha: results.plot(alpha=alpha)):
+            with pytest.raises(OptionError, match="alpha="):
+                ask(alpha)
+
+
+# Tables and plots
+
+
+def test_the_summary_is_a_table_of_quantiles_with_its_guarantee():
+    results = released("cdf").infer()
+    summary = results.summary()
+    frame = results.quantile([0.01, 0.5, 0.99]).summary_frame()
+    for text in (str(summary), summary.as_html(), summary.as_latex(), summary.as_markdown()):
+        for told in ("Private distribution function of x", "Guarantee", "(noisy)", "Simulated from public data"):
+            assert told in text
+        for value in frame["quantile"]:
+            assert f"{value:.4f}"[:5] in text
+        assert "nan" not in text.lower()
+    assert f"+- {results.band_width().iloc[0]:.4g}" in str(summary)
+    assert "The band holds the whole distribution function" in str(summary)
+    assert repr(results) == "<CDFResults: x, 16 leaves, none (public data)>"
+
+
+def test_private_results_name_their_charge_and_price():
+    frame = SCHEMA.sample(100, np.random.default_rng(0))
+    for ask in (ASKED["cdf"], ASKED["quantile"]):
+        data = dpi.PrivateData(frame, SCHEMA, dpi.Ledger.in_memory(dpi.GDP(0.5)))
+        results = ask(data=data).fit(dpi.GDP(0.5))
+        text = str(results.summary())
+        assert "GDP(mu=0.5)" in text
+        assert str(results.release.charge_id) in text
+
+
+def test_quantiles_are_shown_in_every_format():
+    results = released("quantiles").infer()
+    frame = results.summary_frame()
+    assert list(frame.columns)[:1] == ["quantile"]
+    assert frame.index.tolist() == [(False, 0.1), (False, 0.5), (True, 0.1), (True, 0.5)]
+    assert frame.index.names == ["b", "q"]
+    assert results.params.index.tolist() == ["0.1[b=False]", "0.5[b=False]", "0.1[b=True]", "0.5[b=True]"]
+    for text in (str(results.summary()), results.to_html(), results.to_latex(), results.to_markdown()):
+        assert "Private quantiles" in text
+        for value in frame["quantile"]:
+            assert f"{value:g}" in text
+    assert "Quantiles were chosen by the exponential mechanism" in str(results.summary())
+    wald = results.with_inference("wald")
+    assert wald.params.equals(results.params)
+    assert wald.bse.equals(results.bse)
+
+
+def test_what_is_drawn_is_the_frame():
+    for name in ("cdf", "cdfs"):
+        results = released(name).infer()
+        ax = results.plot(alpha=0.1)
+        frame = results.frame(alpha=0.1)
+        groups = [frame] if name == "cdf" else [frame[frame["group"] == label] for label in results.labels]
+        assert len(ax.lines) == len(ax.collections) == len(groups)
+        for line, band, part in zip(ax.lines, ax.collections, groups, strict=True):
+            np.testing.assert_array_equal(line.get_xdata(), part["x"])
+            np.testing.assert_array_equal(line.get_ydata(), part["cdf"])
+            drawn = {(float(x), float(y)) for x, y in band.get_paths()[0].vertices}
+            x, lower, upper = (part[name].tolist() for name in ("x", "band lower", "band upper"))
+            for ends in (x[:-1], x[1:]):  # a step: lower from the edge before, upper from the edge behind
+                assert set(zip(ends, lower[:-1], strict=True)) <= drawn
+                assert set(zip(ends, upper[1:], strict=True)) <= drawn
+        assert ax.get_xlabel() == results.question.column
+        assert "90% band" in ax.get_title()
+        legend = ax.get_legend()
+        told = [] if legend is None else [text.get_text() for text in legend.get_texts()]
+        assert told == ([] if name == "cdf" else results.labels)
+        _, own = plt.subplots()
+        assert results.plot(own) is own
+        assert results.quantile([0.25, 0.75]).plot() is not None
+        plt.close("all")
+
+
+def test_probabilities_are_read_from_one_number_or_several():
+    assert read_probabilities(0.5) == (0.5,)
+    assert read_probabilities(1) == (1.0,)
+    assert read_probabilities(np.float64(0.25)) == (0.25,)
+    for several in ([0.9, 0.1], (0.9, 0.1), np.array([0.9, 0.1]), pd.Series([0.9, 0.1])):
+        assert read_probabilities(several) == (0.9, 0.1)
+    for bad in ({0.5}, {"q": 0.5}, object(), 1j, [0.5, None]):
+        with pytest.raises(OptionError, match="q="):
+            read_probabilities(bad)
