@@ -40,7 +40,7 @@ SCRIPTS = {
     "chisquare_power": (2000, 20_000),
     "people_coverage": (60, 5000),
     "selection_laws": (10_000, 1_000_000),
-    "quantile_error": (8, 1000),
+    "quantile_error": (8, 500),
     "quantile_coverage": (20, 5000),
     "cdf_band": (40, 5000),
     "aggregate_speed": (1, 5),

@@ -14,14 +14,14 @@ from scipy import stats
 from tqdm import tqdm
 
 import dpinfer as dpi
-from dpinfer.inference.quantiles import _FEW, QuantileInference
+from dpinfer.inference.quantiles import _FEW, _LARGE
 from dpinfer.mechanisms.kernel import run as run_kernel
 from dpinfer.mechanisms.quantiles import chosen_points, simulated_draw
 from dpinfer.mechanisms.sources import open_source
 from dpinfer.results.quantiles import infer_quantiles, whole_step
 from dpinfer.studies import Rules
 from validation.common import Claim, Options, options, write_figure, write_table
-from validation.quantile_designs import POPULATIONS, TIGHT, Fast, KnownTree, leaf_counts, nodes_of, places
+from validation.quantile_designs import POPULATIONS, TIGHT, Fast, fitted, leaf_counts, nodes_of, places
 
 if TYPE_CHECKING:
     from validation.quantile_designs import Population
@@ -36,7 +36,7 @@ PRICES = (
     (dpi.PureDP(0.1), "add_remove"),
 )
 ALPHA, Z = 0.05, float(stats.norm.isf(0.05 / 2))
-CHUNK, SERIAL, AGAIN = 500, 100, 5000
+CHUNK, SERIAL, AGAIN = 50, 100, 5000
 """Replicates of one task; below which there is one process; from which failures are rerun."""
 
 CERTAIN = 0.93
@@ -110,33 +110,62 @@ def prepared(cell: Cell) -> tuple[Fast, float]:
     return cell.fast(), cell.step
 
 
-def ends_of(tree: KnownTree, cell: Cell, step: float, selected: np.ndarray | None = None) -> np.ndarray:
-    """Ends of every quantile's interval, rounded outward and interpolated, and whether it is flagged (k, 2, 3).
+def crossing(gaps: np.ndarray) -> np.ndarray:
+    """Places (R,) at which rising lines through the edges (R, m + 1) first reach 0, in leaves."""
+    reached = gaps >= 0
+    after = np.where(reached.any(axis=1), reached.argmax(axis=1), gaps.shape[1])
+    at = np.clip(after, 1, gaps.shape[1] - 1)
+    every = np.arange(len(gaps))
+    before, upon = gaps[every, at - 1], gaps[every, at]
+    with np.errstate(invalid="ignore", divide="ignore"):
+        inside = at - 1 + -before / (upon - before)
+    return np.where(after == 0, 0.0, np.where(after == gaps.shape[1], gaps.shape[1] - 1.0, inside))
 
-    They are those of `QuantileInference.intervals`, without the covariances that nobody asks for here.
+
+def ends_of(path: Fast, step: float, nodes: np.ndarray, probabilities: tuple[float, ...]) -> np.ndarray:
+    """Ends of intervals, rounded outward and interpolated, and whether they are flagged (R, k, 2, 3).
+
+    They are those of `QuantileInference.intervals` for a tree each, but for estimates outside of them.
     """
-    names = tuple(map(str, cell.probabilities))
-    inference = QuantileInference((tree,), np.array(cell.probabilities), names, step=step, selected=selected)
-    rows = []
-    for place, one in enumerate(inference._found):
-        (low, high), (first, last) = one._places(Z)
-        outer = float(tree.edges[first]), float(tree.edges[last + 1])
+    edges, last = path.edges, len(path.edges) - 2
+    cumulative, totals = fitted(path, nodes)
+    rows, top = np.maximum(totals, 1.0)[:, None], np.maximum(totals, 0.0)[:, None]
+    hidden = totals <= _LARGE * np.sqrt(path.empty.size / path.empty.precisions[0])
+    found = np.empty((len(nodes), len(probabilities), len(ENDS), 3))
+    for place, p in enumerate(probabilities):
+        gap = cumulative - p * top
+        reach = Z * np.sqrt(rows * p * (1 - p) + np.maximum(path.empty.noise_variance(p), 1e-300))
+        low = crossing(gap + reach)
+        high = last + 1 - crossing((reach - gap)[:, ::-1])
+        first = np.minimum(np.floor(low).astype(int), last)
+        final = np.clip(np.ceil(high).astype(int) - 1, 0, last)
+        outer, inner = (edges[first], edges[final + 1]), tuple(within(edges, one) for one in (low, high))
         if step:
-            outer = float(np.ceil(outer[0])), float(np.floor(outer[1]))
-        inner = outer if step else (one._value(low), one._value(high))
-        if selected is not None:
-            middle = float(selected[0, place])
-            outer, inner = ((min(ends[0], middle), max(ends[1], middle)) for ends in (outer, inner))
-        coarse = step != 1 and high - low < _FEW < len(tree.edges) - 1
-        rows.append([(*outer, float(one.hidden or coarse)), (*inner, float(one.hidden))])
-    return np.array(rows)
+            outer = inner = (np.ceil(outer[0]), np.floor(outer[1]))
+        coarse = (step != 1) & (high - low < _FEW) & (last + 1 > _FEW)
+        found[:, place, 0] = np.stack([*outer, hidden | coarse], axis=1)
+        found[:, place, 1] = np.stack([*inner, hidden], axis=1)
+    return found
 
 
-def chosen(path: Fast, values: np.ndarray, rng: np.random.Generator) -> np.ndarray:
-    """Choose the median of rows by the exponential mechanism (1, 1)."""
+def within(edges: np.ndarray, place: np.ndarray) -> np.ndarray:
+    """Values at places between the edges of leaves."""
+    leaf = np.minimum(place.astype(int), len(edges) - 2)
+    return edges[leaf] + (place - leaf) * (edges[leaf + 1] - edges[leaf])
+
+
+def widened(ends: np.ndarray, selected: np.ndarray) -> np.ndarray:
+    """Make intervals (R, 1, 2, 3) hold the medians (R,) that were chosen."""
+    ends[..., 0] = np.minimum(ends[..., 0], selected[:, None, None])
+    ends[..., 1] = np.maximum(ends[..., 1], selected[:, None, None])
+    return ends
+
+
+def chosen(path: Fast, values: np.ndarray, rng: np.random.Generator) -> float:
+    """Choose the median of rows by the exponential mechanism."""
     asked: Any = path.measurement.rows
-    source = open_source(pd.DataFrame({"x": values}))
-    return np.array([[asked.value(point) for point in chosen_points(asked, source, simulated_draw(rng))]])
+    (point,) = chosen_points(asked, open_source(pd.DataFrame({"x": values})), simulated_draw(rng))
+    return float(asked.value(point))
 
 
 def replicates(cells: tuple[Cell, ...], truth: np.ndarray, seeds: range, seed: int) -> np.ndarray:
@@ -157,12 +186,12 @@ def replicates(cells: tuple[Cell, ...], truth: np.ndarray, seeds: range, seed: i
     counts = nodes_of(leaves, rows)
     for place, cell in enumerate(cells):
         path, step = prepared(cell)
-        noise = path.noise(size, rng)
-        for one in range(size):
-            selected = None if values is None else chosen(path, values[one], rng)
-            low, high, flag = np.moveaxis(ends_of(path.fit(counts[one] + noise[one]), cell, step, selected), 2, 0)
-            whole = (low <= population.lower) & (high >= population.upper)
-            total[place] += np.stack([target < low, target > high, high - low, flag, whole], axis=2)
+        ends = ends_of(path, step, counts + path.noise(size, rng), cell.probabilities)
+        if values is not None:
+            ends = widened(ends, np.array([chosen(path, one, rng) for one in values]))
+        low, high, flag = np.moveaxis(ends, 3, 0)
+        whole = (low <= population.lower) & (high >= population.upper)
+        total[place] = np.stack([target < low, target > high, high - low, flag, whole], axis=3).sum(axis=0)
     return total
 
 
@@ -172,7 +201,7 @@ def oracle(cell: Cell) -> pd.DataFrame:
     That interval holds the values x whose rank ``n F(x)`` is within z standard deviations, at x, of ``n q``.
     """
     path, source = prepared(cell)[0], cell.source
-    tree = path.fit(np.zeros(path.rows.width))
+    tree = path.empty
     fine = np.unique(np.concatenate([tree.edges, source.quantile(np.linspace(0, 1, FINE + 1))]))
     rows = []
     for q in cell.probabilities:
@@ -273,10 +302,11 @@ def differences(arguments: Options) -> tuple[int, int]:
             values = cell.source.draw(np.random.default_rng(seed), cell.n)
             theirs = library(cell, values, np.random.default_rng(seed))
             (path, step), rng = prepared(cell), np.random.default_rng(seed)
-            selected = chosen(path, values, rng) if cell.default else None
+            selected = np.array([chosen(path, values, rng)]) if cell.default else None
             leaves = np.bincount(places(path.rows, values), minlength=len(path.edges) - 1)
-            counts = nodes_of(leaves[None], path.rows) + path.noise(1, rng)
-            wrong += int((ends_of(path.fit(counts[0]), cell, step, selected)[..., :2] != theirs).sum())
+            ours = ends_of(path, step, nodes_of(leaves[None], path.rows) + path.noise(1, rng), cell.probabilities)
+            ours = ours if selected is None else widened(ours, selected)
+            wrong += int((ours[0, ..., :2] != theirs).sum())
             total += theirs.size
     return wrong, total
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from scipy import stats
+from scipy.optimize import isotonic_regression
 
 import dpinfer as dpi
 from dpinfer.inference.distribution import Tree, fit_tree
@@ -197,6 +198,11 @@ class Fast:
         """Noise on all nodes, in rows (size, 2 m - 1)."""
         return self.measurement.law.rvs(size, rng) * self.measurement.steps[0]
 
+    @cached_property
+    def empty(self) -> KnownTree:
+        """The tree of no rows and no noise, for its noise variances."""
+        return self.fit(np.zeros(self.rows.width))
+
     def fit(self, nodes: np.ndarray) -> KnownTree:
         """Make noisy counts (2 m - 1,) consistent."""
         found = fit_tree(nodes, self.variances, self.edges)
@@ -211,6 +217,43 @@ def nodes_of(leaves: np.ndarray, rows: TreeRows) -> np.ndarray:
     while levels[-1].shape[1] > 1:
         levels.append(levels[-1][:, ::2] + levels[-1][:, 1::2])
     return np.concatenate(levels[::-1], axis=1)
+
+
+def fitted(path: Fast, nodes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """`fit_tree` and `Tree.cumulative` for many trees at once, in the same order of additions.
+
+    Parameters
+    ----------
+    path : Fast
+    nodes : ndarray (R, 2 m - 1)
+        Noisy counts.
+
+    Returns
+    -------
+    cumulative : ndarray (R, held + 1)
+    totals : ndarray (R,)
+    """
+    weights = np.where(path.variances > 0, 1 / np.where(path.variances > 0, path.variances, 1.0), 0.0)
+    precisions = path.empty.precisions
+    pooled = nodes[:, :1] * weights[0]
+    for k, weight in enumerate(weights[1:], 1):
+        pooled = np.repeat(pooled, 2, axis=1) + nodes[:, 2**k - 1 : 2 ** (k + 1) - 1] * weight
+    differences, sums = [], pooled
+    for precision in precisions[1:]:
+        left, right = sums[:, ::2], sums[:, 1::2]
+        differences.append((left - right) / precision)
+        sums = left + right
+    found = nodes[:, :1] if path.variances[0] == 0 else sums / precisions[0]
+    for difference in reversed(differences):
+        found = np.stack([(found + difference) / 2, (found - difference) / 2], axis=2).reshape(len(nodes), -1)
+    totals, raw = found.sum(axis=1), np.cumsum(found[:, : len(path.edges) - 1], axis=1)
+    cumulative = np.zeros((len(nodes), len(path.edges)))
+    for place, row in enumerate(raw):
+        cumulative[place, 1:-1] = isotonic_regression(row[:-1]).x
+    top = np.maximum(totals, 0.0)
+    cumulative[:, 1:-1] = np.clip(cumulative[:, 1:-1], 0.0, top[:, None])
+    cumulative[:, -1] = top
+    return cumulative, totals
 
 
 def leaf_counts(shares: np.ndarray, n: int, size: int, rng: np.random.Generator) -> np.ndarray:

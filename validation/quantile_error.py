@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import cache
+from itertools import product
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -29,17 +31,20 @@ if TYPE_CHECKING:
 
 QUARTILES = (0.25, 0.5, 0.75)
 PRICES = (dpi.PureDP(1.0), dpi.ZCDP(0.1), dpi.ZCDP(0.5))
-SHARES = {100: 1.0, 1_000: 1.0, 10_000: 1.0, 100_000: 0.2, 1_000_000: 0.03}
+SHARES = {100: 1.0, 1_000: 1.0, 10_000: 1.0, 100_000: 0.1, 1_000_000: 0.012}
 """Numbers of rows, and the share of the replicates that each is given."""
 
 STUDIED = ("normal", "lognormal", "Poisson 2, Integer", "20 values")
 METHODS = ("sample quantile", "exponential", "tree")
 
 MANY = tuple(round(0.01 * percent, 2) for percent in range(1, 100))
-MANY_SIZES, MANY_PRICES, MANY_SHARE = (100, 1_000, 10_000, 100_000), (dpi.ZCDP(0.1), dpi.PureDP(1.0)), 0.04
+MANY_SIZES = {100: 0.04, 1_000: 0.04, 10_000: 0.04, 100_000: 0.01}
+"""Numbers of rows for 99 quantiles, and the share of the replicates that each is given."""
 
-SERIAL = 100
-"""Replicates below which there is one process, and no more than ten thousand rows."""
+MANY_PRICES = (dpi.ZCDP(0.1), dpi.PureDP(1.0))
+
+SERIAL, FEW_ROWS = 100, 10_000
+"""Replicates below which there is one process, and the largest number of rows then."""
 
 CHUNK = 10
 THIRD = 1 / 3
@@ -77,9 +82,10 @@ def tree_estimates(path: Fast, noisy: Array, probabilities: Sequence[float], *, 
     return found.params
 
 
-def estimates(population: Population, values: Array, rng: np.random.Generator) -> Array:
-    """Quartiles (prices, methods, 3) of rows: each alone by the exponential mechanism, or all from one tree."""
-    schema, n = population.schema("add_remove"), len(values)
+@cache
+def prepared(place: int) -> tuple[Any, list[Fast]]:
+    """What chooses all quartiles at all prices, each alone, and a tree for each price; once a process."""
+    schema = studied()[place].schema("add_remove")
     alone = [dpi.quantile("x", q, method="exponential") for q in QUARTILES]
     rows = [choosing(alone, price, schema) for price in PRICES]
     every = replace(
@@ -87,16 +93,21 @@ def estimates(population: Population, values: Array, rng: np.random.Generator) -
         probabilities=tuple(p for one in rows for p in one.probabilities),
         scales=tuple(s for one in rows for s in one.scales),
     )
+    asked = dpi.quantile("x", list(QUARTILES), method="tree")
+    return every, [Fast(asked.measurement(price, schema=schema, neighbors="add_remove")) for price in PRICES]
+
+
+def estimates(place: int, values: Array, rng: np.random.Generator) -> Array:
+    """Quartiles (prices, methods, 3) of rows: each alone by the exponential mechanism, or all from one tree."""
+    every, paths = prepared(place)
     points = chosen_points(every, open_source(pd.DataFrame({"x": values})), simulated_draw(rng))
     chosen = np.array([every.value(point) for point in points]).reshape(len(PRICES), -1)
-    plain = np.sort(values)[np.ceil(np.array(QUARTILES) * n).astype(int) - 1]
-    found = []
-    for place, price in enumerate(PRICES):
-        asked = dpi.quantile("x", list(QUARTILES), method="tree")
-        path = Fast(asked.measurement(price, schema=schema, neighbors="add_remove"))
-        leaves = np.bincount(places(path.rows, values), minlength=len(path.edges) - 1)
-        noisy = (nodes_of(leaves[None], path.rows) + path.noise(1, rng))[0]
-        found.append([plain, chosen[place], tree_estimates(path, noisy, QUARTILES, whole=population.whole)])
+    plain = np.sort(values)[np.ceil(np.array(QUARTILES) * len(values)).astype(int) - 1]
+    leaves = np.bincount(places(paths[0].rows, values), minlength=len(paths[0].edges) - 1)
+    counts, whole, found = nodes_of(leaves[None], paths[0].rows), studied()[place].whole, []
+    for which, path in enumerate(paths):
+        noisy = (counts + path.noise(1, rng))[0]
+        found.append([plain, chosen[which], tree_estimates(path, noisy, QUARTILES, whole=whole)])
     return np.array(found)
 
 
@@ -111,7 +122,7 @@ def errors(place: int, n: int, seeds: range, seed: int) -> Array:
     found = []
     for number in seeds:
         rng = np.random.default_rng([seed, place, n, number])
-        guess = estimates(population, population.draw(rng, n), rng)
+        guess = estimates(place, population.draw(rng, n), rng)
         if population.continuous:
             found.append((guess - truth) / (population.slope(q) * np.sqrt(q * (1 - q) / n)))
             continue
@@ -127,7 +138,7 @@ def errors(place: int, n: int, seeds: range, seed: int) -> Array:
 def quartile_table(arguments: Options, parallel: Parallel) -> pd.DataFrame:
     """Root mean squared errors by population, size, price and method."""
     rows = []
-    sizes = [n for n in SHARES if arguments.replicates >= SERIAL or n <= 10_000]
+    sizes = [n for n in SHARES if arguments.replicates >= SERIAL or n <= FEW_ROWS]
     for place, population in enumerate(tqdm(studied(), desc="quartiles")):
         for n in sizes:
             count = max(round(SHARES[n] * arguments.replicates), 4)
@@ -156,15 +167,19 @@ def quartile_table(arguments: Options, parallel: Parallel) -> pd.DataFrame:
 # 99 quantiles
 
 
-def many_errors(place: int, n: int, price: Any, seeds: range, seed: int) -> Array:
-    """Errors in rank (replicates, 3, 99), as shares of rows: one tree, 99 trees, 99 choices at 1/99 of the price."""
-    population, q = studied()[place], np.array(MANY)
-    schema = population.schema("add_remove")
-    part = price * (1 / len(MANY))
+@cache
+def prepared_many(place: int, price: Any) -> tuple[Fast, Fast, Any]:
+    """One tree at the price, one at 1/99 of it, and what chooses 99 quantiles at 1/99 each; once a process."""
+    schema, part = studied()[place].schema("add_remove"), price / len(MANY)
     one = Fast(dpi.quantile("x", list(MANY), method="tree").measurement(price, schema=schema, neighbors="add_remove"))
     each = Fast(dpi.quantile("x", 0.5, method="tree").measurement(part, schema=schema, neighbors="add_remove"))
-    rows = choosing([dpi.quantile("x", p, method="exponential") for p in MANY], part, schema)
-    found = []
+    return one, each, choosing([dpi.quantile("x", p, method="exponential") for p in MANY], part, schema)
+
+
+def many_errors(place: int, n: int, price: Any, seeds: range, seed: int) -> Array:
+    """Errors in rank (replicates, 3, 99), as shares of rows: one tree, 99 trees, 99 choices at 1/99 of the price."""
+    population, q, found = studied()[place], np.array(MANY), []
+    one, each, rows = prepared_many(place, price)
     for number in seeds:
         rng = np.random.default_rng([seed, place, n, number, 99])
         values = np.sort(population.draw(rng, n))
@@ -183,28 +198,27 @@ def many_table(arguments: Options, parallel: Parallel) -> pd.DataFrame:
     """Root mean squared error in rank over all 99 quantiles, and its ratios."""
     rows = []
     few = arguments.replicates < SERIAL
-    count = 2 if few else max(round(MANY_SHARE * arguments.replicates), 4)
     chosen = [place for place, one in enumerate(studied()) if one.continuous and one.bounds == TIGHT]
     for place in tqdm(chosen[:1] if few else chosen, desc="99 quantiles"):
-        for n in MANY_SIZES[:3] if few else MANY_SIZES:
-            for price in MANY_PRICES:
-                work = delayed(many_errors)
-                tasks = [work(place, n, price, range(one, one + 1), arguments.seed) for one in range(count)]
-                found = np.concatenate(list(parallel(tasks)))
-                size = np.sqrt((found**2).mean(axis=(0, 2)))
-                rows.append(
-                    {
-                        "population": studied()[place].name,
-                        "n": n,
-                        "price": str(price),
-                        "one tree": size[0] * n,
-                        "99 trees": size[1] * n,
-                        "99 choices": size[2] * n,
-                        "over 99 trees": size[0] / size[1],
-                        "over 99 choices": size[0] / size[2],
-                        "replicates": count,
-                    }
-                )
+        for n, price in product([n for n in MANY_SIZES if not few or n <= FEW_ROWS], MANY_PRICES):
+            count = 2 if few else max(round(MANY_SIZES[n] * arguments.replicates), 4)
+            work = delayed(many_errors)
+            tasks = [work(place, n, price, range(one, one + 1), arguments.seed) for one in range(count)]
+            found = np.concatenate(list(parallel(tasks)))
+            size = np.sqrt((found**2).mean(axis=(0, 2)))
+            rows.append(
+                {
+                    "population": studied()[place].name,
+                    "n": n,
+                    "price": str(price),
+                    "one tree": size[0] * n,
+                    "99 trees": size[1] * n,
+                    "99 choices": size[2] * n,
+                    "over 99 trees": size[0] / size[1],
+                    "over 99 choices": size[0] / size[2],
+                    "replicates": count,
+                }
+            )
     return pd.DataFrame(rows)
 
 
@@ -286,4 +300,4 @@ def claims(table: pd.DataFrame, many: pd.DataFrame) -> list[Claim]:
 
 
 if __name__ == "__main__":
-    run(options("quantile_error", __doc__ or "", replicates=1000))
+    run(options("quantile_error", __doc__ or "", replicates=500))
