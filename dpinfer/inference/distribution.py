@@ -67,7 +67,9 @@ class Tree:
     @cached_property
     def cdf(self) -> Array:
         """The distribution function at every edge (m + 1,)."""
-        return np.clip(self.cumulative / self.rows, 0.0, 1.0)
+        found = np.clip(self.cumulative / self.rows, 0.0, 1.0)
+        found[-1] = 1.0
+        return found
 
     def noise_variance(self, probability: float | Array) -> Array:
         """Noise variance of ``count below an edge - probability * total``, at every edge (m + 1,)."""

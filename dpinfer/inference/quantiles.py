@@ -308,12 +308,12 @@ class _Quantile:
         edges = self.tree.edges
         if not edges[0] <= value <= edges[-1]:
             return 0.0
-        ratio = self.gap / self.error
         if self.step or not self.continuous:
+            ratio = self.gap / self.error
             leaf = min(max(int(np.searchsorted(edges, value, side="right")) - 1, 0), len(edges) - 2)
             under, over = ratio[leaf], ratio[leaf + 1]
         else:
-            under = over = np.interp(value, edges, ratio)
+            under = over = np.interp(value, edges, self.gap) / np.interp(value, edges, self.error)
         return float(min(1.0, 2 * min(stats.norm.sf(under), stats.norm.cdf(over))))
 
 

@@ -120,7 +120,7 @@ def _choose(places: Places, points: int, probability: Fraction, scale: float, dr
         block = 1
         while block * FAN_OUT < size:
             block *= FAN_OUT
-        edges = np.arange(first, first + size, block)
+        edges = first + block * np.arange(-(-size // block))  # not by its end, which numpy counts in floats
         weights = _log_weights(starts, scores, edges, first + size, scale)
         place = draw(weights, scale)
         size = min(block, first + size - int(edges[place]))

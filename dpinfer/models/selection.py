@@ -18,6 +18,7 @@ from dpinfer.release import Measurement, NoiseLaw
 from dpinfer.results.selection import SelectionQuestion, accuracy, infer_selection
 from dpinfer.schema.category import Category
 from dpinfer.schema.columns import Boolean
+from dpinfer.schema.score_rows import MOST_CANDIDATES
 
 if TYPE_CHECKING:
     from dpinfer.privacy.selection import ChoiceLaw
@@ -107,11 +108,14 @@ class Selection(Procedure):
     def infer(self, release: Release | None = None) -> SelectionResults:
         """Read the choice from a release: free, and without any row."""
         found = self._release(release)
-        results: SelectionResults = infer_selection(self._asked(found, "selection", where=self.where))
-        expected = self._question(found.schema) if self.columns else None
-        candidates = expected.candidates if expected else self.candidates
-        if results.candidates != candidates:
-            self._asked(found, "selection", candidates=None)  # raises: another question
+        asked: dict[str, Any] = {"where": self.where}
+        if not self.columns:
+            asked |= {"candidates": list(self.candidates or ()), "scores": list(self.scores)}
+        elif found.kind == "selection" and all(name in found.schema for name in self.columns):
+            asked |= {"scores": list(_votes(self.columns, found.schema)[1])}
+        else:
+            asked |= {"columns": list(self.columns)}  # which no choice has: another question
+        results: SelectionResults = infer_selection(self._asked(found, "selection", **asked))
         return results
 
 
@@ -247,8 +251,8 @@ def _with(label: Label, score: str) -> str:
 
 def _labels(given: list[Any]) -> tuple[Label, ...]:
     labels = tuple(one.item() if isinstance(one, np.generic) else one for one in given)
-    if len(labels) < 2 or len(set(map(repr, labels))) < len(labels):
-        raise OptionError("candidates", given[:10], "two or more different candidates")
+    if not 2 <= len(labels) <= MOST_CANDIDATES or len(set(map(repr, labels))) < len(labels):
+        raise OptionError("candidates", given[:10], f"two to {MOST_CANDIDATES:,} different candidates")
     finite = all(isinstance(one, str | bool | int) or (isinstance(one, float) and np.isfinite(one)) for one in labels)
     if not finite:
         raise OptionError("candidates", given[:10], "finite numbers, texts or truth values")

@@ -145,4 +145,8 @@ def choice_scale(spread: Fraction | int, price: Privacy, law: ChoiceLaw) -> floa
     """
     if not spread > 0:
         raise OptionError("spread", spread, "a positive number")
-    return float_above(Fraction(spread) / choice_epsilon(price, law))
+    exact = Fraction(spread) / choice_epsilon(price, law)
+    scale = float_above(exact)
+    while binary(scale) < exact:  # float_above reads decimals, the sampler binary numbers
+        scale = math.nextafter(scale, math.inf)
+    return scale

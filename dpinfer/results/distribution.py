@@ -20,6 +20,7 @@ from dpinfer.results.contrasts import check_alpha
 from dpinfer.results.quantiles import DistributionQuestion, infer_quantiles, trees_of
 from dpinfer.results.summary import PrivateSummary, header_table, table_width
 from dpinfer.results.wording import format_count, guarantee, short_guarantee
+from dpinfer.schema.columns import Integer
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -132,10 +133,12 @@ class CDFResults:
         return found
 
     def __call__(self, x: float | Sequence[float]) -> pd.DataFrame:
-        """Evaluate the distribution function: a row for each x, a column for each group."""
+        """Evaluate the distribution function, the share of rows up to x: a row for each x, a column for each group."""
         values = np.atleast_1d(np.asarray(x, dtype=np.float64))
+        whole = isinstance(self.question.schema[self.question.column], Integer)
+        places = np.floor(values) + 0.5 if whole else values  # edges lie between whole numbers
         columns = {
-            label or "cdf": np.interp(values, tree.edges, tree.cdf)
+            label or "cdf": np.interp(places, tree.edges, tree.cdf, left=0.0)
             for label, tree in zip(self.labels, self.trees, strict=True)
         }
         return pd.DataFrame(columns, index=pd.Index(values, name="x"))

@@ -145,7 +145,7 @@ class DistributionQuestion:
                 raise ReleaseFormatError("the chosen points are none of the grid")
         except (KeyError, TypeError, ValueError, DPInferError) as error:
             raise ReleaseFormatError(f"the question of the release is damaged: {error}") from error
-        if release.names != names:
+        if release.names != names or not _right_noise(release, question.tree):
             raise ReleaseFormatError("the sums of the release are not those that its question asks for")
         return question
 
@@ -164,6 +164,20 @@ def _check_asked(asked: Mapping[str, Any]) -> None:
         "options": isinstance(options, Mapping) and all(isinstance(value, str | bool) for value in options.values()),
     }
     refuse_damaged(right)
+
+
+def _right_noise(release: Release, tree: TreeRows) -> bool:
+    """Whether noise and steps are those of a tree: the same within a level, and none at a public root alone."""
+    scales = np.asarray(release.law.scales).reshape(tree.size, tree.width)
+    public = tree.root_is_public(release.neighbors)
+    noisy = scales[:, 1:] if public else scales
+    return bool(
+        release.law.family in ("gaussian", "laplace")
+        and len(set(release.steps)) == 1
+        and (noisy > 0).all()
+        and (noisy == noisy[0, -1]).all()
+        and (not public or scales[0, 0] == 0)
+    )
 
 
 def read_probabilities(q: object) -> tuple[float, ...]:

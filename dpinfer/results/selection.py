@@ -29,6 +29,9 @@ __all__ = ["SelectionQuestion", "SelectionResults", "infer_selection"]
 Label = str | int | float | bool
 BOUNDS = ("sharp", "theorem6")
 
+_SHARES = (0.5, 0.95, 0.99)
+"""Probabilities with which a summary says how good the choice is."""
+
 _METHODS = {"gumbel": "exponential mechanism", "exponential": "permute-and-flip"}
 
 
@@ -106,6 +109,10 @@ class SelectionQuestion:
                 and len(release.values) == 1
                 and 0 <= release.values[0] < len(candidates)
                 and release.law.family in CHOICES
+                and release.law.scales[0] > 0
+                and release.names == ("selected",)
+                and len(set(map(repr, candidates))) == len(candidates)
+                and all(not isinstance(label, float) or math.isfinite(label) for label in candidates)
             )
             if not right:
                 raise ReleaseFormatError("what was chosen from is of a wrong type")
@@ -190,9 +197,17 @@ class SelectionResults:
         if self.release.charge_id is not None:
             notes.append(f"Ledger charge: {self.release.charge_id}.")
         table = SimpleTable(
-            [[f"{share:.0%}", f"{self.accuracy(1 - share):.4g}"] for share in (0.5, 0.95, 0.99)],
-            headers=["probability", "score within"],
-            txt_fmt=copy.deepcopy(fmt_params) | {"data_fmts": ["%s"] * 2},
+            [
+                [
+                    f"{self.accuracy(1 - share):.4g}",
+                    f"{self.accuracy(1 - share, bound='theorem6'):.4g}",
+                    f"{1 - share:.0%}",
+                ]
+                for share in _SHARES
+            ],
+            headers=["score within", "textbook bound", "may fail"],
+            stubs=[f"{share:.0%}" for share in _SHARES],
+            txt_fmt=copy.deepcopy(fmt_params) | {"data_fmts": ["%s"] * 3},
         )
         return PrivateSummary(title, header_table(left, right, title, table_width(table)), table, notes)
 

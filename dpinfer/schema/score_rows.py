@@ -29,8 +29,8 @@ __all__ = ["MOST_CANDIDATES", "ScoreRows"]
 _LARGEST = 2.0**19
 """What a row adds is at most this many steps: sums over a chunk of rows are then exact in float64."""
 
-_FINEST = -1000
-"""Steps are at least two to this power."""
+_HUGE = 1e130
+"""Scores of up to this size, and not below its inverse, have steps that a release can hold."""
 
 MOST_CANDIDATES = 2**16
 
@@ -70,7 +70,7 @@ class ScoreRows:
         largest = max(max(abs(score.lower), abs(score.upper)) for score in self.scores)
         if all(score.boolean for score in self.scores):
             return 1.0
-        return 2.0 ** max(math.frexp(largest / _LARGEST)[1], _FINEST) if largest > 0 else 1.0
+        return 2.0 ** math.frexp(largest / _LARGEST)[1] if largest > 0 else 1.0
 
     @cached_property
     def limits(self) -> tuple[Array, Array]:
@@ -103,6 +103,11 @@ class ScoreRows:
         """
         if not 2 <= len(self.scores) <= MOST_CANDIDATES:
             raise OptionError("candidates", f"{len(self.scores):,}", f"2 to {MOST_CANDIDATES:,} candidates")
+        largest = max(max(abs(score.lower), abs(score.upper)) for score in self.scores)
+        if largest > 0 and not 1 / _HUGE <= largest <= _HUGE:
+            raise OptionError(
+                "score", f"values up to {largest:g}", f"values from {1 / _HUGE:g} to {_HUGE:g}: rescale it"
+            )
         if not self.columns or min(self.spread("add_remove"), self.spread("replace_one")) == 0:
             raise OptionError("score", self.scores[0].text, "a score that depends on columns")
 
