@@ -46,6 +46,7 @@ EXECUTED = [
     "docs/bootstrap.md",
     "docs/selection.md",
     "docs/quantiles.md",
+    "docs/density.md",
 ]
 
 

@@ -6,10 +6,11 @@ Arrays run over R releases and k bins.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cache, cached_property
+from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING
 
 import numpy as np
+from scipy import stats
 
 from dpinfer.numerics.bin_choice import Ladder
 from dpinfer.numerics.roots import outermost_crossing
@@ -25,6 +26,9 @@ __all__ = ["HIDDEN", "DensityEstimates", "bias_estimate", "density_intervals", "
 HIDDEN = 3.0
 """A count below so many standard deviations of its noise is not told from that of an empty bin."""
 
+_MOST_LAPLACE = 32
+"""Laplace variables whose sum is told from a normal one."""
+
 _SHARES = np.linspace(0.0, 1.0, 257)
 
 
@@ -39,9 +43,11 @@ class DensityEstimates:
     widths : ndarray (k,)
         Width of each bin, in the unit of the column.
     noise : float
-        Noise variance of a count.
+        Variance of a noise variable.
     laplace : bool
         Whether the noise is Laplace, else Gaussian.
+    merged : ndarray of int (k,), optional
+        How many noisy counts each is the sum of, and so how many noise variables it carries; 1 by default.
     nobs : int or None
         The number of rows in all bins where it is public; the noisy counts are then moved to add up to it.
     population : bool
@@ -54,9 +60,15 @@ class DensityEstimates:
     widths: Array
     noise: float
     laplace: bool
+    merged: NDArray[np.intp] | None = None
     nobs: int | None = None
     population: bool = True
     alike: int = 1
+
+    @cached_property
+    def noises(self) -> Array:
+        """Noise variance of each count (k,)."""
+        return self.noise * (np.ones(self.bins) if self.merged is None else self.merged.astype(np.float64))
 
     @property
     def bins(self) -> int:
@@ -74,7 +86,7 @@ class DensityEstimates:
     @cached_property
     def size(self) -> Array:
         """The number of rows that is divided by (R, 1): at least 1, and one standard deviation of its noise."""
-        least = 1.0 if self.nobs is not None else max(1.0, float(np.sqrt(self.noise * self.bins)))
+        least = 1.0 if self.nobs is not None else max(1.0, float(np.sqrt(self.noises.sum())))
         return np.maximum(self.total, least)
 
     @cached_property
@@ -82,7 +94,8 @@ class DensityEstimates:
         """Counts (R, k); where the number of rows is public they add up to it."""
         if self.nobs is None:
             return self.counts
-        found: Array = self.counts + (self.nobs - self.counts.sum(axis=1, keepdims=True)) / self.bins
+        missing = self.nobs - self.counts.sum(axis=1, keepdims=True)
+        found: Array = self.counts + missing * (self.noises / self.noises.sum())
         return found
 
     @cached_property
@@ -101,21 +114,19 @@ class DensityEstimates:
         """Whether there may be no row at all, for all that the noise allows to tell (R,)."""
         if self.nobs is not None:
             return np.asarray(self.total[:, 0] < 1)
-        return np.asarray(self.total[:, 0] < HIDDEN * np.sqrt(self.noise * self.bins))
+        return np.asarray(self.total[:, 0] < HIDDEN * np.sqrt(self.noises.sum()))
 
     @property
     def hidden(self) -> NDArray[np.bool_]:
         """Whether a bin may be empty for all that the noise allows to tell (R, k)."""
-        return np.asarray(self.adjusted < HIDDEN * np.sqrt(self.noise))
+        return np.asarray(self.adjusted < HIDDEN * np.sqrt(self.noises))
 
     def own_noise(self, share: Array) -> tuple[Array, Array]:
         """Variance from noise of count - share size (R, k), and the part of it that the bin's own noise makes."""
-        if self.nobs is not None:
-            other = 1 / self.bins
-            own = np.full(np.shape(share), (1 - other) ** 2)
-            return self.noise * (own + (self.bins - 1) * other**2), self.noise * own
-        own = (1 - share) ** 2
-        return self.noise * (own + (self.bins - 1) * share**2), self.noise * own
+        moved = self.noises / self.noises.sum() if self.nobs is not None else share
+        own = self.noises * (1 - moved) ** 2
+        found = own + (self.noises.sum() - self.noises) * moved**2
+        return np.broadcast_to(found, np.shape(share)), np.broadcast_to(own, np.shape(share))
 
     def sampling(self, share: Array) -> Array:
         """Variance of a count from sampling if that were the share (R, k)."""
@@ -147,18 +158,19 @@ def density_intervals(estimates: DensityEstimates, alpha: float) -> Array:
     Notes
     -----
     Holds every share p whose count - p size is no larger than q(p) times its standard deviation if p were true. That
-    counts sampling, size p (1 - p), and noise; q(p) is the critical value of a normal plus a Laplace variable with
-    the shares of variance that they have at p. For Gaussian noise it is Wilson's (1927) interval with noise, and
-    Fieller's where the size is noisy. A negative count is taken for zero. Noise of a variance below a quarter leaves
-    the count on the whole numbers; a continuity correction of up to a half then goes over to that of the binomial.
+    counts sampling, size p (1 - p), and noise; q(p) is the critical value of a normal plus the bin's own Laplace
+    variables with the shares of variance that they have at p. For Gaussian noise it is Wilson's (1927) interval with
+    noise, and Fieller's where the size is noisy. A negative count is taken for zero. Where its variance is below a
+    quarter, noise leaves counts on the whole numbers; a continuity correction of up to a half then goes over to the
+    binomial's interval.
     """
     value = np.clip(estimates.shares, 0.0, 1.0)
     if estimates.bins == 1:
         return np.ones((*value.shape, 2)) / estimates.widths[:, None]
     top = np.clip(estimates.adjusted, 0.0, estimates.size)
-    step = np.sqrt(estimates.sampling((value * estimates.size + 1) / (estimates.size + 2)) + estimates.noise)
+    step = np.sqrt(estimates.sampling((value * estimates.size + 1) / (estimates.size + 2)) + estimates.noises)
     step /= estimates.size
-    lattice = estimates.alike * max(0.5 - 2 * estimates.noise, 0.0) if estimates.population else 0.0
+    lattice = estimates.alike * np.maximum(0.5 - 2 * estimates.noises, 0.0) if estimates.population else 0.0
     ends = []
     for sign in (-1.0, 1.0):
 
@@ -166,22 +178,28 @@ def density_intervals(estimates: DensityEstimates, alpha: float) -> Array:
             tested = np.clip(value + sign * distance * step, 0.0, 1.0)
             noise, own = estimates.own_noise(tested)
             variance = estimates.sampling(tested) + noise
-            error = _critical(own / np.maximum(variance, 1e-300), alpha, laplace=estimates.laplace) * np.sqrt(variance)
-            return np.asarray(np.abs(top - tested * estimates.size) <= error + lattice)
+            critical = _critical(estimates, own / np.maximum(variance, 1e-300), alpha)
+            return np.asarray(np.abs(top - tested * estimates.size) <= critical * np.sqrt(variance) + lattice)
 
         distance = outermost_crossing(inside, shape=value.shape)
         ends.append(np.clip(value + sign * distance * step, 0.0, 1.0))
     return np.stack(ends, axis=-1) / estimates.widths[:, None]
 
 
-@cache
-def _critical_values(alpha: float) -> Array:
-    return laplace_sum_isf(alpha, _SHARES[:, None])
+@lru_cache(maxsize=64)
+def _critical_values(alpha: float, several: int) -> Array:
+    return laplace_sum_isf(alpha, np.repeat(_SHARES[:, None] / several, several, axis=1))
 
 
-def _critical(share: Array, alpha: float, *, laplace: bool) -> Array:
-    table = _critical_values(alpha)
-    return np.interp(share, _SHARES, table) if laplace else np.full(share.shape, table[0])
+def _critical(estimates: DensityEstimates, share: Array, alpha: float) -> Array:
+    """Critical values (R, k) where this is the share of the bin's own noise in the variance."""
+    merged = np.ones(estimates.bins, dtype=np.intp) if estimates.merged is None else estimates.merged
+    found = np.full(share.shape, float(stats.norm.isf(alpha / 2)))
+    for several in np.unique(merged) if estimates.laplace else ():
+        if several <= _MOST_LAPLACE:
+            mine = merged == several
+            found[:, mine] = np.interp(share[:, mine], _SHARES, _critical_values(alpha, int(several)))
+    return found
 
 
 def projected(density: Array, widths: Array) -> Array:

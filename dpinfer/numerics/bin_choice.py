@@ -7,6 +7,7 @@ noise, so that it is taken together with what biases of histograms look like.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from functools import lru_cache
 from itertools import pairwise
 from typing import TYPE_CHECKING
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
 
     Array = NDArray[np.float64]
 
-__all__ = ["Ladder", "choose_bins"]
+__all__ = ["Ladder", "choose_measured", "choose_merged"]
 
 _ROUGHNESS, _KNEE, _POWER = (
     part.ravel()
@@ -32,7 +33,14 @@ _JUMPING = 0.3
 """Weight of densities that jump."""
 
 _STEPS = 0.1
-"""Weight of densities that are constant within some few equal bins, and so lose nothing in these."""
+"""Weight of densities that are constant within some few equal bins, where counted bins are merged; 0 where bins are
+chosen to be counted, for too coarse ones cannot be mended."""
+
+_FORESIGHT = 0.3
+"""How much is trusted that bins which are too fine will be merged well."""
+
+_NEGLIGIBLE = 1e-3
+"""Weight of a hypothesis, relative to the largest, from which it is looked at."""
 
 _MOST_STEPS = 30
 
@@ -134,10 +142,30 @@ class Ladder:
         return energy / nobs**2, (2 * each**2 * self.sizes + 4 * each * moved) / nobs**4
 
 
-def choose_bins(
-    counts: Array, share: Array, widths: Sequence[int], *, nobs: float, fine_noise: float, bin_noise: float
-) -> int:
-    """Choose a number of bins.
+@dataclass(frozen=True, eq=False)
+class Outlook:
+    """What noisy counts tell of the errors that candidates would have.
+
+    Attributes
+    ----------
+    weight : ndarray (h,)
+        Of the hypotheses that are left; they sum to 1.
+    bias : ndarray (h, m)
+        Squared bias of each candidate under each.
+    sampling : ndarray (m,)
+        Integrated variance from sampling.
+    noise : ndarray (m,)
+        The same from noise of variance 1 in every count.
+    """
+
+    weight: Array
+    bias: Array
+    sampling: Array
+    noise: Array
+
+
+def outlook(counts: Array, share: Array, widths: Sequence[int], *, nobs: float, noise: float, steps: float) -> Outlook:
+    """Take what noisy counts tell together with what biases of histograms look like.
 
     Parameters
     ----------
@@ -149,54 +177,109 @@ def choose_bins(
         Candidates: fine bins that a bin holds, from all on downward.
     nobs : float
         Number of rows.
-    fine_noise, bin_noise : float
-        Noise variance of these counts, and of those that the bins will have.
+    noise : float
+        Noise variance of these counts.
+    steps : float
+        Weight beforehand of densities that are constant within some few equal bins, and so lose nothing in these.
+
+    Notes
+    -----
+    Let D be the differences of `Ladder.energies` from one candidate to the next, V their variances. Under a bias B
+    their means are d = -diff(B), and what differs from that is given the standard deviation abs(d). B is one of a
+    family with the weights that D gives it, times those it has beforehand: about Scott's (1979) normal reference, where
+    B = (pi/6) r^3 / k^2 for a density with squared integral r.
+    """
+    nobs = max(nobs, _LEAST_ROWS)
+    ladder, bias, prior = _prepared(tuple(share.tolist()), tuple(widths), steps)
+    energy, variance = ladder.energies(counts, nobs, noise)
+    found, mean = np.diff(energy), -np.diff(bias, axis=1)
+    own = mean**2
+    total = np.maximum(variance + own, 1e-300)
+    weight = prior - 0.5 * ((found - mean) ** 2 / total + np.log(total)).sum(axis=1)
+    weight = np.exp(weight - weight.max())
+    kept = weight > _NEGLIGIBLE
+    lost = ((found * own[kept] + mean[kept] * variance) / total[kept])[:, ::-1].cumsum(axis=1)[:, ::-1]
+    return Outlook(
+        weight=weight[kept] / weight[kept].sum(),
+        bias=np.hstack([lost, np.zeros((len(lost), 1))]) + bias[kept, -1:],
+        sampling=np.array([one.spread(one.counts(counts), nobs) for one in ladder.steps]) / nobs,
+        noise=np.array([(1 / one.share).sum() for one in ladder.steps]) / nobs**2,
+    )
+
+
+def choose_measured(
+    counts: Array,
+    share: Array,
+    widths: Sequence[int],
+    allowed: Sequence[bool],
+    *,
+    nobs: float,
+    noise: float,
+    later: float,
+) -> int:
+    """Choose the bins that a second stage counts, which may be merged when their counts are known.
+
+    Parameters
+    ----------
+    counts, share, widths, nobs, noise
+        As in `outlook`.
+    allowed : sequence of bool, length m
+        Which candidates may be counted; the others may come of merging.
+    later : float
+        Noise variance of the counts of the second stage.
+
+    Returns
+    -------
+    int
+        Place of the candidate.
+
+    Notes
+    -----
+    Bins that are too fine cost noise, for merged counts carry that of all they are merged of; bins that are too coarse
+    cannot be mended. What is least is the mean over hypotheses of `_FORESIGHT` times the error after the best merging
+    and the rest times the error without one.
+    """
+    seen = outlook(counts, share, widths, nobs=nobs, noise=noise, steps=0.0)
+    width = np.asarray(widths)
+    costs = []
+    for place in range(len(width)):
+        if not allowed[place]:
+            costs.append(np.inf)
+            continue
+        coarser = (width % width[place] == 0) | (np.arange(len(width)) == 0)
+        merged = seen.bias[:, coarser] + seen.sampling[coarser]
+        merged = merged + later * seen.noise[coarser] * width[coarser] / width[place]
+        plain = seen.bias[:, place] + seen.sampling[place] + later * seen.noise[place]
+        costs.append(float(seen.weight @ (_FORESIGHT * merged.min(axis=1) + (1 - _FORESIGHT) * plain)))
+    return int(np.argmin(costs))
+
+
+def choose_merged(counts: Array, share: Array, widths: Sequence[int], *, nobs: float, noise: float) -> int:
+    """Choose how far counted bins are merged, from their own noisy counts; parameters as `outlook`.
 
     Returns
     -------
     int
         Place of the candidate with the least expected integrated squared error.
-
-    Notes
-    -----
-    Let D be the differences of `Ladder.energies` from one candidate to the next, V their variances. Under a bias B
-    their means are d = -diff(B), and what differs from that is given the standard deviation abs(d). B is averaged over
-    a family with the weights that D gives it, times those it has beforehand: about Scott's (1979) normal reference,
-    where B = (pi/6) r^3 / k^2 for a density with squared integral r.
     """
-    nobs = max(nobs, _LEAST_ROWS)
-    ladder, mean, weight = _prepared(tuple(share.tolist()), tuple(widths))
-    energy, variance = ladder.energies(counts, nobs, fine_noise)
-    found = np.diff(energy)
-    own = mean**2
-    total = np.maximum(variance + own, 1e-300)
-    weight = weight - 0.5 * ((found - mean) ** 2 / total + np.log(total)).sum(axis=1)
-    weight = np.exp(weight - weight.max())
-    gained = (weight / weight.sum()) @ ((found * own + mean * variance) / total)
-    gain = np.concatenate([[0.0], np.cumsum(gained)])
-    sampling = np.array([one.spread(one.counts(counts), nobs) for one in ladder.steps]) / nobs
-    noise = np.array([(1 / one.share).sum() for one in ladder.steps]) * bin_noise / nobs**2
-    return int(np.argmin(sampling + noise - gain))
+    seen = outlook(counts, share, widths, nobs=nobs, noise=noise, steps=_STEPS)
+    merged = np.asarray(widths) / widths[-1]
+    return int(np.argmin(seen.weight @ seen.bias + seen.sampling + noise * seen.noise * merged))
 
 
-@lru_cache(maxsize=16)
-def _prepared(share: tuple[float, ...], widths: tuple[int, ...]) -> tuple[Ladder, Array, Array]:
-    """Return what does not depend on counts: the ladder, differences of biases (H, m - 1), weights (H,)."""
+@lru_cache(maxsize=32)
+def _prepared(share: tuple[float, ...], widths: tuple[int, ...], steps: float) -> tuple[Ladder, Array, Array]:
+    """Return what does not depend on counts: the ladder, biases (H, m), logarithms of weights (H,)."""
     ladder = Ladder(share, widths)
-    bias, weight = _biases(np.array([len(one.share) for one in ladder.steps]), np.asarray(widths))
-    return ladder, -np.diff(bias, axis=1), weight
-
-
-def _biases(bins: NDArray[np.intp], widths: NDArray[np.intp]) -> tuple[Array, Array]:
-    """Biases of all candidates under every hypothesis (H, m), and the logarithms of their weights (H,)."""
+    bins, width = np.array([len(one.share) for one in ladder.steps]), np.asarray(widths)
     smooth = _ROUGHNESS[:, None] / (1 + ((bins - 1) / _KNEE[:, None]) ** _POWER[:, None])
     normal = np.sqrt(np.pi / 6 * (1 + _ROUGHNESS) ** 3 / _ROUGHNESS)
     weight = np.log(np.where(_POWER == 1, _JUMPING, 1 - _JUMPING))
     weight -= 0.5 * (np.log(_KNEE / normal) / _KNEE_SPREAD) ** 2
     weight -= 0.5 * (np.log(_ROUGHNESS / _TYPICAL) / _ROUGHNESS_SPREAD) ** 2
-    steps = widths[(bins > 1) & (bins <= _MOST_STEPS) & (np.arange(len(bins)) < len(bins) - 1)]
-    biases, weights = [smooth], [weight + np.log(1 - _STEPS)]
-    for width in steps:
-        biases.append(np.where(width % widths == 0, 0.0, smooth))
-        weights.append(weight + np.log(_STEPS / len(steps)))
-    return np.concatenate(biases), np.concatenate(weights)
+    flat = width[:-1][(bins[:-1] > 1) & (bins[:-1] <= _MOST_STEPS)]
+    biases, weights = [smooth], [weight + np.log(1 - steps)]
+    for one in flat if steps > 0 else ():
+        biases.append(np.where(one % width == 0, 0.0, smooth))
+        weights.append(weight + np.log(steps / len(flat)))
+    return ladder, np.concatenate(biases), np.concatenate(weights)

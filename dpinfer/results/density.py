@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING
 
@@ -88,6 +88,10 @@ class DensityResults:
     @cached_property
     def _estimates(self) -> DensityEstimates:
         return self.histograms.estimates(self.target)
+
+    def unmerged(self) -> DensityResults:
+        """Return the density in the bins that were measured, where some were merged; free of cost."""
+        return replace(self, histograms=replace(self.histograms, merged=1))
 
     @property
     def column(self) -> str:

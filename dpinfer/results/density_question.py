@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     Array = NDArray[np.float64]
 
-__all__ = ["DensityQuestion", "Histograms"]
+__all__ = ["DensityQuestion", "Histograms", "Stage"]
 
 _LARGEST = 1e20
 """Bound on noisy counts; the largest noise that can be drawn is far below."""
@@ -96,36 +96,57 @@ class DensityQuestion:
 
 
 @dataclass(frozen=True, eq=False)
+class Stage:
+    """Noisy counts in bins.
+
+    Attributes
+    ----------
+    edges : ndarray (k + 1,)
+    counts : ndarray (k,)
+    noise : float
+        Noise variance of a count.
+    """
+
+    edges: Array
+    counts: Array
+    noise: float
+
+    def bias(self, merged: int, nobs: float) -> tuple[float, float]:
+        """Squared bias, and its standard error, of bins that hold so many of these; see `bias_estimate`."""
+        length = float(self.edges[-1] - self.edges[0])
+        share = np.diff(self.edges) / length
+        if merged == 1:
+            return 0.0, 0.0
+        return bias_estimate(self.counts, share, merged, nobs=nobs, noise=self.noise, length=length)
+
+
+@dataclass(frozen=True, eq=False)
 class Histograms:
     """What a release of a density holds.
 
     Attributes
     ----------
     question : DensityQuestion
-    edges : ndarray (k + 1,)
-    counts : ndarray (k,)
-    noise : float
-        Noise variance of a count.
+    measured : Stage
+        The counts that the density is made of.
     laplace : bool
     nobs : int or None
         The number of rows in all bins where it is public.
-    fine, fine_edges : ndarray (F,), ndarray (F + 1,), or None
-        Counts of the first stage, where the bins were chosen from the data.
-    fine_noise : float
     merged : int
-        How many bins of the first stage one of these holds.
+        How many of the measured bins one of the density holds.
+    fine : Stage or None
+        The first stage, where the bins were chosen from the data.
+    finer : int
+        How many of its bins a measured one holds.
     """
 
     question: DensityQuestion
-    edges: Array
-    counts: Array
-    noise: float
+    measured: Stage
     laplace: bool
     nobs: int | None
-    fine: Array | None = None
-    fine_edges: Array | None = None
-    fine_noise: float = 0.0
     merged: int = 1
+    fine: Stage | None = None
+    finer: int = 1
 
     @classmethod
     def from_release(cls, release: Release) -> Histograms:
@@ -151,9 +172,9 @@ class Histograms:
     def _given(cls, release: Release, question: DensityQuestion) -> Histograms:
         if release.names != question.rows.names:
             raise ReleaseFormatError("the sums of the release are not those that its question asks for")
-        noise = _common(release.noise_variances)
+        measured = Stage(question.edges, release.array, _common(release.noise_variances))
         nobs = release.nobs if question.rows.keeps_every_row else None
-        return cls(question, question.edges, release.array, noise, release.law.family == "laplace", nobs)
+        return cls(question, measured, release.law.family == "laplace", nobs)
 
     @classmethod
     def _staged(cls, release: Release, question: DensityQuestion) -> Histograms:
@@ -163,21 +184,27 @@ class Histograms:
         known = type(fine) is int and fine in FINE and type(width) is int and width in rows.widths(fine)
         if not known or release.names != rows.names(fine, width):
             raise ReleaseFormatError("the sums of the release are not those that its question asks for")
-        first, fine_edges, edges = int(rows.counted), rows.edges(fine), rows.edges(width)
+        first, fine_edges = int(rows.counted), rows.edges(fine)
         last = first + len(fine_edges) - 1
         values, noise = release.array, release.noise_variances
+        measured = Stage(rows.edges(width), values[last:], _common(noise[last:]))
+        nobs = None if rows.counted else release.nobs
+        total = float(measured.counts.sum()) if nobs is None else float(nobs)
+        chosen = rows.merged_width(measured.counts, width, nobs=total, noise=measured.noise)
         return cls(
             question,
-            edges,
-            values[last:],
-            _common(noise[last:]),
+            measured,
             release.law.family == "laplace",
-            None if rows.counted else release.nobs,
-            fine=values[first:last],
-            fine_edges=fine_edges,
-            fine_noise=_common(noise[first:last]),
-            merged=-(-width // fine),
+            nobs,
+            merged=-(-chosen // width),
+            fine=Stage(fine_edges, values[first:last], _common(noise[first:last])),
+            finer=-(-width // fine),
         )
+
+    @cached_property
+    def edges(self) -> Array:
+        """Edges of the bins (k + 1,)."""
+        return np.append(self.measured.edges[: -1 : self.merged], self.measured.edges[-1])
 
     @property
     def widths(self) -> Array:
@@ -186,24 +213,24 @@ class Histograms:
 
     def estimates(self, target: str) -> DensityEstimates:
         """Return the noisy counts with what inference needs."""
+        starts = np.arange(0, len(self.measured.counts), self.merged)
         return DensityEstimates(
-            counts=self.counts[None],
+            counts=np.add.reduceat(self.measured.counts, starts)[None],
             widths=self.widths,
-            noise=self.noise,
+            noise=self.measured.noise,
             laplace=self.laplace,
+            merged=np.diff(np.append(starts, len(self.measured.counts))),
             nobs=self.nobs,
             population=target == "population",
             alike=self.question.schema.rows_per_unit,
         )
 
     def bias(self, nobs: float) -> tuple[float, float] | None:
-        """Squared bias of the density and its standard error; None where the bins were given."""
-        if self.fine is None or self.fine_edges is None:
+        """Squared bias of the density and its standard error, down to the bins of the first stage; None without one."""
+        if self.fine is None:
             return None
-        length = float(self.edges[-1] - self.edges[0])
-        share = np.diff(self.fine_edges) / length
-        merged = min(self.merged, len(share))
-        return bias_estimate(self.fine, share, merged, nobs=nobs, noise=self.fine_noise, length=length)
+        coarse, fine = self.measured.bias(self.merged, nobs), self.fine.bias(self.finer, nobs)
+        return coarse[0] + fine[0], float(np.hypot(coarse[1], fine[1]))
 
 
 def _read_question(release: Release) -> DensityQuestion:

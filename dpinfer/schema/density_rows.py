@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from dpinfer.errors import OptionError, SchemaError
-from dpinfer.numerics.bin_choice import choose_bins
+from dpinfer.numerics.bin_choice import choose_measured, choose_merged
 from dpinfer.schema.axes import BinsAxis
 from dpinfer.schema.basis import basis_of
 from dpinfer.schema.cell_rows import CellRows
@@ -38,6 +38,7 @@ FINE = (1, 2, 4, 8, 16, 32, 64, 160, 320)
 """Cells that a bin of the first stage may hold."""
 
 _FEWEST = 12
+_PLAIN = 30
 _OVER_NOISE, _OVER_SAMPLING = 3.0, 6.0
 """The first stage has at most so many bins: rows over the noise of a bin, and root of the rows, times these."""
 
@@ -144,6 +145,8 @@ class DensityRows:
     def bin_width(self, counts: Array, fine: int, *, nobs: float, fine_noise: float, bin_noise: float) -> int:
         """Choose how many cells a bin of the second stage holds, from the noisy counts of the first.
 
+        These bins may be merged by `merged_width` when their counts are known.
+
         Parameters
         ----------
         counts : ndarray (F,)
@@ -156,9 +159,33 @@ class DensityRows:
         """
         widths = self.widths(fine)
         share = np.diff(self.edges(fine)) / (self.grid[-1] - self.grid[0])
-        merged = [max(width // fine, 1) if width < self.size else len(share) for width in widths]
-        place = choose_bins(counts, share, merged, nobs=nobs, fine_noise=fine_noise, bin_noise=bin_noise)
+        merged = [width // fine if width < self.size else len(share) for width in widths]
+        allowed = [self._mergeable(width) for width in widths]
+        place = choose_measured(counts, share, merged, allowed, nobs=nobs, noise=fine_noise, later=bin_noise)
         return widths[place]
+
+    def _mergeable(self, width: int) -> bool:
+        """Whether bins of so many cells may be counted: many of a Real column can be merged in many ways."""
+        count = -(-self.size // width)
+        return isinstance(self.schema[self.column], Integer) or count <= _PLAIN or count % 20 == 0
+
+    def merged_width(self, counts: Array, width: int, *, nobs: float, noise: float) -> int:
+        """Choose how many cells a bin of the density holds, from the noisy counts of the second stage.
+
+        Parameters
+        ----------
+        counts : ndarray (K,)
+            Noisy counts of bins of ``width`` cells.
+        width : int
+        nobs : float
+            Number of rows.
+        noise : float
+            Noise variance of these counts.
+        """
+        widths = self.widths(width)
+        share = np.diff(self.edges(width)) / (self.grid[-1] - self.grid[0])
+        merged = [wide // width if wide < self.size else len(share) for wide in widths]
+        return widths[choose_merged(counts, share, merged, nobs=nobs, noise=noise)]
 
 
 def numeric_column(schema: Schema, name: str) -> Real:
