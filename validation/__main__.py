@@ -42,6 +42,7 @@ SCRIPTS = {
     "selection_laws": (4000, 1_000_000),
     "quantile_error": (3, 500),
     "quantile_coverage": (8, 5000),
+    "density_error": (100, 5000),
     "cdf_band": (20, 5000),
     "aggregate_speed": (1, 5),
     "bootstrap_speed": (1, 5),

@@ -13,6 +13,7 @@ import dpinfer as dpi
 from dpinfer.studies import Rules
 from validation import people_report as people
 from validation.common import OUTPUT
+from validation.publish_density import density
 from validation.publish_quantiles import quantiles, selection
 
 ROOT = Path(__file__).parent.parent
@@ -373,6 +374,7 @@ def main() -> None:
     replace_section(ROOT / "docs" / "people.md", "people", people.section())
     replace_section(ROOT / "docs" / "selection.md", "selection", selection())
     replace_section(ROOT / "docs" / "quantiles.md", "quantiles", quantiles())
+    replace_section(ROOT / "docs" / "density.md", "density", density())
 
 
 if __name__ == "__main__":
