@@ -46,7 +46,7 @@ CANDIDATES = [CELLS // width for width in WIDTHS if CELLS % width == 0]
 """Numbers of bins that may be chosen."""
 
 CHOSEN_ROWS = (1_000, 100_000)
-AUTO_PART = 0.1
+AUTO_PART = 0.02
 """Share of the replicates of coverage that the errors of chosen bins get."""
 
 
@@ -259,7 +259,7 @@ def coverage_cell(
     """Judge one cell: the bins that fail get one rerun at ten times the replicates."""
     measure = fixed_coverage if how == "best fixed" else chosen_coverage
     least = least_coverage(replicates)
-    key = [seed, n, DESIGNS.index(design), PRICES.index(price)]
+    key = [seed, n, [one.name for one in DESIGNS].index(design.name), PRICES.index(price)]
     first = measure(design, n, price, replicates, key)
     kept = first
     rows = [_covered("first", how, design, n, price, first, replicates)]

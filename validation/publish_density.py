@@ -52,8 +52,8 @@ def density() -> str:
             "",
             *fitted,
             "",
-            f"Coverage of pointwise 95% intervals, {first:,} replicates a cell; bins that fail are run again at ten times "
-            "as many:",
+            f"Coverage of pointwise 95% intervals, {first:,} replicates a cell; bins that fail are run again at ten "
+            "times as many:",
             "",
             *covered,
             "",
