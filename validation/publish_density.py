@@ -10,9 +10,8 @@ from validation.publish_quantiles import lines_of, picture, ranged
 
 def density() -> str:
     """Error of chosen bins, rates, and coverage."""
-    errors, rates, coverage = (
-        pd.read_csv(OUTPUT / f"density_error{part}.csv") for part in ("", "_slopes", "_coverage")
-    )
+    parts = ("", "_slopes", "_coverage")
+    errors, rates, coverage = (pd.read_csv(OUTPUT / f"density_error{part}.csv") for part in parts)
     compared = lines_of(
         ["density", "price", "n", "best number of bins", "chosen (median)", "error of the best", "of the chosen over it",
          "over the best candidate's"],
