@@ -13,8 +13,8 @@ def density() -> str:
     parts = ("", "_slopes", "_coverage")
     errors, rates, coverage = (pd.read_csv(OUTPUT / f"density_error{part}.csv") for part in parts)
     compared = lines_of(
-        ["density", "price", "n", "best number of bins", "chosen (median)", "error of the best", "of the chosen over it",
-         "over the best candidate's"],
+        ["density", "price", "n", "best number of bins", "chosen (median)", "error of the best",
+         "of the chosen over it", "over the best candidate's"],
         [
             (row["design"], f"`{row['path']}`", f"{row['n']:,}", row["best bins"], row["median bins"],
              f"{row['error of the best']:.3g}", f"{row['ratio']:.2f} ({row['ratio error']:.2f})",
