@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -42,6 +42,8 @@ class Population:
         The values of a discrete variable, rising, and their probabilities.
     whole : bool
         Whether the column is declared Integer; a variable with a density is then rounded.
+    resolution : int or str
+        Leaves that are asked for.
     """
 
     name: str
@@ -52,6 +54,7 @@ class Population:
     below: Function | None = None
     atoms: tuple[np.ndarray, np.ndarray] | None = None
     whole: bool = False
+    resolution: int | str = "auto"
 
     @property
     def continuous(self) -> bool:
@@ -129,6 +132,8 @@ _COUNTS = np.arange(60)
 _TWENTY = np.round(np.cumsum(np.linspace(0.02, 0.08, 20)), 3) - 0.01  # from .01 to .99, closer and closer together
 _HEAVY = np.tile([4.0, 1.0, 2.0, 1.0], 5)
 _CENTS = np.round(np.arange(-500, 501) * 0.01, 2)
+_HUNDREDS = np.arange(0, 500_001, 100.0)
+_INCOMES = np.diff(stats.lognorm(0.8, scale=20_000).cdf(np.concatenate([[0], _HUNDREDS[:-1] + 50, [np.inf]])))
 _YEARS = np.arange(116.0)
 _AGES = stats.norm(38, 16).pdf(_YEARS) + 0.5 * stats.norm(68, 9).pdf(_YEARS)
 
@@ -148,6 +153,9 @@ POPULATIONS = (
     discrete("Poisson 2, Integer", TIGHT, 0, 15, _COUNTS, stats.poisson(2).pmf(_COUNTS), whole=True),
     discrete("Poisson 2, Integer", WIDE, 0, 150, _COUNTS, stats.poisson(2).pmf(_COUNTS), whole=True),
     smooth("incomes, whole", TIGHT, 0, 200_000, stats.lognorm(0.8, scale=20_000), whole=True),
+    discrete("incomes in hundreds, Real", TIGHT, 0, 500_000, _HUNDREDS, _INCOMES, whole=False),
+    replace(discrete("0 to 99, Real, 64 leaves", TIGHT, 0, 100, np.arange(100.0), np.ones(100), whole=False),
+            resolution=64),
 )  # fmt: skip
 
 
@@ -246,7 +254,8 @@ def fitted(path: Fast, nodes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     found = nodes[:, :1] if path.variances[0] == 0 else sums / precisions[0]
     for difference in reversed(differences):
         found = np.stack([(found + difference) / 2, (found - difference) / 2], axis=2).reshape(len(nodes), -1)
-    totals, raw = found.sum(axis=1), np.cumsum(found[:, : len(path.edges) - 1], axis=1)
+    totals = nodes[:, 0] if path.variances[0] == 0 else found.sum(axis=1)
+    raw = np.cumsum(found[:, : len(path.edges) - 1], axis=1)
     cumulative = np.zeros((len(nodes), len(path.edges)))
     for place, row in enumerate(raw):
         cumulative[place, 1:-1] = isotonic_regression(row[:-1]).x

@@ -301,16 +301,20 @@ class _Quantile:
         outer = float(self.tree.edges[first]), float(self.tree.edges[last + 1])
         if self.step:
             return float(np.ceil(outer[0])), float(np.floor(outer[1]))
-        return (self._value(low), self._value(high)) if self.continuous else outer
+        if not self.continuous:
+            return outer
+        # Values that were clamped are tied at the bounds.
+        inner = len(self.tree.edges) - 2
+        return outer[0] if first == 0 else self._value(low), outer[1] if last == inner else self._value(high)
 
     def pvalue(self, value: float) -> float:
         """Two-sided p-value of the hypothesis that the quantile is a value."""
         edges = self.tree.edges
         if not edges[0] <= value <= edges[-1]:
             return 0.0
-        if self.step or not self.continuous:
+        leaf = min(max(int(np.searchsorted(edges, value, side="right")) - 1, 0), len(edges) - 2)
+        if self.step or not self.continuous or leaf in (0, len(edges) - 2):
             ratio = self.gap / self.error
-            leaf = min(max(int(np.searchsorted(edges, value, side="right")) - 1, 0), len(edges) - 2)
             under, over = ratio[leaf], ratio[leaf + 1]
         else:
             under = over = np.interp(value, edges, self.gap) / np.interp(value, edges, self.error)
