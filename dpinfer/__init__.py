@@ -7,8 +7,8 @@ ask a question such as `ols`, and ``fit`` it at a price.
 from dpinfer import errors
 from dpinfer._version import __version__
 from dpinfer.inference.families import Binomial, Family
-from dpinfer.mechanisms import PrivateData, PublicData
-from dpinfer.models import (
+from dpinfer.kernel import PrivateData, PublicData
+from dpinfer.procedures import (
     Procedure,
     binomtest,
     bootstrap,

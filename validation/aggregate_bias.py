@@ -10,7 +10,7 @@ import statsmodels.api as sm
 from joblib import Parallel, delayed
 from matplotlib.figure import Figure
 
-from dpinfer.schema.block_rows import block_values
+from dpinfer.kernel.rows.blocks import block_values
 from dpinfer.schema.region import Ball, region_of
 from validation.block_designs import stacked_newton
 from validation.common import Claim, Options, options, write_figure, write_table

@@ -18,7 +18,7 @@ from validation.common import Claim, Options, options, write_figure, write_table
 
 if TYPE_CHECKING:
     from dpinfer.inference.aggregate import AggregateInference
-from dpinfer.schema.block_rows import block_values
+from dpinfer.kernel.rows.blocks import block_values
 
 RULES = Rules()
 CHUNK, ENOUGH = 20, 100

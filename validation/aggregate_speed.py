@@ -12,7 +12,7 @@ import statsmodels.formula.api as smf
 from matplotlib.figure import Figure
 
 import dpinfer as dpi
-from dpinfer.models.block_estimators import newton
+from dpinfer.procedures.block_estimators import newton
 from validation.block_designs import POPULATIONS
 from validation.common import Claim, Options, options, write_figure, write_table
 

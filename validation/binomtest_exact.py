@@ -18,7 +18,7 @@ from tqdm import tqdm
 
 import dpinfer as dpi
 from dpinfer.inference.testing.binomial import ALTERNATIVES, binomial_interval, binomial_power, binomial_pvalue
-from dpinfer.models.binomial import binomtest
+from dpinfer.procedures.binomial import binomtest
 from dpinfer.release.laws import TULAP_GRID
 from validation.common import Claim, Options, options, write_figure, write_table
 from validation.proportion_exact import LEVEL, PROPORTIONS, SIZES, exact_probability

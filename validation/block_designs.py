@@ -11,11 +11,11 @@ import statsmodels.api as sm
 import statsmodels.formula.api as smf
 
 import dpinfer as dpi
-from dpinfer.mechanisms.blocks import noisy_values
-from dpinfer.mechanisms.samplers import simulated_noise
-from dpinfer.models.block_estimators import newton
+from dpinfer.kernel.blocks import noisy_values
+from dpinfer.kernel.samplers import simulated_noise
+from dpinfer.procedures.block_estimators import newton
 from dpinfer.release import Release
-from dpinfer.schema.block_rows import block_values
+from dpinfer.kernel.rows.blocks import block_values
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -193,7 +193,7 @@ def fit_blocks(population: Population, rng: np.random.Generator, n: int, blocks:
 def stacked_newton(model: type, y: np.ndarray, x: np.ndarray, starts: np.ndarray, stops: np.ndarray) -> np.ndarray:
     """Fit a logit or a Poisson regression to many slices of rows at once (k, p); NaN where steps do not settle.
 
-    The same estimates as those of `dpinfer.models.block_estimators.newton` one by one, which fits what is left.
+    The same estimates as those of `dpinfer.procedures.block_estimators.newton` one by one, which fits what is left.
     """
     sizes, width = stops - starts, x.shape[1]
     place = np.arange(sizes.max())

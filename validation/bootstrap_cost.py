@@ -14,8 +14,8 @@ from scipy import stats
 from scipy.optimize import brentq
 
 import dpinfer as dpi
-from dpinfer.mechanisms.data import rows_of
-from dpinfer.mechanisms.replicates import random_bytes, replicate_sums
+from dpinfer.kernel.data import rows_of
+from dpinfer.kernel.replicates import random_bytes, replicate_sums
 from dpinfer.privacy.profiles import gaussian_epsilon
 from dpinfer.privacy.resampling import DOUBLE_OR_NOTHING, composed, composed_epsilon, noise_mu
 from dpinfer.release import NoiseLaw

@@ -13,7 +13,7 @@ from scipy import integrate, stats
 
 import dpinfer as dpi
 from dpinfer.inference.bootstrap import ReplicateSums, Variances
-from dpinfer.mechanisms.kernel import run as run_kernel
+from dpinfer.kernel.run import run as run_kernel
 from dpinfer.numerics.mixture import PROBABILITIES, mixture_isf
 from dpinfer.studies import Rules
 from validation.common import Claim, Options, options, write_figure, write_table

@@ -14,9 +14,9 @@ from scipy import integrate, stats
 
 import dpinfer as dpi
 from dpinfer.inference.density import DensityEstimates, density_intervals, projected
-from dpinfer.mechanisms.density import noisy_stages
-from dpinfer.models.density import density
-from dpinfer.schema.density_rows import CELLS, WIDTHS
+from dpinfer.kernel.density import noisy_stages
+from dpinfer.procedures.density import density
+from dpinfer.kernel.rows.density import CELLS, WIDTHS
 from validation.common import Claim, Options, options, write_figure, write_table
 
 if TYPE_CHECKING:

@@ -10,8 +10,8 @@ import pandas as pd
 from matplotlib.figure import Figure
 
 import dpinfer as dpi
-from dpinfer.mechanisms.sources import open_source
-from dpinfer.mechanisms.sums import exact_sums
+from dpinfer.kernel.sources import open_source
+from dpinfer.kernel.sums import exact_sums
 from validation.common import Claim, Options, options, write_figure, write_table
 
 if TYPE_CHECKING:

@@ -13,7 +13,7 @@ from scipy import special, stats
 from tqdm import tqdm
 
 import dpinfer as dpi
-from dpinfer.models.queries import linear_queries
+from dpinfer.procedures.queries import linear_queries
 from validation.common import Claim, Options, options, write_figure, write_table
 
 SIZE = 100

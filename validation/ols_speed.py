@@ -26,7 +26,7 @@ MEMORY = """
     import sys, threading, time
     import numpy as np, pandas as pd
     from validation.ols_speed import make_data, procedure
-    from dpinfer.mechanisms import run
+    from dpinfer.kernel import run
 
     def resident():
         with open("/proc/self/statm") as file:

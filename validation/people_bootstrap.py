@@ -14,7 +14,7 @@ from scipy import stats
 import dpinfer as dpi
 from dpinfer.inference.batch import batch_linear, linear_oracle
 from dpinfer.inference.bootstrap import ReplicateSums
-from dpinfer.mechanisms.kernel import run as run_kernel
+from dpinfer.kernel.run import run as run_kernel
 from dpinfer.results.bootstrap import _unstable
 from dpinfer.studies import Rules
 from validation.people_designs import COLUMNS, DESIGNS, KEPT, SLOPE, draw, products_by_person

@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 import dpinfer as dpi
-from dpinfer.mechanisms.data import rows_of
-from dpinfer.mechanisms.kernel import run as run_kernel
-from dpinfer.mechanisms.people import kept_rows
-from dpinfer.mechanisms.replicates import replicate_sums
-from dpinfer.mechanisms.sources import open_source
-from dpinfer.mechanisms.sums import exact_sums
+from dpinfer.kernel.data import rows_of
+from dpinfer.kernel.run import run as run_kernel
+from dpinfer.kernel.people import kept_rows
+from dpinfer.kernel.replicates import replicate_sums
+from dpinfer.kernel.sources import open_source
+from dpinfer.kernel.sums import exact_sums
 from validation.people_bootstrap import BOOTSTRAP, PRICE, inferred
 from validation.people_designs import COLUMNS, DESIGNS, KEPT, MANY, Drawn, draw, products_by_person, sums_of
 from validation.people_inference import QUESTIONS, ends_of, measured

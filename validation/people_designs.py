@@ -10,10 +10,10 @@ import pandas as pd
 from scipy.special import ndtr
 
 import dpinfer as dpi
-from dpinfer.schema.cell_rows import CellRows
+from dpinfer.kernel.rows.cells import CellSum
 from dpinfer.schema.cells import Coded
-from dpinfer.schema.person_rows import PersonRows
-from dpinfer.schema.rows import RowFunction
+from dpinfer.kernel.rows.persons import PersonSum
+from dpinfer.kernel.rows.features import Features
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -101,15 +101,15 @@ class Drawn:
         Questions of the same features share them; of what is not there, they hold whatever was drawn.
         """
         slots = most if most == 1 else self.cells["x"].shape[-1]
-        features = rows if isinstance(rows, RowFunction) else rows.features
-        axes = () if isinstance(rows, RowFunction) else tuple(axis.name for axis in rows.axes)
+        features = rows if isinstance(rows, Features) else rows.features
+        axes = () if isinstance(rows, Features) else tuple(axis.name for axis in rows.axes)
         key = (slots, features.basis.names, axes, getattr(rows, "counted", None))
         if key not in self._encoded:
             shape, raw = (*self.numbers.shape, slots), self.raw(rows.columns, slots)
-            if isinstance(rows, RowFunction):
+            if isinstance(rows, Features):
                 self._encoded[key] = None, rows.encode(raw)[0].reshape(-1, *shape)
             else:
-                placed, found = CellRows.encode(rows, raw, self.numbers.size * slots)
+                placed, found = CellSum.encode(rows, raw, self.numbers.size * slots)
                 found = np.ones(placed.size) if found is None else found
                 self._encoded[key] = placed.reshape(shape), found.reshape(-1, *shape)
         placed, found = self._encoded[key]
@@ -147,19 +147,19 @@ def sums_of(rows: Any, drawn: Drawn, most: int) -> np.ndarray:
 
     Parameters
     ----------
-    rows : PersonRows, CellRows or RowFunction
+    rows : PersonSum, CellSum or Features
     drawn : Drawn
     most : int
         Rows of each person that count.
     """
     there = drawn.counted(most)
-    if isinstance(rows, RowFunction):
+    if isinstance(rows, Features):
         return products_by_person(rows, drawn, most).sum(axis=2).T
     placed, features = drawn.encoded(rows, most)
     cells = []
     for cell in range(rows.size):
         inside = (there & (placed == cell)).astype(np.float64)
-        if isinstance(rows, PersonRows):
+        if isinstance(rows, PersonSum):
             linear = np.stack([np.einsum("knm,knm->kn", one, inside) for one in features])
             first, second = np.triu_indices(len(linear))
             products = np.trunc(linear[first] * linear[second] / rows.unit)
@@ -169,7 +169,7 @@ def sums_of(rows: Any, drawn: Drawn, most: int) -> np.ndarray:
     return np.concatenate(cells).T
 
 
-def products_by_person(rows: RowFunction, drawn: Drawn, most: int) -> np.ndarray:
+def products_by_person(rows: Features, drawn: Drawn, most: int) -> np.ndarray:
     """Sum the products of features over the first rows of each person (d (d + 1) / 2, K, n): whole numbers."""
     there = drawn.counted(most)
     encoded = drawn.encoded(rows, most)[1] * there

@@ -15,9 +15,9 @@ from tqdm import tqdm
 
 import dpinfer as dpi
 from dpinfer.inference.quantiles import _FEW, _LARGE
-from dpinfer.mechanisms.kernel import run as run_kernel
-from dpinfer.mechanisms.quantiles import chosen_points, simulated_draw
-from dpinfer.mechanisms.sources import open_source
+from dpinfer.kernel.run import run as run_kernel
+from dpinfer.kernel.quantiles import chosen_points, simulated_draw
+from dpinfer.kernel.sources import open_source
 from dpinfer.results.quantiles import infer_quantiles, whole_step
 from dpinfer.studies import Rules
 from validation.common import Claim, Options, options, write_figure, write_table

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from dpinfer.release import Measurement
-    from dpinfer.schema.tree_rows import TreeRows
+    from dpinfer.kernel.rows.tree import TreeSum
 
     Function = Callable[[np.ndarray], np.ndarray]
 
@@ -83,7 +83,7 @@ class Population:
         step = 1e-4 * np.minimum(probability, 1 - probability)
         return np.asarray((self.inverse(probability + step) - self.inverse(probability - step)) / (2 * step))
 
-    def shares(self, rows: TreeRows) -> np.ndarray:
+    def shares(self, rows: TreeSum) -> np.ndarray:
         """Probability of every leaf within the bounds (m,)."""
         edges = np.asarray(rows.edges)
         if self.atoms is not None:
@@ -93,7 +93,7 @@ class Population:
         return np.diff(np.concatenate([[0.0], self.below(edges[1:-1]), [1.0]]))
 
 
-def places(rows: TreeRows, values: np.ndarray) -> np.ndarray:
+def places(rows: TreeSum, values: np.ndarray) -> np.ndarray:
     """Leaf of every value, by the library's own rule."""
     return np.asarray(rows.cells.axes[-1].place({"x": np.asarray(values, dtype=np.float64)}))
 
@@ -187,7 +187,7 @@ class Fast:
     known: dict[float, np.ndarray] = field(default_factory=dict)
 
     @property
-    def rows(self) -> TreeRows:
+    def rows(self) -> TreeSum:
         """The tree's row function."""
         found: Any = self.measurement.rows
         return getattr(found, "tree", found)
@@ -217,7 +217,7 @@ class Fast:
         return KnownTree(found.edges, found.leaves, found.total, found.precisions, self.known)
 
 
-def nodes_of(leaves: np.ndarray, rows: TreeRows) -> np.ndarray:
+def nodes_of(leaves: np.ndarray, rows: TreeSum) -> np.ndarray:
     """Counts of all nodes from the root down (R, 2 m - 1), from those of the leaves within the bounds (R, held)."""
     full = np.zeros((len(leaves), rows.leaves))
     full[:, : leaves.shape[1]] = leaves

@@ -15,8 +15,8 @@ from tqdm import tqdm
 
 import dpinfer as dpi
 from dpinfer.inference.quantiles import QuantileInference
-from dpinfer.mechanisms.quantiles import chosen_points, simulated_draw
-from dpinfer.mechanisms.sources import open_source
+from dpinfer.kernel.quantiles import chosen_points, simulated_draw
+from dpinfer.kernel.sources import open_source
 from validation.common import Claim, Options, options, write_figure, write_table
 from validation.quantile_designs import POPULATIONS, TIGHT, Fast, nodes_of, places
 

@@ -13,9 +13,9 @@ from matplotlib.figure import Figure
 from scipy import stats
 
 import dpinfer as dpi
-from dpinfer.mechanisms.quantiles import chosen_points
-from dpinfer.mechanisms.selection import private_choice
-from dpinfer.mechanisms.sources import open_source
+from dpinfer.kernel.quantiles import chosen_points
+from dpinfer.kernel.selection import private_choice
+from dpinfer.kernel.sources import open_source
 from dpinfer.privacy.selection import choice_scale
 from validation.common import Claim, Options, options, write_figure, write_table
 from validation.selection_exact import (

@@ -13,7 +13,7 @@ from dpinfer.errors import DPInferError, InferenceError, NotProvedError, OptionE
 from dpinfer.inference.aggregate import METHODS, AggregateInference, BlockSums
 from dpinfer.release import Release, register_inference
 from dpinfer.results.regression import PrivateResults
-from dpinfer.schema.block_rows import BlockRows, Frame
+from dpinfer.kernel.rows.blocks import BlockRows, Frame
 from dpinfer.schema.region import Region
 
 if TYPE_CHECKING:

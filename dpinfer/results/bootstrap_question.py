@@ -19,8 +19,8 @@ from dpinfer.schema.axes import compile_condition
 from dpinfer.schema.category import Category
 from dpinfer.schema.columns import Boolean
 from dpinfer.schema.expressions import compile_expression
-from dpinfer.schema.replicate_rows import ReplicateRows
-from dpinfer.schema.rows import RowFunction
+from dpinfer.kernel.rows.resampled import ReplicateRows
+from dpinfer.kernel.rows.features import Features
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -144,7 +144,7 @@ class BootstrapQuestion:
         """The row function."""
         _ = self.arithmetic
         basis = self.gram.basis if self.regression else self.moments.basis
-        features = RowFunction(basis, self.condition)
+        features = Features(basis, self.condition)
         return ReplicateRows(features, self.regression, self.replicates, self.weights, self.seed)  # type: ignore[arg-type]
 
     def check(self) -> None:

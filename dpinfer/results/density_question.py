@@ -13,13 +13,13 @@ from dpinfer.errors import DPInferError, ReleaseFormatError
 from dpinfer.inference.density import DensityEstimates, bias_estimate
 from dpinfer.inference.moment_inference import TARGETS
 from dpinfer.schema.axes import compile_condition
-from dpinfer.schema.density_rows import FINE, DensityRows, bin_edges, histogram_rows, read_edges
+from dpinfer.kernel.rows.density import FINE, DensityRows, bin_edges, histogram_rows, read_edges
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from dpinfer.release import Release
-    from dpinfer.schema.cell_rows import CellRows
+    from dpinfer.kernel.rows.cells import CellSum
     from dpinfer.schema.expressions import Expression
     from dpinfer.schema.schema import Schema
 
@@ -62,7 +62,7 @@ class DensityQuestion:
         return bin_edges(self.schema, self.column, self.bins)
 
     @cached_property
-    def rows(self) -> CellRows:
+    def rows(self) -> CellSum:
         """The row function of given bins."""
         return histogram_rows(self.schema, self.column, self.edges, self.condition)
 

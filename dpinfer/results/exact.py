@@ -15,8 +15,8 @@ from dpinfer.release.laws import TULAP_GRID
 from dpinfer.results.descriptions import DescriptionResults
 from dpinfer.schema.axes import compile_condition
 from dpinfer.schema.basis import basis_of
-from dpinfer.schema.cell_rows import CellRows
-from dpinfer.schema.rows import RowFunction
+from dpinfer.kernel.rows.cells import CellSum
+from dpinfer.kernel.rows.features import Features
 
 if TYPE_CHECKING:
     from dpinfer.schema.expressions import Expression
@@ -45,9 +45,9 @@ class ExactQuestion:
         return compile_condition(self.column, self.schema)
 
     @cached_property
-    def rows(self) -> CellRows:
+    def rows(self) -> CellSum:
         """The row function: rows that meet the condition."""
-        return CellRows(RowFunction(basis_of([], self.schema), self.condition))
+        return CellSum(Features(basis_of([], self.schema), self.condition))
 
     def check(self) -> None:
         """Refuse a column whose cells may drop their row: n would then not be the public number of rows.

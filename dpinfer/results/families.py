@@ -20,8 +20,8 @@ from dpinfer.results.people import alike_flags
 from dpinfer.results.sums_question import right_options
 from dpinfer.schema.axes import compile_condition
 from dpinfer.schema.basis import basis_of
-from dpinfer.schema.cell_rows import CellRows
-from dpinfer.schema.rows import RowFunction
+from dpinfer.kernel.rows.cells import CellSum
+from dpinfer.kernel.rows.features import Features
 
 if TYPE_CHECKING:
     from dpinfer.schema.schema import Schema
@@ -55,11 +55,11 @@ class FamilyQuestion:
         return clamped_problem(self.family, self.column, self.schema)
 
     @cached_property
-    def rows(self) -> CellRows:
+    def rows(self) -> CellSum:
         """The row function."""
         texts = [expression.text for expression in self.problem.expressions]
         condition = None if self.where is None else compile_condition(self.where, self.schema)
-        return CellRows(RowFunction(basis_of(texts, self.schema), condition))
+        return CellSum(Features(basis_of(texts, self.schema), condition))
 
     def to_dict(self) -> dict[str, Any]:
         """Return the question as a JSON-ready mapping."""

@@ -16,7 +16,7 @@ from dpinfer.results.queries import LinearQuestion
 from dpinfer.results.sums_question import TABLES, SumsQuestion
 from dpinfer.schema.axes import Axis, BinsAxis, ConditionAxis
 from dpinfer.schema.columns import Integer
-from dpinfer.schema.rows import limits_of
+from dpinfer.kernel.rows.features import limits_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence

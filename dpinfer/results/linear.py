@@ -25,7 +25,7 @@ from dpinfer.results.sums_question import refuse_damaged
 from dpinfer.schema.basis import Basis, build_basis
 from dpinfer.schema.expressions import Expression, compile_expression
 from dpinfer.schema.formula import CompiledFormula, DesignColumn, compile_formula, compile_terms
-from dpinfer.schema.rows import RowClip, RowFunction
+from dpinfer.kernel.rows.features import RowClip, Features
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -99,12 +99,12 @@ class GramQuestion:
         return condition
 
     @cached_property
-    def rows(self) -> RowFunction:
+    def rows(self) -> Features:
         """The row function."""
         clip = None
         if self.row_norm is not None:
             clip = RowClip(self.row_norm, self.norm)  # type: ignore[arg-type]
-        return RowFunction(self.basis, self.condition, clip, self.clamped_share > 0)
+        return Features(self.basis, self.condition, clip, self.clamped_share > 0)
 
     def check(self) -> None:
         """Compile everything, and so refuse what cannot be served before anything is measured."""

@@ -19,7 +19,7 @@ from dpinfer.results.descriptions import DescriptionResults
 from dpinfer.results.sums_question import refuse_damaged
 from dpinfer.schema.axes import axis_from_dict, compile_condition
 from dpinfer.schema.columns import Integer
-from dpinfer.schema.tree_rows import MOST_LEAVES, QuantileRows, TreeRows
+from dpinfer.kernel.rows.tree import MOST_LEAVES, QuantileRows, TreeSum
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -69,7 +69,7 @@ class DistributionQuestion:
     options: Mapping[str, Any] = field(default_factory=dict)
 
     @cached_property
-    def tree(self) -> TreeRows:
+    def tree(self) -> TreeSum:
         """The row function of the tree.
 
         Raises
@@ -82,7 +82,7 @@ class DistributionQuestion:
             raise OptionError("resolution", self.leaves, right)
         groups = tuple(axis_from_dict(axis, self.schema) for axis in self.axes)
         condition = None if self.where is None else compile_condition(self.where, self.schema)
-        found = TreeRows(self.schema, self.column, self.leaves, groups, condition)
+        found = TreeSum(self.schema, self.column, self.leaves, groups, condition)
         found.check()
         return found
 
@@ -166,7 +166,7 @@ def _check_asked(asked: Mapping[str, Any]) -> None:
     refuse_damaged(right)
 
 
-def _right_noise(release: Release, tree: TreeRows) -> bool:
+def _right_noise(release: Release, tree: TreeSum) -> bool:
     """Whether noise and steps are those of a tree: the same within a level, and none at a public root alone."""
     scales = np.asarray(release.law.scales).reshape(tree.size, tree.width)
     public = tree.root_is_public(release.neighbors)

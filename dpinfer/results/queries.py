@@ -16,9 +16,9 @@ from dpinfer.release import Release, register_inference
 from dpinfer.results.descriptions import DescriptionResults
 from dpinfer.schema.axes import Axis, axis_from_dict, compile_condition
 from dpinfer.schema.basis import basis_of
-from dpinfer.schema.cell_rows import CellRows
-from dpinfer.schema.query_rows import LARGEST_WEIGHT, QueryRows, whole_weights
-from dpinfer.schema.rows import RowFunction
+from dpinfer.kernel.rows.cells import CellSum
+from dpinfer.kernel.rows.queries import LARGEST_WEIGHT, QuerySum, whole_weights
+from dpinfer.kernel.rows.features import Features
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 __all__ = ["LinearQuestion", "count_rows", "infer_linear"]
 
 
-def count_rows(schema: Schema, axes: tuple[Axis, ...], condition: Expression | None) -> CellRows:
+def count_rows(schema: Schema, axes: tuple[Axis, ...], condition: Expression | None) -> CellSum:
     """Return the row function that counts rows in the cells of a table.
 
     Raises
@@ -42,7 +42,7 @@ def count_rows(schema: Schema, axes: tuple[Axis, ...], condition: Expression | N
     names = [axis.name for axis in axes]
     if not names or len(set(names)) < len(names):
         raise OptionError("columns", names, "one or more different columns")
-    return CellRows(RowFunction(basis_of([], schema), condition), axes)
+    return CellSum(Features(basis_of([], schema), condition), axes)
 
 
 @dataclass(frozen=True, eq=False)
@@ -51,13 +51,13 @@ class LinearQuestion:
 
     Attributes
     ----------
-    rows : QueryRows
+    rows : QuerySum
         The table, the weights on their grid, and the queries' names.
     where : str, optional
         Rows at which it does not hold count as absent.
     """
 
-    rows: QueryRows
+    rows: QuerySum
     where: str | None = None
 
     @classmethod
@@ -89,7 +89,7 @@ class LinearQuestion:
         cells = count_rows(schema, found, None if where is None else compile_condition(where, schema))
         labels = [cell[0] if len(cell) == 1 else cell for cell in cells.cells]
         matrix, step = whole_weights(np.array([_by_cell(name, given, labels) for name, given in queries]))
-        return cls(QueryRows(cells, matrix, step, tuple(name for name, _ in queries)), where)
+        return cls(QuerySum(cells, matrix, step, tuple(name for name, _ in queries)), where)
 
     @property
     def schema(self) -> Schema:
@@ -132,7 +132,7 @@ class LinearQuestion:
             axes = tuple(axis_from_dict(axis, schema) for axis in asked["axes"])
             cells = count_rows(schema, axes, None if where is None else compile_condition(where, schema))
             matrix = _read_weights(asked["weights"], cells.size)
-            rows = QueryRows(cells, matrix, float(asked["step"]), tuple(asked["queries"]))
+            rows = QuerySum(cells, matrix, float(asked["step"]), tuple(asked["queries"]))
         except (KeyError, TypeError, ValueError, OverflowError, DPInferError) as error:
             raise ReleaseFormatError(f"the question of the release is damaged: {error}") from error
         if release.names != rows.names or len(rows.names) != len(matrix):

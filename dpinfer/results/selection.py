@@ -19,7 +19,7 @@ from dpinfer.results.summary import PrivateSummary, header_table, table_width
 from dpinfer.results.wording import guarantee, short_guarantee
 from dpinfer.schema.axes import compile_condition
 from dpinfer.schema.expressions import compile_expression
-from dpinfer.schema.score_rows import ScoreRows
+from dpinfer.kernel.rows.scores import ScoreSum
 
 if TYPE_CHECKING:
     from dpinfer.schema.schema import Schema
@@ -58,7 +58,7 @@ class SelectionQuestion:
     asked: str = "selection"
 
     @cached_property
-    def rows(self) -> ScoreRows:
+    def rows(self) -> ScoreSum:
         """The row function.
 
         Raises
@@ -68,7 +68,7 @@ class SelectionQuestion:
         """
         compiled = tuple(compile_expression(score, self.schema) for score in self.scores)
         condition = None if self.where is None else compile_condition(self.where, self.schema)
-        found = ScoreRows(self.schema, compiled, condition)
+        found = ScoreSum(self.schema, compiled, condition)
         found.check()
         return found
 

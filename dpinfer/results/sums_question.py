@@ -15,10 +15,10 @@ from dpinfer.inference.moments import MomentSums
 from dpinfer.release.laws import NORMAL_DRAWS
 from dpinfer.schema.axes import Axis, axis_from_dict, compile_condition
 from dpinfer.schema.basis import Basis, basis_of
-from dpinfer.schema.cell_rows import CellRows
+from dpinfer.kernel.rows.cells import CellSum
 from dpinfer.schema.expressions import Expression, compile_expression
-from dpinfer.schema.person_rows import PersonRows
-from dpinfer.schema.rows import RowFunction
+from dpinfer.kernel.rows.persons import PersonSum
+from dpinfer.kernel.rows.features import Features
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -189,10 +189,10 @@ class SumsQuestion:
         return None if self.where is None else compile_condition(self.where, self.schema)
 
     @cached_property
-    def rows(self) -> CellRows:
+    def rows(self) -> CellSum:
         """The row function."""
-        kind = PersonRows if self.by_person else CellRows
-        return kind(RowFunction(self.basis, self.condition), self.cells, counted=self.counted)
+        kind = PersonSum if self.by_person else CellSum
+        return kind(Features(self.basis, self.condition), self.cells, counted=self.counted)
 
     def noise_weights(self, *, pure: bool) -> list[float]:
         """Noise scale of every released feature relative to the first ones.

@@ -14,7 +14,7 @@ from dpinfer.errors import FormulaError, OptionError, SchemaError
 from dpinfer.schema.category import Category
 from dpinfer.schema.columns import Boolean, Integer
 from dpinfer.schema.expressions import Expression, compile_expression
-from dpinfer.schema.rows import limits_of
+from dpinfer.kernel.rows.features import limits_of
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

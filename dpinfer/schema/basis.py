@@ -158,7 +158,7 @@ class Block:
             if not self.constant:
                 part = self.expression.evaluate(values) - self.center
                 part /= self.half
-                np.clip(part, -1.0, 1.0, out=part)
+                np.fmin(np.fmax(part, -1.0, out=part), 1.0, out=part)  # NaN, too, comes to lie in the box
                 np.multiply(out, part, out=out)
                 np.rint(out, out=out)
             return
@@ -170,14 +170,14 @@ class Block:
     def to_grid(self, value: Array, out: Array, keep: NDArray[np.bool_] | None = None) -> None:
         """Scale, clamp and round the numeric part.
 
-        ``out`` (m,) receives whole numbers in [-UNIT, UNIT], or NaN; ``keep`` (m,) becomes False where the value
+        ``out`` (m,) receives whole numbers in [-UNIT, UNIT]; ``keep`` (m,) becomes False where the value
         is not finite.
         """
         np.subtract(value, self.center, out=out)
         if keep is not None:
             keep &= np.isfinite(out)
         np.multiply(out, UNIT / self.half, out=out)
-        np.clip(out, -UNIT, UNIT, out=out)
+        np.fmin(np.fmax(out, -UNIT, out=out), UNIT, out=out)  # NaN, too, comes to lie in the box
         np.rint(out, out=out)
 
 

@@ -18,7 +18,7 @@ from dpinfer.studies.results import StudyResults
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
-    from dpinfer.models.procedure import Procedure
+    from dpinfer.procedures.procedure import Procedure
     from dpinfer.privacy.units import Neighbors, Privacy
     from dpinfer.schema.schema import Schema
 

@@ -11,13 +11,13 @@ import pyarrow as pa
 
 from dpinfer.errors import DataError
 from dpinfer.inference.batch import contrast_rows
-from dpinfer.mechanisms import PublicData
-from dpinfer.mechanisms.sources import open_source
+from dpinfer.kernel import PublicData
+from dpinfer.kernel.sources import open_source
 from dpinfer.schema.basis import UNIT
-from dpinfer.schema.cell_rows import CellRows
+from dpinfer.kernel.rows.cells import CellSum
 from dpinfer.schema.cells import Coded
-from dpinfer.schema.query_rows import QueryRows
-from dpinfer.schema.rows import CHUNK_ROWS
+from dpinfer.kernel.rows.queries import QuerySum
+from dpinfer.kernel.rows.features import CHUNK_ROWS
 from dpinfer.studies.design import BLOCK
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from dpinfer.release import Measurement
-    from dpinfer.schema.rows import RowFunction
+    from dpinfer.kernel.rows.features import Features
     from dpinfer.studies.design import Design, Task
 
     Array = NDArray[np.float64]
@@ -115,11 +115,11 @@ def _vectorised(design: Design, task: Task) -> pa.Table:
         for price, measurement in enumerate(measurements)
     ]
     table = pd.concat(parts, ignore_index=True)
-    unit = rows.unit if isinstance(rows, CellRows | QueryRows) else UNIT**2
+    unit = rows.unit if isinstance(rows, CellSum | QuerySum) else UNIT**2
     return _pack(design, table, baselines, (sums[done].sum(axis=0) / unit, int(done.sum())))
 
 
-def _add_sums(rows: RowFunction | CellRows | QueryRows, drawn: list[tuple[int, Columns]], n: int, sums: Array) -> None:
+def _add_sums(rows: Features | CellSum | QuerySum, drawn: list[tuple[int, Columns]], n: int, sums: Array) -> None:
     """Add the sums of several data sets, mapped in one call, to the rows of ``sums`` at their indices."""
     names = rows.columns
     if any(isinstance(columns[name], Coded) for _, columns in drawn for name in names) and len(drawn) > 1:
@@ -133,9 +133,9 @@ def _add_sums(rows: RowFunction | CellRows | QueryRows, drawn: list[tuple[int, C
     for start in range(0, n if single else 1, CHUNK_ROWS):
         part = {name: _slice(cells, start, start + CHUNK_ROWS) for name, cells in raw.items()} if single else raw
         size = min(CHUNK_ROWS, n - start) if single else n
-        if isinstance(rows, CellRows):
+        if isinstance(rows, CellSum):
             _add_cells(rows, part, [index for index, _ in drawn], size, sums)
-        elif isinstance(rows, QueryRows):
+        elif isinstance(rows, QuerySum):
             counts = np.zeros((len(drawn), rows.cells.size))
             _add_cells(rows.cells, part, list(range(len(drawn))), size, counts)
             sums[[index for index, _ in drawn]] += counts @ rows.matrix.T
@@ -143,7 +143,7 @@ def _add_sums(rows: RowFunction | CellRows | QueryRows, drawn: list[tuple[int, C
             _add_products(rows, part, [index for index, _ in drawn], size, sums)
 
 
-def _add_products(rows: RowFunction, part: Columns, indices: list[int], size: int, sums: Array) -> None:
+def _add_products(rows: Features, part: Columns, indices: list[int], size: int, sums: Array) -> None:
     """Add cross-products of data sets that stand one after the other."""
     upper = np.triu_indices(rows.basis.width)
     encoded, clamped = rows.encode(part)
@@ -154,7 +154,7 @@ def _add_products(rows: RowFunction, part: Columns, indices: list[int], size: in
             sums[index, -1] += clamped[mine].sum() * UNIT * UNIT
 
 
-def _add_cells(rows: CellRows, part: Columns, indices: list[int], size: int, sums: Array) -> None:
+def _add_cells(rows: CellSum, part: Columns, indices: list[int], size: int, sums: Array) -> None:
     """Add sums in cells of data sets that stand one after the other."""
     cells, encoded = rows.encode(part, size * len(indices))
     total = len(indices) * (rows.size + 1)

@@ -17,10 +17,10 @@ from scipy import stats
 from dpinfer.errors import DPInferError, OptionError
 from dpinfer.inference.testing.binomial import binomial_power
 from dpinfer.inference.testing.nulls import MOST_DRAWS, Draws
-from dpinfer.mechanisms.samplers import check_scales
-from dpinfer.models.binomial import BinomTest
-from dpinfer.models.chisquare import ChiSquare
-from dpinfer.models.mean_tests import MeanComparison
+from dpinfer.kernel.samplers import check_scales
+from dpinfer.procedures.binomial import BinomTest
+from dpinfer.procedures.chisquare import ChiSquare
+from dpinfer.procedures.mean_tests import MeanComparison
 from dpinfer.privacy.units import NEIGHBORS, Privacy
 from dpinfer.schema.schema import Schema
 from dpinfer.studies.power_truth import (

@@ -22,11 +22,11 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from dpinfer.inference.testing.nulls import NullModel
-    from dpinfer.models.chisquare import ChiSquare
-    from dpinfer.models.mean_tests import MeanComparison
+    from dpinfer.procedures.chisquare import ChiSquare
+    from dpinfer.procedures.mean_tests import MeanComparison
     from dpinfer.privacy.units import Privacy
     from dpinfer.release import Measurement
-    from dpinfer.schema.cell_rows import CellRows
+    from dpinfer.kernel.rows.cells import CellSum
     from dpinfer.schema.schema import Schema
 
     Array = NDArray[np.float64]
@@ -101,7 +101,7 @@ class CountTruth:
             noise = CountNoise(
                 NoiseLaw(measured.law.family, measured.law.scales[:1], measured.law.draws), measured.steps[0]
             )
-            known = measured.neighbors == "replace_one" and cast("CellRows", measured.rows).keeps_every_row
+            known = measured.neighbors == "replace_one" and cast("CellSum", measured.rows).keeps_every_row
         public = n if known else None
         if len(axes) == 1:
             return GoodnessOfFit(asked.probabilities(axes[0]), noise, public, kind)

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from dpinfer.numerics.peaks import fit_location, fit_scale, octave
-from dpinfer.schema.block_rows import LOCATED
+from dpinfer.kernel.rows.blocks import LOCATED
 
 BINS = 20
 STEP = 2 ** (1 / 8)

@@ -9,7 +9,7 @@ import pytest
 
 import dpinfer as dpi
 from dpinfer.errors import InferenceError, OptionError, ReleaseError
-from dpinfer.models.density import density
+from dpinfer.procedures.density import density
 from dpinfer.privacy.units import NEIGHBORS
 from dpinfer.results.density import infer_density
 

@@ -147,7 +147,7 @@ from dpinfer.release import read_release
 for path in sys.argv[2:]:
     results = read_release(path).infer()
     print(results.summary())
-rows = [name for name in sys.modules if name.startswith(("dpinfer.mechanisms", "dpinfer.models", "opendp"))]
+rows = [name for name in sys.modules if name.startswith(("dpinfer.kernel", "dpinfer.procedures", "opendp"))]
 assert not rows, rows
 """
 

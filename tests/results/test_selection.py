@@ -9,7 +9,7 @@ import pytest
 
 import dpinfer as dpi
 from dpinfer.errors import InferenceError, NotProvedError, OptionError, ReleaseFormatError
-from dpinfer.mechanisms.selection import simulated_choice
+from dpinfer.kernel.selection import simulated_choice
 from dpinfer.release import Release, read_release
 from dpinfer.results.selection import SelectionResults, accuracy, infer_selection
 

@@ -12,7 +12,7 @@ from dpinfer.results.linear import GramQuestion
 from dpinfer.schema import Boolean, Category, Integer, Real, Schema
 from dpinfer.schema.basis import GRID_BITS, UNIT, build_basis, simplex_codes
 from dpinfer.schema.formula import compile_formula, compile_terms
-from dpinfer.schema.rows import RowFunction
+from dpinfer.kernel.rows.features import Features
 
 SCHEMA = Schema(
     x=Real(-3, 11),
@@ -104,7 +104,7 @@ def test_columns_are_the_stated_combinations_of_features(formula):
     basis = build_basis(columns, SCHEMA)
     weights = basis.represent(columns)
     sample = frame()
-    rows, _ = RowFunction(basis).encode(raw(sample))
+    rows, _ = Features(basis).encode(raw(sample))
     for column, combination in zip(columns, weights, strict=True):
         wanted = column_values(column, sample)
         slack = np.abs(combination).sum() * 3 / UNIT + 1e-9 * np.abs(wanted).max()
@@ -116,7 +116,7 @@ def test_columns_are_the_stated_combinations_of_features(formula):
 @given(st.integers(0, 2**32 - 1))
 def test_features_stay_within_their_block_bounds(formula, seed):
     basis = basis_of(formula)
-    rows, _ = RowFunction(basis).encode(raw(frame(50, seed)))
+    rows, _ = Features(basis).encode(raw(frame(50, seed)))
     assert np.array_equal(rows, np.rint(rows))
     start = 0
     for block in basis.blocks:
@@ -140,7 +140,7 @@ def extreme_rows(basis):
         name: np.array(values, dtype=object)
         for name, values in zip(basis.columns, zip(*product(*choices), strict=True), strict=True)
     }
-    return RowFunction(basis).encode(cells)[0].astype(np.int64).astype(object)
+    return Features(basis).encode(cells)[0].astype(np.int64).astype(object)
 
 
 @pytest.mark.parametrize("formula", ["y ~ 1", "y ~ x", "y ~ x + k", "y ~ g", "y ~ x + g", "y ~ g + h + b", "y ~ g * h"])
@@ -243,5 +243,5 @@ def test_extreme_bounds_use_the_whole_grid(lower, upper):
     basis = build_basis(compile_terms(["x", "y"], schema).design, schema)
     middle = 0.5 * lower + 0.5 * upper
     cells = {"x": np.array([lower, middle, upper, -1e308, 1.75e308]), "y": np.zeros(5)}
-    rows, _ = RowFunction(basis).encode(cells)
+    rows, _ = Features(basis).encode(cells)
     assert rows[1].tolist() == [-UNIT, 0, UNIT, -UNIT, UNIT]

@@ -16,7 +16,7 @@ from scipy import stats
 
 import dpinfer as dpi
 from dpinfer.errors import DataError, OptionError
-from dpinfer.models.procedure import Procedure
+from dpinfer.procedures.procedure import Procedure
 from dpinfer.studies import Rules, population
 from dpinfer.studies.design import BLOCK
 from dpinfer.studies.measures import Replicates, performance

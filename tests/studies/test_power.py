@@ -17,9 +17,9 @@ from dpinfer.errors import DPInferError, NotProvedError, OptionError
 from dpinfer.inference.testing.binomial import binomial_power
 from dpinfer.inference.testing.nulls import batch_pvalues
 from dpinfer.inference.testing.tables import CountNoise, GoodnessOfFit, Independence
-from dpinfer.models.binomial import binomtest
-from dpinfer.models.chisquare import chi2_contingency, chisquare
-from dpinfer.models.mean_tests import f_oneway, ttest_1samp, ttest_ind, ttest_rel
+from dpinfer.procedures.binomial import binomtest
+from dpinfer.procedures.chisquare import chi2_contingency, chisquare
+from dpinfer.procedures.mean_tests import f_oneway, ttest_1samp, ttest_ind, ttest_rel
 from dpinfer.release import NoiseLaw
 from dpinfer.studies import PowerStudy
 from dpinfer.studies.power_study import power

@@ -11,7 +11,7 @@ import pytest
 import dpinfer as dpi
 from dpinfer.errors import InferenceError, NotProvedError, OptionError, ReleaseFormatError
 from dpinfer.inference.testing.binomial import binomial_interval, binomial_pvalue
-from dpinfer.models.binomial import binomtest
+from dpinfer.procedures.binomial import binomtest
 from dpinfer.release.laws import NoiseLaw
 from dpinfer.results.testing.binomial import BinomTestResults, infer_binomtest
 

@@ -11,7 +11,7 @@ from scipy import stats
 
 import dpinfer as dpi
 from dpinfer.errors import InferenceError, OptionError, ReleaseFormatError
-from dpinfer.models.chisquare import chi2_contingency, chisquare
+from dpinfer.procedures.chisquare import chi2_contingency, chisquare
 from dpinfer.results.testing.count_question import CountTest, read_shares, read_sizes
 from dpinfer.results.testing.tables import ChiSquareResults, infer_count_test
 

@@ -1,0 +1,234 @@
+"""Sample-and-aggregate: rows are dealt into secret blocks, each is fitted, and noisy sums of the fits are drawn.
+
+One row is in one block, by a label that is drawn for it alone and never kept. Whatever the rows are, a neighbour
+with the same labels differs in one block; and the fit of a block is a function of the rows of that block.
+"""
+
+from __future__ import annotations
+
+import secrets
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pandas as pd
+
+from dpinfer.kernel.people import KeptSource
+from dpinfer.kernel.worker_process import as_floats
+from dpinfer.kernel.workers import fit_apart, fit_here
+from dpinfer.kernel.rows.blocks import BlockValues, block_values
+from dpinfer.schema.category import Category
+from dpinfer.schema.columns import Boolean, Integer
+from dpinfer.kernel.rows.features import CHUNK_ROWS, limits_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from numpy.typing import NDArray
+
+    from dpinfer.kernel.sources import Source
+    from dpinfer.release import Measurement
+    from dpinfer.kernel.rows.blocks import BlockRows, Frame
+    from dpinfer.schema.columns import Column
+
+    Array = NDArray[np.float64]
+
+__all__ = ["block_fits", "noisy_values", "secret_labels", "typed_rows"]
+
+
+def secret_labels(size: int, labels: int) -> NDArray[np.intp]:
+    """Draw a label for each row, independently, from the operating system's generator; never a seed.
+
+    Parameters
+    ----------
+    size : int
+    labels : int
+        Labels are 0 to labels - 1, alike in probability to within 2^-40.
+
+    Returns
+    -------
+    ndarray of int (size,)
+    """
+    drawn = np.frombuffer(secrets.token_bytes(8 * size), dtype=np.uint64)
+    return (drawn % np.uint64(labels)).astype(np.intp)
+
+
+def typed_rows(rows: BlockRows, source: Source) -> tuple[dict[str, Array], NDArray[np.bool_]]:
+    """Read all rows as numbers within their declared bounds, and which are kept.
+
+    Parameters
+    ----------
+    rows : BlockRows
+    source : Source
+
+    Returns
+    -------
+    values : dict of str to ndarray (n,)
+        Clamped values; of a category the index of the level.
+    keep : ndarray of bool (n,)
+        Rows without a missing or impossible cell that is to be dropped, and that meet the condition.
+
+    Notes
+    -----
+    Each value depends on its own cell, and ``keep`` on its own row.
+    """
+    names = rows.columns
+    values = {name: np.empty(source.rows) for name in names}
+    keep = np.ones(source.rows, dtype=bool)
+    for start in range(0, source.rows, CHUNK_ROWS):
+        mine = slice(start, min(start + CHUNK_ROWS, source.rows))
+        with np.errstate(all="ignore"):
+            raw = source.read(names, mine.start, mine.stop)
+            for name in names:
+                cells = rows.schema[name].coerce(raw[name])
+                keep[mine] &= np.isfinite(cells)
+                lower, upper = limits_of(rows.schema[name])
+                values[name][mine] = np.fmin(np.fmax(cells, lower), upper) + 0.0  # never -0.0
+            if rows.where is not None:
+                keep[mine] &= rows.where.evaluate({name: values[name][mine] for name in names}) > 0.5
+    return values, keep
+
+
+def block_fits(rows: BlockRows, source: Source, labels: NDArray[np.intp], *, private: bool) -> Array:
+    """Fit every block, and its halves where these are asked for.
+
+    Parameters
+    ----------
+    rows : BlockRows
+    source : Source
+    labels : ndarray of int (n,)
+        Of each row, from 0 to 2 k - 1: rows labelled 2 b and 2 b + 1 are the halves of block b.
+    private : bool
+        Whether the rows are confidential: code that is not the library's own then runs in other processes.
+
+    Returns
+    -------
+    ndarray (k, f, p)
+        f = 3 with halves, else 1; NaN where a fit failed.
+
+    Notes
+    -----
+    The frame of a block holds its rows in their order and is numbered from 0, with dtypes that the schema sets: it
+    does not tell of other rows.
+    """
+    values, keep = typed_rows(rows, source)
+    kept = np.flatnonzero(keep)
+    order = kept[np.argsort(labels[kept], kind="stable")]
+    starts = np.searchsorted(labels[order], np.arange(2 * rows.blocks + 1))
+    fits = 3 if rows.halves else 1
+
+    def frames(block: int) -> list[pd.DataFrame]:
+        labelled = [(2 * block, 2 * block + 2), (2 * block, 2 * block + 1), (2 * block + 1, 2 * block + 2)]
+        mine = [np.sort(order[starts[first] : starts[last]]) for first, last in labelled[:fits]]
+        return [_frame(rows.schema, {name: values[name][part] for name in rows.schema}) for part in mine]
+
+    assert rows.estimator is not None
+    if (private and not rows.trusted) or (not private and rows.workers not in (None, 1)):
+        fitted, width, workers = _Parts(rows.estimator, rows.size), (fits, rows.size), rows.workers or -1
+        return fit_apart(fitted, frames, count=rows.blocks, width=width, n_jobs=workers, progress=rows.progress)
+    found = [[fit_here(rows.estimator, part, width=rows.size) for part in frames(b)] for b in range(rows.blocks)]
+    return np.array(found)
+
+
+@dataclass(frozen=True)
+class _Parts:
+    """Fits a block and its halves in another process; a fit that fails leaves the others."""
+
+    estimator: Callable[[pd.DataFrame], Any]
+    size: int
+
+    @property
+    def __name__(self) -> str:
+        """What errors call it: as the user does."""
+        return str(getattr(self.estimator, "__name__", type(self.estimator).__name__))
+
+    def __call__(self, frames: list[pd.DataFrame]) -> Array:
+        return np.stack([self._fit(frame) for frame in frames])
+
+    def _fit(self, frame: pd.DataFrame) -> Array:
+        try:
+            return as_floats(self.estimator(frame), self.size)
+        except MemoryError:  # may be the doing of other blocks: the worker tries again
+            raise
+        except BaseException:
+            return np.full(self.size, np.nan)
+
+
+def _frame(schema: Mapping[str, Column], values: Mapping[str, Array]) -> pd.DataFrame:
+    columns: dict[str, object] = {}
+    for name, column in schema.items():
+        if isinstance(column, Category):
+            columns[name] = pd.Categorical.from_codes(
+                values[name].astype(np.intp), categories=_labels_of(column), ordered=True
+            )
+        else:
+            whole = isinstance(column, Integer | Boolean)
+            columns[name] = values[name].astype(np.int64) if whole else values[name]
+    return pd.DataFrame(columns)
+
+
+def _labels_of(column: Category) -> pd.Index[Any]:
+    distinct = len(set(column.levels)) == len(column.levels)
+    return pd.Index(column.levels if distinct else column.level_texts, dtype=object)
+
+
+def noisy_values(
+    measurement: Measurement, values: BlockValues, noise: list[int]
+) -> tuple[tuple[int, ...], dict[str, object]]:
+    """Sum block values, in turn: scales, then locations at these scales, then winsorised estimates.
+
+    Parameters
+    ----------
+    measurement : Measurement
+        Its row function is a `BlockRows`.
+    values : BlockValues
+    noise : list of int, length m
+        Of every sum. What is summed later depends on what is released earlier, the noise does not.
+
+    Returns
+    -------
+    values : tuple of int, length m
+        Noisy sums.
+    settled : dict
+        What was found on the way, from noisy sums alone: the frame.
+    """
+    rows: BlockRows = measurement.rows  # type: ignore[assignment]
+    steps, spread = np.asarray(measurement.steps), np.sqrt(measurement.law.variances)
+    noisy: list[int] = []
+
+    def release(exact: NDArray[np.int64]) -> tuple[Array, float]:
+        """Release the next sums; return them in their units, and the standard deviation of the noise of the first."""
+        start = len(noisy)
+        noisy.extend(
+            int(total) * measurement.multiplier + drawn for total, drawn in zip(exact, noise[start:], strict=False)
+        )
+        units: Array = np.array(noisy[start:], dtype=np.float64) * steps[start : len(noisy)]
+        return units, float(spread[start] * steps[start])
+
+    frame: Frame = rows.whole
+    if rows.winsorized:
+        scales = rows.scales(*release(rows.scale_counts(values)))
+        frame = rows.frame(*release(rows.location_counts(values, scales[0])), scales)
+    release(rows.sums(values, frame))
+    return tuple(noisy), {"frame": frame.to_dict()}
+
+
+def block_run(
+    rows: BlockRows, source: Source, label: Callable[[int, int], NDArray[np.intp]], *, private: bool
+) -> BlockValues:
+    """Deal the rows into blocks, all rows of a person into one, and fit them.
+
+    Parameters
+    ----------
+    rows : BlockRows
+    source : Source
+    label : callable
+        ``label(n, 2 k)`` draws the labels of n rows, or of n people.
+    private : bool
+        As in `block_fits`.
+    """
+    if isinstance(source, KeptSource):
+        labels = label(source.people, 2 * rows.blocks)[source.persons]
+    else:
+        labels = label(source.rows, 2 * rows.blocks)
+    return block_values(block_fits(rows, source, labels, private=private), rows.region)

@@ -1,0 +1,184 @@
+"""Data with a guard: confidential rows that only the kernel reads, and public rows for simulation."""
+
+from __future__ import annotations
+
+import threading
+from typing import TYPE_CHECKING, Any, NoReturn
+
+import numpy as np
+
+from dpinfer.errors import DataError, OptionError, UnknownColumnError
+from dpinfer.kernel.people import KeptSource
+from dpinfer.kernel.sources import open_source
+from dpinfer.privacy.ledger import Ledger
+from dpinfer.privacy.units import NEIGHBORS, Neighbors
+from dpinfer.schema.schema import Schema
+
+if TYPE_CHECKING:
+    from dpinfer.kernel.sources import Source
+
+__all__ = ["Data", "PrivateData", "PublicData"]
+
+
+class Data:
+    """Rows with a public schema and a neighbour relation; see `PrivateData` and `PublicData`."""
+
+    schema: Schema
+    neighbors: Neighbors
+
+    def __init__(
+        self, source: object, schema: Schema, neighbors: Neighbors, person: str | None, max_rows: int | None
+    ) -> None:
+        if not isinstance(schema, Schema):
+            raise OptionError("schema", type(schema).__name__, "a dpinfer Schema")
+        schema = _with_unit(schema, person, max_rows)
+        self._source = open_source(source)
+        for name in schema:
+            if name not in self._source.columns:
+                raise UnknownColumnError(name, self._source.columns, "the data")
+        if schema.people is not None and schema.people.id not in self._source.columns:
+            raise OptionError(
+                "id",
+                schema.people.id,
+                f"a column of the data that tells people apart: {', '.join(self._source.columns)}",
+            )
+        self.schema = schema
+        self.neighbors = neighbors
+        self._kept: KeptSource | None = None
+        self._lock = threading.Lock()
+
+    @property
+    def nobs(self) -> int | None:
+        """Number of rows where it is public, that is under replace_one where the unit is a row; else None."""
+        if self.neighbors != "replace_one" or self.schema.people is not None:
+            return None
+        return self._source.rows
+
+    def __reduce__(self) -> NoReturn:
+        raise DataError(f"{type(self).__name__} is not pickled or copied: it would carry the rows away")
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> NoReturn:
+        self.__reduce__()
+
+
+class PrivateData(Data):
+    """Confidential rows. Nothing is read from them except through a priced measurement.
+
+    Parameters
+    ----------
+    source : pandas.DataFrame, polars.DataFrame or pyarrow.Table
+        The rows. Column names are public, everything else is confidential. Not copied: leave it unchanged.
+    schema : Schema
+        Columns and their bounds, declared and not looked up in the rows.
+    ledger : Ledger
+        Where every release of these rows is charged; it also says which neighbours are protected.
+    id : str, optional
+        The column that tells people apart, where one person may have several rows: the unit of protection is then a
+        person with all of their rows. It is not declared in the schema. Rows without an id are dropped. See
+        `dpinfer.kernel.people.person_codes` for what is one id.
+    max_rows : int, optional
+        With ``id``: rows of one person that count at most, from 1 to 4,096; the others are dropped by a public hash.
+        All noise is in proportion to it.
+
+    Raises
+    ------
+    UnknownColumnError
+        If a declared column is not among the source's columns.
+    DataError
+        If the source is of an unknown type.
+    OptionError
+        If ``schema`` or ``ledger`` is something else; if ``id`` is no column of the source, or a declared one; if only
+        one of ``id`` and ``max_rows`` is given, or one has no such value.
+
+    Examples
+    --------
+    >>> import pandas as pd
+    >>> import dpinfer as dpi
+    >>> frame = pd.DataFrame({"age": [31.0, 45.0], "income": [20.0, 30.0]})
+    >>> schema = dpi.Schema(age=dpi.Real(0, 100), income=dpi.Real(0, 200))
+    >>> dpi.PrivateData(frame, schema, dpi.Ledger.in_memory(dpi.ZCDP(1.0)))
+    PrivateData(columns: age, income; neighbours: add_remove; number of rows: confidential)
+    """
+
+    def __init__(
+        self,
+        source: object,
+        schema: Schema,
+        ledger: Ledger,
+        *,
+        id: str | None = None,
+        max_rows: int | None = None,
+    ) -> None:
+        if not isinstance(ledger, Ledger):
+            raise OptionError("ledger", type(ledger).__name__, "a dpinfer Ledger: Ledger(...) or Ledger.in_memory(...)")
+        super().__init__(source, schema, ledger.neighbors, id, max_rows)
+        self.ledger = ledger
+
+    def __repr__(self) -> str:
+        size = "confidential" if self.nobs is None else f"{self.nobs:,} (public)"
+        unit = "" if self.schema.people is None else f"; unit: {self.schema.unit}"
+        columns = ", ".join(self.schema)
+        return f"PrivateData(columns: {columns}; neighbours: {self.neighbors}{unit}; number of rows: {size})"
+
+
+class PublicData(Data):
+    """Rows that need no protection: the same procedures, with seeded noise, for simulation and tests.
+
+    Parameters
+    ----------
+    source : pandas.DataFrame, polars.DataFrame or pyarrow.Table
+    schema : Schema
+    rng : numpy.random.Generator
+        Source of the simulated noise.
+    neighbors : {"add_remove", "replace_one"}
+        The relation that is simulated.
+    id, max_rows : optional
+        As in `PrivateData`.
+
+    Raises
+    ------
+    UnknownColumnError, DataError, OptionError
+        As `PrivateData`.
+    """
+
+    def __init__(
+        self,
+        source: object,
+        schema: Schema,
+        *,
+        rng: np.random.Generator,
+        neighbors: Neighbors = "add_remove",
+        id: str | None = None,
+        max_rows: int | None = None,
+    ) -> None:
+        if not isinstance(rng, np.random.Generator):
+            raise OptionError("rng", rng, "a numpy Generator such as numpy.random.default_rng(1)")
+        if neighbors not in NEIGHBORS:
+            raise OptionError("neighbors", neighbors, NEIGHBORS)
+        super().__init__(source, schema, neighbors, id, max_rows)
+        self.rng = rng
+
+    def __repr__(self) -> str:
+        unit = "" if self.schema.people is None else f"; unit: {self.schema.unit}"
+        return f"PublicData(columns: {', '.join(self.schema)}; neighbours: {self.neighbors}{unit}; protects nobody)"
+
+
+def _with_unit(schema: Schema, person: str | None, max_rows: int | None) -> Schema:
+    """Return the schema with the people that are named; one that has people keeps them."""
+    if person is None and max_rows is None:
+        return schema
+    if person is None:
+        raise OptionError("id", None, "with max_rows= the column that tells people apart")
+    if max_rows is None:
+        raise OptionError("max_rows", None, "with id= the most rows of one person that are kept")
+    return schema.with_people(person, max_rows)
+
+
+def rows_of(data: Data) -> Source:
+    """Return the rows, of people those that count; for the kernel alone, after the charge."""
+    if data.schema.people is None:
+        return data._source
+    with data._lock:
+        if data._kept is None:
+            data._kept = KeptSource(data._source, data.schema)
+        return data._kept

@@ -1,0 +1,196 @@
+"""A measurement: everything that will be done to the rows at a price, all of it public, before it is done."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from dpinfer.errors import OptionError
+from dpinfer.kernel.price import PricedStage, amounts, check_slots, price_stage, reserved_cost, total_cost
+from dpinfer.kernel.rehearsal import Rehearsal
+from dpinfer.release.laws import CHOICES, NoiseLaw
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from dpinfer.kernel.rows.blocks import Blocks
+    from dpinfer.kernel.stage import Context, Slot, Stage
+    from dpinfer.privacy.cost import Cost
+    from dpinfer.privacy.units import Neighbors, Privacy
+    from dpinfer.release.stage import StageRelease
+    from dpinfer.schema.people import People
+
+__all__ = ["Measurement", "price_next", "price_procedure"]
+
+
+@dataclass(frozen=True, eq=False)
+class Measurement:
+    """What a procedure would do to rows at a price, and what it costs: for people and for studies; nothing runs it.
+
+    Attributes
+    ----------
+    kind : str
+        Name of the procedure's releases.
+    text : str
+        The question in words.
+    context : Context
+    stages : tuple of PricedStage
+        Adaptive ones as they would be on rows spread evenly over the declared bounds.
+    slots : tuple of Slot
+    cost : Cost
+        Of all stages, charged before the first row is read.
+    """
+
+    kind: str
+    text: str
+    context: Context
+    stages: tuple[PricedStage, ...]
+    slots: tuple[Slot, ...]
+    cost: Cost
+
+    @property
+    def neighbors(self) -> Neighbors:
+        """The relation that is protected."""
+        return self.context.neighbors
+
+    @property
+    def people(self) -> People | None:
+        """Whose rows are protected together; None where the unit of protection is one row."""
+        return self.context.schema.people
+
+    @property
+    def _sums(self) -> list[PricedStage]:
+        """Stages that release noisy numbers; of a mere choice the choice."""
+        return [stage for stage in self.stages if stage.law.family not in CHOICES] or list(self.stages)
+
+    @property
+    def rows(self) -> Any:
+        """The row sum of the last stage."""
+        return self._sums[-1].rows
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """What each released number is."""
+        return tuple(name for stage in self._sums for name in stage.names)
+
+    @property
+    def law(self) -> NoiseLaw:
+        """Noise of every released number."""
+        first = self._sums[0].law
+        return NoiseLaw(first.family, tuple(scale for stage in self._sums for scale in stage.law.scales), first.draws)
+
+    @property
+    def steps(self) -> tuple[float, ...]:
+        """Size of one integer step of every released number."""
+        return tuple(step for stage in self._sums for step in stage.steps)
+
+    @property
+    def multiplier(self) -> int:
+        """What the exact sums of the last stage are multiplied by before the noise is added."""
+        return self._sums[-1].multiplier
+
+    @property
+    def exact(self) -> tuple[str, ...]:
+        """Names of the sums that are public and therefore carry no noise."""
+        return tuple(name for name, scale in zip(self.names, self.law.scales, strict=True) if scale == 0)
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """Columns of the data that are read, sorted."""
+        return tuple(sorted({name for stage in self.stages for name in stage.rows.columns}))
+
+    def describe(self) -> str:
+        """Say what will be measured, how it is bounded, what noise it gets and what it costs."""
+        several = len(self.stages) > 1
+        return "\n".join(
+            [
+                f"measures     {self.text}" if several else f"measures     {self.stages[0].measures}",
+                f"reads        {', '.join(self.columns) or 'no column'}",
+                f"neighbours   {self.neighbors}",
+                *self._of_people,
+                *(line for place, stage in enumerate(self.stages, 1) for line in self._of_stage(place, stage)),
+                f"exact        {', '.join(self.exact) or 'nothing'}",
+                f"guarantee    {self.cost.describe()}",
+            ]
+        )
+
+    @property
+    def _of_people(self) -> list[str]:
+        if self.people is None:
+            return []
+        most = f"at most {self.people.max_rows:,} row{'s' if self.people.max_rows > 1 else ''} each"
+        return [f"unit         one person, told apart by {self.people.id!r}: {most}, chosen by a public hash"]
+
+    def _of_stage(self, place: int, stage: PricedStage) -> list[str]:
+        lines = [
+            f"bound        {self.context.schema.of_unit(stage.bound)}",
+            f"noise        {stage.noise}",
+        ]
+        if len(self.stages) == 1:
+            return lines
+        slot = self.slots[place - 1]
+        chosen = ", built from what was released before" if slot.adaptive else ""
+        return [f"stage {place}      {stage.measures} ({float(slot.share):.3g} of the price{chosen})", *lines]
+
+
+def price_procedure(procedure: Any, context: Context) -> Measurement:
+    """Price every stage of a procedure, the adaptive ones as rehearsed on public rows.
+
+    Parameters
+    ----------
+    procedure : Procedure
+    context : Context
+
+    Returns
+    -------
+    Measurement
+
+    Raises
+    ------
+    DPInferError
+        If the procedure cannot be measured at this price, for a public reason.
+    """
+    slots = tuple(procedure.slots(context))
+    check_slots(slots)
+    blocks: Blocks | None = procedure.units(context)
+    rehearsal = Rehearsal(context, blocks)
+    stages: list[PricedStage] = []
+    costs: list[Cost] = []
+    released: list[StageRelease] = []
+    most = _most(slots)
+    for place, (slot, amount) in enumerate(zip(slots, amounts(context.privacy, slots), strict=True)):
+        priced = price_next(procedure, place, slot, amount, context, tuple(released), most)
+        costs.append(reserved_cost(slot, amount, context, most or 1) if slot.adaptive else priced.cost)
+        stages.append(priced)
+        if len(slots) > 1:
+            released.append(rehearsal.release(priced))
+    return Measurement(
+        kind=procedure.kind_of_release,
+        text=procedure.text(context.schema),
+        context=context,
+        stages=tuple(stages),
+        slots=slots,
+        cost=total_cost(context.privacy, costs),
+    )
+
+
+def price_next(
+    procedure: Any,
+    place: int,
+    slot: Slot,
+    amount: Privacy,
+    context: Context,
+    released: tuple[StageRelease, ...],
+    most: int | None,
+) -> PricedStage:
+    """Ask a procedure for its next stage, check that it keeps its slot, and price it."""
+    stage: Stage = procedure.stage(place, context, released if slot.adaptive else ())
+    priced = price_stage(stage, amount, context, most=most)
+    if len(priced.names) > slot.most:
+        raise OptionError("most", len(priced.names), f"a stage of at most {slot.most:,} numbers, as its slot says")
+    return priced
+
+
+def _most(slots: Sequence[Slot]) -> int | None:
+    """Coordinates of all stages together; None where one stage counts its own."""
+    return None if len(slots) == 1 else sum(slot.most for slot in slots)

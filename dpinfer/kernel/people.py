@@ -1,0 +1,348 @@
+"""People with several rows: whose rows they are, and which of them count.
+
+Of each person the m rows of smallest hash are kept. The hash is fixed and public, a function of the person's id, of
+what the row holds in the declared columns, and of how many rows of the person hold the same. So what is kept of a
+person depends on the rows of this person alone; not on other people, nor on the order of rows, nor on how a column is
+stored.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+import re
+import struct
+import threading
+from decimal import Decimal
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any
+from uuid import UUID
+
+import numpy as np
+
+from dpinfer.kernel.sources import Source
+from dpinfer.schema.cells import Coded
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from numpy.typing import NDArray
+
+    from dpinfer.kernel.sources import Cells
+    from dpinfer.schema.schema import Schema
+
+    Hashes = NDArray[np.uint64]
+    Codes = NDArray[np.int64]
+    Key = int | float | str | bytes
+
+__all__ = ["KeptSource", "kept_rows", "person_codes"]
+
+_MASK = 2**64 - 1
+_GOLDEN = 0x9E3779B97F4A7C15
+_FRACTION = 0xD1B54A32D192ED03
+"""Keeps fractions apart from whole numbers of the same bits."""
+
+_WHOLE_TEXT = re.compile(r"[+-]?[0-9]{1,300}")
+_DECIMAL_TEXT = re.compile(r"[+-]?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][+-]?[0-9]+)?")
+_LARGEST_DECIMAL = 300
+
+_NOTHING = np.array([np.nan]).view(np.uint64)[0]
+
+
+# Ids
+
+
+def person_codes(cells: Cells) -> tuple[Codes, Hashes]:
+    """Give each person in a column of ids a number.
+
+    Parameters
+    ----------
+    cells : ndarray or Coded, of length n
+        Of any type.
+
+    Returns
+    -------
+    codes : ndarray of int (n,)
+        From 0 to k - 1, in the order of the people's hashes; -1 where there is no id.
+    hashes : ndarray of uint64 (k,)
+        Of each id.
+
+    Notes
+    -----
+    Numbers are told apart by value, and texts that are numbers count as these: 3, 3.0, True + 2, "3", " 003" and "3.0"
+    are one person. Other texts are told apart by their characters but for blanks around them, bytes by their contents;
+    UUIDs are read as their text. Two people taken for one are protected together, while one person taken for two would
+    not be. Anything else (missing and blank cells, infinities, dates, lists, objects) is no id. Nothing raises.
+    """
+    if isinstance(cells, Coded):
+        own, hashes = _of_keys([*map(_key, cells.values), None])
+        codes = own[cells.positions]
+        return _without_gaps(codes, hashes)
+    if cells.dtype.kind in "iub":
+        values, inverse = np.unique(cells, return_inverse=True)
+        bits = values.astype(np.uint64) if cells.dtype.kind == "u" else values.astype(np.int64).view(np.uint64)
+        return _ranked(inverse.astype(np.int64), _mixed(bits))
+    if cells.dtype.kind in "fc":  # one complex cell makes a frame store its whole column so
+        with np.errstate(all="ignore"):
+            return _of_floats(np.where(cells.imag == 0, cells.real, np.nan).astype(np.float64))
+    own, hashes = _of_keys(_keys(cells.tolist() if cells.dtype.kind in "USO" else [None] * len(cells)))
+    return own, hashes
+
+
+def _of_floats(values: NDArray[np.float64]) -> tuple[Codes, Hashes]:
+    known = np.isfinite(values)
+    distinct, inverse = np.unique(values[known] + 0.0, return_inverse=True)
+    small = (distinct == np.floor(distinct)) & (np.abs(distinct) < 2.0**63)
+    hashes = _mixed(np.where(small, distinct, 0.0).astype(np.int64).view(np.uint64))
+    hashes[~small] = _hashes_of([_number(value) for value in distinct[~small].tolist()])
+    codes = np.full(len(values), -1, dtype=np.int64)
+    codes[known], hashes = _ranked(inverse.astype(np.int64), hashes)
+    return codes, hashes
+
+
+def _keys(cells: Iterable[object]) -> list[Key | None]:
+    """Keys of cells; a text that comes again is read once."""
+    texts: dict[str, Key | None] = {}
+    found: list[Key | None] = []
+    for cell in cells:
+        if type(cell) is int:
+            found.append(cell)
+        elif type(cell) is str:
+            if cell not in texts:
+                texts[cell] = _key(cell)
+            found.append(texts[cell])
+        else:
+            found.append(_key(cell))
+    return found
+
+
+def _of_keys(keys: Sequence[Key | None]) -> tuple[Codes, Hashes]:
+    seen: dict[Key, int] = {}
+    codes = np.array([-1 if key is None else seen.setdefault(key, len(seen)) for key in keys], dtype=np.int64)
+    people = list(seen)
+    hashes = _hashes_of(people)
+    if len(np.unique(hashes)) < len(hashes):  # people of the same hash stand in an order of their own
+        kinds = [1 if isinstance(key, str) else 2 if isinstance(key, bytes) else 0 for key in people]
+        order = sorted(range(len(people)), key=lambda place: (kinds[place], people[place]))
+        place = np.empty(len(people), dtype=np.int64)
+        place[order] = np.arange(len(people))
+        codes, hashes = np.append(place, -1)[codes], hashes[order]
+    return _ranked(codes, hashes)
+
+
+def _ranked(codes: Codes, hashes: Hashes) -> tuple[Codes, Hashes]:
+    """Give people numbers in the order of their hashes."""
+    order = np.argsort(hashes, kind="stable")
+    rank = np.empty(len(order) + 1, dtype=np.int64)
+    rank[order], rank[-1] = np.arange(len(order)), -1
+    return rank[codes], hashes[order]
+
+
+def _without_gaps(codes: Codes, hashes: Hashes) -> tuple[Codes, Hashes]:
+    """Leave out people of a dictionary who have no row."""
+    used = np.unique(codes[codes >= 0])
+    rank = np.full(len(hashes) + 1, -1, dtype=np.int64)
+    rank[used] = np.arange(len(used))
+    return rank[codes], hashes[used]
+
+
+def _key(cell: object) -> Key | None:
+    """Reduce a cell to an id that equals another one if it is the same person's; None where it is no id."""
+    try:
+        return _read_key(cell)
+    except Exception:
+        return None
+
+
+def _read_key(cell: Any) -> Key | None:  # noqa: PLR0911  (a return for each type)
+    kind = type(cell)
+    if issubclass(kind, str):
+        return _text_key(str.__str__(cell))
+    if issubclass(kind, bytes):
+        return bytes.__add__(cell, b"") or None
+    if kind is np.bool_:
+        return int(cell)
+    if issubclass(kind, np.datetime64 | np.timedelta64):  # numpy derives timedelta64 from the integers
+        return None
+    if issubclass(kind, complex | np.complexfloating):
+        return _number(float(cell.real)) if cell.imag == 0 else None
+    if issubclass(kind, np.integer | np.floating) and kind in _PLAIN_NUMBERS:
+        return _number(cell.item())
+    if issubclass(kind, int):
+        return int.__int__(cell)
+    if issubclass(kind, float):
+        return _number(float.__float__(cell))
+    if kind is UUID:
+        return str(cell)
+    if kind is Decimal and cell.is_finite() and abs(cell.adjusted()) < _LARGEST_DECIMAL:
+        return int(cell) if cell == cell.to_integral_value() else _text_key(format(cell.normalize(), "f"))
+    return None
+
+
+_PLAIN_NUMBERS = frozenset(np.sctypeDict.values())
+
+
+def _number(value: float) -> Key | None:
+    if not math.isfinite(value):
+        return None
+    return int(value) if value == math.floor(value) else float(value)
+
+
+def _text_key(text: str) -> Key | None:
+    """Read the text of a number as the number: one column may hold both, and a file reader may make it so."""
+    bare = text.strip()
+    if _WHOLE_TEXT.fullmatch(bare):
+        return int(bare)
+    value = _number(float(bare)) if _DECIMAL_TEXT.fullmatch(bare) else None
+    return bare or None if value is None else value
+
+
+def _hashes_of(keys: Sequence[Key | None]) -> Hashes:
+    """Hash ids: numbers by their bits, others by their contents."""
+    numbers = np.array([not isinstance(key, str | bytes) for key in keys], dtype=bool)
+    hashes = np.array([_bits(key) for key in keys], dtype=np.uint64)
+    return np.where(numbers, _mixed(hashes), hashes)
+
+
+def _bits(key: Key | None) -> int:
+    if isinstance(key, int):
+        return key & _MASK
+    if isinstance(key, float):
+        return int.from_bytes(struct.pack("<d", key), "little") ^ _FRACTION
+    content = b"b" + key if isinstance(key, bytes) else b"t" + (key or "").encode("utf-8", "surrogatepass")
+    return int.from_bytes(hashlib.blake2b(content, digest_size=8).digest(), "little")
+
+
+def _mixed(values: Hashes) -> Hashes:
+    """Spread 64 bits over 64 bits, one to one (SplitMix64, Steele et al. 2014)."""
+    mixed = values + np.uint64(_GOLDEN)
+    mixed = (mixed ^ (mixed >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    mixed = (mixed ^ (mixed >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    found: Hashes = mixed ^ (mixed >> np.uint64(31))
+    return found
+
+
+# Which rows are kept
+
+
+def kept_rows(source: Source, schema: Schema) -> tuple[Codes, Codes]:
+    """Choose the rows of each person that count.
+
+    Parameters
+    ----------
+    source : Source
+    schema : Schema
+        With people.
+
+    Returns
+    -------
+    rows : ndarray of int (k,)
+        The rows that are kept, those of a person one after the other.
+    persons : ndarray of int (k,)
+        Whose they are: 0, 1, ... in order.
+
+    Notes
+    -----
+    Rows without an id are dropped. What a row holds are its cells as the schema coerces them, before they are clamped:
+    two rows that differ for any question differ here. Rows of one person with the same contents are numbered, and so
+    are hashed apart; which of them has which number makes no difference. Different contents of the same hash are
+    ordered by contents.
+    """
+    people = schema.people
+    assert people is not None
+    codes, hashes = person_codes(source.read([people.id], 0, source.rows)[people.id])
+    known = np.flatnonzero(codes >= 0)
+    contents = [_contents(source, schema, name)[known] for name in sorted(schema)]
+    codes = codes[known]
+    mixed = hashes[codes]
+    for column in contents:
+        mixed = _mixed(mixed ^ column)
+    order = np.lexsort((mixed, codes))
+    same = _same(order, codes, mixed)
+    if any((column[order[1:]] != column[order[:-1]])[same].any() for column in contents):
+        order = np.lexsort((*contents, mixed, codes))
+        same = _same(order, codes, mixed)
+    for column in contents:
+        same &= column[order[1:]] == column[order[:-1]]
+    mixed = _mixed(mixed[order] + _place_in_run(same, len(order)).astype(np.uint64) * np.uint64(_FRACTION))
+    again = np.lexsort((mixed, codes[order]))  # stable: rows of one hash stay ordered by contents
+    order = order[again]
+    place = _place_in_run(codes[order[1:]] == codes[order[:-1]], len(order))
+    order = order[place < people.max_rows]
+    return known[order], codes[order]
+
+
+def _contents(source: Source, schema: Schema, name: str) -> Hashes:
+    """Coerced cells of a column as 64 bits each; all cells that drop a row are alike."""
+    with np.errstate(all="ignore"):
+        values = schema[name].coerce(source.read([name], 0, source.rows)[name]) + 0.0  # never -0.0
+    bits: Hashes = np.where(np.isfinite(values), values, np.nan).view(np.uint64)
+    return np.where(np.isfinite(values), bits, _NOTHING)
+
+
+def _same(order: Codes, *keys: NDArray[Any]) -> NDArray[np.bool_]:
+    """Whether each row in order has the keys of the one before it."""
+    found = np.ones(max(len(order) - 1, 0), dtype=bool)
+    for key in keys:
+        found &= key[order[1:]] == key[order[:-1]]
+    return found
+
+
+def _place_in_run(same: NDArray[np.bool_], size: int) -> Codes:
+    """Place of each row in its run, from 0, where ``same`` says whether a row continues the run of the one before."""
+    positions = np.arange(size)
+    starts = np.where(np.append(False, same)[:size], 0, positions)
+    return positions - np.maximum.accumulate(starts)
+
+
+class KeptSource(Source):
+    """The rows of people that count, those of a person one after the other.
+
+    Attributes
+    ----------
+    persons : ndarray of int (rows,)
+        Whose each row is: 0, 1, ... in order.
+    starts : ndarray of int (people + 1,)
+        Where the rows of each person start, and last where they end.
+    """
+
+    def __init__(self, source: Source, schema: Schema) -> None:
+        self._source = source
+        self._rows, self.persons = kept_rows(source, schema)
+        self.columns, self.rows = source.columns, len(self._rows)
+        count = int(self.persons[-1]) + 1 if self.rows else 0
+        self.starts = np.searchsorted(self.persons, np.arange(count + 1))
+        self._cells: dict[str, Cells] = {}
+        self._lock = threading.Lock()
+
+    @property
+    def people(self) -> int:
+        """Number of people with a row: confidential."""
+        return len(self.starts) - 1
+
+    def read(self, names: Sequence[str], start: int, stop: int) -> Mapping[str, Cells]:
+        """Return the cells of some columns for rows ``start`` to ``stop``."""
+        return {name: _taken(self._column(name), slice(start, stop)) for name in names}
+
+    def _column(self, name: str) -> Cells:
+        with self._lock:
+            if name not in self._cells:
+                self._cells[name] = _taken(self._source.read([name], 0, self._source.rows)[name], self._rows)
+            return self._cells[name]
+
+    def slices(self, most: int) -> list[tuple[int, int]]:
+        """Cut the rows into slices of at most ``most`` rows, each of whole people.
+
+        Parameters
+        ----------
+        most : int
+            At least the number of rows that one person may have.
+        """
+        ends = [0]
+        while ends[-1] < self.rows:
+            ends.append(int(self.starts[np.searchsorted(self.starts, ends[-1] + most, side="right") - 1]))
+        return list(pairwise(ends))
+
+
+def _taken(cells: Cells, rows: Codes | slice) -> Cells:
+    return Coded(cells.codes[rows], cells.values) if isinstance(cells, Coded) else cells[rows]

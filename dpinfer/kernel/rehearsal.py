@@ -1,0 +1,72 @@
+"""Stages on public rows: what an adaptive procedure would release, before anything is spent."""
+
+from __future__ import annotations
+
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from dpinfer.kernel.rows.base import Batch
+from dpinfer.kernel.rows.blocks import BlockSum, BlockValues, block_values
+from dpinfer.kernel.stage import Largest, Place, Resampled
+from dpinfer.release.stage import StageRelease
+
+if TYPE_CHECKING:
+    from dpinfer.kernel.price import PricedStage
+    from dpinfer.kernel.rows.blocks import Blocks
+    from dpinfer.kernel.stage import Context
+
+__all__ = ["Rehearsal"]
+
+_ROWS = 256
+
+
+class Rehearsal:
+    """Rows spread evenly over their declared bounds, which every stage is run on with simulated noise.
+
+    Parameters
+    ----------
+    context : Context
+    blocks : Blocks or None
+        Where blocks are summed: their estimates are spread evenly over the region, and nothing is fitted.
+    """
+
+    def __init__(self, context: Context, blocks: Blocks | None) -> None:
+        self._context, self._blocks = context, blocks
+        self._rng = np.random.default_rng(0)
+
+    @cached_property
+    def _rows(self) -> Batch:
+        schema = self._context.schema
+        sample = schema.sample(_ROWS, np.random.default_rng(0))
+        cells = {name: sample[name].to_numpy() for name in schema}
+        return Batch(cells, _ROWS, persons=None if schema.people is None else np.arange(_ROWS))
+
+    @cached_property
+    def _values(self) -> BlockValues:
+        blocks = self._blocks
+        assert blocks is not None
+        shape = (blocks.count, 3 if blocks.halves else 1, blocks.size)
+        spread = np.random.default_rng(0).uniform(-0.5, 0.5, shape) / np.sqrt(blocks.size)
+        return block_values(blocks.region.center + blocks.region.radius * spread, blocks.region)
+
+    def release(self, priced: PricedStage) -> StageRelease:
+        """Run a stage: sums with simulated noise, and of choices always the first."""
+        measure = priced.stage.measure
+        if isinstance(measure, Largest | Place):
+            values = [0] * len(priced.names)
+        else:
+            exact = self._exact(priced)
+            noise = priced.law.rvs(1, self._rng)[0]
+            values = [total * priced.multiplier + int(drawn) for total, drawn in zip(exact, noise, strict=True)]
+        return StageRelease(priced.names, tuple(values), priced.steps, priced.law, priced.stage.settings)
+
+    def _exact(self, priced: PricedStage) -> list[int]:
+        rows = priced.rows
+        batch = self._values if isinstance(rows, BlockSum) else self._rows
+        totals: list[int] = rows.add(batch)[0].tolist()
+        if isinstance(priced.stage.measure, Resampled):
+            return totals * rows.replicates
+        found: list[int] = rows.finish(totals)
+        return found

@@ -1,0 +1,148 @@
+"""Exact sums over rows, many times, each time under other random weights."""
+
+from __future__ import annotations
+
+import os
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from dpinfer.kernel.data import PublicData
+from dpinfer.kernel.people import KeptSource
+from dpinfer.privacy.resampling import POISSON
+from dpinfer.kernel.rows.features import CHUNK_ROWS
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from numpy.typing import NDArray
+
+    from dpinfer.kernel.data import Data
+    from dpinfer.kernel.sources import Source
+    from dpinfer.kernel.rows.resampled import ReplicateRows
+
+    Array = NDArray[np.float64]
+    Bytes = Callable[[int, int], bytes]
+
+__all__ = ["random_bytes", "replicate_sums"]
+
+_ROWS = 4096
+"""Most rows weighed at once: products of two entries of 2^19 under weights of at most 6 then sum below 2^53.
+
+Of people with at most m rows the m-th part."""
+
+_ENTRIES = 2**18
+"""Weights held at once, in each thread."""
+
+_FLUSH = 32
+"""Chunks whose sums, each below 2^57, are added in 64 bits before Python integers take over."""
+
+_BITS = np.unpackbits(np.arange(256, dtype=np.uint8)[:, None], axis=1).astype(np.float64)
+"""The eight bits of every byte, as numbers."""
+
+_POISSON = np.repeat(np.arange(len(POISSON.counts), dtype=np.float64), POISSON.counts)
+"""The weight that every number of 16 bits stands for."""
+
+
+def random_bytes(rows: ReplicateRows, data: Data) -> Bytes:
+    """Return what draws the bytes behind the weights of a slice of rows.
+
+    Secret weights of confidential rows come from the operating system, which hands out no byte twice whatever forks or
+    restores; they are used and forgotten. Public ones, and those of simulations, come from a seeded generator that is
+    placed by the number of the first row.
+    """
+    if rows.weights == "public":
+        return _seeded(rows.seed)
+    if isinstance(data, PublicData):
+        return _seeded(int(data.rng.integers(2**63)))
+    return lambda _, size: os.urandom(size)
+
+
+def _seeded(seed: int) -> Bytes:
+    return lambda start, size: np.random.Generator(np.random.Philox(key=[seed, start])).bytes(size)
+
+
+def replicate_sums(rows: ReplicateRows, source: Source, draw: Bytes, *, threads: int | None = None) -> list[int]:
+    """Sum integer rows under B sets of random weights, without any rounding, in one pass over the data.
+
+    Parameters
+    ----------
+    rows : ReplicateRows
+    source : Source
+    draw : callable
+        ``draw(first row, size)`` returns so many random bytes.
+    threads : int, optional
+        Worker threads; by default one per core. The result does not depend on it.
+
+    Returns
+    -------
+    list of int, length B d
+        Replicate by replicate.
+
+    Notes
+    -----
+    Weights are made a slice of rows at a time and multiplied with the slice as a matrix: memory does not grow with the
+    number of rows. The weight of a row in a sum is 2 or 0 by one random bit, or by 16 bits for Poisson weights. Public
+    weights come in pairs of sums, each row counting in one of the two.
+
+    People with several rows are weighed as a whole: chunks hold whole people, whose rows are added first, without
+    rounding, and then count as one row.
+    """
+    names, count, width = rows.columns, rows.replicates, rows.width
+    sets = count // 2 if rows.weights == "public" else count
+    people = source if isinstance(source, KeptSource) else None
+    largest = _ROWS if people is None else _ROWS // rows.schema.rows_per_unit
+    step = max(min(_ENTRIES // sets // 8 * 8, largest), min(8, largest))
+
+    def chunk(ends: tuple[int, int]) -> NDArray[np.int64]:
+        start, stop = ends
+        encoded = rows.encode(source.read(names, start, stop))
+        if people is not None:
+            encoded, start = _of_people(encoded, people, start, stop)
+        total, whole = np.zeros((sets, width), dtype=np.int64), np.zeros(width, dtype=np.int64)
+        for first in range(0, encoded.shape[1], step):
+            part = encoded[:, first : first + step]
+            weights = _weights(rows, sets, part.shape[1], start + first, draw)
+            total += np.dot(weights, part.T).astype(np.int64)
+            if rows.weights == "public":
+                whole += part.sum(axis=1).astype(np.int64)
+        if rows.weights == "poisson":
+            return total
+        if rows.weights == "public":
+            total = np.stack([total, whole - total], axis=1).reshape(count, width)
+        return 2 * total
+
+    result = np.zeros((count, width), dtype=object)
+    running = np.zeros((count, width), dtype=np.int64)
+    with ThreadPoolExecutor(max_workers=threads or os.cpu_count() or 1) as pool:
+        for place, part in enumerate(pool.map(chunk, _slices(source)), 1):
+            running += part
+            if place % _FLUSH == 0:
+                result += running
+                running[:] = 0
+    result += running
+    return [int(value) for value in result.ravel()]
+
+
+def _slices(source: Source) -> list[tuple[int, int]]:
+    if isinstance(source, KeptSource):
+        return source.slices(CHUNK_ROWS)
+    return [(start, min(start + CHUNK_ROWS, source.rows)) for start in range(0, source.rows, CHUNK_ROWS)]
+
+
+def _of_people(encoded: Array, source: KeptSource, start: int, stop: int) -> tuple[Array, int]:
+    """Add the rows of each person of a chunk (d, people), and say who the first is."""
+    first = int(source.persons[start])
+    places = source.persons[start:stop] - first
+    return np.stack([np.bincount(places, row) for row in encoded]), first
+
+
+def _weights(rows: ReplicateRows, sets: int, size: int, start: int, draw: Bytes) -> Array:
+    """Draw the weights of a slice of rows in every set (sets, size): bits, or Poisson numbers."""
+    if rows.weights == "poisson":
+        drawn = np.frombuffer(draw(start, 2 * sets * size), dtype=np.uint16).reshape(sets, size)
+        return _POISSON[drawn]
+    width = -(-size // 8)
+    packed = np.frombuffer(draw(start, sets * width), dtype=np.uint8)
+    return np.take(_BITS, packed, axis=0).reshape(sets, 8 * width)[:, :size]

@@ -1,0 +1,248 @@
+"""What every row sum is: a public question about rows, with the bound that the same code forces on every unit."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from dpinfer.errors import NotProvedError, OptionError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+    from fractions import Fraction
+
+    from numpy.typing import NDArray
+
+    from dpinfer.privacy.sensitivity import Norm
+    from dpinfer.privacy.units import Neighbors
+    from dpinfer.schema.cells import Coded
+    from dpinfer.schema.schema import Schema
+
+    Array = NDArray[np.float64]
+    Ints = NDArray[np.int64]
+
+__all__ = ["Batch", "BoundedSum", "RowSum"]
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Batch:
+    """Some rows, as the kernel hands them to a row sum.
+
+    Attributes
+    ----------
+    cells : mapping of str to cells, each of length ``size``
+    size : int
+        Number of rows.
+    sets : int
+        Data sets of equal size that stand one after the other; above 1 in simulation only.
+    persons : ndarray of int (size,), optional
+        Whose each row is. Batches then hold all rows of each of their people.
+    """
+
+    cells: Mapping[str, NDArray[Any] | Coded]
+    size: int
+    sets: int = 1
+    persons: Ints | None = None
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class BoundedSum:
+    """A row sum with its price: the noise scales may be ``scale * weights`` for ``bound / scale`` as a price allows.
+
+    Attributes
+    ----------
+    rows : RowSum
+        Whose ``add`` forces every unit into the set that ``bound`` is about.
+    bound : Fraction
+        Bound on the norm of the change of the integer sums between neighbours, each over its weight.
+    weights : ndarray (m,)
+        Noise of every coordinate relative to the others; positive.
+    public : ndarray of bool (m,)
+        Coordinates that no neighbour moves: only these carry no noise.
+    """
+
+    rows: RowSum
+    bound: Fraction
+    weights: Array
+    public: NDArray[np.bool_]
+
+
+class RowSum(ABC):
+    """Bounded integer vectors, one for each unit, that are added up: one of the kernel's own closed set of types.
+
+    A row sum is a frozen value of public settings. Its `add` maps rows to integers and *forces* every unit's
+    contribution into a set S, without a branch on rows; its `change` bounds how far neighbours can be apart, from S.
+    """
+
+    schema: Schema
+
+    @property
+    @abstractmethod
+    def columns(self) -> tuple[str, ...]:
+        """Columns of the data that are read, sorted."""
+
+    @property
+    @abstractmethod
+    def names(self) -> tuple[str, ...]:
+        """What each of the m released sums is."""
+
+    @property
+    @abstractmethod
+    def units(self) -> Array:
+        """The number 1 in each integer sum (m,)."""
+
+    @property
+    @abstractmethod
+    def keeps_every_row(self) -> bool:
+        """Whether declared policies make it impossible that a row adds nothing."""
+
+    @property
+    @abstractmethod
+    def measures(self) -> str:
+        """What is summed, for people."""
+
+    @property
+    def counts_units(self) -> str:
+        """What the noise scale is in units of, for people."""
+        return "the scaled features"
+
+    @property
+    def parts(self) -> tuple[str, ...]:
+        """Parts that can be given more or less noise than others; every coordinate is in one."""
+        return ("sums",)
+
+    @property
+    def part_of(self) -> NDArray[np.intp]:
+        """Which part each coordinate is in (m,)."""
+        return np.zeros(len(self.names), dtype=np.intp)
+
+    def pattern(self, norm: Norm) -> Array:  # noqa: ARG002
+        """Noise of each coordinate relative to others of its part (m,), fixed by the row sum."""
+        return np.ones(len(self.names))
+
+    @abstractmethod
+    def change(self, weights: Array, neighbors: Neighbors, norm: Norm) -> Fraction:
+        """Bound on the change of the integer sums between neighbours, each over its pattern and its part's weight.
+
+        Parameters
+        ----------
+        weights : ndarray (parts,)
+        neighbors : {"add_remove", "replace_one"}
+        norm : {"l2", "l1"}
+        """
+
+    def part_changes(self, neighbors: Neighbors, norm: Norm) -> tuple[Fraction, ...]:
+        """Bound on the change of each part alone, each coordinate over its pattern.
+
+        Raises
+        ------
+        NotProvedError
+            If the parts of this row sum are priced jointly only.
+        """
+        if len(self.parts) > 1:
+            raise NotProvedError(f"shares of the price are not proved for {type(self).__name__}: give weights")
+        return (self.change(np.ones(1), neighbors, norm),)
+
+    def public(self, neighbors: Neighbors) -> NDArray[np.bool_]:  # noqa: ARG002
+        """Coordinates that no neighbour moves (m,)."""
+        return np.zeros(len(self.names), dtype=bool)
+
+    def words(self, bound: Fraction, neighbors: Neighbors, norm: Norm) -> str:  # noqa: ARG002
+        """Say what the bound is of, for people."""
+        kind = "Euclidean" if norm == "l2" else "L1"
+        return f"{kind} norm of the change of all sums at most {float(bound):.6g}"
+
+    @property
+    def most_added(self) -> int:
+        """Bound on the absolute value of an entry that `add` returns for one batch."""
+        return 2**53
+
+    @property
+    def light(self) -> bool:
+        """Whether a row costs so little that several threads do not pay."""
+        return False
+
+    @abstractmethod
+    def add(self, batch: Batch) -> Ints:
+        """Map a batch to integers, force each unit's into the set that is priced, and add them up.
+
+        Parameters
+        ----------
+        batch : Batch
+
+        Returns
+        -------
+        ndarray of int64 (sets, k)
+            k is the number of sums, or of what `finish` makes them from.
+        """
+
+    def finish(self, totals: list[int]) -> list[int]:
+        """Turn added-up integers (k,) into the m exact sums, by a linear map; by default they are the sums."""
+        return totals
+
+    def finish_sets(self, totals: Array) -> Array:
+        """Do the same for many data sets (R, k) in simulation, in floating point."""
+        return totals
+
+    def bounded(
+        self,
+        neighbors: Neighbors,
+        norm: Norm,
+        *,
+        weights: Sequence[float] | None = None,
+        shares: Sequence[float] | None = None,
+    ) -> BoundedSum:
+        """Price what is forced.
+
+        Parameters
+        ----------
+        neighbors : {"add_remove", "replace_one"}
+        norm : {"l2", "l1"}
+            "l2" for Gaussian noise, "l1" for Laplace.
+        weights : sequence of float, one a part, optional
+            Noise of each part relative to the others; all 1 by default.
+        shares : sequence of float, one a part, optional
+            Instead of weights, the share of the price that each part gets; they add up to at most 1.
+
+        Raises
+        ------
+        OptionError
+            If weights or shares are not positive finite numbers, one for each part, or shares add up to more than 1.
+        """
+        if shares is not None:
+            relative = self._weights_of(_positive("shares", shares, len(self.parts)), neighbors, norm)
+        elif weights is not None:
+            relative = _positive("weights", weights, len(self.parts))
+        else:
+            relative = np.ones(len(self.parts))
+        spread, pattern = relative[self.part_of], self.pattern(norm)
+        product = spread * pattern
+        exact = (spread == 1) | (pattern == 1)  # else rounded up: a weight below the one divided by is not paid for
+        return BoundedSum(
+            rows=self,
+            bound=self.change(relative, neighbors, norm),
+            weights=np.where(exact, product, np.nextafter(product, np.inf)),
+            public=self.public(neighbors),
+        )
+
+    def _weights_of(self, shares: Array, neighbors: Neighbors, norm: Norm) -> Array:
+        """Noise in proportion to bound / share (L1) or bound / sqrt(share) (L2); the first part's is 1."""
+        if float(shares.sum()) > 1 + 1e-12:
+            raise OptionError("shares", float(shares.sum()), "shares of the price that add up to at most 1")
+        bounds = self.part_changes(neighbors, norm)
+        noise = np.array([float(bound / bounds[0]) for bound in bounds]) / (shares if norm == "l1" else np.sqrt(shares))
+        return np.asarray(noise / noise[0])
+
+
+def _positive(name: str, given: Sequence[float], count: int) -> Array:
+    """Read weights or shares; refuse what could take noise away."""
+    try:
+        found = np.asarray(given, dtype=np.float64)
+    except (TypeError, ValueError):
+        found = np.zeros(0)
+    if found.shape != (count,) or not (np.isfinite(found) & (found > 0)).all():
+        raise OptionError(name, type(given).__name__, f"{count} positive finite numbers")
+    return found

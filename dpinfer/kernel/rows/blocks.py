@@ -1,0 +1,404 @@
+"""Sums over the estimates of secret blocks of rows: histograms of their scale and place, and winsorised moments."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from dpinfer.errors import NotProvedError, OptionError
+from dpinfer.kernel.rows.base import RowSum
+from dpinfer.numerics.peaks import octave
+from dpinfer.privacy.exact import binary, sqrt_above
+from dpinfer.privacy.sensitivity import joint_sensitivity
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    import pandas as pd
+    from numpy.typing import NDArray
+
+    from dpinfer.privacy.sensitivity import Norm
+    from dpinfer.privacy.units import Neighbors
+    from dpinfer.schema.expressions import Expression
+    from dpinfer.schema.region import Region
+    from dpinfer.schema.schema import Schema
+
+    Array = NDArray[np.float64]
+    Ints = NDArray[np.int64]
+
+__all__ = ["BINS", "BLOCK_UNIT", "OCTAVES", "BlockMoments", "BlockSum", "BlockValues", "Blocks", "OctaveCounts", "PlaceCounts", "block_values"]
+
+BLOCK_UNIT = 2**12
+"""Integer steps in the radius of the ball into which the block estimates are moved."""
+
+OCTAVES = 20
+"""Bins of the histogram of scales, each half as wide as the one before."""
+
+BINS = 256
+"""Bins of the histogram of locations of one parameter, at most."""
+
+_LAPLACE_PRODUCTS = 3
+"""Under Laplace noise, scale of the noise of products over that of sums, in units of the ball."""
+
+
+@dataclass(frozen=True, eq=False)
+class Blocks:
+    """Secret blocks as the unit that is summed: how rows are dealt into them, and what is fitted to each.
+
+    Attributes
+    ----------
+    schema : Schema
+        Columns that are read, with their bounds.
+    region : Region
+        Into which every estimate is moved.
+    count : int
+        Number k of blocks.
+    estimator : callable
+        ``estimator(frame) -> array_like (p,)``, on the rows of a block or of half a block.
+    halves : bool
+        Whether half-blocks are fitted as well, to take off the bias of order 1/m.
+    where : Expression, optional
+        Rows at which it is 0 are left out.
+    trusted : bool
+        Whether the estimator is the library's own code; any other runs on confidential rows in processes of its own.
+    workers : int, optional
+        Number of these; -1 for all cores, the default. Public rows are fitted in this process unless it says more.
+    progress : bool
+    """
+
+    schema: Schema
+    region: Region
+    count: int
+    estimator: Callable[[pd.DataFrame], Any]
+    halves: bool = True
+    where: Expression | None = None
+    trusted: bool = False
+    workers: int | None = None
+    progress: bool = False
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """Columns of the data that are read, sorted."""
+        return tuple(sorted(self.schema))
+
+    @property
+    def size(self) -> int:
+        """Number p of parameters."""
+        return len(self.region.names)
+
+
+@dataclass(frozen=True, eq=False)
+class BlockValues:
+    """What the fits of the blocks gave, moved into the declared region.
+
+    Attributes
+    ----------
+    estimates : ndarray (k, p)
+    spreads : ndarray (h, g)
+        Scale of each group of parameters, seen in one block or in a pair; NaN where it could not be had.
+    failed, outside : ndarray of bool (k,)
+        Blocks without an estimate; blocks whose estimate was outside of the region.
+    """
+
+    estimates: Array
+    spreads: Array
+    failed: NDArray[np.bool_]
+    outside: NDArray[np.bool_]
+
+
+def block_values(fits: Array, region: Region) -> BlockValues:
+    """Turn the fits of blocks, and of their halves, into values of blocks.
+
+    Parameters
+    ----------
+    fits : ndarray (k, f, p)
+        f = 3: of a block and of its two halves, for 2 t - (t_A + t_B)/2. f = 1: of the block alone.
+    region : Region
+
+    Returns
+    -------
+    BlockValues
+
+    Notes
+    -----
+    Each value depends on the fits of one block only (each spread, with f = 1, on two). A block without a finite fit
+    is the centre of the region. One is not corrected if a half has no finite fit, or one outside of the region:
+    moved into it, such a fit would not cancel the bias but add one of its own.
+    """
+    known: NDArray[np.bool_] = np.asarray(np.isfinite(fits).all(axis=-1))
+    clipped = region.clip(fits)
+    raw = clipped[:, 0]
+    unmoved = np.isclose(clipped, np.where(known[..., None], fits, 0.0), rtol=1e-9, atol=0.0)
+    inside: NDArray[np.bool_] = np.asarray(known & unmoved.all(axis=-1))
+    if fits.shape[1] == 3:
+        halved = inside[:, 1] & inside[:, 2]
+        raw = np.where(halved[:, None], 2 * raw - (clipped[:, 1] + clipped[:, 2]) / 2, raw)
+        apart, usable = (clipped[:, 1] - clipped[:, 2]) / 2, np.asarray(known.all(axis=1))
+    else:
+        pairs = len(fits) // 2
+        first, second = slice(0, 2 * pairs, 2), slice(1, 2 * pairs, 2)
+        apart, usable = (raw[first] - raw[second]) / np.sqrt(2.0), known[first, 0] & known[second, 0]
+    spreads = [np.sqrt((apart[:, list(places)] ** 2).mean(axis=1)) for places in region.places]
+    return BlockValues(
+        estimates=np.where(known[:, :1], region.clip(raw), region.center),
+        spreads=np.where(usable[:, None], np.stack(spreads, axis=1), np.nan),
+        failed=~known[:, 0],
+        outside=known[:, 0] & ~inside[:, 0],
+    )
+
+
+@dataclass(frozen=True, eq=False)
+class BlockSum(RowSum):
+    """A sum over blocks. A neighbour changes the estimate of one block, from anywhere to anywhere in the region.
+
+    Attributes
+    ----------
+    schema : Schema
+        Columns that the blocks read.
+    region : Region
+        That of the blocks.
+    """
+
+    schema: Schema
+    region: Region
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """Columns of the data that are read, sorted."""
+        return tuple(sorted(self.schema))
+
+    @property
+    def size(self) -> int:
+        """Number p of parameters."""
+        return len(self.region.names)
+
+    @property
+    def keeps_every_row(self) -> bool:
+        """A block may count in no bin."""
+        return False
+
+    @property
+    def counts_units(self) -> str:
+        """What the noise scale is in units of, for people."""
+        return "blocks"
+
+    @property
+    def units(self) -> Array:
+        """The number 1 in each integer sum (m,)."""
+        return np.ones(len(self.names))
+
+    def words(self, bound: Fraction, neighbors: Neighbors, norm: Norm) -> str:  # noqa: ARG002
+        """Say what the bound is of, for people."""
+        return (
+            f"{self.schema.unit} changes the estimate of one block, from anywhere to anywhere in the declared region"
+        )
+
+
+@dataclass(frozen=True, eq=False)
+class OctaveCounts(BlockSum):
+    """Counts the spread of each group of parameters, seen in a block or a pair of blocks, by octaves."""
+
+    @cached_property
+    def names(self) -> tuple[str, ...]:
+        """What each count is."""
+        names = self.region.names
+        groups = ["+".join(names[j] for j in places) for places in self.region.places]
+        return tuple(f"scale of {group}: octave {b}" for group in groups for b in range(OCTAVES))
+
+    @property
+    def measures(self) -> str:
+        """What is summed, for people."""
+        return "a noisy histogram of the scale of the estimates"
+
+    def change(self, weights: Array, neighbors: Neighbors, norm: Norm) -> Fraction:  # noqa: ARG002
+        """Bound on the change of all counts: of each group the block, or pair, leaves one bin and enters another."""
+        moved = Fraction(2 * len(self.region.places))
+        return moved if norm == "l1" else _root(moved)
+
+    def add(self, batch: BlockValues) -> Ints:  # type: ignore[override]
+        """Count spreads by octave, group by group (1, m)."""
+        counts = np.zeros((len(self.region.places), OCTAVES), dtype=np.int64)
+        for group, radius in enumerate(self.region.radii):
+            spreads = batch.spreads[:, group]
+            bins = octave(spreads[np.isfinite(spreads)], 2 * radius, OCTAVES)
+            counts[group] = np.bincount(bins, minlength=OCTAVES)
+        return counts.reshape(1, -1)
+
+
+@dataclass(frozen=True, eq=False)
+class PlaceCounts(BlockSum):
+    """Counts the estimates of each parameter in even bins over its declared interval; failed blocks are in none.
+
+    Attributes
+    ----------
+    bins : tuple of int, length p
+        How many, at most `BINS` each.
+    """
+
+    bins: tuple[int, ...] = ()
+
+    def __post_init__(self) -> None:
+        if len(self.bins) != self.size or not all(type(one) is int and 1 <= one <= BINS for one in self.bins):
+            raise OptionError("bins", len(self.bins), f"whole numbers from 1 to {BINS}, one for each parameter")
+
+    @cached_property
+    def names(self) -> tuple[str, ...]:
+        """What each count is."""
+        listed = zip(self.region.names, self.bins, strict=True)
+        return tuple(f"location of {name}: bin {b}" for name, bins in listed for b in range(bins))
+
+    @property
+    def measures(self) -> str:
+        """What is summed, for people."""
+        return "a noisy histogram of the place of the estimates"
+
+    def ends(self, place: int) -> Array:
+        """Return the ends of the bins of a parameter."""
+        radius = self.region.radius[place]
+        return np.asarray(self.region.center[place] + np.linspace(-radius, radius, self.bins[place] + 1))
+
+    def change(self, weights: Array, neighbors: Neighbors, norm: Norm) -> Fraction:  # noqa: ARG002
+        """Bound on the change of all counts: of each parameter the block leaves one bin and enters another."""
+        moved = Fraction(2 * self.size)
+        return moved if norm == "l1" else _root(moved)
+
+    def add(self, batch: BlockValues) -> Ints:  # type: ignore[override]
+        """Count estimates by bin, parameter by parameter (1, m)."""
+        known = batch.estimates[~batch.failed]
+        counts = [
+            np.bincount(np.searchsorted(self.ends(j)[1:-1], known[:, j], side="right"), minlength=self.bins[j])
+            for j in range(self.size)
+        ]
+        return np.concatenate(counts).astype(np.int64)[None]
+
+
+@dataclass(frozen=True, eq=False)
+class BlockMoments(BlockSum):
+    """Sums and products of block estimates, moved into a ball; and the numbers of failed and of moved blocks.
+
+    An estimate t is v = (t - center) / half, moved into the unit ball and put on a grid. A failed block counts as the
+    centre, so that it draws the mean to where other blocks are.
+
+    Attributes
+    ----------
+    center, half : tuple of float, length p
+    norm : {"l2", "l1"}
+        Of the ball: "l2" for Gaussian noise, "l1" for Laplace.
+    """
+
+    center: tuple[float, ...] = ()
+    half: tuple[float, ...] = ()
+    norm: Norm = "l2"
+
+    def __post_init__(self) -> None:
+        right = len(self.center) == len(self.half) == self.size and all(one > 0 for one in self.half)
+        if not (right and np.isfinite(self.center).all() and np.isfinite(self.half).all()):
+            raise OptionError("half", type(self.half).__name__, f"{self.size} centres and positive half widths")
+
+    @cached_property
+    def names(self) -> tuple[str, ...]:
+        """What each sum is: estimates, their products, and two counts of blocks."""
+        names = self.region.names
+        upper = zip(*np.triu_indices(self.size), strict=True)
+        return (*names, *(f"{names[i]} x {names[j]}" for i, j in upper), "failed blocks", "moved blocks")
+
+    @property
+    def measures(self) -> str:
+        """What is summed, for people."""
+        return "sums, products, and counts of failed and moved blocks"
+
+    @property
+    def counts_units(self) -> str:
+        """What the noise scale is in units of, for people."""
+        return "blocks, and of the ball that holds their estimates"
+
+    @property
+    def _products(self) -> int:
+        return self.size * (self.size + 1) // 2
+
+    @property
+    def units(self) -> Array:
+        """The number 1 in each integer sum (m,): of products that of the ball squared."""
+        return np.repeat([float(BLOCK_UNIT), float(BLOCK_UNIT) ** 2, 1.0], [self.size, self._products, 2])
+
+    @property
+    def parts(self) -> tuple[str, ...]:
+        """Sums with their products, and counts."""
+        return ("sums", "counts")
+
+    @property
+    def part_of(self) -> NDArray[np.intp]:
+        """Which part each sum is in (m,)."""
+        return np.repeat([0, 1], [self.size + self._products, 2])
+
+    @property
+    def reach(self) -> int:
+        """Bound on the norm of an integer vector: the ball, and what rounding adds."""
+        slack = (Fraction(sqrt_above(Fraction(self.size), binary)) if self.norm == "l2" else Fraction(self.size)) / 2
+        return BLOCK_UNIT - (-slack.numerator // slack.denominator)
+
+    def pattern(self, norm: Norm) -> Array:
+        """Noise of products over that of sums (m,).
+
+        Under Gaussian noise that of a product off the diagonal is 1/sqrt 2, rounded up: it counts twice in the
+        Frobenius norm.
+        """
+        found = np.ones(len(self.names))
+        products = slice(self.size, self.size + self._products)
+        row, column = np.triu_indices(self.size)
+        if norm == "l2":
+            off = float(np.nextafter(self.reach / np.sqrt(2.0), np.inf))
+            found[products] = np.where(row == column, float(self.reach), off)
+        else:
+            found[products] = float(_LAPLACE_PRODUCTS * self.reach)
+        return found
+
+    def change(self, weights: Array, neighbors: Neighbors, norm: Norm) -> Fraction:
+        """Bound on the change of all sums, each over its noise."""
+        parts = self.part_changes(neighbors, norm)
+        return joint_sensitivity(list(zip(parts, weights.tolist(), strict=True)), norm=norm)
+
+    def part_changes(self, neighbors: Neighbors, norm: Norm) -> tuple[Fraction, ...]:  # noqa: ARG002
+        """Bound on the change of sums with products, and of counts, when one block changes, in integer steps.
+
+        Raises
+        ------
+        NotProvedError
+            If the ball is one of another norm.
+
+        Notes
+        -----
+        Let q be the integer vector, abs(q) <= Q, and z = (Q/sqrt 2, q). The Frobenius norm of z z' - w w' is at most
+        sqrt 2 (3/2) Q^2, and its square is Q^2 abs(q - r)^2 + norm(q q' - r r')^2: so with products, over Q, the
+        change has norm at most sqrt(9/2) Q. L1: sums 2 Q, products of the upper triangle 2 Q^2. A single parameter:
+        with a = abs(q - r)/Q and abs(q + r)/Q <= 2 - a, both a^2 (1 + (2 - a)^2) and a (1 + (2 - a)/3) grow with a, to
+        4 and 2 at a = 2: products cost nothing. Of the two counts a block changes each by at most 1; it is in one of
+        them at most.
+        """
+        if norm != self.norm:
+            raise NotProvedError(f"block estimates are in a ball of norm {self.norm}: {norm} noise is not proved")
+        reach = Fraction(self.reach)
+        if norm == "l2":
+            total = _root(Fraction(9, 2) * reach**2) if self.size > 1 else 2 * reach
+            return total, _root(Fraction(2))
+        return 2 * reach * (1 + Fraction(1, _LAPLACE_PRODUCTS) if self.size > 1 else 1), Fraction(2)
+
+    def add(self, batch: BlockValues) -> Ints:  # type: ignore[override]
+        """Sum moved estimates, their products, and the counts (1, m)."""
+        v = (batch.estimates - np.asarray(self.center)) / np.asarray(self.half)
+        v = np.where(np.isfinite(v) & ~batch.failed[:, None], v, 0.0)
+        length = np.sqrt((v**2).sum(axis=1)) if self.norm == "l2" else np.abs(v).sum(axis=1)
+        whole = np.rint(v / np.maximum(length, 1.0)[:, None] * BLOCK_UNIT).astype(np.int64)
+        size = (whole**2).sum(axis=1) if self.norm == "l2" else np.abs(whole).sum(axis=1)
+        whole[size > (self.reach**2 if self.norm == "l2" else self.reach)] = 0
+        products = (whole.T @ whole)[np.triu_indices(self.size)]
+        moved = ~batch.failed & (batch.outside | (length > 1.0))
+        return np.concatenate([whole.sum(axis=0), products, [batch.failed.sum(), moved.sum()]])[None].astype(np.int64)
+
+
+def _root(squared: Fraction) -> Fraction:
+    return Fraction(sqrt_above(squared, binary))

@@ -1,0 +1,272 @@
+"""The row function: from raw cells to integer rows, by a rule that looks at one row at a time."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import cached_property
+from math import isqrt
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+
+from dpinfer.errors import NotProvedError, OptionError
+from dpinfer.privacy.sensitivity import RowBounds
+from dpinfer.schema.basis import UNIT
+from dpinfer.schema.category import Category
+from dpinfer.schema.expressions import compile_expression
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from numpy.typing import NDArray
+
+    from dpinfer.kernel.rows.reach import Curve
+    from dpinfer.schema.basis import Basis
+    from dpinfer.schema.cells import Coded
+    from dpinfer.schema.expressions import Expression
+    from dpinfer.schema.schema import Schema
+
+    Array = NDArray[np.float64]
+
+__all__ = ["CHUNK_ROWS", "NORMS", "RowClip", "Features", "clamped_values", "limits_of"]
+
+NORMS = ("l2", "l1")
+
+CHUNK_ROWS = 32_768
+"""Rows mapped at once: the cross-products of so many integer rows are exact in float64."""
+
+
+@dataclass(frozen=True, slots=True)
+class RowClip:
+    """A bound on the norm of the regressors' row, kept by giving large rows a weight below one.
+
+    Attributes
+    ----------
+    bound : float
+        Largest norm, in units of the scaled features (the constant alone has norm 1).
+    norm : {"l2", "l1"}
+    """
+
+    bound: float
+    norm: Literal["l2", "l1"] = "l2"
+
+    def __post_init__(self) -> None:
+        if self.norm not in NORMS:
+            raise OptionError("norm", self.norm, NORMS)
+        number = isinstance(self.bound, int | float) and not isinstance(self.bound, bool)
+        if not (number and np.isfinite(self.bound) and self.bound * UNIT >= 1):
+            raise OptionError("row_norm", self.bound, f"a number of at least {1 / UNIT:.2g}, or None")
+
+
+@dataclass(frozen=True, eq=False)
+class Features:
+    """Maps a batch of raw cells to integer rows; public, and a function of each row alone.
+
+    Attributes
+    ----------
+    basis : Basis
+        The features.
+    where : Expression, optional
+        Rows at which it is 0 become the zero row.
+    clip : RowClip, optional
+        Bound on the norm of the features other than the last, which is the response.
+    count_clamped : bool
+        Whether to mark rows in which a value was outside its declared bounds.
+    """
+
+    basis: Basis
+    where: Expression | None = None
+    clip: RowClip | None = None
+    count_clamped: bool = False
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """Columns of the data that are read, sorted."""
+        return tuple(sorted({*self.basis.columns, *(self.where.columns if self.where else ())}))
+
+    @property
+    def keeps_every_row(self) -> bool:
+        """Whether declared policies make a zero row impossible, so that the count of rows is the public n."""
+        schema = self.schema
+        whole = self.where is None and self.clip is None and schema.people is None
+        return whole and not any(schema[c].may_drop for c in self.columns)
+
+    @property
+    def schema(self) -> Schema:
+        """The schema of the columns."""
+        return self.basis.schema
+
+    @property
+    def bounds(self) -> RowBounds:
+        """Bounds on the integer row, and how many rows one unit may have."""
+        return replace(self._row_bounds, rows=self.schema.rows_per_unit)
+
+    @property
+    def _row_bounds(self) -> RowBounds:
+        full = self.basis.bounds
+        if self.clip is None:
+            return full
+        kept = self._kept
+        if self.clip.norm == "l2":
+            return RowBounds(min(kept + UNIT * UNIT, full.squared), full.absolute)
+        return RowBounds(min(kept**2 + UNIT * UNIT, full.squared), min(kept + UNIT, full.absolute))
+
+    @cached_property
+    def _kept(self) -> int:
+        """Largest squared norm (L2), or absolute sum (L1), that the clipped regressors of a row may have.
+
+        Rounding moves a vector of q entries by at most sqrt(q)/2 steps, or q/2 in absolute sum.
+        """
+        assert self.clip is not None
+        if self.basis.blocks[-1].width != 1:
+            raise NotProvedError("row_norm= is proved for one numeric response measured last")
+        limit, width = round(self.clip.bound * UNIT), self.basis.width - 1
+        if self.clip.norm == "l1":
+            return limit + -(-width // 2)
+        slack = isqrt(width - 1) + 1 if width > 0 else 0
+        return int((limit + (slack + 1) // 2 + 1) ** 2)
+
+    @cached_property
+    def _bare(self) -> tuple[str | None, ...]:
+        """For each block, the column that it is, where it is nothing but a column's number."""
+        schema = self.basis.schema
+        plain = {compile_expression(_quoted(name), schema).text: name for name in self._numeric}
+        return tuple(plain.get(block.expression.text) if block.clamps else None for block in self.basis.blocks)
+
+    @cached_property
+    def _numeric(self) -> tuple[str, ...]:
+        schema = self.basis.schema
+        return tuple(name for name in self.basis.columns if not isinstance(schema[name], Category))
+
+    @cached_property
+    def _evaluated(self) -> frozenset[str]:
+        """Columns that need clamped values of their own, for expressions, factors, conditions or marks."""
+        names = set(self.basis.factors) | set(self.where.columns if self.where else ())
+        for block, bare in zip(self.basis.blocks, self._bare, strict=True):
+            names |= set() if bare else set(block.expression.columns)
+        return frozenset(self.columns if self.count_clamped else names)
+
+    def encode(
+        self, raw: Mapping[str, NDArray[Any] | Coded], out: Array | None = None, curves: Sequence[Curve] = ()
+    ) -> tuple[Array, Array]:
+        """Map a batch.
+
+        Parameters
+        ----------
+        raw : mapping of str to cells, each of length m <= CHUNK_ROWS
+            At least `columns`.
+        out : ndarray (d, m), optional
+            Receives the rows.
+        curves : sequence of Curve
+            Sets to which features of one column are clipped.
+
+        Returns
+        -------
+        rows : ndarray (d, m)
+            Whole numbers, as float64. Rows that are dropped or excluded are zero.
+        clamped : ndarray (m,)
+            1.0 for kept rows in which a value was clamped, else 0.0 (all zero unless asked for).
+
+        Notes
+        -----
+        Cells are coerced by the schema, then missing and impossible values are settled, then values are
+        clamped, then expressions evaluated, scaled and rounded to the grid. Every feature is clipped to the box of its
+        block, and on curves to that of its piece, so that `bounds` hold for every row whatever the cells are; with
+        ``clip`` a row of too large a norm is set to zero. No branch depends on a row.
+        """
+        size = len(next(iter(raw.values())))
+        rows = np.empty((self.basis.width, size)) if out is None else out
+        with np.errstate(all="ignore"):
+            coerced = {name: self.basis.schema[name].coerce(raw[name]) for name in self.columns}
+            keep = np.ones(size, dtype=bool)
+            for name in self._evaluated:
+                keep &= np.isfinite(coerced[name])
+            values, outside = self._clamped(coerced, size)
+            self._features(coerced, values, rows, keep)
+            for curve in curves:
+                curve.force(coerced, rows)
+            if self.where is not None:
+                keep &= self.where.evaluate(values) > 0.5
+            if self.clip is not None:
+                keep &= self._clip_rows(rows)
+        np.copyto(rows, 0.0, where=~keep)
+        return rows, (outside & keep).astype(np.float64)
+
+    def _clamped(self, coerced: Mapping[str, Array], size: int) -> tuple[dict[str, Array], NDArray[np.bool_]]:
+        """Clamp the columns that are evaluated (NaN to the lower bound); and which rows had a value outside."""
+        values: dict[str, Array] = {}
+        outside = np.zeros(size, dtype=bool)
+        for name in self.columns:
+            if name not in self._evaluated:
+                continue
+            value = coerced[name]
+            lower, upper = limits_of(self.basis.schema[name])
+            if self.count_clamped:
+                outside |= (value < lower) | (value > upper)
+            values[name] = np.fmin(np.fmax(value, lower), upper)
+        return values, outside
+
+    def _features(
+        self, coerced: Mapping[str, Array], values: Mapping[str, Array], rows: Array, keep: NDArray[np.bool_]
+    ) -> None:
+        """Write the features; bare columns also mark in ``keep`` which rows are dropped for them."""
+        levels = {name: self.basis.schema[name].level_index(values[name]) for name in self.basis.factors}
+        start = 0
+        for block, bare in zip(self.basis.blocks, self._bare, strict=True):
+            out = rows[start : start + block.width]
+            if bare is None:
+                block.encode(values, levels, out)
+            else:
+                block.to_grid(coerced[bare], out[0], keep)
+            start += block.width
+
+    def _clip_rows(self, rows: Array) -> NDArray[np.bool_]:
+        """Weigh every row so that its regressors keep the norm, the response alike; and say which rows keep it."""
+        clip = self.clip
+        assert clip is not None
+        regressors = rows[:-1]
+        l1 = clip.norm == "l1"
+        norm = np.abs(regressors).sum(axis=0) if l1 else np.sqrt(np.einsum("dm,dm->m", regressors, regressors))
+        np.multiply(rows, np.minimum(1.0, round(clip.bound * UNIT) / np.maximum(norm, 1.0)), out=rows)
+        np.rint(rows, out=rows)
+        after = np.abs(regressors).sum(axis=0) if l1 else np.einsum("dm,dm->m", regressors, regressors)
+        kept: NDArray[np.bool_] = after <= self._kept
+        return kept
+
+
+def clamped_values(
+    schema: Mapping[str, Any], names: Iterable[str], raw: Mapping[str, NDArray[Any] | Coded], count: int
+) -> tuple[dict[str, Array], NDArray[np.bool_]]:
+    """Coerce and clamp the cells of columns (NaN to the lower bound); and say which rows have a number in all of them.
+
+    Parameters
+    ----------
+    schema : mapping of str to Column
+    names : iterable of str
+    raw : mapping of str to cells, each of length ``count``
+    count : int
+
+    Returns
+    -------
+    values : dict of str to ndarray (count,)
+    keep : ndarray of bool (count,)
+    """
+    values: dict[str, Array] = {}
+    keep = np.ones(count, dtype=bool)
+    for name in names:
+        cells = schema[name].coerce(raw[name])
+        keep &= np.isfinite(cells)
+        lower, upper = limits_of(schema[name])
+        values[name] = np.fmin(np.fmax(cells, lower), upper)
+    return values, keep
+
+
+def limits_of(column: object) -> tuple[float, float]:
+    """Return the bounds that coerced values of a column are clamped to: declared ones, or those of level indices."""
+    texts = getattr(column, "level_texts", ())
+    lower = float(getattr(column, "lower", 0.0))
+    return lower, float(getattr(column, "upper", lower + max(len(texts) - 1, 0)))
+
+
+def _quoted(name: str) -> str:
+    return name if name.isidentifier() else f"`{name}`"

@@ -1,0 +1,201 @@
+"""Cross-products of integer features: what regressions are read from."""
+
+from __future__ import annotations
+
+import threading
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import cached_property
+from math import isqrt
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from dpinfer.errors import NotProvedError
+from dpinfer.kernel.rows.base import Batch, RowSum
+from dpinfer.kernel.rows.features import CHUNK_ROWS, Features
+from dpinfer.privacy.sensitivity import RowBounds, gram_sensitivity, joint_sensitivity
+from dpinfer.schema.basis import UNIT
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from dpinfer.privacy.sensitivity import Norm
+    from dpinfer.privacy.units import Neighbors
+    from dpinfer.schema.schema import Schema
+
+    Array = NDArray[np.float64]
+    Ints = NDArray[np.int64]
+
+__all__ = ["HALF", "GramSum"]
+
+HALF = float(np.sqrt(0.5))
+"""Noise of an off-diagonal product over that of a diagonal one; this float is above the true root, the safe side."""
+
+_scratch = threading.local()
+
+
+@dataclass(frozen=True, eq=False)
+class GramSum(RowSum):
+    """The upper triangle, row by row, of the sum of z z' over rows; and on request the number of clamped rows.
+
+    Attributes
+    ----------
+    features : Features
+        What z is, the constant first.
+    split : bool
+        Whether X'X, X'y and y'y are parts of their own, y being the last feature.
+    """
+
+    features: Features
+    split: bool = False
+
+    @property
+    def schema(self) -> Schema:  # type: ignore[override]
+        """The schema of the columns."""
+        return self.features.schema
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """Columns of the data that are read, sorted."""
+        return self.features.columns
+
+    @property
+    def keeps_every_row(self) -> bool:
+        """Whether declared policies make a zero row impossible."""
+        return self.features.keeps_every_row
+
+    @property
+    def _clamped(self) -> bool:
+        return self.features.count_clamped
+
+    @cached_property
+    def names(self) -> tuple[str, ...]:
+        """What each sum is."""
+        names = self.features.basis.names
+        labels = [f"{names[i]} * {names[j]}" for i, j in zip(*self._upper, strict=True)]
+        return (*labels, *(["clamped rows"] if self._clamped else []))
+
+    @cached_property
+    def _upper(self) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
+        row, column = np.triu_indices(self.features.basis.width)
+        return row, column
+
+    @property
+    def units(self) -> Array:
+        """The number 1 in each integer sum (m,)."""
+        return np.full(len(self.names), float(UNIT) ** 2)
+
+    @property
+    def measures(self) -> str:
+        """What is summed, for people."""
+        names = self.features.basis.names
+        return f"{len(self._upper[0])} sums of products of {len(names)} bounded features: {', '.join(names)}"
+
+    # Bounds
+
+    @property
+    def parts(self) -> tuple[str, ...]:
+        """Parts that can have shares of the price."""
+        pieces = ("X'X", "X'y", "y'y") if self.split else ("products",)
+        return (*pieces, *(["clamped rows"] if self._clamped else []))
+
+    @property
+    def part_of(self) -> NDArray[np.intp]:
+        """Which part each sum is in (m,)."""
+        row, column = self._upper
+        last = self.features.basis.width - 1
+        piece = np.where(column == last, np.where(row == last, 2, 1), 0) if self.split else np.zeros_like(row)
+        return np.append(piece, [len(self.parts) - 1] * self._clamped)
+
+    def pattern(self, norm: Norm) -> Array:
+        """Off the diagonal products have less noise under Gaussian noise: they count twice in the Frobenius norm."""
+        row, column = self._upper
+        within = np.where(row == column, 1.0, HALF) if norm == "l2" else np.ones(len(row))
+        return np.append(within, [1.0] * self._clamped)
+
+    def public(self, neighbors: Neighbors) -> NDArray[np.bool_]:
+        """The number of rows is public under replace_one where no row can be zero."""
+        found = np.zeros(len(self.names), dtype=bool)
+        found[0] = neighbors == "replace_one" and self.keeps_every_row
+        return found
+
+    def change(self, weights: Array, neighbors: Neighbors, norm: Norm) -> Fraction:
+        """Bound on the change of all sums, each over its noise: see `gram_sensitivity` and `docs/kernel.md`."""
+        parts = self.part_changes(neighbors, norm)
+        return joint_sensitivity(list(zip(parts, weights.tolist(), strict=True)), norm=norm)
+
+    def part_changes(self, neighbors: Neighbors, norm: Norm) -> tuple[Fraction, ...]:
+        """Bound on the change of each part alone, in integer steps.
+
+        Raises
+        ------
+        NotProvedError
+            If the products are split without one numeric response measured last.
+        """
+        bounds = self.features.bounds
+        marks = [Fraction(bounds.rows * UNIT * UNIT)] if self._clamped else []
+        if not self.split:
+            return (gram_sensitivity(bounds, neighbors=neighbors, norm=norm), *marks)
+        response = self.features.basis.blocks[-1]
+        if response.factors or response.width != 1:
+            raise NotProvedError("split= is proved for one numeric response measured last")
+        return (*_split_bounds(bounds, neighbors, norm), *marks)
+
+    def words(self, bound: Fraction, neighbors: Neighbors, norm: Norm) -> str:  # noqa: ARG002
+        """Say what the bound is of, for people."""
+        kind = "Euclidean (off-diagonal entries counted twice)" if norm == "l2" else "L1"
+        sizes = [f"{float(part) / UNIT**2:.6g}" for part in self.part_changes(neighbors, norm)]
+        if self.split:
+            return f"{kind} norms of the changes of X'X, X'y, y'y at most {', '.join(sizes[:3])}"
+        return f"{kind} norm of the change at most {sizes[0]} in units of the scaled features"
+
+    # Integers
+
+    def add(self, batch: Batch) -> Ints:
+        """Sum the products (sets, m); see `RowSum.add`.
+
+        Notes
+        -----
+        Entries of a row are whole numbers of at most 2^19, so that each partial sum of the product of at most 2^15
+        rows is a whole number of at most 2^53, exact in float64 in any order of addition.
+        """
+        width, upper = self.features.basis.width, self._upper
+        encoded, clamped = self.features.encode(batch.cells, _buffer(width, batch.size))
+        each = batch.size // batch.sets
+        found = np.zeros((batch.sets, len(self.names)), dtype=np.int64)
+        for place in range(batch.sets):
+            mine = slice(place * each, (place + 1) * each)
+            # np.dot, unlike the operator @, lets other threads run meanwhile.
+            found[place, : len(upper[0])] = np.dot(encoded[:, mine], encoded[:, mine].T)[upper]
+            if self._clamped:
+                found[place, -1] = int(clamped[mine].sum()) * UNIT * UNIT
+        return found
+
+
+def _buffer(width: int, size: int) -> Array:
+    """Return room for a batch that each thread keeps: new memory for every batch costs more than the product."""
+    room = width * max(size, CHUNK_ROWS)
+    if getattr(_scratch, "size", 0) < room:
+        _scratch.rows, _scratch.size = np.empty(room), room
+    found: Array = _scratch.rows[: width * size].reshape(width, size)
+    return found
+
+
+def _split_bounds(bounds: RowBounds, neighbors: Neighbors, norm: Norm) -> tuple[Fraction, Fraction, Fraction]:
+    """Bounds for X'X, X'y and y'y of one unit; y is one feature in [-UNIT, UNIT]."""
+    regressors = RowBounds(
+        bounds.squared - UNIT * UNIT,
+        bounds.absolute - UNIT,
+        box=max(bounds.box - 1, 0),
+        side=UNIT,
+        rows=bounds.rows,
+    )
+    products = gram_sensitivity(regressors, neighbors=neighbors, norm=norm)
+    twice = 1 if neighbors == "add_remove" else 2
+    if norm == "l1":
+        cross = Fraction(twice * regressors.absolute * UNIT)
+    else:
+        squared = Fraction(2 * twice**2 * regressors.squared) * UNIT * UNIT
+        cross = Fraction(isqrt(int(squared)) + 1)
+    return products, bounds.rows * cross, Fraction(bounds.rows * UNIT * UNIT)

@@ -1,0 +1,221 @@
+"""Linear queries: chosen combinations of the counts of a table's cells."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+import numpy as np
+from scipy.spatial.distance import cdist
+
+from dpinfer.errors import OptionError
+from dpinfer.kernel.rows.base import Batch, RowSum
+from dpinfer.privacy.exact import binary, sqrt_above
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from dpinfer.privacy.sensitivity import Norm
+    from dpinfer.privacy.units import Neighbors
+    from dpinfer.kernel.rows.cells import CellSum
+    from dpinfer.schema.schema import Schema
+
+    Array = NDArray[np.float64]
+    Ints = NDArray[np.int64]
+
+__all__ = ["LARGEST_WEIGHT", "QuerySum", "query_change", "whole_weights"]
+
+LARGEST_WEIGHT = 2**19
+"""Whole-number weights are at most this: so inner products of up to 2^15 of them are exact in float64."""
+
+_MOST_QUERIES, _MOST_CELLS, _MOST_WEIGHTS = 2**15, 2**12, 2**22
+_BLOCK = 256
+
+
+@dataclass(frozen=True, eq=False)
+class QuerySum(RowSum):
+    """Sums whole-number weights of the cell that each row is in.
+
+    Attributes
+    ----------
+    cells : CellSum
+        The table, of counts only.
+    matrix : ndarray of int (q, G)
+        The weight of every cell in every query, in steps.
+    step : float
+        Size of one step.
+    names : tuple of str, length q
+        What each query is called.
+    """
+
+    cells: CellSum
+    matrix: NDArray[np.int64]
+    step: float
+    names: tuple[str, ...]
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """Columns of the data that are read, sorted."""
+        return self.cells.columns
+
+    @property
+    def schema(self) -> Schema:
+        """The schema of the columns."""
+        return self.cells.schema
+
+    @property
+    def units(self) -> Array:
+        """The number 1 in each integer sum (q,)."""
+        return np.full(len(self.names), 1 / self.step)
+
+    @property
+    def counts_units(self) -> str:
+        """What the noise scale is in units of, for people."""
+        return "rows"
+
+    @property
+    def measures(self) -> str:
+        """What is summed, for people."""
+        return f"{len(self.names):,} combinations of the counts of {self.cells.size:,} cells"
+
+    @property
+    def keeps_every_row(self) -> bool:
+        """Whether declared policies make it impossible that a row is in no cell."""
+        return self.cells.keeps_every_row
+
+    @cached_property
+    def weights(self) -> Array:
+        """The weights as measured (q, G): on the grid."""
+        weights: Array = self.matrix.astype(np.float64) * self.step
+        return weights
+
+    def change(self, weights: Array, neighbors: Neighbors, norm: Norm) -> Fraction:  # noqa: ARG002  (one part)
+        """Bound on the change of all queries between neighbours; see `query_change`.
+
+        Raises
+        ------
+        OptionError
+            If a replaced row changes none of them.
+        """
+        found = query_change(self.matrix, neighbors=neighbors, norm=norm, every_row=self.keeps_every_row)
+        if found == 0:
+            right = "queries that a replaced row can change: these follow from the public number of rows"
+            raise OptionError("W", f"the queries {', '.join(self.names[:5])}", right)
+        return found * self.schema.rows_per_unit
+
+    def words(self, bound: Fraction, neighbors: Neighbors, norm: Norm) -> str:  # noqa: ARG002
+        """Say what the bound is of, for people."""
+        kind = "Euclidean" if norm == "l2" else "L1"
+        return f"{kind} norm of the change of all queries at most {float(bound) * self.step:.6g}"
+
+    @property
+    def most_added(self) -> int:
+        """Bound on the counts of a batch."""
+        return self.cells.most_added
+
+    def add(self, batch: Batch) -> Ints:
+        """Count rows by cell (sets, G); `finish` combines the counts."""
+        return self.cells.add(batch)
+
+    def finish(self, totals: list[int]) -> list[int]:
+        """Return the queries' exact sums, in steps, from the counts of all cells."""
+        combined: list[int] = (self.matrix.astype(object) @ np.array(totals, dtype=object)).tolist()
+        return combined
+
+    def finish_sets(self, totals: Array) -> Array:
+        """Do the same for many data sets (R, G)."""
+        return totals @ self.matrix.T
+
+
+def whole_weights(weights: Array) -> tuple[NDArray[np.int64], float]:
+    """Put weights on a public grid.
+
+    Parameters
+    ----------
+    weights : ndarray (q, G)
+
+    Returns
+    -------
+    matrix : ndarray of int (q, G)
+        Whole numbers of at most `LARGEST_WEIGHT`.
+    step : float
+        Weights are ``step * matrix``: 1 where they are whole numbers already, otherwise the largest over
+        `LARGEST_WEIGHT`.
+
+    Raises
+    ------
+    OptionError
+        If weights are not finite, there are too many, or a query is zero on the grid.
+    """
+    most = f"at most {_MOST_QUERIES:,} queries of {_MOST_CELLS:,} cells and {_MOST_WEIGHTS:,} weights"
+    queries, cells = weights.shape
+    if not (0 < queries <= _MOST_QUERIES and 0 < cells <= _MOST_CELLS and weights.size <= _MOST_WEIGHTS):
+        raise OptionError("W", f"{queries:,} queries of {cells:,} cells", f"one query or more, {most}")
+    if not np.isfinite(weights).all():
+        raise OptionError("W", "weights that are not finite", "finite weights")
+    largest = float(np.abs(weights).max())
+    step = 1.0
+    if largest > LARGEST_WEIGHT or (weights != np.rint(weights)).any():
+        step = max(largest / LARGEST_WEIGHT, float(np.finfo(np.float64).tiny))
+    matrix = np.rint(weights / step).astype(np.int64)
+    if not matrix.any(axis=1).all():
+        which = np.flatnonzero(~matrix.any(axis=1)).tolist()
+        right = f"queries with a weight of at least {step:.3g}, a step of the common grid"
+        raise OptionError("W", f"only zeros in {which[:5]}", right)
+    return matrix, step
+
+
+def query_change(matrix: NDArray[np.int64], *, neighbors: Neighbors, norm: Norm, every_row: bool) -> Fraction:
+    """Bound on the norm of the change of all queries between neighbours, in steps.
+
+    Parameters
+    ----------
+    matrix : ndarray of int (q, G)
+        Whole numbers of at most `LARGEST_WEIGHT`.
+    neighbors : {"add_remove", "replace_one"}
+    norm : {"l2", "l1"}
+    every_row : bool
+        Whether every row is in some cell.
+
+    Returns
+    -------
+    Fraction
+        The exact supremum under L1, and its root rounded up under L2.
+
+    Notes
+    -----
+    Let W_g be the weights of cell g in all queries. Adding or removing a row in cell g changes the queries by W_g;
+    moving a row from g to h changes them by W_h - W_g; and where a row may be in no cell, by W_g too.
+    """
+    columns = np.unique(matrix.T, axis=0)
+    lengths = np.abs(columns).sum(axis=1) if norm == "l1" else (columns**2).sum(axis=1)
+    largest = int(lengths.max())
+    if neighbors == "replace_one":
+        apart = _widest_l1(columns) if norm == "l1" else _widest_squared(columns, lengths)
+        largest = apart if every_row else max(apart, largest)
+    return Fraction(largest) if norm == "l1" else binary(sqrt_above(Fraction(largest), binary))
+
+
+def _widest_squared(columns: NDArray[np.int64], lengths: NDArray[np.int64]) -> int:
+    """Largest squared distance between two rows of ``columns``; all numbers in it are exact."""
+    floats, widest = columns.astype(np.float64), 0
+    for start in range(0, len(columns), _BLOCK):
+        products = (floats[start : start + _BLOCK] @ floats.T).astype(np.int64)
+        widest = max(widest, int((lengths[start : start + _BLOCK, None] + lengths - 2 * products).max()))
+    return widest
+
+
+def _widest_l1(columns: NDArray[np.int64]) -> int:
+    """Largest L1 distance between two rows of ``columns``; pairs near their middle need not be compared."""
+    floats = columns.astype(np.float64)
+    radius = np.abs(floats - np.rint(np.median(floats, axis=0))).sum(axis=1)
+    order = np.argsort(-radius)
+    floats, radius, widest = floats[order], radius[order], 0
+    for start in range(0, len(floats), _BLOCK):
+        if 2 * radius[start] <= widest:
+            break
+        distances = cdist(floats[start : start + _BLOCK], floats[start:], "cityblock")
+        widest = max(widest, int(distances.max()))
+    return widest

@@ -1,0 +1,159 @@
+"""The sums of the bootstrap: one integer vector a row, summed B times under random weights."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+
+from dpinfer.kernel.rows.base import Batch, RowSum
+from dpinfer.kernel.rows.cells import CellSum
+from dpinfer.kernel.rows.products import HALF
+from dpinfer.privacy.sensitivity import gram_sensitivity
+from dpinfer.schema.basis import UNIT
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from fractions import Fraction
+
+    from numpy.typing import NDArray
+
+    from dpinfer.kernel.rows.features import Features
+    from dpinfer.privacy.sensitivity import Norm
+    from dpinfer.privacy.units import Neighbors
+    from dpinfer.schema.cells import Coded
+    from dpinfer.schema.schema import Schema
+
+    Array = NDArray[np.float64]
+    Ints = NDArray[np.int64]
+
+__all__ = ["ReplicateSum", "Resampling"]
+
+Resampling = Literal["double_or_nothing", "poisson", "public"]
+
+
+@dataclass(frozen=True, eq=False)
+class ReplicateSum(RowSum):
+    """Maps each row to integer features, or to their products, which B sums weigh anew.
+
+    Attributes
+    ----------
+    features : Features
+        The constant first.
+    products : bool
+        Whether the upper triangle of the features' cross-products is summed, rather than the features.
+    replicates : int
+        Number B of sums.
+    weights : {"double_or_nothing", "poisson", "public"}
+        How often a row counts in a sum: secretly 0 or 2 times; secretly as a cut Poisson; or, publicly and by
+        position, 2 times in one and 0 times in the other of each pair of sums.
+    seed : int
+        Of public weights.
+    """
+
+    features: Features
+    products: bool
+    replicates: int
+    weights: Resampling
+    seed: int = 0
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """Columns of the data that are read, sorted."""
+        return self.features.columns
+
+    @property
+    def schema(self) -> Schema:
+        """The schema of the columns."""
+        return self.features.schema
+
+    @property
+    def keeps_every_row(self) -> bool:
+        """Whether declared policies make a zero row impossible."""
+        return self.features.keeps_every_row
+
+    @cached_property
+    def width(self) -> int:
+        """Number d of integers that a row becomes."""
+        own = self.features.basis.width
+        return own * (own + 1) // 2 if self.products else own
+
+    @property
+    def unit(self) -> int:
+        """The number 1 in the integer sums."""
+        return int(UNIT * UNIT) if self.products else UNIT
+
+    @property
+    def units(self) -> Array:
+        """The number 1 in each integer sum (B d,)."""
+        return np.full(self.replicates * self.width, float(self.unit))
+
+    @property
+    def measures(self) -> str:
+        """What is summed, for people."""
+        kind = "products of features" if self.products else "features"
+        return f"{self.width} sums of {kind}, {self.replicates} times: {', '.join(self.labels)}"
+
+    # Bounds
+
+    @cached_property
+    def _plain(self) -> CellSum:
+        return CellSum(self.features)
+
+    def pattern(self, norm: Norm) -> Array:  # noqa: ARG002  (Gaussian noise only)
+        """Noise of each sum relative to the others (B d,): off-diagonal products have less."""
+        one = np.ones(self.width)
+        if self.products:
+            first, second = np.triu_indices(self.features.basis.width)
+            one = np.where(first == second, 1.0, HALF)
+        return np.tile(one, self.replicates)
+
+    def public(self, neighbors: Neighbors) -> NDArray[np.bool_]:
+        """Under replace_one the sums of the constant hold the public number of rows, where no row can be zero."""
+        found = np.zeros((self.replicates, self.width), dtype=bool)
+        found[:, 0] = neighbors == "replace_one" and self.keeps_every_row
+        return found.ravel()
+
+    def change(self, weights: Array, neighbors: Neighbors, norm: Norm) -> Fraction:  # noqa: ARG002  (one part)
+        """Bound on what one unit adds to the sums at weight 1, or by which replacing it moves them, in L2."""
+        if self.products:
+            return gram_sensitivity(self.features.bounds, neighbors=neighbors, norm="l2")
+        return self._plain.change(np.ones(self.width), neighbors, "l2")
+
+    def words(self, bound: Fraction, neighbors: Neighbors, norm: Norm) -> str:  # noqa: ARG002
+        """Say what the bound is of, for people."""
+        moved = "one unit adds" if neighbors == "add_remove" else "replacing one unit moves"
+        scaled = " (off-diagonal products counted twice)" if self.products else ""
+        return (
+            f"{moved} at weight 1 a vector of Euclidean norm at most {float(bound) / self.unit:.6g} in units of the "
+            f"scaled features{scaled}"
+        )
+
+    @cached_property
+    def labels(self) -> tuple[str, ...]:
+        """What each of the d integers is."""
+        names = self.features.basis.names
+        if not self.products:
+            return names
+        return tuple(f"{names[i]} * {names[j]}" for i, j in zip(*np.triu_indices(len(names)), strict=True))
+
+    @cached_property
+    def names(self) -> tuple[str, ...]:
+        """What each sum is, replicate by replicate."""
+        return tuple(f"{label} | replicate {b}" for b in range(1, self.replicates + 1) for label in self.labels)
+
+    def encode(self, raw: Mapping[str, NDArray[Any] | Coded]) -> Array:
+        """Map a batch of m rows to whole numbers (d, m), zero for rows that do not count."""
+        curves = () if self.products else self._plain.boxes.binding
+        rows = self.features.encode(raw, curves=curves)[0]
+        if not self.products:
+            return rows
+        first, second = np.triu_indices(len(rows))
+        result: Array = rows[first] * rows[second]
+        return result
+
+    def add(self, batch: Batch) -> Ints:
+        """Sum under weights of 1: what one replicate is without resampling."""
+        return self.encode(batch.cells).sum(axis=1)[None].astype(np.int64)

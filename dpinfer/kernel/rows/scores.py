@@ -1,0 +1,138 @@
+"""The scores of candidates: what each row adds to the score of every one of them."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from dpinfer.errors import OptionError
+from dpinfer.kernel.rows.features import clamped_values
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from dpinfer.kernel.rows.base import Batch
+    from dpinfer.privacy.units import Neighbors
+    from dpinfer.schema.expressions import Expression
+    from dpinfer.schema.schema import Schema
+
+    Array = NDArray[np.float64]
+
+__all__ = ["MOST_CANDIDATES", "ScoreSum"]
+
+_LARGEST = 2.0**19
+"""What a row adds is at most this many steps: sums over a chunk of rows are then exact in float64."""
+
+_HUGE = 1e130
+"""Scores of up to this size, and not below its inverse, have steps that a release can hold."""
+
+MOST_CANDIDATES = 2**16
+
+
+@dataclass(frozen=True, eq=False)
+class ScoreSum:
+    """Maps each row to whole numbers, one for each candidate, that are summed into scores.
+
+    Attributes
+    ----------
+    schema : Schema
+    scores : tuple of Expression, length d
+        What a row adds to the score of each candidate.
+    where : Expression, optional
+        Rows at which it does not hold add nothing.
+    """
+
+    schema: Schema
+    scores: tuple[Expression, ...]
+    where: Expression | None = None
+
+    @cached_property
+    def columns(self) -> tuple[str, ...]:
+        """Columns of the data that are read, sorted."""
+        names = {name for score in self.scores for name in score.columns}
+        return tuple(sorted(names | set(self.where.columns if self.where else ())))
+
+    @property
+    def measures(self) -> str:
+        """What is measured, for people."""
+        return f"scores of {len(self.scores):,} candidates: nothing but the one with the largest noisy score"
+
+    counts_units = "the scores"
+    """What the noise scale is in units of, for people."""
+
+    @property
+    def keeps_every_row(self) -> bool:
+        """Whether declared policies make it impossible that a row adds nothing because it is dropped."""
+        whole = self.where is None and self.schema.people is None
+        return whole and not any(self.schema[name].may_drop for name in self.columns)
+
+    @cached_property
+    def step(self) -> float:
+        """Size of one step of the scores: 1 for votes, otherwise a power of two."""
+        largest = max(max(abs(score.lower), abs(score.upper)) for score in self.scores)
+        if all(score.boolean for score in self.scores):
+            return 1.0
+        return 2.0 ** math.frexp(largest / _LARGEST)[1] if largest > 0 else 1.0
+
+    @cached_property
+    def limits(self) -> tuple[Array, Array]:
+        """Least and largest number that a row can add to each score (d,), in steps."""
+        lower = np.rint(np.array([score.lower for score in self.scores]) / self.step)
+        upper = np.rint(np.array([score.upper for score in self.scores]) / self.step)
+        return lower, upper
+
+    def spread(self, neighbors: Neighbors) -> int:
+        """Bound on the range (largest less smallest) of the change of all scores between neighbours, in steps.
+
+        Notes
+        -----
+        A row's numbers lie between the least lower and the largest upper limit, so that adding it changes scores by
+        amounts that differ by no more than these. Replacing it by another changes each score by at most the length of
+        its interval, up or down. The range is a seminorm: a unit of several rows moves it by at most their sum.
+        """
+        lower, upper = self.limits
+        bounds = [float(upper.max() - lower.min())]
+        if neighbors == "replace_one":
+            bounds = [2 * float((upper - lower).max()), *([] if self.keeps_every_row else bounds)]
+        return int(max(bounds)) * self.schema.rows_per_unit
+
+    def check(self) -> None:
+        """Refuse scores that do not depend on rows, or more candidates than can be held.
+
+        Raises
+        ------
+        OptionError
+        """
+        if not 2 <= len(self.scores) <= MOST_CANDIDATES:
+            raise OptionError("candidates", f"{len(self.scores):,}", f"2 to {MOST_CANDIDATES:,} candidates")
+        largest = max(max(abs(score.lower), abs(score.upper)) for score in self.scores)
+        if largest > 0 and not 1 / _HUGE <= largest <= _HUGE:
+            raise OptionError(
+                "score", f"values up to {largest:g}", f"values from {1 / _HUGE:g} to {_HUGE:g}: rescale it"
+            )
+        if not self.columns or min(self.spread("add_remove"), self.spread("replace_one")) == 0:
+            raise OptionError("score", self.scores[0].text, "a score that depends on columns")
+
+    most_added = 2**34
+    """Bound on the sums of a batch: 2^15 rows of at most 2^19."""
+
+    light = True
+    """Batches are mapped in one thread."""
+
+    def add(self, batch: Batch) -> NDArray[np.int64]:
+        """Map a batch and sum it (1, d): each row's numbers are within `limits`; rows that are dropped add nothing."""
+        raw, count = batch.cells, batch.size
+        lower, upper = self.limits
+        total = np.zeros(len(self.scores))
+        with np.errstate(all="ignore"):
+            values, keep = clamped_values(self.schema, self.columns, raw, count)
+            if self.where is not None:
+                keep &= self.where.evaluate(values) > 0.5
+            for place, score in enumerate(self.scores):
+                added = np.fmin(np.fmax(np.rint(score.evaluate(values) / self.step), lower[place]), upper[place])
+                total[place] = np.where(keep, added, 0.0).sum()
+        return total[None].astype(np.int64)

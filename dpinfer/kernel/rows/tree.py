@@ -1,0 +1,312 @@
+"""Distribution functions and quantiles: a tree of counts, and places on a fine grid."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from dpinfer.errors import OptionError, SchemaError
+from dpinfer.privacy.exact import binary, sqrt_above
+from dpinfer.schema.axes import BinsAxis
+from dpinfer.schema.basis import basis_of
+from dpinfer.kernel.rows.base import Batch, RowSum
+from dpinfer.kernel.rows.cells import CellSum
+from dpinfer.schema.columns import Integer, Real
+from dpinfer.kernel.rows.features import Features, clamped_values, limits_of
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from numpy.typing import NDArray
+
+    from dpinfer.privacy.sensitivity import Norm
+    from dpinfer.privacy.units import Neighbors
+    from dpinfer.schema.axes import Axis
+    from dpinfer.schema.cells import Coded
+    from dpinfer.schema.expressions import Expression
+    from dpinfer.schema.schema import Schema
+
+    Array = NDArray[np.float64]
+    Ints = NDArray[np.int64]
+
+__all__ = ["MOST_LEAVES", "PointRows", "TreeSum", "leaf_edges"]
+
+MOST_LEAVES = 2**14
+"""Leaves that one tree may have."""
+
+_MOST_NODES = 2**18
+
+_WIDEST = 1e140
+"""Bounds at most this far apart, and at least its inverse, have variances that are finite."""
+
+_POINTS = 2**30
+"""Points of the grid on which a quantile of a Real column is chosen."""
+
+
+def leaf_edges(column: object, leaves: int) -> Array:
+    """Edges of the leaves of a column (at most leaves + 1), within its declared bounds.
+
+    A Real is cut evenly. An Integer is cut between whole numbers, one to a leaf where there are leaves enough, else the
+    same number of them to each leaf but perhaps the last.
+    """
+    if isinstance(column, Integer):
+        each = -(-(column.width + 1) // leaves)
+        inner = np.arange(column.lower + each, column.upper + 1, each, dtype=np.float64) - 0.5
+        return np.concatenate([[column.lower], inner, [column.upper]]).astype(np.float64)
+    assert isinstance(column, Real)
+    share = np.arange(leaves + 1) / leaves
+    edges: Array = float(column.lower) * (1 - share) + float(column.upper) * share
+    return edges
+
+
+@dataclass(frozen=True, eq=False)
+class TreeSum(RowSum):
+    """Counts rows in the nodes of a dyadic tree over the values of a column, in every group.
+
+    Attributes
+    ----------
+    schema : Schema
+    name : str
+        A Real or Integer column.
+    leaves : int
+        Number of leaves, a power of two. Leaves beyond the bounds of an Integer column hold no row.
+    groups : tuple of Axis
+    where : Expression, optional
+    """
+
+    schema: Schema
+    name: str
+    leaves: int
+    groups: tuple[Axis, ...] = ()
+    where: Expression | None = None
+
+    def check(self) -> None:
+        """Refuse a tree that cannot be measured.
+
+        Raises
+        ------
+        OptionError, SchemaError
+        """
+        column = self.schema[self.name]
+        if not isinstance(column, Real | Integer):
+            raise SchemaError(f"{self.name!r} is not numeric: quantiles need a Real or an Integer")
+        lower, upper = limits_of(column)
+        if not 1 / _WIDEST <= upper - lower <= _WIDEST:
+            right = f"{1 / _WIDEST:g} to {_WIDEST:g}"
+            raise SchemaError(f"{self.name!r}: quantiles need bounds that are {right} apart, not {upper - lower:g}")
+        if (np.diff(self.edges) <= 0).any():
+            raise OptionError("resolution", self.leaves, f"fewer leaves: floats between the bounds of {self.name!r}")
+        names = [axis.name for axis in self.groups]
+        if len(set(names)) < len(names) or self.name in names:
+            raise OptionError("by", names, f"different columns, other than {self.name!r}")
+        if self.cells.size // max(len(self.edges) - 1, 1) * 2 * self.leaves > _MOST_NODES:
+            raise OptionError("by", f"{self.size:,} groups", "fewer groups, or a smaller resolution=")
+
+    @cached_property
+    def edges(self) -> Array:
+        """Edges of the leaves that are within the bounds."""
+        return leaf_edges(self.schema[self.name], self.leaves)
+
+    @cached_property
+    def cells(self) -> CellSum:
+        """The row function that counts rows by group and leaf."""
+        axis = BinsAxis(self.schema, self.name, tuple(self.edges.tolist()))
+        return CellSum(Features(basis_of([], self.schema), self.where), (*self.groups, axis))
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """Columns of the data that are read, sorted."""
+        return self.cells.columns
+
+    @property
+    def keeps_every_row(self) -> bool:
+        """Whether declared policies make it impossible that a row is in no leaf."""
+        return self.cells.keeps_every_row
+
+    @property
+    def size(self) -> int:
+        """Number of groups."""
+        return self.cells.size // (len(self.edges) - 1)
+
+    @property
+    def depth(self) -> int:
+        """Levels above the leaves."""
+        return self.leaves.bit_length() - 1
+
+    @property
+    def width(self) -> int:
+        """Nodes in the tree of one group."""
+        return 2 * self.leaves - 1
+
+    @property
+    def labels(self) -> list[tuple[Any, ...]]:
+        """Labels of every group."""
+        found: list[tuple[Any, ...]] = [()]
+        for axis in self.groups:
+            found = [(*one, label) for one in found for label in axis.labels]
+        return found
+
+    @cached_property
+    def names(self) -> tuple[str, ...]:
+        """What each count is: group by group, from the root to the leaves."""
+        prefixes = [
+            ", ".join(f"{axis.name}={label}" for axis, label in zip(self.groups, one, strict=True)) + " | "
+            if one
+            else ""
+            for one in self.labels
+        ]
+        nodes = [f"level {level}, node {node}" for level in range(self.depth + 1) for node in range(2**level)]
+        return tuple(prefix + node for prefix in prefixes for node in nodes)
+
+    @property
+    def units(self) -> Array:
+        """The number 1 in each integer sum (m,)."""
+        return np.ones(self.size * self.width)
+
+    @property
+    def counts_units(self) -> str:
+        """What the noise scale is in units of, for people."""
+        return "rows"
+
+    @property
+    def measures(self) -> str:
+        """What is summed, for people."""
+        groups = f" in each of {self.size:,} groups" if self.groups else ""
+        return f"the number of rows in every node of a tree over {self.name} with {self.leaves:,} leaves{groups}"
+
+    def public(self, neighbors: Neighbors) -> NDArray[np.bool_]:
+        """Where the number of rows is public, so is the count of the one root."""
+        found = np.zeros(self.size * self.width, dtype=bool)
+        found[0] = neighbors == "replace_one" and not self.groups and self.keeps_every_row
+        return found
+
+    def change(self, weights: Array, neighbors: Neighbors, norm: Norm) -> Fraction:  # noqa: ARG002  (one part)
+        """Bound on the norm of the change of all counts between neighbours.
+
+        Notes
+        -----
+        A row is in one node of each of the ``depth + 1`` levels. Replacing it by another changes two nodes of a level
+        by 1, and none at the root where all rows have the same; a row may also come from nowhere, where it may be
+        dropped. A unit of several rows moves the counts by at most the sum of what they do.
+        """
+        levels = self.depth + 1
+        moved = [levels]
+        if neighbors == "replace_one":
+            moved = [2 * (levels if self.groups else levels - 1)]
+            if not self.public(neighbors)[0]:
+                moved.append(levels)
+        largest = Fraction(max(moved))
+        one = largest if norm == "l1" else binary(sqrt_above(largest))
+        return one * self.schema.rows_per_unit
+
+    def words(self, bound: Fraction, neighbors: Neighbors, norm: Norm) -> str:  # noqa: ARG002
+        """Say what the bound is of, for people."""
+        kind = "Euclidean" if norm == "l2" else "L1"
+        changed = f"a row of it is counted once in each of {self.depth + 1} levels"
+        return f"{self.schema.unit}; {changed}: {kind} norm of the change at most {float(bound):.6g}"
+
+    @property
+    def most_added(self) -> int:
+        """Bound on the counts of a batch."""
+        return self.cells.most_added
+
+    def add(self, batch: Batch) -> Ints:
+        """Count rows by group and leaf (sets, cells); `finish` adds up the nodes above."""
+        return self.cells.add(batch)
+
+    def finish(self, totals: list[int]) -> list[int]:
+        """Return the exact counts of all nodes, group by group and from the root down, from those of the leaves."""
+        held = len(self.edges) - 1
+        found: list[int] = []
+        for group in range(self.size):
+            level = [*totals[group * held : (group + 1) * held], *[0] * (self.leaves - held)]
+            levels = [level]
+            while len(level) > 1:
+                level = [left + right for left, right in zip(level[::2], level[1::2], strict=True)]
+                levels.append(level)
+            found += [count for one in reversed(levels) for count in one]
+        return found
+
+
+@dataclass(frozen=True, eq=False)
+class PointRows:
+    """Places each row's value on a fine grid, of which a point is chosen as the quantile, in every group.
+
+    Attributes
+    ----------
+    tree : TreeSum
+        Whose column, groups and condition are meant.
+    """
+
+    tree: TreeSum
+
+    @property
+    def schema(self) -> Schema:
+        """The schema."""
+        return self.tree.schema
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """Columns of the data that are read, sorted."""
+        return self.tree.columns
+
+    @property
+    def measures(self) -> str:
+        """What is measured, for people."""
+        return f"quantiles of {self.tree.name}, chosen by the exponential mechanism"
+
+    counts_units = "ranks"
+    """What the noise scale is in units of, for people."""
+
+    @cached_property
+    def points(self) -> int:
+        """Points of the grid: the whole numbers of an Integer column, otherwise 2^30."""
+        column = self.tree.schema[self.tree.name]
+        return int(column.width) + 1 if isinstance(column, Integer) else _POINTS
+
+    def value(self, point: int) -> float:
+        """Return the value at a point of the grid: the middle of its stretch."""
+        column: Any = self.tree.schema[self.tree.name]
+        if isinstance(column, Integer):
+            return float(column.lower + point)
+        lower, upper = float(column.lower), float(column.upper)
+        share = (point + 0.5) / self.points
+        return lower * (1 - share) + upper * share
+
+    def encode(self, raw: Mapping[str, NDArray[Any] | Coded], count: int) -> tuple[NDArray[np.int64], NDArray[np.intp]]:
+        """Map a batch.
+
+        Parameters
+        ----------
+        raw : mapping of str to cells, each of length m
+        count : int
+            The number of rows m.
+
+        Returns
+        -------
+        points : ndarray of int (m,)
+            Place of each row's value on the grid.
+        groups : ndarray of int (m,)
+            Group of each row; the number of groups for rows that do not count.
+        """
+        tree, column = self.tree, self.tree.schema[self.tree.name]
+        with np.errstate(all="ignore"):
+            values, keep = clamped_values(tree.schema, tree.columns, raw, count)
+            if tree.where is not None:
+                keep &= tree.where.evaluate(values) > 0.5
+            group = np.zeros(count, dtype=np.intp)
+            for axis in tree.groups:
+                place = axis.place(values)
+                keep &= place >= 0
+                group = group * len(axis.labels) + place
+            lower, upper = limits_of(column)
+            if isinstance(column, Integer):
+                offset = values[tree.name] - lower
+            else:  # halved first: the length of the bounds may be beyond the largest float
+                offset = np.floor((0.5 * values[tree.name] - 0.5 * lower) / (0.5 * upper - 0.5 * lower) * self.points)
+            points = np.clip(np.where(keep, offset, 0.0), 0, self.points - 1).astype(np.int64)
+        return points, np.where(keep, group, tree.size)

@@ -1,0 +1,82 @@
+"""Choosing the candidate with the largest noisy score; of the noisy scores nothing else is kept."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from dpinfer.kernel.rows.features import CHUNK_ROWS
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from dpinfer.kernel.sources import Source
+    from dpinfer.privacy.selection import ChoiceLaw
+    from dpinfer.kernel.rows.scores import ScoreSum
+
+__all__ = ["private_choice", "score_sums", "simulated_choice"]
+
+_LOWEST = 2**62
+"""Scores so far below the largest are as good as lost; nearer ones fit into 64 bits once it is taken off."""
+
+
+def score_sums(rows: ScoreSum, source: Source) -> list[int]:
+    """Sum the scores of all candidates over all rows, without any rounding.
+
+    Parameters
+    ----------
+    rows : ScoreSum
+    source : Source
+
+    Returns
+    -------
+    list of int, length d
+        In steps.
+    """
+    total = [0] * len(rows.scores)
+    for start in range(0, source.rows, CHUNK_ROWS):
+        stop = min(start + CHUNK_ROWS, source.rows)
+        part = rows.encode(source.read(rows.columns, start, stop), stop - start)
+        total = [left + int(right) for left, right in zip(total, part.tolist(), strict=True)]
+    return total
+
+
+def private_choice(scores: Sequence[int], law: ChoiceLaw, scale: float) -> int:
+    """Draw the place of the largest noisy score.
+
+    Parameters
+    ----------
+    scores : sequence of int, length d
+    law : {"gumbel", "exponential"}
+    scale : float
+        Of the noise, in steps of the scores.
+
+    Returns
+    -------
+    int
+        From 0 to d - 1.
+
+    Notes
+    -----
+    OpenDP compares scores with continuous noise that it draws digit by digit, as many as the comparison needs: the
+    probabilities are exact, and there are no ties. The largest score is taken off first and what lies 2^62 steps below
+    is raised to that, so that scores fit into 64 bits: the first changes no difference between scores, the second
+    makes the range of a change no larger.
+    """
+    from opendp import prelude as opendp  # noqa: PLC0415  (imported when first needed: it is slow to load)
+
+    opendp.enable_features("contrib")
+    measure = opendp.zero_concentrated_divergence() if law == "gumbel" else opendp.max_divergence()
+    domain = opendp.vector_domain(opendp.atom_domain(T="i64"))
+    mechanism = opendp.m.make_noisy_max(domain, opendp.linf_distance(T="i64"), measure, scale=scale)
+    top = max(scores)
+    return int(mechanism([max(score - top, -_LOWEST) for score in scores]))
+
+
+def simulated_choice(scores: Sequence[int], law: ChoiceLaw, scale: float, rng: np.random.Generator) -> int:
+    """Draw the same for simulation with numpy; it protects nobody."""
+    top = max(scores)
+    gaps = np.array([float(score - top) for score in scores])
+    noise = rng.gumbel(size=gaps.size) if law == "gumbel" else rng.exponential(size=gaps.size)
+    return int(np.argmax(gaps / scale + noise))

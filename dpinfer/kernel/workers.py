@@ -1,0 +1,314 @@
+"""Runs a user's code on blocks of confidential rows so that nothing it does can be seen but the numbers it returns.
+
+The code runs in processes of its own, without a terminal, with its output discarded, and each block alone in a
+process. A block that fails in whatever way (an exception, an exit, a crash, a wrong result) is a block of NaN.
+Running time, files and network connections are not watched: see the documentation of the threat model.
+"""
+
+from __future__ import annotations
+
+import io
+import os
+import pickle
+import queue
+import signal
+import subprocess
+import sys
+import threading
+import warnings
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import redirect_stderr, redirect_stdout, suppress
+from functools import partial
+from typing import IO, TYPE_CHECKING, Any
+
+import cloudpickle
+import numpy as np
+from joblib import cpu_count
+
+from dpinfer.errors import OptionError
+from dpinfer.kernel.worker_process import DONE, FAILED, READY, as_floats, send
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    import pandas as pd
+    from numpy.typing import NDArray
+
+    Array = NDArray[np.float64]
+    Estimator = Callable[[Any], Any]
+
+__all__ = ["check_picklable", "fit_apart", "fit_here"]
+
+_FORKS = sys.platform == "linux"
+"""Whether every block gets a process of its own. Elsewhere system libraries do not bear a fork."""
+
+_ENVIRONMENT = {
+    **{f"{name}_NUM_THREADS": "1" for name in ("OMP", "OPENBLAS", "MKL", "BLIS", "NUMEXPR", "VECLIB_MAXIMUM")},
+    "MPLBACKEND": "Agg",  # no window opens
+    "PYTHONHASHSEED": "0",  # the order of a set of texts is the same in every process
+    "PYTHONWARNINGS": "ignore",
+}
+
+
+def fit_here(estimator: Estimator, frame: pd.DataFrame, *, width: int | tuple[int, ...]) -> Array:
+    """Fit one block in this process, where there is nothing to protect or the code is the library's own.
+
+    Parameters
+    ----------
+    estimator : callable
+        ``estimator(frame)`` returns numbers.
+    frame : DataFrame
+    width : int or tuple of int
+        Shape of what it returns.
+
+    Returns
+    -------
+    ndarray of shape `width`
+        NaN where a number is not finite, and everywhere if the estimator raised or returned anything else.
+
+    Notes
+    -----
+    Warnings and what Python prints are dropped; log records, output of compiled code, changes of global state and
+    the end of the process are not prevented. An interrupt by the user passes.
+    """
+    # Recorded, because the estimator may change what is ignored.
+    with warnings.catch_warnings(record=True), redirect_stdout(io.StringIO()), redirect_stderr(io.StringIO()):
+        warnings.simplefilter("ignore")
+        try:
+            with np.errstate(all="ignore"):
+                return as_floats(estimator(frame), width)
+        except KeyboardInterrupt:
+            raise
+        except BaseException:
+            return np.full(width, np.nan)
+
+
+def check_picklable(estimator: Estimator) -> None:
+    """Refuse a model that cannot be sent to another process; call it before anything is spent.
+
+    Raises
+    ------
+    OptionError
+    """
+    packed = _packed(estimator)
+    try:
+        cloudpickle.loads(packed)
+    except Exception as error:
+        right = f"a function that another process can load; here that raised {type(error).__name__}"
+        raise OptionError("model", _name(estimator), right) from error
+
+
+def _packed(estimator: Estimator) -> bytes:
+    try:
+        return bytes(cloudpickle.dumps(estimator))
+    except Exception as error:
+        raise OptionError(
+            "model",
+            _name(estimator),
+            "a function that can be sent to another process (it, or a variable it uses, cannot be pickled: "
+            f"{type(error).__name__}); create locks, connections and open files within the function",
+        ) from error
+
+
+def _name(estimator: Estimator) -> str:
+    return str(getattr(estimator, "__name__", type(estimator).__name__))
+
+
+def fit_apart(
+    estimator: Estimator,
+    frames: Callable[[int], Any],
+    *,
+    count: int,
+    width: int | tuple[int, ...],
+    n_jobs: int = -1,
+    progress: bool = False,
+) -> Array:
+    """Fit blocks in other processes; what comes back is numbers and nothing else.
+
+    Parameters
+    ----------
+    estimator : callable
+        ``estimator(frame)`` returns an array, list, Series or DataFrame of numbers.
+    frames : callable
+        ``frames(i)`` returns the rows of block i. It is called from threads, when a process is free to take the
+        block, so that few blocks are in memory at a time.
+    count : int
+        Number of blocks, k. It is public.
+    width : int or tuple of int
+        Shape of what the estimator returns.
+    n_jobs : int
+        Number of processes; -1 for as many as there are cores, -2 for one less, as in joblib.
+    progress : bool
+        Show a bar over the k blocks, whatever comes of them.
+
+    Returns
+    -------
+    ndarray (k, *width)
+        NaN where a number is not finite, and in the whole of a block whose fit raised anything, ended its process,
+        or returned something that is not real numbers of exactly this shape.
+
+    Raises
+    ------
+    OptionError
+        If `n_jobs` is not a number of processes, or the estimator cannot be sent to another process or loaded there.
+        All this is found before any rows are sent.
+
+    Notes
+    -----
+    On Linux every block runs in a fork of a process that has the estimator loaded and has seen no rows: what
+    the estimator changes (module variables, caches, the generators of random numbers) is gone with the block, and a
+    crash takes nothing with it. Elsewhere a process fits one block after the other, with the estimator loaded afresh
+    and the generators seeded each time; there a module that the estimator imports must not remember rows. A process
+    that dies is started again. Blocks whose process died, or was short of memory, are run once more when no other
+    runs, so that it is their own doing if they die again.
+
+    The processes end, and with them every copy of the rows, before this function returns. Starting one takes about
+    as long as importing statsmodels (2 to 3 s), all start together, and a fit is charged for and happens once: that
+    is a smaller price than processes that stay with what they have read.
+    """
+    shape = (width,) if isinstance(width, int) else tuple(width)
+    setup = pickle.dumps((_packed(estimator), shape, _FORKS))
+    found = np.full((count, *shape), np.nan)
+    workers = [_Worker(setup, shape) for _ in range(min(_processes(n_jobs), count))]
+    if not workers:
+        return found
+    pool = ThreadPoolExecutor(max_workers=len(workers))  # a thread sends a block, then waits for its process
+    try:
+        for trouble in pool.map(_Worker.start, workers):
+            if trouble:
+                raise OptionError("model", _name(estimator), f"what another process can load, but there: {trouble}")
+        idle: queue.SimpleQueue[_Worker] = queue.SimpleQueue()
+        for worker in workers:
+            idle.put(worker)
+
+        fit = partial(_fit_by_one, idle, frames)
+        died = []
+        for place, values in enumerate(_watched(pool.map(fit, range(count)), count, progress)):
+            if values is None:
+                died.append(place)
+            else:
+                found[place] = values
+        for place in died:
+            values = fit(place)
+            if values is not None:
+                found[place] = values
+    finally:
+        for worker in workers:
+            worker.kill()  # a thread that waits for one now meets the end of a stream
+        pool.shutdown(cancel_futures=True)
+        for worker in workers:
+            worker.close()
+    return found
+
+
+def _fit_by_one(idle: queue.SimpleQueue[_Worker], frames: Callable[[int], Any], place: int) -> Array | None:
+    """Fit a block by the next worker that is free; None if its process died, or memory was short."""
+    worker = idle.get()
+    try:
+        return worker.fit(frames(place))
+    except MemoryError:  # the size of a block is confidential; it is tried once more, alone
+        return None
+    finally:
+        idle.put(worker)
+
+
+def _processes(n_jobs: int) -> int:
+    if type(n_jobs) is not int or n_jobs == 0:
+        raise OptionError("n_jobs", n_jobs, "a number of processes, or -1 for all cores")
+    return n_jobs if n_jobs > 0 else max(1, int(cpu_count()) + 1 + n_jobs)
+
+
+def _watched(values: Iterable[Array | None], total: int, progress: bool) -> Iterable[Array | None]:
+    if not progress:
+        return values
+    from tqdm.auto import tqdm  # noqa: PLC0415  (imported when first needed)
+
+    watched: Iterable[Array | None] = tqdm(values, total=total, desc="block fits")
+    return watched
+
+
+class _Worker:
+    """A process that fits blocks, from the caller's side.
+
+    It is a plain Python process on two pipes rather than one of an executor: an executor's processes share the
+    caller's standard error and resource tracker, which tell of crashes, and one crash ends all of them.
+    """
+
+    def __init__(self, setup: bytes, shape: tuple[int, ...]) -> None:
+        self._setup, self._shape = setup, shape
+        self._size = 8 * int(np.prod(shape))
+        self._process: subprocess.Popen[bytes] | None = None
+        self._lock = threading.Lock()
+        self._stopped = False
+
+    def start(self) -> str:
+        """Start the process and wait until it has loaded the estimator; return what went wrong, or an empty text."""
+        paths = [path for path in sys.path if isinstance(path, str)]
+        code = f"import sys; sys.path[:] = {paths!r}; from dpinfer.kernel.worker_process import serve; serve()"
+        with self._lock:
+            if self._stopped:
+                return "it was stopped"
+            self._process = subprocess.Popen(
+                [sys.executable, "-c", code],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.DEVNULL,
+                env={**os.environ, **_ENVIRONMENT},
+                start_new_session=True,  # no terminal to write to, and one signal reaches all that it starts
+            )
+        requests, replies = self._pipes()
+        with suppress(OSError):
+            send(requests, self._setup)
+            for line in replies:  # an interpreter that greets on standard output is not misread
+                if line.endswith(READY):
+                    return ""
+                if FAILED in line:
+                    return line.split(FAILED, 1)[1].decode(errors="replace").strip()
+        return "the process ended"
+
+    def fit(self, frame: pd.DataFrame) -> Array | None:
+        """Return the numbers of a block; None if the process ended before it had them."""
+        if self._process is None and self.start():
+            self.close()
+            return None
+        requests, replies = self._pipes()
+        with suppress(OSError):
+            send(requests, pickle.dumps(frame, protocol=5))
+            reply = replies.read(1 + self._size)
+            if len(reply) == 1 + self._size:
+                died = reply[:1] != DONE
+                return None if died else np.frombuffer(reply, dtype=np.float64, offset=1).reshape(self._shape)
+        self.close()
+        return None
+
+    def _pipes(self) -> tuple[IO[bytes], IO[bytes]]:
+        assert self._process is not None
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        return self._process.stdin, self._process.stdout
+
+    def kill(self) -> None:
+        """End the process and what it started, and never start another; any thread may call it."""
+        with self._lock:
+            self._stopped = True
+            self._signal()
+
+    def _signal(self) -> None:
+        if self._process is None:
+            return
+        with suppress(OSError):
+            if os.name == "posix":
+                os.killpg(self._process.pid, signal.SIGKILL)  # not yet waited for, so the number is still its own
+            else:
+                self._process.kill()
+
+    def close(self) -> None:
+        """End the process and wait for its end."""
+        with self._lock:
+            self._signal()
+            if self._process is not None:
+                for pipe in self._pipes():
+                    with suppress(OSError):
+                        pipe.close()
+                self._process.wait()
+                self._process = None

@@ -1,0 +1,194 @@
+"""The exact binomial test of one proportion, by one noisy count."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from dpinfer.errors import NotProvedError, OptionError
+from dpinfer.inference.testing.binomial import ALTERNATIVES
+from dpinfer.kernel import Data
+from dpinfer.procedures.cell_sums import sums_measurement, tulap_measurement
+from dpinfer.procedures.procedure import Procedure
+from dpinfer.privacy.units import PureDP
+from dpinfer.results.testing.binomial import BinomQuestion, BinomTestResults, infer_binomtest
+
+if TYPE_CHECKING:
+    from dpinfer.inference.tulap import Alternative
+    from dpinfer.privacy.units import Neighbors, Privacy
+    from dpinfer.release import Measurement, Release
+    from dpinfer.schema.schema import Schema
+
+__all__ = ["BinomTest", "binomtest"]
+
+
+@dataclass(frozen=True, eq=False)
+class BinomTest(Procedure):
+    """A test of one proportion. See `binomtest`."""
+
+    column: str = ""
+    p: float = 0.5
+    alternative: str = "two-sided"
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.column, str):
+            raise OptionError("column", self.column, 'a Boolean column, or a condition such as "age >= 18"')
+        number = isinstance(self.p, int | float | np.number) and not isinstance(self.p, bool)
+        if not (number and 0 <= self.p <= 1):
+            raise OptionError("p", self.p, "a number in [0, 1]: the tested proportion")
+        object.__setattr__(self, "p", float(self.p))
+        if self.alternative not in ALTERNATIVES:
+            raise OptionError("alternative", self.alternative, ALTERNATIVES)
+        super().__post_init__()
+        if isinstance(self.source, Data):
+            self._question(self.source.schema, self.source.neighbors)
+
+    def _question(self, schema: Schema, neighbors: Neighbors) -> BinomQuestion:
+        if schema.people is not None:
+            raise NotProvedError(
+                "binomtest needs a public number of rows; with id= it is confidential under either relation: use "
+                'proportion(..., inference="score")'
+            )
+        if neighbors != "replace_one":
+            raise NotProvedError(
+                'binomtest needs a public number of rows, that is neighbors="replace_one"; under add_remove use '
+                'proportion(..., inference="simulated") or "score"'
+            )
+        question = BinomQuestion(schema, self.column, self.p, self.alternative)
+        question.check()
+        return question
+
+    def measurement(
+        self, privacy: Privacy, *, schema: Schema | None = None, neighbors: Neighbors | None = None
+    ) -> Measurement:
+        """Say what would be measured at a price: one count; see `Procedure.measurement`.
+
+        Raises
+        ------
+        NotProvedError
+            If the number of rows is not public, or a row may be neither success nor failure.
+        """
+        schema, neighbors, _ = self._context(privacy, schema, neighbors)
+        question = self._question(schema, neighbors)
+        if isinstance(privacy, PureDP):
+            return tulap_measurement(
+                question.exact.rows,
+                kind="binomial",
+                privacy=privacy,
+                neighbors=neighbors,
+                question=question.to_dict(tulap=True),
+            )
+        return sums_measurement(
+            question.counted.rows,
+            kind="count",
+            privacy=privacy,
+            neighbors=neighbors,
+            question=question.to_dict(tulap=False),
+        )
+
+    def explain(self, privacy: Privacy, *, schema: Schema | None = None, neighbors: Neighbors | None = None) -> str:
+        """Describe the measurement, and the standard error that noise alone gives, before anything is spent.
+
+        Returns
+        -------
+        str
+            What is counted, its bound, noise and guarantee; the test; and the standard error of the proportion from
+            privacy noise alone, beside the largest that sampling can give.
+        """
+        schema, neighbors, nobs = self._context(privacy, schema, neighbors)
+        measured = self.measurement(privacy, schema=schema, neighbors=neighbors)
+        noise = float(np.sqrt(measured.law.variances[0])) * measured.steps[0]
+        wording = {"two-sided": "differs from", "greater": "is above", "less": "is below"}[self.alternative]
+        lines = [
+            measured.describe(),
+            f"test         exact, by the law of count and noise: whether P({self.column}) {wording} {self.p:g}",
+            "standard error of the proportion from privacy noise alone (and from sampling at most):",
+        ]
+        for rows in (nobs,) if nobs is not None else (1_000, 10_000, 100_000):
+            units = max(rows, 1)
+            lines.append(f"  n = {rows:,}: {noise / units:.4g} ({0.5 / np.sqrt(units):.4g})")
+        return "\n".join(lines)
+
+    def infer(self, release: Release | None = None) -> BinomTestResults:
+        """Test from a release of this count, whatever proportion it was measured for: free, and without any row.
+
+        Raises
+        ------
+        InferenceError
+            If the release counts something else, or has other noise.
+        NotProvedError
+            If the number of rows in the release is not public, or rows may have dropped out.
+        ReleaseFormatError
+            If the release is damaged.
+        """
+        found: BinomTestResults = infer_binomtest(
+            self._release(release), column=self.column, p=self.p, alternative=self.alternative
+        )
+        return found
+
+
+def binomtest(
+    column: str,
+    data: Data | Release | None = None,
+    p: float = 0.5,
+    *,
+    alternative: Alternative = "two-sided",
+) -> BinomTest:
+    """Exact test that a proportion is p, from one noisy count.
+
+    Parameters
+    ----------
+    column : str
+        A Boolean, or a condition such as ``"income > 50000"``: the rows where it holds are the successes.
+    data : PrivateData, PublicData or Release, optional
+        Rows to measure, under replace_one and with declared constants for missing and impossible cells, so that
+        the number of rows is public and each is a success or a failure. Or a release of this count: of another
+        `binomtest`, of ``proportion(column, inference="exact")``, or of ``count(where=column)`` with Gaussian noise.
+    p : float
+        The tested proportion, in [0, 1].
+    alternative : {"two-sided", "greater", "less"}
+        Whether the proportion is different from, above or below p.
+
+    Returns
+    -------
+    BinomTest
+        ``.fit(privacy)`` returns `BinomTestResults`, with the members of scipy's result.
+
+    Raises
+    ------
+    FormulaError, UnknownColumnError
+        If the column is unknown, or no condition.
+    NotProvedError
+        If the number of rows is not public; use ``proportion(..., inference="simulated")`` or "score" there.
+    OptionError
+        If p or the alternative has no such value.
+
+    Notes
+    -----
+    At a `PureDP` price the count has Tulap noise, discrete Laplace noise and a stored uniform fraction: its
+    one-sided tests are uniformly most powerful among all private ones [1]_. At a `ZCDP`, `GDP` or `ApproxDP`
+    price it has discrete Gaussian noise; for `ApproxDP` its scale is that of the analytic Gaussian mechanism, and the
+    truncated Tulap noise, which is optimal there, is not offered. p-values and intervals sum the law of count and
+    noise, so that the test holds its level, and the interval covers, at every n, p and price. Two-sided
+    p-values are twice the smaller one-sided one, unlike scipy's, so that the equal-tailed interval agrees.
+
+    References
+    ----------
+    .. [1] Awan and Slavkovic (2018), Differentially private uniformly most powerful tests for binomial data.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import pandas as pd
+    >>> import dpinfer as dpi
+    >>> from dpinfer.procedures.binomial import binomtest
+    >>> schema = dpi.Schema(smokes=dpi.Boolean(missing=False, impossible=False))
+    >>> rng = np.random.default_rng(1)
+    >>> data = dpi.PublicData(pd.DataFrame({"smokes": rng.random(500) < 0.2}), schema, rng=rng, neighbors="replace_one")
+    >>> results = binomtest("smokes", data, 0.3, alternative="less").fit(dpi.PureDP(1.0))
+    >>> bool(results.pvalue < 0.001), results.n
+    (True, 500)
+    """
+    return BinomTest(source=data, column=column, p=p, alternative=alternative)

@@ -1,0 +1,482 @@
+"""Descriptions: means, totals, variances, covariances, correlations, shares, counts, tables, histograms."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from dpinfer.errors import OptionError, SchemaError
+from dpinfer.procedures.cell_sums import MOST_SUMS
+from dpinfer.procedures.description import Description
+from dpinfer.release import Release
+from dpinfer.schema.columns import Real
+
+if TYPE_CHECKING:
+    from dpinfer.kernel import Data
+
+    Columns = str | Sequence[str]
+
+__all__ = ["axes_of", "corr", "count", "cov", "edges_of", "histogram", "mean", "table", "total", "variance"]
+
+
+def mean(
+    columns: Columns,
+    data: Data | Release | None = None,
+    *,
+    by: Columns = (),
+    where: str | None = None,
+    weights: str | None = None,
+    target: str = "population",
+    inference: str = "auto",
+    replicates: int = 999,
+    seed: int = 0,
+) -> Description:
+    """Means of columns, by group.
+
+    Parameters
+    ----------
+    columns : str or sequence of str
+        Numeric columns, or expressions of them such as ``"log(1 + income)"``.
+    data : PrivateData, PublicData or Release, optional
+        Rows to measure, or a release of this question. Nothing is read or spent here.
+    by : str or sequence of str
+        Groups: Category, Boolean or short Integer columns, or conditions such as ``"age >= 18"``.
+    where : str, optional
+        A condition on declared columns; other rows count as absent.
+    weights : str, optional
+        A column of bounded survey weights, not negative: the mean is sum w x over sum w.
+    target : {"population", "data"}
+        For "data" the rows are the whole population: only the noise counts as error, and the sums that sampling
+        errors need are not bought.
+    inference : {"auto", "score", "wald", "simulated"}
+        Method of intervals, p-values and tests alike. "auto" is "score": every value that is not rejected when
+        the variance is evaluated there, which for a ratio of noisy sums is Fieller's interval.
+    replicates, seed : int
+        Number of simulated releases and their public seed, for ``inference="simulated"``.
+
+    Returns
+    -------
+    Description
+        With ``.explain(privacy)``, ``.fit(privacy)``, ``.measure(privacy)`` and ``.infer()``.
+
+    Raises
+    ------
+    FormulaError, UnknownColumnError, SchemaError
+        If a column, group or condition cannot be served from the schema, before anything is spent.
+    OptionError
+        If an option has no such value.
+
+    Notes
+    -----
+    The noisy sum of centred values over the noisy count, released jointly with the noisy sum of squares that the
+    sampling error needs. Values are clamped to their declared bounds, and the mean is that of clamped values.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import dpinfer as dpi
+    >>> schema = dpi.Schema(age=dpi.Real(0, 100), married=dpi.Boolean())
+    >>> rng = np.random.default_rng(1)
+    >>> data = dpi.PublicData(schema.sample(5000, rng), schema, rng=rng)
+    >>> results = dpi.mean("age", data, by="married").fit(dpi.ZCDP(0.1))
+    >>> bool(np.allclose(results.estimates, 50, atol=4))
+    True
+    """
+    return Description(
+        source=data,
+        kind="mean",
+        columns=_texts("columns", columns),
+        axes=axes_of(by),
+        where=where,
+        weights=weights,
+        target=target,
+        inference=inference,
+        replicates=replicates,
+        seed=seed,
+    )
+
+
+def total(
+    columns: Columns,
+    data: Data | Release | None = None,
+    *,
+    by: Columns = (),
+    where: str | None = None,
+    weights: str | None = None,
+    target: str = "data",
+    inference: str = "auto",
+    draws: int = 1,
+) -> Description:
+    """Totals of columns, by group; with weights, estimates of population totals.
+
+    Parameters
+    ----------
+    columns, data, by, where, weights, inference
+        As in `mean`.
+    target : {"data", "population"}
+        For "population" the sampling error counts too: of a sample of random size under add_remove (the sum of
+        squares of w x), of the same public size under replace_one.
+    draws : int
+        Release the average of so many Laplace draws, each at its share of a `PureDP` price: near normal from 10 on.
+
+    Returns
+    -------
+    Description
+
+    Raises
+    ------
+    FormulaError, UnknownColumnError, SchemaError, OptionError
+        As `mean`.
+    """
+    return Description(
+        source=data,
+        kind="total",
+        columns=_texts("columns", columns),
+        axes=axes_of(by),
+        where=where,
+        weights=weights,
+        target=target,
+        inference=inference,
+        draws=draws,
+    )
+
+
+def variance(
+    columns: Columns,
+    data: Data | Release | None = None,
+    *,
+    by: Columns = (),
+    where: str | None = None,
+    weights: str | None = None,
+    target: str = "population",
+    inference: str = "auto",
+    replicates: int = 999,
+    seed: int = 0,
+) -> Description:
+    """Variances of columns, by group.
+
+    Parameters
+    ----------
+    columns, data, by, where, weights, target, inference, replicates, seed
+        As in `mean`; at most 8 columns.
+
+    Returns
+    -------
+    Description
+
+    Raises
+    ------
+    FormulaError, UnknownColumnError, SchemaError, OptionError
+        As `mean`.
+
+    Notes
+    -----
+    From noisy sums of first and second powers; fourth powers give the sampling error, of any distribution.
+    """
+    return Description(
+        source=data,
+        kind="variance",
+        columns=_texts("columns", columns),
+        axes=axes_of(by),
+        where=where,
+        weights=weights,
+        target=target,
+        inference=inference,
+        replicates=replicates,
+        seed=seed,
+    )
+
+
+def cov(
+    columns: Sequence[str],
+    data: Data | Release | None = None,
+    *,
+    by: Columns = (),
+    where: str | None = None,
+    weights: str | None = None,
+    target: str = "population",
+    inference: str = "auto",
+    replicates: int = 999,
+    seed: int = 0,
+) -> Description:
+    """Covariances of all pairs of columns, by group.
+
+    Parameters
+    ----------
+    columns, data, by, where, weights, target, inference, replicates, seed
+        As in `mean`; at most 5 columns (`gram` serves more).
+
+    Returns
+    -------
+    Description
+
+    Raises
+    ------
+    FormulaError, UnknownColumnError, SchemaError, OptionError
+        As `mean`.
+    """
+    return Description(
+        source=data,
+        kind="cov",
+        columns=_texts("columns", columns),
+        axes=axes_of(by),
+        where=where,
+        weights=weights,
+        target=target,
+        inference=inference,
+        replicates=replicates,
+        seed=seed,
+    )
+
+
+def corr(
+    columns: Sequence[str],
+    data: Data | Release | None = None,
+    *,
+    by: Columns = (),
+    where: str | None = None,
+    weights: str | None = None,
+    target: str = "population",
+    inference: str = "auto",
+    replicates: int = 999,
+    seed: int = 0,
+) -> Description:
+    """Correlations of all pairs of columns, by group.
+
+    Parameters
+    ----------
+    columns, data, by, where, weights, target, inference, replicates, seed
+        As in `mean`; two to 5 columns.
+
+    Returns
+    -------
+    Description
+
+    Raises
+    ------
+    FormulaError, UnknownColumnError, SchemaError, OptionError
+        As `mean`.
+    """
+    chosen = _texts("columns", columns)
+    if len(chosen) < 2:
+        raise OptionError("columns", columns, "two or more columns")
+    return Description(
+        source=data,
+        kind="corr",
+        columns=chosen,
+        axes=axes_of(by),
+        where=where,
+        weights=weights,
+        target=target,
+        inference=inference,
+        replicates=replicates,
+        seed=seed,
+    )
+
+
+def count(
+    data: Data | Release | None = None,
+    *,
+    by: Columns = (),
+    where: str | None = None,
+    weights: str | None = None,
+    target: str = "data",
+    inference: str = "auto",
+    draws: int = 1,
+) -> Description:
+    """Count rows, by group.
+
+    Parameters
+    ----------
+    data, by, where, inference
+        As in `mean`.
+    weights : str, optional
+        Sum this bounded column instead of counting rows: the same as `total` of it.
+    target, draws
+        As in `total`.
+
+    Returns
+    -------
+    Description
+
+    Raises
+    ------
+    OptionError
+        On measuring, where the number of rows is all that is asked for and it is public (replace_one).
+    FormulaError, UnknownColumnError, SchemaError
+        As `mean`.
+    """
+    return _counting("count", data, axes_of(by), where, weights, target, inference, draws)
+
+
+def table(
+    columns: Columns,
+    data: Data | Release | None = None,
+    *,
+    where: str | None = None,
+    weights: str | None = None,
+    target: str = "data",
+    inference: str = "auto",
+    draws: int = 1,
+) -> Description:
+    """Cross-tabulate columns: one release serves counts, margins, shares and tests.
+
+    Parameters
+    ----------
+    columns : str or sequence of str
+        Category, Boolean or short Integer columns, or conditions such as ``"age >= 18"``.
+    data, where, inference
+        As in `mean`.
+    weights, target, draws
+        As in `count`; with weights the results are totals in every cell.
+
+    Returns
+    -------
+    Description
+        Its results have ``.frame()``, ``.margin(...)`` and ``.proportions(...)``, where rows are counted.
+
+    Raises
+    ------
+    FormulaError, UnknownColumnError, SchemaError, OptionError
+        As `mean`.
+    """
+    axes = axes_of(columns)
+    if not axes:
+        raise OptionError("columns", columns, "one or more columns")
+    return _counting("table", data, axes, where, weights, target, inference, draws)
+
+
+def histogram(
+    column: str,
+    bins: int | Sequence[float] | None = None,
+    data: Data | Release | None = None,
+    *,
+    bounds: tuple[float, float] | None = None,
+    by: Columns = (),
+    where: str | None = None,
+    target: str = "data",
+    inference: str = "auto",
+    draws: int = 1,
+) -> Description:
+    """Count rows in the bins of a numeric column.
+
+    Parameters
+    ----------
+    column : str
+        A Real or Integer column.
+    bins : sequence of float, or int with ``bounds``
+        Increasing edges within the declared bounds; or a number of bins of equal width over ``bounds``. As in numpy a
+        bin holds its lower edge, the last its upper edge too. Values are clamped to the declared bounds first.
+    data, where, inference
+        As in `mean`.
+    bounds : (float, float), optional
+        Ends of equal bins where ``bins`` is a number.
+    by : str or sequence of str
+        Groups.
+    target, draws
+        As in `count`.
+
+    Returns
+    -------
+    Description
+
+    Raises
+    ------
+    OptionError
+        If the bins are no increasing edges within the declared bounds.
+    UnknownColumnError, SchemaError
+        If the column is not declared, or not numeric.
+    """
+    if not isinstance(column, str):
+        raise OptionError("column", column, "the name of a numeric column")
+    edges = edges_of(column, bins, bounds, data)
+    axes = (*axes_of(by), {"column": column, "edges": edges})
+    return _counting("histogram", data, axes, where, None, target, inference, draws)
+
+
+def edges_of(
+    column: str,
+    bins: object,
+    bounds: tuple[float, float] | None = None,
+    data: Data | Release | None = None,
+) -> list[float]:
+    """Read the edges of bins: given, or equally spaced over bounds.
+
+    Raises
+    ------
+    OptionError, SchemaError
+    """
+    right = "increasing edges, or a number of bins with bounds=(lower, upper)"
+    ends = _ends(bounds)
+    if isinstance(bins, int | np.integer) and not isinstance(bins, bool):
+        if ends is None and data is not None and not isinstance(data, Release):
+            declared = data.schema[column]
+            if not isinstance(declared, Real):
+                raise SchemaError(f"{column!r} is not numeric: bins need a Real or an Integer")
+            ends = (float(declared.lower), float(declared.upper))
+        if ends is None or not 1 <= bins <= MOST_SUMS:
+            raise OptionError("bins", bins, right)
+        return [float(edge) for edge in np.linspace(*ends, int(bins) + 1)]
+    if ends is not None:
+        raise OptionError("bounds", bounds, "None where bins= gives the edges")
+    if not isinstance(bins, Sequence | np.ndarray) or isinstance(bins, str) or len(bins) < 2:
+        raise OptionError("bins", bins, right)
+    try:
+        return [float(edge) for edge in bins]
+    except (TypeError, ValueError):
+        raise OptionError("bins", bins, right) from None
+
+
+def _ends(bounds: object) -> tuple[float, float] | None:
+    if bounds is None:
+        return None
+    pair = tuple(bounds) if isinstance(bounds, tuple | list) else ()
+    numbers = [end for end in pair if isinstance(end, int | float) and not isinstance(end, bool) and np.isfinite(end)]
+    if len(pair) != 2 or len(numbers) != 2 or not numbers[0] < numbers[1]:
+        raise OptionError("bounds", bounds, "two finite numbers in order")
+    return float(numbers[0]), float(numbers[1])
+
+
+def _counting(
+    kind: str,
+    data: Data | Release | None,
+    axes: tuple[Mapping[str, Any], ...],
+    where: str | None,
+    weights: str | None,
+    target: str,
+    inference: str,
+    draws: int,
+) -> Description:
+    columns = () if weights is None else _texts("weights", weights)
+    return Description(
+        source=data,
+        kind=kind if weights is None else "total",
+        columns=columns,
+        axes=axes,
+        where=where,
+        target=target,
+        inference=inference,
+        draws=draws,
+    )
+
+
+def _texts(option: str, given: Columns) -> tuple[str, ...]:
+    texts = (given,) if isinstance(given, str) else given
+    if not isinstance(texts, Sequence) or not texts or not all(isinstance(text, str) for text in texts):
+        raise OptionError(option, given, 'a column, or a list of columns such as ["income", "age"]')
+    return tuple(texts)
+
+
+def axes_of(by: Columns) -> tuple[Mapping[str, Any], ...]:
+    """Name the axes of a table: a column, or a condition where the text is no plain name."""
+    if isinstance(by, Sequence) and not isinstance(by, str) and not by:
+        return ()
+    if isinstance(by, str) and not by.strip():
+        raise OptionError("by", by, "a column, a list of columns, or nothing: ()")
+    return tuple({"condition": text} if _is_condition(text) else {"column": text} for text in _texts("by", by))
+
+
+def _is_condition(text: str) -> bool:
+    return any(mark in text for mark in ("<", ">", "==", "!=", " in "))

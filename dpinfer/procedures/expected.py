@@ -1,0 +1,60 @@
+"""Noise to be expected before a measurement is bought."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pandas as pd
+
+from dpinfer.inference.gram import GramProblem, covariance, fit_gram
+from dpinfer.kernel.sources import open_source
+from dpinfer.kernel.sums import gram_sums
+from dpinfer.schema.basis import UNIT
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from dpinfer.release import Measurement
+    from dpinfer.results.linear import GramQuestion
+
+__all__ = ["expected_noise"]
+
+_ROWS = 4096
+
+
+def expected_noise(question: GramQuestion, measurement: Measurement, sizes: Sequence[int]) -> pd.DataFrame:
+    """Compute the standard error that privacy noise alone would give each coefficient.
+
+    Parameters
+    ----------
+    question : GramQuestion
+        A regression.
+    measurement : Measurement
+        Its measurement at a price.
+    sizes : sequence of int
+        Numbers of rows to show.
+
+    Returns
+    -------
+    DataFrame
+        A row per coefficient, a column per number of rows. The rows are taken to be spread evenly and
+        independently over the declared bounds, which is public.
+    """
+    sample = question.schema.sample(_ROWS, np.random.default_rng(0))
+    sums = np.array(gram_sums(question.rows, open_source(sample), threads=1), dtype=np.float64)[:-1] / UNIT**2 / _ROWS
+    width = question.basis.width
+    upper = np.triu_indices(width)
+    moments, noise = np.zeros((width, width)), np.zeros((width, width))
+    moments[upper], noise[upper] = (
+        sums,
+        (measurement.law.variances * np.asarray(measurement.steps) ** 2)[: len(sums)],
+    )
+    moments += np.triu(moments, 1).T
+    noise += np.triu(noise, 1).T
+    problem = GramProblem(noise, question.design[:-1], question.design[-1], population=False)
+    errors = {}
+    for size in sizes:
+        fit = fit_gram(problem, size * moments[None], np.array([float(size)]))
+        errors[f"n = {size:,}"] = np.sqrt(np.diag(covariance(fit)[1][0]))
+    return pd.DataFrame(errors, index=[column.name for column in question.compiled.design])

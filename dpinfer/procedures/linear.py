@@ -1,0 +1,426 @@
+"""Linear regression by noisy cross-products."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+from dpinfer.errors import NotProvedError, OptionError
+from dpinfer.inference.batch import BatchEstimates, Oracle, batch_linear, linear_oracle
+from dpinfer.inference.linear import METHODS, TARGETS
+from dpinfer.kernel import Data
+from dpinfer.procedures.crossproducts import check_split, gram_measurement
+from dpinfer.procedures.expected import expected_noise
+from dpinfer.procedures.procedure import Procedure
+from dpinfer.release import Measurement, Release
+from dpinfer.results.linear import GramQuestion, infer_linear
+from dpinfer.kernel.rows.features import NORMS, Features
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from dpinfer.privacy.units import Neighbors, Privacy
+    from dpinfer.results.regression import PrivateResults
+    from dpinfer.schema.schema import Schema
+
+    Array = NDArray[np.float64]
+
+__all__ = ["OLS", "Gram", "gram", "ols"]
+
+
+@dataclass(frozen=True, eq=False)
+class Gram(Procedure):
+    """The noisy cross-products of some columns: one price, every regression among them. See `gram`."""
+
+    terms: tuple[str, ...] = ()
+    where: str | None = None
+    clamped_share: float = 0.0
+
+    def __post_init__(self) -> None:
+        _check_share(self.clamped_share)
+        super().__post_init__()
+        if isinstance(self.source, Data):
+            self._question(self.source.schema).check()
+
+    def _question(self, schema: Schema) -> GramQuestion:
+        return GramQuestion(schema, terms=self.terms, where=self.where, clamped_share=self.clamped_share)
+
+    def measurement(
+        self, privacy: Privacy, *, schema: Schema | None = None, neighbors: Neighbors | None = None
+    ) -> Measurement:
+        """Say what would be measured at a price; see `Procedure.measurement`."""
+        schema, neighbors, _ = self._context(privacy, schema, neighbors)
+        return _measure_question(self._question(schema), privacy, neighbors, None)
+
+    def explain(self, privacy: Privacy, *, schema: Schema | None = None, neighbors: Neighbors | None = None) -> str:
+        """Describe the measurement before anything is spent."""
+        return self.measurement(privacy, schema=schema, neighbors=neighbors).describe()
+
+    def fit(self, privacy: Privacy) -> Gram:
+        """Measure, and return this procedure bound to its release; see `Gram.release`."""
+        return replace(self, source=self.measure(privacy))
+
+    @property
+    def release(self) -> Release:
+        """The release that it is bound to, after `fit`.
+
+        Raises
+        ------
+        OptionError
+            If it has not been fitted.
+        """
+        return self._release(None)
+
+    def infer(self, release: Release | None = None, *, formula: str | None = None, **options: Any) -> PrivateResults:
+        """Infer one regression among the columns.
+
+        Parameters
+        ----------
+        release : Release, optional
+        formula : str
+            A regression among the measured columns.
+        **options
+            As `ols` takes them: ``inference``, ``target``, ``replicates``, ``seed``.
+        """
+        result: PrivateResults = infer_linear(self._release(release), formula=formula, **options)
+        return result
+
+
+@dataclass(frozen=True, eq=False)
+class OLS(Procedure):
+    """Private ordinary least squares. See `ols`."""
+
+    formula: str = ""
+    where: str | None = None
+    row_norm: float | None = None
+    norm: str = "l2"
+    split: tuple[float, float, float] | None = None
+    clamped_share: float = 0.0
+    inference: str = "auto"
+    target: str = "population"
+    replicates: int = 999
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.formula, str):
+            raise OptionError("formula", self.formula, 'a formula such as "income ~ age"')
+        if self.inference not in METHODS:
+            raise OptionError("inference", self.inference, METHODS)
+        if self.target not in TARGETS:
+            raise OptionError("target", self.target, TARGETS)
+        if not (isinstance(self.replicates, int) and self.replicates >= 99):
+            raise OptionError("replicates", self.replicates, "a whole number of at least 99")
+        if not (isinstance(self.seed, int) and self.seed >= 0):
+            raise OptionError(
+                "seed", self.seed, "a whole number, not negative: it is public and draws no privacy noise"
+            )
+        _check_share(self.clamped_share)
+        if self.row_norm is None and self.norm not in NORMS:
+            raise OptionError("norm", self.norm, NORMS)
+        super().__post_init__()
+        if isinstance(self.source, Data):
+            self._question(self.source.schema).check()
+        elif isinstance(self.source, Release):
+            self._refuse_measurement_options()
+
+    def _refuse_measurement_options(self) -> None:
+        given = {"where": self.where, "row_norm": self.row_norm, "split": self.split}
+        for name, value in given.items():
+            if value is not None:
+                raise OptionError(name, value, "nothing: the release is already measured, and only inference is left")
+
+    def _question(self, schema: Schema) -> GramQuestion:
+        return GramQuestion(
+            schema,
+            formula=self.formula,
+            where=self.where,
+            row_norm=self.row_norm,
+            norm=self.norm,
+            clamped_share=self.clamped_share,
+            options={name: getattr(self, name) for name in ("inference", "target", "replicates", "seed")},
+        )
+
+    def measurement(
+        self, privacy: Privacy, *, schema: Schema | None = None, neighbors: Neighbors | None = None
+    ) -> Measurement:
+        """Say what would be measured at a price; see `Procedure.measurement`."""
+        schema, neighbors, _ = self._context(privacy, schema, neighbors)
+        return _measure_question(self._question(schema), privacy, neighbors, self.split)
+
+    def explain(self, privacy: Privacy, *, schema: Schema | None = None, neighbors: Neighbors | None = None) -> str:
+        """Describe the measurement, and the noise that each coefficient would carry, before anything is spent.
+
+        Returns
+        -------
+        str
+            What is measured, its bound, noise and guarantee; and the standard error that privacy noise alone
+            would give each coefficient if the rows were spread evenly over their declared bounds.
+        """
+        schema, neighbors, nobs = self._context(privacy, schema, neighbors)
+        question = self._question(schema)
+        measured = _measure_question(question, privacy, neighbors, self.split)
+        sizes = (nobs,) if nobs is not None else (1_000, 10_000, 100_000)
+        table = expected_noise(question, measured, sizes)
+        heading = (
+            "standard error from privacy noise alone, if every column were spread evenly over its bounds and\n"
+            "independent of the others (columns that are related, or use little of their bounds, carry more):"
+        )
+        return f"{measured.describe()}\n{heading}\n{table.to_string(float_format=lambda x: f'{x:.4g}')}"
+
+    def infer_batch(
+        self,
+        measurement: Measurement,
+        values: Array,
+        *,
+        alpha: float = 0.05,
+        contrasts: Mapping[str, Mapping[str, float]] | None = None,
+        nobs: int | None = None,  # noqa: ARG002
+    ) -> BatchEstimates:
+        """Infer from many releases at once; equal to `infer` one by one.
+
+        Parameters
+        ----------
+        measurement : Measurement
+            What was measured, from `measurement`.
+        values : ndarray (R, m)
+            Noisy sums of every release, in units of the scaled features.
+        alpha : float
+        contrasts : mapping of name to weights by coefficient, optional
+            Further quantities to infer, after the coefficients.
+        nobs : int, optional
+            The public number of rows; not needed here, where the sums hold it.
+
+        Returns
+        -------
+        BatchEstimates
+
+        Raises
+        ------
+        NotProvedError
+            For ``inference="simulated"``, which draws releases of its own for each.
+        """
+        if self.inference == "simulated":
+            raise NotProvedError('inference="simulated" has no form for many releases at once; use .infer one by one')
+        design, response, names = self._columns(measurement)
+        return batch_linear(
+            values,
+            law=measurement.law,
+            steps=measurement.steps,
+            design=design,
+            response=response,
+            names=names,
+            alpha=alpha,
+            method=self.inference,
+            target=self.target,
+            contrasts=contrasts,
+            rows_per_unit=measurement.rows.schema.rows_per_unit,
+        )
+
+    def oracle(
+        self,
+        measurement: Measurement,
+        sums: Array,
+        *,
+        alpha: float = 0.05,
+        contrasts: Mapping[str, Mapping[str, float]] | None = None,
+        nobs: int | None = None,  # noqa: ARG002
+    ) -> Oracle:
+        """Say how wide an interval would be that knew the population; for studies.
+
+        Parameters
+        ----------
+        measurement : Measurement
+        sums : ndarray (m,)
+            Expected noise-free sums, in units of the scaled features.
+        alpha : float
+        contrasts, nobs : optional
+            As in `infer_batch`.
+        """
+        design, response, names = self._columns(measurement)
+        return linear_oracle(
+            sums,
+            law=measurement.law,
+            steps=measurement.steps,
+            design=design,
+            response=response,
+            alpha=alpha,
+            target=self.target,
+            contrasts=contrasts,
+            names=names,
+            rows_per_unit=measurement.rows.schema.rows_per_unit,
+        )
+
+    def _columns(self, measurement: Measurement) -> tuple[Array, Array, tuple[str, ...]]:
+        if not isinstance(measurement.rows, Features):
+            raise OptionError("measurement", measurement.kind, "a measurement of cross-products, as .measurement gives")
+        basis = measurement.rows.basis
+        columns = self._question(basis.schema).columns
+        weights = basis.represent(columns)
+        return weights[:-1], weights[-1], tuple(column.name for column in columns[:-1])
+
+    def infer(self, release: Release | None = None) -> PrivateResults:
+        """Infer this regression from a release of its own, or of a Gram that spans its columns.
+
+        Raises
+        ------
+        MissingFromReleaseError
+            If the release lacks a column.
+        """
+        result: PrivateResults = infer_linear(
+            self._release(release),
+            formula=self.formula,
+            inference=self.inference,
+            target=self.target,
+            replicates=self.replicates,
+            seed=self.seed,
+        )
+        return result
+
+
+def ols(
+    formula: str,
+    data: Data | Release | Gram | None = None,
+    *,
+    where: str | None = None,
+    row_norm: float | None = None,
+    norm: str = "l2",
+    split: tuple[float, float, float] | None = None,
+    clamped_share: float = 0.0,
+    inference: str = "auto",
+    target: str = "population",
+    replicates: int = 999,
+    seed: int = 0,
+) -> OLS:
+    """Linear regression by ordinary least squares under differential privacy.
+
+    Parameters
+    ----------
+    formula : str
+        Such as ``"income ~ age + C(race)"``, in the grammar of statsmodels formulas. Transforms of a row are
+        allowed (``log(1 + income)``, ``age**2``, ``age > 30``); functions of a whole column are refused.
+    data : PrivateData, PublicData, Release or Gram, optional
+        Rows to measure, or a release that spans the columns. Nothing is read or spent here.
+    where : str, optional
+        A condition on declared columns, such as ``"age >= 18"``; other rows count as absent.
+    row_norm : float, optional
+        Bound on the norm of the scaled regressors' row, the constant included. Rows above it get a weight
+        below one, which depends on regressors alone and so leaves a linear model consistent. Less noise.
+    norm : {"l2", "l1"}
+        Norm of ``row_norm``; ``"l1"`` with `PureDP` is the classical form with bounds C1 on the regressors'
+        absolute sum and C2 (the response's declared bound).
+    split : tuple of three floats, optional
+        Shares of the price for X'X, X'y and y'y; by default they are priced jointly, which costs less.
+    clamped_share : float
+        Share of the price, below one half, spent on a noisy count of rows with a value outside its bounds.
+    inference : {"auto", "wald", "score", "simulated"}
+        Method of intervals, p-values and tests alike; "auto" is "score". Free to change: `with_inference`.
+    target : {"population", "data"}
+        For "data" the rows are the whole population and only the noise counts as error.
+    replicates, seed : int
+        Number of simulated releases and their public seed, for ``inference="simulated"``.
+
+    Returns
+    -------
+    OLS
+        With ``.explain(privacy)``, ``.fit(privacy)``, ``.measure(privacy)`` and ``.infer()``.
+
+    Raises
+    ------
+    FormulaError, UnknownColumnError, CollinearDesignError
+        If the formula cannot be bounded from the schema, before anything is spent.
+    MissingFromReleaseError
+        On ``infer``, if a release lacks a column.
+    OptionError
+        If an option has no such value.
+
+    Notes
+    -----
+    The noisy cross-products of bounded features are released with discrete Gaussian noise (discrete Laplace
+    under `PureDP`); the estimate solves the noisy normal equations, and its covariance is
+    ``s^2 S^-1 + S^-1 Cov(E a) S^-1`` with ``a = (-b, 1)`` (Vu & Slavkovic 2009; Sheffet 2017).
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import dpinfer as dpi
+    >>> schema = dpi.Schema(x=dpi.Real(-1, 1), y=dpi.Real(-2, 2))
+    >>> rng = np.random.default_rng(1)
+    >>> frame = schema.sample(2000, rng)
+    >>> frame["y"] = 0.5 * frame["x"] + rng.uniform(-0.5, 0.5, 2000)
+    >>> results = dpi.ols("y ~ x", dpi.PublicData(frame, schema, rng=rng)).fit(dpi.ZCDP(0.5))
+    >>> bool(abs(results.params["x"] - 0.5) < 5 * results.bse["x"])
+    True
+    """
+    return OLS(
+        source=data.release if isinstance(data, Gram) else data,
+        formula=formula,
+        where=where,
+        row_norm=row_norm,
+        norm=norm,
+        split=split,
+        clamped_share=clamped_share,
+        inference=inference,
+        target=target,
+        replicates=replicates,
+        seed=seed,
+    )
+
+
+def gram(
+    columns: Sequence[str],
+    data: Data | Release | None = None,
+    *,
+    where: str | None = None,
+    clamped_share: float = 0.0,
+) -> Gram:
+    """Measure the cross-products of columns once, for every regression among them.
+
+    Parameters
+    ----------
+    columns : sequence of str
+        Columns, or terms such as ``"age**2"`` or ``"age:married"``.
+    data : PrivateData, PublicData or Release, optional
+    where : str, optional
+        As in `ols`.
+    clamped_share : float
+        As in `ols`.
+
+    Returns
+    -------
+    Gram
+        After ``.fit(privacy)`` its ``.release`` serves ``dpi.ols(formula, release).infer()`` without new cost.
+
+    Raises
+    ------
+    OptionError
+        If ``columns`` is not a sequence of names.
+    FormulaError, UnknownColumnError, CollinearDesignError
+        If a column cannot be bounded from the schema.
+    """
+    if isinstance(columns, str) or not isinstance(columns, Sequence) or not columns:
+        raise OptionError("columns", columns, 'a list of columns, such as ["income", "age"]')
+    return Gram(source=data, terms=tuple(str(term) for term in columns), where=where, clamped_share=clamped_share)
+
+
+def _measure_question(
+    question: GramQuestion, privacy: Privacy, neighbors: Neighbors, split: tuple[float, float, float] | None
+) -> Measurement:
+    stored = question.to_dict()
+    if split is not None:
+        question.response_is_last()
+        stored["split"] = list(check_split(split))
+    return gram_measurement(
+        question.rows,
+        privacy=privacy,
+        neighbors=neighbors,
+        question=stored,
+        clamped_share=question.clamped_share,
+        split=split,
+    )
+
+
+def _check_share(share: float) -> None:
+    if not (isinstance(share, int | float) and 0 <= share < 0.5):
+        raise OptionError("clamped_share", share, "a share of the price from 0 to below 0.5")

@@ -1,0 +1,382 @@
+"""Block estimates become bounded integers: values of blocks, histograms, winsorised sums, and the frame."""
+
+import json
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dpinfer.errors import OptionError
+from dpinfer.schema import Ball, Real, Schema
+from dpinfer.kernel.rows.blocks import BINS, BLOCK_UNIT, OCTAVES, BlockRows, BlockValues, Frame, block_values, limit
+from dpinfer.schema.region import region_of
+
+SCHEMA = Schema(x=Real(0, 1), w=Real(0, 1))
+REGION = region_of({("a", "c"): Ball(2, (1, -1)), "b": (-3, 5)}, ("a", "b", "c"))
+NAN, INF = float("nan"), float("inf")
+
+
+def beside_center(*moved):
+    return REGION.center + np.array(moved)
+
+
+def rows_for(region=REGION, blocks=40, **options):
+    return BlockRows(SCHEMA, region, blocks=blocks, **options)
+
+
+def values_of(estimates, spreads=None, failed=(), outside=(), groups=2):
+    estimates = np.asarray(estimates, dtype=float)
+    size = len(estimates)
+    spreads = np.full((size, groups), NAN) if spreads is None else np.asarray(spreads, dtype=float)
+    places = np.arange(size)
+    return BlockValues(estimates, spreads, np.isin(places, failed), np.isin(places, outside))
+
+
+# Layout
+
+
+@pytest.mark.parametrize("winsorized", [True, False])
+def test_every_sum_has_a_name_a_unit_and_a_weight(winsorized):
+    rows = rows_for(winsorized=winsorized)
+    histograms = 2 * OCTAVES + 3 * BINS if winsorized else 0
+    total = histograms + 3 + 6 + 2
+    assert len(rows.names) == len(set(rows.names)) == len(rows.units) == len(rows.weights) == total
+    assert [part.stop - part.start for part in rows.parts.values()] == [
+        *((2 * OCTAVES, 3 * BINS) if winsorized else (0, 0)),
+        3,
+        6,
+        2,
+    ]
+    assert rows.names[histograms:] == (
+        *("a", "b", "c"),
+        *("a x a", "a x b", "a x c", "b x b", "b x c", "c x c"),
+        *("failed blocks", "moved blocks"),
+    )
+    assert set(rows.units[:histograms]) <= {1.0}
+    assert rows.units[histograms:].tolist() == [BLOCK_UNIT] * 3 + [BLOCK_UNIT**2] * 6 + [1.0] * 2
+    assert (rows.weights > 0).all()
+    assert rows.columns == ("w", "x")
+    if winsorized:
+        assert rows.names[0] == "scale of a+c: octave 0"
+        assert rows.names[OCTAVES] == "scale of b: octave 0"
+        assert rows.names[2 * OCTAVES + BINS] == "location of b: bin 0"
+
+
+# Values of blocks
+
+
+def test_half_blocks_take_off_the_bias():
+    fits = np.array([[[1.0, 1.0, -1.0], [1.5, 2.0, -0.5], [0.7, 1.2, -1.1]]])
+    values = block_values(fits, REGION)
+    np.testing.assert_allclose(values.estimates[0], 2 * fits[0, 0] - (fits[0, 1] + fits[0, 2]) / 2)
+    apart = (fits[0, 1] - fits[0, 2]) / 2
+    np.testing.assert_allclose(values.spreads[0], [np.sqrt((apart[0] ** 2 + apart[2] ** 2) / 2), abs(apart[1])])
+    assert not values.failed.any()
+    assert not values.outside.any()
+
+
+def test_a_corrected_estimate_stays_in_the_region():
+    """Twice an estimate at one end less halves at the other is beyond the end."""
+    end = beside_center(0, 4, 0)
+    fits = np.array([[end, beside_center(0, -4, 0), beside_center(0, -4, 0)]])
+    values = block_values(fits, REGION)
+    np.testing.assert_allclose(values.estimates[0], end)
+    assert not values.outside.any()
+
+
+def test_a_half_without_a_fit_leaves_its_block_uncorrected():
+    fits = np.tile(beside_center(0.5, 0.5, 0.5), (3, 3, 1))
+    fits[:, 1:] += 0.2
+    fits[1, 1, 0], fits[2, 2, 2] = NAN, INF
+    values = block_values(fits, REGION)
+    np.testing.assert_allclose(values.estimates[0], REGION.center + 0.3)
+    np.testing.assert_allclose(values.estimates[1:], fits[1:, 0])
+    assert np.isnan(values.spreads[1:]).all()
+    assert np.isfinite(values.spreads[0]).all()
+    assert not values.failed.any()
+
+
+@pytest.mark.parametrize("halves", [1, 3])
+def test_a_block_without_a_fit_is_the_centre_and_one_beyond_the_region_is_moved(halves):
+    fits = np.tile(REGION.center, (5, halves, 1))
+    fits[0, 0, 1], fits[1, 0], fits[2, :] = NAN, INF, beside_center(0, 9, 0)
+    values = block_values(fits, REGION)
+    np.testing.assert_array_equal(values.estimates[:2], REGION.center[None].repeat(2, axis=0))
+    np.testing.assert_allclose(values.estimates[2], beside_center(0, 4, 0))
+    assert values.failed.tolist() == [True, True, False, False, False]
+    assert values.outside.tolist() == [False, False, True, False, False]
+    assert np.isnan(values.spreads[0]).all()
+
+
+def test_without_halves_blocks_are_compared_in_pairs():
+    fits = REGION.center + np.arange(7)[:, None, None] * np.array([0.1, 0.3, 0.2])
+    fits[2, 0, 0] = NAN
+    values = block_values(fits, REGION)
+    np.testing.assert_allclose(values.estimates[[0, 1, 3]], fits[[0, 1, 3], 0])
+    assert values.spreads.shape == (3, 2)
+    root = np.sqrt(2.0)
+    np.testing.assert_allclose(values.spreads[0], [np.sqrt((0.1**2 + 0.2**2) / 2) / root, 0.3 / root])
+    assert np.isnan(values.spreads[1]).all()
+    assert np.isfinite(values.spreads[2]).all()
+
+
+def test_a_single_block_has_no_pair():
+    values = block_values(REGION.center[None, None], REGION)
+    assert values.spreads.shape == (0, 2)
+    assert rows_for(halves=False).scale_counts(values).sum() == 0
+
+
+def test_spreads_of_independent_estimates_are_their_standard_deviation():
+    """Both rules of spreads aim at the standard deviation of a block estimate."""
+    rng = np.random.default_rng(5)
+    halves = REGION.center + rng.normal(0, 0.1 * np.sqrt(2), (40_000, 2, 3))
+    fits = np.concatenate([halves.mean(axis=1, keepdims=True), halves], axis=1)
+    for given_fits in (fits, fits[:, :1]):
+        spreads = block_values(given_fits, REGION).spreads
+        np.testing.assert_allclose(np.sqrt((spreads**2).mean(axis=0)), 0.1, rtol=0.03)
+
+
+def test_a_fit_far_beyond_a_small_region_is_at_its_end():
+    """1e308 radii of half a unit are beyond floating point, and are not a fit that failed."""
+    region = region_of((0.0, 1.0), ("a",))
+    values = block_values(np.array([[[1.7e308]], [[-1.7e308]]]), region)
+    assert not values.failed.any()
+    assert values.outside.all()
+    np.testing.assert_allclose(values.estimates[:, 0], [1, 0])
+
+
+# Histograms
+
+
+@given(st.lists(st.one_of(st.floats(0, 10), st.sampled_from([NAN, 0.0, 4.0, 2.0, 1.0, 2.0**-15, 5e-324])), max_size=30))
+def test_scales_are_counted_by_octave(spreads):
+    both = np.array(spreads, dtype=float)[:, None] * [1.0, 2.0]
+    counts = rows_for().scale_counts(values_of(np.zeros((len(spreads), 3)), both)).reshape(2, OCTAVES)
+    known = [spread for spread in spreads if not math.isnan(spread)]
+    for count, factor, width in zip(counts, (1, 2), (4.0, 8.0), strict=True):
+        expected = [0] * OCTAVES
+        for spread in known:
+            octaves = sum(spread * factor <= width * 2.0**-b for b in range(1, OCTAVES))
+            expected[octaves] += 1
+        assert sum(abs(a - b) for a, b in zip(count, expected, strict=True)) <= 2 * sum(
+            abs(s * factor - width * 2.0**-b) < 1e-12 * s for s in known for b in range(OCTAVES) if s > 0
+        )
+        assert count.sum() == len(known)
+
+
+def test_the_octave_of_a_spread_does_not_depend_on_its_neighbours():
+    """Failed blocks are left out, which moves the others: the same number must fall in the same bin wherever."""
+    rng = np.random.default_rng(2)
+    near = 8.0 * 2.0 ** -rng.integers(0, 19, 61).astype(float)
+    spreads = np.concatenate([near, np.nextafter(near, 0), np.nextafter(near, 9), rng.uniform(0, 8, 40)])
+    rows = rows_for(region_of((-4, 4), ("a",)))
+    alone = [int(rows.scale_counts(values_of([[0.0]], [[one]])).argmax()) for one in spreads]
+    for start in range(9):
+        together = rows.scale_counts(values_of(np.zeros((len(spreads) - start, 1)), spreads[start:, None]))
+        np.testing.assert_array_equal(together, np.bincount(alone[start:], minlength=OCTAVES))
+
+
+@given(st.lists(st.floats(-1, 1), min_size=3, max_size=3), st.lists(st.integers(0, 152), min_size=2, max_size=2))
+def test_locations_are_counted_between_the_ends(place, eighths):
+    rows = rows_for()
+    scales = np.array([4.0, 8.0]) * 2.0 ** -(np.array(eighths) / 8)
+    estimate = REGION.center + REGION.radius * np.array(place)
+    counts = rows.location_counts(values_of([estimate, estimate]), scales).reshape(3, BINS)
+    for j in range(3):
+        ends = rows.ends(j, scales)
+        width, bins = 2 * REGION.radius[j], len(ends) - 1
+        assert bins in [2**level for level in range(1, 9)]
+        np.testing.assert_allclose(np.diff(ends), width / bins)
+        np.testing.assert_allclose([ends[0], ends[-1]], [REGION.center[j] - width / 2, REGION.center[j] + width / 2])
+        scale = scales[REGION.group[j]]
+        assert bins in (2, BINS) or 1 <= width / bins / scale < 2
+        (found,) = np.flatnonzero(counts[j])
+        assert counts[j, found] == 2
+        assert found == 0 or ends[found] <= estimate[j]
+        assert found == bins - 1 or estimate[j] < ends[found + 1]
+        assert found < bins
+
+
+# Winsorised sums
+
+
+def python_sums(rows, values, frame):
+    """Return the sums in plain Python, block by block."""
+    size, sums, products, moved = rows.size, [0] * rows.size, {}, 0
+    for estimate, failed, outside in zip(values.estimates.tolist(), values.failed, values.outside, strict=True):
+        v = [(t - c) / h for t, c, h in zip(estimate, frame.center.tolist(), frame.half.tolist(), strict=True)]
+        v = [0.0] * size if failed else v
+        length = math.sqrt(math.fsum(e * e for e in v)) if rows.norm == "l2" else math.fsum(map(abs, v))
+        whole = [round(e / max(length, 1.0) * BLOCK_UNIT) for e in v]
+        moved += (not failed) and (bool(outside) or length > 1.0)
+        for i in range(size):
+            sums[i] += whole[i]
+            for j in range(i, size):
+                products[i, j] = products.get((i, j), 0) + whole[i] * whole[j]
+    return [*sums, *products.values(), int(values.failed.sum()), moved]
+
+
+@given(
+    st.sampled_from(["l2", "l1"]),
+    st.lists(st.lists(st.integers(-300, 300), min_size=3, max_size=3), min_size=1, max_size=8),
+    st.lists(st.integers(-6, 3), min_size=3, max_size=3),
+    st.sets(st.integers(0, 7)),
+)
+def test_sums_are_those_of_plain_python(norm, eighths, powers, marked):
+    """Values on a grid, so that no rounding depends on the order of operations."""
+    rows = rows_for(norm=norm)
+    frame = Frame(np.array([0.5, -1.0, 0.0]), 2.0 ** np.array(powers, dtype=float), np.ones(3, dtype=bool))
+    estimates = frame.center + np.array(eighths) / 128
+    values = values_of(estimates, failed=[m for m in marked if m % 2], outside=list(marked))
+    found, expected = rows.sums(values, frame), python_sums(rows, values, frame)
+    assert found.dtype == np.int64
+    assert np.abs(found[:3] - np.array(expected[:3])).max() <= len(eighths)
+    assert found[-2:].tolist() == expected[-2:]
+    lengths = [np.linalg.norm((e - frame.center) / frame.half, 2 if norm == "l2" else 1) for e in estimates]
+    if max(np.where(values.failed, 0, lengths)) <= 1:  # no division
+        assert found.tolist() == expected
+
+
+def test_the_frame_of_the_region_holds_every_value():
+    rng = np.random.default_rng(9)
+    directions = rng.normal(size=(500, 3)) * 1e3
+    estimates = REGION.clip(REGION.center + directions)
+    for norm in ("l2", "l1"):
+        rows = rows_for(norm=norm)
+        assert not rows.whole.located.any()
+        v = (estimates - rows.whole.center) / rows.whole.half
+        assert np.linalg.norm(v, 2 if norm == "l2" else 1, axis=1).max() <= 1 + 1e-12
+        moved = rows.sums(values_of(estimates / (1 + 1e-9) + REGION.center * (1 - 1 / (1 + 1e-9))), rows.whole)[-1]
+        assert moved == 0
+        grid = rows.sums(values_of(estimates[:1]), rows.whole)[:3] / BLOCK_UNIT * rows.whole.half + REGION.center
+        np.testing.assert_allclose(grid, estimates[0], atol=float(rows.whole.half.max()) / BLOCK_UNIT)
+
+
+def test_a_frame_of_no_width_gives_nothing_beyond_the_reach():
+    for norm in ("l2", "l1"):
+        rows = rows_for(norm=norm)
+        frame = Frame(REGION.center, np.full(3, 1e-290), np.ones(3, dtype=bool))
+        with np.errstate(over="ignore"):
+            sums = rows.sums(values_of([beside_center(1, 1, 0)]), frame)
+        assert np.abs(sums[:3]).sum() <= 3 * rows.reach
+
+
+# Reading noisy counts
+
+
+def noisy_counts(rows, values, noise, seed):
+    rng = np.random.default_rng(seed)
+    scale_counts = rows.scale_counts(values) + np.rint(rng.normal(0, noise, OCTAVES * rows.groups))
+    scales = rows.scales(scale_counts.astype(float), noise)
+    counts = rows.location_counts(values, scales[0]) + np.rint(rng.normal(0, noise, BINS * rows.size))
+    return scales, rows.frame(counts.astype(float), noise, scales)
+
+
+@pytest.mark.parametrize("noise", [1e-3, 4.0])
+@pytest.mark.parametrize("norm", ["l2", "l1"])
+def test_the_frame_is_found_around_the_estimates(norm, noise):
+    rng = np.random.default_rng(6)
+    truth, sd, blocks = np.array([0.4, 2.0, -0.3]), np.array([0.05, 0.2, 0.05]), 2000
+    halves = truth + rng.normal(0, np.sqrt(2), (blocks, 2, 3)) * sd
+    values = block_values(np.concatenate([halves.mean(axis=1, keepdims=True), halves], axis=1), REGION)
+    rows = rows_for(blocks=blocks, norm=norm)
+    (scale, error, signal), frame = noisy_counts(rows, values, noise, seed=7)
+    np.testing.assert_allclose(scale, [0.05, 0.2], rtol=0.12)
+    assert (error < 0.1).all()
+    assert (signal > 50).all()
+    assert frame.located.all()
+    assert (np.abs(frame.center - truth) < sd / 2).all()
+    radius = limit(blocks, 3, norm)
+    assert (frame.half / (radius * sd) > 0.9).all()
+    assert (frame.half / (radius * sd) < 1.6).all()
+    assert rows.sums(values, frame)[-1] <= 0.01 * blocks
+
+
+def test_counts_of_noise_alone_leave_the_region_as_it_is():
+    rows = rows_for()
+    empty = values_of(np.zeros((0, 3)))
+    _, frame = noisy_counts(rows, empty, 50.0, seed=3)
+    assert not frame.located.any()
+    np.testing.assert_array_equal(frame.center, REGION.center)
+    np.testing.assert_array_equal(frame.half, rows.whole.half)
+
+
+def test_a_group_is_located_as_a_whole():
+    """Of the group (a, c) one has a peak and the other none: neither is located, while b is."""
+    rng = np.random.default_rng(1)
+    blocks = 2000
+    estimates = REGION.center + rng.normal(0, 0.1, (blocks, 3))
+    rows = rows_for(blocks=blocks)
+    values = values_of(estimates, np.tile([0.1, 0.1], (blocks, 1)))
+    scales = rows.scales(rows.scale_counts(values).astype(float), 1.0)
+    counts = rows.location_counts(values, scales[0]).astype(float).reshape(3, BINS)
+    counts[2] = 0.0
+    frame = rows.frame(counts.ravel(), 1.0, scales)
+    assert frame.located.tolist() == [False, True, False]
+    np.testing.assert_array_equal(frame.center[[0, 2]], REGION.center[[0, 2]])
+    assert frame.half[1] < 1.0 < frame.half[0]
+
+
+@pytest.mark.parametrize("width", [1e2, 1e4, 1e6])
+def test_a_frame_holds_the_estimates_however_wide_the_region_is_declared(width):
+    """Estimates much closer together than bins of the histogram of locations."""
+    rng = np.random.default_rng(4)
+    blocks, sd = 1000, 0.1
+    region = region_of((-width, width), ("a",))
+    halves = 0.3 + rng.normal(0, sd * np.sqrt(2), (blocks, 2, 1))
+    values = block_values(np.concatenate([halves.mean(axis=1, keepdims=True), halves], axis=1), region)
+    rows = rows_for(region, blocks)
+    _, frame = noisy_counts(rows, values, 3.0, seed=8)
+    assert rows.sums(values, frame)[-1] <= 0.02 * blocks
+
+
+# The frame in JSON
+
+
+def test_a_frame_survives_json_to_the_last_digit():
+    frame = Frame(np.array([0.1, -2e-17, 3e99]), np.array([1e-9, 0.3, 5.0]), np.array([True, False, True]))
+    back = Frame.from_dict(json.loads(json.dumps(frame.to_dict())), 3)
+    for name in ("center", "half", "located"):
+        assert getattr(back, name).tobytes() == getattr(frame, name).tobytes()
+
+
+WORSE = {
+    "center": [[0.0], [0.0, NAN], [0.0, INF], ["a", "b"], None, 0.0, [[0.0, 0.0]], {}],
+    "half": [[1.0], [1.0, 0.0], [1.0, -1.0], [1.0, NAN], [1.0, INF], None, "ab", {}],
+    "located": [[True], [True, 1], [True, None], [True, "x"], None, 1, "ab", {"a": 1}],
+}
+
+
+@pytest.mark.parametrize(("entry", "damaged"), [(entry, one) for entry, some in WORSE.items() for one in some], ids=str)
+def test_a_damaged_frame_is_refused(entry, damaged):
+    good = {"center": [0.0, 0.0], "half": [1.0, 1.0], "located": [True, False]}
+    Frame.from_dict(good, 2)
+    for stored in ({**good, entry: damaged}, {name: good[name] for name in good if name != entry}):
+        with pytest.raises((KeyError, TypeError, ValueError)):
+            Frame.from_dict(stored, 2)
+
+
+@pytest.mark.parametrize("stored", [None, [], 3, "center", {}])
+def test_what_is_no_frame_is_refused(stored):
+    with pytest.raises((KeyError, TypeError, ValueError)):
+        Frame.from_dict(stored, 2)
+
+
+# The winsorising radius
+
+
+def test_about_one_block_in_all_or_in_two_hundred_is_beyond_the_limit():
+    from scipy import stats
+
+    for blocks, size in ((2, 1), (100, 1), (1000, 4)):
+        radius = limit(blocks, size, "l2")
+        assert stats.chi2.sf(radius**2, size) == pytest.approx(min(1 / blocks, 1 / 200))
+        assert limit(blocks, size, "l1") == pytest.approx(radius * math.sqrt(size))
+
+
+@pytest.mark.parametrize(("blocks", "size"), [(1, 1), (0, 2), (10, 0)])
+def test_a_limit_needs_blocks_and_parameters(blocks, size):
+    with pytest.raises(OptionError, match="blocks"):
+        limit(blocks, size, "l2")

@@ -1,0 +1,137 @@
+"""Integer rows of the bootstrap: features or their products, named replicate by replicate."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dpinfer.results.bootstrap_question import BootstrapQuestion
+from dpinfer.schema import Boolean, Category, Integer, Real, Schema
+from dpinfer.schema.basis import UNIT
+from dpinfer.kernel.rows.resampled import ReplicateRows
+
+SCHEMA = Schema(
+    x=Real(-4, 12),
+    u=Real(0, 1, missing=0.5, impossible=0),
+    k=Integer(0, 16),
+    b=Boolean(missing=False, impossible=True),
+    g=Category(["a", "b", "c"]),
+)
+
+
+def rows_of(columns=(), statistic="mean", *, replicates=3, **options):
+    return BootstrapQuestion(SCHEMA, tuple(columns), statistic, replicates, **options).rows
+
+
+def objects(cells):
+    out = np.empty(len(cells), dtype=object)
+    out[:] = cells
+    return out
+
+
+def encode(rows, **cells):
+    """Encode columns of cells and return whole Python numbers (m, d)."""
+    encoded = rows.encode({name: objects(values) for name, values in cells.items()})
+    assert encoded.dtype == np.float64
+    assert np.array_equal(encoded, np.rint(encoded))
+    return encoded.astype(np.int64).astype(object).T
+
+
+def test_features_start_with_the_constant():
+    rows = rows_of(["x", "k"])
+    assert rows.width == len(rows.labels) == 3
+    assert rows.unit == UNIT
+    assert rows.columns == ("k", "x")
+    found = encode(rows, x=[-4, 12, 4, 1e9], k=[0, 16, 8, -5])
+    expected = [[1, -1, -1], [1, 1, 1], [1, 0, 0], [1, 1, -1]]
+    assert found.tolist() == [[UNIT * one for one in row] for row in expected]
+
+
+def test_products_are_the_upper_triangle_of_the_features():
+    rows = rows_of(statistic="x ~ k")
+    assert rows.width == 6
+    assert rows.unit == UNIT**2
+    features = np.array([[1, -1, 1], [1, 0, -1], [1, 1, 0.5]])  # the constant, k, x
+    found = encode(rows, x=[12, -4, 8], k=[0, 8, 16])
+    upper = np.triu_indices(3)
+    assert found.tolist() == [[round(one * UNIT**2) for one in np.outer(z, z)[upper]] for z in features]
+    one, k, x = rows.features.basis.names
+    pairs = [(one, one), (one, k), (one, x), (k, k), (k, x), (x, x)]
+    assert rows.labels == tuple(f"{first} * {second}" for first, second in pairs)
+
+
+def test_names_go_replicate_by_replicate():
+    rows = rows_of(["x"], replicates=2)
+    first, second = rows.labels
+    assert rows.names == tuple(f"{label} | replicate {b}" for b in (1, 2) for label in (first, second))
+    assert first == "1"
+    wide = rows_of(statistic="x ~ g * k + u", replicates=7)
+    assert len(wide.names) == len(set(wide.names)) == 7 * wide.width
+    assert wide.width == wide.features.basis.width * (wide.features.basis.width + 1) // 2
+
+
+@pytest.mark.parametrize("bad", [None, float("nan"), float("inf"), "text", -float("inf")])
+def test_rows_without_a_value_are_zero_also_in_the_constant(bad):
+    for rows in (rows_of(["x"]), rows_of(statistic="x ~ b")):
+        cells = {"x": [1.0, bad, 2.0]} | ({"b": [True, True, False]} if "b" in rows.columns else {})
+        found = encode(rows, **cells)
+        assert set(found[1]) == {0}
+        assert found[0, 0] == found[2, 0] == rows.unit
+        assert not rows.keeps_every_row
+
+
+def test_conditions_make_rows_zero():
+    rows = rows_of(["x"], where="k > 3")
+    found = encode(rows, x=[1.0, 1.0, 1.0], k=[3, 4, None])
+    assert [row[0] for row in found] == [0, UNIT, 0]
+    assert rows.columns == ("k", "x")
+
+
+def test_policies_keep_every_row():
+    for rows in (rows_of(["u"]), rows_of(statistic="u ~ b")):
+        assert rows.keeps_every_row
+        cells = {"u": [None, "text", 2.0]} | ({"b": ["no idea", None, 1]} if "b" in rows.columns else {})
+        found = encode(rows, **cells)
+        assert [row[0] for row in found] == [rows.unit] * 3
+    assert not rows_of(["u"], where="u > 0.5").keeps_every_row
+    assert not rows_of(["u", "x"]).keeps_every_row
+
+
+def test_weights_and_replicates_are_stated():
+    rows = rows_of(["x"], replicates=4, weights="public", seed=17)
+    assert isinstance(rows, ReplicateRows)
+    assert (rows.replicates, rows.weights, rows.seed) == (4, "public", 17)
+
+
+CELLS = {
+    "x": st.sampled_from([-4, 12, 4.0, np.nan, np.inf, -np.inf, 1e300, 5e-324, None, "?", -1e9]) | st.floats(-4, 12),
+    "u": st.sampled_from([0, 1, None, "?", np.nan, 7]) | st.floats(0, 1),
+    "k": st.sampled_from([0, 16, 3, 2.5, 10**20, -1, None, True]),
+    "b": st.sampled_from([True, False, None, "maybe", 0, 1.0]),
+    "g": st.sampled_from(["a", "b", "c", "z", None, 3]),
+}
+ASKED = [
+    rows_of(["x", "log(1 + k)", "x * u"]),
+    rows_of(["g", "b", "x > 3"], "proportion"),
+    rows_of(["x", "k", "u"], "cov"),
+    rows_of(statistic="x ~ g * k + b"),
+    rows_of(statistic="log(5 + x) ~ g + u", where="k > 2 and b"),
+]
+
+
+@given(st.data(), st.sampled_from(ASKED))
+def test_no_cell_takes_a_row_beyond_its_bound_and_rows_do_not_touch_each_other(data, rows):
+    cells = {name: data.draw(st.lists(CELLS[name], min_size=4, max_size=4)) for name in rows.columns}
+    found = encode(rows, **cells)
+    squared = rows.features.bounds.squared
+    for place, row in enumerate(found):
+        if rows.products:
+            first, second = np.triu_indices(rows.features.basis.width)
+            norm = sum(int(one) ** 2 * (1 if i == j else 2) for one, i, j in zip(row, first, second, strict=True))
+            assert norm <= squared**2
+        else:
+            assert sum(int(one) ** 2 for one in row) <= squared
+        assert row[0] in (0, rows.unit)
+        assert row[0] or set(row) == {0}
+        alone = encode(rows, **{name: [values[place]] for name, values in cells.items()})
+        assert alone[0].tolist() == row.tolist()

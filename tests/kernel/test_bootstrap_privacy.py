@@ -1,0 +1,316 @@
+"""The stated bounds and costs of the bootstrap: on noise-free integers, and by an audit that tries to break them.
+
+One row of any cells is taken away, or replaced by another; the weights of the others stay. Sums are integers without
+noise, and the arithmetic is exact.
+"""
+
+from dataclasses import replace
+from fractions import Fraction
+from functools import cache
+
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy import stats
+
+import dpinfer as dpi
+from dpinfer.kernel import run
+from dpinfer.kernel.replicates import random_bytes, replicate_sums
+from dpinfer.kernel.sources import open_source
+from dpinfer.privacy.exact import decimal
+from dpinfer.privacy.profiles import gaussian_epsilon
+from dpinfer.privacy.resampling import DOUBLE_OR_NOTHING, FAILURE, POISSON, composed_epsilon, noise_mu, resampled_cost
+from dpinfer.release import NoiseLaw
+
+SCHEMA = dpi.Schema(
+    x=dpi.Real(-3, 11),
+    y=dpi.Real(0, 50),
+    k=dpi.Integer(0, 16),
+    b=dpi.Boolean(),
+    g=dpi.Category(["a", "b", "c"]),
+    u=dpi.Real(0, 1, missing=0.5, impossible=0),
+    v=dpi.Integer(-2, 2, missing=0, impossible=2),
+)
+CASES = {
+    "mean": {"columns": "x"},
+    "means": {"columns": ["x", "y", "k"]},
+    "expressions": {"columns": ["x * y", "log(1 + y)"]},
+    "levels": {"columns": "g", "statistic": "proportion"},
+    "conditions": {"columns": ["x > 4", "b"], "statistic": "proportion"},
+    "variance": {"columns": "x", "statistic": "variance"},
+    "covariances": {"columns": ["x", "y", "k"], "statistic": "cov"},
+    "arithmetic": {"columns": ["x", "y"], "statistic": "x / y"},
+    "where": {"columns": "x", "where": "k > 3"},
+    "kept": {"columns": ["u", "v"]},
+    "regression": {"columns": "y ~ x + k"},
+    "factors": {"columns": "y ~ g * x + b"},
+    "regression where": {"columns": "y ~ log(4 + x)", "where": "b"},
+    "regression kept": {"columns": "u ~ v"},
+}
+SECRET = {"double_or_nothing": (dpi.GDP(1.0), 10), "poisson": (dpi.GDP(0.5), 50)}
+LAWS = {"double_or_nothing": DOUBLE_OR_NOTHING, "poisson": POISSON}
+PUBLIC = [dpi.ZCDP(0.5), dpi.GDP(0.3), dpi.ApproxDP(1.0, 1e-6)]
+
+CELLS = {
+    "x": st.sampled_from([-3, 11, 4.0, np.nan, np.inf, -np.inf, 1e300, 5e-324, None, "?", -1e9]) | st.floats(-3, 11),
+    "y": st.sampled_from([0, 50, -1, 51.5, np.nan, None, "50"]) | st.floats(0, 50),
+    "k": st.sampled_from([0, 16, 4, 3, 2.5, 10**20, -1, None, True]),
+    "b": st.sampled_from([True, False, None, "maybe", 0, 1.0]),
+    "g": st.sampled_from(["a", "b", "c", "z", None, 3]),
+    "u": st.sampled_from([0, 1, None, "?", np.nan, 7]) | st.floats(0, 1),
+    "v": st.sampled_from([-2, 2, 0, 1.5, None, "?", -(10**9)]),
+}
+CORNER = {"x": 11, "y": 50, "k": 16, "b": True, "g": "a", "u": 1, "v": 2}
+OPPOSITE = {"x": -3, "y": 0, "k": 0, "b": False, "g": "b", "u": 0, "v": -2}
+
+
+@cache
+def measured(name, weights, price, replicates, neighbors="add_remove"):
+    question = dpi.bootstrap(**CASES[name], weights=weights, replicates=replicates, seed=3)
+    return question.measurement(price, schema=SCHEMA, neighbors=neighbors)
+
+
+def table_of(cells):
+    return pd.DataFrame({name: pd.Series([row[name] for row in cells], dtype=object) for name in SCHEMA})
+
+
+def drawn(table):
+    """Return what hands out the bytes that give every row the bits, or the numbers of 16 bits, of a table (B, n)."""
+
+    def draw(start, size):
+        if table.dtype == np.uint16:
+            return table[:, start : start + size // (2 * len(table))].tobytes()
+        return np.packbits(table[:, start : start + 8 * (size // len(table))], axis=1).tobytes()
+
+    return draw
+
+
+def sums_of(rows, frame, draw):
+    """Integer sums (B, d) without noise."""
+    found = replicate_sums(rows, open_source(frame), draw, threads=1)
+    return np.array(found, dtype=object).reshape(rows.replicates, rows.width)
+
+
+def integers_of(rows, frame):
+    source = open_source(frame)
+    found = rows.encode(source.read(rows.columns, 0, len(frame)))
+    return found.T.astype(np.int64).astype(object)
+
+
+def loss(measurement, moved):
+    """Exact sum of (change / scale)^2; sums without noise must not change."""
+    total = Fraction(0)
+    for change, scale in zip(moved, measurement.law.scales, strict=True):
+        if scale == 0:
+            assert change == 0
+        elif change:
+            total += (Fraction(int(change)) * measurement.multiplier / Fraction(scale)) ** 2
+    return total
+
+
+frames = st.lists(st.fixed_dictionaries(CELLS), min_size=1, max_size=5)
+
+
+# Secret weights: a row more or less
+
+
+@pytest.mark.parametrize("weights", SECRET)
+@settings(max_examples=120)
+@given(data=st.data(), name=st.sampled_from(list(CASES)), cells=frames)
+def test_taking_a_row_away_moves_every_sum_by_its_weight_times_a_bounded_vector(weights, data, name, cells):
+    price, replicates = SECRET[weights]
+    measurement = measured(name, weights, price, replicates)
+    rows, law = measurement.rows, LAWS[weights]
+    place = data.draw(st.integers(0, len(cells) - 1))
+    rng = np.random.default_rng(data.draw(st.integers(0, 2**32)))
+    kind, top = (np.uint16, 2**16) if weights == "poisson" else (np.uint8, 2)
+    table = rng.integers(0, top, (replicates, len(cells)), dtype=kind)
+    frame = table_of(cells)
+    fewer = frame.drop(index=place)
+    moved = sums_of(rows, frame, drawn(table)) - sums_of(rows, fewer, drawn(np.delete(table, place, axis=1)))
+    row = integers_of(rows, frame.iloc[[place]])[0]
+    own = np.searchsorted(np.cumsum(law.counts) * (top // law.total), table[:, place], side="right")
+    assert set(own) <= ({0, 2} if weights == "double_or_nothing" else set(range(7)))
+    np.testing.assert_array_equal(moved, np.outer(own, row))
+    mu = Fraction(noise_mu(law, price.mu, replicates))
+    once = np.concatenate([row, np.zeros((replicates - 1) * rows.width, dtype=object)])
+    assert loss(measurement, once) <= mu**2 / replicates
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_the_bound_of_one_row_is_attained(name):
+    price, replicates = SECRET["double_or_nothing"]
+    measurement = measured(name, "double_or_nothing", price, replicates)
+    rows = measurement.rows
+    row = integers_of(rows, table_of([CORNER]))[0]
+    used = loss(measurement, np.tile(row, replicates))
+    assert 0.9999 < used / Fraction(noise_mu(DOUBLE_OR_NOTHING, price.mu, replicates)) ** 2 <= 1
+
+
+@pytest.mark.parametrize("weights", SECRET)
+def test_the_cost_is_the_price_with_what_was_set_aside(weights):
+    price, replicates = SECRET[weights]
+    for name in ("mean", "factors"):
+        measurement = measured(name, weights, price, replicates)
+        assert measurement.cost.mu_squared == decimal(price.mu) ** 2
+        assert measurement.cost.delta0 == Fraction(FAILURE)
+        assert 0 < measurement.cost.tau < 1e-9
+        assert measurement.cost.rho is measurement.cost.approx is measurement.cost.pure_epsilon is None
+        assert min(measurement.law.scales) >= 2.0**24
+        assert len(measurement.law.scales) == replicates * measurement.rows.width
+
+
+# Public weights: a row replaced
+
+
+@settings(max_examples=120)
+@given(
+    data=st.data(),
+    name=st.sampled_from(list(CASES)),
+    cells=frames,
+    other=st.fixed_dictionaries(CELLS),
+    price=st.sampled_from(PUBLIC),
+    replicates=st.sampled_from([2, 10, 36]),
+)
+def test_replacing_a_row_moves_one_sum_of_every_pair_and_all_within_the_price(
+    data, name, cells, other, price, replicates
+):
+    measurement = measured(name, "public", price, replicates, "replace_one")
+    rows = measurement.rows
+    place = data.draw(st.integers(0, len(cells) - 1))
+    frame = table_of(cells)
+    changed = table_of([*cells[:place], other, *cells[place + 1 :]])
+    first, second = (sums_of(rows, one, random_bytes(rows, None)) for one in (frame, changed))
+    before, after = integers_of(rows, frame), integers_of(rows, changed)
+    for sums, integers in ((first, before), (second, after)):
+        np.testing.assert_array_equal(sums[0::2] + sums[1::2], [2 * integers.sum(axis=0)] * (replicates // 2))
+    moved, once = second - first, after[place] - before[place]
+    for pair in moved.reshape(-1, 2, rows.width):
+        assert [one.tolist() for one in pair] in (
+            [(2 * once).tolist(), (0 * once).tolist()],
+            [(0 * once).tolist(), (2 * once).tolist()],
+        )
+    used = loss(measurement, moved.ravel())
+    assert used == 2 * loss(measurement, np.tile(once, replicates))
+    assert used <= {dpi.ZCDP: 2 * decimal(0.5), dpi.GDP: decimal(0.3) ** 2}.get(type(price), 2 * measurement.cost.rho)
+
+
+@pytest.mark.parametrize("price", PUBLIC, ids=str)
+@pytest.mark.parametrize("name", ["mean", "means", "conditions", "kept", "regression kept"])
+def test_the_bound_of_a_replaced_row_is_attained(name, price):
+    measurement = measured(name, "public", price, 10, "replace_one")
+    rows = measurement.rows
+    pairs = [(CORNER, OPPOSITE), (CORNER, {**CORNER, "v": 0, "u": 0}), ({**CORNER, "v": 0}, {**CORNER, "u": 0})]
+    found = []
+    for first, second in pairs:
+        sums = [sums_of(rows, table_of([one]), random_bytes(rows, None)) for one in (first, second)]
+        found.append(loss(measurement, (sums[1] - sums[0]).ravel()) / (2 * measurement.cost.rho))
+    assert max(found) <= 1
+    assert max(found) > (0.6 if name == "regression kept" else 0.9999)
+
+
+def test_the_number_of_rows_is_exact_only_where_policies_keep_every_row():
+    for name in CASES:
+        for replicates in (2, 10):
+            measurement = measured(name, "public", dpi.GDP(0.3), replicates, "replace_one")
+            scales = np.array(measurement.law.scales).reshape(replicates, -1)
+            assert (scales[:, 1:] > 0).all()
+            assert ((scales[:, 0] == 0) == (name in ("kept", "regression kept"))).all()
+        secret = measured(name, "double_or_nothing", *SECRET["double_or_nothing"])
+        assert min(secret.law.scales) > 0
+
+
+# An audit: whether sums reveal more than is said about the row that can be revealed most
+
+LEVEL = 1e-7
+"""Probability with which a bound on a rate is wrong."""
+
+DELTA = 0.1
+DRAWS = {1: 150_000, 10: 40_000, 50: 20_000}
+"""Runs by number of replicates: as many weights as one pass over a single row holds."""
+
+
+def ratios(weights, noise, sums):
+    """Log-likelihood ratio of the row being there, of runs of sums (N, B) in multiples of what the row adds."""
+    masses = [(weight, mass) for weight, mass in enumerate(LAWS[weights].probabilities) if mass]
+    terms = [np.log(mass) + (weight * sums - 0.5 * weight**2) / noise**2 for weight, mass in masses]
+    return np.logaddexp.reduce(terms, axis=0).sum(axis=1)
+
+
+def epsilon_shown(there, absent, delta, threshold):
+    """Epsilon that runs with and without the row prove, but for a probability of 2 `LEVEL` (Clopper-Pearson)."""
+    found = []
+    for first, second in ((there, absent), (-absent, -there)):
+        hits, alarms = int((first > threshold).sum()), int((second > threshold).sum())
+        least = stats.beta.ppf(LEVEL, hits, len(first) - hits + 1) if hits else 0.0
+        most = stats.beta.isf(LEVEL, alarms + 1, len(second) - alarms)
+        found.append(np.log(max(least - delta, 1e-300) / most))
+    return max(found)
+
+
+@cache
+def secret_draws(weights, replicates, runs):
+    """Weights of the kernel (N, B): one row, weighed anew in every one of N B sums."""
+    schema = dpi.Schema(x=dpi.Real(0, 1))
+    frame = pd.DataFrame({"x": [1.0]})
+    data = dpi.PrivateData(frame, schema, dpi.Ledger.in_memory(dpi.GDP(1.0)))
+    question = dpi.bootstrap("x", replicates=replicates + (replicates == 1), weights=weights)
+    rows = replace(question._question(schema).rows, replicates=runs * replicates)
+    sums = replicate_sums(rows, open_source(frame), random_bytes(rows, data), threads=1)
+    return np.array(sums[1::2], dtype=float).reshape(runs, replicates) / rows.unit
+
+
+@pytest.mark.parametrize(
+    ("weights", "replicates"),
+    [("double_or_nothing", 1), ("double_or_nothing", 10), ("double_or_nothing", 50), ("poisson", 50)],
+)
+def test_the_exact_cost_survives_an_audit_that_catches_a_fifth_too_little_noise(weights, replicates):
+    """A right mechanism fails with probability 4e-7; one with too little noise passes with less than 1e-4."""
+    runs = DRAWS[replicates]
+    stated = composed_epsilon(LAWS[weights], 1.0, replicates, DELTA)
+    counted = secret_draws(weights, replicates, runs)
+    law = NoiseLaw("gaussian", (2.0**40 * np.sqrt(replicates),) * replicates)
+    rng = np.random.default_rng(41)
+    noise = [law.rvs(runs, rng) / 2.0**40 for _ in range(2)]
+    shown = {
+        share: epsilon_shown(
+            *(
+                ratios(weights, share * np.sqrt(replicates), share * one + row)
+                for one, row in zip(noise, (counted, 0), strict=True)
+            ),
+            DELTA,
+            stated,
+        )
+        for share in (1.0, 0.8)
+    }
+    assert 0.5 * stated < shown[1.0] <= stated
+    assert shown[0.8] > stated
+
+
+def many_times(measurement, runs):
+    """Return the measurement of as many runs at once: B sums, that many times, with the noise of each."""
+    rows = replace(measurement.rows, replicates=runs * measurement.rows.replicates)
+    law = NoiseLaw("gaussian", measurement.law.scales * runs)
+    return replace(measurement, rows=rows, law=law, names=rows.names, steps=measurement.steps * runs)
+
+
+def test_releases_of_the_kernel_survive_the_audit():
+    """Weights, sums and noise as they are released; false alarm 4e-7, and a claim of two fifths of mu is refuted."""
+    runs, replicates, price = 3000, 10, dpi.GDP(1.0)
+    schema = dpi.Schema(x=dpi.Real(0, 1))
+    measurement = dpi.bootstrap("x", replicates=replicates).measurement(price, schema=schema, neighbors="add_remove")
+    found = []
+    for cells in ([1.0], []):
+        data = dpi.PrivateData(pd.DataFrame({"x": cells}, dtype=float), schema, dpi.Ledger.in_memory(price))
+        sums = run(many_times(measurement, runs), data).array.reshape(runs, replicates, 2)
+        found.append(sums.mean(axis=2))
+    mu, _ = resampled_cost(DOUBLE_OR_NOTHING, price, replicates)
+    assert found[1].std() * np.sqrt(2) == pytest.approx(np.sqrt(2 * replicates) / mu, rel=0.03)
+    assert found[0].mean() == pytest.approx(1.0, abs=6 * found[0].std() / np.sqrt(found[0].size))
+    there, absent = (ratios("double_or_nothing", np.sqrt(replicates) / mu, sums) for sums in found)
+    stated, less = (composed_epsilon(DOUBLE_OR_NOTHING, share * mu, replicates, DELTA) for share in (1, 0.4))
+    assert stated < gaussian_epsilon(1.0, DELTA)
+    assert epsilon_shown(there, absent, DELTA, stated) <= stated
+    assert epsilon_shown(there, absent, DELTA, less) > less

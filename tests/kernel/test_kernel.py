@@ -1,0 +1,190 @@
+"""Check, charge, sum, draw: in this order, and nothing is drawn where the charge is refused."""
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import dpinfer as dpi
+from dpinfer.errors import BudgetExceededError, LedgerError, NotProvedError, OptionError, PrivacyUnitError
+from dpinfer.kernel import kernel, run
+from dpinfer.kernel.sums import gram_sums
+from dpinfer.privacy.units import NEIGHBORS
+
+SCHEMA = dpi.Schema(x=dpi.Real(0, 1), g=dpi.Category(["a", "b", "c"]), y=dpi.Real(0, 1))
+FRAME = SCHEMA.sample(300, np.random.default_rng(0))
+BUDGETS = [dpi.PureDP(0.7), dpi.ZCDP(0.3), dpi.GDP(0.9), dpi.ApproxDP(1.0, 1e-6)]
+
+
+class Watch:
+    """Notes the order of what the kernel does."""
+
+    def __init__(self, monkeypatch):
+        self.events = []
+        for name in ("exact_sums", "private_noise", "simulated_noise"):
+            monkeypatch.setattr(kernel, name, self._watched(name, getattr(kernel, name)))
+        monkeypatch.setattr(dpi.Ledger, "charge", self._watched("charge", dpi.Ledger.charge))
+
+    def _watched(self, name, function):
+        def watched(*arguments, **options):
+            self.events.append(name)
+            return function(*arguments, **options)
+
+        return watched
+
+
+@pytest.fixture
+def watch(monkeypatch):
+    return Watch(monkeypatch)
+
+
+def guarded(budget, neighbors="add_remove", frame=FRAME, **options):
+    return dpi.PrivateData(frame, SCHEMA, dpi.Ledger.in_memory(budget, neighbors=neighbors, **options))
+
+
+def test_the_charge_comes_before_the_rows_and_the_noise(watch):
+    data = guarded(dpi.ZCDP(1.0))
+    release = dpi.ols("y ~ x", data).measure(dpi.ZCDP(0.25))
+    assert watch.events == ["charge", "exact_sums", "private_noise"]
+    charges = data.ledger.charges()
+    assert charges["id"].tolist() == [release.charge_id]
+    assert charges["description"].tolist() == ["gram: y ~ x"]
+    assert charges["price"].tolist() == [dpi.ZCDP(0.25)]
+    assert not release.public
+
+
+def test_public_data_are_charged_to_nobody(watch):
+    data = dpi.PublicData(FRAME, SCHEMA, rng=np.random.default_rng(1))
+    release = dpi.ols("y ~ x", data).measure(dpi.ZCDP(0.25))
+    assert watch.events == ["exact_sums", "simulated_noise"]
+    assert release.public
+    assert release.charge_id is None
+
+
+@pytest.mark.parametrize("neighbors", NEIGHBORS)
+@pytest.mark.parametrize("budget", BUDGETS, ids=str)
+def test_a_fit_that_asks_for_the_whole_budget_is_granted_once(budget, neighbors, watch):
+    data = guarded(budget, neighbors)
+    model = dpi.ols("y ~ x + g", data, clamped_share=0.1)
+    results = model.fit(budget)
+    assert np.isfinite(results.params).all()
+    assert data.ledger.spent == budget
+    charged = data.ledger.charges()
+    watch.events.clear()
+    with pytest.raises(BudgetExceededError) as refused:
+        model.fit(budget)
+    assert refused.value.requested == budget
+    assert watch.events == ["charge"]
+    pd.testing.assert_frame_equal(data.ledger.charges(), charged)
+
+
+@pytest.mark.parametrize("neighbors", NEIGHBORS)
+@pytest.mark.parametrize("budget", BUDGETS, ids=str)
+def test_a_fit_beyond_the_budget_draws_nothing(budget, neighbors, watch):
+    data = guarded(budget, neighbors)
+    share = budget / 2
+    dpi.gram(["x", "y"], data).fit(share)
+    before, remaining = data.ledger.charges(), data.ledger.remaining
+    watch.events.clear()
+    with pytest.raises(BudgetExceededError, match="does not allow"):
+        dpi.ols("y ~ x", data).fit(budget)
+    assert watch.events == ["charge"]
+    assert data.ledger.remaining == remaining
+    pd.testing.assert_frame_equal(data.ledger.charges(), before)
+
+
+@pytest.mark.parametrize(
+    ("budget", "price"),
+    [(dpi.PureDP(1.0), dpi.ZCDP(0.01)), (dpi.PureDP(1.0), dpi.ApproxDP(0.1, 1e-9)), (dpi.PureDP(2.0), dpi.GDP(0.1))],
+    ids=str,
+)
+def test_a_price_without_proof_in_the_ledgers_currency_draws_nothing(budget, price, watch):
+    data = guarded(budget)
+    with pytest.raises(NotProvedError):
+        dpi.ols("y ~ x", data).fit(price)
+    assert watch.events == ["charge"]
+    assert data.ledger.spent == dpi.PureDP(0)
+
+
+@pytest.mark.parametrize("price", [dpi.PureDP(1e-12), dpi.ZCDP(1e-30), dpi.GDP(1e-9), dpi.PureDP(5e-324)], ids=str)
+def test_a_price_too_small_for_the_sampler_is_refused_before_the_charge(price, watch):
+    budgets = {dpi.PureDP: dpi.PureDP(1), dpi.ZCDP: dpi.ZCDP(1), dpi.GDP: dpi.GDP(1)}
+    data = guarded(budgets[type(price)])
+    with pytest.raises(PrivacyUnitError):
+        dpi.ols("y ~ x", data).fit(price)
+    assert watch.events == []
+    assert data.ledger.charges().empty
+
+
+@pytest.mark.parametrize("price", [dpi.PureDP(0), dpi.ZCDP(0), dpi.GDP(0), dpi.ApproxDP(0, 1e-6)], ids=str)
+def test_a_price_of_nothing_is_refused_before_the_charge(price, watch):
+    data = guarded(dpi.ApproxDP(1.0, 1e-6))
+    with pytest.raises(PrivacyUnitError, match="above zero"):
+        dpi.ols("y ~ x", data).fit(price)
+    assert watch.events == []
+
+
+@pytest.mark.parametrize("price", [0.1, "0.1", None, dpi.ZCDP, {"rho": 0.1}, np.float64(1)])
+def test_a_price_of_no_unit_is_refused_before_the_charge(price, watch):
+    data = guarded(dpi.ZCDP(1.0))
+    for procedure in (dpi.ols("y ~ x", data), dpi.gram(["x"], data)):
+        with pytest.raises(OptionError, match="privacy"):
+            procedure.fit(price)
+    assert watch.events == []
+
+
+def test_a_measurement_for_other_neighbours_is_refused(watch):
+    data = guarded(dpi.ZCDP(1.0), "replace_one")
+    wrong = dpi.ols("y ~ x").measurement(dpi.ZCDP(0.1), schema=SCHEMA, neighbors="add_remove")
+    with pytest.raises(OptionError, match=r"neighbors='add_remove'.*'replace_one'"):
+        run(wrong, data)
+    with pytest.raises(OptionError, match="threads"):
+        run(dpi.ols("y ~ x", data).measurement(dpi.ZCDP(0.1)), data, threads=0)
+    assert watch.events == []
+
+
+def test_a_failure_after_the_charge_never_gives_budget_back(monkeypatch):
+    data = guarded(dpi.ZCDP(1.0))
+
+    def fail(*arguments, **options):
+        raise MemoryError
+
+    monkeypatch.setattr(kernel, "exact_sums", fail)
+    with pytest.raises(MemoryError):
+        dpi.ols("y ~ x", data).fit(dpi.ZCDP(0.4))
+    assert data.ledger.spent == dpi.ZCDP(0.4)
+
+
+def test_a_ledger_that_cannot_be_written_means_no_draw(tmp_path, watch):
+    ledger = dpi.Ledger(tmp_path / "study.db", dataset="d", budget=dpi.ZCDP(1.0))
+    data = dpi.PrivateData(FRAME, SCHEMA, ledger)
+    (tmp_path / "study.db").unlink()
+    with pytest.raises(LedgerError):
+        dpi.ols("y ~ x", data).fit(dpi.ZCDP(0.1))
+    assert watch.events == ["charge"]
+
+
+@pytest.mark.parametrize("neighbors", NEIGHBORS)
+def test_a_release_is_the_sums_plus_the_noise_and_shows_no_other_number(neighbors, monkeypatch):
+    drawn = []
+
+    def noise(law):
+        drawn[:] = [7 * place for place in range(1, len(law.scales) + 1)]
+        return list(drawn)
+
+    monkeypatch.setattr(kernel, "private_noise", noise)
+    data = guarded(dpi.ZCDP(1.0), neighbors)
+    model = dpi.ols("y ~ x", data)
+    release = model.measure(dpi.ZCDP(0.5))
+    exact = gram_sums(model.measurement(dpi.ZCDP(0.5)).rows, data._source)
+    assert release.values == tuple(total + extra for total, extra in zip(exact[:-1], drawn, strict=True))  # noqa: PD011
+    assert release.nobs == (300 if neighbors == "replace_one" else None)
+    assert "300" not in release.to_json() if neighbors == "add_remove" else '"nobs": 300' in release.to_json()
+    assert {type(value) for value in release.values} == {int}  # noqa: PD011
+
+
+def test_two_fits_of_the_same_question_differ_in_every_noisy_sum():
+    data = guarded(dpi.ZCDP(1.0))
+    model = dpi.ols("y ~ x + g", data)
+    first, second = model.measure(dpi.ZCDP(0.1)), model.measure(dpi.ZCDP(0.1))
+    assert all(one != two for one, two in zip(first.values, second.values, strict=True))
+    assert first.charge_id != second.charge_id

@@ -1,0 +1,245 @@
+"""The descent through blocks is the exponential mechanism over all points of the grid, and keeps its price."""
+
+import itertools
+from fractions import Fraction
+
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy import special
+
+import dpinfer as dpi
+from dpinfer.kernel import quantiles
+from dpinfer.kernel.quantiles import RANK, SLACK, chosen_points, private_draw, scored_pieces, simulated_draw
+from dpinfer.kernel.sources import open_source
+from dpinfer.privacy.accounting import gaussian_amount
+from dpinfer.privacy.profiles import pure_mu
+from dpinfer.privacy.units import NEIGHBORS
+
+PROBABILITIES = st.sampled_from([0, 1, Fraction(1, 2), Fraction(1, 4), Fraction(943718, RANK)]).map(Fraction)
+
+
+def direct_scores(places, points, q):
+    """Score of every point, in ranks: minus by how much it misses the rank q n."""
+    n = len(places)
+    upto = np.array([np.sum(np.asarray(places) <= x) for x in range(points)], dtype=float)
+    below = np.array([np.sum(np.asarray(places) < x) for x in range(points)], dtype=float)
+    return -np.maximum(np.maximum(float(q) * n - upto, below - float(q) * n), 0.0)
+
+
+class _UnknownChoice(Exception):
+    """A choice was asked for that the path does not hold; carries the log probabilities."""
+
+
+def log_law(places, points, q, scale):
+    """Exact law of the descent: all branches, each with the product of its probabilities (points,)."""
+    places = np.sort(np.asarray(places, dtype=np.int64))
+    found = np.full(points, -np.inf)
+
+    def follow(path, log_probability):
+        taken = iter(path)
+
+        def draw(scores, given_scale):
+            assert given_scale == scale * RANK
+            assert len(scores) > 1
+            assert all(type(score) is int for score in scores)
+            place = next(taken, None)
+            if place is None:
+                raise _UnknownChoice(special.log_softmax(np.array(scores, dtype=float) / given_scale))
+            return place
+
+        try:
+            point = quantiles._choose(places, points, q, scale * RANK, draw)
+        except _UnknownChoice as choice:
+            for place, log_share in enumerate(choice.args[0].tolist()):
+                follow([*path, place], log_probability + log_share)
+        else:
+            assert found[point] == -np.inf, "two paths lead to one point"
+            found[point] = log_probability
+
+    follow([], 0.0)
+    return found
+
+
+@st.composite
+def cases(draw, most=40):
+    points = draw(st.integers(2, most))
+    places = draw(st.lists(st.integers(0, points - 1), max_size=8))
+    return points, places, draw(PROBABILITIES), draw(st.sampled_from([2, 3, 5, 1024]))
+
+
+@given(cases())
+def test_stretches_of_equal_score_are_those_of_the_definition(case):
+    points, places, q, _ = case
+    starts, scores = scored_pieces(np.sort(np.array(places, dtype=np.int64)), points, q)
+    assert starts[0] == 0
+    assert (np.diff(starts) > 0).all()
+    assert starts[-1] < points
+    per_point = scores[np.searchsorted(starts, np.arange(points), side="right") - 1] / RANK
+    np.testing.assert_allclose(per_point, direct_scores(places, points, q), atol=1e-5)
+
+
+@given(cases(), st.sampled_from([0.3, 2.0, 50.0]))
+def test_the_descent_has_the_law_of_the_exponential_mechanism(case, scale):
+    points, places, q, fan_out = case
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(quantiles, "FAN_OUT", fan_out)
+        found = log_law(places, points, q, scale)
+    direct = special.log_softmax(direct_scores(places, points, q) / scale)
+    np.testing.assert_allclose(found, direct, rtol=0, atol=SLACK / (scale * RANK) + 1e-12)
+
+
+def scale_for(epsilon, q, neighbors):
+    moved = 2 * (1 if neighbors == "replace_one" else max(q, 1 - q))
+    return (float(moved) + SLACK / RANK) / epsilon
+
+
+@settings(max_examples=50)
+@given(cases(), st.data(), st.sampled_from([0.1, 1.0, 6.0]))
+def test_no_neighbour_changes_a_probability_by_more_than_epsilon(case, data, epsilon):
+    """Of the whole descent, exactly: over all branches, to the last digits of the arithmetic of this test."""
+    points, places, q, fan_out = case
+    one, other = (data.draw(st.integers(0, points - 1)) for _ in range(2))
+    pairs = {"add_remove": (places, [*places, one]), "replace_one": ([*places, one], [*places, other])}
+    for neighbors, (first, second) in pairs.items():
+        scale = scale_for(epsilon, q, neighbors)
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(quantiles, "FAN_OUT", fan_out)
+            change = log_law(first, points, q, scale) - log_law(second, points, q, scale)
+        assert change.max() - change.min() <= epsilon + 1e-11
+        assert np.abs(change).max() <= epsilon + 1e-11
+
+
+@pytest.mark.parametrize("neighbors", NEIGHBORS)
+def test_neighbours_can_use_nearly_all_of_epsilon(neighbors):
+    q, epsilon, points = Fraction(3, 4), 1.0, 400
+    scale = scale_for(epsilon, q, neighbors)
+    first, second = [300] * 3, [*[300] * 3, 399]
+    if neighbors == "replace_one":
+        first = [0, *first]
+    change = log_law(first, points, q, scale) - log_law(second, points, q, scale)
+    assert 0.9999 * epsilon < change.max() - change.min() <= epsilon
+
+
+def log_probability_of(point, places, points, q, scale):
+    """Log probability that the descent through 2^30 points ends at one: its blocks are the digits of the point."""
+    path, found = iter([point >> 20, point >> 10 & 1023, point & 1023]), []
+
+    def draw(scores, given_scale):
+        place = next(path)
+        found.append(special.log_softmax(np.array(scores, dtype=float) / given_scale)[place])
+        return place
+
+    assert quantiles._choose(np.sort(np.array(places, dtype=np.int64)), points, q, scale * RANK, draw) == point
+    assert len(found) == 3
+    return sum(found)
+
+
+def test_on_the_whole_grid_points_have_their_weight():
+    points, q, scale = 2**30, Fraction(1, 2), 1.7
+    places = [5, 1023, 1024, 2**20, 2**29, 2**29 + 1, 2**30 - 1, 2**30 - 1]
+    starts, scores = scored_pieces(np.array(places), points, q)
+    lengths = np.diff([*starts.tolist(), points])
+    total = special.logsumexp(scores / (scale * RANK), b=lengths)
+    for point in (0, 5, 6, 1023, 1024, 1025, 2**20 + 1, 2**29, 2**29 + 1, 2**30 - 1):
+        score = scores[np.searchsorted(starts, point, side="right") - 1] / (scale * RANK)
+        found = log_probability_of(point, places, points, q, scale)
+        assert found == pytest.approx(score - total, abs=SLACK / (scale * RANK))
+
+
+@pytest.mark.parametrize("epsilon", [1e-4, 0.01, 1.0])
+def test_on_the_whole_grid_neighbours_stay_within_epsilon(epsilon):
+    points, rng = 2**30, np.random.default_rng(3)
+    for q in (Fraction(0), Fraction(1, 2), Fraction(9, 10)):
+        exact = Fraction(round(q * RANK), RANK)
+        scale = scale_for(epsilon, exact, "add_remove")
+        places = rng.integers(0, points, 30).tolist()
+        for more in (0, points - 1, places[3]):
+            tried = [0, 1, *places[:4], places[3] + 1, points - 2, points - 1]
+            change = [
+                log_probability_of(point, places, points, exact, scale)
+                - log_probability_of(point, [*places, more], points, exact, scale)
+                for point in tried
+            ]
+            assert max(change) - min(change) <= epsilon + 1e-11
+
+
+def test_every_descent_ends_on_the_grid():
+    for points in (2, 3, 1024, 1025, 2**20 + 1, 2**30, 2**53 - 1):
+        places = np.array([0, points // 2, points - 1])
+        for q, end in itertools.product((Fraction(0), Fraction(1, 4), Fraction(1)), (0, -1)):
+            steps = []
+
+            def draw(scores, scale, end=end, steps=steps):
+                steps.append(len(scores))
+                return end % len(scores)
+
+            assert quantiles._choose(places, points, q, RANK * 1.0, draw) == end % points
+            assert max(steps) <= quantiles.FAN_OUT
+            assert len(steps) <= 6
+
+
+# Groups and rows
+
+SCHEMA = dpi.Schema(k=dpi.Integer(0, 99), g=dpi.Category(["a", "b", "c"]))
+
+
+def rows_for(q, price, **options):
+    asked = dpi.quantile("k", q, method="exponential", resolution=2, **options)
+    return asked.measurement(price, schema=SCHEMA).rows
+
+
+def test_points_are_chosen_group_by_group_from_their_own_rows():
+    frame = pd.DataFrame({"k": [*[10] * 50, *[20] * 50, *[90] * 50], "g": [*"a" * 50, *"c" * 50, *"?" * 50]})
+    rows = rows_for([0.25, 0.5], dpi.PureDP(1e6), by="g")
+    found = chosen_points(rows, open_source(frame), simulated_draw(np.random.default_rng(0)))
+    assert len(found) == 6
+    assert found[:2] + found[4:] == [10, 10, 20, 20]
+    assert chosen_points(rows, open_source(frame), private_draw)[:2] == [10, 10]
+
+
+def test_rows_are_read_in_chunks(monkeypatch):
+    frame = SCHEMA.sample(500, np.random.default_rng(2))
+    rows = rows_for([0.1, 0.5, 0.9], dpi.PureDP(3.0), where="g == 'a'")
+
+    def found():
+        return chosen_points(rows, open_source(frame), simulated_draw(np.random.default_rng(7)))
+
+    whole = found()
+    monkeypatch.setattr(quantiles, "CHUNK_ROWS", 13)
+    assert found() == whole
+
+
+def test_without_rows_every_point_is_as_likely():
+    """100 points and 3,000 draws: the largest of 100 counts exceeds 70 with probability below 1e-6."""
+    rows = rows_for(0.5, dpi.PureDP(1.0))
+    draw = simulated_draw(np.random.default_rng(1))
+    empty = open_source(SCHEMA.sample(0, np.random.default_rng(0)))
+    counts = np.bincount([chosen_points(rows, empty, draw)[0] for _ in range(3000)], minlength=100)
+    assert len(counts) == 100
+    assert counts.min() > 0
+    assert counts.max() <= 70
+
+
+@pytest.mark.parametrize("price", [dpi.PureDP(0.5), dpi.ZCDP(0.02), dpi.GDP(0.3), dpi.ApproxDP(0.5, 1e-6)], ids=str)
+def test_choices_take_a_quarter_of_the_price_and_no_more(price):
+    """The epsilon of a scale, against what the cost of the whole says: all choices of a row, and the tree."""
+    asks = ((0.5, ()), ([0.1, 0.9], ()), ([0.1, 0.5], "g"))
+    for (q, by), neighbors in itertools.product(asks, NEIGHBORS):
+        asked = dpi.quantile("k", q, method="exponential", by=by, resolution=4)
+        measured = asked.measurement(price, schema=SCHEMA, neighbors=neighbors)
+        rows, halves = measured.rows, 2 if by and neighbors == "replace_one" else 1
+        moved = [2 * (1.0 if neighbors == "replace_one" else max(p, 1 - p)) for p in map(float, rows.probabilities)]
+        epsilons = np.array([m / scale for m, scale in zip(moved, rows.scales, strict=True)]).repeat(halves)
+        (whole,) = (price if isinstance(price, dpi.PureDP) else gaussian_amount(price)).composable
+        if isinstance(price, dpi.PureDP):
+            used, spent = epsilons.sum(), measured.cost.pure_epsilon
+        elif isinstance(price, dpi.ZCDP):
+            used, spent = (epsilons**2 / 8).sum(), measured.cost.rho
+        else:
+            used, spent = sum(pure_mu(one / 2) ** 2 for one in epsilons), measured.cost.mu_squared
+        assert 0.2499 < used / float(whole) <= 0.25
+        assert whole * (1 - Fraction(1, 10**9)) <= spent <= whole
+        dpi.Ledger.in_memory(price, neighbors=neighbors).charge(measured.cost, "all of it")
