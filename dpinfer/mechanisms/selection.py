@@ -6,12 +6,15 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from dpinfer.mechanisms.batches import sum_batches
 from dpinfer.schema.rows import CHUNK_ROWS
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
-    from dpinfer.mechanisms.sources import Source
+    from numpy.typing import NDArray
+
+    from dpinfer.mechanisms.sources import Batch, Cells, Source
     from dpinfer.privacy.selection import ChoiceLaw
     from dpinfer.schema.score_rows import ScoreRows
 
@@ -34,12 +37,12 @@ def score_sums(rows: ScoreRows, source: Source) -> list[int]:
     list of int, length d
         In steps.
     """
-    total = [0] * len(rows.scores)
-    for start in range(0, source.rows, CHUNK_ROWS):
-        stop = min(start + CHUNK_ROWS, source.rows)
-        part = rows.encode(source.read(rows.columns, start, stop), stop - start)
-        total = [left + int(right) for left, right in zip(total, part.tolist(), strict=True)]
-    return total
+
+    def sums(cells: Mapping[str, Cells], batch: Batch) -> NDArray[np.int64]:
+        return rows.encode(cells, batch.rows).astype(np.int64)
+
+    largest = CHUNK_ROWS * int(max(np.abs(limit).max() for limit in rows.limits))
+    return sum_batches(source, rows.columns, sums, size=len(rows.scores), largest=max(largest, 1), threads=1)
 
 
 def private_choice(scores: Sequence[int], law: ChoiceLaw, scale: float) -> int:

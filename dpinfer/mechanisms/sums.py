@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import os
 import threading
-from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from dpinfer.errors import OptionError
+from dpinfer.mechanisms.batches import sum_batches
 from dpinfer.mechanisms.people import KeptSource
 from dpinfer.schema.basis import UNIT
 from dpinfer.schema.cell_rows import CellRows
@@ -19,15 +18,14 @@ from dpinfer.schema.rows import CHUNK_ROWS
 from dpinfer.schema.tree_rows import TreeRows
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from numpy.typing import NDArray
 
-    from dpinfer.mechanisms.sources import Source
+    from dpinfer.mechanisms.sources import Batch, Cells, Source
     from dpinfer.schema.rows import RowFunction
 
 __all__ = ["cell_sums", "exact_sums", "gram_sums", "person_sums"]
-
-_FLUSH = 4096
-"""Chunks whose sums, each below 2^34, are added in 64 bits before they go to Python integers."""
 
 
 def exact_sums(
@@ -67,31 +65,23 @@ def gram_sums(
     Notes
     -----
     Entries of a row are whole numbers of at most 2^19, so that each partial sum of a chunk's product is a
-    whole number below 2^53 and exact in float64 in any order of addition. Chunks are added as Python
-    integers always: choosing the type by the number of rows would make behaviour depend on it.
+    whole number of at most 2^53 and exact in float64 in any order of addition.
     """
     _check_chunk(chunk_rows)
-    upper = np.triu_indices(rows.basis.width)
-    names = rows.columns
-
+    width = rows.basis.width
+    upper = np.triu_indices(width)
     scratch = threading.local()
 
-    def chunk(start: int) -> tuple[NDArray[np.int64], float]:
-        stop = min(start + chunk_rows, source.rows)
+    def products(cells: Mapping[str, Cells], batch: Batch) -> NDArray[np.int64]:
         if not hasattr(scratch, "rows"):
-            scratch.rows = np.empty(rows.basis.width * chunk_rows)
-        out = scratch.rows[: rows.basis.width * (stop - start)].reshape(rows.basis.width, -1)
-        encoded, clamped = rows.encode(source.read(names, start, stop), out)
-        return np.dot(encoded, encoded.T)[upper].astype(np.int64), clamped.sum()
+            scratch.rows = np.empty(width * chunk_rows)
+        encoded, clamped = rows.encode(cells, scratch.rows[: width * batch.rows].reshape(width, -1))
+        marked = clamped.sum() * UNIT * UNIT
+        return np.append(np.dot(encoded, encoded.T)[upper], marked).astype(np.int64)
 
-    starts = range(0, source.rows, chunk_rows)
-    total = [0] * len(upper[0])
-    marked = 0
-    with ThreadPoolExecutor(max_workers=threads or os.cpu_count() or 1) as pool:
-        for part, marks in pool.map(chunk, starts):
-            total = [left + right for left, right in zip(total, part.tolist(), strict=True)]
-            marked += int(marks)
-    return [*total, marked * UNIT * UNIT]
+    size = len(upper[0]) + 1
+    largest = CHUNK_ROWS * UNIT * UNIT
+    return sum_batches(source, rows.columns, products, size=size, largest=largest, threads=threads, most=chunk_rows)
 
 
 def cell_sums(rows: CellRows, source: Source, *, threads: int | None = None, chunk_rows: int = CHUNK_ROWS) -> list[int]:
@@ -111,31 +101,23 @@ def cell_sums(rows: CellRows, source: Source, *, threads: int | None = None, chu
 
     Notes
     -----
-    A chunk's sums are whole numbers of at most 2^19 times 2^15, exact in float64 and in the 64 bits in which
-    a fixed number of chunks is added before Python integers take over.
+    A chunk's sums are whole numbers of at most 2^19 times 2^15, exact in float64.
     """
     _check_chunk(chunk_rows)
-    size, width, names = rows.size, rows.width, rows.columns
+    size = rows.size
 
-    def chunk(start: int) -> NDArray[np.int64]:
-        stop = min(start + chunk_rows, source.rows)
-        cells, encoded = rows.encode(source.read(names, start, stop), stop - start)
+    def sums(cells: Mapping[str, Cells], batch: Batch) -> NDArray[np.int64]:
+        places, encoded = rows.encode(cells, batch.rows)
         if encoded is None:
-            return np.bincount(cells, minlength=size + 1)[:size].astype(np.int64, copy=False)
-        sums = [np.bincount(cells, weights=feature, minlength=size + 1)[:size] for feature in encoded]
-        return np.stack(sums, axis=1).ravel().astype(np.int64)
+            return np.bincount(places, minlength=size + 1)[:size].astype(np.int64, copy=False)
+        added = [np.bincount(places, weights=feature, minlength=size + 1)[:size] for feature in encoded]
+        return np.stack(added, axis=1).ravel().astype(np.int64)
 
-    total = [0] * (size * width)
-    running = np.zeros(size * width, dtype=np.int64)
-    starts = range(0, source.rows, chunk_rows)
-    workers = threads or (1 if rows.light else os.cpu_count() or 1)
-    with ThreadPoolExecutor(max_workers=workers) as pool:
-        for place, part in enumerate(map(chunk, starts) if workers == 1 else pool.map(chunk, starts), 1):
-            running += part
-            if place % _FLUSH == 0:
-                total = [left + right for left, right in zip(total, running.tolist(), strict=True)]
-                running[:] = 0
-    return [left + right for left, right in zip(total, running.tolist(), strict=True)]
+    largest = CHUNK_ROWS * UNIT
+    workers = threads or (1 if rows.light else None)
+    return sum_batches(
+        source, rows.columns, sums, size=size * rows.width, largest=largest, threads=workers, most=chunk_rows
+    )
 
 
 def person_sums(
@@ -158,27 +140,19 @@ def person_sums(
     Notes
     -----
     Chunks hold whole people. The sums of a person are at most m 2^19, with m up to 2^12, and those of a chunk's 2^15
-    rows below 2^46: exact in float64, and in the 64 bits in which a fixed number of chunks is added.
+    rows at most 2^46: exact in float64.
     """
     _check_chunk(chunk_rows)
-    size, width, names = rows.size, rows.width, rows.columns
+    size = rows.size
 
-    def chunk(ends: tuple[int, int]) -> NDArray[np.int64]:
-        start, stop = ends
-        raw = source.read(names, start, stop)
-        cells, summed = rows.encode_people(raw, source.persons[start:stop])
-        sums = [np.bincount(cells, weights=one, minlength=size) for one in summed]
-        return np.stack(sums, axis=1).ravel().astype(np.int64)
+    def sums(cells: Mapping[str, Cells], batch: Batch) -> NDArray[np.int64]:
+        places, summed = rows.encode_people(cells, source.persons[batch.start : batch.start + batch.rows])
+        added = [np.bincount(places, weights=one, minlength=size) for one in summed]
+        return np.stack(added, axis=1).ravel().astype(np.int64)
 
-    total = [0] * (size * width)
-    running = np.zeros(size * width, dtype=np.int64)
-    with ThreadPoolExecutor(max_workers=threads or os.cpu_count() or 1) as pool:
-        for place, part in enumerate(pool.map(chunk, source.slices(chunk_rows)), 1):
-            running += part
-            if place % _FLUSH == 0:
-                total = [left + right for left, right in zip(total, running.tolist(), strict=True)]
-                running[:] = 0
-    return [left + right for left, right in zip(total, running.tolist(), strict=True)]
+    return sum_batches(
+        source, rows.columns, sums, size=size * rows.width, largest=2**46, threads=threads, most=chunk_rows
+    )
 
 
 def _check_chunk(chunk_rows: int) -> None:

@@ -109,7 +109,7 @@ def storages(cell):
     found = [objects(cell), objects(cell, "x")[:1], Coded(np.array([0], dtype=np.int8), [cell])]
     if type(cell) in (bool, int, float, str, complex) and not (type(cell) is int and abs(cell) > 2**63):
         found.append(np.array([cell]))
-    if isinstance(cell, np.complexfloating):
+    if issubclass(type(cell), np.complexfloating):
         found.append(np.array([cell]))
     if type(cell) is complex:
         found.append(np.array([cell, 1j], dtype=np.clongdouble)[:1])
