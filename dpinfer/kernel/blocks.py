@@ -75,10 +75,10 @@ def typed_rows(rows: BlockRows, source: Source) -> tuple[dict[str, Array], NDArr
     names = rows.columns
     values = {name: np.empty(source.rows) for name in names}
     keep = np.ones(source.rows, dtype=bool)
-    for start in range(0, source.rows, CHUNK_ROWS):
-        mine = slice(start, min(start + CHUNK_ROWS, source.rows))
+    for batch in source.batches(names, CHUNK_ROWS):
+        mine = slice(batch.start, batch.start + batch.rows)
         with np.errstate(all="ignore"):
-            raw = source.read(names, mine.start, mine.stop)
+            raw = batch.read()
             for name in names:
                 cells = rows.schema[name].coerce(raw[name])
                 keep[mine] &= np.isfinite(cells)

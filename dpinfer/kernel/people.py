@@ -21,7 +21,7 @@ from uuid import UUID
 import numpy as np
 
 from dpinfer.kernel.sources import Source
-from dpinfer.schema.cells import Coded
+from dpinfer.schema.cells import PLAIN_NUMBERS, Coded, complex_to_numbers, read_cell, truth_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -44,7 +44,8 @@ _FRACTION = 0xD1B54A32D192ED03
 
 _WHOLE_TEXT = re.compile(r"[+-]?[0-9]{1,300}")
 _DECIMAL_TEXT = re.compile(r"[+-]?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][+-]?[0-9]+)?")
-_LARGEST_DECIMAL = 300
+_LARGEST_WHOLE = 300
+"""Digits."""
 
 _NOTHING = np.array([np.nan]).view(np.uint64)[0]
 
@@ -70,9 +71,10 @@ def person_codes(cells: Cells) -> tuple[Codes, Hashes]:
     Notes
     -----
     Numbers are told apart by value, and texts that are numbers count as these: 3, 3.0, True + 2, "3", " 003" and "3.0"
-    are one person. Other texts are told apart by their characters but for blanks around them, bytes by their contents;
-    UUIDs are read as their text. Two people taken for one are protected together, while one person taken for two would
-    not be. Anything else (missing and blank cells, infinities, dates, lists, objects) is no id. Nothing raises.
+    are one person; the words true and false count as 1 and 0, decimals and complex numbers without imaginary part as
+    numbers. Other texts are told apart by their characters but for blanks around them, bytes by their contents; UUIDs
+    are read as their text. Two people taken for one are protected together, while one person taken for two would not
+    be. Anything else (missing and blank cells, infinities, dates, lists, objects) is no id. Nothing raises.
     """
     if isinstance(cells, Coded):
         own, hashes = _of_keys([*map(_key, cells.values), None])
@@ -82,11 +84,12 @@ def person_codes(cells: Cells) -> tuple[Codes, Hashes]:
         values, inverse = np.unique(cells, return_inverse=True)
         bits = values.astype(np.uint64) if cells.dtype.kind == "u" else values.astype(np.int64).view(np.uint64)
         return _ranked(inverse.astype(np.int64), _mixed(bits))
-    if cells.dtype.kind in "fc":  # one complex cell makes a frame store its whole column so
+    if cells.dtype.kind == "c":
+        return _of_floats(complex_to_numbers(cells))
+    if cells.dtype.kind == "f":
         with np.errstate(all="ignore"):
-            return _of_floats(np.where(cells.imag == 0, cells.real, np.nan).astype(np.float64))
-    own, hashes = _of_keys(_keys(cells.tolist() if cells.dtype.kind in "USO" else [None] * len(cells)))
-    return own, hashes
+            return _of_floats(cells.astype(np.float64))
+    return _of_keys(_keys([None] * len(cells) if cells.dtype.kind in "mMV" else cells.tolist()))
 
 
 def _of_floats(values: NDArray[np.float64]) -> tuple[Codes, Hashes]:
@@ -156,30 +159,22 @@ def _key(cell: object) -> Key | None:
 
 def _read_key(cell: Any) -> Key | None:  # noqa: PLR0911  (a return for each type)
     kind = type(cell)
+    if issubclass(kind, np.generic | complex) and kind not in PLAIN_NUMBERS:
+        return None
     if issubclass(kind, str):
         return _text_key(str.__str__(cell))
     if issubclass(kind, bytes):
         return bytes.__add__(cell, b"") or None
-    if kind is np.bool_:
+    if issubclass(kind, np.integer) and not issubclass(kind, np.timedelta64):  # numpy derives it from the integers
         return int(cell)
-    if issubclass(kind, np.datetime64 | np.timedelta64):  # numpy derives timedelta64 from the integers
-        return None
-    if issubclass(kind, complex | np.complexfloating):
-        return _number(float(cell.real)) if cell.imag == 0 else None
-    if issubclass(kind, np.integer | np.floating) and kind in _PLAIN_NUMBERS:
-        return _number(cell.item())
     if issubclass(kind, int):
         return int.__int__(cell)
-    if issubclass(kind, float):
-        return _number(float.__float__(cell))
     if kind is UUID:
         return str(cell)
-    if kind is Decimal and cell.is_finite() and abs(cell.adjusted()) < _LARGEST_DECIMAL:
-        return int(cell) if cell == cell.to_integral_value() else _text_key(format(cell.normalize(), "f"))
-    return None
-
-
-_PLAIN_NUMBERS = frozenset(np.sctypeDict.values())
+    if kind is Decimal and cell.is_finite() and 0 <= cell.adjusted() < _LARGEST_WHOLE and cell == int(cell):
+        return int(cell)
+    number = read_cell(cell)
+    return None if isinstance(number, str) else _number(number)
 
 
 def _number(value: float) -> Key | None:
@@ -193,6 +188,9 @@ def _text_key(text: str) -> Key | None:
     bare = text.strip()
     if _WHOLE_TEXT.fullmatch(bare):
         return int(bare)
+    truth = truth_text(bare)
+    if truth is not None:
+        return int(truth)
     value = _number(float(bare)) if _DECIMAL_TEXT.fullmatch(bare) else None
     return bare or None if value is None else value
 

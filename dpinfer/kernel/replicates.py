@@ -3,24 +3,25 @@
 from __future__ import annotations
 
 import os
-from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
 import numpy as np
 
+from dpinfer.kernel.batches import sum_batches
 from dpinfer.kernel.data import PublicData
 from dpinfer.kernel.people import KeptSource
 from dpinfer.privacy.resampling import POISSON
+from dpinfer.schema.basis import UNIT
 from dpinfer.kernel.rows.features import CHUNK_ROWS
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
     from numpy.typing import NDArray
 
     from dpinfer.kernel.data import Data
-    from dpinfer.kernel.sources import Source
-    from dpinfer.kernel.rows.resampled import ReplicateRows
+    from dpinfer.kernel.sources import Slice, Cells, Source
+    from dpinfer.kernel.rows.resampled import ReplicateSum
 
     Array = NDArray[np.float64]
     Bytes = Callable[[int, int], bytes]
@@ -35,8 +36,8 @@ Of people with at most m rows the m-th part."""
 _ENTRIES = 2**18
 """Weights held at once, in each thread."""
 
-_FLUSH = 32
-"""Chunks whose sums, each below 2^57, are added in 64 bits before Python integers take over."""
+_LARGEST = 6 * UNIT * UNIT * CHUNK_ROWS
+"""Bound on a sum over a batch: 6 is the largest weight."""
 
 _BITS = np.unpackbits(np.arange(256, dtype=np.uint8)[:, None], axis=1).astype(np.float64)
 """The eight bits of every byte, as numbers."""
@@ -45,7 +46,7 @@ _POISSON = np.repeat(np.arange(len(POISSON.counts), dtype=np.float64), POISSON.c
 """The weight that every number of 16 bits stands for."""
 
 
-def random_bytes(rows: ReplicateRows, data: Data) -> Bytes:
+def random_bytes(rows: ReplicateSum, data: Data) -> Bytes:
     """Return what draws the bytes behind the weights of a slice of rows.
 
     Secret weights of confidential rows come from the operating system, which hands out no byte twice whatever forks or
@@ -63,12 +64,12 @@ def _seeded(seed: int) -> Bytes:
     return lambda start, size: np.random.Generator(np.random.Philox(key=[seed, start])).bytes(size)
 
 
-def replicate_sums(rows: ReplicateRows, source: Source, draw: Bytes, *, threads: int | None = None) -> list[int]:
+def replicate_sums(rows: ReplicateSum, source: Source, draw: Bytes, *, threads: int | None = None) -> list[int]:
     """Sum integer rows under B sets of random weights, without any rounding, in one pass over the data.
 
     Parameters
     ----------
-    rows : ReplicateRows
+    rows : ReplicateSum
     source : Source
     draw : callable
         ``draw(first row, size)`` returns so many random bytes.
@@ -89,17 +90,16 @@ def replicate_sums(rows: ReplicateRows, source: Source, draw: Bytes, *, threads:
     People with several rows are weighed as a whole: chunks hold whole people, whose rows are added first, without
     rounding, and then count as one row.
     """
-    names, count, width = rows.columns, rows.replicates, rows.width
+    count, width = rows.replicates, rows.width
     sets = count // 2 if rows.weights == "public" else count
     people = source if isinstance(source, KeptSource) else None
     largest = _ROWS if people is None else _ROWS // rows.schema.rows_per_unit
     step = max(min(_ENTRIES // sets // 8 * 8, largest), min(8, largest))
 
-    def chunk(ends: tuple[int, int]) -> NDArray[np.int64]:
-        start, stop = ends
-        encoded = rows.encode(source.read(names, start, stop))
+    def sums(cells: Mapping[str, Cells], batch: Slice) -> NDArray[np.int64]:
+        encoded, start = rows.encode(cells), batch.start
         if people is not None:
-            encoded, start = _of_people(encoded, people, start, stop)
+            encoded, start = _of_people(encoded, people, start, start + batch.rows)
         total, whole = np.zeros((sets, width), dtype=np.int64), np.zeros(width, dtype=np.int64)
         for first in range(0, encoded.shape[1], step):
             part = encoded[:, first : first + step]
@@ -108,27 +108,12 @@ def replicate_sums(rows: ReplicateRows, source: Source, draw: Bytes, *, threads:
             if rows.weights == "public":
                 whole += part.sum(axis=1).astype(np.int64)
         if rows.weights == "poisson":
-            return total
+            return total.ravel()
         if rows.weights == "public":
             total = np.stack([total, whole - total], axis=1).reshape(count, width)
-        return 2 * total
+        return 2 * total.ravel()
 
-    result = np.zeros((count, width), dtype=object)
-    running = np.zeros((count, width), dtype=np.int64)
-    with ThreadPoolExecutor(max_workers=threads or os.cpu_count() or 1) as pool:
-        for place, part in enumerate(pool.map(chunk, _slices(source)), 1):
-            running += part
-            if place % _FLUSH == 0:
-                result += running
-                running[:] = 0
-    result += running
-    return [int(value) for value in result.ravel()]
-
-
-def _slices(source: Source) -> list[tuple[int, int]]:
-    if isinstance(source, KeptSource):
-        return source.slices(CHUNK_ROWS)
-    return [(start, min(start + CHUNK_ROWS, source.rows)) for start in range(0, source.rows, CHUNK_ROWS)]
+    return sum_batches(source, rows.columns, sums, size=count * width, largest=_LARGEST, threads=threads)
 
 
 def _of_people(encoded: Array, source: KeptSource, start: int, stop: int) -> tuple[Array, int]:
@@ -138,7 +123,7 @@ def _of_people(encoded: Array, source: KeptSource, start: int, stop: int) -> tup
     return np.stack([np.bincount(places, row) for row in encoded]), first
 
 
-def _weights(rows: ReplicateRows, sets: int, size: int, start: int, draw: Bytes) -> Array:
+def _weights(rows: ReplicateSum, sets: int, size: int, start: int, draw: Bytes) -> Array:
     """Draw the weights of a slice of rows in every set (sets, size): bits, or Poisson numbers."""
     if rows.weights == "poisson":
         drawn = np.frombuffer(draw(start, 2 * sets * size), dtype=np.uint16).reshape(sets, size)

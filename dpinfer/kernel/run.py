@@ -18,7 +18,7 @@ from dpinfer.privacy.store import ROWS
 from dpinfer.release import Measurement, Release
 from dpinfer.kernel.rows.blocks import BlockRows
 from dpinfer.kernel.rows.density import DensityRows
-from dpinfer.kernel.rows.resampled import ReplicateRows
+from dpinfer.kernel.rows.resampled import ReplicateSum
 from dpinfer.kernel.rows.scores import ScoreSum
 from dpinfer.kernel.rows.tree import QuantileRows
 
@@ -104,7 +104,7 @@ def _noisy_sums(measurement: Measurement, data: Data, threads: int | None) -> tu
         draw = simulated_draw(data.rng) if isinstance(data, PublicData) else private_draw
         chosen = {"selected": chosen_points(rows, source, draw)}
         measurement, rows = replace(measurement, question={**measurement.question, **chosen}), rows.tree
-    if isinstance(rows, ReplicateRows):
+    if isinstance(rows, ReplicateSum):
         sums = replicate_sums(rows, source, random_bytes(rows, data), threads=threads)
     else:
         sums = exact_sums(rows, source, threads=threads)[: len(measurement.names)]

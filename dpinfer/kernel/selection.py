@@ -6,40 +6,16 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from dpinfer.kernel.rows.features import CHUNK_ROWS
-
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from dpinfer.kernel.sources import Source
     from dpinfer.privacy.selection import ChoiceLaw
     from dpinfer.kernel.rows.scores import ScoreSum
 
-__all__ = ["private_choice", "score_sums", "simulated_choice"]
+__all__ = ["private_choice", "simulated_choice"]
 
 _LOWEST = 2**62
 """Scores so far below the largest are as good as lost; nearer ones fit into 64 bits once it is taken off."""
-
-
-def score_sums(rows: ScoreSum, source: Source) -> list[int]:
-    """Sum the scores of all candidates over all rows, without any rounding.
-
-    Parameters
-    ----------
-    rows : ScoreSum
-    source : Source
-
-    Returns
-    -------
-    list of int, length d
-        In steps.
-    """
-    total = [0] * len(rows.scores)
-    for start in range(0, source.rows, CHUNK_ROWS):
-        stop = min(start + CHUNK_ROWS, source.rows)
-        part = rows.encode(source.read(rows.columns, start, stop), stop - start)
-        total = [left + int(right) for left, right in zip(total, part.tolist(), strict=True)]
-    return total
 
 
 def private_choice(scores: Sequence[int], law: ChoiceLaw, scale: float) -> int:

@@ -1,9 +1,11 @@
-"""Tables of several libraries as slices of plain columns."""
+"""Tables of several libraries as batches of plain columns."""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from functools import cached_property
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any
 
 import narwhals.stable.v1 as nw
@@ -12,20 +14,40 @@ import pandas as pd
 import pyarrow as pa
 
 from dpinfer.errors import DataError
+from dpinfer.kernel.arrow_cells import arrow_cells, used_codes
 from dpinfer.schema.cells import IMPOSSIBLE, Coded, distinct_texts
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from numpy.typing import NDArray
 
     Cells = NDArray[Any] | Coded
 
-__all__ = ["Source", "open_source"]
+__all__ = ["Slice", "Source", "open_source"]
+
+
+@dataclass(frozen=True)
+class Slice:
+    """Consecutive rows, which any thread may read.
+
+    Attributes
+    ----------
+    start : int
+        Place of the first row.
+    rows : int
+        Number of rows.
+    read : callable
+        Returns the cells of the columns by name. Reading never raises because of what a cell holds.
+    """
+
+    start: int
+    rows: int
+    read: Callable[[], Mapping[str, Cells]]
 
 
 class Source(ABC):
-    """A table whose rows can be read in slices.
+    """A table whose rows are read in batches.
 
     Attributes
     ----------
@@ -42,11 +64,32 @@ class Source(ABC):
     def read(self, names: Sequence[str], start: int, stop: int) -> Mapping[str, Cells]:
         """Return the cells of some columns for rows ``start`` to ``stop``."""
 
+    def slices(self, most: int) -> Iterable[tuple[int, int]]:
+        """Cut the rows into slices of at most ``most`` rows."""
+        return ((start, min(start + most, self.rows)) for start in range(0, self.rows, most))
+
+    def batches(self, names: Sequence[str], most: int) -> Iterator[Slice]:
+        """Give all rows, in order, as batches of at most ``most`` rows.
+
+        Parameters
+        ----------
+        names : sequence of str
+            The columns that are read.
+        most : int
+
+        Returns
+        -------
+        iterator of Slice
+        """
+        for start, stop in self.slices(most):
+            yield Slice(start, stop - start, partial(self.read, names, start, stop))
+
 
 class PandasSource(Source):
     """A pandas frame; numpy columns are read without a copy."""
 
     def __init__(self, frame: pd.DataFrame) -> None:
+        _refuse_repeated([str(name) for name in frame.columns])
         frame = frame.copy(deep=False)  # what is changed in the other one later does not reach this one
         self._frame = frame
         self.columns = tuple(str(name) for name in frame.columns)
@@ -70,18 +113,29 @@ class PandasSource(Source):
 
 
 def _pandas_cells(series: pd.Series[Any]) -> Cells:
-    dtype = series.dtype
-    if isinstance(dtype, pd.CategoricalDtype):
-        categorical = series.array
-        return Coded(np.asarray(categorical.codes), list(dtype.categories))
-    if isinstance(dtype, pd.ArrowDtype):
-        return _arrow_cells(pa.chunked_array(series.array.__arrow_array__()))
     try:
-        if isinstance(dtype, pd.StringDtype):
-            return distinct_texts(series.to_numpy(dtype=object))
-        return series.to_numpy(dtype=object)
+        return _together(series)
     except Exception:
         return _one_by_one(series)
+
+
+def _together(series: pd.Series[Any]) -> Cells:
+    dtype = series.dtype
+    if isinstance(dtype, pd.CategoricalDtype):
+        codes, used = used_codes(np.asarray(series.array.codes), len(dtype.categories))
+        categories = dtype.categories if used is None else dtype.categories.take(used)
+        return Coded(codes, _as_objects(_pandas_cells(pd.Series(categories))))
+    if isinstance(dtype, pd.ArrowDtype):
+        return arrow_cells(pa.chunked_array(series.array.__arrow_array__()))
+    cells = series.to_numpy(dtype=object)
+    return distinct_texts(cells) if isinstance(dtype, pd.StringDtype) else cells
+
+
+def _as_objects(cells: Cells) -> list[object]:
+    if not isinstance(cells, Coded):
+        return list(cells)  # scalars of numpy, which keep dates apart from numbers
+    values = [*cells.values, None]  # noqa: PD011  (no pandas object)
+    return [values[place] for place in cells.positions.tolist()]
 
 
 def _one_by_one(series: pd.Series[Any]) -> NDArray[Any]:
@@ -96,51 +150,35 @@ def _one_by_one(series: pd.Series[Any]) -> NDArray[Any]:
 
 
 class ArrowSource(Source):
-    """An Arrow table."""
+    """Columns of Arrow, or of Python objects, of one length."""
 
-    def __init__(self, table: pa.Table) -> None:
-        self._table = table
-        self.columns = tuple(table.column_names)
-        self.rows = table.num_rows
+    def __init__(self, columns: Mapping[str, pa.ChunkedArray | NDArray[Any]], rows: int) -> None:
+        self._columns = columns
+        self.columns = tuple(columns)
+        self.rows = rows
 
     def read(self, names: Sequence[str], start: int, stop: int) -> Mapping[str, Cells]:
         """Return the cells of some columns for rows ``start`` to ``stop``."""
-        return {name: _arrow_cells(self._table.column(name).slice(start, stop - start)) for name in names}
+        return {name: self._cells(name, start, stop) for name in names}
+
+    def _cells(self, name: str, start: int, stop: int) -> Cells:
+        column = self._columns[name]
+        return column[start:stop] if isinstance(column, np.ndarray) else arrow_cells(column.slice(start, stop - start))
 
 
-def _arrow_cells(column: pa.ChunkedArray) -> Cells:
-    kind = column.type
-    if pa.types.is_integer(kind) and column.null_count:
-        return _coded(column.combine_chunks())  # as floats, large ones would no longer be told apart
-    if pa.types.is_floating(kind) or pa.types.is_integer(kind):
-        values = column.to_numpy()
-        result: Cells = values if values.dtype.kind in "fiu" else values.astype(object)
-        return result
-    if pa.types.is_dictionary(kind) or pa.types.is_string(kind) or pa.types.is_large_string(kind):
-        array = column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
-        return _coded(array)
+def _exported(frame: nw.DataFrame[Any], name: str) -> pa.ChunkedArray | NDArray[Any]:
+    """Give a column of another library as Arrow; as objects where its type has no counterpart there."""
+    if frame.schema[name] != nw.Object:  # these would be given as addresses in memory
+        with suppress(Exception):
+            return frame.select(name).to_arrow().column(0)
+    column = frame[name]
     cells = np.empty(len(column), dtype=object)
-    for place, scalar in enumerate(column):
-        cells[place] = _python_value(scalar)
+    for place in range(len(column)):
+        try:
+            cells[place] = column[place]
+        except Exception:
+            cells[place] = IMPOSSIBLE
     return cells
-
-
-def _python_value(scalar: pa.Scalar) -> object:
-    """Return a cell as Python has it; a cell that Python cannot hold (year 20000, broken text) is impossible."""
-    try:
-        return scalar.as_py()
-    except Exception:
-        return IMPOSSIBLE
-
-
-def _coded(array: pa.Array) -> Coded:
-    if isinstance(array, pa.ChunkedArray):
-        array = array.unify_dictionaries().combine_chunks() if array.num_chunks else pa.array([], array.type)
-    if isinstance(array, pa.ChunkedArray):
-        array = array.chunk(0)
-    encoded = array if pa.types.is_dictionary(array.type) else array.dictionary_encode()
-    codes = encoded.indices.cast(pa.int64()).fill_null(-1).to_numpy(zero_copy_only=False)
-    return Coded(codes, [_python_value(value) for value in encoded.dictionary])
 
 
 def open_source(source: object) -> Source:
@@ -159,19 +197,30 @@ def open_source(source: object) -> Source:
     DataError
         If it is none of these, or has repeated column names.
     """
+    return _opened(source)
+
+
+def _opened(source: object) -> Source:
     if isinstance(source, pd.DataFrame):
-        opened: Source = PandasSource(source)
-    elif isinstance(source, pa.Table):
-        opened = ArrowSource(source)
-    else:
-        try:
-            table = nw.from_native(source, eager_only=True).to_arrow()
-        except TypeError:
-            raise DataError(
-                f"source is a {type(source).__name__}: expected a pandas or Polars DataFrame or a pyarrow Table"
-            ) from None
-        opened = ArrowSource(table)
-    repeated = sorted({name for name in opened.columns if opened.columns.count(name) > 1})
+        return PandasSource(source)
+    if isinstance(source, pa.Table):
+        _refuse_repeated(source.column_names)
+        return ArrowSource(dict(zip(source.column_names, source.columns, strict=True)), source.num_rows)
+    try:
+        frame = nw.from_native(source, eager_only=True)
+    except TypeError:
+        raise DataError(
+            f"source is a {type(source).__name__}: expected a pandas or Polars DataFrame or a pyarrow Table"
+        ) from None
+    native = nw.to_native(frame)
+    if isinstance(native, pd.DataFrame | pa.Table):
+        return _opened(native)
+    if frame.implementation.is_polars():
+        return ArrowSource({name: _exported(frame, name) for name in frame.columns}, len(frame))
+    return PandasSource(frame.to_pandas())
+
+
+def _refuse_repeated(names: Sequence[str]) -> None:
+    repeated = sorted({name for name in names if names.count(name) > 1})
     if repeated:
         raise DataError(f"the source has several columns named {', '.join(map(repr, repeated))}; rename them")
-    return opened

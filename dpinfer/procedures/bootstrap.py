@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from dpinfer.privacy.units import Neighbors, Privacy
     from dpinfer.release import Release
     from dpinfer.results.bootstrap import BootstrapResults
-    from dpinfer.kernel.rows.resampled import ReplicateRows
+    from dpinfer.kernel.rows.resampled import ReplicateSum
     from dpinfer.schema.schema import Schema
 
     Array = NDArray[np.float64]
@@ -220,7 +220,7 @@ class Bootstrap(Procedure):
         return results
 
 
-def _bound(rows: ReplicateRows, neighbors: Neighbors) -> tuple[Fraction, str]:
+def _bound(rows: ReplicateSum, neighbors: Neighbors) -> tuple[Fraction, str]:
     """Bound on the norm of what one unit adds to the integer sums at weight 1, or by which replacing it moves them."""
     if rows.products:
         bound = gram_sensitivity(rows.features.bounds, neighbors=neighbors, norm="l2")
@@ -235,7 +235,7 @@ def _bound(rows: ReplicateRows, neighbors: Neighbors) -> tuple[Fraction, str]:
     )
 
 
-def _weights(rows: ReplicateRows) -> Array:
+def _weights(rows: ReplicateSum) -> Array:
     """Relative noise scale of every integer of one replicate (d,)."""
     if not rows.products:
         return np.ones(rows.width)

@@ -19,7 +19,7 @@ from dpinfer.schema.axes import compile_condition
 from dpinfer.schema.category import Category
 from dpinfer.schema.columns import Boolean
 from dpinfer.schema.expressions import compile_expression
-from dpinfer.kernel.rows.resampled import ReplicateRows
+from dpinfer.kernel.rows.resampled import ReplicateSum
 from dpinfer.kernel.rows.features import Features
 
 if TYPE_CHECKING:
@@ -140,12 +140,12 @@ class BootstrapQuestion:
         return None if self.where is None else compile_condition(self.where, self.schema)
 
     @cached_property
-    def rows(self) -> ReplicateRows:
+    def rows(self) -> ReplicateSum:
         """The row function."""
         _ = self.arithmetic
         basis = self.gram.basis if self.regression else self.moments.basis
         features = Features(basis, self.condition)
-        return ReplicateRows(features, self.regression, self.replicates, self.weights, self.seed)  # type: ignore[arg-type]
+        return ReplicateSum(features, self.regression, self.replicates, self.weights, self.seed)  # type: ignore[arg-type]
 
     def check(self) -> None:
         """Compile everything, and so refuse what cannot be served before anything is measured."""

@@ -11,6 +11,7 @@ from __future__ import annotations
 import math
 import re
 from dataclasses import dataclass
+from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -24,18 +25,21 @@ if TYPE_CHECKING:
 __all__ = [
     "IMPOSSIBLE",
     "MISSING",
+    "PLAIN_NUMBERS",
     "Coded",
+    "complex_to_numbers",
     "distinct_texts",
     "normal_text",
     "number_text",
     "read_cell",
     "text_to_number",
+    "truth_text",
 ]
 
 MISSING = math.nan
 IMPOSSIBLE = math.inf
 
-_PLAIN_NUMBERS = frozenset({*np.sctypeDict.values(), complex})
+PLAIN_NUMBERS = frozenset({*np.sctypeDict.values(), complex})
 """The number types of numpy and Python themselves; a subclass could bring methods of its own."""
 
 _DECIMAL = re.compile(r"[+-]?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][+-]?[0-9]+)?")
@@ -69,14 +73,21 @@ class Coded:
 
 
 def distinct_texts(cells: Iterable[object]) -> Coded:
-    """Code text cells by their distinct values; what is no plain text is a missing cell.
+    """Code text cells by their distinct values; what is no text has a code of its own.
 
     A Python dictionary tells texts apart by their characters alone; hash tables of other libraries may take an
     unpaired surrogate for a text that spells it.
     """
     seen: dict[str, int] = {}
-    codes = [seen.setdefault(cell, len(seen)) if type(cell) is str else -1 for cell in cells]
-    return Coded(np.array(codes, dtype=np.intp), list(seen))
+    values: list[object] = []
+    codes = []
+    for cell in cells:
+        text = str.__str__(cell) if issubclass(type(cell), str) else None
+        place = len(values) if text is None else seen.setdefault(text, len(values))
+        if place == len(values):
+            values.append(cell if text is None else text)
+        codes.append(place)
+    return Coded(np.array(codes, dtype=np.intp), values)
 
 
 def read_cell(cell: object) -> bool | float | str:
@@ -90,8 +101,9 @@ def read_cell(cell: object) -> bool | float | str:
     Returns
     -------
     bool, float or str
-        NaN where the cell is missing (None, NaN, NaT, ``pandas.NA``, blank text), an infinity where it is
-        impossible (infinite, beyond the floats, or of a type that is no value).
+        A decimal, or a complex number without imaginary part, is a number. NaN where the cell is missing (None,
+        NaN, NaT, ``pandas.NA``, blank text), an infinity where it is impossible (infinite, beyond the floats, or
+        of a type that is no value).
 
     Notes
     -----
@@ -108,7 +120,7 @@ def read_cell(cell: object) -> bool | float | str:
 
 def _read_known(cell: Any) -> bool | float | str:
     kind = type(cell)
-    if issubclass(kind, np.generic | complex) and kind not in _PLAIN_NUMBERS:
+    if issubclass(kind, np.generic | complex) and kind not in PLAIN_NUMBERS:
         return IMPOSSIBLE
     value: bool | float | str = IMPOSSIBLE
     if issubclass(kind, str):
@@ -128,8 +140,27 @@ def _read_known(cell: Any) -> bool | float | str:
         with np.errstate(all="ignore"):
             value = float(cell)
     elif issubclass(kind, complex | np.complexfloating):
-        value = MISSING if np.isnan(cell) else IMPOSSIBLE
+        value = _complex_to_number(cell)
+    elif kind is Decimal:
+        value = MISSING if cell.is_nan() else float(cell)
     return value
+
+
+def _complex_to_number(cell: complex) -> float:
+    with np.errstate(all="ignore"):
+        if cell.imag == 0:
+            return float(cell.real)
+        return MISSING if np.isnan(cell) else IMPOSSIBLE
+
+
+def complex_to_numbers(cells: NDArray[Any]) -> NDArray[np.float64]:
+    """Read an array of complex numbers as `read_cell` reads each of them.
+
+    One complex cell makes a frame store its whole column so: a number without imaginary part stays itself.
+    """
+    with np.errstate(all="ignore"):
+        odd = np.where(np.isnan(cells), MISSING, IMPOSSIBLE)
+        return np.where(cells.imag == 0, cells.real.astype(np.float64), odd)
 
 
 def text_to_number(text: str) -> float:
@@ -147,6 +178,11 @@ def text_to_number(text: str) -> float:
     if _DECIMAL.fullmatch(bare):
         return float(bare)
     return float(_TRUTH.get(bare.lower(), IMPOSSIBLE))
+
+
+def truth_text(text: str) -> bool | None:
+    """Read one of the words true and false; None if the text is something else."""
+    return _TRUTH.get(text.strip().lower())
 
 
 def number_text(value: float) -> str:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 
 from dpinfer.errors import SchemaError
-from dpinfer.schema.cells import IMPOSSIBLE, MISSING, Coded, distinct_texts, read_cell
+from dpinfer.schema.cells import IMPOSSIBLE, MISSING, Coded, complex_to_numbers, distinct_texts, read_cell
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -139,11 +139,7 @@ class Column(ABC):
         if raw.dtype.kind in "mM":
             return self._settle(np.where(np.isnat(raw), MISSING, IMPOSSIBLE))
         if raw.dtype.kind == "c":
-            # One complex cell makes a frame store its whole column so: a number without imaginary part stays itself.
-            with np.errstate(all="ignore"):
-                numbers = self._numbers(raw.real.astype(np.float64))
-            odd = np.where(np.isnan(raw), MISSING, IMPOSSIBLE)
-            return self._settle(np.where(raw.imag == 0, numbers, odd))
+            return self._settle(self._numbers(complex_to_numbers(raw)))
         return self._settle(self._read(raw.tolist()))
 
     def _read(self, cells: Iterable[object]) -> NDArray[np.float64]:

@@ -13,10 +13,11 @@ import pytest
 from scipy import stats
 
 import dpinfer as dpi
+from dpinfer.kernel import batches as batches_module
 from dpinfer.kernel import kernel
 from dpinfer.kernel import replicates as replicates_module
 from dpinfer.kernel.replicates import random_bytes, replicate_sums
-from dpinfer.kernel.sources import open_source
+from dpinfer.kernel.sources import Source, open_source
 from dpinfer.privacy.resampling import POISSON
 from dpinfer.results.bootstrap_question import BootstrapQuestion
 from dpinfer.schema.basis import UNIT
@@ -154,11 +155,11 @@ def test_storage_does_not_matter(convert):
 def test_the_sums_do_not_depend_on_when_they_leave_64_bits(monkeypatch, flush):
     frame, rows = sample(3 * CHUNK_ROWS), rows_of("poisson")
     table = table_of(rows, len(frame))
-    monkeypatch.setattr(replicates_module, "_FLUSH", flush)
+    monkeypatch.setattr(batches_module, "_FLUSH", flush)
     assert replicate_sums(rows, open_source(frame), from_table(table)) == expected(rows, frame, table)
 
 
-class Tall:
+class Tall(Source):
     """More rows than memory would hold, each at its upper bounds."""
 
     columns = ("x", "y")
@@ -181,7 +182,7 @@ def test_sums_at_the_edge_of_floats_and_of_64_bits_are_exact(weights):
     assert found[:6] == [total] * 6
     assert found[6:] == [0 if weights == "public" else total] * 6
     assert replicates_module._ROWS * 6 * UNIT**2 <= 2**53
-    assert replicates_module._FLUSH * 6 * UNIT**2 * CHUNK_ROWS < 2**63
+    assert replicates_module._LARGEST == 6 * UNIT**2 * CHUNK_ROWS
 
 
 @LAWS

@@ -9,8 +9,8 @@ import pyarrow as pa
 import pytest
 
 from dpinfer.errors import OptionError
-from dpinfer.kernel import sums as sums_module
-from dpinfer.kernel.sources import open_source
+from dpinfer.kernel import batches as batches_module
+from dpinfer.kernel.sources import Source, open_source
 from dpinfer.kernel.sums import cell_sums, exact_sums, gram_sums
 from dpinfer.results.linear import GramQuestion
 from dpinfer.results.sums_question import SumsQuestion
@@ -230,7 +230,7 @@ def test_sums_at_the_edge_of_the_floats_are_exact():
     total = len(ones) * UNIT**2
     assert sums(ones, question, chunk_rows=32_768) == [total, total, -total, total, -total, total, 0]
 
-    class Tall:
+    class Tall(Source):
         columns, rows = ("x", "y"), 40 * 10**6
 
         def read(self, names, start, stop):
@@ -323,16 +323,16 @@ def test_cells_of_rows_that_all_drop(name):
 def test_the_sums_do_not_depend_on_when_they_leave_64_bits(monkeypatch, flush):
     frame = sample(600)
     expected = {name: in_cells(frame, name) for name in CELLS}
-    monkeypatch.setattr(sums_module, "_FLUSH", flush)
+    monkeypatch.setattr(batches_module, "_FLUSH", flush)
     for name in CELLS:
         assert in_cells(frame, name, chunk_rows=100) == expected[name]
 
 
 def test_64_bits_hold_a_full_run_of_chunks():
     """A chunk's sum is at most 2^19 times 2^15 in size."""
-    assert sums_module._FLUSH * UNIT * 32_768 < 2**63
+    assert batches_module._FLUSH * UNIT * 32_768 < 2**63
 
-    class Tall:
+    class Tall(Source):
         columns, rows = ("x",), 3 * 32_768 + 5
 
         def read(self, names, start, stop):

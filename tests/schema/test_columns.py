@@ -40,6 +40,10 @@ class LyingFloat(float):
         raise RuntimeError("a cell must not be asked")
 
 
+class ComplexOfAUser(complex):
+    """A complex number with methods of its own."""
+
+
 MISSING_CELLS = [
     None,
     NAN,
@@ -48,6 +52,11 @@ MISSING_CELLS = [
     pd.NaT,
     np.datetime64("NaT"),
     np.timedelta64("NaT"),
+    complex("nan"),
+    complex(NAN, 1),
+    complex(1, NAN),
+    Decimal("NaN"),
+    Decimal("sNaN"),
     "",
     "  \t",
 ]
@@ -57,8 +66,12 @@ IMPOSSIBLE_CELLS = [
     10**400,
     -(10**400),
     1 + 2j,
-    np.complex64(1),
-    Decimal(1),
+    np.complex64(1 + 1j),
+    complex(INF, 0),
+    complex(INF, 1),
+    ComplexOfAUser(1),
+    Decimal("Infinity"),
+    Decimal("1e400"),
     Fraction(1, 2),
     b"1",
     [1],
@@ -96,6 +109,10 @@ def storages(cell):
     found = [objects(cell), objects(cell, "x")[:1], Coded(np.array([0], dtype=np.int8), [cell])]
     if type(cell) in (bool, int, float, str, complex) and not (type(cell) is int and abs(cell) > 2**63):
         found.append(np.array([cell]))
+    if issubclass(type(cell), np.complexfloating):
+        found.append(np.array([cell]))
+    if type(cell) is complex:
+        found.append(np.array([cell, 1j], dtype=np.clongdouble)[:1])
     if type(cell) is float:
         found += [
             np.array([cell, 1.0, cell])[::2][:1],
@@ -134,6 +151,16 @@ def test_missing_and_impossible_cells_are_dropped_or_replaced(column, capsys):
         (Real(0, 10), 99.0, 99.0),
         (Real(0, 10), np.float32(0.1), float(np.float32(0.1))),
         (Real(0, 10), 2**60 + 1, float(2**60)),
+        (Real(0, 10), 3.5 + 0j, 3.5),
+        (Real(0, 10), np.complex64(1), 1.0),
+        (Real(0, 10), np.clongdouble(2), 2.0),
+        (Real(0, 10), Decimal("3.5"), 3.5),
+        (Real(0, 10), Decimal("1e-400"), 0.0),
+        (Integer(0, 10), Decimal("3.00"), 3.0),
+        (Integer(0, 10), Decimal("3.5"), NAN),
+        (Integer(0, 10), 3 + 0j, 3.0),
+        (Boolean(), Decimal(1), 1.0),
+        (Boolean(), 1 + 0j, 1.0),
         (Integer(0, 10), 3.0, 3.0),
         (Integer(0, 10), "3.0", 3.0),
         (Integer(0, 10), 3.5, NAN),
@@ -157,6 +184,8 @@ def test_missing_and_impossible_cells_are_dropped_or_replaced(column, capsys):
         (Category([1, 2]), "2.0", 1.0),
         (Category([1, 2]), np.int8(2), 1.0),
         (Category([1, 2]), True, NAN),
+        (Category([1, 2]), Decimal("2.0"), 1.0),
+        (Category([1, 2]), 2 + 0j, 1.0),
         (Category(["1", "2"]), 2.0, 1.0),
         (Category(["01", "1"]), "01", 0.0),
         (Category(["01", "1"]), 1, 1.0),

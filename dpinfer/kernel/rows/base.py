@@ -156,6 +156,11 @@ class RowSum(ABC):
         return f"{kind} norm of the change of all sums at most {float(bound):.6g}"
 
     @property
+    def entries(self) -> int:
+        """Number k of integers that `add` gives."""
+        return len(self.names)
+
+    @property
     def most_added(self) -> int:
         """Bound on the absolute value of an entry that `add` returns for one batch."""
         return 2**53

@@ -111,6 +111,11 @@ class QuerySum(RowSum):
         return f"{kind} norm of the change of all queries at most {float(bound) * self.step:.6g}"
 
     @property
+    def entries(self) -> int:
+        """Number of cells."""
+        return self.cells.size
+
+    @property
     def most_added(self) -> int:
         """Bound on the counts of a batch."""
         return self.cells.most_added

@@ -120,6 +120,11 @@ class ScoreSum:
     most_added = 2**34
     """Bound on the sums of a batch: 2^15 rows of at most 2^19."""
 
+    @property
+    def entries(self) -> int:
+        """Number d of scores."""
+        return len(self.scores)
+
     light = True
     """Batches are mapped in one thread."""
 
@@ -136,3 +141,7 @@ class ScoreSum:
                 added = np.fmin(np.fmax(np.rint(score.evaluate(values) / self.step), lower[place]), upper[place])
                 total[place] = np.where(keep, added, 0.0).sum()
         return total[None].astype(np.int64)
+
+    def finish(self, totals: list[int]) -> list[int]:
+        """Return the scores as they are."""
+        return totals

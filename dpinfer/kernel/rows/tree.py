@@ -210,6 +210,11 @@ class TreeSum(RowSum):
         return f"{self.schema.unit}; {changed}: {kind} norm of the change at most {float(bound):.6g}"
 
     @property
+    def entries(self) -> int:
+        """Number of cells."""
+        return self.cells.size
+
+    @property
     def most_added(self) -> int:
         """Bound on the counts of a batch."""
         return self.cells.most_added

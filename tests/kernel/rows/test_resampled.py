@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from dpinfer.results.bootstrap_question import BootstrapQuestion
 from dpinfer.schema import Boolean, Category, Integer, Real, Schema
 from dpinfer.schema.basis import UNIT
-from dpinfer.kernel.rows.resampled import ReplicateRows
+from dpinfer.kernel.rows.resampled import ReplicateSum
 
 SCHEMA = Schema(
     x=Real(-4, 12),
@@ -99,7 +99,7 @@ def test_policies_keep_every_row():
 
 def test_weights_and_replicates_are_stated():
     rows = rows_of(["x"], replicates=4, weights="public", seed=17)
-    assert isinstance(rows, ReplicateRows)
+    assert isinstance(rows, ReplicateSum)
     assert (rows.replicates, rows.weights, rows.seed) == (4, "public", 17)
 
 

@@ -1,0 +1,137 @@
+"""Arrow columns as plain cells, whatever their type, encoding and chunks.
+
+Chunks are read one by one: joining them can fail because of a single cell. Where reading a column at once fails, its
+cells are read one by one, and one that cannot be read is impossible.
+"""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+from pyarrow import types
+
+from dpinfer.schema.cells import IMPOSSIBLE, Coded
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from numpy.typing import NDArray
+
+    Cells = NDArray[Any] | Coded
+
+__all__ = ["arrow_cells", "used_codes"]
+
+_TEXTS = (types.is_string, types.is_large_string, types.is_string_view)
+_BYTES = (types.is_binary, types.is_large_binary, types.is_binary_view, types.is_fixed_size_binary)
+_VALUES = (types.is_boolean, types.is_integer, types.is_floating, types.is_decimal, *_TEXTS, *_BYTES)
+_WRAPPERS = (types.is_dictionary, types.is_union, types.is_run_end_encoded)
+_EXTENSIONS = frozenset({"arrow.bool8", "arrow.json", "arrow.uuid"})
+"""Extension types that stand for a value of Python; of others nothing says what their storage means."""
+
+
+def arrow_cells(column: pa.ChunkedArray) -> Cells:
+    """Read a column; nothing that it holds raises."""
+    found: Cells | None = None
+    with suppress(Exception):
+        found = _numbers(column) if _is(column.type, (types.is_boolean, types.is_integer, types.is_floating)) else None
+        if found is None and _is(column.type, (types.is_boolean, types.is_integer, types.is_dictionary, *_TEXTS)):
+            found = _joined([_coded(chunk) for chunk in column.chunks])
+    return _one_by_one(column) if found is None else found
+
+
+def _is(kind: pa.DataType, tests: tuple[Callable[[pa.DataType], bool], ...]) -> bool:
+    return any(test(kind) for test in tests)
+
+
+def _numbers(column: pa.ChunkedArray) -> NDArray[Any] | None:
+    """Numbers as an array; None for whole numbers and truth values with missing cells, which are no floats."""
+    if column.null_count and not types.is_floating(column.type):
+        return None
+    values: NDArray[Any] = column.to_numpy()
+    return values if values.dtype.kind in "biuf" else None
+
+
+def _joined(parts: list[Coded]) -> Coded:
+    """Put the dictionaries of chunks behind each other, whatever they share."""
+    if len(parts) == 1:
+        return parts[0]
+    codes, values = [np.zeros(0, dtype=np.int64)], list[object]()
+    for part in parts:
+        codes.append(np.where(part.codes < 0, -1, part.codes + len(values)))
+        values.extend(part.values)
+    return Coded(np.concatenate(codes), values)
+
+
+def _coded(chunk: pa.Array) -> Coded:
+    encoded = chunk if types.is_dictionary(chunk.type) else chunk.dictionary_encode()
+    indices, dictionary = encoded.indices, encoded.dictionary
+    codes = indices.fill_null(0).to_numpy(zero_copy_only=False).astype(np.int64)
+    if indices.null_count:
+        codes[indices.is_null().to_numpy(zero_copy_only=False)] = -1
+    codes, used = used_codes(codes, len(dictionary))
+    return Coded(codes, _values(dictionary) if used is None else [_cell(dictionary, int(place)) for place in used])
+
+
+def used_codes(codes: NDArray[Any], size: int) -> tuple[NDArray[np.int64], NDArray[np.int64] | None]:
+    """Make every code outside a dictionary -1 and, of a dictionary larger than the codes, keep what they use.
+
+    Parameters
+    ----------
+    codes : ndarray of int (m,)
+    size : int
+        Of the dictionary.
+
+    Returns
+    -------
+    codes : ndarray of int (m,)
+        Places in what is kept.
+    used : ndarray of int (k,), or None
+        Places in the dictionary that are kept; None for all.
+    """
+    known = (codes >= 0) & (codes < size)
+    inside = np.where(known, codes, -1).astype(np.int64)
+    if size <= len(codes):
+        return inside, None
+    used, places = np.unique(inside[known], return_inverse=True)
+    inside[known] = places
+    return inside, used
+
+
+def _values(array: pa.Array) -> list[object]:
+    """Return the cells of a dictionary."""
+    if _is(array.type, _TEXTS) or (types.is_integer(array.type) and not array.null_count):
+        with suppress(Exception):  # broken text
+            values: list[object] = array.to_numpy(zero_copy_only=False).tolist()
+            return values
+    return [_cell(array, place) for place in range(len(array))]
+
+
+def _one_by_one(column: pa.ChunkedArray) -> NDArray[Any]:
+    cells = np.empty(len(column), dtype=object)
+    first = 0
+    for chunk in column.chunks:
+        for place in range(len(chunk)):
+            cells[first + place] = _cell(chunk, place)
+        first += len(chunk)
+    return cells
+
+
+def _cell(array: pa.Array, place: int) -> object:
+    """Return a cell as Python has it; one that Python cannot hold (broken text) is impossible."""
+    try:
+        return _of_scalar(array[place])
+    except Exception:
+        return IMPOSSIBLE
+
+
+def _of_scalar(scalar: pa.Scalar | None) -> object:
+    if scalar is None or not scalar.is_valid:
+        return None
+    kind = scalar.type
+    if _is(kind, _VALUES) or (isinstance(kind, pa.BaseExtensionType) and kind.extension_name in _EXTENSIONS):
+        value: object = scalar.as_py()
+        return value
+    return _of_scalar(scalar.value) if _is(kind, _WRAPPERS) else IMPOSSIBLE
