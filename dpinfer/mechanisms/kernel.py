@@ -82,7 +82,7 @@ def run(measurement: Measurement, data: Data, *, threads: int | None = None) -> 
         cost=measurement.cost,
         neighbors=measurement.neighbors,
         nobs=data.nobs,
-        charge_id=charge_id,
+        charge_ids=() if charge_id is None else (charge_id,),
         public=isinstance(data, PublicData),
         dataset=data.ledger.dataset if isinstance(data, PrivateData) else None,
     )
