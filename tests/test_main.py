@@ -137,7 +137,7 @@ def test_the_ledger_survives_the_move_and_agrees_with_the_page(made):
     small = ["ZCDP(rho=0.05)"] * 3
     assert [str(price) for price in charges["price"]] == ["ZCDP(rho=0.2)", "ZCDP(rho=0.3)", *small, "ZCDP(rho=0.25)"]
     assert all(identifier[:8] in made.page for identifier in charges["id"])
-    assert dpi.read_release(made.folder / tour.GRAM).charge_id == charges["id"].iloc[1]
+    assert dpi.read_release(made.folder / tour.GRAM).charge_ids == (charges["id"].iloc[1],)
 
 
 def test_a_question_that_asks_for_too_much_is_refused_in_one_line(made):

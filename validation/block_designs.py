@@ -243,6 +243,6 @@ def release_of(measurement: Measurement, fits: np.ndarray, rng: np.random.Genera
         cost=measurement.cost,
         neighbors=measurement.neighbors,
         nobs=None,
-        charge_id=None,
+        charge_ids=(),
         public=True,
     )

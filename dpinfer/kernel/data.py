@@ -23,12 +23,9 @@ __all__ = ["Data", "PrivateData", "PublicData"]
 class Data:
     """Rows with a public schema and a neighbour relation; see `PrivateData` and `PublicData`."""
 
-    schema: Schema
-    neighbors: Neighbors
+    __slots__ = ("_kept", "_lock", "_schema", "_source")
 
-    def __init__(
-        self, source: object, schema: Schema, neighbors: Neighbors, person: str | None, max_rows: int | None
-    ) -> None:
+    def __init__(self, source: object, schema: Schema, person: str | None, max_rows: int | None) -> None:
         if not isinstance(schema, Schema):
             raise OptionError("schema", type(schema).__name__, "a dpinfer Schema")
         schema = _with_unit(schema, person, max_rows)
@@ -42,10 +39,19 @@ class Data:
                 schema.people.id,
                 f"a column of the data that tells people apart: {', '.join(self._source.columns)}",
             )
-        self.schema = schema
-        self.neighbors = neighbors
+        self._schema = schema
         self._kept: KeptSource | None = None
         self._lock = threading.Lock()
+
+    @property
+    def schema(self) -> Schema:
+        """The public schema, with the people where they are the unit of protection."""
+        return self._schema
+
+    @property
+    def neighbors(self) -> Neighbors:
+        """The neighbouring relation."""
+        raise NotImplementedError
 
     @property
     def nobs(self) -> int | None:
@@ -100,6 +106,8 @@ class PrivateData(Data):
     PrivateData(columns: age, income; neighbours: add_remove; number of rows: confidential)
     """
 
+    __slots__ = ("_ledger",)
+
     def __init__(
         self,
         source: object,
@@ -111,8 +119,21 @@ class PrivateData(Data):
     ) -> None:
         if not isinstance(ledger, Ledger):
             raise OptionError("ledger", type(ledger).__name__, "a dpinfer Ledger: Ledger(...) or Ledger.in_memory(...)")
-        super().__init__(source, schema, ledger.neighbors, id, max_rows)
-        self.ledger = ledger
+        super().__init__(source, schema, id, max_rows)
+        self._ledger = ledger
+
+    def __init_subclass__(cls) -> NoReturn:
+        raise TypeError("PrivateData is not subclassed: what guards the rows cannot be overridden")
+
+    @property
+    def ledger(self) -> Ledger:
+        """Where every release of these rows is charged."""
+        return self._ledger
+
+    @property
+    def neighbors(self) -> Neighbors:
+        """The neighbouring relation: that of the ledger, whose charges are all under it."""
+        return self._ledger.neighbors
 
     def __repr__(self) -> str:
         size = "confidential" if self.nobs is None else f"{self.nobs:,} (public)"
@@ -141,6 +162,8 @@ class PublicData(Data):
         As `PrivateData`.
     """
 
+    __slots__ = ("_neighbors", "_rng")
+
     def __init__(
         self,
         source: object,
@@ -155,8 +178,22 @@ class PublicData(Data):
             raise OptionError("rng", rng, "a numpy Generator such as numpy.random.default_rng(1)")
         if neighbors not in NEIGHBORS:
             raise OptionError("neighbors", neighbors, NEIGHBORS)
-        super().__init__(source, schema, neighbors, id, max_rows)
-        self.rng = rng
+        super().__init__(source, schema, id, max_rows)
+        self._neighbors: Neighbors = neighbors
+        self._rng = rng
+
+    def __init_subclass__(cls) -> NoReturn:
+        raise TypeError("PublicData is not subclassed: what it simulates cannot be overridden")
+
+    @property
+    def neighbors(self) -> Neighbors:
+        """The neighbouring relation that is simulated."""
+        return self._neighbors
+
+    @property
+    def rng(self) -> np.random.Generator:
+        """Source of the simulated noise."""
+        return self._rng
 
     def __repr__(self) -> str:
         unit = "" if self.schema.people is None else f"; unit: {self.schema.unit}"

@@ -67,7 +67,7 @@ def run(measurement: Measurement, data: Data, *, threads: int | None = None) -> 
         raise OptionError("schema", measurement.rows.schema.unit, f"that of the data, whose unit is {data.schema.unit}")
     if threads is not None and threads < 1:
         raise OptionError("threads", threads, "a positive whole number, or None")
-    check_scales(measurement.law)
+    check_scales(measurement.law, measurement.cost.price)
     charge_id = None
     if isinstance(data, PrivateData):
         charge_id = data.ledger.charge(measurement.cost, _description(measurement), unit=_unit(measurement))
@@ -82,7 +82,7 @@ def run(measurement: Measurement, data: Data, *, threads: int | None = None) -> 
         cost=measurement.cost,
         neighbors=measurement.neighbors,
         nobs=data.nobs,
-        charge_id=charge_id,
+        charge_ids=() if charge_id is None else (charge_id,),
         public=isinstance(data, PublicData),
         dataset=data.ledger.dataset if isinstance(data, PrivateData) else None,
     )

@@ -6,6 +6,7 @@ import secrets
 from typing import TYPE_CHECKING
 
 from dpinfer.errors import PrivacyUnitError
+from dpinfer.privacy.accounting import too_little_noise
 from dpinfer.release.laws import TULAP_GRID, NoiseLaw
 
 if TYPE_CHECKING:
@@ -13,22 +14,42 @@ if TYPE_CHECKING:
 
     import numpy as np
 
+    from dpinfer.privacy.units import Privacy
     from dpinfer.release.laws import Family
 
-__all__ = ["LARGEST_SCALE", "check_scales", "private_noise", "simulated_noise"]
+__all__ = ["LARGEST_SCALE", "LEAST_SCALES", "check_scales", "private_noise", "simulated_noise"]
 
 LARGEST_SCALE = 2.0**56
 """Scales above this would meet the ends of the sampler's 64-bit integers."""
 
 
-def check_scales(law: NoiseLaw) -> None:
-    """Refuse noise that the sampler cannot draw exactly.
+LEAST_SCALES: dict[Family, float] = {
+    "gaussian": 2.0**-4,
+    "laplace": 2.0**-8,
+    "tulap": 2.0**-8 * TULAP_GRID,
+    "gumbel": 2.0**-8,
+    "exponential": 2.0**-8,
+}
+"""Below these noise is 0 but for a chance of about e^-128 or e^-256, and its variance soon vanishes in a float."""
+
+
+def check_scales(law: NoiseLaw, price: Privacy | None = None) -> None:
+    """Refuse noise that the sampler cannot draw exactly, or that inference could not tell from none.
+
+    Parameters
+    ----------
+    law : NoiseLaw
+    price : Privacy, optional
+        What brought it, for the message.
 
     Raises
     ------
     PrivacyUnitError
-        If a scale exceeds `LARGEST_SCALE`, that is, if the price is vanishingly small.
+        If a scale exceeds `LARGEST_SCALE` or is below `LEAST_SCALES`: the price is vanishingly small, or huge.
     """
+    least = min((scale for scale in law.scales if scale > 0), default=LARGEST_SCALE)
+    if least < LEAST_SCALES[law.family]:
+        raise too_little_noise(price, least / LEAST_SCALES[law.family])
     largest = max(law.scales, default=0.0)
     if largest > LARGEST_SCALE:
         raise PrivacyUnitError(

@@ -16,7 +16,7 @@ import numpy as np
 
 from dpinfer.errors import NotProvedError, OptionError, PrivacyUnitError
 from dpinfer.privacy.cost import Cost
-from dpinfer.privacy.exact import binary, decimal, float_above, sqrt_above
+from dpinfer.privacy.exact import binary, decimal, digits_below, float_above, sqrt_above
 from dpinfer.privacy.profiles import gaussian_mu, pure_mu
 from dpinfer.privacy.units import GDP, ZCDP, ApproxDP, Privacy, PureDP
 
@@ -37,6 +37,7 @@ __all__ = [
     "laplace_cost",
     "least_scale",
     "tau_allowance",
+    "too_little_noise",
 ]
 
 Law = Literal["gaussian", "laplace"]
@@ -333,6 +334,32 @@ def attained(scale: float, sensitivity: Rational | float, law: Law) -> ZCDP | Pu
     if _law(law) == "laplace":
         return PureDP(float_above(ratio))
     return ZCDP(float_above(ratio**2 / 2))
+
+
+def too_little_noise(price: Privacy | None, factor: float) -> PrivacyUnitError:
+    """Return the error of a price whose noise cannot be drawn, or would be none, with the largest that is served.
+
+    Parameters
+    ----------
+    price : Privacy or None
+        What was asked for, where it is known.
+    factor : float
+        The noise that it brings over the least that is served, below 1.
+
+    Returns
+    -------
+    PrivacyUnitError
+    """
+    asked = "the price" if price is None else str(price)
+    largest = "ask for a stricter price"
+    factor *= 1 - 1e-6  # scales are rounded up, and so is what this is computed from
+    if isinstance(price, PureDP):
+        largest = f"at most {PureDP(digits_below(price.epsilon * factor, 4))} is served"
+    elif isinstance(price, ZCDP):
+        largest = f"at most {ZCDP(digits_below(price.rho * factor**2, 4))} is served"
+    elif isinstance(price, GDP):
+        largest = f"at most {GDP(digits_below(price.mu * factor, 4))} is served"
+    return PrivacyUnitError(f"{asked} asks for less noise than can be drawn and counted: {largest}")
 
 
 def _price_squared(price: Privacy, law: Law) -> Fraction:

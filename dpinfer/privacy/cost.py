@@ -10,7 +10,7 @@ from numbers import Rational, Real
 from typing import TYPE_CHECKING, Any, Self
 
 from dpinfer.errors import PrivacyUnitError
-from dpinfer.privacy.exact import decimal, float_above, sqrt_above
+from dpinfer.privacy.exact import decimal, float_above, fraction_of, sqrt_above
 from dpinfer.privacy.units import GDP, ZCDP, ApproxDP, Privacy, PureDP, privacy_from_dict
 
 if TYPE_CHECKING:
@@ -157,8 +157,8 @@ class Cost:
         if set(stored) != names:
             raise PrivacyUnitError(f"a stored cost has the fields {sorted(names)}, not {sorted(stored)}")
         try:
-            amounts = {n: None if stored[n] is None else Fraction(stored[n]) for n in _CURRENCIES}
-        except (ValueError, TypeError, ZeroDivisionError):
+            amounts = {n: None if stored[n] is None else fraction_of(stored[n]) for n in _CURRENCIES}
+        except (ValueError, ZeroDivisionError):
             raise PrivacyUnitError("a stored cost has an amount that is no fraction") from None
         approx = None if stored["approx"] is None else privacy_from_dict(stored["approx"])
         price = privacy_from_dict(stored["price"])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from decimal import ROUND_FLOOR, Context, Decimal
 from fractions import Fraction
 from typing import TYPE_CHECKING
@@ -12,7 +13,18 @@ from dpinfer.errors import PrivacyUnitError
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-__all__ = ["binary", "decimal", "digits_below", "float_above", "float_below", "sqrt_above", "sqrt_below"]
+__all__ = [
+    "binary",
+    "decimal",
+    "digits_below",
+    "float_above",
+    "float_below",
+    "fraction_of",
+    "sqrt_above",
+    "sqrt_below",
+]
+
+_FRACTION = re.compile(r"[0-9]+(/[0-9]+)?")
 
 
 def decimal(number: float) -> Fraction:
@@ -199,3 +211,25 @@ def _smallest(fits: Callable[[float], bool], guess: float) -> float:
 
 _step = math.nextafter
 _LARGEST = math.nextafter(math.inf, 0.0)
+
+
+def fraction_of(text: object) -> Fraction:
+    """Read a fraction as it is stored: ``"3"`` or ``"1/4"``, not negative.
+
+    Parameters
+    ----------
+    text : object
+        What was found. An exponent, which could fill the memory, is refused.
+
+    Returns
+    -------
+    Fraction
+
+    Raises
+    ------
+    ValueError
+        If it is no such text.
+    """
+    if not isinstance(text, str) or _FRACTION.fullmatch(text) is None:
+        raise ValueError("a fraction is stored as whole numbers with a stroke between them")
+    return Fraction(text)

@@ -11,14 +11,14 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from dpinfer.errors import NotProvedError, OptionError
+from dpinfer.errors import LedgerError, NotProvedError, OptionError
 from dpinfer.privacy.accounting import RESERVED, gaussian_amount, tau_allowance
 from dpinfer.privacy.exact import float_above, float_below, sqrt_above, sqrt_below
 from dpinfer.privacy.profiles import OUTWARD, gaussian_epsilon
 from dpinfer.privacy.units import GDP, ZCDP, ApproxDP, Privacy, PureDP
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
 
     from dpinfer.privacy.cost import Cost
 
@@ -126,6 +126,36 @@ class Filter(ABC):
                 f"asked {cost.price}, for which is proved: {cost.describe()}"
             )
         return entry
+
+    def total(self, charges: Iterable[tuple[Cost, Entry]]) -> Entry:
+        """Add up what was stored, each charge compared with its cost.
+
+        Parameters
+        ----------
+        charges : iterable of (Cost, Entry)
+            As they were read from a ledger.
+
+        Returns
+        -------
+        Entry
+
+        Raises
+        ------
+        LedgerError
+            If an amount or a reserve is not that of its cost, or all together exceed the budget.
+        """
+        total = Entry()
+        for number, (cost, stored) in enumerate(charges, 1):
+            right = self._entry(cost)
+            if right is None or stored.amount != right.amount:
+                raise LedgerError(f"the ledger is damaged: charge {number} has an amount that is not that of its cost")
+            # A reserve in total variation rests on an exponential, whose last digits differ between machines.
+            if abs(stored.reserve - right.reserve) > _ROUNDING * right.reserve:
+                raise LedgerError(f"the ledger is damaged: charge {number} has a reserve that is not that of its cost")
+            total = total + stored
+        if total.amount > self.limit * (1 + _ROUNDING):
+            raise LedgerError("the ledger is damaged: the amounts of its charges are more than its budget")
+        return Entry(min(total.amount, self.limit), total.reserve)
 
     def excess(self, total: Entry, entry: Entry) -> str | None:
         """Say why a charge does not fit, or return None if it does.

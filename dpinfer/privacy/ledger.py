@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import json
 import uuid
+from contextlib import suppress
 from datetime import UTC, datetime
-from fractions import Fraction
 from typing import TYPE_CHECKING, Any, NoReturn, Self, cast
 
 import pandas as pd
 
-from dpinfer.errors import BudgetExceededError, LedgerError, LedgerMismatchError, OptionError
+from dpinfer.errors import BudgetExceededError, DPInferError, LedgerError, LedgerMismatchError, OptionError
 from dpinfer.privacy.cost import Cost
-from dpinfer.privacy.filters import Entry, filter_for
+from dpinfer.privacy.filters import Entry, Filter, filter_for
 from dpinfer.privacy.store import (
     Charge,
     FileStore,
@@ -20,10 +20,8 @@ from dpinfer.privacy.store import (
     MemoryStore,
     Store,
     add_charge,
-    create_or_read,
     keep_unit,
     read_charges,
-    read_entries,
     read_header,
 )
 from dpinfer.privacy.units import NEIGHBORS, Neighbors, Privacy, privacy_from_dict
@@ -38,7 +36,7 @@ __all__ = ["Ledger"]
 class Ledger:
     """A privacy budget for one set of confidential data, kept in a file that every process shares.
 
-    Creates the file, or opens it if it is a ledger with exactly these properties.
+    Opens the file if it is a ledger with exactly these properties, and makes it where none ever was.
 
     Parameters
     ----------
@@ -54,13 +52,18 @@ class Ledger:
         For an `ApproxDP` budget ``"gdp"`` (default: adds mu squared, best for Gaussian noise) or ``"basic"``
         (adds epsilon and delta, for mostly pure mechanisms). Other units have one each: ``"epsilon"``,
         ``"rho"``, ``"mu_squared"``.
+    create : bool, optional
+        True makes a new ledger, and refuses a file that is there. False opens one that is there, and refuses to make
+        one: safest for every run but the first. By default a ledger is opened where one is and made where none ever
+        was; `created` says which.
 
     Raises
     ------
     LedgerMismatchError
         If the file is the ledger of another study.
     LedgerError
-        If the file is not a ledger or cannot be used.
+        If the file is empty, damaged or no ledger; if it is gone, though its marker is there; if ``create`` does not
+        allow what is found.
     OptionError
         If an argument is not valid.
 
@@ -72,6 +75,11 @@ class Ledger:
     total variation `tau`. ``ApproxDP``, currency gdp: sum of mu^2, while (1 + e^epsilon) times the
     summed total variation stays within a thousandth of delta. Sources: Rogers, Roth, Ullman & Vadhan 2016;
     Feldman & Zrnic 2021; Whitehouse, Ramdas, Rogers & Wu 2023; Smith & Thakurta 2022.
+
+    A ledger file that is emptied or lost has forgotten what was spent, and a new one would grant the whole budget
+    again. So an empty file is refused, and beside a new ledger stands a marker, the file's name with ``.marker``: where
+    the marker is and the ledger is not, none is made. If both are deleted, the default makes a new ledger and only
+    ``create=False`` notices. Every charge is checked when it is read: its amount must be that of its cost.
 
     Threads and forked processes may share a ledger file. A ledger in memory is for one process.
 
@@ -88,6 +96,8 @@ class Ledger:
 
     _store: Store
     _header: Header
+    _filter: Filter
+    _created: bool
 
     def __init__(
         self,
@@ -97,9 +107,18 @@ class Ledger:
         budget: Privacy,
         neighbors: Neighbors = "add_remove",
         currency: str | None = None,
+        create: bool | None = None,
     ) -> None:
         header = _header(dataset, budget, neighbors, currency)
-        self._begin(FileStore(path), header)
+        if not (create is None or isinstance(create, bool)):
+            raise OptionError("create", create, "True, False or None")
+        store = FileStore(path)
+        made = create is not False and store.make(header)
+        if create and not made:
+            raise LedgerError(f"{store} is there already: create=False opens a ledger")
+        found = _found(store)
+        _check_same(store, found, header)
+        self._bind(store, found, created=made)
 
     @classmethod
     def in_memory(
@@ -128,7 +147,8 @@ class Ledger:
             If an argument is not valid.
         """
         ledger = cls.__new__(cls)
-        ledger._begin(MemoryStore(), _header(dataset, budget, neighbors, currency))
+        store, header = MemoryStore(), _header(dataset, budget, neighbors, currency)
+        ledger._bind(store, header, created=store.make(header))
         return ledger
 
     @classmethod
@@ -151,24 +171,17 @@ class Ledger:
         """
         ledger = cls.__new__(cls)
         store = FileStore(path)
-        with store.transaction(write=False) as connection:
-            header = read_header(connection, str(store))
-        ledger._bind(store, header)
+        ledger._bind(store, _found(store), created=False)
         return ledger
 
-    def _begin(self, store: Store, header: Header) -> None:
-        """Create the ledger, or check that what is there is the same."""
-        with store.transaction(write=True, create=True) as connection:
-            found = create_or_read(connection, str(store), header)
-        if found[1:] != header[1:]:
-            named = zip(Header._fields[1:], _readable(found), _readable(header), strict=True)
-            differing = [f"its {name} is {there}, not {here}" for name, there, here in named if there != here]
-            raise LedgerMismatchError(f"{store} belongs to another study: {'; '.join(differing)}")
-        self._bind(store, found)
+    def _bind(self, store: Store, header: Header, *, created: bool) -> None:
+        self._store, self._header, self._created = store, header, created
+        self._filter = _filter_of(store, header)
 
-    def _bind(self, store: Store, header: Header) -> None:
-        self._store, self._header = store, header
-        self._filter = filter_for(privacy_from_dict(json.loads(header.budget)), header.currency)
+    @property
+    def created(self) -> bool:
+        """Whether this object made the ledger: False where it opened one that was there."""
+        return self._created
 
     @property
     def path(self) -> str | None:
@@ -259,7 +272,7 @@ class Ledger:
                     "up; use the same id= for all, or a ledger of their own for rows that are not in the other"
                 )
             time = datetime.now(UTC).isoformat(timespec="microseconds")
-            charge = Charge(identifier, time, description, cost.to_json(), entry.amount, entry.reserve)
+            charge = Charge(identifier, time, description, cost, entry.amount, entry.reserve)
             add_charge(connection, charge)
         return identifier
 
@@ -292,13 +305,14 @@ class Ledger:
         """
         with self._store.transaction(write=False) as connection:
             self._check_identity(connection)
-            made = read_charges(connection)
+            made = read_charges(connection, str(self._store))
+        self._filter.total((charge.cost, Entry(charge.amount, charge.reserve)) for charge in made)
         frame = pd.DataFrame(
             {
                 "id": pd.Series([c.id for c in made], dtype="str"),
                 "time": pd.Series(pd.to_datetime([c.time for c in made], utc=True), dtype="datetime64[us, UTC]"),
                 "description": pd.Series([c.description for c in made], dtype="str"),
-                "price": pd.Series([Cost.from_json(c.cost).price for c in made], dtype="object"),
+                "price": pd.Series([c.cost.price for c in made], dtype="object"),
                 "amount": pd.Series([float(c.amount) for c in made], dtype="float64"),
                 "reserve": pd.Series([float(c.reserve) for c in made], dtype="float64"),
             }
@@ -313,8 +327,7 @@ class Ledger:
 
     def _check(self, connection: sqlite3.Connection, cost: Cost, entry: Entry) -> None:
         """Raise unless the entry fits, within the caller's transaction."""
-        self._check_identity(connection)
-        total = _sum(read_entries(connection))
+        total, _ = self._read_total(connection)
         reason = self._filter.excess(total, entry)
         if reason is not None:
             raise BudgetExceededError(cost.price, self._filter.remaining(total), reason)
@@ -325,8 +338,13 @@ class Ledger:
 
     def _total(self) -> Entry:
         with self._store.transaction(write=False) as connection:
-            self._check_identity(connection)
-            return _sum(read_entries(connection))
+            return self._read_total(connection)[0]
+
+    def _read_total(self, connection: sqlite3.Connection) -> tuple[Entry, int]:
+        """Read the charges, check them, and return their sum and number."""
+        self._check_identity(connection)
+        made = read_charges(connection, str(self._store))
+        return self._filter.total((charge.cost, Entry(charge.amount, charge.reserve)) for charge in made), len(made)
 
     def __reduce__(self) -> tuple[Any, ...]:
         if self.path is None:
@@ -350,16 +368,14 @@ class Ledger:
         where = "in memory" if self.path is None else self.path
         try:
             with self._store.transaction(write=False) as connection:
-                self._check_identity(connection)
-                entries = read_entries(connection)
+                total, number = self._read_total(connection)
         except LedgerError as error:
             return f"<Ledger {where}: {error}>"
-        total = _sum(entries)
         lines = [
-            f"Ledger {where}",
+            f"Ledger {where}{', new' if self.created else ''}",
             f"  dataset    {self.dataset!r}, neighbors {self.neighbors!r}, currency {self.currency!r}",
             f"  budget     {self.budget}",
-            f"  spent      {self._filter.spent(total)} in {len(entries)} charges",
+            f"  spent      {self._filter.spent(total)} in {number} charges",
             f"  remaining  {self._filter.remaining(total)}",
         ]
         if self.currency == "mu_squared" and total.reserve:
@@ -377,17 +393,50 @@ def _header(dataset: str, budget: Privacy, neighbors: Neighbors, currency: str |
     return Header(uuid.uuid4().hex, dataset, json.dumps(budget.to_dict()), neighbors, chosen)
 
 
-def _readable(header: Header) -> tuple[str, ...]:
+def _found(store: FileStore) -> Header:
+    """Return the header of a ledger file, and see to its marker before anything is charged."""
+    with store.transaction(write=False) as connection:
+        header = read_header(connection, str(store))
+    with suppress(OSError):  # in a folder that takes no file nothing can be charged either
+        store.mark()
+    return header
+
+
+def _filter_of(store: Store, header: Header) -> Filter:
+    """Return the filter that a header asks for.
+
+    Raises
+    ------
+    LedgerError
+        If a field of the header is damaged.
+    """
+    if header.neighbors not in NEIGHBORS:
+        raise LedgerError(f"{store} is damaged: its neighbors are {header.neighbors!r}")
+    try:
+        budget = privacy_from_dict(json.loads(header.budget))
+    except (ValueError, TypeError, AttributeError, DPInferError):
+        raise LedgerError(f"{store} is damaged: its budget is no amount of privacy") from None
+    try:
+        return filter_for(budget, header.currency)
+    except OptionError:
+        raise LedgerError(f"{store} is damaged: its currency {header.currency!r} is none of {budget}") from None
+
+
+def _check_same(store: Store, found: Header, asked: Header) -> None:
+    """Refuse the ledger of another study."""
+    if found[1:] == asked[1:]:
+        return
+    told = zip(_PROPERTIES, _readable(store, found), _readable(store, asked), strict=True)
+    differing = [f"its {name} is {there}, not {here}" for name, there, here in told if there != here]
+    raise LedgerMismatchError(f"{store} belongs to another study: {'; '.join(differing)}")
+
+
+_PROPERTIES = Header._fields[1:]
+
+
+def _readable(store: Store, header: Header) -> tuple[str, ...]:
     """Return the properties that two ledgers of one study share, for a message."""
-    budget = privacy_from_dict(json.loads(header.budget))
-    return repr(header.dataset), str(budget), header.neighbors, header.currency
-
-
-def _sum(entries: list[tuple[Fraction, Fraction]]) -> Entry:
-    return Entry(
-        sum((amount for amount, _ in entries), Fraction(0)),
-        sum((reserve for _, reserve in entries), Fraction(0)),
-    )
+    return repr(header.dataset), str(_filter_of(store, header).budget), header.neighbors, header.currency
 
 
 def _refuse_copy() -> NoReturn:

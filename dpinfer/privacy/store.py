@@ -1,7 +1,8 @@
 """Where a ledger is kept: one SQLite file, or one SQLite database in memory.
 
 Everything is written in immediate transactions that are on disk before they return. A file is opened anew for
-every operation, so that threads, forked processes and pickled ledgers share nothing but the file.
+every operation, so that threads, forked processes and pickled ledgers share nothing but the file. A new file appears
+whole or not at all, with a marker beside it: one that is empty or gone later is then not taken for a new one.
 """
 
 from __future__ import annotations
@@ -9,18 +10,22 @@ from __future__ import annotations
 import os
 import sqlite3
 import threading
+import uuid
 from abc import ABC, abstractmethod
 from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
-from fractions import Fraction
+from datetime import datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple, NoReturn
+from typing import TYPE_CHECKING, NamedTuple, NoReturn, TypeVar
 
 from dpinfer.errors import LedgerError
+from dpinfer.privacy.cost import Cost
+from dpinfer.privacy.exact import fraction_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
     from contextlib import AbstractContextManager
+    from fractions import Fraction
 
 __all__ = [
     "ROWS",
@@ -30,12 +35,12 @@ __all__ = [
     "MemoryStore",
     "Store",
     "add_charge",
-    "create_or_read",
     "keep_unit",
     "read_charges",
-    "read_entries",
     "read_header",
 ]
+
+T = TypeVar("T")
 
 BUSY_SECONDS = 60.0
 """How long an operation waits for other processes that are writing."""
@@ -45,6 +50,12 @@ ROWS = "rows"
 
 _APPLICATION_ID = 0x6470_696E  # "dpin"
 _VERSION = 1
+
+_MARKER = ".marker"
+_MARKED = (
+    "A dpinfer ledger was made beside this file, under the same name without {marker}. If that is missing or\n"
+    "empty, restore it from a backup: it knows what was spent. Delete this file only if nothing was ever released.\n"
+)
 
 _CREATE = (
     f"PRAGMA application_id = {_APPLICATION_ID}",
@@ -79,8 +90,8 @@ class Charge:
         UTC, ISO 8601.
     description : str
         What was measured; public.
-    cost : str
-        The `Cost` as JSON.
+    cost : Cost
+        In every currency in which it is proved.
     amount, reserve : Fraction
         What was added up, in the currency of the ledger.
     """
@@ -88,7 +99,7 @@ class Charge:
     id: str
     time: str
     description: str
-    cost: str
+    cost: Cost
     amount: Fraction
     reserve: Fraction
 
@@ -97,15 +108,17 @@ class Store(ABC):
     """A place for the header and the charges of one ledger."""
 
     @abstractmethod
-    def transaction(self, *, write: bool, create: bool = False) -> AbstractContextManager[sqlite3.Connection]:
+    def make(self, header: Header) -> bool:
+        """Make a new ledger where there is none; return whether it was made."""
+
+    @abstractmethod
+    def transaction(self, *, write: bool) -> AbstractContextManager[sqlite3.Connection]:
         """Open a transaction; it is committed at the end of the block, or rolled back by an error in it.
 
         Parameters
         ----------
         write : bool
             Whether to take the write lock at once, so that what is read stays true until the end.
-        create : bool
-            Whether a new store may be made where there is none.
 
         Raises
         ------
@@ -132,6 +145,7 @@ class FileStore(Store):
         if not isinstance(path, str | os.PathLike) or str(path) in {"", ":memory:"}:
             raise LedgerError(f"{path!r} is no file name; for a ledger without a file use Ledger.in_memory(budget)")
         self.path = Path(path).expanduser().resolve()
+        self.marker = self.path.with_name(self.path.name + _MARKER)
         if self.path.is_dir():
             raise LedgerError(f"{self.path} is a directory, not a ledger file")
         if not self.path.parent.is_dir():
@@ -140,17 +154,66 @@ class FileStore(Store):
     def __str__(self) -> str:
         return str(self.path)
 
-    @contextmanager
-    def transaction(self, *, write: bool, create: bool = False) -> Iterator[sqlite3.Connection]:
-        """Open a transaction on a fresh connection; see `Store.transaction`."""
-        if not create and not self.path.is_file():
-            raise LedgerError(f"there is no ledger at {self.path}")
-        uri = f"{self.path.as_uri()}?mode={'rwc' if create else 'rw'}"
+    def make(self, header: Header) -> bool:
+        """Make the file, whole or not at all; False if it is there already.
+
+        Raises
+        ------
+        LedgerError
+            If a ledger was here and is gone, or the folder cannot hold one.
+        """
+        # What a ledger leaves beside it is looked for first: it comes into being after the file itself.
+        traces = [trace for trace in self._traces() if trace.exists()]
+        if self.path.exists():
+            return False
+        if traces:
+            raise LedgerError(
+                f"the ledger {self.path} is gone: {traces[0].name} shows that it was there; restore it from a backup, "
+                f"for a new one would grant the whole budget again (if nothing was ever released, delete {traces[0]})"
+            )
+        part = self.path.with_name(f"{self.path.name}.{uuid.uuid4().hex}.part")
         try:
-            connection = sqlite3.connect(uri, uri=True, timeout=BUSY_SECONDS, isolation_level=None)
-        except sqlite3.Error as error:
-            _refuse(str(self), error)
-        with closing(connection), _transaction(connection, str(self), write=write):
+            with _connected(part, "rwc") as connection, _transaction(connection, str(part), write=True):
+                _write_header(connection, header)
+            os.link(part, self.path)  # atomic, and refused where another process was faster
+            self.mark()
+        except FileExistsError:
+            return False
+        except OSError as error:
+            raise LedgerError(f"no ledger can be made at {self.path}: {error.strerror}") from error
+        finally:
+            part.unlink(missing_ok=True)
+        return True
+
+    def mark(self) -> None:
+        """Write the marker if it is not there, before anything is charged."""
+        if self.marker.exists():
+            return
+        with self.marker.open("w", encoding="utf-8") as file:
+            file.write(_MARKED.format(marker=_MARKER))
+            file.flush()
+            os.fsync(file.fileno())
+        with suppress(OSError):  # a folder cannot be synchronised everywhere
+            folder = os.open(self.path.parent, os.O_RDONLY)
+            try:
+                os.fsync(folder)
+            finally:
+                os.close(folder)
+
+    def _traces(self) -> tuple[Path, ...]:
+        return self.marker, self.path.with_name(self.path.name + "-journal")
+
+    @contextmanager
+    def transaction(self, *, write: bool) -> Iterator[sqlite3.Connection]:
+        """Open a transaction on a fresh connection; see `Store.transaction`."""
+        if not self.path.is_file():
+            raise LedgerError(f"there is no ledger at {self.path}")
+        if self.path.stat().st_size == 0:
+            raise LedgerError(
+                f"{self.path} is not a ledger: it is empty. If it was one, restore it from a backup, for a new one "
+                "would grant the whole budget again; if it never was, delete the file"
+            )
+        with _connected(self.path, "rw") as connection, _transaction(connection, str(self), write=write):
             yield connection
 
 
@@ -165,10 +228,15 @@ class MemoryStore(Store):
     def __str__(self) -> str:
         return "the ledger in memory"
 
+    def make(self, header: Header) -> bool:
+        """Make the ledger; there is none yet."""
+        with self.transaction(write=True) as connection:
+            _write_header(connection, header)
+        return True
+
     @contextmanager
-    def transaction(self, *, write: bool, create: bool = False) -> Iterator[sqlite3.Connection]:
+    def transaction(self, *, write: bool) -> Iterator[sqlite3.Connection]:
         """Open a transaction; see `Store.transaction`. Refuses in any process but the one that made it."""
-        del create
         if os.getpid() != self._process:
             raise LedgerError(
                 "a ledger in memory cannot be used in another process: each copy would spend the "
@@ -179,6 +247,17 @@ class MemoryStore(Store):
 
     def __del__(self) -> None:
         self._connection.close()
+
+
+@contextmanager
+def _connected(path: Path, mode: str) -> Iterator[sqlite3.Connection]:
+    try:
+        uri = f"{path.as_uri()}?mode={mode}"
+        connection = sqlite3.connect(uri, uri=True, timeout=BUSY_SECONDS, isolation_level=None)
+    except sqlite3.Error as error:
+        _refuse(str(path), error)
+    with closing(connection):
+        yield connection
 
 
 @contextmanager
@@ -207,34 +286,10 @@ def _refuse(name: str, error: sqlite3.Error) -> NoReturn:
     raise LedgerError(f"{name} cannot be used: {text}") from error
 
 
-def create_or_read(connection: sqlite3.Connection, name: str, header: Header) -> Header:
-    """Write the header of a new ledger, or read that of an existing one.
-
-    Parameters
-    ----------
-    connection : sqlite3.Connection
-        Inside a write transaction.
-    name : str
-        Of the store, for messages.
-    header : Header
-        For a new ledger.
-
-    Returns
-    -------
-    Header
-        What the ledger holds now.
-
-    Raises
-    ------
-    LedgerError
-        If there is something that is no ledger.
-    """
-    marks = [_pragma(connection, "application_id"), _pragma(connection, "user_version")]
-    if marks == [0, 0] and not connection.execute("SELECT 1 FROM sqlite_master").fetchone():
-        for statement in _CREATE:
-            connection.execute(statement)
-        connection.execute("INSERT INTO header VALUES (1, ?, ?, ?, ?, ?)", header)
-    return read_header(connection, name)
+def _write_header(connection: sqlite3.Connection, header: Header) -> None:
+    for statement in _CREATE:
+        connection.execute(statement)
+    connection.execute("INSERT INTO header VALUES (1, ?, ?, ?, ?, ?)", header)
 
 
 def read_header(connection: sqlite3.Connection, name: str) -> Header:
@@ -262,46 +317,64 @@ def read_header(connection: sqlite3.Connection, name: str) -> Header:
     if version != _VERSION:
         raise LedgerError(f"{name} is a ledger of version {version}; this dpinfer reads version {_VERSION}")
     row = connection.execute("SELECT identifier, dataset, budget, neighbors, currency FROM header").fetchone()
-    if row is None:
+    if row is None or not all(isinstance(field, str) for field in row):
         raise LedgerError(f"{name} is not a ledger, or is damaged")
     return Header(*row)
 
 
-def read_charges(connection: sqlite3.Connection) -> list[Charge]:
+def read_charges(connection: sqlite3.Connection, name: str) -> list[Charge]:
     """Read all charges in the order in which they were made.
 
     Parameters
     ----------
     connection : sqlite3.Connection
         Inside a transaction.
+    name : str
+        Of the store, for messages.
 
     Returns
     -------
     list of Charge
+
+    Raises
+    ------
+    LedgerError
+        If a charge is missing, or has a field that is not what was written.
     """
-    rows = connection.execute(
-        "SELECT id, time, description, cost, amount, reserve FROM charge ORDER BY number"
-    ).fetchall()
-    return [
-        Charge(identifier, time, description, cost, Fraction(amount), Fraction(reserve))
-        for identifier, time, description, cost, amount, reserve in rows
-    ]
+    rows = connection.execute("SELECT number, id, time, description, cost, amount, reserve FROM charge ORDER BY number")
+    stored = rows.fetchall()
+    made = connection.execute("SELECT seq FROM sqlite_sequence WHERE name = 'charge'").fetchone() or (0,)
+    if [row[0] for row in stored] != list(range(1, made[0] + 1)):
+        raise LedgerError(f"{name} is damaged: of {made[0]} charges that were made it holds {len(stored)}")
+    return [_charge(name, *row) for row in stored]
 
 
-def read_entries(connection: sqlite3.Connection) -> list[tuple[Fraction, Fraction]]:
-    """Read the amount and the reserve of every charge.
+def _charge(name: str, number: int, *stored: object) -> Charge:
+    fields = dict(zip(("id", "time", "description", "cost", "amount", "reserve"), stored, strict=True))
 
-    Parameters
-    ----------
-    connection : sqlite3.Connection
-        Inside a transaction.
+    def read(field: str, reader: Callable[[str], T]) -> T:
+        text = fields[field]
+        try:
+            if isinstance(text, str) and text:
+                return reader(text)
+        except (ValueError, TypeError, AttributeError, ArithmeticError, RecursionError):
+            pass
+        raise LedgerError(f"{name} is damaged: charge {number} has a {field} that is not what was written")
 
-    Returns
-    -------
-    list of (Fraction, Fraction)
-    """
-    rows = connection.execute("SELECT amount, reserve FROM charge").fetchall()
-    return [(Fraction(amount), Fraction(reserve)) for amount, reserve in rows]
+    return Charge(
+        read("id", str),
+        read("time", _time),
+        read("description", str),
+        read("cost", Cost.from_json),
+        read("amount", fraction_of),
+        read("reserve", fraction_of),
+    )
+
+
+def _time(text: str) -> str:
+    if datetime.fromisoformat(text).tzinfo is None:
+        raise ValueError(text)
+    return text
 
 
 def keep_unit(connection: sqlite3.Connection, unit: str) -> str:
@@ -327,7 +400,9 @@ def keep_unit(connection: sqlite3.Connection, unit: str) -> str:
         older = connection.execute("SELECT 1 FROM charge").fetchone()
         held = (ROWS if older else unit,)
         connection.execute("INSERT INTO unit VALUES (1, ?)", held)
-    return str(held[0])
+    if not isinstance(held[0], str):
+        raise LedgerError(f"the ledger is damaged: whom it protects is {held[0]!r}")
+    return held[0]
 
 
 def add_charge(connection: sqlite3.Connection, charge: Charge) -> None:
@@ -342,7 +417,7 @@ def add_charge(connection: sqlite3.Connection, charge: Charge) -> None:
     """
     connection.execute(
         "INSERT INTO charge (id, time, description, cost, amount, reserve) VALUES (?, ?, ?, ?, ?, ?)",
-        (charge.id, charge.time, charge.description, charge.cost, str(charge.amount), str(charge.reserve)),
+        (charge.id, charge.time, charge.description, charge.cost.to_json(), str(charge.amount), str(charge.reserve)),
     )
 
 

@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from dpinfer.errors import NotProvedError, OptionError, PrivacyUnitError
+from dpinfer.errors import NotProvedError, OptionError
 from dpinfer.kernel import Data
 from dpinfer.procedures.cell_sums import MOST_SUMS, noise_plan, sums_bound
 from dpinfer.procedures.procedure import Procedure
-from dpinfer.privacy.accounting import coordinate_scales, discrete_gaussian_tau, least_scale
+from dpinfer.privacy.accounting import coordinate_scales, discrete_gaussian_tau, least_scale, too_little_noise
 from dpinfer.privacy.exact import binary, sqrt_above
 from dpinfer.privacy.resampling import DOUBLE_OR_NOTHING, POISSON, cost_of, resampled_cost
 from dpinfer.privacy.sensitivity import gram_sensitivity
@@ -169,7 +169,7 @@ class Bootstrap(Procedure):
         while scale * multiplier * float(weights.min()) < least:
             multiplier *= 2
             if multiplier > _FINEST:
-                raise PrivacyUnitError(f"{privacy} asks for less noise than can be drawn: ask for a stricter price")
+                raise too_little_noise(privacy, scale * _FINEST * float(weights.min()) / least)
         scales = coordinate_scales(scale * multiplier, weights)
         return scales, multiplier, cost_of(privacy, tau=discrete_gaussian_tau(scales), failure=failure)
 

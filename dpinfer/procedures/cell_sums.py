@@ -7,8 +7,16 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from dpinfer.errors import NotProvedError, OptionError, PrivacyUnitError
-from dpinfer.privacy.accounting import Law, calibrate, coordinate_scales, gaussian_cost, laplace_cost, least_scale
+from dpinfer.errors import NotProvedError, OptionError
+from dpinfer.privacy.accounting import (
+    Law,
+    calibrate,
+    coordinate_scales,
+    gaussian_cost,
+    laplace_cost,
+    least_scale,
+    too_little_noise,
+)
 from dpinfer.privacy.sensitivity import joint_sensitivity
 from dpinfer.privacy.units import PureDP
 from dpinfer.release import Measurement, NoiseLaw
@@ -147,7 +155,7 @@ def noise_plan(
     while scale * multiplier * float(weights.min()) < least:
         multiplier *= 2
         if multiplier > _FINEST:
-            raise PrivacyUnitError(f"{privacy} asks for less noise than can be drawn: ask for a stricter price")
+            raise too_little_noise(total or privacy, scale * _FINEST * float(weights.min()) / least)
     scales = coordinate_scales(scale * multiplier, weights)  # exact: a power of two
     return scales, multiplier, gaussian_cost(privacy, scales=scales)
 

@@ -52,8 +52,8 @@ class Release:
     neighbors : {"add_remove", "replace_one"}
     nobs : int or None
         Number of rows where it is public (replace_one, the unit one row), else None.
-    charge_id : str or None
-        The ledger's record of the price; None for a simulated release.
+    charge_ids : tuple of str
+        The ledger's records of the price, one for each charge; empty for a simulated release.
     public : bool
         True if made from public data with simulated noise: it then protects nobody.
     dataset : str or None
@@ -69,7 +69,7 @@ class Release:
     cost: Cost = field(repr=False)
     neighbors: Neighbors
     nobs: int | None
-    charge_id: str | None
+    charge_ids: tuple[str, ...]
     public: bool
     dataset: str | None = None
 
@@ -108,7 +108,7 @@ class Release:
         """Return a release of the same kind with fresh simulated noise added to these values."""
         drawn = self.law.rvs(1, rng)[0]
         values = tuple(value + int(noise) for value, noise in zip(self.values, drawn, strict=True))
-        return replace(self, values=values, charge_id=None, public=True)
+        return replace(self, values=values, charge_ids=(), public=True)
 
     def to_json(self) -> str:
         """Return the release as readable JSON, without loss."""
@@ -121,7 +121,7 @@ class Release:
                 "neighbors": self.neighbors,
                 "nobs": self.nobs,
                 "dataset": self.dataset,
-                "charge_id": self.charge_id,
+                "charge_ids": list(self.charge_ids),
                 "public": self.public,
                 "cost": self.cost.to_dict(),
                 "law": self.law.to_dict(),
@@ -186,7 +186,7 @@ class Release:
             cost=Cost.from_dict(stored["cost"]),
             neighbors=stored["neighbors"],
             nobs=stored["nobs"],
-            charge_id=stored["charge_id"],
+            charge_ids=tuple(stored["charge_ids"]),
             public=stored["public"],
             dataset=stored.get("dataset"),
         )
@@ -215,13 +215,13 @@ class Release:
 
 
 def _check_types(stored: Mapping[str, Any], sums: Sequence[Mapping[str, Any]]) -> None:
-    nobs, charge = stored["nobs"], stored["charge_id"]
+    nobs, charges = stored["nobs"], stored["charge_ids"]
     right = {
         "kind": isinstance(stored["kind"], str),
         "names": all(isinstance(one["name"], str) for one in sums),
         "nobs": (nobs is not None) == (stored["neighbors"] == "replace_one" and not _of_people(stored["question"])),
         "the number of rows": nobs is None or (type(nobs) is int and 0 <= nobs <= 2**53),
-        "charge_id": charge is None or isinstance(charge, str),
+        "charge_ids": isinstance(charges, list) and all(isinstance(one, str) and one for one in charges),
         "dataset": isinstance(stored.get("dataset"), str | None),
         "public": isinstance(stored["public"], bool),
         "question": isinstance(stored["question"], dict) and isinstance(stored["question"]["text"], str),

@@ -135,13 +135,14 @@ def _check_together(releases: tuple[Release, ...]) -> None:
     _check_same("public number of rows", [release.nobs for release in releases])
     charges: dict[object, int] = {}
     for place, release in enumerate(releases, 1):
-        charge = id(release) if release.charge_id is None else release.charge_id
-        if charge in charges:
-            told = "" if release.charge_id is None else f" (charge {release.charge_id})"
-            raise InferenceError(
-                f"releases {charges[charge]} and {place} are the same one{told}: its noise is not independent of itself"
-            )
-        charges[charge] = place
+        for charge in release.charge_ids or (id(release),):
+            if charge in charges:
+                told = f" (charge {charge})" if release.charge_ids else ""
+                raise InferenceError(
+                    f"releases {charges[charge]} and {place} are the same one{told}: its noise is not independent of "
+                    "itself"
+                )
+            charges[charge] = place
 
 
 def _unit_of(schema: Schema) -> str:
@@ -282,10 +283,8 @@ def _together(releases: tuple[Release, ...]) -> CombinedRelease:
             cost = cost + other
     else:
         cost = SeveralCosts((first, *others))
-    charges = [release.charge_id for release in releases if release.charge_id is not None]
-    return CombinedRelease(
-        cost, releases[0].neighbors, ", ".join(charges) or None, releases[0].public, releases[0].unit
-    )
+    charges = tuple(charge for release in releases for charge in release.charge_ids)
+    return CombinedRelease(cost, releases[0].neighbors, charges, releases[0].public, releases[0].unit)
 
 
 # Other sums

@@ -48,8 +48,8 @@ class CombinedRelease:
     cost : Cost or SeveralCosts
         The sum of all costs, where their units agree.
     neighbors : str
-    charge_id : str or None
-        All charges.
+    charge_ids : tuple of str
+        All charges, in the order of the releases.
     public : bool
     unit : str
         The unit of protection in words.
@@ -57,7 +57,7 @@ class CombinedRelease:
 
     cost: CostLike
     neighbors: str
-    charge_id: str | None
+    charge_ids: tuple[str, ...]
     public: bool
     unit: str = "one row"
 

@@ -21,7 +21,7 @@ from dpinfer.results.contrasts import check_alpha
 from dpinfer.results.density_question import Histograms
 from dpinfer.results.people import alike_flags
 from dpinfer.results.summary import PrivateSummary, header_table, interval_labels, table_width
-from dpinfer.results.wording import format_count, guarantee, short_guarantee
+from dpinfer.results.wording import charge_notes, format_count, guarantee, short_guarantee
 from dpinfer.schema.columns import Integer
 
 if TYPE_CHECKING:
@@ -246,8 +246,7 @@ class DensityResults:
             notes.append(f"Rows: {question.where}.")
         if step > 1:
             notes.append(f"One bin in {step} is shown; frame() has all.")
-        if self.release.charge_id is not None:
-            notes.append(f"Ledger charge: {self.release.charge_id}.")
+        notes += charge_notes(self.release)
         return notes
 
     def plot(self, ax: Axes | None = None, *, alpha: float = 0.05, color: str | None = None) -> Axes:

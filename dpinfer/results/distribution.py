@@ -19,7 +19,7 @@ from dpinfer.release import Release, register_inference
 from dpinfer.results.contrasts import check_alpha
 from dpinfer.results.quantiles import DistributionQuestion, infer_quantiles, trees_of
 from dpinfer.results.summary import PrivateSummary, header_table, table_width
-from dpinfer.results.wording import format_count, guarantee, short_guarantee
+from dpinfer.results.wording import charge_notes, format_count, guarantee, short_guarantee
 from dpinfer.schema.columns import Integer
 
 if TYPE_CHECKING:
@@ -177,8 +177,7 @@ class CDFResults:
             if self.target == "population"
             else "Band and intervals are about these rows: only privacy noise counts.",
         ]
-        if self.release.charge_id is not None:
-            notes.append(f"Ledger charge: {self.release.charge_id}.")
+        notes += charge_notes(self.release)
         flags = self.quantile(0.5).flags
         return PrivateSummary(title, header_table(left, right, title, table_width(table)), table, notes, flags)
 

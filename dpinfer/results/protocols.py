@@ -28,8 +28,8 @@ class ReleaseLike(Protocol):
         What the release cost.
     neighbors : str
         "add_remove" or "replace_one".
-    charge_id : str or None
-        The identifier of the charge in the ledger, where there is one.
+    charge_ids : tuple of str
+        The identifiers of the charges in the ledger, where there are any.
     public : bool
         True for a release simulated from public data, which protects nobody.
     """
@@ -41,7 +41,7 @@ class ReleaseLike(Protocol):
     def neighbors(self) -> str: ...  # noqa: D102
 
     @property
-    def charge_id(self) -> str | None: ...  # noqa: D102
+    def charge_ids(self) -> tuple[str, ...]: ...  # noqa: D102
 
     @property
     def public(self) -> bool: ...  # noqa: D102

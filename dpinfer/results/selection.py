@@ -16,7 +16,7 @@ from dpinfer.privacy.exact import binary, float_above
 from dpinfer.release import Release, register_inference
 from dpinfer.release.laws import CHOICES
 from dpinfer.results.summary import PrivateSummary, header_table, table_width
-from dpinfer.results.wording import guarantee, short_guarantee
+from dpinfer.results.wording import charge_notes, guarantee, short_guarantee
 from dpinfer.schema.axes import compile_condition
 from dpinfer.schema.expressions import compile_expression
 from dpinfer.kernel.rows.scores import ScoreSum
@@ -194,8 +194,7 @@ class SelectionResults:
             f"With probability 95% the score of the selected candidate is within {self.accuracy(0.05):.4g} of the "
             "largest one, whatever the data are. Nothing else is told of the scores, nor how clear the choice was.",
         ]
-        if self.release.charge_id is not None:
-            notes.append(f"Ledger charge: {self.release.charge_id}.")
+        notes += charge_notes(self.release)
         table = SimpleTable(
             [
                 [

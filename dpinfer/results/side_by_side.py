@@ -21,7 +21,7 @@ from dpinfer.results.contrasts import check_alpha
 from dpinfer.results.estimates import PrivateEstimates
 from dpinfer.results.summary import HTML, LATEX_TEXT, escape_markdown, table_width
 from dpinfer.results.total_cost import charges_of, total_notes
-from dpinfer.results.wording import format_nobs, guarantee, short_guarantee
+from dpinfer.results.wording import charge_notes, format_nobs, guarantee, short_guarantee
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -481,8 +481,7 @@ def _guarantees(private: list[tuple[str, PrivateEstimates]]) -> list[str]:
     notes = []
     for release, names in together.values():
         shared = f"{', '.join(names)}{' (one release)' if len(names) > 1 else ''}"
-        charge = "" if release.charge_id is None else f" Ledger charge: {release.charge_id}."
-        notes.append(f"{shared}: {guarantee(release)}{charge}")
+        notes.append(" ".join([f"{shared}: {guarantee(release)}", *charge_notes(release)]))
     return notes
 
 

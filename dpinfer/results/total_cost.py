@@ -29,17 +29,14 @@ class _Bill:
 
 def charges_of(release: ReleaseLike) -> frozenset[str]:
     """Return the ledger's charges for a release; of one without, its identity."""
-    if release.charge_id is None:
-        return frozenset({f"object {id(release)}"})
-    return frozenset(release.charge_id.split(", "))
+    return frozenset(release.charge_ids or (f"object {id(release)}",))
 
 
 def _bills(release: ReleaseLike) -> list[_Bill]:
     """Return what was paid for a release: where the parts of a combination are known, one bill each."""
     costs = getattr(release.cost, "costs", ())
-    named = [] if release.charge_id is None else release.charge_id.split(", ")
-    if len(named) == len(costs) > 1:
-        return [_Bill(frozenset({charge}), cost) for charge, cost in zip(named, costs, strict=True)]
+    if len(release.charge_ids) == len(costs) > 1:
+        return [_Bill(frozenset({charge}), cost) for charge, cost in zip(release.charge_ids, costs, strict=True)]
     return [_Bill(charges_of(release), release.cost)]
 
 

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from dpinfer.results.protocols import ReleaseLike
     from dpinfer.results.regression import PrivateResults
 
-__all__ = ["explain", "format_count", "format_nobs", "guarantee", "short_guarantee"]
+__all__ = ["charge_notes", "explain", "format_count", "format_nobs", "guarantee", "short_guarantee"]
 
 _NEIGHBORS = {
     "add_remove": "data sets are neighbours when one unit is added or removed (add_remove)",
@@ -42,6 +42,13 @@ _METHODS = {
         "The {letter} column is coef / std err, and does not determine them."
     ),
 }
+
+
+def charge_notes(release: ReleaseLike) -> list[str]:
+    """Name the charges of a release in the ledger: one sentence, or none for a simulated release."""
+    if not release.charge_ids:
+        return []
+    return [f"Ledger charge{'s' if len(release.charge_ids) > 1 else ''}: {', '.join(release.charge_ids)}."]
 
 
 def short_guarantee(release: ReleaseLike) -> str:
@@ -122,7 +129,7 @@ def explain(results: PrivateResults, frame: pd.DataFrame) -> list[str]:
         "Noise share is the part of a coefficient's variance that is privacy noise.",
         _METHODS.get(inference.method, "").format(letter="t" if results.use_t else "z"),
         "" if np.isfinite(ends).all() else "An infinite end means that the release does not bound that side.",
-        "" if release.charge_id is None else f"Ledger charge: {release.charge_id}.",
+        *charge_notes(release),
         *results.notes,
     ]
     return [note for note in notes if note]

@@ -233,7 +233,7 @@ class PowerStudy:
 
     def _planned(self, price: Privacy) -> Measurement:
         measured = self.test.measurement(price, schema=self.schema, neighbors=self.neighbors)
-        check_scales(measured.law)
+        check_scales(measured.law, measured.cost.price)
         return measured
 
     def _bounds(self, kind: Privacy) -> tuple[float, float]:

@@ -57,7 +57,7 @@ def release(values, law, steps):
         cost=Cost(ZCDP(0.5)),
         neighbors="replace_one",
         nobs=None,
-        charge_id=None,
+        charge_ids=(),
         public=True,
     )
 

@@ -433,7 +433,7 @@ def test_the_charge_comes_before_labels_rows_and_noise(events, neighbors):
     assert events == ["charge", "secret_labels", "typed_rows", "private_noise"]
     charges = data.ledger.charges()
     assert charges["price"].tolist() == [PRICE]
-    assert charges["id"].tolist() == [release.charge_id]
+    assert charges["id"].tolist() == list(release.charge_ids)
     assert "y ~ x" in charges["description"][0]
     events.clear()
     data.ledger.charge(logit(data).measurement(dpi.ZCDP(0.5)).cost, "more")

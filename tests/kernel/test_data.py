@@ -9,6 +9,7 @@ import pytest
 
 import dpinfer as dpi
 from dpinfer.errors import DataError, OptionError, UnknownColumnError
+from dpinfer.kernel import run
 
 SCHEMA = dpi.Schema(x=dpi.Real(0, 1), y=dpi.Real(0, 1))
 FRAME = pd.DataFrame({"x": [0.123456789, 0.2], "y": [0.987654321, 0.1], "name": ["Ada", "Bob"]})
@@ -40,6 +41,42 @@ def test_nothing_printed_holds_a_cell(make):
     for text in (repr(data), str(data), repr(model), str(model), f"{data}", model.explain(dpi.ZCDP(0.1))):
         for cell in ("0.123456789", "0.987654321", "Ada"):
             assert cell not in text
+
+
+@pytest.mark.parametrize("make", [private, public])
+def test_what_the_data_are_and_who_is_protected_cannot_be_changed(make):
+    data, other = make(), dpi.Ledger.in_memory(dpi.ZCDP(100), neighbors="replace_one")
+    wider = dpi.Schema(x=dpi.Real(0, 0.01), y=dpi.Real(0, 0.01))
+    changes = {"ledger": other, "neighbors": "replace_one", "schema": wider, "rng": np.random.default_rng(1), "nobs": 3}
+    for name, value in (changes | {"budget": dpi.ZCDP(9)}).items():
+        with pytest.raises(AttributeError):
+            setattr(data, name, value)
+        with pytest.raises(AttributeError):
+            delattr(data, name)
+    assert data.neighbors == "add_remove"
+    assert data.schema == SCHEMA
+    assert not hasattr(data, "__dict__")
+
+
+def test_the_relation_is_that_of_the_ledger():
+    for neighbors in ("add_remove", "replace_one"):
+        data = private(neighbors)
+        assert data.neighbors == data.ledger.neighbors == neighbors
+        assert dpi.mean("x", data).measure(dpi.ZCDP(0.1)).neighbors == neighbors
+    for change in ("neighbors", "dataset", "budget", "currency"):
+        with pytest.raises(AttributeError):
+            setattr(data.ledger, change, "add_remove")
+    measured = dpi.mean("x").measurement(dpi.ZCDP(0.1), schema=SCHEMA, neighbors="add_remove")
+    spent = data.ledger.spent
+    with pytest.raises(OptionError, match=r"neighbors='add_remove'.*'replace_one', as the data are protected"):
+        run(measured, data)
+    assert data.ledger.spent == spent
+
+
+@pytest.mark.parametrize("guard", [dpi.PrivateData, dpi.PublicData])
+def test_the_guards_are_not_subclassed(guard):
+    with pytest.raises(TypeError, match="is not subclassed"):
+        type("Wider", (guard,), {"neighbors": "replace_one"})
 
 
 def test_the_number_of_rows_is_shown_only_where_it_is_public():

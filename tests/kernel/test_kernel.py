@@ -46,7 +46,7 @@ def test_the_charge_comes_before_the_rows_and_the_noise(watch):
     release = dpi.ols("y ~ x", data).measure(dpi.ZCDP(0.25))
     assert watch.events == ["charge", "exact_sums", "private_noise"]
     charges = data.ledger.charges()
-    assert charges["id"].tolist() == [release.charge_id]
+    assert charges["id"].tolist() == list(release.charge_ids)
     assert charges["description"].tolist() == ["gram: y ~ x"]
     assert charges["price"].tolist() == [dpi.ZCDP(0.25)]
     assert not release.public
@@ -57,7 +57,7 @@ def test_public_data_are_charged_to_nobody(watch):
     release = dpi.ols("y ~ x", data).measure(dpi.ZCDP(0.25))
     assert watch.events == ["exact_sums", "simulated_noise"]
     assert release.public
-    assert release.charge_id is None
+    assert release.charge_ids == ()
 
 
 @pytest.mark.parametrize("neighbors", NEIGHBORS)
@@ -187,4 +187,4 @@ def test_two_fits_of_the_same_question_differ_in_every_noisy_sum():
     model = dpi.ols("y ~ x + g", data)
     first, second = model.measure(dpi.ZCDP(0.1)), model.measure(dpi.ZCDP(0.1))
     assert all(one != two for one, two in zip(first.values, second.values, strict=True))
-    assert first.charge_id != second.charge_id
+    assert first.charge_ids != second.charge_ids

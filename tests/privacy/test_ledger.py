@@ -364,22 +364,25 @@ def test_creation_is_all_or_nothing(path, monkeypatch):
     def fail(*arguments):
         raise RuntimeError("interrupted")
 
-    with monkeypatch.context() as patch:
-        patch.setattr(store_module, "read_header", fail)
-        with pytest.raises(RuntimeError):
-            Ledger(path, dataset="d", budget=ZCDP(1))
-    with pytest.raises(LedgerError, match="not a ledger"):
+    for step in ("_write_header", "_connected"):
+        with monkeypatch.context() as patch:
+            patch.setattr(store_module, step, fail)
+            with pytest.raises(RuntimeError):
+                Ledger(path, dataset="d", budget=ZCDP(1))
+        assert list(path.parent.iterdir()) == []
+    with pytest.raises(LedgerError, match="no ledger at"):
         Ledger.open(path)
     assert Ledger(path, dataset="e", budget=ZCDP(2)).remaining == ZCDP(2)
 
 
-def test_file_that_disappears_or_is_replaced_is_noticed(path):
+def test_file_that_disappears_or_is_replaced_is_noticed(path, tmp_path):
     ledger = Ledger(path, dataset="d", budget=ZCDP(1))
     path.unlink()
     with pytest.raises(LedgerError, match="no ledger at"):
         ledger.charge(laplace_cost(PureDP(0.1)), "x")
     assert not path.exists()
-    Ledger(path, dataset="d", budget=ZCDP(1))
+    Ledger(tmp_path / "other.db", dataset="d", budget=ZCDP(1))
+    (tmp_path / "other.db").rename(path)
     with pytest.raises(LedgerMismatchError, match="replaced"):
         ledger.charge(laplace_cost(PureDP(0.1)), "x")
 

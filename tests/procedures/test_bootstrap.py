@@ -267,7 +267,7 @@ def test_the_whole_budget_is_granted_once(budget, options, weights, price):
     results = question.fit(price)
     assert data.ledger.spent == budget
     assert len(data.ledger.charges()) == 1
-    assert results.release.charge_id in data.ledger.charges().to_string()
+    assert results.release.charge_ids[0] in data.ledger.charges().to_string()
     assert not results.release.public
     with pytest.raises(BudgetExceededError):
         question.fit(price)

@@ -268,7 +268,7 @@ def test_seeded_simulations_repeat():
 
     assert released(5) == released(5)
     assert all(first != second for first, second in zip(released(5), released(6), strict=True))
-    assert '"charge_id": null' in released(5)[0]
+    assert '"charge_ids": []' in released(5)[0]
 
 
 def test_a_question_does_nothing_until_it_is_measured():

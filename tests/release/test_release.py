@@ -89,7 +89,8 @@ def test_the_text_is_readable_and_says_what_was_paid(plain):
     assert stored["law"]["family"] == "discrete gaussian"
     assert stored["sums"][0]["name"] == "1 * 1"
     assert stored["question"]["text"] == "y ~ x + C(g, contr.sum) + `hours per week`"
-    assert stored["charge_id"]
+    assert stored["charge_ids"] == list(plain.charge_ids)
+    assert len(plain.charge_ids) == 1
 
 
 def test_large_integers_survive(plain):
@@ -158,7 +159,7 @@ def places(value, path=()):
         yield from places(part, (*path, step))
 
 
-NEEDED = ["kind", "neighbors", "nobs", "charge_id", "public", "cost", "law", "question", "sums", "format"]
+NEEDED = ["kind", "neighbors", "nobs", "charge_ids", "public", "cost", "law", "question", "sums", "format"]
 
 
 @pytest.mark.parametrize("field", NEEDED)
@@ -174,7 +175,12 @@ WRONG = [
     (["nobs"], 2.5),
     (["nobs"], "800"),
     (["nobs"], True),
-    (["charge_id"], 7),
+    (["charge_ids"], 7),
+    (["charge_ids"], None),
+    (["charge_ids"], "a, b"),
+    (["charge_ids"], {"a": 1}),
+    (["charge_ids"], [None]),
+    (["charge_ids"], [""]),
     (["public"], "no"),
     (["public"], None),
     (["sums"], []),
@@ -302,11 +308,11 @@ def test_simulated_releases_have_the_noise_of_the_law(name):
 def test_a_simulated_release_claims_no_charge(plain):
     simulated = plain.simulate(np.random.default_rng(1))
     assert simulated.public
-    assert simulated.charge_id is None
+    assert simulated.charge_ids == ()
     assert simulated.question == plain.question
     assert simulated.values != plain.values
     assert simulated == plain.simulate(np.random.default_rng(1))
-    assert plain.charge_id is not None
+    assert plain.charge_ids
 
 
 def test_a_release_is_frozen_and_prints_no_sum(plain):

@@ -30,7 +30,7 @@ class StubCost:
 class StubRelease:
     cost: StubCost = StubCost()
     neighbors: str = "add_remove"
-    charge_id: str | None = "c-12"
+    charge_ids: tuple[str, ...] = ("c-12",)
     public: bool = False
 
 

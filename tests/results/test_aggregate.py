@@ -98,7 +98,7 @@ def test_simulated_noise_is_said_to_protect_nobody():
     assert "none (public data)" in repr(simulated)
     assert "not a private release" not in " ".join(str(bought.summary()).split())
     assert "ZCDP(rho=2.0)" in repr(bought)
-    assert f"Ledger charge: {bought.release.charge_id}" in " ".join(str(bought.summary()).split())
+    assert f"Ledger charge: {bought.release.charge_ids[0]}" in " ".join(str(bought.summary()).split())
     again = paid().simulate(np.random.default_rng(1))
     assert again.public
     assert "this is not a private release" in " ".join(str(again.infer().summary()).split())

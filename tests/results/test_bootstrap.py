@@ -96,7 +96,7 @@ def test_the_guarantee_and_its_charge_are_shown():
     results = paid().infer()
     text = plain(results.summary())
     assert "of 1-GDP, which implies (4.89, 1e-06)-DP" in text
-    assert f"Ledger charge: {paid().charge_id}" in text
+    assert f"Ledger charge: {paid().charge_ids[0]}" in text
     assert "not a private release" not in text
     assert "none (public data)" in str(released().infer().summary())
 

@@ -326,7 +326,8 @@ def test_costs_add_up_and_charges_are_named():
     assert both.release.cost.price == dpi.ZCDP(0.1) + dpi.ZCDP(0.2)
     text = " ".join(both.summary().as_text().split())
     assert "ZCDP(rho=0.3)" in text
-    assert all(release.charge_id in text for release in releases)
+    assert both.release.charge_ids == releases[0].charge_ids + releases[1].charge_ids
+    assert f"Ledger charges: {', '.join(both.release.charge_ids)}." in text
     assert "1: table of g (ZCDP(rho=0.1)); 2: table of b (ZCDP(rho=0.2))" in text
     mixed = combine([releases[0], dpi.table("g", private(ledger)).measure(dpi.PureDP(0.5))])
     assert "ZCDP(rho=0.1) and PureDP(epsilon=0.5)" in " ".join(mixed.summary().as_text().split())
@@ -382,7 +383,9 @@ def test_what_cannot_be_combined_is_refused_by_name():
     with pytest.raises(InferenceError, match="privacy: 'public' and 'private'"):
         combine([table, replace(other, public=False)])
     with pytest.raises(InferenceError, match=r"charge abc.*not independent"):
-        combine([replace(table, charge_id="abc"), replace(other, charge_id="abc")])
+        combine([replace(table, charge_ids=("abc",)), replace(other, charge_ids=("abc",))])
+    with pytest.raises(InferenceError, match=r"charge b\).*not independent"):
+        combine([replace(table, charge_ids=("a", "b")), replace(other, charge_ids=("b", "c"))])
     with pytest.raises(InferenceError, match="where: None and"):
         combine([table, measure(dpi.table("b", where="x > 5"))])
     with pytest.raises(InferenceError, match="kinds table, mean"):

@@ -256,7 +256,7 @@ def test_private_results_name_their_charge_and_price():
         results = ask(data=data).fit(dpi.GDP(0.5))
         text = str(results.summary())
         assert "GDP(mu=0.5)" in text
-        assert str(results.release.charge_id) in text
+        assert results.release.charge_ids[0] in text
 
 
 def test_quantiles_are_shown_in_every_format():

@@ -179,7 +179,7 @@ def test_the_summary_says_what_was_chosen_how_and_at_what_price():
         f"{results.accuracy(0.05):.4g}",
         f"{results.accuracy(0.01):.4g}",
         "Nothing else is told of the scores",
-        f"Ledger charge: {results.release.charge_id}",
+        f"Ledger charge: {results.release.charge_ids[0]}",
     ):
         assert " ".join(told.split()) in " ".join(text.split())
     assert "none (public data)" in str(RELEASES["votes"]().infer().summary())

@@ -147,7 +147,7 @@ def test_notes_carry_guarantee_neighbours_target_flags_and_charge(case):
 
 
 def test_a_simulated_release_does_not_claim_a_guarantee(case):
-    release = type(case.results().release)(public=True, charge_id=None, neighbors="replace_one")
+    release = type(case.results().release)(public=True, charge_ids=(), neighbors="replace_one")
     results = case.results(release)
     text = " ".join(str(results.summary()).split())
     assert "none (public data)" in text
@@ -237,7 +237,7 @@ def test_notebook_views(case):
 
 def test_the_short_guarantee_is_the_price(case):
     cost = SimpleNamespace(price="GDP(mu=0.5)", describe=lambda: "0.5-GDP")
-    release = SimpleNamespace(cost=cost, neighbors="add_remove", charge_id=None, public=False)
+    release = SimpleNamespace(cost=cost, neighbors="add_remove", charge_ids=(), public=False)
     text = str(case.noisy(release=release).summary())
     assert re.search(r"Guarantee:\s+GDP\(mu=0.5\)", text)
     assert "Guarantee: 0.5-GDP; data sets are neighbours" in text

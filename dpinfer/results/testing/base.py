@@ -16,7 +16,7 @@ from statsmodels.iolib.tableformatting import fmt_params
 
 from dpinfer.errors import InferenceError
 from dpinfer.results.summary import PrivateSummary, header_table, table_width
-from dpinfer.results.wording import format_count, guarantee, short_guarantee
+from dpinfer.results.wording import charge_notes, format_count, guarantee, short_guarantee
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -212,8 +212,7 @@ class TestResults(ABC):
         }[self.null]
         if self.distribution is not None and self.null == "simulated":
             how += f" (public seed {self.distribution.seed}; +- is its Monte Carlo standard error)."
-        charge = getattr(self.release, "charge_id", None)
-        return [guarantee(self.release), how, *self.notes, *([f"Ledger charge: {charge}."] if charge else [])]
+        return [guarantee(self.release), how, *self.notes, *charge_notes(self.release)]
 
     def _table(self, frame: pd.DataFrame) -> SimpleTable:
         shown = copy.deepcopy(fmt_params)
