@@ -7,7 +7,8 @@ ask a question such as `ols`, and ``fit`` it at a price.
 from dpinfer import errors
 from dpinfer._version import __version__
 from dpinfer.inference.families import Binomial, Family
-from dpinfer.kernel import PrivateData, PublicData
+from dpinfer.kernel.data import PrivateData, PublicData
+from dpinfer.privacy import GDP, ZCDP, ApproxDP, Ledger, PureDP
 from dpinfer.procedures import (
     Procedure,
     binomtest,
@@ -38,7 +39,6 @@ from dpinfer.procedures import (
     ttest_rel,
     variance,
 )
-from dpinfer.privacy import GDP, ZCDP, ApproxDP, Ledger, PureDP
 from dpinfer.release import Release, read_release
 from dpinfer.results import PrivateResults
 from dpinfer.results.combine import combine

@@ -20,6 +20,7 @@ __all__ = [
     "InferenceError",
     "LedgerError",
     "LedgerMismatchError",
+    "MeasurementFailedError",
     "MissingFromReleaseError",
     "NotProvedError",
     "OptionError",
@@ -136,6 +137,23 @@ class BudgetExceededError(DPInferError):
 
 class DataError(DPInferError, TypeError):
     """A source of rows has a type or a column set that cannot be used."""
+
+
+class MeasurementFailedError(DPInferError, RuntimeError):
+    """Something failed after the charge, which stands; what went wrong is not said, as it may depend on a row.
+
+    Parameters
+    ----------
+    partial : Release
+        What had been released before: it is paid for and may be used.
+    """
+
+    def __init__(self, partial: object) -> None:
+        self.partial = partial
+        super().__init__(
+            "the measurement failed after it was charged; nothing is said of why, as that may depend on a row. "
+            "What was released before is the attribute .partial"
+        )
 
 
 class ReleaseError(DPInferError, ValueError):

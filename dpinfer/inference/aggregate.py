@@ -15,7 +15,7 @@ from dpinfer.numerics.tails import laplace_sum_isf, laplace_sum_sf
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from dpinfer.kernel.rows.blocks import Frame
+    from dpinfer.inference.block_frames import Frame
 
     Array = NDArray[np.float64]
 

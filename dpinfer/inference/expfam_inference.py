@@ -22,6 +22,7 @@ from dpinfer.inference.expfam_intervals import (
     wald_pvalue,
 )
 from dpinfer.inference.linear import METHODS, TARGETS
+from dpinfer.release.stage import StageRelease
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -315,8 +316,8 @@ def family_inference(
     if len(release.values) < width:
         raise InferenceError(f"the release holds {len(release.values)} sums, the family needs {width}")
     law = replace(release.law, scales=release.law.scales[:width])
-    used = replace(release, values=release.values[:width], steps=release.steps[:width], names=release.names[:width],
-                   law=law)  # fmt: skip
+    stage = StageRelease(release.names[:width], release.values[:width], release.steps[:width], law)
+    used = replace(release, stages=(stage,))
     noise = sum_noise(law, used.steps, population=target == "population", rows_per_unit=rows_per_unit)
     values = used.array[None]
     fit = estimate(problem, noise, values[:, 1:], values[:, 0])

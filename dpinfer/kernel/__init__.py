@@ -1,6 +1,1 @@
-"""The privacy kernel: the only code that reads rows or draws noise."""
-
-from dpinfer.kernel.data import Data, PrivateData, PublicData
-from dpinfer.kernel.run import run
-
-__all__ = ["Data", "PrivateData", "PublicData", "run"]
+"""The privacy kernel: the only code that reads rows, prices, charges and draws noise."""

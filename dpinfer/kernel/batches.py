@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from dpinfer.kernel.sources import Slice, Cells, Source
+    from dpinfer.kernel.sources import Cells, Slice, Source
 
 __all__ = ["map_batches", "sum_batches"]
 

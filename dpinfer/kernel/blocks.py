@@ -6,7 +6,6 @@ with the same labels differs in one block; and the fit of a block is a function 
 
 from __future__ import annotations
 
-import secrets
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -14,51 +13,34 @@ import numpy as np
 import pandas as pd
 
 from dpinfer.kernel.people import KeptSource
+from dpinfer.kernel.rows.blocks import BlockValues, block_values
+from dpinfer.kernel.rows.features import CHUNK_ROWS, limits_of
 from dpinfer.kernel.worker_process import as_floats
 from dpinfer.kernel.workers import fit_apart, fit_here
-from dpinfer.kernel.rows.blocks import BlockValues, block_values
 from dpinfer.schema.category import Category
 from dpinfer.schema.columns import Boolean, Integer
-from dpinfer.kernel.rows.features import CHUNK_ROWS, limits_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from numpy.typing import NDArray
 
+    from dpinfer.kernel.draws import Draws
+    from dpinfer.kernel.rows.blocks import Blocks
     from dpinfer.kernel.sources import Source
-    from dpinfer.release import Measurement
-    from dpinfer.kernel.rows.blocks import BlockRows, Frame
     from dpinfer.schema.columns import Column
 
     Array = NDArray[np.float64]
 
-__all__ = ["block_fits", "noisy_values", "secret_labels", "typed_rows"]
+__all__ = ["block_fits", "block_run", "typed_rows"]
 
 
-def secret_labels(size: int, labels: int) -> NDArray[np.intp]:
-    """Draw a label for each row, independently, from the operating system's generator; never a seed.
-
-    Parameters
-    ----------
-    size : int
-    labels : int
-        Labels are 0 to labels - 1, alike in probability to within 2^-40.
-
-    Returns
-    -------
-    ndarray of int (size,)
-    """
-    drawn = np.frombuffer(secrets.token_bytes(8 * size), dtype=np.uint64)
-    return (drawn % np.uint64(labels)).astype(np.intp)
-
-
-def typed_rows(rows: BlockRows, source: Source) -> tuple[dict[str, Array], NDArray[np.bool_]]:
+def typed_rows(rows: Blocks, source: Source) -> tuple[dict[str, Array], NDArray[np.bool_]]:
     """Read all rows as numbers within their declared bounds, and which are kept.
 
     Parameters
     ----------
-    rows : BlockRows
+    rows : Blocks
     source : Source
 
     Returns
@@ -89,12 +71,12 @@ def typed_rows(rows: BlockRows, source: Source) -> tuple[dict[str, Array], NDArr
     return values, keep
 
 
-def block_fits(rows: BlockRows, source: Source, labels: NDArray[np.intp], *, private: bool) -> Array:
+def block_fits(rows: Blocks, source: Source, labels: NDArray[np.intp], *, private: bool) -> Array:
     """Fit every block, and its halves where these are asked for.
 
     Parameters
     ----------
-    rows : BlockRows
+    rows : Blocks
     source : Source
     labels : ndarray of int (n,)
         Of each row, from 0 to 2 k - 1: rows labelled 2 b and 2 b + 1 are the halves of block b.
@@ -114,7 +96,7 @@ def block_fits(rows: BlockRows, source: Source, labels: NDArray[np.intp], *, pri
     values, keep = typed_rows(rows, source)
     kept = np.flatnonzero(keep)
     order = kept[np.argsort(labels[kept], kind="stable")]
-    starts = np.searchsorted(labels[order], np.arange(2 * rows.blocks + 1))
+    starts = np.searchsorted(labels[order], np.arange(2 * rows.count + 1))
     fits = 3 if rows.halves else 1
 
     def frames(block: int) -> list[pd.DataFrame]:
@@ -122,11 +104,10 @@ def block_fits(rows: BlockRows, source: Source, labels: NDArray[np.intp], *, pri
         mine = [np.sort(order[starts[first] : starts[last]]) for first, last in labelled[:fits]]
         return [_frame(rows.schema, {name: values[name][part] for name in rows.schema}) for part in mine]
 
-    assert rows.estimator is not None
     if (private and not rows.trusted) or (not private and rows.workers not in (None, 1)):
         fitted, width, workers = _Parts(rows.estimator, rows.size), (fits, rows.size), rows.workers or -1
-        return fit_apart(fitted, frames, count=rows.blocks, width=width, n_jobs=workers, progress=rows.progress)
-    found = [[fit_here(rows.estimator, part, width=rows.size) for part in frames(b)] for b in range(rows.blocks)]
+        return fit_apart(fitted, frames, count=rows.count, width=width, n_jobs=workers, progress=rows.progress)
+    found = [[fit_here(rows.estimator, part, width=rows.size) for part in frames(b)] for b in range(rows.count)]
     return np.array(found)
 
 
@@ -172,63 +153,18 @@ def _labels_of(column: Category) -> pd.Index[Any]:
     return pd.Index(column.levels if distinct else column.level_texts, dtype=object)
 
 
-def noisy_values(
-    measurement: Measurement, values: BlockValues, noise: list[int]
-) -> tuple[tuple[int, ...], dict[str, object]]:
-    """Sum block values, in turn: scales, then locations at these scales, then winsorised estimates.
-
-    Parameters
-    ----------
-    measurement : Measurement
-        Its row function is a `BlockRows`.
-    values : BlockValues
-    noise : list of int, length m
-        Of every sum. What is summed later depends on what is released earlier, the noise does not.
-
-    Returns
-    -------
-    values : tuple of int, length m
-        Noisy sums.
-    settled : dict
-        What was found on the way, from noisy sums alone: the frame.
-    """
-    rows: BlockRows = measurement.rows  # type: ignore[assignment]
-    steps, spread = np.asarray(measurement.steps), np.sqrt(measurement.law.variances)
-    noisy: list[int] = []
-
-    def release(exact: NDArray[np.int64]) -> tuple[Array, float]:
-        """Release the next sums; return them in their units, and the standard deviation of the noise of the first."""
-        start = len(noisy)
-        noisy.extend(
-            int(total) * measurement.multiplier + drawn for total, drawn in zip(exact, noise[start:], strict=False)
-        )
-        units: Array = np.array(noisy[start:], dtype=np.float64) * steps[start : len(noisy)]
-        return units, float(spread[start] * steps[start])
-
-    frame: Frame = rows.whole
-    if rows.winsorized:
-        scales = rows.scales(*release(rows.scale_counts(values)))
-        frame = rows.frame(*release(rows.location_counts(values, scales[0])), scales)
-    release(rows.sums(values, frame))
-    return tuple(noisy), {"frame": frame.to_dict()}
-
-
-def block_run(
-    rows: BlockRows, source: Source, label: Callable[[int, int], NDArray[np.intp]], *, private: bool
-) -> BlockValues:
+def block_run(rows: Blocks, source: Source, draws: Draws) -> BlockValues:
     """Deal the rows into blocks, all rows of a person into one, and fit them.
 
     Parameters
     ----------
-    rows : BlockRows
+    rows : Blocks
     source : Source
-    label : callable
-        ``label(n, 2 k)`` draws the labels of n rows, or of n people.
-    private : bool
-        As in `block_fits`.
+    draws : Draws
+        Of the labels of rows, or of people.
     """
     if isinstance(source, KeptSource):
-        labels = label(source.people, 2 * rows.blocks)[source.persons]
+        labels = draws.labels(source.people, 2 * rows.count)[source.persons]
     else:
-        labels = label(source.rows, 2 * rows.blocks)
-    return block_values(block_fits(rows, source, labels, private=private), rows.region)
+        labels = draws.labels(source.rows, 2 * rows.count)
+    return block_values(block_fits(rows, source, labels, private=draws.private), rows.region)

@@ -8,19 +8,26 @@ from typing import TYPE_CHECKING, Any, NoReturn
 import numpy as np
 
 from dpinfer.errors import DataError, OptionError, UnknownColumnError
+from dpinfer.kernel import stage
+from dpinfer.kernel.draws import PrivateDraws, SimulatedDraws
 from dpinfer.kernel.people import KeptSource
+from dpinfer.kernel.run import run
 from dpinfer.kernel.sources import open_source
 from dpinfer.privacy.ledger import Ledger
+from dpinfer.privacy.store import ROWS
 from dpinfer.privacy.units import NEIGHBORS, Neighbors
 from dpinfer.schema.schema import Schema
 
 if TYPE_CHECKING:
+    from dpinfer.kernel.measurement import Measurement
     from dpinfer.kernel.sources import Source
+    from dpinfer.privacy.units import Privacy
+    from dpinfer.release import Release
 
-__all__ = ["Data", "PrivateData", "PublicData"]
+__all__ = ["PrivateData", "PublicData", "Rows"]
 
 
-class Data:
+class Rows(stage.Data):
     """Rows with a public schema and a neighbour relation; see `PrivateData` and `PublicData`."""
 
     __slots__ = ("_kept", "_lock", "_schema", "_source")
@@ -49,16 +56,20 @@ class Data:
         return self._schema
 
     @property
-    def neighbors(self) -> Neighbors:
-        """The neighbouring relation."""
-        raise NotImplementedError
-
-    @property
     def nobs(self) -> int | None:
         """Number of rows where it is public, that is under replace_one where the unit is a row; else None."""
         if self.neighbors != "replace_one" or self.schema.people is not None:
             return None
         return self._source.rows
+
+    def _open(self) -> Source:
+        """Return the rows, of people those that count; for the kernel alone, after the charge."""
+        if self.schema.people is None:
+            return self._source
+        with self._lock:
+            if self._kept is None:
+                self._kept = KeptSource(self._source, self.schema)
+            return self._kept
 
     def __reduce__(self) -> NoReturn:
         raise DataError(f"{type(self).__name__} is not pickled or copied: it would carry the rows away")
@@ -67,7 +78,7 @@ class Data:
         self.__reduce__()
 
 
-class PrivateData(Data):
+class PrivateData(Rows):
     """Confidential rows. Nothing is read from them except through a priced measurement.
 
     Parameters
@@ -135,6 +146,29 @@ class PrivateData(Data):
         """The neighbouring relation: that of the ledger, whose charges are all under it."""
         return self._ledger.neighbors
 
+    @property
+    def public(self) -> bool:
+        """These rows are confidential."""
+        return False
+
+    def run(self, procedure: Any, privacy: Privacy) -> Release:
+        """Price a procedure, charge the ledger, and measure; see `dpinfer.kernel.run.run`."""
+        return run(
+            procedure,
+            self.context(privacy),
+            source=self._open,
+            draws=PrivateDraws(),
+            charge=self._charge,
+            dataset=self.ledger.dataset,
+        )
+
+    def _charge(self, measured: Measurement) -> str:
+        people = self.schema.people
+        unit = ROWS if people is None else f"people told apart by {people.id!r}"
+        said = measured.text if measured.text.startswith(measured.kind) else f"{measured.kind}: {measured.text}"
+        said = said if people is None else f"{said} (unit: {people.unit})"
+        return self._ledger.charge(measured.cost, said, unit=unit)
+
     def __repr__(self) -> str:
         size = "confidential" if self.nobs is None else f"{self.nobs:,} (public)"
         unit = "" if self.schema.people is None else f"; unit: {self.schema.unit}"
@@ -142,7 +176,7 @@ class PrivateData(Data):
         return f"PrivateData(columns: {columns}; neighbours: {self.neighbors}{unit}; number of rows: {size})"
 
 
-class PublicData(Data):
+class PublicData(Rows):
     """Rows that need no protection: the same procedures, with seeded noise, for simulation and tests.
 
     Parameters
@@ -195,6 +229,15 @@ class PublicData(Data):
         """Source of the simulated noise."""
         return self._rng
 
+    @property
+    def public(self) -> bool:
+        """These rows need no protection."""
+        return True
+
+    def run(self, procedure: Any, privacy: Privacy) -> Release:
+        """Price a procedure and measure with simulated noise; see `dpinfer.kernel.run.run`."""
+        return run(procedure, self.context(privacy), source=self._open, draws=SimulatedDraws(self._rng), charge=None)
+
     def __repr__(self) -> str:
         unit = "" if self.schema.people is None else f"; unit: {self.schema.unit}"
         return f"PublicData(columns: {', '.join(self.schema)}; neighbours: {self.neighbors}{unit}; protects nobody)"
@@ -209,13 +252,3 @@ def _with_unit(schema: Schema, person: str | None, max_rows: int | None) -> Sche
     if max_rows is None:
         raise OptionError("max_rows", None, "with id= the most rows of one person that are kept")
     return schema.with_people(person, max_rows)
-
-
-def rows_of(data: Data) -> Source:
-    """Return the rows, of people those that count; for the kernel alone, after the charge."""
-    if data.schema.people is None:
-        return data._source
-    with data._lock:
-        if data._kept is None:
-            data._kept = KeptSource(data._source, data.schema)
-        return data._kept

@@ -11,7 +11,7 @@ from dpinfer.kernel.rehearsal import Rehearsal
 from dpinfer.release.laws import CHOICES, NoiseLaw
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from dpinfer.kernel.rows.blocks import Blocks
     from dpinfer.kernel.stage import Context, Slot, Stage
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from dpinfer.release.stage import StageRelease
     from dpinfer.schema.people import People
 
-__all__ = ["Measurement", "price_next", "price_procedure"]
+__all__ = ["Measurement", "coordinates", "price_next", "price_procedure"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -33,6 +33,8 @@ class Measurement:
         Name of the procedure's releases.
     text : str
         The question in words.
+    question : mapping
+        What a release stores of it.
     context : Context
     stages : tuple of PricedStage
         Adaptive ones as they would be on rows spread evenly over the declared bounds.
@@ -43,6 +45,7 @@ class Measurement:
 
     kind: str
     text: str
+    question: Mapping[str, Any]
     context: Context
     stages: tuple[PricedStage, ...]
     slots: tuple[Slot, ...]
@@ -133,13 +136,15 @@ class Measurement:
         return [f"stage {place}      {stage.measures} ({float(slot.share):.3g} of the price{chosen})", *lines]
 
 
-def price_procedure(procedure: Any, context: Context) -> Measurement:
+def price_procedure(procedure: Any, context: Context, *, rehearse: bool = False) -> Measurement:
     """Price every stage of a procedure, the adaptive ones as rehearsed on public rows.
 
     Parameters
     ----------
     procedure : Procedure
     context : Context
+    rehearse : bool
+        Whether to run one stage that is all there is on public rows, too: what would fail does so before the charge.
 
     Returns
     -------
@@ -152,21 +157,23 @@ def price_procedure(procedure: Any, context: Context) -> Measurement:
     """
     slots = tuple(procedure.slots(context))
     check_slots(slots)
+    question = procedure.question(context)
     blocks: Blocks | None = procedure.units(context)
     rehearsal = Rehearsal(context, blocks)
     stages: list[PricedStage] = []
     costs: list[Cost] = []
     released: list[StageRelease] = []
-    most = _most(slots)
+    most = coordinates(slots)
     for place, (slot, amount) in enumerate(zip(slots, amounts(context.privacy, slots), strict=True)):
         priced = price_next(procedure, place, slot, amount, context, tuple(released), most)
         costs.append(reserved_cost(slot, amount, context, most or 1) if slot.adaptive else priced.cost)
         stages.append(priced)
-        if len(slots) > 1:
+        if rehearse or len(slots) > 1:
             released.append(rehearsal.release(priced))
     return Measurement(
-        kind=procedure.kind_of_release,
-        text=procedure.text(context.schema),
+        kind=procedure.release_kind(context),
+        text=str(question["text"]),
+        question=question,
         context=context,
         stages=tuple(stages),
         slots=slots,
@@ -191,6 +198,6 @@ def price_next(
     return priced
 
 
-def _most(slots: Sequence[Slot]) -> int | None:
+def coordinates(slots: Sequence[Slot]) -> int | None:
     """Coordinates of all stages together; None where one stage counts its own."""
     return None if len(slots) == 1 else sum(slot.most for slot in slots)

@@ -26,6 +26,7 @@ from dpinfer.privacy.accounting import (
     gaussian_cost,
     laplace_cost,
     least_scale,
+    too_little_noise,
 )
 from dpinfer.privacy.exact import binary, sqrt_above
 from dpinfer.privacy.resampling import DOUBLE_OR_NOTHING, POISSON, cost_of, resampled_cost
@@ -138,7 +139,7 @@ def amounts(privacy: Privacy, slots: Sequence[Slot]) -> list[Privacy]:
     if len(slots) == 1 and slots[0].share == 1:
         return [privacy]
     whole = privacy if isinstance(privacy, PureDP) else gaussian_amount(privacy)
-    return [whole * slot.share for slot in slots]
+    return [whole * float(slot.share) for slot in slots]
 
 
 def reserved_cost(slot: Slot, amount: Privacy, context: Context, most: int) -> Cost:
@@ -272,7 +273,7 @@ def _fine(smallest: float, least: float, amount: Privacy) -> int:
     while smallest * multiplier < least:
         multiplier *= 2
         if multiplier > _FINEST:
-            raise PrivacyUnitError(f"{amount} asks for less noise than can be drawn: ask for a stricter price")
+            raise too_little_noise(amount, smallest * _FINEST / least)
     return multiplier
 
 
@@ -379,9 +380,7 @@ def _price_resampled(stage: Stage, amount: Privacy, context: Context, most: int 
     )
 
 
-def _secret_plan(
-    rows: ReplicateSum, bounded: BoundedSum, amount: Privacy, weights: Array
-) -> tuple[Array, int, Cost]:
+def _secret_plan(rows: ReplicateSum, bounded: BoundedSum, amount: Privacy, weights: Array) -> tuple[Array, int, Cost]:
     """Noise of sums under secret weights, from their exact cost."""
     assert isinstance(amount, GDP | ApproxDP)
     mu, failure = resampled_cost(_LAWS[rows.weights], amount, rows.replicates)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from dpinfer.kernel.selection import private_choice, simulated_choice
+from dpinfer.kernel.price import RANK
 from dpinfer.kernel.rows.features import CHUNK_ROWS
 
 if TYPE_CHECKING:
@@ -21,53 +21,43 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from dpinfer.kernel.draws import Draws
+    from dpinfer.kernel.rows.tree import PointRows
     from dpinfer.kernel.sources import Source
-    from dpinfer.kernel.rows.tree import QuantileRows
 
     Array = NDArray[np.float64]
     Places = NDArray[np.int64]
     Choice = Callable[[Sequence[int], float], int]
 
-__all__ = ["FAN_OUT", "LARGEST_CHOICE", "RANK", "SLACK", "chosen_points", "private_draw", "simulated_draw"]
+__all__ = ["FAN_OUT", "chosen_points"]
 
 FAN_OUT = 1024
 """Blocks that one choice is made from."""
 
-RANK = 2**20
-"""Steps of the scores in one rank."""
 
-SLACK = 64
-"""Steps by which rounding can add to the range of a change of log weights: at most 8 a descent, 6 descents at most."""
-
-LARGEST_CHOICE = 2.0**44
-"""Noise scale, in steps, up to which a log weight is off by less than a step: larger ones are refused."""
-
-
-def private_draw(scores: Sequence[int], scale: float) -> int:
-    """Choose a block of confidential data."""
-    return private_choice(scores, "gumbel", scale)
-
-
-def simulated_draw(rng: np.random.Generator) -> Choice:
-    """Return what chooses a block in simulation."""
-    return lambda scores, scale: simulated_choice(scores, "gumbel", scale, rng)
-
-
-def chosen_points(rows: QuantileRows, source: Source, draw: Choice) -> list[int]:
+def chosen_points(
+    rows: PointRows, probabilities: Sequence[Fraction], scales: Sequence[float], source: Source, draws: Draws
+) -> list[int]:
     """Choose a point of the grid for every group and probability.
 
     Parameters
     ----------
-    rows : QuantileRows
+    rows : PointRows
+    probabilities : sequence of Fraction
+    scales : sequence of float
+        Of the noise of each choice, in steps; for every group in turn.
     source : Source
-    draw : callable
-        ``draw(scores, scale)`` returns the place of the largest noisy score.
+    draws : Draws
 
     Returns
     -------
     list of int
         Group by group.
     """
+
+    def draw(scores: Sequence[int], scale: float) -> int:
+        return draws.place(scores, "gumbel", scale)
+
     found: list[tuple[Places, NDArray[np.intp]]] = []
     for start in range(0, source.rows, CHUNK_ROWS):
         stop = min(start + CHUNK_ROWS, source.rows)
@@ -77,8 +67,8 @@ def chosen_points(rows: QuantileRows, source: Source, draw: Choice) -> list[int]
     chosen = []
     for group in range(rows.tree.size):
         mine = np.sort(points[groups == group])
-        for probability, scale in zip(rows.probabilities, rows.scales, strict=True):
-            chosen.append(_choose(mine, rows.points, probability, scale * RANK, draw))
+        for probability, scale in zip(probabilities, scales, strict=False):
+            chosen.append(_choose(mine, rows.points, probability, scale, draw))
     return chosen
 
 

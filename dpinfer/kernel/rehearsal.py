@@ -16,10 +16,18 @@ if TYPE_CHECKING:
     from dpinfer.kernel.price import PricedStage
     from dpinfer.kernel.rows.blocks import Blocks
     from dpinfer.kernel.stage import Context
+    from dpinfer.schema.schema import Schema
 
-__all__ = ["Rehearsal"]
+__all__ = ["Rehearsal", "sample_batch"]
 
 _ROWS = 256
+
+
+def sample_batch(schema: Schema, size: int) -> Batch:
+    """Return rows spread evenly and independently over their declared bounds, each of another person."""
+    sample = schema.sample(size, np.random.default_rng(0))
+    cells = {name: sample[name].to_numpy() for name in schema}
+    return Batch(cells, size, persons=None if schema.people is None else np.arange(size))
 
 
 class Rehearsal:
@@ -38,10 +46,7 @@ class Rehearsal:
 
     @cached_property
     def _rows(self) -> Batch:
-        schema = self._context.schema
-        sample = schema.sample(_ROWS, np.random.default_rng(0))
-        cells = {name: sample[name].to_numpy() for name in schema}
-        return Batch(cells, _ROWS, persons=None if schema.people is None else np.arange(_ROWS))
+        return sample_batch(self._context.schema, _ROWS)
 
     @cached_property
     def _values(self) -> BlockValues:
@@ -66,7 +71,7 @@ class Rehearsal:
         rows = priced.rows
         batch = self._values if isinstance(rows, BlockSum) else self._rows
         totals: list[int] = rows.add(batch)[0].tolist()
-        if isinstance(priced.stage.measure, Resampled):
-            return totals * rows.replicates
-        found: list[int] = rows.finish(totals)
-        return found
+        exact: list[int] = (
+            totals * rows.replicates if isinstance(priced.stage.measure, Resampled) else rows.finish(totals)
+        )
+        return exact

@@ -2,31 +2,30 @@
 
 from __future__ import annotations
 
-import os
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from dpinfer.kernel.batches import sum_batches
-from dpinfer.kernel.data import PublicData
+from dpinfer.kernel.draws import seeded_bytes
 from dpinfer.kernel.people import KeptSource
+from dpinfer.kernel.rows.features import CHUNK_ROWS
 from dpinfer.privacy.resampling import POISSON
 from dpinfer.schema.basis import UNIT
-from dpinfer.kernel.rows.features import CHUNK_ROWS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from numpy.typing import NDArray
 
-    from dpinfer.kernel.data import Data
-    from dpinfer.kernel.sources import Slice, Cells, Source
+    from dpinfer.kernel.draws import Draws
     from dpinfer.kernel.rows.resampled import ReplicateSum
+    from dpinfer.kernel.sources import Cells, Slice, Source
 
     Array = NDArray[np.float64]
     Bytes = Callable[[int, int], bytes]
 
-__all__ = ["random_bytes", "replicate_sums"]
+__all__ = ["replicate_sums"]
 
 _ROWS = 4096
 """Most rows weighed at once: products of two entries of 2^19 under weights of at most 6 then sum below 2^53.
@@ -46,33 +45,15 @@ _POISSON = np.repeat(np.arange(len(POISSON.counts), dtype=np.float64), POISSON.c
 """The weight that every number of 16 bits stands for."""
 
 
-def random_bytes(rows: ReplicateSum, data: Data) -> Bytes:
-    """Return what draws the bytes behind the weights of a slice of rows.
-
-    Secret weights of confidential rows come from the operating system, which hands out no byte twice whatever forks or
-    restores; they are used and forgotten. Public ones, and those of simulations, come from a seeded generator that is
-    placed by the number of the first row.
-    """
-    if rows.weights == "public":
-        return _seeded(rows.seed)
-    if isinstance(data, PublicData):
-        return _seeded(int(data.rng.integers(2**63)))
-    return lambda _, size: os.urandom(size)
-
-
-def _seeded(seed: int) -> Bytes:
-    return lambda start, size: np.random.Generator(np.random.Philox(key=[seed, start])).bytes(size)
-
-
-def replicate_sums(rows: ReplicateSum, source: Source, draw: Bytes, *, threads: int | None = None) -> list[int]:
+def replicate_sums(rows: ReplicateSum, source: Source, draws: Draws, *, threads: int | None = None) -> list[int]:
     """Sum integer rows under B sets of random weights, without any rounding, in one pass over the data.
 
     Parameters
     ----------
     rows : ReplicateSum
     source : Source
-    draw : callable
-        ``draw(first row, size)`` returns so many random bytes.
+    draws : Draws
+        Of the bytes behind secret weights; public ones come from the seed of ``rows``.
     threads : int, optional
         Worker threads; by default one per core. The result does not depend on it.
 
@@ -91,6 +72,7 @@ def replicate_sums(rows: ReplicateSum, source: Source, draw: Bytes, *, threads: 
     rounding, and then count as one row.
     """
     count, width = rows.replicates, rows.width
+    draw = seeded_bytes(rows.seed) if rows.weights == "public" else draws.bytes()
     sets = count // 2 if rows.weights == "public" else count
     people = source if isinstance(source, KeptSource) else None
     largest = _ROWS if people is None else _ROWS // rows.schema.rows_per_unit

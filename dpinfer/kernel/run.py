@@ -1,47 +1,57 @@
-"""Running a measurement: check, charge, sum, draw."""
+"""Running a procedure: price, rehearse, charge, then sum and draw stage by stage."""
 
 from __future__ import annotations
 
-from dataclasses import replace
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Any
 
-from dpinfer.errors import OptionError
-from dpinfer.kernel.blocks import block_run, noisy_values, secret_labels
-from dpinfer.kernel.data import Data, PrivateData, PublicData, rows_of
-from dpinfer.kernel.density import noisy_histograms
-from dpinfer.kernel.quantiles import chosen_points, private_draw, simulated_draw
-from dpinfer.kernel.replicates import random_bytes, replicate_sums
-from dpinfer.kernel.samplers import check_scales, private_noise, simulated_noise
-from dpinfer.kernel.selection import private_choice, score_sums, simulated_choice
-from dpinfer.kernel.sums import cell_sums, exact_sums
-from dpinfer.privacy.store import ROWS
-from dpinfer.release import Measurement, Release
-from dpinfer.kernel.rows.blocks import BlockRows
-from dpinfer.kernel.rows.density import DensityRows
-from dpinfer.kernel.rows.resampled import ReplicateSum
-from dpinfer.kernel.rows.scores import ScoreSum
-from dpinfer.kernel.rows.tree import QuantileRows
+from dpinfer.errors import MeasurementFailedError, OptionError
+from dpinfer.kernel.blocks import block_run
+from dpinfer.kernel.measurement import coordinates, price_next, price_procedure
+from dpinfer.kernel.price import amounts
+from dpinfer.kernel.quantiles import chosen_points
+from dpinfer.kernel.replicates import replicate_sums
+from dpinfer.kernel.rows.blocks import BlockSum
+from dpinfer.kernel.samplers import check_scales
+from dpinfer.kernel.stage import Largest, Place, Resampled, Sum
+from dpinfer.kernel.sums import exact_sums
+from dpinfer.release import Release, StageRelease
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    import numpy as np
-    from numpy.typing import NDArray
-
-    from dpinfer.privacy.selection import ChoiceLaw
+    from dpinfer.kernel.draws import Draws
+    from dpinfer.kernel.measurement import Measurement
+    from dpinfer.kernel.price import PricedStage
+    from dpinfer.kernel.rows.blocks import Blocks, BlockValues
+    from dpinfer.kernel.sources import Source
+    from dpinfer.kernel.stage import Context
 
 __all__ = ["run"]
 
 
-def run(measurement: Measurement, data: Data, *, threads: int | None = None) -> Release:
-    """Run a measurement on rows.
+def run(
+    procedure: Any,
+    context: Context,
+    *,
+    source: Callable[[], Source],
+    draws: Draws,
+    charge: Callable[[Measurement], str] | None,
+    dataset: str | None = None,
+) -> Release:
+    """Run a procedure on rows.
 
     Parameters
     ----------
-    measurement : Measurement
-    data : PrivateData or PublicData
-    threads : int, optional
-        Worker threads; the sums do not depend on it.
+    procedure : Procedure
+    context : Context
+        What is public about the run, the price included.
+    source : callable
+        Opens the rows; called after the charge.
+    draws : Draws
+    charge : callable or None
+        Charges the ledger and returns the charge's id; None where nobody is protected.
+    dataset : str, optional
+        What the ledger calls the data.
 
     Returns
     -------
@@ -51,93 +61,102 @@ def run(measurement: Measurement, data: Data, *, threads: int | None = None) -> 
     ------
     BudgetExceededError
         If the ledger refuses the charge; nothing is then drawn.
-    OptionError
-        If the measurement was made for other neighbours, or another unit of protection, than the data have.
-    PrivacyUnitError
-        If the noise is too large to be drawn exactly.
+    MeasurementFailedError
+        If anything fails after the charge; it says nothing of rows, and carries what was released before.
+    DPInferError
+        If the procedure cannot be measured, for a public reason; nothing is then charged.
 
     Notes
     -----
-    Everything that can fail for a public reason fails before the charge. The charge is on disk before any
-    row is read: a crash after it never gives budget back.
+    Everything that can fail for a public reason fails before the charge: each stage is priced, and those of
+    confidential rows are rehearsed on public ones. The whole price is on disk before any row is read, and a crash never
+    gives it back.
     """
-    if measurement.neighbors != data.neighbors:
-        raise OptionError("neighbors", measurement.neighbors, f"{data.neighbors!r}, as the data are protected")
-    if measurement.people != data.schema.people:
-        raise OptionError("schema", measurement.rows.schema.unit, f"that of the data, whose unit is {data.schema.unit}")
-    if threads is not None and threads < 1:
-        raise OptionError("threads", threads, "a positive whole number, or None")
-    check_scales(measurement.law, measurement.cost.price)
-    charge_id = None
-    if isinstance(data, PrivateData):
-        charge_id = data.ledger.charge(measurement.cost, _description(measurement), unit=_unit(measurement))
-    values, measurement = _noisy_sums(measurement, data, threads)
-    return Release(
-        kind=measurement.kind,
-        question=measurement.question,
-        values=values,
-        steps=measurement.steps,
-        names=measurement.names,
-        law=measurement.law,
-        cost=measurement.cost,
-        neighbors=measurement.neighbors,
-        nobs=data.nobs,
-        charge_ids=() if charge_id is None else (charge_id,),
-        public=isinstance(data, PublicData),
-        dataset=data.ledger.dataset if isinstance(data, PrivateData) else None,
-    )
+    procedure = procedure.resolve(context)
+    measured = price_procedure(procedure, context, rehearse=draws.private)
+    for stage in measured.stages:
+        check_scales(stage.law, context.privacy)
+    charge_ids = () if charge is None else (charge(measured),)
+
+    def release(stages: list[StageRelease]) -> Release:
+        return Release(
+            kind=measured.kind,
+            question=measured.question,
+            stages=tuple(stages),
+            cost=measured.cost,
+            neighbors=context.neighbors,
+            nobs=context.nobs,
+            charge_ids=charge_ids,
+            public=context.public,
+            dataset=dataset,
+        )
+
+    stages: list[StageRelease] = []
+    if not draws.private:
+        _measure(procedure, context, measured, source(), draws, stages)
+        return release(stages)
+    failed = False
+    try:
+        _measure(procedure, context, measured, source(), draws, stages)
+    except Exception:  # whose text, cause and traceback may tell of a row
+        failed = True
+    if failed:
+        raise MeasurementFailedError(release(stages))
+    return release(stages)
 
 
-def _noisy_sums(measurement: Measurement, data: Data, threads: int | None) -> tuple[tuple[int, ...], Measurement]:
-    """Sum over the rows and add the noise; an adaptive measurement comes back as noisy sums settled it on the way."""
-    rows, source = measurement.rows, rows_of(data)
-    if isinstance(rows, ScoreSum):
-        return (_choice(measurement, data, score_sums(rows, source)),), measurement
-    if isinstance(rows, BlockRows):
-        blocks = block_run(rows, source, _labels(data), private=not isinstance(data, PublicData))
-        values, settled = noisy_values(measurement, blocks, _noise(measurement, data))
-        return values, replace(measurement, question={**measurement.question, **settled})
-    if isinstance(rows, DensityRows):
-        cells = cell_sums(rows.cells, source, threads=threads)
-        return noisy_histograms(measurement, cells, _noise(measurement, data), data.nobs)
-    if isinstance(rows, QuantileRows):
-        draw = simulated_draw(data.rng) if isinstance(data, PublicData) else private_draw
-        chosen = {"selected": chosen_points(rows, source, draw)}
-        measurement, rows = replace(measurement, question={**measurement.question, **chosen}), rows.tree
-    if isinstance(rows, ReplicateSum):
-        sums = replicate_sums(rows, source, random_bytes(rows, data), threads=threads)
-    else:
-        sums = exact_sums(rows, source, threads=threads)[: len(measurement.names)]
-    noise = _noise(measurement, data)
-    return tuple(total * measurement.multiplier + drawn for total, drawn in zip(sums, noise, strict=True)), measurement
+def _measure(
+    procedure: Any, context: Context, measured: Measurement, source: Source, draws: Draws, stages: list[StageRelease]
+) -> None:
+    """Ask for each stage, sum, draw, and append what it releases."""
+    blocks: Blocks | None = procedure.units(context)
+    values = None if blocks is None else block_run(blocks, source, draws)
+    slots = measured.slots
+    for place, (slot, amount) in enumerate(zip(slots, amounts(context.privacy, slots), strict=True)):
+        if slot.adaptive:
+            priced = price_next(procedure, place, slot, amount, context, tuple(stages), coordinates(slots))
+            check_scales(priced.law, context.privacy)
+        else:
+            priced = measured.stages[place]
+        stages.append(_release(priced, source, values, draws))
 
 
-def _choice(measurement: Measurement, data: Data, scores: list[int]) -> int:
-    law, scale = cast("ChoiceLaw", measurement.law.family), measurement.law.scales[0]
-    if isinstance(data, PublicData):
-        return simulated_choice(scores, law, scale, data.rng)
-    return private_choice(scores, law, scale)
+def _release(priced: PricedStage, source: Source, values: BlockValues | None, draws: Draws) -> StageRelease:
+    noisy = _MEASURES[type(priced.stage.measure)](priced, source, values, draws)
+    return StageRelease(priced.names, tuple(noisy), priced.steps, priced.law, priced.stage.settings)
 
 
-def _noise(measurement: Measurement, data: Data) -> list[int]:
-    if isinstance(data, PublicData):
-        return simulated_noise(measurement.law, data.rng)
-    return private_noise(measurement.law)
+def _sum(priced: PricedStage, source: Source, values: BlockValues | None, draws: Draws) -> list[int]:
+    rows = priced.rows
+    if isinstance(rows, BlockSum):
+        if values is None:
+            raise OptionError("units", None, "the blocks that are summed")
+        return _noisy(priced, rows.add(values)[0].tolist(), draws)  # type: ignore[arg-type]
+    return _noisy(priced, exact_sums(rows, source), draws)
 
 
-def _labels(data: Data) -> Callable[[int, int], NDArray[np.intp]]:
-    """Return what draws the blocks of rows: secretly, or where nobody is protected from the seeded generator."""
-    if isinstance(data, PublicData):
-        return lambda size, labels: data.rng.integers(0, labels, size)
-    return secret_labels
+def _resampled(priced: PricedStage, source: Source, values: BlockValues | None, draws: Draws) -> list[int]:  # noqa: ARG001
+    return _noisy(priced, replicate_sums(priced.rows, source, draws), draws)
 
 
-def _unit(measurement: Measurement) -> str:
-    """Whose rows the measurement protects together, as the ledger keeps it."""
-    return ROWS if measurement.people is None else f"people told apart by {measurement.people.id!r}"
+def _noisy(priced: PricedStage, exact: list[int], draws: Draws) -> list[int]:
+    noise = draws.noise(priced.law)
+    return [total * priced.multiplier + drawn for total, drawn in zip(exact, noise, strict=True)]
 
 
-def _description(measurement: Measurement) -> str:
-    text = str(measurement.question["text"])
-    said = text if text.startswith(measurement.kind) else f"{measurement.kind}: {text}"
-    return said if measurement.people is None else f"{said} (unit: {measurement.people.unit})"
+def _largest(priced: PricedStage, source: Source, values: BlockValues | None, draws: Draws) -> list[int]:  # noqa: ARG001
+    measure: Largest = priced.stage.measure  # type: ignore[assignment]
+    return [draws.place(exact_sums(measure.rows, source), measure.law, priced.law.scales[0])]
+
+
+def _place(priced: PricedStage, source: Source, values: BlockValues | None, draws: Draws) -> list[int]:  # noqa: ARG001
+    measure: Place = priced.stage.measure  # type: ignore[assignment]
+    return chosen_points(measure.rows, measure.probabilities, priced.law.scales, source, draws)
+
+
+_MEASURES: dict[type, Callable[[PricedStage, Source, BlockValues | None, Draws], list[int]]] = {
+    Sum: _sum,
+    Resampled: _resampled,
+    Largest: _largest,
+    Place: _place,
+}

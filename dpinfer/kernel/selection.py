@@ -10,7 +10,6 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from dpinfer.privacy.selection import ChoiceLaw
-    from dpinfer.kernel.rows.scores import ScoreSum
 
 __all__ = ["private_choice", "simulated_choice"]
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any
@@ -14,12 +13,14 @@ from dpinfer.release.laws import MOST_DRAWS
 from dpinfer.schema.schema import Schema
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from dpinfer.kernel.rows.base import RowSum
     from dpinfer.kernel.rows.resampled import ReplicateSum
     from dpinfer.kernel.rows.scores import ScoreSum
     from dpinfer.kernel.rows.tree import PointRows
     from dpinfer.privacy.selection import ChoiceLaw
-    from dpinfer.release import Release, StageRelease
+    from dpinfer.release import Release
 
 __all__ = ["Context", "Data", "Largest", "Noise", "Place", "Resampled", "Slot", "Stage", "Sum"]
 

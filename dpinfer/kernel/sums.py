@@ -47,7 +47,8 @@ def exact_sums(
 
     def one(cells: Mapping[str, Cells], part: Slice) -> NDArray[np.int64]:
         mine = None if persons is None else persons[part.start : part.start + part.rows]
-        return rows.add(Batch(cells, part.rows, persons=mine))[0]
+        added: NDArray[np.int64] = rows.add(Batch(cells, part.rows, persons=mine))[0]
+        return added
 
     totals = sum_batches(
         source,

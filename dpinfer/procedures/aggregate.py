@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from fractions import Fraction
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -11,15 +12,24 @@ import numpy as np
 
 from dpinfer.errors import OptionError
 from dpinfer.inference.aggregate import METHODS
-from dpinfer.kernel import Data, PublicData
+from dpinfer.inference.block_frames import bins_of, find_frame, find_scales, limit, whole_frame
+from dpinfer.kernel.price import amounts
+from dpinfer.kernel.rows.blocks import BINS, OCTAVES, BlockMoments, Blocks, OctaveCounts, PlaceCounts
+from dpinfer.kernel.stage import Data, Slot, Stage, Sum
 from dpinfer.kernel.workers import check_picklable
-from dpinfer.procedures.block_estimators import NewtonEstimator, formula_estimator, model_class, probe_names
-from dpinfer.procedures.block_plan import FEWEST, MOST, budget_shares, number_of_blocks, rows_of, stretch
-from dpinfer.procedures.cell_sums import noise_plan
-from dpinfer.procedures.procedure import Procedure
-from dpinfer.privacy.sensitivity import joint_sensitivity
 from dpinfer.privacy.units import PureDP
-from dpinfer.release import Measurement, NoiseLaw, Release
+from dpinfer.procedures.block_estimators import NewtonEstimator, formula_estimator, model_class, probe_names
+from dpinfer.procedures.block_plan import (
+    FEWEST,
+    MOST,
+    BlockShares,
+    block_shares,
+    count_noise,
+    number_of_blocks,
+    rows_of,
+    stretch,
+)
+from dpinfer.procedures.procedure import Procedure
 from dpinfer.results.aggregate import (
     AGGREGATORS,
     CORRECTIONS,
@@ -28,11 +38,14 @@ from dpinfer.results.aggregate import (
     infer_aggregate,
 )
 from dpinfer.schema.axes import compile_condition
-from dpinfer.kernel.rows.blocks import BlockRows, limit
 from dpinfer.schema.region import region_names, region_of
 
 if TYPE_CHECKING:
+    from dpinfer.inference.block_frames import Frame
+    from dpinfer.kernel.stage import Context
+    from dpinfer.privacy.sensitivity import Norm
     from dpinfer.privacy.units import Neighbors, Privacy
+    from dpinfer.release import Release, StageRelease
     from dpinfer.schema.region import Ball
     from dpinfer.schema.schema import Schema
 
@@ -134,8 +147,8 @@ class SampleAggregate(Procedure):
             raise OptionError("model_options", "given", "none with a function of your own: use functools.partial")
         return self.model, columns, names, called, called, None
 
-    def _plan(self, schema: Schema, neighbors: Neighbors, public: int | None) -> tuple[BlockRows, AggregateQuestion]:
-        """Return how rows become sums, before a price is known; and the question."""
+    def _plan(self, schema: Schema, neighbors: Neighbors, public: int | None) -> tuple[Blocks, AggregateQuestion]:
+        """Return how rows become block estimates; and the question."""
         estimator, columns, names, called, response, link = self._prepare(schema)
         region = region_of(self.bounds, names)
         halves = self.bias_correction == "half_blocks"
@@ -144,13 +157,12 @@ class SampleAggregate(Procedure):
         condition = None if self.where is None else compile_condition(self.where, schema)
         if condition is not None:
             columns = schema.select([name for name in schema if name in columns or name in condition.columns])
-        rows = BlockRows(
+        dealt = Blocks(
             schema=columns,
             region=region,
-            blocks=blocks,
+            count=blocks,
             estimator=estimator,
             halves=halves,
-            winsorized=self.aggregator == "winsorized",
             where=condition,
             trusted=isinstance(estimator, NewtonEstimator),
             workers=self.n_jobs,
@@ -161,7 +173,7 @@ class SampleAggregate(Procedure):
             region=region,
             blocks=blocks,
             halves=halves,
-            winsorized=rows.winsorized,
+            winsorized=self.aggregator == "winsorized",
             model=called,
             text=self._text,
             response=response,
@@ -169,12 +181,14 @@ class SampleAggregate(Procedure):
             where=self.where,
             nobs=nobs,
         )
-        return rows, question
+        return dealt, question
 
-    def measurement(
-        self, privacy: Privacy, *, schema: Schema | None = None, neighbors: Neighbors | None = None
-    ) -> Measurement:
-        """Say what would be measured at a price; see `Procedure.measurement`.
+    def release_kind(self, context: Context) -> str:  # noqa: ARG002
+        """Return "sample_aggregate"."""
+        return "sample_aggregate"
+
+    def units(self, context: Context) -> Blocks:
+        """Return how rows are dealt into blocks, and what is fitted to them.
 
         Raises
         ------
@@ -182,43 +196,60 @@ class SampleAggregate(Procedure):
             If the number of blocks has to be known and no number of rows is, or blocks would be too small; if the
             model cannot be sent to other processes; if the price is zero.
         """
-        schema, neighbors, public = self._context(privacy, schema, neighbors)
-        rows, question = self._plan(schema, neighbors, public)
-        alone = isinstance(self.source, PublicData) and self.n_jobs in (None, 1)
-        if not (rows.trusted or alone):
-            check_picklable(rows.estimator)  # type: ignore[arg-type]
-        pure = isinstance(privacy, PureDP)
-        rows = replace(rows, norm="l1" if pure else "l2")
-        shares = budget_shares(rows, privacy)
-        if rows.winsorized and not shares["location"]:
-            rows, question = replace(rows, winsorized=False), replace(question, winsorized=False)
-        sizes = rows.sensitivities
-        # Coordinates of a kind have noise in proportion to bound / share (L1) or bound / sqrt(share) (L2).
-        relative = {
-            kind: float(sizes[kind] / sizes["sum"]) * (shares["sum"] / shares[kind]) ** (1.0 if pure else 0.5)
-            for kind in sizes
-        }
-        bound = joint_sensitivity([(sizes[kind], relative[kind]) for kind in sizes], norm="l1" if pure else "l2")
-        weights = rows.weights.copy()
-        for kind in sizes:
-            if kind != "sum":
-                weights[rows.parts[kind]] *= relative[kind]
-        scales, multiplier, cost = noise_plan(bound, privacy, weights)
-        rows = replace(rows, stretch=stretch(rows, float(scales[rows.parts["sum"].start]) / multiplier, pure=pure))
-        return Measurement(
-            kind="sample_aggregate",
-            question=question.to_dict(),
-            rows=rows,
-            law=NoiseLaw("laplace" if pure else "gaussian", tuple(scales.tolist())),
-            cost=cost,
-            neighbors=neighbors,
-            names=rows.names,
-            steps=tuple((1.0 / (rows.units * multiplier)).tolist()),
-            sensitivity=f"{schema.unit} changes the estimate of one block, from anywhere to anywhere in the declared "
-            "region",
-            measures=_measures(rows, question),
-            multiplier=multiplier,
+        blocks, _ = self._plan(context.schema, context.neighbors, context.nobs)
+        alone = context.public and self.n_jobs in (None, 1)
+        if not (blocks.trusted or alone):
+            check_picklable(blocks.estimator)
+        return blocks
+
+    def _shares(self, context: Context) -> BlockShares:
+        return block_shares(self.units(context), context, winsorized=self.aggregator == "winsorized")
+
+    def slots(self, context: Context) -> tuple[Slot, ...]:
+        """Give histograms of scale and place a small share, and sums over the blocks the rest."""
+        shares, size = self._shares(context), len(self.units(context).region.names)
+        moments = size + size * (size + 1) // 2 + 2
+        if not shares.places:
+            return (Slot(Fraction(1), moments),)
+        groups = len(self.units(context).region.places)
+        return (
+            Slot(shares.octaves, groups * OCTAVES),
+            Slot(shares.places, size * BINS, adaptive=True),
+            Slot(shares.moments, moments, adaptive=True),
         )
+
+    def stage(self, place: int, context: Context, released: tuple[StageRelease, ...]) -> Stage:
+        """Ask for the scale of block estimates, then their place, then sums of estimates winsorised there."""
+        blocks, shares = self.units(context), self._shares(context)
+        norm: Norm = "l1" if isinstance(context.privacy, PureDP) else "l2"
+        if not shares.places:
+            return _moments(blocks, whole_frame(blocks.region, norm), norm, shares)
+        if place == 0:
+            return Stage(Sum(OctaveCounts(blocks.schema, blocks.region)))
+        scales = find_scales(blocks.region, released[0].array, float(np.sqrt(released[0].noise_variances[0])))
+        if place == 1:
+            return Stage(Sum(PlaceCounts(blocks.schema, blocks.region, bins_of(blocks.region, scales))))
+        frame = find_frame(
+            blocks.region,
+            released[1].array,
+            float(np.sqrt(released[1].noise_variances[0])),
+            scales,
+            blocks=blocks.count,
+            norm=norm,
+            stretch=self._stretch(blocks, shares, context, norm),
+        )
+        return _moments(blocks, frame, norm, shares)
+
+    def _stretch(self, blocks: Blocks, shares: BlockShares, context: Context, norm: Norm) -> float:
+        """Radius of the winsorising ball over what is needed, from the noise that sums will have."""
+        amount = amounts(context.privacy, self.slots(context))[-1]
+        noise = count_noise(_moments(blocks, whole_frame(blocks.region, norm), norm, shares), amount, context)
+        return stretch(blocks, noise, pure=norm == "l1")
+
+    def question(self, context: Context) -> dict[str, Any]:
+        """Return what a release stores of the question."""
+        _, asked = self._plan(context.schema, context.neighbors, context.nobs)
+        return replace(asked, winsorized=bool(self._shares(context).places)).to_dict()
 
     def explain(self, privacy: Privacy, *, schema: Schema | None = None, neighbors: Neighbors | None = None) -> str:
         """Describe the measurement and the noise it would bring, before anything is spent.
@@ -230,18 +261,20 @@ class SampleAggregate(Procedure):
             between blocks where these are winsorised, else in those of the parameters.
         """
         measured = self.measurement(privacy, schema=schema, neighbors=neighbors)
-        rows: BlockRows = measured.rows  # type: ignore[assignment]
-        place = rows.parts["sum"].start
-        noise = float(np.sqrt(measured.law.variances[place])) * measured.steps[place] / rows.blocks
-        lines = [measured.describe(), f"region       {rows.region.describe()}"]
-        if rows.winsorized:
-            radius = rows.stretch * limit(rows.blocks, rows.size, rows.norm)
+        context, last = measured.context, measured.stages[-1]
+        blocks, shares = self.units(context), self._shares(context)
+        norm: Norm = "l1" if isinstance(context.privacy, PureDP) else "l2"
+        noise = float(np.sqrt(last.law.variances[0])) * last.steps[0] / blocks.count
+        lines = [measured.describe(), f"region       {blocks.region.describe()}"]
+        if shares.places:
+            radius = self._stretch(blocks, shares, context, norm) * limit(blocks.count, blocks.size, norm)
             lines.append(
-                f"privacy noise of an estimate: {_times(noise * radius * np.sqrt(rows.blocks))} times its sampling "
+                f"privacy noise of an estimate: {_times(noise * radius * np.sqrt(blocks.count))} times its sampling "
                 "error, by how well the spread between blocks can be told"
             )
         else:
-            listed = zip(rows.region.names, (rows.whole.half * noise).tolist(), strict=True)
+            half = whole_frame(blocks.region, norm).half
+            listed = zip(blocks.region.names, (half * noise).tolist(), strict=True)
             if self.aggregator == "winsorized":
                 lines.append("this price does not suffice to locate the block estimates: the region alone bounds them")
             lines.append(f"standard error from privacy noise: {', '.join(f'{n} {e:.4g}' for n, e in listed)}")
@@ -267,13 +300,9 @@ def _link(kind: type, options: Mapping[str, Any]) -> str | None:
     return known.get(link)
 
 
-def _measures(rows: BlockRows, question: AggregateQuestion) -> str:
-    fits = "a block and its two halves" if rows.halves else "a block"
-    bounded = "noisy histograms of their scale and place, then " if rows.winsorized else ""
-    return (
-        f"{question.text}: {rows.size} estimates from each of {rows.blocks:,} secret blocks ({fits} fitted); {bounded}"
-        "sums, products, and counts of failed and moved blocks"
-    )
+def _moments(blocks: Blocks, frame: Frame, norm: Norm, shares: BlockShares) -> Stage:
+    rows = BlockMoments(blocks.schema, blocks.region, tuple(frame.center.tolist()), tuple(frame.half.tolist()), norm)
+    return Stage(Sum(rows, shares=shares.parts), settings=frame.to_dict())
 
 
 def sample_aggregate(

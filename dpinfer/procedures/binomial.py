@@ -3,22 +3,21 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from dpinfer.errors import NotProvedError, OptionError
 from dpinfer.inference.testing.binomial import ALTERNATIVES
-from dpinfer.kernel import Data
-from dpinfer.procedures.cell_sums import sums_measurement, tulap_measurement
-from dpinfer.procedures.procedure import Procedure
+from dpinfer.kernel.stage import Context, Data, Noise, Stage, Sum
 from dpinfer.privacy.units import PureDP
+from dpinfer.procedures.procedure import Procedure
 from dpinfer.results.testing.binomial import BinomQuestion, BinomTestResults, infer_binomtest
 
 if TYPE_CHECKING:
     from dpinfer.inference.tulap import Alternative
     from dpinfer.privacy.units import Neighbors, Privacy
-    from dpinfer.release import Measurement, Release
+    from dpinfer.release import Release, StageRelease
     from dpinfer.schema.schema import Schema
 
 __all__ = ["BinomTest", "binomtest"]
@@ -60,33 +59,27 @@ class BinomTest(Procedure):
         question.check()
         return question
 
-    def measurement(
-        self, privacy: Privacy, *, schema: Schema | None = None, neighbors: Neighbors | None = None
-    ) -> Measurement:
-        """Say what would be measured at a price: one count; see `Procedure.measurement`.
+    def release_kind(self, context: Context) -> str:
+        """Return "binomial" for a count with Tulap noise, else "count"."""
+        return "binomial" if isinstance(context.privacy, PureDP) else "count"
+
+    def stage(self, place: int, context: Context, released: tuple[StageRelease, ...]) -> Stage:  # noqa: ARG002
+        """Ask for one count.
 
         Raises
         ------
         NotProvedError
             If the number of rows is not public, or a row may be neither success nor failure.
         """
-        schema, neighbors, _ = self._context(privacy, schema, neighbors)
-        question = self._question(schema, neighbors)
-        if isinstance(privacy, PureDP):
-            return tulap_measurement(
-                question.exact.rows,
-                kind="binomial",
-                privacy=privacy,
-                neighbors=neighbors,
-                question=question.to_dict(tulap=True),
-            )
-        return sums_measurement(
-            question.counted.rows,
-            kind="count",
-            privacy=privacy,
-            neighbors=neighbors,
-            question=question.to_dict(tulap=False),
-        )
+        asked = self._question(context.schema, context.neighbors)
+        if isinstance(context.privacy, PureDP):
+            return Stage(Sum(asked.exact.rows), Noise(tulap=True))
+        return Stage(Sum(asked.counted.rows))
+
+    def question(self, context: Context) -> dict[str, Any]:
+        """Return what a release stores of the question."""
+        asked = self._question(context.schema, context.neighbors)
+        return asked.to_dict(tulap=isinstance(context.privacy, PureDP))
 
     def explain(self, privacy: Privacy, *, schema: Schema | None = None, neighbors: Neighbors | None = None) -> str:
         """Describe the measurement, and the standard error that noise alone gives, before anything is spent.
@@ -97,8 +90,8 @@ class BinomTest(Procedure):
             What is counted, its bound, noise and guarantee; the test; and the standard error of the proportion from
             privacy noise alone, beside the largest that sampling can give.
         """
-        schema, neighbors, nobs = self._context(privacy, schema, neighbors)
         measured = self.measurement(privacy, schema=schema, neighbors=neighbors)
+        nobs = measured.context.nobs
         noise = float(np.sqrt(measured.law.variances[0])) * measured.steps[0]
         wording = {"two-sided": "differs from", "greater": "is above", "less": "is below"}[self.alternative]
         lines = [

@@ -2,26 +2,32 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from fractions import Fraction
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from dpinfer.errors import OptionError
-from dpinfer.privacy.accounting import calibrate
+from dpinfer.inference.block_frames import limit
+from dpinfer.kernel.price import price_stage
+from dpinfer.kernel.rows.blocks import BINS, OctaveCounts, PlaceCounts
+from dpinfer.kernel.stage import Stage, Sum
+from dpinfer.privacy.units import PureDP
 from dpinfer.release import Release
 from dpinfer.results.aggregate import block_size
-from dpinfer.kernel.rows.blocks import BLOCK_UNIT, BlockRows, limit
 
 if TYPE_CHECKING:
+    from dpinfer.kernel.rows.blocks import Blocks, BlockSum
+    from dpinfer.kernel.stage import Context
     from dpinfer.privacy.units import Neighbors, Privacy
 
-__all__ = ["FEWEST", "MOST", "budget_shares", "number_of_blocks", "rows_of", "stretch"]
+__all__ = ["FEWEST", "MOST", "BlockShares", "block_shares", "count_noise", "number_of_blocks", "rows_of", "stretch"]
 
 FEWEST, MOST = 8, 2**20
 """Blocks that can be asked for."""
 
-_COUNT_SHARE = 0.02
+COUNT_SHARE = Fraction(1, 50)
 """Share of the price that goes to the counts of failed and of moved blocks."""
 
 _SIGNAL, _ENOUGH = {"l2": 10.0, "l1": 14.0}, {"l2": 5.0, "l1": 9.0}
@@ -33,52 +39,99 @@ _CAP, _FLOOR = 0.4, 0.02
 _LITTLE, _WIDEST = 0.25, 3.0
 """Privacy noise over sampling error up to which the winsorising ball is widened, and by how much at most."""
 
-_HEIGHT = {"scale": 0.25, "location": 0.28}
+_HEIGHT = {"octaves": 0.25, "places": 0.28}
 """Sum of squared shares of the bins, for estimates that are about normal."""
 
 
-def budget_shares(rows: BlockRows, privacy: Privacy) -> dict[str, float]:
+@dataclass(frozen=True, slots=True)
+class BlockShares:
+    """Shares of the price.
+
+    Attributes
+    ----------
+    octaves, places : Fraction
+        For the histograms of scale and place; 0 where blocks are bounded by the region alone.
+    moments : Fraction
+        For sums, products and the counts of failed and of moved blocks.
+    """
+
+    octaves: Fraction
+    places: Fraction
+
+    @property
+    def moments(self) -> Fraction:
+        """What is left."""
+        return 1 - self.octaves - self.places
+
+    @property
+    def parts(self) -> tuple[float, float]:
+        """Of the share for moments, those of sums with products and of the two counts."""
+        counts = float(COUNT_SHARE / self.moments)
+        return 1 - counts, counts
+
+
+def block_shares(blocks: Blocks, context: Context, *, winsorized: bool) -> BlockShares:
     """Divide a price among histograms, sums and counts of blocks.
 
     Parameters
     ----------
-    rows : BlockRows
-    privacy : Privacy
+    blocks : Blocks
+    context : Context
+    winsorized : bool
+        Whether the blocks are to be located.
 
     Returns
     -------
-    dict
-        Share of each kind of sums; 0 for histograms that would be lost in their noise at any reasonable share.
+    BlockShares
+        No share for histograms that would be lost in their noise at any reasonable share.
 
     Notes
     -----
     A peak of estimates spread over about one bin has signal k h^(1/2) / s, where h is the sum of squared shares of
     the bins and s the noise of a count. That is known before anything is measured.
     """
-    counts = {"count": _COUNT_SHARE}
-    if rows.winsorized:
-        pure = rows.norm == "l1"
-        unit = calibrate(Fraction(1), privacy, "laplace" if pure else "gaussian")
+    if winsorized:
+        pure = isinstance(context.privacy, PureDP)
+        norm = "l1" if pure else "l2"
         wanted = {}
-        for kind, height in _HEIGHT.items():
-            whole = (
-                float(rows.sensitivities[kind]) * unit * (np.sqrt(2.0) if pure else 1.0)
-            )  # noise for the whole price
-            counted = rows.blocks if rows.halves or kind == "location" else rows.blocks // 2  # spreads of pairs
-            ratio = _SIGNAL[rows.norm] * whole / (counted * np.sqrt(height))
+        for kind, rows in _histograms(blocks).items():
+            counted = blocks.count if blocks.halves or kind == "places" else blocks.count // 2  # spreads of pairs
+            whole = count_noise(Stage(Sum(rows)), context.privacy, context)
+            ratio = _SIGNAL[norm] * whole / (counted * np.sqrt(_HEIGHT[kind]))
             wanted[kind] = max(ratio if pure else ratio**2, _FLOOR)
-        total = sum(wanted.values())
-        spared = min(1.0, _CAP / total)
-        if _SIGNAL[rows.norm] * (spared if pure else np.sqrt(spared)) >= _ENOUGH[rows.norm]:
-            wanted = {kind: share * spared for kind, share in wanted.items()}
-            return {**wanted, **counts, "sum": 1.0 - sum(wanted.values()) - _COUNT_SHARE}
-    return {"scale": 0.0, "location": 0.0, **counts, "sum": 1.0 - _COUNT_SHARE}
+        spared = min(1.0, _CAP / sum(wanted.values()))
+        if _SIGNAL[norm] * (spared if pure else np.sqrt(spared)) >= _ENOUGH[norm]:
+            octaves, places = (Fraction(share * spared).limit_denominator(10**6) for share in wanted.values())
+            return BlockShares(octaves, places)
+    return BlockShares(Fraction(0), Fraction(0))
 
 
-def stretch(rows: BlockRows, scale: float, *, pure: bool) -> float:
-    """Say how much wider the winsorising ball can be at little cost: skewed block estimates are then not cut off."""
-    noise = scale * (np.sqrt(2.0) if pure else 1.0) / BLOCK_UNIT / rows.blocks
-    ratio = noise * limit(rows.blocks, rows.size, rows.norm) * np.sqrt(rows.blocks)
+def _histograms(blocks: Blocks) -> dict[str, BlockSum]:
+    whole = (BINS,) * blocks.size
+    return {
+        "octaves": OctaveCounts(blocks.schema, blocks.region),
+        "places": PlaceCounts(blocks.schema, blocks.region, whole),
+    }
+
+
+def count_noise(stage: Stage, amount: Privacy, context: Context) -> float:
+    """Return the standard deviation of the noise of a stage's first sum, in its units."""
+    priced = price_stage(stage, amount, context)
+    return float(np.sqrt(priced.law.variances[0])) * priced.steps[0]
+
+
+def stretch(blocks: Blocks, noise: float, *, pure: bool) -> float:
+    """Say how much wider the winsorising ball can be at little cost: skewed block estimates are then not cut off.
+
+    Parameters
+    ----------
+    blocks : Blocks
+    noise : float
+        Standard deviation of the noise of a sum, in units of the ball.
+    pure : bool
+    """
+    radius = limit(blocks.count, blocks.size, "l1" if pure else "l2")
+    ratio = noise / blocks.count * radius * np.sqrt(blocks.count)
     return float(np.clip(_LITTLE / ratio, 1.0, _WIDEST))
 
 

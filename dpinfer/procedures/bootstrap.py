@@ -4,33 +4,26 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from fractions import Fraction
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from dpinfer.errors import NotProvedError, OptionError
-from dpinfer.kernel import Data
-from dpinfer.procedures.cell_sums import MOST_SUMS, noise_plan, sums_bound
+from dpinfer.errors import OptionError
+from dpinfer.kernel.price import price_stage
+from dpinfer.kernel.rows.cells import MOST_SUMS, CellSum
+from dpinfer.kernel.rows.products import GramSum
+from dpinfer.kernel.stage import Context, Data, Resampled, Stage, Sum
+from dpinfer.privacy.resampling import DOUBLE_OR_NOTHING, POISSON
 from dpinfer.procedures.procedure import Procedure
-from dpinfer.privacy.accounting import coordinate_scales, discrete_gaussian_tau, least_scale, too_little_noise
-from dpinfer.privacy.exact import binary, sqrt_above
-from dpinfer.privacy.resampling import DOUBLE_OR_NOTHING, POISSON, cost_of, resampled_cost
-from dpinfer.privacy.sensitivity import gram_sensitivity
-from dpinfer.privacy.units import GDP, ZCDP, ApproxDP
-from dpinfer.release import Measurement, NoiseLaw
 from dpinfer.results.bootstrap import check_inference, infer_bootstrap
 from dpinfer.results.bootstrap_question import STATISTICS, WEIGHTS, BootstrapQuestion
-from dpinfer.kernel.rows.cells import CellSum
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from dpinfer.privacy.cost import Cost
     from dpinfer.privacy.units import Neighbors, Privacy
-    from dpinfer.release import Release
+    from dpinfer.release import Release, StageRelease
     from dpinfer.results.bootstrap import BootstrapResults
-    from dpinfer.kernel.rows.resampled import ReplicateSum
     from dpinfer.schema.schema import Schema
 
     Array = NDArray[np.float64]
@@ -85,93 +78,28 @@ class Bootstrap(Procedure):
             options={"inference": self.inference, "conservative": float(self.conservative)},
         )
 
-    def measurement(
-        self, privacy: Privacy, *, schema: Schema | None = None, neighbors: Neighbors | None = None
-    ) -> Measurement:
-        """Say what would be measured at a price; see `Procedure.measurement`.
+    def release_kind(self, context: Context) -> str:  # noqa: ARG002
+        """Return "bootstrap"."""
+        return "bootstrap"
+
+    def stage(self, place: int, context: Context, released: tuple[StageRelease, ...]) -> Stage:  # noqa: ARG002
+        """Ask for the sums under random weights.
 
         Raises
         ------
-        NotProvedError
-            If these weights have no guarantee in the unit of the price, or for these neighbours.
         OptionError
-            If replicates are so few that their exact cost exceeds the asymptotic one by half.
+            If replicates are so many that the sums are too many to hold.
         """
-        schema, neighbors, _ = self._context(privacy, schema, neighbors)
-        question = self._question(schema)
-        rows = question.rows
+        asked = self._question(context.schema)
+        rows = asked.rows
         if rows.width * self.replicates > MOST_SUMS // 4:
             raise OptionError("replicates", self.replicates, f"at most {MOST_SUMS // 4 // rows.width:,} of these sums")
-        question.check()
-        self._refuse(privacy, neighbors, schema)
-        bound, words = _bound(rows, neighbors)
-        weights = _weights(rows)
-        noisy = np.ones(rows.width, dtype=bool)
-        noisy[0] = not (neighbors == "replace_one" and rows.keeps_every_row)
-        spread = np.tile(weights[noisy], self.replicates)
-        scales, multiplier, cost = self._plan(bound, privacy, spread)
-        placed = np.zeros((self.replicates, rows.width))
-        placed[:, noisy] = scales.reshape(self.replicates, -1)
-        kind = "products of features" if rows.products else "features"
-        return Measurement(
-            kind="bootstrap",
-            question=question.to_dict(),
-            rows=rows,
-            law=NoiseLaw("gaussian", tuple(placed.ravel().tolist())),
-            cost=cost,
-            neighbors=neighbors,
-            names=rows.names,
-            steps=(1.0 / (rows.unit * multiplier),) * placed.size,
-            sensitivity=rows.schema.of_unit(words),
-            measures=f"{rows.width} sums of {kind}, {self.replicates} times: {', '.join(rows.labels)}",
-            multiplier=multiplier,
-        )
+        asked.check()
+        return Stage(Resampled(rows))
 
-    def _refuse(self, privacy: Privacy, neighbors: Neighbors, schema: Schema) -> None:
-        """Refuse what is not proved."""
-        if self.weights == "public":
-            if schema.people is not None:
-                raise NotProvedError(
-                    'weights="public" belong to the positions of rows, which a replaced person with other rows shifts: '
-                    'with id= they are not proved; use weights="double_or_nothing" under add_remove'
-                )
-            if neighbors != "replace_one":
-                raise NotProvedError(
-                    'weights="public" belong to the positions of rows, which add_remove does not keep: they are proved '
-                    'for replace_one; for add_remove use weights="double_or_nothing"'
-                )
-            if not isinstance(privacy, ZCDP | GDP | ApproxDP):
-                raise NotProvedError(
-                    f"a bootstrap carries Gaussian noise, which has no PureDP guarantee: not {privacy}"
-                )
-            return
-        if neighbors != "add_remove":
-            raise NotProvedError(
-                f"weights={self.weights!r} are proved for add_remove: one unit less is one set of secret weights less, "
-                "while a replaced unit has none of its own; "
-                + ("no bootstrap is proved with id=" if schema.people else 'for replace_one use weights="public"')
-            )
-        if not isinstance(privacy, GDP | ApproxDP):
-            raise NotProvedError(
-                f"the exact cost of secret weights is stated in GDP or ApproxDP, not {privacy}: Gaussian noise is "
-                "never pure, and under zCDP a unit that may count twice costs four times as much"
-            )
-
-    def _plan(self, bound: Fraction, privacy: Privacy, weights: Array) -> tuple[Array, int, Cost]:
-        """Noise scales in steps of the multiplied sums, the multiplier, and the cost."""
-        if self.weights == "public":
-            # Every row has weight 2 in half of the sums: squares of weights add up to twice the replicates.
-            return noise_plan(bound * binary(sqrt_above(Fraction(2 * self.replicates), binary)), privacy, weights)
-        assert isinstance(privacy, GDP | ApproxDP)
-        mu, failure = resampled_cost(_LAWS[self.weights], privacy, self.replicates)
-        scale = sqrt_above(bound**2 * self.replicates / binary(mu) ** 2, binary)
-        least, multiplier = least_scale(privacy, 2 * weights.size), 1
-        while scale * multiplier * float(weights.min()) < least:
-            multiplier *= 2
-            if multiplier > _FINEST:
-                raise too_little_noise(privacy, scale * _FINEST * float(weights.min()) / least)
-        scales = coordinate_scales(scale * multiplier, weights)
-        return scales, multiplier, cost_of(privacy, tau=discrete_gaussian_tau(scales), failure=failure)
+    def question(self, context: Context) -> dict[str, Any]:
+        """Return what a release stores of the question."""
+        return self._question(context.schema).to_dict()
 
     def explain(self, privacy: Privacy, *, schema: Schema | None = None, neighbors: Neighbors | None = None) -> str:
         """Describe the measurement, what replicates cost, and the noise of the estimate, before anything is spent.
@@ -180,12 +108,12 @@ class Bootstrap(Procedure):
         -------
         str
         """
-        schema, neighbors, _ = self._context(privacy, schema, neighbors)
         measured = self.measurement(privacy, schema=schema, neighbors=neighbors)
-        rows = self._question(schema).rows
+        rows = self._question(measured.context.schema).rows
         one = max(scale * step for scale, step in zip(measured.law.scales, measured.steps, strict=True))
-        direct, multiplier, _ = noise_plan(_bound(rows, neighbors)[0], privacy, _weights(rows))
-        once = float(direct.max()) / (multiplier * rows.unit)
+        plain = GramSum(rows.features) if rows.products else CellSum(rows.features)
+        direct = price_stage(Stage(Sum(plain)), privacy, measured.context)
+        once = max(scale * step for scale, step in zip(direct.law.scales, direct.steps, strict=True))
         mean = one / np.sqrt(self.replicates)
         return "\n".join(
             [
@@ -218,29 +146,6 @@ class Bootstrap(Procedure):
             target=self.target,
         )
         return results
-
-
-def _bound(rows: ReplicateSum, neighbors: Neighbors) -> tuple[Fraction, str]:
-    """Bound on the norm of what one unit adds to the integer sums at weight 1, or by which replacing it moves them."""
-    if rows.products:
-        bound = gram_sensitivity(rows.features.bounds, neighbors=neighbors, norm="l2")
-    else:
-        cells = CellSum(rows.features, ())
-        bound = sums_bound(cells, np.ones(rows.width), neighbors, "l2") * rows.unit
-    moved = "one unit adds" if neighbors == "add_remove" else "replacing one unit moves"
-    scaled = " (off-diagonal products counted twice)" if rows.products else ""
-    return bound, (
-        f"{moved} at weight 1 a vector of Euclidean norm at most {float(bound) / rows.unit:.6g} in units of the scaled "
-        f"features{scaled}"
-    )
-
-
-def _weights(rows: ReplicateSum) -> Array:
-    """Relative noise scale of every integer of one replicate (d,)."""
-    if not rows.products:
-        return np.ones(rows.width)
-    first, second = np.triu_indices(rows.features.basis.width)
-    return np.where(first == second, 1.0, _HALF)
 
 
 def bootstrap(

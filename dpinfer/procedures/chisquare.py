@@ -9,11 +9,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from dpinfer.errors import OptionError
-from dpinfer.kernel import Data
-from dpinfer.procedures.cell_sums import sums_measurement
+from dpinfer.kernel.stage import Context, Data, Stage, Sum
+from dpinfer.privacy.units import PureDP
 from dpinfer.procedures.descriptions import axes_of, edges_of
 from dpinfer.procedures.procedure import Procedure
-from dpinfer.privacy.units import PureDP
 from dpinfer.results.sums_question import SumsQuestion
 from dpinfer.results.testing.count_question import CountTest, read_shares, read_sizes
 from dpinfer.results.testing.tables import ChiSquareResults, infer_count_test, refuse_people
@@ -21,7 +20,7 @@ from dpinfer.results.testing.tables import ChiSquareResults, infer_count_test, r
 if TYPE_CHECKING:
     from dpinfer.inference.testing.nulls import Draws
     from dpinfer.privacy.units import Neighbors, Privacy
-    from dpinfer.release import Measurement, Release
+    from dpinfer.release import Release, StageRelease
     from dpinfer.schema.schema import Schema
 
     Bins = Sequence[float]
@@ -48,20 +47,24 @@ class ChiSquare(Procedure):
         self.test.check(question.cells, laplace=False, keeps=question.rows.keeps_every_row)
         return question
 
-    def measurement(
-        self, privacy: Privacy, *, schema: Schema | None = None, neighbors: Neighbors | None = None
-    ) -> Measurement:
-        """Say what would be measured at a price, an ordinary table; see `Procedure.measurement`."""
-        schema, neighbors, nobs = self._context(privacy, schema, neighbors)
-        question = self._question(schema)
-        question.check()
-        keeps = question.rows.keeps_every_row
-        self.test.check(question.cells, laplace=isinstance(privacy, PureDP), keeps=keeps, nobs=nobs)
-        asked = {**question.to_dict(), "asked": self.test.name, "test": self.test.to_dict()}
-        asked["text"] = f"{self.test.name} of {' and '.join(self.test.columns)}" + (
-            f", where {self.where}" if self.where else ""
-        )
-        return sums_measurement(question.rows, kind="table", privacy=privacy, neighbors=neighbors, question=asked)
+    def release_kind(self, context: Context) -> str:  # noqa: ARG002
+        """Return "table": that is what is measured."""
+        return "table"
+
+    def stage(self, place: int, context: Context, released: tuple[StageRelease, ...]) -> Stage:  # noqa: ARG002
+        """Ask for an ordinary table."""
+        asked = self._question(context.schema)
+        asked.check()
+        laplace, keeps = isinstance(context.privacy, PureDP), asked.rows.keeps_every_row
+        self.test.check(asked.cells, laplace=laplace, keeps=keeps, nobs=context.nobs)
+        return Stage(Sum(asked.rows))
+
+    def question(self, context: Context) -> dict[str, Any]:
+        """Return what a release stores of the question."""
+        said = f"{self.test.name} of {' and '.join(self.test.columns)}"
+        asked = {"asked": self.test.name, "test": self.test.to_dict()}
+        text = said + (f", where {self.where}" if self.where else "")
+        return {**self._question(context.schema).to_dict(), **asked, "text": text}
 
     def explain(self, privacy: Privacy, *, schema: Schema | None = None, neighbors: Neighbors | None = None) -> str:
         """Describe the table that would be measured, its noise, and how large counts must be to be seen over it.

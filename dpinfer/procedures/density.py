@@ -2,37 +2,33 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from dpinfer.errors import OptionError
 from dpinfer.inference.moment_inference import TARGETS
-from dpinfer.kernel import Data
-from dpinfer.procedures.cell_sums import noise_plan, sums_bound, sums_measurement
+from dpinfer.kernel.price import amounts, price_stage
+from dpinfer.kernel.stage import Context, Data, Slot, Stage, Sum
 from dpinfer.procedures.procedure import Procedure
-from dpinfer.privacy.sensitivity import joint_sensitivity
-from dpinfer.privacy.units import PureDP
-from dpinfer.release import Measurement, NoiseLaw
 from dpinfer.results.density import infer_density
 from dpinfer.results.density_question import DensityQuestion
-from dpinfer.kernel.rows.density import read_edges
+from dpinfer.results.fine_grid import read_edges
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-    from fractions import Fraction
 
-    from dpinfer.privacy.sensitivity import Norm
     from dpinfer.privacy.units import Neighbors, Privacy
-    from dpinfer.release import Release
+    from dpinfer.release import Release, StageRelease
     from dpinfer.results.density import DensityResults
-    from dpinfer.kernel.rows.density import DensityRows
+    from dpinfer.results.fine_grid import FineGrid
     from dpinfer.schema.schema import Schema
 
 __all__ = ["Density", "density"]
 
-_SHARES = {"rows": 0.02, "fine": 0.1}
+_SHARES = {"rows": Fraction(1, 50), "fine": Fraction(1, 10)}
 """Parts of the price for the number of rows and for the fine counts; the rest is for the counts of the chosen bins."""
 
 
@@ -57,19 +53,63 @@ class Density(Procedure):
     def _question(self, schema: Schema) -> DensityQuestion:
         return DensityQuestion(schema, self.column, self.bins, self.where, self.target)
 
-    def measurement(
-        self, privacy: Privacy, *, schema: Schema | None = None, neighbors: Neighbors | None = None
-    ) -> Measurement:
-        """Say what would be measured at a price; see `Procedure.measurement`."""
-        schema, neighbors, _ = self._context(privacy, schema, neighbors)
-        question = self._question(schema)
-        question.check()
+    def release_kind(self, context: Context) -> str:  # noqa: ARG002
+        """Return "density"."""
+        return "density"
+
+    def slots(self, context: Context) -> tuple[Slot, ...]:
+        """Share the price among the number of rows, where it is not public, fine counts and those of chosen bins."""
         if self.bins != "auto":
-            measured = sums_measurement(
-                question.rows, kind="density", privacy=privacy, neighbors=neighbors, question=question.to_dict()
-            )
-            return replace(measured, measures=f"{question.text}: counts in {question.rows.size:,} given bins")
-        return _staged_measurement(question, privacy, neighbors)
+            return (Slot(),)
+        rows = self._question(context.schema).staged(context.neighbors)
+        shares = dict(_SHARES) if rows.counted else {"fine": _SHARES["fine"]}
+        counted = [Slot(shares["rows"], 1)] if rows.counted else []
+        fine = Slot(shares["fine"], rows.size, adaptive=rows.counted)
+        return *counted, fine, Slot(1 - sum(shares.values(), Fraction(0)), rows.size, adaptive=True)
+
+    def stage(self, place: int, context: Context, released: tuple[StageRelease, ...]) -> Stage:
+        """Ask for counts in given bins; or for the number of rows, fine counts, and counts in the bins these choose."""
+        asked = self._question(context.schema)
+        if self.bins != "auto":
+            return Stage(Sum(asked.rows))
+        rows = asked.staged(context.neighbors)
+        if rows.counted and place == 0:
+            return Stage(Sum(rows.stage(rows.size)))
+        if place == int(rows.counted):
+            noise = price_stage(Stage(Sum(rows.stage(1))), self._fine_price(context), context)
+            spread = float(np.sqrt(noise.law.variances[0])) * noise.steps[0]
+            nobs = float(released[0].array[0]) if rows.counted else float(context.nobs or 0)
+            fine = rows.fine_width(nobs, spread)
+            return Stage(Sum(rows.stage(fine)), settings={"fine": fine})
+        return self._chosen_bins(rows, context, released)
+
+    def _chosen_bins(self, rows: FineGrid, context: Context, released: tuple[StageRelease, ...]) -> Stage:
+        """Ask for counts in the bins that the fine counts choose."""
+        first = released[-1]
+        fine, counts = int(first.settings["fine"]), first.array
+        fine_noise = float(first.noise_variances[0])
+        size = float(context.nobs or 0)
+        if rows.counted:
+            size, row_noise = float(released[0].array[0]), float(released[0].noise_variances[0])
+            weight = row_noise / (row_noise + fine_noise * len(counts))
+            size += weight * (float(counts.sum()) - size)
+        last = price_stage(Stage(Sum(rows.stage(1))), self._price(context, -1), context)
+        bin_noise = float(last.law.variances[0]) * last.steps[0] ** 2
+        width = rows.bin_width(counts, fine, nobs=size, fine_noise=fine_noise, bin_noise=bin_noise)
+        return Stage(Sum(rows.stage(width)), settings={"width": width})
+
+    def _price(self, context: Context, place: int) -> Privacy:
+        """Price of a stage, for the noise that is expected of it."""
+        return amounts(context.privacy, self.slots(context))[place]
+
+    def _fine_price(self, context: Context) -> Privacy:
+        return self._price(context, -2)
+
+    def question(self, context: Context) -> dict[str, Any]:
+        """Return what a release stores of the question."""
+        asked = self._question(context.schema)
+        asked.check()
+        return asked.to_dict()
 
     def explain(self, privacy: Privacy, *, schema: Schema | None = None, neighbors: Neighbors | None = None) -> str:
         """Describe the measurement and the noise it would bring, before anything is spent.
@@ -80,14 +120,12 @@ class Density(Procedure):
             What is measured, its bound, noise and guarantee; and the noise of counts.
         """
         measured = self.measurement(privacy, schema=schema, neighbors=neighbors)
-        errors = np.sqrt(measured.law.variances) * np.asarray(measured.steps)
-        lines = [measured.describe()]
-        if self.bins == "auto":
-            parts = measured.rows.parts  # type: ignore[union-attr]
-            told = [("the number of rows", "rows"), ("a fine count", "fine"), ("a count of the chosen bins", "bins")]
-            shown = [f"{words} {errors[parts[name].start]:.4g}" for words, name in told if errors[parts[name]].size]
-        else:
+        errors = [float(np.sqrt(stage.law.variances[0])) * stage.steps[0] for stage in measured.stages]
+        told = ["the number of rows", "a fine count", "a count of the chosen bins"][-len(errors) :]
+        shown = [f"{words} {error:.4g}" for words, error in zip(told, errors, strict=True)]
+        if self.bins != "auto":
             shown = [f"a count {errors[0]:.4g}"]
+        lines = [measured.describe()]
         lines.append(f"standard deviation of the noise, in rows: {', '.join(shown)}")
         lines.append(
             "a density is a count over the number of rows and the width of its bin; so is its noise, and sampling "
@@ -107,57 +145,6 @@ class Density(Procedure):
         found = self._asked(release, "density", column=self.column, bins=bins, where=self.where)
         results: DensityResults = infer_density(found, target=self.target)
         return results
-
-
-def _staged_measurement(question: DensityQuestion, privacy: Privacy, neighbors: Neighbors) -> Measurement:
-    """Plan the counts of all stages as one measurement.
-
-    Coordinates of a stage have noise in proportion to its bound over its share (L1) or over the root of it (L2), so
-    that the costs of the stages, whatever the later ones are asked, add up to the price.
-    """
-    rows = question.staged(neighbors)
-    pure = isinstance(privacy, PureDP)
-    norm: Norm = "l1" if pure else "l2"
-    bounds = _bounds(rows, neighbors, norm)
-    shares = {name: share for name, share in _SHARES.items() if name in bounds}
-    shares["bins"] = 1.0 - sum(shares.values())
-    relative = {
-        name: float(bound / bounds["bins"]) * (shares["bins"] / shares[name]) ** (1.0 if pure else 0.5)
-        for name, bound in bounds.items()
-    }
-    weights = np.ones(rows.parts["bins"].stop)
-    for name, weight in relative.items():
-        weights[rows.parts[name]] = weight
-    total = joint_sensitivity([(bounds[name], relative[name]) for name in bounds], norm=norm)
-    scales, multiplier, cost = noise_plan(total, privacy, weights)
-    count = "the number of rows, then " if rows.counted else ""
-    moved = "; a row that changes its bin counts in both" if neighbors == "replace_one" else ""
-    return Measurement(
-        kind="density",
-        question=question.to_dict(),
-        rows=rows,
-        law=NoiseLaw("laplace" if pure else "gaussian", tuple(scales.tolist())),
-        cost=cost,
-        neighbors=neighbors,
-        names=tuple(f"{name} {place}" for name, part in rows.parts.items() for place in range(part.stop - part.start)),
-        steps=(1.0 / multiplier,) * len(scales),
-        sensitivity=question.schema.of_unit(
-            f"{'L1' if pure else 'Euclidean'} norm of the change of the counts of a stage at most "
-            f"{float(bounds['bins']):.6g} rows{moved}"
-        ),
-        measures=f"{question.text}: {count}counts in at most {rows.size:,} fine bins, then in bins chosen from these",
-        multiplier=multiplier,
-    )
-
-
-def _bounds(rows: DensityRows, neighbors: Neighbors, norm: Norm) -> dict[str, Fraction]:
-    """Bound on the change of the counts of each stage; any number of bins has that of two."""
-    widths = {"rows": rows.size, "fine": 1, "bins": 1}
-    return {
-        name: sums_bound(rows.stage(width), np.ones(1), neighbors, norm)
-        for name, width in widths.items()
-        if name != "rows" or rows.counted
-    }
 
 
 def density(

@@ -9,14 +9,14 @@ import numpy as np
 
 from dpinfer.errors import NotProvedError, OptionError
 from dpinfer.inference.moment_inference import METHODS, TARGETS, batch_moments, moment_oracle
-from dpinfer.kernel import Data
-from dpinfer.procedures.cell_sums import sums_measurement
-from dpinfer.procedures.procedure import Procedure
+from dpinfer.kernel.rehearsal import sample_batch
+from dpinfer.kernel.rows.cells import CellSum
+from dpinfer.kernel.stage import Context, Data, Noise, Stage, Sum
 from dpinfer.privacy.units import PureDP
+from dpinfer.procedures.procedure import Procedure
 from dpinfer.release.laws import MOST_DRAWS
 from dpinfer.results.describe import describe, infer_description, infer_table
 from dpinfer.results.sums_question import TABLES, SumsQuestion
-from dpinfer.kernel.rows.cells import CellSum
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -24,14 +24,18 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from dpinfer.inference.batch import BatchEstimates, Oracle
+    from dpinfer.kernel.measurement import Measurement
     from dpinfer.privacy.units import Neighbors, Privacy
-    from dpinfer.release import Measurement, Release
+    from dpinfer.release import Release, StageRelease
     from dpinfer.results.descriptions import DescriptionResults
     from dpinfer.schema.schema import Schema
 
     Array = NDArray[np.float64]
 
 __all__ = ["MOST_ESTIMATES", "Description", "check_options"]
+
+_SAMPLE = 4096
+"""Rows that the noise to be expected is computed for."""
 
 MOST_ESTIMATES = 4000
 """Estimates that results may hold with all their covariances."""
@@ -73,22 +77,20 @@ class Description(Procedure):
             options=options,
         )
 
-    def measurement(
-        self, privacy: Privacy, *, schema: Schema | None = None, neighbors: Neighbors | None = None
-    ) -> Measurement:
-        """Say what would be measured at a price; see `Procedure.measurement`."""
-        schema, neighbors, _ = self._context(privacy, schema, neighbors)
-        question = self._question(schema)
-        question.check()
-        return sums_measurement(
-            question.rows,
-            kind=question.kind,
-            privacy=privacy,
-            neighbors=neighbors,
-            question=question.to_dict(),
-            weights=question.noise_weights(pure=isinstance(privacy, PureDP)),
-            draws=self.draws,
-        )
+    def release_kind(self, context: Context) -> str:  # noqa: ARG002
+        """Return what was asked for."""
+        return self.kind
+
+    def stage(self, place: int, context: Context, released: tuple[StageRelease, ...]) -> Stage:  # noqa: ARG002
+        """Ask for sums, or counts, in the cells of a table."""
+        asked = self._question(context.schema)
+        asked.check()
+        weights = asked.noise_weights(pure=isinstance(context.privacy, PureDP))
+        return Stage(Sum(asked.rows, weights=tuple(weights)), Noise(draws=self.draws))
+
+    def question(self, context: Context) -> dict[str, Any]:
+        """Return what a release stores of the question."""
+        return self._question(context.schema).to_dict()
 
     def explain(self, privacy: Privacy, *, schema: Schema | None = None, neighbors: Neighbors | None = None) -> str:
         """Describe the measurement, and the standard error that noise alone would give, before anything is spent.
@@ -99,25 +101,19 @@ class Description(Procedure):
             What is measured, its bound, noise and guarantee; and the standard error of each estimate in one group from
             privacy noise alone, if the rows were spread evenly over the declared bounds.
         """
-        schema, neighbors, nobs = self._context(privacy, schema, neighbors)
         measured = self.measurement(privacy, schema=schema, neighbors=neighbors)
-        question = self._question(schema)
+        context = measured.context
+        nobs, question = context.nobs, self._question(context.schema)
         sizes = (nobs,) if nobs is not None else (1_000, 10_000, 100_000)
-        sample = schema.sample(4096, np.random.default_rng(0))
-        drawn = {name: sample[name].to_numpy() for name in measured.rows.columns}
-        assert isinstance(measured.rows, CellSum)
-        cells, encoded = measured.rows.encode(drawn, len(sample))
         lines = [
             measured.describe(),
             "standard error from privacy noise alone, if rows were spread evenly over bounds and groups:",
         ]
-        size, unit = measured.rows.size, measured.rows.unit
-        features = np.ones((1, len(sample))) if encoded is None else encoded / unit
-        sums = np.stack([np.bincount(cells, feature, minlength=size + 1)[:size] for feature in features], axis=1)
+        sums = measured.rows.add(sample_batch(context.schema, _SAMPLE)) / measured.rows.units
         for rows in sizes:
             estimates, described = describe(
                 question,
-                sums.reshape(1, -1) * rows / len(sample),
+                sums * rows / _SAMPLE,
                 law=measured.law,
                 steps=np.asarray(measured.steps),
                 nobs=nobs,
@@ -128,7 +124,7 @@ class Description(Procedure):
                 f"{name} {value:.4g}"
                 for name, value in zip(described.quantities, np.median(noise, axis=0), strict=True)
             )
-            lines.append(f"  n = {rows:,}: {shown}" + (" (in the median group)" if size > 1 else ""))
+            lines.append(f"  n = {rows:,}: {shown}" + (" (in the median group)" if measured.rows.size > 1 else ""))
         return "\n".join(lines)
 
     def fit(self, privacy: Privacy) -> DescriptionResults:

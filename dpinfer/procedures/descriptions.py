@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from dpinfer.errors import OptionError, SchemaError
-from dpinfer.procedures.cell_sums import MOST_SUMS
+from dpinfer.kernel.rows.cells import MOST_SUMS
 from dpinfer.procedures.description import Description
 from dpinfer.release import Release
 from dpinfer.schema.columns import Real
 
 if TYPE_CHECKING:
-    from dpinfer.kernel import Data
+    from dpinfer.kernel.stage import Data
 
     Columns = str | Sequence[str]
 

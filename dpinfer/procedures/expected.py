@@ -8,14 +8,14 @@ import numpy as np
 import pandas as pd
 
 from dpinfer.inference.gram import GramProblem, covariance, fit_gram
-from dpinfer.kernel.sources import open_source
-from dpinfer.kernel.sums import gram_sums
+from dpinfer.kernel.rehearsal import sample_batch
+from dpinfer.kernel.rows.products import GramSum
 from dpinfer.schema.basis import UNIT
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from dpinfer.release import Measurement
+    from dpinfer.kernel.measurement import Measurement
     from dpinfer.results.linear import GramQuestion
 
 __all__ = ["expected_noise"]
@@ -41,10 +41,10 @@ def expected_noise(question: GramQuestion, measurement: Measurement, sizes: Sequ
         A row per coefficient, a column per number of rows. The rows are taken to be spread evenly and
         independently over the declared bounds, which is public.
     """
-    sample = question.schema.sample(_ROWS, np.random.default_rng(0))
-    sums = np.array(gram_sums(question.rows, open_source(sample), threads=1), dtype=np.float64)[:-1] / UNIT**2 / _ROWS
     width = question.basis.width
     upper = np.triu_indices(width)
+    totals = GramSum(question.rows).add(sample_batch(question.schema, _ROWS))[0]
+    sums = totals[: len(upper[0])] / UNIT**2 / _ROWS
     moments, noise = np.zeros((width, width)), np.zeros((width, width))
     moments[upper], noise[upper] = (
         sums,

@@ -11,8 +11,7 @@ from dpinfer.errors import NotProvedError, OptionError
 from dpinfer.inference.expfam_batch import batch_family, family_oracle
 from dpinfer.inference.families import ExponentialFamily, as_family
 from dpinfer.inference.families.continuous import Normal
-from dpinfer.kernel import Data
-from dpinfer.procedures.cell_sums import sums_measurement
+from dpinfer.kernel.stage import Context, Data, Stage, Sum
 from dpinfer.procedures.description import check_options
 from dpinfer.procedures.multinormal import MultivariateNormal
 from dpinfer.procedures.procedure import Procedure
@@ -25,8 +24,9 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from dpinfer.inference.batch import BatchEstimates, Oracle
+    from dpinfer.kernel.measurement import Measurement
     from dpinfer.privacy.units import Neighbors, Privacy
-    from dpinfer.release import Measurement, Release
+    from dpinfer.release import Release, StageRelease
     from dpinfer.results.families import FamilyResults
     from dpinfer.schema.schema import Schema
 
@@ -57,15 +57,17 @@ class ExpFam(Procedure):
         options = {name: getattr(self, name) for name in ("inference", "target", "replicates", "seed")}
         return FamilyQuestion(schema, self.column, self.family, self.where, options)
 
-    def measurement(
-        self, privacy: Privacy, *, schema: Schema | None = None, neighbors: Neighbors | None = None
-    ) -> Measurement:
-        """Say what would be measured at a price; see `Procedure.measurement`."""
-        schema, neighbors, _ = self._context(privacy, schema, neighbors)
-        question = self._question(schema)
-        return sums_measurement(
-            question.rows, kind="expfam", privacy=privacy, neighbors=neighbors, question=question.to_dict()
-        )
+    def release_kind(self, context: Context) -> str:  # noqa: ARG002
+        """Return "expfam"."""
+        return "expfam"
+
+    def stage(self, place: int, context: Context, released: tuple[StageRelease, ...]) -> Stage:  # noqa: ARG002
+        """Ask for the sums of the sufficient statistics."""
+        return Stage(Sum(self._question(context.schema).rows))
+
+    def question(self, context: Context) -> dict[str, Any]:
+        """Return what a release stores of the question."""
+        return self._question(context.schema).to_dict()
 
     def explain(self, privacy: Privacy, *, schema: Schema | None = None, neighbors: Neighbors | None = None) -> str:
         """Describe the measurement, and set Laplace noise beside Gaussian, before anything is spent.
@@ -79,7 +81,6 @@ class ExpFam(Procedure):
         """
         from dpinfer.privacy.units import ZCDP, PureDP  # noqa: PLC0415
 
-        schema, neighbors, _ = self._context(privacy, schema, neighbors)
         measured = self.measurement(privacy, schema=schema, neighbors=neighbors)
         spread = {}
         for name, price in (("Laplace at PureDP(1)", PureDP(1.0)), ("Gaussian at ZCDP(0.5)", ZCDP(0.5))):

@@ -9,19 +9,22 @@ from typing import TYPE_CHECKING, Any
 from dpinfer.errors import NotProvedError, OptionError
 from dpinfer.inference.batch import BatchEstimates, Oracle, batch_linear, linear_oracle
 from dpinfer.inference.linear import METHODS, TARGETS
-from dpinfer.kernel import Data
-from dpinfer.procedures.crossproducts import check_split, gram_measurement
+from dpinfer.kernel.rows.features import NORMS
+from dpinfer.kernel.rows.products import GramSum
+from dpinfer.kernel.stage import Data, Stage, Sum
 from dpinfer.procedures.expected import expected_noise
 from dpinfer.procedures.procedure import Procedure
-from dpinfer.release import Measurement, Release
+from dpinfer.release import Release
 from dpinfer.results.linear import GramQuestion, infer_linear
-from dpinfer.kernel.rows.features import NORMS, Features
 
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
+    from dpinfer.kernel.measurement import Measurement
+    from dpinfer.kernel.stage import Context
     from dpinfer.privacy.units import Neighbors, Privacy
+    from dpinfer.release import StageRelease
     from dpinfer.results.regression import PrivateResults
     from dpinfer.schema.schema import Schema
 
@@ -47,16 +50,17 @@ class Gram(Procedure):
     def _question(self, schema: Schema) -> GramQuestion:
         return GramQuestion(schema, terms=self.terms, where=self.where, clamped_share=self.clamped_share)
 
-    def measurement(
-        self, privacy: Privacy, *, schema: Schema | None = None, neighbors: Neighbors | None = None
-    ) -> Measurement:
-        """Say what would be measured at a price; see `Procedure.measurement`."""
-        schema, neighbors, _ = self._context(privacy, schema, neighbors)
-        return _measure_question(self._question(schema), privacy, neighbors, None)
+    def release_kind(self, context: Context) -> str:  # noqa: ARG002
+        """Return "gram": any regression among the columns reads it."""
+        return "gram"
 
-    def explain(self, privacy: Privacy, *, schema: Schema | None = None, neighbors: Neighbors | None = None) -> str:
-        """Describe the measurement before anything is spent."""
-        return self.measurement(privacy, schema=schema, neighbors=neighbors).describe()
+    def stage(self, place: int, context: Context, released: tuple[StageRelease, ...]) -> Stage:  # noqa: ARG002
+        """Ask for the cross-products."""
+        return _stage(self._question(context.schema), None)
+
+    def question(self, context: Context) -> dict[str, Any]:
+        """Return what a release stores of the question."""
+        return self._question(context.schema).to_dict()
 
     def fit(self, privacy: Privacy) -> Gram:
         """Measure, and return this procedure bound to its release; see `Gram.release`."""
@@ -142,12 +146,18 @@ class OLS(Procedure):
             options={name: getattr(self, name) for name in ("inference", "target", "replicates", "seed")},
         )
 
-    def measurement(
-        self, privacy: Privacy, *, schema: Schema | None = None, neighbors: Neighbors | None = None
-    ) -> Measurement:
-        """Say what would be measured at a price; see `Procedure.measurement`."""
-        schema, neighbors, _ = self._context(privacy, schema, neighbors)
-        return _measure_question(self._question(schema), privacy, neighbors, self.split)
+    def release_kind(self, context: Context) -> str:  # noqa: ARG002
+        """Return "gram": any regression among the columns reads it."""
+        return "gram"
+
+    def stage(self, place: int, context: Context, released: tuple[StageRelease, ...]) -> Stage:  # noqa: ARG002
+        """Ask for the cross-products that the regression is read from."""
+        return _stage(self._question(context.schema), self.split)
+
+    def question(self, context: Context) -> dict[str, Any]:
+        """Return what a release stores of the question."""
+        stored = self._question(context.schema).to_dict()
+        return stored if self.split is None else {**stored, "split": list(check_split(self.split))}
 
     def explain(self, privacy: Privacy, *, schema: Schema | None = None, neighbors: Neighbors | None = None) -> str:
         """Describe the measurement, and the noise that each coefficient would carry, before anything is spent.
@@ -158,9 +168,8 @@ class OLS(Procedure):
             What is measured, its bound, noise and guarantee; and the standard error that privacy noise alone
             would give each coefficient if the rows were spread evenly over their declared bounds.
         """
-        schema, neighbors, nobs = self._context(privacy, schema, neighbors)
-        question = self._question(schema)
-        measured = _measure_question(question, privacy, neighbors, self.split)
+        measured = self.measurement(privacy, schema=schema, neighbors=neighbors)
+        nobs, question = measured.context.nobs, self._question(measured.context.schema)
         sizes = (nobs,) if nobs is not None else (1_000, 10_000, 100_000)
         table = expected_noise(question, measured, sizes)
         heading = (
@@ -253,9 +262,9 @@ class OLS(Procedure):
         )
 
     def _columns(self, measurement: Measurement) -> tuple[Array, Array, tuple[str, ...]]:
-        if not isinstance(measurement.rows, Features):
+        if not isinstance(measurement.rows, GramSum):
             raise OptionError("measurement", measurement.kind, "a measurement of cross-products, as .measurement gives")
-        basis = measurement.rows.basis
+        basis = measurement.rows.features.basis
         columns = self._question(basis.schema).columns
         weights = basis.represent(columns)
         return weights[:-1], weights[-1], tuple(column.name for column in columns[:-1])
@@ -404,21 +413,28 @@ def gram(
     return Gram(source=data, terms=tuple(str(term) for term in columns), where=where, clamped_share=clamped_share)
 
 
-def _measure_question(
-    question: GramQuestion, privacy: Privacy, neighbors: Neighbors, split: tuple[float, float, float] | None
-) -> Measurement:
-    stored = question.to_dict()
+def _stage(question: GramQuestion, split: tuple[float, float, float] | None) -> Stage:
+    question.check()
     if split is not None:
         question.response_is_last()
-        stored["split"] = list(check_split(split))
-    return gram_measurement(
-        question.rows,
-        privacy=privacy,
-        neighbors=neighbors,
-        question=stored,
-        clamped_share=question.clamped_share,
-        split=split,
-    )
+    rows = GramSum(question.rows, split=split is not None)
+    pieces = (1.0,) if split is None else check_split(split)
+    clamped = question.clamped_share
+    if len(rows.parts) == 1:
+        return Stage(Sum(rows))
+    return Stage(Sum(rows, shares=(*(share * (1 - clamped) for share in pieces), *([clamped] if clamped > 0 else []))))
+
+
+def check_split(split: tuple[float, float, float]) -> tuple[float, float, float]:
+    """Return the shares of X'X, X'y and y'y as floats; refuse what is not three positive shares of one."""
+    right = "three positive shares for X'X, X'y and y'y that sum to 1"
+    try:
+        first, second, third = (float(share) for share in split)
+    except (TypeError, ValueError):
+        raise OptionError("split", split, right) from None
+    if not (min(first, second, third) > 0 and abs(first + second + third - 1) <= 1e-9):
+        raise OptionError("split", split, right)
+    return first, second, third
 
 
 def _check_share(share: float) -> None:

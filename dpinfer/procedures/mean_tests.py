@@ -3,29 +3,29 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from dpinfer.errors import OptionError
 from dpinfer.inference.testing.nulls import batch_pvalues
-from dpinfer.kernel import Data
-from dpinfer.procedures.cell_sums import sums_measurement
+from dpinfer.kernel.rows.cells import CellSum
+from dpinfer.kernel.stage import Context, Data, Stage, Sum
+from dpinfer.privacy.units import PureDP
 from dpinfer.procedures.description import Description
 from dpinfer.procedures.descriptions import axes_of
 from dpinfer.procedures.procedure import Procedure
-from dpinfer.privacy.units import PureDP
 from dpinfer.results.sums_question import SumsQuestion
 from dpinfer.results.testing.groups import MeanTest, MeanTestResults, infer_mean_test, mean_model, refuse_people
-from dpinfer.kernel.rows.cells import CellSum
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from dpinfer.inference.testing.groups import Alternative
     from dpinfer.inference.testing.nulls import Draws
+    from dpinfer.kernel.measurement import Measurement
     from dpinfer.privacy.units import Neighbors, Privacy
-    from dpinfer.release import Measurement, Release
+    from dpinfer.release import Release, StageRelease
     from dpinfer.schema.schema import Schema
 
     Array = NDArray[np.float64]
@@ -56,23 +56,22 @@ class MeanComparison(Procedure):
         self.test.check(question)
         return question
 
-    def measurement(
-        self, privacy: Privacy, *, schema: Schema | None = None, neighbors: Neighbors | None = None
-    ) -> Measurement:
-        """Say what would be measured at a price, ordinary means; see `Procedure.measurement`."""
-        schema, neighbors, _ = self._context(privacy, schema, neighbors)
-        question = self._question(schema)
-        question.check()
-        asked = {**question.to_dict(), "asked": self.test.name, "test": self.test.to_dict()}
-        asked["text"] = self.test.text + (f", where {self.where}" if self.where else "")
-        return sums_measurement(
-            question.rows,
-            kind="mean",
-            privacy=privacy,
-            neighbors=neighbors,
-            question=asked,
-            weights=question.noise_weights(pure=isinstance(privacy, PureDP)),
-        )
+    def release_kind(self, context: Context) -> str:  # noqa: ARG002
+        """Return "mean": that is what is measured."""
+        return "mean"
+
+    def stage(self, place: int, context: Context, released: tuple[StageRelease, ...]) -> Stage:  # noqa: ARG002
+        """Ask for ordinary means."""
+        asked = self._question(context.schema)
+        asked.check()
+        weights = asked.noise_weights(pure=isinstance(context.privacy, PureDP))
+        return Stage(Sum(asked.rows, weights=tuple(weights)))
+
+    def question(self, context: Context) -> dict[str, Any]:
+        """Return what a release stores of the question."""
+        asked = {"asked": self.test.name, "test": self.test.to_dict()}
+        text = self.test.text + (f", where {self.where}" if self.where else "")
+        return {**self._question(context.schema).to_dict(), **asked, "text": text}
 
     def explain(self, privacy: Privacy, *, schema: Schema | None = None, neighbors: Neighbors | None = None) -> str:
         """Describe the means that would be measured, and the standard error that noise alone would give them.
@@ -81,11 +80,11 @@ class MeanComparison(Procedure):
         -------
         str
         """
-        schema, neighbors, _ = self._context(privacy, schema, neighbors)
-        question = self._question(schema)
+        context = self._context(privacy, schema, neighbors)
+        question = self._question(context.schema)
         source = self.source if isinstance(self.source, Data) else None
         means = Description(source, "mean", question.columns, question.axes, self.where)
-        return f"{self.test.text}\n{means.explain(privacy, schema=schema, neighbors=neighbors)}"
+        return f"{self.test.text}\n{means.explain(privacy, schema=context.schema, neighbors=context.neighbors)}"
 
     def infer(self, release: Release | None = None) -> MeanTestResults:
         """Test a release of this question, or of means of the column in the groups: free, and without any row.

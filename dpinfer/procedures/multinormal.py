@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from dpinfer.errors import NotProvedError, OptionError, SchemaError
 from dpinfer.inference.moment_inference import batch_moments, moment_oracle
 from dpinfer.inference.multinormal import signal
-from dpinfer.kernel import Data
-from dpinfer.procedures.cell_sums import sums_measurement
+from dpinfer.kernel.rows.cells import CellSum
+from dpinfer.kernel.stage import Context, Data, Stage, Sum
 from dpinfer.procedures.description import check_options
 from dpinfer.procedures.procedure import Procedure
 from dpinfer.results.multinormal import (
@@ -21,7 +21,6 @@ from dpinfer.results.multinormal import (
     multinormal_units,
 )
 from dpinfer.results.sums_question import SumsQuestion
-from dpinfer.kernel.rows.cells import CellSum
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -30,8 +29,9 @@ if TYPE_CHECKING:
 
     from dpinfer.inference.batch import BatchEstimates, Oracle
     from dpinfer.inference.moments import Estimates
+    from dpinfer.kernel.measurement import Measurement
     from dpinfer.privacy.units import Neighbors, Privacy
-    from dpinfer.release import Measurement, Release
+    from dpinfer.release import Release, StageRelease
     from dpinfer.results.descriptions import DescriptionResults
     from dpinfer.schema.schema import Schema
 
@@ -74,15 +74,17 @@ class MultivariateNormal(Procedure):
                 )
         return question
 
-    def measurement(
-        self, privacy: Privacy, *, schema: Schema | None = None, neighbors: Neighbors | None = None
-    ) -> Measurement:
-        """Say what would be measured at a price; see `Procedure.measurement`."""
-        schema, neighbors, _ = self._context(privacy, schema, neighbors)
-        question = self._checked(schema)
-        return sums_measurement(
-            question.rows, kind="multinormal", privacy=privacy, neighbors=neighbors, question=question.to_dict()
-        )
+    def release_kind(self, context: Context) -> str:  # noqa: ARG002
+        """Return "multinormal"."""
+        return "multinormal"
+
+    def stage(self, place: int, context: Context, released: tuple[StageRelease, ...]) -> Stage:  # noqa: ARG002
+        """Ask for the sums of columns and of their products."""
+        return Stage(Sum(self._checked(context.schema).rows))
+
+    def question(self, context: Context) -> dict[str, Any]:
+        """Return what a release stores of the question."""
+        return self._checked(context.schema).to_dict()
 
     def explain(self, privacy: Privacy, *, schema: Schema | None = None, neighbors: Neighbors | None = None) -> str:
         """Describe the measurement before anything is spent."""

@@ -7,13 +7,17 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Self
 
 from dpinfer.errors import InferenceError, OptionError
-from dpinfer.kernel import Data, run
-from dpinfer.privacy.units import NEIGHBORS, Privacy
-from dpinfer.release import Measurement, Release
-from dpinfer.schema.schema import Schema
+from dpinfer.kernel.measurement import price_procedure
+from dpinfer.kernel.stage import Context, Data, Slot
+from dpinfer.release import Release
 
 if TYPE_CHECKING:
-    from dpinfer.privacy.units import Neighbors
+    from dpinfer.kernel.measurement import Measurement
+    from dpinfer.kernel.rows.blocks import Blocks
+    from dpinfer.kernel.stage import Stage
+    from dpinfer.privacy.units import Neighbors, Privacy
+    from dpinfer.release import StageRelease
+    from dpinfer.schema.schema import Schema
 
 __all__ = ["Procedure"]
 
@@ -22,8 +26,8 @@ __all__ = ["Procedure"]
 class Procedure(ABC):
     """A question about columns, free of data; every option is on its constructor.
 
-    A subclass says what it measures (`measurement`), how it shows the noise in advance (`explain`) and how
-    it infers (`infer`). It never sees a row.
+    A subclass says in which stages rows are asked (`slots`, `stage`) and how it infers (`infer`). It never sees a row,
+    a noise scale or a cost: those are the kernel's.
 
     Attributes
     ----------
@@ -38,11 +42,46 @@ class Procedure(ABC):
         if not (self.source is None or isinstance(self.source, Data | Release)):
             raise OptionError("data", type(self.source).__name__, "PrivateData, PublicData or a Release")
 
+    # What is measured
+
     @abstractmethod
+    def release_kind(self, context: Context) -> str:
+        """Return the name under which its releases are read."""
+
+    @abstractmethod
+    def stage(self, place: int, context: Context, released: tuple[StageRelease, ...]) -> Stage:
+        """Ask the rows one question.
+
+        Parameters
+        ----------
+        place : int
+            Which stage, from 0.
+        context : Context
+            What is public about the run.
+        released : tuple of StageRelease
+            What earlier stages released, where the slot is adaptive; else empty.
+        """
+
+    @abstractmethod
+    def question(self, context: Context) -> dict[str, Any]:
+        """Return what a release stores of the question: a JSON-ready mapping with its "text" and "schema"."""
+
+    def resolve(self, context: Context) -> Self:  # noqa: ARG002
+        """Return the same question with every "auto" that the context decides replaced."""
+        return self
+
+    def slots(self, context: Context) -> tuple[Slot, ...]:  # noqa: ARG002
+        """Return what each stage may take of the price; by default one stage takes it all."""
+        return (Slot(),)
+
+    def units(self, context: Context) -> Blocks | None:  # noqa: ARG002
+        """Return the blocks that are summed, where rows are dealt into secret ones; by default none."""
+        return None
+
     def measurement(
         self, privacy: Privacy, *, schema: Schema | None = None, neighbors: Neighbors | None = None
     ) -> Measurement:
-        """Say what would be done to the rows at a price: the measurement, all of it public.
+        """Say what would be done to the rows at a price: bounds, noise and cost, all of it public.
 
         Parameters
         ----------
@@ -51,11 +90,20 @@ class Procedure(ABC):
             Needed where the procedure is not bound to data.
         neighbors : {"add_remove", "replace_one"}, optional
             As ``schema``.
-        """
 
-    @abstractmethod
+        Raises
+        ------
+        DPInferError
+            If it cannot be measured at this price.
+        """
+        context = self._context(privacy, schema, neighbors)
+        return price_procedure(self.resolve(context), context)
+
     def explain(self, privacy: Privacy, *, schema: Schema | None = None, neighbors: Neighbors | None = None) -> str:
         """Describe the measurement and the noise it would bring, before anything is spent."""
+        return self.measurement(privacy, schema=schema, neighbors=neighbors).describe()
+
+    # What is inferred
 
     @abstractmethod
     def infer(self, release: Release | None = None) -> Any:
@@ -84,8 +132,7 @@ class Procedure(ABC):
         OptionError
             If the procedure is not bound to data.
         """
-        data = self._data()
-        return run(self.measurement(privacy), data)
+        return self._data().run(self, privacy)
 
     def fit(self, privacy: Privacy) -> Any:
         """Measure and infer; parameters and errors as `measure`."""
@@ -125,20 +172,15 @@ class Procedure(ABC):
             )
         return chosen
 
-    def _context(
-        self, privacy: Privacy, schema: Schema | None, neighbors: Neighbors | None
-    ) -> tuple[Schema, Neighbors, int | None]:
-        """Return schema, neighbours and public number of rows that a measurement would have."""
-        if not isinstance(privacy, Privacy):
-            raise OptionError(
-                "privacy", privacy, "an amount such as ZCDP(0.1), PureDP(1.0), GDP(0.5), ApproxDP(1.0, 1e-6)"
-            )
+    def _context(self, privacy: Privacy, schema: Schema | None = None, neighbors: Neighbors | None = None) -> Context:
+        """Return what is public about a run: of the data it is bound to, or as given."""
         bound = self.source if isinstance(self.source, Data) else None
-        schema = schema if schema is not None else bound.schema if bound else None
-        if not isinstance(schema, Schema):
-            raise OptionError("schema", schema, "a Schema, or a procedure that is bound to data")
-        if neighbors is None:
-            neighbors = bound.neighbors if bound else "add_remove"
-        if neighbors not in NEIGHBORS:
-            raise OptionError("neighbors", neighbors, NEIGHBORS)
-        return schema, neighbors, bound.nobs if bound else None
+        if bound is None:
+            return Context(schema, neighbors or "add_remove", privacy)  # type: ignore[arg-type]
+        return Context(
+            schema if schema is not None else bound.schema,
+            neighbors if neighbors is not None else bound.neighbors,
+            privacy,
+            bound.nobs,
+            bound.public,
+        )

@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Any
 from dpinfer.errors import NotProvedError, OptionError
 from dpinfer.inference.exact_proportion import EXACT_METHODS, batch_exact, exact_oracle
 from dpinfer.inference.moment_inference import METHODS, TARGETS
-from dpinfer.kernel import Data
-from dpinfer.procedures.cell_sums import tulap_measurement
+from dpinfer.kernel.stage import Context, Data, Noise, Stage, Sum
 from dpinfer.procedures.description import Description
 from dpinfer.procedures.descriptions import axes_of
 from dpinfer.procedures.procedure import Procedure
@@ -25,8 +24,9 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from dpinfer.inference.batch import BatchEstimates, Oracle
+    from dpinfer.kernel.measurement import Measurement
     from dpinfer.privacy.units import Neighbors, Privacy
-    from dpinfer.release import Measurement, Release
+    from dpinfer.release import Release, StageRelease
     from dpinfer.results.descriptions import DescriptionResults
     from dpinfer.schema.schema import Schema
 
@@ -107,16 +107,19 @@ class ExactProportionModel(Procedure):
             )
         return ExactQuestion(schema, self.column)
 
-    def measurement(
-        self, privacy: Privacy, *, schema: Schema | None = None, neighbors: Neighbors | None = None
-    ) -> Measurement:
-        """Say what would be measured at a price; see `Procedure.measurement`."""
-        schema, neighbors, _ = self._context(privacy, schema, neighbors)
-        question = self._question(schema, neighbors)
-        question.check()
-        return tulap_measurement(
-            question.rows, kind="binomial", privacy=privacy, neighbors=neighbors, question=question.to_dict()
-        )
+    def release_kind(self, context: Context) -> str:  # noqa: ARG002
+        """Return "binomial"."""
+        return "binomial"
+
+    def stage(self, place: int, context: Context, released: tuple[StageRelease, ...]) -> Stage:  # noqa: ARG002
+        """Ask for one count, with noise whose law allows exact inference."""
+        asked = self._question(context.schema, context.neighbors)
+        asked.check()
+        return Stage(Sum(asked.rows), Noise(tulap=True))
+
+    def question(self, context: Context) -> dict[str, Any]:
+        """Return what a release stores of the question."""
+        return self._question(context.schema, context.neighbors).to_dict()
 
     def explain(self, privacy: Privacy, *, schema: Schema | None = None, neighbors: Neighbors | None = None) -> str:
         """Describe the measurement before anything is spent."""

@@ -8,33 +8,24 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from dpinfer.errors import OptionError, PrivacyUnitError
+from dpinfer.errors import OptionError
 from dpinfer.inference.distribution import fit_tree
 from dpinfer.inference.quantiles import METHODS, TARGETS
-from dpinfer.kernel import Data
-from dpinfer.kernel.quantiles import LARGEST_CHOICE, RANK, SLACK
-from dpinfer.procedures.cell_sums import noise_plan
+from dpinfer.kernel.rows.tree import MOST_LEAVES
+from dpinfer.kernel.stage import Context, Data, Place, Slot, Stage, Sum
 from dpinfer.procedures.descriptions import axes_of
 from dpinfer.procedures.procedure import Procedure
-from dpinfer.privacy.selection import choice_cost, choice_scale
-from dpinfer.privacy.sharing import joint_cost, shared
-from dpinfer.privacy.units import PureDP
-from dpinfer.release import Measurement, NoiseLaw
 from dpinfer.results.distribution import CDFResults, infer_cdf
 from dpinfer.results.quantiles import DistributionQuestion, infer_quantiles, read_probabilities
 from dpinfer.schema.columns import Integer
-from dpinfer.kernel.rows.tree import MOST_LEAVES, QuantileRows
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from dpinfer.privacy.cost import Cost
-    from dpinfer.privacy.sensitivity import Norm
     from dpinfer.privacy.units import Neighbors, Privacy
-    from dpinfer.release import Release
+    from dpinfer.release import Release, StageRelease
     from dpinfer.results.descriptions import DescriptionResults
     from dpinfer.schema.schema import Schema
-    from dpinfer.kernel.rows.tree import TreeSum
 
     Columns = str | Sequence[str]
 
@@ -42,7 +33,7 @@ __all__ = ["Quantile", "cdf", "quantile"]
 
 CHOICES = ("auto", "exponential", "tree")
 
-_CHOICE_SHARE = 0.25
+_CHOICE_SHARE = Fraction(1, 4)
 """Share of the price for choosing quantiles; the rest goes to the tree, which intervals come from."""
 
 _LEAVES = 4096
@@ -106,48 +97,33 @@ class Quantile(Procedure):
             return int(min(_LEAVES, max(2, 1 << int(column.width).bit_length())))
         return _LEAVES
 
-    def measurement(
-        self, privacy: Privacy, *, schema: Schema | None = None, neighbors: Neighbors | None = None
-    ) -> Measurement:
-        """Say what would be measured at a price; see `Procedure.measurement`."""
-        schema, neighbors, _ = self._context(privacy, schema, neighbors)
-        question = self._question(schema)
-        tree = question.tree
-        price, rows = privacy, None
-        costs: list[Cost] = []
-        if self._chosen:
-            count = len(self.probabilities)
-            first, price = shared(privacy, [_CHOICE_SHARE, 1 - _CHOICE_SHARE])
-            scales, costs = _choices(question, first / count, neighbors)
-            rows = question.choice(scales)
-        norm: Norm = "l1" if isinstance(privacy, PureDP) else "l2"
-        public = tree.root_is_public(neighbors)
-        noisy = np.ones(tree.size * tree.width, dtype=bool)
-        noisy[0] = not public
-        placed = np.zeros(noisy.size)
-        placed[noisy], multiplier, cost = noise_plan(
-            tree.bound(neighbors, norm), price, np.ones(int(noisy.sum())), total=privacy
-        )
-        return Measurement(
-            kind="cdf",
-            question=question.to_dict(),
-            rows=rows or tree,
-            law=NoiseLaw("laplace" if norm == "l1" else "gaussian", tuple(placed.tolist())),
-            cost=joint_cost(privacy, [*costs, cost]) if costs else cost,
-            neighbors=neighbors,
-            names=tree.names,
-            steps=(1.0 / multiplier,) * noisy.size,
-            sensitivity=_words(tree, neighbors, norm),
-            measures=_measures(question, self._chosen),
-            multiplier=multiplier,
-        )
+    def release_kind(self, context: Context) -> str:  # noqa: ARG002
+        """Return "cdf": every release holds a distribution function."""
+        return "cdf"
+
+    def slots(self, context: Context) -> tuple[Slot, ...]:
+        """Give chosen quantiles a quarter of the price, and the tree that intervals come from the rest."""
+        if not self._chosen:
+            return (Slot(),)
+        tree = self._question(context.schema).tree
+        nodes, points = len(tree.names), tree.size * len(self.probabilities)
+        return Slot(_CHOICE_SHARE, points), Slot(1 - _CHOICE_SHARE, nodes)
+
+    def stage(self, place: int, context: Context, released: tuple[StageRelease, ...]) -> Stage:  # noqa: ARG002
+        """Ask for the quantiles, where they are chosen, and for the tree of counts."""
+        asked = self._question(context.schema)
+        if self._chosen and place == 0:
+            return Stage(Place(asked.points, asked.exact))
+        return Stage(Sum(asked.tree))
+
+    def question(self, context: Context) -> dict[str, Any]:
+        """Return what a release stores of the question."""
+        return self._question(context.schema).to_dict()
 
     def explain(self, privacy: Privacy, *, schema: Schema | None = None, neighbors: Neighbors | None = None) -> str:
         """Describe the measurement, and the noise in ranks, before anything is spent."""
-        schema, neighbors, _ = self._context(privacy, schema, neighbors)
         measured = self.measurement(privacy, schema=schema, neighbors=neighbors)
-        question = self._question(schema)
-        tree = question.tree
+        tree = self._question(measured.context.schema).tree
         starts = [2**level - 1 for level in range(tree.depth + 1)]
         variances = (measured.law.variances * np.asarray(measured.steps) ** 2)[: tree.width][starts]
         found = fit_tree(np.zeros(tree.width), variances, tree.edges)
@@ -158,8 +134,8 @@ class Quantile(Procedure):
             f"sampling error of a median of {4 * noise**2:,.0f} rows",
         ]
         if self._chosen:
-            assert isinstance(measured.rows, QuantileRows)
-            scale = max(measured.rows.scales)
+            chosen = measured.stages[0]
+            scale = max(chosen.law.scales) * chosen.steps[0]
             lines.append(f"choice       a chosen quantile misses its rank by about {np.sqrt(2) * scale:.4g} rows")
         return "\n".join(lines)
 
@@ -178,41 +154,6 @@ class Quantile(Procedure):
             continuous=self.continuous,
         )
         return quantiles
-
-
-def _choices(question: DistributionQuestion, price: Privacy, neighbors: Neighbors) -> tuple[list[float], list[Cost]]:
-    """Noise scales in rows of the choices, and their costs; each choice has the given price.
-
-    A row more changes the rank by which a point misses the quantile p by at most max(p, 1 - p), up or down; a replaced
-    row by at most 1. A row that is replaced may leave one group and join another: two choices then change as if a row
-    were removed and one added, and each is given half of the price.
-    """
-    halves = 2 if neighbors == "replace_one" and question.axes else 1
-    each = price / halves
-    scales, costs = [], []
-    for p in question.choice().probabilities:
-        moved = 2 * (Fraction(1) if neighbors == "replace_one" else max(p, 1 - p))
-        spread = (moved + Fraction(SLACK, RANK)) * question.schema.rows_per_unit
-        scales.append(choice_scale(spread, each, "gumbel"))
-        if scales[-1] * RANK > LARGEST_CHOICE:
-            raise PrivacyUnitError(f'{each} is too small a price to choose a quantile at: use method="tree"')
-        costs += [choice_cost(each, "gumbel")] * halves
-    return scales, costs
-
-
-def _words(tree: TreeSum, neighbors: Neighbors, norm: Norm) -> str:
-    kind = "Euclidean" if norm == "l2" else "L1"
-    bound = float(tree.bound(neighbors, norm))
-    changed = f"a row of it is counted once in each of {tree.depth + 1} levels"
-    return f"{tree.schema.unit}; {changed}: {kind} norm of the change at most {bound:.6g}"
-
-
-def _measures(question: DistributionQuestion, chosen: bool) -> str:
-    groups = f" in each of {question.tree.size:,} groups" if question.axes else ""
-    text = f"the number of rows in every node of a tree over {question.column} with {question.leaves:,} leaves{groups}"
-    if chosen:
-        text = f"{question.text}, chosen by the exponential mechanism; and {text}"
-    return text
 
 
 def quantile(

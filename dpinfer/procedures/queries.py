@@ -11,20 +11,18 @@ import pandas as pd
 
 from dpinfer.errors import OptionError
 from dpinfer.inference.linear_noise import METHODS, batch_queries, query_oracle
-from dpinfer.kernel import Data
-from dpinfer.procedures.cell_sums import check_draws, noise_plan
+from dpinfer.kernel.stage import Context, Data, Noise, Stage, Sum
 from dpinfer.procedures.descriptions import table
 from dpinfer.procedures.procedure import Procedure
-from dpinfer.privacy.units import PureDP
-from dpinfer.release import Measurement, NoiseLaw, Release
 from dpinfer.results.queries import LinearQuestion, infer_linear
-from dpinfer.kernel.rows.queries import query_change
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
 
     from dpinfer.inference.batch import BatchEstimates, Oracle
+    from dpinfer.kernel.measurement import Measurement
     from dpinfer.privacy.units import Neighbors, Privacy
+    from dpinfer.release import Release, StageRelease
     from dpinfer.results.descriptions import DescriptionResults
     from dpinfer.schema.schema import Schema
 
@@ -46,7 +44,7 @@ class LinearQueries(Procedure):
     def __post_init__(self) -> None:
         if self.inference not in METHODS:
             raise OptionError("inference", self.inference, METHODS)
-        check_draws(self.draws)
+        _ = Noise(draws=self.draws)
         super().__post_init__()
         if isinstance(self.source, Data):
             self._question(self.source.schema)
@@ -54,43 +52,17 @@ class LinearQueries(Procedure):
     def _question(self, schema: Schema) -> LinearQuestion:
         return LinearQuestion.of(schema, axes=self.axes, queries=self.queries, where=self.where)
 
-    def measurement(
-        self, privacy: Privacy, *, schema: Schema | None = None, neighbors: Neighbors | None = None
-    ) -> Measurement:
-        """Say what would be measured at a price; see `Procedure.measurement`.
+    def release_kind(self, context: Context) -> str:  # noqa: ARG002
+        """Return "linear"."""
+        return "linear"
 
-        Raises
-        ------
-        OptionError
-            Also where all queries are public: a replaced row changes none of them.
-        """
-        schema, neighbors, _ = self._context(privacy, schema, neighbors)
-        check_draws(self.draws, privacy)
-        question = self._question(schema)
-        rows, pure = question.rows, isinstance(privacy, PureDP)
-        norm = "l1" if pure else "l2"
-        change = query_change(rows.matrix, neighbors=neighbors, norm=norm, every_row=rows.keeps_every_row)  # type: ignore[arg-type]
-        change *= schema.rows_per_unit
-        if change == 0:
-            right = "queries that a replaced row can change: these follow from the public number of rows"
-            raise OptionError("W", f"the queries {', '.join(rows.names[:5])}", right)
-        scales, multiplier, cost = noise_plan(change, privacy, np.ones(len(rows.names)), draws=self.draws)
-        size = f"{float(change) * rows.step:.6g}"
-        return Measurement(
-            kind="linear",
-            question=question.to_dict(),
-            rows=rows,
-            law=NoiseLaw("laplace" if pure else "gaussian", tuple(scales.tolist()), self.draws),
-            cost=cost,
-            neighbors=neighbors,
-            names=rows.names,
-            steps=(rows.step / multiplier,) * len(rows.names),
-            sensitivity=schema.of_unit(
-                f"{'L1' if pure else 'Euclidean'} norm of the change of all queries at most {size}"
-            ),
-            measures=f"{len(rows.names):,} combinations of the counts of {rows.cells.size:,} cells",
-            multiplier=multiplier,
-        )
+    def stage(self, place: int, context: Context, released: tuple[StageRelease, ...]) -> Stage:  # noqa: ARG002
+        """Ask for the queries."""
+        return Stage(Sum(self._question(context.schema).rows), Noise(draws=self.draws))
+
+    def question(self, context: Context) -> dict[str, Any]:
+        """Return what a release stores of the question."""
+        return self._question(context.schema).to_dict()
 
     def explain(self, privacy: Privacy, *, schema: Schema | None = None, neighbors: Neighbors | None = None) -> str:
         """Describe the measurement and the noise of every query, before anything is spent.

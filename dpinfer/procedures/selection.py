@@ -10,20 +10,18 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from dpinfer.errors import OptionError, SchemaError
-from dpinfer.kernel import Data
-from dpinfer.procedures.procedure import Procedure
-from dpinfer.privacy.selection import choice_cost, choice_scale
+from dpinfer.kernel.rows.scores import MOST_CANDIDATES
+from dpinfer.kernel.stage import Context, Data, Largest, Stage
 from dpinfer.privacy.units import PureDP
-from dpinfer.release import Measurement, NoiseLaw
+from dpinfer.procedures.procedure import Procedure
 from dpinfer.results.selection import SelectionQuestion, accuracy, infer_selection
 from dpinfer.schema.category import Category
 from dpinfer.schema.columns import Boolean
-from dpinfer.kernel.rows.scores import MOST_CANDIDATES
 
 if TYPE_CHECKING:
     from dpinfer.privacy.selection import ChoiceLaw
     from dpinfer.privacy.units import Neighbors, Privacy
-    from dpinfer.release import Release
+    from dpinfer.release import Release, StageRelease
     from dpinfer.results.selection import Label, SelectionResults
     from dpinfer.schema.schema import Schema
 
@@ -70,36 +68,23 @@ class Selection(Procedure):
             return "exponential" if isinstance(privacy, PureDP) else "gumbel"
         return "gumbel" if self.method == "exponential" else "exponential"
 
-    def measurement(
-        self, privacy: Privacy, *, schema: Schema | None = None, neighbors: Neighbors | None = None
-    ) -> Measurement:
-        """Say what would be chosen at a price; see `Procedure.measurement`."""
-        schema, neighbors, _ = self._context(privacy, schema, neighbors)
-        question = self._question(schema)
-        rows, law = question.rows, self._law(privacy)
-        spread = rows.spread(neighbors)
-        scale = choice_scale(spread, privacy, law)
-        done = "adding or removing" if neighbors == "add_remove" else "replacing"
-        return Measurement(
-            kind="selection",
-            question=question.to_dict(),
-            rows=rows,
-            law=NoiseLaw(law, (scale,)),
-            cost=choice_cost(privacy, law),
-            neighbors=neighbors,
-            names=("selected",),
-            steps=(rows.step,),
-            sensitivity=f"{done} {schema.unit} changes scores by amounts that differ by at most "
-            f"{spread * rows.step:.6g}",
-            measures=f"{question.text}: nothing but the candidate with the largest noisy score",
-        )
+    def release_kind(self, context: Context) -> str:  # noqa: ARG002
+        """Return "selection"."""
+        return "selection"
+
+    def stage(self, place: int, context: Context, released: tuple[StageRelease, ...]) -> Stage:  # noqa: ARG002
+        """Ask for the candidate with the largest noisy score."""
+        return Stage(Largest(self._question(context.schema).rows, self._law(context.privacy)))
+
+    def question(self, context: Context) -> dict[str, Any]:
+        """Return what a release stores of the question."""
+        return self._question(context.schema).to_dict()
 
     def explain(self, privacy: Privacy, *, schema: Schema | None = None, neighbors: Neighbors | None = None) -> str:
         """Describe the choice, and how far from the best it may be, before anything is spent."""
-        schema, neighbors, _ = self._context(privacy, schema, neighbors)
         measured = self.measurement(privacy, schema=schema, neighbors=neighbors)
         scale = measured.law.scales[0] * measured.steps[0]
-        count = len(self._question(schema).candidates)
+        count = len(self._question(measured.context.schema).candidates)
         bounds = ", ".join(
             f"{accuracy(count, scale, measured.law.family, beta):.4g} ({1 - beta:.0%})" for beta in (0.5, 0.05)
         )

@@ -1,8 +1,8 @@
-"""What was measured and what came out: measurements, noise laws, releases."""
+"""What came out: noise laws, and releases that remember them."""
 
 from dpinfer.release.laws import NoiseLaw
-from dpinfer.release.measurement import Measurement
 from dpinfer.release.registry import register_inference
 from dpinfer.release.release import Release, read_release
+from dpinfer.release.stage import StageRelease
 
-__all__ = ["Measurement", "NoiseLaw", "Release", "read_release", "register_inference"]
+__all__ = ["NoiseLaw", "Release", "StageRelease", "read_release", "register_inference"]

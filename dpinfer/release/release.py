@@ -14,18 +14,19 @@ import numpy as np
 from dpinfer.errors import DPInferError, ReleaseFormatError, ReleaseVersionError
 from dpinfer.privacy.accounting import Cost
 from dpinfer.privacy.units import NEIGHBORS, Neighbors
-from dpinfer.release.laws import NoiseLaw
+from dpinfer.release.laws import CHOICES, NoiseLaw
 from dpinfer.release.registry import find_inference
+from dpinfer.release.stage import StageRelease
 from dpinfer.schema.schema import Schema
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Mapping
 
     from numpy.typing import NDArray
 
 __all__ = ["FORMAT_VERSION", "Release", "read_release"]
 
-FORMAT_VERSION = 1
+FORMAT_VERSION = 2
 _MAGIC = "dpinfer release"
 
 
@@ -39,14 +40,8 @@ class Release:
         What it holds, e.g. "gram".
     question : mapping
         The public question that was asked, with the schema.
-    values : tuple of int
-        The noisy sums.
-    steps : tuple of float
-        Size of one integer step of each.
-    names : tuple of str
-        What each is.
-    law : NoiseLaw
-        The noise they carry.
+    stages : tuple of StageRelease
+        What each stage released, in turn.
     cost : Cost
         What they cost.
     neighbors : {"add_remove", "replace_one"}
@@ -62,10 +57,7 @@ class Release:
 
     kind: str
     question: Mapping[str, Any] = field(repr=False)
-    values: tuple[int, ...] = field(repr=False)
-    steps: tuple[float, ...] = field(repr=False)
-    names: tuple[str, ...] = field(repr=False)
-    law: NoiseLaw = field(repr=False)
+    stages: tuple[StageRelease, ...] = field(repr=False)
     cost: Cost = field(repr=False)
     neighbors: Neighbors
     nobs: int | None
@@ -82,6 +74,39 @@ class Release:
     def unit(self) -> str:
         """The unit of protection in words: "one row", or a person with how many rows."""
         return self.schema.unit
+
+    @property
+    def sums(self) -> tuple[StageRelease, ...]:
+        """The stages that released noisy numbers; of a release of choices alone these."""
+        return tuple(stage for stage in self.stages if stage.law.family not in CHOICES) or self.stages
+
+    @property
+    def choices(self) -> tuple[StageRelease, ...]:
+        """The stages that released choices."""
+        return tuple(stage for stage in self.stages if stage.law.family in CHOICES)
+
+    @property
+    def values(self) -> tuple[int, ...]:
+        """The noisy sums of all stages."""
+        return tuple(value for stage in self.sums for value in stage.values)
+
+    @property
+    def steps(self) -> tuple[float, ...]:
+        """Size of one integer step of each."""
+        return tuple(step for stage in self.sums for step in stage.steps)
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """What each is."""
+        return tuple(name for stage in self.sums for name in stage.names)
+
+    @property
+    def law(self) -> NoiseLaw:
+        """The noise they carry."""
+        if len(self.sums) == 1:
+            return self.sums[0].law
+        first = self.sums[0].law
+        return NoiseLaw(first.family, tuple(scale for stage in self.sums for scale in stage.law.scales), first.draws)
 
     @property
     def array(self) -> NDArray[np.float64]:
@@ -106,9 +131,9 @@ class Release:
 
     def simulate(self, rng: np.random.Generator) -> Release:
         """Return a release of the same kind with fresh simulated noise added to these values."""
-        drawn = self.law.rvs(1, rng)[0]
-        values = tuple(value + int(noise) for value, noise in zip(self.values, drawn, strict=True))
-        return replace(self, values=values, charge_ids=(), public=True)
+        noisy = self.sums
+        stages = tuple(one.simulate(rng) if any(one is other for other in noisy) else one for one in self.stages)
+        return replace(self, stages=stages, charge_ids=(), public=True)
 
     def to_json(self) -> str:
         """Return the release as readable JSON, without loss."""
@@ -124,12 +149,8 @@ class Release:
                 "charge_ids": list(self.charge_ids),
                 "public": self.public,
                 "cost": self.cost.to_dict(),
-                "law": self.law.to_dict(),
                 "question": dict(self.question),
-                "sums": [
-                    {"name": name, "value": value, "step": step}
-                    for name, value, step in zip(self.names, self.values, self.steps, strict=True)
-                ],
+                "stages": [stage.to_dict() for stage in self.stages],
             },
             indent=1,
         )
@@ -143,7 +164,7 @@ class Release:
         ReleaseFormatError
             If the text is no release, or is damaged.
         ReleaseVersionError
-            If a newer version of dpinfer wrote it.
+            If another version of the format, older or newer, is written in it.
         """
         try:
             stored = json.loads(text)
@@ -154,6 +175,11 @@ class Release:
         version = stored.get("version")
         if type(version) is not int or version < 1:
             raise ReleaseFormatError(f"the release is damaged: version={version!r}")
+        if version < FORMAT_VERSION:
+            raise ReleaseVersionError(
+                f"the release has format version {version}, which this dpinfer does not read: infer from it with the "
+                "version of dpinfer that wrote it (0.1)"
+            )
         if version > FORMAT_VERSION:
             raise ReleaseVersionError(
                 f"the release has format version {version!r}; this dpinfer reads up to {FORMAT_VERSION}: update dpinfer"
@@ -165,24 +191,13 @@ class Release:
 
     @classmethod
     def _from_dict(cls, stored: Mapping[str, Any]) -> Release:
-        sums = stored["sums"]
-        law = NoiseLaw.from_dict(stored["law"])
-        if len(sums) != len(law.scales):
-            raise ReleaseFormatError(f"{len(sums)} sums but {len(law.scales)} noise scales")
         if stored["neighbors"] not in NEIGHBORS:
-            raise ReleaseFormatError(f"neighbors={stored['neighbors']!r}")
-        if not all(type(one["value"]) is int for one in sums):
-            raise ReleaseFormatError("a noisy sum is not a whole number")
-        if not all(isinstance(one["step"], int | float) and 1e-150 < one["step"] < 1e150 for one in sums):
-            raise ReleaseFormatError("a step is not a positive number")
-        _check_types(stored, sums)
+            raise ReleaseFormatError("neighbors is none of " + ", ".join(NEIGHBORS))
+        _check_types(stored)
         release = cls(
             kind=stored["kind"],
             question=stored["question"],
-            values=tuple(one["value"] for one in sums),
-            steps=tuple(float(one["step"]) for one in sums),
-            names=tuple(one["name"] for one in sums),
-            law=law,
+            stages=tuple(StageRelease.from_dict(one) for one in stored["stages"]),
             cost=Cost.from_dict(stored["cost"]),
             neighbors=stored["neighbors"],
             nobs=stored["nobs"],
@@ -214,11 +229,11 @@ class Release:
             raise
 
 
-def _check_types(stored: Mapping[str, Any], sums: Sequence[Mapping[str, Any]]) -> None:
+def _check_types(stored: Mapping[str, Any]) -> None:
     nobs, charges = stored["nobs"], stored["charge_ids"]
     right = {
         "kind": isinstance(stored["kind"], str),
-        "names": all(isinstance(one["name"], str) for one in sums),
+        "stages": isinstance(stored["stages"], list) and len(stored["stages"]) > 0,
         "nobs": (nobs is not None) == (stored["neighbors"] == "replace_one" and not _of_people(stored["question"])),
         "the number of rows": nobs is None or (type(nobs) is int and 0 <= nobs <= 2**53),
         "charge_ids": isinstance(charges, list) and all(isinstance(one, str) and one for one in charges),
@@ -254,7 +269,7 @@ def read_release(path: str | os.PathLike[str]) -> Release:
     ReleaseFormatError
         If there is no such file, or it is no release, or damaged.
     ReleaseVersionError
-        If a newer version of dpinfer wrote it.
+        If another version of the format, older or newer, is written in it.
     """
     try:
         text = Path(path).read_text(encoding="utf-8")

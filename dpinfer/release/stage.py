@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -12,6 +11,8 @@ from dpinfer.errors import ReleaseFormatError
 from dpinfer.release.laws import NoiseLaw
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from numpy.typing import NDArray
 
 __all__ = ["StageRelease"]
@@ -51,6 +52,11 @@ class StageRelease:
         """Variance of the noise in `array`, (m,)."""
         result: NDArray[np.float64] = self.law.variances * np.asarray(self.steps) ** 2
         return result
+
+    def simulate(self, rng: np.random.Generator) -> StageRelease:
+        """Return the same with fresh simulated noise added to these values."""
+        drawn = self.law.rvs(1, rng)[0]
+        return replace(self, values=tuple(v + int(noise) for v, noise in zip(self.values, drawn, strict=True)))
 
     def to_dict(self) -> dict[str, Any]:
         """Return the stage as a JSON-ready mapping."""

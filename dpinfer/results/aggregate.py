@@ -11,9 +11,9 @@ from scipy import special
 
 from dpinfer.errors import DPInferError, InferenceError, NotProvedError, OptionError, ReleaseFormatError
 from dpinfer.inference.aggregate import METHODS, AggregateInference, BlockSums
+from dpinfer.inference.block_frames import Frame
 from dpinfer.release import Release, register_inference
 from dpinfer.results.regression import PrivateResults
-from dpinfer.kernel.rows.blocks import BlockRows, Frame
 from dpinfer.schema.region import Region
 
 if TYPE_CHECKING:
@@ -166,7 +166,7 @@ class AggregateQuestion:
             raise ReleaseFormatError(f"the question of the release is damaged: {error}") from error
         if release.law.family == "tulap" or not (np.abs(release.array) <= _LARGEST_SUM).all():
             raise ReleaseFormatError("the sums of the release are not such as blocks give")
-        if release.names != found.rows(release.law.family == "laplace").names:
+        if release.stages[-1].names != found.names or len(release.stages) != (3 if found.winsorized else 1):
             raise ReleaseFormatError("the sums of the release are not those that its question asks for")
         return found
 
@@ -192,20 +192,16 @@ class AggregateQuestion:
         if wrong:
             raise ValueError(f"{', '.join(wrong)} of a wrong type")
 
-    def rows(self, laplace: bool) -> BlockRows:
-        """Return what the sums are, without what fits the blocks."""
-        return BlockRows(
-            schema=self.schema,
-            region=self.region,
-            blocks=self.blocks,
-            halves=self.halves,
-            winsorized=self.winsorized,
-            norm="l1" if laplace else "l2",
-        )
+    @property
+    def names(self) -> tuple[str, ...]:
+        """What the sums over moved estimates are: estimates, their products, and two counts of blocks."""
+        names = self.region.names
+        upper = zip(*np.triu_indices(len(names)), strict=True)
+        return (*names, *(f"{names[i]} x {names[j]}" for i, j in upper), "failed blocks", "moved blocks")
 
     def frame_of(self, release: Release) -> Frame:
         """Return where the block estimates of a release were winsorised."""
-        return Frame.from_dict(release.question["frame"], len(self.region.names))
+        return Frame.from_dict(release.stages[-1].settings, len(self.region.names))
 
     @cached_property
     def notes(self) -> list[str]:
@@ -314,19 +310,20 @@ def _at_the_edge(found: AggregateInference, region: Region) -> list[str]:
 
 def block_sums(release: Release, question: AggregateQuestion) -> BlockSums:
     """Return the last sums of a release in units of the ball: what the estimate and its variance are made of."""
-    rows = question.rows(release.law.family == "laplace")
-    values, noise = release.array, release.noise_variances
-    upper = np.triu_indices(rows.size)
-    products, spread = np.zeros((2, rows.size, rows.size))
-    products[upper], spread[upper] = values[rows.parts["product"]], noise[rows.parts["product"]]
+    last, size = release.stages[-1], len(question.region.names)
+    values, noise = last.array, last.noise_variances
+    upper = np.triu_indices(size)
+    product = slice(size, size + len(upper[0]))
+    products, spread = np.zeros((2, size, size))
+    products[upper], spread[upper] = values[product], noise[product]
     products, spread = (part + np.triu(part, 1).T for part in (products, spread))
     return BlockSums(
         blocks=question.blocks,
-        sums=values[rows.parts["sum"]],
+        sums=values[:size],
         products=products,
-        counts=values[rows.parts["count"]],
-        noise_sum=float(noise[rows.parts["sum"]][0]),
+        counts=values[-2:],
+        noise_sum=float(noise[0]),
         noise_product=spread,
-        noise_count=float(noise[rows.parts["count"]][0]),
+        noise_count=float(noise[-1]),
         laplace=release.law.family == "laplace",
     )

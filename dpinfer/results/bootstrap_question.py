@@ -11,6 +11,8 @@ import numpy as np
 
 from dpinfer.errors import DPInferError, FormulaError, MissingFromReleaseError, OptionError, ReleaseFormatError
 from dpinfer.inference.bootstrap import METHODS
+from dpinfer.kernel.rows.features import Features
+from dpinfer.kernel.rows.resampled import ReplicateSum
 from dpinfer.numerics.arithmetic import Arithmetic
 from dpinfer.release.laws import NoiseLaw
 from dpinfer.results.linear import GramQuestion
@@ -19,8 +21,6 @@ from dpinfer.schema.axes import compile_condition
 from dpinfer.schema.category import Category
 from dpinfer.schema.columns import Boolean
 from dpinfer.schema.expressions import compile_expression
-from dpinfer.kernel.rows.resampled import ReplicateSum
-from dpinfer.kernel.rows.features import Features
 
 if TYPE_CHECKING:
     from collections.abc import Callable

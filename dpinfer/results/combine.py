@@ -14,6 +14,7 @@ from dpinfer.errors import DPInferError, InferenceError, OptionError, ReleaseFor
 from dpinfer.inference.combination import CombinedNoise, Consistency, least_squares, weighted_means
 from dpinfer.inference.linear_noise import METHODS, LinearNoise
 from dpinfer.release import NoiseLaw, Release
+from dpinfer.release.stage import StageRelease
 from dpinfer.results.combined import CombinedRelease, CombinedResults, SeveralCosts
 from dpinfer.results.joint import COUNTED, JointTable, measured_counts
 from dpinfer.results.sums_question import MOMENTS
@@ -344,7 +345,7 @@ def _merged(releases: tuple[Release, ...]) -> tuple[Release, Consistency, NDArra
     for place, value in zip(np.flatnonzero(noisy).tolist(), estimate.tolist(), strict=True):
         whole[place] = round(value / float(steps[place]))
     law = NoiseLaw("laplace" if heavy else "gaussian", tuple(scales.tolist()))
-    merged = replace(releases[0], values=tuple(whole), steps=tuple(steps.tolist()), law=law)
+    merged = replace(releases[0], stages=(StageRelease(releases[0].names, tuple(whole), tuple(steps.tolist()), law),))
     return merged, consistency, noisy
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -12,14 +11,16 @@ import numpy as np
 from dpinfer.errors import DPInferError, ReleaseFormatError
 from dpinfer.inference.density import DensityEstimates, bias_estimate
 from dpinfer.inference.moment_inference import TARGETS
+from dpinfer.results.fine_grid import FINE, FineGrid, bin_edges, histogram_rows, read_edges
 from dpinfer.schema.axes import compile_condition
-from dpinfer.kernel.rows.density import FINE, DensityRows, bin_edges, histogram_rows, read_edges
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from numpy.typing import NDArray
 
-    from dpinfer.release import Release
     from dpinfer.kernel.rows.cells import CellSum
+    from dpinfer.release import Release
     from dpinfer.schema.expressions import Expression
     from dpinfer.schema.schema import Schema
 
@@ -66,11 +67,11 @@ class DensityQuestion:
         """The row function of given bins."""
         return histogram_rows(self.schema, self.column, self.edges, self.condition)
 
-    def staged(self, neighbors: str) -> DensityRows:
+    def staged(self, neighbors: str) -> FineGrid:
         """Return the row function of bins that are chosen from the data."""
-        rows = DensityRows(self.schema, self.column, self.condition)
+        rows = FineGrid(self.schema, self.column, self.condition)
         public = neighbors == "replace_one" and rows.cells.keeps_every_row
-        return DensityRows(self.schema, self.column, self.condition, counted=not public)
+        return FineGrid(self.schema, self.column, self.condition, counted=not public)
 
     def check(self) -> None:
         """Refuse what the schema cannot serve, before anything is measured."""
@@ -160,7 +161,7 @@ class Histograms:
         try:
             question = _read_question(release)
             found = cls._staged(release, question) if question.bins == "auto" else cls._given(release, question)
-        except (KeyError, TypeError, ValueError, OverflowError, DPInferError) as error:
+        except (KeyError, IndexError, TypeError, ValueError, OverflowError, DPInferError) as error:
             raise ReleaseFormatError(f"the question of the release is damaged: {error}") from error
         if release.law.family not in ("gaussian", "laplace") or release.law.draws > 1:
             raise ReleaseFormatError("the noise of the release is not such as counts are given")
@@ -178,8 +179,7 @@ class Histograms:
 
     @classmethod
     def _staged(cls, release: Release, question: DensityQuestion) -> Histograms:
-        settled = release.question["settled"]
-        fine, width = settled["fine"], settled["width"]
+        fine, width = release.stages[-2].settings["fine"], release.stages[-1].settings["width"]
         rows = question.staged(release.neighbors)
         known = type(fine) is int and fine in FINE and type(width) is int and width in rows.widths(fine)
         if not known or release.names != rows.names(fine, width):
@@ -240,7 +240,6 @@ def _read_question(release: Release) -> DensityQuestion:
         "column": type(asked["column"]) is str,
         "where": isinstance(asked["where"], str | None),
         "target": asked["target"] in TARGETS,
-        "settled": bins != "auto" or isinstance(asked["settled"], Mapping),
     }
     wrong = [name for name, holds in right.items() if not holds]
     if wrong:

@@ -159,7 +159,7 @@ class CDFResults:
             txt_fmt=fmt_params | {"data_fmts": ["%s"] * len(shown)},
         )
         title = f"Private distribution function of {self.question.column}"
-        public = self.question.tree.root_is_public(self.release.neighbors)
+        public = bool(self.question.tree.public(self.release.neighbors)[0])
         left = [
             ("Column:", self.question.column),
             ("No. Observations:", format_count(self.nobs, public=public)),

@@ -10,13 +10,13 @@ import pandas as pd
 
 from dpinfer.errors import DPInferError, InferenceError, NotProvedError, ReleaseFormatError
 from dpinfer.inference.exact_proportion import ExactProportion
+from dpinfer.kernel.rows.cells import CellSum
+from dpinfer.kernel.rows.features import Features
 from dpinfer.release import Release, register_inference
 from dpinfer.release.laws import TULAP_GRID
 from dpinfer.results.descriptions import DescriptionResults
 from dpinfer.schema.axes import compile_condition
 from dpinfer.schema.basis import basis_of
-from dpinfer.kernel.rows.cells import CellSum
-from dpinfer.kernel.rows.features import Features
 
 if TYPE_CHECKING:
     from dpinfer.schema.expressions import Expression

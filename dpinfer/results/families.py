@@ -14,14 +14,14 @@ from dpinfer.errors import DPInferError, InferenceError, ReleaseFormatError
 from dpinfer.inference.expfam import ClampedProblem, clamped_problem
 from dpinfer.inference.expfam_inference import FamilyInference, family_inference
 from dpinfer.inference.families import ExponentialFamily, family_from_dict
+from dpinfer.kernel.rows.cells import CellSum
+from dpinfer.kernel.rows.features import Features
 from dpinfer.release import Release, register_inference
 from dpinfer.results.descriptions import DescriptionResults
 from dpinfer.results.people import alike_flags
 from dpinfer.results.sums_question import right_options
 from dpinfer.schema.axes import compile_condition
 from dpinfer.schema.basis import basis_of
-from dpinfer.kernel.rows.cells import CellSum
-from dpinfer.kernel.rows.features import Features
 
 if TYPE_CHECKING:
     from dpinfer.schema.schema import Schema

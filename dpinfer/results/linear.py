@@ -18,6 +18,7 @@ from dpinfer.errors import (
     UnknownColumnError,
 )
 from dpinfer.inference.linear import linear_inference
+from dpinfer.kernel.rows.features import Features, RowClip
 from dpinfer.release import Release, register_inference
 from dpinfer.results.people import alike_flags
 from dpinfer.results.regression import PrivateResults
@@ -25,7 +26,6 @@ from dpinfer.results.sums_question import refuse_damaged
 from dpinfer.schema.basis import Basis, build_basis
 from dpinfer.schema.expressions import Expression, compile_expression
 from dpinfer.schema.formula import CompiledFormula, DesignColumn, compile_formula, compile_terms
-from dpinfer.kernel.rows.features import RowClip, Features
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -125,11 +125,16 @@ class GramQuestion:
         if response is None or last.factors or last.expression.text != response.expression.text:
             raise NotProvedError("row_norm= and split= are proved for a response that is a numeric feature of its own")
 
+    @property
+    def text(self) -> str:
+        """The question in one line."""
+        return self.formula if self.formula is not None else "gram of " + ", ".join(self.terms)
+
     def to_dict(self) -> dict[str, Any]:
         """Return the question as a JSON-ready mapping."""
         used = [name for name in self.schema if name in self.rows.columns]
         return {
-            "text": self.formula if self.formula is not None else "gram of " + ", ".join(self.terms),
+            "text": self.text,
             "formula": self.formula,
             "terms": list(self.terms),
             "where": self.where,

@@ -14,12 +14,12 @@ import pandas as pd
 from dpinfer.errors import DPInferError, InferenceError, OptionError, ReleaseFormatError
 from dpinfer.inference.distribution import Tree, fit_tree
 from dpinfer.inference.quantiles import METHODS, TARGETS, QuantileInference
+from dpinfer.kernel.rows.tree import MOST_LEAVES, PointRows, TreeSum
 from dpinfer.release import Release, register_inference
 from dpinfer.results.descriptions import DescriptionResults
 from dpinfer.results.sums_question import refuse_damaged
 from dpinfer.schema.axes import axis_from_dict, compile_condition
 from dpinfer.schema.columns import Integer
-from dpinfer.kernel.rows.tree import MOST_LEAVES, QuantileRows, TreeSum
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -86,10 +86,15 @@ class DistributionQuestion:
         found.check()
         return found
 
-    def choice(self, scales: Sequence[float] = ()) -> QuantileRows:
-        """Return the row function that chooses quantiles besides, with noise of the given scales."""
-        exact = tuple(Fraction(round(p * RANKS), RANKS) for p in self.probabilities)
-        return QuantileRows(self.tree, exact, tuple(scales))
+    @property
+    def points(self) -> PointRows:
+        """The grid that quantiles are chosen on."""
+        return PointRows(self.tree)
+
+    @property
+    def exact(self) -> tuple[Fraction, ...]:
+        """The probabilities as they are measured."""
+        return tuple(Fraction(round(p * RANKS), RANKS) for p in self.probabilities)
 
     @property
     def text(self) -> str:
@@ -110,7 +115,6 @@ class DistributionQuestion:
             "axes": [dict(axis.to_dict()) for axis in self.tree.groups],
             "where": self.where,
             "probabilities": list(self.probabilities),
-            "selected": None,
             "options": dict(self.options),
             "schema": self.schema.select([name for name in self.schema if name in self.tree.columns]).to_dict(),
         }
@@ -134,15 +138,11 @@ class DistributionQuestion:
                 tuple(asked["axes"]),
                 asked["where"],
                 tuple(float(p) for p in asked["probabilities"]),
-                asked["selected"] is not None,
+                bool(release.choices),
                 asked["options"],
             )
             names = question.tree.names
-            points = question.choice().points
-            selected = asked["selected"] or []
-            right = all(type(one) is int and 0 <= one < points for one in selected)
-            if not right or (question.chosen and len(selected) != question.tree.size * len(question.probabilities)):
-                raise ReleaseFormatError("the chosen points are none of the grid")
+            _check_choices(release, question)
         except (KeyError, TypeError, ValueError, DPInferError) as error:
             raise ReleaseFormatError(f"the question of the release is damaged: {error}") from error
         if release.names != names or not _right_noise(release, question.tree):
@@ -151,7 +151,7 @@ class DistributionQuestion:
 
 
 def _check_asked(asked: Mapping[str, Any]) -> None:
-    axes, probabilities, selected = asked["axes"], asked["probabilities"], asked["selected"]
+    axes, probabilities = asked["axes"], asked["probabilities"]
     options = asked["options"]
     right = {
         "column": isinstance(asked["column"], str),
@@ -160,16 +160,23 @@ def _check_asked(asked: Mapping[str, Any]) -> None:
         "where": isinstance(asked["where"], str | None),
         "probabilities": isinstance(probabilities, list | tuple)
         and all(type(p) in (int, float) and 0 <= p <= 1 for p in probabilities),
-        "selected": selected is None or isinstance(selected, list | tuple),
         "options": isinstance(options, Mapping) and all(isinstance(value, str | bool) for value in options.values()),
     }
     refuse_damaged(right)
 
 
+def _check_choices(release: Release, question: DistributionQuestion) -> None:
+    points = question.points.points
+    for stage in release.choices:
+        right = len(stage.values) == question.tree.size * len(question.probabilities) and stage.law.family == "gumbel"
+        if not right or not all(0 <= one < points for one in stage.values):  # noqa: PD011
+            raise ReleaseFormatError("the chosen points are none of the grid")
+
+
 def _right_noise(release: Release, tree: TreeSum) -> bool:
     """Whether noise and steps are those of a tree: the same within a level, and none at a public root alone."""
     scales = np.asarray(release.law.scales).reshape(tree.size, tree.width)
-    public = tree.root_is_public(release.neighbors)
+    public = bool(tree.public(release.neighbors)[0])
     noisy = scales[:, 1:] if public else scales
     return bool(
         release.law.family in ("gaussian", "laplace")
@@ -261,8 +268,7 @@ def infer_quantiles(
         raise InferenceError("the release holds a distribution function: say which quantiles, with q=")
     rows, selected = question.tree, None
     if question.chosen and probabilities == question.probabilities:
-        choice = question.choice()
-        points = [choice.value(point) for point in release.question["selected"]]
+        points = [question.points.value(point) for point in release.choices[0].values]  # noqa: PD011
         selected = np.array(points).reshape(rows.size, len(probabilities))
     index, names = _labels(question, probabilities)
     trees = trees_of(release, question)
@@ -276,7 +282,7 @@ def infer_quantiles(
         target=target,
         dependence=question.schema.rows_per_unit,
         continuous=bool(question.options.get("continuous", False)) if continuous is None else continuous,
-        nobs_is_public=rows.root_is_public(release.neighbors),
+        nobs_is_public=bool(rows.public(release.neighbors)[0]),
     )
     notes = [f"Rows: {question.where}."] if question.where else []
     if selected is not None:

@@ -12,13 +12,13 @@ import pandas as pd
 
 from dpinfer.errors import DPInferError, OptionError, ReleaseFormatError
 from dpinfer.inference.linear_noise import METHODS, measured_queries
+from dpinfer.kernel.rows.cells import CellSum
+from dpinfer.kernel.rows.features import Features
+from dpinfer.kernel.rows.queries import LARGEST_WEIGHT, QuerySum, whole_weights
 from dpinfer.release import Release, register_inference
 from dpinfer.results.descriptions import DescriptionResults
 from dpinfer.schema.axes import Axis, axis_from_dict, compile_condition
 from dpinfer.schema.basis import basis_of
-from dpinfer.kernel.rows.cells import CellSum
-from dpinfer.kernel.rows.queries import LARGEST_WEIGHT, QuerySum, whole_weights
-from dpinfer.kernel.rows.features import Features
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -12,6 +12,7 @@ from statsmodels.iolib.table import SimpleTable
 from statsmodels.iolib.tableformatting import fmt_params
 
 from dpinfer.errors import DPInferError, InferenceError, OptionError, ReleaseFormatError
+from dpinfer.kernel.rows.scores import ScoreSum
 from dpinfer.privacy.exact import binary, float_above
 from dpinfer.release import Release, register_inference
 from dpinfer.release.laws import CHOICES
@@ -19,7 +20,6 @@ from dpinfer.results.summary import PrivateSummary, header_table, table_width
 from dpinfer.results.wording import charge_notes, guarantee, short_guarantee
 from dpinfer.schema.axes import compile_condition
 from dpinfer.schema.expressions import compile_expression
-from dpinfer.kernel.rows.scores import ScoreSum
 
 if TYPE_CHECKING:
     from dpinfer.schema.schema import Schema

@@ -12,13 +12,13 @@ import numpy as np
 
 from dpinfer.errors import DPInferError, FormulaError, OptionError, ReleaseFormatError
 from dpinfer.inference.moments import MomentSums
+from dpinfer.kernel.rows.cells import CellSum
+from dpinfer.kernel.rows.features import Features
+from dpinfer.kernel.rows.persons import PersonSum
 from dpinfer.release.laws import NORMAL_DRAWS
 from dpinfer.schema.axes import Axis, axis_from_dict, compile_condition
 from dpinfer.schema.basis import Basis, basis_of
-from dpinfer.kernel.rows.cells import CellSum
 from dpinfer.schema.expressions import Expression, compile_expression
-from dpinfer.kernel.rows.persons import PersonSum
-from dpinfer.kernel.rows.features import Features
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -18,8 +18,8 @@ from dpinfer.studies.results import StudyResults
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
-    from dpinfer.procedures.procedure import Procedure
     from dpinfer.privacy.units import Neighbors, Privacy
+    from dpinfer.procedures.procedure import Procedure
     from dpinfer.schema.schema import Schema
 
 __all__ = ["coverage_study"]

@@ -11,13 +11,11 @@ import pyarrow as pa
 
 from dpinfer.errors import DataError
 from dpinfer.inference.batch import contrast_rows
-from dpinfer.kernel import PublicData
-from dpinfer.kernel.sources import open_source
-from dpinfer.schema.basis import UNIT
-from dpinfer.kernel.rows.cells import CellSum
-from dpinfer.schema.cells import Coded
-from dpinfer.kernel.rows.queries import QuerySum
+from dpinfer.kernel.data import PublicData
+from dpinfer.kernel.rows.base import Batch
 from dpinfer.kernel.rows.features import CHUNK_ROWS
+from dpinfer.kernel.sources import open_source
+from dpinfer.schema.cells import Coded
 from dpinfer.studies.design import BLOCK
 
 if TYPE_CHECKING:
@@ -25,8 +23,8 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from dpinfer.release import Measurement
-    from dpinfer.kernel.rows.features import Features
+    from dpinfer.kernel.measurement import Measurement
+    from dpinfer.kernel.rows.base import RowSum
     from dpinfer.studies.design import Design, Task
 
     Array = NDArray[np.float64]
@@ -90,7 +88,7 @@ def _vectorised(design: Design, task: Task) -> pa.Table:
         for price in design.privacy
     ]
     rows = measurements[0].rows
-    sums = np.zeros((task.replicates, len(measurements[0].names)))
+    sums = np.zeros((task.replicates, rows.entries))
     failures = [""] * task.replicates
     baselines: list[Any] = [None] * task.replicates
     rng = design.stream(task, 0)
@@ -109,17 +107,17 @@ def _vectorised(design: Design, task: Task) -> pa.Table:
             waiting = []
     if waiting:
         _add_sums(rows, waiting, n, sums)
+    sums = rows.finish_sets(sums)
     done = np.array([not failure for failure in failures])
     parts = [
         _infer_all(design, task, price, measurement, sums, done, failures)
         for price, measurement in enumerate(measurements)
     ]
     table = pd.concat(parts, ignore_index=True)
-    unit = rows.unit if isinstance(rows, CellSum | QuerySum) else UNIT**2
-    return _pack(design, table, baselines, (sums[done].sum(axis=0) / unit, int(done.sum())))
+    return _pack(design, table, baselines, (sums[done].sum(axis=0) / rows.units, int(done.sum())))
 
 
-def _add_sums(rows: Features | CellSum | QuerySum, drawn: list[tuple[int, Columns]], n: int, sums: Array) -> None:
+def _add_sums(rows: RowSum, drawn: list[tuple[int, Columns]], n: int, sums: Array) -> None:
     """Add the sums of several data sets, mapped in one call, to the rows of ``sums`` at their indices."""
     names = rows.columns
     if any(isinstance(columns[name], Coded) for _, columns in drawn for name in names) and len(drawn) > 1:
@@ -133,35 +131,8 @@ def _add_sums(rows: Features | CellSum | QuerySum, drawn: list[tuple[int, Column
     for start in range(0, n if single else 1, CHUNK_ROWS):
         part = {name: _slice(cells, start, start + CHUNK_ROWS) for name, cells in raw.items()} if single else raw
         size = min(CHUNK_ROWS, n - start) if single else n
-        if isinstance(rows, CellSum):
-            _add_cells(rows, part, [index for index, _ in drawn], size, sums)
-        elif isinstance(rows, QuerySum):
-            counts = np.zeros((len(drawn), rows.cells.size))
-            _add_cells(rows.cells, part, list(range(len(drawn))), size, counts)
-            sums[[index for index, _ in drawn]] += counts @ rows.matrix.T
-        else:
-            _add_products(rows, part, [index for index, _ in drawn], size, sums)
-
-
-def _add_products(rows: Features, part: Columns, indices: list[int], size: int, sums: Array) -> None:
-    """Add cross-products of data sets that stand one after the other."""
-    upper = np.triu_indices(rows.basis.width)
-    encoded, clamped = rows.encode(part)
-    for place, index in enumerate(indices):
-        mine = slice(place * size, (place + 1) * size)
-        sums[index, : len(upper[0])] += np.dot(encoded[:, mine], encoded[:, mine].T)[upper]
-        if rows.count_clamped:
-            sums[index, -1] += clamped[mine].sum() * UNIT * UNIT
-
-
-def _add_cells(rows: CellSum, part: Columns, indices: list[int], size: int, sums: Array) -> None:
-    """Add sums in cells of data sets that stand one after the other."""
-    cells, encoded = rows.encode(part, size * len(indices))
-    total = len(indices) * (rows.size + 1)
-    cells = cells + np.repeat(np.arange(len(indices)) * (rows.size + 1), size)
-    features = [None] if encoded is None else list(encoded)
-    added = [np.bincount(cells, one, minlength=total).reshape(-1, rows.size + 1)[:, :-1] for one in features]
-    sums[indices] += np.stack(added, axis=-1).reshape(len(indices), -1)
+        added = rows.add(Batch(part, size * len(drawn), sets=len(drawn)))
+        sums[[index for index, _ in drawn]] += added
 
 
 def _slice(cells: Any, start: int, stop: int) -> Any:

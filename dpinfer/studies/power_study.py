@@ -18,10 +18,10 @@ from dpinfer.errors import DPInferError, OptionError
 from dpinfer.inference.testing.binomial import binomial_power
 from dpinfer.inference.testing.nulls import MOST_DRAWS, Draws
 from dpinfer.kernel.samplers import check_scales
+from dpinfer.privacy.units import NEIGHBORS, Privacy
 from dpinfer.procedures.binomial import BinomTest
 from dpinfer.procedures.chisquare import ChiSquare
 from dpinfer.procedures.mean_tests import MeanComparison
-from dpinfer.privacy.units import NEIGHBORS, Privacy
 from dpinfer.schema.schema import Schema
 from dpinfer.studies.power_truth import (
     NO_NOISE,
@@ -42,8 +42,8 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from dpinfer.inference.tulap import Alternative
+    from dpinfer.kernel.measurement import Measurement
     from dpinfer.privacy.units import Neighbors
-    from dpinfer.release import Measurement
 
     Array = NDArray[np.float64]
     Test = ChiSquare | BinomTest | MeanComparison

@@ -22,11 +22,11 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from dpinfer.inference.testing.nulls import NullModel
+    from dpinfer.kernel.measurement import Measurement
+    from dpinfer.kernel.rows.cells import CellSum
+    from dpinfer.privacy.units import Privacy
     from dpinfer.procedures.chisquare import ChiSquare
     from dpinfer.procedures.mean_tests import MeanComparison
-    from dpinfer.privacy.units import Privacy
-    from dpinfer.release import Measurement
-    from dpinfer.kernel.rows.cells import CellSum
     from dpinfer.schema.schema import Schema
 
     Array = NDArray[np.float64]

@@ -19,7 +19,7 @@ from dpinfer.procedures.density import density
 from dpinfer.privacy.exact import binary, decimal
 from dpinfer.privacy.units import NEIGHBORS
 from dpinfer.schema.axes import compile_condition
-from dpinfer.kernel.rows.density import DensityRows
+from dpinfer.results.fine_grid import FineGrid
 
 NAN = float("nan")
 SCHEMA = dpi.Schema(x=dpi.Real(0, 1), k=dpi.Integer(-3, 40), full=dpi.Real(0, 1, missing=0.5, impossible=0.5))
@@ -36,7 +36,7 @@ CELLS = st.sampled_from(
 
 def stages(column, where=None):
     """The row functions of all that may be counted in one release: rows, fine bins, bins."""
-    rows = DensityRows(SCHEMA, column, None if where is None else compile_condition(where, SCHEMA))
+    rows = FineGrid(SCHEMA, column, None if where is None else compile_condition(where, SCHEMA))
     return rows, [rows.stage(width) for width in (rows.size, 320, 4, 1)]
 
 

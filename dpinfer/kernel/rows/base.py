@@ -77,7 +77,11 @@ class RowSum(ABC):
     contribution into a set S, without a branch on rows; its `change` bounds how far neighbours can be apart, from S.
     """
 
-    schema: Schema
+    if TYPE_CHECKING:
+
+        @property
+        def schema(self) -> Schema:
+            """The schema of the columns, with the people where they are the unit of protection."""
 
     @property
     @abstractmethod

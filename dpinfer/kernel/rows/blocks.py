@@ -30,7 +30,18 @@ if TYPE_CHECKING:
     Array = NDArray[np.float64]
     Ints = NDArray[np.int64]
 
-__all__ = ["BINS", "BLOCK_UNIT", "OCTAVES", "BlockMoments", "BlockSum", "BlockValues", "Blocks", "OctaveCounts", "PlaceCounts", "block_values"]
+__all__ = [
+    "BINS",
+    "BLOCK_UNIT",
+    "OCTAVES",
+    "BlockMoments",
+    "BlockSum",
+    "BlockValues",
+    "Blocks",
+    "OctaveCounts",
+    "PlaceCounts",
+    "block_values",
+]
 
 BLOCK_UNIT = 2**12
 """Integer steps in the radius of the ball into which the block estimates are moved."""
@@ -193,9 +204,7 @@ class BlockSum(RowSum):
 
     def words(self, bound: Fraction, neighbors: Neighbors, norm: Norm) -> str:  # noqa: ARG002
         """Say what the bound is of, for people."""
-        return (
-            f"{self.schema.unit} changes the estimate of one block, from anywhere to anywhere in the declared region"
-        )
+        return f"{self.schema.unit} changes the estimate of one block, from anywhere to anywhere in the declared region"
 
 
 @dataclass(frozen=True, eq=False)

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cached_property
 from fractions import Fraction
+from functools import cached_property
 from math import prod
 from typing import TYPE_CHECKING, Any
 
@@ -12,11 +12,11 @@ import numpy as np
 
 from dpinfer.errors import OptionError
 from dpinfer.kernel.rows.base import Batch, RowSum
+from dpinfer.kernel.rows.features import Features, limits_of
 from dpinfer.kernel.rows.reach import Boxes, Reach
 from dpinfer.privacy.sensitivity import joint_sensitivity
 from dpinfer.schema.axes import Axis, BinsAxis
 from dpinfer.schema.basis import UNIT
-from dpinfer.kernel.rows.features import Features, limits_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -197,7 +197,8 @@ class CellSum(RowSum):
         """Say what the bound is of, for people."""
         kind = "Euclidean" if norm == "l2" else "L1"
         moved = "; a row that changes its cell counts in both" if neighbors == "replace_one" and self.size > 1 else ""
-        return f"{kind} norm of the change of all sums at most {float(bound / self.unit):.6g} in units of {self._of}{moved}"
+        size = f"{float(bound / self.unit):.6g}"
+        return f"{kind} norm of the change of all sums at most {size} in units of {self._of}{moved}"
 
     @property
     def _of(self) -> str:

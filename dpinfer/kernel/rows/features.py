@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     Array = NDArray[np.float64]
 
-__all__ = ["CHUNK_ROWS", "NORMS", "RowClip", "Features", "clamped_values", "limits_of"]
+__all__ = ["CHUNK_ROWS", "NORMS", "Features", "RowClip", "clamped_values", "limits_of"]
 
 NORMS = ("l2", "l1")
 
@@ -122,7 +122,7 @@ class Features:
             raise NotProvedError("row_norm= is proved for one numeric response measured last")
         limit, width = round(self.clip.bound * UNIT), self.basis.width - 1
         if self.clip.norm == "l1":
-            return limit + -(-width // 2)
+            return int(limit + -(-width // 2))
         slack = isqrt(width - 1) + 1 if width > 0 else 0
         return int((limit + (slack + 1) // 2 + 1) ** 2)
 

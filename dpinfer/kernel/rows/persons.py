@@ -7,16 +7,16 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from dpinfer.schema.basis import UNIT
-from dpinfer.kernel.rows.base import Batch
 from dpinfer.kernel.rows.cells import CellSum
 from dpinfer.kernel.rows.reach import Reach, feature_box
+from dpinfer.schema.basis import UNIT
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from numpy.typing import NDArray
 
+    from dpinfer.kernel.rows.base import Batch
     from dpinfer.privacy.sensitivity import Norm
     from dpinfer.schema.cells import Coded
 

@@ -51,7 +51,7 @@ class GramSum(RowSum):
     split: bool = False
 
     @property
-    def schema(self) -> Schema:  # type: ignore[override]
+    def schema(self) -> Schema:
         """The schema of the columns."""
         return self.features.schema
 
@@ -115,7 +115,7 @@ class GramSum(RowSum):
         return np.append(within, [1.0] * self._clamped)
 
     def public(self, neighbors: Neighbors) -> NDArray[np.bool_]:
-        """The number of rows is public under replace_one where no row can be zero."""
+        """Under replace_one the number of rows is public, where no row can be zero."""
         found = np.zeros(len(self.names), dtype=bool)
         found[0] = neighbors == "replace_one" and self.keeps_every_row
         return found

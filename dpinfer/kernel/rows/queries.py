@@ -17,9 +17,9 @@ from dpinfer.privacy.exact import binary, sqrt_above
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+    from dpinfer.kernel.rows.cells import CellSum
     from dpinfer.privacy.sensitivity import Norm
     from dpinfer.privacy.units import Neighbors
-    from dpinfer.kernel.rows.cells import CellSum
     from dpinfer.schema.schema import Schema
 
     Array = NDArray[np.float64]

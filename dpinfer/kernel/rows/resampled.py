@@ -156,4 +156,5 @@ class ReplicateSum(RowSum):
 
     def add(self, batch: Batch) -> Ints:
         """Sum under weights of 1: what one replicate is without resampling."""
-        return self.encode(batch.cells).sum(axis=1)[None].astype(np.int64)
+        added: Ints = self.encode(batch.cells).sum(axis=1)[None].astype(np.int64)
+        return added

@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from dpinfer.errors import OptionError, SchemaError
+from dpinfer.kernel.rows.base import Batch, RowSum
+from dpinfer.kernel.rows.cells import CellSum
+from dpinfer.kernel.rows.features import Features, clamped_values, limits_of
 from dpinfer.privacy.exact import binary, sqrt_above
 from dpinfer.schema.axes import BinsAxis
 from dpinfer.schema.basis import basis_of
-from dpinfer.kernel.rows.base import Batch, RowSum
-from dpinfer.kernel.rows.cells import CellSum
 from dpinfer.schema.columns import Integer, Real
-from dpinfer.kernel.rows.features import Features, clamped_values, limits_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from dpinfer.errors import OptionError, SchemaError, UnknownColumnError
 from dpinfer.schema import Boolean, Integer, Real, Schema
-from dpinfer.kernel.rows.density import CELLS, FINE, DensityRows, bin_edges, histogram_rows, read_edges
+from dpinfer.results.fine_grid import CELLS, FINE, FineGrid, bin_edges, histogram_rows, read_edges
 
 SCHEMA = Schema(x=Real(-2, 6), k=Integer(0, 60), few=Integer(3, 5), many=Integer(-50_000, 50_000), b=Boolean())
 
@@ -66,9 +66,9 @@ def test_bins_are_read():
 
 
 def test_the_grid():
-    assert DensityRows(SCHEMA, "x").size == CELLS
-    assert DensityRows(SCHEMA, "k").grid.tolist() == [place - 0.5 for place in range(62)]
-    many = DensityRows(SCHEMA, "many").grid
+    assert FineGrid(SCHEMA, "x").size == CELLS
+    assert FineGrid(SCHEMA, "k").grid.tolist() == [place - 0.5 for place in range(62)]
+    many = FineGrid(SCHEMA, "many").grid
     assert (np.diff(many)[:-1] == 27).all()
     assert many[-1] == 50_000.5
     assert 0 < many[-1] - many[-2] <= 27
@@ -76,7 +76,7 @@ def test_the_grid():
 
 @pytest.mark.parametrize("column", ["x", "k", "few", "many"])
 def test_candidates_are_coarsenings_from_one_bin_on(column):
-    rows = DensityRows(SCHEMA, column)
+    rows = FineGrid(SCHEMA, column)
     for fine in FINE:
         if -(-rows.size // fine) < 2:
             continue
@@ -95,20 +95,20 @@ def test_candidates_are_coarsenings_from_one_bin_on(column):
 @given(st.floats(-1e12, 1e12), st.floats(1e-3, 1e9))
 def test_the_first_stage_has_bins_for_any_noisy_number_of_rows(nobs, noise):
     for column in ("x", "k", "few", "many"):
-        rows = DensityRows(SCHEMA, column)
+        rows = FineGrid(SCHEMA, column)
         fine = rows.fine_width(nobs, noise)
         assert fine in FINE
         assert -(-rows.size // fine) <= max(12, 6 * max(nobs, 0) ** 0.5, 1)
 
 
 def test_more_rows_make_the_first_stage_finer_and_noise_makes_it_coarser():
-    rows = DensityRows(SCHEMA, "x")
+    rows = FineGrid(SCHEMA, "x")
     assert rows.fine_width(1e3, 5.0) > rows.fine_width(1e5, 5.0) > rows.fine_width(1e7, 5.0)
     assert rows.fine_width(1e5, 5000.0) > rows.fine_width(1e5, 5.0)
 
 
 def test_what_is_counted_can_be_merged_to_tenths():
-    rows = DensityRows(SCHEMA, "x")
+    rows = FineGrid(SCHEMA, "x")
     rng = np.random.default_rng(1)
     for n in (3e3, 1e5, 3e6):
         fine = rows.fine_width(n, 3.0)

@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from dpinfer.errors import OptionError, SchemaError
+from dpinfer.kernel.rows.cells import CellSum
+from dpinfer.kernel.rows.features import Features
 from dpinfer.numerics.bin_choice import choose_measured, choose_merged
 from dpinfer.schema.axes import BinsAxis
 from dpinfer.schema.basis import basis_of
-from dpinfer.kernel.rows.cells import CellSum
 from dpinfer.schema.columns import Integer, Real
-from dpinfer.kernel.rows.features import Features
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     Array = NDArray[np.float64]
 
-__all__ = ["DensityRows", "bin_edges", "histogram_rows", "read_edges"]
+__all__ = ["FineGrid", "bin_edges", "histogram_rows", "read_edges"]
 
 CELLS = 3840
 """Cells of the grid, 2^8 times 15; fewer where a column has fewer whole numbers."""
@@ -44,7 +44,7 @@ _OVER_NOISE, _OVER_SAMPLING = 3.0, 6.0
 
 
 @dataclass(frozen=True, eq=False)
-class DensityRows:
+class FineGrid:
     """Puts each row into at most one cell of a fine grid over the declared bounds, which every stage coarsens.
 
     Attributes
@@ -88,16 +88,6 @@ class DensityRows:
         """Columns of the data that are read, sorted."""
         return self.cells.columns
 
-    @property
-    def parts(self) -> dict[str, slice]:
-        """Where the noise of each stage is, before it is known how many bins there are: "rows", "fine", "bins"."""
-        first, size = int(self.counted), self.size
-        return {
-            "rows": slice(0, first),
-            "fine": slice(first, first + size),
-            "bins": slice(first + size, first + 2 * size),
-        }
-
     def stage(self, width: int) -> CellSum:
         """Rows counted in bins of so many cells: what one stage measures."""
         return histogram_rows(self.schema, self.column, self.edges(width), self.where)
@@ -108,13 +98,8 @@ class DensityRows:
 
     def names(self, fine: int, width: int) -> tuple[str, ...]:
         """Name the released counts, once it is known how many cells the bins of both stages hold."""
-        rows = ("rows",) if self.counted else ()
-        stages = (("fine", fine), ("bin", width))
-        return (*rows, *(f"{stage} {name}" for stage, cells in stages for name in self.stage(cells).names))
-
-    def merge(self, counts: Sequence[int], width: int) -> list[int]:
-        """Add up the exact counts of cells by bins."""
-        return [sum(counts[start : start + width]) for start in range(0, self.size, width)]
+        widths = (*((self.size,) if self.counted else ()), fine, width)
+        return tuple(name for cells in widths for name in self.stage(cells).names)
 
     def fine_width(self, nobs: float, noise: float) -> int:
         """Say how many cells a bin of the first stage holds.

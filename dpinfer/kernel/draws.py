@@ -1,0 +1,106 @@
+"""Who draws: the operating system for confidential rows, a seeded generator in simulation."""
+
+from __future__ import annotations
+
+import os
+import secrets
+from abc import ABC, abstractmethod
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from dpinfer.kernel.samplers import private_noise, simulated_noise
+from dpinfer.kernel.selection import private_choice, simulated_choice
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from numpy.typing import NDArray
+
+    from dpinfer.privacy.selection import ChoiceLaw
+    from dpinfer.release.laws import NoiseLaw
+
+    Bytes = Callable[[int, int], bytes]
+
+__all__ = ["Draws", "PrivateDraws", "SimulatedDraws", "seeded_bytes"]
+
+
+class Draws(ABC):
+    """Every random choice of a run."""
+
+    private: bool
+    """Whether the rows are confidential."""
+
+    @abstractmethod
+    def noise(self, law: NoiseLaw) -> list[int]:
+        """Draw noise (m,)."""
+
+    @abstractmethod
+    def place(self, scores: Sequence[int], law: ChoiceLaw, scale: float) -> int:
+        """Draw the place of the largest noisy score."""
+
+    @abstractmethod
+    def labels(self, size: int, labels: int) -> NDArray[np.intp]:
+        """Draw a label from 0 to ``labels - 1`` for each of ``size`` units."""
+
+    @abstractmethod
+    def bytes(self) -> Bytes:
+        """Return what draws the bytes behind random weights: a function of the first unit and of how many bytes."""
+
+
+class PrivateDraws(Draws):
+    """Draws for confidential rows. No seed, no buffer that a fork could duplicate, nothing kept."""
+
+    private = True
+
+    def noise(self, law: NoiseLaw) -> list[int]:
+        """Draw noise exactly; see `private_noise`."""
+        return private_noise(law)
+
+    def place(self, scores: Sequence[int], law: ChoiceLaw, scale: float) -> int:
+        """Draw the place of the largest noisy score exactly; see `private_choice`."""
+        return private_choice(scores, law, scale)
+
+    def labels(self, size: int, labels: int) -> NDArray[np.intp]:
+        """Draw labels from the operating system's generator, alike in probability to within 2^-40."""
+        drawn = np.frombuffer(secrets.token_bytes(8 * size), dtype=np.uint64)
+        return (drawn % np.uint64(labels)).astype(np.intp)
+
+    def bytes(self) -> Bytes:
+        """Return the operating system's generator, which hands out no byte twice whatever forks or restores."""
+        return lambda _, size: os.urandom(size)
+
+
+class SimulatedDraws(Draws):
+    """Seeded draws, which protect nobody.
+
+    Parameters
+    ----------
+    rng : numpy.random.Generator
+    """
+
+    private = False
+
+    def __init__(self, rng: np.random.Generator) -> None:
+        self._rng = rng
+
+    def noise(self, law: NoiseLaw) -> list[int]:
+        """Draw noise with numpy."""
+        return simulated_noise(law, self._rng)
+
+    def place(self, scores: Sequence[int], law: ChoiceLaw, scale: float) -> int:
+        """Draw the place of the largest noisy score with numpy."""
+        return simulated_choice(scores, law, scale, self._rng)
+
+    def labels(self, size: int, labels: int) -> NDArray[np.intp]:
+        """Draw labels with numpy."""
+        return self._rng.integers(0, labels, size)
+
+    def bytes(self) -> Bytes:
+        """Return seeded bytes, placed by the number of the first unit."""
+        return seeded_bytes(int(self._rng.integers(2**63)))
+
+
+def seeded_bytes(seed: int) -> Bytes:
+    """Return bytes that anybody can draw again: those of public weights, and of simulations."""
+    return lambda start, size: np.random.Generator(np.random.Philox(key=[seed, start])).bytes(size)
