@@ -1,0 +1,136 @@
+"""The record of a case: what goldens.json keeps of it.
+
+Long vectors are kept as a count, the first and last entries and a hash (of integers and noise scales, which are exact)
+or a sum (of estimates, which may differ in their last digits).
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+import warnings
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pandas as pd
+
+from dpinfer.errors import DPInferError
+from tests.goldens import observe
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Sequence
+
+    from tests.goldens.cases import Case
+
+SHOWN = 6
+"""Entries up to which a vector of estimates is kept whole."""
+
+ESTIMATES = ("params", "bse", "bse_noise", "pvalues", "conf_int", "cov_params")
+NUMBERS = ("nobs", "statistic", "pvalue", "dof", "estimate", "proportion_estimate", "selected", "edges", "bins")
+CALLS: dict[str, Callable[[Any], Any]] = {
+    "confidence_interval": lambda results: tuple(results.confidence_interval()),
+    "proportion_ci": lambda results: tuple(results.proportion_ci()),
+    "frame": lambda results: results.frame().select_dtypes("number"),
+    "band_width": lambda results: results.band_width(),
+    "quantile": lambda results: results.quantile([0.25, 0.75]).params,
+    "accuracy": lambda results: results.accuracy(),
+    "integrated_error": lambda results: results.integrated_squared_error.variance,
+    "expected_freq": lambda results: results.expected_freq,
+}
+
+
+def record(case: Case) -> dict[str, Any]:
+    """Compute what is kept of a case; one that is refused keeps the name of the error."""
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        try:
+            kept = _record(case)
+        except DPInferError as error:
+            return {"refused": type(error).__name__}
+    told = sorted({one.category.__name__ for one in caught})
+    return kept | ({"warns": told} if told else {})
+
+
+def _record(case: Case) -> dict[str, Any]:
+    plan, released = observe.plan(case), observe.released(case)
+    kept: dict[str, Any] = {
+        "kind": plan.kind,
+        "names": _hashed(plan.names),
+        "law": f"{plan.family} draws={plan.draws} multiplier={plan.multiplier}",
+        "scales": _floats(plan.scales),
+        "steps": _floats(plan.steps),
+        "cost": _without_empty(plan.cost),
+        "sums": _integers(observe.exact_sums(case)),
+        "released": _integers(released.values),
+        "nobs": released.nobs,
+        "results": [_results(one) for one in observe.infer(case, released.release)],
+    }
+    if released.settings:
+        kept["settings"] = digest(released.settings)
+    if released.names != plan.names:
+        kept["released names"] = _hashed(released.names)
+        kept["released scales"] = _floats(released.scales)
+    return kept
+
+
+def digest(value: object) -> str:
+    """Return the first 16 digits of the SHA-256 of a value as JSON."""
+    return hashlib.sha256(json.dumps(value, sort_keys=True).encode()).hexdigest()[:16]
+
+
+def _hashed(names: Sequence[str]) -> str:
+    return f"{len(names)} {digest(list(names))}"
+
+
+def _integers(values: Sequence[int]) -> str:
+    return f"{len(values)} {digest(list(values))} {' '.join(map(str, values[:3]))}"
+
+
+def _floats(values: Iterable[float]) -> str:
+    """Count, unique count, hash, first and last as exact hexadecimal numbers."""
+    texts = [float(value).hex() for value in values]
+    return f"{len(texts)} {len(set(texts))} {digest(texts)} {texts[0]} {texts[-1]}"
+
+
+def _without_empty(cost: dict[str, Any]) -> str:
+    return json.dumps({name: value for name, value in cost.items() if value not in (None, "0")}, sort_keys=True)
+
+
+def _results(results: Any) -> dict[str, str]:
+    kept = {}
+    for name in ESTIMATES + NUMBERS:
+        value = _read(results, name)
+        if value is not None:
+            kept[name] = _estimates(value)
+    for name, call in CALLS.items():
+        if hasattr(type(results), name.replace("integrated_error", "integrated_squared_error")):
+            kept[name] = _estimates(call(results))
+    return kept
+
+
+def _read(results: Any, name: str) -> Any:
+    """Read an attribute or a method without arguments; None where the results have none."""
+    try:
+        value = getattr(results, name)
+    except AttributeError:
+        return None
+    return value() if callable(value) else value
+
+
+def _estimates(value: object) -> str:
+    """Ten significant digits of a number or an array, or a text."""
+    if isinstance(value, str):
+        return value
+    numbers = value.to_numpy(dtype=np.float64) if isinstance(value, pd.DataFrame | pd.Series) else value
+    flat = np.asarray(numbers, dtype=np.float64).ravel()
+    if flat.size <= SHOWN:
+        return " ".join(map(_short, flat.tolist()))
+    finite = flat[np.isfinite(flat)].tolist()
+    total, size = math.fsum(finite), math.fsum(map(abs, finite))
+    ends = " ".join(map(_short, [*flat[:2].tolist(), flat[-1].item()]))
+    return f"n={flat.size} finite={len(finite)} {ends} {_short(total)} {_short(size)}"
+
+
+def _short(number: float) -> str:
+    return f"{number:.10g}"
