@@ -17,18 +17,33 @@ if TYPE_CHECKING:
     import pandas as pd
 
 PURE, ZCDP, GDP, APPROX = dpi.PureDP(1), dpi.ZCDP(0.1), dpi.GDP(0.5), dpi.ApproxDP(1, 1e-6)
+UNITS = ("row", "person")
 PRICES = {"pure": PURE, "zcdp": ZCDP, "gdp": GDP, "approx": APPROX}
 
 
 @dataclass(frozen=True)
 class Ask:
-    """A question: a public function and its keywords, the prices that it is asked at, formulas for a Gram."""
+    """A question: a public function and its keywords.
+
+    Attributes
+    ----------
+    prices : tuple of str
+        What it is asked at.
+    home : {"add_remove", "replace_one"}
+        Where it is served by row: there it is asked at two prices, elsewhere at one.
+    full : bool
+        Whether it is asked at home at all prices.
+    formulas : tuple of str
+        What is inferred from a Gram.
+    """
 
     name: str
     function: str
     options: dict[str, Any]
-    prices: tuple[str, ...] = tuple(PRICES)
-    formulas: tuple[str, ...] = ()
+    prices: tuple[str, ...]
+    home: str
+    full: bool
+    formulas: tuple[str, ...]
 
 
 @dataclass(frozen=True)
@@ -65,8 +80,16 @@ def block_means(block: pd.DataFrame) -> list[float]:
     return [block["share"].mean(), block["kids"].mean()]
 
 
-def _ask(name: str, function: str, *prices: str, formulas: tuple[str, ...] = (), **options: Any) -> Ask:
-    return Ask(name, function, options, prices or tuple(PRICES), formulas)
+def _ask(
+    name: str,
+    function: str,
+    *prices: str,
+    home: str = "add_remove",
+    full: bool = False,
+    formulas: tuple[str, ...] = (),
+    **options: Any,
+) -> Ask:
+    return Ask(name, function, options, prices or tuple(PRICES), home, full, formulas)
 
 
 WEIBULL = dpi.Family(
@@ -82,7 +105,11 @@ BY_TWO = ["married", "race"]
 
 REGRESSION = [
     _ask(
-        "gram", "gram", columns=["income", "age", "educ", "married", "race"], formulas=("income ~ age", "educ ~ race")
+        "gram",
+        "gram",
+        full=True,
+        columns=["income", "age", "educ", "married", "race"],
+        formulas=("income ~ age", "educ ~ race"),
     ),
     _ask(
         "gram terms",
@@ -93,9 +120,9 @@ REGRESSION = [
         formulas=("share ~ age:married",),
     ),
     _ask("gram public n", "gram", columns=["share", "smokes", "region"], formulas=("share ~ smokes",)),
-    _ask("ols", "ols", formula=EQUATION),
+    _ask("ols", "ols", full=True, formula=EQUATION),
     _ask("ols l2", "ols", formula="income ~ age + educ", row_norm=1.2),
-    _ask("ols l1", "ols", formula="income ~ age + educ + married", row_norm=1.5, norm="l1"),
+    _ask("ols l1", "ols", full=True, formula="income ~ age + educ + married", row_norm=1.5, norm="l1"),
     _ask("ols split", "ols", formula="income ~ age + educ", split=(0.5, 0.3, 0.2)),
     _ask("ols split l2 marks", "ols", formula="income ~ age", split=(0.6, 0.3, 0.1), row_norm=1.1, clamped_share=0.05),
     _ask("ols split l1", "ols", formula="income ~ age", split=(0.4, 0.4, 0.2), row_norm=1.3, norm="l1"),
@@ -107,7 +134,7 @@ REGRESSION = [
 ]
 
 DESCRIPTIONS = [
-    _ask("mean", "mean", columns=["income", "age"]),
+    _ask("mean", "mean", full=True, columns=["income", "age"]),
     _ask("mean by", "mean", columns="income", by=BY_TWO, where="age >= 18"),
     _ask("mean weights", "mean", columns="share", weights="weight", by="smokes"),
     _ask("mean public n", "mean", columns=["share", "log(share)"]),
@@ -115,8 +142,10 @@ DESCRIPTIONS = [
     _ask("mean simulated", "mean", columns="share", by="smokes", inference="simulated", replicates=99),
     _ask("total", "total", columns=["income", "kids"], by="race"),
     _ask("total draws", "total", "pure", columns="income", draws=12),
-    _ask("total weights", "total", columns="income", weights="weight", target="population", where="kids > 0"),
-    _ask("variance", "variance", columns=["income", "age"], by="married"),
+    _ask(
+        "total weights", "total", full=True, columns="income", weights="weight", target="population", where="kids > 0"
+    ),
+    _ask("variance", "variance", full=True, columns=["income", "age"], by="married"),
     _ask("variance weights", "variance", columns="income", weights="weight"),
     _ask("cov", "cov", columns=["income", "age", "educ"]),
     _ask("corr", "corr", columns=["income", "age"], by="smokes", where="age >= 18"),
@@ -124,12 +153,12 @@ DESCRIPTIONS = [
     _ask("proportion levels", "proportion", column="region", where="age >= 18", target="data"),
     _ask("proportion condition", "proportion", column="income > 80"),
     _ask("proportion weights", "proportion", column="smokes", weights="weight"),
-    _ask("proportion exact", "proportion", "pure", column="smokes", inference="exact"),
-    _ask("count", "count"),
+    _ask("proportion exact", "proportion", "pure", home="replace_one", column="smokes", inference="exact"),
+    _ask("count", "count", full=True),
     _ask("count by", "count", by=["race", "age >= 40"], where="kids > 0"),
     _ask("count weights", "count", weights="weight", by="region", target="population"),
     _ask("count draws", "count", "pure", by="race", draws=10),
-    _ask("table", "table", columns=["race", "region", "married"]),
+    _ask("table", "table", full=True, columns=["race", "region", "married"]),
     _ask("table weights", "table", columns=["region", "smokes"], weights="weight"),
     _ask("histogram", "histogram", column="age", bins=[0, 18, 40, 65, 100], by="married"),
     _ask("histogram equal", "histogram", column="share", bins=5, bounds=(0.01, 0.99), where="smokes"),
@@ -142,6 +171,7 @@ DESCRIPTIONS = [
     _ask(
         "linear queries fractions",
         "linear_queries",
+        full=True,
         columns="race",
         W={"mixed": [0.5, 0.25, -1 / 3], "first": {"a": 1}},
         where="age >= 18",
@@ -150,7 +180,7 @@ DESCRIPTIONS = [
 ]
 
 FAMILIES = [
-    _ask(f"expfam {family}", "expfam", column=column, family=family)
+    _ask(f"expfam {family}", "expfam", full=family == "gamma", column=column, family=family)
     for family, column in {
         "bernoulli": "smokes",
         "poisson": "kids",
@@ -170,18 +200,27 @@ FAMILIES = [
 ]
 
 PLACES = [
-    _ask("quantile", "quantile", column="income"),
+    _ask("quantile", "quantile", full=True, column="income"),
     _ask("quantile several chosen", "quantile", column="share", q=[0.25, 0.9], method="exponential", by="smokes"),
-    _ask("quantile tree", "quantile", column="age", q=[0.1, 0.5], by="married", where="kids > 0", resolution=256),
+    _ask(
+        "quantile tree",
+        "quantile",
+        full=True,
+        column="age",
+        q=[0.1, 0.5],
+        by="married",
+        where="kids > 0",
+        resolution=256,
+    ),
     _ask("quantile integer", "quantile", column="educ", q=[0.25, 0.75], target="data"),
     _ask("quantile continuous", "quantile", column="wait", q=0.5, method="tree", continuous=True, resolution=64),
     _ask("cdf", "cdf", column="age", by="smokes", resolution=64),
-    _ask("density", "density", column="wait"),
+    _ask("density", "density", full=True, column="wait"),
     _ask("density integer", "density", column="educ", where="age >= 18"),
     _ask("density public n", "density", column="share"),
     _ask("density bins", "density", column="age", bins=8),
     _ask("density edges", "density", column="income", bins=[10, 50, 90, 200], target="data"),
-    _ask("most frequent", "most_frequent", columns="race"),
+    _ask("most frequent", "most_frequent", full=True, columns="race"),
     _ask("most frequent columns", "most_frequent", columns=["married", "smokes", "vote"], where="age >= 18"),
     _ask(
         "exponential mechanism",
@@ -200,48 +239,68 @@ PLACES = [
 ]
 
 TESTS = [
-    _ask("binomtest", "binomtest", column="smokes", p=0.3),
-    _ask("binomtest greater", "binomtest", "pure", "gdp", column="vote", p=0.5, alternative="greater"),
-    _ask("chisquare", "chisquare", column="race", p0={"a": 0.5, "b": 0.3, "c": 0.2}, draws=499),
+    _ask("binomtest", "binomtest", full=True, home="replace_one", column="smokes", p=0.3),
+    _ask(
+        "binomtest greater", "binomtest", "pure", "gdp", home="replace_one", column="vote", p=0.5, alternative="greater"
+    ),
+    _ask("chisquare", "chisquare", full=True, column="race", p0={"a": 0.5, "b": 0.3, "c": 0.2}, draws=499),
     _ask("chisquare pearson", "chisquare", column="region", f_exp=[40, 35, 25], statistic="pearson", draws=499),
     _ask("chisquare bins", "chisquare", column="age", bins=[0, 30, 60, 100], where="kids > 0", draws=499),
     _ask("chisquare asymptotic", "chisquare", *NOT_PURE, column="kids", null="asymptotic"),
     _ask("chi2 contingency", "chi2_contingency", row="race", column="married", draws=499),
     _ask("chi2 contingency fixed", "chi2_contingency", row="smokes", column="region", fixed="smokes", draws=499),
     _ask("chi2 contingency bins", "chi2_contingency", row="age", column="vote", bins={"age": [0, 50, 100]}, draws=499),
-    _ask("ttest 1samp", "ttest_1samp", column="income", popmean=80.0, draws=499),
+    _ask("ttest 1samp", "ttest_1samp", full=True, column="income", popmean=80.0, draws=499),
     _ask("ttest ind", "ttest_ind", column="income", by="married", draws=499),
     _ask("ttest ind welch", "ttest_ind", column="share", by="age >= 40", equal_var=False, draws=499),
-    _ask("ttest rel", "ttest_rel", a="income", b="age", alternative="greater", draws=499),
+    _ask("ttest rel", "ttest_rel", full=True, a="income", b="age", alternative="greater", draws=499),
     _ask("f oneway", "f_oneway", column="income", by="race", draws=499),
     _ask("f oneway welch", "f_oneway", column="share", by="region", equal_var=False, where="kids < 4", draws=499),
 ]
 
 RESAMPLED = [
-    _ask("bootstrap", "bootstrap", "gdp", "approx", "zcdp", columns=["income", "age"], replicates=20),
+    _ask("bootstrap", "bootstrap", "gdp", "approx", "zcdp", full=True, columns=["income", "age"], replicates=20),
     _ask(
         "bootstrap poisson",
         "bootstrap",
         "gdp",
-        "approx",
         columns=["income", "age"],
         statistic="corr",
         weights="poisson",
         replicates=12,
         where="kids < 5",
     ),
-    _ask("bootstrap public", "bootstrap", *NOT_PURE, columns="share ~ wait", weights="public", replicates=20, seed=3),
+    _ask(
+        "bootstrap public",
+        "bootstrap",
+        *NOT_PURE,
+        full=True,
+        home="replace_one",
+        columns="share ~ wait",
+        weights="public",
+        replicates=20,
+        seed=3,
+    ),
     _ask(
         "bootstrap public ratio",
         "bootstrap",
         *NOT_PURE,
+        home="replace_one",
         columns=["income", "age"],
         statistic="income / age",
         weights="public",
         replicates=10,
         inference="conservative",
     ),
-    _ask("blocks ols", "sample_aggregate", formula="share ~ smokes", model=smf.ols, blocks=12, bounds=dpi.Ball(2)),
+    _ask(
+        "blocks ols",
+        "sample_aggregate",
+        full=True,
+        formula="share ~ smokes",
+        model=smf.ols,
+        blocks=12,
+        bounds=dpi.Ball(2),
+    ),
     _ask(
         "blocks logit",
         "sample_aggregate",
@@ -277,14 +336,15 @@ ASKS = (*REGRESSION, *DESCRIPTIONS, *FAMILIES, *PLACES, *TESTS, *RESAMPLED)
 
 
 def _cases(ask: Ask) -> list[Case]:
-    """Every price under add_remove by row; in the other settings one each, another one for each question."""
-    found = [Case(ask, "add_remove", "row", price) for price in ask.prices]
-    others = [(relation, unit) for unit in ("row", "person") for relation in NEIGHBORS]
-    others.remove(("add_remove", "row"))
+    """Take the prices in turn, from another one for each question."""
+    home = (ask.home, "row")
+    others = [(relation, unit) for unit in UNITS for relation in NEIGHBORS if (relation, unit) != home]
+    at_home = len(ask.prices) if ask.full else min(2, len(ask.prices))
     turn = zlib.crc32(ask.name.encode())
-    for place, (relation, unit) in enumerate(others, turn):
-        found.append(Case(ask, relation, unit, ask.prices[place % len(ask.prices)]))
-    return found
+    return [
+        Case(ask, relation, unit, ask.prices[place % len(ask.prices)])
+        for place, (relation, unit) in enumerate([home] * at_home + others, turn)
+    ]
 
 
 CASES = {case.name: case for ask in ASKS for case in _cases(ask)}

@@ -4,6 +4,7 @@
 """
 
 import csv
+from functools import cache
 from pathlib import Path
 
 import numpy as np
@@ -32,6 +33,7 @@ SCHEMA = dpi.Schema(
 )
 
 
+@cache
 def frame() -> pd.DataFrame:
     """Return the rows, every column in another storage."""
     with FILE.open(encoding="utf-8", newline="") as file:

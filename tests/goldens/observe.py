@@ -100,7 +100,7 @@ def exact_sums(case: Case) -> list[int]:
 
 def infer(case: Case, release: dpi.Release) -> list[Any]:
     """Return the results of a case; of a Gram those of its formulas."""
-    procedure = case.procedure(case.data()).bind(release)
+    procedure = case.procedure(case.data())
     if case.ask.formulas:
-        return [procedure.infer(formula=formula) for formula in case.ask.formulas]
-    return [procedure.infer()]
+        return [procedure.infer(release, formula=formula) for formula in case.ask.formulas]
+    return [procedure.infer(release)]

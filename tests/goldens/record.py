@@ -10,6 +10,7 @@ import hashlib
 import json
 import math
 import warnings
+from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -21,23 +22,27 @@ from tests.goldens import observe
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
+    import dpinfer as dpi
     from tests.goldens.cases import Case
 
 SHOWN = 6
 """Entries up to which a vector of estimates is kept whole."""
 
-ESTIMATES = ("params", "bse", "bse_noise", "pvalues", "conf_int", "cov_params")
-NUMBERS = ("nobs", "statistic", "pvalue", "dof", "estimate", "proportion_estimate", "selected", "edges", "bins")
-CALLS: dict[str, Callable[[Any], Any]] = {
-    "confidence_interval": lambda results: tuple(results.confidence_interval()),
-    "proportion_ci": lambda results: tuple(results.proportion_ci()),
-    "frame": lambda results: results.frame().select_dtypes("number"),
-    "band_width": lambda results: results.band_width(),
-    "quantile": lambda results: results.quantile([0.25, 0.75]).params,
-    "accuracy": lambda results: results.accuracy(),
-    "integrated_error": lambda results: results.integrated_squared_error.variance,
-    "expected_freq": lambda results: results.expected_freq,
+NUMBERS = (
+    *("params", "bse", "bse_noise", "pvalues", "conf_int", "cov_params", "nobs"),
+    *("statistic", "pvalue", "dof", "estimate", "proportion_estimate", "selected", "edges", "bins"),
+)
+CALLS: dict[str, tuple[str, Callable[[Any], Any]]] = {
+    "interval": ("confidence_interval", lambda results: tuple(results.confidence_interval())),
+    "proportion_ci": ("proportion_ci", lambda results: tuple(results.proportion_ci())),
+    "frame": ("frame", lambda results: pd.DataFrame(results.frame()).select_dtypes("number")),
+    "band_width": ("band_width", lambda results: results.band_width()),
+    "quantile": ("quantile", lambda results: results.quantile([0.25, 0.75]).params),
+    "accuracy": ("accuracy", lambda results: results.accuracy()),
+    "integrated_error": ("integrated_squared_error", lambda results: results.integrated_squared_error.variance),
+    "expected_freq": ("expected_freq", lambda results: results.expected_freq),
 }
+"""What is kept besides, for results that have a method of this name."""
 
 
 def record(case: Case) -> dict[str, Any]:
@@ -60,11 +65,11 @@ def _record(case: Case) -> dict[str, Any]:
         "law": f"{plan.family} draws={plan.draws} multiplier={plan.multiplier}",
         "scales": _floats(plan.scales),
         "steps": _floats(plan.steps),
-        "cost": _without_empty(plan.cost),
+        "cost": _cost(plan.cost),
         "sums": _integers(observe.exact_sums(case)),
         "released": _integers(released.values),
         "nobs": released.nobs,
-        "results": [_results(one) for one in observe.infer(case, released.release)],
+        "results": _inferred(case, released.release),
     }
     if released.settings:
         kept["settings"] = digest(released.settings)
@@ -72,6 +77,13 @@ def _record(case: Case) -> dict[str, Any]:
         kept["released names"] = _hashed(released.names)
         kept["released scales"] = _floats(released.scales)
     return kept
+
+
+def _inferred(case: Case, release: dpi.Release) -> list[dict[str, str]] | str:
+    try:
+        return [_results(one) for one in observe.infer(case, release)]
+    except DPInferError as error:
+        return f"refused: {type(error).__name__}"
 
 
 def digest(value: object) -> str:
@@ -88,24 +100,27 @@ def _integers(values: Sequence[int]) -> str:
 
 
 def _floats(values: Iterable[float]) -> str:
-    """Count, unique count, hash, first and last as exact hexadecimal numbers."""
+    """Count, unique count, first and last as exact hexadecimal numbers, and a hash where several differ."""
     texts = [float(value).hex() for value in values]
-    return f"{len(texts)} {len(set(texts))} {digest(texts)} {texts[0]} {texts[-1]}"
+    several = f" {digest(texts)}" if len(set(texts)) > 1 else ""
+    return f"{len(texts)} {len(set(texts))} {texts[0]} {texts[-1]}{several}"
 
 
-def _without_empty(cost: dict[str, Any]) -> str:
-    return json.dumps({name: value for name, value in cost.items() if value not in (None, "0")}, sort_keys=True)
+def _cost(cost: dict[str, Any]) -> str:
+    """Return a hash of the whole cost, and its parts as rounded numbers."""
+    parts = {name: float(Fraction(value)) for name, value in cost.items() if isinstance(value, str)}
+    return " ".join([digest(cost), *(f"{name}={value:.6g}" for name, value in parts.items() if value)])
 
 
 def _results(results: Any) -> dict[str, str]:
     kept = {}
-    for name in ESTIMATES + NUMBERS:
+    for name in NUMBERS:
         value = _read(results, name)
         if value is not None:
             kept[name] = _estimates(value)
-    for name, call in CALLS.items():
-        if hasattr(type(results), name.replace("integrated_error", "integrated_squared_error")):
-            kept[name] = _estimates(call(results))
+    for name, (method, call) in CALLS.items():
+        if hasattr(type(results), method) and not (name == "frame" and "params" in kept):
+            kept[name] = _called(call, results)
     return kept
 
 
@@ -116,6 +131,13 @@ def _read(results: Any, name: str) -> Any:
     except AttributeError:
         return None
     return value() if callable(value) else value
+
+
+def _called(call: Callable[[Any], Any], results: Any) -> str:
+    try:
+        return _estimates(call(results))
+    except DPInferError as error:
+        return f"refused: {type(error).__name__}"
 
 
 def _estimates(value: object) -> str:
@@ -129,7 +151,7 @@ def _estimates(value: object) -> str:
     finite = flat[np.isfinite(flat)].tolist()
     total, size = math.fsum(finite), math.fsum(map(abs, finite))
     ends = " ".join(map(_short, [*flat[:2].tolist(), flat[-1].item()]))
-    return f"n={flat.size} finite={len(finite)} {ends} {_short(total)} {_short(size)}"
+    return f"{flat.size} {len(finite)} {ends} {_short(total)} {_short(size)}"
 
 
 def _short(number: float) -> str:
