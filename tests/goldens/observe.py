@@ -15,6 +15,7 @@ from dpinfer.mechanisms.selection import score_sums
 from dpinfer.mechanisms.sums import cell_sums
 from dpinfer.schema.density_rows import DensityRows
 from dpinfer.schema.score_rows import ScoreRows
+from dpinfer.schema.tree_rows import QuantileRows
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -25,7 +26,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Plan:
-    """What would be done to the rows, before any is read. Scales are in steps."""
+    """What would be done to the rows, before any is read.
+
+    Scales are in steps; those of places chosen by the exponential mechanism, as quantiles are, are in ranks.
+    """
 
     kind: str
     names: tuple[str, ...]
@@ -35,6 +39,7 @@ class Plan:
     steps: tuple[float, ...]
     multiplier: int
     cost: dict[str, Any]
+    choices: tuple[float, ...]
 
 
 @dataclass(frozen=True)
@@ -61,6 +66,7 @@ def plan(case: Case) -> Plan:
         steps=measurement.steps,
         multiplier=measurement.multiplier,
         cost=measurement.cost.to_dict(),
+        choices=tuple(rows.scales) if isinstance(rows := measurement.rows, QuantileRows) else (),
     )
 
 

@@ -71,6 +71,8 @@ def _record(case: Case) -> dict[str, Any]:
         "nobs": released.nobs,
         "results": _inferred(case, released.release),
     }
+    if plan.choices:
+        kept["choice scales"] = _floats(plan.choices)
     if released.settings:
         kept["settings"] = digest(released.settings)
     if released.names != plan.names:

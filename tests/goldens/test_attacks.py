@@ -10,6 +10,7 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
+import statsmodels.formula.api as smf
 
 import dpinfer as dpi
 from dpinfer.mechanisms import run
@@ -36,10 +37,6 @@ class Leak(AssertionError):
 
 
 believed = pytest.mark.xfail(strict=True, raises=Leak, reason="the kernel believes what it is handed")
-
-
-def block_means(block):
-    return [block["x"].mean(), block["y"].mean()]
 
 
 def guarded(neighbors="add_remove", budget=dpi.ZCDP(100)):  # noqa: B008
@@ -71,9 +68,7 @@ QUESTIONS = {
     "choice": lambda: dpi.most_frequent("g"),
     "chi2": lambda: dpi.chi2_contingency("g", "b"),
     "ttest": lambda: dpi.ttest_ind("x", "g"),
-    "blocks": lambda: dpi.sample_aggregate(
-        ["x", "y"], model=block_means, names=["a", "b"], blocks=8, bounds=dpi.Ball(2), n_jobs=1
-    ),
+    "blocks": lambda: dpi.sample_aggregate("y ~ x", model=smf.ols, blocks=8, bounds=dpi.Ball(2)),
     "bootstrap": lambda: dpi.bootstrap("x", replicates=4),
 }
 every_question = pytest.mark.parametrize("question", QUESTIONS.values(), ids=QUESTIONS)
