@@ -1,0 +1,112 @@
+"""All that the goldens know of the package's internals: what is planned, what is summed, what is released.
+
+A rebuild of the kernel rewrites this file alone; goldens.json stays.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+from unittest import mock
+
+from dpinfer.mechanisms import kernel
+from dpinfer.mechanisms.data import rows_of
+from dpinfer.mechanisms.selection import score_sums
+from dpinfer.mechanisms.sums import cell_sums
+from dpinfer.schema.density_rows import DensityRows
+from dpinfer.schema.score_rows import ScoreRows
+from dpinfer.schema.tree_rows import QuantileRows
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    import dpinfer as dpi
+    from tests.goldens.cases import Case
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What would be done to the rows, before any is read.
+
+    Scales are in steps; those of places chosen by the exponential mechanism, as quantiles are, are in ranks.
+    """
+
+    kind: str
+    names: tuple[str, ...]
+    family: str
+    scales: tuple[float, ...]
+    draws: int
+    steps: tuple[float, ...]
+    multiplier: int
+    cost: dict[str, Any]
+    choices: tuple[float, ...]
+
+
+@dataclass(frozen=True)
+class Released:
+    """What came out: noisy integers with their names and noise, public numbers found on the way."""
+
+    release: dpi.Release
+    values: tuple[int, ...]
+    names: tuple[str, ...]
+    scales: tuple[float, ...]
+    nobs: int | None
+    settings: dict[str, Any]
+
+
+def plan(case: Case) -> Plan:
+    """Plan a case."""
+    measurement = case.procedure(case.data()).measurement(case.privacy)
+    return Plan(
+        kind=measurement.kind,
+        names=measurement.names,
+        family=measurement.law.family,
+        scales=measurement.law.scales,
+        draws=measurement.law.draws,
+        steps=measurement.steps,
+        multiplier=measurement.multiplier,
+        cost=measurement.cost.to_dict(),
+        choices=tuple(rows.scales) if isinstance(rows := measurement.rows, QuantileRows) else (),
+    )
+
+
+def released(case: Case) -> Released:
+    """Release a case, with the noise that its seed gives."""
+    release = case.procedure(case.data()).measure(case.privacy)
+    settings = {name: release.question[name] for name in ("settled", "frame", "selected") if name in release.question}
+    return Released(release, release.values, release.names, release.law.scales, release.nobs, settings)
+
+
+def exact_sums(case: Case) -> list[int]:
+    """Return the exact integer sums of a case, before the multiplier.
+
+    A choice has the scores of its candidates; a density with chosen bins has the counts of its finest cells. The sums
+    of blocks and of replicates are those of the labels and weights that the seed gives.
+    """
+    data = case.data()
+    procedure = case.procedure(data)
+    measurement = procedure.measurement(case.privacy)
+    if isinstance(measurement.rows, ScoreRows):
+        return score_sums(measurement.rows, rows_of(data))
+    if isinstance(measurement.rows, DensityRows):
+        return cell_sums(measurement.rows.cells, rows_of(data))
+    noise: list[int] = []
+    draw = kernel._noise
+
+    def noted(*arguments: Any) -> Sequence[int]:
+        noise.extend(draw(*arguments))
+        return noise
+
+    with mock.patch.object(kernel, "_noise", noted):
+        release = procedure.measure(case.privacy)
+    parts = [divmod(value - drawn, measurement.multiplier) for value, drawn in zip(release.values, noise, strict=True)]
+    assert not any(remainder for _, remainder in parts)
+    return [total for total, _ in parts]
+
+
+def infer(case: Case, release: dpi.Release) -> list[Any]:
+    """Return the results of a case; of a Gram those of its formulas."""
+    procedure = case.procedure(case.data())
+    if case.ask.formulas:
+        return [procedure.infer(release, formula=formula) for formula in case.ask.formulas]
+    return [procedure.infer(release)]

@@ -1,0 +1,160 @@
+"""The record of a case: what goldens.json keeps of it.
+
+Long vectors are kept as a count, the first and last entries and a hash (of integers and noise scales, which are exact)
+or a sum (of estimates, which may differ in their last digits).
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+import warnings
+from fractions import Fraction
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pandas as pd
+
+from dpinfer.errors import DPInferError
+from tests.goldens import observe
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Sequence
+
+    import dpinfer as dpi
+    from tests.goldens.cases import Case
+
+SHOWN = 6
+"""Entries up to which a vector of estimates is kept whole."""
+
+NUMBERS = (
+    *("params", "bse", "bse_noise", "pvalues", "conf_int", "cov_params", "nobs"),
+    *("statistic", "pvalue", "dof", "estimate", "proportion_estimate", "selected", "edges", "bins"),
+)
+CALLS: dict[str, tuple[str, Callable[[Any], Any]]] = {
+    "interval": ("confidence_interval", lambda results: tuple(results.confidence_interval())),
+    "proportion_ci": ("proportion_ci", lambda results: tuple(results.proportion_ci())),
+    "frame": ("frame", lambda results: pd.DataFrame(results.frame()).select_dtypes("number")),
+    "band_width": ("band_width", lambda results: results.band_width()),
+    "quantile": ("quantile", lambda results: results.quantile([0.25, 0.75]).params),
+    "accuracy": ("accuracy", lambda results: results.accuracy()),
+    "integrated_error": ("integrated_squared_error", lambda results: results.integrated_squared_error.variance),
+    "expected_freq": ("expected_freq", lambda results: results.expected_freq),
+}
+"""What is kept besides, for results that have a method of this name."""
+
+
+def record(case: Case) -> dict[str, Any]:
+    """Compute what is kept of a case; one that is refused keeps the name of the error."""
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        try:
+            kept = _record(case)
+        except DPInferError as error:
+            return {"refused": type(error).__name__}
+    told = sorted({one.category.__name__ for one in caught})
+    return kept | ({"warns": told} if told else {})
+
+
+def _record(case: Case) -> dict[str, Any]:
+    plan, released = observe.plan(case), observe.released(case)
+    kept: dict[str, Any] = {
+        "kind": plan.kind,
+        "names": _hashed(plan.names),
+        "law": f"{plan.family} draws={plan.draws} multiplier={plan.multiplier}",
+        "scales": _floats(plan.scales),
+        "steps": _floats(plan.steps),
+        "cost": _cost(plan.cost),
+        "sums": _integers(observe.exact_sums(case)),
+        "released": _integers(released.values),
+        "nobs": released.nobs,
+        "results": _inferred(case, released.release),
+    }
+    if plan.choices:
+        kept["choice scales"] = _floats(plan.choices)
+    if released.settings:
+        kept["settings"] = digest(released.settings)
+    if released.names != plan.names:
+        kept["released names"] = _hashed(released.names)
+        kept["released scales"] = _floats(released.scales)
+    return kept
+
+
+def _inferred(case: Case, release: dpi.Release) -> list[dict[str, str]] | str:
+    try:
+        return [_results(one) for one in observe.infer(case, release)]
+    except DPInferError as error:
+        return f"refused: {type(error).__name__}"
+
+
+def digest(value: object) -> str:
+    """Return the first 16 digits of the SHA-256 of a value as JSON."""
+    return hashlib.sha256(json.dumps(value, sort_keys=True).encode()).hexdigest()[:16]
+
+
+def _hashed(names: Sequence[str]) -> str:
+    return f"{len(names)} {digest(list(names))}"
+
+
+def _integers(values: Sequence[int]) -> str:
+    return f"{len(values)} {digest(list(values))} {' '.join(map(str, values[:3]))}"
+
+
+def _floats(values: Iterable[float]) -> str:
+    """Count, unique count, first and last as exact hexadecimal numbers, and a hash where several differ."""
+    texts = [float(value).hex() for value in values]
+    several = f" {digest(texts)}" if len(set(texts)) > 1 else ""
+    return f"{len(texts)} {len(set(texts))} {texts[0]} {texts[-1]}{several}"
+
+
+def _cost(cost: dict[str, Any]) -> str:
+    """Return a hash of the whole cost, and its parts as rounded numbers."""
+    parts = {name: float(Fraction(value)) for name, value in cost.items() if isinstance(value, str)}
+    return " ".join([digest(cost), *(f"{name}={value:.6g}" for name, value in parts.items() if value)])
+
+
+def _results(results: Any) -> dict[str, str]:
+    kept = {}
+    for name in NUMBERS:
+        value = _read(results, name)
+        if value is not None:
+            kept[name] = _estimates(value)
+    for name, (method, call) in CALLS.items():
+        if hasattr(type(results), method) and not (name == "frame" and "params" in kept):
+            kept[name] = _called(call, results)
+    return kept
+
+
+def _read(results: Any, name: str) -> Any:
+    """Read an attribute or a method without arguments; None where the results have none."""
+    try:
+        value = getattr(results, name)
+    except AttributeError:
+        return None
+    return value() if callable(value) else value
+
+
+def _called(call: Callable[[Any], Any], results: Any) -> str:
+    try:
+        return _estimates(call(results))
+    except DPInferError as error:
+        return f"refused: {type(error).__name__}"
+
+
+def _estimates(value: object) -> str:
+    """Ten significant digits of a number or an array, or a text."""
+    if isinstance(value, str):
+        return value
+    numbers = value.to_numpy(dtype=np.float64) if isinstance(value, pd.DataFrame | pd.Series) else value
+    flat = np.asarray(numbers, dtype=np.float64).ravel()
+    if flat.size <= SHOWN:
+        return " ".join(map(_short, flat.tolist()))
+    finite = flat[np.isfinite(flat)].tolist()
+    total, size = math.fsum(finite), math.fsum(map(abs, finite))
+    ends = " ".join(map(_short, [*flat[:2].tolist(), flat[-1].item()]))
+    return f"{flat.size} {len(finite)} {ends} {_short(total)} {_short(size)}"
+
+
+def _short(number: float) -> str:
+    return f"{number:.10g}"
