@@ -35,7 +35,8 @@ PICTURES |= {
     "distribution.png",
     "density.png",
 }
-FILES = PICTURES | {report.PAGE, tour.GRAM, tour.LEDGER, tour_people.VISITS_LEDGER}
+LEDGERS = {tour.LEDGER, tour_people.VISITS_LEDGER}
+FILES = PICTURES | {report.PAGE, tour.GRAM} | LEDGERS | {f"{name}.marker" for name in LEDGERS}
 
 
 def run(*argv):
