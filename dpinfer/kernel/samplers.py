@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 
 from dpinfer.errors import PrivacyUnitError
 from dpinfer.privacy.accounting import too_little_noise
-from dpinfer.release.laws import TULAP_GRID, NoiseLaw
+from dpinfer.privacy.units import GDP
+from dpinfer.release.laws import CHOICES, TULAP_GRID, NoiseLaw
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -27,10 +28,11 @@ LEAST_SCALES: dict[Family, float] = {
     "gaussian": 2.0**-4,
     "laplace": 2.0**-8,
     "tulap": 2.0**-8 * TULAP_GRID,
-    "gumbel": 2.0**-8,
-    "exponential": 2.0**-8,
+    "gumbel": 2.0**-256,
+    "exponential": 2.0**-256,
 }
-"""Below these noise is 0 but for a chance of about e^-128 or e^-256, and its variance soon vanishes in a float."""
+"""Below these noise is 0 but for a chance of about e^-128 or e^-256, and its variance soon vanishes in a float. A
+choice has no variance: it is served as good as exact, as long as its cost is a float in every currency."""
 
 
 def check_scales(law: NoiseLaw, price: Privacy | None = None) -> None:
@@ -49,7 +51,8 @@ def check_scales(law: NoiseLaw, price: Privacy | None = None) -> None:
     """
     least = min((scale for scale in law.scales if scale > 0), default=LARGEST_SCALE)
     if least < LEAST_SCALES[law.family]:
-        raise too_little_noise(price, least / LEAST_SCALES[law.family])
+        curved = law.family in CHOICES and isinstance(price, GDP)  # the noise of a choice is not in proportion to mu
+        raise too_little_noise(None if curved else price, least / LEAST_SCALES[law.family])
     largest = max(law.scales, default=0.0)
     if largest > LARGEST_SCALE:
         raise PrivacyUnitError(

@@ -15,6 +15,7 @@ from abc import ABC, abstractmethod
 from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
 from datetime import datetime
+from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple, NoReturn, TypeVar
 
@@ -349,6 +350,11 @@ def read_charges(connection: sqlite3.Connection, name: str) -> list[Charge]:
     return [_charge(name, *row) for row in stored]
 
 
+# Many charges are alike, and all are read for every new one: what a text means is worked out once.
+_cost = lru_cache(2**14)(Cost.from_json)
+_fraction = lru_cache(2**14)(fraction_of)
+
+
 def _charge(name: str, number: int, *stored: object) -> Charge:
     fields = dict(zip(("id", "time", "description", "cost", "amount", "reserve"), stored, strict=True))
 
@@ -365,9 +371,9 @@ def _charge(name: str, number: int, *stored: object) -> Charge:
         read("id", str),
         read("time", _time),
         read("description", str),
-        read("cost", Cost.from_json),
-        read("amount", fraction_of),
-        read("reserve", fraction_of),
+        read("cost", _cost),
+        read("amount", _fraction),
+        read("reserve", _fraction),
     )
 
 
