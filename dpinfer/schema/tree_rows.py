@@ -230,6 +230,11 @@ class QuantileRows:
         column = self.tree.schema[self.tree.name]
         return int(column.width) + 1 if isinstance(column, Integer) else _POINTS
 
+    @property
+    def dtype(self) -> type[np.int32] | type[np.int64]:
+        """Type that holds every point of the grid, and the number of points."""
+        return np.int32 if self.points < 2**31 else np.int64
+
     def value(self, point: int) -> float:
         """Return the value at a point of the grid: the middle of its stretch."""
         column: Any = self.tree.schema[self.tree.name]
@@ -239,7 +244,7 @@ class QuantileRows:
         share = (point + 0.5) / self.points
         return lower * (1 - share) + upper * share
 
-    def encode(self, raw: Mapping[str, NDArray[Any] | Coded], count: int) -> tuple[NDArray[np.int64], NDArray[np.intp]]:
+    def encode(self, raw: Mapping[str, NDArray[Any] | Coded], count: int) -> tuple[NDArray[Any], NDArray[np.intp]]:
         """Map a batch.
 
         Parameters
@@ -250,7 +255,7 @@ class QuantileRows:
 
         Returns
         -------
-        points : ndarray of int (m,)
+        points : ndarray of `dtype` (m,)
             Place of each row's value on the grid.
         groups : ndarray of int (m,)
             Group of each row; the number of groups for rows that do not count.
@@ -269,6 +274,10 @@ class QuantileRows:
             if isinstance(column, Integer):
                 offset = values[tree.name] - lower
             else:  # halved first: the length of the bounds may be beyond the largest float
-                offset = np.floor((0.5 * values[tree.name] - 0.5 * lower) / (0.5 * upper - 0.5 * lower) * self.points)
-            points = np.clip(np.where(keep, offset, 0.0), 0, self.points - 1).astype(np.int64)
+                offset = 0.5 * values[tree.name]
+                offset -= 0.5 * lower
+                offset /= 0.5 * upper - 0.5 * lower
+                offset *= self.points
+            # Clamped values are numbers within the bounds, so the offset is one, and is cut to a whole number.
+            points = np.clip(offset, 0, self.points - 1, out=offset).astype(self.dtype)
         return points, np.where(keep, group, tree.size)

@@ -12,7 +12,7 @@ from scipy import special
 
 import dpinfer as dpi
 from dpinfer.mechanisms import quantiles
-from dpinfer.mechanisms.quantiles import RANK, SLACK, chosen_points, private_draw, scored_pieces, simulated_draw
+from dpinfer.mechanisms.quantiles import RANK, SLACK, chosen_points, private_draw, stretches_of, simulated_draw
 from dpinfer.mechanisms.sources import open_source
 from dpinfer.privacy.accounting import gaussian_amount
 from dpinfer.privacy.profiles import pure_mu
@@ -73,7 +73,7 @@ def cases(draw, most=40):
 @given(cases())
 def test_stretches_of_equal_score_are_those_of_the_definition(case):
     points, places, q, _ = case
-    starts, scores = scored_pieces(np.sort(np.array(places, dtype=np.int64)), points, q)
+    starts, scores = stretches_of(np.sort(np.array(places, dtype=np.int64)), points, q)
     assert starts[0] == 0
     assert (np.diff(starts) > 0).all()
     assert starts[-1] < points
@@ -140,7 +140,7 @@ def log_probability_of(point, places, points, q, scale):
 def test_on_the_whole_grid_points_have_their_weight():
     points, q, scale = 2**30, Fraction(1, 2), 1.7
     places = [5, 1023, 1024, 2**20, 2**29, 2**29 + 1, 2**30 - 1, 2**30 - 1]
-    starts, scores = scored_pieces(np.array(places), points, q)
+    starts, scores = stretches_of(np.array(places), points, q)
     lengths = np.diff([*starts.tolist(), points])
     total = special.logsumexp(scores / (scale * RANK), b=lengths)
     for point in (0, 5, 6, 1023, 1024, 1025, 2**20 + 1, 2**29, 2**29 + 1, 2**30 - 1):
