@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
     Array = NDArray[np.float64]
     Whole = NDArray[np.int64]
+    Part = tuple[Array, NDArray[np.intp]]
 
 __all__ = ["LARGEST_CHOICE", "RANK", "RankScores", "log_weights"]
 
@@ -86,13 +87,16 @@ class RankScores:
         above = np.searchsorted(self.places[self._middle :], points, side="left")
         return below + above
 
-    def starts(self, begin: int, end: int) -> Whole:
-        """First point of the stretches from ``begin`` to below ``end``."""
-        cut = min(max(self._middle + 2, begin), end)
-        low = self.places[max(begin - 1, 0) : cut - 1]
-        high = self.places[max(cut - 2, 0) : max(end - 2, 0)]
-        zero = np.zeros(int(begin == 0), dtype=np.int64)
-        return np.concatenate([zero, low, high + self.places.dtype.type(1)], dtype=np.int64)
+    def starts(self, stretches: NDArray[np.intp]) -> Whole:
+        """First point of some stretches; behind the last one the end of the grid."""
+        if not len(self.places):
+            return stretches * self.points
+        above = stretches > self._middle + 1
+        found = self.places.take(stretches - above - 1, mode="clip").astype(np.int64)
+        found += above
+        found[stretches == 0] = 0
+        found[stretches >= self.size] = self.points
+        return found
 
     def scores(self, stretches: NDArray[np.intp]) -> Whole:
         """Score of the points of some stretches, in steps."""
@@ -123,60 +127,49 @@ def log_weights(scores: RankScores, edges: Whole, stop: int, scale: float) -> li
     of its point nearest to the peak, is taken out first, so that no sum overflows or vanishes. A sum of 32 floats has
     a small error in whatever order they are added, and `math.fsum` adds such sums without any.
     """
-    best = np.clip(scores.peak, edges, np.append(edges[1:], stop) - 1)
-    top = scores.scores(scores.stretch(best))
-    places = scores.stretch(np.append(edges, stop - 1))
-    runs = [_run_sums(run, scale, top) for run in _runs(scores, edges, stop, places)]
-    sums = np.concatenate([part for part, _ in runs]).tolist()
-    ends = np.searchsorted(np.concatenate([blocks for _, blocks in runs]), np.arange(len(edges) + 1)).tolist()
-    extra = np.rint(scale * np.log([math.fsum(sums[begin:end]) for begin, end in pairwise(ends)]))
+    bounds, count = np.append(edges, stop), len(edges)
+    cut = scores.stretch(np.append(edges, stop - 1))
+    top = scores.scores(scores.stretch(np.clip(scores.peak, edges, bounds[1:] - 1)))
+    heads = np.minimum(scores.starts(cut[:-1] + 1), bounds[1:]) - edges
+    tails = np.where(np.diff(cut) > 0, bounds[1:] - scores.starts(cut[1:]), 0)
+    parts = [
+        (_terms(scores.scores(cut[:-1]) - top, heads, scale), np.arange(count)),
+        (_terms(scores.scores(cut[1:]) - top, tails, scale), np.arange(count)),
+        *_inner_sums(scores, cut, top, scale),
+    ]
+    extra = np.rint(scale * np.log(_exact_sums(parts, count)))
     return [int(score) + int(more) for score, more in zip(top.tolist(), extra.tolist(), strict=True)]
 
 
-@dataclass(frozen=True, slots=True)
-class _Run:
-    """Some stretches in order, cut at the edges of blocks, too; shapes (r,).
-
-    Attributes
-    ----------
-    lengths : ndarray of int
-        Points of each, 0 for empty ones.
-    scores : ndarray of int
-    blocks : ndarray of int
-        Block of each.
-    """
-
-    lengths: Whole
-    scores: Whole
-    blocks: NDArray[np.intp]
-
-
-def _runs(scores: RankScores, edges: Whole, stop: int, places: NDArray[np.intp]) -> Iterator[_Run]:
-    """Yield the stretches between the first edge and ``stop``; ``places`` are those of the edges and of the end."""
-    last = int(places[-1]) + 1
-    for begin in range(int(places[0]), last, _RUN):
-        end = min(begin + _RUN, last)
-        first, until = np.searchsorted(places[1:-1], [begin, end]) + 1
-        held, inner = places[first:until], edges[first:until]
-        where = held - begin + 1
-        starts = np.insert(scores.starts(begin, end), where, inner)
-        behind = scores.starts(end, end + 1) if end < last else stop
-        stretches = np.insert(np.arange(begin, end), where, held)
-        heads = [0, *(where + np.arange(len(where))).tolist(), len(stretches)]
-        yield _Run(
-            lengths=np.diff(np.maximum(starts, edges[0]), append=behind),
-            scores=scores.scores(stretches),
-            blocks=np.repeat(np.arange(first - 1, until), np.diff(heads)),
-        )
-
-
-def _run_sums(run: _Run, scale: float, top: Whole) -> tuple[Array, NDArray[np.intp]]:
-    """Sum the weights of at most 32 stretches of one block at a time; and say of which."""
-    # An empty stretch may score more than all points of its block.
-    gaps = np.minimum(run.scores - top[run.blocks], 0)
+def _terms(gaps: Whole, lengths: Whole, scale: float) -> Array:
+    """Weights of stretches: points times exp(gap / scale)."""
     with np.errstate(under="ignore"):
-        terms = np.exp(gaps / scale) * run.lengths
-    begins = np.diff(run.blocks, prepend=-1) > 0
-    begins[::_TERMS] = True
-    places = np.flatnonzero(begins)
-    return np.add.reduceat(terms, places), run.blocks[places]
+        found: Array = np.exp(np.minimum(gaps, 0) / scale)  # an empty stretch may score more than its block
+        found *= lengths
+    return found
+
+
+def _inner_sums(scores: RankScores, cut: NDArray[np.intp], top: Whole, scale: float) -> Iterator[Part]:
+    """Sum the weights of the stretches that no edge cuts, of at most 32 of one block at a time."""
+    for begin in range(int(cut[0]), int(cut[-1]), _RUN):
+        end = min(begin + _RUN, int(cut[-1]))
+        first, until = np.searchsorted(cut[1:], [begin, end])
+        heads = cut[1 + first : 1 + until] - begin
+        lengths = np.diff(scores.starts(np.arange(begin, end + 1)))
+        lengths[heads] = 0
+        if begin == cut[0]:
+            lengths[0] = 0
+        sizes = np.diff(heads, prepend=0, append=end - begin)
+        gaps = scores.scores(np.arange(begin, end)) - np.repeat(top[first : until + 1], sizes)
+        starts = np.zeros(end - begin, dtype=bool)
+        starts[heads] = starts[::_TERMS] = True
+        places = np.flatnonzero(starts)
+        yield np.add.reduceat(_terms(gaps, lengths, scale), places), first + np.searchsorted(heads, places, "right")
+
+
+def _exact_sums(parts: list[Part], count: int) -> list[float]:
+    """Sum the parts of each block without any error, and round once."""
+    blocks = np.concatenate([part for _, part in parts])
+    sums = np.concatenate([part for part, _ in parts])[np.argsort(blocks, kind="stable")].tolist()
+    ends = [0, *np.cumsum(np.bincount(blocks, minlength=count)).tolist()]
+    return [math.fsum(sums[begin:end]) for begin, end in pairwise(ends)]
