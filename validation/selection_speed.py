@@ -10,14 +10,18 @@ import pandas as pd
 from matplotlib.figure import Figure
 
 import dpinfer as dpi
+from dpinfer.mechanisms.samplers import private_noise
 from validation.common import Claim, Options, options, write_figure, write_table
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
 ROWS, LEVELS = 1_000_000, 20
-MOST = {"quantile": 30.0, "choice": 300.0}
-"""Largest ratios that are taken to be in order: of a quantile to np.sort, of a choice to np.bincount."""
+MOST = {"quantile": 8.0, "choice": 300.0}
+"""Largest ratios that are taken to be in order: of a quantile to np.sort, of a choice to np.bincount.
+
+Of the quantile without the exact noise on its tree, which takes the same time for any number of rows.
+"""
 
 
 def seconds(work: Callable[[], object]) -> float:
@@ -40,10 +44,12 @@ def run(arguments: Options) -> list[Claim]:
     median, tree = dpi.quantile("real", 0.5, data), dpi.quantile("real", [0.1, 0.5, 0.9], data)
     integers, labels = dpi.most_frequent("whole", data), dpi.most_frequent("named", data)
     price = dpi.PureDP(1.0)
+    law = median.measurement(price).law
     works = {
         "np.sort": lambda: np.sort(real),
         "np.quantile, median": lambda: np.quantile(real, 0.5),
         "private median": lambda: median.fit(price),
+        "tree noise": lambda: private_noise(law),
         "three private quantiles": lambda: tree.fit(price),
         "np.bincount": lambda: np.bincount(whole, minlength=LEVELS),
         "most frequent whole number": lambda: integers.fit(price),
@@ -53,12 +59,18 @@ def run(arguments: Options) -> list[Claim]:
         work()
     rounds = [[seconds(work) for work in works.values()] for _ in range(arguments.replicates)]
     middle = np.median(np.array(rounds), axis=0)
-    base = middle[[0, 0, 0, 0, 4, 4, 4]]
-    compared = ["np.sort"] * 4 + ["np.bincount"] * 3
-    table = pd.DataFrame({"what": list(works), "seconds": middle, "over": compared, "ratio": middle / base})
+    compared = ["np.sort"] * 5 + ["np.bincount"] * 3
+    took = dict(zip(works, middle.tolist(), strict=True))
+    took["private median but for noise"] = took["private median"] - took["tree noise"]
+    compared.append("np.sort")
+    base = np.array([took[name] for name in compared])
+    table = pd.DataFrame(
+        {"what": list(took), "seconds": list(took.values()), "over": compared, "ratio": list(took.values()) / base}
+    )
     notes = [
         f"{ROWS:,} rows, {LEVELS} levels; median of {arguments.replicates} rounds in one run; noise, ledger and "
-        "inference included. Of the seconds only their ratios mean something on another machine."
+        "inference included. Of the seconds only their ratios mean something on another machine. Exact noise on the "
+        f"{len(law.scales):,} nodes of the median's tree takes the same time for any number of rows."
     ]
     write_table(table, "selection_speed", arguments, notes)
     figure = Figure(figsize=(7, 2.8), layout="constrained")
@@ -68,11 +80,11 @@ def run(arguments: Options) -> list[Claim]:
     axes.set(xlabel="time over numpy's", xscale="log")
     write_figure(figure, "selection_speed", arguments)
     ratio = dict(zip(table["what"], table["ratio"], strict=True))
-    quantile = float(middle[2] / middle[1])
+    found = ratio["private median but for noise"]
     return [
-        Claim(f"time of a private median over np.sort (at most {MOST['quantile']:g})", f"{ROWS:,} rows", "",
-              f"{ratio['private median']:.2f}; {quantile:.1f} times np.quantile's", "",
-              ratio["private median"] <= MOST["quantile"]),
+        Claim(f"time of a private median, but for drawing noise, over np.sort (at most {MOST['quantile']:g})",
+              f"{ROWS:,} rows", "", f"{found:.2f}; {ratio['private median']:.1f} with its noise", "",
+              found <= MOST["quantile"]),
         Claim(f"time of a private choice over np.bincount (at most {MOST['choice']:g})",
               f"{ROWS:,} rows, {LEVELS} levels", "",
               f"{ratio['most frequent whole number']:.1f} of whole numbers, {ratio['most frequent label']:.1f} of "

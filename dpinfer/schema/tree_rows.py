@@ -269,7 +269,7 @@ class QuantileRows:
             for axis in tree.groups:
                 place = axis.place(values)
                 keep &= place >= 0
-                group = group * len(axis.labels) + place
+                group = group * axis.size + place
             lower, upper = limits_of(column)
             if isinstance(column, Integer):
                 offset = values[tree.name] - lower
