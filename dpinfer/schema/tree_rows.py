@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from fractions import Fraction
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -59,6 +59,11 @@ def leaf_edges(column: object, leaves: int) -> Array:
     share = np.arange(leaves + 1) / leaves
     edges: Array = float(column.lower) * (1 - share) + float(column.upper) * share
     return edges
+
+
+@lru_cache(maxsize=4)
+def _node_names(depth: int) -> tuple[str, ...]:
+    return tuple(f"level {level}, node {node}" for level in range(depth + 1) for node in range(2**level))
 
 
 @dataclass(frozen=True, eq=False)
@@ -157,8 +162,7 @@ class TreeRows:
             else ""
             for one in self.labels
         ]
-        nodes = [f"level {level}, node {node}" for level in range(self.depth + 1) for node in range(2**level)]
-        return tuple(prefix + node for prefix in prefixes for node in nodes)
+        return tuple(prefix + node for prefix in prefixes for node in _node_names(self.depth))
 
     def root_is_public(self, neighbors: Neighbors) -> bool:
         """Whether the number of rows, the count of the one root, is public."""

@@ -192,6 +192,25 @@ def test_every_descent_ends_on_the_grid():
             assert len(steps) <= 6
 
 
+def widths_of(draws, places, points, q):
+    """How many blocks each draw is from, and the point that the descent ends at."""
+    widths, given = [], iter(draws)
+
+    def draw(scores, scale):
+        widths.append(len(scores))
+        return next(given) % len(scores)
+
+    return widths, quantiles._choose(sorted_array(places), points, q, 2.0 * RANK, draw)
+
+
+@given(cases(3000), st.lists(st.integers(0, 4999), min_size=12, max_size=12))
+def test_the_number_of_draws_depends_on_the_grid_and_the_chosen_point_alone(case, draws):
+    points, places, q, fan_out = case
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(quantiles, "FAN_OUT", fan_out)
+        assert widths_of(draws, places, points, q) == widths_of(draws, [], points, Fraction(0))
+
+
 # Groups and rows
 
 SCHEMA = dpi.Schema(k=dpi.Integer(0, 99), g=dpi.Category(["a", "b", "c"]))
