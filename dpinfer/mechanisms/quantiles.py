@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from dpinfer.mechanisms.sources import Source
     from dpinfer.schema.tree_rows import QuantileRows
 
-    Places = NDArray[np.int32] | NDArray[np.int64]
+    Places = NDArray[np.signedinteger[Any]]
     Choice = Callable[[Sequence[int], float], int]
 
 __all__ = ["FAN_OUT", "LARGEST_CHOICE", "RANK", "SLACK", "chosen_points", "private_draw", "simulated_draw"]

@@ -56,7 +56,7 @@ class RankScores:
     score q n - j. At v[k] itself the score is 0. Stretches between tied values are empty.
     """
 
-    places: NDArray[Any]
+    places: NDArray[np.signedinteger[Any]]
     points: int
     probability: Fraction
 

@@ -153,7 +153,9 @@ def test_on_the_whole_grid_points_have_their_weight():
     places = [5, 1023, 1024, 2**20, 2**29, 2**29 + 1, 2**30 - 1, 2**30 - 1]
     scores = RankScores(np.array(places), points, q)
     every = np.arange(scores.size)
-    total = special.logsumexp(scores.scores(every) / (scale * RANK), b=np.diff(scores.starts(np.arange(scores.size + 1))))
+    total = special.logsumexp(
+        scores.scores(every) / (scale * RANK), b=np.diff(scores.starts(np.arange(scores.size + 1)))
+    )
     for point in (0, 5, 6, 1023, 1024, 1025, 2**20 + 1, 2**29, 2**29 + 1, 2**30 - 1):
         score = float(scores.scores(scores.stretch(np.array([point])))[0]) / (scale * RANK)
         found = log_probability_of(point, places, points, q, scale)
