@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from dpinfer.errors import NotProvedError, OptionError, PrivacyUnitError
+from dpinfer.kernel.rank_weights import LARGEST_CHOICE, RANK, SLACK
 from dpinfer.kernel.rows.blocks import BlockMoments, OctaveCounts, PlaceCounts
 from dpinfer.kernel.rows.cells import CellSum
 from dpinfer.kernel.rows.persons import PersonSum
@@ -46,16 +47,7 @@ if TYPE_CHECKING:
 
     Array = NDArray[np.float64]
 
-__all__ = ["RANK", "PricedStage", "amounts", "check_slots", "noise_plan", "price_stage", "reserved_cost", "total_cost"]
-
-RANK = 2**20
-"""Steps of the scores of quantiles in one rank."""
-
-SLACK = 64
-"""Steps by which rounding can add to the range of a change of log weights: see `dpinfer.kernel.quantiles`."""
-
-LARGEST_CHOICE = 2.0**44
-"""Noise scale, in steps, up to which a log weight is off by less than a step: larger ones are refused."""
+__all__ = ["PricedStage", "amounts", "check_slots", "noise_plan", "price_stage", "reserved_cost", "total_cost"]
 
 _FINEST = 2**60
 """Steps that a row may be cut into, for noise of little width."""

@@ -12,24 +12,24 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from dpinfer.kernel.price import RANK
-from dpinfer.kernel.rows.features import CHUNK_ROWS
+from dpinfer.kernel.batches import map_batches
+from dpinfer.kernel.rank_weights import RankScores, log_weights
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Mapping, Sequence
     from fractions import Fraction
+    from typing import Any
 
     from numpy.typing import NDArray
 
     from dpinfer.kernel.draws import Draws
     from dpinfer.kernel.rows.tree import PointRows
-    from dpinfer.kernel.sources import Source
+    from dpinfer.kernel.sources import Slice, Source
 
-    Array = NDArray[np.float64]
-    Places = NDArray[np.int64]
+    Places = NDArray[np.signedinteger[Any]]
     Choice = Callable[[Sequence[int], float], int]
 
-__all__ = ["FAN_OUT", "chosen_points"]
+__all__ = ["FAN_OUT", "chosen_points", "sorted_places"]
 
 FAN_OUT = 1024
 """Blocks that one choice is made from."""
@@ -45,7 +45,7 @@ def chosen_points(
     rows : PointRows
     probabilities : sequence of Fraction
     scales : sequence of float
-        Of the noise of each choice, in steps; for every group in turn.
+        Of the noise of each choice, in steps; those of the groups in turn.
     source : Source
     draws : Draws
 
@@ -53,82 +53,62 @@ def chosen_points(
     -------
     list of int
         Group by group.
+
+    Notes
+    -----
+    How many draws there are, and from how many blocks each is, depends on the grid and the chosen points alone.
     """
 
     def draw(scores: Sequence[int], scale: float) -> int:
         return draws.place(scores, "gumbel", scale)
 
-    found: list[tuple[Places, NDArray[np.intp]]] = []
-    for start in range(0, source.rows, CHUNK_ROWS):
-        stop = min(start + CHUNK_ROWS, source.rows)
-        found.append(rows.encode(source.read(rows.columns, start, stop), stop - start))
-    points = np.concatenate([part for part, _ in found]) if found else np.zeros(0, dtype=np.int64)
-    groups = np.concatenate([part for _, part in found]) if found else np.zeros(0, dtype=np.intp)
     chosen = []
-    for group in range(rows.tree.size):
-        mine = np.sort(points[groups == group])
+    for places in sorted_places(rows, source):
         for probability, scale in zip(probabilities, scales, strict=False):
-            chosen.append(_choose(mine, rows.points, probability, scale, draw))
+            chosen.append(_choose(places, rows.points, probability, scale, draw))
     return chosen
 
 
-def scored_pieces(places: Places, points: int, probability: Fraction) -> tuple[Places, Places]:
-    """Cut the grid into stretches of equal score.
+def sorted_places(rows: PointRows, source: Source) -> list[Places]:
+    """Return the sorted places of the values of every group, with ties; one pass over the source."""
 
-    Parameters
-    ----------
-    places : ndarray of int (n,)
-        Sorted places of the values.
-    points : int
-        Points of the grid, 0 to points - 1.
-    probability : Fraction
-        A multiple of 1 / RANK.
+    def kept(cells: Mapping[str, Any], part: Slice) -> tuple[Places, NDArray[np.int32]]:
+        return _kept(*rows.encode(cells, part.rows), rows)
 
-    Returns
-    -------
-    starts : ndarray of int (k,)
-        First point of each stretch.
-    scores : ndarray of int (k,)
-        ``-max(0, q n - #{v <= x}, #{v < x} - q n)``, times RANK.
-    """
-    values, counts = np.unique(places, return_counts=True)
-    upto = np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
-    target = int(probability * RANK) * len(places)
-    # A stretch begins at every value (of one point), and behind it.
-    starts = np.concatenate([[0], np.stack([values, values + 1], axis=1).ravel()])
-    below = np.concatenate([[0], np.stack([upto[:-1], upto[1:]], axis=1).ravel()])
-    above = np.concatenate([[0], np.repeat(upto[1:], 2)])
-    scores = -np.maximum(np.maximum(target - above * RANK, below * RANK - target), 0)
-    kept = np.diff(np.concatenate([starts, [points]])) > 0  # behind neighbouring values there is nothing
-    return starts[kept], scores[kept]
+    found = list(map_batches(source, rows.columns, kept, threads=1))
+    if not found:
+        return [np.zeros(0, dtype=rows.dtype)] * rows.tree.size
+    places = np.concatenate([part for part, _ in found])
+    groups = np.concatenate([part for _, part in found])
+    del found
+    parts = [places] if rows.tree.size == 1 else _by_group(places, groups, rows.tree.size)
+    for part in parts:
+        part.sort()
+    return parts
+
+
+def _kept(places: Places, groups: NDArray[np.intp], rows: PointRows) -> tuple[Places, NDArray[np.int32]]:
+    """Leave out rows that do not count; a single group needs no marks."""
+    counts = groups < rows.tree.size
+    if rows.tree.size == 1:
+        return places[counts], np.zeros(0, dtype=np.int32)
+    return places[counts], groups[counts].astype(np.int32)
+
+
+def _by_group(places: Places, groups: NDArray[np.int32], size: int) -> list[Places]:
+    ends = np.cumsum(np.bincount(groups, minlength=size))[:-1]
+    return np.split(places[np.argsort(groups, kind="stable")], ends)
 
 
 def _choose(places: Places, points: int, probability: Fraction, scale: float, draw: Choice) -> int:
-    starts, scores = scored_pieces(places, points, probability)
+    scores = RankScores(places, points, probability)
     first, size = 0, points
     while size > 1:
         block = 1
         while block * FAN_OUT < size:
             block *= FAN_OUT
         edges = first + block * np.arange(-(-size // block))  # not by its end, which numpy counts in floats
-        weights = _log_weights(starts, scores, edges, first + size, scale)
-        place = draw(weights, scale)
+        place = draw(log_weights(scores, edges, first + size, scale), scale)
         size = min(block, first + size - int(edges[place]))
         first = int(edges[place])
     return first
-
-
-def _log_weights(starts: Places, scores: Places, edges: Places, stop: int, scale: float) -> list[int]:
-    """``scale * log(sum of exp(score / scale))`` over the points of each block, rounded to steps.
-
-    The largest score of a block is taken out first, so that no sum overflows or vanishes.
-    """
-    begins = np.union1d(edges, starts[(starts > edges[0]) & (starts < stop)])
-    here = scores[np.searchsorted(starts, begins, side="right") - 1]
-    lengths = np.diff(np.concatenate([begins, [stop]])).astype(np.float64)
-    blocks = np.searchsorted(begins, edges)
-    top = np.maximum.reduceat(here, blocks)
-    gaps = (here - np.repeat(top, np.diff(np.concatenate([blocks, [len(begins)]])))) / scale
-    with np.errstate(under="ignore"):
-        extra = np.rint(scale * np.log(np.add.reduceat(lengths * np.exp(gaps), blocks)))
-    return [int(score) + int(more) for score, more in zip(top.tolist(), extra.tolist(), strict=True)]

@@ -50,6 +50,11 @@ class Axis(ABC):
     def labels(self) -> tuple[Any, ...]:
         """Label of every part, in order."""
 
+    @property
+    def size(self) -> int:
+        """Number of parts."""
+        return len(self.labels)
+
     @abstractmethod
     def place(self, values: Mapping[str, Array]) -> NDArray[np.intp]:
         """Part of each row (m,), from clamped finite columns; -1 where the row is in none."""
@@ -170,6 +175,11 @@ class BinsAxis(Axis):
         pairs = list(zip(self.edges[:-1], self.edges[1:], strict=True))
         ends = [")"] * (len(pairs) - 1) + ["]"]
         return tuple(f"[{low:.10g}, {high:.10g}{end}" for (low, high), end in zip(pairs, ends, strict=True))
+
+    @property
+    def size(self) -> int:
+        """Number of bins: without their labels, which take time to write."""
+        return len(self.edges) - 1
 
     @property
     def covers(self) -> bool:

@@ -9,13 +9,13 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 from unittest import mock
 
-from dpinfer.mechanisms import kernel
-from dpinfer.mechanisms.data import rows_of
-from dpinfer.mechanisms.selection import score_sums
-from dpinfer.mechanisms.sums import cell_sums
-from dpinfer.schema.density_rows import DensityRows
-from dpinfer.schema.score_rows import ScoreRows
-from dpinfer.schema.tree_rows import QuantileRows
+from dpinfer.kernel import kernel
+from dpinfer.kernel.data import rows_of
+from dpinfer.kernel.selection import score_sums
+from dpinfer.kernel.sums import cell_sums
+from dpinfer.kernel.rows.density import DensityRows
+from dpinfer.kernel.rows.scores import ScoreSum
+from dpinfer.kernel.rows.tree import QuantileRows
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -86,7 +86,7 @@ def exact_sums(case: Case) -> list[int]:
     data = case.data()
     procedure = case.procedure(data)
     measurement = procedure.measurement(case.privacy)
-    if isinstance(measurement.rows, ScoreRows):
+    if isinstance(measurement.rows, ScoreSum):
         return score_sums(measurement.rows, rows_of(data))
     if isinstance(measurement.rows, DensityRows):
         return cell_sums(measurement.rows.cells, rows_of(data))

@@ -13,14 +13,14 @@ import pytest
 import statsmodels.formula.api as smf
 
 import dpinfer as dpi
-from dpinfer.mechanisms import run
-from dpinfer.models.cell_sums import noise_plan, sums_measurement
-from dpinfer.models.crossproducts import gram_measurement
+from dpinfer.kernel import run
+from dpinfer.procedures.cell_sums import noise_plan, sums_measurement
+from dpinfer.procedures.crossproducts import gram_measurement
 from dpinfer.privacy.sharing import shared
 from dpinfer.release.laws import NoiseLaw
-from dpinfer.schema.cell_rows import CellRows
+from dpinfer.kernel.rows.cells import CellSum
 
-density, quantiles = (importlib.import_module(f"dpinfer.models.{name}") for name in ("density", "quantiles"))
+density, quantiles = (importlib.import_module(f"dpinfer.procedures.{name}") for name in ("density", "quantiles"))
 
 SCHEMA = dpi.Schema(
     x=dpi.Real(0, 1),
@@ -164,7 +164,7 @@ def total_rows():
     return dpi.total("x", by="g").measurement(CHEAP, schema=SCHEMA).rows
 
 
-class Larger(CellRows):
+class Larger(CellSum):
     """A row function that adds a thousand times what it is priced for."""
 
     def encode(self, raw, count):
@@ -172,7 +172,7 @@ class Larger(CellRows):
         return cells, 1000 * rows
 
 
-class Telling(CellRows):
+class Telling(CellSum):
     """A row function that tells a cell by its exception."""
 
     def encode(self, raw, count):

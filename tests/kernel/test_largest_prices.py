@@ -8,7 +8,7 @@ import statsmodels.api as sm
 
 import dpinfer as dpi
 from dpinfer.errors import NotProvedError, OptionError, PrivacyUnitError
-from dpinfer.mechanisms.samplers import LEAST_SCALES, check_scales
+from dpinfer.kernel.samplers import LEAST_SCALES, check_scales
 from dpinfer.release.laws import FAMILIES, NoiseLaw
 
 SCHEMA = dpi.Schema(x=dpi.Real(0, 10), b=dpi.Boolean(), g=dpi.Category(["a", "b", "c"]), y=dpi.Real(0, 50))

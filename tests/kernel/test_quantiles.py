@@ -12,7 +12,8 @@ from scipy import special
 
 import dpinfer as dpi
 from dpinfer.kernel import quantiles
-from dpinfer.kernel.quantiles import RANK, SLACK, chosen_points, private_draw, scored_pieces, simulated_draw
+from dpinfer.kernel.quantiles import RANK, SLACK, chosen_points, private_draw, simulated_draw
+from dpinfer.kernel.rank_weights import RankScores
 from dpinfer.kernel.sources import open_source
 from dpinfer.privacy.accounting import gaussian_amount
 from dpinfer.privacy.profiles import pure_mu
@@ -70,15 +71,25 @@ def cases(draw, most=40):
     return points, places, draw(PROBABILITIES), draw(st.sampled_from([2, 3, 5, 1024]))
 
 
-@given(cases())
-def test_stretches_of_equal_score_are_those_of_the_definition(case):
+def sorted_array(places, dtype=np.int64):
+    return np.sort(np.asarray(places, dtype=dtype))
+
+
+@given(cases(), st.sampled_from([np.int32, np.int64]))
+def test_stretches_of_equal_score_are_those_of_the_definition(case, dtype):
     points, places, q, _ = case
-    starts, scores = scored_pieces(np.sort(np.array(places, dtype=np.int64)), points, q)
+    scores = RankScores(sorted_array(places, dtype), points, q)
+    starts = scores.starts(np.arange(scores.size + 1))
     assert starts[0] == 0
-    assert (np.diff(starts) > 0).all()
-    assert starts[-1] < points
-    per_point = scores[np.searchsorted(starts, np.arange(points), side="right") - 1] / RANK
+    assert (np.diff(starts) >= 0).all()
+    assert starts[-1] == points
+    held = np.repeat(np.arange(scores.size), np.diff(starts))
+    np.testing.assert_array_equal(scores.stretch(np.arange(points)), held)
+    per_point = scores.scores(held) / RANK
     np.testing.assert_allclose(per_point, direct_scores(places, points, q), atol=1e-5)
+    assert per_point[scores.peak] == per_point.max()
+    assert (np.diff(per_point[: scores.peak + 1]) >= 0).all()
+    assert (np.diff(per_point[scores.peak :]) <= 0).all()
 
 
 @given(cases(), st.sampled_from([0.3, 2.0, 50.0]))
@@ -140,11 +151,13 @@ def log_probability_of(point, places, points, q, scale):
 def test_on_the_whole_grid_points_have_their_weight():
     points, q, scale = 2**30, Fraction(1, 2), 1.7
     places = [5, 1023, 1024, 2**20, 2**29, 2**29 + 1, 2**30 - 1, 2**30 - 1]
-    starts, scores = scored_pieces(np.array(places), points, q)
-    lengths = np.diff([*starts.tolist(), points])
-    total = special.logsumexp(scores / (scale * RANK), b=lengths)
+    scores = RankScores(np.array(places), points, q)
+    every = np.arange(scores.size)
+    total = special.logsumexp(
+        scores.scores(every) / (scale * RANK), b=np.diff(scores.starts(np.arange(scores.size + 1)))
+    )
     for point in (0, 5, 6, 1023, 1024, 1025, 2**20 + 1, 2**29, 2**29 + 1, 2**30 - 1):
-        score = scores[np.searchsorted(starts, point, side="right") - 1] / (scale * RANK)
+        score = float(scores.scores(scores.stretch(np.array([point])))[0]) / (scale * RANK)
         found = log_probability_of(point, places, points, q, scale)
         assert found == pytest.approx(score - total, abs=SLACK / (scale * RANK))
 
@@ -179,6 +192,25 @@ def test_every_descent_ends_on_the_grid():
             assert quantiles._choose(places, points, q, RANK * 1.0, draw) == end % points
             assert max(steps) <= quantiles.FAN_OUT
             assert len(steps) <= 6
+
+
+def widths_of(draws, places, points, q):
+    """How many blocks each draw is from, and the point that the descent ends at."""
+    widths, given = [], iter(draws)
+
+    def draw(scores, scale):
+        widths.append(len(scores))
+        return next(given) % len(scores)
+
+    return widths, quantiles._choose(sorted_array(places), points, q, 2.0 * RANK, draw)
+
+
+@given(cases(3000), st.lists(st.integers(0, 4999), min_size=12, max_size=12))
+def test_the_number_of_draws_depends_on_the_grid_and_the_chosen_point_alone(case, draws):
+    points, places, q, fan_out = case
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(quantiles, "FAN_OUT", fan_out)
+        assert widths_of(draws, places, points, q) == widths_of(draws, [], points, Fraction(0))
 
 
 # Groups and rows

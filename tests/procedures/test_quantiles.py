@@ -347,6 +347,17 @@ def test_bad_prices_cost_nothing():
             assert unspent(data)
 
 
+def test_choices_are_refused_where_errors_of_floats_would_count():
+    """Noise on a rank is at most 2^22 rows: 4 rows over the price, twice that where a row is replaced."""
+    schema = dpi.Schema(x=dpi.Real(0, 1))
+    for neighbors, least in (("add_remove", 4 / 2**22), ("replace_one", 8 / 2**22)):
+        asked = dpi.quantile("x", 0.5)
+        rows = asked.measurement(dpi.PureDP(1.001 * least), schema=schema, neighbors=neighbors).rows
+        assert rows.scales[0] <= 2**22
+        with pytest.raises(PrivacyUnitError, match="too small a price"):
+            asked.measurement(dpi.PureDP(0.999 * least), schema=schema, neighbors=neighbors)
+
+
 def test_a_release_is_not_measured_and_answers_its_own_question_only():
     data = dpi.PublicData(plain(), SCHEMA, rng=np.random.default_rng(2))
     release = dpi.cdf("x", data, by="b", where="k > 0", resolution=8).measure(dpi.ZCDP(0.1))

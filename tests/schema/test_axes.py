@@ -110,6 +110,7 @@ def test_levels_need_levels(name):
 )
 def test_labels_columns_and_storage(axis, labels, columns, covers):
     assert axis.labels == labels
+    assert axis.size == len(labels)
     assert axis.columns == columns
     assert axis.covers is covers
     again = axis_from_dict(json.loads(json.dumps(axis.to_dict())), SCHEMA)

@@ -58,7 +58,7 @@ class CellSum(RowSum):
     @cached_property
     def shape(self) -> tuple[int, ...]:
         """Number of parts of every axis."""
-        return tuple(len(axis.labels) for axis in self.axes)
+        return tuple(axis.size for axis in self.axes)
 
     @property
     def size(self) -> int:

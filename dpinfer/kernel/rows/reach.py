@@ -175,8 +175,12 @@ def _box(blocks: Sequence[Block]) -> tuple[Array, Array]:
 
 
 def _widened(lower: Array, upper: Array) -> tuple[Array, Array]:
-    """Bounds after features are clipped to [-1, 1] and rounded to the grid; 0 and the ends stay where they are."""
-    slack = 1e-6  # of a grid step: more than the rounding errors of scaling
+    """Bounds after features are rounded to the grid and clipped to [-1, 1]: the next whole steps outward.
+
+    To round a number to the nearest whole step never takes it past a whole step that bounds it. A bound that is 0
+    stays 0: a feature that is never above (or below) 0 is none after scaling and rounding either.
+    """
+    slack = 1e-6  # of a grid step: scaling here and in `Block.to_grid` differs by less than 1e-9 of one
     low = np.where(lower == 0, 0.0, np.floor(lower * UNIT - slack) / UNIT)
     high = np.where(upper == 0, 0.0, np.ceil(upper * UNIT + slack) / UNIT)
     return np.clip(low, -1.0, 1.0), np.clip(high, -1.0, 1.0)

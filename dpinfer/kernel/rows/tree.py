@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from fractions import Fraction
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -61,6 +61,11 @@ def leaf_edges(column: object, leaves: int) -> Array:
     share = np.arange(leaves + 1) / leaves
     edges: Array = float(column.lower) * (1 - share) + float(column.upper) * share
     return edges
+
+
+@lru_cache(maxsize=4)
+def _node_names(depth: int) -> tuple[str, ...]:
+    return tuple(f"level {level}, node {node}" for level in range(depth + 1) for node in range(2**level))
 
 
 @dataclass(frozen=True, eq=False)
@@ -159,8 +164,7 @@ class TreeSum(RowSum):
             else ""
             for one in self.labels
         ]
-        nodes = [f"level {level}, node {node}" for level in range(self.depth + 1) for node in range(2**level)]
-        return tuple(prefix + node for prefix in prefixes for node in nodes)
+        return tuple(prefix + node for prefix in prefixes for node in _node_names(self.depth))
 
     @property
     def units(self) -> Array:
@@ -273,6 +277,11 @@ class PointRows:
         column = self.tree.schema[self.tree.name]
         return int(column.width) + 1 if isinstance(column, Integer) else _POINTS
 
+    @property
+    def dtype(self) -> type[np.int32] | type[np.int64]:
+        """Type that holds every point of the grid, and the number of points."""
+        return np.int32 if self.points < 2**31 else np.int64
+
     def value(self, point: int) -> float:
         """Return the value at a point of the grid: the middle of its stretch."""
         column: Any = self.tree.schema[self.tree.name]
@@ -282,7 +291,7 @@ class PointRows:
         share = (point + 0.5) / self.points
         return lower * (1 - share) + upper * share
 
-    def encode(self, raw: Mapping[str, NDArray[Any] | Coded], count: int) -> tuple[NDArray[np.int64], NDArray[np.intp]]:
+    def encode(self, raw: Mapping[str, NDArray[Any] | Coded], count: int) -> tuple[NDArray[Any], NDArray[np.intp]]:
         """Map a batch.
 
         Parameters
@@ -293,7 +302,7 @@ class PointRows:
 
         Returns
         -------
-        points : ndarray of int (m,)
+        points : ndarray of `dtype` (m,)
             Place of each row's value on the grid.
         groups : ndarray of int (m,)
             Group of each row; the number of groups for rows that do not count.
@@ -307,11 +316,15 @@ class PointRows:
             for axis in tree.groups:
                 place = axis.place(values)
                 keep &= place >= 0
-                group = group * len(axis.labels) + place
+                group = group * axis.size + place
             lower, upper = limits_of(column)
             if isinstance(column, Integer):
                 offset = values[tree.name] - lower
             else:  # halved first: the length of the bounds may be beyond the largest float
-                offset = np.floor((0.5 * values[tree.name] - 0.5 * lower) / (0.5 * upper - 0.5 * lower) * self.points)
-            points = np.clip(np.where(keep, offset, 0.0), 0, self.points - 1).astype(np.int64)
+                offset = 0.5 * values[tree.name]
+                offset -= 0.5 * lower
+                offset /= 0.5 * upper - 0.5 * lower
+                offset *= self.points
+            # Clamped values are numbers within the bounds, so the offset is one, and is cut to a whole number.
+            points = np.clip(offset, 0, self.points - 1, out=offset).astype(self.dtype)
         return points, np.where(keep, group, tree.size)

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from dpinfer.schema import Boolean, Category, Integer, Real, Schema
 from dpinfer.schema.basis import UNIT, basis_of
-from dpinfer.kernel.rows.reach import reach_of
+from dpinfer.kernel.rows.reach import _widened, reach_of
 from dpinfer.kernel.rows.features import Features
 
 SCHEMA = Schema(
@@ -190,3 +190,29 @@ def test_bounds_between_which_there_are_few_floats():
         length, spread = truth(rows, np.ones(3), norm)
         assert length <= reach.length
         assert spread <= reach.spread
+
+
+FINITE = st.floats(-1e6, 1e6, allow_subnormal=False)
+
+
+@given(st.tuples(FINITE, FINITE, FINITE).map(sorted), st.tuples(FINITE, FINITE).map(sorted))
+def test_a_rounded_feature_stays_in_the_widened_box_of_its_bounds(values, bounds):
+    """Bounds are widened to whole steps outward: a number between them is rounded to a step between these."""
+    lower, value, upper = values
+    expression = basis_of(["x"], Schema(x=Real(bounds[0], bounds[0] + 1 + bounds[1] - bounds[0]))).blocks[-1]
+    low, high = _widened(
+        np.array([(lower - expression.center) / expression.half]),
+        np.array([(upper - expression.center) / expression.half]),
+    )
+    out = np.empty(1)
+    expression.to_grid(np.array([value]), out)
+    assert low[0] * UNIT <= out[0] <= high[0] * UNIT
+
+
+@given(st.integers(-UNIT, UNIT), st.sampled_from([-0.5, -0.49, -1e-9, 0.0, 1e-9, 0.49, 0.5]))
+def test_bounds_are_widened_by_less_than_a_step_and_a_millionth(step, more):
+    number = np.array([(step + more) / UNIT])
+    low, high = _widened(number, number)
+    assert -1 <= low[0] <= np.clip(np.rint(step + more) / UNIT, -1, 1) <= high[0] <= 1
+    assert ((number[0] - low[0]) * UNIT < 1 + 2e-6) or low[0] == 1
+    assert ((high[0] - number[0]) * UNIT < 1 + 2e-6) or high[0] == -1

@@ -230,7 +230,7 @@ def placed(choice, cells):
     frame = frame_of(cells)
     raw = {name: frame[name].to_numpy() for name in choice.columns}
     points, groups = choice.encode(raw, len(cells))
-    assert points.dtype == np.int64
+    assert points.dtype == choice.dtype
     assert ((points >= 0) & (points < choice.points)).all()
     assert ((groups >= 0) & (groups <= choice.tree.size)).all()
     return list(zip(points.tolist(), groups.tolist(), strict=True))
