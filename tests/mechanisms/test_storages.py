@@ -61,29 +61,36 @@ def pieces(array):
     }
 
 
-def as_dictionary(array, index, *, nulls):
+def as_dictionary(cells, kind, index, *, nulls):
     """One value of a dictionary for each cell; missing cells by their code, or in the dictionary."""
-    values = pa.array([place for place in range(len(array)) if nulls or array[place].is_valid], pa.int32())
-    place_of = {place: code for code, place in enumerate(values.to_pylist())}
-    codes = pa.array([place_of.get(place) for place in range(len(array))], index)
-    return pa.DictionaryArray.from_arrays(codes, array.take(values))
+    values = [cell for cell in cells if nulls or cell is not None]
+    places = iter(range(len(values)))
+    codes = [next(places) if nulls or cell is not None else None for cell in cells]
+    return pa.DictionaryArray.from_arrays(pa.array(codes, index), pa.array(values, kind))
 
 
 def arrow_storages(cells, kind):
     """Return an Arrow type plain, in dictionaries of every index type, in runs and in unions."""
     array = pa.array(cells, kind)
     found = {"plain": array}
-    found |= {f"codes {index}": as_dictionary(array, index, nulls=False) for index in INDICES}
-    found["nulls among values"] = as_dictionary(array, pa.int8(), nulls=True)
+    found |= {f"codes {index}": as_dictionary(cells, kind, index, nulls=False) for index in INDICES}
+    found["nulls among values"] = as_dictionary(cells, kind, pa.int8(), nulls=True)
     found["runs"] = pa.RunEndEncodedArray.from_arrays(pa.array(range(1, len(cells) + 1), pa.int32()), array)
     codes, other = pa.array([0] * len(cells), pa.int8()), pa.array([7] * len(cells))
     found["sparse union"] = pa.UnionArray.from_sparse(codes, [array, other])
     found["dense union"] = pa.UnionArray.from_dense(codes, pa.array(range(len(cells)), pa.int32()), [array, other])
     for name, one in found.items():
-        for how, chunked in ({"whole": pa.chunked_array([one])} if "union" in name else pieces(one)).items():
+        ways = {"whole": pa.chunked_array([one])} if "union" in name else pieces(one)
+        if name.startswith("codes") and name != "codes int8":
+            ways = {"chunks": ways["chunks"]}
+        for how, chunked in ways.items():
             yield f"{kind} {name} {how}", pa.table({"x": chunked})
-            series = pd.Series(pd.arrays.ArrowExtensionArray(chunked))
-            yield f"pandas {kind} {name} {how}", pd.DataFrame({"x": series})
+        series = pd.Series(pd.arrays.ArrowExtensionArray(chunked))
+        yield f"pandas {kind} {name} {how}", pd.DataFrame({"x": series})
+
+
+def sparse(cells):
+    yield "sparse objects", pd.DataFrame({"x": pd.arrays.SparseArray(objects(cells))})
 
 
 def pandas_storages(cells, dtypes):
@@ -102,7 +109,6 @@ def general(cells):
     """Return storages that hold anything."""
     yield "objects", pd.DataFrame({"x": objects(cells)})
     yield "categories of objects", pd.DataFrame({"x": pd.Categorical(objects(cells))})
-    yield "sparse objects", pd.DataFrame({"x": pd.arrays.SparseArray(objects(cells))})
     yield from polars_storages(cells, [pl.Object])
 
 
@@ -113,6 +119,7 @@ COMPLEX = ["c8", "c16", "G"]
 ARROW_WHOLE = [getattr(pa, f"{sign}int{bits}")() for sign in ("", "u") for bits in (8, 16, 32, 64)]
 ARROW_REAL = [pa.float16(), pa.float32(), pa.float64()]
 ARROW_DECIMAL = [pa.decimal32(5, 1), pa.decimal64(9, 2), pa.decimal128(9, 2), pa.decimal256(50, 4)]
+STRINGS = [pd.StringDtype("python"), pd.StringDtype("pyarrow")]
 ARROW_TEXT = [pa.string(), pa.large_string(), pa.string_view()]
 POLARS_WHOLE = [pl.Int8, pl.Int16, pl.Int32, pl.Int64, pl.Int128, pl.UInt8, pl.UInt64]
 POLARS_REAL = [pl.Float32, pl.Float64, pl.Decimal(9, 2)]
@@ -135,6 +142,7 @@ def numbers_with_missing():
     cells = [2.5, None, 3, 2.5, None, 8]
     yield from general(cells)
     yield from general([Decimal("2.50"), complex("nan"), 3 + 0j, np.float16(2.5), Decimal("NaN"), np.uint8(8)])
+    yield from sparse(["2.5", None, "3", "2.5", None, "8"])
     yield from general(["2.5", pd.NA, "3", " 2.50", pd.NaT, "8.0"])
     floats = [np.nan if cell is None else cell for cell in cells]
     yield from pandas_storages(floats, [*FLOATS, *COMPLEX, pd.SparseDtype("f8"), pd.SparseDtype("c16"), "category"])
@@ -169,6 +177,7 @@ def truth_values():
 def texts():
     cells = ["b", "3", None, "zzz", "b", "", "true", "2.5"]
     yield from general(cells)
+    yield from sparse(cells)
     yield from general([np.str_("b"), *cells[1:]])
     yield from pandas_storages(
         cells, ["string", "str", pd.StringDtype("python"), pd.StringDtype("pyarrow"), "category"]
@@ -244,10 +253,11 @@ def no_values():
     yield from polars_storages([[3], None], [pl.List(pl.Int8), pl.Array(pl.Int8, 1)])
     yield from polars_storages([{"a": 3}, None], [pl.Struct({"a": pl.Int8})])
     yield from polars_storages([datetime.time(1), None], [pl.Time])
-    kinds = [pa.date32(), pa.date64(), pa.timestamp("s"), pa.timestamp("ns", "UTC"), pa.timestamp("us", "No/Where")]
+    kinds = [pa.date32(), pa.timestamp("s"), pa.timestamp("ns", "UTC"), pa.timestamp("us", "No/Where")]
     kinds += [pa.time32("s"), pa.time64("ns"), pa.duration("ns"), pa.duration("s")]
     for kind in kinds:
         yield from arrow_storages([3, None], kind)
+    yield from arrow_storages([86_400_000, None], pa.date64())
     yield from arrow_storages([10**15, None], pa.timestamp("s"))
     yield from arrow_storages([[3], None], pa.list_(pa.int8()))
     yield from arrow_storages([[3], None], pa.large_list(pa.int8()))
