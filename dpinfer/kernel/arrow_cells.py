@@ -60,7 +60,8 @@ def _joined(parts: list[Coded]) -> Coded:
         return parts[0]
     codes, values = [np.zeros(0, dtype=np.int64)], list[object]()
     for part in parts:
-        codes.append(np.where(part.codes < 0, -1, part.codes + len(values)))
+        outside = (part.codes < 0) | (part.codes >= len(part.values))
+        codes.append(np.where(outside, -1, part.codes + len(values)))
         values.extend(part.values)
     return Coded(np.concatenate(codes), values)
 
@@ -75,8 +76,8 @@ def _coded(chunk: pa.Array) -> Coded:
     return Coded(codes, _values(dictionary) if used is None else [_cell(dictionary, int(place)) for place in used])
 
 
-def used_codes(codes: NDArray[Any], size: int) -> tuple[NDArray[np.int64], NDArray[np.int64] | None]:
-    """Make every code outside a dictionary -1 and, of a dictionary larger than the codes, keep what they use.
+def used_codes(codes: NDArray[Any], size: int) -> tuple[NDArray[Any], NDArray[np.int64] | None]:
+    """Keep what the codes use of a dictionary that is larger than they are.
 
     Parameters
     ----------
@@ -87,16 +88,15 @@ def used_codes(codes: NDArray[Any], size: int) -> tuple[NDArray[np.int64], NDArr
     Returns
     -------
     codes : ndarray of int (m,)
-        Places in what is kept.
+        Places in what is kept; a code outside the dictionary stays outside.
     used : ndarray of int (k,), or None
         Places in the dictionary that are kept; None for all.
     """
-    known = (codes >= 0) & (codes < size)
-    inside = np.where(known, codes, -1).astype(np.int64)
     if size <= len(codes):
-        return inside, None
-    used, places = np.unique(inside[known], return_inverse=True)
-    inside[known] = places
+        return codes, None
+    known = (codes >= 0) & (codes < size)
+    inside = np.full(len(codes), -1, dtype=np.int64)
+    used, inside[known] = np.unique(codes[known].astype(np.int64), return_inverse=True)
     return inside, used
 
 

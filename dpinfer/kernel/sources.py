@@ -124,16 +124,19 @@ def _together(series: pd.Series[Any]) -> Cells:
     if isinstance(dtype, pd.CategoricalDtype):
         codes, used = used_codes(np.asarray(series.array.codes), len(dtype.categories))
         categories = dtype.categories if used is None else dtype.categories.take(used)
-        return Coded(codes, _as_objects(_pandas_cells(pd.Series(categories))))
+        return Coded(codes, _levels(categories))
     if isinstance(dtype, pd.ArrowDtype):
         return arrow_cells(pa.chunked_array(series.array.__arrow_array__()))
     cells = series.to_numpy(dtype=object)
     return distinct_texts(cells) if isinstance(dtype, pd.StringDtype) else cells
 
 
-def _as_objects(cells: Cells) -> list[object]:
+def _levels(categories: pd.Index[Any]) -> list[object]:
+    if not isinstance(categories.dtype, pd.ArrowDtype):
+        return list(categories)
+    cells = arrow_cells(pa.chunked_array(categories.array.__arrow_array__()))
     if not isinstance(cells, Coded):
-        return list(cells)  # scalars of numpy, which keep dates apart from numbers
+        return list(cells)
     values = [*cells.values, None]  # noqa: PD011  (no pandas object)
     return [values[place] for place in cells.positions.tolist()]
 
