@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from dpinfer.errors import NotProvedError, OptionError
+from dpinfer.numerics.reading import floats
 from dpinfer.privacy.accounting import Law, calibrate, coordinate_scales, gaussian_cost, laplace_cost
 from dpinfer.privacy.sensitivity import RowBounds, gram_sensitivity, joint_sensitivity
 from dpinfer.privacy.units import PureDP
@@ -159,10 +160,7 @@ def _weight_of_share(share: float, norm: Norm) -> float:
 def check_split(split: tuple[float, float, float]) -> tuple[float, float, float]:
     """Return the shares of X'X, X'y and y'y as floats; refuse what is not three positive shares of one."""
     right = "three positive shares for X'X, X'y and y'y that sum to 1"
-    try:
-        first, second, third = (float(share) for share in split)
-    except (TypeError, ValueError):
-        raise OptionError("split", split, right) from None
-    if not (min(first, second, third) > 0 and abs(first + second + third - 1) <= 1e-9):
+    shares = floats(split) or ()
+    if not (len(shares) == 3 and min(shares) > 0 and abs(sum(shares) - 1) <= 1e-9):
         raise OptionError("split", split, right)
-    return first, second, third
+    return shares[0], shares[1], shares[2]

@@ -10,6 +10,7 @@ import numpy as np
 from dpinfer.errors import OptionError, SchemaError
 from dpinfer.models.cell_sums import MOST_SUMS
 from dpinfer.models.description import Description
+from dpinfer.numerics.reading import floats
 from dpinfer.release import Release
 from dpinfer.schema.columns import Real
 
@@ -421,12 +422,10 @@ def edges_of(
         return [float(edge) for edge in np.linspace(*ends, int(bins) + 1)]
     if ends is not None:
         raise OptionError("bounds", bounds, "None where bins= gives the edges")
-    if not isinstance(bins, Sequence | np.ndarray) or isinstance(bins, str) or len(bins) < 2:
+    edges = floats(bins) if isinstance(bins, Sequence | np.ndarray) and not isinstance(bins, str) else None
+    if edges is None or len(edges) < 2:
         raise OptionError("bins", bins, right)
-    try:
-        return [float(edge) for edge in bins]
-    except (TypeError, ValueError):
-        raise OptionError("bins", bins, right) from None
+    return list(edges)
 
 
 def _ends(bounds: object) -> tuple[float, float] | None:

@@ -299,7 +299,8 @@ def ols(
     ----------
     formula : str
         Such as ``"income ~ age + C(race)"``, in the grammar of statsmodels formulas. Transforms of a row are
-        allowed (``log(1 + income)``, ``age**2``, ``age > 30``); functions of a whole column are refused.
+        allowed (``log(1 + income)``, ``I(age**2)``, ``I(age > 30)``); functions of a whole column are refused.
+        Outside of ``I()`` the signs ``+ - * : / **`` join terms, as in ``(age + educ)**2``.
     data : PrivateData, PublicData, Release or Gram, optional
         Rows to measure, or a release that spans the columns. Nothing is read or spent here.
     where : str, optional
@@ -380,7 +381,7 @@ def gram(
     Parameters
     ----------
     columns : sequence of str
-        Columns, or terms such as ``"age**2"`` or ``"age:married"``.
+        Columns, or terms such as ``"I(age**2)"`` or ``"age:married"``.
     data : PrivateData, PublicData or Release, optional
     where : str, optional
         As in `ols`.
@@ -399,9 +400,10 @@ def gram(
     FormulaError, UnknownColumnError, CollinearDesignError
         If a column cannot be bounded from the schema.
     """
-    if isinstance(columns, str) or not isinstance(columns, Sequence) or not columns:
+    named = isinstance(columns, Sequence) and all(isinstance(term, str) for term in columns)
+    if isinstance(columns, str) or not named or not columns:
         raise OptionError("columns", columns, 'a list of columns, such as ["income", "age"]')
-    return Gram(source=data, terms=tuple(str(term) for term in columns), where=where, clamped_share=clamped_share)
+    return Gram(source=data, terms=tuple(columns), where=where, clamped_share=clamped_share)
 
 
 def _measure_question(

@@ -15,6 +15,7 @@ from dpinfer.mechanisms import Data
 from dpinfer.models.cell_sums import check_draws, noise_plan
 from dpinfer.models.descriptions import table
 from dpinfer.models.procedure import Procedure
+from dpinfer.numerics.reading import floats
 from dpinfer.privacy.units import PureDP
 from dpinfer.release import Measurement, NoiseLaw, Release
 from dpinfer.results.queries import LinearQuestion, infer_linear
@@ -258,7 +259,7 @@ def _named(weights: Any) -> Any:
 
 
 def _weights(given: Any) -> tuple[float, ...]:
-    try:
-        return tuple(float(weight) for weight in given)
-    except (TypeError, ValueError):
-        raise OptionError("W", given, "numbers") from None
+    weights = floats(given)
+    if weights is None:
+        raise OptionError("W", given, "numbers")
+    return weights

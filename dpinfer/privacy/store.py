@@ -16,7 +16,7 @@ from fractions import Fraction
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple, NoReturn
 
-from dpinfer.errors import LedgerError
+from dpinfer.errors import LedgerError, shown
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -130,7 +130,9 @@ class FileStore(Store):
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
         if not isinstance(path, str | os.PathLike) or str(path) in {"", ":memory:"}:
-            raise LedgerError(f"{path!r} is no file name; for a ledger without a file use Ledger.in_memory(budget)")
+            raise LedgerError(
+                f"{shown(path)} is no file name; for a ledger without a file use Ledger.in_memory(budget)"
+            )
         self.path = Path(path).expanduser().resolve()
         if self.path.is_dir():
             raise LedgerError(f"{self.path} is a directory, not a ledger file")

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from dpinfer.errors import DPInferError, ReleaseFormatError, ReleaseVersionError
+from dpinfer.errors import DPInferError, ReleaseFormatError, ReleaseVersionError, shown
 from dpinfer.privacy.accounting import Cost
 from dpinfer.privacy.units import NEIGHBORS, Neighbors
 from dpinfer.release.laws import NoiseLaw
@@ -153,7 +153,7 @@ class Release:
             raise ReleaseFormatError('not a release: the text does not say "format": "dpinfer release"')
         version = stored.get("version")
         if type(version) is not int or version < 1:
-            raise ReleaseFormatError(f"the release is damaged: version={version!r}")
+            raise ReleaseFormatError(f"the release is damaged: version={shown(version)}")
         if version > FORMAT_VERSION:
             raise ReleaseVersionError(
                 f"the release has format version {version!r}; this dpinfer reads up to {FORMAT_VERSION}: update dpinfer"
@@ -170,7 +170,7 @@ class Release:
         if len(sums) != len(law.scales):
             raise ReleaseFormatError(f"{len(sums)} sums but {len(law.scales)} noise scales")
         if stored["neighbors"] not in NEIGHBORS:
-            raise ReleaseFormatError(f"neighbors={stored['neighbors']!r}")
+            raise ReleaseFormatError(f"neighbors={shown(stored['neighbors'])}")
         if not all(type(one["value"]) is int for one in sums):
             raise ReleaseFormatError("a noisy sum is not a whole number")
         if not all(isinstance(one["step"], int | float) and 1e-150 < one["step"] < 1e150 for one in sums):

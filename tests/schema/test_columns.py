@@ -46,8 +46,8 @@ MISSING_CELLS = [
     np.float32("nan"),
     pd.NA,
     pd.NaT,
-    np.datetime64("NaT"),
-    np.timedelta64("NaT"),
+    np.datetime64("NaT", "ns"),
+    np.timedelta64("NaT", "ns"),
     "",
     "  \t",
 ]
