@@ -16,6 +16,7 @@ from dpinfer.mechanisms.workers import check_picklable
 from dpinfer.models.block_estimators import NewtonEstimator, formula_estimator, model_class, probe_names
 from dpinfer.models.block_plan import FEWEST, MOST, budget_shares, number_of_blocks, rows_of, stretch
 from dpinfer.models.cell_sums import noise_plan
+from dpinfer.models.keywords import suggests
 from dpinfer.models.procedure import Procedure
 from dpinfer.privacy.sensitivity import joint_sensitivity
 from dpinfer.privacy.units import PureDP
@@ -276,6 +277,7 @@ def _measures(rows: BlockRows, question: AggregateQuestion) -> str:
     )
 
 
+@suggests
 def sample_aggregate(
     formula: str | Sequence[str],
     data: Data | Release | None = None,

@@ -11,6 +11,7 @@ from dpinfer.errors import NotProvedError, OptionError
 from dpinfer.inference.testing.binomial import ALTERNATIVES
 from dpinfer.mechanisms import Data
 from dpinfer.models.cell_sums import sums_measurement, tulap_measurement
+from dpinfer.models.keywords import suggests
 from dpinfer.models.procedure import Procedure
 from dpinfer.privacy.units import PureDP
 from dpinfer.results.testing.binomial import BinomQuestion, BinomTestResults, infer_binomtest
@@ -129,6 +130,7 @@ class BinomTest(Procedure):
         return found
 
 
+@suggests
 def binomtest(
     column: str,
     data: Data | Release | None = None,

@@ -12,6 +12,7 @@ import numpy as np
 from dpinfer.errors import NotProvedError, OptionError, PrivacyUnitError
 from dpinfer.mechanisms import Data
 from dpinfer.models.cell_sums import MOST_SUMS, noise_plan, sums_bound
+from dpinfer.models.keywords import suggests
 from dpinfer.models.procedure import Procedure
 from dpinfer.privacy.accounting import coordinate_scales, discrete_gaussian_tau, least_scale
 from dpinfer.privacy.exact import binary, sqrt_above
@@ -243,6 +244,7 @@ def _weights(rows: ReplicateRows) -> Array:
     return np.where(first == second, 1.0, _HALF)
 
 
+@suggests
 def bootstrap(
     columns: str | Sequence[str],
     data: Data | Release | None = None,

@@ -12,6 +12,7 @@ from dpinfer.errors import OptionError
 from dpinfer.mechanisms import Data
 from dpinfer.models.cell_sums import sums_measurement
 from dpinfer.models.descriptions import axes_of, edges_of
+from dpinfer.models.keywords import suggests
 from dpinfer.models.procedure import Procedure
 from dpinfer.privacy.units import PureDP
 from dpinfer.results.sums_question import SumsQuestion
@@ -116,6 +117,7 @@ def _axis(column: str, bins: object) -> Mapping[str, Any]:
     return {"column": column, "edges": edges_of(column, bins)}
 
 
+@suggests
 def chisquare(
     column: str,
     data: Data | Release | None = None,
@@ -202,6 +204,7 @@ def chisquare(
     return ChiSquare(source=data, axes=(axis,), test=test, where=where)
 
 
+@suggests
 def chi2_contingency(
     row: str,
     column: str,

@@ -11,6 +11,7 @@ from dpinfer.errors import OptionError
 from dpinfer.inference.moment_inference import TARGETS
 from dpinfer.mechanisms import Data
 from dpinfer.models.cell_sums import noise_plan, sums_bound, sums_measurement
+from dpinfer.models.keywords import suggests
 from dpinfer.models.procedure import Procedure
 from dpinfer.privacy.sensitivity import joint_sensitivity
 from dpinfer.privacy.units import PureDP
@@ -160,6 +161,7 @@ def _bounds(rows: DensityRows, neighbors: Neighbors, norm: Norm) -> dict[str, Fr
     }
 
 
+@suggests
 def density(
     column: str,
     data: Data | Release | None = None,

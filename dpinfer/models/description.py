@@ -11,6 +11,7 @@ from dpinfer.errors import NotProvedError, OptionError
 from dpinfer.inference.moment_inference import METHODS, TARGETS, batch_moments, moment_oracle
 from dpinfer.mechanisms import Data
 from dpinfer.models.cell_sums import sums_measurement
+from dpinfer.models.keywords import suggests
 from dpinfer.models.procedure import Procedure
 from dpinfer.privacy.units import PureDP
 from dpinfer.release.laws import MOST_DRAWS
@@ -131,6 +132,7 @@ class Description(Procedure):
             lines.append(f"  n = {rows:,}: {shown}" + (" (in the median group)" if size > 1 else ""))
         return "\n".join(lines)
 
+    @suggests
     def fit(self, privacy: Privacy) -> DescriptionResults:
         """Measure and infer; see `Procedure.fit`.
 

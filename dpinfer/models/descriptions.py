@@ -10,6 +10,7 @@ import numpy as np
 from dpinfer.errors import OptionError, SchemaError
 from dpinfer.models.cell_sums import MOST_SUMS
 from dpinfer.models.description import Description
+from dpinfer.models.keywords import suggests
 from dpinfer.numerics.reading import floats
 from dpinfer.release import Release
 from dpinfer.schema.columns import Real
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
 __all__ = ["axes_of", "corr", "count", "cov", "edges_of", "histogram", "mean", "table", "total", "variance"]
 
 
+@suggests
 def mean(
     columns: Columns,
     data: Data | Release | None = None,
@@ -99,6 +101,7 @@ def mean(
     )
 
 
+@suggests
 def total(
     columns: Columns,
     data: Data | Release | None = None,
@@ -144,6 +147,7 @@ def total(
     )
 
 
+@suggests
 def variance(
     columns: Columns,
     data: Data | Release | None = None,
@@ -190,6 +194,7 @@ def variance(
     )
 
 
+@suggests
 def cov(
     columns: Sequence[str],
     data: Data | Release | None = None,
@@ -232,6 +237,7 @@ def cov(
     )
 
 
+@suggests
 def corr(
     columns: Sequence[str],
     data: Data | Release | None = None,
@@ -277,6 +283,7 @@ def corr(
     )
 
 
+@suggests
 def count(
     data: Data | Release | None = None,
     *,
@@ -312,6 +319,7 @@ def count(
     return _counting("count", data, axes_of(by), where, weights, target, inference, draws)
 
 
+@suggests
 def table(
     columns: Columns,
     data: Data | Release | None = None,
@@ -349,6 +357,7 @@ def table(
     return _counting("table", data, axes, where, weights, target, inference, draws)
 
 
+@suggests
 def histogram(
     column: str,
     bins: int | Sequence[float] | None = None,

@@ -16,6 +16,7 @@ from dpinfer.inference.families.continuous import Normal
 from dpinfer.mechanisms import Data
 from dpinfer.models.cell_sums import sums_measurement
 from dpinfer.models.description import check_options
+from dpinfer.models.keywords import suggests
 from dpinfer.models.multinormal import MultivariateNormal
 from dpinfer.models.procedure import Procedure
 from dpinfer.models.proportions import Proportion, proportion
@@ -183,6 +184,7 @@ def _schema_of(measurement: Measurement) -> Schema:
     return measurement.rows.features.basis.schema
 
 
+@suggests
 def expfam(
     column: str | Sequence[str],
     family: str | ExponentialFamily = "normal",

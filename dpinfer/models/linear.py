@@ -12,6 +12,7 @@ from dpinfer.inference.linear import METHODS, TARGETS
 from dpinfer.mechanisms import Data
 from dpinfer.models.crossproducts import check_split, gram_measurement
 from dpinfer.models.expected import expected_noise
+from dpinfer.models.keywords import suggests
 from dpinfer.models.procedure import Procedure
 from dpinfer.release import Measurement, Release
 from dpinfer.results.linear import GramQuestion, infer_linear
@@ -58,6 +59,7 @@ class Gram(Procedure):
         """Describe the measurement before anything is spent."""
         return self.measurement(privacy, schema=schema, neighbors=neighbors).describe()
 
+    @suggests
     def fit(self, privacy: Privacy) -> Gram:
         """Measure, and return this procedure bound to its release; see `Gram.release`."""
         return replace(self, source=self.measure(privacy))
@@ -279,6 +281,7 @@ class OLS(Procedure):
         return result
 
 
+@suggests
 def ols(
     formula: str,
     data: Data | Release | Gram | None = None,
@@ -369,6 +372,7 @@ def ols(
     )
 
 
+@suggests
 def gram(
     columns: Sequence[str],
     data: Data | Release | None = None,

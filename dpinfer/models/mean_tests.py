@@ -13,6 +13,7 @@ from dpinfer.mechanisms import Data
 from dpinfer.models.cell_sums import sums_measurement
 from dpinfer.models.description import Description
 from dpinfer.models.descriptions import axes_of
+from dpinfer.models.keywords import suggests
 from dpinfer.models.procedure import Procedure
 from dpinfer.privacy.units import PureDP
 from dpinfer.results.sums_question import SumsQuestion
@@ -126,6 +127,7 @@ class MeanComparison(Procedure):
         return batch_pvalues(model, sums, draws=draws, rng=rng)
 
 
+@suggests
 def ttest_1samp(
     column: str,
     popmean: float,
@@ -191,6 +193,7 @@ def ttest_1samp(
     return MeanComparison(data, test, where)
 
 
+@suggests
 def ttest_ind(
     column: str,
     by: str,
@@ -247,6 +250,7 @@ def ttest_ind(
     return MeanComparison(data, test, where)
 
 
+@suggests
 def ttest_rel(
     a: str,
     b: str,
@@ -292,6 +296,7 @@ def ttest_rel(
     return MeanComparison(data, test, where)
 
 
+@suggests
 def f_oneway(
     column: str,
     by: str,

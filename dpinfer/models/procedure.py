@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 from dpinfer.errors import InferenceError, OptionError
 from dpinfer.mechanisms import Data, run
+from dpinfer.models.keywords import suggests
 from dpinfer.privacy.units import NEIGHBORS, Privacy
 from dpinfer.release import Measurement, Release
 from dpinfer.schema.schema import Schema
@@ -65,6 +66,7 @@ class Procedure(ABC):
         """Return the same question about other data or another release."""
         return replace(self, source=source)
 
+    @suggests
     def measure(self, privacy: Privacy) -> Release:
         """Measure the data it is bound to, and pay.
 
@@ -87,6 +89,7 @@ class Procedure(ABC):
         data = self._data()
         return run(self.measurement(privacy), data)
 
+    @suggests
     def fit(self, privacy: Privacy) -> Any:
         """Measure and infer; parameters and errors as `measure`."""
         return self.infer(self.measure(privacy))

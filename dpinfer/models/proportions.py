@@ -12,6 +12,7 @@ from dpinfer.mechanisms import Data
 from dpinfer.models.cell_sums import tulap_measurement
 from dpinfer.models.description import Description
 from dpinfer.models.descriptions import axes_of
+from dpinfer.models.keywords import suggests
 from dpinfer.models.procedure import Procedure
 from dpinfer.release.laws import TULAP_GRID
 from dpinfer.results.describe import infer_description, infer_proportions
@@ -160,6 +161,7 @@ class ExactProportionModel(Procedure):
         return exact_oracle(float(sums[0]), size=nobs or 0, noise_scale=scale, alpha=alpha)
 
 
+@suggests
 def proportion(
     column: str,
     data: Data | Release | None = None,

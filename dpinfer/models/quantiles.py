@@ -15,6 +15,7 @@ from dpinfer.mechanisms import Data
 from dpinfer.mechanisms.quantiles import LARGEST_CHOICE, RANK, SLACK
 from dpinfer.models.cell_sums import noise_plan
 from dpinfer.models.descriptions import axes_of
+from dpinfer.models.keywords import suggests
 from dpinfer.models.procedure import Procedure
 from dpinfer.privacy.selection import choice_cost, choice_scale
 from dpinfer.privacy.sharing import joint_cost, shared
@@ -215,6 +216,7 @@ def _measures(question: DistributionQuestion, chosen: bool) -> str:
     return text
 
 
+@suggests
 def quantile(
     column: str,
     q: float | Sequence[float] = 0.5,
@@ -299,6 +301,7 @@ def quantile(
     )
 
 
+@suggests
 def cdf(
     column: str,
     data: Data | Release | None = None,

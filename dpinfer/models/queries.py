@@ -14,6 +14,7 @@ from dpinfer.inference.linear_noise import METHODS, batch_queries, query_oracle
 from dpinfer.mechanisms import Data
 from dpinfer.models.cell_sums import check_draws, noise_plan
 from dpinfer.models.descriptions import table
+from dpinfer.models.keywords import suggests
 from dpinfer.models.procedure import Procedure
 from dpinfer.numerics.reading import floats
 from dpinfer.privacy.units import PureDP
@@ -150,6 +151,7 @@ class LinearQueries(Procedure):
         return query_oracle(law=law, steps=steps, names=names, alpha=alpha, contrasts=contrasts)
 
 
+@suggests
 def linear_queries(
     W: ArrayLike | pd.DataFrame | Mapping[str, Any],
     columns: str | Sequence[str],

@@ -11,6 +11,7 @@ import numpy as np
 
 from dpinfer.errors import OptionError, SchemaError
 from dpinfer.mechanisms import Data
+from dpinfer.models.keywords import suggests
 from dpinfer.models.procedure import Procedure
 from dpinfer.privacy.selection import choice_cost, choice_scale
 from dpinfer.privacy.units import PureDP
@@ -119,6 +120,7 @@ class Selection(Procedure):
         return results
 
 
+@suggests
 def exponential_mechanism(
     score: str | Sequence[str] | Mapping[Any, str],
     candidates: Sequence[Any] | None = None,
@@ -181,6 +183,7 @@ def exponential_mechanism(
     )
 
 
+@suggests
 def most_frequent(
     columns: str | Sequence[str],
     data: Data | Release | None = None,

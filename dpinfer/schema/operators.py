@@ -94,7 +94,7 @@ def _terms(base: ASTNode | Token) -> int:
 
 
 def _source(part: ASTNode | Token, quoted: str) -> str:
-    """What was written, in parentheses if it is more than one name or call."""
+    """Return what was written, in parentheses if it is more than one name or call."""
     if isinstance(part, Token):
         return str(part)
     tokens = list(_tokens(part))

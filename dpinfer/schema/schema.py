@@ -64,7 +64,8 @@ class Schema(Mapping[str, Column]):
         for name, column in [*(mapping or {}).items(), *columns.items()]:
             if name in declared:
                 raise SchemaError(f"Schema: {name!r} is declared twice")
-            declared[_checked_name(name)] = _checked_column(name, column)
+            checked = _checked_name(name)
+            declared[checked] = _checked_column(checked, column)
         if not declared:
             raise SchemaError("Schema: declare at least one column, such as Schema(age=Real(0, 100))")
         object.__setattr__(self, "_columns", declared)
