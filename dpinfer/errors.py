@@ -1,12 +1,18 @@
 """Every error that dpinfer raises, under one root.
 
 No message ever names a value that was read from a confidential row: errors come from what is public
-(the schema, the formula, the price, the ledger, a release), never from what the rows hold.
+(the schema, the formula, the price, the ledger, a release), never from what the rows hold. An argument may hold
+rows by mistake, as in ``mean(frame["income"], data)``. So `shown` writes every argument that a message names, and
+an error keeps no argument but a scalar or a text.
 """
 
 from __future__ import annotations
 
+from datetime import date, timedelta
+from numbers import Number
 from typing import TYPE_CHECKING
+
+import numpy as np
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -30,7 +36,74 @@ __all__ = [
     "ReleaseVersionError",
     "SchemaError",
     "UnknownColumnError",
+    "cut",
+    "kind_of",
+    "names_of",
+    "shown",
 ]
+
+_SCALARS = (type(None), str, bytes, Number, np.generic, date, timedelta)
+_LONGEST = 200
+
+
+def shown(given: object) -> str:
+    """Write an argument for a message: a scalar or a text as it is, of anything else its type and shape.
+
+    Parameters
+    ----------
+    given : object
+        Whatever a user passed.
+
+    Returns
+    -------
+    str
+
+    Examples
+    --------
+    >>> shown(0.5), shown("income"), shown([51_234, 60_000])
+    ('0.5', "'income'", '<list of length 2>')
+    """
+    return _cut_repr(given) if isinstance(given, _SCALARS) else kind_of(given)
+
+
+def kind_of(given: object) -> str:
+    """Write the type and shape of an argument, for a message that must not show even a scalar.
+
+    Parameters
+    ----------
+    given : object
+        Such as an element of a list, which may be a cell of a confidential column.
+
+    Returns
+    -------
+    str
+    """
+    if isinstance(given, type):
+        return f"<class {given.__name__}>"
+    kind = type(given).__name__
+    shape = getattr(given, "shape", None)
+    if isinstance(shape, tuple) and shape and all(isinstance(size, int) for size in shape):
+        return f"<{kind} of shape {shape}>"
+    return (
+        f"<{kind} of length {len(given)}>" if isinstance(given, list | tuple | dict | set | frozenset) else f"<{kind}>"
+    )
+
+
+def names_of(given: Iterable[object]) -> str:
+    """Write what stands where names are expected: texts as they are, of anything else the type."""
+    return cut(", ".join(one if isinstance(one, str) else kind_of(one) for one in given))
+
+
+def cut(text: str) -> str:
+    """Cut a text that is too long for a message."""
+    return text if len(text) <= _LONGEST else text[: _LONGEST - 3] + "..."
+
+
+def _cut_repr(given: object) -> str:
+    try:
+        return cut(repr(given))
+    except ValueError:  # a whole number of thousands of digits has no text
+        return kind_of(given)
 
 
 class DPInferError(Exception):
@@ -45,15 +118,15 @@ class OptionError(DPInferError, ValueError):
     option : str
         Name of the argument.
     given : object
-        What was given.
+        What was given. The attribute keeps a scalar or a text, and of anything else what `shown` writes.
     expected : str or iterable of str
         What would be right: a sentence, or the good values.
     """
 
     def __init__(self, option: str, given: object, expected: str | Iterable[str]) -> None:
-        self.option, self.given = option, given
+        self.option, self.given = option, given if isinstance(given, _SCALARS) else shown(given)
         self.expected = expected if isinstance(expected, str) else "one of " + ", ".join(map(repr, expected))
-        super().__init__(f"{option}={given!r} is not valid: expected {self.expected}")
+        super().__init__(f"{option}={shown(given)} is not valid: expected {self.expected}")
 
 
 class SchemaError(DPInferError, ValueError):
@@ -66,7 +139,7 @@ class UnknownColumnError(SchemaError):
     Parameters
     ----------
     name : str
-        The name that was looked up.
+        The name that was looked up. Anything else is kept and shown as its type: it may be a cell.
     known : iterable of str
         The names that exist.
     where : str
@@ -74,8 +147,9 @@ class UnknownColumnError(SchemaError):
     """
 
     def __init__(self, name: str, known: Iterable[str], where: str = "the schema") -> None:
-        self.name, self.known = name, tuple(known)
-        super().__init__(f"{name!r} is not in {where}; it has: {', '.join(map(str, self.known)) or 'no columns'}")
+        told = shown(name) if isinstance(name, str) else kind_of(name)
+        self.name, self.known = name if isinstance(name, str) else told, tuple(known)
+        super().__init__(f"{told} is not in {where}; it has: {', '.join(map(str, self.known)) or 'no columns'}")
 
 
 class FormulaError(DPInferError, ValueError):
@@ -92,8 +166,8 @@ class FormulaError(DPInferError, ValueError):
     """
 
     def __init__(self, term: str, reason: str, instead: str = "") -> None:
-        self.term, self.reason, self.instead = term, reason, instead
-        super().__init__(f"{term}: {reason}" + (f"; {instead}" if instead else ""))
+        self.term, self.reason, self.instead = cut(term), reason, instead
+        super().__init__(f"{self.term}: {reason}" + (f"; {instead}" if instead else ""))
 
 
 class CollinearDesignError(FormulaError):

@@ -9,7 +9,7 @@ from fractions import Fraction
 from numbers import Real
 from typing import Any, ClassVar, Self, cast
 
-from dpinfer.errors import PrivacyUnitError
+from dpinfer.errors import PrivacyUnitError, shown
 from dpinfer.privacy.exact import decimal
 
 __all__ = ["Amount", "nonnegative", "probability"]
@@ -96,8 +96,9 @@ class Amount(ABC):
 
     def _same_unit(self, other: object, done: str) -> Self:
         if type(other) is not type(self):
+            told = str(other) if isinstance(other, Amount) else shown(other)
             raise PrivacyUnitError(
-                f"{self} and {other!r} cannot be {done}: only amounts of one unit can; convert with .to(...) first"
+                f"{self} and {told} cannot be {done}: only amounts of one unit can; convert with .to(...) first"
             )
         return other
 
@@ -111,7 +112,7 @@ def _number(name: str, given: object, right: str) -> float:
             value = math.inf
         if math.isfinite(value):
             return value + 0.0  # -0.0 becomes 0.0
-    raise PrivacyUnitError(f"{name}={given!r} is not valid: expected {right}")
+    raise PrivacyUnitError(f"{name}={shown(given)} is not valid: expected {right}")
 
 
 def nonnegative(name: str, given: object) -> float:
@@ -136,7 +137,7 @@ def nonnegative(name: str, given: object) -> float:
     right = "a finite number, at least 0"
     value = _number(name, given, right)
     if value < 0:
-        raise PrivacyUnitError(f"{name}={given!r} is not valid: expected {right}")
+        raise PrivacyUnitError(f"{name}={shown(given)} is not valid: expected {right}")
     return value
 
 
@@ -160,7 +161,7 @@ def probability(given: object) -> float:
     right = "a number between 0 and 1, both excluded"
     value = _number("delta", given, right)
     if not 0 < value < 1:
-        raise PrivacyUnitError(f"delta={given!r} is not valid: expected {right}")
+        raise PrivacyUnitError(f"delta={shown(given)} is not valid: expected {right}")
     return value
 
 
@@ -168,5 +169,5 @@ def _exact_factor(factor: Real | float) -> Fraction:
     """Read a factor: whole numbers and fractions as they are, floats as the decimals they print as."""
     exact = factor if isinstance(factor, Fraction) else decimal(_number("factor", factor, "a finite number above 0"))
     if exact <= 0:
-        raise PrivacyUnitError(f"factor={factor!r} is not valid: expected a finite number above 0")
+        raise PrivacyUnitError(f"factor={shown(factor)} is not valid: expected a finite number above 0")
     return exact

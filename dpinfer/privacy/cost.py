@@ -9,7 +9,7 @@ from fractions import Fraction
 from numbers import Rational, Real
 from typing import TYPE_CHECKING, Any, Self
 
-from dpinfer.errors import PrivacyUnitError
+from dpinfer.errors import PrivacyUnitError, shown
 from dpinfer.privacy.exact import decimal, float_above, fraction_of, sqrt_above
 from dpinfer.privacy.units import GDP, ZCDP, ApproxDP, Privacy, PureDP, privacy_from_dict
 
@@ -70,9 +70,9 @@ class Cost:
 
     def __post_init__(self) -> None:
         if not isinstance(self.price, Privacy):
-            raise PrivacyUnitError(f"price={self.price!r} is not valid: expected an amount such as ZCDP(0.1)")
+            raise PrivacyUnitError(f"price={shown(self.price)} is not valid: expected an amount such as ZCDP(0.1)")
         if not (self.approx is None or isinstance(self.approx, ApproxDP)):
-            raise PrivacyUnitError(f"approx={self.approx!r} is not valid: expected ApproxDP or None")
+            raise PrivacyUnitError(f"approx={shown(self.approx)} is not valid: expected ApproxDP or None")
         for name in _CURRENCIES:
             given = getattr(self, name)
             if given is not None or name in _ADDED:
@@ -155,7 +155,7 @@ class Cost:
         names = {f.name for f in fields(cls)}
         stored = {"delta0": "0", **stored}  # which older releases do not have
         if set(stored) != names:
-            raise PrivacyUnitError(f"a stored cost has the fields {sorted(names)}, not {sorted(stored)}")
+            raise PrivacyUnitError(f"a stored cost has the fields {', '.join(sorted(names))} and no others")
         try:
             amounts = {n: None if stored[n] is None else fraction_of(stored[n]) for n in _CURRENCIES}
         except (ValueError, ZeroDivisionError):
@@ -206,7 +206,7 @@ def _fraction(name: str, given: object) -> Fraction:
             value = decimal(float(given)) if math.isfinite(given) else Fraction(-1)
         if value >= 0:
             return value
-    raise PrivacyUnitError(f"{name}={given!r} is not valid: expected a finite number, at least 0")
+    raise PrivacyUnitError(f"{name}={shown(given)} is not valid: expected a finite number, at least 0")
 
 
 def _both(first: Fraction | None, second: Fraction | None) -> Fraction | None:

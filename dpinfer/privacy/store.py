@@ -19,7 +19,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple, NoReturn, TypeVar
 
-from dpinfer.errors import LedgerError
+from dpinfer.errors import LedgerError, shown
 from dpinfer.privacy.cost import Cost
 from dpinfer.privacy.exact import fraction_of
 
@@ -144,7 +144,9 @@ class FileStore(Store):
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
         if not isinstance(path, str | os.PathLike) or str(path) in {"", ":memory:"}:
-            raise LedgerError(f"{path!r} is no file name; for a ledger without a file use Ledger.in_memory(budget)")
+            raise LedgerError(
+                f"{shown(path)} is no file name; for a ledger without a file use Ledger.in_memory(budget)"
+            )
         self.path = Path(path).expanduser().resolve()
         self.marker = self.path.with_name(self.path.name + _MARKER)
         if self.path.is_dir():

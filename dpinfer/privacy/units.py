@@ -11,7 +11,7 @@ from dataclasses import dataclass, fields
 from decimal import ROUND_CEILING, Context, Decimal
 from typing import TYPE_CHECKING, Any, Literal, Self, TypeVar, cast
 
-from dpinfer.errors import PrivacyUnitError
+from dpinfer.errors import PrivacyUnitError, shown
 from dpinfer.privacy.amount import Amount, nonnegative, probability
 from dpinfer.privacy.exact import decimal, float_above, float_below, sqrt_above, sqrt_below
 from dpinfer.privacy.profiles import gaussian_epsilon, pure_mu, zcdp_epsilon
@@ -405,7 +405,7 @@ def privacy_from_dict(stored: Mapping[str, Any]) -> Privacy:
     unit = _UNITS.get(stored.get("unit", ""))
     if unit is None:
         good = ", ".join(_UNITS)
-        raise PrivacyUnitError(f"unit={stored.get('unit')!r} is not valid: expected one of {good}")
+        raise PrivacyUnitError(f"unit={shown(stored.get('unit'))} is not valid: expected one of {good}")
     values = {name: value for name, value in stored.items() if name != "unit"}
     names = [f.name for f in fields(cast("Any", unit))]
     if sorted(values) != sorted(names):

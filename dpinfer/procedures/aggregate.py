@@ -29,6 +29,7 @@ from dpinfer.procedures.block_plan import (
     rows_of,
     stretch,
 )
+from dpinfer.procedures.keywords import suggests
 from dpinfer.procedures.procedure import Procedure
 from dpinfer.results.aggregate import (
     AGGREGATORS,
@@ -305,6 +306,7 @@ def _moments(blocks: Blocks, frame: Frame, norm: Norm, shares: BlockShares) -> S
     return Stage(Sum(rows, shares=shares.parts), settings=frame.to_dict())
 
 
+@suggests
 def sample_aggregate(
     formula: str | Sequence[str],
     data: Data | Release | None = None,

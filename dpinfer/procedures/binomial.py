@@ -11,6 +11,7 @@ from dpinfer.errors import NotProvedError, OptionError
 from dpinfer.inference.testing.binomial import ALTERNATIVES
 from dpinfer.kernel.stage import Context, Data, Noise, Stage, Sum
 from dpinfer.privacy.units import PureDP
+from dpinfer.procedures.keywords import suggests
 from dpinfer.procedures.procedure import Procedure
 from dpinfer.results.testing.binomial import BinomQuestion, BinomTestResults, infer_binomtest
 
@@ -122,6 +123,7 @@ class BinomTest(Procedure):
         return found
 
 
+@suggests
 def binomtest(
     column: str,
     data: Data | Release | None = None,

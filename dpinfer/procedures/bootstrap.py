@@ -14,6 +14,7 @@ from dpinfer.kernel.rows.cells import MOST_SUMS, CellSum
 from dpinfer.kernel.rows.products import GramSum
 from dpinfer.kernel.stage import Context, Data, Resampled, Stage, Sum
 from dpinfer.privacy.resampling import DOUBLE_OR_NOTHING, POISSON
+from dpinfer.procedures.keywords import suggests
 from dpinfer.procedures.procedure import Procedure
 from dpinfer.results.bootstrap import check_inference, infer_bootstrap
 from dpinfer.results.bootstrap_question import STATISTICS, WEIGHTS, BootstrapQuestion
@@ -148,6 +149,7 @@ class Bootstrap(Procedure):
         return results
 
 
+@suggests
 def bootstrap(
     columns: str | Sequence[str],
     data: Data | Release | None = None,

@@ -12,6 +12,7 @@ from dpinfer.errors import OptionError
 from dpinfer.kernel.stage import Context, Data, Stage, Sum
 from dpinfer.privacy.units import PureDP
 from dpinfer.procedures.descriptions import axes_of, edges_of
+from dpinfer.procedures.keywords import suggests
 from dpinfer.procedures.procedure import Procedure
 from dpinfer.results.sums_question import SumsQuestion
 from dpinfer.results.testing.count_question import CountTest, read_shares, read_sizes
@@ -119,6 +120,7 @@ def _axis(column: str, bins: object) -> Mapping[str, Any]:
     return {"column": column, "edges": edges_of(column, bins)}
 
 
+@suggests
 def chisquare(
     column: str,
     data: Data | Release | None = None,
@@ -205,6 +207,7 @@ def chisquare(
     return ChiSquare(source=data, axes=(axis,), test=test, where=where)
 
 
+@suggests
 def chi2_contingency(
     row: str,
     column: str,

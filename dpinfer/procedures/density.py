@@ -12,6 +12,7 @@ from dpinfer.errors import OptionError
 from dpinfer.inference.moment_inference import TARGETS
 from dpinfer.kernel.price import amounts, price_stage
 from dpinfer.kernel.stage import Context, Data, Slot, Stage, Sum
+from dpinfer.procedures.keywords import suggests
 from dpinfer.procedures.procedure import Procedure
 from dpinfer.results.density import infer_density
 from dpinfer.results.density_question import DensityQuestion
@@ -147,6 +148,7 @@ class Density(Procedure):
         return results
 
 
+@suggests
 def density(
     column: str,
     data: Data | Release | None = None,

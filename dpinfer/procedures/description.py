@@ -13,6 +13,7 @@ from dpinfer.kernel.rehearsal import sample_batch
 from dpinfer.kernel.rows.cells import CellSum
 from dpinfer.kernel.stage import Context, Data, Noise, Stage, Sum
 from dpinfer.privacy.units import PureDP
+from dpinfer.procedures.keywords import suggests
 from dpinfer.procedures.procedure import Procedure
 from dpinfer.release.laws import MOST_DRAWS
 from dpinfer.results.describe import describe, infer_description, infer_table
@@ -127,6 +128,7 @@ class Description(Procedure):
             lines.append(f"  n = {rows:,}: {shown}" + (" (in the median group)" if measured.rows.size > 1 else ""))
         return "\n".join(lines)
 
+    @suggests
     def fit(self, privacy: Privacy) -> DescriptionResults:
         """Measure and infer; see `Procedure.fit`.
 

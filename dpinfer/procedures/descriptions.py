@@ -9,7 +9,9 @@ import numpy as np
 
 from dpinfer.errors import OptionError, SchemaError
 from dpinfer.kernel.rows.cells import MOST_SUMS
+from dpinfer.numerics.reading import floats
 from dpinfer.procedures.description import Description
+from dpinfer.procedures.keywords import suggests
 from dpinfer.release import Release
 from dpinfer.schema.columns import Real
 
@@ -21,6 +23,7 @@ if TYPE_CHECKING:
 __all__ = ["axes_of", "corr", "count", "cov", "edges_of", "histogram", "mean", "table", "total", "variance"]
 
 
+@suggests
 def mean(
     columns: Columns,
     data: Data | Release | None = None,
@@ -98,6 +101,7 @@ def mean(
     )
 
 
+@suggests
 def total(
     columns: Columns,
     data: Data | Release | None = None,
@@ -143,6 +147,7 @@ def total(
     )
 
 
+@suggests
 def variance(
     columns: Columns,
     data: Data | Release | None = None,
@@ -189,6 +194,7 @@ def variance(
     )
 
 
+@suggests
 def cov(
     columns: Sequence[str],
     data: Data | Release | None = None,
@@ -231,6 +237,7 @@ def cov(
     )
 
 
+@suggests
 def corr(
     columns: Sequence[str],
     data: Data | Release | None = None,
@@ -276,6 +283,7 @@ def corr(
     )
 
 
+@suggests
 def count(
     data: Data | Release | None = None,
     *,
@@ -311,6 +319,7 @@ def count(
     return _counting("count", data, axes_of(by), where, weights, target, inference, draws)
 
 
+@suggests
 def table(
     columns: Columns,
     data: Data | Release | None = None,
@@ -348,6 +357,7 @@ def table(
     return _counting("table", data, axes, where, weights, target, inference, draws)
 
 
+@suggests
 def histogram(
     column: str,
     bins: int | Sequence[float] | None = None,
@@ -421,12 +431,10 @@ def edges_of(
         return [float(edge) for edge in np.linspace(*ends, int(bins) + 1)]
     if ends is not None:
         raise OptionError("bounds", bounds, "None where bins= gives the edges")
-    if not isinstance(bins, Sequence | np.ndarray) or isinstance(bins, str) or len(bins) < 2:
+    edges = floats(bins) if isinstance(bins, Sequence | np.ndarray) and not isinstance(bins, str) else None
+    if edges is None or len(edges) < 2:
         raise OptionError("bins", bins, right)
-    try:
-        return [float(edge) for edge in bins]
-    except (TypeError, ValueError):
-        raise OptionError("bins", bins, right) from None
+    return list(edges)
 
 
 def _ends(bounds: object) -> tuple[float, float] | None:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import pandas as pd
 
 from dpinfer.errors import NotProvedError, OptionError
 from dpinfer.inference.expfam_batch import batch_family, family_oracle
@@ -13,13 +15,14 @@ from dpinfer.inference.families import ExponentialFamily, as_family
 from dpinfer.inference.families.continuous import Normal
 from dpinfer.kernel.stage import Context, Data, Stage, Sum
 from dpinfer.procedures.description import check_options
+from dpinfer.procedures.keywords import suggests
 from dpinfer.procedures.multinormal import MultivariateNormal
 from dpinfer.procedures.procedure import Procedure
 from dpinfer.procedures.proportions import Proportion, proportion
 from dpinfer.results.families import FamilyQuestion, infer_family
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Mapping
 
     from numpy.typing import NDArray
 
@@ -182,6 +185,7 @@ def _schema_of(measurement: Measurement) -> Schema:
     return measurement.rows.features.basis.schema
 
 
+@suggests
 def expfam(
     column: str | Sequence[str],
     family: str | ExponentialFamily = "normal",
@@ -253,7 +257,7 @@ def expfam(
         "seed": seed,
     }
     if not isinstance(column, str):
-        columns = tuple(column) if np.iterable(column) else ()
+        columns = tuple(column) if isinstance(column, Sequence | pd.Index) else ()
         if family != "normal" and not isinstance(family, Normal):
             raise OptionError("family", family, '"normal" for several columns')
         if len(columns) < 2 or not all(isinstance(one, str) for one in columns):

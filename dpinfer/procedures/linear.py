@@ -13,6 +13,7 @@ from dpinfer.kernel.rows.features import NORMS
 from dpinfer.kernel.rows.products import GramSum
 from dpinfer.kernel.stage import Data, Stage, Sum
 from dpinfer.procedures.expected import expected_noise
+from dpinfer.procedures.keywords import suggests
 from dpinfer.procedures.procedure import Procedure
 from dpinfer.release import Release
 from dpinfer.results.linear import GramQuestion, infer_linear
@@ -62,6 +63,7 @@ class Gram(Procedure):
         """Return what a release stores of the question."""
         return self._question(context.schema).to_dict()
 
+    @suggests
     def fit(self, privacy: Privacy) -> Gram:
         """Measure, and return this procedure bound to its release; see `Gram.release`."""
         return replace(self, source=self.measure(privacy))
@@ -288,6 +290,7 @@ class OLS(Procedure):
         return result
 
 
+@suggests
 def ols(
     formula: str,
     data: Data | Release | Gram | None = None,
@@ -308,7 +311,8 @@ def ols(
     ----------
     formula : str
         Such as ``"income ~ age + C(race)"``, in the grammar of statsmodels formulas. Transforms of a row are
-        allowed (``log(1 + income)``, ``age**2``, ``age > 30``); functions of a whole column are refused.
+        allowed (``log(1 + income)``, ``I(age**2)``, ``I(age > 30)``); functions of a whole column are refused.
+        Outside of ``I()`` the signs ``+ - * : / **`` join terms, as in ``(age + educ)**2``.
     data : PrivateData, PublicData, Release or Gram, optional
         Rows to measure, or a release that spans the columns. Nothing is read or spent here.
     where : str, optional
@@ -377,6 +381,7 @@ def ols(
     )
 
 
+@suggests
 def gram(
     columns: Sequence[str],
     data: Data | Release | None = None,
@@ -389,7 +394,7 @@ def gram(
     Parameters
     ----------
     columns : sequence of str
-        Columns, or terms such as ``"age**2"`` or ``"age:married"``.
+        Columns, or terms such as ``"I(age**2)"`` or ``"age:married"``.
     data : PrivateData, PublicData or Release, optional
     where : str, optional
         As in `ols`.
@@ -408,9 +413,10 @@ def gram(
     FormulaError, UnknownColumnError, CollinearDesignError
         If a column cannot be bounded from the schema.
     """
-    if isinstance(columns, str) or not isinstance(columns, Sequence) or not columns:
+    named = isinstance(columns, Sequence) and all(isinstance(term, str) for term in columns)
+    if isinstance(columns, str) or not named or not columns:
         raise OptionError("columns", columns, 'a list of columns, such as ["income", "age"]')
-    return Gram(source=data, terms=tuple(str(term) for term in columns), where=where, clamped_share=clamped_share)
+    return Gram(source=data, terms=tuple(columns), where=where, clamped_share=clamped_share)
 
 
 def _stage(question: GramQuestion, split: tuple[float, float, float] | None) -> Stage:

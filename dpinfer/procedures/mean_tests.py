@@ -14,6 +14,7 @@ from dpinfer.kernel.stage import Context, Data, Stage, Sum
 from dpinfer.privacy.units import PureDP
 from dpinfer.procedures.description import Description
 from dpinfer.procedures.descriptions import axes_of
+from dpinfer.procedures.keywords import suggests
 from dpinfer.procedures.procedure import Procedure
 from dpinfer.results.sums_question import SumsQuestion
 from dpinfer.results.testing.groups import MeanTest, MeanTestResults, infer_mean_test, mean_model, refuse_people
@@ -125,6 +126,7 @@ class MeanComparison(Procedure):
         return batch_pvalues(model, sums, draws=draws, rng=rng)
 
 
+@suggests
 def ttest_1samp(
     column: str,
     popmean: float,
@@ -190,6 +192,7 @@ def ttest_1samp(
     return MeanComparison(data, test, where)
 
 
+@suggests
 def ttest_ind(
     column: str,
     by: str,
@@ -246,6 +249,7 @@ def ttest_ind(
     return MeanComparison(data, test, where)
 
 
+@suggests
 def ttest_rel(
     a: str,
     b: str,
@@ -291,6 +295,7 @@ def ttest_rel(
     return MeanComparison(data, test, where)
 
 
+@suggests
 def f_oneway(
     column: str,
     by: str,

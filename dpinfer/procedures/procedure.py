@@ -9,7 +9,10 @@ from typing import TYPE_CHECKING, Any, Self
 from dpinfer.errors import InferenceError, OptionError
 from dpinfer.kernel.measurement import price_procedure
 from dpinfer.kernel.stage import Context, Data, Slot
+from dpinfer.privacy.units import Privacy
+from dpinfer.procedures.keywords import suggests
 from dpinfer.release import Release
+from dpinfer.schema.schema import Schema
 
 if TYPE_CHECKING:
     from dpinfer.kernel.measurement import Measurement
@@ -113,6 +116,7 @@ class Procedure(ABC):
         """Return the same question about other data or another release."""
         return replace(self, source=source)
 
+    @suggests
     def measure(self, privacy: Privacy) -> Release:
         """Measure the data it is bound to, and pay.
 
@@ -134,6 +138,7 @@ class Procedure(ABC):
         """
         return self._data().run(self, privacy)
 
+    @suggests
     def fit(self, privacy: Privacy) -> Any:
         """Measure and infer; parameters and errors as `measure`."""
         return self.infer(self.measure(privacy))

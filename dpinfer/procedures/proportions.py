@@ -11,6 +11,7 @@ from dpinfer.inference.moment_inference import METHODS, TARGETS
 from dpinfer.kernel.stage import Context, Data, Noise, Stage, Sum
 from dpinfer.procedures.description import Description
 from dpinfer.procedures.descriptions import axes_of
+from dpinfer.procedures.keywords import suggests
 from dpinfer.procedures.procedure import Procedure
 from dpinfer.release.laws import TULAP_GRID
 from dpinfer.results.describe import infer_description, infer_proportions
@@ -163,6 +164,7 @@ class ExactProportionModel(Procedure):
         return exact_oracle(float(sums[0]), size=nobs or 0, noise_scale=scale, alpha=alpha)
 
 
+@suggests
 def proportion(
     column: str,
     data: Data | Release | None = None,

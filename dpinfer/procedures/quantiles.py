@@ -14,6 +14,7 @@ from dpinfer.inference.quantiles import METHODS, TARGETS
 from dpinfer.kernel.rows.tree import MOST_LEAVES
 from dpinfer.kernel.stage import Context, Data, Place, Slot, Stage, Sum
 from dpinfer.procedures.descriptions import axes_of
+from dpinfer.procedures.keywords import suggests
 from dpinfer.procedures.procedure import Procedure
 from dpinfer.results.distribution import CDFResults, infer_cdf
 from dpinfer.results.quantiles import DistributionQuestion, infer_quantiles, read_probabilities
@@ -156,6 +157,7 @@ class Quantile(Procedure):
         return quantiles
 
 
+@suggests
 def quantile(
     column: str,
     q: float | Sequence[float] = 0.5,
@@ -240,6 +242,7 @@ def quantile(
     )
 
 
+@suggests
 def cdf(
     column: str,
     data: Data | Release | None = None,

@@ -12,7 +12,9 @@ import pandas as pd
 from dpinfer.errors import OptionError
 from dpinfer.inference.linear_noise import METHODS, batch_queries, query_oracle
 from dpinfer.kernel.stage import Context, Data, Noise, Stage, Sum
+from dpinfer.numerics.reading import floats
 from dpinfer.procedures.descriptions import table
+from dpinfer.procedures.keywords import suggests
 from dpinfer.procedures.procedure import Procedure
 from dpinfer.results.queries import LinearQuestion, infer_linear
 
@@ -121,6 +123,7 @@ class LinearQueries(Procedure):
         return query_oracle(law=law, steps=steps, names=names, alpha=alpha, contrasts=contrasts)
 
 
+@suggests
 def linear_queries(
     W: ArrayLike | pd.DataFrame | Mapping[str, Any],
     columns: str | Sequence[str],
@@ -230,7 +233,7 @@ def _named(weights: Any) -> Any:
 
 
 def _weights(given: Any) -> tuple[float, ...]:
-    try:
-        return tuple(float(weight) for weight in given)
-    except (TypeError, ValueError):
-        raise OptionError("W", given, "numbers") from None
+    weights = floats(given)
+    if weights is None:
+        raise OptionError("W", given, "numbers")
+    return weights

@@ -13,6 +13,7 @@ from dpinfer.errors import OptionError, SchemaError
 from dpinfer.kernel.rows.scores import MOST_CANDIDATES
 from dpinfer.kernel.stage import Context, Data, Largest, Stage
 from dpinfer.privacy.units import PureDP
+from dpinfer.procedures.keywords import suggests
 from dpinfer.procedures.procedure import Procedure
 from dpinfer.results.selection import SelectionQuestion, accuracy, infer_selection
 from dpinfer.schema.category import Category
@@ -104,6 +105,7 @@ class Selection(Procedure):
         return results
 
 
+@suggests
 def exponential_mechanism(
     score: str | Sequence[str] | Mapping[Any, str],
     candidates: Sequence[Any] | None = None,
@@ -166,6 +168,7 @@ def exponential_mechanism(
     )
 
 
+@suggests
 def most_frequent(
     columns: str | Sequence[str],
     data: Data | Release | None = None,

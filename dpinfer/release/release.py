@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from dpinfer.errors import DPInferError, ReleaseFormatError, ReleaseVersionError
+from dpinfer.errors import DPInferError, ReleaseFormatError, ReleaseVersionError, shown
 from dpinfer.privacy.accounting import Cost
 from dpinfer.privacy.units import NEIGHBORS, Neighbors
 from dpinfer.release.laws import CHOICES, NoiseLaw
@@ -174,7 +174,7 @@ class Release:
             raise ReleaseFormatError('not a release: the text does not say "format": "dpinfer release"')
         version = stored.get("version")
         if type(version) is not int or version < 1:
-            raise ReleaseFormatError(f"the release is damaged: version={version!r}")
+            raise ReleaseFormatError(f"the release is damaged: version={shown(version)}")
         if version < FORMAT_VERSION:
             raise ReleaseVersionError(
                 f"the release has format version {version}, which this dpinfer does not read: infer from it with the "

@@ -12,6 +12,7 @@ from dpinfer.errors import OptionError, SchemaError
 from dpinfer.kernel.rows.cells import CellSum
 from dpinfer.kernel.rows.features import Features
 from dpinfer.numerics.bin_choice import choose_measured, choose_merged
+from dpinfer.numerics.reading import floats
 from dpinfer.schema.axes import BinsAxis
 from dpinfer.schema.basis import basis_of
 from dpinfer.schema.columns import Integer, Real
@@ -255,7 +256,7 @@ def read_edges(bins: object) -> str | int | tuple[float, ...]:
         return "auto"
     if isinstance(bins, str) or not isinstance(bins, list | tuple | np.ndarray) or not 2 <= len(bins) <= MOST_BINS + 1:
         raise OptionError("bins", bins, right)
-    try:
-        return tuple(float(edge) for edge in bins)
-    except (TypeError, ValueError):
-        raise OptionError("bins", bins, right) from None
+    edges = floats(bins)
+    if edges is None:
+        raise OptionError("bins", bins, right)
+    return edges

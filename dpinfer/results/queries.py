@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 
-from dpinfer.errors import DPInferError, OptionError, ReleaseFormatError
+from dpinfer.errors import DPInferError, OptionError, ReleaseFormatError, names_of
 from dpinfer.inference.linear_noise import METHODS, measured_queries
 from dpinfer.kernel.rows.cells import CellSum
 from dpinfer.kernel.rows.features import Features
@@ -147,7 +147,7 @@ def _by_cell(name: str, given: Any, labels: list[Any]) -> list[float]:
         known = set(labels)
         unknown = [label for label in given if label not in known]
         if unknown:
-            raise OptionError("W", f"{name}: weights of {unknown[:5]}", f"weights by cell; the cells are {shown}")
+            raise OptionError("W", f"{name}: weights of {names_of(unknown)}", f"weights by cell; the cells are {shown}")
         return [float(given.get(label, 0.0)) for label in labels]
     if len(given) != len(labels):
         right = f"{len(labels)} weights, one for each cell: {shown}"

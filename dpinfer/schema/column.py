@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
-from dpinfer.errors import SchemaError
+from dpinfer.errors import SchemaError, shown
 from dpinfer.schema.cells import IMPOSSIBLE, MISSING, Coded, complex_to_numbers, distinct_texts, read_cell
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ DROP = "drop"
 
 def refused(column: str, argument: str, given: object, right: str) -> SchemaError:
     """Say which argument of a column is wrong, what was given, and what is right."""
-    return SchemaError(f"{column}: {argument}={given!r} is not valid: expected {right}")
+    return SchemaError(f"{column}: {argument}={shown(given)} is not valid: expected {right}")
 
 
 def plain_scalar(value: object) -> object:

@@ -10,7 +10,7 @@ import ast
 import math
 from typing import TYPE_CHECKING
 
-from dpinfer.errors import FormulaError, UnknownColumnError
+from dpinfer.errors import FormulaError, UnknownColumnError, shown
 from dpinfer.schema import intervals, polynomials
 from dpinfer.schema.algebra import (
     Expression,
@@ -99,7 +99,7 @@ def compile_expression(text: str, schema: Schema) -> Expression:
     -80.0
     """
     if not isinstance(text, str):
-        raise FormulaError(repr(text), "is not a text", "write the expression as text, such as 'log(1 + income)'")
+        raise FormulaError(shown(text), "is not a text", "write the expression as text, such as 'log(1 + income)'")
     names = Names()
     tree = parse(text, names)
     try:

@@ -29,6 +29,7 @@ from dpinfer.schema.expressions import (
     constant_expression,
     product,
 )
+from dpinfer.schema.operators import check_powers, refuse_comparison
 from dpinfer.schema.syntax import Names
 
 if TYPE_CHECKING:
@@ -105,7 +106,8 @@ def compile_formula(formula: str, schema: Schema) -> CompiledFormula:
     formula : str
         A formula in formulaic's grammar, one- or two-sided. Factors are expressions (see
         `compile_expression`), category columns, or ``C(column, contrasts, levels=[...])`` of a column with
-        levels.
+        levels. Arithmetic and comparisons stand inside ``I()``, as in ``I(age**2)`` and ``I(age > 30)``: outside,
+        ``**`` crosses terms as in ``(a + b)**2``.
     schema : Schema
         Declares the columns.
 
@@ -216,7 +218,10 @@ def _sides(formula: str, names: Names) -> tuple[SimpleFormula | None, SimpleForm
         reason = re.split(r"\n| \(tip", names.restore(str(error)))[0].rstrip(".")
         if "`.` operator" in reason:
             raise FormulaError(formula, ". is not allowed", "list the columns by name") from error
+        if "Unknown operator" in reason:
+            refuse_comparison(quoted, names)
         raise FormulaError(formula, f"is not a valid formula: {reason[:120]}") from error
+    check_powers(quoted, names)
     left, right = (None, parsed) if isinstance(parsed, SimpleFormula) else (parsed.lhs, parsed.rhs)
     for side in (left, right):
         if side is not None and not isinstance(side, SimpleFormula):

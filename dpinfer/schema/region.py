@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from dpinfer.errors import OptionError
+from dpinfer.errors import OptionError, kind_of
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -189,7 +189,8 @@ def region_of(bounds: object, names: Sequence[str]) -> Region:
     for key, declared in parts.items():
         group = (key,) if isinstance(key, str) else key
         if not (isinstance(group, tuple) and group and all(name in names for name in group)):
-            raise OptionError("bounds", key, f"names of parameters; they are {', '.join(names)}")
+            told = key if isinstance(key, str) else kind_of(key)
+            raise OptionError("bounds", told, f"names of parameters; they are {', '.join(names)}")
         places = [names.index(name) for name in group]
         for inside, middle, radius in _balls(declared, group):
             mine = tuple(places[j] for j in inside)

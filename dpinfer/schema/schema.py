@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from dpinfer.errors import OptionError, SchemaError, UnknownColumnError
+from dpinfer.errors import OptionError, SchemaError, UnknownColumnError, kind_of, shown
 from dpinfer.schema.columns import Column, column_from_dict
 from dpinfer.schema.people import People
 
@@ -64,7 +64,8 @@ class Schema(Mapping[str, Column]):
         for name, column in [*(mapping or {}).items(), *columns.items()]:
             if name in declared:
                 raise SchemaError(f"Schema: {name!r} is declared twice")
-            declared[_checked_name(name)] = _checked_column(name, column)
+            checked = _checked_name(name)
+            declared[checked] = _checked_column(checked, column)
         if not declared:
             raise SchemaError("Schema: declare at least one column, such as Schema(age=Real(0, 100))")
         object.__setattr__(self, "_columns", declared)
@@ -258,7 +259,8 @@ def _rebuilt(columns: Mapping[str, Column], people: People | None) -> Schema:
 
 def _checked_name(name: object) -> str:
     if not isinstance(name, str) or not name.strip() or "`" in name or "\n" in name:
-        raise SchemaError(f"Schema: the name {name!r} is not valid: expected a text without backticks or line breaks")
+        told = shown(name) if isinstance(name, str) else kind_of(name)
+        raise SchemaError(f"Schema: the name {told} is not valid: expected a text without backticks or line breaks")
     return name
 
 
@@ -266,6 +268,6 @@ def _checked_column(name: str, column: object) -> Column:
     if isinstance(column, Column):
         return column
     raise SchemaError(
-        f"Schema: {name}={column!r} is not a column; "
+        f"Schema: {name}={shown(column)} is not a column; "
         f"write {name}=Real(lower, upper), Integer(lower, upper), Boolean() or Category([levels])"
     )

@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from dpinfer.errors import DataError, DPInferError, OptionError
+from dpinfer.errors import DataError, DPInferError, OptionError, names_of
 from dpinfer.studies.design import Design, Task, as_tuple
 from dpinfer.studies.engine import draw_columns, run_block
 from dpinfer.studies.results import StudyResults
@@ -182,7 +182,7 @@ def _rehearse(design: Design) -> None:
         return
     unknown = [name for name in design.truth if name not in known]
     if unknown:
-        raise OptionError("truth", unknown, f"names among {', '.join(known)}")
+        raise OptionError("truth", names_of(unknown), f"names among {', '.join(known)}")
 
 
 def _open_checkpoint(folder: Path, design: Design) -> Path:

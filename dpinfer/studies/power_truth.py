@@ -203,13 +203,13 @@ def read_cells(truth: Any, test: ChiSquare, schema: Schema) -> Array:
     right = f"probabilities of {told}, not negative, that add up to 1"
     try:
         cells = np.asarray(_by_label(truth, labels, [axis.name for axis in axes]), dtype=np.float64)
-    except (TypeError, ValueError, KeyError) as error:
-        raise OptionError("truth", truth, right) from error
+    except (TypeError, ValueError, KeyError):
+        cells = np.zeros(0)  # of a wrong shape: refused below, outside of a handler whose exception quotes the truth
     fits = cells.shape == tuple(map(len, labels)) and bool(np.isfinite(cells).all()) and bool((cells >= 0).all())
     if not fits:
         raise OptionError("truth", truth, right)
     if abs(float(cells.sum()) - 1) > _SUM:
-        raise OptionError("truth", truth, f"{right}, not to {float(cells.sum()):.10g}")
+        raise OptionError("truth", truth, f"{right}, not to {'more' if cells.sum() > 1 else 'less'}")
     if test.test.fixed == axes[-1].name:
         cells = cells.T
     if test.test.fixed is not None and not (cells.sum(axis=1) > 0).all():
@@ -253,13 +253,13 @@ def read_moments(truth: Any, test: MeanComparison, schema: Schema) -> tuple[Arra
         right = '{"mean": ..., "sd": ...} of ' + question.expressions[0].text
     try:
         parts = np.asarray(_moments(truth, labels if asked.grouped else None), dtype=np.float64)
-    except (TypeError, ValueError, KeyError, AttributeError) as error:
-        raise OptionError("truth", truth, right) from error
+    except (TypeError, ValueError, KeyError, AttributeError):
+        parts = np.zeros(0)
     if parts.shape[1:] != (3,) or not np.isfinite(parts).all():
         raise OptionError("truth", truth, right)
     shares, means, spreads = parts.T
     if not (shares > 0).all() or abs(float(shares.sum()) - 1) > _SUM:
-        raise OptionError("truth", truth, f"positive shares that add up to 1, not to {float(shares.sum()):.10g}")
+        raise OptionError("truth", truth, "positive shares that add up to 1")
     lower, upper = question.expressions[0].lower, question.expressions[0].upper
     most = np.sqrt(np.maximum((upper - means) * (means - lower), 0.0))
     if not ((lower <= means) & (means <= upper) & (spreads > 0) & (spreads <= most * (1 + _SUM))).all():

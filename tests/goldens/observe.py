@@ -9,13 +9,14 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 from unittest import mock
 
+from dpinfer.kernel.rows.density import DensityRows
+
 from dpinfer.kernel import kernel
 from dpinfer.kernel.data import rows_of
-from dpinfer.kernel.selection import score_sums
-from dpinfer.kernel.sums import cell_sums
-from dpinfer.kernel.rows.density import DensityRows
 from dpinfer.kernel.rows.scores import ScoreSum
 from dpinfer.kernel.rows.tree import QuantileRows
+from dpinfer.kernel.selection import score_sums
+from dpinfer.kernel.sums import cell_sums
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

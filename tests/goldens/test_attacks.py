@@ -11,14 +11,14 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 import statsmodels.formula.api as smf
+from dpinfer.procedures.cell_sums import noise_plan, sums_measurement
+from dpinfer.procedures.crossproducts import gram_measurement
 
 import dpinfer as dpi
 from dpinfer.kernel import run
-from dpinfer.procedures.cell_sums import noise_plan, sums_measurement
-from dpinfer.procedures.crossproducts import gram_measurement
+from dpinfer.kernel.rows.cells import CellSum
 from dpinfer.privacy.sharing import shared
 from dpinfer.release.laws import NoiseLaw
-from dpinfer.kernel.rows.cells import CellSum
 
 density, quantiles = (importlib.import_module(f"dpinfer.procedures.{name}") for name in ("density", "quantiles"))
 

@@ -7,9 +7,9 @@ import pandas as pd
 import pytest
 
 import dpinfer as dpi
-from dpinfer.mechanisms.batches import map_batches, sum_batches
-from dpinfer.mechanisms.people import KeptSource
-from dpinfer.mechanisms.sources import open_source
+from dpinfer.kernel.batches import map_batches, sum_batches
+from dpinfer.kernel.people import KeptSource
+from dpinfer.kernel.sources import open_source
 
 SOURCE = open_source(pd.DataFrame({"x": np.arange(1000.0), "y": 1.0}))
 

@@ -13,10 +13,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import dpinfer as dpi
-from dpinfer.procedures.aggregate import sample_aggregate
+from dpinfer.kernel.rows.blocks import BLOCK_UNIT, OCTAVES, BlockRows, Frame, block_values
 from dpinfer.privacy.exact import decimal
 from dpinfer.privacy.units import NEIGHBORS
-from dpinfer.kernel.rows.blocks import BLOCK_UNIT, OCTAVES, BlockRows, Frame, block_values
+from dpinfer.procedures.aggregate import sample_aggregate
 from dpinfer.schema.region import Region
 
 NAN, INF = float("nan"), float("inf")

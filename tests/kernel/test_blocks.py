@@ -23,11 +23,11 @@ import dpinfer as dpi
 from dpinfer.errors import BudgetExceededError
 from dpinfer.kernel import blocks, kernel
 from dpinfer.kernel.blocks import block_fits, secret_labels, typed_rows
+from dpinfer.kernel.rows.blocks import BlockRows
 from dpinfer.kernel.sources import open_source
 from dpinfer.kernel.workers import fit_here
 from dpinfer.privacy.units import NEIGHBORS
 from dpinfer.schema.axes import compile_condition
-from dpinfer.kernel.rows.blocks import BlockRows
 from dpinfer.schema.region import region_of
 
 NAN, INF = float("nan"), float("inf")

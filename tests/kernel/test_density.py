@@ -5,21 +5,21 @@ from fractions import Fraction
 import numpy as np
 import pandas as pd
 import pytest
+from dpinfer.kernel.density import noisy_histograms, noisy_stages
+from dpinfer.procedures.cell_sums import sums_bound
 from hypothesis import given
 from hypothesis import strategies as st
 
 import dpinfer as dpi
 from dpinfer.errors import BudgetExceededError, OptionError
-from dpinfer.kernel.density import noisy_histograms, noisy_stages
 from dpinfer.kernel.run import run
 from dpinfer.kernel.sources import open_source
 from dpinfer.kernel.sums import cell_sums
-from dpinfer.procedures.cell_sums import sums_bound
-from dpinfer.procedures.density import density
 from dpinfer.privacy.exact import binary, decimal
 from dpinfer.privacy.units import NEIGHBORS
-from dpinfer.schema.axes import compile_condition
+from dpinfer.procedures.density import density
 from dpinfer.results.fine_grid import FineGrid
+from dpinfer.schema.axes import compile_condition
 
 NAN = float("nan")
 SCHEMA = dpi.Schema(x=dpi.Real(0, 1), k=dpi.Integer(-3, 40), full=dpi.Real(0, 1, missing=0.5, impossible=0.5))

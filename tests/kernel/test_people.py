@@ -24,14 +24,14 @@ from dpinfer.kernel.blocks import block_run
 from dpinfer.kernel.data import rows_of
 from dpinfer.kernel.people import KeptSource, person_codes
 from dpinfer.kernel.replicates import replicate_sums
+from dpinfer.kernel.rows.blocks import BlockRows
 from dpinfer.kernel.sources import open_source
 from dpinfer.kernel.sums import exact_sums
+from dpinfer.privacy.exact import decimal as exactly
+from dpinfer.privacy.units import NEIGHBORS
 from dpinfer.procedures.bootstrap import _bound
 from dpinfer.procedures.bootstrap import _weights as relative_weights
 from dpinfer.procedures.queries import linear_queries
-from dpinfer.privacy.exact import decimal as exactly
-from dpinfer.privacy.units import NEIGHBORS
-from dpinfer.kernel.rows.blocks import BlockRows
 from dpinfer.schema.cells import Coded
 from dpinfer.schema.region import Region
 

@@ -17,11 +17,11 @@ from dpinfer.kernel import batches as batches_module
 from dpinfer.kernel import kernel
 from dpinfer.kernel import replicates as replicates_module
 from dpinfer.kernel.replicates import random_bytes, replicate_sums
+from dpinfer.kernel.rows.features import CHUNK_ROWS
 from dpinfer.kernel.sources import Source, open_source
 from dpinfer.privacy.resampling import POISSON
 from dpinfer.results.bootstrap_question import BootstrapQuestion
 from dpinfer.schema.basis import UNIT
-from dpinfer.kernel.rows.features import CHUNK_ROWS
 
 SCHEMA = dpi.Schema(x=dpi.Real(-3, 11), g=dpi.Category(["a", "b", "c"]), y=dpi.Real(0, 50))
 WEIGHTS = ("double_or_nothing", "poisson", "public")

@@ -14,8 +14,8 @@ import pyarrow as pa
 import pytest
 
 import dpinfer as dpi
-from dpinfer.mechanisms.people import person_codes
-from dpinfer.mechanisms.sources import open_source
+from dpinfer.kernel.people import person_codes
+from dpinfer.kernel.sources import open_source
 from dpinfer.schema import Boolean, Category, Integer, Real
 
 COLUMNS = [

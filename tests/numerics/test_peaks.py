@@ -6,8 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
-from dpinfer.numerics.peaks import fit_location, fit_scale, octave
 from dpinfer.kernel.rows.blocks import LOCATED
+from dpinfer.numerics.peaks import fit_location, fit_scale, octave
 
 BINS = 20
 STEP = 2 ** (1 / 8)

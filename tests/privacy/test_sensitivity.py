@@ -10,13 +10,13 @@ from itertools import groupby, product
 import numpy as np
 import pandas as pd
 import pytest
+from dpinfer.procedures.crossproducts import gram_measurement
 from hypothesis import given, reject
 from hypothesis import strategies as st
 
 from dpinfer.errors import CollinearDesignError, FormulaError, NotProvedError, OptionError
 from dpinfer.kernel.sources import open_source
 from dpinfer.kernel.sums import gram_sums
-from dpinfer.procedures.crossproducts import gram_measurement
 from dpinfer.privacy.sensitivity import RowBounds, gram_sensitivity, joint_sensitivity
 from dpinfer.privacy.units import GDP, NEIGHBORS, ZCDP, ApproxDP, PureDP
 from dpinfer.results.linear import GramQuestion

@@ -26,9 +26,9 @@ from dpinfer.errors import (
     SchemaError,
     UnknownColumnError,
 )
+from dpinfer.privacy.units import NEIGHBORS
 from dpinfer.procedures.aggregate import sample_aggregate
 from dpinfer.procedures.block_plan import budget_shares
-from dpinfer.privacy.units import NEIGHBORS
 from dpinfer.results.aggregate import block_size
 
 LEVELS = ["low", "mid", "high"]

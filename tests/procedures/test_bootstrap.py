@@ -22,8 +22,8 @@ from dpinfer.errors import (
     PrivacyUnitError,
     UnknownColumnError,
 )
-from dpinfer.procedures.bootstrap import Bootstrap, bootstrap
 from dpinfer.privacy.resampling import DOUBLE_OR_NOTHING, dominating_mu, noise_mu
+from dpinfer.procedures.bootstrap import Bootstrap, bootstrap
 
 ROWS = 1500
 SCHEMA = dpi.Schema(

@@ -10,6 +10,7 @@ from itertools import product
 import numpy as np
 import pandas as pd
 import pytest
+from dpinfer.procedures.cell_sums import MOST_SUMS, sums_measurement, tulap_measurement
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -17,7 +18,6 @@ import dpinfer as dpi
 from dpinfer.errors import NotProvedError, OptionError
 from dpinfer.kernel.sources import open_source
 from dpinfer.kernel.sums import cell_sums
-from dpinfer.procedures.cell_sums import MOST_SUMS, sums_measurement, tulap_measurement
 from dpinfer.privacy.units import NEIGHBORS
 from dpinfer.release.laws import TULAP_GRID
 from dpinfer.results.sums_question import SumsQuestion

@@ -8,9 +8,9 @@ import statsmodels.formula.api as smf
 import dpinfer as dpi
 from dpinfer.errors import InferenceError, NotProvedError, SchemaError
 from dpinfer.kernel.data import rows_of
+from dpinfer.privacy.units import NEIGHBORS
 from dpinfer.procedures.binomial import binomtest
 from dpinfer.procedures.mean_tests import f_oneway, ttest_1samp, ttest_ind, ttest_rel
-from dpinfer.privacy.units import NEIGHBORS
 from dpinfer.release import Release
 from dpinfer.results.combine import combine
 from dpinfer.studies.truncation import truncation

@@ -11,10 +11,10 @@ from hypothesis import strategies as st
 
 import dpinfer as dpi
 from dpinfer.errors import DPInferError, FormulaError, OptionError, ReleaseFormatError, SchemaError
+from dpinfer.kernel.rows.queries import LARGEST_WEIGHT, query_change, whole_weights
 from dpinfer.kernel.sources import open_source
 from dpinfer.kernel.sums import exact_sums
 from dpinfer.procedures.queries import linear_queries
-from dpinfer.kernel.rows.queries import LARGEST_WEIGHT, query_change, whole_weights
 
 SCHEMA = dpi.Schema(g=dpi.Category(["a", "b", "c"]), b=dpi.Boolean(), x=dpi.Real(0, 10))
 SURE = dpi.Schema(g=dpi.Category(["a", "b", "c"], missing="a", impossible="a"))

@@ -9,8 +9,8 @@ import pytest
 
 import dpinfer as dpi
 from dpinfer.errors import InferenceError, OptionError, ReleaseError
-from dpinfer.procedures.density import density
 from dpinfer.privacy.units import NEIGHBORS
+from dpinfer.procedures.density import density
 from dpinfer.results.density import infer_density
 
 SCHEMA = dpi.Schema(x=dpi.Real(0, 10), k=dpi.Integer(0, 30), full=dpi.Real(0, 10, missing=5, impossible=5))

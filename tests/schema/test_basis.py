@@ -8,11 +8,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dpinfer.errors import CollinearDesignError, FormulaError, MissingFromReleaseError
+from dpinfer.kernel.rows.features import Features
 from dpinfer.results.linear import GramQuestion
 from dpinfer.schema import Boolean, Category, Integer, Real, Schema
 from dpinfer.schema.basis import GRID_BITS, UNIT, build_basis, simplex_codes
 from dpinfer.schema.formula import compile_formula, compile_terms
-from dpinfer.kernel.rows.features import Features
 
 SCHEMA = Schema(
     x=Real(-3, 11),

@@ -93,7 +93,7 @@ def test_json_that_is_no_schema(text):
         (lambda: Schema(age=(0, 100)), "write age=Real"),
         (lambda: Schema(age=Real), "write age=Real"),
         (lambda: Schema([("age", Real(0, 1))]), "not a mapping"),
-        (lambda: Schema({3: Boolean()}), "the name 3"),
+        (lambda: Schema({3: Boolean()}), "the name <int>"),
         (lambda: Schema({" ": Boolean()}), "the name ' '"),
         (lambda: Schema({"a`b": Boolean()}), "backticks"),
         (lambda: Schema({"a": Boolean()}, a=Boolean()), "twice"),

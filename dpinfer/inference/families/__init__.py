@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from dpinfer.errors import InferenceError, OptionError
+from dpinfer.errors import InferenceError, OptionError, shown
 from dpinfer.inference.families.base import ExponentialFamily, Moments, Parameter
 from dpinfer.inference.families.continuous import Beta, Exponential, Gamma, Lognormal, Normal
 from dpinfer.inference.families.custom import MOST_VALUES, Family
@@ -98,10 +98,10 @@ def family_from_dict(stored: Mapping[str, Any], family: ExponentialFamily | None
             )
         if family.to_dict() != dict(stored):
             raise InferenceError(
-                f"family={family!r} is not the family {stored.get('name')!r} that the release was made for"
+                f"family={shown(family)} is not the family {stored.get('name')!r} that the release was made for"
             )
         return family
     found = Binomial(stored["trials"]) if stored.get("name") == "binomial" else as_family(str(stored.get("name")))
     if family is not None and family != found:
-        raise InferenceError(f"family={family!r} is not {found!r}, which the release was made for")
+        raise InferenceError(f"family={shown(family)} is not {found!r}, which the release was made for")
     return found

@@ -254,7 +254,7 @@ def read_shares(
     if min(value for _, value in pairs) <= 0:
         raise OptionError(option, given, right + ": a level of probability 0 is ruled out by one row, not by a test")
     if not scaled and abs(total - 1) > _SUM:
-        raise OptionError(option, given, f"{right}, not to {total:.10g}")
+        raise OptionError(option, given, f"{right}, not to {'more' if total > 1 else 'less'}")
     if min(value for _, value in pairs) / total < _RAREST:
         raise OptionError(option, given, f"{right}, each a share of at least {_RAREST:g}")
     return tuple((label, value / total) for label, value in pairs)

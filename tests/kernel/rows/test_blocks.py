@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dpinfer.errors import OptionError
-from dpinfer.schema import Ball, Real, Schema
 from dpinfer.kernel.rows.blocks import BINS, BLOCK_UNIT, OCTAVES, BlockRows, BlockValues, Frame, block_values, limit
+from dpinfer.schema import Ball, Real, Schema
 from dpinfer.schema.region import region_of
 
 SCHEMA = Schema(x=Real(0, 1), w=Real(0, 1))

@@ -9,10 +9,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dpinfer.errors import NotProvedError, OptionError
+from dpinfer.kernel.rows.features import CHUNK_ROWS, Features, RowClip
 from dpinfer.results.linear import GramQuestion
 from dpinfer.schema import Boolean, Category, Integer, Real, Schema
 from dpinfer.schema.basis import UNIT, simplex_codes
-from dpinfer.kernel.rows.features import CHUNK_ROWS, RowClip, Features
 
 SCHEMA = Schema(
     x=Real(-4, 12),

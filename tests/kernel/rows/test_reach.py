@@ -5,10 +5,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from dpinfer.kernel.rows.features import Features
+from dpinfer.kernel.rows.reach import _widened, reach_of
 from dpinfer.schema import Boolean, Category, Integer, Real, Schema
 from dpinfer.schema.basis import UNIT, basis_of
-from dpinfer.kernel.rows.reach import _widened, reach_of
-from dpinfer.kernel.rows.features import Features
 
 SCHEMA = Schema(
     x=Real(-3, 11),

@@ -5,10 +5,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from dpinfer.kernel.rows.resampled import ReplicateSum
 from dpinfer.results.bootstrap_question import BootstrapQuestion
 from dpinfer.schema import Boolean, Category, Integer, Real, Schema
 from dpinfer.schema.basis import UNIT
-from dpinfer.kernel.rows.resampled import ReplicateSum
 
 SCHEMA = Schema(
     x=Real(-4, 12),

@@ -7,12 +7,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dpinfer.errors import FormulaError, OptionError, UnknownColumnError
+from dpinfer.kernel.rows.scores import MOST_CANDIDATES
 from dpinfer.kernel.selection import score_sums
 from dpinfer.kernel.sources import open_source
 from dpinfer.privacy.units import NEIGHBORS
 from dpinfer.results.selection import SelectionQuestion
 from dpinfer.schema import Boolean, Category, Integer, Real, Schema
-from dpinfer.kernel.rows.scores import MOST_CANDIDATES
 
 SCHEMA = Schema(
     x=Real(-4, 12),

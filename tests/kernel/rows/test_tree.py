@@ -9,13 +9,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dpinfer.errors import OptionError, SchemaError, UnknownColumnError
+from dpinfer.kernel.rows.tree import MOST_LEAVES, leaf_edges
 from dpinfer.kernel.sources import open_source
 from dpinfer.kernel.sums import exact_sums
-from dpinfer.procedures.descriptions import axes_of
 from dpinfer.privacy.units import NEIGHBORS
+from dpinfer.procedures.descriptions import axes_of
 from dpinfer.results.quantiles import DistributionQuestion
 from dpinfer.schema import Boolean, Category, Integer, Real, Schema
-from dpinfer.kernel.rows.tree import MOST_LEAVES, leaf_edges
 
 SCHEMA = Schema(
     x=Real(-4, 12),

@@ -1,0 +1,75 @@
+"""Keywords of statsmodels, scipy and pandas that have another name or place here."""
+
+from __future__ import annotations
+
+import inspect
+from functools import wraps
+from typing import TYPE_CHECKING, ParamSpec, TypeVar
+
+from dpinfer.errors import OptionError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+__all__ = ["INSTEAD", "suggests"]
+
+_P = ParamSpec("_P")
+_R = TypeVar("_R")
+
+_SCHEMA = "the schema declares what becomes of missing cells: Real(0, 100, missing=0)"
+_ROBUST = 'standard errors under unequal spread come from dpi.bootstrap("y ~ x", data)'
+_WEIGHTED = (
+    'a column of weights goes to dpi.sample_aggregate("y ~ x", data, model=sm.WLS, model_options={"weights": "w"}), '
+    "and to weights= of dpi.mean, total, count and proportion"
+)
+_GROUPS = 'groups are asked for by by="group"; not every question takes it'
+_PRICE = "the price goes to fit: .fit(dpi.ZCDP(0.1)), .fit(dpi.PureDP(1.0))"
+_LEVEL = "the level is chosen afterwards, at no cost: results.conf_int(alpha=0.05)"
+_NO_STEPS = "noisy sums are solved at once, without iterations or starting values"
+_RANDOM = "the privacy noise of PrivateData has no seed; dpi.PublicData(..., rng=) has"
+_PEOPLE = 'dpi.PrivateData(frame, schema, ledger, id="person", max_rows=3) protects people'
+_BOUNDS = "bounds are declared in the schema, as in Real(0, 100), and values beyond them are clamped"
+
+INSTEAD: dict[str, str] = {
+    **dict.fromkeys(("cov_type", "cov_kwds", "use_t", "robust", "vcov", "cov"), _ROBUST),
+    **dict.fromkeys(("weights", "freq_weights", "var_weights", "sample_weight", "offset", "exposure"), _WEIGHTED),
+    **dict.fromkeys(("missing", "nan_policy", "dropna", "skipna"), _SCHEMA),
+    **dict.fromkeys(("groups", "groupby", "group", "by"), _GROUPS),
+    **dict.fromkeys(("epsilon", "delta", "rho", "mu", "eps", "price", "budget", "privacy"), _PRICE),
+    **dict.fromkeys(("alpha", "confidence_level", "level", "conf_level"), _LEVEL),
+    **dict.fromkeys(("start_params", "maxiter", "disp", "tol", "full_output", "method"), _NO_STEPS),
+    **dict.fromkeys(("rng", "random_state", "seed"), _RANDOM),
+    **dict.fromkeys(("id", "max_rows", "cluster", "clusters"), _PEOPLE),
+    **dict.fromkeys(("bounds", "clip", "lower", "upper"), _BOUNDS),
+    **dict.fromkeys(("hasconst", "intercept", "add_constant"), 'a formula with "0 +" has no intercept: "y ~ 0 + x"'),
+    **dict.fromkeys(("subset", "query", "mask"), 'a condition on rows is where="age >= 18"'),
+    **dict.fromkeys(("n_resamples", "n_boot", "reps"), "the number of replicates is replicates="),
+    **dict.fromkeys(("quantiles", "percentiles", "probs"), "probabilities are q=, as in q=[0.25, 0.5]"),
+    **dict.fromkeys(("correction", "lambda_"), "the statistic is statistic= and its null distribution null="),
+    **dict.fromkeys(("target", "inference", "where", "replicates"), "options stand in the question, as dpi.ols(...)"),
+    "neighbors": 'the relation is that of the ledger: dpi.Ledger(..., neighbors="replace_one")',
+    "family": "families are those of dpi.expfam; any statsmodels model runs in dpi.sample_aggregate(..., model=)",
+    "range": "the ends of equal bins are bounds=(lower, upper), as the schema declares them by default",
+    "axis": "columns are given by name, and rows are never an axis",
+    "ddof": "variances have the divisor n - 1",
+}
+
+
+def suggests(function: Callable[_P, _R]) -> Callable[_P, _R]:
+    """Refuse a keyword that the function does not take, with what to use instead, if `INSTEAD` tells.
+
+    Raises
+    ------
+    OptionError
+        By the function returned. Any other unknown keyword stays a TypeError.
+    """
+    taken = inspect.signature(function).parameters
+
+    @wraps(function)
+    def checked(*args: _P.args, **keywords: _P.kwargs) -> _R:
+        for name, given in keywords.items():
+            if name not in taken and name in INSTEAD:
+                raise OptionError(name, given, f"nothing: {function.__name__} has no such option; {INSTEAD[name]}")
+        return function(*args, **keywords)
+
+    return checked

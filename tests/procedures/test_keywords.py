@@ -1,0 +1,63 @@
+"""Keywords of other libraries are refused with what to use instead; any other one is Python's TypeError."""
+
+from __future__ import annotations
+
+import inspect
+
+import pytest
+
+import dpinfer as dpi
+from dpinfer import models
+from dpinfer.errors import OptionError
+from dpinfer.procedures.keywords import INSTEAD
+
+QUESTIONS = [name for name in models.__all__ if name.islower()]
+
+
+@pytest.mark.parametrize(
+    ("ask", "option", "instead"),
+    [
+        (lambda: dpi.ols("y ~ x").fit(dpi.ZCDP(1), cov_type="HC1"), "cov_type", r"dpi\.bootstrap\("),
+        (lambda: dpi.ols("y ~ x", cov_type="HC3"), "cov_type", r"dpi\.bootstrap\("),
+        (lambda: dpi.ols("y ~ x", weights="w"), "weights", r"model=sm\.WLS"),
+        (lambda: dpi.ols("y ~ x", data=None, hasconst=False), "hasconst", "0 \\+ x"),
+        (lambda: dpi.ols("y ~ x", missing="drop"), "missing", "schema"),
+        (lambda: dpi.gram(["x", "y"]).fit(dpi.ZCDP(1), maxiter=5), "maxiter", "without iterations"),
+        (lambda: dpi.mean("x").fit(dpi.ZCDP(1), alpha=0.1), "alpha", r"conf_int\(alpha="),
+        (lambda: dpi.mean("x").fit(epsilon=1.0), "epsilon", r"dpi\.PureDP"),
+        (lambda: dpi.ttest_1samp("x", 0, nan_policy="omit"), "nan_policy", "schema"),
+        (lambda: dpi.mean("x", groupby="g"), "groupby", "by="),
+        (lambda: dpi.histogram("x", 5, range=(0, 1)), "range", "bounds="),
+        (lambda: dpi.bootstrap("x", n_resamples=99), "n_resamples", "replicates="),
+    ],
+)
+def test_the_alternative_is_named(ask, option, instead):
+    with pytest.raises(OptionError, match=instead) as caught:
+        ask()
+    assert caught.value.option == option
+
+
+@pytest.mark.parametrize("name", QUESTIONS)
+def test_every_question_tells(name):
+    question = getattr(dpi, name)
+    required = [p for p in inspect.signature(question).parameters.values() if p.default is p.empty]
+    with pytest.raises(OptionError, match=f"{name} has no such option"):
+        question(**{p.name: "x" for p in required}, nan_policy="omit")
+
+
+@pytest.mark.parametrize("name", QUESTIONS)
+def test_unknown_keywords_are_type_errors(name):
+    with pytest.raises(TypeError, match="unexpected keyword argument 'colour'"):
+        getattr(dpi, name)("x", colour="red")
+
+
+def test_fit_refuses_unknown_keywords():
+    with pytest.raises(TypeError, match="colour"):
+        dpi.ols("y ~ x").fit(dpi.ZCDP(1), colour="red")
+
+
+def test_no_alternative_shadows_an_option():
+    taken = {name: inspect.signature(getattr(dpi, name)).parameters for name in QUESTIONS}
+    assert "weights" in taken["mean"]
+    assert "weights" in INSTEAD
+    assert dpi.mean("x", weights="w").weights == "w"
