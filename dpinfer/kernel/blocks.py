@@ -14,10 +14,11 @@ import pandas as pd
 
 from dpinfer.kernel.people import KeptSource
 from dpinfer.kernel.rows.blocks import BlockValues, block_values
-from dpinfer.kernel.rows.features import CHUNK_ROWS, limits_of
+from dpinfer.kernel.rows.features import CHUNK_ROWS
 from dpinfer.kernel.worker_process import as_floats
 from dpinfer.kernel.workers import fit_apart, fit_here
 from dpinfer.schema.category import Category
+from dpinfer.schema.clamping import limits_of
 from dpinfer.schema.columns import Boolean, Integer
 
 if TYPE_CHECKING:

@@ -78,9 +78,9 @@ class Description(Procedure):
             options=options,
         )
 
-    def release_kind(self, context: Context) -> str:  # noqa: ARG002
-        """Return what was asked for."""
-        return self.kind
+    def release_kind(self, context: Context) -> str:
+        """Return what is measured."""
+        return self._question(context.schema).kind
 
     def stage(self, place: int, context: Context, released: tuple[StageRelease, ...]) -> Stage:  # noqa: ARG002
         """Ask for sums, or counts, in the cells of a table."""

@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from dpinfer.errors import InferenceError, ReleaseFormatError
-from dpinfer.kernel.rows.features import limits_of
 from dpinfer.results.exact import ExactQuestion
 from dpinfer.results.queries import LinearQuestion
 from dpinfer.results.sums_question import TABLES, SumsQuestion
 from dpinfer.schema.axes import Axis, BinsAxis, ConditionAxis
+from dpinfer.schema.clamping import limits_of
 from dpinfer.schema.columns import Integer
 
 if TYPE_CHECKING:

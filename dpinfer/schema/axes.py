@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from dpinfer.errors import FormulaError, OptionError, SchemaError
-from dpinfer.kernel.rows.features import limits_of
 from dpinfer.schema.category import Category
+from dpinfer.schema.clamping import limits_of
 from dpinfer.schema.columns import Boolean, Integer
 from dpinfer.schema.expressions import Expression, compile_expression
 

@@ -9,18 +9,11 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 from unittest import mock
 
-from dpinfer.kernel.rows.density import DensityRows
-
-from dpinfer.kernel import kernel
-from dpinfer.kernel.data import rows_of
+from dpinfer.kernel import run
 from dpinfer.kernel.rows.scores import ScoreSum
-from dpinfer.kernel.rows.tree import QuantileRows
-from dpinfer.kernel.selection import score_sums
-from dpinfer.kernel.sums import cell_sums
+from dpinfer.kernel.sums import exact_sums as sums_of
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     import dpinfer as dpi
     from tests.goldens.cases import Case
 
@@ -67,14 +60,20 @@ def plan(case: Case) -> Plan:
         steps=measurement.steps,
         multiplier=measurement.multiplier,
         cost=measurement.cost.to_dict(),
-        choices=tuple(rows.scales) if isinstance(rows := measurement.rows, QuantileRows) else (),
+        choices=tuple(
+            scale * stage.steps[0]
+            for stage in measurement.stages
+            if stage.law.family == "gumbel" and len(measurement.stages) > 1
+            for scale in stage.law.scales
+        ),
     )
 
 
 def released(case: Case) -> Released:
     """Release a case, with the noise that its seed gives."""
     release = case.procedure(case.data()).measure(case.privacy)
-    settings = {name: release.question[name] for name in ("settled", "frame", "selected") if name in release.question}
+    settings = {str(place): dict(stage.settings) for place, stage in enumerate(release.stages) if stage.settings}
+    settings |= {"selected": [list(stage.values) for stage in release.choices]} if len(release.stages) > 1 else {}
     return Released(release, release.values, release.names, release.law.scales, release.nobs, settings)
 
 
@@ -88,21 +87,17 @@ def exact_sums(case: Case) -> list[int]:
     procedure = case.procedure(data)
     measurement = procedure.measurement(case.privacy)
     if isinstance(measurement.rows, ScoreSum):
-        return score_sums(measurement.rows, rows_of(data))
-    if isinstance(measurement.rows, DensityRows):
-        return cell_sums(measurement.rows.cells, rows_of(data))
-    noise: list[int] = []
-    draw = kernel._noise
+        return sums_of(measurement.rows, data._open())
+    exact: list[int] = []
+    noisy = run._noisy
 
-    def noted(*arguments: Any) -> Sequence[int]:
-        noise.extend(draw(*arguments))
-        return noise
+    def noted(priced: Any, totals: list[int], draws: Any) -> list[int]:
+        exact.extend(totals)
+        return noisy(priced, totals, draws)
 
-    with mock.patch.object(kernel, "_noise", noted):
-        release = procedure.measure(case.privacy)
-    parts = [divmod(value - drawn, measurement.multiplier) for value, drawn in zip(release.values, noise, strict=True)]
-    assert not any(remainder for _, remainder in parts)
-    return [total for total, _ in parts]
+    with mock.patch.object(run, "_noisy", noted):
+        procedure.measure(case.privacy)
+    return exact
 
 
 def infer(case: Case, release: dpi.Release) -> list[Any]:

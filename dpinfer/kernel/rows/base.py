@@ -83,15 +83,14 @@ class RowSum(ABC):
         def schema(self) -> Schema:
             """The schema of the columns, with the people where they are the unit of protection."""
 
+        @property
+        def names(self) -> tuple[str, ...]:
+            """What each of the m released sums is."""
+
     @property
     @abstractmethod
     def columns(self) -> tuple[str, ...]:
         """Columns of the data that are read, sorted."""
-
-    @property
-    @abstractmethod
-    def names(self) -> tuple[str, ...]:
-        """What each of the m released sums is."""
 
     @property
     @abstractmethod

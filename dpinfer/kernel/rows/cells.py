@@ -12,17 +12,18 @@ import numpy as np
 
 from dpinfer.errors import OptionError
 from dpinfer.kernel.rows.base import Batch, RowSum
-from dpinfer.kernel.rows.features import Features, limits_of
 from dpinfer.kernel.rows.reach import Boxes, Reach
 from dpinfer.privacy.sensitivity import joint_sensitivity
 from dpinfer.schema.axes import Axis, BinsAxis
 from dpinfer.schema.basis import UNIT
+from dpinfer.schema.clamping import limits_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from numpy.typing import NDArray
 
+    from dpinfer.kernel.rows.features import Features
     from dpinfer.privacy.sensitivity import Norm
     from dpinfer.privacy.units import Neighbors
     from dpinfer.schema.cells import Coded

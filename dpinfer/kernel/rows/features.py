@@ -13,10 +13,11 @@ from dpinfer.errors import NotProvedError, OptionError
 from dpinfer.privacy.sensitivity import RowBounds
 from dpinfer.schema.basis import UNIT
 from dpinfer.schema.category import Category
+from dpinfer.schema.clamping import limits_of
 from dpinfer.schema.expressions import compile_expression
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
 
     from numpy.typing import NDArray
 
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
 
     Array = NDArray[np.float64]
 
-__all__ = ["CHUNK_ROWS", "NORMS", "Features", "RowClip", "clamped_values", "limits_of"]
+__all__ = ["CHUNK_ROWS", "NORMS", "Features", "RowClip"]
 
 NORMS = ("l2", "l1")
 
@@ -232,40 +233,6 @@ class Features:
         after = np.abs(regressors).sum(axis=0) if l1 else np.einsum("dm,dm->m", regressors, regressors)
         kept: NDArray[np.bool_] = after <= self._kept
         return kept
-
-
-def clamped_values(
-    schema: Mapping[str, Any], names: Iterable[str], raw: Mapping[str, NDArray[Any] | Coded], count: int
-) -> tuple[dict[str, Array], NDArray[np.bool_]]:
-    """Coerce and clamp the cells of columns (NaN to the lower bound); and say which rows have a number in all of them.
-
-    Parameters
-    ----------
-    schema : mapping of str to Column
-    names : iterable of str
-    raw : mapping of str to cells, each of length ``count``
-    count : int
-
-    Returns
-    -------
-    values : dict of str to ndarray (count,)
-    keep : ndarray of bool (count,)
-    """
-    values: dict[str, Array] = {}
-    keep = np.ones(count, dtype=bool)
-    for name in names:
-        cells = schema[name].coerce(raw[name])
-        keep &= np.isfinite(cells)
-        lower, upper = limits_of(schema[name])
-        values[name] = np.fmin(np.fmax(cells, lower), upper)
-    return values, keep
-
-
-def limits_of(column: object) -> tuple[float, float]:
-    """Return the bounds that coerced values of a column are clamped to: declared ones, or those of level indices."""
-    texts = getattr(column, "level_texts", ())
-    lower = float(getattr(column, "lower", 0.0))
-    return lower, float(getattr(column, "upper", lower + max(len(texts) - 1, 0)))
 
 
 def _quoted(name: str) -> str:

@@ -106,7 +106,7 @@ class GramSum(RowSum):
         row, column = self._upper
         last = self.features.basis.width - 1
         piece = np.where(column == last, np.where(row == last, 2, 1), 0) if self.split else np.zeros_like(row)
-        return np.append(piece, [len(self.parts) - 1] * self._clamped)
+        return np.append(piece, np.full(int(self._clamped), len(self.parts) - 1))
 
     def pattern(self, norm: Norm) -> Array:
         """Off the diagonal products have less noise under Gaussian noise: they count twice in the Frobenius norm."""

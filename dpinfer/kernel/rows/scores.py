@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from dpinfer.errors import OptionError
-from dpinfer.kernel.rows.features import clamped_values
+from dpinfer.schema.clamping import clamped_values
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -12,10 +12,11 @@ import numpy as np
 from dpinfer.errors import OptionError, SchemaError
 from dpinfer.kernel.rows.base import Batch, RowSum
 from dpinfer.kernel.rows.cells import CellSum
-from dpinfer.kernel.rows.features import Features, clamped_values, limits_of
+from dpinfer.kernel.rows.features import Features
 from dpinfer.privacy.exact import binary, sqrt_above
 from dpinfer.schema.axes import BinsAxis
 from dpinfer.schema.basis import basis_of
+from dpinfer.schema.clamping import clamped_values, limits_of
 from dpinfer.schema.columns import Integer, Real
 
 if TYPE_CHECKING:
