@@ -87,15 +87,16 @@ def measure(cells: tuple[Cell, ...], seeds: range, seed: int) -> dict[int, np.nd
     The last column is the estimate of the blocks without privacy, their plain corrected mean.
     """
     population = POPULATIONS[cells[0].population]
-    measured = [question(cell).measurement(cell.price, schema=population.schema) for cell in cells]
+    asked = [question(cell) for cell in cells]
+    measured = [one.measurement(cell.price, schema=population.schema) for one, cell in zip(asked, cells, strict=True)]
     found: dict[int, list[np.ndarray]] = {place: [] for place in range(len(cells))}
     identity = np.eye(len(population.truth))
     for replicate in seeds:
         rng = np.random.default_rng([seed, cells[0].population, cells[0].n, replicate])
         fits = fit_blocks(population, rng, cells[0].n, cells[0].blocks)
-        plain = block_values(fits, measured[0].rows.region).estimates.mean(axis=0)
+        plain = block_values(fits, asked[0].units(measured[0].context).region).estimates.mean(axis=0)
         for place, one in enumerate(measured):
-            results = release_of(one, fits, rng).infer()
+            results = release_of(asked[place], one, fits, rng).infer()
             inference: AggregateInference = results.inference
             ends = inference.intervals(identity, 0.05)
             found[place].append(
@@ -137,7 +138,7 @@ def judge(cell: Cell, rows: np.ndarray, plain: np.ndarray, *, measurement: Any) 
                 "n": cell.n,
                 "blocks": cell.blocks,
                 "price": str(cell.price),
-                "aggregator": cell.aggregator if measurement.rows.winsorized else "region alone",
+                "aggregator": cell.aggregator if len(measurement.stages) > 1 else "region alone",
                 "correction": cell.bias_correction,
                 "parameter": name,
                 "truth": truth,
@@ -158,9 +159,9 @@ def judge(cell: Cell, rows: np.ndarray, plain: np.ndarray, *, measurement: Any) 
 
 def signal(measurement: Any, half: np.ndarray, sampling: float, blocks: int) -> np.ndarray:
     """Sum of squares between blocks over the standard deviation of its noise, from the population."""
-    rows = measurement.rows
-    first = rows.parts["product"].start
-    noise = np.sqrt(measurement.law.variances[first]) * measurement.steps[first]
+    last = measurement.stages[-1]
+    first = len(last.rows.region.names)  # products come after the sums
+    noise = np.sqrt(last.law.variances[first]) * last.steps[first]
     return np.asarray(blocks * (sampling * blocks / half**2) / noise)
 
 

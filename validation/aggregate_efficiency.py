@@ -40,7 +40,7 @@ def replicate(rule: str, n: int, power: float, count: int, seed: int) -> np.ndar
         with np.errstate(all="ignore"):
             sums = rng.gamma(held, 1 / RATE)
             fits = np.stack([held.sum(axis=1) / sums.sum(axis=1), *(held / sums).T], axis=1)[..., None]
-        inference = release_of(measured, fits, rng).infer().inference
+        inference = release_of(asked, measured, fits, rng).infer().inference
         ends = inference.intervals(np.eye(1), 0.05)[0]
         found.append((inference.params[0], ends[0] <= RATE <= ends[1]))
     return np.array(found)

@@ -11,16 +11,15 @@ import statsmodels.api as sm
 import statsmodels.formula.api as smf
 
 import dpinfer as dpi
-from dpinfer.kernel.blocks import noisy_values
-from dpinfer.kernel.samplers import simulated_noise
-from dpinfer.procedures.block_estimators import newton
-from dpinfer.release import Release
 from dpinfer.kernel.rows.blocks import block_values
+from dpinfer.procedures.block_estimators import newton
+from validation import stages
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from dpinfer.release import Measurement
+    from dpinfer.kernel.measurement import Measurement
+    from dpinfer.release import Release
 
 
 @dataclass(frozen=True)
@@ -229,20 +228,8 @@ def stacked_newton(model: type, y: np.ndarray, x: np.ndarray, starts: np.ndarray
     return found
 
 
-def release_of(measurement: Measurement, fits: np.ndarray, rng: np.random.Generator) -> Release:
+def release_of(question: Any, measured: Measurement, fits: np.ndarray, rng: np.random.Generator) -> Release:
     """Add noise to fitted blocks, as the kernel does."""
-    values = block_values(fits if measurement.rows.halves else fits[:, :1], measurement.rows.region)
-    noisy, settled = noisy_values(measurement, values, simulated_noise(measurement.law, rng))
-    return Release(
-        kind=measurement.kind,
-        question={**measurement.question, **settled},
-        values=noisy,
-        steps=measurement.steps,
-        names=measurement.names,
-        law=measurement.law,
-        cost=measurement.cost,
-        neighbors=measurement.neighbors,
-        nobs=None,
-        charge_ids=(),
-        public=True,
-    )
+    blocks = question.units(measured.context)
+    values = block_values(fits if blocks.halves else fits[:, :1], blocks.region)
+    return stages.release_of(question, measured, lambda priced: priced.rows.add(values)[0].tolist(), rng)

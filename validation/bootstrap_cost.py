@@ -14,8 +14,8 @@ from scipy import stats
 from scipy.optimize import brentq
 
 import dpinfer as dpi
-from dpinfer.kernel.data import rows_of
-from dpinfer.kernel.replicates import random_bytes, replicate_sums
+from dpinfer.kernel.draws import SimulatedDraws
+from dpinfer.kernel.replicates import replicate_sums
 from dpinfer.privacy.profiles import gaussian_epsilon
 from dpinfer.privacy.resampling import DOUBLE_OR_NOTHING, composed, composed_epsilon, noise_mu
 from dpinfer.release import NoiseLaw
@@ -140,7 +140,7 @@ def audited(replicates: int, share: float, count: int, seed: int) -> dict:
         if not held:
             return noise.reshape(part, replicates)
         rows = replace(asked.rows, replicates=part * replicates)
-        sums = np.array(replicate_sums(rows, rows_of(data), random_bytes(rows, data)), dtype=np.float64)
+        sums = np.array(replicate_sums(rows, data._open(), SimulatedDraws(rng)), dtype=np.float64)
         return (sums.reshape(-1, len(unit)) @ unit / size**2 + noise).reshape(part, replicates)
 
     def ratio(along: np.ndarray) -> np.ndarray:

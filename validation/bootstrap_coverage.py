@@ -13,7 +13,6 @@ from scipy import integrate, stats
 
 import dpinfer as dpi
 from dpinfer.inference.bootstrap import ReplicateSums, Variances
-from dpinfer.kernel.run import run as run_kernel
 from dpinfer.numerics.mixture import PROBABILITIES, mixture_isf
 from dpinfer.studies import Rules
 from validation.common import Claim, Options, options, write_figure, write_table
@@ -217,10 +216,10 @@ DESIGNS = (
 )  # fmt: skip
 
 
-def release(design: Design, measurement: Any, columns: Columns, rng: np.random.Generator) -> Any:
+def release(design: Design, asked: Any, columns: Columns, rng: np.random.Generator) -> Any:
     """Run the kernel with simulated noise and weights."""
     data = dpi.PublicData(pd.DataFrame(columns), design.schema, rng=rng, neighbors=design.neighbors)
-    return run_kernel(measurement, data, threads=1)
+    return data.run(asked, design.price)
 
 
 def replicate(place: int, seeds: range, seed: int) -> np.ndarray:
@@ -228,13 +227,11 @@ def replicate(place: int, seeds: range, seed: int) -> np.ndarray:
     design = DESIGNS[place]
     measured = design.asked.measurement(design.price, schema=design.schema, neighbors=design.neighbors)
     beside = None if design.rival is None else design.rival(FORMULA)
-    if beside is not None:
-        beside = beside.measurement(design.price, schema=design.schema, neighbors=design.neighbors)
     found = []
     for number in seeds:
         rng = np.random.default_rng([seed, place, number])
         columns = design.draw(rng, design.n)
-        results = release(design, measured, columns, rng).infer()
+        results = release(design, design.asked, columns, rng).infer()
         inference = results.inference
         contrasts = np.eye(len(inference.names))
         lower, upper = inference.intervals(contrasts, 1 - design.level)[design.place]
@@ -314,14 +311,13 @@ def direct(what: str, n: int, seeds: range, seed: int) -> np.ndarray:
     draw, truth, which = alike, 0.5, 0
     if what == "slope":
         pair, which = (dpi.bootstrap(FORMULA, replicates=DIRECT), dpi.ols(FORMULA)), 1
-    measured = [one.measurement(price, schema=schema, neighbors="add_remove") for one in pair]
     found = []
     for number in seeds:
         rng = np.random.default_rng([seed, n, DIRECTLY.index(what), number])
         data = dpi.PublicData(pd.DataFrame(draw(rng, n)), schema, rng=rng)
         row = []
-        for one in measured:
-            results = run_kernel(one, data, threads=1).infer()
+        for one in pair:
+            results = data.run(one, price).infer()
             ends = np.asarray(results.conf_int(alpha=0.05))[which]
             row += [np.asarray(results.params)[which] - truth, ends[1] - ends[0]]
         found.append(row)

@@ -14,17 +14,17 @@ from scipy import integrate, stats
 
 import dpinfer as dpi
 from dpinfer.inference.density import DensityEstimates, density_intervals, projected
-from dpinfer.kernel.density import noisy_stages
 from dpinfer.procedures.density import density
-from dpinfer.results.fine_grid import CELLS, WIDTHS
+from dpinfer.results.fine_grid import CELLS, WIDTHS, FineGrid
 from validation.common import Claim, Options, options, write_figure, write_table
+from validation.stages import release_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from numpy.typing import NDArray
 
-    from dpinfer.release import Measurement
+    from dpinfer.kernel.price import PricedStage
 
     Array = NDArray[np.float64]
 
@@ -137,19 +137,26 @@ class Drawn:
 def draw_chosen(design: Design, n: int, price: dpi.PureDP | dpi.ZCDP, replicates: int, seed: list[int]) -> Drawn:
     """Draw rows, and release them by the mechanism itself."""
     rng = np.random.default_rng(seed)
-    measured: Measurement = density("x").measurement(price, schema=SCHEMA, neighbors="add_remove")
-    step, cells = measured.steps[0], design.shares(CELLS)
-    noise = float(measured.law.variances[-1]) * step**2
+    asked, grid, cells = density("x"), FineGrid(SCHEMA, "x"), design.shares(CELLS)
+    measured = asked.measurement(price, schema=SCHEMA, neighbors="add_remove")
+    last = measured.stages[-1]
+    noise = float(last.law.variances[0]) * last.steps[0] ** 2
     bins, merged, counts = [], [], []
     for _ in range(replicates):
-        rows = rng.multinomial(n, cells).tolist()
-        found = noisy_stages(measured, rows, [int(one) for one in measured.law.rvs(1, rng)[0]], None)
-        noisy = np.array(found.counts[-(CELLS // found.width) :], dtype=np.float64) * step
-        width = measured.rows.merged_width(noisy, found.width, nobs=float(noisy.sum()), noise=noise)
+        rows = rng.multinomial(n, cells)
+        release = release_of(asked, measured, partial(_in_bins, rows), rng)
+        counted = release.stages[-1]
+        noisy, wide = counted.array, int(counted.settings["width"])
+        width = grid.merged_width(noisy, wide, nobs=float(noisy.sum()), noise=noise)
         bins.append(CELLS // width)
-        merged.append(width // found.width)
+        merged.append(width // wide)
         counts.append(noisy.reshape(bins[-1], -1).sum(axis=1))
-    return Drawn(np.array(bins), np.array(merged), counts, noise, measured.law.family == "laplace")
+    return Drawn(np.array(bins), np.array(merged), counts, noise, last.law.family == "laplace")
+
+
+def _in_bins(rows: NDArray[np.int64], priced: PricedStage) -> list[int]:
+    """Count rows of cells in the bins of a stage."""
+    return [int(one) for one in rows.reshape(len(priced.names), -1).sum(axis=1)]
 
 
 def error_cell(design: Design, n: int, price: dpi.PureDP | dpi.ZCDP, path: str, replicates: int, seed: int) -> dict:

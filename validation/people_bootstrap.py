@@ -14,7 +14,6 @@ from scipy import stats
 import dpinfer as dpi
 from dpinfer.inference.batch import batch_linear, linear_oracle
 from dpinfer.inference.bootstrap import ReplicateSums
-from dpinfer.kernel.run import run as run_kernel
 from dpinfer.results.bootstrap import _unstable
 from dpinfer.studies import Rules
 from validation.people_designs import COLUMNS, DESIGNS, KEPT, SLOPE, draw, products_by_person
@@ -41,7 +40,7 @@ def template(most: int) -> tuple[Any, Any, Any, Any]:
     rng = np.random.default_rng(0)
     frame = draw(DESIGNS[0], rng, 500, 1).frame(0, most)
     data = dpi.PublicData(frame, COLUMNS, rng=rng, id="person", max_rows=most)
-    inference = BOOTSTRAP.infer(run_kernel(measurement, data, threads=1)).inference
+    inference = BOOTSTRAP.infer(data.run(BOOTSTRAP, PRICE)).inference
     return measurement, inference, BOOTSTRAP._question(schema), OLS.measurement(PRICE, **asked)
 
 

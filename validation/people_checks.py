@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 import dpinfer as dpi
-from dpinfer.kernel.data import rows_of
-from dpinfer.kernel.run import run as run_kernel
+from dpinfer.kernel.draws import SimulatedDraws
 from dpinfer.kernel.people import kept_rows
 from dpinfer.kernel.replicates import replicate_sums
 from dpinfer.kernel.sources import open_source
@@ -19,9 +18,19 @@ from validation.people_designs import COLUMNS, DESIGNS, KEPT, MANY, Drawn, draw,
 from validation.people_inference import QUESTIONS, ends_of, measured
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from validation.common import Options
 
 PEOPLE, SETS = 300, 3
+
+
+class Twice(SimulatedDraws):
+    """Draws by which every person counts twice."""
+
+    def bytes(self) -> Callable[[int, int], bytes]:
+        """Return bytes whose bits are all 1."""
+        return lambda _, size: b"\xff" * size
 
 
 @dataclass(frozen=True)
@@ -63,9 +72,9 @@ def checks(arguments: Options) -> Agreement:
 def _same(name: str, data: dpi.PublicData, drawn: Drawn, index: int, most: int) -> bool:
     """Compare the sums and the intervals of one question."""
     measurement = measured(name, most)
-    library = exact_sums(measurement.rows, rows_of(data), threads=1)[: len(measurement.names)]
+    library = exact_sums(measurement.rows, data._open(), threads=1)[: len(measurement.names)]
     mine = [int(one) for one in sums_of(measurement.rows, drawn, most)[index]]
-    release = run_kernel(measurement, data, threads=1)
+    release = data.run(QUESTIONS[name], measurement.context.privacy)
     ends = np.asarray(QUESTIONS[name].infer(release).conf_int())
     found = ends_of(name, measurement, release.array[None], None)[0][0]
     return library == mine and np.allclose(found, ends[-len(found) :], rtol=1e-6, atol=1e-9)
@@ -74,10 +83,10 @@ def _same(name: str, data: dpi.PublicData, drawn: Drawn, index: int, most: int) 
 def _same_bootstrap(data: dpi.PublicData, drawn: Drawn, index: int, most: int) -> bool:
     """Compare the sums of the bootstrap where every weight is 2, and the intervals of a release."""
     measurement = BOOTSTRAP.measurement(PRICE, schema=data.schema, neighbors="add_remove")
-    library = replicate_sums(measurement.rows, rows_of(data), lambda _, size: b"\xff" * size, threads=1)
+    library = replicate_sums(measurement.rows, data._open(), Twice(data.rng), threads=1)
     products = products_by_person(measurement.rows.features, drawn, most)[:, index]
     mine = [2 * int(one) for one in products.sum(axis=1)] * BOOTSTRAP.replicates
-    release = run_kernel(measurement, data, threads=1)
+    release = data.run(BOOTSTRAP, PRICE)
     ends = np.asarray(BOOTSTRAP.infer(release).conf_int())
     return library == mine and np.allclose(inferred(most, release.array).intervals(np.eye(2), 0.05), ends, rtol=1e-6)
 

@@ -15,13 +15,11 @@ from tqdm import tqdm
 
 import dpinfer as dpi
 from dpinfer.inference.quantiles import _FEW, _LARGE
-from dpinfer.kernel.run import run as run_kernel
-from dpinfer.kernel.quantiles import chosen_points, simulated_draw
-from dpinfer.kernel.sources import open_source
 from dpinfer.results.quantiles import infer_quantiles, whole_step
 from dpinfer.studies import Rules
 from validation.common import Claim, Options, options, write_figure, write_table
 from validation.quantile_designs import POPULATIONS, TIGHT, Fast, fitted, leaf_counts, nodes_of, places
+from validation.stages import Choosing
 
 if TYPE_CHECKING:
     from validation.quantile_designs import Population
@@ -158,9 +156,7 @@ def widened(ends: np.ndarray, selected: np.ndarray) -> np.ndarray:
 
 def chosen(path: Fast, values: np.ndarray, rng: np.random.Generator) -> float:
     """Choose the median of rows by the exponential mechanism."""
-    asked: Any = path.measurement.rows
-    (point,) = chosen_points(asked, open_source(pd.DataFrame({"x": values})), simulated_draw(rng))
-    return float(asked.value(point))
+    return float(Choosing.of(path.measurement).values(values, rng)[0])
 
 
 def replicates(cells: tuple[Cell, ...], truth: np.ndarray, seeds: range, seed: int) -> np.ndarray:
@@ -289,7 +285,7 @@ def library(cell: Cell, values: np.ndarray, rng: np.random.Generator) -> np.ndar
     """Intervals (k, 2, 2) that the library gives, from rows to release to inference, with either kind of ends."""
     frame = pd.DataFrame({"x": values.astype(np.int64) if cell.source.whole else values})
     data = dpi.PublicData(frame, cell.source.schema(cell.neighbors), rng=rng, neighbors=cell.neighbors)
-    release = run_kernel(cell.asked.measurement(cell.price, schema=data.schema, neighbors=cell.neighbors), data)
+    release = data.run(cell.asked, cell.price)
     results = [cell.asked.infer(release), infer_quantiles(release, continuous=True)]
     return np.stack([one.conf_int(alpha=ALPHA).to_numpy() for one in results], axis=1)
 

@@ -16,7 +16,7 @@ from dpinfer.inference.distribution import Tree, fit_tree
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from dpinfer.release import Measurement
+    from dpinfer.kernel.measurement import Measurement
     from dpinfer.kernel.rows.tree import TreeSum
 
     Function = Callable[[np.ndarray], np.ndarray]

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-from functools import cache
+from functools import cache, reduce
 from itertools import product
+from operator import add
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -15,10 +15,9 @@ from tqdm import tqdm
 
 import dpinfer as dpi
 from dpinfer.inference.quantiles import QuantileInference
-from dpinfer.kernel.quantiles import chosen_points, simulated_draw
-from dpinfer.kernel.sources import open_source
 from validation.common import Claim, Options, options, write_figure, write_table
 from validation.quantile_designs import POPULATIONS, TIGHT, Fast, nodes_of, places
+from validation.stages import Choosing
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -65,14 +64,15 @@ def distance(reached: Array, under: Array, target: Array) -> Array:
     return np.maximum(np.maximum(target - reached, under - target), 0)
 
 
-def choosing(questions: Sequence[Any], price: Any, schema: dpi.Schema) -> Any:
-    """One row function that chooses what several questions ask for, each at the price as if alone."""
-    each = [question.measurement(price, schema=schema, neighbors="add_remove").rows for question in questions]
-    return replace(
-        each[0],
-        probabilities=tuple(one.probabilities[0] for one in each),
-        scales=tuple(one.scales[0] for one in each),
-    )
+def choosing(questions: Sequence[Any], price: Any, schema: dpi.Schema) -> Choosing:
+    """What chooses what several questions ask for, each at the price as if alone."""
+    each = [question.measurement(price, schema=schema, neighbors="add_remove") for question in questions]
+    return joined([Choosing.of(one) for one in each])
+
+
+def joined(parts: Sequence[Choosing]) -> Choosing:
+    """Put choices together."""
+    return reduce(add, parts)
 
 
 def tree_estimates(path: Fast, noisy: Array, probabilities: Sequence[float], *, whole: bool) -> Array:
@@ -83,16 +83,12 @@ def tree_estimates(path: Fast, noisy: Array, probabilities: Sequence[float], *, 
 
 
 @cache
-def prepared(place: int) -> tuple[Any, list[Fast]]:
+def prepared(place: int) -> tuple[Choosing, list[Fast]]:
     """What chooses all quartiles at all prices, each alone, and a tree for each price; once a process."""
     schema = studied()[place].schema("add_remove")
     alone = [dpi.quantile("x", q, method="exponential") for q in QUARTILES]
     rows = [choosing(alone, price, schema) for price in PRICES]
-    every = replace(
-        rows[0],
-        probabilities=tuple(p for one in rows for p in one.probabilities),
-        scales=tuple(s for one in rows for s in one.scales),
-    )
+    every = joined(rows)
     asked = dpi.quantile("x", list(QUARTILES), method="tree")
     return every, [Fast(asked.measurement(price, schema=schema, neighbors="add_remove")) for price in PRICES]
 
@@ -100,8 +96,7 @@ def prepared(place: int) -> tuple[Any, list[Fast]]:
 def estimates(place: int, values: Array, rng: np.random.Generator) -> Array:
     """Quartiles (prices, methods, 3) of rows: each alone by the exponential mechanism, or all from one tree."""
     every, paths = prepared(place)
-    points = chosen_points(every, open_source(pd.DataFrame({"x": values})), simulated_draw(rng))
-    chosen = np.array([every.value(point) for point in points]).reshape(len(PRICES), -1)
+    chosen = every.values(values, rng).reshape(len(PRICES), -1)
     plain = np.sort(values)[np.ceil(np.array(QUARTILES) * len(values)).astype(int) - 1]
     leaves = np.bincount(places(paths[0].rows, values), minlength=len(paths[0].edges) - 1)
     counts, whole, found = nodes_of(leaves[None], paths[0].rows), studied()[place].whole, []
@@ -168,7 +163,7 @@ def quartile_table(arguments: Options, parallel: Parallel) -> pd.DataFrame:
 
 
 @cache
-def prepared_many(place: int, price: Any) -> tuple[Fast, Fast, Any]:
+def prepared_many(place: int, price: Any) -> tuple[Fast, Fast, Choosing]:
     """One tree at the price, one at 1/99 of it, and what chooses 99 quantiles at 1/99 each; once a process."""
     schema, part = studied()[place].schema("add_remove"), price / len(MANY)
     one = Fast(dpi.quantile("x", list(MANY), method="tree").measurement(price, schema=schema, neighbors="add_remove"))
@@ -187,8 +182,7 @@ def many_errors(place: int, n: int, price: Any, seeds: range, seed: int) -> Arra
         joint = tree_estimates(one, (counts + one.noise(1, rng))[0], MANY, whole=False)
         noisy = counts + each.noise(len(MANY), rng)
         single = [tree_estimates(each, row, (p,), whole=False)[0] for row, p in zip(noisy, MANY, strict=True)]
-        points = chosen_points(rows, open_source(pd.DataFrame({"x": values})), simulated_draw(rng))
-        guess = np.array([joint, single, [rows.value(point) for point in points]])
+        guess = np.array([joint, single, rows.values(values, rng)])
         upto, under = np.searchsorted(values, guess, side="right") / n, np.searchsorted(values, guess) / n
         found.append(distance(upto, under, q))
     return np.array(found)

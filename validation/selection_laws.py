@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 from unittest import mock
 
@@ -13,6 +12,7 @@ from matplotlib.figure import Figure
 from scipy import stats
 
 import dpinfer as dpi
+from dpinfer.kernel.draws import SimulatedDraws
 from dpinfer.kernel.quantiles import chosen_points
 from dpinfer.kernel.selection import private_choice
 from dpinfer.kernel.sources import open_source
@@ -33,7 +33,8 @@ from validation.selection_exact import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
+    from fractions import Fraction
 
     from numpy.typing import NDArray
 
@@ -67,6 +68,24 @@ BLOCK and HIGH at TOP. One more at TOP makes a median below BLOCK less likely, b
 
 
 # The sampler itself
+
+
+class Choosing(SimulatedDraws):
+    """Draws that choose as they are told.
+
+    Parameters
+    ----------
+    choose : callable
+        ``choose(scores, scale)`` returns a place.
+    """
+
+    def __init__(self, choose: Callable[[Sequence[int], float], int]) -> None:
+        super().__init__(np.random.default_rng(0))
+        self._choose = choose
+
+    def place(self, scores: Sequence[int], law: str, scale: float) -> int:  # noqa: ARG002  (always the Gumbel law)
+        """Choose a place."""
+        return self._choose(scores, scale)
 
 
 class Sampler:
@@ -190,20 +209,21 @@ def attack(what: str, share: float, hits: Sequence[int], true: Sequence[float], 
     }
 
 
-def attacked_rows(share: float, *, more: bool) -> tuple[Any, Any]:
-    """The row function that chooses the median, at a share of its noise, and the rows."""
+def attacked(share: float, *, more: bool) -> tuple[Any, Fraction, float, Any]:
+    """What chooses the median: its grid, probability, and a share of its noise; and the rows."""
     question = dpi.quantile("x", 0.5, method="exponential")
     schema = dpi.Schema(x=dpi.Integer(0, TOP))
-    rows: Any = question.measurement(dpi.PureDP(4 * EPSILON), schema=schema, neighbors="add_remove").rows
+    first = question.measurement(dpi.PureDP(4 * EPSILON), schema=schema, neighbors="add_remove").stages[0]
     source = open_source(pd.DataFrame({"x": [BLOCK] * LOW + [TOP] * (HIGH + more)}))
-    return replace(rows, scales=(share * rows.scales[0],)), source
+    (probability,) = first.stage.measure.probabilities  # type: ignore[union-attr]
+    return first.rows, probability, share * first.law.scales[0], source
 
 
 def chosen(size: int, share: float, sampler: Sampler, *, more: bool) -> NDArray[np.int64]:
     """How often each point is chosen, by as many descents."""
-    rows, source = attacked_rows(share, more=more)
-    rows = replace(rows, probabilities=rows.probabilities * size, scales=rows.scales * size)
-    return np.bincount(chosen_points(rows, source, sampler.one), minlength=TOP + 1)
+    rows, probability, scale, source = attacked(share, more=more)
+    found = chosen_points(rows, [probability] * size, [scale] * size, source, Choosing(sampler.one))
+    return np.bincount(found, minlength=TOP + 1)
 
 
 def medians(size: int, share: float, sampler: Sampler, *, more: bool) -> NDArray[np.int64]:
@@ -212,7 +232,7 @@ def medians(size: int, share: float, sampler: Sampler, *, more: bool) -> NDArray
     A descent first chooses between two blocks, then a point of one. What it chooses from is written down for either
     block, and drawn from: of the points of a block as often as the block was chosen.
     """
-    rows, source = attacked_rows(share, more=more)
+    rows, probability, scale, source = attacked(share, more=more)
     found = np.zeros(TOP + 1, dtype=np.int64)
     outer: NDArray[np.int64] | None = None
     for block in range(2):
@@ -222,7 +242,7 @@ def medians(size: int, share: float, sampler: Sampler, *, more: bool) -> NDArray
             heard.append((scores, scale))
             return block if len(heard) == 1 else 0
 
-        (start,) = chosen_points(rows, source, draw)
+        (start,) = chosen_points(rows, [probability], [scale], source, Choosing(draw))
         outer = sampler.counts(*heard[0], size) if outer is None else outer
         found[start : start + len(heard[1][0])] += sampler.counts(*heard[1], int(outer[block]))
     return found

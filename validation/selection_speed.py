@@ -10,7 +10,8 @@ import pandas as pd
 from matplotlib.figure import Figure
 
 import dpinfer as dpi
-from dpinfer.kernel.quantiles import FAN_OUT, RANK
+from dpinfer.kernel.quantiles import FAN_OUT
+from dpinfer.kernel.rank_weights import RANK
 from dpinfer.kernel.samplers import private_noise
 from dpinfer.kernel.selection import private_choice
 from validation.common import Claim, Options, options, write_figure, write_table

@@ -13,10 +13,10 @@ import numpy as np
 from dpinfer.errors import OptionError
 from dpinfer.inference.aggregate import METHODS
 from dpinfer.inference.block_frames import bins_of, find_frame, find_scales, limit, whole_frame
+from dpinfer.kernel.pickling import check_picklable
 from dpinfer.kernel.price import amounts
 from dpinfer.kernel.rows.blocks import BINS, OCTAVES, BlockMoments, Blocks, OctaveCounts, PlaceCounts
 from dpinfer.kernel.stage import Data, Slot, Stage, Sum
-from dpinfer.kernel.workers import check_picklable
 from dpinfer.privacy.units import PureDP
 from dpinfer.procedures.block_estimators import NewtonEstimator, formula_estimator, model_class, probe_names
 from dpinfer.procedures.block_plan import (
