@@ -69,7 +69,7 @@ def portion(place: int, n: int, seeds: range, seed: int) -> np.ndarray:
         row = []
         for most in KEPT:
             measurement, _, _, direct = template(most)
-            products = products_by_person(measurement.rows.features, drawn, most)[:, 0]
+            products = products_by_person(measurement.rows, drawn, most)[:, 0]
             inference = inferred(most, bootstrap_values(measurement, products, rng))
             lower, upper = inference.intervals(np.eye(2), 0.05)[1]
             slope = inference.gradient[1]

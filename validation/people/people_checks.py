@@ -84,7 +84,7 @@ def _same_bootstrap(data: dpi.PublicData, drawn: Drawn, index: int, most: int) -
     """Compare the sums of the bootstrap where every weight is 2, and the intervals of a release."""
     measurement = BOOTSTRAP.measurement(PRICE, schema=data.schema, neighbors="add_remove")
     library = replicate_sums(measurement.rows, data._open(), Twice(data.rng), threads=1)
-    products = products_by_person(measurement.rows.features, drawn, most)[:, index]
+    products = products_by_person(measurement.rows, drawn, most)[:, index]
     mine = [2 * int(one) for one in products.sum(axis=1)] * BOOTSTRAP.replicates
     release = data.run(BOOTSTRAP, PRICE)
     ends = np.asarray(BOOTSTRAP.infer(release).conf_int())

@@ -11,8 +11,8 @@ from scipy.special import ndtr
 
 import dpinfer as dpi
 from dpinfer.kernel.rows.cells import CellSum
-from dpinfer.kernel.rows.features import Features
 from dpinfer.kernel.rows.persons import PersonSum
+from dpinfer.kernel.rows.products import GramSum
 from dpinfer.schema.cells import Coded
 
 if TYPE_CHECKING:
@@ -101,13 +101,12 @@ class Drawn:
         Questions of the same features share them; of what is not there, they hold whatever was drawn.
         """
         slots = most if most == 1 else self.cells["x"].shape[-1]
-        features = rows if isinstance(rows, Features) else rows.features
-        axes = () if isinstance(rows, Features) else tuple(axis.name for axis in rows.axes)
+        features, axes = rows.features, tuple(axis.name for axis in getattr(rows, "axes", ()))
         key = (slots, features.basis.names, axes, getattr(rows, "counted", None))
         if key not in self._encoded:
             shape, raw = (*self.numbers.shape, slots), self.raw(rows.columns, slots)
-            if isinstance(rows, Features):
-                self._encoded[key] = None, rows.encode(raw)[0].reshape(-1, *shape)
+            if isinstance(rows, GramSum):
+                self._encoded[key] = None, features.encode(raw)[0].reshape(-1, *shape)
             else:
                 placed, found = CellSum.encode(rows, raw, self.numbers.size * slots)
                 found = np.ones(placed.size) if found is None else found
@@ -147,13 +146,13 @@ def sums_of(rows: Any, drawn: Drawn, most: int) -> np.ndarray:
 
     Parameters
     ----------
-    rows : PersonSum, CellSum or Features
+    rows : PersonSum, CellSum or GramSum
     drawn : Drawn
     most : int
         Rows of each person that count.
     """
     there = drawn.counted(most)
-    if isinstance(rows, Features):
+    if isinstance(rows, GramSum):
         return products_by_person(rows, drawn, most).sum(axis=2).T
     placed, features = drawn.encoded(rows, most)
     cells = []
@@ -169,10 +168,10 @@ def sums_of(rows: Any, drawn: Drawn, most: int) -> np.ndarray:
     return np.concatenate(cells).T
 
 
-def products_by_person(rows: Features, drawn: Drawn, most: int) -> np.ndarray:
+def products_by_person(rows: Any, drawn: Drawn, most: int) -> np.ndarray:
     """Sum the products of features over the first rows of each person (d (d + 1) / 2, K, n): whole numbers."""
     there = drawn.counted(most)
-    encoded = drawn.encoded(rows, most)[1] * there
+    encoded = drawn.encoded(GramSum(rows.features), most)[1] * there
     first, second = np.triu_indices(len(encoded))
     return np.stack([np.einsum("knm,knm->kn", encoded[i], encoded[j]) for i, j in zip(first, second, strict=True)])
 
