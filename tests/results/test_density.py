@@ -65,7 +65,7 @@ def staged(change):
 
 def settings(*given):
     def change(stored):
-        for stage, one in zip(stored["stages"], given, strict=True):
+        for stage, one in zip(stored["stages"][-2:], given, strict=True):
             stage["settings"] = one
 
     return change

