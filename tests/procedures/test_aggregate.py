@@ -6,7 +6,6 @@ import re
 import sys
 import threading
 import warnings
-from dataclasses import replace
 from fractions import Fraction
 
 import numpy as np
@@ -649,9 +648,13 @@ def test_a_function_that_misbehaves_looks_like_one_that_works(how, capfd, recwar
     assert capfd.readouterr() == ("", "")
     assert not recwarn.list
     assert "confidential" not in odd.to_json()
-    assert (odd.names, odd.steps, odd.law, odd.cost) == (good.names, good.steps, good.law, good.cost)
-    assert {**odd.question, "frame": None} == {**good.question, "frame": None}
-    assert odd.question["frame"].keys() == good.question["frame"].keys()
+    assert (odd.question, odd.cost) == (good.question, good.cost)
+    assert len(odd.stages) == len(good.stages) == 3
+    for one, other in zip(odd.stages[::2], good.stages[::2], strict=True):
+        assert (one.names, one.steps, one.law) == (other.names, other.steps, other.law)
+        assert one.settings.keys() == other.settings.keys()
+    # Noisy scales choose how many bins tell the place; their noise is the same.
+    assert {*odd.stages[1].law.scales} == {*good.stages[1].law.scales}
     if how in ("prints", "warns"):
         assert odd.array.tolist() == good.array.tolist()
     assert len(odd.infer().params) == 1

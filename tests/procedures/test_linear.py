@@ -203,7 +203,7 @@ def test_interval_for_the_data_covers_the_ordinary_estimate():
     rng = np.random.default_rng(7)
     data = dpi.PublicData(frame, SCHEMA, rng=rng)
     release = procedure.bind(data).measure(dpi.ZCDP(0.5))
-    exact_values = procedure.bind(data).measure(NEARLY_EXACT).values
+    exact_values = procedure.bind(data).measure(NEARLY_EXACT).stages[0].values  # noqa: PD011
     covered = 0
     for _ in range(300):
         exact = dataclasses.replace(release.stages[0], values=exact_values)

@@ -276,7 +276,8 @@ def test_what_is_stored_holds_nothing_of_the_rows(made):
         assert repr(value)[:12] not in text
     for name in (b"DataFrame", b"statsmodels.discrete"):
         assert name not in packed
-    # Noisy numbers differ in digits, and noisy scales choose how many bins there are; 2,700 rows would be 21 kB or more.
+    # Noisy numbers differ in digits, and noisy scales choose how many bins there are: those are left out.
+    # 2,700 rows would be 21 kB or more.
     few, many = (replace(one, stages=(one.stages[0], *one.stages[::2])) for one in (paid(300), paid()))
     assert abs(len(stored(few)) - len(stored(many))) < 2000
 
