@@ -266,7 +266,8 @@ class SampleAggregate(Procedure):
         blocks, shares = self.units(context), self._shares(context)
         norm: Norm = "l1" if isinstance(context.privacy, PureDP) else "l2"
         noise = float(np.sqrt(last.law.variances[0])) * last.steps[0] / blocks.count
-        lines = [measured.describe(), f"region       {blocks.region.describe()}"]
+        lines = [f"question     {measured.text}, in {blocks.count:,} secret blocks", measured.describe()]
+        lines += [f"region       {blocks.region.describe()}"]
         if shares.places:
             radius = self._stretch(blocks, shares, context, norm) * limit(blocks.count, blocks.size, norm)
             lines.append(

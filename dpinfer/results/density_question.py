@@ -171,7 +171,7 @@ class Histograms:
 
     @classmethod
     def _given(cls, release: Release, question: DensityQuestion) -> Histograms:
-        if release.names != question.rows.names:
+        if len(release.stages) != 1 or release.names != question.rows.names:
             raise ReleaseFormatError("the sums of the release are not those that its question asks for")
         measured = Stage(question.edges, release.array, _common(release.noise_variances))
         nobs = release.nobs if question.rows.keeps_every_row else None
@@ -182,7 +182,7 @@ class Histograms:
         fine, width = release.stages[-2].settings["fine"], release.stages[-1].settings["width"]
         rows = question.staged(release.neighbors)
         known = type(fine) is int and fine in FINE and type(width) is int and width in rows.widths(fine)
-        if not known or release.names != rows.names(fine, width):
+        if not known or len(release.stages) != 2 + rows.counted or release.names != rows.names(fine, width):
             raise ReleaseFormatError("the sums of the release are not those that its question asks for")
         first, fine_edges = int(rows.counted), rows.edges(fine)
         last = first + len(fine_edges) - 1

@@ -167,6 +167,8 @@ def _check_asked(asked: Mapping[str, Any]) -> None:
 
 def _check_choices(release: Release, question: DistributionQuestion) -> None:
     points = question.points.points
+    if len(release.choices) > 1:
+        raise ReleaseFormatError("points are chosen once")
     for stage in release.choices:
         right = len(stage.values) == question.tree.size * len(question.probabilities) and stage.law.family == "gumbel"
         if not right or not all(0 <= one < points for one in stage.values):  # noqa: PD011

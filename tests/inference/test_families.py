@@ -173,7 +173,7 @@ def test_families_are_read_back_from_json():
         as_family("binomial")
     with pytest.raises(OptionError, match="trials"):
         Binomial(0)
-    with pytest.raises(InferenceError, match="poisson"):
+    with pytest.raises(InferenceError, match="<Poisson> is not Normal"):
         family_from_dict({"name": "normal"}, Poisson())
 
 

@@ -56,7 +56,7 @@ def unspent(data):
 
 
 REFUSED = {
-    "a sum that is not one": (lambda d: chisquare("g", d, p0=[0.5, 0.3, 0.3]), OptionError, r"^p0=.*not to 1\.1"),
+    "a sum that is not one": (lambda d: chisquare("g", d, p0=[0.5, 0.3, 0.3]), OptionError, "^p0=.*not to more"),
     "a zero": (lambda d: chisquare("g", d, p0=[0.5, 0.5, 0.0]), OptionError, "^p0=.*ruled out by one row"),
     "a negative share": (lambda d: chisquare("g", d, p0=[0.9, 0.3, -0.2]), OptionError, "^p0=.*positive"),
     "a share that is next to nothing": (lambda d: chisquare("g", d, p0=[1e-300, 0.5, 0.5]), OptionError, "^p0="),
@@ -91,7 +91,7 @@ REFUSED = {
     "no condition": (lambda d: chisquare("g", d, where=18), OptionError, "^where=18"),
     "row and column the same": (lambda d: chi2_contingency("g", "g", d), OptionError, "^column='g'.*another column"),
     "tables for columns": (lambda d: chi2_contingency(np.eye(2), np.eye(2), d), OptionError, "^row="),
-    "lists for columns": (lambda d: chi2_contingency("g", ["h"], d), OptionError, r"^column=\['h'\]"),
+    "lists for columns": (lambda d: chi2_contingency("g", ["h"], d), OptionError, "^column=<list of length 1>"),
     "one row": (
         lambda d: chi2_contingency("age", "g", d, bins={"age": [0, 80]}),
         OptionError,
@@ -383,7 +383,7 @@ def test_negative_counts_and_totals_are_flagged():
 
     def counted(*counts):
         stored = json.loads(release.to_json())
-        for place, count in zip(stored["sums"], counts, strict=True):
+        for place, count in zip(stored["stages"][0]["sums"], counts, strict=True):
             place["value"] = round(count / step)
         return dpi.Release.from_json(json.dumps(stored))
 
@@ -520,9 +520,9 @@ def test_a_hidden_margin_is_flagged_and_the_statistic_is_still_the_one_asked_for
 def test_a_table_with_a_damaged_law_or_number_of_rows_is_refused(damage):
     stored = json.loads(chisquare("g", by_design()).fit(PRICE).release.to_json())
     if "family" in damage:
-        stored["law"]["family"] = damage["family"]
+        stored["stages"][0]["law"]["family"] = damage["family"]
     elif "step" in damage:
-        stored["sums"][0]["step"] = damage["step"]
+        stored["stages"][0]["sums"][0]["step"] = damage["step"]
     else:
         stored |= damage
     with pytest.raises(ReleaseFormatError):

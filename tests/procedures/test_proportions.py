@@ -235,7 +235,8 @@ def test_any_share_can_be_tested(results):
 
 @pytest.mark.parametrize("count", [-1000, -3, 0, 60, 100, 103, 2000])
 def test_impossible_counts_are_flagged_and_have_an_interval(results, count):
-    found = dataclasses.replace(results.release, values=(count * TULAP_GRID,)).infer()
+    stage = dataclasses.replace(results.release.stages[0], values=(count * TULAP_GRID,))
+    found = dataclasses.replace(results.release, stages=(stage,)).infer()
     low, high = found.conf_int().loc["s"]
     assert 0 <= low <= found.params["s"] <= high <= 1
     assert low < high

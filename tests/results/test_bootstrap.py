@@ -415,7 +415,7 @@ def test_sums_that_lack_or_are_too_many_are_a_damaged_release():
         lambda sums, scales: sums[0].update(name="other"),
     ):
         stored = json.loads(released().to_json())
-        change(stored["sums"], stored["law"]["scales"])
+        change(stored["stages"][0]["sums"], stored["stages"][0]["law"]["scales"])
         with pytest.raises(ReleaseFormatError):
             read_and_infer(json.dumps(stored))
 
@@ -430,7 +430,7 @@ def test_extreme_sums_give_valid_results(kind, size):
         [size * (-1) ** j for j in range(count)],
         [size * (j % 3 - 1) for j in range(count)],
     ):
-        results = replace(release, values=tuple(values)).infer()
+        results = replace(release, stages=(replace(release.stages[0], values=tuple(values)),)).infer()
         frame = results.summary_frame()
         assert np.isfinite(results.params).all()
         assert not frame.isna().any(axis=None)

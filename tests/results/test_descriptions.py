@@ -1,5 +1,6 @@
 """Results of descriptions: pandas and statsmodels without noise, and what one release serves."""
 
+import dataclasses
 import json
 
 import numpy as np
@@ -264,7 +265,8 @@ def test_shares_of_a_table_are_those_of_a_direct_release_in_expectation():
     for _ in range(200):
         noise = table.release.law.rvs(1, rng)[0] * np.array(table.release.steps)
         values = tuple(round(v) for v in (base.array + noise) / np.array(table.release.steps))
-        release = type(base)(**{**vars(table.release), "values": values})
+        stage = dataclasses.replace(table.release.stages[0], values=values)
+        release = dataclasses.replace(table.release, stages=(stage,))
         one = infer_proportions(release, "g", ["b"])
         drawn.append(one.params.to_numpy())
         told.append(one.bse_noise.to_numpy() ** 2)

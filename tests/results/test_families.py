@@ -64,6 +64,11 @@ def fit(model, price=NOISY, frame=FRAME, neighbors="add_remove", seed=2):
     return model.bind(data).fit(price)
 
 
+def with_values(release, values):
+    (stage,) = release.stages
+    return dataclasses.replace(release, stages=(dataclasses.replace(stage, values=values),))
+
+
 # Without noise
 
 
@@ -200,8 +205,8 @@ def test_natural_parameters_that_are_not_known_are_refused():
         fit(LIKELIHOOD["own"][0]).natural_params()
     alone = fit(LIKELIHOOD["categorical"][0], QUIET, frame=FRAME.assign(g="a"))
     with pytest.raises(InferenceError, match="0 or 1"):
-        dataclasses.replace(
-            alone.release, values=tuple(-abs(v) if place else v for place, v in enumerate(alone.release.values))
+        with_values(
+            alone.release, tuple(-abs(v) if place else v for place, v in enumerate(alone.release.values))
         ).infer().natural_params()
 
 

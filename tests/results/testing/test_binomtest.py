@@ -38,8 +38,12 @@ def changed(release, **changes):
     return dataclasses.replace(release, **changes)
 
 
+def restaged(release, **changes):
+    return changed(release, stages=(dataclasses.replace(release.stages[0], **changes),))
+
+
 def counted(release, count):
-    return changed(release, values=(round(count / release.steps[0]),))
+    return restaged(release, values=(round(count / release.steps[0]),))
 
 
 def test_members_are_those_of_scipy(results):
@@ -161,6 +165,10 @@ def asked(**changes):
     return lambda whole: {"question": {**whole.question, **changes}}
 
 
+def staged(change):
+    return lambda whole: {"stages": (dataclasses.replace(whole.stages[0], **change(whole.stages[0])),)}
+
+
 DAMAGE = {
     "p": damaged(p=1.2),
     "p NaN": damaged(p=float("nan")),
@@ -176,12 +184,13 @@ DAMAGE = {
     "schema": asked(schema=dpi.Schema(s=dpi.Boolean()).to_dict()),
     "nobs": lambda whole: {"nobs": None},
     "huge nobs": lambda whole: {"nobs": 2**60},
-    "two sums": lambda whole: {"values": (1, 2), "steps": whole.steps * 2, "names": ("a", "b")},
-    "a step": lambda whole: {"steps": (0.3,)},
-    "a huge value": lambda whole: {"values": (10**400,)},
-    "another law": lambda whole: {
-        "law": NoiseLaw("gaussian" if whole.law.family == "tulap" else "tulap", whole.law.scales)
-    },
+    "two sums": staged(lambda one: {"values": (1, 2), "steps": one.steps * 2, "names": ("a", "b")}),
+    "a step": staged(lambda _: {"steps": (0.3,)}),
+    "a huge value": staged(lambda _: {"values": (10**400,)}),
+    "another law": staged(
+        lambda one: {"law": NoiseLaw("gaussian" if one.law.family == "tulap" else "tulap", one.law.scales)}
+    ),
+    "two stages": lambda whole: {"stages": whole.stages * 2},
 }
 
 

@@ -274,9 +274,10 @@ def test_a_release_whose_table_is_damaged_says_so_to_procedures_too(found, axes)
 
 def test_counts_of_several_scales_are_no_table(found):
     stored = json.loads(found["one column"].release.to_json())
-    scale = stored["law"]["scales"][0][0]
+    law = stored["stages"][0]["law"]
+    scale = law["scales"][0][0]
     for scales in ([[scale, 2], [2 * scale, 1]], [[0.0, 3]]):
-        stored["law"]["scales"] = scales
+        law["scales"] = scales
         release = dpi.Release.from_json(json.dumps(stored))
         with pytest.raises(ReleaseFormatError, match="noise of one scale"):
             release.infer()
