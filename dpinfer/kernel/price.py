@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
@@ -157,7 +157,8 @@ def reserved_cost(slot: Slot, amount: Privacy, context: Context, most: int) -> C
         Coordinates of all stages, for which the grid is made fine enough.
     """
     if isinstance(amount, PureDP):
-        return laplace_cost(amount)
+        cost, choice = laplace_cost(amount), choice_cost(amount, "exponential")  # the same, but for rounding
+        return replace(cost, mu_squared=max(one.mu_squared or Fraction(0) for one in (cost, choice)))
     return gaussian_cost(amount, scales=np.full(slot.most, least_scale(context.privacy, most)))
 
 
