@@ -2,12 +2,21 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from dpinfer.errors import OptionError
-from dpinfer.kernel.price import PricedStage, amounts, check_slots, price_stage, reserved_cost, total_cost
+from dpinfer.kernel.price import (
+    PricedStage,
+    amounts,
+    check_reserved,
+    check_slots,
+    price_stage,
+    reserved_cost,
+    total_cost,
+)
 from dpinfer.kernel.rehearsal import Rehearsal
+from dpinfer.kernel.sealing import sealed_blocks
 from dpinfer.release.laws import CHOICES, NoiseLaw
 
 if TYPE_CHECKING:
@@ -41,6 +50,8 @@ class Measurement:
     slots : tuple of Slot
     cost : Cost
         Of all stages, charged before the first row is read.
+    blocks : Blocks, optional
+        Where rows are dealt into secret ones: how, and what is fitted to each.
     """
 
     kind: str
@@ -50,6 +61,7 @@ class Measurement:
     stages: tuple[PricedStage, ...]
     slots: tuple[Slot, ...]
     cost: Cost
+    blocks: Blocks | None = None
 
     @property
     def neighbors(self) -> Neighbors:
@@ -155,10 +167,11 @@ def price_procedure(procedure: Any, context: Context, *, rehearse: bool = False)
     DPInferError
         If the procedure cannot be measured at this price, for a public reason.
     """
-    slots = tuple(procedure.slots(context))
+    told = replace(context)  # a procedure keeps what it is handed: the kernel goes by its own
+    slots = tuple(procedure.slots(told))
     check_slots(slots)
-    question = procedure.question(context)
-    blocks: Blocks | None = procedure.units(context)
+    question = procedure.question(told)
+    blocks = sealed_blocks(procedure.units(told), context.schema)
     rehearsal = Rehearsal(context, blocks)
     stages: list[PricedStage] = []
     costs: list[Cost] = []
@@ -171,13 +184,14 @@ def price_procedure(procedure: Any, context: Context, *, rehearse: bool = False)
         if rehearse or len(slots) > 1:
             released.append(rehearsal.release(priced))
     return Measurement(
-        kind=procedure.release_kind(context),
+        kind=procedure.release_kind(told),
         text=str(question["text"]),
         question=question,
         context=context,
         stages=tuple(stages),
         slots=slots,
         cost=total_cost(context.privacy, costs),
+        blocks=blocks,
     )
 
 
@@ -191,10 +205,12 @@ def price_next(
     most: int | None,
 ) -> PricedStage:
     """Ask a procedure for its next stage, check that it keeps its slot, and price it."""
-    stage: Stage = procedure.stage(place, context, released if slot.adaptive else ())
+    stage: Stage = procedure.stage(place, replace(context), released if slot.adaptive else ())
     priced = price_stage(stage, amount, context, most=most)
     if len(priced.names) > slot.most:
         raise OptionError("most", len(priced.names), f"a stage of at most {slot.most:,} numbers, as its slot says")
+    if slot.adaptive:
+        check_reserved(priced.cost, reserved_cost(slot, amount, context, most or 1))
     return priced
 
 

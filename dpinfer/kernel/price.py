@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
@@ -18,7 +18,8 @@ from dpinfer.kernel.rows.queries import QuerySum
 from dpinfer.kernel.rows.resampled import ReplicateSum
 from dpinfer.kernel.rows.scores import ScoreSum
 from dpinfer.kernel.rows.tree import PointRows, TreeSum
-from dpinfer.kernel.stage import Context, Largest, Place, Resampled, Slot, Stage, Sum
+from dpinfer.kernel.sealing import sealed_stage
+from dpinfer.kernel.stage import Context, Largest, Noise, Place, Resampled, Slot, Stage, Sum
 from dpinfer.privacy.accounting import (
     calibrate,
     coordinate_scales,
@@ -47,7 +48,16 @@ if TYPE_CHECKING:
 
     Array = NDArray[np.float64]
 
-__all__ = ["PricedStage", "amounts", "check_slots", "noise_plan", "price_stage", "reserved_cost", "total_cost"]
+__all__ = [
+    "PricedStage",
+    "amounts",
+    "check_reserved",
+    "check_slots",
+    "noise_plan",
+    "price_stage",
+    "reserved_cost",
+    "total_cost",
+]
 
 _FINEST = 2**60
 """Steps that a row may be cut into, for noise of little width."""
@@ -131,7 +141,7 @@ def amounts(privacy: Privacy, slots: Sequence[Slot]) -> list[Privacy]:
     if len(slots) == 1 and slots[0].share == 1:
         return [privacy]
     whole = privacy if isinstance(privacy, PureDP) else gaussian_amount(privacy)
-    return [whole * float(slot.share) for slot in slots]
+    return [whole * Fraction(slot.share) for slot in slots]  # type: ignore[operator]
 
 
 def reserved_cost(slot: Slot, amount: Privacy, context: Context, most: int) -> Cost:
@@ -147,8 +157,26 @@ def reserved_cost(slot: Slot, amount: Privacy, context: Context, most: int) -> C
         Coordinates of all stages, for which the grid is made fine enough.
     """
     if isinstance(amount, PureDP):
-        return laplace_cost(amount)
+        cost, choice = laplace_cost(amount), choice_cost(amount, "exponential")  # the same, but for rounding
+        return replace(cost, mu_squared=max(one.mu_squared or Fraction(0) for one in (cost, choice)))
     return gaussian_cost(amount, scales=np.full(slot.most, least_scale(context.privacy, most)))
+
+
+def check_reserved(cost: Cost, reserved: Cost) -> None:
+    """Refuse an adaptive stage that costs more than was charged for it, in any currency.
+
+    Raises
+    ------
+    NotProvedError
+    """
+    held = [name for name in ("pure_epsilon", "rho", "mu_squared") if getattr(reserved, name) is not None]
+    found = [getattr(cost, name) for name in held]
+    more = any(one is None or one > getattr(reserved, name) for name, one in zip(held, found, strict=True))
+    if more or cost.tau > reserved.tau or cost.delta0 > reserved.delta0:
+        raise NotProvedError(
+            f"an adaptive stage is charged as noisy sums at its price: {reserved.describe()}; "
+            f"this one costs {cost.describe()}"
+        )
 
 
 def total_cost(privacy: Privacy, costs: Sequence[Cost]) -> Cost:
@@ -178,7 +206,8 @@ def price_stage(stage: Stage, amount: Privacy, context: Context, *, most: int | 
     Raises
     ------
     OptionError
-        If the measure or its row sum is not one of the kernel's own types, or was made for another unit of protection.
+        If the measure or a part of it is not one of the kernel's own types, or was made for other columns or another
+        unit of protection.
     NotProvedError, PrivacyUnitError
         If there is no proof for the price, the neighbours and the measure together.
     """
@@ -188,9 +217,10 @@ def price_stage(stage: Stage, amount: Privacy, context: Context, *, most: int | 
     if type(rows) not in _ROWS[type(stage.measure)]:
         right = ", ".join(one.__name__ for one in _ROWS[type(stage.measure)])
         raise OptionError("rows", type(rows).__name__, f"one of the kernel's own types: {right}")
-    if rows.schema.people != context.schema.people:
-        raise OptionError("schema", rows.schema.unit, f"that of the data, whose unit is {context.schema.unit}")
-    return _PRICES[type(stage.measure)](stage, amount, context, most)
+    sealed = sealed_stage(stage, context.schema)
+    if sealed.noise != Noise() and type(sealed.measure) is not Sum:
+        raise OptionError("noise", type(sealed.measure).__name__, "a Sum, where draws= or tulap= is given")
+    return _PRICES[type(sealed.measure)](sealed, amount, context, most)
 
 
 def _price_sum(stage: Stage, amount: Privacy, context: Context, most: int | None) -> PricedStage:

@@ -18,7 +18,7 @@ from dpinfer.kernel.price import amounts
 from dpinfer.kernel.rows.blocks import BINS, OCTAVES, BlockMoments, Blocks, OctaveCounts, PlaceCounts
 from dpinfer.kernel.stage import Data, Slot, Stage, Sum
 from dpinfer.privacy.units import PureDP
-from dpinfer.procedures.block_estimators import NewtonEstimator, formula_estimator, model_class, probe_names
+from dpinfer.procedures.block_estimators import formula_estimator, model_class, probe_names
 from dpinfer.procedures.block_plan import (
     FEWEST,
     MOST,
@@ -165,7 +165,6 @@ class SampleAggregate(Procedure):
             estimator=estimator,
             halves=halves,
             where=condition,
-            trusted=isinstance(estimator, NewtonEstimator),
             workers=self.n_jobs,
             progress=self.progress,
         )
