@@ -294,9 +294,12 @@ def test_the_ratio_that_explain_tells_is_nearly_that_of_the_results():
     question = sample_aggregate("y ~ x", public(), model=smf.logit, bounds=dpi.Ball(4), blocks=60)
     told = re.search(r"estimate: ([\d.]+) to ([\d.]+) times its sampling", question.explain(dpi.ZCDP(20)))
     least, most = map(float, told.groups())
-    found = question.fit(dpi.ZCDP(20))
-    # 60 blocks know their spread to a tenth
-    assert (found.bse_noise / found.bse_sampling).between(0.8 * least, 1.3 * most).all()
+    # The spread of 60 blocks is known to a tenth, and less well from noisy sums of it: eight releases are averaged.
+    found = [question.fit(dpi.ZCDP(20)) for _ in range(8)]
+    noise = np.sqrt(np.mean([one.bse_noise**2 for one in found], axis=0))
+    sampling = np.sqrt(np.mean([one.bse_sampling**2 for one in found], axis=0))
+    assert (0.8 * least <= noise / sampling).all()
+    assert (noise / sampling <= 1.3 * most).all()
 
 
 def test_names_of_another_number_than_the_parameters_are_refused():
