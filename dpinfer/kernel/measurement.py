@@ -8,19 +8,19 @@ from typing import TYPE_CHECKING, Any
 from dpinfer.errors import OptionError
 from dpinfer.kernel.price import PricedStage, amounts, check_slots, price_stage, reserved_cost, total_cost
 from dpinfer.kernel.rehearsal import Rehearsal
+from dpinfer.kernel.rows.blocks import Blocks
 from dpinfer.release.laws import CHOICES, NoiseLaw
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from dpinfer.kernel.rows.blocks import Blocks
     from dpinfer.kernel.stage import Context, Slot, Stage
     from dpinfer.privacy.cost import Cost
     from dpinfer.privacy.units import Neighbors, Privacy
     from dpinfer.release.stage import StageRelease
     from dpinfer.schema.people import People
 
-__all__ = ["Measurement", "coordinates", "price_next", "price_procedure"]
+__all__ = ["Measurement", "coordinates", "price_next", "price_procedure", "procedure_blocks"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -39,6 +39,8 @@ class Measurement:
     stages : tuple of PricedStage
         Adaptive ones as they would be on rows spread evenly over the declared bounds.
     slots : tuple of Slot
+    costs : tuple of Cost
+        What is set aside for each stage; an adaptive one that would cost more is refused.
     cost : Cost
         Of all stages, charged before the first row is read.
     """
@@ -49,6 +51,7 @@ class Measurement:
     context: Context
     stages: tuple[PricedStage, ...]
     slots: tuple[Slot, ...]
+    costs: tuple[Cost, ...]
     cost: Cost
 
     @property
@@ -158,7 +161,7 @@ def price_procedure(procedure: Any, context: Context, *, rehearse: bool = False)
     slots = tuple(procedure.slots(context))
     check_slots(slots)
     question = procedure.question(context)
-    blocks: Blocks | None = procedure.units(context)
+    blocks = procedure_blocks(procedure, context)
     rehearsal = Rehearsal(context, blocks)
     stages: list[PricedStage] = []
     costs: list[Cost] = []
@@ -166,7 +169,7 @@ def price_procedure(procedure: Any, context: Context, *, rehearse: bool = False)
     most = coordinates(slots)
     for place, (slot, amount) in enumerate(zip(slots, amounts(context.privacy, slots), strict=True)):
         priced = price_next(procedure, place, slot, amount, context, tuple(released), most)
-        costs.append(reserved_cost(slot, amount, context, most or 1) if slot.adaptive else priced.cost)
+        costs.append(reserved_cost(slot, amount, context, most or 1, priced.cost) if slot.adaptive else priced.cost)
         stages.append(priced)
         if rehearse or len(slots) > 1:
             released.append(rehearsal.release(priced))
@@ -177,8 +180,17 @@ def price_procedure(procedure: Any, context: Context, *, rehearse: bool = False)
         context=context,
         stages=tuple(stages),
         slots=slots,
+        costs=tuple(costs),
         cost=total_cost(context.privacy, costs),
     )
+
+
+def procedure_blocks(procedure: Any, context: Context) -> Blocks | None:
+    """Ask a procedure for the blocks that are summed; only the kernel's own type deals rows into them."""
+    blocks: Blocks | None = procedure.units(context)
+    if blocks is not None and type(blocks) is not Blocks:
+        raise OptionError("units", type(blocks).__name__, "Blocks or None")
+    return blocks
 
 
 def price_next(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+from collections.abc import Mapping
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any
@@ -18,7 +20,7 @@ from dpinfer.kernel.rows.queries import QuerySum
 from dpinfer.kernel.rows.resampled import ReplicateSum
 from dpinfer.kernel.rows.scores import ScoreSum
 from dpinfer.kernel.rows.tree import PointRows, TreeSum
-from dpinfer.kernel.stage import Context, Largest, Place, Resampled, Slot, Stage, Sum
+from dpinfer.kernel.stage import Context, Largest, Noise, Place, Resampled, Slot, Stage, Sum
 from dpinfer.privacy.accounting import (
     calibrate,
     coordinate_scales,
@@ -134,8 +136,8 @@ def amounts(privacy: Privacy, slots: Sequence[Slot]) -> list[Privacy]:
     return [whole * float(slot.share) for slot in slots]
 
 
-def reserved_cost(slot: Slot, amount: Privacy, context: Context, most: int) -> Cost:
-    """Cost of an adaptive stage before it is known: that of as much noise as its slot allows.
+def reserved_cost(slot: Slot, amount: Privacy, context: Context, most: int, rehearsed: Cost) -> Cost:
+    """Cost of an adaptive stage before it is known: of as many noisy sums as its slot allows, and of what it rehearsed.
 
     Parameters
     ----------
@@ -145,10 +147,13 @@ def reserved_cost(slot: Slot, amount: Privacy, context: Context, most: int) -> C
     context : Context
     most : int
         Coordinates of all stages, for which the grid is made fine enough.
+    rehearsed : Cost
+        Of the stage as rehearsed. A choice or resampled sums cost more than noisy sums in some currencies.
     """
     if isinstance(amount, PureDP):
-        return laplace_cost(amount)
-    return gaussian_cost(amount, scales=np.full(slot.most, least_scale(context.privacy, most)))
+        return laplace_cost(amount).larger(rehearsed)
+    sums = gaussian_cost(amount, scales=np.full(slot.most, least_scale(context.privacy, most)))
+    return sums.larger(rehearsed)
 
 
 def total_cost(privacy: Privacy, costs: Sequence[Cost]) -> Cost:
@@ -182,8 +187,9 @@ def price_stage(stage: Stage, amount: Privacy, context: Context, *, most: int | 
     NotProvedError, PrivacyUnitError
         If there is no proof for the price, the neighbours and the measure together.
     """
-    if type(stage) is not Stage or type(stage.measure) not in _PRICES:
-        raise OptionError("stage", type(stage).__name__, "a Stage of Sum, Largest, Place or Resampled")
+    if type(stage) is not Stage or type(stage.measure) not in _PRICES or type(stage.noise) is not Noise:
+        raise OptionError("stage", type(stage).__name__, "a Stage of Sum, Largest, Place or Resampled, with a Noise")
+    _check_settings(stage.settings)
     rows = stage.measure.rows
     if type(rows) not in _ROWS[type(stage.measure)]:
         right = ", ".join(one.__name__ for one in _ROWS[type(stage.measure)])
@@ -191,6 +197,16 @@ def price_stage(stage: Stage, amount: Privacy, context: Context, *, most: int | 
     if rows.schema.people != context.schema.people:
         raise OptionError("schema", rows.schema.unit, f"that of the data, whose unit is {context.schema.unit}")
     return _PRICES[type(stage.measure)](stage, amount, context, most)
+
+
+def _check_settings(settings: object) -> None:
+    """Refuse settings that a release could not store: what fails to be written is found before the charge."""
+    try:
+        same = isinstance(settings, Mapping) and json.loads(json.dumps(dict(settings), allow_nan=False)) == settings
+    except (TypeError, ValueError, RecursionError):
+        same = False
+    if not same:
+        raise OptionError("settings", type(settings).__name__, "a mapping that JSON keeps as it is: lists, not tuples")
 
 
 def _price_sum(stage: Stage, amount: Privacy, context: Context, most: int | None) -> PricedStage:
@@ -344,9 +360,11 @@ def _price_place(stage: Stage, amount: Privacy, context: Context, most: int | No
 
 
 def _check_probabilities(probabilities: Sequence[Fraction]) -> None:
-    right = all(isinstance(p, Fraction) and 0 <= p <= 1 and (p * RANK).denominator == 1 for p in probabilities)
+    right = type(probabilities) is tuple and all(type(p) is Fraction for p in probabilities)
+    right = right and all(0 <= p <= 1 and (p * RANK).denominator == 1 for p in probabilities)
     if not probabilities or not right:
-        raise OptionError("probabilities", len(probabilities), "multiples of 2^-20 from 0 to 1, at least one")
+        wanted = "a tuple of fractions, multiples of 2^-20 from 0 to 1, at least one"
+        raise OptionError("probabilities", type(probabilities).__name__, wanted)
 
 
 def _price_resampled(stage: Stage, amount: Privacy, context: Context, most: int | None) -> PricedStage:  # noqa: ARG001

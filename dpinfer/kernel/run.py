@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from dpinfer.errors import MeasurementFailedError, OptionError
 from dpinfer.kernel.blocks import block_run
-from dpinfer.kernel.measurement import coordinates, price_next, price_procedure
+from dpinfer.kernel.measurement import coordinates, price_next, price_procedure, procedure_blocks
 from dpinfer.kernel.price import amounts
 from dpinfer.kernel.quantiles import chosen_points
 from dpinfer.kernel.replicates import replicate_sums
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from dpinfer.kernel.draws import Draws
     from dpinfer.kernel.measurement import Measurement
     from dpinfer.kernel.price import PricedStage
-    from dpinfer.kernel.rows.blocks import Blocks, BlockValues
+    from dpinfer.kernel.rows.blocks import BlockValues
     from dpinfer.kernel.sources import Source
     from dpinfer.kernel.stage import Context
 
@@ -98,7 +98,9 @@ def run(
     failed = False
     try:
         _measure(procedure, context, measured, source(), draws, stages)
-    except Exception:  # whose text, cause and traceback may tell of a row
+    except (KeyboardInterrupt, SystemExit, GeneratorExit):
+        raise
+    except BaseException:  # panics of compiled code too: text, cause and traceback may tell of a row
         failed = True
     if failed:
         raise MeasurementFailedError(release(stages))
@@ -109,13 +111,16 @@ def _measure(
     procedure: Any, context: Context, measured: Measurement, source: Source, draws: Draws, stages: list[StageRelease]
 ) -> None:
     """Ask for each stage, sum, draw, and append what it releases."""
-    blocks: Blocks | None = procedure.units(context)
+    blocks = procedure_blocks(procedure, context)
     values = None if blocks is None else block_run(blocks, source, draws)
     slots = measured.slots
     for place, (slot, amount) in enumerate(zip(slots, amounts(context.privacy, slots), strict=True)):
         if slot.adaptive:
             priced = price_next(procedure, place, slot, amount, context, tuple(stages), coordinates(slots))
             check_scales(priced.law, context.privacy)
+            reserved = measured.costs[place]
+            if reserved.larger(priced.cost) != reserved:
+                raise OptionError("stage", priced.measures, "a stage that costs no more than was charged for it")
         else:
             priced = measured.stages[place]
         stages.append(_release(priced, source, values, draws))

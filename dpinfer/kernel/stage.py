@@ -44,10 +44,12 @@ class Slot:
     adaptive: bool = False
 
     def __post_init__(self) -> None:
-        if not isinstance(self.share, Fraction | int) or isinstance(self.share, bool) or not 0 < self.share <= 1:
+        if type(self.share) not in (Fraction, int) or not 0 < self.share <= 1:
             raise OptionError("share", self.share, "an exact fraction above 0 and at most 1")
         if type(self.most) is not int or self.most < 1:
             raise OptionError("most", self.most, "a positive whole number")
+        if type(self.adaptive) is not bool:
+            raise OptionError("adaptive", self.adaptive, (True, False))
 
 
 @dataclass(frozen=True, slots=True)

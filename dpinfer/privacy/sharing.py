@@ -50,8 +50,13 @@ def joint_cost(price: Privacy, parts: Sequence[Cost]) -> Cost:
     -------
     Cost
         The sum in every currency that all parts have; ``approx`` for an `ApproxDP` price whose reserved share of delta
-        pays for the total variation of the noise.
+        pays for the total variation of the noise, and for the probability that secret weights fail.
     """
     total = reduce(add, parts)
-    proved = isinstance(price, ApproxDP) and total.mu_squared is not None and total.tau <= tau_allowance(price)
+    # What is revealed with probability delta0 adds delta0 to delta, less than total variation delta0 would.
+    proved = (
+        isinstance(price, ApproxDP)
+        and total.mu_squared is not None
+        and total.tau + total.delta0 <= tau_allowance(price)
+    )
     return replace(total, price=price, approx=price if isinstance(price, ApproxDP) and proved else None)
