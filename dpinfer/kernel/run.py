@@ -11,7 +11,7 @@ from dpinfer.kernel.price import amounts
 from dpinfer.kernel.quantiles import chosen_points
 from dpinfer.kernel.replicates import replicate_sums
 from dpinfer.kernel.rows.blocks import BlockSum
-from dpinfer.kernel.samplers import check_scales
+from dpinfer.kernel.samplers import check_scales, room
 from dpinfer.kernel.stage import Largest, Place, Resampled, Sum
 from dpinfer.kernel.sums import exact_sums
 from dpinfer.release import Release, StageRelease
@@ -74,8 +74,8 @@ def run(
     """
     procedure = procedure.resolve(context)
     measured = price_procedure(procedure, context, rehearse=draws.private)
-    for stage in measured.stages:
-        check_scales(stage.law, context.privacy)
+    for law in sorted((stage.law for stage in measured.stages), key=room):  # the strictest says what is served
+        check_scales(law, context.privacy)
     charge_ids = () if charge is None else (charge(measured),)
 
     def release(stages: list[StageRelease]) -> Release:

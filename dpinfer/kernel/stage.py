@@ -186,6 +186,8 @@ class Context:
 class Data(ABC):
     """Rows with a public schema and a neighbour relation, as a procedure sees them: it can only ask them to run it."""
 
+    __slots__ = ()
+
     @property
     @abstractmethod
     def schema(self) -> Schema:
