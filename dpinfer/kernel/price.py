@@ -14,6 +14,7 @@ from dpinfer.errors import NotProvedError, OptionError, PrivacyUnitError
 from dpinfer.kernel.rank_weights import LARGEST_CHOICE, RANK, SLACK
 from dpinfer.kernel.rows.blocks import BlockMoments, OctaveCounts, PlaceCounts
 from dpinfer.kernel.rows.cells import CellSum
+from dpinfer.kernel.rows.features import Features
 from dpinfer.kernel.rows.persons import PersonSum
 from dpinfer.kernel.rows.products import GramSum
 from dpinfer.kernel.rows.queries import QuerySum
@@ -37,6 +38,7 @@ from dpinfer.privacy.selection import choice_cost, choice_scale
 from dpinfer.privacy.sharing import joint_cost
 from dpinfer.privacy.units import GDP, ZCDP, ApproxDP, Privacy, PureDP
 from dpinfer.release.laws import CHOICES, TULAP_GRID, NoiseLaw
+from dpinfer.schema.schema import Schema
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -194,6 +196,9 @@ def price_stage(stage: Stage, amount: Privacy, context: Context, *, most: int | 
     if type(rows) not in _ROWS[type(stage.measure)]:
         right = ", ".join(one.__name__ for one in _ROWS[type(stage.measure)])
         raise OptionError("rows", type(rows).__name__, f"one of the kernel's own types: {right}")
+    parts = [(getattr(rows, name, None), own) for name, own in _PARTS.items()]
+    if not all(part is None or type(part) is own for part, own in parts):
+        raise OptionError("rows", type(rows).__name__, "a row sum of the kernel's own Features, TreeSum and Schema")
     if rows.schema.people != context.schema.people:
         raise OptionError("schema", rows.schema.unit, f"that of the data, whose unit is {context.schema.unit}")
     return _PRICES[type(stage.measure)](stage, amount, context, most)
@@ -436,6 +441,9 @@ _PRICES: dict[type, Callable[[Stage, Privacy, Context, int | None], PricedStage]
     Place: _price_place,
     Resampled: _price_resampled,
 }
+
+_PARTS: dict[str, type] = {"features": Features, "tree": TreeSum, "schema": Schema}
+"""What a row sum is made of, by exact type."""
 
 _ROWS: dict[type, tuple[type, ...]] = {
     Sum: (CellSum, PersonSum, QuerySum, TreeSum, GramSum, OctaveCounts, PlaceCounts, BlockMoments),
