@@ -71,6 +71,13 @@ def draws_of(data):
     return SimulatedDraws(data.rng) if data.public else PrivateDraws()
 
 
+def given_sums(rows, source, draws, **options):
+    """Sum under given bytes: in place of secret ones, and of those that the seed of public weights gives."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(replicates_module, "seeded_bytes", lambda _: draws.bytes())
+        return replicate_sums(rows, source, draws, **options)
+
+
 def from_table(table):
     """Return what hands out the bytes that give every row the weight of the table."""
 
@@ -115,7 +122,7 @@ def expected(rows, frame, table):
 def test_sums_are_those_of_whole_numbers(kind, weights, size):
     rows, frame = kind(weights), sample(size)
     table = table_of(rows, size)
-    found = replicate_sums(rows, open_source(frame), from_table(table))
+    found = given_sums(rows, open_source(frame), from_table(table))
     assert found == expected(rows, frame, table)
     assert len(found) == rows.replicates * rows.width == len(rows.names)
     assert {type(one) for one in found} == {int}
@@ -129,7 +136,7 @@ def test_sums_do_not_depend_on_how_many_rows_are_weighed_at_once(weights, replic
     replicates += weights == "public" and replicates == 1
     rows, frame = rows_of(weights, replicates=replicates), sample(size)
     table = table_of(rows, size)
-    assert replicate_sums(rows, open_source(frame), from_table(table)) == expected(rows, frame, table)
+    assert given_sums(rows, open_source(frame), from_table(table)) == expected(rows, frame, table)
 
 
 def test_sums_equal_a_slow_reference_in_fractions():
@@ -142,7 +149,7 @@ def test_sums_equal_a_slow_reference_in_fractions():
         grid = [UNIT, _round(x, -3, 11), _round(y, 0, 50)]
         for b in range(3):
             total[b] = [one + 2 * int(table[b, place]) * cell for one, cell in zip(total[b], grid, strict=True)]
-    assert replicate_sums(rows, open_source(frame), from_table(table)) == sum(total, [])  # noqa: RUF017
+    assert given_sums(rows, open_source(frame), from_table(table)) == sum(total, [])  # noqa: RUF017
 
 
 def _round(value, lower, upper):
@@ -155,7 +162,7 @@ def test_threads_do_not_matter(weights):
     frame, rows = sample(3 * CHUNK_ROWS + 11), products_of(weights)
     source = open_source(frame)
     draw = from_table(table_of(rows, len(frame)))
-    found = [replicate_sums(rows, source, draw, threads=threads) for threads in (1, 2, 5, None)]
+    found = [given_sums(rows, source, draw, threads=threads) for threads in (1, 2, 5, None)]
     assert found[0] == found[1] == found[2] == found[3]
     assert found[0] == expected(rows, frame, table_of(rows, len(frame)))
 
@@ -164,7 +171,7 @@ def test_threads_do_not_matter(weights):
 def test_storage_does_not_matter(convert):
     frame, rows = sample(300), products_of()
     draw = from_table(table_of(rows, 300))
-    assert replicate_sums(rows, open_source(convert(frame)), draw) == replicate_sums(rows, open_source(frame), draw)
+    assert given_sums(rows, open_source(convert(frame)), draw) == given_sums(rows, open_source(frame), draw)
 
 
 @pytest.mark.parametrize("flush", [1, 2, 32])
@@ -172,7 +179,7 @@ def test_the_sums_do_not_depend_on_when_they_leave_64_bits(monkeypatch, flush):
     frame, rows = sample(3 * CHUNK_ROWS), rows_of("poisson")
     table = table_of(rows, len(frame))
     monkeypatch.setattr(batches_module, "_FLUSH", flush)
-    assert replicate_sums(rows, open_source(frame), from_table(table)) == expected(rows, frame, table)
+    assert given_sums(rows, open_source(frame), from_table(table)) == expected(rows, frame, table)
 
 
 class Tall(Source):
@@ -193,7 +200,7 @@ def test_sums_at_the_edge_of_floats_and_of_64_bits_are_exact(weights):
     largest = 6 if weights == "poisson" else 2
     rows = rows_of(weights, (), "y ~ x", replicates=2)
     size = 34 * CHUNK_ROWS + 4097
-    found = replicate_sums(rows, Tall(size), Given(lambda _, count: b"\xff" * count))
+    found = given_sums(rows, Tall(size), Given(lambda _, count: b"\xff" * count))
     total = largest * size * UNIT**2
     assert found[:6] == [total] * 6
     assert found[6:] == [0 if weights == "public" else total] * 6
@@ -204,7 +211,7 @@ def test_sums_at_the_edge_of_floats_and_of_64_bits_are_exact(weights):
 @LAWS
 def test_with_bytes_of_zero_no_row_counts_but_in_the_other_of_a_pair(weights):
     rows, frame = rows_of(weights, replicates=4), sample(100)
-    found = np.array(replicate_sums(rows, open_source(frame), Given(lambda _, count: bytes(count)))).reshape(4, 3)
+    found = np.array(given_sums(rows, open_source(frame), Given(lambda _, count: bytes(count)))).reshape(4, 3)
     once = integers_of(rows, frame).sum(axis=0)
     other = 2 * once if weights == "public" else 0 * once
     np.testing.assert_array_equal(found, [0 * once, other, 0 * once, other])
