@@ -9,7 +9,6 @@ from dpinfer.errors import OptionError
 from dpinfer.kernel.price import (
     PricedStage,
     amounts,
-    check_reserved,
     check_slots,
     price_stage,
     reserved_cost,
@@ -48,6 +47,8 @@ class Measurement:
     stages : tuple of PricedStage
         Adaptive ones as they would be on rows spread evenly over the declared bounds.
     slots : tuple of Slot
+    costs : tuple of Cost
+        What is set aside for each stage; an adaptive one that would cost more is refused.
     cost : Cost
         Of all stages, charged before the first row is read.
     blocks : Blocks, optional
@@ -60,6 +61,7 @@ class Measurement:
     context: Context
     stages: tuple[PricedStage, ...]
     slots: tuple[Slot, ...]
+    costs: tuple[Cost, ...]
     cost: Cost
     blocks: Blocks | None = None
 
@@ -179,7 +181,7 @@ def price_procedure(procedure: Any, context: Context, *, rehearse: bool = False)
     most = coordinates(slots)
     for place, (slot, amount) in enumerate(zip(slots, amounts(context.privacy, slots), strict=True)):
         priced = price_next(procedure, place, slot, amount, context, tuple(released), most)
-        costs.append(reserved_cost(slot, amount, context, most or 1) if slot.adaptive else priced.cost)
+        costs.append(reserved_cost(slot, amount, context, most or 1, priced.cost) if slot.adaptive else priced.cost)
         stages.append(priced)
         if rehearse or len(slots) > 1:
             released.append(rehearsal.release(priced))
@@ -190,6 +192,7 @@ def price_procedure(procedure: Any, context: Context, *, rehearse: bool = False)
         context=context,
         stages=tuple(stages),
         slots=slots,
+        costs=tuple(costs),
         cost=total_cost(context.privacy, costs),
         blocks=blocks,
     )
@@ -209,8 +212,6 @@ def price_next(
     priced = price_stage(stage, amount, context, most=most)
     if len(priced.names) > slot.most:
         raise OptionError("most", len(priced.names), f"a stage of at most {slot.most:,} numbers, as its slot says")
-    if slot.adaptive:
-        check_reserved(priced.cost, reserved_cost(slot, amount, context, most or 1))
     return priced
 
 

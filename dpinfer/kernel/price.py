@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any
@@ -51,7 +53,6 @@ if TYPE_CHECKING:
 __all__ = [
     "PricedStage",
     "amounts",
-    "check_reserved",
     "check_slots",
     "noise_plan",
     "price_stage",
@@ -144,8 +145,8 @@ def amounts(privacy: Privacy, slots: Sequence[Slot]) -> list[Privacy]:
     return [whole * Fraction(slot.share) for slot in slots]  # type: ignore[operator]
 
 
-def reserved_cost(slot: Slot, amount: Privacy, context: Context, most: int) -> Cost:
-    """Cost of an adaptive stage before it is known: that of as much noise as its slot allows.
+def reserved_cost(slot: Slot, amount: Privacy, context: Context, most: int, rehearsed: Cost) -> Cost:
+    """Cost of an adaptive stage before it is known: of as many noisy sums as its slot allows, and of what it rehearsed.
 
     Parameters
     ----------
@@ -155,28 +156,15 @@ def reserved_cost(slot: Slot, amount: Privacy, context: Context, most: int) -> C
     context : Context
     most : int
         Coordinates of all stages, for which the grid is made fine enough.
+    rehearsed : Cost
+        Of the stage as rehearsed. A choice or resampled sums cost more than noisy sums in some currencies.
     """
     if isinstance(amount, PureDP):
         cost, choice = laplace_cost(amount), choice_cost(amount, "exponential")  # the same, but for rounding
-        return replace(cost, mu_squared=max(one.mu_squared or Fraction(0) for one in (cost, choice)))
-    return gaussian_cost(amount, scales=np.full(slot.most, least_scale(context.privacy, most)))
-
-
-def check_reserved(cost: Cost, reserved: Cost) -> None:
-    """Refuse an adaptive stage that costs more than was charged for it, in any currency.
-
-    Raises
-    ------
-    NotProvedError
-    """
-    held = [name for name in ("pure_epsilon", "rho", "mu_squared") if getattr(reserved, name) is not None]
-    found = [getattr(cost, name) for name in held]
-    more = any(one is None or one > getattr(reserved, name) for name, one in zip(held, found, strict=True))
-    if more or cost.tau > reserved.tau or cost.delta0 > reserved.delta0:
-        raise NotProvedError(
-            f"an adaptive stage is charged as noisy sums at its price: {reserved.describe()}; "
-            f"this one costs {cost.describe()}"
-        )
+        pure = replace(cost, mu_squared=max(one.mu_squared or Fraction(0) for one in (cost, choice)))
+        return pure.larger(rehearsed)
+    sums = gaussian_cost(amount, scales=np.full(slot.most, least_scale(context.privacy, most)))
+    return sums.larger(rehearsed)
 
 
 def total_cost(privacy: Privacy, costs: Sequence[Cost]) -> Cost:
@@ -211,8 +199,9 @@ def price_stage(stage: Stage, amount: Privacy, context: Context, *, most: int | 
     NotProvedError, PrivacyUnitError
         If there is no proof for the price, the neighbours and the measure together.
     """
-    if type(stage) is not Stage or type(stage.measure) not in _PRICES:
-        raise OptionError("stage", type(stage).__name__, "a Stage of Sum, Largest, Place or Resampled")
+    if type(stage) is not Stage or type(stage.measure) not in _PRICES or type(stage.noise) is not Noise:
+        raise OptionError("stage", type(stage).__name__, "a Stage of Sum, Largest, Place or Resampled, with a Noise")
+    _check_settings(stage.settings)
     rows = stage.measure.rows
     if type(rows) not in _ROWS[type(stage.measure)]:
         right = ", ".join(one.__name__ for one in _ROWS[type(stage.measure)])
@@ -221,6 +210,16 @@ def price_stage(stage: Stage, amount: Privacy, context: Context, *, most: int | 
     if sealed.noise != Noise() and type(sealed.measure) is not Sum:
         raise OptionError("noise", type(sealed.measure).__name__, "a Sum, where draws= or tulap= is given")
     return _PRICES[type(sealed.measure)](sealed, amount, context, most)
+
+
+def _check_settings(settings: object) -> None:
+    """Refuse settings that a release could not store: what fails to be written is found before the charge."""
+    try:
+        same = isinstance(settings, Mapping) and json.loads(json.dumps(dict(settings), allow_nan=False)) == settings
+    except (TypeError, ValueError, RecursionError):
+        same = False
+    if not same:
+        raise OptionError("settings", type(settings).__name__, "a mapping that JSON keeps as it is: lists, not tuples")
 
 
 def _price_sum(stage: Stage, amount: Privacy, context: Context, most: int | None) -> PricedStage:
@@ -374,9 +373,11 @@ def _price_place(stage: Stage, amount: Privacy, context: Context, most: int | No
 
 
 def _check_probabilities(probabilities: Sequence[Fraction]) -> None:
-    right = all(isinstance(p, Fraction) and 0 <= p <= 1 and (p * RANK).denominator == 1 for p in probabilities)
+    right = type(probabilities) is tuple and all(type(p) is Fraction for p in probabilities)
+    right = right and all(0 <= p <= 1 and (p * RANK).denominator == 1 for p in probabilities)
     if not probabilities or not right:
-        raise OptionError("probabilities", len(probabilities), "multiples of 2^-20 from 0 to 1, at least one")
+        wanted = "a tuple of fractions, multiples of 2^-20 from 0 to 1, at least one"
+        raise OptionError("probabilities", type(probabilities).__name__, wanted)
 
 
 def _price_resampled(stage: Stage, amount: Privacy, context: Context, most: int | None) -> PricedStage:  # noqa: ARG001

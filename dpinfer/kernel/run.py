@@ -13,7 +13,7 @@ from dpinfer.kernel.quantiles import chosen_points
 from dpinfer.kernel.quiet import quiet
 from dpinfer.kernel.replicates import replicate_sums
 from dpinfer.kernel.rows.blocks import BlockSum
-from dpinfer.kernel.samplers import check_scales
+from dpinfer.kernel.samplers import check_scales, room
 from dpinfer.kernel.stage import Largest, Place, Resampled, Sum
 from dpinfer.kernel.sums import exact_sums
 from dpinfer.release import Release, StageRelease
@@ -76,8 +76,8 @@ def run(
     """
     procedure = procedure.resolve(replace(context))
     measured = price_procedure(procedure, context, rehearse=draws.private)
-    for stage in measured.stages:
-        check_scales(stage.law, context.privacy)
+    for law in sorted((stage.law for stage in measured.stages), key=room):  # the strictest says what is served
+        check_scales(law, context.privacy)
     charge_ids = () if charge is None else (charge(measured),)
 
     def release(stages: list[StageRelease]) -> Release:
@@ -120,6 +120,9 @@ def _measure(
         if slot.adaptive:
             priced = price_next(procedure, place, slot, amount, context, tuple(stages), coordinates(slots))
             check_scales(priced.law, context.privacy)
+            reserved = measured.costs[place]
+            if reserved.larger(priced.cost) != reserved:
+                raise OptionError("stage", priced.measures, "a stage that costs no more than was charged for it")
         else:
             priced = measured.stages[place]
         stages.append(_release(priced, source, values, draws))

@@ -48,6 +48,8 @@ class Slot:
             raise OptionError("share", self.share, "an exact fraction above 0 and at most 1")
         if type(self.most) is not int or self.most < 1:
             raise OptionError("most", self.most, "a positive whole number")
+        if type(self.adaptive) is not bool:
+            raise OptionError("adaptive", self.adaptive, (True, False))
 
 
 @dataclass(frozen=True, slots=True)

@@ -51,7 +51,7 @@ def joint_cost(price: Privacy, parts: Sequence[Cost]) -> Cost:
     -------
     Cost
         The sum in every currency that all parts have; ``approx`` for an `ApproxDP` price whose reserved share of delta
-        pays for the total variation of the noise.
+        pays for the total variation of the noise, and for the probability that secret weights fail.
     """
     total = reduce(add, parts)
     proved = isinstance(price, ApproxDP) and _proved(price, total, parts)
