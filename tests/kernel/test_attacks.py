@@ -669,8 +669,8 @@ def test_an_adaptive_stage_that_asks_for_more_only_then(late):
     assert caught.value.__cause__ is caught.value.__context__ is None
 
 
-# An adaptive stage is charged as noisy sums: what costs more in some currency is refused before the charge.
-@pytest.mark.parametrize(
+# An adaptive stage is charged as noisy sums and as it was rehearsed, whichever is more in each currency.
+COSTLY = pytest.mark.parametrize(
     ("stage", "price"),
     [
         (Stage(Largest(ScoreSum(SCHEMA, (EXPRESSION, compile_expression("y", SCHEMA))), "gumbel")), dpi.ZCDP(0.1)),
@@ -679,9 +679,28 @@ def test_an_adaptive_stage_that_asks_for_more_only_then(late):
     ],
     ids=["choice in rho", "choice in mu", "secret weights"],
 )
-def test_an_adaptive_stage_that_costs_more_than_its_reserve(stage, price):
-    error = refused(ask(Stage(Sum(counts())), stage, slots=TWO), price)
-    assert "adaptive stage" in str(error)
+
+
+@COSTLY
+def test_an_adaptive_stage_that_costs_more_than_noisy_sums_is_charged_for_it(stage, price):
+    measured = price_procedure(ask(Stage(Sum(counts())), stage, slots=TWO), Context(SCHEMA, "add_remove", price))
+    spent = measured.stages[0].cost + measured.stages[1].cost
+    for currency in ("rho", "mu_squared"):
+        charged, cost = getattr(measured.cost, currency), getattr(spent, currency)
+        assert charged is None or (cost is not None and charged >= cost)
+    assert measured.cost.delta0 >= spent.delta0
+    assert measured.cost.tau >= spent.tau
+
+
+@COSTLY
+def test_an_adaptive_stage_that_costs_more_only_at_run_time_is_refused(stage, price):
+    def second(call, released):
+        return Stage(Sum(counts())) if call == 1 else stage
+
+    data = guarded(budget=type(price)(100))
+    with pytest.raises(MeasurementFailedError) as caught:
+        data.run(ask(Stage(Sum(counts())), second, slots=TWO), price)
+    assert len(caught.value.partial.stages) == 1
 
 
 def test_an_adaptive_choice_at_a_pure_price_is_within_its_reserve():
