@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -20,8 +21,6 @@ from dpinfer.results.describe import describe, infer_description, infer_table
 from dpinfer.results.sums_question import TABLES, SumsQuestion
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from numpy.typing import NDArray
 
     from dpinfer.inference.batch import BatchEstimates, Oracle

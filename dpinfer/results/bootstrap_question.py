@@ -14,8 +14,8 @@ from dpinfer.inference.bootstrap import METHODS
 from dpinfer.kernel.rows.features import Features
 from dpinfer.kernel.rows.resampled import ReplicateSum
 from dpinfer.numerics.arithmetic import Arithmetic
+from dpinfer.procedures.gram_design import GramDesign
 from dpinfer.release.laws import NoiseLaw
-from dpinfer.results.linear import GramQuestion
 from dpinfer.results.sums_question import SumsQuestion, refuse_damaged
 from dpinfer.schema.axes import compile_condition
 from dpinfer.schema.category import Category
@@ -82,9 +82,9 @@ class BootstrapQuestion:
         return "~" in self.statistic
 
     @cached_property
-    def gram(self) -> GramQuestion:
+    def gram(self) -> GramDesign:
         """The regression."""
-        return GramQuestion(self.schema, formula=self.statistic, where=self.where)
+        return GramDesign(self.schema, formula=self.statistic, where=self.where)
 
     @cached_property
     def moments(self) -> SumsQuestion:

@@ -12,7 +12,7 @@ from dpinfer.errors import OptionError
 from dpinfer.kernel import batches as batches_module
 from dpinfer.kernel.sources import Source, open_source
 from dpinfer.kernel.sums import cell_sums, exact_sums, gram_sums
-from dpinfer.results.linear import GramQuestion
+from dpinfer.procedures.gram_design import GramDesign
 from dpinfer.results.sums_question import SumsQuestion
 from dpinfer.schema import Boolean, Category, Integer, Real, Schema
 from dpinfer.schema.basis import UNIT, simplex_codes
@@ -24,7 +24,7 @@ SCHEMA = Schema(
     g=Category(["a", "b", "c"]),
     y=Real(0, 50),
 )
-QUESTION = GramQuestion(
+QUESTION = GramDesign(
     SCHEMA, formula="log(1 + y) ~ x * g + k + b + exp(-x)", where="k > 0", row_norm=1.9, clamped_share=0.1
 )
 
@@ -160,7 +160,7 @@ def test_storage_does_not_matter(storage, missing):
 
 def test_strided_columns_of_a_table_do_not_matter():
     frame = sample(1000)[["x", "y"]]
-    question = GramQuestion(SCHEMA, formula="y ~ x + exp(x)")
+    question = GramDesign(SCHEMA, formula="y ~ x + exp(x)")
     table = pd.DataFrame(np.ascontiguousarray(frame.to_numpy()), columns=["x", "y"], copy=False)
     assert table["x"].to_numpy().strides != (8,)
     assert sums(table, question) == sums(frame.copy(), question)
@@ -170,7 +170,7 @@ def test_strided_columns_of_a_table_do_not_matter():
 @pytest.mark.parametrize("kind", [np.float32, ">f8", np.longdouble, np.float16])
 def test_other_floats_mean_their_values(kind):
     frame = sample(200)[["x", "y"]].astype(kind)
-    question = GramQuestion(SCHEMA, formula="y ~ x")
+    question = GramDesign(SCHEMA, formula="y ~ x")
     assert sums(frame, question) == sums(frame.astype(np.float64), question)
 
 
@@ -195,7 +195,7 @@ def _round(value, lower, upper):
 
 def test_sums_equal_a_slow_reference_in_fractions():
     frame = sample(600)
-    question = GramQuestion(SCHEMA, formula="y ~ x + b + g")
+    question = GramDesign(SCHEMA, formula="y ~ x + b + g")
     assert question.basis.names == ("1", "x", "b", "g[1]", "g[2]", "y")
     assert sums(frame, question)[:-1] == reference(frame)
 
@@ -225,7 +225,7 @@ def test_no_rows_sum_to_zero(storage):
 
 def test_sums_at_the_edge_of_the_floats_are_exact():
     """Every entry of a chunk's product is 2^53 here, and the total is beyond int64."""
-    question = GramQuestion(Schema(x=Real(0, 1), y=Real(0, 1)), formula="y ~ x")
+    question = GramDesign(Schema(x=Real(0, 1), y=Real(0, 1)), formula="y ~ x")
     ones = pd.DataFrame({"x": np.ones(32_768 * 3 + 1), "y": np.zeros(32_768 * 3 + 1)})
     total = len(ones) * UNIT**2
     assert sums(ones, question, chunk_rows=32_768) == [total, total, -total, total, -total, total, 0]
