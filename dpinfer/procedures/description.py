@@ -18,7 +18,7 @@ from dpinfer.procedures.keywords import suggests
 from dpinfer.procedures.procedure import Procedure
 from dpinfer.release.laws import MOST_DRAWS
 from dpinfer.results.describe import describe, infer_description, infer_table
-from dpinfer.results.sums_question import TABLES, SumsQuestion
+from dpinfer.procedures.sum_plan import TABLES, SumPlan
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -64,9 +64,9 @@ class Description(Procedure):
         if isinstance(self.source, Data):
             self._question(self.source.schema).check()
 
-    def _question(self, schema: Schema) -> SumsQuestion:
+    def _question(self, schema: Schema) -> SumPlan:
         options = {name: getattr(self, name) for name in ("inference", "replicates", "seed")}
-        return SumsQuestion(
+        return SumPlan(
             self.kind,
             schema,
             columns=self.columns,
@@ -235,7 +235,7 @@ class Description(Procedure):
         )
         return moment_oracle(estimates, factor=described.factor, alpha=alpha)
 
-    def _measured(self, measurement: Measurement) -> SumsQuestion:
+    def _measured(self, measurement: Measurement) -> SumPlan:
         if not isinstance(measurement.rows, CellSum):
             raise OptionError("measurement", measurement.kind, "a measurement of this procedure")
         return self._question(measurement.rows.features.basis.schema)

@@ -13,7 +13,7 @@ from dpinfer.kernel import batches as batches_module
 from dpinfer.kernel.sources import Source, open_source
 from dpinfer.kernel.sums import cell_sums, exact_sums, gram_sums
 from dpinfer.procedures.gram_design import GramDesign
-from dpinfer.results.sums_question import SumsQuestion
+from dpinfer.procedures.sum_plan import SumPlan
 from dpinfer.schema import Boolean, Category, Integer, Real, Schema
 from dpinfer.schema.basis import UNIT, simplex_codes
 
@@ -248,18 +248,18 @@ def test_sums_are_python_integers():
 # Sums in the cells of a table
 
 CELLS = {
-    "moments": SumsQuestion(
+    "moments": SumPlan(
         "cov", SCHEMA, columns=("x", "log(1 + y)"), axes=({"column": "g"}, {"condition": "x > 4"}), where="k > 0"
     ),
-    "weighted": SumsQuestion("mean", SCHEMA, columns=("x",), axes=({"column": "b"},), weights="y"),
-    "total": SumsQuestion("total", SCHEMA, columns=("x", "k"), axes=({"column": "g"},)),
-    "table": SumsQuestion("table", SCHEMA, axes=({"column": "g"}, {"column": "k"}, {"column": "b"})),
-    "table where": SumsQuestion("table", SCHEMA, axes=({"column": "g"},), where="b & (y > 10)"),
-    "count": SumsQuestion("count", SCHEMA),
-    "histogram": SumsQuestion(
+    "weighted": SumPlan("mean", SCHEMA, columns=("x",), axes=({"column": "b"},), weights="y"),
+    "total": SumPlan("total", SCHEMA, columns=("x", "k"), axes=({"column": "g"},)),
+    "table": SumPlan("table", SCHEMA, axes=({"column": "g"}, {"column": "k"}, {"column": "b"})),
+    "table where": SumPlan("table", SCHEMA, axes=({"column": "g"},), where="b & (y > 10)"),
+    "count": SumPlan("count", SCHEMA),
+    "histogram": SumPlan(
         "histogram", SCHEMA, axes=({"column": "b"}, {"column": "x", "edges": [-2.5, 0.0, 0.3, 11.0]})
     ),
-    "histogram of integers": SumsQuestion("histogram", SCHEMA, axes=({"column": "k", "edges": [0.0, 0.5, 7.0, 15.0]},)),
+    "histogram of integers": SumPlan("histogram", SCHEMA, axes=({"column": "k", "edges": [0.0, 0.5, 7.0, 15.0]},)),
 }
 QUESTIONS = pytest.mark.parametrize("name", CELLS)
 
@@ -338,7 +338,7 @@ def test_64_bits_hold_a_full_run_of_chunks():
         def read(self, names, start, stop):
             return {name: np.broadcast_to(11.0, stop - start) for name in names}
 
-    rows = SumsQuestion("mean", SCHEMA, columns=("x",), target="data").rows
+    rows = SumPlan("mean", SCHEMA, columns=("x",), target="data").rows
     assert cell_sums(rows, Tall()) == [Tall.rows * UNIT] * 2
 
 
@@ -350,7 +350,7 @@ def test_chunks_of_cells_that_floats_could_not_sum_exactly_are_refused(chunk_row
 
 def test_cells_equal_a_slow_reference_in_fractions():
     frame = sample(300)
-    rows = SumsQuestion("mean", SCHEMA, columns=("x", "y"), axes=({"column": "g"},), target="data").rows
+    rows = SumPlan("mean", SCHEMA, columns=("x", "y"), axes=({"column": "g"},), target="data").rows
     assert rows.width == 3
     expected = np.zeros((3, 3), dtype=object)
     for x, g, y in frame[["x", "g", "y"]].itertuples(index=False, name=None):
