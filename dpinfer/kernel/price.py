@@ -329,7 +329,7 @@ def _price_largest(stage: Stage, amount: Privacy, context: Context, most: int | 
     done = "adding or removing" if context.neighbors == "add_remove" else "replacing"
     return PricedStage(
         stage=stage,
-        names=("selected",),
+        names=measure.names,
         law=NoiseLaw(measure.law, (choice_scale(spread, amount, measure.law),)),
         steps=(measure.rows.step,),
         cost=choice_cost(amount, measure.law),
@@ -359,9 +359,7 @@ def _price_place(stage: Stage, amount: Privacy, context: Context, most: int | No
         if scales[-1] > LARGEST_CHOICE:
             raise PrivacyUnitError(f'{each} is too small a price to choose a quantile at: use method="tree"')
         costs += [choice_cost(each, "gumbel")] * halves
-    groups = [", ".join(f"{a.name}={v}" for a, v in zip(tree.groups, one, strict=True)) for one in tree.labels]
-    chosen = [f"q={float(p):.6g}" for p in measure.probabilities]
-    names = tuple(f"{group} | {one}" if group else one for group in groups for one in chosen)
+    names = measure.names
     return PricedStage(
         stage=stage,
         names=names,

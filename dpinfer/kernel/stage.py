@@ -92,6 +92,11 @@ class Sum:
     weights: tuple[float, ...] | None = None
     shares: tuple[float, ...] | None = None
 
+    @property
+    def names(self) -> tuple[str, ...]:
+        """What is released."""
+        return self.rows.names
+
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Largest:
@@ -106,6 +111,11 @@ class Largest:
 
     rows: ScoreSum
     law: ChoiceLaw
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """What is released."""
+        return ("selected",)
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -122,6 +132,12 @@ class Place:
     rows: PointRows
     probabilities: tuple[Fraction, ...]
 
+    @property
+    def names(self) -> tuple[str, ...]:
+        """What is released: group by group a point for each probability."""
+        chosen = [f"q={float(p):.6g}" for p in self.probabilities]
+        return tuple(f"{group} | {one}" if group else one for group in self.rows.tree.group_names for one in chosen)
+
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Resampled:
@@ -133,6 +149,11 @@ class Resampled:
     """
 
     rows: ReplicateSum
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """What is released."""
+        return self.rows.names
 
 
 @dataclass(frozen=True, eq=False, slots=True)

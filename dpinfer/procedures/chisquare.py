@@ -14,7 +14,7 @@ from dpinfer.privacy.units import PureDP
 from dpinfer.procedures.descriptions import axes_of, edges_of
 from dpinfer.procedures.keywords import suggests
 from dpinfer.procedures.procedure import Procedure
-from dpinfer.results.sums_question import SumsQuestion
+from dpinfer.procedures.sum_plan import SumPlan
 from dpinfer.results.testing.count_question import CountTest, read_shares, read_sizes
 from dpinfer.results.testing.tables import ChiSquareResults, infer_count_test, refuse_people
 
@@ -42,9 +42,9 @@ class ChiSquare(Procedure):
         if isinstance(self.source, Data):
             self._question(self.source.schema).check()
 
-    def _question(self, schema: Schema) -> SumsQuestion:
+    def _question(self, schema: Schema) -> SumPlan:
         refuse_people(schema)
-        question = SumsQuestion("table", schema, axes=self.axes, where=self.where, target="data", options={})
+        question = SumPlan("table", schema, axes=self.axes, where=self.where, target="data", options={})
         self.test.check(question.cells, laplace=False, keeps=question.rows.keeps_every_row)
         return question
 
@@ -98,7 +98,7 @@ class ChiSquare(Procedure):
 
     def _same_cells(self, release: Release) -> None:
         """Refuse a table whose bins are others than those that were asked for."""
-        axes = SumsQuestion.from_release(release).axes
+        axes = SumPlan.from_release(release).axes
         stored = {str(axis.get("column", axis.get("condition"))): axis for axis in axes}
         for axis in self.axes:
             name = str(axis.get("column", axis.get("condition")))

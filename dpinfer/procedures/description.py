@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -15,13 +16,11 @@ from dpinfer.kernel.stage import Context, Data, Noise, Stage, Sum
 from dpinfer.privacy.units import PureDP
 from dpinfer.procedures.keywords import suggests
 from dpinfer.procedures.procedure import Procedure
+from dpinfer.procedures.sum_plan import TABLES, SumPlan
 from dpinfer.release.laws import MOST_DRAWS
 from dpinfer.results.describe import describe, infer_description, infer_table
-from dpinfer.results.sums_question import TABLES, SumsQuestion
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from numpy.typing import NDArray
 
     from dpinfer.inference.batch import BatchEstimates, Oracle
@@ -65,9 +64,9 @@ class Description(Procedure):
         if isinstance(self.source, Data):
             self._question(self.source.schema).check()
 
-    def _question(self, schema: Schema) -> SumsQuestion:
+    def _question(self, schema: Schema) -> SumPlan:
         options = {name: getattr(self, name) for name in ("inference", "replicates", "seed")}
-        return SumsQuestion(
+        return SumPlan(
             self.kind,
             schema,
             columns=self.columns,
@@ -236,7 +235,7 @@ class Description(Procedure):
         )
         return moment_oracle(estimates, factor=described.factor, alpha=alpha)
 
-    def _measured(self, measurement: Measurement) -> SumsQuestion:
+    def _measured(self, measurement: Measurement) -> SumPlan:
         if not isinstance(measurement.rows, CellSum):
             raise OptionError("measurement", measurement.kind, "a measurement of this procedure")
         return self._question(measurement.rows.features.basis.schema)

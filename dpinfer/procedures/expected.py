@@ -16,19 +16,19 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from dpinfer.kernel.measurement import Measurement
-    from dpinfer.results.linear import GramQuestion
+    from dpinfer.procedures.gram_design import GramDesign
 
 __all__ = ["expected_noise"]
 
 _ROWS = 4096
 
 
-def expected_noise(question: GramQuestion, measurement: Measurement, sizes: Sequence[int]) -> pd.DataFrame:
+def expected_noise(question: GramDesign, measurement: Measurement, sizes: Sequence[int]) -> pd.DataFrame:
     """Compute the standard error that privacy noise alone would give each coefficient.
 
     Parameters
     ----------
-    question : GramQuestion
+    question : GramDesign
         A regression.
     measurement : Measurement
         Its measurement at a price.

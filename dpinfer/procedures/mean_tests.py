@@ -16,7 +16,7 @@ from dpinfer.procedures.description import Description
 from dpinfer.procedures.descriptions import axes_of
 from dpinfer.procedures.keywords import suggests
 from dpinfer.procedures.procedure import Procedure
-from dpinfer.results.sums_question import SumsQuestion
+from dpinfer.procedures.sum_plan import SumPlan
 from dpinfer.results.testing.groups import MeanTest, MeanTestResults, infer_mean_test, mean_model, refuse_people
 
 if TYPE_CHECKING:
@@ -48,12 +48,10 @@ class MeanComparison(Procedure):
         if isinstance(self.source, Data):
             self._question(self.source.schema).check()
 
-    def _question(self, schema: Schema) -> SumsQuestion:
+    def _question(self, schema: Schema) -> SumPlan:
         refuse_people(schema)
         axes = axes_of(self.test.by) if self.test.by is not None else ()
-        question = SumsQuestion(
-            "mean", schema, columns=(self.test.column,), axes=axes, where=self.where, options=_OPTIONS
-        )
+        question = SumPlan("mean", schema, columns=(self.test.column,), axes=axes, where=self.where, options=_OPTIONS)
         self.test.check(question)
         return question
 

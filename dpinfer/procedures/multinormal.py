@@ -14,13 +14,13 @@ from dpinfer.kernel.rows.cells import CellSum
 from dpinfer.kernel.stage import Context, Data, Stage, Sum
 from dpinfer.procedures.description import check_options
 from dpinfer.procedures.procedure import Procedure
+from dpinfer.procedures.sum_plan import SumPlan
 from dpinfer.results.multinormal import (
     infer_multinormal,
     multinormal_estimates,
     multinormal_names,
     multinormal_units,
 )
-from dpinfer.results.sums_question import SumsQuestion
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -57,13 +57,11 @@ class MultivariateNormal(Procedure):
         if isinstance(self.source, Data):
             self._checked(self.source.schema)
 
-    def _question(self, schema: Schema) -> SumsQuestion:
+    def _question(self, schema: Schema) -> SumPlan:
         options = {name: getattr(self, name) for name in ("inference", "target", "replicates", "seed")}
-        return SumsQuestion(
-            "multinormal", schema, columns=self.columns, where=self.where, target="data", options=options
-        )
+        return SumPlan("multinormal", schema, columns=self.columns, where=self.where, target="data", options=options)
 
-    def _checked(self, schema: Schema) -> SumsQuestion:
+    def _checked(self, schema: Schema) -> SumPlan:
         question = self._question(schema)
         question.check()
         for expression in question.expressions:
@@ -139,7 +137,7 @@ class MultivariateNormal(Procedure):
         oracle = moment_oracle(found, factor=multinormal_units(question)[1], alpha=alpha)
         return replace(oracle, kappa=signal(found, len(self.columns)))
 
-    def _estimates(self, measurement: Measurement, values: Array) -> tuple[SumsQuestion, Estimates]:
+    def _estimates(self, measurement: Measurement, values: Array) -> tuple[SumPlan, Estimates]:
         if not isinstance(measurement.rows, CellSum):
             raise OptionError("measurement", measurement.kind, "a measurement of this procedure")
         question = self._question(measurement.rows.features.basis.schema)

@@ -3,34 +3,48 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, Self
+from dataclasses import Field, dataclass, field, fields, replace
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any, ClassVar, Self, get_type_hints
 
-from dpinfer.errors import InferenceError, OptionError
-from dpinfer.kernel.measurement import price_procedure
-from dpinfer.kernel.stage import Context, Data, Slot
-from dpinfer.privacy.units import Privacy
+from dpinfer.errors import DPInferError, InferenceError, NotProvedError, OptionError, ReleaseFormatError
+from dpinfer.inference.released import Released
+from dpinfer.kernel.measurement import Measurement, price_procedure
+from dpinfer.kernel.stage import Context, Data, Slot, Stage
+from dpinfer.privacy.units import Neighbors, Privacy
 from dpinfer.procedures.keywords import suggests
-from dpinfer.release import Release
+from dpinfer.release import Release, StageRelease
+from dpinfer.release.codec import decode, encode
+from dpinfer.release.registry import find_inference, register
+from dpinfer.results.plain import Estimates
 from dpinfer.schema.schema import Schema
 
 if TYPE_CHECKING:
-    from dpinfer.kernel.measurement import Measurement
-    from dpinfer.kernel.rows.blocks import Blocks
-    from dpinfer.kernel.stage import Stage
-    from dpinfer.privacy.units import Neighbors, Privacy
-    from dpinfer.release import StageRelease
-    from dpinfer.schema.schema import Schema
+    from collections.abc import Mapping
 
-__all__ = ["Procedure"]
+    from dpinfer.inference.batch import BatchEstimates
+    from dpinfer.kernel.rows.blocks import Blocks
+
+__all__ = ["Procedure", "inferred", "unstored"]
+
+
+def inferred(default: Any) -> Any:
+    """Declare a field of a question that only inference uses: any release of the same measured fields serves it."""
+    return field(default=default, metadata={"role": "inferred"})
+
+
+def unstored(default: Any) -> Any:
+    """Declare a field that only running uses, such as a number of processes: releases do not hold it."""
+    return field(default=default, metadata={"role": "unstored"}, repr=False)
 
 
 @dataclass(frozen=True, eq=False)
 class Procedure(ABC):
     """A question about columns, free of data; every option is on its constructor.
 
-    A subclass says in which stages rows are asked (`slots`, `stage`) and how it infers (`infer`). It never sees a row,
-    a noise scale or a cost: those are the kernel's.
+    Its fields are the question: those that the user sets are those that a release stores and that JSON holds. A
+    subclass says in which stages rows are asked (`slots`, `stage`) and how it infers (`infer`). It never sees a row, a
+    noise scale or a cost: those are the kernel's.
 
     Attributes
     ----------
@@ -38,18 +52,86 @@ class Procedure(ABC):
         What it is bound to: data to measure, a release to infer from, or nothing yet.
     """
 
-    source: Data | Release | None = field(default=None, repr=False)
+    procedures: ClassVar[tuple[str, ...]] = ()
+    """Names under which releases know the class."""
+
+    source: Data | Release | None = field(default=None, repr=False, metadata={"role": "unstored"})
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        """Make the class known to releases."""
+        super().__init_subclass__(**options)
+        for name in cls.__dict__.get("procedures", ()):
+            register(name, cls.infer_release)
 
     def __post_init__(self) -> None:
         """Refuse a source that is neither data nor a release."""
         if not (self.source is None or isinstance(self.source, Data | Release)):
             raise OptionError("data", type(self.source).__name__, "PrivateData, PublicData or a Release")
+        if isinstance(self.source, Data):
+            self.check(self.source.schema, self.source.neighbors)
 
-    # What is measured
+    # The question
+
+    @property
+    def procedure(self) -> str:
+        """Name under which a release of this question knows the class."""
+        return self.procedures[0]
 
     @abstractmethod
-    def release_kind(self, context: Context) -> str:
-        """Return the name under which its releases are read."""
+    def text(self, schema: Schema) -> str:
+        """Return the question in one line."""
+
+    def check(self, schema: Schema, neighbors: Neighbors) -> None:  # noqa: B027  (most have something to check)
+        """Refuse what the schema or the relation cannot serve, before a price is known.
+
+        Raises
+        ------
+        DPInferError
+        """
+
+    def resolve(self, context: Context) -> Self:  # noqa: ARG002
+        """Return the same question with every "auto" that the context decides replaced."""
+        return self
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the stored fields as a JSON-ready mapping."""
+        return {one.name: encode(getattr(self, one.name)) for one in _stored(type(self))}
+
+    @classmethod
+    def from_dict(cls, stored: Mapping[str, Any]) -> Self:
+        """Read what `to_dict` wrote.
+
+        Raises
+        ------
+        ReleaseFormatError
+            If a field is missing or of a wrong type: the message names it.
+        OptionError
+            If a field has no such value.
+        """
+        hints = _hints(cls)
+        missing = [one.name for one in _stored(cls) if one.name not in stored]
+        if missing:
+            raise ReleaseFormatError(f"{', '.join(missing)} is missing")
+        return cls(**{one.name: decode(one.name, stored[one.name], hints[one.name]) for one in _stored(cls)})
+
+    def question(self, context: Context) -> dict[str, Any]:
+        """Return what a release stores of the question: its fields, its text, and the schema of the columns read."""
+        read = self.columns_read(context)
+        kept = [name for name in context.schema if name in read] or list(context.schema)[:1]
+        return {
+            "procedure": self.procedure,
+            "text": self.text(context.schema),
+            **self.to_dict(),
+            "schema": context.schema.select(kept).to_dict(),
+        }
+
+    def columns_read(self, context: Context) -> tuple[str, ...]:
+        """Columns of the data that are read; by default those of the first stage, or of the blocks."""
+        blocks = self.units(context)
+        found = self.stage(0, context, ()).measure.rows.columns if blocks is None else blocks.columns
+        return tuple(found)
+
+    # What is measured
 
     @abstractmethod
     def stage(self, place: int, context: Context, released: tuple[StageRelease, ...]) -> Stage:
@@ -65,14 +147,6 @@ class Procedure(ABC):
             What earlier stages released, where the slot is adaptive; else empty.
         """
 
-    @abstractmethod
-    def question(self, context: Context) -> dict[str, Any]:
-        """Return what a release stores of the question: a JSON-ready mapping with its "text" and "schema"."""
-
-    def resolve(self, context: Context) -> Self:  # noqa: ARG002
-        """Return the same question with every "auto" that the context decides replaced."""
-        return self
-
     def slots(self, context: Context) -> tuple[Slot, ...]:  # noqa: ARG002
         """Return what each stage may take of the price; by default one stage takes it all."""
         return (Slot(),)
@@ -80,6 +154,10 @@ class Procedure(ABC):
     def units(self, context: Context) -> Blocks | None:  # noqa: ARG002
         """Return the blocks that are summed, where rows are dealt into secret ones; by default none."""
         return None
+
+    def release_kind(self, context: Context) -> str:  # noqa: ARG002
+        """Return what is measured, which other procedures may read too: by default the procedure's own name."""
+        return self.procedure
 
     def measurement(
         self, privacy: Privacy, *, schema: Schema | None = None, neighbors: Neighbors | None = None
@@ -105,16 +183,6 @@ class Procedure(ABC):
     def explain(self, privacy: Privacy, *, schema: Schema | None = None, neighbors: Neighbors | None = None) -> str:
         """Describe the measurement and the noise it would bring, before anything is spent."""
         return self.measurement(privacy, schema=schema, neighbors=neighbors).describe()
-
-    # What is inferred
-
-    @abstractmethod
-    def infer(self, release: Release | None = None) -> Any:
-        """Infer from a release (by default the one it is bound to): free, and without any row."""
-
-    def bind(self, source: Data | Release) -> Self:
-        """Return the same question about other data or another release."""
-        return replace(self, source=source)
 
     @suggests
     def measure(self, privacy: Privacy) -> Release:
@@ -143,6 +211,130 @@ class Procedure(ABC):
         """Measure and infer; parameters and errors as `measure`."""
         return self.infer(self.measure(privacy))
 
+    def bind(self, source: Data | Release) -> Self:
+        """Return the same question about other data or another release."""
+        return replace(self, source=source)
+
+    # What is inferred
+
+    def infer(self, release: Release | None = None) -> Any:
+        """Infer from a release (by default the one it is bound to): free, and without any row.
+
+        A procedure that defines `estimate` alone gets its estimates as they are.
+
+        Raises
+        ------
+        InferenceError
+            If the release was made for another question.
+        """
+        found, theirs = self._asked_of(release)
+        context = context_of(found)
+        rows = theirs.stage(0, context, ()).measure.rows
+        released = Released.of_release(found, context, rows)
+        return Estimates(lambda alpha: self.estimate(released, alpha=alpha), found)
+
+    def reads(self, other: Procedure) -> bool:
+        """Whether a release of another question serves this one: by default if all measured fields are equal."""
+        if type(other) is not type(self):
+            return False
+        measured = [one.name for one in _stored(type(self)) if one.metadata.get("role") != "inferred"]
+        return encode([getattr(self, name) for name in measured]) == encode([getattr(other, name) for name in measured])
+
+    def estimate(
+        self,
+        released: Released,  # noqa: ARG002
+        *,
+        alpha: float = 0.05,  # noqa: ARG002
+        contrasts: Mapping[str, Mapping[str, float]] | None = None,  # noqa: ARG002
+    ) -> BatchEstimates:
+        """Infer from many releases at once; equal to `infer` one by one.
+
+        Parameters
+        ----------
+        released : Released
+            R releases of this question.
+        alpha : float
+            Intervals have level ``1 - alpha``.
+        contrasts : mapping of name to weights by coefficient, optional
+            Further quantities to infer, after the coefficients.
+
+        Raises
+        ------
+        NotProvedError
+            If the inference asked for has no form for many releases at once.
+        """
+        raise NotProvedError(f"{type(self).__name__} has no form for many releases at once; use .infer one by one")
+
+    @property
+    def estimates_many(self) -> bool:
+        """Whether `estimate` serves this question."""
+        simulated = getattr(self, "inference", "") == "simulated"
+        return type(self).estimate is not Procedure.estimate and not simulated
+
+    @classmethod
+    def from_release(cls, release: Release) -> Self:
+        """Return the question that a release was made for, bound to it.
+
+        Raises
+        ------
+        ReleaseFormatError
+            If the question is damaged, or does not fit the sums that the release holds.
+        """
+        try:
+            asked = cls.from_dict(release.question)
+            asked.check_release(release)
+        except (DPInferError, KeyError, IndexError, TypeError, ValueError, OverflowError) as error:
+            raise ReleaseFormatError(f"the question of the release is damaged: {error}") from error
+        return replace(asked, source=release)
+
+    def check_release(self, release: Release) -> None:
+        """Refuse a release whose sums are not those that the question asks for.
+
+        Raises
+        ------
+        ReleaseFormatError
+        """
+        context = context_of(release)
+        slots = self.slots(context)
+        if len(slots) != len(release.stages):
+            raise ReleaseFormatError("stages: not as many as the question asks for")
+        for place, (slot, stage) in enumerate(zip(slots, release.stages, strict=True)):
+            if not slot.adaptive and self.stage(place, context, ()).measure.names != stage.names:
+                raise ReleaseFormatError("the sums of the release are not those that its question asks for")
+
+    @classmethod
+    def infer_release(cls, release: Release, **options: Any) -> Any:
+        """Infer what a release was made for, with other options of the inference.
+
+        Raises
+        ------
+        OptionError
+            If the procedure has no such option of inference.
+        """
+        asked = cls.from_release(release)
+        known = [one.name for one in _stored(cls) if one.metadata.get("role") == "inferred"]
+        for name, given in options.items():
+            if name not in known:
+                raise OptionError(name, given, f"an option of the inference: {', '.join(known) or 'it has none'}")
+        given = {name: value for name, value in options.items() if value is not None}
+        return replace(asked, **given).infer(release)
+
+    def _asked_of(self, release: Release | None) -> tuple[Release, Procedure]:
+        """Return the release to infer from and its own question; refuse one that does not serve this question.
+
+        Raises
+        ------
+        InferenceError, ReleaseFormatError
+        """
+        chosen = self._release(release)
+        theirs = read_question(chosen)
+        if not self.reads(theirs):
+            raise InferenceError(
+                f"the release was made for another question ({chosen.question['text']}); "
+                "its own is answered by release.infer()"
+            )
+        return chosen, theirs
+
     def _data(self) -> Data:
         if isinstance(self.source, Data):
             return self.source
@@ -160,32 +352,46 @@ class Procedure(ABC):
             )
         return chosen
 
-    def _asked(self, release: Release | None, kind: str, **asked: Any) -> Release:
-        """Return the release to infer from; refuse one that was made for another question.
-
-        Raises
-        ------
-        InferenceError
-        """
-        chosen = self._release(release)
-        differs = [name for name, value in asked.items() if chosen.question.get(name) != value]
-        if chosen.kind != kind or differs:
-            told = f": {', '.join(differs)} differ" if chosen.kind == kind else f", of kind {chosen.kind!r}"
-            raise InferenceError(
-                f"the release was made for another question ({chosen.question['text']}){told}; "
-                "its own is answered by release.infer()"
-            )
-        return chosen
-
     def _context(self, privacy: Privacy, schema: Schema | None = None, neighbors: Neighbors | None = None) -> Context:
         """Return what is public about a run: of the data it is bound to, or as given."""
+        if not isinstance(privacy, Privacy):
+            raise OptionError(
+                "privacy", privacy, "an amount such as ZCDP(0.1), PureDP(1.0), GDP(0.5), ApproxDP(1.0, 1e-6)"
+            )
         bound = self.source if isinstance(self.source, Data) else None
+        schema = schema if schema is not None else bound.schema if bound else None
+        if not isinstance(schema, Schema):
+            raise OptionError("schema", schema, "a Schema, or a procedure that is bound to data")
         if bound is None:
-            return Context(schema, neighbors or "add_remove", privacy)  # type: ignore[arg-type]
-        return Context(
-            schema if schema is not None else bound.schema,
-            neighbors if neighbors is not None else bound.neighbors,
-            privacy,
-            bound.nobs,
-            bound.public,
-        )
+            return Context(schema, neighbors or "add_remove", privacy)
+        return Context(schema, neighbors or bound.neighbors, privacy, bound.nobs, bound.public)
+
+
+def context_of(release: Release) -> Context:
+    """Return what is public about the run that made a release."""
+    return Context(release.schema, release.neighbors, release.cost.price, release.nobs, release.public)
+
+
+def read_question(release: Release) -> Procedure:
+    """Return the question that a release was made for, bound to it.
+
+    Raises
+    ------
+    InferenceError
+        If its procedure is not known.
+    ReleaseFormatError
+        If the question is damaged.
+    """
+    found: Procedure = find_inference(release).__self__.from_release(release)  # type: ignore[attr-defined]
+    return found
+
+
+@lru_cache(maxsize=128)
+def _stored(cls: type[Procedure]) -> tuple[Field[Any], ...]:
+    """Fields of a question that releases hold."""
+    return tuple(one for one in fields(cls) if one.metadata.get("role") != "unstored")
+
+
+@lru_cache(maxsize=128)
+def _hints(cls: type[Procedure]) -> dict[str, Any]:
+    return get_type_hints(cls)

@@ -13,10 +13,10 @@ from dpinfer.procedures.description import Description
 from dpinfer.procedures.descriptions import axes_of
 from dpinfer.procedures.keywords import suggests
 from dpinfer.procedures.procedure import Procedure
+from dpinfer.procedures.sum_plan import TABLES, SumPlan
 from dpinfer.release.laws import TULAP_GRID
 from dpinfer.results.describe import infer_description, infer_proportions
 from dpinfer.results.exact import ExactQuestion, infer_exact
-from dpinfer.results.sums_question import TABLES, SumsQuestion
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -40,7 +40,7 @@ __all__ = ["ExactProportionModel", "Proportion", "proportion"]
 class Proportion(Description):
     """Shares of the levels of a column by group. See `proportion`."""
 
-    def _question(self, schema: Schema) -> SumsQuestion:
+    def _question(self, schema: Schema) -> SumPlan:
         """Ask for the mean of a truth value where people have several rows: its errors are by person."""
         counted = super()._question(schema)
         if schema.rows_per_unit == 1 or self.target == "data" or counted.cells[-1].labels != (False, True):

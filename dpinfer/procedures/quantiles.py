@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any
@@ -21,7 +22,7 @@ from dpinfer.results.quantiles import DistributionQuestion, infer_quantiles, rea
 from dpinfer.schema.columns import Integer
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Sequence
 
     from dpinfer.privacy.units import Neighbors, Privacy
     from dpinfer.release import Release, StageRelease

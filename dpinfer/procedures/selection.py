@@ -15,7 +15,7 @@ from dpinfer.kernel.stage import Context, Data, Largest, Stage
 from dpinfer.privacy.units import PureDP
 from dpinfer.procedures.keywords import suggests
 from dpinfer.procedures.procedure import Procedure
-from dpinfer.results.selection import SelectionQuestion, accuracy, infer_selection
+from dpinfer.results.selection import Label, SelectionQuestion, accuracy, infer_selection
 from dpinfer.schema.category import Category
 from dpinfer.schema.columns import Boolean
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from dpinfer.privacy.selection import ChoiceLaw
     from dpinfer.privacy.units import Neighbors, Privacy
     from dpinfer.release import Release, StageRelease
-    from dpinfer.results.selection import Label, SelectionResults
+    from dpinfer.results.selection import SelectionResults
     from dpinfer.schema.schema import Schema
 
 __all__ = ["METHODS", "Selection", "exponential_mechanism", "most_frequent"]

@@ -1,8 +1,7 @@
 """What came out: noise laws, and releases that remember them."""
 
 from dpinfer.release.laws import NoiseLaw
-from dpinfer.release.registry import register_inference
 from dpinfer.release.release import Release, read_release
 from dpinfer.release.stage import StageRelease
 
-__all__ = ["NoiseLaw", "Release", "StageRelease", "read_release", "register_inference"]
+__all__ = ["NoiseLaw", "Release", "StageRelease", "read_release"]

@@ -14,9 +14,9 @@ from dpinfer.inference.bootstrap import METHODS
 from dpinfer.kernel.rows.features import Features
 from dpinfer.kernel.rows.resampled import ReplicateSum
 from dpinfer.numerics.arithmetic import Arithmetic
+from dpinfer.procedures.gram_design import GramDesign
 from dpinfer.release.laws import NoiseLaw
-from dpinfer.results.linear import GramQuestion
-from dpinfer.results.sums_question import SumsQuestion, refuse_damaged
+from dpinfer.procedures.sum_plan import SumPlan, refuse_damaged
 from dpinfer.schema.axes import compile_condition
 from dpinfer.schema.category import Category
 from dpinfer.schema.columns import Boolean
@@ -82,18 +82,18 @@ class BootstrapQuestion:
         return "~" in self.statistic
 
     @cached_property
-    def gram(self) -> GramQuestion:
+    def gram(self) -> GramDesign:
         """The regression."""
-        return GramQuestion(self.schema, formula=self.statistic, where=self.where)
+        return GramDesign(self.schema, formula=self.statistic, where=self.where)
 
     @cached_property
-    def moments(self) -> SumsQuestion:
+    def moments(self) -> SumPlan:
         """The sums of powers that the statistic is a function of."""
         kind = _OF_PRODUCTS.get(self.statistic, "mean")
         columns = self.columns
         if self.statistic == "proportion":
             columns = tuple(text for text, _ in self.conditions)
-        question = SumsQuestion(kind, self.schema, columns=columns, target="data")
+        question = SumPlan(kind, self.schema, columns=columns, target="data")
         if not question.expressions:
             raise OptionError("columns", list(self.columns), "at least one column")
         if kind == "corr" and len(columns) < 2:

@@ -17,7 +17,7 @@ from dpinfer.release import NoiseLaw, Release
 from dpinfer.release.stage import StageRelease
 from dpinfer.results.combined import CombinedRelease, CombinedResults, SeveralCosts
 from dpinfer.results.joint import COUNTED, JointTable, measured_counts
-from dpinfer.results.sums_question import MOMENTS
+from dpinfer.procedures.sum_plan import MOMENTS
 from dpinfer.schema.schema import Schema
 
 if TYPE_CHECKING:

@@ -16,7 +16,7 @@ from dpinfer.release import Release, register_inference
 from dpinfer.release.laws import NORMAL_DRAWS
 from dpinfer.results.descriptions import DescriptionResults
 from dpinfer.results.people import alike_flags, separate_flags
-from dpinfer.results.sums_question import MOMENTS, TABLES, SumsQuestion
+from dpinfer.procedures.sum_plan import MOMENTS, TABLES, SumPlan
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -52,7 +52,7 @@ class Described:
         Labels of the parameters.
     """
 
-    def __init__(self, question: SumsQuestion, quantities: Sequence[str], axes: Sequence[Axis]) -> None:
+    def __init__(self, question: SumPlan, quantities: Sequence[str], axes: Sequence[Axis]) -> None:
         self.question, self.quantities = question, tuple(quantities)
         self.labels = _cell_labels(axes)
         self.names = tuple(
@@ -63,7 +63,7 @@ class Described:
 
 
 def describe(  # noqa: PLR0911  (a return for each kind)
-    question: SumsQuestion,
+    question: SumPlan,
     values: Array,
     *,
     law: NoiseLaw,
@@ -76,7 +76,7 @@ def describe(  # noqa: PLR0911  (a return for each kind)
 
     Parameters
     ----------
-    question : SumsQuestion
+    question : SumPlan
     values : ndarray (R, m)
         Noisy sums, in units of the scaled features.
     law : NoiseLaw
@@ -126,7 +126,7 @@ def describe(  # noqa: PLR0911  (a return for each kind)
     return correlations(sums, population=population), Described(question, named, question.cells)
 
 
-def _units(question: SumsQuestion, width: int) -> tuple[Array, Array]:
+def _units(question: SumPlan, width: int) -> tuple[Array, Array]:
     center, half = question.scaled
     if question.kind == "mean":
         return center, half
@@ -140,9 +140,7 @@ def _units(question: SumsQuestion, width: int) -> tuple[Array, Array]:
     return np.zeros(width), np.ones(width)
 
 
-def counts_of_table(
-    question: SumsQuestion, values: Array, columns: Sequence[str] | None
-) -> tuple[tuple[Axis, ...], Array]:
+def counts_of_table(question: SumPlan, values: Array, columns: Sequence[str] | None) -> tuple[tuple[Axis, ...], Array]:
     """Arrange counts by the cells of some axes, in the order named (R, G, k): k released counts make up one.
 
     Raises
@@ -255,7 +253,7 @@ def infer_description(
     OptionError
         If an option has no such value.
     """
-    question = SumsQuestion.from_release(release)
+    question = SumPlan.from_release(release)
     return _results(release, question, None, inference=inference, target=target, replicates=replicates, seed=seed)
 
 
@@ -288,17 +286,15 @@ def infer_proportions(release: Release, column: str, by: Sequence[str] = (), **o
     return _results(release, _of_table(release, "proportion"), [*by, column], **options)
 
 
-def _of_table(release: Release, kind: str) -> SumsQuestion:
+def _of_table(release: Release, kind: str) -> SumPlan:
     if release.kind not in TABLES:
         raise InferenceError(f"a release of kind {release.kind!r} holds no table of counts")
-    question = SumsQuestion.from_release(release)
+    question = SumPlan.from_release(release)
     target = "population" if kind == "proportion" else question.target
     return replace(question, kind=kind, target=target)
 
 
-def _results(
-    release: Release, question: SumsQuestion, columns: Sequence[str] | None, **given: Any
-) -> DescriptionResults:
+def _results(release: Release, question: SumPlan, columns: Sequence[str] | None, **given: Any) -> DescriptionResults:
     options = {**question.options, **{name: value for name, value in given.items() if value is not None}}
     target = options.get("target", question.target)
     method = options.get("inference", "auto")
@@ -357,7 +353,7 @@ def _results(
     )
 
 
-def _response(question: SumsQuestion, columns: Sequence[str] | None) -> str:
+def _response(question: SumPlan, columns: Sequence[str] | None) -> str:
     if question.kind in MOMENTS:
         return ", ".join(expression.text for expression in question.expressions)
     names = [axis.name for axis in question.cells] if columns is None else list(columns)
@@ -366,19 +362,19 @@ def _response(question: SumsQuestion, columns: Sequence[str] | None) -> str:
     return " x ".join(names) or "rows"
 
 
-def _rows(question: SumsQuestion, array: Array) -> float | None:
+def _rows(question: SumPlan, array: Array) -> float | None:
     """Noisy number of rows in all cells, where it is released."""
     if not question.rows.counted:
         return None
     return float(array.reshape(question.rows.size, -1)[:, 0].sum()) * _rows_of_one(question)
 
 
-def _rows_of_one(question: SumsQuestion) -> int:
+def _rows_of_one(question: SumPlan) -> int:
     """Rows that the number 1 in the sums stands for."""
     return question.schema.rows_per_unit if question.by_person else 1
 
 
-def _flags(question: SumsQuestion, target: str, groups: int) -> tuple[str, ...]:
+def _flags(question: SumPlan, target: str, groups: int) -> tuple[str, ...]:
     schema = question.schema
     return (
         *(() if question.by_person else alike_flags(schema, target)),
@@ -386,7 +382,7 @@ def _flags(question: SumsQuestion, target: str, groups: int) -> tuple[str, ...]:
     )
 
 
-def _notes(question: SumsQuestion) -> tuple[str, ...]:
+def _notes(question: SumPlan) -> tuple[str, ...]:
     notes = [f"Rows: {question.where}."] if question.where else []
     if question.weights:
         notes.append(f"Rows are weighted by {question.weights}.")

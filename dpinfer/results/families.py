@@ -19,7 +19,7 @@ from dpinfer.kernel.rows.features import Features
 from dpinfer.release import Release, register_inference
 from dpinfer.results.descriptions import DescriptionResults
 from dpinfer.results.people import alike_flags
-from dpinfer.results.sums_question import right_options
+from dpinfer.procedures.sum_plan import right_options
 from dpinfer.schema.axes import compile_condition
 from dpinfer.schema.basis import basis_of
 

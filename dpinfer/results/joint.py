@@ -13,7 +13,7 @@ import numpy as np
 from dpinfer.errors import InferenceError, ReleaseFormatError
 from dpinfer.results.exact import ExactQuestion
 from dpinfer.results.queries import LinearQuestion
-from dpinfer.results.sums_question import TABLES, SumsQuestion
+from dpinfer.procedures.sum_plan import TABLES, SumPlan
 from dpinfer.schema.axes import Axis, BinsAxis, ConditionAxis
 from dpinfer.schema.clamping import limits_of
 from dpinfer.schema.columns import Integer
@@ -83,7 +83,7 @@ def measured_counts(release: Release) -> MeasuredCounts:
         rows = LinearQuestion.from_release(release).rows
         axes, condition = rows.cells.axes, rows.cells.features.where
         return MeasuredCounts(text, axes, rows.weights, rows.names, _spelled(condition), rows.keeps_every_row)
-    question = SumsQuestion.from_release(release)
+    question = SumPlan.from_release(release)
     if not question.rows.counts_only:
         raise ReleaseFormatError(f"a release of kind {release.kind!r} that does not count rows is damaged")
     names = tuple(_cell_name(question.cells, cell) for cell in question.rows.cells)

@@ -14,7 +14,7 @@ from dpinfer.inference.multinormal import estimate_multinormal
 from dpinfer.release import Release, register_inference
 from dpinfer.results.descriptions import DescriptionResults
 from dpinfer.results.people import alike_flags
-from dpinfer.results.sums_question import SumsQuestion
+from dpinfer.procedures.sum_plan import SumPlan
 from dpinfer.schema.columns import Real
 from dpinfer.schema.schema import Schema
 
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 __all__ = ["infer_multinormal", "multinormal_estimates", "multinormal_names", "multinormal_units"]
 
 
-def multinormal_names(question: SumsQuestion) -> tuple[str, ...]:
+def multinormal_names(question: SumPlan) -> tuple[str, ...]:
     """Names of means, standard deviations and correlations."""
     texts = [expression.text for expression in question.expressions]
     pairs = [(i, j) for i in range(len(texts)) for j in range(i + 1, len(texts))]
@@ -40,7 +40,7 @@ def multinormal_names(question: SumsQuestion) -> tuple[str, ...]:
     )
 
 
-def multinormal_units(question: SumsQuestion) -> tuple[Array, Array]:
+def multinormal_units(question: SumPlan) -> tuple[Array, Array]:
     """Shift and factor of each parameter, from scaled units to those of the columns."""
     center, half = question.scaled
     pairs = len(half) * (len(half) - 1) // 2
@@ -49,7 +49,7 @@ def multinormal_units(question: SumsQuestion) -> tuple[Array, Array]:
 
 
 def multinormal_estimates(
-    question: SumsQuestion, values: Array, *, law: NoiseLaw, steps: Array, population: bool
+    question: SumPlan, values: Array, *, law: NoiseLaw, steps: Array, population: bool
 ) -> Estimates:
     """Estimate the parameters from R releases (R, m), in scaled units."""
     unit = Schema(u=Real(-1.0, 1.0))
@@ -90,7 +90,7 @@ def infer_multinormal(
     """
     if release.kind != "multinormal":
         raise InferenceError(f"a release of kind {release.kind!r} holds no sums of a multivariate normal")
-    question = SumsQuestion.from_release(release)
+    question = SumPlan.from_release(release)
     given = {"inference": inference, "target": target, "replicates": replicates, "seed": seed}
     options = {**question.options, **{name: value for name, value in given.items() if value is not None}}
     method, chosen = options.get("inference", "auto"), options.get("target", "population")

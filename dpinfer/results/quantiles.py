@@ -17,7 +17,7 @@ from dpinfer.inference.quantiles import METHODS, TARGETS, QuantileInference
 from dpinfer.kernel.rows.tree import MOST_LEAVES, PointRows, TreeSum
 from dpinfer.release import Release, register_inference
 from dpinfer.results.descriptions import DescriptionResults
-from dpinfer.results.sums_question import refuse_damaged
+from dpinfer.procedures.sum_plan import refuse_damaged
 from dpinfer.schema.axes import axis_from_dict, compile_condition
 from dpinfer.schema.columns import Integer
 

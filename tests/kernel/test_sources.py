@@ -10,7 +10,7 @@ from dpinfer.errors import DataError
 from dpinfer.kernel.rows.products import GramSum
 from dpinfer.kernel.sources import open_source
 from dpinfer.kernel.sums import exact_sums
-from dpinfer.results.linear import GramQuestion
+from dpinfer.procedures.gram_design import GramDesign
 from dpinfer.schema import Category, Real, Schema
 from dpinfer.schema.basis import UNIT
 from dpinfer.schema.cells import Coded
@@ -47,7 +47,7 @@ def test_cells_that_python_cannot_hold_are_impossible_and_nothing_fails(kind, li
     table = pa.table({"x": COLUMNS[kind], "y": [0.5, 0.5]})
     frame = table if library == "arrow" else table.to_pandas(types_mapper=pd.ArrowDtype, split_blocks=True)
     schema = Schema(x=column, y=Real(0, 1))
-    question = GramQuestion(schema, formula="y ~ x")
+    question = GramDesign(schema, formula="y ~ x")
     counted = exact_sums(GramSum(question.rows), open_source(frame))[0]
     if isinstance(column, Category):
         assert counted == (UNIT**2 if "text" in kind else 0)
@@ -58,7 +58,7 @@ def test_cells_that_python_cannot_hold_are_impossible_and_nothing_fails(kind, li
 def test_broken_text_in_a_pandas_string_column():
     text = pd.arrays.ArrowStringArray(pa.chunked_array([in_front(broken_text(), "a").combine_chunks()]))
     frame = pd.DataFrame({"x": pd.Series(text), "y": [0.5, 0.5]})
-    question = GramQuestion(Schema(x=Category(["a", "b"]), y=Real(0, 1)), formula="y ~ x")
+    question = GramDesign(Schema(x=Category(["a", "b"]), y=Real(0, 1)), formula="y ~ x")
     assert exact_sums(GramSum(question.rows), open_source(frame))[0] == UNIT**2
 
 

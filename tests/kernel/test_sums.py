@@ -13,8 +13,8 @@ from dpinfer.kernel import batches as batches_module
 from dpinfer.kernel.rows.products import GramSum
 from dpinfer.kernel.sources import Source, open_source
 from dpinfer.kernel.sums import exact_sums
-from dpinfer.results.linear import GramQuestion
-from dpinfer.results.sums_question import SumsQuestion
+from dpinfer.procedures.gram_design import GramDesign
+from dpinfer.procedures.sum_plan import SumPlan
 from dpinfer.schema import Boolean, Category, Integer, Real, Schema
 from dpinfer.schema.basis import UNIT, simplex_codes
 
@@ -25,7 +25,7 @@ SCHEMA = Schema(
     g=Category(["a", "b", "c"]),
     y=Real(0, 50),
 )
-QUESTION = GramQuestion(
+QUESTION = GramDesign(
     SCHEMA, formula="log(1 + y) ~ x * g + k + b + exp(-x)", where="k > 0", row_norm=1.9, clamped_share=0.1
 )
 
@@ -161,7 +161,7 @@ def test_storage_does_not_matter(storage, missing):
 
 def test_strided_columns_of_a_table_do_not_matter():
     frame = sample(1000)[["x", "y"]]
-    question = GramQuestion(SCHEMA, formula="y ~ x + exp(x)")
+    question = GramDesign(SCHEMA, formula="y ~ x + exp(x)")
     table = pd.DataFrame(np.ascontiguousarray(frame.to_numpy()), columns=["x", "y"], copy=False)
     assert table["x"].to_numpy().strides != (8,)
     assert sums(table, question) == sums(frame.copy(), question)
@@ -171,7 +171,7 @@ def test_strided_columns_of_a_table_do_not_matter():
 @pytest.mark.parametrize("kind", [np.float32, ">f8", np.longdouble, np.float16])
 def test_other_floats_mean_their_values(kind):
     frame = sample(200)[["x", "y"]].astype(kind)
-    question = GramQuestion(SCHEMA, formula="y ~ x")
+    question = GramDesign(SCHEMA, formula="y ~ x")
     assert sums(frame, question) == sums(frame.astype(np.float64), question)
 
 
@@ -196,7 +196,7 @@ def _round(value, lower, upper):
 
 def test_sums_equal_a_slow_reference_in_fractions():
     frame = sample(600)
-    question = GramQuestion(SCHEMA, formula="y ~ x + b + g")
+    question = GramDesign(SCHEMA, formula="y ~ x + b + g")
     assert question.basis.names == ("1", "x", "b", "g[1]", "g[2]", "y")
     assert sums(frame, question) == reference(frame)
 
@@ -226,7 +226,7 @@ def test_no_rows_sum_to_zero(storage):
 
 def test_sums_at_the_edge_of_the_floats_are_exact():
     """Every entry of a chunk's product is 2^53 here, and the total is beyond int64."""
-    question = GramQuestion(Schema(x=Real(0, 1), y=Real(0, 1)), formula="y ~ x")
+    question = GramDesign(Schema(x=Real(0, 1), y=Real(0, 1)), formula="y ~ x")
     ones = pd.DataFrame({"x": np.ones(32_768 * 3 + 1), "y": np.zeros(32_768 * 3 + 1)})
     total = len(ones) * UNIT**2
     assert sums(ones, question, chunk_rows=32_768) == [total, total, -total, total, -total, total]
@@ -249,18 +249,18 @@ def test_sums_are_python_integers():
 # Sums in the cells of a table
 
 CELLS = {
-    "moments": SumsQuestion(
+    "moments": SumPlan(
         "cov", SCHEMA, columns=("x", "log(1 + y)"), axes=({"column": "g"}, {"condition": "x > 4"}), where="k > 0"
     ),
-    "weighted": SumsQuestion("mean", SCHEMA, columns=("x",), axes=({"column": "b"},), weights="y"),
-    "total": SumsQuestion("total", SCHEMA, columns=("x", "k"), axes=({"column": "g"},)),
-    "table": SumsQuestion("table", SCHEMA, axes=({"column": "g"}, {"column": "k"}, {"column": "b"})),
-    "table where": SumsQuestion("table", SCHEMA, axes=({"column": "g"},), where="b & (y > 10)"),
-    "count": SumsQuestion("count", SCHEMA),
-    "histogram": SumsQuestion(
+    "weighted": SumPlan("mean", SCHEMA, columns=("x",), axes=({"column": "b"},), weights="y"),
+    "total": SumPlan("total", SCHEMA, columns=("x", "k"), axes=({"column": "g"},)),
+    "table": SumPlan("table", SCHEMA, axes=({"column": "g"}, {"column": "k"}, {"column": "b"})),
+    "table where": SumPlan("table", SCHEMA, axes=({"column": "g"},), where="b & (y > 10)"),
+    "count": SumPlan("count", SCHEMA),
+    "histogram": SumPlan(
         "histogram", SCHEMA, axes=({"column": "b"}, {"column": "x", "edges": [-2.5, 0.0, 0.3, 11.0]})
     ),
-    "histogram of integers": SumsQuestion("histogram", SCHEMA, axes=({"column": "k", "edges": [0.0, 0.5, 7.0, 15.0]},)),
+    "histogram of integers": SumPlan("histogram", SCHEMA, axes=({"column": "k", "edges": [0.0, 0.5, 7.0, 15.0]},)),
 }
 QUESTIONS = pytest.mark.parametrize("name", CELLS)
 
@@ -339,7 +339,7 @@ def test_64_bits_hold_a_full_run_of_chunks():
         def read(self, names, start, stop):
             return {name: np.broadcast_to(11.0, stop - start) for name in names}
 
-    rows = SumsQuestion("mean", SCHEMA, columns=("x",), target="data").rows
+    rows = SumPlan("mean", SCHEMA, columns=("x",), target="data").rows
     assert exact_sums(rows, Tall()) == [Tall.rows * UNIT] * 2
 
 
@@ -351,7 +351,7 @@ def test_chunks_of_cells_that_floats_could_not_sum_exactly_are_refused(chunk_row
 
 def test_cells_equal_a_slow_reference_in_fractions():
     frame = sample(300)
-    rows = SumsQuestion("mean", SCHEMA, columns=("x", "y"), axes=({"column": "g"},), target="data").rows
+    rows = SumPlan("mean", SCHEMA, columns=("x", "y"), axes=({"column": "g"},), target="data").rows
     assert rows.width == 3
     expected = np.zeros((3, 3), dtype=object)
     for x, g, y in frame[["x", "g", "y"]].itertuples(index=False, name=None):

@@ -19,7 +19,7 @@ from dpinfer.kernel.sources import open_source
 from dpinfer.kernel.sums import gram_sums
 from dpinfer.privacy.sensitivity import RowBounds, gram_sensitivity, joint_sensitivity
 from dpinfer.privacy.units import GDP, NEIGHBORS, ZCDP, ApproxDP, PureDP
-from dpinfer.results.linear import GramQuestion
+from dpinfer.procedures.gram_design import GramDesign
 from dpinfer.schema import Boolean, Category, Integer, Real, Schema
 from dpinfer.schema.basis import UNIT
 
@@ -87,7 +87,7 @@ CELLS = {
 def questions():
     """Regressions over all options of the row function."""
     return st.builds(
-        lambda terms, response, where, clip, share, keeping: GramQuestion(
+        lambda terms, response, where, clip, share, keeping: GramDesign(
             KEEPING if keeping else DROPPING,
             formula=f"{response} ~ " + " + ".join(terms),
             where=where,
@@ -217,7 +217,7 @@ def test_the_scales_pay_for_every_change(question, first, second, price, neighbo
 )
 def test_rounded_weights_never_underpay(price, neighbors, share, split, with_split):
     """Rows at which several bounds are attained exactly, with shares that no float holds exactly."""
-    question = GramQuestion(Schema(x=Real(0, 1), y=Real(0, 1)), formula="y ~ x", clamped_share=share)
+    question = GramDesign(Schema(x=Real(0, 1), y=Real(0, 1)), formula="y ~ x", clamped_share=share)
     measurement = measure(question, price, neighbors, split if with_split else None)
     change = sums_of(question, {"x": 1.5, "y": 1.5})
     if neighbors == "replace_one":
@@ -296,7 +296,7 @@ def attained_ratios(designs=DESIGNS, schema=DROPPING):
         options = dict(given_options)
         split = options.pop("split", None)
         clipped = "row_norm" in options
-        question = GramQuestion(schema, formula=formula, **options)
+        question = GramDesign(schema, formula=formula, **options)
         clamped = question.clamped_share > 0
         rows = extreme_rows(question)
         if clamped:
@@ -345,7 +345,7 @@ def test_the_count_goes_without_noise_only_where_every_row_counts():
         ("add_remove", KEEPING, {}, False),
     ]:
         for price in (ZCDP(0.1), PureDP(0.1)):
-            question = GramQuestion(schema, formula="y ~ x + c3", **options)
+            question = GramDesign(schema, formula="y ~ x + c3", **options)
             measurement = measure(question, price, neighbors)
             assert (measurement.law.scales[0] == 0) == exact
             assert all(scale > 0 for scale in measurement.law.scales[1:])
@@ -354,7 +354,7 @@ def test_the_count_goes_without_noise_only_where_every_row_counts():
 
 @given(single_rows())
 def test_where_policies_are_constants_every_row_counts_as_one(row):
-    question = GramQuestion(KEEPING, formula="y ~ x + k + b + c3 + c5:u")
+    question = GramDesign(KEEPING, formula="y ~ x + k + b + c3 + c5:u")
     assert question.rows.keeps_every_row
     assert sums_of(question, row)[0] == UNIT * UNIT
 
@@ -365,17 +365,17 @@ def test_bounds_that_are_too_close_are_refused():
     for upper in (1e-310, 5e-324, 1e-295):
         schema = Schema(x=Real(0, upper, missing=0, impossible=0), y=response)
         with pytest.raises(FormulaError, match="too close"):
-            _ = GramQuestion(schema, formula="y ~ x").basis
+            _ = GramDesign(schema, formula="y ~ x").basis
     for lower, upper in [(0, 1e-280), (1e138, 1.7e138), (-1e-200, 1e-250)]:
         schema = Schema(x=Real(lower, upper, missing=lower, impossible=lower), y=response)
-        question = GramQuestion(schema, terms=("x", "y"))
+        question = GramDesign(schema, terms=("x", "y"))
         middle = 0.5 * lower + 0.5 * upper
         for x in (lower, upper, middle, float("nan"), float("inf"), -1e308, 1e308):
             assert sums_of(question, {"x": x, "y": 0.5})[0] == UNIT * UNIT
     with pytest.raises(FormulaError, match="too close"):
-        _ = GramQuestion(DROPPING, formula="y ~ minimum(u, 0)").basis
+        _ = GramDesign(DROPPING, formula="y ~ minimum(u, 0)").basis
     with pytest.raises(FormulaError, match="rescale"):
-        _ = GramQuestion(Schema(x=Real(1e308, 1.7e308), y=response), formula="y ~ x").basis
+        _ = GramDesign(Schema(x=Real(1e308, 1.7e308), y=response), formula="y ~ x").basis
 
 
 def test_replacement_in_a_box_is_bounded_in_l1():
@@ -400,10 +400,10 @@ def test_replacement_in_a_box_is_bounded_in_l1():
 
 def test_a_split_needs_a_numeric_response_that_is_measured_last():
     """Such a formula is refused as collinear; the plan does not rely on that."""
-    question = GramQuestion(DROPPING, terms=("y", "y:c3"))
+    question = GramDesign(DROPPING, terms=("y", "y:c3"))
     with pytest.raises(NotProvedError, match="response"):
         measure(question, ZCDP(0.1), "add_remove", (0.5, 0.3, 0.2))
-    question = GramQuestion(DROPPING, terms=("x", "c2"))
+    question = GramDesign(DROPPING, terms=("x", "c2"))
     with pytest.raises(NotProvedError, match="response"):
         measure(question, ZCDP(0.1), "add_remove", (0.5, 0.3, 0.2))
 

@@ -20,7 +20,7 @@ from dpinfer.kernel.sources import open_source
 from dpinfer.kernel.sums import cell_sums
 from dpinfer.privacy.units import NEIGHBORS
 from dpinfer.release.laws import TULAP_GRID
-from dpinfer.results.sums_question import SumsQuestion
+from dpinfer.procedures.sum_plan import SumPlan
 
 COLUMNS = {
     "x": dpi.Real(-3, 11),
@@ -287,7 +287,7 @@ def test_pure_averages_of_draws_split_the_price(keeping):
 
 
 def rows_of(**question):
-    return SumsQuestion(schema=DROPPING, **question).rows
+    return SumPlan(schema=DROPPING, **question).rows
 
 
 @pytest.mark.parametrize("draws", [0, -1, 1.0, True, "2"])
@@ -307,7 +307,7 @@ def test_too_many_cells_are_refused():
     edges = np.linspace(0, 1, 2000).tolist()
     axes = tuple({"column": name, "edges": edges} for name in ("u", "x"))
     wide = dpi.Schema(u=dpi.Real(0, 1), x=dpi.Real(0, 1), y=dpi.Real(0, 1))
-    rows = SumsQuestion("mean", wide, columns=("y",), axes=axes).rows
+    rows = SumPlan("mean", wide, columns=("y",), axes=axes).rows
     assert rows.size * rows.width > MOST_SUMS
     with pytest.raises(OptionError, match="at most 1,398,101 cells"):
         sums_measurement(

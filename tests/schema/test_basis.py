@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from dpinfer.errors import CollinearDesignError, FormulaError, MissingFromReleaseError
 from dpinfer.kernel.rows.features import Features
-from dpinfer.results.linear import GramQuestion
+from dpinfer.procedures.gram_design import GramDesign
 from dpinfer.schema import Boolean, Category, Integer, Real, Schema
 from dpinfer.schema.basis import GRID_BITS, UNIT, build_basis, simplex_codes
 from dpinfer.schema.formula import compile_formula, compile_terms
@@ -188,7 +188,7 @@ COLLINEAR = [
 @pytest.mark.parametrize("formula", COLLINEAR)
 def test_columns_that_are_dependent_whatever_the_rows_are_refused(formula):
     with pytest.raises(CollinearDesignError, match="linear combination"):
-        _ = GramQuestion(SCHEMA, formula=formula).design
+        _ = GramDesign(SCHEMA, formula=formula).design
 
 
 @given(

@@ -159,13 +159,16 @@ class TreeSum(RowSum):
     @cached_property
     def names(self) -> tuple[str, ...]:
         """What each count is: group by group, from the root to the leaves."""
-        prefixes = [
-            ", ".join(f"{axis.name}={label}" for axis, label in zip(self.groups, one, strict=True)) + " | "
-            if one
-            else ""
+        prefixes = [f"{group} | " if group else "" for group in self.group_names]
+        return tuple(prefix + node for prefix in prefixes for node in _node_names(self.depth))
+
+    @property
+    def group_names(self) -> list[str]:
+        """What each group is called; of a tree without groups an empty text."""
+        return [
+            ", ".join(f"{axis.name}={label}" for axis, label in zip(self.groups, one, strict=True))
             for one in self.labels
         ]
-        return tuple(prefix + node for prefix in prefixes for node in _node_names(self.depth))
 
     @property
     def units(self) -> Array:

@@ -19,7 +19,7 @@ from dpinfer.inference.testing.binomial import (
 from dpinfer.release import NoiseLaw, Release, register_inference
 from dpinfer.release.laws import TULAP_GRID
 from dpinfer.results.exact import ExactQuestion
-from dpinfer.results.sums_question import SumsQuestion
+from dpinfer.procedures.sum_plan import SumPlan
 from dpinfer.results.testing.base import TestResults
 
 if TYPE_CHECKING:
@@ -71,10 +71,10 @@ class BinomQuestion:
         return ExactQuestion(self.schema, self.column)
 
     @property
-    def counted(self) -> SumsQuestion:
+    def counted(self) -> SumPlan:
         """The same count for Gaussian noise: as `count` with the condition asks for it."""
         options = {"inference": "auto", "replicates": 999, "seed": 0}
-        return SumsQuestion("count", self.schema, where=self.column, options=options)
+        return SumPlan("count", self.schema, where=self.column, options=options)
 
     def check(self) -> None:
         """Refuse a column whose cells may drop their row: n would then not be the public number of rows.
@@ -341,7 +341,7 @@ def _sound(release: Release, about: object, family: str) -> BinomQuestion:
         question = BinomQuestion(release.schema, about)
         _ = question.exact.condition
         if family == "gaussian":
-            SumsQuestion.from_release(release)
+            SumPlan.from_release(release)
         question.check()
     except NotProvedError as error:
         if not asked and family == "gaussian":

@@ -15,7 +15,7 @@ from dpinfer.release import NoiseLaw, Release, register_inference
 from dpinfer.results.contrasts import check_alpha
 from dpinfer.results.describe import infer_description
 from dpinfer.results.people import refuse_dependent_rows
-from dpinfer.results.sums_question import SumsQuestion
+from dpinfer.procedures.sum_plan import SumPlan
 from dpinfer.results.testing.base import TestResults
 from dpinfer.schema.expressions import compile_expression
 
@@ -124,7 +124,7 @@ class MeanTest:
         """The test in one line."""
         return f"{self.name} of {self.column}" + (f" by {self.by}" if self.by else "")
 
-    def check(self, question: SumsQuestion) -> None:
+    def check(self, question: SumPlan) -> None:
         """Refuse groups and bounds that the test does not fit.
 
         Raises
@@ -141,7 +141,7 @@ class MeanTest:
         if len(labels) < 2:
             raise OptionError("by", self.by, f"two levels or more, not {shown}")
 
-    def scaled(self, question: SumsQuestion, place: int) -> float:
+    def scaled(self, question: SumPlan, place: int) -> float:
         """Mean under the hypothesis in units of the scaled column, in [-1, 1].
 
         Raises
@@ -317,13 +317,13 @@ def refuse_people(schema: Schema) -> None:
 
 
 def mean_model(
-    question: SumsQuestion, values: Array, test: MeanTest, *, law: NoiseLaw, steps: Array
+    question: SumPlan, values: Array, test: MeanTest, *, law: NoiseLaw, steps: Array
 ) -> tuple[GroupMeans, Array]:
     """Give the null model of a test, and its values, for R releases of means.
 
     Parameters
     ----------
-    question : SumsQuestion
+    question : SumPlan
         Of kind "mean".
     values : ndarray (R, m)
         Noisy sums, in units of the scaled features.
@@ -357,7 +357,7 @@ def mean_model(
     )
 
 
-def _place(question: SumsQuestion, test: MeanTest) -> int:
+def _place(question: SumPlan, test: MeanTest) -> int:
     """Which column of a question about means is tested."""
     if question.kind != "mean" or question.weights is not None:
         kind = f"{question.kind}s" if question.kind != "mean" else "weighted means"
@@ -408,7 +408,7 @@ def infer_mean_test(release: Release, test: MeanTest | None = None) -> MeanTestR
             raise ReleaseFormatError(f"the release is damaged: it names a test of means, and is of {release.kind!r}")
         raise InferenceError(f"a release of kind {release.kind!r} holds no means to test")
     test = MeanTest.from_dict(release.question.get("test")) if test is None else test
-    question = SumsQuestion.from_release(release)
+    question = SumPlan.from_release(release)
     try:
         model, values = mean_model(
             question, release.array[None], test, law=release.law, steps=np.asarray(release.steps)
@@ -420,9 +420,7 @@ def infer_mean_test(release: Release, test: MeanTest | None = None) -> MeanTestR
     return _results(release, question, test, model, values)
 
 
-def _results(
-    release: Release, question: SumsQuestion, test: MeanTest, model: GroupMeans, values: Array
-) -> MeanTestResults:
+def _results(release: Release, question: SumPlan, test: MeanTest, model: GroupMeans, values: Array) -> MeanTestResults:
     null = simulate(model, values[0], draws=test.draws, seed=test.seed)
     means = infer_description(release, inference="auto", target="population")
     several = test.name == "f_oneway"
@@ -466,7 +464,7 @@ def _degrees(model: GroupMeans, values: Array) -> float:
     return max(float(parts.sum()) ** 2 / bottom, 1.0) if bottom > 0 else float(dof.sum())
 
 
-def _hypothesis(test: MeanTest, question: SumsQuestion) -> str:
+def _hypothesis(test: MeanTest, question: SumPlan) -> str:
     if not test.grouped:
         return f"mean of {test.column} = {test.popmean:g}"
     if test.name == "ttest_ind":
@@ -498,7 +496,7 @@ def _flags(model: GroupMeans, values: Array, means: DescriptionResults) -> tuple
     return tuple(flags)
 
 
-def _notes(test: MeanTest, question: SumsQuestion, resid: float) -> tuple[str, ...]:
+def _notes(test: MeanTest, question: SumPlan, resid: float) -> tuple[str, ...]:
     notes = []
     if test.name == "ttest_ind":
         first, second = question.cells[0].labels

@@ -19,7 +19,7 @@ from dpinfer.release import NoiseLaw, Release, register_inference
 from dpinfer.results.contrasts import check_alpha
 from dpinfer.results.describe import counts_of_table
 from dpinfer.results.people import refuse_dependent_rows
-from dpinfer.results.sums_question import TABLES, SumsQuestion
+from dpinfer.procedures.sum_plan import TABLES, SumPlan
 from dpinfer.results.testing.base import TestResults
 from dpinfer.results.testing.count_question import CountTest
 
@@ -253,7 +253,7 @@ def infer_count_test(release: Release, test: CountTest) -> ChiSquareResults:
     """
     if release.kind not in TABLES:
         raise InferenceError(f"a release of kind {release.kind!r} holds no table of counts")
-    question = SumsQuestion.from_release(release)
+    question = SumPlan.from_release(release)
     refuse_people(question.schema)
     if question.weights is not None:
         raise NotProvedError("a chi-squared test counts rows: a table of weighted rows has none")
@@ -323,7 +323,7 @@ def _model(test: CountTest, axes: Sequence[Axis], noise: CountNoise, nobs: int |
     return Homogeneity(shape, noise, test.sample_sizes(axes[0]), test.statistic)
 
 
-def _notes(test: CountTest, question: SumsQuestion) -> tuple[str, ...]:
+def _notes(test: CountTest, question: SumPlan) -> tuple[str, ...]:
     found = [f"Rows: {question.where}."] if question.where else []
     for name, given in (("p0", test.p0), ("sizes", test.sizes)):
         if given is not None:

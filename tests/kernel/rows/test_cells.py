@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from dpinfer.kernel.sources import open_source
 from dpinfer.kernel.sums import cell_sums
-from dpinfer.results.sums_question import SumsQuestion
+from dpinfer.procedures.sum_plan import SumPlan
 from dpinfer.schema import Boolean, Category, Integer, Real, Schema
 from dpinfer.schema.axes import BinsAxis
 from dpinfer.schema.basis import UNIT
@@ -21,7 +21,7 @@ DTYPES = ["int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint6
 def histogram(lower, upper, edges, **policies):
     """Return the row function of a histogram of one integer column."""
     schema = Schema(k=Integer(lower, upper, **policies))
-    return SumsQuestion("histogram", schema, axes=({"column": "k", "edges": list(edges)},)).rows
+    return SumPlan("histogram", schema, axes=({"column": "k", "edges": list(edges)},)).rows
 
 
 def reference(cells, lower, upper, edges):
@@ -123,7 +123,7 @@ SCHEMA = Schema(
 
 
 def question(kind="mean", **options):
-    return SumsQuestion(kind, SCHEMA, **options)
+    return SumPlan(kind, SCHEMA, **options)
 
 
 FRAME = pd.DataFrame(

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from dpinfer.errors import NotProvedError, OptionError
 from dpinfer.kernel.rows.features import CHUNK_ROWS, Features, RowClip
-from dpinfer.results.linear import GramQuestion
+from dpinfer.procedures.gram_design import GramDesign
 from dpinfer.schema import Boolean, Category, Integer, Real, Schema
 from dpinfer.schema.basis import UNIT, simplex_codes
 
@@ -25,7 +25,7 @@ SCHEMA = Schema(
 
 
 def rows_of(formula, schema=SCHEMA, **options):
-    return GramQuestion(schema, formula=formula, **options).rows
+    return GramDesign(schema, formula=formula, **options).rows
 
 
 def objects(cells):
@@ -196,7 +196,7 @@ def test_rounding_slack_is_needed_and_not_much_too_large():
 
 
 def test_a_clip_needs_a_numeric_response_that_is_measured_last():
-    basis = GramQuestion(SCHEMA, terms=("y", "g")).basis
+    basis = GramDesign(SCHEMA, terms=("y", "g")).basis
     with pytest.raises(NotProvedError, match="response"):
         _ = Features(basis, clip=RowClip(1.0)).bounds
 

@@ -1,16 +1,15 @@
-"""The public question behind releases of sums in the cells of a table, as Python objects and as JSON."""
+"""Sums in the cells of a table, compiled against a schema: which monomials of columns, and how moments are read."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
 from itertools import combinations_with_replacement
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from dpinfer.errors import DPInferError, FormulaError, OptionError, ReleaseFormatError
+from dpinfer.errors import FormulaError, OptionError
 from dpinfer.inference.moments import MomentSums
 from dpinfer.kernel.rows.cells import CellSum
 from dpinfer.kernel.rows.features import Features
@@ -21,15 +20,17 @@ from dpinfer.schema.basis import Basis, basis_of
 from dpinfer.schema.expressions import Expression, compile_expression
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from numpy.typing import NDArray
 
-    from dpinfer.release import NoiseLaw, Release
+    from dpinfer.release import NoiseLaw
     from dpinfer.schema.schema import Schema
 
     Array = NDArray[np.float64]
     Exponent = tuple[int, ...]
 
-__all__ = ["MOMENTS", "TABLES", "SumsQuestion", "refuse_damaged", "right_options"]
+__all__ = ["MOMENTS", "TABLES", "SumPlan"]
 
 MOMENTS = ("mean", "total", "variance", "cov", "corr", "multinormal")
 """Kinds that sum monomials of columns."""
@@ -47,7 +48,7 @@ _MOST_COLUMNS = {"mean": 20, "total": 20, "variance": 8, "cov": 5, "corr": 5, "m
 
 
 @dataclass(frozen=True, eq=False)
-class SumsQuestion:
+class SumPlan:
     """What is summed in which cells.
 
     Attributes
@@ -65,8 +66,6 @@ class SumsQuestion:
         Column of bounded survey weights.
     target : {"population", "data"}
         For the data themselves no sums for standard errors are needed.
-    options : mapping
-        Default options of the inference.
     """
 
     kind: str
@@ -76,7 +75,6 @@ class SumsQuestion:
     where: str | None = None
     weights: str | None = None
     target: str = "population"
-    options: Mapping[str, Any] = field(default_factory=dict)
 
     @cached_property
     def expressions(self) -> tuple[Expression, ...]:
@@ -271,86 +269,6 @@ class SumsQuestion:
         said += f", weights {self.weights}" if self.weights else ""
         return said + (f", where {self.where}" if self.where else "")
 
-    def to_dict(self) -> dict[str, Any]:
-        """Return the question as a JSON-ready mapping."""
-        used = [name for name in self.schema if name in self.rows.columns]
-        return {
-            "text": self.text,
-            "columns": list(self.columns),
-            "axes": [dict(axis.to_dict()) for axis in self.cells],
-            "where": self.where,
-            "weights": self.weights,
-            "target": self.target,
-            "options": dict(self.options),
-            "schema": self.schema.select(used or list(self.schema)[:1]).to_dict(),
-        }
-
-    @classmethod
-    def from_release(cls, release: Release) -> SumsQuestion:
-        """Read the question of a release.
-
-        Raises
-        ------
-        ReleaseFormatError
-            If the question does not fit the sums that the release holds.
-        """
-        asked = release.question
-        try:
-            _check_asked(asked)
-            question = cls(
-                release.kind,
-                release.schema,
-                columns=tuple(asked["columns"]),
-                axes=tuple(asked["axes"]),
-                where=asked["where"],
-                weights=asked["weights"],
-                target=asked["target"],
-                options=asked["options"],
-            )
-            names = question.rows.names
-        except (KeyError, TypeError, ValueError, DPInferError) as error:
-            raise ReleaseFormatError(f"the question of the release is damaged: {error}") from error
-        if release.names != names:
-            raise ReleaseFormatError("the sums of the release are not those that its question asks for")
-        return question
-
 
 def _added(a: Exponent, b: Exponent) -> Exponent:
     return tuple(x + y for x, y in zip(a, b, strict=True))
-
-
-def _check_asked(asked: Mapping[str, Any]) -> None:
-    right = {
-        "columns": _list_of(asked["columns"], str),
-        "axes": _list_of(asked["axes"], Mapping),
-        "where": isinstance(asked["where"], str | None),
-        "weights": isinstance(asked["weights"], str | None),
-        "target": asked["target"] in ("population", "data"),
-        "options": right_options(asked["options"]),
-    }
-    refuse_damaged(right)
-
-
-def refuse_damaged(right: Mapping[str, bool]) -> None:
-    """Refuse a stored question of which an entry is of a wrong type.
-
-    Raises
-    ------
-    ReleaseFormatError
-    """
-    for name, holds in right.items():
-        if not holds:
-            raise ReleaseFormatError(f"the question of the release is damaged: {name} is of a wrong type")
-
-
-def right_options(options: object) -> bool:
-    """Whether stored options of an inference are of the right types."""
-    if not isinstance(options, Mapping):
-        return False
-    kinds = {"inference": str, "target": str, "replicates": int, "seed": int}
-    typed = all(type(value) is kinds.get(name) for name, value in options.items())
-    return typed and options.get("replicates", 99) >= 99 and options.get("seed", 0) >= 0
-
-
-def _list_of(value: object, kind: type) -> bool:
-    return isinstance(value, list | tuple) and all(isinstance(one, kind) for one in value)

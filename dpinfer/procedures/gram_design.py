@@ -1,0 +1,120 @@
+"""The columns of a regression, as features that are measured and as combinations of these."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property, lru_cache
+from typing import TYPE_CHECKING
+
+from dpinfer.errors import FormulaError, NotProvedError, OptionError
+from dpinfer.kernel.rows.features import Features, RowClip
+from dpinfer.schema.basis import Basis, build_basis
+from dpinfer.schema.expressions import Expression, compile_expression
+from dpinfer.schema.formula import CompiledFormula, DesignColumn, compile_formula, compile_terms
+
+if TYPE_CHECKING:
+    import numpy as np
+
+    from dpinfer.schema.schema import Schema
+
+__all__ = ["GramDesign", "two_sided"]
+
+
+@dataclass(frozen=True, eq=False)
+class GramDesign:
+    """The columns of regressions, compiled against a schema: what is measured, and how coefficients are read from it.
+
+    Attributes
+    ----------
+    schema : Schema
+    formula : str, optional
+        The regression, if one was asked for.
+    terms : tuple of str
+        The columns, if a Gram was asked for.
+    where : str, optional
+    row_norm : float, optional
+    norm : str
+    clamped_share : float
+        Above 0, clamped rows are counted.
+    """
+
+    schema: Schema
+    formula: str | None = None
+    terms: tuple[str, ...] = ()
+    where: str | None = None
+    row_norm: float | None = None
+    norm: str = "l2"
+    clamped_share: float = 0.0
+
+    @cached_property
+    def compiled(self) -> CompiledFormula:
+        """The columns asked for."""
+        if self.formula is None:
+            return compile_terms(self.terms, self.schema)
+        return two_sided(self.formula, self.schema)
+
+    @cached_property
+    def columns(self) -> tuple[DesignColumn, ...]:
+        """Regressors, then the response if there is one."""
+        response = self.compiled.response
+        return self.compiled.design if response is None else (*self.compiled.design, response)
+
+    @cached_property
+    def basis(self) -> Basis:
+        """The features measured."""
+        return build_basis(self.columns, self.schema)
+
+    @cached_property
+    def design(self) -> np.ndarray:
+        """Regressors, then response, as combinations of the features (p + 1, d)."""
+        return self.basis.represent(self.columns)
+
+    @cached_property
+    def condition(self) -> Expression | None:
+        """The compiled ``where``."""
+        if self.where is None:
+            return None
+        if not isinstance(self.where, str):
+            raise OptionError("where", self.where, 'a condition such as "age >= 18", or None')
+        condition = compile_expression(self.where, self.schema)
+        if not condition.boolean:
+            raise FormulaError(self.where, "is not a condition", 'write a comparison, such as "age >= 18"')
+        return condition
+
+    @cached_property
+    def rows(self) -> Features:
+        """The row function."""
+        clip = None
+        if self.row_norm is not None:
+            clip = RowClip(self.row_norm, self.norm)  # type: ignore[arg-type]
+        return Features(self.basis, self.condition, clip, self.clamped_share > 0)
+
+    def check(self) -> None:
+        """Compile everything, and so refuse what cannot be served before anything is measured."""
+        rows = self.rows
+        if self.formula is not None:
+            rows.basis.represent(self.columns)
+        if self.row_norm is not None:
+            self.response_is_last()
+
+    def response_is_last(self) -> None:
+        """Refuse a bound on regressors, or a split price, where the response is not one numeric feature of its own.
+
+        Raises
+        ------
+        NotProvedError
+        """
+        response, last = self.compiled.response, self.basis.blocks[-1]
+        if response is None or last.factors or last.expression.text != response.expression.text:
+            raise NotProvedError("row_norm= and split= are proved for a response that is a numeric feature of its own")
+
+
+@lru_cache(maxsize=128)
+def two_sided(formula: str, schema: Schema) -> CompiledFormula:
+    """Compile a formula; refuse one without a dependent variable or regressors."""
+    compiled = compile_formula(formula, schema)
+    if compiled.response is None:
+        raise FormulaError(formula, "has no dependent variable", 'write "y ~ x"')
+    if not compiled.design:
+        raise FormulaError(formula, "has no regressors", 'write at least "y ~ 1"')
+    return compiled
