@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import pytest
 
 import dpinfer as dpi
-from dpinfer.errors import DPInferError
 from dpinfer.privacy.units import NEIGHBORS
 from tests.goldens.cases import ASKS, PRICES
 from tests.goldens.frame import PERSON, SCHEMA, frame
@@ -60,21 +60,19 @@ class Question:
         return getattr(dpi, self.ask.function)(data=data, **self.ask.options)
 
 
-def _served(question: Question) -> bool:
-    try:
-        question.public().measurement(question.privacy)
-    except DPInferError:
-        return False
-    return True
+SECRET_WEIGHTS = ("gdp", "approx")
+"""Prices in whose units the exact cost of secret weights is stated."""
 
 
 def _chosen() -> list[Question]:
-    """Take each question in every setting that serves it, at one of its prices in turn."""
+    """Take each question in every relation and unit, at its prices in turn."""
     found = []
     for place, ask in enumerate(ASKS):
+        secret = ask.function == "bootstrap" and ask.options.get("weights") != "public"
+        prices = [price for price in ask.prices if not secret or price in SECRET_WEIGHTS]
         settings = [(relation, unit) for relation in NEIGHBORS for unit in ("row", "person")]
         for turn, (relation, unit) in enumerate(settings):
-            found.append(Question(ask, relation, unit, ask.prices[(place + turn) % len(ask.prices)]))
+            found.append(Question(ask, relation, unit, prices[(place + turn) % len(prices)]))
     return found
 
 
@@ -82,9 +80,15 @@ EVERY = _chosen()
 """Each question in every relation and unit; some are refused, which is checked too."""
 
 
-def one_each(questions: list[Question]) -> list[Question]:
-    """Keep one setting of each question: the one in which it is at home."""
-    return [one for one in questions if (one.neighbors, one.unit) == (one.ask.home, "row")]
+def _home() -> list[Any]:
+    """Keep of each question the setting in which it is at home; all but the first of each function are slow tests."""
+    home = [one for one in EVERY if (one.neighbors, one.unit) == (one.ask.home, "row")]
+    seen: set[str] = set()
+    found = []
+    for one in home:
+        found.append(pytest.param(one, id=str(one), marks=[pytest.mark.slow] if one.ask.function in seen else []))
+        seen.add(one.ask.function)
+    return found
 
 
-HOME = one_each(EVERY)
+HOME = _home()
