@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 
+import dpinfer as dpi
 from dpinfer.errors import DPInferError
 from dpinfer.kernel.rows.base import Batch
 from dpinfer.kernel.rows.blocks import BlockSum, block_values
@@ -17,7 +18,7 @@ from dpinfer.kernel.stage import Largest, Place, Resampled, Sum
 from dpinfer.privacy.units import PureDP
 from dpinfer.schema.category import Category
 from dpinfer.schema.columns import Boolean
-from tests.contract.questions import EVERY, Question
+from tests.contract.questions import BUDGETS, EVERY, Question
 from tests.goldens.frame import PERSON, SCHEMA
 
 if TYPE_CHECKING:
@@ -120,8 +121,10 @@ def test_no_unit_moves_the_sums_further_than_their_price(question):
     try:
         measured = question.public().measurement(question.privacy)
     except DPInferError:
+        ledger = dpi.Ledger.in_memory(BUDGETS[question.price], neighbors=question.neighbors)
         with pytest.raises(DPInferError):
-            question.private().fit(question.privacy)
+            question.private(ledger=ledger).fit(question.privacy)
+        assert ledger.spent.is_zero
         return
     moved = 0
     for stage in measured.stages:
