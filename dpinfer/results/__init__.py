@@ -2,8 +2,7 @@
 
 from dpinfer.results.combined import CombinedResults
 from dpinfer.results.density import DensityResults
-from dpinfer.results.describe import ProportionResults, TableResults
-from dpinfer.results.descriptions import DescriptionResults
+from dpinfer.results.descriptions import DescriptionResults, ProportionResults, TableResults
 from dpinfer.results.distribution import CDFResults
 from dpinfer.results.families import FamilyResults
 from dpinfer.results.prediction import MeanPrediction
