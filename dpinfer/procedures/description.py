@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import numpy as np
 
@@ -52,7 +52,7 @@ class Description(Procedure):
     population serves the data too.
     """
 
-    procedures = ("mean", "total", "variance", "cov", "corr", "count", "table", "histogram")
+    procedures: ClassVar[tuple[str, ...]] = ("mean", "total", "variance", "cov", "corr", "count", "table", "histogram")
 
     kind: Kind = "mean"
     columns: tuple[str, ...] = ()
@@ -164,7 +164,7 @@ class Description(Procedure):
     # Inference
 
     def reads(self, other: Procedure) -> bool:
-        """Counts and shares are read from any table of the same rows; all else from the same sums."""
+        """Return whether a release serves: to counts and shares any table of the same rows, else the same sums."""
         held = held_plan(other)
         if held is None:
             return super().reads(other)
@@ -197,7 +197,7 @@ class Description(Procedure):
     def margin(self, columns: Sequence[str], *, inference: str, target: str) -> TableResults:
         """Infer the counts of some columns of the table that it is bound to, summed over the others."""
         axes = tuple({"column": column} for column in columns)
-        found: TableResults = replace(self, axes=axes, inference=inference, target=target).infer()  # type: ignore[assignment]
+        found: TableResults = replace(self, axes=axes, inference=inference, target=target).infer()
         return found
 
     def proportions(self, column: str, by: Sequence[str], *, inference: str) -> DescriptionResults:
@@ -249,7 +249,7 @@ class Description(Procedure):
 class Proportion(Description):
     """Shares of the levels of a column by group. See `proportion`."""
 
-    procedures = ("proportion",)
+    procedures: ClassVar[tuple[str, ...]] = ("proportion",)
 
     kind: Kind = "proportion"
 
@@ -268,7 +268,7 @@ class Proportion(Description):
         return name if "condition" in axis or name.isidentifier() else f"`{name}`"
 
     def reads(self, other: Procedure) -> bool:
-        """Shares are read from tables, and that of truth from its mean too."""
+        """Return whether a release serves: a table, or for the share of truth its mean."""
         mean = Description(kind="mean", columns=(self._truth,), axes=self.axes[:-1], where=self.where)
         return super().reads(other) or mean.reads(other)
 

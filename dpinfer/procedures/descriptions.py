@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from dpinfer.errors import OptionError
@@ -11,6 +10,8 @@ from dpinfer.procedures.keywords import suggests
 from dpinfer.procedures.table_axes import axes_of, column_texts, edges_of
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
     from dpinfer.kernel.stage import Data
     from dpinfer.procedures.description import Kind
     from dpinfer.release import Release

@@ -26,16 +26,16 @@ from dpinfer.procedures.multinormal import MultivariateNormal
 from dpinfer.procedures.procedure import Procedure, inferred
 from dpinfer.procedures.proportions import Proportion, proportion
 from dpinfer.procedures.sum_plan import check_summed
-from dpinfer.release import Release, StageRelease
 from dpinfer.results.families import FamilyResults
 from dpinfer.results.people import alike_flags
 from dpinfer.schema.axes import compile_condition
 from dpinfer.schema.basis import basis_of
-from dpinfer.schema.schema import Schema
 
 if TYPE_CHECKING:
     from dpinfer.inference.batch import BatchEstimates, Oracle
     from dpinfer.inference.released import Released
+    from dpinfer.release import Release, StageRelease
+    from dpinfer.schema.schema import Schema
 
 __all__ = ["ExpFam", "FamilyPlan", "expfam"]
 
@@ -148,7 +148,7 @@ class ExpFam(Procedure):
         if isinstance(self.family, Family):
             self.family.require_density()
         problem = self.plan(found.schema).problem
-        inferred_here = family_inference(
+        estimated = family_inference(
             found,
             problem=problem,
             method=self.inference,
@@ -164,7 +164,7 @@ class ExpFam(Procedure):
             "expectation is that of clamped values: the parameters are of the family itself."
         )
         return FamilyResults(
-            inferred_here,
+            estimated,
             found,
             model_name=f"Private {self.family.name} family",
             response=self.column,
@@ -220,7 +220,7 @@ class ExpFam(Procedure):
         """Say how wide an interval would be that knew the population; for studies."""
         check_summed(released)
         return family_oracle(
-            released.values[0],
+            released.values[0],  # noqa: PD011
             problem=self.plan(released.schema).problem,
             law=released.law,
             steps=released.steps.tolist(),

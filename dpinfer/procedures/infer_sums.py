@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
@@ -110,7 +110,7 @@ def infer_sums(
         labels=described.labels,
         notes=_flags(plan, chosen, estimates.size.shape[1]),
     )
-    shown = {
+    shown: dict[str, Any] = {
         "model_name": f"Private {title}",
         "response": _response(plan, columns),
         "notes": _notes(plan),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -18,17 +17,19 @@ from dpinfer.kernel.stage import Context, Stage, Sum
 from dpinfer.procedures.description import check_options
 from dpinfer.procedures.procedure import Procedure, inferred
 from dpinfer.procedures.sum_plan import SumPlan, check_summed
-from dpinfer.release import NoiseLaw, Release, StageRelease
 from dpinfer.results.descriptions import DescriptionResults
 from dpinfer.results.people import alike_flags
 from dpinfer.schema.columns import Real
 from dpinfer.schema.schema import Schema
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from dpinfer.inference.batch import BatchEstimates, Oracle
     from dpinfer.inference.moments import Estimates
     from dpinfer.inference.released import Released
     from dpinfer.privacy.units import Neighbors
+    from dpinfer.release import NoiseLaw, Release, StageRelease
 
 Array = NDArray[np.float64]
 
@@ -82,7 +83,7 @@ class MultivariateNormal(Procedure):
         plan: SumPlan = theirs.plan(found.schema)  # type: ignore[attr-defined]
         steps = np.asarray(found.steps)
         shift, factor = _units(plan)
-        inferred_here = MomentInference(
+        estimated = MomentInference(
             estimates=self._estimates(plan, found.array[None], found.law, steps),
             names=_names(plan),
             shift=shift,
@@ -100,7 +101,7 @@ class MultivariateNormal(Procedure):
         )
         bounds = ", ".join(f"{e.text} to [{e.lower:.6g}, {e.upper:.6g}]" for e in plan.expressions)
         return DescriptionResults(
-            inferred_here,
+            estimated,
             found,
             model_name="Private multivariate normal",
             response=", ".join(plan.columns),

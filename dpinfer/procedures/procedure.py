@@ -225,7 +225,9 @@ class Procedure(ABC):
         if type(other) is not type(self):
             return False
         measured = [one.name for one in _stored(type(self)) if one.metadata.get("role") != "inferred"]
-        return encode([getattr(self, name) for name in measured]) == encode([getattr(other, name) for name in measured])
+        return bool(
+            encode([getattr(self, name) for name in measured]) == encode([getattr(other, name) for name in measured])
+        )
 
     def estimate(
         self,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -22,6 +21,8 @@ from dpinfer.release.laws import TULAP_GRID
 from dpinfer.results.descriptions import DescriptionResults
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
     from dpinfer.inference.batch import BatchEstimates, Oracle
     from dpinfer.inference.released import Released
     from dpinfer.privacy.units import Neighbors
@@ -81,7 +82,7 @@ class ExactProportionModel(Procedure):
         return Stage(Sum(self.plan(context.schema).rows), Noise(tulap=True))
 
     def reads(self, other: Procedure) -> bool:
-        """Any count of the same successes with Tulap noise serves."""
+        """Return whether a release serves: any count of the same successes with Tulap noise."""
         if isinstance(other.source, Release) and other.source.kind == "binomial":
             return getattr(other, "column", None) == self.column
         return super().reads(other)
@@ -120,7 +121,7 @@ class ExactProportionModel(Procedure):
         if contrasts or released.nobs is None:
             raise OptionError("contrasts", contrasts, "none, where the number of rows is public")
         return batch_exact(
-            released.values[:, 0],
+            released.values[:, 0],  # noqa: PD011
             size=released.nobs,
             noise_scale=released.law.scales[0] / TULAP_GRID,
             names=(self.column,),
@@ -137,7 +138,8 @@ class ExactProportionModel(Procedure):
     ) -> Oracle:
         """Say how wide an interval would be that knew the population; for studies."""
         scale = released.law.scales[0] / TULAP_GRID
-        return exact_oracle(float(released.values[0, 0]), size=released.nobs or 0, noise_scale=scale, alpha=alpha)
+        count = float(released.values[0, 0])  # noqa: PD011
+        return exact_oracle(count, size=released.nobs or 0, noise_scale=scale, alpha=alpha)
 
 
 @suggests

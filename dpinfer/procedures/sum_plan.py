@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import combinations_with_replacement
@@ -21,6 +20,8 @@ from dpinfer.schema.basis import Basis, basis_of
 from dpinfer.schema.expressions import Expression, compile_expression
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from numpy.typing import NDArray
 
     from dpinfer.inference.released import Released

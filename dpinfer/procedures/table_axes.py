@@ -63,6 +63,7 @@ def _ends(bounds: object) -> tuple[float, float] | None:
 
 
 def column_texts(option: str, given: Columns) -> tuple[str, ...]:
+    """Return columns as a tuple; refuse what is no text or sequence of texts."""
     texts = (given,) if isinstance(given, str) else given
     if not isinstance(texts, Sequence) or not texts or not all(isinstance(text, str) for text in texts):
         raise OptionError(option, given, 'a column, or a list of columns such as ["income", "age"]')

@@ -296,7 +296,7 @@ class Family(ExponentialFamily):
         """Read back what `to_dict` wrote: a family to compare others with, without its log-density."""
         ends = tuple[float | None, float | None]
         name = decode("name", stored["name"], str)
-        parameters = decode("parameters", stored["parameters"], Mapping[str, ends])  # type: ignore[valid-type]
+        parameters = decode("parameters", stored["parameters"], Mapping[str, ends])
         low, high = decode("support", stored["support"], ends)
         return cls(
             name,
