@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
     from dpinfer.kernel.measurement import Measurement
     from dpinfer.kernel.stage import Context
-    from dpinfer.release.laws import NoiseLaw
+    from dpinfer.release import NoiseLaw, Release
     from dpinfer.schema.schema import Schema
 
     Array = NDArray[np.float64]
@@ -26,41 +26,50 @@ class Released:
 
     Attributes
     ----------
-    measured : Measurement
-        What was measured, with the noise that it got.
+    context : Context
+        What is public about the run.
+    rows : RowSum
+        What was summed.
+    names : tuple of str, length m
+        What each sum is.
+    law : NoiseLaw
+        Noise of every sum.
+    steps : ndarray (m,)
+        Size of one integer step of every sum.
     values : ndarray (R, m)
         Noisy sums of every release, in units of the scaled features.
     """
 
-    measured: Measurement
+    context: Context
+    rows: Any
+    names: tuple[str, ...]
+    law: NoiseLaw
+    steps: Array
     values: Array
 
-    @property
-    def law(self) -> NoiseLaw:
-        """Noise of every sum."""
-        return self.measured.law
+    @classmethod
+    def of_study(cls, measured: Measurement, values: Array) -> Released:
+        """Return the releases of a study's data sets: ``values`` (R, m)."""
+        steps = np.asarray(measured.steps)
+        return cls(measured.context, measured.rows, measured.names, measured.law, steps, values)
+
+    @classmethod
+    def of_release(cls, release: Release, context: Context, rows: Any) -> Released:
+        """Return one release."""
+        return cls(context, rows, release.names, release.law, np.asarray(release.steps), release.array[None])
 
     @property
-    def steps(self) -> Array:
-        """Size of one integer step of every sum (m,)."""
-        return np.asarray(self.measured.steps)
-
-    @property
-    def rows(self) -> Any:
-        """The row sum that was measured."""
-        return self.measured.rows
-
-    @property
-    def context(self) -> Context:
-        """What is public about the run."""
-        return self.measured.context
+    def noise_variances(self) -> Array:
+        """Variance of the noise of every sum (m,), in units of the scaled features."""
+        found: Array = self.law.variances * self.steps**2
+        return found
 
     @property
     def schema(self) -> Schema:
         """The public schema, with the people where they are the unit of protection."""
-        return self.measured.context.schema
+        return self.context.schema
 
     @property
     def nobs(self) -> int | None:
         """The number of rows of each data set where it is public."""
-        return self.measured.context.nobs
+        return self.context.nobs

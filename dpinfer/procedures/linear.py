@@ -293,7 +293,7 @@ class OLS(Procedure):
 
     def _columns(self, released: Released) -> tuple[Array, Array, tuple[str, ...]]:
         if not isinstance(released.rows, GramSum):
-            raise OptionError("released", released.measured.kind, "releases of cross-products")
+            raise OptionError("released", type(released.rows).__name__, "releases of cross-products")
         columns = self.design(released.schema).columns
         weights = released.rows.features.basis.represent(columns)
         return weights[:-1], weights[-1], tuple(column.name for column in columns[:-1])

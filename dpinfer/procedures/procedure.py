@@ -8,6 +8,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any, ClassVar, Self, get_type_hints
 
 from dpinfer.errors import DPInferError, InferenceError, NotProvedError, OptionError, ReleaseFormatError
+from dpinfer.inference.released import Released
 from dpinfer.kernel.measurement import Measurement, price_procedure
 from dpinfer.kernel.stage import Context, Data, Slot, Stage
 from dpinfer.privacy.units import Neighbors, Privacy
@@ -15,13 +16,13 @@ from dpinfer.procedures.keywords import suggests
 from dpinfer.release import Release, StageRelease
 from dpinfer.release.codec import decode, encode
 from dpinfer.release.registry import find_inference, register
+from dpinfer.results.plain import Estimates
 from dpinfer.schema.schema import Schema
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from dpinfer.inference.batch import BatchEstimates
-    from dpinfer.inference.released import Released
     from dpinfer.kernel.rows.blocks import Blocks
 
 __all__ = ["Procedure", "inferred", "unstored"]
@@ -216,9 +217,21 @@ class Procedure(ABC):
 
     # What is inferred
 
-    @abstractmethod
     def infer(self, release: Release | None = None) -> Any:
-        """Infer from a release (by default the one it is bound to): free, and without any row."""
+        """Infer from a release (by default the one it is bound to): free, and without any row.
+
+        A procedure that defines `estimate` alone gets its estimates as they are.
+
+        Raises
+        ------
+        InferenceError
+            If the release was made for another question.
+        """
+        found, theirs = self._asked_of(release)
+        context = context_of(found)
+        rows = theirs.stage(0, context, ()).measure.rows
+        released = Released.of_release(found, context, rows)
+        return Estimates(lambda alpha: self.estimate(released, alpha=alpha), found)
 
     def reads(self, other: Procedure) -> bool:
         """Whether a release of another question serves this one: by default if all measured fields are equal."""

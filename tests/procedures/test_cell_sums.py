@@ -19,8 +19,8 @@ from dpinfer.errors import NotProvedError, OptionError
 from dpinfer.kernel.sources import open_source
 from dpinfer.kernel.sums import cell_sums
 from dpinfer.privacy.units import NEIGHBORS
-from dpinfer.release.laws import TULAP_GRID
 from dpinfer.procedures.sum_plan import SumPlan
+from dpinfer.release.laws import TULAP_GRID
 
 COLUMNS = {
     "x": dpi.Real(-3, 11),
