@@ -416,7 +416,10 @@ def test_a_damaged_question_is_refused(changes, whole):
         damaged(whole, **changes).infer()
 
 
-@pytest.mark.parametrize(
+FIELDS = ["kind", "columns", "axes", "where", "weights", "target", "draws", "inference", "seed"]
+
+
+@pytest.mark.parametrize("gone", FIELDS)
     "gone", ["kind", "columns", "axes", "where", "weights", "target", "draws", "inference", "seed"]
 )
 def test_a_question_without_an_entry_is_refused(gone, whole):

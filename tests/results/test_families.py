@@ -284,7 +284,7 @@ def test_a_family_of_ones_own_is_needed_again_after_a_file():
     read = dpi.Release.from_json(results.release.to_json())
     with pytest.raises(InferenceError, match=r"'mine'.*family=Family"):
         read.infer()
-    with pytest.raises(InferenceError, match="another question .mine family of size"):
+    with pytest.raises(InferenceError, match=r"another question .mine family of size"):
         read.infer(family=dpi.Family(**OWN_ARGUMENTS | {"statistics": ("log(x)", "x")}))
     for again in (read.infer(family=dpi.Family(**OWN_ARGUMENTS)), LIKELIHOOD["own"][0].infer(read)):
         pd.testing.assert_frame_equal(again.summary_frame(), results.summary_frame())
@@ -306,7 +306,7 @@ def test_a_built_in_family_may_be_given_again_but_not_another():
     family = LIKELIHOOD["gamma"][0].family
     assert release.infer(family=family).params.equals(release.infer().params)
     for other in ("normal", "lognormal"):
-        with pytest.raises(InferenceError, match="another question .gamma family of size"):
+        with pytest.raises(InferenceError, match=r"another question .gamma family of size"):
             release.infer(family=dpi.expfam("size", family=other).family)
 
 
