@@ -147,13 +147,12 @@ class OLS(Procedure):
 
     def _refuse_measurement_options(self) -> None:
         assert isinstance(self.source, Release)
-        stored = self.source.question
-        if all(stored.get(name) == value for name, value in self.to_dict().items()):
-            return
-        given = {"where": self.where, "row_norm": self.row_norm, "split": self.split}
-        for name, value in given.items():
-            if value is not None:
-                raise OptionError(name, value, "nothing: the release is already measured, and only inference is left")
+        stored, asked = self.source.question, self.to_dict()
+        for name in ("where", "row_norm", "split"):
+            if asked[name] is not None and asked[name] != stored.get(name):
+                raise OptionError(
+                    name, asked[name], "nothing: the release is already measured, and only inference is left"
+                )
 
     def design(self, schema: Schema) -> GramDesign:
         """Return the columns, compiled against a schema."""

@@ -420,8 +420,6 @@ FIELDS = ["kind", "columns", "axes", "where", "weights", "target", "draws", "inf
 
 
 @pytest.mark.parametrize("gone", FIELDS)
-    "gone", ["kind", "columns", "axes", "where", "weights", "target", "draws", "inference", "seed"]
-)
 def test_a_question_without_an_entry_is_refused(gone, whole):
     stored = json.loads(whole.to_json())
     del stored["question"][gone]
