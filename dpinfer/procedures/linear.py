@@ -307,7 +307,7 @@ def ols(
     *,
     where: str | None = None,
     row_norm: float | None = None,
-    norm: str = "l2",
+    norm: Literal["l2", "l1"] = "l2",
     split: tuple[float, float, float] | None = None,
     clamped_share: float = 0.0,
     inference: str = "auto",
