@@ -18,6 +18,7 @@ from dpinfer.errors import (
     SchemaError,
     UnknownColumnError,
 )
+from dpinfer.inference.released import Released
 from dpinfer.privacy.units import NEIGHBORS
 
 COLUMNS = {
@@ -42,23 +43,23 @@ OWN = dpi.Family(
     support=(0, np.inf),
 )
 KINDS = {
-    "bernoulli": lambda **o: dpi.expfam("b", "bernoulli", **o),
-    "bernoulli of 0 and 1": lambda **o: dpi.expfam("i", "bernoulli", **o),
-    "binomial": lambda **o: dpi.expfam("m", dpi.Binomial(12), **o),
-    "poisson": lambda **o: dpi.expfam("k", "poisson", **o),
-    "geometric where": lambda **o: dpi.expfam("k", "geometric", where="x > -2", **o),
-    "exponential": lambda **o: dpi.expfam("w", "exponential", **o),
-    "gamma": lambda **o: dpi.expfam("p", "gamma", **o),
-    "normal": lambda **o: dpi.expfam("x", "normal", **o),
-    "normal where": lambda **o: dpi.expfam("y", "normal", where="b | (y < 6)", **o),
-    "normal of the data": lambda **o: dpi.expfam("x", "normal", target="data", **o),
-    "lognormal": lambda **o: dpi.expfam("p", "lognormal", **o),
-    "beta": lambda **o: dpi.expfam("q", "beta", **o),
-    "own": lambda **o: dpi.expfam("p", OWN, **o),
-    "two normals": lambda **o: dpi.expfam(["x", "y"], "normal", **o),
-    "three normals where": lambda **o: dpi.expfam(["x", "y", "z"], "normal", where="k <= 15", **o),
-    "two normals of the data": lambda **o: dpi.expfam(["y", "z"], "normal", target="data", **o),
-    "categorical": lambda **o: dpi.expfam("g", "categorical", **o),
+    "bernoulli": lambda **o: dpi.expfam("b", family="bernoulli", **o),
+    "bernoulli of 0 and 1": lambda **o: dpi.expfam("i", family="bernoulli", **o),
+    "binomial": lambda **o: dpi.expfam("m", family=dpi.Binomial(12), **o),
+    "poisson": lambda **o: dpi.expfam("k", family="poisson", **o),
+    "geometric where": lambda **o: dpi.expfam("k", family="geometric", where="x > -2", **o),
+    "exponential": lambda **o: dpi.expfam("w", family="exponential", **o),
+    "gamma": lambda **o: dpi.expfam("p", family="gamma", **o),
+    "normal": lambda **o: dpi.expfam("x", family="normal", **o),
+    "normal where": lambda **o: dpi.expfam("y", family="normal", where="b | (y < 6)", **o),
+    "normal of the data": lambda **o: dpi.expfam("x", family="normal", target="data", **o),
+    "lognormal": lambda **o: dpi.expfam("p", family="lognormal", **o),
+    "beta": lambda **o: dpi.expfam("q", family="beta", **o),
+    "own": lambda **o: dpi.expfam("p", family=OWN, **o),
+    "two normals": lambda **o: dpi.expfam(["x", "y"], family="normal", **o),
+    "three normals where": lambda **o: dpi.expfam(["x", "y", "z"], family="normal", where="k <= 15", **o),
+    "two normals of the data": lambda **o: dpi.expfam(["y", "z"], family="normal", target="data", **o),
+    "categorical": lambda **o: dpi.expfam("g", family="categorical", **o),
 }
 
 # Nothing but the released numbers depends on the rows.
@@ -128,7 +129,7 @@ def traced(kind, frame, neighbors, price, **options):
         "steps": release.steps,
         "law": release.law,
         "cost": release.cost,
-        "question": {**release.question, "options": None},
+        "question": {**release.question, "inference": None, "replicates": None},
         "spent": data.ledger.spent,
         "warned": [str(one.message) for one in warned],
     }
@@ -216,55 +217,67 @@ def own(*statistics, **options):
 
 
 BAD = {
-    "normal of a category": (lambda d: dpi.expfam("g", "normal", d), SchemaError, "normal .* suit g"),
-    "normal of a truth value": (lambda d: dpi.expfam("b", "normal", d), SchemaError, "normal .* suit b"),
-    "gamma from zero": (lambda d: dpi.expfam("w", "gamma", d), SchemaError, "suit w .*lower > 0"),
-    "lognormal below zero": (lambda d: dpi.expfam("x", "lognormal", d), SchemaError, "suit x .*lower > 0"),
-    "exponential below zero": (lambda d: dpi.expfam("x", "exponential", d), SchemaError, "suit x .*lower >= 0"),
-    "beta above one": (lambda d: dpi.expfam("p", "beta", d), SchemaError, "suit p .*upper < 1"),
-    "poisson of reals": (lambda d: dpi.expfam("w", "poisson", d), SchemaError, "suit w .*Integer"),
-    "geometric of reals": (lambda d: dpi.expfam("w", "geometric", d), SchemaError, "suit w .*Integer"),
-    "bernoulli of many values": (lambda d: dpi.expfam("m", "bernoulli", d), SchemaError, "suit m .*Boolean"),
-    "too few trials": (lambda d: dpi.expfam("m", dpi.Binomial(9), d), SchemaError, r"suit m .*\[0, 9\]"),
-    "categories of reals": (lambda d: dpi.expfam("x", "categorical", d), SchemaError, "'x' has no levels"),
-    "unknown column": (lambda d: dpi.expfam("income", "normal", d), UnknownColumnError, "'income'"),
-    "unknown columns": (lambda d: dpi.expfam(["x", "income"], "normal", d), UnknownColumnError, "'income'"),
-    "own, unbounded": (lambda d: dpi.expfam("w", own("log(x)"), d), FormulaError, "unbounded at `?w"),
-    "own, unbounded quotient": (lambda d: dpi.expfam("w", own("x", "1 / (x - 2)"), d), FormulaError, "w"),
-    "own, the same for all": (lambda d: dpi.expfam("w", own("x", "x * 0"), d), FormulaError, "same for every row"),
-    "own, of a truth value": (lambda d: dpi.expfam("b", own("x"), d), SchemaError, "mine .* suit b"),
+    "normal of a category": (lambda d: dpi.expfam("g", d, family="normal"), SchemaError, "normal .* suit g"),
+    "normal of a truth value": (lambda d: dpi.expfam("b", d, family="normal"), SchemaError, "normal .* suit b"),
+    "gamma from zero": (lambda d: dpi.expfam("w", d, family="gamma"), SchemaError, "suit w .*lower > 0"),
+    "lognormal below zero": (lambda d: dpi.expfam("x", d, family="lognormal"), SchemaError, "suit x .*lower > 0"),
+    "exponential below zero": (lambda d: dpi.expfam("x", d, family="exponential"), SchemaError, "suit x .*lower >= 0"),
+    "beta above one": (lambda d: dpi.expfam("p", d, family="beta"), SchemaError, "suit p .*upper < 1"),
+    "poisson of reals": (lambda d: dpi.expfam("w", d, family="poisson"), SchemaError, "suit w .*Integer"),
+    "geometric of reals": (lambda d: dpi.expfam("w", d, family="geometric"), SchemaError, "suit w .*Integer"),
+    "bernoulli of many values": (lambda d: dpi.expfam("m", d, family="bernoulli"), SchemaError, "suit m .*Boolean"),
+    "too few trials": (lambda d: dpi.expfam("m", d, family=dpi.Binomial(9)), SchemaError, r"suit m .*\[0, 9\]"),
+    "categories of reals": (lambda d: dpi.expfam("x", d, family="categorical"), SchemaError, "'x' has no levels"),
+    "unknown column": (lambda d: dpi.expfam("income", d, family="normal"), UnknownColumnError, "'income'"),
+    "unknown columns": (lambda d: dpi.expfam(["x", "income"], d, family="normal"), UnknownColumnError, "'income'"),
+    "own, unbounded": (lambda d: dpi.expfam("w", d, family=own("log(x)")), FormulaError, "unbounded at `?w"),
+    "own, unbounded quotient": (lambda d: dpi.expfam("w", d, family=own("x", "1 / (x - 2)")), FormulaError, "w"),
+    "own, the same for all": (
+        lambda d: dpi.expfam("w", d, family=own("x", "x * 0")),
+        FormulaError,
+        "same for every row",
+    ),
+    "own, of a truth value": (lambda d: dpi.expfam("b", d, family=own("x")), SchemaError, "mine .* suit b"),
     "own, away from its support": (
-        lambda d: dpi.expfam("x", own("x", support=(5, 9)), d),
+        lambda d: dpi.expfam("x", d, family=own("x", support=(5, 9))),
         SchemaError,
         "suit x .*support",
     ),
-    "own, of reals, discrete": (lambda d: dpi.expfam("w", own("x", discrete=True), d), SchemaError, "suit w"),
-    "no condition": (lambda d: dpi.expfam("x", "normal", d, where="y + 1"), FormulaError, "not a condition"),
-    "unknown in a condition": (lambda d: dpi.expfam("x", "normal", d, where="v > 1"), UnknownColumnError, "'v'"),
-    "a condition of another type": (lambda d: dpi.expfam("x", "normal", d, where=3), OptionError, "where=3"),
-    "a column of another type": (lambda d: dpi.expfam(3, "normal", d), OptionError, "column=3"),
-    "columns of another type": (lambda d: dpi.expfam(["x", 3], "normal", d), OptionError, "column="),
-    "one of several columns": (lambda d: dpi.expfam(["x"], "normal", d), OptionError, "column="),
-    "repeated columns": (lambda d: dpi.expfam(["x", "x"], "normal", d), OptionError, "columns="),
+    "own, of reals, discrete": (lambda d: dpi.expfam("w", d, family=own("x", discrete=True)), SchemaError, "suit w"),
+    "no condition": (lambda d: dpi.expfam("x", d, family="normal", where="y + 1"), FormulaError, "not a condition"),
+    "unknown in a condition": (lambda d: dpi.expfam("x", d, family="normal", where="v > 1"), UnknownColumnError, "'v'"),
+    "a condition of another type": (lambda d: dpi.expfam("x", d, family="normal", where=3), OptionError, "where=3"),
+    "a column of another type": (lambda d: dpi.expfam(3, d, family="normal"), OptionError, "column=3"),
+    "columns of another type": (lambda d: dpi.expfam(["x", 3], d, family="normal"), OptionError, "column="),
+    "one of several columns": (lambda d: dpi.expfam(["x"], d, family="normal"), OptionError, "column="),
+    "repeated columns": (lambda d: dpi.expfam(["x", "x"], d, family="normal"), OptionError, "columns="),
     "too many columns": (
-        lambda d: dpi.expfam([f"x ** {power}" for power in range(1, 12)], "normal", d),
+        lambda d: dpi.expfam([f"x ** {power}" for power in range(1, 12)], d, family="normal"),
         OptionError,
         "at most 10",
     ),
-    "normals of a category": (lambda d: dpi.expfam(["x", "g"], "normal", d), FormulaError, "^g"),
-    "normals of a truth value": (lambda d: dpi.expfam(["x", "b"], "normal", d), SchemaError, "suit b"),
-    "normals without bounds": (lambda d: dpi.expfam(["x", "log(w)"], "normal", d), FormulaError, "unbounded"),
-    "normals, no condition": (lambda d: dpi.expfam(["x", "y"], "normal", d, where="y"), FormulaError, "not a cond"),
-    "another family of several": (lambda d: dpi.expfam(["p", "w"], "gamma", d), OptionError, "family='gamma'"),
-    "unknown family": (lambda d: dpi.expfam("x", "cauchy", d), OptionError, "family='cauchy'.*'normal'"),
-    "family of another type": (lambda d: dpi.expfam("x", 3, d), OptionError, "family=3"),
-    "binomial without trials": (lambda d: dpi.expfam("m", "binomial", d), OptionError, r"Binomial\(trials\)"),
-    "inference": (lambda d: dpi.expfam("x", "normal", d, inference="bayes"), OptionError, "inference='bayes'"),
-    "exact inference": (lambda d: dpi.expfam("x", "normal", d, inference="exact"), OptionError, "inference='exact'"),
-    "target": (lambda d: dpi.expfam("x", "normal", d, target="sample"), OptionError, "target="),
-    "replicates": (lambda d: dpi.expfam(["x", "y"], "normal", d, replicates=9), OptionError, "replicates="),
-    "seed": (lambda d: dpi.expfam("x", "normal", d, seed=-1), OptionError, "seed="),
-    "data": (lambda d: dpi.expfam("x", "normal", plain()), OptionError, "data="),
+    "normals of a category": (lambda d: dpi.expfam(["x", "g"], d, family="normal"), FormulaError, "^g"),
+    "normals of a truth value": (lambda d: dpi.expfam(["x", "b"], d, family="normal"), SchemaError, "suit b"),
+    "normals without bounds": (lambda d: dpi.expfam(["x", "log(w)"], d, family="normal"), FormulaError, "unbounded"),
+    "normals, no condition": (
+        lambda d: dpi.expfam(["x", "y"], d, family="normal", where="y"),
+        FormulaError,
+        "not a cond",
+    ),
+    "another family of several": (lambda d: dpi.expfam(["p", "w"], d, family="gamma"), OptionError, "family='gamma'"),
+    "unknown family": (lambda d: dpi.expfam("x", d, family="cauchy"), OptionError, "family='cauchy'.*'normal'"),
+    "family of another type": (lambda d: dpi.expfam("x", d, family=3), OptionError, "family=3"),
+    "binomial without trials": (lambda d: dpi.expfam("m", d, family="binomial"), OptionError, r"Binomial\(trials\)"),
+    "inference": (lambda d: dpi.expfam("x", d, family="normal", inference="bayes"), OptionError, "inference='bayes'"),
+    "exact inference": (
+        lambda d: dpi.expfam("x", d, family="normal", inference="exact"),
+        OptionError,
+        "inference='exact'",
+    ),
+    "target": (lambda d: dpi.expfam("x", d, family="normal", target="sample"), OptionError, "target="),
+    "replicates": (lambda d: dpi.expfam(["x", "y"], d, family="normal", replicates=9), OptionError, "replicates="),
+    "seed": (lambda d: dpi.expfam("x", d, family="normal", seed=-1), OptionError, "seed="),
+    "data": (lambda d: dpi.expfam("x", plain(), family="normal"), OptionError, "data="),
 }
 
 
@@ -316,7 +329,7 @@ def test_many_releases_at_once_are_as_one_by_one(kind):
     values = np.stack([one.array for one in releases])
     for method in ("auto", "wald"):
         asked = dataclasses.replace(procedure, inference=method)
-        batch = asked.infer_batch(measured, values, alpha=0.1, nobs=data.nobs)
+        batch = asked.estimate(Released.of_study(measured, values), alpha=0.1)
         for row, release in enumerate(releases):
             alone = asked.infer(release)
             assert batch.names == tuple(alone.params.index)
@@ -326,11 +339,11 @@ def test_many_releases_at_once_are_as_one_by_one(kind):
             np.testing.assert_allclose(batch.pvalues[row], alone.pvalues, rtol=1e-4, atol=1e-300)
             assert batch.flagged[row] == bool(alone.flags)
     with pytest.raises(NotProvedError, match="simulated"):
-        dataclasses.replace(procedure, inference="simulated").infer_batch(measured, values)
+        dataclasses.replace(procedure, inference="simulated").estimate(Released.of_study(measured, values))
 
 
 def test_a_measurement_of_something_else_is_refused():
     other = dpi.ols("y ~ x").measurement(dpi.ZCDP(1.0), schema=SCHEMA)
     for kind in ("normal", "two normals"):
-        with pytest.raises(OptionError, match="measurement="):
-            KINDS[kind]().infer_batch(other, np.zeros((1, 6)))
+        with pytest.raises(OptionError, match="released="):
+            KINDS[kind]().estimate(Released.of_study(other, np.zeros((1, 6))))

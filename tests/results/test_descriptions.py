@@ -12,9 +12,10 @@ from statsmodels.stats.proportion import proportion_confint
 from statsmodels.stats.weightstats import DescrStatsW
 
 import dpinfer as dpi
-from dpinfer.errors import InferenceError, MissingFromReleaseError, OptionError, ReleaseError, ReleaseFormatError
+from dpinfer.errors import InferenceError, MissingFromReleaseError, OptionError, ReleaseFormatError
+from dpinfer.inference.released import Released
 from dpinfer.privacy.units import NEIGHBORS
-from dpinfer.results.describe import TableResults, infer_description, infer_proportions, infer_table
+from dpinfer.results.descriptions import TableResults
 
 SCHEMA = dpi.Schema(
     x=dpi.Real(-10, 10, missing=0, impossible=0),
@@ -168,12 +169,12 @@ def test_counts_tables_and_histograms():
     same(table.frame(), expected)
     assert table.frame().index.name == "g"
     assert list(table.frame().columns) == list(range(10))
-    histogram = quiet(dpi.histogram("x", [-10, -1, 0, 0.5, 8], by="b"))
+    histogram = quiet(dpi.histogram("x", bins=[-10, -1, 0, 0.5, 8], by="b"))
     for value, part in FRAME.groupby("b"):
         same(histogram.frame().loc[value], np.histogram(part["x"], [-10, -1, 0, 0.5, 8])[0])
     assert list(histogram.frame().columns) == ["[-10, -1)", "[-1, 0)", "[0, 0.5)", "[0.5, 8]"]
     assert list(quiet(dpi.table(["k", "g", "b"])).frame().index) == [(k, g) for k in range(10) for g in "abc"]
-    same(quiet(dpi.histogram("x", 7, bounds=(-10, 10))).params, np.histogram(FRAME["x"], 7, range=(-10, 10))[0])
+    same(quiet(dpi.histogram("x", bins=7, bounds=(-10, 10))).params, np.histogram(FRAME["x"], 7, range=(-10, 10))[0])
     same(quiet(dpi.count(weights="w")).params, [FRAME["w"].sum()], rtol=1e-3)
 
 
@@ -267,7 +268,7 @@ def test_shares_of_a_table_are_those_of_a_direct_release_in_expectation():
         values = tuple(round(v) for v in (base.array + noise) / np.array(table.release.steps))
         stage = dataclasses.replace(table.release.stages[0], values=values)
         release = dataclasses.replace(table.release, stages=(stage,))
-        one = infer_proportions(release, "g", ["b"])
+        one = dpi.proportion("g", release, by="b").infer()
         drawn.append(one.params.to_numpy())
         told.append(one.bse_noise.to_numpy() ** 2)
     drawn = np.array(drawn)
@@ -287,7 +288,7 @@ def test_estimates_and_their_noise_add_up(neighbors):
         first = asked.measure(dpi.ZCDP(0.5))
         base = np.array(exact.release.array)
         noise = measured.law.rvs(300, np.random.default_rng(9)) * np.array(measured.steps)
-        batch = asked.infer_batch(measured, base + noise, nobs=data.nobs)
+        batch = asked.estimate(Released.of_study(measured, base + noise))
         alone = asked.infer(first)
         ratio = batch.params.std(axis=0) / alone.bse_noise.to_numpy()
         assert (np.abs(ratio - 1) < 0.3).all(), procedure
@@ -338,7 +339,7 @@ ASKED = {
     "cov": dpi.cov(["x", "y"]),
     "proportion": dpi.proportion("g", by="b", inference="wald"),
     "table": dpi.table(["g", "k"]),
-    "histogram": dpi.histogram("x", [-10, 0.1, 1 / 3, 10], by="b"),
+    "histogram": dpi.histogram("x", bins=[-10, 0.1, 1 / 3, 10], by="b"),
     "several draws": dpi.count(by="g", draws=10),
 }
 
@@ -398,7 +399,14 @@ DAMAGE = [
     {"weights": "y"},
     {"target": "sample"},
     {"target": "data"},
-    {"options": None},
+    {"kind": "total"},
+    {"kind": "spread"},
+    {"draws": 0},
+    {"draws": "one"},
+    {"inference": "bayes"},
+    {"replicates": 3},
+    {"replicates": None},
+    {"seed": -1},
 ]
 
 
@@ -408,7 +416,10 @@ def test_a_damaged_question_is_refused(changes, whole):
         damaged(whole, **changes).infer()
 
 
-@pytest.mark.parametrize("gone", ["columns", "axes", "where", "weights", "target", "options"])
+FIELDS = ["kind", "columns", "axes", "where", "weights", "target", "draws", "inference", "seed"]
+
+
+@pytest.mark.parametrize("gone", FIELDS)
 def test_a_question_without_an_entry_is_refused(gone, whole):
     stored = json.loads(whole.to_json())
     del stored["question"][gone]
@@ -418,12 +429,17 @@ def test_a_question_without_an_entry_is_refused(gone, whole):
 
 def test_a_release_of_something_else_is_refused():
     mean = noisy(dpi.mean("x")).release
-    for read in (lambda: infer_table(mean, ["g"]), lambda: infer_proportions(mean, "g")):
-        with pytest.raises(InferenceError, match="no table"):
-            read()
+    for asked in (dpi.table("g"), dpi.count(by="g"), dpi.proportion("g"), dpi.total("x"), dpi.mean("x", where="b")):
+        with pytest.raises(InferenceError, match="another question"):
+            asked.infer(mean)
     gram = noisy(dpi.ols("y ~ x")).release
-    with pytest.raises((InferenceError, ReleaseError)):
-        infer_description(gram)
+    for asked in (dpi.mean("x"), dpi.table("g")):
+        with pytest.raises(InferenceError, match="another question"):
+            asked.infer(gram)
+    table = noisy(dpi.table("g", where="b")).release
+    for asked in (dpi.count(by="g"), dpi.proportion("g")):
+        with pytest.raises(InferenceError, match="another question"):
+            asked.infer(table)
     with pytest.raises(OptionError, match="target"):
         mean.infer(target="sample")
     with pytest.raises(OptionError, match="inference"):
@@ -473,7 +489,7 @@ def test_tables_and_figures_show_the_estimates():
 
 
 def test_several_hundred_bins_are_shown_in_a_moment():
-    results = noisy(dpi.histogram("x", 400, bounds=(-10, 10)))
+    results = noisy(dpi.histogram("x", bins=400, bounds=(-10, 10)))
     assert len(results.summary_frame()) == 400
     one = results.inference.intervals(np.eye(400)[:3], 0.05)
     np.testing.assert_allclose(one, results.conf_int().iloc[:3])

@@ -12,7 +12,6 @@ from scipy import special, stats
 import dpinfer as dpi
 from dpinfer.errors import InferenceError, OptionError, ReleaseFormatError
 from dpinfer.privacy.units import NEIGHBORS
-from dpinfer.results.families import infer_family
 
 CONSTANT = {"missing": 1, "impossible": 1}
 SCHEMA = dpi.Schema(
@@ -36,6 +35,11 @@ OWN = dpi.Family(
     log_density=lambda x, shape, scale: (shape - 1) * np.log(x) - x / scale,
     support=(0, np.inf),
 )
+
+
+def with_values(release, values):
+    (stage,) = release.stages
+    return dataclasses.replace(release, stages=(dataclasses.replace(stage, values=values),))
 
 
 def sample(rows=600, seed=1):
@@ -78,17 +82,20 @@ def gamma_fit(x):
 
 
 LIKELIHOOD = {
-    "bernoulli": (dpi.expfam("truth", "bernoulli"), lambda f: (f["truth"].mean(),)),
-    "binomial": (dpi.expfam("successes", dpi.Binomial(12)), lambda f: (f["successes"].mean() / 12,)),
-    "poisson": (dpi.expfam("count", "poisson"), lambda f: (f["count"].mean(),)),
-    "geometric": (dpi.expfam("count", "geometric"), lambda f: (1 / (1 + f["count"].mean()),)),
-    "exponential": (dpi.expfam("wait", "exponential"), lambda f: (f["wait"].mean(),)),
-    "gamma": (dpi.expfam("size", "gamma"), lambda f: gamma_fit(f["size"])),
-    "own": (dpi.expfam("size", OWN), lambda f: gamma_fit(f["size"])),
-    "normal": (dpi.expfam("x", "normal"), lambda f: (f["x"].mean(), f["x"].std(ddof=0))),
-    "lognormal": (dpi.expfam("size", "lognormal"), lambda f: stats.norm.fit(np.log(f["size"]))),
-    "beta": (dpi.expfam("share", "beta"), lambda f: stats.beta.fit(f["share"], floc=0, fscale=1)[:2]),
-    "categorical": (dpi.expfam("g", "categorical"), lambda f: f["g"].value_counts(normalize=True)[["a", "b", "c"]]),
+    "bernoulli": (dpi.expfam("truth", family="bernoulli"), lambda f: (f["truth"].mean(),)),
+    "binomial": (dpi.expfam("successes", family=dpi.Binomial(12)), lambda f: (f["successes"].mean() / 12,)),
+    "poisson": (dpi.expfam("count", family="poisson"), lambda f: (f["count"].mean(),)),
+    "geometric": (dpi.expfam("count", family="geometric"), lambda f: (1 / (1 + f["count"].mean()),)),
+    "exponential": (dpi.expfam("wait", family="exponential"), lambda f: (f["wait"].mean(),)),
+    "gamma": (dpi.expfam("size", family="gamma"), lambda f: gamma_fit(f["size"])),
+    "own": (dpi.expfam("size", family=OWN), lambda f: gamma_fit(f["size"])),
+    "normal": (dpi.expfam("x", family="normal"), lambda f: (f["x"].mean(), f["x"].std(ddof=0))),
+    "lognormal": (dpi.expfam("size", family="lognormal"), lambda f: stats.norm.fit(np.log(f["size"]))),
+    "beta": (dpi.expfam("share", family="beta"), lambda f: stats.beta.fit(f["share"], floc=0, fscale=1)[:2]),
+    "categorical": (
+        dpi.expfam("g", family="categorical"),
+        lambda f: f["g"].value_counts(normalize=True)[["a", "b", "c"]],
+    ),
     "normals": (
         dpi.expfam(["x", "y"]),
         lambda f: (*f[["x", "y"]].mean(), *f[["x", "y"]].std(ddof=0), f["x"].corr(f["y"])),
@@ -125,11 +132,11 @@ def test_standard_errors_are_those_of_fishers_information():
 @pytest.mark.parametrize(
     ("model", "bounds", "truth", "draw"),
     [
-        (dpi.expfam("v", "normal"), (-0.5, 2.0), (1.0, 1.2), lambda rng, n: rng.normal(1.0, 1.2, n)),
-        (dpi.expfam("v", "exponential"), (0, 6), (5.0,), lambda rng, n: rng.exponential(5.0, n)),
-        (dpi.expfam("v", "gamma"), (1, 6), (2.0, 2.0), lambda rng, n: rng.gamma(2.0, 2.0, n)),
-        (dpi.expfam("v", "beta"), (0.2, 0.7), (2.0, 2.0), lambda rng, n: rng.beta(2.0, 2.0, n)),
-        (dpi.expfam("v", OWN), (1, 6), (2.0, 2.0), lambda rng, n: rng.gamma(2.0, 2.0, n)),
+        (dpi.expfam("v", family="normal"), (-0.5, 2.0), (1.0, 1.2), lambda rng, n: rng.normal(1.0, 1.2, n)),
+        (dpi.expfam("v", family="exponential"), (0, 6), (5.0,), lambda rng, n: rng.exponential(5.0, n)),
+        (dpi.expfam("v", family="gamma"), (1, 6), (2.0, 2.0), lambda rng, n: rng.gamma(2.0, 2.0, n)),
+        (dpi.expfam("v", family="beta"), (0.2, 0.7), (2.0, 2.0), lambda rng, n: rng.beta(2.0, 2.0, n)),
+        (dpi.expfam("v", family=OWN), (1, 6), (2.0, 2.0), lambda rng, n: rng.gamma(2.0, 2.0, n)),
     ],
 )
 def test_bounds_that_clamp_a_third_cost_no_bias(model, bounds, truth, draw, price):
@@ -149,7 +156,7 @@ def test_bounds_that_clamp_a_third_cost_no_bias(model, bounds, truth, draw, pric
 
 
 def test_a_condition_keeps_some_rows_and_is_told():
-    results = fit(dpi.expfam("x", "normal", where="count >= 4 and truth"), QUIET)
+    results = fit(dpi.expfam("x", family="normal", where="count >= 4 and truth"), QUIET)
     kept = FRAME[(FRAME["count"] >= 4) & FRAME["truth"]]
     np.testing.assert_allclose(results.params, (kept["x"].mean(), kept["x"].std(ddof=0)), rtol=1e-3)
     assert results.nobs == pytest.approx(len(kept), abs=1e-3)
@@ -160,7 +167,7 @@ def test_a_condition_keeps_some_rows_and_is_told():
 
 
 def test_the_target_data_has_no_sampling_error():
-    for model in (dpi.expfam("x", "normal", target="data"), dpi.expfam(["x", "y"], target="data")):
+    for model in (dpi.expfam("x", family="normal", target="data"), dpi.expfam(["x", "y"], target="data")):
         results = fit(model)
         assert (results.bse_sampling == 0).all()
         assert (results.bse < fit(dataclasses.replace(model, target="population")).bse).all()
@@ -282,7 +289,7 @@ def test_a_family_of_ones_own_is_needed_again_after_a_file():
     read = dpi.Release.from_json(results.release.to_json())
     with pytest.raises(InferenceError, match=r"'mine'.*family=Family"):
         read.infer()
-    with pytest.raises(InferenceError, match="'mine'"):
+    with pytest.raises(InferenceError, match=r"another question .mine family of size"):
         read.infer(family=dpi.Family(**OWN_ARGUMENTS | {"statistics": ("log(x)", "x")}))
     for again in (read.infer(family=dpi.Family(**OWN_ARGUMENTS)), LIKELIHOOD["own"][0].infer(read)):
         pd.testing.assert_frame_equal(again.summary_frame(), results.summary_frame())
@@ -304,8 +311,8 @@ def test_a_built_in_family_may_be_given_again_but_not_another():
     family = LIKELIHOOD["gamma"][0].family
     assert release.infer(family=family).params.equals(release.infer().params)
     for other in ("normal", "lognormal"):
-        with pytest.raises(InferenceError, match="Gamma"):
-            release.infer(family=dpi.expfam("size", other).family)
+        with pytest.raises(InferenceError, match=r"another question .gamma family of size"):
+            release.infer(family=dpi.expfam("size", family=other).family)
 
 
 def damaged(release, changes):
@@ -347,11 +354,13 @@ def several():
         {"where": "x >"},
         {"where": "1 == 1"},
         {"where": "nope > 1"},
-        {"options": 7},
-        {"options": {"replicates": "many"}},
-        {"options": {"replicates": 3}},
-        {"options": {"seed": -1}},
-        {"options": {"colour": "red"}},
+        {"replicates": "many"},
+        {"replicates": 3},
+        {"seed": -1},
+        {"inference": "bayes"},
+        {"target": 7},
+        {"family": {"name": "mine", "own": True, "parameters": [1]}},
+        {"family": {"name": "mine", "own": True}},
     ],
     ids=str,
 )
@@ -367,9 +376,8 @@ def test_a_damaged_question_is_refused(changes, whole):
         {"columns": ["y", "x"]},
         {"columns": ["x", "nope"]},
         {"columns": None},
-        {"axes": [{"column": "g"}]},
-        {"weights": "size"},
-        {"options": None},
+        {"inference": None},
+        {"replicates": 98},
     ],
     ids=str,
 )
@@ -379,19 +387,17 @@ def test_a_damaged_question_of_several_columns_is_refused(changes, several):
 
 
 def test_a_release_of_something_else_is_refused(whole, several):
-    with pytest.raises(InferenceError, match="'multinormal' holds no sums of an exponential family"):
-        infer_family(several)
     for model, release in (
-        (dpi.expfam("size", "gamma"), several),
-        (dpi.expfam("x", "gamma"), whole),
-        (dpi.expfam("size", "gamma", where="x > 0"), whole),
+        (dpi.expfam("size", family="gamma"), several),
+        (dpi.expfam("x", family="gamma"), whole),
+        (dpi.expfam("size", family="gamma", where="x > 0"), whole),
         (dpi.expfam(["x", "y"]), whole),
         (dpi.expfam(["y", "x"]), several),
     ):
         with pytest.raises(InferenceError, match="another question"):
             model.infer(release)
-    with pytest.raises(InferenceError, match="Gamma"):
-        dpi.expfam("size", "lognormal").infer(whole)
+    with pytest.raises(InferenceError, match="gamma family of size"):
+        dpi.expfam("size", family="lognormal").infer(whole)
     for release in (whole, several):
         for option in ("target", "inference"):
             with pytest.raises(OptionError, match=option):

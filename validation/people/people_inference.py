@@ -12,7 +12,8 @@ from scipy import stats
 import dpinfer as dpi
 from dpinfer.inference.batch import batch_linear, linear_oracle
 from dpinfer.inference.moment_intervals import intervals
-from dpinfer.results.describe import describe
+from dpinfer.inference.released import Released
+from dpinfer.procedures.described import describe
 from validation.people.people_designs import COLUMNS, DESIGNS, KEPT, SLOPE, draw, slope_variance, sums_of
 
 QUESTIONS: dict[str, Any] = {
@@ -97,18 +98,18 @@ def noisy(measurement: Any, sums: np.ndarray, rng: np.random.Generator) -> np.nd
 def told(name: str, measurement: Any, values: np.ndarray, schema: dpi.Schema) -> tuple[Any, Any]:
     """Describe releases of a question about means, totals or proportions."""
     question, steps = QUESTIONS[name], np.asarray(measurement.steps)
-    asked = question._question(schema)
-    return describe(asked, values, law=measurement.law, steps=steps, nobs=None, target=question.target)
+    return describe(question.plan(schema), values, law=measurement.law, steps=steps, nobs=None, target=question.target)
 
 
 def ends_of(name: str, measurement: Any, values: np.ndarray, alone: np.ndarray | None) -> tuple[np.ndarray, ...]:
     """Ends of 95% intervals (R, q, 2), the same if rows were independent (variances ``alone``), and flags (R,)."""
     schema = measurement.rows.schema
     if name == "slope":
-        found = QUESTIONS[name].infer_batch(measurement, values)
+        many = Released.of_study(measurement, values)
+        found = QUESTIONS[name].estimate(many)
         naive = found.intervals
         if alone is not None:
-            design, response, names = QUESTIONS[name]._columns(measurement)
+            design, response, names = QUESTIONS[name]._columns(many)
             naive = batch_linear(values, law=measurement.law, steps=measurement.steps, design=design,
                                  response=response, names=names, alpha=0.05).intervals  # fmt: skip
         return found.intervals[:, 1:], naive[:, 1:], found.flagged
@@ -148,7 +149,7 @@ def known(name: str, most: int, n: int, measurement: Any, people: Population) ->
     sums = n * people.sums[name, most, True]
     normal = float(stats.norm.isf(0.025))
     if name == "slope":
-        design, response, _ = QUESTIONS[name]._columns(measurement)
+        design, response, _ = QUESTIONS[name]._columns(Released.of_study(measurement, sums[None]))
         asked = {"law": measurement.law, "steps": measurement.steps, "design": design, "response": response}
         plain = linear_oracle(sums, alpha=0.05, **asked)
         alone, true = (plain.ordinary[1] / normal) ** 2, people.slope[most] / n
@@ -157,7 +158,7 @@ def known(name: str, most: int, n: int, measurement: Any, people: Population) ->
         return Known(("x",), np.array([SLOPE]), oracle.halfwidth[1:], oracle.kappa, np.array([[alone]]),
                      np.array([normal_noise]), np.sqrt([true]))  # fmt: skip
     estimates, described = told(name, measurement, sums[None], measurement.rows.schema)
-    oracle = QUESTIONS[name].oracle(measurement, sums)
+    oracle = QUESTIONS[name].oracle(Released.of_study(measurement, sums[None]))
     by_row = told(name, measured(name, None), n * people.sums[name, most, False][None], COLUMNS)
     alone = np.diagonal(by_row[0].sampling[0], axis1=-2, axis2=-1) * by_row[1].factor ** 2
     truth = (described.shift + described.factor * estimates.value[0]).ravel()
