@@ -7,16 +7,18 @@ from dpinfer.procedures.chisquare import ChiSquare, chi2_contingency, chisquare
 from dpinfer.procedures.density import Density, density
 from dpinfer.procedures.description import Description
 from dpinfer.procedures.descriptions import corr, count, cov, histogram, mean, table, total, variance
+from dpinfer.procedures.distribution import CDF, cdf
 from dpinfer.procedures.expfam import ExpFam, expfam
 from dpinfer.procedures.linear import OLS, Gram, gram, ols
 from dpinfer.procedures.mean_tests import MeanComparison, f_oneway, ttest_1samp, ttest_ind, ttest_rel
 from dpinfer.procedures.procedure import Procedure
 from dpinfer.procedures.proportions import proportion
-from dpinfer.procedures.quantiles import Quantile, cdf, quantile
-from dpinfer.procedures.queries import linear_queries
-from dpinfer.procedures.selection import Selection, exponential_mechanism, most_frequent
+from dpinfer.procedures.quantiles import Quantile, median, quantile
+from dpinfer.procedures.queries import LinearQueries, linear_queries
+from dpinfer.procedures.selection import ExponentialMechanism, MostFrequent, exponential_mechanism, most_frequent
 
 __all__ = [
+    "CDF",
     "OLS",
     "BinomTest",
     "Bootstrap",
@@ -24,12 +26,14 @@ __all__ = [
     "Density",
     "Description",
     "ExpFam",
+    "ExponentialMechanism",
     "Gram",
+    "LinearQueries",
     "MeanComparison",
+    "MostFrequent",
     "Procedure",
     "Quantile",
     "SampleAggregate",
-    "Selection",
     "binomtest",
     "bootstrap",
     "cdf",
@@ -46,6 +50,7 @@ __all__ = [
     "histogram",
     "linear_queries",
     "mean",
+    "median",
     "most_frequent",
     "ols",
     "proportion",
