@@ -16,7 +16,7 @@ import dpinfer as dpi
 from dpinfer.inference.density import DensityEstimates, density_intervals, projected
 from dpinfer.kernel.density import noisy_stages
 from dpinfer.procedures.density import density
-from dpinfer.results.fine_grid import CELLS, WIDTHS
+from dpinfer.procedures.fine_grid import CELLS, WIDTHS
 from validation.common import Claim, Options, options, write_figure, write_table
 
 if TYPE_CHECKING:

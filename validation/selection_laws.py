@@ -192,7 +192,7 @@ def attack(what: str, share: float, hits: Sequence[int], true: Sequence[float], 
 
 def attacked_rows(share: float, *, more: bool) -> tuple[Any, Any]:
     """The row function that chooses the median, at a share of its noise, and the rows."""
-    question = dpi.quantile("x", 0.5, method="exponential")
+    question = dpi.quantile("x", q=0.5, method="exponential")
     schema = dpi.Schema(x=dpi.Integer(0, TOP))
     rows: Any = question.measurement(dpi.PureDP(4 * EPSILON), schema=schema, neighbors="add_remove").rows
     source = open_source(pd.DataFrame({"x": [BLOCK] * LOW + [TOP] * (HIGH + more)}))

@@ -60,7 +60,7 @@ QUESTIONS = {
     "total": lambda: dpi.total("x", by="g"),
     "variance": lambda: dpi.variance("x"),
     "count": lambda: dpi.count(by="g"),
-    "linear queries": lambda: dpi.linear_queries(W=[[1, 2]], columns="g"),
+    "linear queries": lambda: dpi.linear_queries(queries=[[1, 2]], columns="g"),
     "expfam": lambda: dpi.expfam(column="x", family="normal"),
     "cdf": lambda: dpi.cdf("x", resolution=16),
     "quantile": lambda: dpi.quantile(column="x", q=0.5),
@@ -146,8 +146,8 @@ def test_relabelled_neighbours(question):
 # The rows that are summed are those that were priced.
 @believed
 def test_rows_of_another_question():
-    priced = dpi.linear_queries(W=[[1, 0]], columns="g").measurement(CHEAP, schema=SCHEMA)
-    summed = dpi.linear_queries(W=[[2**19, 0]], columns="g").measurement(CHEAP, schema=SCHEMA)
+    priced = dpi.linear_queries(queries=[[1, 0]], columns="g").measurement(CHEAP, schema=SCHEMA)
+    summed = dpi.linear_queries(queries=[[2**19, 0]], columns="g").measurement(CHEAP, schema=SCHEMA)
     attacked(replace(priced, rows=summed.rows))
 
 

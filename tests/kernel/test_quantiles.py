@@ -219,7 +219,7 @@ SCHEMA = dpi.Schema(k=dpi.Integer(0, 99), g=dpi.Category(["a", "b", "c"]))
 
 
 def rows_for(q, price, **options):
-    asked = dpi.quantile("k", q, method="exponential", resolution=2, **options)
+    asked = dpi.quantile("k", q=q, method="exponential", resolution=2, **options)
     return asked.measurement(price, schema=SCHEMA).rows
 
 
@@ -260,7 +260,7 @@ def test_choices_take_a_quarter_of_the_price_and_no_more(price):
     """The epsilon of a scale, against what the cost of the whole says: all choices of a row, and the tree."""
     asks = ((0.5, ()), ([0.1, 0.9], ()), ([0.1, 0.5], "g"))
     for (q, by), neighbors in itertools.product(asks, NEIGHBORS):
-        asked = dpi.quantile("k", q, method="exponential", by=by, resolution=4)
+        asked = dpi.quantile("k", q=q, method="exponential", by=by, resolution=4)
         measured = asked.measurement(price, schema=SCHEMA, neighbors=neighbors)
         rows, halves = measured.rows, 2 if by and neighbors == "replace_one" else 1
         moved = [2 * (1.0 if neighbors == "replace_one" else max(p, 1 - p)) for p in map(float, rows.probabilities)]
