@@ -1,4 +1,4 @@
-"""Descriptions: means, totals, variances, covariances, correlations, shares, counts, tables, histograms."""
+"""Temporary: the axes alone."""
 
 from __future__ import annotations
 

@@ -13,11 +13,11 @@ import pandas as pd
 from dpinfer.errors import DPInferError, InferenceError, OptionError, ReleaseFormatError
 from dpinfer.inference.combination import CombinedNoise, Consistency, least_squares, weighted_means
 from dpinfer.inference.linear_noise import METHODS, LinearNoise
+from dpinfer.procedures.sum_plan import MOMENTS
 from dpinfer.release import NoiseLaw, Release
 from dpinfer.release.stage import StageRelease
 from dpinfer.results.combined import CombinedRelease, CombinedResults, SeveralCosts
 from dpinfer.results.joint import COUNTED, JointTable, measured_counts
-from dpinfer.procedures.sum_plan import MOMENTS
 from dpinfer.schema.schema import Schema
 
 if TYPE_CHECKING:

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from dpinfer.errors import InferenceError, ReleaseFormatError
+from dpinfer.procedures.sum_plan import TABLES, SumPlan
 from dpinfer.results.exact import ExactQuestion
 from dpinfer.results.queries import LinearQuestion
-from dpinfer.procedures.sum_plan import TABLES, SumPlan
 from dpinfer.schema.axes import Axis, BinsAxis, ConditionAxis
 from dpinfer.schema.clamping import limits_of
 from dpinfer.schema.columns import Integer

@@ -383,7 +383,7 @@ PROCEDURES = {
     "count": dpi.count(where="x > 2"),
     "table": dpi.table(["b", "g"]),
     "histogram": dpi.histogram("x", bins=[0, 1, 5, 10]),
-    "queries": linear_queries({"b": {True: 3, False: -1}, "all": {True: 1, False: 1}}, "b"),
+    "queries": linear_queries("b", queries={"b": {True: 3, False: -1}, "all": {True: 1, False: 1}}),
     "family": dpi.expfam("x", family="normal"),
     "normal": dpi.expfam(["x", "y"], family="normal"),
     "regression": dpi.ols("y ~ x + g"),

@@ -221,7 +221,7 @@ SCHEMA = dpi.Schema(k=dpi.Integer(0, 99), g=dpi.Category(["a", "b", "c"]))
 
 def choose(q, price, frame, draws, **options):
     """Choose as the kernel does, with the rows and scales of the priced stage."""
-    asked = dpi.quantile("k", q, method="exponential", resolution=2, **options)
+    asked = dpi.quantile("k", q=q, method="exponential", resolution=2, **options)
     stage = asked.measurement(price, schema=SCHEMA).stages[0]
     return chosen_points(stage.rows, stage.stage.measure.probabilities, stage.law.scales, open_source(frame), draws)
 
@@ -263,7 +263,7 @@ def test_choices_take_a_quarter_of_the_price_and_no_more(price):
     """The epsilon of a scale, against what the cost of the whole says: all choices of a row, and the tree."""
     asks = ((0.5, ()), ([0.1, 0.9], ()), ([0.1, 0.5], "g"))
     for (q, by), neighbors in itertools.product(asks, NEIGHBORS):
-        asked = dpi.quantile("k", q, method="exponential", by=by, resolution=4)
+        asked = dpi.quantile("k", q=q, method="exponential", by=by, resolution=4)
         measured = asked.measurement(price, schema=SCHEMA, neighbors=neighbors)
         chosen, halves = measured.stages[0], 2 if by and neighbors == "replace_one" else 1
         probabilities = chosen.stage.measure.probabilities

@@ -27,7 +27,7 @@ SCHEMA = dpi.Schema(g=dpi.Boolean())
 
 def law_of(k: int) -> tuple[object, float]:
     """Noise law of one count released as the average of k draws, and the size of its step."""
-    measured = linear_queries([0, 1], "g", draws=k).measurement(dpi.PureDP(EPSILON), schema=SCHEMA)
+    measured = linear_queries("g", queries=[0, 1], draws=k).measurement(dpi.PureDP(EPSILON), schema=SCHEMA)
     return measured.law, measured.steps[0]
 
 

@@ -15,7 +15,7 @@ from scipy import integrate, stats
 import dpinfer as dpi
 from dpinfer.inference.density import DensityEstimates, density_intervals, projected
 from dpinfer.procedures.density import density
-from dpinfer.results.fine_grid import CELLS, WIDTHS, FineGrid
+from dpinfer.procedures.fine_grid import CELLS, WIDTHS, FineGrid
 from validation.common.outputs import Claim, Options, options, write_figure, write_table
 from validation.common.stages import release_of
 

@@ -15,7 +15,7 @@ from tqdm import tqdm
 
 import dpinfer as dpi
 from dpinfer.inference.quantiles import _FEW, _LARGE
-from dpinfer.results.quantiles import infer_quantiles, whole_step
+from dpinfer.results.quantiles import whole_step
 from dpinfer.studies import Rules
 from validation.common.outputs import Claim, Options, options, write_figure, write_table
 from validation.common.stages import Choosing
@@ -91,7 +91,7 @@ class Cell:
     @property
     def asked(self) -> Any:
         """The question as a user puts it."""
-        return dpi.quantile("x", 0.5 if self.default else list(QUANTILES), resolution=self.source.resolution)
+        return dpi.quantile("x", q=0.5 if self.default else list(QUANTILES), resolution=self.source.resolution)
 
 
 @cache
@@ -99,7 +99,7 @@ def prepared(cell: Cell) -> tuple[Fast, float]:
     """The direct path and the whole numbers in a leaf, once a process."""
     schema = cell.source.schema(cell.neighbors)
     measured = cell.asked.measurement(cell.price, schema=schema, neighbors=cell.neighbors)
-    return Fast(measured), whole_step(cell.asked._question(schema))
+    return Fast(measured), cell.asked.plan(schema).step
 
 
 def crossing(gaps: np.ndarray) -> np.ndarray:
@@ -286,7 +286,7 @@ def library(cell: Cell, values: np.ndarray, rng: np.random.Generator) -> np.ndar
     frame = pd.DataFrame({"x": values.astype(np.int64) if cell.source.whole else values})
     data = dpi.PublicData(frame, cell.source.schema(cell.neighbors), rng=rng, neighbors=cell.neighbors)
     release = data.run(cell.asked, cell.price)
-    results = [cell.asked.infer(release), infer_quantiles(release, continuous=True)]
+    results = [cell.asked.infer(release), release.infer(continuous=True)]
     return np.stack([one.conf_int(alpha=ALPHA).to_numpy() for one in results], axis=1)
 
 

@@ -86,10 +86,10 @@ def tree_estimates(path: Fast, noisy: Array, probabilities: Sequence[float], *, 
 def prepared(place: int) -> tuple[Choosing, list[Fast]]:
     """What chooses all quartiles at all prices, each alone, and a tree for each price; once a process."""
     schema = studied()[place].schema("add_remove")
-    alone = [dpi.quantile("x", q, method="exponential") for q in QUARTILES]
+    alone = [dpi.quantile("x", q=q, method="exponential") for q in QUARTILES]
     rows = [choosing(alone, price, schema) for price in PRICES]
     every = joined(rows)
-    asked = dpi.quantile("x", list(QUARTILES), method="tree")
+    asked = dpi.quantile("x", q=list(QUARTILES), method="tree")
     return every, [Fast(asked.measurement(price, schema=schema, neighbors="add_remove")) for price in PRICES]
 
 
@@ -166,9 +166,9 @@ def quartile_table(arguments: Options, parallel: Parallel) -> pd.DataFrame:
 def prepared_many(place: int, price: Any) -> tuple[Fast, Fast, Choosing]:
     """One tree at the price, one at 1/99 of it, and what chooses 99 quantiles at 1/99 each; once a process."""
     schema, part = studied()[place].schema("add_remove"), price / len(MANY)
-    one = Fast(dpi.quantile("x", list(MANY), method="tree").measurement(price, schema=schema, neighbors="add_remove"))
-    each = Fast(dpi.quantile("x", 0.5, method="tree").measurement(part, schema=schema, neighbors="add_remove"))
-    return one, each, choosing([dpi.quantile("x", p, method="exponential") for p in MANY], part, schema)
+    one = Fast(dpi.quantile("x", q=list(MANY), method="tree").measurement(price, schema=schema, neighbors="add_remove"))
+    each = Fast(dpi.quantile("x", q=0.5, method="tree").measurement(part, schema=schema, neighbors="add_remove"))
+    return one, each, choosing([dpi.quantile("x", q=p, method="exponential") for p in MANY], part, schema)
 
 
 def many_errors(place: int, n: int, price: Any, seeds: range, seed: int) -> Array:

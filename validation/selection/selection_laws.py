@@ -211,7 +211,7 @@ def attack(what: str, share: float, hits: Sequence[int], true: Sequence[float], 
 
 def attacked(share: float, *, more: bool) -> tuple[Any, Fraction, float, Any]:
     """What chooses the median: its grid, probability, and a share of its noise; and the rows."""
-    question = dpi.quantile("x", 0.5, method="exponential")
+    question = dpi.quantile("x", q=0.5, method="exponential")
     schema = dpi.Schema(x=dpi.Integer(0, TOP))
     first = question.measurement(dpi.PureDP(4 * EPSILON), schema=schema, neighbors="add_remove").stages[0]
     source = open_source(pd.DataFrame({"x": [BLOCK] * LOW + [TOP] * (HIGH + more)}))

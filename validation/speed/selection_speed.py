@@ -49,7 +49,7 @@ def run(arguments: Options) -> list[Claim]:
     frame = pd.DataFrame({"real": real, "whole": whole, "named": pd.Categorical.from_codes(codes, names)})
     schema = dpi.Schema(real=dpi.Real(-5, 5), whole=dpi.Integer(0, LEVELS - 1), named=dpi.Category(names))
     data = dpi.PrivateData(frame, schema, dpi.Ledger.in_memory(dpi.PureDP(1e6)))
-    median, tree = dpi.quantile("real", 0.5, data), dpi.quantile("real", [0.1, 0.5, 0.9], data)
+    median, tree = dpi.quantile("real", data, q=0.5), dpi.quantile("real", data, q=[0.1, 0.5, 0.9])
     integers, labels = dpi.most_frequent("whole", data), dpi.most_frequent("named", data)
     price = dpi.PureDP(1.0)
     law = median.measurement(price).law

@@ -16,10 +16,10 @@ from dpinfer.inference.testing.binomial import (
     binomial_pvalue,
     noisy_binomial_estimate,
 )
+from dpinfer.procedures.sum_plan import SumPlan
 from dpinfer.release import NoiseLaw, Release, register_inference
 from dpinfer.release.laws import TULAP_GRID
 from dpinfer.results.exact import ExactQuestion
-from dpinfer.procedures.sum_plan import SumPlan
 from dpinfer.results.testing.base import TestResults
 
 if TYPE_CHECKING:

@@ -11,11 +11,11 @@ import numpy as np
 from dpinfer.errors import DPInferError, InferenceError, MissingFromReleaseError, OptionError, ReleaseFormatError
 from dpinfer.inference.testing.groups import ALTERNATIVES, Alternative, GroupMeans, group_means
 from dpinfer.inference.testing.nulls import Draws, check_draws, simulate
+from dpinfer.procedures.sum_plan import SumPlan
 from dpinfer.release import NoiseLaw, Release, register_inference
 from dpinfer.results.contrasts import check_alpha
 from dpinfer.results.describe import infer_description
 from dpinfer.results.people import refuse_dependent_rows
-from dpinfer.procedures.sum_plan import SumPlan
 from dpinfer.results.testing.base import TestResults
 from dpinfer.schema.expressions import compile_expression
 

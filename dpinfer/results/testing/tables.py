@@ -15,11 +15,11 @@ from dpinfer.errors import DPInferError, InferenceError, NotProvedError, Release
 from dpinfer.inference.testing.association import cohens_w, cramers_v, residual_table, small_cells
 from dpinfer.inference.testing.nulls import NullDistribution, candidates, simulate
 from dpinfer.inference.testing.tables import CountNoise, GoodnessOfFit, Homogeneity, Independence
+from dpinfer.procedures.sum_plan import TABLES, SumPlan
 from dpinfer.release import NoiseLaw, Release, register_inference
 from dpinfer.results.contrasts import check_alpha
 from dpinfer.results.describe import counts_of_table
 from dpinfer.results.people import refuse_dependent_rows
-from dpinfer.procedures.sum_plan import TABLES, SumPlan
 from dpinfer.results.testing.base import TestResults
 from dpinfer.results.testing.count_question import CountTest
 

@@ -14,7 +14,7 @@ from dpinfer.kernel.sources import open_source
 from dpinfer.kernel.sums import exact_sums
 from dpinfer.privacy.units import NEIGHBORS
 from dpinfer.procedures.descriptions import axes_of
-from dpinfer.results.quantiles import DistributionQuestion
+from dpinfer.procedures.tree_plan import TreePlan
 from dpinfer.schema import Boolean, Category, Integer, Real, Schema
 
 SCHEMA = Schema(
@@ -32,8 +32,8 @@ KEEPING = Schema(
 )
 
 
-def question(column="x", leaves=8, by=(), where=None, schema=SCHEMA, q=()):
-    return DistributionQuestion(schema, column, leaves, axes_of(by), where, tuple(q), bool(q))
+def question(column="x", leaves=8, by=(), where=None, schema=SCHEMA):
+    return TreePlan(schema, column, leaves, axes_of(by), where)
 
 
 def objects(cells):
@@ -213,16 +213,16 @@ def test_the_number_of_rows_is_public_only_where_every_row_is_in_one_tree():
         (SCHEMA, (), None, "replace_one"): False,
     }
     for (schema, by, where, neighbors), public in expected.items():
-        assert question("x", 8, by, where, schema).tree.root_is_public(neighbors) is public
+        assert question("x", 8, by, where, schema).tree.public(neighbors)[0] == public
 
 
 # Places on a grid
 
 GRIDS = {
-    "a real": question("x", 2, q=[0.5]),
-    "an integer": question("k", 2, q=[0.5]),
-    "groups": question("x", 2, by=["g", "b"], where="k > 0", q=[0.5]),
-    "in groups of an integer": question("k", 2, by="x > 2", q=[0.5]),
+    "a real": question("x", 2),
+    "an integer": question("k", 2),
+    "groups": question("x", 2, by=["g", "b"], where="k > 0"),
+    "in groups of an integer": question("k", 2, by="x > 2"),
 }
 
 
@@ -241,7 +241,7 @@ def placed(choice, cells):
 @given(cells=st.lists(ROW, min_size=1, max_size=5))
 def test_a_row_has_one_place_that_depends_on_it_alone(name, cells):
     asked = GRIDS[name]
-    choice = asked.choice()
+    choice = asked.points
     found = placed(choice, cells)
     assert found == [placed(choice, [row])[0] for row in cells]
     roots = counts(asked.tree, cells)[:, 0].tolist()
@@ -250,7 +250,7 @@ def test_a_row_has_one_place_that_depends_on_it_alone(name, cells):
 
 @given(st.lists(st.floats(-4, 12), min_size=1, max_size=20))
 def test_places_of_a_real_are_its_stretch_of_a_fine_grid(values):
-    choice = GRIDS["a real"].choice()
+    choice = GRIDS["a real"].points
     assert choice.points == 2**30
     points = [point for point, _ in placed(choice, [LOW | {"x": value} for value in values])]
     for value, point in zip(values, points, strict=True):
@@ -262,7 +262,7 @@ def test_places_of_a_real_are_its_stretch_of_a_fine_grid(values):
 
 
 def test_places_of_an_integer_are_its_whole_numbers():
-    choice = GRIDS["an integer"].choice()
+    choice = GRIDS["an integer"].points
     assert choice.points == 13
     cells = [LOW | {"k": value} for value in range(-3, 10)]
     assert placed(choice, cells) == [(place, 0) for place in range(13)]
@@ -271,7 +271,7 @@ def test_places_of_an_integer_are_its_whole_numbers():
 
 @pytest.mark.parametrize(("lower", "upper"), [(0, 1), (-4e139, 4e139), (1e-139, 1e-138), (1e15, 1e15 + 1)])
 def test_grids_of_extreme_bounds_hold_their_ends(lower, upper):
-    choice = question("x", 2, schema=Schema(x=Real(lower, upper)), q=[0.5]).choice()
+    choice = question("x", 2, schema=Schema(x=Real(lower, upper))).points
     cells = np.array([lower, upper, -np.inf, 1.79e308, np.nan, lower / 2 + upper / 2])
     points, groups = choice.encode({"x": cells}, 6)
     assert points[[0, 1, 3]].tolist() == [0, choice.points - 1, choice.points - 1]
