@@ -16,9 +16,9 @@ from dpinfer.kernel.stage import Context, Data, Noise, Stage, Sum
 from dpinfer.privacy.units import PureDP
 from dpinfer.procedures.keywords import suggests
 from dpinfer.procedures.procedure import Procedure
+from dpinfer.procedures.sum_plan import TABLES, SumPlan
 from dpinfer.release.laws import MOST_DRAWS
 from dpinfer.results.describe import describe, infer_description, infer_table
-from dpinfer.procedures.sum_plan import TABLES, SumPlan
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -14,13 +14,13 @@ from dpinfer.kernel.rows.cells import CellSum
 from dpinfer.kernel.stage import Context, Data, Stage, Sum
 from dpinfer.procedures.description import check_options
 from dpinfer.procedures.procedure import Procedure
+from dpinfer.procedures.sum_plan import SumPlan
 from dpinfer.results.multinormal import (
     infer_multinormal,
     multinormal_estimates,
     multinormal_names,
     multinormal_units,
 )
-from dpinfer.procedures.sum_plan import SumPlan
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

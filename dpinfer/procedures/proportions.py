@@ -13,10 +13,10 @@ from dpinfer.procedures.description import Description
 from dpinfer.procedures.descriptions import axes_of
 from dpinfer.procedures.keywords import suggests
 from dpinfer.procedures.procedure import Procedure
+from dpinfer.procedures.sum_plan import TABLES, SumPlan
 from dpinfer.release.laws import TULAP_GRID
 from dpinfer.results.describe import infer_description, infer_proportions
 from dpinfer.results.exact import ExactQuestion, infer_exact
-from dpinfer.procedures.sum_plan import TABLES, SumPlan
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
