@@ -15,7 +15,7 @@ import dpinfer as dpi
 from dpinfer.inference.batch import batch_linear, linear_oracle
 from dpinfer.inference.bootstrap import ReplicateSums
 from dpinfer.kernel.run import run as run_kernel
-from dpinfer.results.bootstrap import _unstable
+from dpinfer.procedures.bootstrap import _unstable
 from dpinfer.studies import Rules
 from validation.people_designs import COLUMNS, DESIGNS, KEPT, SLOPE, draw, products_by_person
 
@@ -42,7 +42,7 @@ def template(most: int) -> tuple[Any, Any, Any, Any]:
     frame = draw(DESIGNS[0], rng, 500, 1).frame(0, most)
     data = dpi.PublicData(frame, COLUMNS, rng=rng, id="person", max_rows=most)
     inference = BOOTSTRAP.infer(run_kernel(measurement, data, threads=1)).inference
-    return measurement, inference, BOOTSTRAP._question(schema), OLS.measurement(PRICE, **asked)
+    return measurement, inference, BOOTSTRAP.plan(schema), OLS.measurement(PRICE, **asked)
 
 
 def inferred(most: int, values: np.ndarray) -> Any:

@@ -291,16 +291,16 @@ def sample_aggregate(
     data: Data | Release | None = None,
     *,
     model: Any,
-    blocks: int | str = "auto",
+    blocks: int | Literal["auto"] = "auto",
     bounds: Ball | tuple[Any, Any] | Mapping[Any, Any] | None = None,
-    aggregator: str = "winsorized",
-    bias_correction: str = "half_blocks",
+    aggregator: Aggregator = "winsorized",
+    bias_correction: Correction = "half_blocks",
     names: Sequence[str] | None = None,
     model_options: Mapping[str, Any] | None = None,
     fit_options: Mapping[str, Any] | None = None,
     where: str | None = None,
     nobs: Any = None,
-    inference: str = "auto",
+    inference: Method = "auto",
     n_jobs: int | None = None,
     progress: bool = False,
 ) -> SampleAggregate:
@@ -392,12 +392,12 @@ def sample_aggregate(
         model=fits.called,
         model_options=told_options(fits.model_options),
         fit_options=told_options(fits.fit_options),
-        blocks=blocks,  # type: ignore[arg-type]  (checked by the class)
-        aggregator=aggregator,  # type: ignore[arg-type]
-        bias_correction=bias_correction,  # type: ignore[arg-type]
+        blocks=blocks,
+        aggregator=aggregator,
+        bias_correction=bias_correction,
         where=where,
         nobs=rows_of(nobs),
-        inference=inference,  # type: ignore[arg-type]
+        inference=inference,
         fits=fits,
         n_jobs=n_jobs,
         progress=progress,

@@ -257,7 +257,7 @@ def secret_draws(weights, replicates, runs):
     frame = pd.DataFrame({"x": [1.0]})
     data = dpi.PrivateData(frame, schema, dpi.Ledger.in_memory(dpi.GDP(1.0)))
     question = dpi.bootstrap("x", replicates=replicates + (replicates == 1), weights=weights)
-    rows = replace(question._question(schema).rows, replicates=runs * replicates)
+    rows = replace(question.plan(schema).rows, replicates=runs * replicates)
     sums = replicate_sums(rows, open_source(frame), random_bytes(rows, data), threads=1)
     return np.array(sums[1::2], dtype=float).reshape(runs, replicates) / rows.unit
 

@@ -2,7 +2,6 @@
 
 import logging
 import re
-import sys
 import warnings
 
 import numpy as np
@@ -67,8 +66,7 @@ def in_pairs(columns, data=None, replicates=40, **options):
 @pytest.fixture
 def no_noise(monkeypatch):
     """A price that buys secret weights all but without noise."""
-    module = sys.modules[Bootstrap.__module__]
-    monkeypatch.setattr(module, "resampled_cost", lambda *_: (1e5, 1e-10))
+    monkeypatch.setattr("dpinfer.kernel.price.resampled_cost", lambda *_: (1e5, 1e-10))
 
 
 # Estimates and their sampling errors, against plain formulas
@@ -313,7 +311,7 @@ def refused(error, *messages, data=None, price=PRICE, option=None, **asked):
     data = private() if data is None else data
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("dpinfer.kernel.run.replicate_sums", nothing_is_drawn)
-        patch.setattr("dpinfer.kernel.run.private_noise", nothing_is_drawn)
+        patch.setattr("dpinfer.kernel.draws.private_noise", nothing_is_drawn)
         with pytest.raises(error) as caught:
             bootstrap(**{"columns": "x", "data": data, "replicates": 20, **asked}).fit(price)
     for message in messages:
@@ -491,10 +489,10 @@ def test_a_release_answers_its_question_without_rows():
     assert list(ratio.params.index) == ["y / x"]
     with pytest.raises(OptionError, match="a release only infers"):
         question.bind(release).fit(QUIET)
-    with pytest.raises(InferenceError, match="where differ"):
+    with pytest.raises(InferenceError, match="another question"):
         in_pairs(["x", "y"], release, where="x > 1").infer()
-    with pytest.raises(InferenceError, match="of kind"):
-        bootstrap("x", dpi.mean("x", public()).measure(dpi.ZCDP(1.0))).infer()
+    with pytest.raises(InferenceError, match="another question"):
+        bootstrap("y ~ x", dpi.ols("y ~ x", public()).measure(dpi.ZCDP(1.0))).infer()
     with pytest.raises(OptionError, match="data"):
         bootstrap("x", FRAME)
 
