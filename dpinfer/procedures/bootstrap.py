@@ -106,6 +106,11 @@ class Bootstrap(Procedure):
         """Refuse columns, conditions and statistics that the schema cannot serve."""
         self.plan(schema).check()
 
+    def resolve(self, context: Context) -> Bootstrap:
+        """Return the question without columns that were listed beside a formula: the formula says what is measured."""
+        self.check(context.schema, context.neighbors)
+        return replace(self, columns=()) if "~" in self.statistic else self
+
     def stage(self, place: int, context: Context, released: tuple[StageRelease, ...]) -> Stage:  # noqa: ARG002
         """Ask for the sums under random weights.
 

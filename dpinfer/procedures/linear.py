@@ -18,8 +18,9 @@ from dpinfer.kernel.stage import Context, Data, Stage, Sum
 from dpinfer.procedures.expected import expected_noise
 from dpinfer.procedures.gram_design import GramDesign, two_sided
 from dpinfer.procedures.keywords import suggests
-from dpinfer.procedures.procedure import Procedure, inferred, read_question
+from dpinfer.procedures.procedure import Procedure, inferred
 from dpinfer.release import Release, StageRelease
+from dpinfer.release.codec import encode
 from dpinfer.results.people import alike_flags
 from dpinfer.results.regression import PrivateResults
 
@@ -146,11 +147,10 @@ class OLS(Procedure):
             self._refuse_measurement_options()
 
     def _refuse_measurement_options(self) -> None:
-        if self.source is not None and read_question(self.source).to_dict() == self.to_dict():  # type: ignore[arg-type]
-            return
+        assert isinstance(self.source, Release)
         given = {"where": self.where, "row_norm": self.row_norm, "split": self.split}
         for name, value in given.items():
-            if value is not None:
+            if value is not None and encode(value) != self.source.question.get(name):
                 raise OptionError(name, value, "nothing: the release is already measured, and only inference is left")
 
     def design(self, schema: Schema) -> GramDesign:

@@ -20,6 +20,7 @@ from dpinfer.errors import (
     OptionError,
     PrivacyUnitError,
     UnknownColumnError,
+    shown,
 )
 from dpinfer.privacy.resampling import DOUBLE_OR_NOTHING, dominating_mu, noise_mu
 from dpinfer.procedures.bootstrap import Bootstrap, bootstrap
@@ -318,7 +319,7 @@ def refused(error, *messages, data=None, price=PRICE, option=None, **asked):
         assert message in str(caught.value)
     if option is not None:
         assert caught.value.option == option
-        assert f"{option}={asked.get(option, price)!r}" in str(caught.value)
+        assert f"{option}={shown(asked.get(option, price))}" in str(caught.value)
     assert len(data.ledger.charges()) == 0
 
 
