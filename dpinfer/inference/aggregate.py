@@ -230,7 +230,7 @@ class AggregateInference:
             raise InferenceError(f"the {len(restrictions)} restrictions are linearly dependent (rank {count:.0f})")
         distance = restrictions @ self.params - np.broadcast_to(values, (len(restrictions),))
         total = restrictions @ (self.cov_sampling + self.cov_noise) @ restrictions.T
-        statistic = float(distance @ np.linalg.solve(total, distance))
+        statistic = float(((distance @ _whitening(total)) ** 2).sum())
         if self.lost:
             return statistic, count, 1.0
         # Hotelling: statistic (df - q + 1) / (df q) is F with q and df - q + 1 degrees of freedom.
@@ -248,7 +248,7 @@ class AggregateInference:
         drawn = rng.normal(size=size) @ (vectors * np.sqrt(np.maximum(values, 0.0))).T
         drawn += rng.laplace(size=size) * np.sqrt(np.diag(self.cov_noise) / 2)
         moved = drawn @ restrictions.T
-        found = np.einsum("bi,ij,bj->b", moved, np.linalg.inv(total), moved) * df / rng.chisquare(df, _DRAWS)
+        found = ((moved @ _whitening(total)) ** 2).sum(axis=1) * df / rng.chisquare(df, _DRAWS)
         return float((1 + (found >= statistic).sum()) / (_DRAWS + 1))
 
     def with_method(self, method: str) -> AggregateInference:
@@ -278,6 +278,14 @@ class AggregateInference:
         spread = 2 * sampling**2 / (k - 1) + uncertain / k**4
         df = np.clip(2 * variance**2 / np.maximum(spread, 1e-300), 1.0, 1e9)
         return contrasts @ self.params, np.sqrt(variance), df, parts / variance[:, None]
+
+
+def _whitening(covariance: Array) -> Array:
+    """Return W with W W' the inverse of a covariance (q, q); one that rounding made singular is taken as nearly so."""
+    spread = np.sqrt(np.diag(covariance))
+    values, vectors = np.linalg.eigh(covariance / np.outer(spread, spread))
+    least = len(values) * np.finfo(np.float64).eps
+    return np.asarray(vectors / np.sqrt(np.maximum(values, least)) / spread[:, None])
 
 
 def read_block_sums(last: StageRelease, blocks: int, size: int) -> BlockSums:

@@ -204,7 +204,8 @@ class SampleAggregate(Procedure):
         measured = self.measurement(privacy, schema=schema, neighbors=neighbors)
         plan, last = self.plan(measured.context), measured.stages[-1]
         noise = float(np.sqrt(last.law.variances[0])) * last.steps[0] / plan.count
-        lines = [measured.describe(), f"region       {plan.region.describe()}"]
+        lines = [f"question     {measured.text}, in {plan.count:,} secret blocks", measured.describe()]
+        lines += [f"region       {plan.region.describe()}"]
         if plan.located:
             ratio = noise * plan.radius * np.sqrt(plan.count)
             lines.append(

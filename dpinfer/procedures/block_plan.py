@@ -226,7 +226,7 @@ def block_size(nobs: float, size: int, *, halves: bool) -> float:
     Notes
     -----
     Bias over standard error goes as m^-2 n^(1/2), or m^-1 n^(1/2); the constants leave about a quarter in a logit
-    with slopes up to 1 (`validation/aggregate_coverage.py`).
+    with slopes up to 1 (`validation/blocks/aggregate_coverage.py`).
     """
     wanted = 4 * size**0.75 * nobs**0.25 if halves else 3 * np.sqrt(size * nobs)
     return float(max(wanted, 20 * (size + 1)))

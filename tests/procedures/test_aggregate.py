@@ -293,12 +293,15 @@ def test_the_noise_that_explain_tells_is_that_of_the_results():
 
 
 def test_the_ratio_that_explain_tells_is_nearly_that_of_the_results():
-    question = sample_aggregate("y ~ x", public(), model=smf.logit, bounds=dpi.Ball(4), blocks=60)
-    told = re.search(r"estimate: ([\d.]+) to ([\d.]+) times its sampling", question.explain(dpi.ZCDP(20)))
+    def asked(seed):
+        return sample_aggregate("y ~ x", public(seed=seed), model=smf.logit, bounds=dpi.Ball(4), blocks=60)
+
+    told = re.search(r"estimate: ([\d.]+) to ([\d.]+) times its sampling", asked(3).explain(dpi.ZCDP(20)))
     least, most = map(float, told.groups())
-    found = question.fit(dpi.ZCDP(20))
-    # 60 blocks know their spread to a tenth
-    assert (found.bse_noise / found.bse_sampling).between(0.8 * least, 1.3 * most).all()
+    found = [asked(seed).fit(dpi.ZCDP(20)) for seed in range(3, 9)]
+    # noise in the products lets one release know the spread of 60 blocks to a quarter, the mean of six to a tenth
+    noise, sampling = sum(one.bse_noise for one in found), sum(one.bse_sampling for one in found)
+    assert (noise / sampling).between(0.8 * least, 1.3 * most).all()
 
 
 def test_names_of_another_number_than_the_parameters_are_refused():
