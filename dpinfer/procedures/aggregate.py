@@ -118,12 +118,10 @@ class SampleAggregate(Procedure):
 
     def resolve(self, context: Context) -> SampleAggregate:
         """Return the question as it is run: with its region and number of blocks, and located if the price suffices."""
-        if self.region is not None:
-            return self
         if context not in self._resolved:
             found = self._placed(context.schema, context.neighbors, context.nobs)
-            located = found.plan(context).located
-            self._resolved[context] = found if located else replace(found, aggregator="mean")
+            aggregator: Aggregator = "winsorized" if found._compiled(context).located else "mean"
+            self._resolved[context] = found if aggregator == found.aggregator else replace(found, aggregator=aggregator)
         return self._resolved[context]
 
     def _columns(self, schema: Schema) -> Schema:
@@ -140,24 +138,26 @@ class SampleAggregate(Procedure):
 
     # What is measured
 
+    def plan(self, context: Context) -> BlockPlan:
+        """Return what is summed at a price; the same object for pricing, rehearsing and running."""
+        return self.resolve(context)._compiled(context)
+
     @cached_property
     def _plans(self) -> dict[Context, BlockPlan]:
         return {}
 
-    def plan(self, context: Context) -> BlockPlan:
-        """Return what is summed at a price; the same object for pricing, rehearsing and running."""
-        asked = self.resolve(context)
-        if context not in asked._plans:
-            assert asked.region is not None
-            asked._plans[context] = BlockPlan(
-                schema=asked._columns(context.schema),
-                region=asked.region,
-                count=int(asked.blocks),
-                halves=asked.bias_correction == "half_blocks",
-                winsorized=asked.aggregator == "winsorized",
+    def _compiled(self, context: Context) -> BlockPlan:
+        if context not in self._plans:
+            region, blocks = self._known
+            self._plans[context] = BlockPlan(
+                schema=self._columns(context.schema),
+                region=region,
+                count=blocks,
+                halves=self.bias_correction == "half_blocks",
+                winsorized=self.aggregator == "winsorized",
                 context=context,
             )
-        return asked._plans[context]
+        return self._plans[context]
 
     def units(self, context: Context) -> Blocks:
         """Return how rows are dealt into blocks, and what is fitted to them.
@@ -266,7 +266,7 @@ class SampleAggregate(Procedure):
 
     @property
     def _known(self) -> tuple[Region, int]:
-        """Region and number of blocks of a release."""
+        """Region and number of blocks of a question that is resolved."""
         if self.region is None or self.response is None or self.blocks == "auto":
             raise ReleaseFormatError("region, response or blocks is of a wrong type: a release holds what was run")
         return self.region, self.blocks

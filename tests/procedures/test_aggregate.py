@@ -329,6 +329,16 @@ def test_the_number_of_rows_is_read_from_a_gram():
     assert question.measurement(PRICE).question["nobs"] == pytest.approx(len(FRAME), abs=20)
 
 
+def test_a_question_that_is_resolved_is_resolved_anew_for_another_price():
+    question = sample_aggregate("y ~ x", public(), model=smf.logit, bounds=dpi.Ball(4), blocks=40)
+    large, small = (Context(SCHEMA, "replace_one", price, 4000, public=True) for price in (dpi.ZCDP(5), dpi.ZCDP(1e-4)))
+    assert question.resolve(large).aggregator == "winsorized"
+    assert question.resolve(large) is question.resolve(large)
+    release = question.resolve(large).measure(small.privacy)
+    assert release.question["aggregator"] == "mean"
+    assert release.infer().notes == question.fit(small.privacy).notes
+
+
 def test_options_are_stored_by_name_and_compared():
     def asked(q, data):
         options = {"model": smf.quantreg, "fit_options": {"q": q}, "bounds": (-8, 8), "blocks": 16}
