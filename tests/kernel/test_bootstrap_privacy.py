@@ -267,7 +267,7 @@ def secret_draws(weights, replicates, runs):
     schema = dpi.Schema(x=dpi.Real(0, 1))
     frame = pd.DataFrame({"x": [1.0]})
     question = dpi.bootstrap("x", replicates=replicates + (replicates == 1), weights=weights)
-    rows = replace(question._question(schema).rows, replicates=runs * replicates)
+    rows = replace(question.plan(schema).rows, replicates=runs * replicates)
     sums = replicate_sums(rows, open_source(frame), PrivateDraws(), threads=1)
     return np.array(sums[1::2], dtype=float).reshape(runs, replicates) / rows.unit
 

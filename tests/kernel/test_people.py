@@ -540,7 +540,7 @@ def test_a_person_is_weighed_as_a_whole(weights, statistic):
     schema = SCHEMA.with_people("id", 3)
     columns = ["x", "y"] if statistic == "mean" else []
     question = dpi.bootstrap(columns, statistic=statistic, replicates=4, weights=weights)
-    rows = question._question(schema).rows
+    rows = question.plan(schema).rows
     cells = [{**one, "id": f"{one['id']}"} for one in FEW for _ in range(5)]
     frame = frame_of(cells)
     source = KeptSource(open_source(frame), schema)
@@ -568,7 +568,7 @@ def test_a_person_adds_a_bounded_vector_to_every_bootstrapped_sum(statistic, per
     schema = SCHEMA.with_people("id", most)
     columns = [] if "~" in statistic else ["x", "y"]
     question = dpi.bootstrap(columns, statistic=statistic, replicates=2)
-    rows = question._question(schema).rows
+    rows = question.plan(schema).rows
     source = KeptSource(open_source(frame_of([{**cells, "id": "one"} for cells in person])), schema)
     added = np.array(replicate_sums(rows, source, Given(lambda _, size: b"\xff" * size), threads=1), dtype=object)[
         : rows.width

@@ -21,7 +21,7 @@ from dpinfer.kernel.replicates import replicate_sums
 from dpinfer.kernel.rows.features import CHUNK_ROWS
 from dpinfer.kernel.sources import Source, open_source
 from dpinfer.privacy.resampling import POISSON
-from dpinfer.results.bootstrap_question import BootstrapQuestion
+from dpinfer.procedures.bootstrap_plan import BootstrapPlan
 from dpinfer.schema.basis import UNIT
 
 SCHEMA = dpi.Schema(x=dpi.Real(-3, 11), g=dpi.Category(["a", "b", "c"]), y=dpi.Real(0, 50))
@@ -31,7 +31,7 @@ SIZES = pytest.mark.parametrize("size", [0, 1, 7, 8, 9, 4096, 4097, 32_769])
 
 
 def rows_of(weights="double_or_nothing", columns=("x", "y"), statistic="mean", replicates=6, seed=5):
-    return BootstrapQuestion(SCHEMA, tuple(columns), statistic, replicates, weights, seed).rows
+    return BootstrapPlan(SCHEMA, tuple(columns), statistic, replicates, weights, seed).rows
 
 
 def products_of(weights="double_or_nothing", replicates=6, seed=5):
@@ -358,11 +358,11 @@ import dpinfer as dpi
 from dpinfer.kernel.draws import PrivateDraws
 from dpinfer.kernel.replicates import replicate_sums
 from dpinfer.kernel.sources import open_source
-from dpinfer.results.bootstrap_question import BootstrapQuestion
+from dpinfer.procedures.bootstrap_plan import BootstrapPlan
 
 schema = dpi.Schema(x=dpi.Real(0, 1))
 frame = schema.sample(5000, np.random.default_rng(0))
-rows = BootstrapQuestion(schema, ("x",), replicates=4).rows
+rows = BootstrapPlan(schema, ("x",), replicates=4).rows
 draw = PrivateDraws()
 
 def sums():

@@ -20,6 +20,7 @@ from dpinfer.errors import (
     OptionError,
     PrivacyUnitError,
     UnknownColumnError,
+    shown,
 )
 from dpinfer.privacy.resampling import DOUBLE_OR_NOTHING, dominating_mu, noise_mu
 from dpinfer.procedures.bootstrap import Bootstrap, bootstrap
@@ -318,7 +319,7 @@ def refused(error, *messages, data=None, price=PRICE, option=None, **asked):
         assert message in str(caught.value)
     if option is not None:
         assert caught.value.option == option
-        assert f"{option}={asked.get(option, price)!r}" in str(caught.value)
+        assert f"{option}={shown(asked.get(option, price))}" in str(caught.value)
     assert len(data.ledger.charges()) == 0
 
 
@@ -489,10 +490,10 @@ def test_a_release_answers_its_question_without_rows():
     assert list(ratio.params.index) == ["y / x"]
     with pytest.raises(OptionError, match="a release only infers"):
         question.bind(release).fit(QUIET)
-    with pytest.raises(InferenceError, match="where differ"):
+    with pytest.raises(InferenceError, match="another question"):
         in_pairs(["x", "y"], release, where="x > 1").infer()
-    with pytest.raises(InferenceError, match="of kind"):
-        bootstrap("x", dpi.mean("x", public()).measure(dpi.ZCDP(1.0))).infer()
+    with pytest.raises(InferenceError, match="another question"):
+        bootstrap("y ~ x", dpi.ols("y ~ x", public()).measure(dpi.ZCDP(1.0))).infer()
     with pytest.raises(OptionError, match="data"):
         bootstrap("x", FRAME)
 

@@ -8,7 +8,7 @@ from joblib import Parallel, delayed
 from matplotlib.figure import Figure
 
 import dpinfer as dpi
-from dpinfer.results.aggregate import block_size
+from dpinfer.procedures.block_plan import block_size
 from validation.blocks.block_designs import release_of
 from validation.common.outputs import Claim, Options, options, write_figure, write_table
 

@@ -14,7 +14,7 @@ from scipy import stats
 import dpinfer as dpi
 from dpinfer.inference.batch import batch_linear, linear_oracle
 from dpinfer.inference.bootstrap import ReplicateSums
-from dpinfer.results.bootstrap import _unstable
+from dpinfer.procedures.bootstrap import _unstable
 from dpinfer.studies import Rules
 from validation.people.people_designs import COLUMNS, DESIGNS, KEPT, SLOPE, draw, products_by_person
 
@@ -41,7 +41,7 @@ def template(most: int) -> tuple[Any, Any, Any, Any]:
     frame = draw(DESIGNS[0], rng, 500, 1).frame(0, most)
     data = dpi.PublicData(frame, COLUMNS, rng=rng, id="person", max_rows=most)
     inference = BOOTSTRAP.infer(data.run(BOOTSTRAP, PRICE)).inference
-    return measurement, inference, BOOTSTRAP._question(schema), OLS.measurement(PRICE, **asked)
+    return measurement, inference, BOOTSTRAP.plan(schema), OLS.measurement(PRICE, **asked)
 
 
 def inferred(most: int, values: np.ndarray) -> Any:

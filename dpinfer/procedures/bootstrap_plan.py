@@ -1,21 +1,19 @@
-"""The public question behind bootstrapped sums, and the functions of sums that can be asked for."""
+"""Bootstrapped sums, compiled against a schema: what is summed, and how statistics are read from the sums."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from dpinfer.errors import DPInferError, FormulaError, MissingFromReleaseError, OptionError, ReleaseFormatError
-from dpinfer.inference.bootstrap import METHODS
+from dpinfer.errors import FormulaError, MissingFromReleaseError, OptionError
 from dpinfer.kernel.rows.features import Features
-from dpinfer.kernel.rows.resampled import ReplicateSum
+from dpinfer.kernel.rows.resampled import ReplicateSum, Resampling
 from dpinfer.numerics.arithmetic import Arithmetic
 from dpinfer.procedures.gram_design import GramDesign
-from dpinfer.procedures.sum_plan import SumPlan, refuse_damaged
+from dpinfer.procedures.sum_plan import SumPlan
 from dpinfer.release.laws import NoiseLaw
 from dpinfer.schema.axes import compile_condition
 from dpinfer.schema.category import Category
@@ -27,26 +25,23 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from dpinfer.release import Release
     from dpinfer.schema.expressions import Expression
     from dpinfer.schema.schema import Schema
 
     Array = NDArray[np.float64]
     Statistic = Callable[[Array], Array]
 
-__all__ = ["STATISTICS", "WEIGHTS", "BootstrapQuestion", "Coefficients", "PublicTotal"]
+__all__ = ["STATISTICS", "BootstrapPlan", "Coefficients", "PublicTotal"]
 
 _OF_MEANS = ("mean", "total", "proportion")
 _OF_PRODUCTS = {"variance": "variance", "std": "variance", "cov": "cov", "corr": "corr"}
 STATISTICS = (*_OF_MEANS, *_OF_PRODUCTS)
 """Names of statistics; a formula ``"y ~ x"`` and arithmetic of columns, which stand for their means, are others."""
 
-WEIGHTS = ("double_or_nothing", "poisson", "public")
-
 
 @dataclass(frozen=True, eq=False)
-class BootstrapQuestion:
-    """What is summed, how often, and what the sums are for.
+class BootstrapPlan:
+    """What is summed, how often, and what the sums are for, compiled against a schema.
 
     Attributes
     ----------
@@ -56,25 +51,19 @@ class BootstrapQuestion:
     statistic : str
         One of `STATISTICS`, a formula, or arithmetic of the columns' means.
     replicates : int
-    weights : str
-        One of `WEIGHTS`.
+    weights : {"double_or_nothing", "poisson", "public"}
     seed : int
         Of public weights.
     where : str, optional
-    target : {"population", "data"}
-    options : mapping
-        Default options of the inference.
     """
 
     schema: Schema
     columns: tuple[str, ...]
     statistic: str = "mean"
     replicates: int = 200
-    weights: str = "double_or_nothing"
+    weights: Resampling = "double_or_nothing"
     seed: int = 0
     where: str | None = None
-    target: str = "population"
-    options: Mapping[str, Any] = field(default_factory=dict)
 
     @property
     def regression(self) -> bool:
@@ -145,7 +134,7 @@ class BootstrapQuestion:
         _ = self.arithmetic
         basis = self.gram.basis if self.regression else self.moments.basis
         features = Features(basis, self.condition)
-        return ReplicateSum(features, self.regression, self.replicates, self.weights, self.seed)  # type: ignore[arg-type]
+        return ReplicateSum(features, self.regression, self.replicates, self.weights, self.seed)
 
     def check(self) -> None:
         """Compile everything, and so refuse what cannot be served before anything is measured."""
@@ -175,7 +164,7 @@ class BootstrapQuestion:
             return tuple(f"{self.statistic}({texts[i]}, {texts[j]})" for i, j in pairs)
         return tuple(texts)
 
-    def statistic_of(self, asked: BootstrapQuestion) -> Statistic:
+    def statistic_of(self, asked: BootstrapPlan) -> Statistic:
         """Return what maps sums of this question's features (R, d) to the estimates that another asks for (R, p).
 
         Raises
@@ -242,55 +231,6 @@ class BootstrapQuestion:
         said = f"regression {self.statistic}" if self.regression else f"{self.statistic} of {', '.join(self.columns)}"
         return f"bootstrap of {said}" + (f", where {self.where}" if self.where else "")
 
-    def to_dict(self) -> dict[str, Any]:
-        """Return the question as a JSON-ready mapping."""
-        used = [name for name in self.schema if name in self.rows.columns]
-        return {
-            "text": self.text,
-            "columns": [] if self.regression else list(self.columns),
-            "statistic": self.statistic,
-            "replicates": self.replicates,
-            "weights": self.weights,
-            "seed": self.seed,
-            "where": self.where,
-            "target": self.target,
-            "options": dict(self.options),
-            "schema": self.schema.select(used).to_dict(),
-        }
-
-    @classmethod
-    def from_release(cls, release: Release) -> BootstrapQuestion:
-        """Read the question of a release.
-
-        Raises
-        ------
-        ReleaseFormatError
-            If the question does not fit the sums that the release holds.
-        """
-        asked = release.question
-        try:
-            _check_asked(asked)
-            question = cls(
-                release.schema,
-                columns=tuple(asked["columns"]),
-                statistic=asked["statistic"],
-                replicates=asked["replicates"],
-                weights=asked["weights"],
-                seed=asked["seed"],
-                where=asked["where"],
-                target=asked["target"],
-                options=asked["options"],
-            )
-            names: tuple[str, ...] = ()
-            if len(release.names) == question.replicates * question.rows.width:
-                question.check()
-                names = question.rows.names
-        except (KeyError, TypeError, ValueError, DPInferError) as error:
-            raise ReleaseFormatError(f"the question of the release is damaged: {error}") from error
-        if release.names != names:
-            raise ReleaseFormatError("the sums of the release are not those that its question asks for")
-        return question
-
 
 def _pairs(count: int, *, diagonal: bool) -> list[tuple[int, int]]:
     return [(i, j) for i in range(count) for j in range(i + (not diagonal), count)]
@@ -328,35 +268,13 @@ class PublicTotal:
 
     Attributes
     ----------
-    means : BootstrapQuestion
+    means : BootstrapPlan
     nobs : float
     """
 
-    means: BootstrapQuestion
+    means: BootstrapPlan
     nobs: float
 
     def __call__(self, sums: Array) -> Array:
         """Return the totals."""
         return np.asarray(self.nobs * self.means.of_moments(sums))
-
-
-_OPTIONS: Mapping[str, type] = {"inference": str, "conservative": float}
-
-
-def _check_asked(asked: Mapping[str, Any]) -> None:
-    """Refuse a stored question whose entries are of wrong types."""
-    columns, options = asked["columns"], asked["options"]
-    right = {
-        "columns": isinstance(columns, list | tuple) and all(isinstance(one, str) for one in columns),
-        "statistic": isinstance(asked["statistic"], str),
-        "replicates": type(asked["replicates"]) is int and 2 <= asked["replicates"] <= 2**20,
-        "weights": asked["weights"] in WEIGHTS,
-        "seed": type(asked["seed"]) is int and 0 <= asked["seed"] < 2**63,
-        "where": isinstance(asked["where"], str | None),
-        "target": asked["target"] in ("population", "data"),
-        "options": isinstance(options, Mapping)
-        and all(type(value) is _OPTIONS.get(name) for name, value in options.items())
-        and options.get("inference", "auto") in METHODS
-        and 0 < options.get("conservative", 0.05) < 1,
-    }
-    refuse_damaged(right)
