@@ -243,6 +243,12 @@ def test_no_cells_can_make_a_description_fail(kind, rows):
 
 
 BAD = {
+    "bins before data": (
+        lambda d: dpi.histogram("x", [0, 1], d),
+        OptionError,
+        r"histogram\(column, data, bins=\.\.\.\)",
+    ),
+    "bins in the place of data": (lambda d: dpi.histogram("x", 5), OptionError, r"histogram\(column, data, bins="),
     "unknown column": (lambda d: dpi.mean("z", d), UnknownColumnError, "'z'"),
     "unknown group": (lambda d: dpi.mean("x", d, by="z"), UnknownColumnError, "'z'"),
     "unknown in a condition": (lambda d: dpi.count(d, where="z > 1"), UnknownColumnError, "'z'"),

@@ -217,6 +217,8 @@ def own(*statistics, **options):
 
 
 BAD = {
+    "family before data": (lambda d: dpi.expfam("x", "normal", d), OptionError, r"expfam\(column, data, family="),
+    "family in the place of data": (lambda d: dpi.expfam("x", "normal"), OptionError, r"expfam\(column, data, fam"),
     "normal of a category": (lambda d: dpi.expfam("g", d, family="normal"), SchemaError, "normal .* suit g"),
     "normal of a truth value": (lambda d: dpi.expfam("b", d, family="normal"), SchemaError, "normal .* suit b"),
     "gamma from zero": (lambda d: dpi.expfam("w", d, family="gamma"), SchemaError, "suit w .*lower > 0"),

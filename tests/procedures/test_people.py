@@ -7,6 +7,7 @@ import statsmodels.formula.api as smf
 
 import dpinfer as dpi
 from dpinfer.errors import InferenceError, NotProvedError, SchemaError
+from dpinfer.inference.released import Released
 from dpinfer.kernel.data import rows_of
 from dpinfer.privacy.units import NEIGHBORS
 from dpinfer.procedures.binomial import binomtest
@@ -179,7 +180,7 @@ def test_many_releases_at_once_are_inferred_as_one_by_one():
         data = data_of()
         measurement = procedure.measurement(dpi.ZCDP(1), schema=schema)
         release = procedure.bind(data).measure(dpi.ZCDP(1))
-        together = procedure.infer_batch(measurement, release.array[None])
+        together = procedure.estimate(Released.of_study(measurement, release.array[None]))
         alone = procedure.infer(release)
         np.testing.assert_allclose(together.intervals[0], alone.conf_int(), rtol=1e-7)
         np.testing.assert_allclose(together.bse[0], alone.bse, rtol=1e-9)

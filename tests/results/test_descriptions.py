@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+import pickle
 
 import numpy as np
 import pandas as pd
@@ -444,6 +445,33 @@ def test_a_release_of_something_else_is_refused():
         mean.infer(target="sample")
     with pytest.raises(OptionError, match="inference"):
         mean.infer(inference="bayes")
+
+
+def test_counts_and_shares_are_read_from_any_table_of_the_same_rows():
+    for made in (dpi.table(["g", "b"]), dpi.proportion("g", by="b"), dpi.histogram("x", bins=[-10, 10], by=["g", "b"])):
+        release = dpi.Release.from_json(noisy(made).release.to_json())
+        margin = dpi.count(release, by="g").infer()
+        np.testing.assert_allclose(margin.params.sum(), release.array.sum())
+        np.testing.assert_allclose(dpi.proportion("g", release).infer().params, margin.params / margin.params.sum())
+        with pytest.raises(MissingFromReleaseError, match="'k'"):
+            dpi.count(release, by="k").infer()
+
+
+def test_the_share_of_truth_is_read_from_its_mean():
+    release = noisy(dpi.mean("b", by="g")).release
+    shares = dpi.proportion("b", release, by="g").infer()
+    pd.testing.assert_series_equal(shares.params, release.infer().params)
+    with pytest.raises(InferenceError, match="another question"):
+        dpi.proportion("b", release).infer()
+
+
+def test_a_table_answers_after_another_inference_and_from_a_pickle():
+    results = noisy(dpi.table(["g", "b"], inference="score"))
+    for found in (results.with_inference("wald"), pickle.loads(pickle.dumps(results.with_inference("wald")))):
+        assert found.margin("g").inference.method == "wald"
+        assert found.proportions("g").inference.method == "wald"
+        pd.testing.assert_series_equal(found.margin("g").params, results.margin("g").params)
+    pd.testing.assert_series_equal(results.margin("g").margin("b").params, results.margin("b").params)
 
 
 # What is shown
