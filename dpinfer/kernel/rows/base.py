@@ -26,6 +26,9 @@ if TYPE_CHECKING:
 
 __all__ = ["Batch", "BoundedSum", "RowSum"]
 
+_SMALLEST, _LARGEST = 1e-100, 1e100
+"""Relative noise is between these: squares of it, and of its inverse, are then exact to the last bits."""
+
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Batch:
@@ -218,7 +221,7 @@ class RowSum(ABC):
         Raises
         ------
         OptionError
-            If weights or shares are not positive finite numbers, one for each part, or shares add up to more than 1.
+            If weights or shares are not positive numbers, one for each part, or shares add up to more than 1.
         """
         if shares is not None:
             relative = self._weights_of(_positive("shares", shares, len(self.parts)), neighbors, norm)
@@ -226,6 +229,8 @@ class RowSum(ABC):
             relative = _positive("weights", weights, len(self.parts))
         else:
             relative = np.ones(len(self.parts))
+        if len(self.parts) == 1:  # relative to nothing; a bound need not know of it
+            relative = np.ones(1)
         spread, pattern = relative[self.part_of], self.pattern(norm)
         product = spread * pattern
         exact = (spread == 1) | (pattern == 1)  # else rounded up: a weight below the one divided by is not paid for
@@ -251,6 +256,6 @@ def _positive(name: str, given: Sequence[float], count: int) -> Array:
         found = np.asarray(given, dtype=np.float64)
     except (TypeError, ValueError):
         found = np.zeros(0)
-    if found.shape != (count,) or not (np.isfinite(found) & (found > 0)).all():
-        raise OptionError(name, type(given).__name__, f"{count} positive finite numbers")
+    if found.shape != (count,) or not ((found >= _SMALLEST) & (found <= _LARGEST)).all():
+        raise OptionError(name, type(given).__name__, f"{count} numbers from {_SMALLEST:g} to {_LARGEST:g}")
     return found
