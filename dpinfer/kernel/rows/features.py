@@ -131,7 +131,8 @@ class Features:
     def _limit(self) -> int:
         """The norm that regressors are clipped to, in steps; one that no row has is as good as any larger one."""
         assert self.clip is not None
-        return round(min(self.clip.bound, self.basis.width) * UNIT)
+        limit: int = round(min(self.clip.bound, self.basis.width) * UNIT)
+        return limit
 
     @cached_property
     def _bare(self) -> tuple[str | None, ...]:
