@@ -8,7 +8,6 @@ import statsmodels.formula.api as smf
 import dpinfer as dpi
 from dpinfer.errors import InferenceError, NotProvedError, SchemaError
 from dpinfer.inference.released import Released
-from dpinfer.kernel.data import rows_of
 from dpinfer.privacy.units import NEIGHBORS
 from dpinfer.procedures.binomial import binomtest
 from dpinfer.procedures.mean_tests import f_oneway, ttest_1samp, ttest_ind, ttest_rel
@@ -52,7 +51,7 @@ def data_of(neighbors="add_remove", most=MOST, seed=1, frame=FRAME):
 
 
 def kept_frame(data):
-    source = rows_of(data)
+    source = data._open()
     columns = ["id", *SCHEMA]
     frame = pd.DataFrame({name: np.asarray(cells) for name, cells in source.read(columns[:4], 0, source.rows).items()})
     frame["g"] = np.array(["a", "b", "c"])[SCHEMA["g"].coerce(source.read(["g"], 0, source.rows)["g"]).astype(int)]

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 __all__ = ["Batch", "BoundedSum", "RowSum"]
 
 _LARGEST_WEIGHT = 1e100
+"""Relative noise is at most this, and at least its inverse."""
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -220,7 +221,7 @@ class RowSum(ABC):
         Raises
         ------
         OptionError
-            If weights or shares are not positive finite numbers, one for each part, or shares add up to more than 1.
+            If weights or shares are not positive numbers, one for each part, or shares add up to more than 1.
         """
         if len(self.parts) == 1:  # a part is measured against others: alone its weight would be noise that nobody pays
             for name, given in (("weights", weights), ("shares", shares)):
@@ -233,6 +234,8 @@ class RowSum(ABC):
             relative = _positive("weights", weights, len(self.parts))
         else:
             relative = np.ones(len(self.parts))
+        if len(self.parts) == 1:  # relative to nothing; a bound need not know of it
+            relative = np.ones(1)
         spread, pattern = relative[self.part_of], self.pattern(norm)
         product = spread * pattern
         exact = (spread == 1) | (pattern == 1)  # else rounded up: a weight below the one divided by is not paid for

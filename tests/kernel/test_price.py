@@ -10,14 +10,16 @@ from itertools import product
 import numpy as np
 import pandas as pd
 import pytest
-from dpinfer.procedures.cell_sums import MOST_SUMS, sums_measurement, tulap_measurement
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import dpinfer as dpi
 from dpinfer.errors import NotProvedError, OptionError
+from dpinfer.kernel.price import price_stage
+from dpinfer.kernel.rows.cells import MOST_SUMS
 from dpinfer.kernel.sources import open_source
-from dpinfer.kernel.sums import cell_sums
+from dpinfer.kernel.stage import Context, Noise, Stage, Sum
+from dpinfer.kernel.sums import exact_sums
 from dpinfer.privacy.units import NEIGHBORS
 from dpinfer.procedures.sum_plan import SumPlan
 from dpinfer.release.laws import TULAP_GRID
@@ -88,7 +90,7 @@ CELLS = {
 
 @cache
 def measured(name, price, neighbors, keeping):
-    """Plan a measurement; None where it is refused for a public reason (several draws of Gaussian noise)."""
+    """Price a question; None where it is refused for a public reason (several draws of Gaussian noise)."""
     procedure = ASKED[name]
     if procedure.draws > 1 and not isinstance(price, dpi.PureDP):
         return None
@@ -100,7 +102,7 @@ def frame_of(*rows):
 
 
 def sums_of(measurement, *rows):
-    sums = cell_sums(measurement.rows, open_source(frame_of(*rows)), threads=1)
+    sums = exact_sums(measurement.rows, open_source(frame_of(*rows)), threads=1)
     return [total * measurement.multiplier for total in sums]
 
 
@@ -290,17 +292,14 @@ def rows_of(**question):
     return SumPlan(schema=DROPPING, **question).rows
 
 
+def priced(rows, price, neighbors, **noise):
+    return price_stage(Stage(Sum(rows), Noise(**noise)), price, Context(rows.schema, neighbors, price))
+
+
 @pytest.mark.parametrize("draws", [0, -1, 1.0, True, "2"])
 def test_wrong_draws(draws):
     with pytest.raises(OptionError, match="draws"):
-        sums_measurement(
-            rows_of(kind="table", axes=({"column": "g"},)),
-            kind="table",
-            privacy=dpi.PureDP(1.0),
-            neighbors="add_remove",
-            question={"text": "table"},
-            draws=draws,
-        )
+        Noise(draws=draws)
 
 
 def test_too_many_cells_are_refused():
@@ -309,22 +308,16 @@ def test_too_many_cells_are_refused():
     wide = dpi.Schema(u=dpi.Real(0, 1), x=dpi.Real(0, 1), y=dpi.Real(0, 1))
     rows = SumPlan("mean", wide, columns=("y",), axes=axes).rows
     assert rows.size * rows.width > MOST_SUMS
-    with pytest.raises(OptionError, match="at most 1,398,101 cells"):
-        sums_measurement(
-            rows, kind="mean", privacy=dpi.ZCDP(1.0), neighbors="add_remove", question={"text": "mean of y"}
-        )
+    for price in (dpi.ZCDP(1.0), dpi.PureDP(1.0)):
+        with pytest.raises(OptionError, match="at most 1,398,101 cells"):
+            priced(rows, price, "add_remove")
 
 
 @pytest.mark.parametrize("neighbors", NEIGHBORS)
 @pytest.mark.parametrize("epsilon", [0.1, 1.0, 3.0])
 def test_tulap_noise_pays_for_one_count(epsilon, neighbors):
-    plan = tulap_measurement(
-        rows_of(kind="count", where="x > 0"),
-        kind="count",
-        privacy=dpi.PureDP(epsilon),
-        neighbors=neighbors,
-        question={"text": "count"},
-    )
+    rows = rows_of(kind="count", where="x > 0")
+    plan = priced(rows, dpi.PureDP(epsilon), neighbors, tulap=True)
     assert plan.law.family == "tulap"
     first = {name: CELLS[name][1] for name in COLUMNS}
     change = [a - b for a, b in zip(sums_of(plan, first), sums_of(plan, first | {"x": -3.0}), strict=True)]
@@ -332,4 +325,17 @@ def test_tulap_noise_pays_for_one_count(epsilon, neighbors):
     share = Fraction(change[0]) / Fraction(plan.law.scales[0]) / allowed(plan)
     assert Fraction(999999, 10**6) < share <= 1
     with pytest.raises(NotProvedError, match="PureDP"):
-        tulap_measurement(plan.rows, kind="count", privacy=dpi.ZCDP(1.0), neighbors=neighbors, question={})
+        priced(rows, dpi.ZCDP(1.0), neighbors, tulap=True)
+
+
+@pytest.mark.parametrize(
+    ("asked", "noise"),
+    [
+        ({"kind": "table", "axes": ({"column": "g"},)}, {"tulap": True}),
+        ({"kind": "total", "columns": ("x",), "target": "data"}, {"tulap": True}),
+        ({"kind": "count", "where": "x > 0"}, {"tulap": True, "draws": 2}),
+    ],
+)
+def test_tulap_noise_is_for_one_count_alone(asked, noise):
+    with pytest.raises(NotProvedError, match="one count"):
+        priced(rows_of(**asked), dpi.PureDP(1.0), "add_remove", **noise)
