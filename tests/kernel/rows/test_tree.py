@@ -160,9 +160,9 @@ def test_no_neighbour_changes_counts_by_more_than_the_bounds(name, data):
     base, one, two = (counts(tree, [*others, *more]) for more in ([], [first], [second]))
     for neighbors, change in (("add_remove", one - base), ("replace_one", two - one)):
         first_norm, squared = norms(change)
-        assert first_norm <= tree.bound(neighbors, "l1")
-        assert squared <= tree.bound(neighbors, "l2") ** 2
-    if tree.root_is_public("replace_one"):
+        assert first_norm <= tree.change(np.ones(1), neighbors, "l1")
+        assert squared <= tree.change(np.ones(1), neighbors, "l2") ** 2
+    if tree.public("replace_one")[0]:
         assert one[0, 0] == two[0, 0] == len(others) + 1
 
 
@@ -180,19 +180,19 @@ def test_the_bounds_are_attained():
             low = low | {"k": 5, "x": 1} if "groups" in name else low | {"x": 1}
         there = counts(tree, [high])
         levels = tree.depth + 1
-        assert norms(there) == (levels, levels) == (tree.bound("add_remove", "l1"),) * 2
+        assert norms(there) == (levels, levels) == (tree.change(np.ones(1), "add_remove", "l1"),) * 2
         moved = norms(counts(tree, [low]) - there)
         if name != "leaves beyond an integer":  # there the first halvings hold every whole number
-            assert moved[0] == tree.bound("replace_one", "l1")
+            assert moved[0] == tree.change(np.ones(1), "replace_one", "l1")
         for neighbors in NEIGHBORS:
-            squared = tree.bound(neighbors, "l1")
-            assert 0 <= tree.bound(neighbors, "l2") ** 2 - squared < Fraction(1, 10**12)
+            squared = tree.change(np.ones(1), neighbors, "l1")
+            assert 0 <= tree.change(np.ones(1), neighbors, "l2") ** 2 - squared < Fraction(1, 10**12)
 
 
 def test_two_leaves_cost_what_a_vanishing_row_costs():
     for schema in (SCHEMA, KEEPING):
         tree = question("x", 2, schema=schema).tree
-        assert tree.bound("replace_one", "l1") == tree.bound("add_remove", "l1") == 2
+        assert tree.change(np.ones(1), "replace_one", "l1") == tree.change(np.ones(1), "add_remove", "l1") == 2
 
 
 def test_several_rows_of_a_person_move_counts_by_their_sum():
@@ -200,8 +200,8 @@ def test_several_rows_of_a_person_move_counts_by_their_sum():
     for by in ((), "b"):
         for neighbors in NEIGHBORS:
             for norm in ("l1", "l2"):
-                one = question("x", 8, by=by).tree.bound(neighbors, norm)
-                assert question("x", 8, by=by, schema=persons).tree.bound(neighbors, norm) == 3 * one
+                one = question("x", 8, by=by).tree.change(np.ones(1), neighbors, norm)
+                assert question("x", 8, by=by, schema=persons).tree.change(np.ones(1), neighbors, norm) == 3 * one
 
 
 def test_the_number_of_rows_is_public_only_where_every_row_is_in_one_tree():
