@@ -42,7 +42,7 @@ numpydoc_xref_aliases = {
     "PrivateSummary": "dpinfer.results.summary.PrivateSummary",
     "Rules": "dpinfer.studies.Rules",
     "StudyResults": "dpinfer.studies.StudyResults",
-    "TableResults": "dpinfer.results.describe.TableResults",
+    "TableResults": "dpinfer.results.descriptions.TableResults",
 }
 
 myst_heading_anchors = 3

@@ -281,7 +281,7 @@ def description_chapter(tour: Tour) -> list[Block]:
     price, data = tour.budget * DESCRIBED_SHARE, tour.data
     means, counts, spent = tour.means, tour.counts, tour.ledger.spent
     shares = counts.proportions("rate_marriage")
-    family = dpi.expfam("educ", "normal", data).fit(price)
+    family = dpi.expfam("educ", data, family="normal").fit(price)
     script = f"""\
 means = dpi.mean("age", data, by="religious").fit(dpi.{price!r})
 means.t_test("{GROUP_TEST}")  # the least religious against the most
@@ -290,7 +290,7 @@ counts = dpi.table(["religious", "rate_marriage"], data).fit(dpi.{price!r})
 counts.frame(), counts.margin("religious")
 shares = counts.proportions("rate_marriage")
 
-family = dpi.expfam("educ", "normal", data).fit(dpi.{price!r})
+family = dpi.expfam("educ", data, family="normal").fit(dpi.{price!r})
 family.params, family.natural_params()"""
     test = means.t_test(GROUP_TEST)
     whole = pd.DataFrame(counts.frame()).round(0).astype(int)

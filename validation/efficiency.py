@@ -47,7 +47,7 @@ def measure(law: Law, arguments: Options) -> list[dict]:
         replicates = arguments.replicates if n < SIZES[-1] else max(arguments.replicates // 2, 50)
         study = dpi.coverage_study(
             law,
-            dpi.expfam("x", family, inference="wald"),
+            dpi.expfam("x", family=family, inference="wald"),
             schema=schema,
             truth=dict(law.truth),
             n=n,

@@ -111,7 +111,7 @@ def _univariate(law: Law, bounds: str, relation: str) -> Case:
         name=law.family,
         bounds=bounds,
         generate=law,
-        procedure=dpi.expfam("x", family),
+        procedure=dpi.expfam("x", family=family),
         truth=dict(law.truth),
         schema=lambda neighbors: law.column(bounds, neighbors),
         n=SIZES,
@@ -153,9 +153,9 @@ def cases() -> list[Case]:
             found += [
                 _univariate(law, bounds, relation) for bounds in (("loose",) if law.family == "bernoulli" else both)
             ]
-        joint = dpi.expfam(["x", "y"], "normal")
+        joint = dpi.expfam(["x", "y"], family="normal")
         found += [_joint("multivariate normal", bounds, relation, joint, normal) for bounds in both]
-        found.append(_joint("categorical", "loose", relation, dpi.expfam("k", "categorical"), shares))
+        found.append(_joint("categorical", "loose", relation, dpi.expfam("k", family="categorical"), shares))
     return found
 
 

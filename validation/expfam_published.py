@@ -52,7 +52,7 @@ def comparisons() -> list[Comparison]:
         Comparison(
             "N(1, 1), clamp [0, 3], two statistics at 1-GDP each",
             Drawn("normal", 1.0),
-            dpi.expfam("x", "normal"),
+            dpi.expfam("x", family="normal"),
             (0.0, 3.0),
             100,
             dpi.GDP(2**0.5),
@@ -63,7 +63,7 @@ def comparisons() -> list[Comparison]:
         Comparison(
             "N(1, 1), clamp [-4, 6], eps = 1",
             Drawn("normal", 1.0),
-            dpi.expfam("x", "normal"),
+            dpi.expfam("x", family="normal"),
             (-4.0, 6.0),
             1000,
             dpi.PureDP(1.0),
@@ -77,7 +77,7 @@ def comparisons() -> list[Comparison]:
             Comparison(
                 f"Exponential, mean 10, clamp [0, {upper:g}], eps = 1",
                 Drawn("exponential", 10.0),
-                dpi.expfam("x", "exponential"),
+                dpi.expfam("x", family="exponential"),
                 (0.0, upper),
                 100,
                 dpi.PureDP(1.0),

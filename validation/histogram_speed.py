@@ -35,8 +35,8 @@ def run(arguments: Options) -> list[Claim]:
     schema = dpi.Schema(whole=dpi.Integer(0, BINS - 1), real=dpi.Real(0, 1))
     ledger = dpi.Ledger.in_memory(dpi.ZCDP(1e6))
     data = dpi.PrivateData(pd.DataFrame({"whole": whole, "real": real}), schema, ledger)
-    counted = dpi.histogram("whole", [*range(BINS - 1), BINS - 1.5, BINS - 1], data)
-    binned = dpi.histogram("real", BINS, data)
+    counted = dpi.histogram("whole", data, bins=[*range(BINS - 1), BINS - 1.5, BINS - 1])
+    binned = dpi.histogram("real", data, bins=BINS)
     planned, source = counted.measurement(dpi.ZCDP(1.0)), open_source(pd.DataFrame({"whole": whole}))
     works = {
         "numpy.bincount of the integers": lambda: np.bincount(whole, minlength=BINS),

@@ -2,37 +2,38 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import numpy as np
 
 from dpinfer.errors import NotProvedError, OptionError
 from dpinfer.inference.moment_inference import METHODS, TARGETS, batch_moments, moment_oracle
 from dpinfer.kernel.rehearsal import sample_batch
-from dpinfer.kernel.rows.cells import CellSum
-from dpinfer.kernel.stage import Context, Data, Noise, Stage, Sum
+from dpinfer.kernel.stage import Context, Noise, Stage, Sum
 from dpinfer.privacy.units import PureDP
+from dpinfer.procedures.described import describe
+from dpinfer.procedures.infer_sums import infer_sums
 from dpinfer.procedures.keywords import suggests
-from dpinfer.procedures.procedure import Procedure
-from dpinfer.procedures.sum_plan import TABLES, SumPlan
+from dpinfer.procedures.procedure import Procedure, inferred
+from dpinfer.procedures.sum_plan import MOMENTS, TABLES, SumPlan, check_summed
+from dpinfer.procedures.table_axes import axis_name
+from dpinfer.release import Release
+from dpinfer.release.codec import encode
 from dpinfer.release.laws import MOST_DRAWS
-from dpinfer.results.describe import describe, infer_description, infer_table
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
     from dpinfer.inference.batch import BatchEstimates, Oracle
-    from dpinfer.kernel.measurement import Measurement
+    from dpinfer.inference.moments import Estimates
+    from dpinfer.inference.released import Released
     from dpinfer.privacy.units import Neighbors, Privacy
-    from dpinfer.release import Release, StageRelease
-    from dpinfer.results.descriptions import DescriptionResults
+    from dpinfer.procedures.described import Described
+    from dpinfer.release import StageRelease
+    from dpinfer.results.descriptions import DescriptionResults, TableResults
     from dpinfer.schema.schema import Schema
 
-    Array = NDArray[np.float64]
-
-__all__ = ["MOST_ESTIMATES", "Description", "check_options"]
+__all__ = ["MOST_ESTIMATES", "Description", "Proportion", "check_options", "held_plan"]
 
 _SAMPLE = 4096
 """Rows that the noise to be expected is computed for."""
@@ -40,32 +41,43 @@ _SAMPLE = 4096
 MOST_ESTIMATES = 4000
 """Estimates that results may hold with all their covariances."""
 
+Kind = Literal["mean", "total", "variance", "cov", "corr", "count", "table", "histogram", "proportion"]
+
 
 @dataclass(frozen=True, eq=False)
 class Description(Procedure):
-    """A question about sums or counts in the cells of a table. See `mean`, `table` and their like."""
+    """A question about sums or counts in the cells of a table. See `mean`, `table` and their like.
 
-    kind: str = "mean"
+    The target says what is inferred, and also whether the sums for sampling errors are measured: a release for the
+    population serves the data too.
+    """
+
+    procedures: ClassVar[tuple[str, ...]] = ("mean", "total", "variance", "cov", "corr", "count", "table", "histogram")
+
+    kind: Kind = "mean"
     columns: tuple[str, ...] = ()
-    axes: tuple[Mapping[str, Any], ...] = field(default=())
+    axes: tuple[Mapping[str, Any], ...] = ()
     where: str | None = None
     weights: str | None = None
-    target: str = "population"
-    inference: str = "auto"
-    replicates: int = 999
-    seed: int = 0
     draws: int = 1
+    target: str = inferred("population")
+    inference: str = inferred("auto")
+    replicates: int = inferred(999)
+    seed: int = inferred(0)
 
     def __post_init__(self) -> None:
         check_options(self.inference, self.target, self.replicates, self.seed)
         if type(self.draws) is not int or not 1 <= self.draws <= MOST_DRAWS:
             raise OptionError("draws", self.draws, f"a whole number from 1 to {MOST_DRAWS}")
         super().__post_init__()
-        if isinstance(self.source, Data):
-            self._question(self.source.schema).check()
 
-    def _question(self, schema: Schema) -> SumPlan:
-        options = {name: getattr(self, name) for name in ("inference", "replicates", "seed")}
+    @property
+    def procedure(self) -> str:
+        """Name under which a release of this question knows the class."""
+        return self.kind
+
+    def plan(self, schema: Schema) -> SumPlan:
+        """Return the sums, compiled against a schema."""
         return SumPlan(
             self.kind,
             schema,
@@ -74,23 +86,26 @@ class Description(Procedure):
             where=self.where,
             weights=self.weights,
             target=self.target,
-            options=options,
         )
 
+    def text(self, schema: Schema) -> str:
+        """Return the question in one line."""
+        return self.plan(schema).text
+
+    def check(self, schema: Schema, neighbors: Neighbors) -> None:  # noqa: ARG002
+        """Refuse columns, groups and conditions that the schema cannot serve."""
+        self.plan(schema).check()
+
     def release_kind(self, context: Context) -> str:
-        """Return what is measured."""
-        return self._question(context.schema).kind
+        """Return the kind of the sums that are measured."""
+        return self.plan(context.schema).kind
 
     def stage(self, place: int, context: Context, released: tuple[StageRelease, ...]) -> Stage:  # noqa: ARG002
         """Ask for sums, or counts, in the cells of a table."""
-        asked = self._question(context.schema)
-        asked.check()
-        weights = asked.noise_weights(pure=isinstance(context.privacy, PureDP))
-        return Stage(Sum(asked.rows, weights=tuple(weights)), Noise(draws=self.draws))
-
-    def question(self, context: Context) -> dict[str, Any]:
-        """Return what a release stores of the question."""
-        return self._question(context.schema).to_dict()
+        plan = self.plan(context.schema)
+        plan.check()
+        weights = plan.noise_weights(pure=isinstance(context.privacy, PureDP))
+        return Stage(Sum(plan.rows, weights=tuple(weights)), Noise(draws=self.draws))
 
     def explain(self, privacy: Privacy, *, schema: Schema | None = None, neighbors: Neighbors | None = None) -> str:
         """Describe the measurement, and the standard error that noise alone would give, before anything is spent.
@@ -103,7 +118,7 @@ class Description(Procedure):
         """
         measured = self.measurement(privacy, schema=schema, neighbors=neighbors)
         context = measured.context
-        nobs, question = context.nobs, self._question(context.schema)
+        nobs, plan = context.nobs, self.plan(context.schema)
         sizes = (nobs,) if nobs is not None else (1_000, 10_000, 100_000)
         lines = [
             measured.describe(),
@@ -112,7 +127,7 @@ class Description(Procedure):
         sums = measured.rows.add(sample_batch(context.schema, _SAMPLE)) / measured.rows.units
         for rows in sizes:
             estimates, described = describe(
-                question,
+                plan,
                 sums * rows / _SAMPLE,
                 law=measured.law,
                 steps=np.asarray(measured.steps),
@@ -136,7 +151,7 @@ class Description(Procedure):
         OptionError
             If the table has too many cells for results that hold all covariances; nothing is then measured.
         """
-        cells = self._question(self._data().schema).rows.size * max(len(self.columns), 1)
+        cells = self.plan(self._data().schema).rows.size * max(len(self.columns), 1)
         if cells > MOST_ESTIMATES:
             raise OptionError(
                 "by",
@@ -146,65 +161,57 @@ class Description(Procedure):
         found: DescriptionResults = super().fit(privacy)
         return found
 
+    # Inference
+
+    def reads(self, other: Procedure) -> bool:
+        """Return whether a release serves: to counts and shares any table of the same rows, else the same sums."""
+        held = held_plan(other)
+        if held is None:
+            return super().reads(other)
+        if self.kind in ("count", "table", "proportion") and held.kind in TABLES:
+            return held.where == self.where
+        asked = (self.kind, self.columns, self.axes, self.where, self.weights)
+        return bool(encode(asked) == encode((held.kind, held.columns, held.axes, held.where, held.weights)))
+
     def infer(self, release: Release | None = None) -> DescriptionResults:
-        """Infer from a release of this question, or counts from a table that holds them: free, and without any row.
+        """Infer from a release of this question, or counts and shares from a table that holds them.
 
         Raises
         ------
         InferenceError, MissingFromReleaseError
             If the release was made for another question.
         """
-        found = self._release(release)
-        if self.kind in ("count", "table") and found.kind in TABLES and found.question.get("where") == self.where:
-            names = [str(axis.get("column", axis.get("condition"))) for axis in self.axes]
-            return infer_table(found, names, inference=self.inference, target=self.target)
-        asked = {"columns": list(self.columns), "axes": [dict(axis) for axis in self.axes]}
-        self._asked(found, self.kind, **asked, where=self.where, weights=self.weights)
-        return infer_description(
+        found, theirs = self._asked_of(release)
+        measured: SumPlan = theirs.plan(found.schema)  # type: ignore[attr-defined]
+        options = {name: getattr(self, name) for name in ("target", "inference", "replicates", "seed")}
+        if measured.kind in MOMENTS:
+            return infer_sums(found, measured, **options)
+        return infer_sums(
             found,
-            inference=self.inference,
-            target=self.target,
-            replicates=self.replicates,
-            seed=self.seed,
+            replace(measured, kind=self.kind),
+            columns=[axis_name(axis) for axis in self.axes],
+            table=Description(found, kind="table", axes=measured.axes, where=measured.where, **options),
+            **options,
         )
 
-    def infer_batch(
-        self,
-        measurement: Measurement,
-        values: Array,
-        *,
-        alpha: float = 0.05,
-        contrasts: Mapping[str, Mapping[str, float]] | None = None,
-        nobs: int | None = None,
+    def margin(self, columns: Sequence[str], *, inference: str, target: str) -> TableResults:
+        """Infer the counts of some columns of the table that it is bound to, summed over the others."""
+        axes = tuple({"column": column} for column in columns)
+        found: TableResults = replace(self, axes=axes, inference=inference, target=target).infer()
+        return found
+
+    def proportions(self, column: str, by: Sequence[str], *, inference: str) -> DescriptionResults:
+        """Infer the shares of the levels of a column of the table that it is bound to, in groups of others."""
+        axes = tuple({"column": name} for name in (*by, column))
+        return Proportion(self.source, axes=axes, where=self.where, inference=inference).infer()
+
+    def estimate(
+        self, released: Released, *, alpha: float = 0.05, contrasts: Mapping[str, Mapping[str, float]] | None = None
     ) -> BatchEstimates:
-        """Infer from many releases at once; equal to `infer` one by one.
-
-        Parameters
-        ----------
-        measurement : Measurement
-        values : ndarray (R, m)
-            Noisy sums of every release, in units of the scaled features.
-        alpha : float
-        contrasts : mapping, optional
-            Not offered: groups and columns are studied one by one.
-        nobs : int, optional
-            The number of rows of each, where it is public.
-
-        Raises
-        ------
-        NotProvedError
-            For ``inference="simulated"``, which draws releases of its own for each.
-        """
+        """Infer from many releases at once; see `Procedure.estimate`."""
         if self.inference == "simulated":
             raise NotProvedError('inference="simulated" has no form for many releases at once; use .infer one by one')
-        estimates, described = describe(
-            self._measured(measurement),
-            values,
-            law=measurement.law,
-            steps=np.asarray(measurement.steps),
-            nobs=nobs,
-            target=self.target,
-        )
+        estimates, described = self._describe(released)
         return batch_moments(
             estimates,
             names=described.names,
@@ -217,28 +224,60 @@ class Description(Procedure):
 
     def oracle(
         self,
-        measurement: Measurement,
-        sums: Array,
+        released: Released,
         *,
         alpha: float = 0.05,
         contrasts: Mapping[str, Mapping[str, float]] | None = None,  # noqa: ARG002
-        nobs: int | None = None,
     ) -> Oracle:
         """Say how wide an interval would be that knew the population; for studies."""
-        estimates, described = describe(
-            self._measured(measurement),
-            sums[None],
-            law=measurement.law,
-            steps=np.asarray(measurement.steps),
-            nobs=nobs,
-            target=self.target,
-        )
+        estimates, described = self._describe(released)
         return moment_oracle(estimates, factor=described.factor, alpha=alpha)
 
-    def _measured(self, measurement: Measurement) -> SumPlan:
-        if not isinstance(measurement.rows, CellSum):
-            raise OptionError("measurement", measurement.kind, "a measurement of this procedure")
-        return self._question(measurement.rows.features.basis.schema)
+    def _describe(self, released: Released) -> tuple[Estimates, Described]:
+        check_summed(released)
+        return describe(
+            self.plan(released.schema),
+            released.values,
+            law=released.law,
+            steps=released.steps,
+            nobs=released.nobs,
+            target=self.target,
+        )
+
+
+@dataclass(frozen=True, eq=False)
+class Proportion(Description):
+    """Shares of the levels of a column by group. See `proportion`."""
+
+    procedures: ClassVar[tuple[str, ...]] = ("proportion",)
+
+    kind: Kind = "proportion"
+
+    def plan(self, schema: Schema) -> SumPlan:
+        """Ask for the mean of a truth value where people have several rows: its errors are by person."""
+        counted = super().plan(schema)
+        if schema.rows_per_unit == 1 or self.target == "data" or counted.cells[-1].labels != (False, True):
+            return counted
+        return replace(counted, kind="mean", columns=(self._truth,), axes=self.axes[:-1])
+
+    @property
+    def _truth(self) -> str:
+        """The last axis as an expression: a condition, or the name of a column."""
+        axis = self.axes[-1]
+        name = axis_name(axis)
+        return name if "condition" in axis or name.isidentifier() else f"`{name}`"
+
+    def reads(self, other: Procedure) -> bool:
+        """Return whether a release serves: a table, or for the share of truth its mean."""
+        mean = Description(kind="mean", columns=(self._truth,), axes=self.axes[:-1], where=self.where)
+        return super().reads(other) or mean.reads(other)
+
+
+def held_plan(asked: Procedure) -> SumPlan | None:
+    """Return the sums that a question's release holds; None if it is bound to none, or holds others."""
+    compiled = getattr(asked, "plan", None)
+    found = compiled(asked.source.schema) if compiled and isinstance(asked.source, Release) else None
+    return found if isinstance(found, SumPlan) else None
 
 
 def check_options(inference: str, target: str, replicates: int, seed: int) -> None:

@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
-from dpinfer.errors import OptionError, SchemaError
-from dpinfer.kernel.rows.cells import MOST_SUMS
-from dpinfer.numerics.reading import floats
+from dpinfer.errors import OptionError
 from dpinfer.procedures.description import Description
 from dpinfer.procedures.keywords import suggests
-from dpinfer.release import Release
-from dpinfer.schema.columns import Real
+from dpinfer.procedures.table_axes import axes_of, column_texts, edges_of
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
     from dpinfer.kernel.stage import Data
+    from dpinfer.procedures.description import Kind
+    from dpinfer.release import Release
 
     Columns = str | Sequence[str]
 
@@ -90,7 +88,7 @@ def mean(
     return Description(
         source=data,
         kind="mean",
-        columns=_texts("columns", columns),
+        columns=column_texts("columns", columns),
         axes=axes_of(by),
         where=where,
         weights=weights,
@@ -137,7 +135,7 @@ def total(
     return Description(
         source=data,
         kind="total",
-        columns=_texts("columns", columns),
+        columns=column_texts("columns", columns),
         axes=axes_of(by),
         where=where,
         weights=weights,
@@ -183,7 +181,7 @@ def variance(
     return Description(
         source=data,
         kind="variance",
-        columns=_texts("columns", columns),
+        columns=column_texts("columns", columns),
         axes=axes_of(by),
         where=where,
         weights=weights,
@@ -226,7 +224,7 @@ def cov(
     return Description(
         source=data,
         kind="cov",
-        columns=_texts("columns", columns),
+        columns=column_texts("columns", columns),
         axes=axes_of(by),
         where=where,
         weights=weights,
@@ -266,7 +264,7 @@ def corr(
     FormulaError, UnknownColumnError, SchemaError, OptionError
         As `mean`.
     """
-    chosen = _texts("columns", columns)
+    chosen = column_texts("columns", columns)
     if len(chosen) < 2:
         raise OptionError("columns", columns, "two or more columns")
     return Description(
@@ -360,9 +358,9 @@ def table(
 @suggests
 def histogram(
     column: str,
-    bins: int | Sequence[float] | None = None,
     data: Data | Release | None = None,
     *,
+    bins: int | Sequence[float] | None = None,
     bounds: tuple[float, float] | None = None,
     by: Columns = (),
     where: str | None = None,
@@ -376,11 +374,11 @@ def histogram(
     ----------
     column : str
         A Real or Integer column.
+    data, where, inference
+        As in `mean`.
     bins : sequence of float, or int with ``bounds``
         Increasing edges within the declared bounds; or a number of bins of equal width over ``bounds``. As in numpy a
         bin holds its lower edge, the last its upper edge too. Values are clamped to the declared bounds first.
-    data, where, inference
-        As in `mean`.
     bounds : (float, float), optional
         Ends of equal bins where ``bins`` is a number.
     by : str or sequence of str
@@ -406,49 +404,8 @@ def histogram(
     return _counting("histogram", data, axes, where, None, target, inference, draws)
 
 
-def edges_of(
-    column: str,
-    bins: object,
-    bounds: tuple[float, float] | None = None,
-    data: Data | Release | None = None,
-) -> list[float]:
-    """Read the edges of bins: given, or equally spaced over bounds.
-
-    Raises
-    ------
-    OptionError, SchemaError
-    """
-    right = "increasing edges, or a number of bins with bounds=(lower, upper)"
-    ends = _ends(bounds)
-    if isinstance(bins, int | np.integer) and not isinstance(bins, bool):
-        if ends is None and data is not None and not isinstance(data, Release):
-            declared = data.schema[column]
-            if not isinstance(declared, Real):
-                raise SchemaError(f"{column!r} is not numeric: bins need a Real or an Integer")
-            ends = (float(declared.lower), float(declared.upper))
-        if ends is None or not 1 <= bins <= MOST_SUMS:
-            raise OptionError("bins", bins, right)
-        return [float(edge) for edge in np.linspace(*ends, int(bins) + 1)]
-    if ends is not None:
-        raise OptionError("bounds", bounds, "None where bins= gives the edges")
-    edges = floats(bins) if isinstance(bins, Sequence | np.ndarray) and not isinstance(bins, str) else None
-    if edges is None or len(edges) < 2:
-        raise OptionError("bins", bins, right)
-    return list(edges)
-
-
-def _ends(bounds: object) -> tuple[float, float] | None:
-    if bounds is None:
-        return None
-    pair = tuple(bounds) if isinstance(bounds, tuple | list) else ()
-    numbers = [end for end in pair if isinstance(end, int | float) and not isinstance(end, bool) and np.isfinite(end)]
-    if len(pair) != 2 or len(numbers) != 2 or not numbers[0] < numbers[1]:
-        raise OptionError("bounds", bounds, "two finite numbers in order")
-    return float(numbers[0]), float(numbers[1])
-
-
 def _counting(
-    kind: str,
+    kind: Kind,
     data: Data | Release | None,
     axes: tuple[Mapping[str, Any], ...],
     where: str | None,
@@ -457,7 +414,7 @@ def _counting(
     inference: str,
     draws: int,
 ) -> Description:
-    columns = () if weights is None else _texts("weights", weights)
+    columns = () if weights is None else column_texts("weights", weights)
     return Description(
         source=data,
         kind=kind if weights is None else "total",
@@ -468,23 +425,3 @@ def _counting(
         inference=inference,
         draws=draws,
     )
-
-
-def _texts(option: str, given: Columns) -> tuple[str, ...]:
-    texts = (given,) if isinstance(given, str) else given
-    if not isinstance(texts, Sequence) or not texts or not all(isinstance(text, str) for text in texts):
-        raise OptionError(option, given, 'a column, or a list of columns such as ["income", "age"]')
-    return tuple(texts)
-
-
-def axes_of(by: Columns) -> tuple[Mapping[str, Any], ...]:
-    """Name the axes of a table: a column, or a condition where the text is no plain name."""
-    if isinstance(by, Sequence) and not isinstance(by, str) and not by:
-        return ()
-    if isinstance(by, str) and not by.strip():
-        raise OptionError("by", by, "a column, a list of columns, or nothing: ()")
-    return tuple({"condition": text} if _is_condition(text) else {"column": text} for text in _texts("by", by))
-
-
-def _is_condition(text: str) -> bool:
-    return any(mark in text for mark in ("<", ">", "==", "!=", " in "))

@@ -2,75 +2,107 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
 
 from dpinfer.errors import NotProvedError, OptionError
+from dpinfer.inference.expfam import ClampedProblem, clamped_problem
 from dpinfer.inference.expfam_batch import batch_family, family_oracle
-from dpinfer.inference.families import ExponentialFamily, as_family
+from dpinfer.inference.expfam_inference import family_inference
+from dpinfer.inference.families import ExponentialFamily, Family, as_family
 from dpinfer.inference.families.continuous import Normal
+from dpinfer.kernel.rows.cells import CellSum
+from dpinfer.kernel.rows.features import Features
 from dpinfer.kernel.stage import Context, Data, Stage, Sum
+from dpinfer.privacy.units import ZCDP, Neighbors, Privacy, PureDP
 from dpinfer.procedures.description import check_options
 from dpinfer.procedures.keywords import suggests
 from dpinfer.procedures.multinormal import MultivariateNormal
-from dpinfer.procedures.procedure import Procedure
+from dpinfer.procedures.procedure import Procedure, inferred
 from dpinfer.procedures.proportions import Proportion, proportion
-from dpinfer.results.families import FamilyQuestion, infer_family
+from dpinfer.procedures.sum_plan import check_summed
+from dpinfer.results.families import FamilyResults
+from dpinfer.results.people import alike_flags
+from dpinfer.schema.axes import compile_condition
+from dpinfer.schema.basis import basis_of
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from numpy.typing import NDArray
-
     from dpinfer.inference.batch import BatchEstimates, Oracle
-    from dpinfer.kernel.measurement import Measurement
-    from dpinfer.privacy.units import Neighbors, Privacy
+    from dpinfer.inference.released import Released
     from dpinfer.release import Release, StageRelease
-    from dpinfer.results.families import FamilyResults
     from dpinfer.schema.schema import Schema
 
-    Array = NDArray[np.float64]
+__all__ = ["ExpFam", "FamilyPlan", "expfam"]
 
-__all__ = ["ExpFam", "expfam"]
+
+@dataclass(frozen=True, eq=False)
+class FamilyPlan:
+    """The sums of a family's sufficient statistics of one clamped column, compiled against a schema.
+
+    Attributes
+    ----------
+    schema : Schema
+    column : str
+    family : ExponentialFamily
+    where : str or None
+    """
+
+    schema: Schema
+    column: str
+    family: ExponentialFamily
+    where: str | None
+
+    @cached_property
+    def problem(self) -> ClampedProblem:
+        """The family on the column's bounds; refuses what does not match or cannot be bounded."""
+        return clamped_problem(self.family, self.column, self.schema)
+
+    @cached_property
+    def rows(self) -> CellSum:
+        """The row sum."""
+        texts = [expression.text for expression in self.problem.expressions]
+        condition = None if self.where is None else compile_condition(self.where, self.schema)
+        return CellSum(Features(basis_of(texts, self.schema), condition))
 
 
 @dataclass(frozen=True, eq=False)
 class ExpFam(Procedure):
     """Parameters of an exponential family of one column. See `expfam`."""
 
+    procedures = ("expfam",)
+
     column: str = ""
     family: ExponentialFamily = field(default_factory=Normal)
     where: str | None = None
-    target: str = "population"
-    inference: str = "auto"
-    replicates: int = 999
-    seed: int = 0
+    target: str = inferred("population")
+    inference: str = inferred("auto")
+    replicates: int = inferred(999)
+    seed: int = inferred(0)
 
     def __post_init__(self) -> None:
         check_options(self.inference, self.target, self.replicates, self.seed)
         super().__post_init__()
-        if isinstance(self.source, Data):
-            _ = self._question(self.source.schema).rows
 
-    def _question(self, schema: Schema) -> FamilyQuestion:
-        options = {name: getattr(self, name) for name in ("inference", "target", "replicates", "seed")}
-        return FamilyQuestion(schema, self.column, self.family, self.where, options)
+    def plan(self, schema: Schema) -> FamilyPlan:
+        """Return the sums, compiled against a schema."""
+        return FamilyPlan(schema, self.column, self.family, self.where)
 
-    def release_kind(self, context: Context) -> str:  # noqa: ARG002
-        """Return "expfam"."""
-        return "expfam"
+    def text(self, schema: Schema) -> str:  # noqa: ARG002
+        """Return the question in one line."""
+        return f"{self.family.name} family of {self.column}" + (f", where {self.where}" if self.where else "")
+
+    def check(self, schema: Schema, neighbors: Neighbors) -> None:  # noqa: ARG002
+        """Refuse a column that does not suit the family, and statistics that cannot be bounded."""
+        _ = self.plan(schema).rows
 
     def stage(self, place: int, context: Context, released: tuple[StageRelease, ...]) -> Stage:  # noqa: ARG002
         """Ask for the sums of the sufficient statistics."""
-        return Stage(Sum(self._question(context.schema).rows))
-
-    def question(self, context: Context) -> dict[str, Any]:
-        """Return what a release stores of the question."""
-        return self._question(context.schema).to_dict()
+        return Stage(Sum(self.plan(context.schema).rows))
 
     def explain(self, privacy: Privacy, *, schema: Schema | None = None, neighbors: Neighbors | None = None) -> str:
         """Describe the measurement, and set Laplace noise beside Gaussian, before anything is spent.
@@ -82,8 +114,6 @@ class ExpFam(Procedure):
             epsilon 1 and at 1/2-zCDP, which epsilon 1 implies: with d statistics Laplace noise grows as d, Gaussian
             as the square root of d.
         """
-        from dpinfer.privacy.units import ZCDP, PureDP  # noqa: PLC0415
-
         measured = self.measurement(privacy, schema=schema, neighbors=neighbors)
         spread = {}
         for name, price in (("Laplace at PureDP(1)", PureDP(1.0)), ("Gaussian at ZCDP(0.5)", ZCDP(0.5))):
@@ -93,61 +123,86 @@ class ExpFam(Procedure):
         beside = ", ".join(f"{name} {value:.4g}" for name, value in spread.items())
         return f"{measured.describe()}\nstandard deviation of the noise of a scaled sum: {beside}"
 
-    def infer(self, release: Release | None = None) -> FamilyResults:
-        """Infer from a release of this question: free, and without any row."""
-        found: FamilyResults = infer_family(
-            self._asked(release, "expfam", column=self.column, where=self.where),
-            family=self.family,
-            inference=self.inference,
-            target=self.target,
-            replicates=self.replicates,
-            seed=self.seed,
-        )
+    # Inference
+
+    @classmethod
+    def infer_release(
+        cls, release: Release, *, family: ExponentialFamily | None = None, **options: Any
+    ) -> FamilyResults:
+        """Infer the parameters; ``family`` is needed for one of the author's own, whose log-density no file holds."""
+        asked = cls.from_release(release)
+        if family is not None:
+            asked = replace(asked, family=as_family(family))
+        found: FamilyResults = asked.with_options(options).infer(release)
         return found
 
-    def infer_batch(
-        self,
-        measurement: Measurement,
-        values: Array,
-        *,
-        alpha: float = 0.05,
-        contrasts: Mapping[str, Mapping[str, float]] | None = None,
-        nobs: int | None = None,  # noqa: ARG002
-        pvalues: bool = True,
-    ) -> BatchEstimates:
-        """Infer from many releases at once; equal to `infer` one by one.
-
-        Parameters
-        ----------
-        measurement : Measurement
-        values : ndarray (R, m)
-            Noisy sums of every release, in units of the scaled features.
-        alpha : float
-        contrasts : mapping, optional
-            Combinations of the parameters.
-        nobs : int, optional
-            Not needed: the sums hold it.
-        pvalues : bool
-            Whether to test that parameters are zero; studies do not ask, since most parameters cannot be.
+    def infer(self, release: Release | None = None) -> FamilyResults:
+        """Infer from a release of this question: free, and without any row.
 
         Raises
         ------
-        NotProvedError
-            For ``inference="simulated"``, which draws releases of its own for each.
+        InferenceError
+            If the release was made for another question, or for a family of its author's own that was not given.
+        """
+        found, _ = self._asked_of(release)
+        if isinstance(self.family, Family):
+            self.family.require_density()
+        problem = self.plan(found.schema).problem
+        estimated = family_inference(
+            found,
+            problem=problem,
+            method=self.inference,
+            target=self.target,
+            replicates=self.replicates,
+            seed=self.seed,
+            rows_per_unit=found.schema.rows_per_unit,
+            notes=alike_flags(found.schema, self.target),
+        )
+        notes = [f"Rows: {self.where}."] if self.where else []
+        notes.append(
+            f"The statistics are of values clamped to [{problem.lower:.6g}, {problem.upper:.6g}], and their "
+            "expectation is that of clamped values: the parameters are of the family itself."
+        )
+        return FamilyResults(
+            estimated,
+            found,
+            model_name=f"Private {self.family.name} family",
+            response=self.column,
+            notes=notes,
+            quantity="estimate",
+        )
+
+    def estimate(
+        self,
+        released: Released,
+        *,
+        alpha: float = 0.05,
+        contrasts: Mapping[str, Mapping[str, float]] | None = None,
+        pvalues: bool = True,
+    ) -> BatchEstimates:
+        """Infer from many releases at once; see `Procedure.estimate`.
+
+        Parameters
+        ----------
+        released, alpha, contrasts
+            As there.
+        pvalues : bool
+            Whether to test that parameters are zero; studies do not ask, since most parameters cannot be.
         """
         if self.inference == "simulated":
             raise NotProvedError('inference="simulated" has no form for many releases at once; use .infer one by one')
+        check_summed(released)
         return batch_family(
-            values,
-            problem=self._question(_schema_of(measurement)).problem,
-            law=measurement.law,
-            steps=measurement.steps,
+            released.values,
+            problem=self.plan(released.schema).problem,
+            law=released.law,
+            steps=released.steps.tolist(),
             alpha=alpha,
             method=self.inference,
             target=self.target,
             contrasts=contrasts,
             pvalues=pvalues,
-            rows_per_unit=measurement.rows.schema.rows_per_unit,
+            rows_per_unit=released.schema.rows_per_unit,
         )
 
     @property
@@ -157,40 +212,31 @@ class ExpFam(Procedure):
 
     def oracle(
         self,
-        measurement: Measurement,
-        sums: Array,
+        released: Released,
         *,
         alpha: float = 0.05,
         contrasts: Mapping[str, Mapping[str, float]] | None = None,
-        nobs: int | None = None,  # noqa: ARG002
     ) -> Oracle:
         """Say how wide an interval would be that knew the population; for studies."""
+        check_summed(released)
         return family_oracle(
-            sums,
-            problem=self._question(_schema_of(measurement)).problem,
-            law=measurement.law,
-            steps=measurement.steps,
+            released.values[0],  # noqa: PD011
+            problem=self.plan(released.schema).problem,
+            law=released.law,
+            steps=released.steps.tolist(),
             alpha=alpha,
             target=self.target,
             contrasts=contrasts,
-            rows_per_unit=measurement.rows.schema.rows_per_unit,
+            rows_per_unit=released.schema.rows_per_unit,
         )
-
-
-def _schema_of(measurement: Measurement) -> Schema:
-    from dpinfer.kernel.rows.cells import CellSum  # noqa: PLC0415
-
-    if not isinstance(measurement.rows, CellSum):
-        raise OptionError("measurement", measurement.kind, "a measurement of this procedure")
-    return measurement.rows.features.basis.schema
 
 
 @suggests
 def expfam(
     column: str | Sequence[str],
-    family: str | ExponentialFamily = "normal",
     data: Data | Release | None = None,
     *,
+    family: str | ExponentialFamily = "normal",
     where: str | None = None,
     target: str = "population",
     inference: str = "auto",
@@ -202,11 +248,11 @@ def expfam(
     Parameters
     ----------
     column : str, or sequence of str for the multivariate normal
+    data : PrivateData, PublicData or Release, optional
+        Rows to measure, or a release of this question. Nothing is read or spent here.
     family : str or Family
         "bernoulli", "poisson", "geometric", "exponential", "gamma", "normal", "lognormal", "beta", "categorical",
         ``Binomial(trials)``, or a `Family` of your own. Several columns with "normal" are multivariate normal.
-    data : PrivateData, PublicData or Release, optional
-        Rows to measure, or a release of this question. Nothing is read or spent here.
     where : str, optional
         A condition on declared columns; other rows count as absent.
     target : {"population", "data"}
@@ -245,7 +291,8 @@ def expfam(
     >>> schema = dpi.Schema(wait=dpi.Real(0, 30))
     >>> rng = np.random.default_rng(1)
     >>> frame = pd.DataFrame({"wait": rng.exponential(10.0, 5000)})
-    >>> results = dpi.expfam("wait", "exponential", dpi.PublicData(frame, schema, rng=rng)).fit(dpi.ZCDP(0.1))
+    >>> data = dpi.PublicData(frame, schema, rng=rng)
+    >>> results = dpi.expfam("wait", data, family="exponential").fit(dpi.ZCDP(0.1))
     >>> bool(abs(results.params["mean"] - 10) < 4 * results.bse["mean"])
     True
     """

@@ -238,7 +238,9 @@ class Procedure(ABC):
         if type(other) is not type(self):
             return False
         measured = [one.name for one in _stored(type(self)) if one.metadata.get("role") != "inferred"]
-        return encode([getattr(self, name) for name in measured]) == encode([getattr(other, name) for name in measured])
+        return bool(
+            encode([getattr(self, name) for name in measured]) == encode([getattr(other, name) for name in measured])
+        )
 
     def estimate(
         self,
@@ -295,6 +297,8 @@ class Procedure(ABC):
         ReleaseFormatError
         """
         context = context_of(release)
+        if release.kind != self.release_kind(context):
+            raise ReleaseFormatError("kind: not that of what the question asks for")
         slots = self.slots(context)
         if len(slots) != len(release.stages):
             raise ReleaseFormatError("stages: not as many as the question asks for")
@@ -311,13 +315,21 @@ class Procedure(ABC):
         OptionError
             If the procedure has no such option of inference.
         """
-        asked = cls.from_release(release)
-        known = [one.name for one in _stored(cls) if one.metadata.get("role") == "inferred"]
+        return cls.from_release(release).with_options(options).infer(release)
+
+    def with_options(self, options: Mapping[str, Any]) -> Self:
+        """Return the same question with other options of the inference; None leaves one as it is.
+
+        Raises
+        ------
+        OptionError
+            If the procedure has no such option of inference.
+        """
+        known = [one.name for one in _stored(type(self)) if one.metadata.get("role") == "inferred"]
         for name, given in options.items():
             if name not in known:
                 raise OptionError(name, given, f"an option of the inference: {', '.join(known) or 'it has none'}")
-        given = {name: value for name, value in options.items() if value is not None}
-        return replace(asked, **given).infer(release)
+        return replace(self, **{name: value for name, value in options.items() if value is not None})
 
     def _asked_of(self, release: Release | None) -> tuple[Release, Procedure]:
         """Return the release to infer from and its own question; refuse one that does not serve this question.

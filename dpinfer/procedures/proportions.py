@@ -2,100 +2,64 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from dpinfer.errors import NotProvedError, OptionError
-from dpinfer.inference.exact_proportion import EXACT_METHODS, batch_exact, exact_oracle
+import pandas as pd
+
+from dpinfer.errors import NotProvedError, OptionError, ReleaseFormatError
+from dpinfer.inference.exact_proportion import EXACT_METHODS, ExactProportion, batch_exact, exact_oracle
 from dpinfer.inference.moment_inference import METHODS, TARGETS
 from dpinfer.kernel.stage import Context, Data, Noise, Stage, Sum
-from dpinfer.procedures.description import Description
-from dpinfer.procedures.descriptions import axes_of
+from dpinfer.procedures.description import Description, Proportion
 from dpinfer.procedures.keywords import suggests
-from dpinfer.procedures.procedure import Procedure
-from dpinfer.procedures.sum_plan import TABLES, SumPlan
+from dpinfer.procedures.procedure import Procedure, inferred
+from dpinfer.procedures.success_count import SuccessCount
+from dpinfer.procedures.table_axes import axes_of
+from dpinfer.release import Release, StageRelease
 from dpinfer.release.laws import TULAP_GRID
-from dpinfer.results.describe import infer_description, infer_proportions
-from dpinfer.results.exact import ExactQuestion, infer_exact
+from dpinfer.results.descriptions import DescriptionResults
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    import numpy as np
-    from numpy.typing import NDArray
-
     from dpinfer.inference.batch import BatchEstimates, Oracle
-    from dpinfer.kernel.measurement import Measurement
-    from dpinfer.privacy.units import Neighbors, Privacy
-    from dpinfer.release import Release, StageRelease
-    from dpinfer.results.descriptions import DescriptionResults
+    from dpinfer.inference.released import Released
+    from dpinfer.privacy.units import Neighbors
     from dpinfer.schema.schema import Schema
 
-    Array = NDArray[np.float64]
-
 __all__ = ["ExactProportionModel", "Proportion", "proportion"]
-
-
-@dataclass(frozen=True, eq=False)
-class Proportion(Description):
-    """Shares of the levels of a column by group. See `proportion`."""
-
-    def _question(self, schema: Schema) -> SumPlan:
-        """Ask for the mean of a truth value where people have several rows: its errors are by person."""
-        counted = super()._question(schema)
-        if schema.rows_per_unit == 1 or self.target == "data" or counted.cells[-1].labels != (False, True):
-            return counted
-        return replace(counted, kind="mean", columns=(self._truth,), axes=self.axes[:-1])
-
-    @property
-    def _truth(self) -> str:
-        """The last axis as an expression: a condition, or the name of a column."""
-        axis = self.axes[-1]
-        name = str(axis.get("column", axis.get("condition")))
-        return name if "condition" in axis or name.isidentifier() else f"`{name}`"
-
-    def infer(self, release: Release | None = None) -> DescriptionResults:
-        """Infer from a release of this question, or of a table that holds its columns."""
-        found = self._release(release)
-        if found.kind == "mean":
-            axes = [dict(axis) for axis in self.axes[:-1]]
-            self._asked(found, "mean", columns=[self._truth], axes=axes, where=self.where, weights=None)
-            return infer_description(found, inference=self.inference, target=self.target, **self._drawn)
-        if found.kind == "proportion" or found.kind not in TABLES:
-            return super().infer(found)
-        *by, column = (str(axis.get("column", axis.get("condition"))) for axis in self.axes)
-        return infer_proportions(
-            found,
-            column,
-            by,
-            inference=self.inference,
-            target=self.target,
-            **self._drawn,
-        )
-
-    @property
-    def _drawn(self) -> dict[str, int]:
-        return {"replicates": self.replicates, "seed": self.seed}
 
 
 @dataclass(frozen=True, eq=False)
 class ExactProportionModel(Procedure):
     """One proportion with an exact interval. See `proportion` with ``inference="exact"``."""
 
+    procedures = ("exact_proportion",)
+
     column: str = ""
-    target: str = "population"
-    inference: str = "exact"
+    target: str = inferred("population")
+    inference: str = inferred("exact")
 
     def __post_init__(self) -> None:
         if self.target not in TARGETS:
             raise OptionError("target", self.target, TARGETS)
         if self.target == "data":
             raise NotProvedError('an exact interval is about a population; for target="data" use inference="score"')
+        if self.inference not in EXACT_METHODS:
+            raise OptionError("inference", self.inference, EXACT_METHODS)
         super().__post_init__()
-        if isinstance(self.source, Data):
-            self._question(self.source.schema, self.source.neighbors).check()
 
-    def _question(self, schema: Schema, neighbors: Neighbors) -> ExactQuestion:
+    def plan(self, schema: Schema) -> SuccessCount:
+        """Return the count, compiled against a schema."""
+        return SuccessCount(schema, self.column)
+
+    def text(self, schema: Schema) -> str:  # noqa: ARG002
+        """Return the question in one line."""
+        return f"proportion of {self.column}, exactly"
+
+    def check(self, schema: Schema, neighbors: Neighbors) -> None:
+        """Refuse data whose number of rows is not public, and a column whose cells may drop their row."""
         if schema.people is not None:
             raise NotProvedError(
                 'inference="exact" needs a public number of rows; with id= it is confidential under either relation: '
@@ -106,62 +70,76 @@ class ExactProportionModel(Procedure):
                 'inference="exact" needs a public number of rows, that is neighbors="replace_one"; '
                 'under add_remove use inference="simulated" or "score"'
             )
-        return ExactQuestion(schema, self.column)
+        self.plan(schema).check()
 
     def release_kind(self, context: Context) -> str:  # noqa: ARG002
-        """Return "binomial"."""
+        """Return "binomial": a test of the proportion reads it too."""
         return "binomial"
 
     def stage(self, place: int, context: Context, released: tuple[StageRelease, ...]) -> Stage:  # noqa: ARG002
         """Ask for one count, with noise whose law allows exact inference."""
-        asked = self._question(context.schema, context.neighbors)
-        asked.check()
-        return Stage(Sum(asked.rows), Noise(tulap=True))
+        self.check(context.schema, context.neighbors)
+        return Stage(Sum(self.plan(context.schema).rows), Noise(tulap=True))
 
-    def question(self, context: Context) -> dict[str, Any]:
-        """Return what a release stores of the question."""
-        return self._question(context.schema, context.neighbors).to_dict()
+    def reads(self, other: Procedure) -> bool:
+        """Return whether a release serves: any count of the same successes with Tulap noise."""
+        if isinstance(other.source, Release) and other.source.kind == "binomial":
+            return getattr(other, "column", None) == self.column
+        return super().reads(other)
 
-    def explain(self, privacy: Privacy, *, schema: Schema | None = None, neighbors: Neighbors | None = None) -> str:
-        """Describe the measurement before anything is spent."""
-        return self.measurement(privacy, schema=schema, neighbors=neighbors).describe()
+    def check_release(self, release: Release) -> None:
+        """Refuse a release that holds no count with Tulap noise among a public number of rows."""
+        super().check_release(release)
+        if release.law.family != "tulap" or len(release.values) != 1:
+            raise ReleaseFormatError("it holds no single count with Tulap noise")
+        if release.nobs is None:
+            raise ReleaseFormatError("the number of rows must be public")
 
     def infer(self, release: Release | None = None) -> DescriptionResults:
         """Infer from a release of this question: free, and without any row."""
-        found: DescriptionResults = infer_exact(
-            self._asked(release, "binomial", column=self.column), inference=self.inference
+        found, _ = self._asked_of(release)
+        size = found.nobs or 0
+        estimated = ExactProportion(
+            count=float(found.array[0]),
+            size=size,
+            noise_scale=found.law.scales[0] / TULAP_GRID,
+            names=(self.column,),
         )
-        return found
+        return DescriptionResults(
+            estimated.with_method(self.inference),
+            found,
+            model_name="Private proportion",
+            response=self.column,
+            quantity="proportion",
+            sizes=pd.Series([float(size)]),
+        )
 
-    def infer_batch(
-        self,
-        measurement: Measurement,
-        values: Array,
-        *,
-        alpha: float = 0.05,
-        contrasts: Mapping[str, Mapping[str, float]] | None = None,
-        nobs: int | None = None,
+    def estimate(
+        self, released: Released, *, alpha: float = 0.05, contrasts: Mapping[str, Mapping[str, float]] | None = None
     ) -> BatchEstimates:
-        """Infer from many releases at once; equal to `infer` one by one. ``nobs`` is the public number of rows."""
-        if contrasts or nobs is None:
-            raise OptionError("contrasts", contrasts, "none, with nobs= the public number of rows")
-        scale = measurement.law.scales[0] / TULAP_GRID
+        """Infer from many releases at once; see `Procedure.estimate`."""
+        if contrasts or released.nobs is None:
+            raise OptionError("contrasts", contrasts, "none, where the number of rows is public")
         return batch_exact(
-            values[:, 0], size=nobs, noise_scale=scale, names=(self.column,), alpha=alpha, method=self.inference
+            released.values[:, 0],  # noqa: PD011
+            size=released.nobs,
+            noise_scale=released.law.scales[0] / TULAP_GRID,
+            names=(self.column,),
+            alpha=alpha,
+            method=self.inference,
         )
 
     def oracle(
         self,
-        measurement: Measurement,
-        sums: Array,
+        released: Released,
         *,
         alpha: float = 0.05,
         contrasts: Mapping[str, Mapping[str, float]] | None = None,  # noqa: ARG002
-        nobs: int | None = None,
     ) -> Oracle:
         """Say how wide an interval would be that knew the population; for studies."""
-        scale = measurement.law.scales[0] / TULAP_GRID
-        return exact_oracle(float(sums[0]), size=nobs or 0, noise_scale=scale, alpha=alpha)
+        scale = released.law.scales[0] / TULAP_GRID
+        count = float(released.values[0, 0])  # noqa: PD011
+        return exact_oracle(count, size=released.nobs or 0, noise_scale=scale, alpha=alpha)
 
 
 @suggests
@@ -247,4 +225,4 @@ def proportion(
     }
     if weights is not None:
         return Description(kind="mean", columns=(column,), axes=axes_of(by), weights=weights, **options)
-    return Proportion(kind="proportion", axes=(*axes_of(by), *axes_of(column)), **options)
+    return Proportion(axes=(*axes_of(by), *axes_of(column)), **options)

@@ -24,13 +24,14 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from dpinfer.inference.released import Released
     from dpinfer.release import NoiseLaw
     from dpinfer.schema.schema import Schema
 
     Array = NDArray[np.float64]
     Exponent = tuple[int, ...]
 
-__all__ = ["MOMENTS", "TABLES", "SumPlan"]
+__all__ = ["MOMENTS", "TABLES", "SumPlan", "check_summed"]
 
 MOMENTS = ("mean", "total", "variance", "cov", "corr", "multinormal")
 """Kinds that sum monomials of columns."""
@@ -272,3 +273,14 @@ class SumPlan:
 
 def _added(a: Exponent, b: Exponent) -> Exponent:
     return tuple(x + y for x, y in zip(a, b, strict=True))
+
+
+def check_summed(released: Released) -> None:
+    """Refuse releases that hold no sums in cells.
+
+    Raises
+    ------
+    OptionError
+    """
+    if not isinstance(released.rows, CellSum):
+        raise OptionError("released", released.measured.kind, "releases of sums in the cells of a table")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Protocol, Self
 
 import numpy as np
 import pandas as pd
@@ -11,7 +11,7 @@ from statsmodels.iolib.summary import forg
 from statsmodels.iolib.table import SimpleTable
 from statsmodels.iolib.tableformatting import fmt_params
 
-from dpinfer.errors import OptionError
+from dpinfer.errors import InferenceError, OptionError
 from dpinfer.results.contrasts import check_alpha
 from dpinfer.results.plots import plot_coefficients
 from dpinfer.results.regression import PrivateResults
@@ -26,7 +26,19 @@ if TYPE_CHECKING:
     from dpinfer.inference.base import Inference
     from dpinfer.results.protocols import ReleaseLike
 
-__all__ = ["DescriptionResults"]
+__all__ = ["CountedTable", "DescriptionResults", "ProportionResults", "TableResults"]
+
+
+class CountedTable(Protocol):
+    """A table of counts that was measured, as results ask it for more."""
+
+    def margin(self, columns: Sequence[str], *, inference: str, target: str) -> TableResults:
+        """Infer the counts of some of its columns."""
+        ...
+
+    def proportions(self, column: str, by: Sequence[str], *, inference: str) -> DescriptionResults:
+        """Infer the shares of the levels of a column."""
+        ...
 
 
 class DescriptionResults(PrivateResults):
@@ -81,16 +93,18 @@ class DescriptionResults(PrivateResults):
         OptionError
             Where there is no such method.
         """
-        return type(self)(
-            self._inference.with_method(method),
-            self._release,
-            model_name=self._model_name,
-            response=self._response,
-            notes=self._notes,
-            quantity=self.quantity,
-            index=self.index,
-            sizes=self.sizes,
-        )
+        return type(self)(self._inference.with_method(method), self._release, **self._labels())
+
+    def _labels(self) -> dict[str, Any]:
+        """Everything but the inference and the release that the results are made of."""
+        return {
+            "model_name": self._model_name,
+            "response": self._response,
+            "notes": self._notes,
+            "quantity": self.quantity,
+            "index": self.index,
+            "sizes": self.sizes,
+        }
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__}: {self._model_name} of {self._response}, {len(self.index)} estimates>"
@@ -191,3 +205,90 @@ def _estimate_table(frame: pd.DataFrame, names: list[str]) -> SimpleTable:
     layout = copy.deepcopy(fmt_params)
     layout["data_fmts"] = ["%s"] * len(shown)
     return SimpleTable(rows, headers=shown, stubs=names, txt_fmt=layout)
+
+
+class ProportionResults(DescriptionResults):
+    """Shares of levels; of one categorical column also as the natural parameters of its family."""
+
+    def natural_params(self) -> pd.DataFrame:
+        """Return log odds: of truth, or of each level against the first; by the delta method.
+
+        Returns
+        -------
+        DataFrame
+            Columns "estimate" and "std err" (sampling and noise).
+
+        Raises
+        ------
+        InferenceError
+            In groups, or where a share was moved to 0 or 1: its log odds are then infinite.
+        """
+        shares = self.params.to_numpy()
+        total = self._inference.cov_sampling + self._inference.cov_noise
+        if self.index.nlevels > 1 or (len(shares) == 1 and self.index.name is not None):
+            raise InferenceError("natural parameters are offered for one column without groups")
+        if not ((shares > 0) & (shares < 1)).all():
+            raise InferenceError("a share was moved to 0 or 1: its log odds are infinite")
+        if len(shares) == 1:
+            values, slope = np.log(shares / (1 - shares)), np.array([[1 / (shares[0] * (1 - shares[0]))]])
+            names = [f"log odds of {self.params.index[0]}"]
+        else:
+            values = np.log(shares[1:] / shares[0])
+            slope = np.column_stack([np.full(len(values), -1 / shares[0]), np.diag(1 / shares[1:])])
+            names = [f"log odds of {name} against {self.params.index[0]}" for name in self.params.index[1:]]
+        error = np.sqrt(np.diag(slope @ total @ slope.T))
+        return pd.DataFrame({"estimate": values, "std err": error}, index=names)
+
+
+class TableResults(DescriptionResults):
+    """Noisy counts of a table, which serve margins and shares too.
+
+    Parameters
+    ----------
+    inference, release
+        As in `DescriptionResults`.
+    table : CountedTable, optional
+        What answers `margin` and `proportions`.
+    **labels
+        As in `DescriptionResults`.
+    """
+
+    def __init__(
+        self, inference: Inference, release: ReleaseLike, *, table: CountedTable | None = None, **labels: Any
+    ) -> None:
+        super().__init__(inference, release, **labels)
+        self._table = table
+
+    def _labels(self) -> dict[str, Any]:
+        return {**super()._labels(), "table": self._table}
+
+    def frame(self) -> pd.DataFrame | pd.Series:
+        """Return the noisy counts as a table: the last column across, the others down."""
+        estimates = self.estimates
+        return estimates.unstack(sort=False) if estimates.index.nlevels > 1 else estimates  # noqa: PD010  (of a Series)
+
+    def margin(self, *columns: str) -> TableResults:
+        """Return the counts of some of the table's columns, summed over the others; free of cost.
+
+        Raises
+        ------
+        MissingFromReleaseError
+            If a column is not in the table.
+        """
+        return self._counted.margin(columns, inference=self._inference.method, target=self._inference.target)
+
+    def proportions(self, column: str, by: Sequence[str] = ()) -> DescriptionResults:
+        """Return the shares of the levels of a column, in groups of others; free of cost.
+
+        Raises
+        ------
+        MissingFromReleaseError
+            If a column is not in the table.
+        """
+        return self._counted.proportions(column, tuple(by), inference=self._inference.method)
+
+    @property
+    def _counted(self) -> CountedTable:
+        if self._table is None:
+            raise InferenceError("these counts are of no table that was measured")
+        return self._table

@@ -68,10 +68,10 @@ ASKED = {
     "table": dpi.table(["k", "g", "x > 2"]),
     "table where": dpi.table("g", where="u < 0.5"),
     "table of several draws": dpi.table("g", draws=3),
-    "histogram": dpi.histogram("x", [-3, 0, 0.1, 11]),
-    "histogram with gaps": dpi.histogram("x", [-1, 0, 4], by="b"),
-    "histogram of integers": dpi.histogram("k", [-2, 0, 4, 16]),
-    "histogram of integers with gaps": dpi.histogram("k", [0, 4, 16]),
+    "histogram": dpi.histogram("x", bins=[-3, 0, 0.1, 11]),
+    "histogram with gaps": dpi.histogram("x", bins=[-1, 0, 4], by="b"),
+    "histogram of integers": dpi.histogram("k", bins=[-2, 0, 4, 16]),
+    "histogram of integers with gaps": dpi.histogram("k", bins=[0, 4, 16]),
 }
 PRICES = [dpi.ZCDP(0.1), dpi.ZCDP(0.37), dpi.GDP(1.3), dpi.ApproxDP(1.0, 1e-6), dpi.PureDP(0.7), dpi.PureDP(0.1)]
 NAN, INF = float("nan"), float("inf")

@@ -42,7 +42,7 @@ def test_neighbors_of_adjacent_bounds_stay_within_the_bound():
 
 def test_bins_too_narrow_to_divide_are_found_by_search():
     schema = dpi.Schema(x=dpi.Real(0, 1))
-    asked = dpi.histogram("x", [0, 1e-310]).measurement(dpi.ZCDP(1.0), schema=schema, neighbors="add_remove")
+    asked = dpi.histogram("x", bins=[0, 1e-310]).measurement(dpi.ZCDP(1.0), schema=schema, neighbors="add_remove")
     for values, counted in (([0.0, 0.5], 1), ([0.5], 0)):
         assert cell_sums(asked.rows, open_source(pd.DataFrame({"x": values}))) == [counted]
 

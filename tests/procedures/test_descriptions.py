@@ -48,8 +48,8 @@ KINDS = {
     "proportion of truth": lambda **o: dpi.proportion("x > y", **o),
     "count": lambda **o: dpi.count(where="x > 2", **o),
     "table": lambda **o: dpi.table(["g", "k"], target="population", **o),
-    "histogram": lambda **o: dpi.histogram("x", [0, 1, 2.5, 9], by="b", **o),
-    "histogram of integers": lambda **o: dpi.histogram("n", np.arange(0, 501, 50), **o),
+    "histogram": lambda **o: dpi.histogram("x", bins=[0, 1, 2.5, 9], by="b", **o),
+    "histogram of integers": lambda **o: dpi.histogram("n", bins=np.arange(0, 501, 50), **o),
 }
 SIMULATED = {"mean", "mean where", "weighted mean", "mean of the data", "variance", "cov", "corr", "proportion"}
 METHODS = ("wald", "score", "simulated")
@@ -247,7 +247,7 @@ BAD = {
     "unknown in a condition": (lambda d: dpi.count(d, where="z > 1"), UnknownColumnError, "'z'"),
     "unknown in an expression": (lambda d: dpi.total("x + z", d), UnknownColumnError, "'z'"),
     "unknown weights": (lambda d: dpi.mean("x", d, weights="z"), UnknownColumnError, "'z'"),
-    "unknown of a histogram": (lambda d: dpi.histogram("z", [0, 1], d), UnknownColumnError, "'z'"),
+    "unknown of a histogram": (lambda d: dpi.histogram("z", d, bins=[0, 1]), UnknownColumnError, "'z'"),
     "a real as group": (lambda d: dpi.mean("y", d, by="x"), SchemaError, "'x' has no levels"),
     "a long integer as group": (lambda d: dpi.table("n", d), SchemaError, "'n' has no levels"),
     "a category as number": (lambda d: dpi.mean("g", d), FormulaError, "g"),
@@ -273,27 +273,27 @@ BAD = {
     "a constant condition": (lambda d: dpi.count(d, where="1 == 1"), FormulaError, "not a condition"),
     "a constant group": (lambda d: dpi.mean("x", d, by="1 < 2"), FormulaError, "not a condition"),
     "a condition of another type": (lambda d: dpi.mean("x", d, where=3), OptionError, "where=3"),
-    "bins outside bounds": (lambda d: dpi.histogram("x", [0, 5, 11], d), OptionError, "bins="),
-    "bins below bounds": (lambda d: dpi.histogram("x", [-0.1, 5], d), OptionError, "bins="),
-    "bins that fall": (lambda d: dpi.histogram("x", [0, 5, 5], d), OptionError, "bins="),
-    "bins of text": (lambda d: dpi.histogram("x", "auto", d), OptionError, "bins="),
-    "bins of texts": (lambda d: dpi.histogram("x", ["a", "b"], d), OptionError, "bins="),
-    "no bins": (lambda d: dpi.histogram("x", None, d), OptionError, "bins="),
-    "one edge": (lambda d: dpi.histogram("x", [1.0], d), OptionError, "bins="),
-    "NaN in bins": (lambda d: dpi.histogram("x", [0, np.nan, 2], d), OptionError, "bins="),
-    "zero bins": (lambda d: dpi.histogram("x", 0, d), OptionError, "bins="),
-    "bins of a truth value": (lambda d: dpi.histogram("x", True, d), OptionError, "bins="),
-    "bins beyond bounds": (lambda d: dpi.histogram("x", 5, d, bounds=(0, 20)), OptionError, "bins="),
-    "bounds that fall": (lambda d: dpi.histogram("x", 5, d, bounds=(3, 2)), OptionError, "bounds="),
-    "bounds that are no pair": (lambda d: dpi.histogram("x", 5, d, bounds=5), OptionError, "bounds="),
-    "bounds of text": (lambda d: dpi.histogram("x", 5, d, bounds=("a", "b")), OptionError, "bounds="),
-    "bounds beside edges": (lambda d: dpi.histogram("x", [0, 1], d, bounds=(0, 1)), OptionError, "bounds="),
-    "far too many bins": (lambda d: dpi.histogram("x", 10**12, d), OptionError, "bins="),
+    "bins outside bounds": (lambda d: dpi.histogram("x", d, bins=[0, 5, 11]), OptionError, "bins="),
+    "bins below bounds": (lambda d: dpi.histogram("x", d, bins=[-0.1, 5]), OptionError, "bins="),
+    "bins that fall": (lambda d: dpi.histogram("x", d, bins=[0, 5, 5]), OptionError, "bins="),
+    "bins of text": (lambda d: dpi.histogram("x", d, bins="auto"), OptionError, "bins="),
+    "bins of texts": (lambda d: dpi.histogram("x", d, bins=["a", "b"]), OptionError, "bins="),
+    "no bins": (lambda d: dpi.histogram("x", d, bins=None), OptionError, "bins="),
+    "one edge": (lambda d: dpi.histogram("x", d, bins=[1.0]), OptionError, "bins="),
+    "NaN in bins": (lambda d: dpi.histogram("x", d, bins=[0, np.nan, 2]), OptionError, "bins="),
+    "zero bins": (lambda d: dpi.histogram("x", d, bins=0), OptionError, "bins="),
+    "bins of a truth value": (lambda d: dpi.histogram("x", d, bins=True), OptionError, "bins="),
+    "bins beyond bounds": (lambda d: dpi.histogram("x", d, bins=5, bounds=(0, 20)), OptionError, "bins="),
+    "bounds that fall": (lambda d: dpi.histogram("x", d, bins=5, bounds=(3, 2)), OptionError, "bounds="),
+    "bounds that are no pair": (lambda d: dpi.histogram("x", d, bins=5, bounds=5), OptionError, "bounds="),
+    "bounds of text": (lambda d: dpi.histogram("x", d, bins=5, bounds=("a", "b")), OptionError, "bounds="),
+    "bounds beside edges": (lambda d: dpi.histogram("x", d, bins=[0, 1], bounds=(0, 1)), OptionError, "bounds="),
+    "far too many bins": (lambda d: dpi.histogram("x", d, bins=10**12), OptionError, "bins="),
     "too many draws": (lambda d: dpi.count(d, draws=200_000), OptionError, "draws="),
     "a blank group": (lambda d: dpi.mean("x", d, by=""), OptionError, "by="),
-    "bins of a category": (lambda d: dpi.histogram("g", 3, d), SchemaError, "'g' is not numeric"),
-    "bins of a boolean": (lambda d: dpi.histogram("b", [0, 1], d), SchemaError, "'b' is not numeric"),
-    "column of another type": (lambda d: dpi.histogram(["x"], [0, 1], d), OptionError, "column="),
+    "bins of a category": (lambda d: dpi.histogram("g", d, bins=3), SchemaError, "'g' is not numeric"),
+    "bins of a boolean": (lambda d: dpi.histogram("b", d, bins=[0, 1]), SchemaError, "'b' is not numeric"),
+    "column of another type": (lambda d: dpi.histogram(["x"], d, bins=[0, 1]), OptionError, "column="),
     "target": (lambda d: dpi.mean("x", d, target="sample"), OptionError, "target="),
     "inference": (lambda d: dpi.mean("x", d, inference="bayes"), OptionError, "inference="),
     "replicates": (lambda d: dpi.mean("x", d, replicates=50), OptionError, "replicates="),
@@ -303,7 +303,7 @@ BAD = {
     "data": (lambda d: dpi.mean("x", plain()), OptionError, "data="),
 }
 AT_MEASURING = {
-    "too many cells for results": (lambda d: dpi.histogram("x", 5000, d), OptionError, "by="),
+    "too many cells for results": (lambda d: dpi.histogram("x", d, bins=5000), OptionError, "by="),
     "draws of Gaussian noise": (lambda d: dpi.table("g", d, draws=10), OptionError, "draws="),
     "a price that is a number": (lambda d: dpi.mean("x", d), OptionError, "privacy="),
 }
@@ -416,7 +416,7 @@ def test_many_releases_at_once_are_as_one_by_one(kind, price, neighbors):
 
 def test_numpy_numbers_of_bins_are_numbers_of_bins():
     edges = [
-        dpi.histogram("x", bins, guarded(), bounds=bounds).axes[-1]["edges"]
+        dpi.histogram("x", guarded(), bins=bins, bounds=bounds).axes[-1]["edges"]
         for bins, bounds in ((4, None), (np.int64(4), None), (4, (0, 10)), ([0, 2.5, 5, 7.5, 10], None))
     ]
     assert all(one == edges[0] for one in edges)

@@ -138,8 +138,8 @@ def test_a_bootstrap_has_the_error_of_clusters():
         lambda data: dpi.ols("y ~ x", data),
         lambda data: dpi.variance("x", data),
         lambda data: dpi.corr(["x", "y"], data),
-        lambda data: dpi.expfam("x", "normal", data),
-        lambda data: dpi.expfam(["x", "y"], "normal", data),
+        lambda data: dpi.expfam("x", data, family="normal"),
+        lambda data: dpi.expfam(["x", "y"], data, family="normal"),
         lambda data: dpi.proportion("g", data),
         lambda data: dpi.count(data, target="population"),
         lambda data: dpi.mean("x", data, weights="w"),
@@ -157,7 +157,7 @@ def test_sampling_variances_are_multiplied_by_the_rows_of_a_person(ask):
     np.testing.assert_allclose(wide / narrow, np.sqrt(6.0), rtol=0.03)
 
 
-@pytest.mark.parametrize("ask", [dpi.ols("y ~ x"), dpi.expfam("x", "normal"), dpi.mean("x"), dpi.variance("x")])
+@pytest.mark.parametrize("ask", [dpi.ols("y ~ x"), dpi.expfam("x", family="normal"), dpi.mean("x"), dpi.variance("x")])
 def test_simulated_intervals_count_the_rows_of_a_person_too(ask):
     data = data_of()
     results = ask.bind(data).fit(ALMOST_NOISELESS)
@@ -175,7 +175,7 @@ def test_for_the_data_only_noise_counts_and_nothing_is_flagged():
 
 def test_many_releases_at_once_are_inferred_as_one_by_one():
     schema = SCHEMA.with_people("id", 3)
-    for procedure in (dpi.ols("y ~ x"), dpi.mean("x", by="g"), dpi.expfam("x", "normal"), dpi.variance("x")):
+    for procedure in (dpi.ols("y ~ x"), dpi.mean("x", by="g"), dpi.expfam("x", family="normal"), dpi.variance("x")):
         data = data_of()
         measurement = procedure.measurement(dpi.ZCDP(1), schema=schema)
         release = procedure.bind(data).measure(dpi.ZCDP(1))

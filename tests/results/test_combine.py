@@ -188,11 +188,11 @@ def test_rows_outside_an_axis_are_cells_of_their_own():
 @pytest.mark.parametrize(
     ("first", "second", "cells"),
     [
-        (dpi.histogram("x", [0, 5, 10]), dpi.histogram("x", [0, 2, 5, 10]), 3),
-        (dpi.histogram("x", [0, 5]), dpi.histogram("x", [0, 5, 10]), 3),  # a value of exactly 5 is told apart
+        (dpi.histogram("x", bins=[0, 5, 10]), dpi.histogram("x", bins=[0, 2, 5, 10]), 3),
+        (dpi.histogram("x", bins=[0, 5]), dpi.histogram("x", bins=[0, 5, 10]), 3),  # a value of exactly 5 is told apart
         (dpi.table("k"), dpi.table("k >= 5"), 10),
-        (dpi.table("k"), dpi.histogram("k", [0, 3, 9]), 10),
-        (dpi.histogram("k", [0, 3, 9]), dpi.table("k >= 5"), 3),
+        (dpi.table("k"), dpi.histogram("k", bins=[0, 3, 9]), 10),
+        (dpi.histogram("k", bins=[0, 3, 9]), dpi.table("k >= 5"), 3),
         (dpi.table("x >= 5"), dpi.table(["x >= 5", "b"]), 4),
     ],
 )

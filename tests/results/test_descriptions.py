@@ -167,12 +167,12 @@ def test_counts_tables_and_histograms():
     same(table.frame(), expected)
     assert table.frame().index.name == "g"
     assert list(table.frame().columns) == list(range(10))
-    histogram = quiet(dpi.histogram("x", [-10, -1, 0, 0.5, 8], by="b"))
+    histogram = quiet(dpi.histogram("x", bins=[-10, -1, 0, 0.5, 8], by="b"))
     for value, part in FRAME.groupby("b"):
         same(histogram.frame().loc[value], np.histogram(part["x"], [-10, -1, 0, 0.5, 8])[0])
     assert list(histogram.frame().columns) == ["[-10, -1)", "[-1, 0)", "[0, 0.5)", "[0.5, 8]"]
     assert list(quiet(dpi.table(["k", "g", "b"])).frame().index) == [(k, g) for k in range(10) for g in "abc"]
-    same(quiet(dpi.histogram("x", 7, bounds=(-10, 10))).params, np.histogram(FRAME["x"], 7, range=(-10, 10))[0])
+    same(quiet(dpi.histogram("x", bins=7, bounds=(-10, 10))).params, np.histogram(FRAME["x"], 7, range=(-10, 10))[0])
     same(quiet(dpi.count(weights="w")).params, [FRAME["w"].sum()], rtol=1e-3)
 
 
@@ -336,7 +336,7 @@ ASKED = {
     "cov": dpi.cov(["x", "y"]),
     "proportion": dpi.proportion("g", by="b", inference="wald"),
     "table": dpi.table(["g", "k"]),
-    "histogram": dpi.histogram("x", [-10, 0.1, 1 / 3, 10], by="b"),
+    "histogram": dpi.histogram("x", bins=[-10, 0.1, 1 / 3, 10], by="b"),
     "several draws": dpi.count(by="g", draws=10),
 }
 
@@ -471,7 +471,7 @@ def test_tables_and_figures_show_the_estimates():
 
 
 def test_several_hundred_bins_are_shown_in_a_moment():
-    results = noisy(dpi.histogram("x", 400, bounds=(-10, 10)))
+    results = noisy(dpi.histogram("x", bins=400, bounds=(-10, 10)))
     assert len(results.summary_frame()) == 400
     one = results.inference.intervals(np.eye(400)[:3], 0.05)
     np.testing.assert_allclose(one, results.conf_int().iloc[:3])

@@ -73,17 +73,20 @@ def gamma_fit(x):
 
 
 LIKELIHOOD = {
-    "bernoulli": (dpi.expfam("truth", "bernoulli"), lambda f: (f["truth"].mean(),)),
-    "binomial": (dpi.expfam("successes", dpi.Binomial(12)), lambda f: (f["successes"].mean() / 12,)),
-    "poisson": (dpi.expfam("count", "poisson"), lambda f: (f["count"].mean(),)),
-    "geometric": (dpi.expfam("count", "geometric"), lambda f: (1 / (1 + f["count"].mean()),)),
-    "exponential": (dpi.expfam("wait", "exponential"), lambda f: (f["wait"].mean(),)),
-    "gamma": (dpi.expfam("size", "gamma"), lambda f: gamma_fit(f["size"])),
-    "own": (dpi.expfam("size", OWN), lambda f: gamma_fit(f["size"])),
-    "normal": (dpi.expfam("x", "normal"), lambda f: (f["x"].mean(), f["x"].std(ddof=0))),
-    "lognormal": (dpi.expfam("size", "lognormal"), lambda f: stats.norm.fit(np.log(f["size"]))),
-    "beta": (dpi.expfam("share", "beta"), lambda f: stats.beta.fit(f["share"], floc=0, fscale=1)[:2]),
-    "categorical": (dpi.expfam("g", "categorical"), lambda f: f["g"].value_counts(normalize=True)[["a", "b", "c"]]),
+    "bernoulli": (dpi.expfam("truth", family="bernoulli"), lambda f: (f["truth"].mean(),)),
+    "binomial": (dpi.expfam("successes", family=dpi.Binomial(12)), lambda f: (f["successes"].mean() / 12,)),
+    "poisson": (dpi.expfam("count", family="poisson"), lambda f: (f["count"].mean(),)),
+    "geometric": (dpi.expfam("count", family="geometric"), lambda f: (1 / (1 + f["count"].mean()),)),
+    "exponential": (dpi.expfam("wait", family="exponential"), lambda f: (f["wait"].mean(),)),
+    "gamma": (dpi.expfam("size", family="gamma"), lambda f: gamma_fit(f["size"])),
+    "own": (dpi.expfam("size", family=OWN), lambda f: gamma_fit(f["size"])),
+    "normal": (dpi.expfam("x", family="normal"), lambda f: (f["x"].mean(), f["x"].std(ddof=0))),
+    "lognormal": (dpi.expfam("size", family="lognormal"), lambda f: stats.norm.fit(np.log(f["size"]))),
+    "beta": (dpi.expfam("share", family="beta"), lambda f: stats.beta.fit(f["share"], floc=0, fscale=1)[:2]),
+    "categorical": (
+        dpi.expfam("g", family="categorical"),
+        lambda f: f["g"].value_counts(normalize=True)[["a", "b", "c"]],
+    ),
     "normals": (
         dpi.expfam(["x", "y"]),
         lambda f: (*f[["x", "y"]].mean(), *f[["x", "y"]].std(ddof=0), f["x"].corr(f["y"])),
@@ -120,11 +123,11 @@ def test_standard_errors_are_those_of_fishers_information():
 @pytest.mark.parametrize(
     ("model", "bounds", "truth", "draw"),
     [
-        (dpi.expfam("v", "normal"), (-0.5, 2.0), (1.0, 1.2), lambda rng, n: rng.normal(1.0, 1.2, n)),
-        (dpi.expfam("v", "exponential"), (0, 6), (5.0,), lambda rng, n: rng.exponential(5.0, n)),
-        (dpi.expfam("v", "gamma"), (1, 6), (2.0, 2.0), lambda rng, n: rng.gamma(2.0, 2.0, n)),
-        (dpi.expfam("v", "beta"), (0.2, 0.7), (2.0, 2.0), lambda rng, n: rng.beta(2.0, 2.0, n)),
-        (dpi.expfam("v", OWN), (1, 6), (2.0, 2.0), lambda rng, n: rng.gamma(2.0, 2.0, n)),
+        (dpi.expfam("v", family="normal"), (-0.5, 2.0), (1.0, 1.2), lambda rng, n: rng.normal(1.0, 1.2, n)),
+        (dpi.expfam("v", family="exponential"), (0, 6), (5.0,), lambda rng, n: rng.exponential(5.0, n)),
+        (dpi.expfam("v", family="gamma"), (1, 6), (2.0, 2.0), lambda rng, n: rng.gamma(2.0, 2.0, n)),
+        (dpi.expfam("v", family="beta"), (0.2, 0.7), (2.0, 2.0), lambda rng, n: rng.beta(2.0, 2.0, n)),
+        (dpi.expfam("v", family=OWN), (1, 6), (2.0, 2.0), lambda rng, n: rng.gamma(2.0, 2.0, n)),
     ],
 )
 def test_bounds_that_clamp_a_third_cost_no_bias(model, bounds, truth, draw, price):
@@ -144,7 +147,7 @@ def test_bounds_that_clamp_a_third_cost_no_bias(model, bounds, truth, draw, pric
 
 
 def test_a_condition_keeps_some_rows_and_is_told():
-    results = fit(dpi.expfam("x", "normal", where="count >= 4 and truth"), QUIET)
+    results = fit(dpi.expfam("x", family="normal", where="count >= 4 and truth"), QUIET)
     kept = FRAME[(FRAME["count"] >= 4) & FRAME["truth"]]
     np.testing.assert_allclose(results.params, (kept["x"].mean(), kept["x"].std(ddof=0)), rtol=1e-3)
     assert results.nobs == pytest.approx(len(kept), abs=1e-3)
@@ -155,7 +158,7 @@ def test_a_condition_keeps_some_rows_and_is_told():
 
 
 def test_the_target_data_has_no_sampling_error():
-    for model in (dpi.expfam("x", "normal", target="data"), dpi.expfam(["x", "y"], target="data")):
+    for model in (dpi.expfam("x", family="normal", target="data"), dpi.expfam(["x", "y"], target="data")):
         results = fit(model)
         assert (results.bse_sampling == 0).all()
         assert (results.bse < fit(dataclasses.replace(model, target="population")).bse).all()
@@ -300,7 +303,7 @@ def test_a_built_in_family_may_be_given_again_but_not_another():
     assert release.infer(family=family).params.equals(release.infer().params)
     for other in ("normal", "lognormal"):
         with pytest.raises(InferenceError, match="Gamma"):
-            release.infer(family=dpi.expfam("size", other).family)
+            release.infer(family=dpi.expfam("size", family=other).family)
 
 
 def damaged(release, changes):
@@ -377,16 +380,16 @@ def test_a_release_of_something_else_is_refused(whole, several):
     with pytest.raises(InferenceError, match="'multinormal' holds no sums of an exponential family"):
         infer_family(several)
     for model, release in (
-        (dpi.expfam("size", "gamma"), several),
-        (dpi.expfam("x", "gamma"), whole),
-        (dpi.expfam("size", "gamma", where="x > 0"), whole),
+        (dpi.expfam("size", family="gamma"), several),
+        (dpi.expfam("x", family="gamma"), whole),
+        (dpi.expfam("size", family="gamma", where="x > 0"), whole),
         (dpi.expfam(["x", "y"]), whole),
         (dpi.expfam(["y", "x"]), several),
     ):
         with pytest.raises(InferenceError, match="another question"):
             model.infer(release)
     with pytest.raises(InferenceError, match="Gamma"):
-        dpi.expfam("size", "lognormal").infer(whole)
+        dpi.expfam("size", family="lognormal").infer(whole)
     for release in (whole, several):
         for option in ("target", "inference"):
             with pytest.raises(OptionError, match=option):

@@ -2,16 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
-
-from dpinfer.errors import InferenceError, OptionError, shown
-from dpinfer.inference.families.base import ExponentialFamily, Moments, Parameter
+from dpinfer.errors import OptionError
+from dpinfer.inference.families.base import OWN, READERS, ExponentialFamily, Moments, Parameter
 from dpinfer.inference.families.continuous import Beta, Exponential, Gamma, Lognormal, Normal
 from dpinfer.inference.families.custom import MOST_VALUES, Family
 from dpinfer.inference.families.discrete import Bernoulli, Binomial, Geometric, Poisson
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
 
 __all__ = [
     "FAMILIES",
@@ -30,7 +25,6 @@ __all__ = [
     "Parameter",
     "Poisson",
     "as_family",
-    "family_from_dict",
 ]
 
 FAMILIES: dict[str, type[ExponentialFamily]] = {
@@ -45,6 +39,8 @@ FAMILIES: dict[str, type[ExponentialFamily]] = {
     "poisson": Poisson,
 }
 """The families that come with the library, by name."""
+
+READERS.update({**FAMILIES, OWN: Family})
 
 
 def as_family(family: str | ExponentialFamily) -> ExponentialFamily:
@@ -72,36 +68,3 @@ def as_family(family: str | ExponentialFamily) -> ExponentialFamily:
     if not isinstance(family, str) or family not in FAMILIES:
         raise OptionError("family", family, [*sorted(FAMILIES), "a Family of your own"])
     return FAMILIES[family]()
-
-
-def family_from_dict(stored: Mapping[str, Any], family: ExponentialFamily | None = None) -> ExponentialFamily:
-    """Read back what `ExponentialFamily.to_dict` wrote.
-
-    Parameters
-    ----------
-    stored : mapping
-    family : ExponentialFamily, optional
-        Needed for a family of one's own, whose log-density is not in a file; it must be the one described.
-
-    Raises
-    ------
-    InferenceError
-        If a family of one's own is needed and not given, or another one is given.
-    OptionError
-        If there is no such family.
-    """
-    if stored.get("own"):
-        if family is None:
-            raise InferenceError(
-                f"the release was made for the family {stored.get('name')!r} of its author, whose log-density is not "
-                "in the file: pass family=Family(...) to infer from it"
-            )
-        if family.to_dict() != dict(stored):
-            raise InferenceError(
-                f"family={shown(family)} is not the family {stored.get('name')!r} that the release was made for"
-            )
-        return family
-    found = Binomial(stored["trials"]) if stored.get("name") == "binomial" else as_family(str(stored.get("name")))
-    if family is not None and family != found:
-        raise InferenceError(f"family={shown(family)} is not {found!r}, which the release was made for")
-    return found

@@ -13,12 +13,25 @@ from numpy.typing import NDArray
 from dpinfer.errors import OptionError, SchemaError
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from dpinfer.schema.column import Column
 
 Array = NDArray[np.float64]
 Features = Callable[[Array], Array]
 
-__all__ = ["Array", "ExponentialFamily", "Features", "Moments", "Parameter", "limits", "mismatch", "quoted"]
+__all__ = [
+    "OWN",
+    "READERS",
+    "Array",
+    "ExponentialFamily",
+    "Features",
+    "Moments",
+    "Parameter",
+    "limits",
+    "mismatch",
+    "quoted",
+]
 
 Link = Literal["identity", "log", "logit"]
 
@@ -206,5 +219,25 @@ class ExponentialFamily(ABC):
         return tuple(parameter.name for parameter in self.parameters)
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the family as a JSON-ready mapping; `family_from_dict` reads it."""
+        """Return the family as a JSON-ready mapping; `from_dict` reads it."""
         return {"name": self.name}
+
+    @classmethod
+    def from_dict(cls, stored: Mapping[str, Any]) -> ExponentialFamily:
+        """Read what `to_dict` wrote; a family of an author's own is then only to be compared, not to be run.
+
+        Raises
+        ------
+        KeyError, DPInferError
+            If there is no such family.
+        """
+        if cls is not ExponentialFamily:
+            return cls()
+        return READERS[OWN if stored.get(OWN) else str(stored["name"])].from_dict(stored)
+
+
+OWN = "own"
+"""Marks a stored family as an author's own."""
+
+READERS: dict[str, type[ExponentialFamily]] = {}
+"""Which class reads a stored family, by its name."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -10,6 +11,7 @@ import numpy as np
 
 from dpinfer.errors import InferenceError, OptionError
 from dpinfer.inference.families.base import (
+    OWN,
     Array,
     ExponentialFamily,
     Features,
@@ -20,10 +22,11 @@ from dpinfer.inference.families.base import (
     quoted,
 )
 from dpinfer.numerics.quadrature import composite_nodes
+from dpinfer.release.codec import decode
 from dpinfer.schema.columns import Boolean, Integer, Real
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable
 
     from dpinfer.schema.column import Column
 
@@ -281,12 +284,56 @@ class Family(ExponentialFamily):
         """Return the name and what is public of the family; the function itself is not stored."""
         return {
             "name": self.name,
-            "own": True,
+            OWN: True,
             "parameters": {p.name: [_end(p.lower), _end(p.upper)] for p in self.parameters},
             "statistics": list(self.texts),
             "support": [_end(end) for end in self.support],
             "discrete": self.discrete,
         }
+
+    @classmethod
+    def from_dict(cls, stored: Mapping[str, Any]) -> Family:
+        """Read back what `to_dict` wrote: a family to compare others with, without its log-density."""
+        ends = tuple[float | None, float | None]
+        name = decode("name", stored["name"], str)
+        parameters = decode("parameters", stored["parameters"], Mapping[str, ends])
+        low, high = decode("support", stored["support"], ends)
+        return cls(
+            name,
+            parameters={key: _range(*pair) for key, pair in parameters.items()},
+            statistics=decode("statistics", stored["statistics"], tuple[str, ...]),
+            log_density=_NotStored(name),
+            support=_range(low, high),
+            discrete=decode("discrete", stored["discrete"], bool),
+        )
+
+    def require_density(self) -> None:
+        """Refuse a family that was read from a release.
+
+        Raises
+        ------
+        InferenceError
+        """
+        if isinstance(self.log_density, _NotStored):
+            self.log_density()
+
+
+@dataclass(frozen=True)
+class _NotStored:
+    """Stands for the log-density of a family that was read from a release."""
+
+    name: str
+
+    def __call__(self, *_: Array) -> Array:
+        raise InferenceError(
+            f"the release was made for the family {self.name!r} of its author, whose log-density is not in the file: "
+            "pass family=Family(...) to infer from it"
+        )
+
+
+def _range(lower: float | None, upper: float | None) -> tuple[float, float]:
+    """Undo `_end`."""
+    return -np.inf if lower is None else lower, np.inf if upper is None else upper
 
 
 def _end(value: float) -> float | None:

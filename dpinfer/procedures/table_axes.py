@@ -1,0 +1,88 @@
+"""Columns, groups and bins as users write them, as the axes of a table."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from dpinfer.errors import OptionError, SchemaError
+from dpinfer.kernel.rows.cells import MOST_SUMS
+from dpinfer.numerics.reading import floats
+from dpinfer.release import Release
+from dpinfer.schema.columns import Real
+
+if TYPE_CHECKING:
+    from dpinfer.kernel.stage import Data
+
+    Columns = str | Sequence[str]
+
+__all__ = ["axes_of", "axis_name", "column_texts", "edges_of"]
+
+
+def edges_of(
+    column: str,
+    bins: object,
+    bounds: tuple[float, float] | None = None,
+    data: Data | Release | None = None,
+) -> list[float]:
+    """Read the edges of bins: given, or equally spaced over bounds.
+
+    Raises
+    ------
+    OptionError, SchemaError
+    """
+    right = "increasing edges, or a number of bins with bounds=(lower, upper)"
+    ends = _ends(bounds)
+    if isinstance(bins, int | np.integer) and not isinstance(bins, bool):
+        if ends is None and data is not None and not isinstance(data, Release):
+            declared = data.schema[column]
+            if not isinstance(declared, Real):
+                raise SchemaError(f"{column!r} is not numeric: bins need a Real or an Integer")
+            ends = (float(declared.lower), float(declared.upper))
+        if ends is None or not 1 <= bins <= MOST_SUMS:
+            raise OptionError("bins", bins, right)
+        return [float(edge) for edge in np.linspace(*ends, int(bins) + 1)]
+    if ends is not None:
+        raise OptionError("bounds", bounds, "None where bins= gives the edges")
+    edges = floats(bins) if isinstance(bins, Sequence | np.ndarray) and not isinstance(bins, str) else None
+    if edges is None or len(edges) < 2:
+        raise OptionError("bins", bins, right)
+    return list(edges)
+
+
+def _ends(bounds: object) -> tuple[float, float] | None:
+    if bounds is None:
+        return None
+    pair = tuple(bounds) if isinstance(bounds, tuple | list) else ()
+    numbers = [end for end in pair if isinstance(end, int | float) and not isinstance(end, bool) and np.isfinite(end)]
+    if len(pair) != 2 or len(numbers) != 2 or not numbers[0] < numbers[1]:
+        raise OptionError("bounds", bounds, "two finite numbers in order")
+    return float(numbers[0]), float(numbers[1])
+
+
+def column_texts(option: str, given: Columns) -> tuple[str, ...]:
+    """Return columns as a tuple; refuse what is no text or sequence of texts."""
+    texts = (given,) if isinstance(given, str) else given
+    if not isinstance(texts, Sequence) or not texts or not all(isinstance(text, str) for text in texts):
+        raise OptionError(option, given, 'a column, or a list of columns such as ["income", "age"]')
+    return tuple(texts)
+
+
+def axes_of(by: Columns) -> tuple[Mapping[str, Any], ...]:
+    """Name the axes of a table: a column, or a condition where the text is no plain name."""
+    if isinstance(by, Sequence) and not isinstance(by, str) and not by:
+        return ()
+    if isinstance(by, str) and not by.strip():
+        raise OptionError("by", by, "a column, a list of columns, or nothing: ()")
+    return tuple({"condition": text} if _is_condition(text) else {"column": text} for text in column_texts("by", by))
+
+
+def _is_condition(text: str) -> bool:
+    return any(mark in text for mark in ("<", ">", "==", "!=", " in "))
+
+
+def axis_name(axis: Mapping[str, Any]) -> str:
+    """Return what an axis is called in tables: its column, or its condition."""
+    return str(axis.get("column", axis.get("condition")))
