@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
@@ -12,19 +12,18 @@ from dpinfer.errors import OptionError
 from dpinfer.inference.moment_inference import TARGETS
 from dpinfer.kernel.price import amounts, price_stage
 from dpinfer.kernel.stage import Context, Data, Slot, Stage, Sum
+from dpinfer.procedures.density_plan import DensityPlan
+from dpinfer.procedures.fine_grid import read_edges
 from dpinfer.procedures.keywords import suggests
-from dpinfer.procedures.procedure import Procedure
-from dpinfer.results.density import infer_density
-from dpinfer.results.density_question import DensityQuestion
-from dpinfer.results.fine_grid import read_edges
+from dpinfer.procedures.procedure import Procedure, inferred
+from dpinfer.results.density import DensityResults
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from dpinfer.privacy.units import Neighbors, Privacy
+    from dpinfer.procedures.fine_grid import FineGrid
     from dpinfer.release import Release, StageRelease
-    from dpinfer.results.density import DensityResults
-    from dpinfer.results.fine_grid import FineGrid
     from dpinfer.schema.schema import Schema
 
 __all__ = ["Density", "density"]
@@ -35,82 +34,72 @@ _SHARES = {"rows": Fraction(1, 50), "fine": Fraction(1, 10)}
 
 @dataclass(frozen=True, eq=False)
 class Density(Procedure):
-    """A question about the density of a column. See `density`."""
+    """The density of a column. See `density`."""
+
+    procedures = ("density",)
 
     column: str = ""
-    bins: str | int | tuple[float, ...] = "auto"
+    bins: Literal["auto"] | int | tuple[float, ...] = "auto"
     where: str | None = None
-    target: str = "population"
+    target: str = inferred("population")
 
     def __post_init__(self) -> None:
         if not isinstance(self.column, str) or not self.column:
             raise OptionError("column", self.column, "the name of a numeric column")
         if self.target not in TARGETS:
             raise OptionError("target", self.target, TARGETS)
+        read_edges(self.bins)
         super().__post_init__()
-        if isinstance(self.source, Data):
-            self._question(self.source.schema).check()
 
-    def _question(self, schema: Schema) -> DensityQuestion:
-        return DensityQuestion(schema, self.column, self.bins, self.where, self.target)
+    def plan(self, schema: Schema) -> DensityPlan:
+        """Return the bins, compiled against a schema."""
+        return DensityPlan(schema, self.column, self.bins, self.where)
 
-    def release_kind(self, context: Context) -> str:  # noqa: ARG002
-        """Return "density"."""
-        return "density"
+    def text(self, schema: Schema) -> str:  # noqa: ARG002
+        """Return the question in one line."""
+        return f"density of {self.column}" + (f", where {self.where}" if self.where else "")
+
+    def check(self, schema: Schema, neighbors: Neighbors) -> None:  # noqa: ARG002
+        """Refuse a column or bins that the schema cannot serve."""
+        self.plan(schema).check()
+
+    # What is measured
 
     def slots(self, context: Context) -> tuple[Slot, ...]:
         """Share the price among the number of rows, where it is not public, fine counts and those of chosen bins."""
         if self.bins != "auto":
             return (Slot(),)
-        rows = self._question(context.schema).staged(context.neighbors)
-        shares = dict(_SHARES) if rows.counted else {"fine": _SHARES["fine"]}
-        counted = [Slot(shares["rows"], 1)] if rows.counted else []
-        fine = Slot(shares["fine"], rows.size, adaptive=rows.counted)
-        return *counted, fine, Slot(1 - sum(shares.values(), Fraction(0)), rows.size, adaptive=True)
+        grid = self.plan(context.schema).grid(context.neighbors)
+        shares = dict(_SHARES) if grid.counted else {"fine": _SHARES["fine"]}
+        counted = [Slot(shares["rows"], 1)] if grid.counted else []
+        fine = Slot(shares["fine"], grid.size, adaptive=grid.counted)
+        return *counted, fine, Slot(1 - sum(shares.values(), Fraction(0)), grid.size, adaptive=True)
 
     def stage(self, place: int, context: Context, released: tuple[StageRelease, ...]) -> Stage:
         """Ask for counts in given bins; or for the number of rows, fine counts, and counts in the bins these choose."""
-        asked = self._question(context.schema)
+        plan = self.plan(context.schema)
         if self.bins != "auto":
-            return Stage(Sum(asked.rows))
-        rows = asked.staged(context.neighbors)
-        if rows.counted and place == 0:
-            return Stage(Sum(rows.stage(rows.size)))
-        if place == int(rows.counted):
-            noise = price_stage(Stage(Sum(rows.stage(1))), self._fine_price(context), context)
-            spread = float(np.sqrt(noise.law.variances[0])) * noise.steps[0]
-            nobs = float(released[0].array[0]) if rows.counted else float(context.nobs or 0)
-            fine = rows.fine_width(nobs, spread)
-            return Stage(Sum(rows.stage(fine)), settings={"fine": fine})
-        return self._chosen_bins(rows, context, released)
+            return Stage(Sum(plan.rows))
+        grid = plan.grid(context.neighbors)
+        if grid.counted and place == 0:
+            return Stage(Sum(grid.stage(grid.size)))
+        noise = self._noise_variance(place, grid, context)
+        if place == int(grid.counted):
+            nobs = float(released[0].array[0]) if grid.counted else float(context.nobs or 0)
+            fine = grid.fine_width(nobs, float(np.sqrt(noise)))
+            return Stage(Sum(grid.stage(fine)), settings={"fine": fine})
+        width = _chosen_width(grid, context.nobs, released, noise)
+        return Stage(Sum(grid.stage(width)), settings={"width": width})
 
-    def _chosen_bins(self, rows: FineGrid, context: Context, released: tuple[StageRelease, ...]) -> Stage:
-        """Ask for counts in the bins that the fine counts choose."""
-        first = released[-1]
-        fine, counts = int(first.settings["fine"]), first.array
-        fine_noise = float(first.noise_variances[0])
-        size = float(context.nobs or 0)
-        if rows.counted:
-            size, row_noise = float(released[0].array[0]), float(released[0].noise_variances[0])
-            weight = row_noise / (row_noise + fine_noise * len(counts))
-            size += weight * (float(counts.sum()) - size)
-        last = price_stage(Stage(Sum(rows.stage(1))), self._price(context, -1), context)
-        bin_noise = float(last.law.variances[0]) * last.steps[0] ** 2
-        width = rows.bin_width(counts, fine, nobs=size, fine_noise=fine_noise, bin_noise=bin_noise)
-        return Stage(Sum(rows.stage(width)), settings={"width": width})
+    def _noise_variance(self, place: int, grid: FineGrid, context: Context) -> float:
+        """Noise variance of a count of a stage, known before its bins are: it is the same for bins of any width."""
+        amount = amounts(context.privacy, self.slots(context))[place]
+        priced = price_stage(Stage(Sum(grid.stage(1))), amount, context)
+        return float(priced.law.variances[0]) * priced.steps[0] ** 2
 
-    def _price(self, context: Context, place: int) -> Privacy:
-        """Price of a stage, for the noise that is expected of it."""
-        return amounts(context.privacy, self.slots(context))[place]
-
-    def _fine_price(self, context: Context) -> Privacy:
-        return self._price(context, -2)
-
-    def question(self, context: Context) -> dict[str, Any]:
-        """Return what a release stores of the question."""
-        asked = self._question(context.schema)
-        asked.check()
-        return asked.to_dict()
+    def check_release(self, release: Release) -> None:
+        """Refuse a release whose counts are not those of the bins."""
+        self.plan(release.schema).histograms(release)
 
     def explain(self, privacy: Privacy, *, schema: Schema | None = None, neighbors: Neighbors | None = None) -> str:
         """Describe the measurement and the noise it would bring, before anything is spent.
@@ -134,6 +123,8 @@ class Density(Procedure):
         )
         return "\n".join(lines)
 
+    # What is inferred
+
     def infer(self, release: Release | None = None) -> DensityResults:
         """Infer from a release of this question: free, and without any row.
 
@@ -142,10 +133,20 @@ class Density(Procedure):
         InferenceError
             If the release was made for another question.
         """
-        bins = list(self.bins) if isinstance(self.bins, tuple) else self.bins
-        found = self._asked(release, "density", column=self.column, bins=bins, where=self.where)
-        results: DensityResults = infer_density(found, target=self.target)
-        return results
+        found, _ = self._asked_of(release)
+        return DensityResults(found, self.plan(found.schema).histograms(found), self.target)
+
+
+def _chosen_width(grid: FineGrid, nobs: int | None, released: tuple[StageRelease, ...], noise: float) -> int:
+    """Choose how many cells a counted bin holds, from the fine counts; ``noise`` is the variance of its count."""
+    first = released[-1]
+    fine, counts, fine_noise = int(first.settings["fine"]), first.array, float(first.noise_variances[0])
+    size = float(nobs or 0)
+    if grid.counted:
+        size, row_noise = float(released[0].array[0]), float(released[0].noise_variances[0])
+        weight = row_noise / (row_noise + fine_noise * len(counts))
+        size += weight * (float(counts.sum()) - size)
+    return grid.bin_width(counts, fine, nobs=size, fine_noise=fine_noise, bin_noise=noise)
 
 
 @suggests
@@ -201,11 +202,10 @@ def density(
     >>> import pandas as pd
     >>> import numpy as np
     >>> import dpinfer as dpi
-    >>> from dpinfer.procedures.density import density
     >>> rng = np.random.default_rng(1)
     >>> frame = pd.DataFrame({"share": rng.beta(2, 5, 20_000)})
     >>> data = dpi.PublicData(frame, dpi.Schema(share=dpi.Real(0, 1)), rng=rng)
-    >>> results = density("share", data).fit(dpi.PureDP(1.0))
+    >>> results = dpi.density("share", data).fit(dpi.PureDP(1.0))
     >>> 20 < results.bins < 200
     True
     >>> bool(abs(results.density(0.2) - 2.4576) < 0.4)

@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import inspect
+from collections.abc import Mapping, Sequence
 from functools import wraps
-from typing import TYPE_CHECKING, ParamSpec, TypeVar
+from numbers import Number
+from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
+
+import numpy as np
 
 from dpinfer.errors import OptionError
 
@@ -12,6 +16,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 __all__ = ["INSTEAD", "suggests"]
+
+_NO_DATA: tuple[Any, ...] = (str, bytes, Number, Sequence, Mapping, np.ndarray)
+"""What stands in the place of the data by mistake."""
 
 _P = ParamSpec("_P")
 _R = TypeVar("_R")
@@ -47,6 +54,7 @@ INSTEAD: dict[str, str] = {
     **dict.fromkeys(("quantiles", "percentiles", "probs"), "probabilities are q=, as in q=[0.25, 0.5]"),
     **dict.fromkeys(("correction", "lambda_"), "the statistic is statistic= and its null distribution null="),
     **dict.fromkeys(("target", "inference", "where", "replicates"), "options stand in the question, as dpi.ols(...)"),
+    "W": "the weights of linear_queries are queries=",
     "neighbors": 'the relation is that of the ledger: dpi.Ledger(..., neighbors="replace_one")',
     "family": "families are those of dpi.expfam; any statsmodels model runs in dpi.sample_aggregate(..., model=)",
     "range": "the ends of equal bins are bounds=(lower, upper), as the schema declares them by default",
@@ -58,18 +66,33 @@ INSTEAD: dict[str, str] = {
 def suggests(function: Callable[_P, _R]) -> Callable[_P, _R]:
     """Refuse a keyword that the function does not take, with what to use instead, if `INSTEAD` tells.
 
+    Where the data follow what is asked, anything else in their place is refused too.
+
     Raises
     ------
     OptionError
         By the function returned. Any other unknown keyword stays a TypeError.
     """
     taken = inspect.signature(function).parameters
+    positional = [name for name, one in taken.items() if one.kind is one.POSITIONAL_OR_KEYWORD]
+    place = positional.index("data") if "data" in positional else None
 
     @wraps(function)
     def checked(*args: _P.args, **keywords: _P.kwargs) -> _R:
         for name, given in keywords.items():
             if name not in taken and name in INSTEAD:
                 raise OptionError(name, given, f"nothing: {function.__name__} has no such option; {INSTEAD[name]}")
+        if place is not None and len(args) > place:
+            extra = len(args) > len(positional) or "data" in keywords
+            if extra or isinstance(args[place], _NO_DATA):
+                raise OptionError("data", type(args[place]).__name__, _spelling(function.__name__, taken, positional))
         return function(*args, **keywords)
 
     return checked
+
+
+def _spelling(name: str, taken: Mapping[str, inspect.Parameter], positional: Sequence[str]) -> str:
+    """Show a call with everything in its place."""
+    named = [one for one, parameter in taken.items() if parameter.kind is parameter.KEYWORD_ONLY]
+    shown = ", ".join([*positional, *(f"{one}=..." for one in named[:1])])
+    return f"data after what is asked, and all else by keyword: {name}({shown})"

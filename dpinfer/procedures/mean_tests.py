@@ -13,7 +13,7 @@ from dpinfer.kernel.rows.cells import CellSum
 from dpinfer.kernel.stage import Context, Data, Stage, Sum
 from dpinfer.privacy.units import PureDP
 from dpinfer.procedures.description import Description
-from dpinfer.procedures.descriptions import axes_of
+from dpinfer.procedures.table_axes import axes_of
 from dpinfer.procedures.keywords import suggests
 from dpinfer.procedures.procedure import Procedure
 from dpinfer.procedures.sum_plan import SumPlan

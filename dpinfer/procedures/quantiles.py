@@ -1,169 +1,144 @@
-"""Quantiles and distribution functions."""
+"""Quantiles."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, replace
 from fractions import Fraction
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
 from dpinfer.errors import OptionError
-from dpinfer.inference.distribution import fit_tree
-from dpinfer.inference.quantiles import METHODS, TARGETS
-from dpinfer.kernel.rows.tree import MOST_LEAVES
-from dpinfer.kernel.stage import Context, Data, Place, Slot, Stage, Sum
-from dpinfer.procedures.descriptions import axes_of
+from dpinfer.inference.quantiles import METHODS
+from dpinfer.kernel.stage import Context, Data, Place, Slot, Stage
+from dpinfer.procedures.table_axes import axes_of
+from dpinfer.procedures.distribution import OfDistribution
 from dpinfer.procedures.keywords import suggests
-from dpinfer.procedures.procedure import Procedure
-from dpinfer.results.distribution import CDFResults, infer_cdf
-from dpinfer.results.quantiles import DistributionQuestion, infer_quantiles, read_probabilities
-from dpinfer.schema.columns import Integer
+from dpinfer.procedures.procedure import inferred
+from dpinfer.results.quantiles import quantile_results, read_probabilities
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from dpinfer.privacy.units import Neighbors, Privacy
+    from dpinfer.kernel.measurement import Measurement
     from dpinfer.release import Release, StageRelease
     from dpinfer.results.descriptions import DescriptionResults
     from dpinfer.schema.schema import Schema
 
     Columns = str | Sequence[str]
 
-__all__ = ["Quantile", "cdf", "quantile"]
+__all__ = ["Quantile", "median", "quantile"]
 
 CHOICES = ("auto", "exponential", "tree")
 
 _CHOICE_SHARE = Fraction(1, 4)
 """Share of the price for choosing quantiles; the rest goes to the tree, which intervals come from."""
 
-_LEAVES = 4096
+_RANKS = 2**20
+"""Probabilities are rounded to multiples of one over this where a quantile is chosen."""
 
 
 @dataclass(frozen=True, eq=False)
-class Quantile(Procedure):
-    """A question about the distribution of a column. See `quantile` and `cdf`."""
+class Quantile(OfDistribution):
+    """Quantiles of a column, by group. See `quantile`."""
 
-    column: str = ""
-    probabilities: tuple[float, ...] = ()
-    axes: tuple[Mapping[str, Any], ...] = field(default=())
-    where: str | None = None
+    procedures = ("quantile",)
+
+    probabilities: tuple[float, ...] = inferred((0.5,))
     method: str = "auto"
-    resolution: int | str = "auto"
-    target: str = "population"
-    inference: str = "auto"
-    continuous: bool = False
+    inference: str = inferred("auto")
+    continuous: bool = inferred(False)
 
     def __post_init__(self) -> None:
         if not isinstance(self.continuous, bool):
             raise OptionError("continuous", self.continuous, "True or False")
-        if not isinstance(self.column, str) or not self.column:
-            raise OptionError("column", self.column, "the name of a Real or Integer column")
         if self.method not in CHOICES:
             raise OptionError("method", self.method, CHOICES)
         if self.inference not in METHODS:
             raise OptionError("inference", self.inference, METHODS)
-        if self.target not in TARGETS:
-            raise OptionError("target", self.target, TARGETS)
-        if self.resolution != "auto" and type(self.resolution) is not int:
-            raise OptionError("resolution", self.resolution, f'a power of two from 2 to {MOST_LEAVES:,}, or "auto"')
+        read_probabilities(self.probabilities)
         super().__post_init__()
-        if isinstance(self.source, Data):
-            _ = self._question(self.source.schema).tree
 
     @property
     def _chosen(self) -> bool:
         return self.method == "exponential" or (self.method == "auto" and len(self.probabilities) == 1)
 
-    def _question(self, schema: Schema) -> DistributionQuestion:
-        options: dict[str, Any] = {"target": self.target}
-        if self.probabilities:
-            options |= {"inference": self.inference, "continuous": self.continuous}
-        return DistributionQuestion(
-            schema,
-            self.column,
-            self._leaves(schema),
-            self.axes,
-            self.where,
-            self.probabilities,
-            self._chosen,
-            options,
-        )
+    def text(self, schema: Schema) -> str:
+        """Return the question in one line."""
+        shown = [f"{p:g}" for p in self.probabilities[:5]] + (["..."] if len(self.probabilities) > 5 else [])
+        return f"quantile {', '.join(shown)} of {self.plan(schema).text}"
 
-    def _leaves(self, schema: Schema) -> int:
-        if self.resolution != "auto":
-            return int(self.resolution)
-        column = schema[self.column]
-        if isinstance(column, Integer):
-            return int(min(_LEAVES, max(2, 1 << int(column.width).bit_length())))
-        return _LEAVES
-
-    def release_kind(self, context: Context) -> str:  # noqa: ARG002
-        """Return "cdf": every release holds a distribution function."""
-        return "cdf"
+    def resolve(self, context: Context) -> Self:
+        """Return the same question with its number of leaves and its method."""
+        return replace(super().resolve(context), method="exponential" if self._chosen else "tree")
 
     def slots(self, context: Context) -> tuple[Slot, ...]:
         """Give chosen quantiles a quarter of the price, and the tree that intervals come from the rest."""
         if not self._chosen:
             return (Slot(),)
-        tree = self._question(context.schema).tree
-        nodes, points = len(tree.names), tree.size * len(self.probabilities)
-        return Slot(_CHOICE_SHARE, points), Slot(1 - _CHOICE_SHARE, nodes)
+        tree = self.plan(context.schema).tree
+        points = tree.size * len(self.probabilities)
+        return Slot(_CHOICE_SHARE, points), Slot(1 - _CHOICE_SHARE, tree.size * tree.width)
 
-    def stage(self, place: int, context: Context, released: tuple[StageRelease, ...]) -> Stage:  # noqa: ARG002
+    def stage(self, place: int, context: Context, released: tuple[StageRelease, ...]) -> Stage:
         """Ask for the quantiles, where they are chosen, and for the tree of counts."""
-        asked = self._question(context.schema)
-        if self._chosen and place == 0:
-            return Stage(Place(asked.points, asked.exact))
-        return Stage(Sum(asked.tree))
+        if not (self._chosen and place == 0):
+            return super().stage(place, context, released)
+        exact = tuple(Fraction(round(p * _RANKS), _RANKS) for p in self.probabilities)
+        return Stage(Place(self.plan(context.schema).points, exact))
 
-    def question(self, context: Context) -> dict[str, Any]:
-        """Return what a release stores of the question."""
-        return self._question(context.schema).to_dict()
+    def check_release(self, release: Release) -> None:
+        """Refuse a release that holds no such tree, or chosen values that are none of the grid."""
+        super().check_release(release)
+        for stage in release.choices:
+            self.plan(release.schema).check_points(stage)
 
-    def explain(self, privacy: Privacy, *, schema: Schema | None = None, neighbors: Neighbors | None = None) -> str:
-        """Describe the measurement, and the noise in ranks, before anything is spent."""
-        measured = self.measurement(privacy, schema=schema, neighbors=neighbors)
-        tree = self._question(measured.context.schema).tree
-        starts = [2**level - 1 for level in range(tree.depth + 1)]
-        variances = (measured.law.variances * np.asarray(measured.steps) ** 2)[: tree.width][starts]
-        found = fit_tree(np.zeros(tree.width), variances, tree.edges)
-        noise = float(np.sqrt(found.noise_variance(0.5).max()))
-        lines = [
-            measured.describe(),
-            f"ranks        a count below a value carries noise of standard deviation {noise:.4g} rows at most: the "
-            f"sampling error of a median of {4 * noise**2:,.0f} rows",
-        ]
-        if self._chosen:
-            chosen = measured.stages[0]
-            scale = max(chosen.law.scales) * chosen.steps[0]
-            lines.append(f"choice       a chosen quantile misses its rank by about {np.sqrt(2) * scale:.4g} rows")
-        return "\n".join(lines)
+    def _explained(self, measured: Measurement) -> list[str]:
+        if not self._chosen:
+            return super()._explained(measured)
+        choice = measured.stages[0]
+        missed = np.sqrt(2) * max(choice.law.scales) * choice.steps[0]
+        line = f"choice       a chosen quantile misses its rank by about {missed:.4g} rows"
+        return [*super()._explained(measured), line]
 
-    def infer(self, release: Release | None = None) -> DescriptionResults | CDFResults:
+    def infer(self, release: Release | None = None) -> DescriptionResults:
         """Infer from a release of this question, or of the same distribution: free, and without any row."""
-        asked = {"column": self.column, "axes": [dict(axis) for axis in self.axes], "where": self.where}
-        found = self._asked(release, "cdf", **asked)
-        if not self.probabilities:
-            distribution: CDFResults = infer_cdf(found, target=self.target)
-            return distribution
-        quantiles: DescriptionResults = infer_quantiles(
+        found, theirs = self._asked_of(release)
+        assert isinstance(theirs, OfDistribution)
+        plan, selected = theirs.plan(found.schema), None
+        if found.choices and isinstance(theirs, Quantile) and theirs.probabilities == self.probabilities:
+            selected = plan.chosen_values(found.choices[0])
+        return quantile_results(
+            plan.distribution(found),
             found,
-            q=list(self.probabilities),
+            self.probabilities,
+            selected=selected,
             inference=self.inference,
             target=self.target,
             continuous=self.continuous,
         )
-        return quantiles
+
+    @classmethod
+    def infer_release(cls, release: Release, *, q: object = None, **options: Any) -> DescriptionResults:
+        """Infer what a release was made for, with other options of the inference, or other quantiles.
+
+        Raises
+        ------
+        OptionError
+            If the inference has no such option, or an option has no such value.
+        """
+        if q is not None:
+            options["probabilities"] = read_probabilities(q)
+        found: DescriptionResults = super().infer_release(release, **options)
+        return found
 
 
 @suggests
 def quantile(
     column: str,
-    q: float | Sequence[float] = 0.5,
     data: Data | Release | None = None,
     *,
+    q: float | Sequence[float] = 0.5,
     by: Columns = (),
     where: str | None = None,
     method: str = "auto",
@@ -178,10 +153,10 @@ def quantile(
     ----------
     column : str
         A Real or Integer column. Values are clamped to their declared bounds.
-    q : float or sequence of float
-        Probabilities from 0 to 1.
     data : PrivateData, PublicData or Release, optional
         Rows to measure, or a release that holds the distribution of the column. Nothing is read or spent here.
+    q : float or sequence of float
+        Probabilities from 0 to 1.
     by : str or sequence of str
         Groups: Category, Boolean or short Integer columns, or conditions.
     where : str, optional
@@ -225,57 +200,71 @@ def quantile(
     >>> rng = np.random.default_rng(1)
     >>> frame = pd.DataFrame({"income": rng.lognormal(10, 1, 5000)})
     >>> data = dpi.PublicData(frame, dpi.Schema(income=dpi.Real(0, 500_000)), rng=rng)
-    >>> results = dpi.quantile("income", 0.5, data).fit(dpi.ZCDP(0.1))
+    >>> results = dpi.quantile("income", data, q=0.5).fit(dpi.ZCDP(0.1))
     >>> bool(abs(results.params.iloc[0] / np.exp(10) - 1) < 0.1)
     True
     """
     return Quantile(
         source=data,
         column=column,
-        probabilities=read_probabilities(q),
         axes=axes_of(by),
         where=where,
-        method=method,
-        resolution=resolution,
+        resolution=resolution,  # type: ignore[arg-type]
         target=target,
+        probabilities=read_probabilities(q),
+        method=method,
         inference=inference,
         continuous=continuous,
     )
 
 
 @suggests
-def cdf(
+def median(
     column: str,
     data: Data | Release | None = None,
     *,
     by: Columns = (),
     where: str | None = None,
+    method: str = "auto",
     resolution: int | str = "auto",
     target: str = "population",
+    inference: str = "auto",
+    continuous: bool = False,
 ) -> Quantile:
-    """Distribution function of a column, by group, with a simultaneous band.
+    """Median of a column, by group: `quantile` with ``q=0.5``.
 
     Parameters
     ----------
-    column, data, by, where, resolution, target
+    column, data, by, where, method, resolution, target, inference, continuous
         As in `quantile`.
 
     Returns
     -------
     Quantile
-        Its results have ``.frame()``, ``.quantile(q)``, ``.band_width()`` and ``.plot()``.
 
     Raises
     ------
     OptionError, SchemaError, UnknownColumnError, FormulaError
         As `quantile`.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import dpinfer as dpi
+    >>> schema = dpi.Schema(age=dpi.Integer(0, 100))
+    >>> rng = np.random.default_rng(1)
+    >>> data = dpi.PublicData(schema.sample(2000, rng), schema, rng=rng)
+    >>> bool(abs(dpi.median("age", data).fit(dpi.ZCDP(0.1)).params.iloc[0] - 50) < 5)
+    True
     """
-    return Quantile(
-        source=data,
-        column=column,
-        axes=axes_of(by),
+    return quantile(
+        column,
+        data,
+        by=by,
         where=where,
-        method="tree",
+        method=method,
         resolution=resolution,
         target=target,
+        inference=inference,
+        continuous=continuous,
     )

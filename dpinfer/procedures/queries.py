@@ -3,56 +3,82 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, Literal, Self
 
 import numpy as np
 import pandas as pd
 
 from dpinfer.errors import OptionError
-from dpinfer.inference.linear_noise import METHODS, batch_queries, query_oracle
+from dpinfer.inference.linear_noise import METHODS, batch_queries, measured_queries, query_oracle
 from dpinfer.kernel.stage import Context, Data, Noise, Stage, Sum
 from dpinfer.numerics.reading import floats
-from dpinfer.procedures.descriptions import table
+from dpinfer.procedures.table_axes import axes_of
 from dpinfer.procedures.keywords import suggests
-from dpinfer.procedures.procedure import Procedure
-from dpinfer.results.queries import LinearQuestion, infer_linear
+from dpinfer.procedures.procedure import Procedure, inferred
+from dpinfer.procedures.query_plan import GivenWeights, GridWeights, Weights, query_rows
+from dpinfer.release import Release
+from dpinfer.results.descriptions import DescriptionResults
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
 
     from dpinfer.inference.batch import BatchEstimates, Oracle
-    from dpinfer.kernel.measurement import Measurement
+    from dpinfer.inference.released import Released
+    from dpinfer.kernel.rows.queries import QuerySum
     from dpinfer.privacy.units import Neighbors, Privacy
-    from dpinfer.release import Release, StageRelease
-    from dpinfer.results.descriptions import DescriptionResults
+    from dpinfer.release import StageRelease
     from dpinfer.schema.schema import Schema
 
     Array = NDArray[np.float64]
 
 __all__ = ["LinearQueries", "linear_queries"]
 
+_NO_WEIGHTS = GivenWeights(())
+
 
 @dataclass(frozen=True, eq=False)
 class LinearQueries(Procedure):
     """Chosen combinations of the counts of a table's cells. See `linear_queries`."""
 
-    queries: tuple[tuple[str, Any], ...] = ()
+    procedures = ("linear_queries",)
+
+    names: tuple[str, ...] = ()
+    weights: Weights = _NO_WEIGHTS
     axes: tuple[Mapping[str, Any], ...] = ()
     where: str | None = None
-    inference: str = "auto"
     draws: int = 1
+    inference: str = inferred("auto")
+    target: Literal["data"] = inferred("data")
 
     def __post_init__(self) -> None:
         if self.inference not in METHODS:
             raise OptionError("inference", self.inference, METHODS)
+        if self.target != "data":
+            raise OptionError("target", self.target, ("data",))
+        if not all(isinstance(name, str) and name for name in self.names) or len(set(self.names)) < len(self.names):
+            raise OptionError("names", list(self.names[:10]), "different texts")
         _ = Noise(draws=self.draws)
         super().__post_init__()
-        if isinstance(self.source, Data):
-            self._question(self.source.schema)
 
-    def _question(self, schema: Schema) -> LinearQuestion:
-        return LinearQuestion.of(schema, axes=self.axes, queries=self.queries, where=self.where)
+    def rows(self, schema: Schema) -> QuerySum:
+        """Return the row sum; errors as `query_rows`."""
+        return query_rows(schema, self.axes, self.where, self.names, self.weights)
+
+    def text(self, schema: Schema) -> str:
+        """Return the question in one line."""
+        axes = ", ".join(axis.name for axis in self.rows(schema).cells.axes)
+        listed = ", ".join(self.names[:5]) + (f", ... ({len(self.names)} in all)" if len(self.names) > 5 else "")
+        return f"linear queries of {axes}: {listed}" + (f", where {self.where}" if self.where else "")
+
+    def check(self, schema: Schema, neighbors: Neighbors) -> None:  # noqa: ARG002
+        """Refuse columns that cannot be tabulated, and weights that do not fit the cells."""
+        self.rows(schema)
+
+    def resolve(self, context: Context) -> Self:
+        """Return the same queries with their weights on the grid."""
+        rows = self.rows(context.schema)
+        return replace(self, weights=GridWeights(rows.matrix, rows.step))
 
     def release_kind(self, context: Context) -> str:  # noqa: ARG002
         """Return "linear"."""
@@ -60,11 +86,7 @@ class LinearQueries(Procedure):
 
     def stage(self, place: int, context: Context, released: tuple[StageRelease, ...]) -> Stage:  # noqa: ARG002
         """Ask for the queries."""
-        return Stage(Sum(self._question(context.schema).rows), Noise(draws=self.draws))
-
-    def question(self, context: Context) -> dict[str, Any]:
-        """Return what a release stores of the question."""
-        return self._question(context.schema).to_dict()
+        return Stage(Sum(self.rows(context.schema)), Noise(draws=self.draws))
 
     def explain(self, privacy: Privacy, *, schema: Schema | None = None, neighbors: Neighbors | None = None) -> str:
         """Describe the measurement and the noise of every query, before anything is spent.
@@ -83,52 +105,63 @@ class LinearQueries(Procedure):
             [measured.describe(), f"standard error from privacy noise, whatever the rows are: {error:.4g} ({listed})"]
         )
 
+    def reads(self, other: Procedure) -> bool:
+        """Whether the same queries of the same table were measured."""
+        if not isinstance(other, LinearQueries) or (self._table, self.names) != (other._table, other.names):
+            return False
+        if not isinstance(other.source, Release):
+            return False
+        mine, theirs = self.rows(other.source.schema), other.rows(other.source.schema)
+        return mine.step == theirs.step and np.array_equal(mine.matrix, theirs.matrix)
+
+    @property
+    def _table(self) -> tuple[Any, ...]:
+        return [dict(axis) for axis in self.axes], self.where
+
     def infer(self, release: Release | None = None) -> DescriptionResults:
         """Infer from a release of this question: free, and without any row."""
-        results: DescriptionResults = infer_linear(self._release(release), inference=self.inference)
-        return results
+        found, _ = self._asked_of(release)
+        rows = self.rows(found.schema)
+        notes = [f"Rows: {self.where}."] if self.where else []
+        if rows.step != 1:
+            notes.append(f"Weights are those on the public grid of steps of {rows.step:.3g}.")
+        return DescriptionResults(
+            measured_queries(found.law, found.steps, self.names, found.array),
+            found,
+            model_name="Private linear queries",
+            response=" x ".join(axis.name for axis in rows.cells.axes),
+            notes=notes,
+            quantity="estimate",
+            index=pd.Index(list(self.names), name="query"),
+        )
 
-    def infer_batch(
-        self,
-        measurement: Measurement,
-        values: Array,
-        *,
-        alpha: float = 0.05,
-        contrasts: Mapping[str, Mapping[str, float]] | None = None,
+    def estimate(
+        self, released: Released, *, alpha: float = 0.05, contrasts: Mapping[str, Mapping[str, float]] | None = None
     ) -> BatchEstimates:
-        """Infer from many releases at once; equal to `infer` one by one.
-
-        Parameters
-        ----------
-        measurement : Measurement
-        values : ndarray (R, q)
-            Noisy queries of every release.
-        alpha : float
-        contrasts : mapping, optional
-            Combinations of queries, inferred after them.
-        """
-        law, steps, names = measurement.law, measurement.steps, measurement.names
-        return batch_queries(values, law=law, steps=steps, names=names, alpha=alpha, contrasts=contrasts)
+        """Infer from many releases at once; see `Procedure.estimate`."""
+        return batch_queries(
+            released.values,
+            law=released.law,
+            steps=released.steps.tolist(),
+            names=self.names,
+            alpha=alpha,
+            contrasts=contrasts,
+        )
 
     def oracle(
-        self,
-        measurement: Measurement,
-        sums: Array,  # noqa: ARG002  (the law of the noise is all that matters)
-        *,
-        alpha: float = 0.05,
-        contrasts: Mapping[str, Mapping[str, float]] | None = None,
+        self, released: Released, *, alpha: float = 0.05, contrasts: Mapping[str, Mapping[str, float]] | None = None
     ) -> Oracle:
-        """Say how wide an interval must be; for studies."""
-        law, steps, names = measurement.law, measurement.steps, measurement.names
-        return query_oracle(law=law, steps=steps, names=names, alpha=alpha, contrasts=contrasts)
+        """Say how wide an interval must be: the law of the noise is all that matters."""
+        law, steps = released.law, released.steps.tolist()
+        return query_oracle(law=law, steps=steps, names=self.names, alpha=alpha, contrasts=contrasts)
 
 
 @suggests
 def linear_queries(
-    W: ArrayLike | pd.DataFrame | Mapping[str, Any],
     columns: str | Sequence[str],
     data: Data | Release | None = None,
     *,
+    queries: ArrayLike | pd.DataFrame | Mapping[str, Any],
     names: Sequence[str] | None = None,
     where: str | None = None,
     inference: str = "auto",
@@ -138,17 +171,17 @@ def linear_queries(
 
     Parameters
     ----------
-    W : array_like (q, G), DataFrame, or mapping of name to weights
-        The weights of the cells in each query. An array has the cells in the order of `table`, the last column running
-        fastest; a DataFrame has a row per query and its columns labelled by cell (tuples of labels where there are
-        several columns); a mapping has for each name a list of G weights, or a mapping of cell label to weight. Cells
-        that are not named have weight 0.
     columns : str or sequence of str
         As in `table`: Category, Boolean or short Integer columns, or conditions such as ``"age >= 18"``.
     data : PrivateData, PublicData or Release, optional
         Rows to measure, or a release of this question. Nothing is read or spent here.
+    queries : array_like (q, G), DataFrame, or mapping of name to weights
+        The weights W of the cells in each query. An array has the cells in the order of `table`, the last column running
+        fastest; a DataFrame has a row per query and its columns labelled by cell (tuples of labels where there are
+        several columns); a mapping has for each name a list of G weights, or a mapping of cell label to weight. Cells
+        that are not named have weight 0.
     names : sequence of str, length q, optional
-        What the queries are called; by default those of W, or q0, q1, ...
+        What the queries are called; by default those of ``queries``, or q0, q1, ...
     where : str, optional
         A condition on declared columns; other rows count as absent.
     inference : {"auto", "wald"}
@@ -164,7 +197,7 @@ def linear_queries(
     Raises
     ------
     OptionError
-        If W does not fit the cells, is not finite, or has a query of zeros; on measuring, where all queries are public.
+        If the weights do not fit the cells, are not finite, or a query has only zeros; on measuring, where all queries are public.
     FormulaError, UnknownColumnError, SchemaError
         If a column or condition cannot be served from the schema, before anything is spent.
 
@@ -179,7 +212,6 @@ def linear_queries(
     --------
     >>> import numpy as np
     >>> import dpinfer as dpi
-    >>> from dpinfer.procedures.queries import linear_queries
     >>> schema = dpi.Schema(hispanic=dpi.Boolean(), adult=dpi.Boolean())
     >>> rng = np.random.default_rng(3)
     >>> data = dpi.PublicData(schema.sample(1000, rng), schema, rng=rng)
@@ -187,29 +219,35 @@ def linear_queries(
     ...     "sum": {(True, True): 2, (True, False): 1, (False, True): 1},
     ...     "difference": {(True, False): 1, (False, True): -1},
     ... }
-    >>> results = linear_queries(W, ["hispanic", "adult"], data).fit(dpi.PureDP(1.0))
+    >>> results = dpi.linear_queries(["hispanic", "adult"], data, queries=W).fit(dpi.PureDP(1.0))
     >>> results.t_test("0.5 * sum + 0.5 * difference").sd.round(1).item()
     2.0
     """
-    axes = table(columns).axes
-    found = _queries(W)
-    if names is not None:
-        if isinstance(names, str) or len(names) != len(found):
-            raise OptionError("names", names, f"{len(found)} names")
-        found = tuple((name, weights) for name, (_, weights) in zip(names, found, strict=True))
-    called = [name for name, _ in found]
-    if not all(isinstance(name, str) and name for name in called) or len(set(called)) < len(called):
-        raise OptionError("names", called[:10], "different texts")
-    return LinearQueries(source=data, queries=found, axes=axes, where=where, inference=inference, draws=draws)
+    named = (columns,) if isinstance(columns, str) else tuple(columns) if isinstance(columns, Sequence) else ()
+    if not named or not all(isinstance(name, str) and name.strip() for name in named):
+        raise OptionError("columns", columns, "a column, or a list of columns")
+    found = _queries(queries)
+    called = tuple(name for name, _ in found) if names is None else names
+    if isinstance(called, str) or len(called) != len(found):
+        raise OptionError("names", names, f"{len(found)} names")
+    return LinearQueries(
+        source=data,
+        names=tuple(called),
+        weights=GivenWeights(tuple(weights for _, weights in found)),
+        axes=axes_of(named),
+        where=where,
+        draws=draws,
+        inference=inference,
+    )
 
 
 def _queries(given: Any) -> tuple[tuple[str, Any], ...]:
-    """Read W as pairs of name and weights: numbers in order, or a mapping by cell."""
+    """Read queries as pairs of name and weights: numbers in order, or a mapping by cell."""
     if isinstance(given, pd.DataFrame):
         labels = list(given.columns)
         rows = [_weights(row) for row in given.to_numpy(dtype=object).tolist()]
         if len(set(labels)) < len(labels):
-            raise OptionError("W", labels[:10], "a column for each cell, none twice")
+            raise OptionError("queries", labels[:10], "a column for each cell, none twice")
         return tuple(
             (str(name), dict(zip(labels, row, strict=True))) for name, row in zip(given.index, rows, strict=True)
         )
@@ -220,7 +258,9 @@ def _queries(given: Any) -> tuple[tuple[str, Any], ...]:
     except (TypeError, ValueError):
         array = np.zeros(0)
     if array.ndim != 2 or not array.size:
-        raise OptionError("W", type(given).__name__, "an array (q, G), a DataFrame, or a mapping of name to weights")
+        raise OptionError(
+            "queries", type(given).__name__, "an array (q, G), a DataFrame, or a mapping of name to weights"
+        )
     return tuple((f"q{place}", tuple(row)) for place, row in enumerate(array.tolist()))
 
 
@@ -235,5 +275,5 @@ def _named(weights: Any) -> Any:
 def _weights(given: Any) -> tuple[float, ...]:
     weights = floats(given)
     if weights is None:
-        raise OptionError("W", given, "numbers")
+        raise OptionError("queries", given, "numbers")
     return weights

@@ -3,30 +3,34 @@
 from __future__ import annotations
 
 import re
+from abc import abstractmethod
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass, replace
+from functools import cached_property, lru_cache
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
-from dpinfer.errors import OptionError, SchemaError
-from dpinfer.kernel.rows.scores import MOST_CANDIDATES
+from dpinfer.errors import OptionError, ReleaseFormatError, SchemaError
+from dpinfer.kernel.rows.scores import MOST_CANDIDATES, ScoreSum
 from dpinfer.kernel.stage import Context, Data, Largest, Stage
+from dpinfer.privacy.exact import binary, float_above
 from dpinfer.privacy.units import PureDP
 from dpinfer.procedures.keywords import suggests
 from dpinfer.procedures.procedure import Procedure
-from dpinfer.results.selection import Label, SelectionQuestion, accuracy, infer_selection
+from dpinfer.release.laws import CHOICES
+from dpinfer.results.selection import Label, SelectionResults, accuracy
+from dpinfer.schema.axes import compile_condition
 from dpinfer.schema.category import Category
 from dpinfer.schema.columns import Boolean
+from dpinfer.schema.expressions import compile_expression
 
 if TYPE_CHECKING:
-    from dpinfer.privacy.selection import ChoiceLaw
     from dpinfer.privacy.units import Neighbors, Privacy
     from dpinfer.release import Release, StageRelease
-    from dpinfer.results.selection import SelectionResults
     from dpinfer.schema.schema import Schema
 
-__all__ = ["METHODS", "Selection", "exponential_mechanism", "most_frequent"]
+__all__ = ["METHODS", "ExponentialMechanism", "MostFrequent", "exponential_mechanism", "most_frequent"]
 
 METHODS = ("auto", "exponential", "permute_and_flip")
 
@@ -35,39 +39,48 @@ _CANDIDATE = re.compile(r"""('[^']*'|"[^"]*"|`[^`]*`)|(?<![\w.])candidate(?![\w(
 
 @dataclass(frozen=True, eq=False)
 class Selection(Procedure):
-    """A choice from candidates. See `exponential_mechanism` and `most_frequent`."""
+    """A choice of the candidate with the largest noisy score, a sum over rows."""
 
-    candidates: tuple[Label, ...] | None = None
-    scores: tuple[str, ...] = ()
-    columns: tuple[str, ...] = ()
     where: str | None = None
     method: str = "auto"
-    replaced: bool = False
 
     def __post_init__(self) -> None:
         if self.method not in METHODS:
             raise OptionError("method", self.method, METHODS)
         super().__post_init__()
-        if isinstance(self.source, Data):
-            _ = self._question(self.source.schema).rows
 
-    def _question(self, schema: Schema) -> SelectionQuestion:
-        if self.columns:
-            candidates, scores = _votes(self.columns, schema)
-            asked = f"most frequent {'of ' if len(self.columns) > 1 else ''}{', '.join(self.columns)}"
-        else:
-            assert self.candidates is not None
-            candidates, scores = self.candidates, self.scores
-            shown = ", ".join(map(str, candidates[:3])) + (", ..." if len(candidates) > 3 else "")
-            asked = f"the best of {len(candidates):,} candidates ({shown})"
-            if self.replaced and "candidate" in schema:
-                raise OptionError("score", "candidate", "another name for that column: in a score it is the candidate")
-        return SelectionQuestion(schema, candidates, scores, self.where, asked)
+    @abstractmethod
+    def scored(self, schema: Schema) -> tuple[tuple[Label, ...], tuple[str, ...]]:
+        """Return the candidates, and for each what a row adds to its score."""
 
-    def _law(self, privacy: Privacy) -> ChoiceLaw:
-        if self.method == "auto":
-            return "exponential" if isinstance(privacy, PureDP) else "gumbel"
-        return "gumbel" if self.method == "exponential" else "exponential"
+    @property
+    @abstractmethod
+    def words(self) -> str:
+        """What is chosen, in words."""
+
+    def rows(self, schema: Schema) -> ScoreSum:
+        """Return the row sum.
+
+        Raises
+        ------
+        OptionError, FormulaError, UnknownColumnError, SchemaError
+            If scores cannot be bounded, or depend on no column.
+        """
+        return _score_sum(schema, self.scored(schema)[1], self.where)
+
+    def text(self, schema: Schema) -> str:  # noqa: ARG002
+        """Return the question in one line."""
+        return self.words + (f", where {self.where}" if self.where else "")
+
+    def check(self, schema: Schema, neighbors: Neighbors) -> None:  # noqa: ARG002
+        """Refuse scores that the schema cannot bound."""
+        _ = self.rows(schema)
+
+    def resolve(self, context: Context) -> Self:
+        """Return the same question with the method that the price gets."""
+        if self.method != "auto":
+            return self
+        return replace(self, method="permute_and_flip" if isinstance(context.privacy, PureDP) else "exponential")
 
     def release_kind(self, context: Context) -> str:  # noqa: ARG002
         """Return "selection"."""
@@ -75,45 +88,129 @@ class Selection(Procedure):
 
     def stage(self, place: int, context: Context, released: tuple[StageRelease, ...]) -> Stage:  # noqa: ARG002
         """Ask for the candidate with the largest noisy score."""
-        return Stage(Largest(self._question(context.schema).rows, self._law(context.privacy)))
-
-    def question(self, context: Context) -> dict[str, Any]:
-        """Return what a release stores of the question."""
-        return self._question(context.schema).to_dict()
+        gumbel = self.resolve(context).method == "exponential"
+        return Stage(Largest(self.rows(context.schema), "gumbel" if gumbel else "exponential"))
 
     def explain(self, privacy: Privacy, *, schema: Schema | None = None, neighbors: Neighbors | None = None) -> str:
         """Describe the choice, and how far from the best it may be, before anything is spent."""
         measured = self.measurement(privacy, schema=schema, neighbors=neighbors)
         scale = measured.law.scales[0] * measured.steps[0]
-        count = len(self._question(measured.context.schema).candidates)
+        count = measured.rows.entries
         bounds = ", ".join(
             f"{accuracy(count, scale, measured.law.family, beta):.4g} ({1 - beta:.0%})" for beta in (0.5, 0.05)
         )
         return f"{measured.describe()}\nerror        the score of the choice is within {bounds} of the largest one"
 
+    def check_release(self, release: Release) -> None:
+        """Refuse a release that holds no choice from the candidates."""
+        super().check_release(release)
+        (chosen,) = release.stages
+        count = self.rows(release.schema).entries
+        place, law = chosen.values[0], chosen.law
+        if not (0 <= place < count and law.family in CHOICES and law.scales[0] > 0):
+            raise ReleaseFormatError("what was chosen is none of the candidates")
+
     def infer(self, release: Release | None = None) -> SelectionResults:
         """Read the choice from a release: free, and without any row."""
-        found = self._release(release)
-        asked: dict[str, Any] = {"where": self.where}
-        if not self.columns:
-            asked |= {"candidates": list(self.candidates or ()), "scores": list(self.scores)}
-        elif found.kind == "selection" and all(name in found.schema for name in self.columns):
-            asked |= {"scores": list(_votes(self.columns, found.schema)[1])}
-        else:
-            asked |= {"columns": list(self.columns)}  # which no choice has: another question
-        results: SelectionResults = infer_selection(self._asked(found, "selection", **asked))
-        return results
+        found, _ = self._asked_of(release)
+        candidates, _ = self.scored(found.schema)
+        return SelectionResults(
+            selected=candidates[found.stages[0].values[0]],
+            candidates=candidates,
+            scale=float_above(binary(found.law.scales[0]) * binary(found.steps[0])),
+            release=found,
+            response=self.words,
+        )
+
+
+@dataclass(frozen=True, eq=False)
+class ExponentialMechanism(Selection):
+    """A choice from candidates with scores of any kind. See `exponential_mechanism`."""
+
+    procedures = ("exponential_mechanism",)
+
+    score: str | tuple[str, ...] = ""
+    candidates: tuple[str | bool | int | float, ...] = ()
+
+    def __post_init__(self) -> None:
+        _check_labels(self.candidates)
+        fits = isinstance(self.score, str) or len(self.score) == len(self.candidates)
+        if not fits or not all(map(_said, self._given)):
+            raise OptionError(
+                "score",
+                self.score,
+                'an expression such as "candidate * (worth >= candidate)", or one for each candidate',
+            )
+        super().__post_init__()
+
+    @cached_property
+    def scores(self) -> tuple[str, ...]:
+        """For each candidate what a row adds to its score."""
+        given = (self.score,) * len(self.candidates) if isinstance(self.score, str) else self.score
+        return tuple(_with(label, score) for label, score in zip(self.candidates, given, strict=True))
+
+    @property
+    def words(self) -> str:
+        """What is chosen, in words."""
+        shown = ", ".join(map(str, self.candidates[:3])) + (", ..." if len(self.candidates) > 3 else "")
+        return f"the best of {len(self.candidates):,} candidates ({shown})"
+
+    def scored(self, schema: Schema) -> tuple[tuple[Label, ...], tuple[str, ...]]:
+        """Return the candidates, and for each what a row adds to its score."""
+        if "candidate" in schema and any(map(_names_candidate, self._given)):
+            raise OptionError("score", "candidate", "another name for that column: in a score it is the candidate")
+        return self.candidates, self.scores
+
+    @property
+    def _given(self) -> tuple[str, ...]:
+        return (self.score,) if isinstance(self.score, str) else self.score
+
+    def reads(self, other: Procedure) -> bool:
+        """Whether another question has the same candidates with the same scores."""
+        return isinstance(other, ExponentialMechanism) and self._scored == other._scored
+
+    @property
+    def _scored(self) -> tuple[Any, ...]:
+        return tuple(map(repr, self.candidates)), self.scores, self.where
+
+
+@dataclass(frozen=True, eq=False)
+class MostFrequent(Selection):
+    """The most frequent level of a column, or yes/no column. See `most_frequent`."""
+
+    procedures = ("most_frequent",)
+
+    columns: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        columns = self.columns
+        if not columns or not all(map(_said, columns)) or len(set(columns)) < len(columns):
+            raise OptionError("columns", list(columns), "a column, or several different Boolean columns")
+        super().__post_init__()
+
+    @property
+    def words(self) -> str:
+        """What is chosen, in words."""
+        return f"most frequent {'of ' if len(self.columns) > 1 else ''}{', '.join(self.columns)}"
+
+    def scored(self, schema: Schema) -> tuple[tuple[Label, ...], tuple[str, ...]]:
+        """Return the levels or columns, and for each what a row adds to its score."""
+        return _votes(self.columns, schema)
+
+    def reads(self, other: Procedure) -> bool:
+        """Whether another question is about the same levels or columns."""
+        return isinstance(other, MostFrequent) and (self.columns, self.where) == (other.columns, other.where)
 
 
 @suggests
 def exponential_mechanism(
     score: str | Sequence[str] | Mapping[Any, str],
-    candidates: Sequence[Any] | None = None,
     data: Data | Release | None = None,
     *,
+    candidates: Sequence[Any] | None = None,
     where: str | None = None,
     method: str = "auto",
-) -> Selection:
+) -> ExponentialMechanism:
     """Choose privately the candidate with the largest score, a sum over rows.
 
     Parameters
@@ -121,10 +218,10 @@ def exponential_mechanism(
     score : str, sequence of str, or mapping of candidate to str
         What a row adds to a candidate's score: an expression of declared columns, bounded from the schema, in which
         ``candidate`` stands for the candidate; or an expression for each.
-    candidates : sequence of numbers, texts or truth values
-        What to choose from: 2 to 65,536 of them, public. None where ``score`` is a mapping.
     data : PrivateData, PublicData or Release, optional
         Rows to measure, or a release of this question. Nothing is read or spent here.
+    candidates : sequence of numbers, texts or truth values
+        What to choose from: 2 to 65,536 of them, public. None where ``score`` is a mapping.
     where : str, optional
         A condition on declared columns; other rows add nothing.
     method : {"auto", "exponential", "permute_and_flip"}
@@ -133,7 +230,7 @@ def exponential_mechanism(
 
     Returns
     -------
-    Selection
+    ExponentialMechanism
         With ``.explain(privacy)``, ``.fit(privacy)``, ``.measure(privacy)`` and ``.infer()``.
 
     Raises
@@ -157,15 +254,12 @@ def exponential_mechanism(
     >>> frame = pd.DataFrame({"worth": rng.beta(2, 5, 10_000)})
     >>> data = dpi.PublicData(frame, dpi.Schema(worth=dpi.Real(0, 1)), rng=rng)
     >>> prices = [0.01 * cents for cents in range(1, 100)]
-    >>> question = dpi.exponential_mechanism("candidate * (worth >= candidate)", prices, data)
+    >>> question = dpi.exponential_mechanism("candidate * (worth >= candidate)", data, candidates=prices)
     >>> 0.1 < question.fit(dpi.PureDP(1.0)).selected < 0.3
     True
     """
-    labels, given = _read(score, candidates)
-    scores = tuple(_with(label, one) for label, one in zip(labels, given, strict=True))
-    return Selection(
-        source=data, candidates=labels, scores=scores, where=where, method=method, replaced=scores != tuple(given)
-    )
+    given, labels = _read(score, candidates)
+    return ExponentialMechanism(source=data, score=given, candidates=labels, where=where, method=method)
 
 
 @suggests
@@ -175,7 +269,7 @@ def most_frequent(
     *,
     where: str | None = None,
     method: str = "auto",
-) -> Selection:
+) -> MostFrequent:
     """Choose privately the most frequent level of a column, or the yes/no column that most often says yes.
 
     Parameters
@@ -187,7 +281,7 @@ def most_frequent(
 
     Returns
     -------
-    Selection
+    MostFrequent
 
     Raises
     ------
@@ -208,28 +302,22 @@ def most_frequent(
     'flu'
     """
     listed = (columns,) if isinstance(columns, str) else tuple(columns) if isinstance(columns, Sequence) else ()
-    if not listed or not all(isinstance(name, str) and name for name in listed) or len(set(listed)) < len(listed):
-        raise OptionError("columns", columns, "a column, or several different Boolean columns")
-    return Selection(source=data, columns=listed, where=where, method=method)
+    return MostFrequent(source=data, columns=listed, where=where, method=method)
 
 
-def _read(score: Any, candidates: Any) -> tuple[tuple[Label, ...], tuple[str, ...]]:
-    """Return candidates and the score of each, as given."""
+def _read(score: Any, candidates: Any) -> tuple[str | tuple[str, ...], tuple[Label, ...]]:
+    """Return scores and candidates as given."""
     if isinstance(score, Mapping):
         if candidates is not None:
             raise OptionError("candidates", candidates, "None where score= names the candidates")
-        labels, scores = _labels(list(score)), list(score.values())
-    else:
-        listed = list(candidates) if isinstance(candidates, Sequence | np.ndarray) else None
-        if listed is None or isinstance(candidates, str):
-            raise OptionError("candidates", candidates, "a list of two or more candidates")
-        labels = _labels(listed)
-        scores = [score] * len(labels) if isinstance(score, str) else list(score) if isinstance(score, Sequence) else []
-    if len(scores) != len(labels) or not all(isinstance(one, str) and one.strip() for one in scores):
-        raise OptionError(
-            "score", score, 'an expression such as "candidate * (worth >= candidate)", or one for each candidate'
-        )
-    return labels, tuple(scores)
+        return tuple(score.values()), _labels(list(score))
+    listed = list(candidates) if isinstance(candidates, Sequence | np.ndarray) else None
+    if listed is None or isinstance(candidates, str):
+        raise OptionError("candidates", candidates, "a list of two or more candidates")
+    labels = _labels(listed)
+    if isinstance(score, str):
+        return score, labels
+    return tuple(score) if isinstance(score, Sequence) else (), labels
 
 
 def _with(label: Label, score: str) -> str:
@@ -237,14 +325,34 @@ def _with(label: Label, score: str) -> str:
     return _CANDIDATE.sub(lambda found: found[0] if found[1] else f"({label!r})", score)
 
 
+def _names_candidate(score: str) -> bool:
+    """Whether the word ``candidate`` of a score stands for the candidate somewhere."""
+    return any(found[1] is None for found in _CANDIDATE.finditer(score))
+
+
+def _said(text: object) -> bool:
+    return isinstance(text, str) and bool(text.strip())
+
+
 def _labels(given: list[Any]) -> tuple[Label, ...]:
-    labels = tuple(one.item() if isinstance(one, np.generic) else one for one in given)
+    """Read candidates: numbers of numpy become plain ones."""
+    return tuple(one.item() if isinstance(one, np.generic) else one for one in given)
+
+
+def _check_labels(labels: tuple[Label, ...]) -> None:
     if not 2 <= len(labels) <= MOST_CANDIDATES or len(set(map(repr, labels))) < len(labels):
-        raise OptionError("candidates", given[:10], f"two to {MOST_CANDIDATES:,} different candidates")
+        raise OptionError("candidates", list(labels[:10]), f"two to {MOST_CANDIDATES:,} different candidates")
     finite = all(isinstance(one, str | bool | int) or (isinstance(one, float) and np.isfinite(one)) for one in labels)
     if not finite:
-        raise OptionError("candidates", given[:10], "finite numbers, texts or truth values")
-    return labels
+        raise OptionError("candidates", list(labels[:10]), "finite numbers, texts or truth values")
+
+
+@lru_cache(maxsize=4)
+def _score_sum(schema: Schema, scores: tuple[str, ...], where: str | None) -> ScoreSum:
+    compiled = tuple(compile_expression(score, schema) for score in scores)
+    found = ScoreSum(schema, compiled, None if where is None else compile_condition(where, schema))
+    found.check()
+    return found
 
 
 def _votes(columns: tuple[str, ...], schema: Schema) -> tuple[tuple[Label, ...], tuple[str, ...]]:

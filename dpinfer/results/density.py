@@ -13,24 +13,22 @@ import pandas as pd
 from statsmodels.iolib.table import SimpleTable
 from statsmodels.iolib.tableformatting import fmt_params
 
-from dpinfer.errors import InferenceError, OptionError
 from dpinfer.inference.density import DensityEstimates, density_intervals, projected, variance_error
-from dpinfer.inference.moment_inference import TARGETS
-from dpinfer.release import Release, register_inference
 from dpinfer.results.contrasts import check_alpha
-from dpinfer.results.density_question import Histograms
 from dpinfer.results.people import alike_flags
 from dpinfer.results.summary import PrivateSummary, header_table, interval_labels, table_width
 from dpinfer.results.wording import charge_notes, format_count, guarantee, short_guarantee
-from dpinfer.schema.columns import Integer
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from numpy.typing import ArrayLike, NDArray
 
+    from dpinfer.inference.histograms import Histograms
+    from dpinfer.release import Release
+
     Array = NDArray[np.float64]
 
-__all__ = ["DensityResults", "IntegratedError", "infer_density"]
+__all__ = ["DensityResults", "IntegratedError"]
 
 _MOST_LINES = 40
 """Bins that a summary shows; of more only some."""
@@ -96,7 +94,7 @@ class DensityResults:
     @property
     def column(self) -> str:
         """The column whose density it is."""
-        return self.histograms.question.column
+        return self.histograms.column
 
     @property
     def edges(self) -> Array:
@@ -229,9 +227,8 @@ class DensityResults:
         return self.histograms.fine is not None
 
     def _notes(self, step: int) -> list[str]:
-        error, question = self.integrated_squared_error, self.histograms.question
+        error, where = self.integrated_squared_error, self.histograms.where
         about = "population" if self.target == "population" else "data"
-        whole = isinstance(question.schema[self.column], Integer)
         notes = [
             guarantee(self.release),
             f"Intervals are pointwise, about the mean density of the {about} in each bin: "
@@ -240,10 +237,10 @@ class DensityResults:
             + ("." if error.bias is None else f", {error.bias:.3g} (standard error {error.bias_error:.2g}) from bias."),
             "Values are clamped to the declared bounds: what lies beyond is counted in the outer bins.",
         ]
-        if whole:
+        if self.histograms.whole:
             notes.append("The density is per whole number; edges lie half-way between whole numbers.")
-        if question.where:
-            notes.append(f"Rows: {question.where}.")
+        if where:
+            notes.append(f"Rows: {where}.")
         if step > 1:
             notes.append(f"One bin in {step} is shown; frame() has all.")
         notes += charge_notes(self.release)
@@ -299,34 +296,3 @@ def _table(frame: pd.DataFrame, ends: tuple[str, str]) -> SimpleTable:
     ]
     layout = copy.deepcopy(fmt_params) | {"data_fmts": ["%s"] * len(shown)}
     return SimpleTable(rows, headers=shown, stubs=stubs, txt_fmt=layout)
-
-
-@register_inference("density")
-def infer_density(release: Release, *, target: str | None = None) -> DensityResults:
-    """Infer a density from its release.
-
-    Parameters
-    ----------
-    release : Release
-    target : {"population", "data"}, optional
-        By default that of the question.
-
-    Returns
-    -------
-    DensityResults
-
-    Raises
-    ------
-    InferenceError
-        If the release holds something else.
-    OptionError
-        If there is no such target.
-    ReleaseFormatError
-        If the release is damaged.
-    """
-    if release.kind != "density":
-        raise InferenceError(f"a release of kind {release.kind!r} holds no density")
-    if target is not None and target not in TARGETS:
-        raise OptionError("target", target, TARGETS)
-    found = Histograms.from_release(release)
-    return DensityResults(release, found, found.question.target if target is None else target)

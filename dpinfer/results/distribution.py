@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from functools import cached_property
 from typing import TYPE_CHECKING
 
 import matplotlib.pyplot as plt
@@ -13,14 +12,11 @@ from statsmodels.iolib.summary import forg
 from statsmodels.iolib.table import SimpleTable
 from statsmodels.iolib.tableformatting import fmt_params
 
-from dpinfer.errors import InferenceError, OptionError
-from dpinfer.inference.quantiles import TARGETS, cdf_interval, simultaneous_width
-from dpinfer.release import Release, register_inference
+from dpinfer.inference.quantiles import cdf_interval, simultaneous_width
 from dpinfer.results.contrasts import check_alpha
-from dpinfer.results.quantiles import DistributionQuestion, infer_quantiles, trees_of
+from dpinfer.results.quantiles import Distribution, quantile_results, read_probabilities
 from dpinfer.results.summary import PrivateSummary, header_table, table_width
 from dpinfer.results.wording import charge_notes, format_count, guarantee, short_guarantee
-from dpinfer.schema.columns import Integer
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -28,9 +24,10 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
     from dpinfer.inference.distribution import Tree
+    from dpinfer.release import Release
     from dpinfer.results.descriptions import DescriptionResults
 
-__all__ = ["CDFResults", "infer_cdf"]
+__all__ = ["CDFResults"]
 
 _SHOWN = (0.01, 0.05, 0.1, 0.25, 0.5, 0.75, 0.9, 0.95, 0.99)
 _COLORS = ("#1f4e79", "#c8553d", "#588157", "#7d5ba6", "#b8860b", "#3a7ca5")
@@ -42,27 +39,33 @@ class CDFResults:
 
     Attributes
     ----------
-    question : DistributionQuestion
+    distribution : Distribution
+        The consistent noisy counts by group.
     release : Release
     target : {"population", "data"}
     replicates, seed : int
         Of the simulation behind the simultaneous band; public.
     """
 
-    question: DistributionQuestion = field(repr=False)
+    distribution: Distribution = field(repr=False)
     release: Release = field(repr=False)
     target: str = "population"
     replicates: int = 999
     seed: int = 0
 
-    @cached_property
+    @property
+    def column(self) -> str:
+        """The column whose distribution it is."""
+        return self.distribution.column
+
+    @property
     def trees(self) -> tuple[Tree, ...]:
         """The consistent counts, one tree for each group."""
-        return trees_of(self.release, self.question)
+        return self.distribution.trees
 
     @property
     def _dependence(self) -> float:
-        return float(self.question.schema.rows_per_unit) if self.target == "population" else 0.0
+        return float(self.distribution.rows_per_unit) if self.target == "population" else 0.0
 
     @property
     def nobs(self) -> float:
@@ -72,11 +75,7 @@ class CDFResults:
     @property
     def labels(self) -> list[str]:
         """What each group is called; empty text where there are none."""
-        groups = self.question.tree.groups
-        return [
-            ", ".join(f"{axis.name}={one}" for axis, one in zip(groups, label, strict=True))
-            for label in self.question.tree.labels
-        ]
+        return self.distribution.names
 
     def frame(self, alpha: float = 0.05) -> pd.DataFrame:
         """Return the distribution function at the edges of the leaves.
@@ -125,18 +124,17 @@ class CDFResults:
         """Half width of the simultaneous band of every group."""
         check_alpha(alpha)
         halves = [self._half(tree, alpha) for tree in self.trees]
-        return pd.Series(halves, index=[label or self.question.column for label in self.labels], name="half width")
+        return pd.Series(halves, index=[label or self.column for label in self.labels], name="half width")
 
     def quantile(self, q: float | Sequence[float], *, continuous: bool = False) -> DescriptionResults:
         """Return quantiles with intervals, from the same release and so for free; see `dpinfer.quantile`."""
-        found: DescriptionResults = infer_quantiles(self.release, q=q, target=self.target, continuous=continuous)
-        return found
+        asked = read_probabilities(q)
+        return quantile_results(self.distribution, self.release, asked, target=self.target, continuous=continuous)
 
     def __call__(self, x: float | Sequence[float]) -> pd.DataFrame:
         """Evaluate the distribution function, the share of rows up to x: a row for each x, a column for each group."""
         values = np.atleast_1d(np.asarray(x, dtype=np.float64))
-        whole = isinstance(self.question.schema[self.question.column], Integer)
-        places = np.floor(values) + 0.5 if whole else values  # edges lie between whole numbers
+        places = np.floor(values) + 0.5 if self.distribution.step else values  # edges lie between whole numbers
         columns = {
             label or "cdf": np.interp(places, tree.edges, tree.cdf, left=0.0)
             for label, tree in zip(self.labels, self.trees, strict=True)
@@ -158,12 +156,11 @@ class CDFResults:
             stubs=[str(one) if np.isscalar(one) else ", ".join(map(str, one)) for one in found.index],
             txt_fmt=fmt_params | {"data_fmts": ["%s"] * len(shown)},
         )
-        title = f"Private distribution function of {self.question.column}"
-        public = bool(self.question.tree.public(self.release.neighbors)[0])
+        title = f"Private distribution function of {self.column}"
         left = [
-            ("Column:", self.question.column),
-            ("No. Observations:", format_count(self.nobs, public=public)),
-            ("Leaves:", f"{self.question.leaves:,}"),
+            ("Column:", self.column),
+            ("No. Observations:", format_count(self.nobs, public=self.distribution.nobs_is_public)),
+            ("Leaves:", f"{self.distribution.leaves:,}"),
         ]
         right = [
             ("Guarantee:", short_guarantee(self.release)),
@@ -202,7 +199,7 @@ class CDFResults:
             ends = np.stack([tree.edges[:-1], tree.edges[1:]], axis=1).ravel()
             ax.fill_between(ends, np.repeat(lower, 2), np.repeat(upper, 2), color=color, alpha=0.2, lw=0)
             ax.plot(tree.edges, tree.cdf, color=color, lw=1.6, label=label or None)
-        ax.set(xlabel=self.question.column, ylabel="share of rows", ylim=(0, 1))
+        ax.set(xlabel=self.column, ylabel="share of rows", ylim=(0, 1))
         ax.set_title(f"{1 - alpha:.0%} band, {short_guarantee(self.release)}", fontsize=10)
         ax.spines[["top", "right"]].set_visible(False)
         if self.labels != [""]:
@@ -210,41 +207,4 @@ class CDFResults:
         return ax
 
     def __repr__(self) -> str:
-        return f"<CDFResults: {self.question.column}, {self.question.leaves:,} leaves, {short_guarantee(self.release)}>"
-
-
-@register_inference("cdf")
-def infer_cdf(release: Release, *, target: str | None = None, replicates: int = 999, seed: int = 0) -> CDFResults:
-    """Infer a distribution function.
-
-    Parameters
-    ----------
-    release : Release
-    target : {"population", "data"}, optional
-    replicates, seed : int
-        Of the simulation behind the simultaneous band.
-
-    Returns
-    -------
-    CDFResults
-
-    Raises
-    ------
-    InferenceError
-        If the release holds something else.
-    OptionError
-        If an option has no such value.
-    ReleaseFormatError
-        If the release is damaged.
-    """
-    if release.kind != "cdf":
-        raise InferenceError(f"a release of kind {release.kind!r} holds no distribution function")
-    question = DistributionQuestion.from_release(release)
-    target = target or str(question.options.get("target", "population"))
-    if target not in TARGETS:
-        raise OptionError("target", target, TARGETS)
-    if type(replicates) is not int or replicates < 99:
-        raise OptionError("replicates", replicates, "a whole number of at least 99")
-    if type(seed) is not int or seed < 0:
-        raise OptionError("seed", seed, "a whole number, not negative: it is public and draws no privacy noise")
-    return CDFResults(question, release, target, replicates, seed)
+        return f"<CDFResults: {self.column}, {self.distribution.leaves:,} leaves, {short_guarantee(self.release)}>"

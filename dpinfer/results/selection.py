@@ -1,30 +1,23 @@
-"""Private choices: the public question, and results from its releases."""
+"""Results of private choices."""
 
 from __future__ import annotations
 
 import copy
 import math
 from dataclasses import dataclass, field
-from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from statsmodels.iolib.table import SimpleTable
 from statsmodels.iolib.tableformatting import fmt_params
 
-from dpinfer.errors import DPInferError, InferenceError, OptionError, ReleaseFormatError
-from dpinfer.kernel.rows.scores import ScoreSum
-from dpinfer.privacy.exact import binary, float_above
-from dpinfer.release import Release, register_inference
-from dpinfer.release.laws import CHOICES
+from dpinfer.errors import OptionError
 from dpinfer.results.summary import PrivateSummary, header_table, table_width
 from dpinfer.results.wording import charge_notes, guarantee, short_guarantee
-from dpinfer.schema.axes import compile_condition
-from dpinfer.schema.expressions import compile_expression
 
 if TYPE_CHECKING:
-    from dpinfer.schema.schema import Schema
+    from dpinfer.release import Release
 
-__all__ = ["SelectionQuestion", "SelectionResults", "infer_selection"]
+__all__ = ["Label", "SelectionResults", "accuracy"]
 
 Label = str | int | float | bool
 BOUNDS = ("sharp", "theorem6")
@@ -33,94 +26,6 @@ _SHARES = (0.5, 0.95, 0.99)
 """Probabilities with which a summary says how good the choice is."""
 
 _METHODS = {"gumbel": "exponential mechanism", "exponential": "permute-and-flip"}
-
-
-@dataclass(frozen=True, eq=False)
-class SelectionQuestion:
-    """Which candidate has the largest sum of a bounded score over rows.
-
-    Attributes
-    ----------
-    schema : Schema
-    candidates : tuple of str, int, float or bool
-        What is chosen from.
-    scores : tuple of str
-        For each candidate what a row adds to its score.
-    where : str, optional
-    asked : str
-        The question in words.
-    """
-
-    schema: Schema
-    candidates: tuple[Label, ...]
-    scores: tuple[str, ...]
-    where: str | None = None
-    asked: str = "selection"
-
-    @cached_property
-    def rows(self) -> ScoreSum:
-        """The row function.
-
-        Raises
-        ------
-        OptionError, FormulaError, UnknownColumnError
-            If scores cannot be bounded, or depend on no column.
-        """
-        compiled = tuple(compile_expression(score, self.schema) for score in self.scores)
-        condition = None if self.where is None else compile_condition(self.where, self.schema)
-        found = ScoreSum(self.schema, compiled, condition)
-        found.check()
-        return found
-
-    @property
-    def text(self) -> str:
-        """The question in one line."""
-        return self.asked + (f", where {self.where}" if self.where else "")
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return the question as a JSON-ready mapping."""
-        return {
-            "text": self.text,
-            "words": self.asked,
-            "candidates": list(self.candidates),
-            "scores": list(self.scores),
-            "where": self.where,
-            "schema": self.schema.select([name for name in self.schema if name in self.rows.columns]).to_dict(),
-        }
-
-    @classmethod
-    def from_release(cls, release: Release) -> SelectionQuestion:
-        """Read the question of a release.
-
-        Raises
-        ------
-        ReleaseFormatError
-            If the question does not fit what the release holds.
-        """
-        asked = release.question
-        try:
-            candidates, scores = tuple(asked["candidates"]), tuple(asked["scores"])
-            right = (
-                all(isinstance(label, Label) for label in candidates)
-                and all(isinstance(score, str) for score in scores)
-                and isinstance(asked["words"], str)
-                and isinstance(asked["where"], str | None)
-                and len(candidates) == len(scores)
-                and len(release.values) == 1
-                and 0 <= release.values[0] < len(candidates)
-                and release.law.family in CHOICES
-                and release.law.scales[0] > 0
-                and release.names == ("selected",)
-                and len(set(map(repr, candidates))) == len(candidates)
-                and all(not isinstance(label, float) or math.isfinite(label) for label in candidates)
-            )
-            if not right:
-                raise ReleaseFormatError("what was chosen from is of a wrong type")
-            question = cls(release.schema, candidates, scores, asked["where"], asked["words"])
-            _ = question.rows
-        except (KeyError, TypeError, ValueError, DPInferError) as error:
-            raise ReleaseFormatError(f"the question of the release is damaged: {error}") from error
-        return question
 
 
 @dataclass(frozen=True, eq=False)
@@ -133,19 +38,23 @@ class SelectionResults:
         The candidate.
     candidates : tuple
         What it was chosen from.
-    method : str
-        "exponential mechanism" or "permute-and-flip".
     scale : float
         Scale of the noise, in the unit of the scores.
     release : Release
+    response : str
+        What was chosen, in words.
     """
 
     selected: Label
     candidates: tuple[Label, ...]
-    method: str
     scale: float
     release: Release = field(repr=False)
     response: str = ""
+
+    @property
+    def method(self) -> str:
+        """The mechanism: "exponential mechanism" or "permute-and-flip"."""
+        return _METHODS[self.release.law.family]
 
     def accuracy(self, beta: float = 0.05, *, bound: str = "sharp") -> float:
         """Say by how much, at most, the chosen candidate's score misses the best one, but for a probability.
@@ -228,40 +137,3 @@ def accuracy(candidates: int, scale: float, family: str, beta: float, bound: str
         return 2 * scale * math.log(candidates / beta)
     halved = 2 if family == "exponential" else 1
     return max(scale * math.log((candidates - 1) / (halved * beta)), 0.0)
-
-
-@register_inference("selection")
-def infer_selection(release: Release, **options: Any) -> SelectionResults:
-    """Read a choice from its release.
-
-    Parameters
-    ----------
-    release : Release
-
-    Returns
-    -------
-    SelectionResults
-
-    Raises
-    ------
-    InferenceError
-        If the release holds something else.
-    OptionError
-        For any option: there is nothing to choose.
-    ReleaseFormatError
-        If the release is damaged.
-    """
-    for name, value in options.items():
-        raise OptionError(name, value, "no option: a choice is read as it is")
-    if release.kind != "selection":
-        raise InferenceError(f"a release of kind {release.kind!r} holds no choice")
-    question = SelectionQuestion.from_release(release)
-    scale = float_above(binary(release.law.scales[0]) * binary(release.steps[0]))
-    return SelectionResults(
-        selected=question.candidates[release.values[0]],
-        candidates=question.candidates,
-        method=_METHODS[release.law.family],
-        scale=scale,
-        release=release,
-        response=question.asked,
-    )

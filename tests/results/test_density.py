@@ -1,5 +1,6 @@
 """Results of densities: what a reader gets from a release, and releases that are damaged."""
 
+import copy
 import json
 
 import matplotlib.pyplot as plt
@@ -58,6 +59,28 @@ def put(key, value):
     return lambda stored: stored["question"].__setitem__(key, value)
 
 
+def staged(change):
+    return lambda stored: change(stored["stages"][-1])
+
+
+def settings(*given):
+    def change(stored):
+        for stage, one in zip(stored["stages"][-2:], given, strict=True):
+            stage["settings"] = one
+
+    return change
+
+
+def shorten(scales):
+    scales[-1][1] -= 1
+
+
+CHOICE = {
+    "settings": {},
+    "law": {"family": "gumbel", "scales": [[1.0, 1]]},
+    "sums": [{"name": "selected", "value": 0, "step": 1.0}],
+}
+
 DAMAGE = {
     "no column": put("column", None),
     "another column": put("column", "k"),
@@ -68,22 +91,25 @@ DAMAGE = {
     "where": put("where", "x +"),
     "where as a number": put("where", 3),
     "target": put("target", "sample"),
-    "nothing settled": put("settled", None),
-    "settled without a width": put("settled", {"fine": 4}),
-    "another width": put("settled", {"fine": 32, "width": 64}),
-    "a width of text": put("settled", {"fine": 32, "width": "64"}),
-    "a width of zero": put("settled", {"fine": 0, "width": 0}),
-    "too few counts": lambda stored: (stored["sums"].pop(), stored["law"]["scales"][-1].__setitem__(1, 0)),
-    "other names": lambda stored: stored["sums"][1].__setitem__("name", "fine"),
-    "no noise": lambda stored: [run.__setitem__(0, 0.0) for run in stored["law"]["scales"]],
-    "another law": lambda stored: stored["law"].__setitem__("family", "tulap"),
-    "huge counts": lambda stored: stored["sums"][2].__setitem__("value", 10**30),
+    "no settings": settings({}, {}),
+    "settings without a width": settings({"fine": 4}, {}),
+    "another width": settings({"fine": 32}, {"width": 64}),
+    "a width of text": settings({"fine": 32}, {"width": "64"}),
+    "a width of zero": settings({"fine": 0}, {"width": 0}),
+    "too few counts": staged(lambda one: (one["sums"].pop(), one["law"]["scales"][-1].__setitem__(1, 0))),
+    "a count less": staged(lambda one: (one["sums"].pop(), shorten(one["law"]["scales"]))),
+    "other names": staged(lambda one: one["sums"][1].__setitem__("name", "fine")),
+    "no noise": staged(lambda one: [run.__setitem__(0, 0.0) for run in one["law"]["scales"]]),
+    "another law": staged(lambda one: one["law"].__setitem__("family", "tulap")),
+    "huge counts": staged(lambda one: one["sums"][2].__setitem__("value", 10**30)),
+    "one stage more": lambda stored: stored["stages"].insert(0, copy.deepcopy(stored["stages"][0])),
+    "a choice before": lambda stored: stored["stages"].insert(0, copy.deepcopy(CHOICE)),
     "other neighbours": lambda stored: stored.update(neighbors="replace_one", nobs=4000),
 }
 
 
-SETTLED = {case for case in DAMAGE if "settled" in case or "width" in case or case == "other neighbours"}
-"""Damage to what given bins do not have: nothing is settled, and counts are the same under either relation."""
+CHOSEN = {case for case in DAMAGE if "settings" in case or "width" in case or case == "other neighbours"}
+"""Damage to what given bins do not have: no width is chosen, and counts are the same under either relation."""
 
 
 @pytest.mark.parametrize("case", DAMAGE)
@@ -93,7 +119,7 @@ def test_damaged_releases_are_refused(case):
         dpi.Release.from_json(text).infer()
 
 
-@pytest.mark.parametrize("case", sorted(set(DAMAGE) - SETTLED))
+@pytest.mark.parametrize("case", sorted(set(DAMAGE) - CHOSEN))
 def test_damaged_releases_of_given_bins_are_refused(case):
     text = damaged(results_of("equal").release, DAMAGE[case])
     with pytest.raises(ReleaseError):
@@ -122,8 +148,7 @@ def test_merged_bins_are_sums_of_the_measured_ones(price):
         fine = measured.frame()["density"].to_numpy().reshape(results.bins, merged)
         np.testing.assert_allclose(results.frame()["density"], fine.mean(axis=1), atol=1e-12)
         np.testing.assert_array_equal(results.edges, measured.edges[::merged])
-        settled = results.release.question["settled"]
-        assert measured.bins == 3840 // settled["width"]
+        assert measured.bins == 3840 // results.release.stages[-1].settings["width"]
 
 
 def test_frame_columns_hold_together():

@@ -1,6 +1,7 @@
 """Results of choices: accuracy that holds, tables, and releases that are read back or refused."""
 
 import copy
+import dataclasses
 import json
 import math
 
@@ -96,7 +97,7 @@ def test_damaged_places_and_laws_are_refused():
     changes = [("value", one) for one in (-1, 2, 1.0, True, "1", None)] + [("step", one) for one in (0, -1, "1", None)]
     for name, value in changes:
         damaged = copy.deepcopy(stored)
-        damaged["sums"][0][name] = value
+        damaged["stages"][0]["sums"][0][name] = value
         with pytest.raises(ReleaseFormatError):
             Release.from_json(json.dumps(damaged)).infer()
     for law in (
@@ -110,8 +111,10 @@ def test_damaged_places_and_laws_are_refused():
         {"family": "gumbel", "scales": [["nan", 1]]},
         {"family": "gumbel", "scales": [[1.0, 1]], "draws": 2},
     ):
+        damaged = copy.deepcopy(stored)
+        damaged["stages"][0]["law"] = law
         with pytest.raises(ReleaseFormatError):
-            Release.from_json(json.dumps(stored | {"law": law})).infer()
+            Release.from_json(json.dumps(damaged)).infer()
 
 
 # Accuracy
@@ -120,8 +123,8 @@ def test_damaged_places_and_laws_are_refused():
 def results_of(count, scale, family):
     release = Release.from_json(json.dumps(stored_votes()))
     method = {"gumbel": "exponential mechanism", "exponential": "permute-and-flip"}[family]
-    law = type(release.law)(family, (scale,))
-    return SelectionResults(0, tuple(range(count)), method, scale, Release(**{**vars(release), "law": law}))
+    stage = dataclasses.replace(release.stages[0], law=type(release.law)(family, (scale,)))
+    return SelectionResults(0, tuple(range(count)), method, scale, dataclasses.replace(release, stages=(stage,)))
 
 
 def test_accuracy_in_closed_form():
@@ -189,7 +192,8 @@ def test_the_summary_says_what_was_chosen_how_and_at_what_price():
 def test_tables_of_every_format_escape_what_candidates_are_called():
     release = RELEASES["mapping"]()
     place = CANDIDATES.index("a_b <&> | $")
-    summary = infer_selection(Release(**{**vars(release), "values": (place,)})).summary()
+    stage = dataclasses.replace(release.stages[0], values=(place,))
+    summary = infer_selection(dataclasses.replace(release, stages=(stage,))).summary()
     assert "a_b <&> | $" in str(summary)
     assert "a_b &lt;&amp;&gt; | $" in summary.as_html()
     assert "a_b <&> | $" not in summary.as_html()

@@ -102,7 +102,7 @@ class QuerySum(RowSum):
         found = query_change(self.matrix, neighbors=neighbors, norm=norm, every_row=self.keeps_every_row)
         if found == 0:
             right = "queries that a replaced row can change: these follow from the public number of rows"
-            raise OptionError("W", f"the queries {', '.join(self.names[:5])}", right)
+            raise OptionError("queries", f"the queries {', '.join(self.names[:5])}", right)
         return found * self.schema.rows_per_unit
 
     def words(self, bound: Fraction, neighbors: Neighbors, norm: Norm) -> str:  # noqa: ARG002
@@ -157,9 +157,9 @@ def whole_weights(weights: Array) -> tuple[NDArray[np.int64], float]:
     most = f"at most {_MOST_QUERIES:,} queries of {_MOST_CELLS:,} cells and {_MOST_WEIGHTS:,} weights"
     queries, cells = weights.shape
     if not (0 < queries <= _MOST_QUERIES and 0 < cells <= _MOST_CELLS and weights.size <= _MOST_WEIGHTS):
-        raise OptionError("W", f"{queries:,} queries of {cells:,} cells", f"one query or more, {most}")
+        raise OptionError("queries", f"{queries:,} queries of {cells:,} cells", f"one query or more, {most}")
     if not np.isfinite(weights).all():
-        raise OptionError("W", "weights that are not finite", "finite weights")
+        raise OptionError("queries", "weights that are not finite", "finite weights")
     largest = float(np.abs(weights).max())
     step = 1.0
     if largest > LARGEST_WEIGHT or (weights != np.rint(weights)).any():
@@ -168,7 +168,7 @@ def whole_weights(weights: Array) -> tuple[NDArray[np.int64], float]:
     if not matrix.any(axis=1).all():
         which = np.flatnonzero(~matrix.any(axis=1)).tolist()
         right = f"queries with a weight of at least {step:.3g}, a step of the common grid"
-        raise OptionError("W", f"only zeros in {which[:5]}", right)
+        raise OptionError("queries", f"only zeros in {which[:5]}", right)
     return matrix, step
 
 

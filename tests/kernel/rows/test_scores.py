@@ -7,9 +7,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dpinfer.errors import FormulaError, OptionError, UnknownColumnError
+from dpinfer.kernel.rows.base import Batch
 from dpinfer.kernel.rows.scores import MOST_CANDIDATES
-from dpinfer.kernel.selection import score_sums
 from dpinfer.kernel.sources import open_source
+from dpinfer.kernel.sums import exact_sums
 from dpinfer.privacy.units import NEIGHBORS
 from dpinfer.results.selection import SelectionQuestion
 from dpinfer.schema import Boolean, Category, Integer, Real, Schema
@@ -37,11 +38,10 @@ def objects(cells):
 def encode(rows, cells):
     """Sum the scores of rows, each a mapping of column to cell; whole Python numbers."""
     raw = {name: objects([row[name] for row in cells]) for name in rows.columns}
-    found = rows.encode(raw, len(cells))
-    assert found.dtype == np.float64
-    assert found.shape == (len(rows.scores),)
-    assert np.array_equal(found, np.rint(found))
-    return found.astype(np.int64).astype(object)
+    found = rows.add(Batch(raw, len(cells)))
+    assert found.dtype == np.int64
+    assert found.shape == (1, len(rows.scores))
+    return found[0].astype(object)
 
 
 ASKED = {
@@ -132,7 +132,7 @@ def test_votes_are_counted_one_by_one():
     rows = rows_of(*ASKED["votes"])
     assert rows.step == 1.0
     frame = pd.DataFrame({"g": [*"aabacz", None]})
-    assert score_sums(rows, open_source(frame)) == [3, 1, 1]
+    assert exact_sums(rows, open_source(frame)) == [3, 1, 1]
     assert rows_of(["b", "u > 0.5"], KEEPING).step == 1.0
     assert rows_of(["b", "u"], KEEPING).step < 1e-5
 
@@ -165,7 +165,7 @@ def test_nothing_is_summed_of_no_rows():
     for asked in ASKED.values():
         rows = rows_of(*asked)
         frame = SCHEMA.sample(1, np.random.default_rng(0)).iloc[:0]
-        assert score_sums(rows, open_source(frame)) == [0] * len(rows.scores)
+        assert exact_sums(rows, open_source(frame)) == [0] * len(rows.scores)
 
 
 def test_scores_that_cannot_be_summed_are_refused():

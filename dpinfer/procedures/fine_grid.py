@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
@@ -240,7 +240,7 @@ def bin_edges(schema: Schema, name: str, bins: int | Sequence[float]) -> Array:
 MOST_BINS = 4096
 
 
-def read_edges(bins: object) -> str | int | tuple[float, ...]:
+def read_edges(bins: object) -> Literal["auto"] | int | tuple[float, ...]:
     """Read what was given as bins, as far as it does not depend on the column.
 
     Raises

@@ -1,0 +1,179 @@
+"""Distribution functions, and what quantiles share with them: a noisy tree of counts."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, Literal, Self
+
+import numpy as np
+
+from dpinfer.errors import OptionError
+from dpinfer.inference.distribution import fit_tree
+from dpinfer.inference.quantiles import TARGETS
+from dpinfer.kernel.rows.tree import MOST_LEAVES
+from dpinfer.kernel.stage import Context, Stage, Sum
+from dpinfer.procedures.table_axes import axes_of
+from dpinfer.procedures.keywords import suggests
+from dpinfer.procedures.procedure import Procedure, inferred
+from dpinfer.procedures.tree_plan import TreePlan
+from dpinfer.results.distribution import CDFResults
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from dpinfer.kernel.measurement import Measurement
+    from dpinfer.kernel.stage import Data
+    from dpinfer.privacy.units import Neighbors, Privacy
+    from dpinfer.release import Release, StageRelease
+    from dpinfer.schema.schema import Schema
+
+    Columns = str | Sequence[str]
+
+__all__ = ["CDF", "OfDistribution", "cdf"]
+
+
+@dataclass(frozen=True, eq=False)
+class OfDistribution(Procedure):
+    """A question about the distribution of a column, by group: any release of that distribution serves it."""
+
+    column: str = ""
+    axes: tuple[Mapping[str, Any], ...] = ()
+    where: str | None = None
+    resolution: int | Literal["auto"] = "auto"
+    target: str = inferred("population")
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.column, str) or not self.column:
+            raise OptionError("column", self.column, "the name of a Real or Integer column")
+        if self.target not in TARGETS:
+            raise OptionError("target", self.target, TARGETS)
+        if self.resolution != "auto" and type(self.resolution) is not int:
+            raise OptionError("resolution", self.resolution, f'a power of two from 2 to {MOST_LEAVES:,}, or "auto"')
+        super().__post_init__()
+
+    def plan(self, schema: Schema) -> TreePlan:
+        """Return the tree, compiled against a schema."""
+        return TreePlan(schema, self.column, self.resolution, self.axes, self.where)
+
+    def check(self, schema: Schema, neighbors: Neighbors) -> None:  # noqa: ARG002
+        """Refuse a column or groups that the schema cannot serve."""
+        _ = self.plan(schema).tree
+
+    def resolve(self, context: Context) -> Self:
+        """Return the same question with the number of leaves that the column gets."""
+        return replace(self, resolution=self.plan(context.schema).leaves)
+
+    def release_kind(self, context: Context) -> str:  # noqa: ARG002
+        """Return "cdf": every release holds a distribution function."""
+        return "cdf"
+
+    def stage(self, place: int, context: Context, released: tuple[StageRelease, ...]) -> Stage:  # noqa: ARG002
+        """Ask for the tree of counts."""
+        return Stage(Sum(self.plan(context.schema).tree))
+
+    def reads(self, other: Procedure) -> bool:
+        """Whether another question is about the same distribution."""
+        return isinstance(other, OfDistribution) and self._whose == other._whose
+
+    @property
+    def _whose(self) -> tuple[Any, ...]:
+        return self.column, [dict(axis) for axis in self.axes], self.where
+
+    def check_release(self, release: Release) -> None:
+        """Refuse a release that holds no such tree."""
+        super().check_release(release)
+        self.plan(release.schema).check_noise(release)
+
+    def explain(self, privacy: Privacy, *, schema: Schema | None = None, neighbors: Neighbors | None = None) -> str:
+        """Describe the measurement, and the noise in ranks, before anything is spent."""
+        return "\n".join(self._explained(self.measurement(privacy, schema=schema, neighbors=neighbors)))
+
+    def _explained(self, measured: Measurement) -> list[str]:
+        noise = _largest_error(measured)
+        return [
+            measured.describe(),
+            f"ranks        a count below a value carries noise of standard deviation {noise:.4g} rows at most: the "
+            f"sampling error of a median of {4 * noise**2:,.0f} rows",
+        ]
+
+
+@dataclass(frozen=True, eq=False)
+class CDF(OfDistribution):
+    """The distribution function of a column, by group. See `cdf`."""
+
+    procedures = ("cdf",)
+
+    replicates: int = inferred(999)
+    seed: int = inferred(0)
+
+    def __post_init__(self) -> None:
+        if type(self.replicates) is not int or self.replicates < 99:
+            raise OptionError("replicates", self.replicates, "a whole number of at least 99")
+        if type(self.seed) is not int or self.seed < 0:
+            raise OptionError(
+                "seed", self.seed, "a whole number, not negative: it is public and draws no privacy noise"
+            )
+        super().__post_init__()
+
+    def text(self, schema: Schema) -> str:
+        """Return the question in one line."""
+        return f"cdf of {self.plan(schema).text}"
+
+    def infer(self, release: Release | None = None) -> CDFResults:
+        """Infer from a release of this question, or of the same distribution: free, and without any row."""
+        found, theirs = self._asked_of(release)
+        assert isinstance(theirs, OfDistribution)
+        distribution = theirs.plan(found.schema).distribution(found)
+        return CDFResults(distribution, found, self.target, self.replicates, self.seed)
+
+
+@suggests
+def cdf(
+    column: str,
+    data: Data | Release | None = None,
+    *,
+    by: Columns = (),
+    where: str | None = None,
+    resolution: int | str = "auto",
+    target: str = "population",
+    replicates: int = 999,
+    seed: int = 0,
+) -> CDF:
+    """Distribution function of a column, by group, with a simultaneous band.
+
+    Parameters
+    ----------
+    column, data, by, where, resolution, target
+        As in `quantile`.
+    replicates, seed : int
+        Size and public seed of the simulation behind the simultaneous band.
+
+    Returns
+    -------
+    CDF
+        Its results have ``.frame()``, ``.quantile(q)``, ``.band_width()`` and ``.plot()``.
+
+    Raises
+    ------
+    OptionError, SchemaError, UnknownColumnError, FormulaError
+        As `quantile`.
+    """
+    return CDF(
+        source=data,
+        column=column,
+        axes=axes_of(by),
+        where=where,
+        resolution=resolution,  # type: ignore[arg-type]
+        target=target,
+        replicates=replicates,
+        seed=seed,
+    )
+
+
+def _largest_error(measured: Measurement) -> float:
+    """Largest standard deviation of the noise of a count below a value, in rows."""
+    tree = measured.rows
+    starts = [2**level - 1 for level in range(tree.depth + 1)]
+    variances = (measured.law.variances * np.asarray(measured.steps) ** 2)[: tree.width][starts]
+    return float(np.sqrt(fit_tree(np.zeros(tree.width), variances, tree.edges).noise_variance(0.5).max()))

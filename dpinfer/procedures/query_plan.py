@@ -1,0 +1,166 @@
+"""Linear queries, compiled against a schema: the table, and the weights of its cells."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from dpinfer.errors import OptionError, ReleaseFormatError, names_of
+from dpinfer.kernel.rows.cells import CellSum
+from dpinfer.kernel.rows.features import Features
+from dpinfer.kernel.rows.queries import LARGEST_WEIGHT, QuerySum, whole_weights
+from dpinfer.schema.axes import axis_from_dict, compile_condition
+from dpinfer.schema.basis import basis_of
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from dpinfer.schema.axes import Axis
+    from dpinfer.schema.expressions import Expression
+    from dpinfer.schema.schema import Schema
+
+    Array = NDArray[np.float64]
+
+__all__ = ["GivenWeights", "GridWeights", "Weights", "query_rows"]
+
+
+class Weights(ABC):
+    """The weights of a table's cells in each query."""
+
+    @abstractmethod
+    def on_grid(self, names: tuple[str, ...], labels: list[Any]) -> GridWeights:
+        """Return whole-number weights.
+
+        Parameters
+        ----------
+        names : tuple of str, length q
+            What the queries are called.
+        labels : list, length G
+            Labels of the cells.
+
+        Raises
+        ------
+        OptionError
+            If the weights do not fit the cells.
+        """
+
+    @abstractmethod
+    def to_dict(self) -> dict[str, Any]:
+        """Return them as a JSON-ready mapping."""
+
+    @classmethod
+    def from_dict(cls, stored: Mapping[str, Any]) -> GridWeights:
+        """Read what `GridWeights.to_dict` wrote."""
+        return GridWeights.read(stored)
+
+
+@dataclass(frozen=True, eq=False)
+class GivenWeights(Weights):
+    """Weights as a user gives them.
+
+    Attributes
+    ----------
+    given : tuple, length q
+        For each query a tuple of numbers in the order of the cells, or a mapping of cell label to weight.
+    """
+
+    given: tuple[Any, ...]
+
+    def on_grid(self, names: tuple[str, ...], labels: list[Any]) -> GridWeights:
+        """See `Weights.on_grid`."""
+        lines = [_by_cell(name, one, labels) for name, one in zip(names, self.given, strict=True)]
+        return GridWeights(*whole_weights(np.array(lines)))
+
+    def to_dict(self) -> dict[str, Any]:
+        """Refuse: a release holds weights on their grid."""
+        raise TypeError("weights are stored when the cells are known")
+
+
+@dataclass(frozen=True, eq=False)
+class GridWeights(Weights):
+    """Weights on their public grid, as measured.
+
+    Attributes
+    ----------
+    matrix : ndarray of int (q, G)
+    step : float
+        The weights are ``step * matrix``.
+    """
+
+    matrix: NDArray[np.int64]
+    step: float
+
+    def on_grid(self, names: tuple[str, ...], labels: list[Any]) -> GridWeights:
+        """See `Weights.on_grid`."""
+        if self.matrix.shape != (len(names), len(labels)):
+            raise OptionError("queries", f"weights {self.matrix.shape}", f"{len(labels)} weights for each query")
+        return self
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the step, and the weights of each query as one line of whole numbers."""
+        return {"step": self.step, "lines": [" ".join(map(str, line)) for line in self.matrix.tolist()]}
+
+    @classmethod
+    def read(cls, stored: Mapping[str, Any]) -> GridWeights:
+        """Read what `to_dict` wrote.
+
+        Raises
+        ------
+        ReleaseFormatError
+        """
+        step, lines = stored["step"], stored["lines"]
+        if type(step) not in (int, float) or not 0 < step < np.inf:
+            raise ReleaseFormatError("step is not a positive number")
+        if not isinstance(lines, list) or not all(isinstance(line, str) for line in lines):
+            raise ReleaseFormatError("weights are not lines of whole numbers")
+        rows = [[int(number) for number in line.split()] for line in lines]
+        if not rows or not rows[0] or len(set(map(len, rows))) > 1:
+            raise ReleaseFormatError("weights are not as many in each query")
+        if any(max(map(abs, row)) > LARGEST_WEIGHT for row in rows):
+            raise ReleaseFormatError(f"weights are not at most {LARGEST_WEIGHT:,} steps")
+        return cls(np.array(rows, dtype=np.int64), float(step))
+
+
+def query_rows(
+    schema: Schema, axes: tuple[Mapping[str, Any], ...], where: str | None, names: tuple[str, ...], weights: Weights
+) -> QuerySum:
+    """Return the row sum of queries.
+
+    Raises
+    ------
+    OptionError, SchemaError, FormulaError, UnknownColumnError
+        If the weights do not fit the cells, or the columns cannot be tabulated.
+    """
+    found = tuple(axis_from_dict(axis, schema) for axis in axes)
+    cells = _count_rows(schema, found, None if where is None else compile_condition(where, schema))
+    labels = [cell[0] if len(cell) == 1 else cell for cell in cells.cells]
+    measured = weights.on_grid(names, labels)
+    return QuerySum(cells, measured.matrix, measured.step, names)
+
+
+def _count_rows(schema: Schema, axes: tuple[Axis, ...], condition: Expression | None) -> CellSum:
+    names = [axis.name for axis in axes]
+    if not names or len(set(names)) < len(names):
+        raise OptionError("columns", names, "one or more different columns")
+    return CellSum(Features(basis_of([], schema), condition), axes)
+
+
+def _by_cell(name: str, given: Any, labels: list[Any]) -> list[float]:
+    """Weights of one query in the order of the cells."""
+    shown = ", ".join(map(repr, labels[:6])) + (", ..." if len(labels) > 6 else "")
+    if isinstance(given, Mapping):
+        known = set(labels)
+        unknown = [label for label in given if label not in known]
+        if unknown:
+            raise OptionError(
+                "queries", f"{name}: weights of {names_of(unknown)}", f"weights by cell; the cells are {shown}"
+            )
+        return [float(given.get(label, 0.0)) for label in labels]
+    if len(given) != len(labels):
+        right = f"{len(labels)} weights, one for each cell: {shown}"
+        raise OptionError("queries", f"{name}: {len(given)} weights", right)
+    return list(given)
