@@ -283,4 +283,4 @@ def check_summed(released: Released) -> None:
     OptionError
     """
     if not isinstance(released.rows, CellSum):
-        raise OptionError("released", released.measured.kind, "releases of sums in the cells of a table")
+        raise OptionError("released", type(released.rows).__name__, "releases of sums in the cells of a table")
