@@ -95,7 +95,7 @@ POWER = (
 def procedure(design: Design, popmean: float) -> MeanComparison:
     """The procedure that a user would write."""
     if design.test == "ttest_1samp":
-        return ttest_1samp("x", popmean, alternative=design.alternative)
+        return ttest_1samp("x", popmean=popmean, alternative=design.alternative)
     if design.test == "ttest_rel":
         return ttest_rel("x", "y", alternative=design.alternative)
     ask = ttest_ind if design.test == "ttest_ind" else f_oneway

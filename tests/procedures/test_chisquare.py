@@ -67,9 +67,9 @@ REFUSED = {
     "a level too few": (lambda d: chisquare("g", d, p0={"a": 0.5, "b": 0.5}), OptionError, "^p0="),
     "a level too many": (lambda d: chisquare("g", d, p0=SHARES | {"z": 1e-9}), OptionError, "^p0="),
     "positions for levels": (lambda d: chisquare("g", d, p0=pd.Series([0.5, 0.3, 0.2])), OptionError, "^p0="),
-    "p0 and f_exp": (lambda d: chisquare("g", d, [1, 1, 1], p0=[0.5, 0.3, 0.2]), OptionError, "^f_exp=.*the same"),
-    "a zero frequency": (lambda d: chisquare("g", d, [10, 20, 0]), OptionError, "^f_exp="),
-    "infinite frequencies": (lambda d: chisquare("g", d, [1e308, 1e308, 1e308]), OptionError, "^f_exp="),
+    "p0 and f_exp": (lambda d: chisquare("g", d, f_exp=[1, 1, 1], p0=[0.5, 0.3, 0.2]), OptionError, "^f_exp=.*the same"),
+    "a zero frequency": (lambda d: chisquare("g", d, f_exp=[10, 20, 0]), OptionError, "^f_exp="),
+    "infinite frequencies": (lambda d: chisquare("g", d, f_exp=[1e308, 1e308, 1e308]), OptionError, "^f_exp="),
     "one bin": (lambda d: chisquare("age", d, bins=[0, 80]), OptionError, "'age'.*two levels or more"),
     "no bins": (lambda d: chisquare("age", d), SchemaError, "'age' has no levels.*bins="),
     "bins out of bounds": (lambda d: chisquare("age", d, bins=[0, 40, 90]), OptionError, r"^bins=.*\[0, 80\]"),
@@ -192,8 +192,8 @@ ORDERS = {
 def test_expected_shares_may_come_in_any_form():
     release = dpi.table("g", simulated()).fit(PRICE).release
     found = [chisquare("g", release, p0=p0).infer() for p0 in ORDERS.values()]
-    found += [chisquare("g", release, pd.Series({"c": 40, "a": 100, "b": 60})).infer()]
-    found += [chisquare("g", release, [5, 3, 2]).infer(), chisquare("g", release, f_exp=(450.0, 270.0, 180.0)).infer()]
+    found += [chisquare("g", release, f_exp=pd.Series({"c": 40, "a": 100, "b": 60})).infer()]
+    found += [chisquare("g", release, f_exp=[5, 3, 2]).infer(), chisquare("g", release, f_exp=(450.0, 270.0, 180.0)).infer()]
     assert len({(one.statistic, one.pvalue) for one in found}) == 1
     assert found[0].expected_freq.index.tolist() == ["a", "b", "c"]
     assert found[0].expected_freq.to_numpy() == pytest.approx(np.array([0.5, 0.3, 0.2]) * found[0].expected_freq.sum())

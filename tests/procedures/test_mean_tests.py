@@ -48,22 +48,22 @@ REFUSED = {
     "several groups": (lambda d: f_oneway("x", ["g", "s"], d), OptionError, "by="),
     "numeric groups": (lambda d: f_oneway("x", "y", d), SchemaError, "'y' has no levels"),
     "unknown groups": (lambda d: f_oneway("x", "h", d), UnknownColumnError, "'h'"),
-    "unknown column": (lambda d: ttest_1samp("z", 1, d), UnknownColumnError, "'z'"),
-    "a category": (lambda d: ttest_1samp("g", 1, d), DPInferError, "g"),
-    "a constant": (lambda d: ttest_1samp("3", 1, d), FormulaError, "same for every row"),
-    "no column": (lambda d: ttest_1samp("", 1, d), OptionError, "column="),
-    "a mean beyond the bounds": (lambda d: ttest_1samp("x", 11, d), OptionError, r"popmean=11.*\[0, 10\]"),
-    "a mean that is none": (lambda d: ttest_1samp("x", float("nan"), d), OptionError, "popmean"),
-    "a mean as text": (lambda d: ttest_1samp("x", "5", d), OptionError, "popmean"),
+    "unknown column": (lambda d: ttest_1samp("z", d, popmean=1), UnknownColumnError, "'z'"),
+    "a category": (lambda d: ttest_1samp("g", d, popmean=1), DPInferError, "g"),
+    "a constant": (lambda d: ttest_1samp("3", d, popmean=1), FormulaError, "same for every row"),
+    "no column": (lambda d: ttest_1samp("", d, popmean=1), OptionError, "column="),
+    "a mean beyond the bounds": (lambda d: ttest_1samp("x", d, popmean=11), OptionError, r"popmean=11.*\[0, 10\]"),
+    "a mean that is none": (lambda d: ttest_1samp("x", d, popmean=float("nan")), OptionError, "popmean"),
+    "a mean as text": (lambda d: ttest_1samp("x", d, popmean="5"), OptionError, "popmean"),
     "pairs that cannot be equal": (lambda d: ttest_rel("x", "far", d), OptionError, "popmean=0"),
     "pairs with themselves": (lambda d: ttest_rel("x", "x ", d), OptionError, "b='x '"),
     "pairs with nothing": (lambda d: ttest_rel("x", None, d), OptionError, "b=None"),
-    "another alternative": (lambda d: ttest_1samp("x", 5, d, alternative="two"), OptionError, "alternative=.*'less'"),
-    "few draws": (lambda d: ttest_1samp("x", 5, d, draws=10), OptionError, "draws=10"),
+    "another alternative": (lambda d: ttest_1samp("x", d, popmean=5, alternative="two"), OptionError, "alternative=.*'less'"),
+    "few draws": (lambda d: ttest_1samp("x", d, popmean=5, draws=10), OptionError, "draws=10"),
     "a negative seed": (lambda d: ttest_ind("x", "s", d, seed=-1), OptionError, "seed=-1"),
     "half equal variances": (lambda d: ttest_ind("x", "s", d, equal_var=1), OptionError, "equal_var=1"),
     "no condition": (lambda d: ttest_ind("x", "s", d, where="x"), FormulaError, "x: is not a condition"),
-    "rows alone": (lambda _: ttest_1samp("x", 5, plain()), OptionError, "data="),
+    "rows alone": (lambda _: ttest_1samp("x", plain(), popmean=5), OptionError, "data="),
 }
 
 
@@ -117,7 +117,7 @@ def test_the_explanation_names_the_test_and_its_noise():
 def truth(frame):
     a, b = frame["x"][~frame["s"].astype(bool)], frame["x"][frame["s"].astype(bool)]
     return {
-        "one": (lambda d: ttest_1samp("x", 4.8, d), stats.ttest_1samp(frame["x"], 4.8).statistic),
+        "one": (lambda d: ttest_1samp("x", d, popmean=4.8), stats.ttest_1samp(frame["x"], 4.8).statistic),
         "two": (lambda d: ttest_ind("x", "s", d), stats.ttest_ind(a, b).statistic),
         "welch": (lambda d: ttest_ind("x", "s", d, equal_var=False), stats.ttest_ind(a, b, equal_var=False).statistic),
         "pairs": (lambda d: ttest_rel("x", "y", d), stats.ttest_rel(frame["x"], frame["y"]).statistic),
@@ -161,7 +161,7 @@ def test_releases_of_something_else_are_refused():
     with pytest.raises(MissingFromReleaseError, match="no mean of y"):
         ttest_ind("y", "s", means).infer()
     with pytest.raises(MissingFromReleaseError, match="of all rows together"):
-        ttest_1samp("x", 5, means).infer()
+        ttest_1samp("x", means, popmean=5).infer()
     with pytest.raises(InferenceError, match="where differ"):
         ttest_ind("x", "s", means, where="y > 1").infer()
     with pytest.raises(InferenceError, match="holds no means"):

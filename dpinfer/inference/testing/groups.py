@@ -206,9 +206,8 @@ class GroupMeans:
             return np.asarray(dof.sum(axis=1))
         parts = found.within / rows**2
         bottom = (parts**2 / dof).sum(axis=1)
-        known = bottom > 0
-        welch = np.maximum(parts.sum(axis=1) ** 2 / np.where(known, bottom, 1.0), 1.0)
-        return np.where(known, welch, dof.sum(axis=1))
+        welch: Array = np.maximum(parts.sum(axis=1) ** 2 / np.where(bottom > 0, bottom, 1.0), 1.0)
+        return np.where(bottom > 0, welch, dof.sum(axis=1))
 
     def fit(self, values: Array) -> FittedMeans:
         """Fit the hypothesis where it is hardest to hold the level.

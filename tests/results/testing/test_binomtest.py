@@ -31,7 +31,7 @@ def simulated(neighbors="replace_one", rows=100):
 
 @pytest.fixture(scope="module", params=PRICES)
 def results(request):
-    return binomtest("s", simulated(), 0.3).fit(PRICES[request.param])
+    return binomtest("s", simulated(), p=0.3).fit(PRICES[request.param])
 
 
 def changed(release, **changes):
@@ -83,12 +83,12 @@ def test_the_frame_is_one_row(results):
     ("alternative", "heads", "free"), [("greater", ["[0.05", "1]"], 1), ("less", ["[0", "0.95]"], 0)]
 )
 def test_one_sided_intervals_have_one_end(results, alternative, heads, free):
-    found = binomtest("s", results.release, 0.3, alternative=alternative).infer()
+    found = binomtest("s", results.release, p=0.3, alternative=alternative).infer()
     frame = found.frame()
     assert frame.columns.tolist()[-2:] == heads
     assert frame.iloc[0, -1 if free else -2] == free
     end = found.proportion_ci()[1 - free]
-    at = binomtest("s", results.release, end, alternative=alternative).infer()
+    at = binomtest("s", results.release, p=end, alternative=alternative).infer()
     assert at.pvalue == pytest.approx(0.05, rel=1e-6)
 
 
@@ -119,7 +119,7 @@ def test_summaries_say_what_was_tested_and_how(results):
 def test_impossible_counts_are_flagged_and_have_valid_answers(results, count, alternative):
     release = counted(results.release, count)
     for p in (0.0, 0.3, 1.0):
-        found = binomtest("s", release, p, alternative=alternative).infer()
+        found = binomtest("s", release, p=p, alternative=alternative).infer()
         assert 0 <= found.pvalue <= 1
         assert 0 <= found.statistic <= 1
         low, high = found.proportion_ci()
@@ -131,7 +131,7 @@ def test_impossible_counts_are_flagged_and_have_valid_answers(results, count, al
 
 def test_no_rows_say_nothing():
     for price in PRICES.values():
-        found = binomtest("s", simulated(rows=0), 0.3).fit(price)
+        found = binomtest("s", simulated(rows=0), p=0.3).fit(price)
         assert found.proportion_ci() == (0, 1)
         assert found.pvalue > 0.3
         assert "no rows" in found.flags[0]
@@ -143,11 +143,11 @@ def test_no_rows_say_nothing():
 def test_a_saved_release_gives_the_same_test(results, tmp_path):
     results.release.save(tmp_path / "test.json")
     read = dpi.read_release(tmp_path / "test.json")
-    for found in (read.infer(), binomtest("s", read, 0.3).infer(), binomtest("s", p=0.3).infer(read)):
+    for found in (read.infer(), binomtest("s", read, p=0.3).infer(), binomtest("s", p=0.3).infer(read)):
         assert (found.statistic, found.pvalue, found.hypothesis) == (results.statistic, results.pvalue, "P(s) = 0.3")
         pd.testing.assert_frame_equal(found.frame(), results.frame())
     other = read.infer(p=0.1, alternative="greater")
-    assert other.pvalue == binomtest("s", read, 0.1, alternative="greater").infer().pvalue
+    assert other.pvalue == binomtest("s", read, p=0.1, alternative="greater").infer().pvalue
     for option in ({"p": 2}, {"alternative": "more"}):
         with pytest.raises(OptionError, match=next(iter(option))):
             read.infer(**option)
@@ -193,10 +193,10 @@ def test_a_damaged_release_is_refused(results, name):
 
 def test_exact_proportions_can_be_tested_and_tests_read_as_proportions():
     release = dpi.proportion("s", simulated(), inference="exact").measure(PRICES["tulap"])
-    found = binomtest("s", release, 0.3).infer()
+    found = binomtest("s", release, p=0.3).infer()
     assert found.pvalue == pytest.approx(float(release.infer().t_test("s = 0.3").pvalue), rel=1e-8)
     assert found.proportion_ci() == pytest.approx(tuple(release.infer().conf_int().loc["s"]), abs=1e-8)
-    tested = binomtest("s", simulated(), 0.3).measure(PRICES["tulap"])
+    tested = binomtest("s", simulated(), p=0.3).measure(PRICES["tulap"])
     assert dpi.proportion("s", tested, inference="exact").infer().params["s"] == tested.infer().statistic
     with pytest.raises(OptionError, match="p="):
         infer_binomtest(release)
@@ -204,8 +204,8 @@ def test_exact_proportions_can_be_tested_and_tests_read_as_proportions():
 
 def test_gaussian_counts_can_be_tested_and_tests_read_as_counts():
     release = dpi.count(where="s").bind(simulated()).measure(PRICES["gaussian"])
-    assert binomtest("s", release, 0.3).infer().k == release.array[0]
-    tested = binomtest("s", simulated(), 0.3).measure(PRICES["gaussian"])
+    assert binomtest("s", release, p=0.3).infer().k == release.array[0]
+    tested = binomtest("s", simulated(), p=0.3).measure(PRICES["gaussian"])
     assert dpi.count(where="s").infer(tested).params.iloc[0] == pytest.approx(tested.array[0])
 
 
@@ -234,7 +234,7 @@ OTHERS = {
 def test_releases_of_something_else_are_refused_by_name(name):
     measure, error, match = OTHERS[name]
     with pytest.raises(error, match=match):
-        binomtest("s", measure(), 0.3).infer()
+        binomtest("s", measure(), p=0.3).infer()
 
 
 def test_rows_that_may_drop_out_are_refused_and_all_rows_have_no_proportion():

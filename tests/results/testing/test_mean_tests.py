@@ -31,7 +31,7 @@ def fitted(ask, privacy=PRICE, rows=None, **options):
 
 
 ASKED = {
-    "ttest_1samp": lambda d: ttest_1samp("x", 5, d),
+    "ttest_1samp": lambda d: ttest_1samp("x", d, popmean=5),
     "ttest_ind": lambda d: ttest_ind("x", "s", d),
     "ttest_rel": lambda d: ttest_rel("x", "y", d),
     "f_oneway": lambda d: f_oneway("x", "g", d),
@@ -101,7 +101,7 @@ def test_levels_that_are_none_are_refused(results, level):
 
 
 def test_one_sided_intervals_need_more_than_half():
-    found = fitted(lambda d: ttest_1samp("x", 5, d, alternative="greater"))
+    found = fitted(lambda d: ttest_1samp("x", d, popmean=5, alternative="greater"))
     assert found.confidence_interval(0.6).high == np.inf
     with pytest.raises(OptionError, match=r"between 0\.5 and 1"):
         found.confidence_interval(0.5)
@@ -202,5 +202,5 @@ def test_plenty_of_rows_carry_no_flag(results):
 
 def test_values_nearly_all_at_one_bound_are_flagged():
     rows = frame().iloc[:150].assign(x=lambda d: np.where(np.arange(len(d)) < 4, 0.0, 10.0))
-    found = fitted(lambda d: ttest_1samp("x", 9.5, d), dpi.ZCDP(10.0), rows)
+    found = fitted(lambda d: ttest_1samp("x", d, popmean=9.5), dpi.ZCDP(10.0), rows)
     assert any("at one bound" in flag for flag in found.flags)
