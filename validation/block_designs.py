@@ -12,10 +12,10 @@ import statsmodels.formula.api as smf
 
 import dpinfer as dpi
 from dpinfer.kernel.blocks import noisy_values
+from dpinfer.kernel.rows.blocks import block_values
 from dpinfer.kernel.samplers import simulated_noise
 from dpinfer.procedures.block_estimators import newton
 from dpinfer.release import Release
-from dpinfer.kernel.rows.blocks import block_values
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -8,15 +8,15 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import pandas as pd
+from dpinfer.kernel.density import noisy_stages
+from dpinfer.results.fine_grid import CELLS, WIDTHS
 from joblib import Parallel, delayed
 from matplotlib.figure import Figure
 from scipy import integrate, stats
 
 import dpinfer as dpi
 from dpinfer.inference.density import DensityEstimates, density_intervals, projected
-from dpinfer.kernel.density import noisy_stages
 from dpinfer.procedures.density import density
-from dpinfer.results.fine_grid import CELLS, WIDTHS
 from validation.common import Claim, Options, options, write_figure, write_table
 
 if TYPE_CHECKING:

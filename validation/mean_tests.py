@@ -16,7 +16,6 @@ import dpinfer as dpi
 from dpinfer.inference.testing.groups import GroupMeans
 from dpinfer.inference.testing.nulls import batch_pvalues
 from dpinfer.procedures.mean_tests import MeanComparison, f_oneway, ttest_1samp, ttest_ind, ttest_rel
-from dpinfer.results.testing.groups import mean_model
 from validation.common import Claim, Options, options, write_figure, write_table
 
 if TYPE_CHECKING:
@@ -112,8 +111,7 @@ def null_model(design: Design, popmean: float, price: Any, neighbors: str) -> Gr
     ask = procedure(design, popmean)
     measured = ask.measurement(price, schema=schema, neighbors=neighbors)
     empty = np.zeros((1, len(measured.names)))
-    question = ask._question(schema)
-    return mean_model(question, empty, ask.test, law=measured.law, steps=np.asarray(measured.steps))[0]
+    return ask.model(ask.plan(schema), empty, law=measured.law, steps=np.asarray(measured.steps))[0]
 
 
 def exact_sums(law: Law, size: int, replicates: int, rng: np.random.Generator, *, pairs: bool = False) -> np.ndarray:

@@ -9,9 +9,9 @@ import numpy as np
 
 import dpinfer as dpi
 from dpinfer.kernel.data import rows_of
-from dpinfer.kernel.run import run as run_kernel
 from dpinfer.kernel.people import kept_rows
 from dpinfer.kernel.replicates import replicate_sums
+from dpinfer.kernel.run import run as run_kernel
 from dpinfer.kernel.sources import open_source
 from dpinfer.kernel.sums import exact_sums
 from validation.people_bootstrap import BOOTSTRAP, PRICE, inferred

@@ -11,9 +11,9 @@ from scipy.special import ndtr
 
 import dpinfer as dpi
 from dpinfer.kernel.rows.cells import CellSum
-from dpinfer.schema.cells import Coded
-from dpinfer.kernel.rows.persons import PersonSum
 from dpinfer.kernel.rows.features import Features
+from dpinfer.kernel.rows.persons import PersonSum
+from dpinfer.schema.cells import Coded
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -7,12 +7,12 @@ from functools import cache
 from typing import Any
 
 import numpy as np
+from dpinfer.results.describe import describe
 from scipy import stats
 
 import dpinfer as dpi
 from dpinfer.inference.batch import batch_linear, linear_oracle
 from dpinfer.inference.moment_intervals import intervals
-from dpinfer.results.describe import describe
 from validation.people_designs import COLUMNS, DESIGNS, KEPT, SLOPE, draw, slope_variance, sums_of
 
 QUESTIONS: dict[str, Any] = {

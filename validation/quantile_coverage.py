@@ -15,8 +15,8 @@ from tqdm import tqdm
 
 import dpinfer as dpi
 from dpinfer.inference.quantiles import _FEW, _LARGE
-from dpinfer.kernel.run import run as run_kernel
 from dpinfer.kernel.quantiles import chosen_points, simulated_draw
+from dpinfer.kernel.run import run as run_kernel
 from dpinfer.kernel.sources import open_source
 from dpinfer.results.quantiles import infer_quantiles, whole_step
 from dpinfer.studies import Rules

@@ -16,8 +16,8 @@ from dpinfer.inference.distribution import Tree, fit_tree
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from dpinfer.release import Measurement
     from dpinfer.kernel.rows.tree import TreeSum
+    from dpinfer.release import Measurement
 
     Function = Callable[[np.ndarray], np.ndarray]
 

@@ -15,8 +15,8 @@ from dpinfer.kernel.rows.features import Features
 from dpinfer.kernel.rows.resampled import ReplicateSum
 from dpinfer.numerics.arithmetic import Arithmetic
 from dpinfer.procedures.gram_design import GramDesign
-from dpinfer.release.laws import NoiseLaw
 from dpinfer.procedures.sum_plan import SumPlan, refuse_damaged
+from dpinfer.release.laws import NoiseLaw
 from dpinfer.schema.axes import compile_condition
 from dpinfer.schema.category import Category
 from dpinfer.schema.columns import Boolean

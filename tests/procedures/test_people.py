@@ -10,9 +10,9 @@ from dpinfer.errors import InferenceError, NotProvedError, SchemaError
 from dpinfer.kernel.data import rows_of
 from dpinfer.privacy.units import NEIGHBORS
 from dpinfer.procedures.binomial import binomtest
+from dpinfer.procedures.combine import combine
 from dpinfer.procedures.mean_tests import f_oneway, ttest_1samp, ttest_ind, ttest_rel
 from dpinfer.release import Release
-from dpinfer.results.combine import combine
 from dpinfer.studies.truncation import truncation
 
 SCHEMA = dpi.Schema(

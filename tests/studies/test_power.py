@@ -14,6 +14,7 @@ from scipy import stats
 
 import dpinfer as dpi
 from dpinfer.errors import DPInferError, NotProvedError, OptionError
+from dpinfer.inference.released import Released
 from dpinfer.inference.testing.binomial import binomial_power
 from dpinfer.inference.testing.nulls import batch_pvalues
 from dpinfer.inference.testing.tables import CountNoise, GoodnessOfFit, Independence
@@ -180,7 +181,7 @@ def test_power_is_that_of_the_whole_test_of_a_mean_on_rows():
     square = (u**2 - raw[2].center / 25) / (raw[2].half / 25)
     sums = np.stack([np.full(1500, 500.0), u.sum(axis=1), square.sum(axis=1)], axis=1)
     values = sums + measured.law.rvs(1500, rng) * np.asarray(measured.steps)
-    whole = float((test.batch_pvalues(measured, values, draws=199, rng=rng) <= 0.05).mean())
+    whole = float((test.batch_pvalues(Released.of_study(measured, values), draws=199, rng=rng) <= 0.05).mean())
     assert 0.2 < whole < 0.95
     close(row["power"], whole, np.hypot(row["std err"], np.sqrt(whole * (1 - whole) / 1500)))
 

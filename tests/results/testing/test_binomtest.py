@@ -13,7 +13,7 @@ from dpinfer.errors import InferenceError, NotProvedError, OptionError, ReleaseF
 from dpinfer.inference.testing.binomial import binomial_interval, binomial_pvalue
 from dpinfer.procedures.binomial import binomtest
 from dpinfer.release.laws import NoiseLaw
-from dpinfer.results.testing.binomial import BinomTestResults, infer_binomtest
+from dpinfer.results.testing.binomial import BinomTestResults
 
 SCHEMA = dpi.Schema(
     s=dpi.Boolean(missing=False, impossible=False),
@@ -35,7 +35,9 @@ def results(request):
 
 
 def changed(release, **changes):
-    return dataclasses.replace(release, **changes)
+    (stage,) = release.stages
+    measured = {name: changes.pop(name) for name in ("names", "values", "steps", "law") if name in changes}
+    return dataclasses.replace(release, stages=(dataclasses.replace(stage, **measured),), **changes)
 
 
 def counted(release, count):
@@ -95,7 +97,7 @@ def test_one_sided_intervals_have_one_end(results, alternative, heads, free):
 def test_the_interval_and_the_pvalue_agree(results):
     low, high = results.proportion_ci(0.9)
     for p, kept in ((low - 1e-6, False), (low + 1e-6, True), (high - 1e-6, True), (high + 1e-6, False)):
-        assert (infer_binomtest(results.release, p=p).pvalue > 0.1) == kept
+        assert (results.release.infer(p=p).pvalue > 0.1) == kept
 
 
 def test_summaries_say_what_was_tested_and_how(results):
@@ -153,11 +155,7 @@ def test_a_saved_release_gives_the_same_test(results, tmp_path):
             read.infer(**option)
 
 
-def damaged(**test):
-    return lambda whole: {"question": {**whole.question, "test": {**whole.question["test"], **test}}}
-
-
-def asked(**changes):
+def damaged(**changes):
     return lambda whole: {"question": {**whole.question, **changes}}
 
 
@@ -168,12 +166,12 @@ DAMAGE = {
     "p Boolean": damaged(p=True),
     "alternative": damaged(alternative="more"),
     "alternative list": damaged(alternative=["less"]),
-    "no test": asked(test=None),
-    "column": asked(column=None, where=3),
-    "unheard": asked(column="unheard", where="unheard"),
-    "no condition": asked(column="x", where="x"),
-    "syntax": asked(column="s +", where="s +"),
-    "schema": asked(schema=dpi.Schema(s=dpi.Boolean()).to_dict()),
+    "no p": lambda whole: {"question": {name: one for name, one in whole.question.items() if name != "p"}},
+    "column": damaged(column=None),
+    "unheard": damaged(column="unheard"),
+    "no condition": damaged(column="x"),
+    "syntax": damaged(column="s +"),
+    "schema": damaged(schema=dpi.Schema(s=dpi.Boolean()).to_dict()),
     "nobs": lambda whole: {"nobs": None},
     "huge nobs": lambda whole: {"nobs": 2**60},
     "two sums": lambda whole: {"values": (1, 2), "steps": whole.steps * 2, "names": ("a", "b")},
@@ -199,7 +197,7 @@ def test_exact_proportions_can_be_tested_and_tests_read_as_proportions():
     tested = binomtest("s", simulated(), p=0.3).measure(PRICES["tulap"])
     assert dpi.proportion("s", tested, inference="exact").infer().params["s"] == tested.infer().statistic
     with pytest.raises(OptionError, match="p="):
-        infer_binomtest(release)
+        release.infer(p=0.3)
 
 
 def test_gaussian_counts_can_be_tested_and_tests_read_as_counts():
@@ -210,12 +208,20 @@ def test_gaussian_counts_can_be_tested_and_tests_read_as_counts():
 
 
 OTHERS = {
-    "a table": (lambda: dpi.table("s", simulated()).measure(dpi.ZCDP(0.1)), InferenceError, "binomtest"),
-    "a mean": (lambda: dpi.mean("x", simulated()).measure(dpi.ZCDP(0.1)), InferenceError, "of kind 'mean'"),
+    "a table": (
+        lambda: dpi.table("s", simulated()).measure(dpi.ZCDP(0.1)),
+        InferenceError,
+        "another question .table of s",
+    ),
+    "a mean": (
+        lambda: dpi.mean("x", simulated()).measure(dpi.ZCDP(0.1)),
+        InferenceError,
+        "another question .mean of x",
+    ),
     "another count": (
         lambda: dpi.count(where="x > 5").bind(simulated()).measure(dpi.ZCDP(0.1)),
         InferenceError,
-        "does not count 's'",
+        "another question .count of rows, where x > 5",
     ),
     "a Laplace count": (
         lambda: dpi.count(where="s").bind(simulated()).measure(dpi.PureDP(1.0)),
@@ -242,5 +248,5 @@ def test_rows_that_may_drop_out_are_refused_and_all_rows_have_no_proportion():
     with pytest.raises(NotProvedError, match="'loose'"):
         binomtest("loose", release).infer()
     everything = dpi.count().bind(simulated("add_remove")).measure(dpi.ZCDP(0.1))
-    with pytest.raises(InferenceError, match="no condition"):
-        infer_binomtest(everything, p=0.5, alternative="less")
+    with pytest.raises(InferenceError, match="another question .count of rows"):
+        binomtest("s", everything).infer()
