@@ -46,8 +46,7 @@ from dpinfer.results import PrivateResults
 from dpinfer.results.side_by_side import summary_table
 from dpinfer.results.testing.several import multipletests
 from dpinfer.schema import Ball, Boolean, Category, Integer, Real, Schema
-from dpinfer.studies.bootstrap_cost import privacy_cost
-from dpinfer.studies.truncation import truncation
+from dpinfer.studies import coverage_study, power, privacy_cost, truncation
 
 __all__ = [
     "GDP",
@@ -69,8 +68,21 @@ __all__ = [
     "Release",
     "Schema",
     "__version__",
+    "binomtest",
     "bootstrap",
+    "cdf",
+    "chi2_contingency",
+    "chisquare",
+    "combine",
+    "corr",
+    "count",
+    "cov",
+    "coverage_study",
+    "density",
     "errors",
+    "expfam",
+    "exponential_mechanism",
+    "f_oneway",
     "gram",
     "histogram",
     "linear_queries",
@@ -79,9 +91,18 @@ __all__ = [
     "most_frequent",
     "multipletests",
     "ols",
+    "power",
     "privacy_cost",
+    "proportion",
+    "quantile",
     "read_release",
     "sample_aggregate",
     "summary_table",
+    "table",
+    "total",
     "truncation",
+    "ttest_1samp",
+    "ttest_ind",
+    "ttest_rel",
+    "variance",
 ]

@@ -39,7 +39,7 @@ def private(neighbors: str = "add_remove") -> dpi.PrivateData:
 
 
 MEAN = dpi.mean("x", public()).measure(PRICE)
-TEST = dpi.ttest_1samp("x", 5, public(), draws=1000).fit(PRICE)
+TEST = dpi.ttest_1samp("x", public(), popmean=5, draws=1000).fit(PRICE)
 OLS = dpi.ols("y ~ x", public()).fit(PRICE)
 
 VALID = {
@@ -90,7 +90,7 @@ VALID = {
     "multipletests": {"tests": [TEST]},
     "ols": {"formula": "y ~ x"},
     "power": {
-        "test": dpi.ttest_1samp("x", 5),
+        "test": dpi.ttest_1samp("x", popmean=5),
         "truth": {"mean": 5, "sd": 1},
         "n": 50,
         "privacy": PRICE,

@@ -1,6 +1,7 @@
 """Procedures: questions that become measurements, and inferences."""
 
 from dpinfer.procedures.aggregate import SampleAggregate, sample_aggregate
+from dpinfer.procedures.binomial import BinomTest, binomtest
 from dpinfer.procedures.bootstrap import Bootstrap, bootstrap
 from dpinfer.procedures.chisquare import ChiSquare, chi2_contingency, chisquare
 from dpinfer.procedures.combine import combine
@@ -10,6 +11,7 @@ from dpinfer.procedures.descriptions import corr, count, cov, histogram, mean, t
 from dpinfer.procedures.distribution import CDF, cdf
 from dpinfer.procedures.expfam import ExpFam, expfam
 from dpinfer.procedures.linear import OLS, Gram, gram, ols
+from dpinfer.procedures.mean_tests import MeanComparison, f_oneway, ttest_1samp, ttest_ind, ttest_rel
 from dpinfer.procedures.procedure import Procedure
 from dpinfer.procedures.proportions import proportion
 from dpinfer.procedures.quantiles import Quantile, median, quantile

@@ -3,22 +3,27 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
-from dpinfer.errors import NotProvedError, OptionError
-from dpinfer.inference.testing.binomial import ALTERNATIVES
+from dpinfer.errors import InferenceError, NotProvedError, OptionError, ReleaseFormatError
+from dpinfer.inference.testing.binomial import ALTERNATIVES, binomial_pvalue, noisy_binomial_estimate
+from dpinfer.inference.tulap import Alternative
 from dpinfer.kernel.stage import Context, Data, Noise, Stage, Sum
 from dpinfer.privacy.units import PureDP
+from dpinfer.procedures.description import held_plan
 from dpinfer.procedures.keywords import suggests
-from dpinfer.procedures.procedure import Procedure
-from dpinfer.results.testing.binomial import BinomQuestion, BinomTestResults, infer_binomtest
+from dpinfer.procedures.procedure import Procedure, inferred
+from dpinfer.procedures.success_count import SuccessCount
+from dpinfer.procedures.sum_plan import SumPlan
+from dpinfer.release import Release
+from dpinfer.release.laws import TULAP_GRID
+from dpinfer.results.testing.binomial import NOISES, BinomTestResults, count_flags
 
 if TYPE_CHECKING:
-    from dpinfer.inference.tulap import Alternative
     from dpinfer.privacy.units import Neighbors, Privacy
-    from dpinfer.release import Release, StageRelease
+    from dpinfer.release import StageRelease
     from dpinfer.schema.schema import Schema
 
 __all__ = ["BinomTest", "binomtest"]
@@ -26,11 +31,16 @@ __all__ = ["BinomTest", "binomtest"]
 
 @dataclass(frozen=True, eq=False)
 class BinomTest(Procedure):
-    """A test of one proportion. See `binomtest`."""
+    """A test of one proportion. See `binomtest`.
+
+    At a `PureDP` price the count has Tulap noise; at any other it is an ordinary count with discrete Gaussian noise.
+    """
+
+    procedures: ClassVar[tuple[str, ...]] = ("binomtest",)
 
     column: str = ""
-    p: float = 0.5
-    alternative: str = "two-sided"
+    p: float = inferred(0.5)
+    alternative: Alternative = inferred("two-sided")
 
     def __post_init__(self) -> None:
         if not isinstance(self.column, str):
@@ -42,10 +52,23 @@ class BinomTest(Procedure):
         if self.alternative not in ALTERNATIVES:
             raise OptionError("alternative", self.alternative, ALTERNATIVES)
         super().__post_init__()
-        if isinstance(self.source, Data):
-            self._question(self.source.schema, self.source.neighbors)
 
-    def _question(self, schema: Schema, neighbors: Neighbors) -> BinomQuestion:
+    def successes(self, schema: Schema) -> SuccessCount:
+        """Return the count, compiled against a schema."""
+        return SuccessCount(schema, self.column)
+
+    def plan(self, schema: Schema) -> SumPlan | None:
+        """Return what is counted as an ordinary count; None where the release has Tulap noise."""
+        if isinstance(self.source, Release) and self.source.kind == "binomial":
+            return None
+        return SumPlan("count", schema, where=self.column, target="data")
+
+    def text(self, schema: Schema) -> str:  # noqa: ARG002
+        """Return the question in one line."""
+        return f"binomial test of {self.column}, p = {self.p:g}"
+
+    def check(self, schema: Schema, neighbors: Neighbors) -> None:
+        """Refuse data whose number of rows is not public, and a column whose cells may drop their row."""
         if schema.people is not None:
             raise NotProvedError(
                 "binomtest needs a public number of rows; with id= it is confidential under either relation: use "
@@ -56,31 +79,24 @@ class BinomTest(Procedure):
                 'binomtest needs a public number of rows, that is neighbors="replace_one"; under add_remove use '
                 'proportion(..., inference="simulated") or "score"'
             )
-        question = BinomQuestion(schema, self.column, self.p, self.alternative)
-        question.check()
-        return question
+        for name in self.successes(schema).condition.columns:
+            if schema[name].may_drop:
+                raise NotProvedError(
+                    f"binomtest needs every row to count: declare missing= and impossible= constants for {name!r} "
+                    '(such as False), or use proportion(..., inference="simulated") or "score"'
+                )
+
+    # What is measured
 
     def release_kind(self, context: Context) -> str:
         """Return "binomial" for a count with Tulap noise, else "count"."""
         return "binomial" if isinstance(context.privacy, PureDP) else "count"
 
     def stage(self, place: int, context: Context, released: tuple[StageRelease, ...]) -> Stage:  # noqa: ARG002
-        """Ask for one count.
-
-        Raises
-        ------
-        NotProvedError
-            If the number of rows is not public, or a row may be neither success nor failure.
-        """
-        asked = self._question(context.schema, context.neighbors)
-        if isinstance(context.privacy, PureDP):
-            return Stage(Sum(asked.exact.rows), Noise(tulap=True))
-        return Stage(Sum(asked.counted.rows))
-
-    def question(self, context: Context) -> dict[str, Any]:
-        """Return what a release stores of the question."""
-        asked = self._question(context.schema, context.neighbors)
-        return asked.to_dict(tulap=isinstance(context.privacy, PureDP))
+        """Ask for one count."""
+        self.check(context.schema, context.neighbors)
+        rows = self.successes(context.schema).rows
+        return Stage(Sum(rows), Noise(tulap=isinstance(context.privacy, PureDP)))
 
     def explain(self, privacy: Privacy, *, schema: Schema | None = None, neighbors: Neighbors | None = None) -> str:
         """Describe the measurement, and the standard error that noise alone gives, before anything is spent.
@@ -105,6 +121,20 @@ class BinomTest(Procedure):
             lines.append(f"  n = {rows:,}: {noise / units:.4g} ({0.5 / np.sqrt(units):.4g})")
         return "\n".join(lines)
 
+    # What is inferred
+
+    def reads(self, other: Procedure) -> bool:
+        """Whether a release serves: any count of the same successes."""
+        if isinstance(other.source, Release) and other.source.kind == "binomial":
+            return getattr(other, "column", None) == self.column
+        held = held_plan(other)
+        return held is not None and held.kind == "count" and not held.axes and held.where == self.column
+
+    def check_release(self, release: Release) -> None:
+        """Refuse a release that holds no count with the noise that its price asks for, of public rows."""
+        super().check_release(release)
+        _check_count(release, "tulap" if release.kind == "binomial" else "gaussian")
+
     def infer(self, release: Release | None = None) -> BinomTestResults:
         """Test from a release of this count, whatever proportion it was measured for: free, and without any row.
 
@@ -117,18 +147,70 @@ class BinomTest(Procedure):
         ReleaseFormatError
             If the release is damaged.
         """
-        found: BinomTestResults = infer_binomtest(
-            self._release(release), column=self.column, p=self.p, alternative=self.alternative
+        found, _ = self._asked_of(release)
+        if found.kind == "count" and found.law.family == "laplace":
+            raise InferenceError(
+                "the count has discrete Laplace noise: binomtest needs Tulap noise under PureDP, which "
+                "binomtest(column).measure(privacy) brings, or Gaussian noise"
+            )
+        self.check(found.schema, found.neighbors)
+        _check_count(found, "tulap" if found.kind == "binomial" else "gaussian")
+        return self._results(found)
+
+    def _results(self, release: Release) -> BinomTestResults:
+        (step,), n = release.steps, release.nobs or 0
+        try:
+            count = float(release.array[0])
+            estimate = noisy_binomial_estimate(count, n, release.law, step=step)
+            pvalue = binomial_pvalue(count, n, self.p, release.law, step=step, alternative=self.alternative)
+        except (OptionError, OverflowError) as error:
+            raise ReleaseFormatError(f"the release is damaged: {error}") from error
+        return BinomTestResults(
+            title="Exact binomial test",
+            hypothesis=f"P({self.column}) = {self.p:g}",
+            statistic=float(estimate.proportion),
+            pvalue=float(pvalue),
+            release=release,
+            statistic_name="Proportion",
+            alternative=self.alternative,
+            null="exact",
+            nobs=float(n),
+            nobs_is_public=True,
+            flags=count_flags(n, clipped=bool(estimate.clipped)),
+            notes=(
+                f"The count has {NOISES[release.law.family]} noise; the interval inverts the test, "
+                "and covers with at least its level at every n and proportion.",
+            ),
+            column=self.column,
+            k=count,
+            n=n,
+            p=self.p,
+            law=release.law,
+            step=step,
         )
-        return found
+
+
+def _check_count(release: Release, family: str) -> None:
+    """Refuse a damaged release of a count.
+
+    Raises
+    ------
+    ReleaseFormatError
+    """
+    if release.nobs is None:
+        raise ReleaseFormatError("the release is damaged: the number of rows must be public")
+    if release.law.family != family or len(release.values) != 1:
+        raise ReleaseFormatError(f"the release is damaged: it holds no single count with {NOISES[family]} noise")
+    if family == "tulap" and release.steps[0] * TULAP_GRID != 1:
+        raise ReleaseFormatError("the release is damaged: its step is not that of Tulap noise")
 
 
 @suggests
 def binomtest(
     column: str,
     data: Data | Release | None = None,
-    p: float = 0.5,
     *,
+    p: float = 0.5,
     alternative: Alternative = "two-sided",
 ) -> BinomTest:
     """Exact test that a proportion is p, from one noisy count.
@@ -182,7 +264,7 @@ def binomtest(
     >>> schema = dpi.Schema(smokes=dpi.Boolean(missing=False, impossible=False))
     >>> rng = np.random.default_rng(1)
     >>> data = dpi.PublicData(pd.DataFrame({"smokes": rng.random(500) < 0.2}), schema, rng=rng, neighbors="replace_one")
-    >>> results = binomtest("smokes", data, 0.3, alternative="less").fit(dpi.PureDP(1.0))
+    >>> results = binomtest("smokes", data, p=0.3, alternative="less").fit(dpi.PureDP(1.0))
     >>> bool(results.pvalue < 0.001), results.n
     (True, 500)
     """

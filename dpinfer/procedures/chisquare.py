@@ -3,110 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 from dpinfer.errors import OptionError
-from dpinfer.kernel.stage import Context, Data, Stage, Sum
-from dpinfer.privacy.units import PureDP
-from dpinfer.procedures.descriptions import axes_of, edges_of
+from dpinfer.procedures.count_test import ChiSquare
 from dpinfer.procedures.keywords import suggests
-from dpinfer.procedures.procedure import Procedure
-from dpinfer.procedures.sum_plan import SumPlan
-from dpinfer.results.testing.count_question import CountTest, read_shares, read_sizes
-from dpinfer.results.testing.tables import ChiSquareResults, infer_count_test, refuse_people
+from dpinfer.procedures.level_numbers import read_shares, read_sizes
+from dpinfer.procedures.table_axes import axes_of, edges_of
 
 if TYPE_CHECKING:
     from dpinfer.inference.testing.nulls import Draws
-    from dpinfer.privacy.units import Neighbors, Privacy
-    from dpinfer.release import Release, StageRelease
-    from dpinfer.schema.schema import Schema
+    from dpinfer.kernel.stage import Data
+    from dpinfer.release import Release
 
     Bins = Sequence[float]
 
 __all__ = ["ChiSquare", "chi2_contingency", "chisquare"]
-
-
-@dataclass(frozen=True, eq=False)
-class ChiSquare(Procedure):
-    """A chi-squared test of the cells of a table. See `chisquare` and `chi2_contingency`."""
-
-    axes: tuple[Mapping[str, Any], ...] = field(default=())
-    test: CountTest = field(default_factory=lambda: CountTest(()))
-    where: str | None = None
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if isinstance(self.source, Data):
-            self._question(self.source.schema).check()
-
-    def _question(self, schema: Schema) -> SumPlan:
-        refuse_people(schema)
-        question = SumPlan("table", schema, axes=self.axes, where=self.where, target="data", options={})
-        self.test.check(question.cells, laplace=False, keeps=question.rows.keeps_every_row)
-        return question
-
-    def release_kind(self, context: Context) -> str:  # noqa: ARG002
-        """Return "table": that is what is measured."""
-        return "table"
-
-    def stage(self, place: int, context: Context, released: tuple[StageRelease, ...]) -> Stage:  # noqa: ARG002
-        """Ask for an ordinary table."""
-        asked = self._question(context.schema)
-        asked.check()
-        laplace, keeps = isinstance(context.privacy, PureDP), asked.rows.keeps_every_row
-        self.test.check(asked.cells, laplace=laplace, keeps=keeps, nobs=context.nobs)
-        return Stage(Sum(asked.rows))
-
-    def question(self, context: Context) -> dict[str, Any]:
-        """Return what a release stores of the question."""
-        said = f"{self.test.name} of {' and '.join(self.test.columns)}"
-        asked = {"asked": self.test.name, "test": self.test.to_dict()}
-        text = said + (f", where {self.where}" if self.where else "")
-        return {**self._question(context.schema).to_dict(), **asked, "text": text}
-
-    def explain(self, privacy: Privacy, *, schema: Schema | None = None, neighbors: Neighbors | None = None) -> str:
-        """Describe the table that would be measured, its noise, and how large counts must be to be seen over it.
-
-        Returns
-        -------
-        str
-        """
-        measured = self.measurement(privacy, schema=schema, neighbors=neighbors)
-        spread = float(np.sqrt(measured.law.variances[0])) * measured.steps[0]
-        cells = len(measured.law.scales)
-        return (
-            f"{measured.describe()}\nnoise on each of the {cells} counts: standard deviation {spread:.4g} rows. Cells "
-            f"that hold fewer rows tell little; sampling alone moves a cell of {spread**2:.4g} rows by as much."
-        )
-
-    def infer(self, release: Release | None = None) -> ChiSquareResults:
-        """Test a release of these columns, or of a table that holds them among others: free, and without any row.
-
-        Raises
-        ------
-        InferenceError, MissingFromReleaseError
-            If the release holds no such counts, or was made with another ``where``.
-        """
-        found = self._release(release)
-        if found.kind in ("table", "count", "histogram", "proportion"):
-            self._asked(found, found.kind, where=self.where)
-            self._same_cells(found)
-        return infer_count_test(found, self.test)
-
-    def _same_cells(self, release: Release) -> None:
-        """Refuse a table whose bins are others than those that were asked for."""
-        axes = SumPlan.from_release(release).axes
-        stored = {str(axis.get("column", axis.get("condition"))): axis for axis in axes}
-        for axis in self.axes:
-            name = str(axis.get("column", axis.get("condition")))
-            leveled = name in release.schema and release.schema[name].level_texts
-            if leveled and "edges" not in axis and "edges" in stored.get(name, {}):
-                raise OptionError("bins", None, f"the bins of the release, {stored[name]['edges']}: it has no levels")
-            if "edges" in axis and name in stored and list(stored[name].get("edges", ())) != list(axis["edges"]):
-                raise OptionError("bins", axis["edges"], f"the bins of the release: {stored[name].get('edges')}")
 
 
 def _check_name(column: object, option: str) -> None:
@@ -124,8 +36,8 @@ def _axis(column: str, bins: object) -> Mapping[str, Any]:
 def chisquare(
     column: str,
     data: Data | Release | None = None,
-    f_exp: Sequence[float] | Mapping[Any, float] | None = None,
     *,
+    f_exp: Sequence[float] | Mapping[Any, float] | None = None,
     p0: Sequence[float] | Mapping[Any, float] | None = None,
     bins: Bins | None = None,
     where: str | None = None,
@@ -202,9 +114,16 @@ def chisquare(
     elif p0 is not None:
         shares = read_shares("p0", p0)
     _check_name(column, "column")
-    axis = _axis(column, bins)
-    test = CountTest((column,), p0=shares, statistic=statistic, null=null, draws=draws, seed=seed)
-    return ChiSquare(source=data, axes=(axis,), test=test, where=where)
+    return ChiSquare(
+        source=data,
+        axes=(_axis(column, bins),),
+        where=where,
+        p0=shares,
+        statistic=statistic,
+        null=null,
+        draws=draws,
+        seed=seed,
+    )
 
 
 @suggests
@@ -266,7 +185,14 @@ def chi2_contingency(
     axes = (_axis(row, edges.get(row)), _axis(column, edges.get(column)))
     if fixed not in (None, row, column):
         raise OptionError("fixed", fixed, f"{row!r}, {column!r} or None")
-    test = CountTest((row, column), fixed=fixed, statistic=statistic, null=null, draws=draws, seed=seed)
-    if sizes is not None:
-        test = replace(test, sizes=read_sizes(sizes))
-    return ChiSquare(source=data, axes=axes, test=test, where=where)
+    return ChiSquare(
+        source=data,
+        axes=axes,
+        where=where,
+        fixed=fixed,
+        sizes=None if sizes is None else read_sizes(sizes),
+        statistic=statistic,
+        null=null,
+        draws=draws,
+        seed=seed,
+    )

@@ -1,4 +1,4 @@
-"""Temporary: the axes alone."""
+"""Descriptions: means, totals, variances, covariances, correlations, shares, counts, tables, histograms."""
 
 from __future__ import annotations
 

@@ -13,9 +13,9 @@ from dpinfer.inference.distribution import fit_tree
 from dpinfer.inference.quantiles import TARGETS
 from dpinfer.kernel.rows.tree import MOST_LEAVES
 from dpinfer.kernel.stage import Context, Stage, Sum
-from dpinfer.procedures.descriptions import axes_of
 from dpinfer.procedures.keywords import suggests
 from dpinfer.procedures.procedure import Procedure, inferred
+from dpinfer.procedures.table_axes import axes_of
 from dpinfer.procedures.tree_plan import TreePlan
 from dpinfer.results.distribution import CDFResults
 

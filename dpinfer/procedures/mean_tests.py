@@ -2,134 +2,27 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 from dpinfer.errors import OptionError
-from dpinfer.inference.testing.nulls import batch_pvalues
-from dpinfer.kernel.rows.cells import CellSum
-from dpinfer.kernel.stage import Context, Data, Stage, Sum
-from dpinfer.privacy.units import PureDP
-from dpinfer.procedures.description import Description
-from dpinfer.procedures.descriptions import axes_of
 from dpinfer.procedures.keywords import suggests
-from dpinfer.procedures.procedure import Procedure
-from dpinfer.procedures.sum_plan import SumPlan
-from dpinfer.results.testing.groups import MeanTest, MeanTestResults, infer_mean_test, mean_model, refuse_people
+from dpinfer.procedures.mean_comparison import MeanComparison
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
     from dpinfer.inference.testing.groups import Alternative
     from dpinfer.inference.testing.nulls import Draws
-    from dpinfer.kernel.measurement import Measurement
-    from dpinfer.privacy.units import Neighbors, Privacy
-    from dpinfer.release import Release, StageRelease
-    from dpinfer.schema.schema import Schema
-
-    Array = NDArray[np.float64]
+    from dpinfer.kernel.stage import Data
+    from dpinfer.release import Release
 
 __all__ = ["MeanComparison", "f_oneway", "ttest_1samp", "ttest_ind", "ttest_rel"]
-
-_OPTIONS = {"inference": "auto", "replicates": 999, "seed": 0}
-
-
-@dataclass(frozen=True, eq=False)
-class MeanComparison(Procedure):
-    """A test of means. See `ttest_1samp`, `ttest_ind`, `ttest_rel` and `f_oneway`."""
-
-    test: MeanTest = field(default_factory=lambda: MeanTest("ttest_1samp", "x"))
-    where: str | None = None
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if isinstance(self.source, Data):
-            self._question(self.source.schema).check()
-
-    def _question(self, schema: Schema) -> SumPlan:
-        refuse_people(schema)
-        axes = axes_of(self.test.by) if self.test.by is not None else ()
-        question = SumPlan("mean", schema, columns=(self.test.column,), axes=axes, where=self.where, options=_OPTIONS)
-        self.test.check(question)
-        return question
-
-    def release_kind(self, context: Context) -> str:  # noqa: ARG002
-        """Return "mean": that is what is measured."""
-        return "mean"
-
-    def stage(self, place: int, context: Context, released: tuple[StageRelease, ...]) -> Stage:  # noqa: ARG002
-        """Ask for ordinary means."""
-        asked = self._question(context.schema)
-        asked.check()
-        weights = asked.noise_weights(pure=isinstance(context.privacy, PureDP))
-        return Stage(Sum(asked.rows, weights=tuple(weights)))
-
-    def question(self, context: Context) -> dict[str, Any]:
-        """Return what a release stores of the question."""
-        asked = {"asked": self.test.name, "test": self.test.to_dict()}
-        text = self.test.text + (f", where {self.where}" if self.where else "")
-        return {**self._question(context.schema).to_dict(), **asked, "text": text}
-
-    def explain(self, privacy: Privacy, *, schema: Schema | None = None, neighbors: Neighbors | None = None) -> str:
-        """Describe the means that would be measured, and the standard error that noise alone would give them.
-
-        Returns
-        -------
-        str
-        """
-        context = self._context(privacy, schema, neighbors)
-        question = self._question(context.schema)
-        source = self.source if isinstance(self.source, Data) else None
-        means = Description(source, "mean", question.columns, question.axes, self.where)
-        return f"{self.test.text}\n{means.explain(privacy, schema=context.schema, neighbors=context.neighbors)}"
-
-    def infer(self, release: Release | None = None) -> MeanTestResults:
-        """Test a release of this question, or of means of the column in the groups: free, and without any row.
-
-        Raises
-        ------
-        InferenceError, MissingFromReleaseError
-            If the release holds no such means, or was made with another ``where``.
-        OptionError
-            If the groups or the mean under the hypothesis do not fit.
-        """
-        found = self._release(release)
-        if found.kind == "mean":
-            self._asked(found, "mean", where=self.where)
-        return infer_mean_test(found, self.test)
-
-    def batch_pvalues(
-        self, measurement: Measurement, values: Array, *, draws: int = 199, rng: np.random.Generator
-    ) -> Array:
-        """Simulate the p-values of many releases at once; for studies.
-
-        Parameters
-        ----------
-        measurement : Measurement
-        values : ndarray (R, m)
-            Noisy sums of every release, in units of the scaled features.
-        draws : int
-        rng : numpy.random.Generator
-
-        Returns
-        -------
-        ndarray (R,)
-        """
-        if not isinstance(measurement.rows, CellSum):
-            raise OptionError("measurement", measurement.kind, "a measurement of this procedure")
-        question = self._question(measurement.rows.features.basis.schema)
-        model, sums = mean_model(question, values, self.test, law=measurement.law, steps=np.asarray(measurement.steps))
-        return batch_pvalues(model, sums, draws=draws, rng=rng)
 
 
 @suggests
 def ttest_1samp(
     column: str,
-    popmean: float,
     data: Data | Release | None = None,
     *,
+    popmean: float,
     alternative: Alternative = "two-sided",
     where: str | None = None,
     draws: Draws = "adaptive",
@@ -142,10 +35,10 @@ def ttest_1samp(
     column : str
         A numeric column, or an expression such as ``"log(1 + income)"``. Values are clamped to their declared bounds,
         and the mean is that of clamped values.
-    popmean : float
-        The mean under the hypothesis, within the bounds.
     data : PrivateData, PublicData or Release, optional
         Rows to measure; or a release of this question, or of `mean` of the column, which costs nothing more.
+    popmean : float
+        The mean under the hypothesis, within the bounds.
     alternative : {"two-sided", "less", "greater"}
         "greater": the mean is above ``popmean``.
     where : str, optional
@@ -183,11 +76,12 @@ def ttest_1samp(
     >>> schema = dpi.Schema(age=dpi.Real(0, 100))
     >>> rng = np.random.default_rng(1)
     >>> data = dpi.PublicData(pd.DataFrame({"age": rng.normal(45, 15, 2000)}), schema, rng=rng)
-    >>> bool(ttest_1samp("age", 40, data).fit(dpi.ZCDP(0.1)).pvalue < 0.01)
+    >>> bool(ttest_1samp("age", data, popmean=40).fit(dpi.ZCDP(0.1)).pvalue < 0.01)
     True
     """
-    test = MeanTest("ttest_1samp", column, None, popmean, True, alternative, draws, seed)
-    return MeanComparison(data, test, where)
+    return MeanComparison(
+        data, "ttest_1samp", column, where=where, popmean=popmean, alternative=alternative, draws=draws, seed=seed
+    )
 
 
 @suggests
@@ -243,8 +137,8 @@ def ttest_ind(
     >>> bool(results.confidence_interval().high < 0)
     True
     """
-    test = MeanTest("ttest_ind", column, by, 0.0, equal_var, alternative, draws, seed)
-    return MeanComparison(data, test, where)
+    options: dict[str, Any] = {"equal_var": equal_var, "alternative": alternative, "draws": draws, "seed": seed}
+    return MeanComparison(data, "ttest_ind", column, by, where, **options)
 
 
 @suggests
@@ -289,8 +183,8 @@ def ttest_rel(
             raise OptionError(name, given, 'a column, or an expression such as "log(1 + income)"')
     if a.strip() == b.strip():
         raise OptionError("b", b, "another column than a")
-    test = MeanTest("ttest_rel", f"({a.strip()}) - ({b.strip()})", None, 0.0, True, alternative, draws, seed)
-    return MeanComparison(data, test, where)
+    difference = f"({a.strip()}) - ({b.strip()})"
+    return MeanComparison(data, "ttest_rel", difference, where=where, alternative=alternative, draws=draws, seed=seed)
 
 
 @suggests
@@ -348,5 +242,4 @@ def f_oneway(
     >>> bool(0 < results.pvalue <= 1)
     True
     """
-    test = MeanTest("f_oneway", column, by, 0.0, equal_var, "two-sided", draws, seed)
-    return MeanComparison(data, test, where)
+    return MeanComparison(data, "f_oneway", column, by, where, equal_var=equal_var, draws=draws, seed=seed)

@@ -11,10 +11,10 @@ import numpy as np
 from dpinfer.errors import OptionError
 from dpinfer.inference.quantiles import METHODS
 from dpinfer.kernel.stage import Context, Data, Place, Slot, Stage
-from dpinfer.procedures.descriptions import axes_of
 from dpinfer.procedures.distribution import OfDistribution
 from dpinfer.procedures.keywords import suggests
 from dpinfer.procedures.procedure import inferred
+from dpinfer.procedures.table_axes import axes_of
 from dpinfer.results.quantiles import quantile_results, read_probabilities
 
 if TYPE_CHECKING:

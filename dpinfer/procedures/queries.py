@@ -13,10 +13,10 @@ from dpinfer.errors import OptionError
 from dpinfer.inference.linear_noise import METHODS, batch_queries, measured_queries, query_oracle
 from dpinfer.kernel.stage import Context, Data, Noise, Stage, Sum
 from dpinfer.numerics.reading import floats
-from dpinfer.procedures.descriptions import axes_of
 from dpinfer.procedures.keywords import suggests
 from dpinfer.procedures.procedure import Procedure, inferred
 from dpinfer.procedures.query_plan import GivenWeights, GridWeights, Weights, query_rows
+from dpinfer.procedures.table_axes import axes_of
 from dpinfer.release import Release
 from dpinfer.results.descriptions import DescriptionResults
 

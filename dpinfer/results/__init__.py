@@ -7,6 +7,23 @@ from dpinfer.results.distribution import CDFResults
 from dpinfer.results.families import FamilyResults
 from dpinfer.results.prediction import MeanPrediction
 from dpinfer.results.regression import PrivateResults
+from dpinfer.results.selection import SelectionResults
 from dpinfer.results.testing.base import TestResults
+from dpinfer.results.testing.binomial import BinomTestResults
+from dpinfer.results.testing.tables import ChiSquareResults
 
-__all__ = ["DescriptionResults", "MeanPrediction", "PrivateResults", "TestResults"]
+__all__ = [
+    "BinomTestResults",
+    "CDFResults",
+    "ChiSquareResults",
+    "CombinedResults",
+    "DensityResults",
+    "DescriptionResults",
+    "FamilyResults",
+    "MeanPrediction",
+    "PrivateResults",
+    "ProportionResults",
+    "SelectionResults",
+    "TableResults",
+    "TestResults",
+]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
@@ -87,22 +87,10 @@ class CombinedResults(DescriptionResults):
         **options: Any,
     ) -> None:
         super().__init__(inference, release, **options)
-        self._consistency, self._labels = consistency, tuple(labels)
+        self._consistency, self._measured = consistency, tuple(labels)
 
-    def with_inference(self, method: str) -> Self:
-        """Return the same estimates under another method of inference; see `DescriptionResults.with_inference`."""
-        return type(self)(
-            self._inference.with_method(method),
-            self._release,
-            consistency=self._consistency,
-            labels=self._labels,
-            model_name=self._model_name,
-            response=self._response,
-            notes=self._notes,
-            quantity=self.quantity,
-            index=self.index,
-            sizes=self.sizes,
-        )
+    def _labels(self) -> dict[str, Any]:
+        return {**super()._labels(), "consistency": self._consistency, "labels": self._measured}
 
     def consistency_test(self) -> ConsistencyTest:
         """Test whether the releases may describe the same data.
@@ -132,7 +120,7 @@ class CombinedResults(DescriptionResults):
                 "fitted": found.fitted,
                 "residual": found.residuals,
             },
-            index=pd.MultiIndex.from_tuples(self._labels, names=["release", "quantity"]),
+            index=pd.MultiIndex.from_tuples(self._measured, names=["release", "quantity"]),
         )
 
     @property

@@ -41,7 +41,6 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from numpy.typing import NDArray
 
-    from dpinfer.inference.tulap import Alternative
     from dpinfer.kernel.measurement import Measurement
     from dpinfer.privacy.units import Neighbors
 
@@ -119,7 +118,7 @@ class PowerStudy:
     def __repr__(self) -> str:
         how = "exact" if self._population is None else f"{self.replicates:,} replicates"
         return (
-            f"<PowerStudy: {_told(self.test)}, {len(self.n)} sizes x {len(self.privacy)} prices, "
+            f"<PowerStudy: {self.test.text(self.schema)}, {len(self.n)} sizes x {len(self.privacy)} prices, "
             f"alpha {self.alpha:g}, {self.neighbors}, {how}>"
         )
 
@@ -226,7 +225,7 @@ class PowerStudy:
         ax.plot(plain["n"], plain["ordinary power"], "o--", ms=3, color="black", label="ordinary test, no privacy")
         ax.axhline(self.alpha, color="grey", lw=0.8, ls=":")
         ax.set(xscale="log", ylim=(0, 1.03), xlabel="rows", ylabel=f"power at level {self.alpha:g}")
-        ax.set_title(_told(self.test), fontsize=10)
+        ax.set_title(self.test.text(self.schema), fontsize=10)
         ax.spines[["top", "right"]].set_visible(False)
         ax.legend(frameon=False, fontsize=8)
         return ax
@@ -282,7 +281,8 @@ class PowerStudy:
         rng = np.random.default_rng([self.seed, stream, n])
         model, size = population.model(n, price), self.replicates
         moved = _in_chunks(lambda some: model.statistic(population.draw(n, model, some, rng)), size, population, n)
-        asked = self.test.test  # type: ignore[union-attr]
+        asked = self.test
+        assert not isinstance(asked, BinomTest)  # whose power is exact
         if price is not None and getattr(asked, "null", "simulated") == "asymptotic":
             hit = moved >= stats.chi2.isf(self.alpha, model.dof)  # type: ignore[attr-defined]
             return _Found(float(hit.mean()), float(hit.std() / np.sqrt(size)))
@@ -298,8 +298,9 @@ class PowerStudy:
         if price is not None:
             measured = self._planned(price)
             law, step = measured.law, measured.steps[0]
-        side = cast("Alternative", test.alternative)
-        found = binomial_power(n, test.p, float(self.truth), law, step=step, alpha=self.alpha, alternative=side)
+        found = binomial_power(
+            n, test.p, float(self.truth), law, step=step, alpha=self.alpha, alternative=test.alternative
+        )
         return _Found(found, 0.0)
 
 
@@ -407,18 +408,6 @@ def power(
     plain = replace(test, source=None)
     kept = tuple(dict.fromkeys(prices))
     return PowerStudy(plain, truth, _read_sizes(n), kept, schema, neighbors, float(alpha), int(replicates), int(seed))
-
-
-def _told(test: Test) -> str:
-    """Name a test and its columns."""
-    if isinstance(test, BinomTest):
-        return f"binomtest of {test.column}, p = {test.p:g}"
-    text = (
-        test.test.text
-        if isinstance(test, MeanComparison)
-        else f"{test.test.name} of " + " and ".join(test.test.columns)
-    )
-    return text + (f", where {test.where}" if test.where else "")
 
 
 def _in_chunks(function: Callable[[int], Array], size: int, population: Truth, n: int) -> Array:

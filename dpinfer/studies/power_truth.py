@@ -14,7 +14,6 @@ from dpinfer.errors import OptionError
 from dpinfer.inference.testing.groups import GroupMeans
 from dpinfer.inference.testing.tables import CountNoise, GoodnessOfFit, Homogeneity, Independence
 from dpinfer.release import NoiseLaw
-from dpinfer.results.testing.groups import mean_model
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -83,19 +82,19 @@ class CountTruth:
 
     @property
     def _axes(self) -> tuple[Any, ...]:
-        axes, fixed = self.test._question(self.schema).cells, self.test.test.fixed
+        axes, fixed = self.test.plan(self.schema).cells, self.test.fixed
         return axes if fixed is None or axes[0].name == fixed else axes[::-1]
 
     def _sizes(self, n: int) -> NDArray[np.int64]:
         """Sizes of the samples where they are fixed by design (r,)."""
-        public = self.test.test.sample_sizes(self._axes[0])
+        public = self.test.sample_sizes(self._axes[0])
         shares = self.cells.sum(axis=1) if public is None else public / public.sum()
         ends = np.rint(np.concatenate([[0.0], np.cumsum(shares)]) * n)
         return np.asarray(np.maximum(np.diff(ends), 1.0), dtype=np.int64)
 
     def model(self, n: int, price: Privacy | None) -> NullModel:
         """See `Truth.model`."""
-        asked, axes, noise, known, kind = self.test.test, self._axes, CountNoise(NO_NOISE), True, "pearson"
+        asked, axes, noise, known, kind = self.test, self._axes, CountNoise(NO_NOISE), True, "pearson"
         if price is not None:
             measured, kind = self.planned(price), asked.statistic
             noise = CountNoise(
@@ -113,7 +112,7 @@ class CountTruth:
 
     def expected(self, n: int) -> Array:
         """See `Truth.expected`."""
-        if self.test.test.fixed is None:
+        if self.test.fixed is None:
             return n * self.cells.ravel()
         return np.asarray((self._sizes(n)[:, None] * self._conditional).ravel())
 
@@ -123,7 +122,7 @@ class CountTruth:
 
     def draw(self, n: int, model: Any, size: int, rng: np.random.Generator) -> Array:
         """See `Truth.draw`."""
-        if self.test.test.fixed is None:
+        if self.test.fixed is None:
             counts = rng.multinomial(n, self.cells.ravel(), size=size)
         else:
             sizes = np.broadcast_to(self._sizes(n), (size, len(self.cells)))
@@ -149,14 +148,14 @@ class MeanTruth:
 
     def model(self, n: int, price: Privacy | None) -> GroupMeans:  # noqa: ARG002  (of a protocol)
         """See `Truth.model`."""
-        asked, question = self.test.test, self.test._question(self.schema)
+        asked, question = self.test, self.test.plan(self.schema)
         if price is None:
-            given = None if asked.grouped else asked.scaled(question, 0)
+            given = None if asked.grouped else asked.scaled_mean(question)
             plain = np.eye(3), np.zeros(3), 0
             return GroupMeans(*plain, self.shares.size, given, asked.equal_var, asked.alternative)
         measured = self.planned(price)
         nothing, steps = np.zeros((1, len(measured.names))), np.asarray(measured.steps)
-        return mean_model(question, nothing, asked, law=measured.law, steps=steps)[0]
+        return asked.model(question, nothing, law=measured.law, steps=steps)[0]
 
     def expected(self, n: int) -> Array:
         """See `Truth.expected`."""
@@ -197,7 +196,7 @@ def read_share(truth: Any) -> None:
 
 def read_cells(truth: Any, test: ChiSquare, schema: Schema) -> Array:
     """Read probabilities of the cells, the axis that is fixed first; (d,) or (r, c)."""
-    axes = test._question(schema).cells
+    axes = test.plan(schema).cells
     labels = [list(axis.labels) for axis in axes]
     told = " by ".join(f"{axis.name!r} ({', '.join(map(str, axis.labels))})" for axis in axes)
     right = f"probabilities of {told}, not negative, that add up to 1"
@@ -210,10 +209,10 @@ def read_cells(truth: Any, test: ChiSquare, schema: Schema) -> Array:
         raise OptionError("truth", truth, right)
     if abs(float(cells.sum()) - 1) > _SUM:
         raise OptionError("truth", truth, f"{right}, not to {'more' if cells.sum() > 1 else 'less'}")
-    if test.test.fixed == axes[-1].name:
+    if test.fixed == axes[-1].name:
         cells = cells.T
-    if test.test.fixed is not None and not (cells.sum(axis=1) > 0).all():
-        raise OptionError("truth", truth, f"a positive share of every sample of {test.test.fixed!r}")
+    if test.fixed is not None and not (cells.sum(axis=1) > 0).all():
+        raise OptionError("truth", truth, f"a positive share of every sample of {test.fixed!r}")
     return np.asarray(cells / cells.sum())
 
 
@@ -242,7 +241,7 @@ def _by_label(truth: Any, labels: list[list[Any]], names: list[str]) -> Any:
 
 def read_moments(truth: Any, test: MeanComparison, schema: Schema) -> tuple[Array, Array, Array]:
     """Read shares, means and standard deviations of the groups, scaled to [-1, 1]; (G,) each."""
-    question, asked = test._question(schema), test.test
+    question, asked = test.plan(schema), test
     if asked.grouped:
         labels = question.cells[0].labels
         right = (

@@ -25,7 +25,7 @@ QUESTIONS = [name for name in procedures.__all__ if name.islower()]
         (lambda: dpi.gram(["x", "y"]).fit(dpi.ZCDP(1), maxiter=5), "maxiter", "without iterations"),
         (lambda: dpi.mean("x").fit(dpi.ZCDP(1), alpha=0.1), "alpha", r"conf_int\(alpha="),
         (lambda: dpi.mean("x").fit(epsilon=1.0), "epsilon", r"dpi\.PureDP"),
-        (lambda: dpi.ttest_1samp("x", 0, nan_policy="omit"), "nan_policy", "schema"),
+        (lambda: dpi.ttest_1samp("x", popmean=0, nan_policy="omit"), "nan_policy", "schema"),
         (lambda: dpi.mean("x", groupby="g"), "groupby", "by="),
         (lambda: dpi.histogram("x", bins=5, range=(0, 1)), "range", "bounds="),
         (lambda: dpi.bootstrap("x", n_resamples=99), "n_resamples", "replicates="),

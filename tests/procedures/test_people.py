@@ -10,9 +10,9 @@ from dpinfer.errors import InferenceError, NotProvedError, SchemaError
 from dpinfer.inference.released import Released
 from dpinfer.privacy.units import NEIGHBORS
 from dpinfer.procedures.binomial import binomtest
+from dpinfer.procedures.combine import combine
 from dpinfer.procedures.mean_tests import f_oneway, ttest_1samp, ttest_ind, ttest_rel
 from dpinfer.release import Release
-from dpinfer.results.combine import combine
 from dpinfer.studies.truncation import truncation
 
 SCHEMA = dpi.Schema(
@@ -216,7 +216,7 @@ def test_one_row_each_costs_the_noise_of_rows():
 REFUSED = {
     "chisquare": lambda data: dpi.chisquare("g", data),
     "independence": lambda data: dpi.chi2_contingency("g", "b", data),
-    "t test": lambda data: ttest_1samp("x", 5.0, data),
+    "t test": lambda data: ttest_1samp("x", data, popmean=5.0),
     "two samples": lambda data: ttest_ind("x", "b", data),
     "pairs": lambda data: ttest_rel("x", "y", data),
     "analysis of variance": lambda data: f_oneway("x", "g", data),
@@ -261,7 +261,7 @@ def test_releases_of_people_are_not_tested_as_if_rows_were_independent():
     data = data_of()
     for release, test in (
         (dpi.table(["g", "b"], data).measure(dpi.ZCDP(1)), dpi.chi2_contingency("g", "b")),
-        (dpi.mean("x", data).measure(dpi.ZCDP(1)), ttest_1samp("x", 5.0)),
+        (dpi.mean("x", data).measure(dpi.ZCDP(1)), ttest_1samp("x", popmean=5.0)),
     ):
         with pytest.raises(NotProvedError, match="takes rows as independent"):
             test.infer(release)

@@ -12,9 +12,9 @@ import dpinfer as dpi
 from dpinfer.errors import InferenceError, OptionError, ReleaseFormatError
 from dpinfer.inference.combination import CombinedNoise, Consistency, least_squares, weighted_means
 from dpinfer.inference.linear_noise import LinearNoise
+from dpinfer.procedures.combine import combine
 from dpinfer.procedures.queries import linear_queries
 from dpinfer.release import NoiseLaw
-from dpinfer.results.combine import combine
 
 SURE = {"missing": "a", "impossible": "a"}
 SCHEMA = dpi.Schema(

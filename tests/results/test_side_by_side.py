@@ -14,7 +14,7 @@ import dpinfer as dpi
 from dpinfer.errors import OptionError
 from dpinfer.privacy import GDP, ZCDP, PureDP
 from dpinfer.privacy.cost import Cost
-from dpinfer.results.combine import combine
+from dpinfer.procedures.combine import combine
 from dpinfer.results.combined import CombinedRelease, SeveralCosts
 from dpinfer.results.side_by_side import SummaryTable, summary_table
 

@@ -14,6 +14,7 @@ from scipy import stats
 
 import dpinfer as dpi
 from dpinfer.errors import DPInferError, NotProvedError, OptionError
+from dpinfer.inference.released import Released
 from dpinfer.inference.testing.binomial import binomial_power
 from dpinfer.inference.testing.nulls import batch_pvalues
 from dpinfer.inference.testing.tables import CountNoise, GoodnessOfFit, Independence
@@ -105,7 +106,7 @@ def test_the_binomial_test_has_its_known_power(truth, n, epsilon, known):
 
 def test_means_without_much_noise_have_the_power_of_the_t_test():
     truth = {"mean": 5.2, "sd": 1.5}
-    study = power(ttest_1samp("v", 5.0), truth, n=400, privacy=dpi.ZCDP(1000), schema=OPEN)
+    study = power(ttest_1samp("v", popmean=5.0), truth, n=400, privacy=dpi.ZCDP(1000), schema=OPEN)
     limit = stats.t.isf(0.025, 399)
     size = 0.2 / 1.5 * np.sqrt(400)
     known = stats.nct.sf(limit, 399, size) + stats.nct.cdf(-limit, 399, size)
@@ -170,7 +171,7 @@ def test_power_is_that_of_the_whole_test_of_independence(cells, n):
 
 
 def test_power_is_that_of_the_whole_test_of_a_mean_on_rows():
-    test = ttest_1samp("v", 5.0, draws=199)
+    test = ttest_1samp("v", popmean=5.0, draws=199)
     row = power(test, {"mean": 5.25, "sd": 1.0}, n=500, privacy=dpi.ZCDP(0.02), schema=OPEN).frame.iloc[0]
     measured = test.measurement(dpi.ZCDP(0.02), schema=OPEN, neighbors="add_remove")
     rng = np.random.default_rng(2)
@@ -180,7 +181,7 @@ def test_power_is_that_of_the_whole_test_of_a_mean_on_rows():
     square = (u**2 - raw[2].center / 25) / (raw[2].half / 25)
     sums = np.stack([np.full(1500, 500.0), u.sum(axis=1), square.sum(axis=1)], axis=1)
     values = sums + measured.law.rvs(1500, rng) * np.asarray(measured.steps)
-    whole = float((test.batch_pvalues(measured, values, draws=199, rng=rng) <= 0.05).mean())
+    whole = float((test.batch_pvalues(Released.of_study(measured, values), draws=199, rng=rng) <= 0.05).mean())
     assert 0.2 < whole < 0.95
     close(row["power"], whole, np.hypot(row["std err"], np.sqrt(whole * (1 - whole) / 1500)))
 
@@ -427,7 +428,9 @@ def test_a_study_is_frozen_pickles_and_says_what_it_is():
     assert pickle.loads(pickle.dumps(study)).frame.equals(study.frame)
     assert list(study.frame) == ["n", "privacy", "power", "std err", "ordinary power"]
     exact = power(binomtest("b", p=0.2), 0.3, n=30, privacy=dpi.PureDP(1), schema=FULL, neighbors="replace_one")
-    assert repr(exact) == "<PowerStudy: binomtest of b, p = 0.2, 1 sizes x 1 prices, alpha 0.05, replace_one, exact>"
+    assert (
+        repr(exact) == "<PowerStudy: binomial test of b, p = 0.2, 1 sizes x 1 prices, alpha 0.05, replace_one, exact>"
+    )
 
 
 def test_the_plot_has_a_curve_for_every_price_and_the_ordinary_test_dashed():
@@ -466,11 +469,11 @@ REFUSED = {
     "a proportion above one": (
         {"test": binomtest("b"), "truth": 1.5, "schema": FULL, "neighbors": "replace_one"}, r"truth=1.5.*\[0, 1\]",
     ),
-    "no mean": ({"test": ttest_1samp("v", 5), "truth": 5.1}, "truth=5.1.*mean"),
-    "a mean without sd": ({"test": ttest_1samp("v", 5), "truth": {"mean": 5}}, "truth="),
-    "a mean beyond the bounds": ({"test": ttest_1samp("v", 5), "truth": {"mean": 11, "sd": 1}}, r"truth=.*\[0, 10\]"),
-    "an sd beyond the bounds": ({"test": ttest_1samp("v", 5), "truth": {"mean": 1, "sd": 4}}, r"truth=.*\[0, 10\]"),
-    "an sd of zero": ({"test": ttest_1samp("v", 5), "truth": {"mean": 1, "sd": 0}}, "truth=.*positive sd"),
+    "no mean": ({"test": ttest_1samp("v", popmean=5), "truth": 5.1}, "truth=5.1.*mean"),
+    "a mean without sd": ({"test": ttest_1samp("v", popmean=5), "truth": {"mean": 5}}, "truth="),
+    "a mean beyond the bounds": ({"test": ttest_1samp("v", popmean=5), "truth": {"mean": 11, "sd": 1}}, r"truth=.*\[0, 10\]"),
+    "an sd beyond the bounds": ({"test": ttest_1samp("v", popmean=5), "truth": {"mean": 1, "sd": 4}}, r"truth=.*\[0, 10\]"),
+    "an sd of zero": ({"test": ttest_1samp("v", popmean=5), "truth": {"mean": 1, "sd": 0}}, "truth=.*positive sd"),
     "groups without shares": ({"test": f_oneway("v", "c"), "truth": dict.fromkeys("uvw", (5, 1))}, "truth=.*share"),
     "a group too many": ({"test": f_oneway("v", "c"), "truth": {**MEANS, "q": (0.1, 5, 1)}}, "truth=.*u, v, w"),
     "shares of another sum": (

@@ -13,7 +13,7 @@ from matplotlib.figure import Figure
 from tqdm import tqdm
 
 import dpinfer as dpi
-from dpinfer.results.combine import combine
+from dpinfer.procedures.combine import combine
 from validation.common.outputs import Claim, Options, options, write_figure, write_table
 
 ROWS = 1_000

@@ -95,7 +95,7 @@ POWER = (
 def procedure(design: Design, popmean: float) -> MeanComparison:
     """The procedure that a user would write."""
     if design.test == "ttest_1samp":
-        return ttest_1samp("x", popmean, alternative=design.alternative)
+        return ttest_1samp("x", popmean=popmean, alternative=design.alternative)
     if design.test == "ttest_rel":
         return ttest_rel("x", "y", alternative=design.alternative)
     ask = ttest_ind if design.test == "ttest_ind" else f_oneway
@@ -112,8 +112,7 @@ def null_model(design: Design, popmean: float, price: Any, neighbors: str) -> Gr
     ask = procedure(design, popmean)
     measured = ask.measurement(price, schema=schema, neighbors=neighbors)
     empty = np.zeros((1, len(measured.names)))
-    question = ask._question(schema)
-    return mean_model(question, empty, ask.test, law=measured.law, steps=np.asarray(measured.steps))[0]
+    return ask.model(ask.plan(schema), empty, law=measured.law, steps=np.asarray(measured.steps))[0]
 
 
 def exact_sums(law: Law, size: int, replicates: int, rng: np.random.Generator, *, pairs: bool = False) -> np.ndarray:

@@ -193,6 +193,22 @@ class GroupMeans:
         length -= (weighted * centred).sum(axis=-1) ** 2 / np.maximum(through, _TINY)
         return np.asarray(np.maximum(length, 0.0))
 
+    def residual_dof(self, values: Array) -> Array:
+        """Residual degrees of freedom (R,), from noisy counts; at least 1.
+
+        Of two groups with a variance each, Satterthwaite's number.
+        """
+        found = self.estimates(values)
+        dof, rows = found.dof, np.maximum(found.rows, 1.0)
+        if self.equal_var or self.groups == 1:
+            return np.asarray(dof[:, 0])
+        if self.groups > 2:
+            return np.asarray(dof.sum(axis=1))
+        parts = found.within / rows**2
+        bottom = (parts**2 / dof).sum(axis=1)
+        welch: Array = np.maximum(parts.sum(axis=1) ** 2 / np.where(bottom > 0, bottom, 1.0), 1.0)
+        return np.where(bottom > 0, welch, dof.sum(axis=1))
+
     def fit(self, values: Array) -> FittedMeans:
         """Fit the hypothesis where it is hardest to hold the level.
 

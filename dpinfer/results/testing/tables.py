@@ -1,4 +1,4 @@
-"""Chi-squared tests on a release of counts: their public question, and their results."""
+"""Results of chi-squared tests on noisy counts."""
 
 from __future__ import annotations
 
@@ -11,17 +11,12 @@ import numpy as np
 import pandas as pd
 from scipy import stats
 
-from dpinfer.errors import DPInferError, InferenceError, NotProvedError, ReleaseFormatError
+from dpinfer.errors import InferenceError
 from dpinfer.inference.testing.association import cohens_w, cramers_v, residual_table, small_cells
-from dpinfer.inference.testing.nulls import NullDistribution, candidates, simulate
-from dpinfer.inference.testing.tables import CountNoise, GoodnessOfFit, Homogeneity, Independence
-from dpinfer.procedures.sum_plan import TABLES, SumPlan
-from dpinfer.release import NoiseLaw, Release, register_inference
+from dpinfer.inference.testing.nulls import NullDistribution, candidates
+from dpinfer.inference.testing.tables import GoodnessOfFit, Homogeneity, Independence
 from dpinfer.results.contrasts import check_alpha
-from dpinfer.results.describe import counts_of_table
-from dpinfer.results.people import refuse_dependent_rows
 from dpinfer.results.testing.base import TestResults
-from dpinfer.results.testing.count_question import CountTest
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -31,12 +26,12 @@ if TYPE_CHECKING:
 
     from dpinfer.inference.testing.association import ResidualTable
     from dpinfer.schema.axes import Axis
-    from dpinfer.schema.schema import Schema
 
     Array = NDArray[np.float64]
-    CountModel = GoodnessOfFit | Independence | Homogeneity
 
-__all__ = ["ChiSquareResults", "Effect", "infer_count_test", "refuse_people"]
+__all__ = ["ChiSquareResults", "CountModel", "Effect", "cell_index", "count_flags"]
+
+CountModel = GoodnessOfFit | Independence | Homogeneity
 
 _FAR = 4.0
 """Standard deviations of noise beyond which a stated size of a sample is doubted."""
@@ -231,120 +226,26 @@ class ChiSquareResults(TestResults):
         return ax
 
 
-def infer_count_test(release: Release, test: CountTest) -> ChiSquareResults:
-    """Test counts of a release.
+def count_flags(
+    model: CountModel, values: Array, public: int | None, statistic: float, distribution: NullDistribution | None
+) -> tuple[str, ...]:
+    """Say what a reader of a chi-squared test should be warned of.
 
     Parameters
     ----------
-    release : Release
-        A table, histogram or proportion that holds the columns, perhaps among others.
-    test : CountTest
+    model : GoodnessOfFit, Independence or Homogeneity
+    values : ndarray (d,)
+        Noisy counts.
+    public : int or None
+        The number of rows where it is public.
+    statistic : float
+    distribution : NullDistribution or None
+        None where the p-value is asymptotic.
 
     Returns
     -------
-    ChiSquareResults
-
-    Raises
-    ------
-    InferenceError, MissingFromReleaseError
-        If the release holds no such counts.
-    OptionError, NotProvedError
-        If the table does not fit the test.
+    tuple of str
     """
-    if release.kind not in TABLES:
-        raise InferenceError(f"a release of kind {release.kind!r} holds no table of counts")
-    question = SumPlan.from_release(release)
-    refuse_people(question.schema)
-    if question.weights is not None:
-        raise NotProvedError("a chi-squared test counts rows: a table of weighted rows has none")
-    ordered = test.columns if test.fixed is None else (test.fixed, *(n for n in test.columns if n != test.fixed))
-    axes, counts = counts_of_table(question, release.array[None], ordered)
-    known = release.nobs if question.rows.keeps_every_row else None
-    test.check(axes, laplace=release.law.family == "laplace", keeps=question.rows.keeps_every_row, nobs=known)
-    scale = release.law.scales[0]
-    if scale <= 0 or len(set(release.law.scales)) > 1:
-        raise ReleaseFormatError("the release is damaged: counts of a table carry noise of one scale")
-    if release.law.family not in ("gaussian", "laplace") or len(set(release.steps)) > 1:
-        raise ReleaseFormatError(
-            "the release is damaged: counts of a table carry noise of one law, in steps of one size"
-        )
-    law = NoiseLaw(release.law.family, (scale,), release.law.draws)
-    noise = CountNoise(law, release.steps[0], counts.shape[-1])
-    public = known or None  # of no rows there is nothing to divide by
-    values = counts.sum(axis=-1)[0]
-    model = _model(test, axes, noise, public)
-    distribution: NullDistribution | None = None
-    statistic = float(model.statistic(values[None])[0])
-    if test.null == "simulated":
-        distribution = simulate(model, values, draws=test.draws, seed=test.seed)
-        pvalue = distribution.pvalue
-    else:
-        pvalue = float(stats.chi2.sf(statistic, model.dof)) if np.isfinite(statistic) else 1.0
-    title, hypothesis = _told(test, axes)
-    return ChiSquareResults(
-        title=title,
-        hypothesis=hypothesis,
-        statistic=statistic,
-        pvalue=pvalue,
-        release=release,
-        statistic_name="Projected chi2" if test.statistic == "projected" else "Pearson chi2",
-        dof=float(model.dof),
-        distribution=distribution,
-        null=test.null,
-        nobs=float(values.sum()) if known is None else float(known),
-        nobs_is_public=known is not None,
-        flags=_flags(model, values, public, statistic, distribution),
-        notes=_notes(test, question),
-        model=model,
-        values=values,
-        index=_index(axes),
-        transposed=len(axes) == 2 and axes[0].name != test.columns[0],
-    )
-
-
-def refuse_people(schema: Schema) -> None:
-    """Refuse to test counts of rows where a person may have several.
-
-    Raises
-    ------
-    NotProvedError
-    """
-    refuse_dependent_rows(
-        schema, "a chi-squared test", "bootstrap(columns, statistic='proportion') compares shares by person"
-    )
-
-
-def _model(test: CountTest, axes: Sequence[Axis], noise: CountNoise, nobs: int | None) -> CountModel:
-    if len(axes) == 1:
-        return GoodnessOfFit(test.probabilities(axes[0]), noise, nobs, test.statistic)
-    shape = (len(axes[0].labels), len(axes[1].labels))
-    if test.fixed is None:
-        return Independence(shape, noise, nobs, test.statistic)
-    return Homogeneity(shape, noise, test.sample_sizes(axes[0]), test.statistic)
-
-
-def _notes(test: CountTest, question: SumPlan) -> tuple[str, ...]:
-    found = [f"Rows: {question.where}."] if question.where else []
-    for name, given in (("p0", test.p0), ("sizes", test.sizes)):
-        if given is not None:
-            found.append(f"{name} was supplied as a public fact: the guarantee does not cover it.")
-    return tuple(found)
-
-
-def _told(test: CountTest, axes: Sequence[Axis]) -> tuple[str, str]:
-    names = [axis.name for axis in axes]
-    if len(names) == 1:
-        shares = test.probabilities(axes[0])
-        even = bool(np.allclose(shares, shares[0]))
-        return "Private chi-squared goodness of fit", f"{names[0]} is {'uniform' if even else 'as p0'}"
-    if test.fixed is None:
-        return "Private chi-squared test of independence", f"{names[0]} and {names[1]} are independent"
-    return "Private chi-squared test of homogeneity", f"{names[1]} is the same in every {names[0]}"
-
-
-def _flags(
-    model: CountModel, values: Array, public: int | None, statistic: float, distribution: NullDistribution | None
-) -> tuple[str, ...]:
     found = []
     if not np.isfinite(statistic):
         found.append("the noise is too large for the statistic to be computed: the p-value is 1")
@@ -381,22 +282,9 @@ def _flags(
     return tuple(found)
 
 
-def _index(axes: Sequence[Axis]) -> pd.Index:
+def cell_index(axes: Sequence[Axis]) -> pd.Index:
+    """Label the cells of a table of one axis or two, the last running fastest."""
     if len(axes) == 1:
         one: pd.Index = pd.Index(list(axes[0].labels), name=axes[0].name)
         return one
     return pd.MultiIndex.from_product([list(axis.labels) for axis in axes], names=[axis.name for axis in axes])
-
-
-def _stored(release: Release) -> ChiSquareResults:
-    test = CountTest.from_dict(release.question.get("test"))
-    try:
-        return infer_count_test(release, test)
-    except ReleaseFormatError:
-        raise
-    except DPInferError as error:
-        raise ReleaseFormatError(f"the test of the release is damaged: {error}") from error
-
-
-for _name in ("chisquare", "chi2_contingency"):
-    register_inference(_name)(_stored)

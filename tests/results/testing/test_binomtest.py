@@ -13,7 +13,7 @@ from dpinfer.errors import InferenceError, NotProvedError, OptionError, ReleaseF
 from dpinfer.inference.testing.binomial import binomial_interval, binomial_pvalue
 from dpinfer.procedures.binomial import binomtest
 from dpinfer.release.laws import NoiseLaw
-from dpinfer.results.testing.binomial import BinomTestResults, infer_binomtest
+from dpinfer.results.testing.binomial import BinomTestResults
 
 SCHEMA = dpi.Schema(
     s=dpi.Boolean(missing=False, impossible=False),
@@ -31,11 +31,13 @@ def simulated(neighbors="replace_one", rows=100):
 
 @pytest.fixture(scope="module", params=PRICES)
 def results(request):
-    return binomtest("s", simulated(), 0.3).fit(PRICES[request.param])
+    return binomtest("s", simulated(), p=0.3).fit(PRICES[request.param])
 
 
 def changed(release, **changes):
-    return dataclasses.replace(release, **changes)
+    (stage,) = release.stages
+    measured = {name: changes.pop(name) for name in ("names", "values", "steps", "law") if name in changes}
+    return dataclasses.replace(release, stages=(dataclasses.replace(stage, **measured),), **changes)
 
 
 def restaged(release, **changes):
@@ -87,19 +89,19 @@ def test_the_frame_is_one_row(results):
     ("alternative", "heads", "free"), [("greater", ["[0.05", "1]"], 1), ("less", ["[0", "0.95]"], 0)]
 )
 def test_one_sided_intervals_have_one_end(results, alternative, heads, free):
-    found = binomtest("s", results.release, 0.3, alternative=alternative).infer()
+    found = binomtest("s", results.release, p=0.3, alternative=alternative).infer()
     frame = found.frame()
     assert frame.columns.tolist()[-2:] == heads
     assert frame.iloc[0, -1 if free else -2] == free
     end = found.proportion_ci()[1 - free]
-    at = binomtest("s", results.release, end, alternative=alternative).infer()
+    at = binomtest("s", results.release, p=end, alternative=alternative).infer()
     assert at.pvalue == pytest.approx(0.05, rel=1e-6)
 
 
 def test_the_interval_and_the_pvalue_agree(results):
     low, high = results.proportion_ci(0.9)
     for p, kept in ((low - 1e-6, False), (low + 1e-6, True), (high - 1e-6, True), (high + 1e-6, False)):
-        assert (infer_binomtest(results.release, p=p).pvalue > 0.1) == kept
+        assert (results.release.infer(p=p).pvalue > 0.1) == kept
 
 
 def test_summaries_say_what_was_tested_and_how(results):
@@ -123,7 +125,7 @@ def test_summaries_say_what_was_tested_and_how(results):
 def test_impossible_counts_are_flagged_and_have_valid_answers(results, count, alternative):
     release = counted(results.release, count)
     for p in (0.0, 0.3, 1.0):
-        found = binomtest("s", release, p, alternative=alternative).infer()
+        found = binomtest("s", release, p=p, alternative=alternative).infer()
         assert 0 <= found.pvalue <= 1
         assert 0 <= found.statistic <= 1
         low, high = found.proportion_ci()
@@ -135,7 +137,7 @@ def test_impossible_counts_are_flagged_and_have_valid_answers(results, count, al
 
 def test_no_rows_say_nothing():
     for price in PRICES.values():
-        found = binomtest("s", simulated(rows=0), 0.3).fit(price)
+        found = binomtest("s", simulated(rows=0), p=0.3).fit(price)
         assert found.proportion_ci() == (0, 1)
         assert found.pvalue > 0.3
         assert "no rows" in found.flags[0]
@@ -147,21 +149,17 @@ def test_no_rows_say_nothing():
 def test_a_saved_release_gives_the_same_test(results, tmp_path):
     results.release.save(tmp_path / "test.json")
     read = dpi.read_release(tmp_path / "test.json")
-    for found in (read.infer(), binomtest("s", read, 0.3).infer(), binomtest("s", p=0.3).infer(read)):
+    for found in (read.infer(), binomtest("s", read, p=0.3).infer(), binomtest("s", p=0.3).infer(read)):
         assert (found.statistic, found.pvalue, found.hypothesis) == (results.statistic, results.pvalue, "P(s) = 0.3")
         pd.testing.assert_frame_equal(found.frame(), results.frame())
     other = read.infer(p=0.1, alternative="greater")
-    assert other.pvalue == binomtest("s", read, 0.1, alternative="greater").infer().pvalue
+    assert other.pvalue == binomtest("s", read, p=0.1, alternative="greater").infer().pvalue
     for option in ({"p": 2}, {"alternative": "more"}):
         with pytest.raises(OptionError, match=next(iter(option))):
             read.infer(**option)
 
 
-def damaged(**test):
-    return lambda whole: {"question": {**whole.question, "test": {**whole.question["test"], **test}}}
-
-
-def asked(**changes):
+def damaged(**changes):
     return lambda whole: {"question": {**whole.question, **changes}}
 
 
@@ -176,12 +174,12 @@ DAMAGE = {
     "p Boolean": damaged(p=True),
     "alternative": damaged(alternative="more"),
     "alternative list": damaged(alternative=["less"]),
-    "no test": asked(test=None),
-    "column": asked(column=None, where=3),
-    "unheard": asked(column="unheard", where="unheard"),
-    "no condition": asked(column="x", where="x"),
-    "syntax": asked(column="s +", where="s +"),
-    "schema": asked(schema=dpi.Schema(s=dpi.Boolean()).to_dict()),
+    "no p": lambda whole: {"question": {name: one for name, one in whole.question.items() if name != "p"}},
+    "column": damaged(column=None),
+    "unheard": damaged(column="unheard"),
+    "no condition": damaged(column="x"),
+    "syntax": damaged(column="s +"),
+    "schema": damaged(schema=dpi.Schema(s=dpi.Boolean()).to_dict()),
     "nobs": lambda whole: {"nobs": None},
     "huge nobs": lambda whole: {"nobs": 2**60},
     "two sums": staged(lambda one: {"values": (1, 2), "steps": one.steps * 2, "names": ("a", "b")}),
@@ -202,29 +200,37 @@ def test_a_damaged_release_is_refused(results, name):
 
 def test_exact_proportions_can_be_tested_and_tests_read_as_proportions():
     release = dpi.proportion("s", simulated(), inference="exact").measure(PRICES["tulap"])
-    found = binomtest("s", release, 0.3).infer()
+    found = binomtest("s", release, p=0.3).infer()
     assert found.pvalue == pytest.approx(float(release.infer().t_test("s = 0.3").pvalue), rel=1e-8)
     assert found.proportion_ci() == pytest.approx(tuple(release.infer().conf_int().loc["s"]), abs=1e-8)
-    tested = binomtest("s", simulated(), 0.3).measure(PRICES["tulap"])
+    tested = binomtest("s", simulated(), p=0.3).measure(PRICES["tulap"])
     assert dpi.proportion("s", tested, inference="exact").infer().params["s"] == tested.infer().statistic
     with pytest.raises(OptionError, match="p="):
-        infer_binomtest(release)
+        release.infer(p=0.3)
 
 
 def test_gaussian_counts_can_be_tested_and_tests_read_as_counts():
     release = dpi.count(where="s").bind(simulated()).measure(PRICES["gaussian"])
-    assert binomtest("s", release, 0.3).infer().k == release.array[0]
-    tested = binomtest("s", simulated(), 0.3).measure(PRICES["gaussian"])
+    assert binomtest("s", release, p=0.3).infer().k == release.array[0]
+    tested = binomtest("s", simulated(), p=0.3).measure(PRICES["gaussian"])
     assert dpi.count(where="s").infer(tested).params.iloc[0] == pytest.approx(tested.array[0])
 
 
 OTHERS = {
-    "a table": (lambda: dpi.table("s", simulated()).measure(dpi.ZCDP(0.1)), InferenceError, "binomtest"),
-    "a mean": (lambda: dpi.mean("x", simulated()).measure(dpi.ZCDP(0.1)), InferenceError, "of kind 'mean'"),
+    "a table": (
+        lambda: dpi.table("s", simulated()).measure(dpi.ZCDP(0.1)),
+        InferenceError,
+        "another question .table of s",
+    ),
+    "a mean": (
+        lambda: dpi.mean("x", simulated()).measure(dpi.ZCDP(0.1)),
+        InferenceError,
+        "another question .mean of x",
+    ),
     "another count": (
         lambda: dpi.count(where="x > 5").bind(simulated()).measure(dpi.ZCDP(0.1)),
         InferenceError,
-        "does not count 's'",
+        "another question .count of rows, where x > 5",
     ),
     "a Laplace count": (
         lambda: dpi.count(where="s").bind(simulated()).measure(dpi.PureDP(1.0)),
@@ -243,7 +249,7 @@ OTHERS = {
 def test_releases_of_something_else_are_refused_by_name(name):
     measure, error, match = OTHERS[name]
     with pytest.raises(error, match=match):
-        binomtest("s", measure(), 0.3).infer()
+        binomtest("s", measure(), p=0.3).infer()
 
 
 def test_rows_that_may_drop_out_are_refused_and_all_rows_have_no_proportion():
@@ -251,5 +257,5 @@ def test_rows_that_may_drop_out_are_refused_and_all_rows_have_no_proportion():
     with pytest.raises(NotProvedError, match="'loose'"):
         binomtest("loose", release).infer()
     everything = dpi.count().bind(simulated("add_remove")).measure(dpi.ZCDP(0.1))
-    with pytest.raises(InferenceError, match="no condition"):
-        infer_binomtest(everything, p=0.5, alternative="less")
+    with pytest.raises(InferenceError, match="another question .count of rows"):
+        binomtest("s", everything).infer()

@@ -12,8 +12,8 @@ from scipy import stats
 import dpinfer as dpi
 from dpinfer.errors import InferenceError, OptionError, ReleaseFormatError
 from dpinfer.procedures.chisquare import chi2_contingency, chisquare
-from dpinfer.results.testing.count_question import CountTest, read_shares, read_sizes
-from dpinfer.results.testing.tables import ChiSquareResults, infer_count_test
+from dpinfer.procedures.level_numbers import read_shares, read_sizes
+from dpinfer.results.testing.tables import ChiSquareResults
 
 SCHEMA = dpi.Schema(
     g=dpi.Category(["a", "b", "c"], missing="a", impossible="a"),
@@ -208,9 +208,9 @@ def test_cramers_v_is_of_two_columns(found):
             found[name].cramers_v(2)
 
 
-SCALARS = [None, 1, 1.5, True, "x", "ab", [], {}, [1], [[1]], ["zz"], ["zz", "h"], ["g", "g"], "missing"]
+G, UNKNOWN = {"column": "g"}, {"column": "zz"}
 WRONG = {
-    "columns": SCALARS,
+    "axes": [None, 1, 1.5, True, "x", [], {}, [1], [[1]], [UNKNOWN], [UNKNOWN, G], [G, G], [G, G, G], [{}], "missing"],
     "p0": [
         1,
         "x",
@@ -234,9 +234,9 @@ def damaged(release, **changes):
     stored = json.loads(release.to_json())
     for key, value in changes.items():
         if value == "missing":
-            del stored["question"]["test"][key]
+            del stored["question"][key]
         else:
-            stored["question"]["test"][key] = value
+            stored["question"][key] = value
     return dpi.Release.from_json(json.dumps(stored))
 
 
@@ -246,17 +246,6 @@ def test_a_damaged_test_is_named_and_nothing_else(found, name, key):
     for value in WRONG[key]:
         with pytest.raises(ReleaseFormatError, match="damaged"):
             damaged(found[name].release, **{key: value}).infer()
-
-
-def test_a_release_whose_test_was_cut_out_is_damaged(found):
-    stored = json.loads(found["samples"].release.to_json())
-    for test in (None, 1, [], "chisquare", {}):
-        stored["question"]["test"] = test
-        with pytest.raises(ReleaseFormatError, match="the test of the release is damaged"):
-            dpi.Release.from_json(json.dumps(stored)).infer()
-    del stored["question"]["test"]
-    with pytest.raises(ReleaseFormatError, match="the test of the release is damaged"):
-        dpi.Release.from_json(json.dumps(stored)).infer()
 
 
 @pytest.mark.parametrize("axes", [None, 1, "x", [1], ["g"], [{}], [{"column": "zz"}], [{"column": "g", "edges": 3}]])
@@ -282,17 +271,36 @@ def test_counts_of_several_scales_are_no_table(found):
         with pytest.raises(ReleaseFormatError, match="noise of one scale"):
             release.infer()
         with pytest.raises(ReleaseFormatError, match="noise of one scale"):
-            infer_count_test(release, CountTest(("g",)))
+            chisquare("g", release).infer()
 
 
 def test_a_test_is_read_as_it_was_written():
     for test in (
-        CountTest(("g",), p0=read_shares("p0", {"a": 0.5, "b": 0.5}), draws=999, seed=3),
-        CountTest(("g", "h"), fixed="h", sizes=read_sizes(pd.Series({"x": 3, "y": 4})), statistic="pearson"),
-        CountTest(("kids",), p0=read_shares("p0", {0: 0.25, 1: 0.75}), null="asymptotic"),
+        chisquare("g", p0={"a": 0.5, "b": 0.3, "c": 0.2}, draws=999, seed=3),
+        chi2_contingency("g", "h", fixed="h", sizes=pd.Series({"x": 3, "y": 4}), statistic="pearson"),
+        chisquare("kids", p0={0: 0.25, 1: 0.75}, null="asymptotic"),
+        chisquare("age", bins=[0, 40, 80], where="h == 'x'"),
     ):
-        assert CountTest.from_dict(json.loads(json.dumps(test.to_dict()))) == test
-        assert test.name == ("chisquare" if len(test.columns) == 1 else "chi2_contingency")
+        again = type(test).from_dict(json.loads(json.dumps(test.to_dict())))
+        assert again.to_dict() == test.to_dict()
+        assert (again.p0, again.sizes, again.procedure) == (test.p0, test.sizes, test.procedure)
+        assert test.procedure == ("chisquare" if len(test.columns) == 1 else "chi2_contingency")
+
+
+def test_another_hypothesis_of_the_same_release_is_free(found):
+    release = found["one column"].release
+    again = release.infer(p0={"a": 0.2, "b": 0.3, "c": 0.5}, statistic="pearson", draws=199)
+    assert (
+        again.pvalue
+        == chisquare("g", release, p0={"a": 0.2, "b": 0.3, "c": 0.5}, statistic="pearson", draws=199).infer().pvalue
+    )
+    assert again.statistic_name == "Pearson chi2"
+    with pytest.raises(OptionError, match=r"^p0="):
+        release.infer(p0=[0.5, 0.5])
+    with pytest.raises(OptionError, match="where=.*an option of the inference: p0, fixed"):
+        release.infer(where="age > 5")
+    samples = found["samples"].release
+    assert samples.infer(fixed="g", draws=199).model.shape == (3, 2)
 
 
 def test_shares_keep_labels_and_become_plain_numbers():

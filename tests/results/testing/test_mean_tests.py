@@ -31,7 +31,7 @@ def fitted(ask, privacy=PRICE, rows=None, **options):
 
 
 ASKED = {
-    "ttest_1samp": lambda d: ttest_1samp("x", 5, d),
+    "ttest_1samp": lambda d: ttest_1samp("x", d, popmean=5),
     "ttest_ind": lambda d: ttest_ind("x", "s", d),
     "ttest_rel": lambda d: ttest_rel("x", "y", d),
     "f_oneway": lambda d: f_oneway("x", "g", d),
@@ -101,7 +101,7 @@ def test_levels_that_are_none_are_refused(results, level):
 
 
 def test_one_sided_intervals_need_more_than_half():
-    found = fitted(lambda d: ttest_1samp("x", 5, d, alternative="greater"))
+    found = fitted(lambda d: ttest_1samp("x", d, popmean=5, alternative="greater"))
     assert found.confidence_interval(0.6).high == np.inf
     with pytest.raises(OptionError, match=r"between 0\.5 and 1"):
         found.confidence_interval(0.5)
@@ -140,13 +140,14 @@ def test_a_release_gives_the_same_test_again_after_a_round_trip(results, name):
 def damaged(release, **changes):
     stored = copy.deepcopy(json.loads(release.to_json()))
     for name, value in changes.items():
-        stored["question"]["test"][name] = value
+        stored["question"][name] = value
     return Release.from_json(json.dumps(stored))
 
 
 BROKEN = {
-    "another name": {"name": "ttest"},
-    "a name that is no text": {"name": []},
+    "another test": {"test": "ttest"},
+    "a test that is no text": {"test": []},
+    "a test without groups": {"test": "ttest_1samp"},
     "no column": {"column": None},
     "another column": {"column": "y"},
     "an unknown column": {"column": "zz"},
@@ -169,15 +170,15 @@ def test_a_damaged_test_is_a_damaged_release(results, name):
 
 def test_a_test_that_is_missing_or_does_not_fit_is_a_damaged_release(results):
     stored = json.loads(results["ttest_ind"].release.to_json())
-    for test in (None, [], {}):
-        stored["question"]["test"] = test
-        with pytest.raises(ReleaseFormatError):
-            Release.from_json(json.dumps(stored)).infer()
+    for name in ("test", "column", "by", "where", "popmean", "equal_var", "alternative", "draws", "seed"):
+        question = {key: value for key, value in stored["question"].items() if key != name}
+        with pytest.raises(ReleaseFormatError, match=f"{name} is missing"):
+            Release.from_json(json.dumps({**stored, "question": question})).infer()
     with pytest.raises(ReleaseFormatError):
         damaged(results["ttest_1samp"].release, popmean=99.0).infer()
     stored = json.loads(results["ttest_ind"].release.to_json())
     stored["kind"] = "table"
-    with pytest.raises(ReleaseFormatError, match="names a test of means"):
+    with pytest.raises(ReleaseFormatError, match="kind"):
         Release.from_json(json.dumps(stored)).infer()
 
 
@@ -202,5 +203,5 @@ def test_plenty_of_rows_carry_no_flag(results):
 
 def test_values_nearly_all_at_one_bound_are_flagged():
     rows = frame().iloc[:150].assign(x=lambda d: np.where(np.arange(len(d)) < 4, 0.0, 10.0))
-    found = fitted(lambda d: ttest_1samp("x", 9.5, d), dpi.ZCDP(10.0), rows)
+    found = fitted(lambda d: ttest_1samp("x", d, popmean=9.5), dpi.ZCDP(10.0), rows)
     assert any("at one bound" in flag for flag in found.flags)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
@@ -13,19 +12,24 @@ import pandas as pd
 from dpinfer.errors import DPInferError, InferenceError, OptionError, ReleaseFormatError
 from dpinfer.inference.combination import CombinedNoise, Consistency, least_squares, weighted_means
 from dpinfer.inference.linear_noise import METHODS, LinearNoise
+from dpinfer.procedures.description import held_plan
+from dpinfer.procedures.joint_table import COUNTED, JointTable, measured_counts
+from dpinfer.procedures.mean_comparison import MeanComparison
+from dpinfer.procedures.procedure import read_question
 from dpinfer.procedures.sum_plan import MOMENTS
 from dpinfer.release import NoiseLaw, Release
+from dpinfer.release.codec import encode
 from dpinfer.release.stage import StageRelease
 from dpinfer.results.combined import CombinedRelease, CombinedResults, SeveralCosts
-from dpinfer.results.joint import COUNTED, JointTable, measured_counts
 from dpinfer.schema.schema import Schema
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from dpinfer.inference.combination import LeastSquares
+    from dpinfer.procedures.joint_table import MeasuredCounts
+    from dpinfer.procedures.sum_plan import SumPlan
     from dpinfer.results.descriptions import DescriptionResults
-    from dpinfer.results.joint import MeasuredCounts
 
     Array = NDArray[np.float64]
 
@@ -81,7 +85,6 @@ def combine(releases: Sequence[Release], inference: str = "auto") -> CombinedRes
     --------
     >>> import numpy as np
     >>> import dpinfer as dpi
-    >>> from dpinfer.results.combine import combine
     >>> schema = dpi.Schema(
     ...     g=dpi.Category(["a", "b"], missing="a", impossible="a"), h=dpi.Boolean(missing=False, impossible=False)
     ... )
@@ -89,7 +92,7 @@ def combine(releases: Sequence[Release], inference: str = "auto") -> CombinedRes
     >>> data = dpi.PublicData(schema.sample(2000, rng), schema, rng=rng)
     >>> joint = dpi.table(["g", "h"], data).measure(dpi.ZCDP(0.1))
     >>> margin = dpi.table("g", data).measure(dpi.ZCDP(0.4))
-    >>> both = combine([joint, margin])
+    >>> both = dpi.combine([joint, margin])
     >>> bool((both.bse < joint.infer().bse.iloc[0]).all()), both.consistency_test().df
     (True, 2)
     """
@@ -293,20 +296,20 @@ def _together(releases: tuple[Release, ...]) -> CombinedRelease:
 
 def _combine_sums(releases: tuple[Release, ...], inference: str) -> CombinedResults:
     """Average the sums of releases of one question by inverse variances, and infer as from one release."""
-    _check_same("where", [release.question.get("where") for release in releases])
-    asked = [{key: value for key, value in release.question.items() if key != "options"} for release in releases]
-    for place, one in enumerate(asked[1:], 2):
-        if json.dumps(one, sort_keys=True) != json.dumps(asked[0], sort_keys=True):
-            told = f"{asked[0].get('text')} and {one.get('text')}"
+    plans = [_read(place, lambda release=release: _summed(release)) for place, release in enumerate(releases, 1)]
+    _check_same("where", [plan.where for plan in plans])
+    for place, plan in enumerate(plans[1:], 2):
+        if _question(plan) != _question(plans[0]):
             raise InferenceError(
-                f"releases 1 and {place} ask different questions: {told}; other than counts, only releases of exactly "
-                "the same question are combined"
+                f"releases 1 and {place} ask different questions: {plans[0].text} and {plan.text}; other than counts, "
+                "only releases of exactly the same question are combined"
             )
-        if releases[place - 1].names != releases[0].names:
-            raise ReleaseFormatError(f"the sums of release {place} are not those that its question asks for")
     merged, consistency, noisy = _merged(releases)
     names = [name for name, kept in zip(releases[0].names, noisy, strict=True) if kept]
-    found: DescriptionResults = merged.infer(inference=inference)
+    asked = read_question(merged)
+    if isinstance(asked, MeanComparison):
+        asked = asked.means
+    found: DescriptionResults = asked.with_options({"inference": inference}).infer(merged)
     return CombinedResults(
         found.inference,
         _together(releases),
@@ -319,6 +322,19 @@ def _combine_sums(releases: tuple[Release, ...], inference: str) -> CombinedResu
         index=found.index,
         sizes=found.sizes,
     )
+
+
+def _summed(release: Release) -> SumPlan:
+    """Return what sums a release holds."""
+    found = held_plan(read_question(release))
+    if found is None:
+        raise ReleaseFormatError(f"a release of kind {release.kind!r} that holds no sums is damaged")
+    return found
+
+
+def _question(plan: SumPlan) -> object:
+    """Everything that is asked of the rows, comparable."""
+    return encode([plan.kind, plan.columns, plan.axes, plan.where, plan.weights, plan.target])
 
 
 def _merged(releases: tuple[Release, ...]) -> tuple[Release, Consistency, NDArray[np.bool_]]:

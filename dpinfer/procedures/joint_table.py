@@ -11,9 +11,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from dpinfer.errors import InferenceError, ReleaseFormatError
-from dpinfer.procedures.sum_plan import TABLES, SumPlan
-from dpinfer.results.exact import ExactQuestion
-from dpinfer.results.queries import LinearQuestion
+from dpinfer.procedures.description import held_plan
+from dpinfer.procedures.procedure import read_question
+from dpinfer.procedures.queries import LinearQueries
+from dpinfer.procedures.sum_plan import TABLES
 from dpinfer.schema.axes import Axis, BinsAxis, ConditionAxis
 from dpinfer.schema.clamping import limits_of
 from dpinfer.schema.columns import Integer
@@ -74,22 +75,21 @@ def measured_counts(release: Release) -> MeasuredCounts:
     ReleaseFormatError
         If the release is damaged.
     """
-    text = str(release.question["text"])
-    if release.kind == "binomial":
-        asked = ExactQuestion(release.schema, str(release.question["column"]))
-        axes: tuple[Axis, ...] = (ConditionAxis(release.schema, asked.column),)
-        return MeasuredCounts(text, axes, np.array([[0.0, 1.0]]), (asked.column,), None, every_row=True)
-    if release.kind == "linear":
-        rows = LinearQuestion.from_release(release).rows
+    asked = read_question(release)
+    text = asked.text(release.schema)
+    if isinstance(asked, LinearQueries):
+        rows = asked.rows(release.schema)
         axes, condition = rows.cells.axes, rows.cells.features.where
         return MeasuredCounts(text, axes, rows.weights, rows.names, _spelled(condition), rows.keeps_every_row)
-    question = SumPlan.from_release(release)
-    if not question.rows.counts_only:
+    plan = held_plan(asked)
+    if plan is None:  # one count with Tulap noise
+        column = str(getattr(asked, "column", ""))
+        axis = ConditionAxis(release.schema, column)
+        return MeasuredCounts(text, (axis,), np.array([[0.0, 1.0]]), (column,), None, every_row=True)
+    if not plan.rows.counts_only:
         raise ReleaseFormatError(f"a release of kind {release.kind!r} that does not count rows is damaged")
-    names = tuple(_cell_name(question.cells, cell) for cell in question.rows.cells)
-    return MeasuredCounts(
-        text, question.cells, None, names, _spelled(question.condition), question.rows.keeps_every_row
-    )
+    names = tuple(_cell_name(plan.cells, cell) for cell in plan.rows.cells)
+    return MeasuredCounts(text, plan.cells, None, names, _spelled(plan.condition), plan.rows.keeps_every_row)
 
 
 def _spelled(condition: Expression | None) -> str | None:

@@ -1,0 +1,360 @@
+"""The procedure behind the chi-squared tests of noisy counts."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar, Self
+
+import numpy as np
+from scipy import stats
+
+from dpinfer.errors import NotProvedError, OptionError, ReleaseFormatError
+from dpinfer.inference.testing.nulls import Draws, NullDistribution, check_draws, simulate
+from dpinfer.inference.testing.tables import STATISTICS, CountNoise, GoodnessOfFit, Homogeneity, Independence
+from dpinfer.kernel.stage import Context, Stage, Sum
+from dpinfer.privacy.units import PureDP
+from dpinfer.procedures.described import counts_of_table
+from dpinfer.procedures.description import held_plan
+from dpinfer.procedures.level_numbers import by_label, read_shares, read_sizes, shown
+from dpinfer.procedures.procedure import Procedure, inferred
+from dpinfer.procedures.sum_plan import TABLES, SumPlan
+from dpinfer.procedures.table_axes import axis_name
+from dpinfer.release import NoiseLaw
+from dpinfer.results.people import refuse_dependent_rows
+from dpinfer.results.testing.tables import ChiSquareResults, cell_index, count_flags
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from numpy.typing import NDArray
+
+    from dpinfer.privacy.units import Neighbors, Privacy
+    from dpinfer.release import Release, StageRelease
+    from dpinfer.results.testing.tables import CountModel
+    from dpinfer.schema.axes import Axis
+    from dpinfer.schema.schema import Schema
+
+    Array = NDArray[np.float64]
+
+__all__ = ["NULLS", "ChiSquare"]
+
+NULLS = ("simulated", "asymptotic")
+
+
+@dataclass(frozen=True, eq=False)
+class ChiSquare(Procedure):
+    """A chi-squared test of the cells of a table. See `chisquare` and `chi2_contingency`.
+
+    Attributes
+    ----------
+    axes : tuple of mapping
+        One axis (goodness of fit) or two (independence: rows, columns).
+    where : str, optional
+    p0 : tuple of (label, float), optional
+        Probability of every level under the hypothesis; uniform by default. For one axis. Labels are None where
+        the numbers were given by position.
+    fixed : str, optional
+        The axis whose margin is fixed by design: the other is then compared between samples.
+    sizes : tuple of (label, float), optional
+        Public sizes of these samples.
+    statistic : {"projected", "pearson"}
+    null : {"simulated", "asymptotic"}
+    draws : "adaptive" or int
+    seed : int
+    """
+
+    procedures: ClassVar[tuple[str, ...]] = ("chisquare", "chi2_contingency")
+
+    axes: tuple[Mapping[str, Any], ...] = ()
+    where: str | None = None
+    p0: tuple[tuple[Any, float], ...] | None = inferred(None)
+    fixed: str | None = inferred(None)
+    sizes: tuple[tuple[Any, float], ...] | None = inferred(None)
+    statistic: str = inferred("projected")
+    null: str = inferred("simulated")
+    draws: Draws = inferred("adaptive")
+    seed: int = inferred(0)
+
+    def __post_init__(self) -> None:
+        if len(self.axes) not in (1, 2):
+            raise OptionError("axes", len(self.axes), "one column or two")
+        if self.statistic not in STATISTICS:
+            raise OptionError("statistic", self.statistic, STATISTICS)
+        if self.null not in NULLS:
+            raise OptionError("null", self.null, NULLS)
+        check_draws(self.draws, self.seed)
+        if self.null == "asymptotic" and self.statistic == "pearson":
+            raise NotProvedError(
+                "Pearson's statistic of noisy counts has no chi-squared limit: use null='simulated', or "
+                "statistic='projected'"
+            )
+        self._check_given()
+        super().__post_init__()
+
+    def _check_given(self) -> None:
+        """Refuse public numbers that do not belong to the test.
+
+        Raises
+        ------
+        OptionError
+        """
+        if self.p0 is not None:
+            read_shares("p0", [value for _, value in self.p0], [label for label, _ in self.p0])
+            if len(self.axes) > 1:
+                raise OptionError("p0", shown(self.p0), "None for two columns: their table has no given probabilities")
+        if self.fixed is not None and len(self.axes) == 1:
+            raise OptionError("fixed", self.fixed, "None for one column")
+        if self.fixed is not None and self.fixed not in self.columns:
+            raise OptionError("fixed", self.fixed, f"one of {', '.join(self.columns)}, or None")
+        if self.sizes is not None:
+            read_sizes([value for _, value in self.sizes], [label for label, _ in self.sizes])
+            if self.fixed is None:
+                raise OptionError("sizes", shown(self.sizes), "None unless fixed= names the samples")
+
+    @property
+    def procedure(self) -> str:
+        """The function that asks it."""
+        return self.procedures[len(self.axes) - 1]
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """Columns, or conditions, in the order in which they were named."""
+        return tuple(axis_name(axis) for axis in self.axes)
+
+    def plan(self, schema: Schema) -> SumPlan:
+        """Return the table, compiled against a schema."""
+        return SumPlan("table", schema, axes=self.axes, where=self.where, target="data")
+
+    def text(self, schema: Schema) -> str:  # noqa: ARG002
+        """Return the question in one line."""
+        return f"{self.procedure} of {' and '.join(self.columns)}" + (f", where {self.where}" if self.where else "")
+
+    def check(self, schema: Schema, neighbors: Neighbors) -> None:  # noqa: ARG002
+        """Refuse people with several rows, columns without levels, and numbers that do not match the levels."""
+        _refuse_people(schema)
+        plan = self.plan(schema)
+        self.check_fit(plan.cells, laplace=False, keeps=plan.rows.keeps_every_row)
+        plan.check()
+
+    def check_fit(self, axes: Sequence[Axis], *, laplace: bool, keeps: bool, nobs: int | None = None) -> None:
+        """Refuse a table that the test does not fit.
+
+        Parameters
+        ----------
+        axes : sequence of Axis
+        laplace : bool
+            Whether the noise is Laplace.
+        keeps : bool
+            Whether every row is in some cell, so that public sizes are those of the counts.
+        nobs : int, optional
+            The number of rows where it is public.
+
+        Raises
+        ------
+        OptionError, NotProvedError
+        """
+        for axis in axes:
+            if len(axis.labels) < 2:
+                raise OptionError("column", axis.name, "a column of two levels or more: with one there is no test")
+        if laplace and self.null == "asymptotic":
+            raise NotProvedError(
+                "null='asymptotic' needs Gaussian noise: under a PureDP price the noise is Laplace, and the limit is "
+                "not chi-squared; use null='simulated'"
+            )
+        if len(axes) == 1:
+            self.probabilities(axes[0])
+        elif self.sizes is not None:
+            self._check_sizes(next(axis for axis in axes if axis.name == self.fixed), keeps=keeps, nobs=nobs)
+
+    def _check_sizes(self, axis: Axis, *, keeps: bool, nobs: int | None) -> None:
+        total = sum(value for _, value in self.sizes or ())
+        self.sample_sizes(axis)
+        if not keeps:
+            raise NotProvedError(
+                "sizes= are those of the counts only where every row is counted: declare missing= and impossible= "
+                "constants, without where=, or leave sizes= out and the noisy ones serve"
+            )
+        if nobs is not None and total != nobs:
+            raise OptionError(
+                "sizes", shown(self.sizes or ()), f"sizes that add up to the {nobs:,} rows, not {total:,.0f}"
+            )
+
+    def probabilities(self, axis: Axis) -> Array:
+        """Probability of every level (d,), in the order of the axis."""
+        if self.p0 is None:
+            return np.full(len(axis.labels), 1.0 / len(axis.labels))
+        return by_label("p0", self.p0, axis)
+
+    def sample_sizes(self, axis: Axis) -> Array | None:
+        """Public size of every sample (r,), in the order of the axis."""
+        return None if self.sizes is None else by_label("sizes", self.sizes, axis)
+
+    # What is measured
+
+    def release_kind(self, context: Context) -> str:  # noqa: ARG002
+        """Return "table": that is what is measured."""
+        return "table"
+
+    def stage(self, place: int, context: Context, released: tuple[StageRelease, ...]) -> Stage:  # noqa: ARG002
+        """Ask for an ordinary table."""
+        self.check(context.schema, context.neighbors)
+        plan = self.plan(context.schema)
+        laplace, keeps = isinstance(context.privacy, PureDP), plan.rows.keeps_every_row
+        self.check_fit(plan.cells, laplace=laplace, keeps=keeps, nobs=context.nobs)
+        return Stage(Sum(plan.rows))
+
+    def explain(self, privacy: Privacy, *, schema: Schema | None = None, neighbors: Neighbors | None = None) -> str:
+        """Describe the table that would be measured, its noise, and how large counts must be to be seen over it.
+
+        Returns
+        -------
+        str
+        """
+        measured = self.measurement(privacy, schema=schema, neighbors=neighbors)
+        spread = float(np.sqrt(measured.law.variances[0])) * measured.steps[0]
+        cells = len(measured.law.scales)
+        return (
+            f"{measured.describe()}\nnoise on each of the {cells} counts: standard deviation {spread:.4g} rows. Cells "
+            f"that hold fewer rows tell little; sampling alone moves a cell of {spread**2:.4g} rows by as much."
+        )
+
+    # What is inferred
+
+    def reads(self, other: Procedure) -> bool:
+        """Whether a release serves: any table of counts of the same rows."""
+        held = held_plan(other)
+        return held is not None and held.kind in TABLES and held.where == self.where
+
+    def infer(self, release: Release | None = None) -> ChiSquareResults:
+        """Test a release of these columns, or of a table that holds them among others: free, and without any row.
+
+        Raises
+        ------
+        InferenceError, MissingFromReleaseError
+            If the release holds no such counts, or was made with another ``where``.
+        OptionError, NotProvedError
+            If the table does not fit the test.
+        """
+        found, theirs = self._asked_of(release)
+        plan = held_plan(theirs)
+        assert plan is not None  # `reads` refuses other releases
+        _refuse_people(plan.schema)
+        if plan.weights is not None:
+            raise NotProvedError("a chi-squared test counts rows: a table of weighted rows has none")
+        self._check_bins(plan)
+        names = self.columns
+        ordered = names if self.fixed is None else (self.fixed, *(name for name in names if name != self.fixed))
+        axes, counts = counts_of_table(plan, found.array[None], ordered)
+        known = found.nobs if plan.rows.keeps_every_row else None
+        laplace, keeps = found.law.family == "laplace", plan.rows.keeps_every_row
+        self.check_fit(axes, laplace=laplace, keeps=keeps, nobs=known)
+        public = known or None  # of no rows there is nothing to divide by
+        model = self._model(axes, _noise_of(found, counts.shape[-1]), public)
+        return self._results(found, axes, model, counts.sum(axis=-1)[0], known)
+
+    def with_options(self, options: Mapping[str, Any]) -> Self:
+        """Return the same question with other options of the inference; numbers by level are read as in `chisquare`."""
+        given = dict(options)
+        if given.get("p0") is not None:
+            given["p0"] = read_shares("p0", given["p0"])
+        if given.get("sizes") is not None:
+            given["sizes"] = read_sizes(given["sizes"])
+        return super().with_options(given)
+
+    def _results(
+        self, release: Release, axes: tuple[Axis, ...], model: CountModel, values: Array, known: int | None
+    ) -> ChiSquareResults:
+        distribution: NullDistribution | None = None
+        statistic = float(model.statistic(values[None])[0])
+        if self.null == "simulated":
+            distribution = simulate(model, values, draws=self.draws, seed=self.seed)
+            pvalue = distribution.pvalue
+        else:
+            pvalue = float(stats.chi2.sf(statistic, model.dof)) if np.isfinite(statistic) else 1.0
+        title, hypothesis = self._told(axes)
+        return ChiSquareResults(
+            title=title,
+            hypothesis=hypothesis,
+            statistic=statistic,
+            pvalue=pvalue,
+            release=release,
+            statistic_name="Projected chi2" if self.statistic == "projected" else "Pearson chi2",
+            dof=float(model.dof),
+            distribution=distribution,
+            null=self.null,
+            nobs=float(values.sum()) if known is None else float(known),
+            nobs_is_public=known is not None,
+            flags=count_flags(model, values, known or None, statistic, distribution),
+            notes=self._notes(),
+            model=model,
+            values=values,
+            index=cell_index(axes),
+            transposed=len(axes) == 2 and axes[0].name != self.columns[0],
+        )
+
+    def _check_bins(self, plan: SumPlan) -> None:
+        """Refuse a table whose bins are others than those that were asked for."""
+        stored = {axis_name(axis): axis for axis in plan.axes}
+        for axis in self.axes:
+            name = axis_name(axis)
+            leveled = name in plan.schema and plan.schema[name].level_texts
+            if leveled and "edges" not in axis and "edges" in stored.get(name, {}):
+                raise OptionError("bins", None, f"the bins of the release, {stored[name]['edges']}: it has no levels")
+            if "edges" in axis and name in stored and list(stored[name].get("edges", ())) != list(axis["edges"]):
+                raise OptionError("bins", axis["edges"], f"the bins of the release: {stored[name].get('edges')}")
+
+    def _model(self, axes: Sequence[Axis], noise: CountNoise, nobs: int | None) -> CountModel:
+        if len(axes) == 1:
+            return GoodnessOfFit(self.probabilities(axes[0]), noise, nobs, self.statistic)
+        shape = (len(axes[0].labels), len(axes[1].labels))
+        if self.fixed is None:
+            return Independence(shape, noise, nobs, self.statistic)
+        return Homogeneity(shape, noise, self.sample_sizes(axes[0]), self.statistic)
+
+    def _notes(self) -> tuple[str, ...]:
+        found = [f"Rows: {self.where}."] if self.where else []
+        for name, given in (("p0", self.p0), ("sizes", self.sizes)):
+            if given is not None:
+                found.append(f"{name} was supplied as a public fact: the guarantee does not cover it.")
+        return tuple(found)
+
+    def _told(self, axes: Sequence[Axis]) -> tuple[str, str]:
+        """Title and hypothesis."""
+        names = [axis.name for axis in axes]
+        if len(names) == 1:
+            shares = self.probabilities(axes[0])
+            even = bool(np.allclose(shares, shares[0]))
+            return "Private chi-squared goodness of fit", f"{names[0]} is {'uniform' if even else 'as p0'}"
+        if self.fixed is None:
+            return "Private chi-squared test of independence", f"{names[0]} and {names[1]} are independent"
+        return "Private chi-squared test of homogeneity", f"{names[1]} is the same in every {names[0]}"
+
+
+def _noise_of(release: Release, together: int) -> CountNoise:
+    """Noise of counts that are sums of so many released ones.
+
+    Raises
+    ------
+    ReleaseFormatError
+    """
+    law, scale = release.law, release.law.scales[0]
+    if scale <= 0 or len(set(law.scales)) > 1:
+        raise ReleaseFormatError("the release is damaged: counts of a table carry noise of one scale")
+    if law.family not in ("gaussian", "laplace") or len(set(release.steps)) > 1:
+        raise ReleaseFormatError(
+            "the release is damaged: counts of a table carry noise of one law, in steps of one size"
+        )
+    return CountNoise(NoiseLaw(law.family, (scale,), law.draws), release.steps[0], together)
+
+
+def _refuse_people(schema: Schema) -> None:
+    """Refuse to test counts of rows where a person may have several.
+
+    Raises
+    ------
+    NotProvedError
+    """
+    refuse_dependent_rows(
+        schema, "a chi-squared test", "bootstrap(columns, statistic='proportion') compares shares by person"
+    )

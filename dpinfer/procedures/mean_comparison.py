@@ -1,0 +1,362 @@
+"""The procedure behind the tests of means."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, ClassVar, Literal
+
+import numpy as np
+
+from dpinfer.errors import DPInferError, InferenceError, MissingFromReleaseError, OptionError
+from dpinfer.inference.testing.groups import ALTERNATIVES, Alternative, group_means
+from dpinfer.inference.testing.nulls import Draws, batch_pvalues, check_draws, simulate
+from dpinfer.kernel.stage import Context, Data, Stage, Sum
+from dpinfer.privacy.units import PureDP
+from dpinfer.procedures.description import Description, held_plan
+from dpinfer.procedures.infer_sums import infer_sums
+from dpinfer.procedures.procedure import Procedure, inferred
+from dpinfer.procedures.sum_plan import SumPlan, check_summed
+from dpinfer.procedures.table_axes import axes_of
+from dpinfer.results.people import refuse_dependent_rows
+from dpinfer.results.testing.groups import MeanTestResults, mean_flags
+from dpinfer.schema.expressions import compile_expression
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from dpinfer.inference.released import Released
+    from dpinfer.inference.testing.groups import GroupMeans
+    from dpinfer.privacy.units import Neighbors, Privacy
+    from dpinfer.release import NoiseLaw, Release, StageRelease
+    from dpinfer.schema.schema import Schema
+
+    Array = NDArray[np.float64]
+
+__all__ = ["MeanComparison"]
+
+MeanTest = Literal["ttest_1samp", "ttest_ind", "ttest_rel", "f_oneway"]
+
+_TITLES = {
+    "ttest_1samp": "Private one-sample t test",
+    "ttest_ind": "Private two-sample t test",
+    "ttest_rel": "Private paired t test",
+    "f_oneway": "Private one-way analysis of variance",
+}
+
+
+@dataclass(frozen=True, eq=False)
+class MeanComparison(Procedure):
+    """A test of means. See `ttest_1samp`, `ttest_ind`, `ttest_rel` and `f_oneway`.
+
+    Attributes
+    ----------
+    test : {"ttest_1samp", "ttest_ind", "ttest_rel", "f_oneway"}
+    column : str
+        A numeric column, or an expression of columns; of a paired test the difference.
+    by : str, optional
+        The groups: a column or a condition. None for one sample.
+    where : str, optional
+    popmean : float
+        The mean under the hypothesis, for one sample.
+    equal_var : bool
+        Whether the groups share one variance.
+    alternative : {"two-sided", "less", "greater"}
+    draws : "adaptive" or int
+    seed : int
+    """
+
+    procedures: ClassVar[tuple[str, ...]] = ("ttest_1samp", "ttest_ind", "ttest_rel", "f_oneway")
+
+    test: MeanTest = "ttest_1samp"
+    column: str = "x"
+    by: str | None = None
+    where: str | None = None
+    popmean: float = inferred(0.0)
+    equal_var: bool = inferred(True)
+    alternative: Alternative = inferred("two-sided")
+    draws: Draws = inferred("adaptive")
+    seed: int = inferred(0)
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.column, str) or not self.column.strip():
+            raise OptionError("column", self.column, 'a column, or an expression such as "log(1 + income)"')
+        if self.grouped and (not isinstance(self.by, str) or not self.by.strip()):
+            raise OptionError("by", self.by, 'one column of groups, or a condition such as "age >= 18"')
+        if not self.grouped and self.by is not None:
+            raise OptionError("by", self.by, "None: one sample has no groups")
+        number = isinstance(self.popmean, int | float | np.number) and not isinstance(self.popmean, bool)
+        if not number or not np.isfinite(self.popmean):
+            raise OptionError("popmean", self.popmean, "a finite number")
+        if self.grouped and self.popmean != 0:
+            raise OptionError("popmean", self.popmean, "0: groups are compared with each other")
+        if not isinstance(self.equal_var, bool):
+            raise OptionError("equal_var", self.equal_var, "True or False")
+        if self.alternative not in ALTERNATIVES:
+            raise OptionError("alternative", self.alternative, ALTERNATIVES)
+        if self.test == "f_oneway" and self.alternative != "two-sided":
+            raise OptionError("alternative", self.alternative, '"two-sided": an analysis of variance has no sides')
+        check_draws(self.draws, self.seed)
+        super().__post_init__()
+
+    @property
+    def procedure(self) -> str:
+        """The function that asks it."""
+        return self.test
+
+    @property
+    def grouped(self) -> bool:
+        """Whether groups are compared."""
+        return self.test in ("ttest_ind", "f_oneway")
+
+    @property
+    def means(self) -> Description:
+        """The means that are tested, as a question of their own."""
+        axes = () if self.by is None else axes_of(self.by)
+        return Description(None, "mean", (self.column,), axes, self.where)
+
+    def plan(self, schema: Schema) -> SumPlan:
+        """Return the sums, compiled against a schema: those of the means."""
+        axes = () if self.by is None else axes_of(self.by)
+        return SumPlan("mean", schema, columns=(self.column,), axes=axes, where=self.where)
+
+    def text(self, schema: Schema) -> str:  # noqa: ARG002
+        """Return the question in one line."""
+        return self._said + (f", where {self.where}" if self.where else "")
+
+    @property
+    def _said(self) -> str:
+        return f"{self.test} of {self.column}" + (f" by {self.by}" if self.by else "")
+
+    def check(self, schema: Schema, neighbors: Neighbors) -> None:  # noqa: ARG002
+        """Refuse people with several rows, groups that the test does not fit, and a mean beyond the bounds."""
+        _refuse_people(schema)
+        plan = self.plan(schema)
+        self._check_fit(plan, 0)
+        plan.check()
+
+    def _check_fit(self, plan: SumPlan, place: int) -> None:
+        """Refuse groups and bounds that the test does not fit.
+
+        Raises
+        ------
+        OptionError
+        """
+        if not self.grouped:
+            self.scaled_mean(plan, place)
+            return
+        labels = plan.cells[0].labels
+        shown = f"{len(labels)} in {self.by!r}: {', '.join(map(str, labels))}"
+        if self.test == "ttest_ind" and len(labels) != 2:
+            raise OptionError("by", self.by, f"exactly two levels, not {shown}; f_oneway compares more")
+        if len(labels) < 2:
+            raise OptionError("by", self.by, f"two levels or more, not {shown}")
+
+    def scaled_mean(self, plan: SumPlan, place: int = 0) -> float:
+        """Return the mean under the hypothesis in units of the scaled column, in [-1, 1].
+
+        Parameters
+        ----------
+        plan : SumPlan
+        place : int
+            Which of its columns is tested.
+
+        Raises
+        ------
+        OptionError
+            If it is outside the bounds of the column.
+        """
+        expression = plan.expressions[place]
+        if not expression.lower <= self.popmean <= expression.upper:
+            raise OptionError(
+                "popmean",
+                self.popmean,
+                f"a number within the bounds [{expression.lower:g}, {expression.upper:g}] of {expression.text}",
+            )
+        center, half = plan.scaled
+        return float(np.clip((self.popmean - center[place]) / half[place], -1.0, 1.0))
+
+    # What is measured
+
+    def release_kind(self, context: Context) -> str:  # noqa: ARG002
+        """Return "mean": that is what is measured."""
+        return "mean"
+
+    def stage(self, place: int, context: Context, released: tuple[StageRelease, ...]) -> Stage:  # noqa: ARG002
+        """Ask for ordinary means."""
+        self.check(context.schema, context.neighbors)
+        plan = self.plan(context.schema)
+        return Stage(Sum(plan.rows, weights=tuple(plan.noise_weights(pure=isinstance(context.privacy, PureDP)))))
+
+    def explain(self, privacy: Privacy, *, schema: Schema | None = None, neighbors: Neighbors | None = None) -> str:
+        """Describe the means that would be measured, and the standard error that noise alone would give them.
+
+        Returns
+        -------
+        str
+        """
+        context = self._context(privacy, schema, neighbors)
+        self.check(context.schema, context.neighbors)
+        means = self.means.bind(self.source) if isinstance(self.source, Data) else self.means
+        return f"{self._said}\n{means.explain(privacy, schema=context.schema, neighbors=context.neighbors)}"
+
+    # What is inferred
+
+    def reads(self, other: Procedure) -> bool:
+        """Whether a release serves: any means of the same rows."""
+        held = held_plan(other)
+        return held is not None and held.kind == "mean" and held.where == self.where
+
+    def infer(self, release: Release | None = None) -> MeanTestResults:
+        """Test a release of this question, or of means of the column in the groups: free, and without any row.
+
+        Raises
+        ------
+        InferenceError, MissingFromReleaseError
+            If the release holds no such means, or was made with another ``where``.
+        OptionError
+            If the groups or the mean under the hypothesis do not fit.
+        NotProvedError
+            Where a person may have several rows.
+        """
+        found, theirs = self._asked_of(release)
+        plan = held_plan(theirs)
+        assert plan is not None  # `reads` refuses other releases
+        model, values = self.model(plan, found.array[None], law=found.law, steps=np.asarray(found.steps))
+        return self._results(found, plan, model, values)
+
+    def batch_pvalues(self, released: Released, *, draws: int = 199, rng: np.random.Generator) -> Array:
+        """Simulate the p-values of many releases at once; for studies.
+
+        Parameters
+        ----------
+        released : Released
+            R releases of this question.
+        draws : int
+        rng : numpy.random.Generator
+
+        Returns
+        -------
+        ndarray (R,)
+        """
+        check_summed(released)
+        plan = self.plan(released.schema)
+        model, sums = self.model(plan, released.values, law=released.law, steps=released.steps)
+        return batch_pvalues(model, sums, draws=draws, rng=rng)
+
+    def model(self, plan: SumPlan, values: Array, *, law: NoiseLaw, steps: Array) -> tuple[GroupMeans, Array]:
+        """Give the null model, and its values, for R releases of means.
+
+        Parameters
+        ----------
+        plan : SumPlan
+            Of means: what was measured.
+        values : ndarray (R, m)
+            Noisy sums, in units of the scaled features.
+        law : NoiseLaw
+        steps : ndarray (m,)
+
+        Returns
+        -------
+        model : GroupMeans
+        values : ndarray (R, 3 G)
+
+        Raises
+        ------
+        MissingFromReleaseError, InferenceError
+            If they are not means of the column in the groups.
+        OptionError
+            If the groups or the mean do not fit the test.
+        NotProvedError
+            Where a person may have several rows.
+        """
+        _refuse_people(plan.schema)
+        place = self._place(plan)
+        return group_means(
+            plan.moment_sums(values, law, steps),
+            law,
+            column=place,
+            mean=None if self.grouped else self.scaled_mean(plan, place),
+            equal_var=self.equal_var,
+            alternative=self.alternative,
+        )
+
+    def _place(self, plan: SumPlan) -> int:
+        """Return which of the measured columns is tested."""
+        if plan.weights is not None:
+            raise InferenceError("the release holds weighted means; a test of means needs means without weights")
+        if plan.target != "population":
+            raise InferenceError('the release was measured with target="data": it holds no sums of squares for a test')
+        texts = [expression.text for expression in plan.expressions]
+        try:
+            text = compile_expression(self.column, plan.schema).text
+        except DPInferError:  # the schema of a release has no more columns than it needs
+            text = self.column
+        if text not in texts:
+            raise MissingFromReleaseError(f"the release has no mean of {self.column}; it has: {', '.join(texts)}")
+        axes = [axis.name for axis in plan.cells]
+        if axes != ([self.by] if self.grouped else []):
+            wanted = f"by {self.by}" if self.grouped else "of all rows together"
+            raise MissingFromReleaseError(
+                f"the test needs means {wanted}; the release has: {', '.join(axes) or 'no'} groups"
+            )
+        place = texts.index(text)
+        self._check_fit(plan, place)
+        return place
+
+    def _results(self, release: Release, plan: SumPlan, model: GroupMeans, values: Array) -> MeanTestResults:
+        null = simulate(model, values[0], draws=self.draws, seed=self.seed)
+        means = infer_sums(release, plan)
+        several = self.test == "f_oneway"
+        statistic = model.statistic(values) / (model.groups - 1) if several else model.signed(values)
+        resid = float(model.residual_dof(values)[0])
+        return MeanTestResults(
+            title=_TITLES[self.test],
+            hypothesis=self._hypothesis(plan),
+            statistic=float(statistic[0]),
+            pvalue=null.pvalue,
+            release=release,
+            statistic_name="F statistic" if several else "t statistic",
+            dof=float(model.groups - 1) if several else resid,
+            alternative="two-sided" if several else self.alternative,
+            distribution=null,
+            nobs=means.inference.nobs,
+            nobs_is_public=means.inference.nobs_is_public,
+            flags=mean_flags(model, values, means),
+            notes=self._notes(plan, resid),
+            test=self.test,
+            means=means,
+            place=self._place(plan),
+            groups=model.groups,
+            dof_resid=resid,
+        )
+
+    def _hypothesis(self, plan: SumPlan) -> str:
+        if not self.grouped:
+            return f"mean of {self.column} = {self.popmean:g}"
+        if self.test == "ttest_ind":
+            first, second = plan.cells[0].labels
+            return f"equal means of {self.column} at {self.by} = {first} and {second}"
+        return f"equal means of {self.column} at all levels of {self.by}"
+
+    def _notes(self, plan: SumPlan, resid: float) -> tuple[str, ...]:
+        notes = []
+        if self.test == "ttest_ind":
+            first, second = plan.cells[0].labels
+            notes.append(f"The difference is the mean at {self.by} = {first} less that at {self.by} = {second}.")
+        if self.test == "f_oneway":
+            notes.append(f"Residual degrees of freedom, by the noisy counts: {resid:.6g}.")
+        if self.grouped:
+            notes.append("One variance for all groups." if self.equal_var else "A variance for every group (Welch).")
+        if self.where:
+            notes.append(f"Rows: {self.where}.")
+        return tuple(notes)
+
+
+def _refuse_people(schema: Schema) -> None:
+    """Refuse to test means of rows where a person may have several.
+
+    Raises
+    ------
+    NotProvedError
+    """
+    refuse_dependent_rows(schema, "a test of means", "mean(column) has intervals and p-values by person")
