@@ -13,57 +13,8 @@ from importlib import import_module
 from pathlib import Path
 
 import dpinfer as dpi
-from validation.common import OUTPUT, Claim, Options
-
-SCRIPTS = {
-    "ols_coverage": (50, 5000),
-    "naive_average": (5000, 20_000),
-    "expfam_coverage": (10, 2000),
-    "expfam_published": (400, 5000),
-    "efficiency": (100, 1000),
-    "descriptions_coverage": (40, 5000),
-    "proportion_exact": (1, 1),
-    "laplace_average": (200, 3000),
-    "equipartition": (500, 5000),
-    "aggregate_coverage": (10, 5000),
-    "aggregate_bias": (2000, 40_000),
-    "aggregate_efficiency": (20, 200),
-    "bootstrap_cost": (20_000, 1_000_000),
-    "bootstrap_source": (100, 5000),
-    "bootstrap_coverage": (4, 1000),
-    "binomtest_exact": (1, 1),
-    "association": (40, 5000),
-    "mean_tests": (200, 10_000),
-    "regression_tests": (50, 2000),
-    "chisquare_size": (100, 10_000),
-    "chisquare_pvalues": (300, 10_000),
-    "chisquare_power": (2000, 20_000),
-    "people_coverage": (10, 5000),
-    "selection_laws": (4000, 1_000_000),
-    "quantile_error": (3, 12),
-    "quantile_coverage": (8, 1000),
-    "density_error": (40, 500),
-    "cdf_band": (20, 300),
-    "aggregate_speed": (1, 5),
-    "bootstrap_speed": (1, 5),
-    "null_speed": (2, 15),
-    "histogram_speed": (1, 15),
-    "ols_speed": (1, 15),
-    "selection_speed": (1, 3),
-    "study_speed": (300, 10_000),
-}
-"""Every script with its replicates in a quick and in a full run."""
-
-TIMED = (
-    "aggregate_speed",
-    "bootstrap_speed",
-    "null_speed",
-    "histogram_speed",
-    "ols_speed",
-    "selection_speed",
-    "study_speed",
-)
-"""Scripts whose claims depend on the machine: reported, but no reason to fail a quick run."""
+from validation.common.outputs import OUTPUT, Claim, Options
+from validation.scripts import SCRIPTS, TIMED, module_of
 
 
 def run_script(name: str, arguments: Options) -> list[Claim]:
@@ -76,7 +27,7 @@ def run_script(name: str, arguments: Options) -> list[Claim]:
             print(f"{name}: done before")
             return [Claim(**claim) for claim in stored["claims"]]
     print(f"{name}: {arguments.replicates:,} replicates")
-    claims = import_module(f"validation.{name}").run(arguments)
+    claims = import_module(module_of(name)).run(arguments)
     state.parent.mkdir(parents=True, exist_ok=True)
     state.write_text(json.dumps({"key": key, "claims": [asdict(claim) for claim in claims]}), encoding="utf-8")
     return claims
@@ -125,11 +76,11 @@ def main() -> int:
     out = Path("build/validation") if read.quick else OUTPUT
     out.mkdir(parents=True, exist_ok=True)
     claims = []
-    for name, (quick, full) in SCRIPTS.items():
+    for name, script in SCRIPTS.items():
         if read.only not in (None, name):
             continue
         command = f"python -m validation {'--quick' if read.quick else '--full'}"
-        arguments = Options(quick if read.quick else full, read.seed, read.jobs, out, command)
+        arguments = Options(script.quick if read.quick else script.full, read.seed, read.jobs, out, command)
         claims += [(name, claim) for claim in run_script(name, arguments)]
     if read.only is None:
         write_results(claims, (out if read.quick else OUTPUT.parent) / "results.csv")

@@ -16,10 +16,12 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from dpinfer.inference.block_frames import Frame
+    from dpinfer.release.stage import StageRelease
+    from dpinfer.schema.region import Region
 
     Array = NDArray[np.float64]
 
-__all__ = ["METHODS", "AggregateInference", "BlockSums"]
+__all__ = ["METHODS", "AggregateInference", "BlockSums", "edge_warnings", "read_block_sums"]
 
 METHODS = ("auto", "wald")
 
@@ -37,6 +39,9 @@ _DRAWS = 19_999
 
 _NEAR_EDGE = 0.6
 """Distance of the estimate from the winsorising centre, in radii, from which the reader is told."""
+
+_ROOM = 2.5
+"""Standard deviations of a block that are to fit between the estimate and the edge of the region."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -225,7 +230,7 @@ class AggregateInference:
             raise InferenceError(f"the {len(restrictions)} restrictions are linearly dependent (rank {count:.0f})")
         distance = restrictions @ self.params - np.broadcast_to(values, (len(restrictions),))
         total = restrictions @ (self.cov_sampling + self.cov_noise) @ restrictions.T
-        statistic = float(distance @ np.linalg.solve(total, distance))
+        statistic = float(((distance @ _whitening(total)) ** 2).sum())
         if self.lost:
             return statistic, count, 1.0
         # Hotelling: statistic (df - q + 1) / (df q) is F with q and df - q + 1 degrees of freedom.
@@ -243,7 +248,7 @@ class AggregateInference:
         drawn = rng.normal(size=size) @ (vectors * np.sqrt(np.maximum(values, 0.0))).T
         drawn += rng.laplace(size=size) * np.sqrt(np.diag(self.cov_noise) / 2)
         moved = drawn @ restrictions.T
-        found = np.einsum("bi,ij,bj->b", moved, np.linalg.inv(total), moved) * df / rng.chisquare(df, _DRAWS)
+        found = ((moved @ _whitening(total)) ** 2).sum(axis=1) * df / rng.chisquare(df, _DRAWS)
         return float((1 + (found >= statistic).sum()) / (_DRAWS + 1))
 
     def with_method(self, method: str) -> AggregateInference:
@@ -273,3 +278,55 @@ class AggregateInference:
         spread = 2 * sampling**2 / (k - 1) + uncertain / k**4
         df = np.clip(2 * variance**2 / np.maximum(spread, 1e-300), 1.0, 1e9)
         return contrasts @ self.params, np.sqrt(variance), df, parts / variance[:, None]
+
+
+def _whitening(covariance: Array) -> Array:
+    """Return W with W W' the inverse of a covariance (q, q); one that rounding made singular is taken as nearly so."""
+    spread = np.sqrt(np.diag(covariance))
+    values, vectors = np.linalg.eigh(covariance / np.outer(spread, spread))
+    least = len(values) * np.finfo(np.float64).eps
+    return np.asarray(vectors / np.sqrt(np.maximum(values, least)) / spread[:, None])
+
+
+def read_block_sums(last: StageRelease, blocks: int, size: int) -> BlockSums:
+    """Return the last sums of a release in units of the ball: what the estimate and its variance are made of.
+
+    Parameters
+    ----------
+    last : StageRelease
+    blocks : int
+        Number k.
+    size : int
+        Number p of parameters.
+    """
+    values, noise = last.array, last.noise_variances
+    upper = np.triu_indices(size)
+    product = slice(size, size + len(upper[0]))
+    products, spread = np.zeros((2, size, size))
+    products[upper], spread[upper] = values[product], noise[product]
+    products, spread = (part + np.triu(part, 1).T for part in (products, spread))
+    return BlockSums(
+        blocks=blocks,
+        sums=values[:size],
+        products=products,
+        counts=values[-2:],
+        noise_sum=float(noise[0]),
+        noise_product=spread,
+        noise_count=float(noise[-1]),
+        laplace=last.law.family == "laplace",
+    )
+
+
+def edge_warnings(found: AggregateInference, region: Region) -> tuple[str, ...]:
+    """Warn of estimates so near the edge of the region that estimates of blocks must lie beyond it."""
+    spread = np.sqrt(np.diag(found.cov_sampling) * found.blocks.blocks)
+    near = []
+    for places, radius in zip(region.places, region.radii, strict=True):
+        mine = list(places)
+        room = radius - float(np.linalg.norm(found.params[mine] - region.center[mine]))
+        if room < _ROOM * float(spread[mine].max()):
+            near += [region.names[place] for place in places]
+    if not near or not found.frame.located.any():
+        return ()
+    listed = ", ".join(near[:5]) + (", ..." if len(near) > 5 else "")
+    return (f"blocks differ so much that some must lie beyond the declared region of {listed}: declare a wider one",)

@@ -119,9 +119,7 @@ def bins_of(region: Region, scales: Scales) -> tuple[int, ...]:
     return tuple(2 ** int(one) for one in np.clip(level, 1, np.log2(_MOST_BINS)))
 
 
-def find_frame(
-    region: Region, counts: Array, noise: float, scales: Scales, *, blocks: int, norm: Norm, stretch: float
-) -> Frame:
+def find_frame(region: Region, counts: Array, noise: float, scales: Scales, *, norm: Norm, radius: float) -> Frame:
     """Fit the centre of each parameter and say where its block estimates are winsorised.
 
     Parameters
@@ -132,16 +130,14 @@ def find_frame(
     noise : float
         Their standard deviation.
     scales : Scales
-    blocks : int
     norm : {"l2", "l1"}
-    stretch : float
-        Radius of the winsorising ball over what block estimates that are about normal need.
+    radius : float
+        Of the winsorising ball, in units of the scale.
     """
     size, bins = len(region.names), bins_of(region, scales)
     scale, uncertain, signal = (part[region.group] for part in (scales.scale, scales.error, scales.signal))
     center, half = np.zeros(size), np.zeros(size)
     located = signal >= LOCATED[norm]
-    radius = stretch * limit(blocks, size, norm)
     for place, mine in enumerate(np.split(counts, np.cumsum(bins)[:-1])):
         ends = region.center[place] + np.linspace(-region.radius[place], region.radius[place], bins[place] + 1)
         center[place], error, peak = fit_location(mine, ends=ends, scale=float(scale[place]), noise=noise)

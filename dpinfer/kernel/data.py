@@ -12,17 +12,18 @@ from dpinfer.kernel import stage
 from dpinfer.kernel.draws import PrivateDraws, SimulatedDraws
 from dpinfer.kernel.people import KeptSource
 from dpinfer.kernel.run import run
+from dpinfer.kernel.sealing import check_columns
 from dpinfer.kernel.sources import open_source
 from dpinfer.privacy.ledger import Ledger
 from dpinfer.privacy.store import ROWS
 from dpinfer.privacy.units import NEIGHBORS, Neighbors
-from dpinfer.schema.schema import Schema
 
 if TYPE_CHECKING:
     from dpinfer.kernel.measurement import Measurement
     from dpinfer.kernel.sources import Source
     from dpinfer.privacy.units import Privacy
     from dpinfer.release import Release
+    from dpinfer.schema.schema import Schema
 
 __all__ = ["PrivateData", "PublicData", "Rows"]
 
@@ -33,8 +34,7 @@ class Rows(stage.Data):
     __slots__ = ("_kept", "_lock", "_schema", "_source")
 
     def __init__(self, source: object, schema: Schema, person: str | None, max_rows: int | None) -> None:
-        if not isinstance(schema, Schema):
-            raise OptionError("schema", type(schema).__name__, "a dpinfer Schema")
+        check_columns(schema)
         schema = _with_unit(schema, person, max_rows)
         self._source = open_source(source)
         for name in schema:
@@ -128,7 +128,7 @@ class PrivateData(Rows):
         id: str | None = None,
         max_rows: int | None = None,
     ) -> None:
-        if not isinstance(ledger, Ledger):
+        if type(ledger) is not Ledger:  # not a subclass, which might charge less
             raise OptionError("ledger", type(ledger).__name__, "a dpinfer Ledger: Ledger(...) or Ledger.in_memory(...)")
         super().__init__(source, schema, id, max_rows)
         self._ledger = ledger

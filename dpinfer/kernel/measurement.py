@@ -2,12 +2,20 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from dpinfer.errors import OptionError
-from dpinfer.kernel.price import PricedStage, amounts, check_slots, price_stage, reserved_cost, total_cost
+from dpinfer.kernel.price import (
+    PricedStage,
+    amounts,
+    check_slots,
+    price_stage,
+    reserved_cost,
+    total_cost,
+)
 from dpinfer.kernel.rehearsal import Rehearsal
+from dpinfer.kernel.sealing import sealed_blocks
 from dpinfer.release.laws import CHOICES, NoiseLaw
 
 if TYPE_CHECKING:
@@ -39,8 +47,12 @@ class Measurement:
     stages : tuple of PricedStage
         Adaptive ones as they would be on rows spread evenly over the declared bounds.
     slots : tuple of Slot
+    costs : tuple of Cost
+        What is set aside for each stage; an adaptive one that would cost more is refused.
     cost : Cost
         Of all stages, charged before the first row is read.
+    blocks : Blocks, optional
+        Where rows are dealt into secret ones: how, and what is fitted to each.
     """
 
     kind: str
@@ -49,7 +61,9 @@ class Measurement:
     context: Context
     stages: tuple[PricedStage, ...]
     slots: tuple[Slot, ...]
+    costs: tuple[Cost, ...]
     cost: Cost
+    blocks: Blocks | None = None
 
     @property
     def neighbors(self) -> Neighbors:
@@ -155,10 +169,11 @@ def price_procedure(procedure: Any, context: Context, *, rehearse: bool = False)
     DPInferError
         If the procedure cannot be measured at this price, for a public reason.
     """
-    slots = tuple(procedure.slots(context))
+    told = replace(context)  # a procedure keeps what it is handed: the kernel goes by its own
+    slots = tuple(procedure.slots(told))
     check_slots(slots)
-    question = procedure.question(context)
-    blocks: Blocks | None = procedure.units(context)
+    question = procedure.question(told)
+    blocks = sealed_blocks(procedure.units(told), context.schema)
     rehearsal = Rehearsal(context, blocks)
     stages: list[PricedStage] = []
     costs: list[Cost] = []
@@ -166,18 +181,20 @@ def price_procedure(procedure: Any, context: Context, *, rehearse: bool = False)
     most = coordinates(slots)
     for place, (slot, amount) in enumerate(zip(slots, amounts(context.privacy, slots), strict=True)):
         priced = price_next(procedure, place, slot, amount, context, tuple(released), most)
-        costs.append(reserved_cost(slot, amount, context, most or 1) if slot.adaptive else priced.cost)
+        costs.append(reserved_cost(slot, amount, context, most or 1, priced.cost) if slot.adaptive else priced.cost)
         stages.append(priced)
         if rehearse or len(slots) > 1:
             released.append(rehearsal.release(priced))
     return Measurement(
-        kind=procedure.release_kind(context),
+        kind=procedure.release_kind(told),
         text=str(question["text"]),
         question=question,
         context=context,
         stages=tuple(stages),
         slots=slots,
+        costs=tuple(costs),
         cost=total_cost(context.privacy, costs),
+        blocks=blocks,
     )
 
 
@@ -191,7 +208,7 @@ def price_next(
     most: int | None,
 ) -> PricedStage:
     """Ask a procedure for its next stage, check that it keeps its slot, and price it."""
-    stage: Stage = procedure.stage(place, context, released if slot.adaptive else ())
+    stage: Stage = procedure.stage(place, replace(context), released if slot.adaptive else ())
     priced = price_stage(stage, amount, context, most=most)
     if len(priced.names) > slot.most:
         raise OptionError("most", len(priced.names), f"a stage of at most {slot.most:,} numbers, as its slot says")

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
@@ -18,7 +20,8 @@ from dpinfer.kernel.rows.queries import QuerySum
 from dpinfer.kernel.rows.resampled import ReplicateSum
 from dpinfer.kernel.rows.scores import ScoreSum
 from dpinfer.kernel.rows.tree import PointRows, TreeSum
-from dpinfer.kernel.stage import Context, Largest, Place, Resampled, Slot, Stage, Sum
+from dpinfer.kernel.sealing import sealed_stage
+from dpinfer.kernel.stage import Context, Largest, Noise, Place, Resampled, Slot, Stage, Sum
 from dpinfer.privacy.accounting import (
     calibrate,
     coordinate_scales,
@@ -47,7 +50,15 @@ if TYPE_CHECKING:
 
     Array = NDArray[np.float64]
 
-__all__ = ["PricedStage", "amounts", "check_slots", "noise_plan", "price_stage", "reserved_cost", "total_cost"]
+__all__ = [
+    "PricedStage",
+    "amounts",
+    "check_slots",
+    "noise_plan",
+    "price_stage",
+    "reserved_cost",
+    "total_cost",
+]
 
 _FINEST = 2**60
 """Steps that a row may be cut into, for noise of little width."""
@@ -131,11 +142,11 @@ def amounts(privacy: Privacy, slots: Sequence[Slot]) -> list[Privacy]:
     if len(slots) == 1 and slots[0].share == 1:
         return [privacy]
     whole = privacy if isinstance(privacy, PureDP) else gaussian_amount(privacy)
-    return [whole * float(slot.share) for slot in slots]
+    return [whole * Fraction(slot.share) for slot in slots]  # type: ignore[operator]
 
 
-def reserved_cost(slot: Slot, amount: Privacy, context: Context, most: int) -> Cost:
-    """Cost of an adaptive stage before it is known: that of as much noise as its slot allows.
+def reserved_cost(slot: Slot, amount: Privacy, context: Context, most: int, rehearsed: Cost) -> Cost:
+    """Cost of an adaptive stage before it is known: of as many noisy sums as its slot allows, and of what it rehearsed.
 
     Parameters
     ----------
@@ -145,10 +156,15 @@ def reserved_cost(slot: Slot, amount: Privacy, context: Context, most: int) -> C
     context : Context
     most : int
         Coordinates of all stages, for which the grid is made fine enough.
+    rehearsed : Cost
+        Of the stage as rehearsed. A choice or resampled sums cost more than noisy sums in some currencies.
     """
     if isinstance(amount, PureDP):
-        return laplace_cost(amount)
-    return gaussian_cost(amount, scales=np.full(slot.most, least_scale(context.privacy, most)))
+        cost, choice = laplace_cost(amount), choice_cost(amount, "exponential")  # the same, but for rounding
+        pure = replace(cost, mu_squared=max(one.mu_squared or Fraction(0) for one in (cost, choice)))
+        return pure.larger(rehearsed)
+    sums = gaussian_cost(amount, scales=np.full(slot.most, least_scale(context.privacy, most)))
+    return sums.larger(rehearsed)
 
 
 def total_cost(privacy: Privacy, costs: Sequence[Cost]) -> Cost:
@@ -178,19 +194,32 @@ def price_stage(stage: Stage, amount: Privacy, context: Context, *, most: int | 
     Raises
     ------
     OptionError
-        If the measure or its row sum is not one of the kernel's own types, or was made for another unit of protection.
+        If the measure or a part of it is not one of the kernel's own types, or was made for other columns or another
+        unit of protection.
     NotProvedError, PrivacyUnitError
         If there is no proof for the price, the neighbours and the measure together.
     """
-    if type(stage) is not Stage or type(stage.measure) not in _PRICES:
-        raise OptionError("stage", type(stage).__name__, "a Stage of Sum, Largest, Place or Resampled")
+    if type(stage) is not Stage or type(stage.measure) not in _PRICES or type(stage.noise) is not Noise:
+        raise OptionError("stage", type(stage).__name__, "a Stage of Sum, Largest, Place or Resampled, with a Noise")
+    _check_settings(stage.settings)
     rows = stage.measure.rows
     if type(rows) not in _ROWS[type(stage.measure)]:
         right = ", ".join(one.__name__ for one in _ROWS[type(stage.measure)])
         raise OptionError("rows", type(rows).__name__, f"one of the kernel's own types: {right}")
-    if rows.schema.people != context.schema.people:
-        raise OptionError("schema", rows.schema.unit, f"that of the data, whose unit is {context.schema.unit}")
-    return _PRICES[type(stage.measure)](stage, amount, context, most)
+    sealed = sealed_stage(stage, context.schema)
+    if sealed.noise != Noise() and type(sealed.measure) is not Sum:
+        raise OptionError("noise", type(sealed.measure).__name__, "a Sum, where draws= or tulap= is given")
+    return _PRICES[type(sealed.measure)](sealed, amount, context, most)
+
+
+def _check_settings(settings: object) -> None:
+    """Refuse settings that a release could not store: what fails to be written is found before the charge."""
+    try:
+        same = isinstance(settings, Mapping) and json.loads(json.dumps(dict(settings), allow_nan=False)) == settings
+    except (TypeError, ValueError, RecursionError):
+        same = False
+    if not same:
+        raise OptionError("settings", type(settings).__name__, "a mapping that JSON keeps as it is: lists, not tuples")
 
 
 def _price_sum(stage: Stage, amount: Privacy, context: Context, most: int | None) -> PricedStage:
@@ -342,9 +371,11 @@ def _price_place(stage: Stage, amount: Privacy, context: Context, most: int | No
 
 
 def _check_probabilities(probabilities: Sequence[Fraction]) -> None:
-    right = all(isinstance(p, Fraction) and 0 <= p <= 1 and (p * RANK).denominator == 1 for p in probabilities)
+    right = type(probabilities) is tuple and all(type(p) is Fraction for p in probabilities)
+    right = right and all(0 <= p <= 1 and (p * RANK).denominator == 1 for p in probabilities)
     if not probabilities or not right:
-        raise OptionError("probabilities", len(probabilities), "multiples of 2^-20 from 0 to 1, at least one")
+        wanted = "a tuple of fractions, multiples of 2^-20 from 0 to 1, at least one"
+        raise OptionError("probabilities", type(probabilities).__name__, wanted)
 
 
 def _price_resampled(stage: Stage, amount: Privacy, context: Context, most: int | None) -> PricedStage:  # noqa: ARG001

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from dpinfer.errors import MeasurementFailedError, OptionError
@@ -9,9 +10,10 @@ from dpinfer.kernel.blocks import block_run
 from dpinfer.kernel.measurement import coordinates, price_next, price_procedure
 from dpinfer.kernel.price import amounts
 from dpinfer.kernel.quantiles import chosen_points
+from dpinfer.kernel.quiet import quiet
 from dpinfer.kernel.replicates import replicate_sums
 from dpinfer.kernel.rows.blocks import BlockSum
-from dpinfer.kernel.samplers import check_scales
+from dpinfer.kernel.samplers import check_scales, room
 from dpinfer.kernel.stage import Largest, Place, Resampled, Sum
 from dpinfer.kernel.sums import exact_sums
 from dpinfer.release import Release, StageRelease
@@ -22,7 +24,7 @@ if TYPE_CHECKING:
     from dpinfer.kernel.draws import Draws
     from dpinfer.kernel.measurement import Measurement
     from dpinfer.kernel.price import PricedStage
-    from dpinfer.kernel.rows.blocks import Blocks, BlockValues
+    from dpinfer.kernel.rows.blocks import BlockValues
     from dpinfer.kernel.sources import Source
     from dpinfer.kernel.stage import Context
 
@@ -72,10 +74,10 @@ def run(
     confidential rows are rehearsed on public ones. The whole price is on disk before any row is read, and a crash never
     gives it back.
     """
-    procedure = procedure.resolve(context)
+    procedure = procedure.resolve(replace(context))
     measured = price_procedure(procedure, context, rehearse=draws.private)
-    for stage in measured.stages:
-        check_scales(stage.law, context.privacy)
+    for law in sorted((stage.law for stage in measured.stages), key=room):  # the strictest says what is served
+        check_scales(law, context.privacy)
     charge_ids = () if charge is None else (charge(measured),)
 
     def release(stages: list[StageRelease]) -> Release:
@@ -95,12 +97,15 @@ def run(
     if not draws.private:
         _measure(procedure, context, measured, source(), draws, stages)
         return release(stages)
-    failed = False
+    ended: type[BaseException] | None = None
     try:
-        _measure(procedure, context, measured, source(), draws, stages)
-    except Exception:  # whose text, cause and traceback may tell of a row
-        failed = True
-    if failed:
+        with quiet():
+            _measure(procedure, context, measured, source(), draws, stages)
+    except BaseException as error:  # whose text, cause and traceback may tell of a row
+        ended = type(error)
+    if ended is KeyboardInterrupt:  # the user's own; without the error that it may have met
+        raise KeyboardInterrupt
+    if ended is not None:
         raise MeasurementFailedError(release(stages))
     return release(stages)
 
@@ -109,13 +114,15 @@ def _measure(
     procedure: Any, context: Context, measured: Measurement, source: Source, draws: Draws, stages: list[StageRelease]
 ) -> None:
     """Ask for each stage, sum, draw, and append what it releases."""
-    blocks: Blocks | None = procedure.units(context)
-    values = None if blocks is None else block_run(blocks, source, draws)
+    values = None if measured.blocks is None else block_run(measured.blocks, source, draws)
     slots = measured.slots
     for place, (slot, amount) in enumerate(zip(slots, amounts(context.privacy, slots), strict=True)):
         if slot.adaptive:
             priced = price_next(procedure, place, slot, amount, context, tuple(stages), coordinates(slots))
             check_scales(priced.law, context.privacy)
+            reserved = measured.costs[place]
+            if reserved.larger(priced.cost) != reserved:
+                raise OptionError("stage", priced.measures, "a stage that costs no more than was charged for it")
         else:
             priced = measured.stages[place]
         stages.append(_release(priced, source, values, draws))

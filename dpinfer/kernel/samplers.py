@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from dpinfer.privacy.units import Privacy
     from dpinfer.release.laws import Family
 
-__all__ = ["LARGEST_SCALE", "LEAST_SCALES", "check_scales", "private_noise", "simulated_noise"]
+__all__ = ["LARGEST_SCALE", "LEAST_SCALES", "check_scales", "private_noise", "room", "simulated_noise"]
 
 LARGEST_SCALE = 2.0**56
 """Scales above this would meet the ends of the sampler's 64-bit integers."""
@@ -35,6 +35,12 @@ LEAST_SCALES: dict[Family, float] = {
 choice has no variance: it is served as good as exact, as long as its cost is a float in every currency."""
 
 
+def room(law: NoiseLaw) -> float:
+    """Return the least noise of a law over the least that is served; below 1 it is refused."""
+    least = min((scale for scale in law.scales if scale > 0), default=LARGEST_SCALE)
+    return least / LEAST_SCALES[law.family]
+
+
 def check_scales(law: NoiseLaw, price: Privacy | None = None) -> None:
     """Refuse noise that the sampler cannot draw exactly, or that inference could not tell from none.
 
@@ -49,10 +55,9 @@ def check_scales(law: NoiseLaw, price: Privacy | None = None) -> None:
     PrivacyUnitError
         If a scale exceeds `LARGEST_SCALE` or is below `LEAST_SCALES`: the price is vanishingly small, or huge.
     """
-    least = min((scale for scale in law.scales if scale > 0), default=LARGEST_SCALE)
-    if least < LEAST_SCALES[law.family]:
+    if room(law) < 1:
         curved = law.family in CHOICES and isinstance(price, GDP)  # the noise of a choice is not in proportion to mu
-        raise too_little_noise(None if curved else price, least / LEAST_SCALES[law.family])
+        raise too_little_noise(None if curved else price, room(law))
     largest = max(law.scales, default=0.0)
     if largest > LARGEST_SCALE:
         raise PrivacyUnitError(

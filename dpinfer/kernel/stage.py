@@ -8,7 +8,7 @@ from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
 from dpinfer.errors import OptionError
-from dpinfer.privacy.units import NEIGHBORS, Neighbors, Privacy
+from dpinfer.privacy.units import GDP, NEIGHBORS, ZCDP, ApproxDP, Neighbors, Privacy, PureDP
 from dpinfer.release.laws import MOST_DRAWS
 from dpinfer.schema.schema import Schema
 
@@ -44,10 +44,12 @@ class Slot:
     adaptive: bool = False
 
     def __post_init__(self) -> None:
-        if not isinstance(self.share, Fraction | int) or isinstance(self.share, bool) or not 0 < self.share <= 1:
+        if type(self.share) not in (Fraction, int) or not 0 < self.share <= 1:
             raise OptionError("share", self.share, "an exact fraction above 0 and at most 1")
         if type(self.most) is not int or self.most < 1:
             raise OptionError("most", self.most, "a positive whole number")
+        if type(self.adaptive) is not bool:
+            raise OptionError("adaptive", self.adaptive, (True, False))
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +70,8 @@ class Noise:
     def __post_init__(self) -> None:
         if type(self.draws) is not int or not 1 <= self.draws <= MOST_DRAWS:
             raise OptionError("draws", self.draws, f"a whole number from 1 to {MOST_DRAWS}")
+        if type(self.tulap) is not bool:
+            raise OptionError("tulap", type(self.tulap).__name__, (True, False))
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -192,7 +196,7 @@ class Context:
     public: bool = False
 
     def __post_init__(self) -> None:
-        if not isinstance(self.privacy, Privacy):
+        if type(self.privacy) not in (PureDP, ZCDP, GDP, ApproxDP):  # not a subclass, whose amount may change
             raise OptionError(
                 "privacy", self.privacy, "an amount such as ZCDP(0.1), PureDP(1.0), GDP(0.5), ApproxDP(1.0, 1e-6)"
             )
@@ -204,6 +208,8 @@ class Context:
 
 class Data(ABC):
     """Rows with a public schema and a neighbour relation, as a procedure sees them: it can only ask them to run it."""
+
+    __slots__ = ()  # so that no instance has another context or way to run
 
     @property
     @abstractmethod

@@ -21,11 +21,11 @@ from contextlib import redirect_stderr, redirect_stdout, suppress
 from functools import partial
 from typing import IO, TYPE_CHECKING, Any
 
-import cloudpickle
 import numpy as np
 from joblib import cpu_count
 
 from dpinfer.errors import OptionError
+from dpinfer.kernel.pickling import called, packed
 from dpinfer.kernel.worker_process import DONE, FAILED, READY, as_floats, send
 
 if TYPE_CHECKING:
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     Array = NDArray[np.float64]
     Estimator = Callable[[Any], Any]
 
-__all__ = ["check_picklable", "fit_apart", "fit_here"]
+__all__ = ["fit_apart", "fit_here"]
 
 _FORKS = sys.platform == "linux"
 """Whether every block gets a process of its own. Elsewhere system libraries do not bear a fork."""
@@ -81,37 +81,6 @@ def fit_here(estimator: Estimator, frame: pd.DataFrame, *, width: int | tuple[in
             raise
         except BaseException:
             return np.full(width, np.nan)
-
-
-def check_picklable(estimator: Estimator) -> None:
-    """Refuse a model that cannot be sent to another process; call it before anything is spent.
-
-    Raises
-    ------
-    OptionError
-    """
-    packed = _packed(estimator)
-    try:
-        cloudpickle.loads(packed)
-    except Exception as error:
-        right = f"a function that another process can load; here that raised {type(error).__name__}"
-        raise OptionError("model", _name(estimator), right) from error
-
-
-def _packed(estimator: Estimator) -> bytes:
-    try:
-        return bytes(cloudpickle.dumps(estimator))
-    except Exception as error:
-        raise OptionError(
-            "model",
-            _name(estimator),
-            "a function that can be sent to another process (it, or a variable it uses, cannot be pickled: "
-            f"{type(error).__name__}); create locks, connections and open files within the function",
-        ) from error
-
-
-def _name(estimator: Estimator) -> str:
-    return str(getattr(estimator, "__name__", type(estimator).__name__))
 
 
 def fit_apart(
@@ -167,7 +136,7 @@ def fit_apart(
     is a smaller price than processes that stay with what they have read.
     """
     shape = (width,) if isinstance(width, int) else tuple(width)
-    setup = pickle.dumps((_packed(estimator), shape, _FORKS))
+    setup = pickle.dumps((packed(estimator), shape, _FORKS))
     found = np.full((count, *shape), np.nan)
     workers = [_Worker(setup, shape) for _ in range(min(_processes(n_jobs), count))]
     if not workers:
@@ -176,7 +145,7 @@ def fit_apart(
     try:
         for trouble in pool.map(_Worker.start, workers):
             if trouble:
-                raise OptionError("model", _name(estimator), f"what another process can load, but there: {trouble}")
+                raise OptionError("model", called(estimator), f"what another process can load, but there: {trouble}")
         idle: queue.SimpleQueue[_Worker] = queue.SimpleQueue()
         for worker in workers:
             idle.put(worker)

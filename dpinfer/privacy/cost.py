@@ -97,6 +97,18 @@ class Cost:
             approx=None if self.approx is None or other.approx is None else self.approx + other.approx,
         )
 
+    def larger(self, other: Cost) -> Cost:
+        """Cost that holds of either of two mechanisms, at the price of this one: the larger amount of each currency."""
+        return Cost(
+            price=self.price,
+            pure_epsilon=_most(self.pure_epsilon, other.pure_epsilon),
+            rho=_most(self.rho, other.rho),
+            mu_squared=_most(self.mu_squared, other.mu_squared),
+            tau=max(self.tau, other.tau),
+            delta0=max(self.delta0, other.delta0),
+            approx=self.approx if self.approx == other.approx else None,
+        )
+
     def describe(self) -> str:
         """State the guarantee in words: the price with its (epsilon, delta) equivalent, then other currencies.
 
@@ -211,3 +223,7 @@ def _fraction(name: str, given: object) -> Fraction:
 
 def _both(first: Fraction | None, second: Fraction | None) -> Fraction | None:
     return None if first is None or second is None else first + second
+
+
+def _most(first: Fraction | None, second: Fraction | None) -> Fraction | None:
+    return None if first is None or second is None else max(first, second)

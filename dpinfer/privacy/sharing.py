@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from fractions import Fraction
 from functools import reduce
 from operator import add
 from typing import TYPE_CHECKING
 
-from dpinfer.privacy.accounting import gaussian_amount, tau_allowance
+from dpinfer.privacy.accounting import RESERVED, gaussian_amount, tau_allowance
 from dpinfer.privacy.units import ApproxDP, Privacy, PureDP
 
 if TYPE_CHECKING:
@@ -50,8 +51,23 @@ def joint_cost(price: Privacy, parts: Sequence[Cost]) -> Cost:
     -------
     Cost
         The sum in every currency that all parts have; ``approx`` for an `ApproxDP` price whose reserved share of delta
-        pays for the total variation of the noise.
+        pays for the total variation of the noise, and for the probability that secret weights fail.
     """
     total = reduce(add, parts)
-    proved = isinstance(price, ApproxDP) and total.mu_squared is not None and total.tau <= tau_allowance(price)
+    proved = isinstance(price, ApproxDP) and _proved(price, total, parts)
     return replace(total, price=price, approx=price if isinstance(price, ApproxDP) and proved else None)
+
+
+def _proved(price: ApproxDP, total: Cost, parts: Sequence[Cost]) -> bool:
+    """Whether an (epsilon, delta) price holds: as the GDP that implies it, or as the sum of its parts' guarantees.
+
+    Of the reserved delta are paid (1 + e^epsilon) tau, and delta0 once.
+    """
+    guarantees = [part.approx.composable for part in parts if part.approx is not None]
+    epsilon, delta = (sum((one[place] for one in guarantees), Fraction(0)) for place in (0, 1))
+    if len(guarantees) == len(parts) and epsilon <= price.composable[0] and delta <= price.composable[1]:
+        return True
+    allowed, reserve = tau_allowance(price), RESERVED * price.composable[1]
+    if total.mu_squared is None or total.mu_squared > gaussian_amount(price).composable[0] or allowed == 0:
+        return False
+    return total.tau / allowed + total.delta0 / reserve <= 1

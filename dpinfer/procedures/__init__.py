@@ -1,6 +1,8 @@
 """Procedures: questions that become measurements, and inferences."""
 
+from dpinfer.procedures.aggregate import SampleAggregate, sample_aggregate
 from dpinfer.procedures.binomial import BinomTest, binomtest
+from dpinfer.procedures.bootstrap import Bootstrap, bootstrap
 from dpinfer.procedures.chisquare import ChiSquare, chi2_contingency, chisquare
 from dpinfer.procedures.combine import combine
 from dpinfer.procedures.density import Density, density
@@ -20,6 +22,7 @@ __all__ = [
     "CDF",
     "OLS",
     "BinomTest",
+    "Bootstrap",
     "ChiSquare",
     "Density",
     "Description",
@@ -31,7 +34,9 @@ __all__ = [
     "MostFrequent",
     "Procedure",
     "Quantile",
+    "SampleAggregate",
     "binomtest",
+    "bootstrap",
     "cdf",
     "chi2_contingency",
     "chisquare",
@@ -52,6 +57,7 @@ __all__ = [
     "ols",
     "proportion",
     "quantile",
+    "sample_aggregate",
     "table",
     "total",
     "ttest_1samp",

@@ -4,47 +4,26 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from fractions import Fraction
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal, get_args
 
 import numpy as np
 
-from dpinfer.errors import OptionError
-from dpinfer.inference.aggregate import METHODS
-from dpinfer.inference.block_frames import bins_of, find_frame, find_scales, limit, whole_frame
-from dpinfer.kernel.price import amounts
-from dpinfer.kernel.rows.blocks import BINS, OCTAVES, BlockMoments, Blocks, OctaveCounts, PlaceCounts
-from dpinfer.kernel.stage import Data, Slot, Stage, Sum
-from dpinfer.kernel.workers import check_picklable
-from dpinfer.privacy.units import PureDP
-from dpinfer.procedures.block_estimators import NewtonEstimator, formula_estimator, model_class, probe_names
-from dpinfer.procedures.block_plan import (
-    FEWEST,
-    MOST,
-    BlockShares,
-    block_shares,
-    count_noise,
-    number_of_blocks,
-    rows_of,
-    stretch,
-)
+from dpinfer.errors import OptionError, ReleaseFormatError
+from dpinfer.inference.aggregate import AggregateInference, edge_warnings, read_block_sums
+from dpinfer.inference.block_frames import Frame
+from dpinfer.kernel.pickling import check_picklable
+from dpinfer.kernel.rows.blocks import BlockMoments, Blocks, OctaveCounts
+from dpinfer.kernel.stage import Context, Data, Slot, Stage
+from dpinfer.procedures.block_model import BlockModel, Link, own_options, told_options
+from dpinfer.procedures.block_plan import FEWEST, MOST, BlockPlan, number_of_blocks, rows_of, small_blocks
 from dpinfer.procedures.keywords import suggests
-from dpinfer.procedures.procedure import Procedure
-from dpinfer.results.aggregate import (
-    AGGREGATORS,
-    CORRECTIONS,
-    AggregateQuestion,
-    AggregateResults,
-    infer_aggregate,
-)
+from dpinfer.procedures.procedure import Procedure, inferred, unstored
+from dpinfer.results.aggregate import AggregateResults
 from dpinfer.schema.axes import compile_condition
-from dpinfer.schema.region import region_names, region_of
+from dpinfer.schema.region import Region
 
 if TYPE_CHECKING:
-    from dpinfer.inference.block_frames import Frame
-    from dpinfer.kernel.stage import Context
-    from dpinfer.privacy.sensitivity import Norm
     from dpinfer.privacy.units import Neighbors, Privacy
     from dpinfer.release import Release, StageRelease
     from dpinfer.schema.region import Ball
@@ -52,141 +31,132 @@ if TYPE_CHECKING:
 
 __all__ = ["SampleAggregate", "sample_aggregate"]
 
-_LINKS = {
-    "Logit": "logit",
-    "Probit": "probit",
-    "Poisson": "log",
-    **dict.fromkeys(("OLS", "WLS", "GLS", "RLM", "QuantReg"), "identity"),
-}
+Aggregator = Literal["winsorized", "mean"]
+Correction = Literal["half_blocks", "none"]
+Method = Literal["auto", "wald"]
+
+_LARGEST_SUM = 1e20
+"""Bound on noisy sums, in units of the ball; the largest noise that can be drawn is far below."""
 
 
 @dataclass(frozen=True, eq=False)
 class SampleAggregate(Procedure):
-    """A model fitted to blocks of rows. See `sample_aggregate`."""
+    """A model fitted to blocks of rows. See `sample_aggregate`.
+
+    The fields that are None or "auto" until a run resolves them are ``region``, ``blocks``, ``response``, ``link`` and
+    ``nobs``; ``aggregator`` is then what the price suffices for. A release holds them, and of the model its name.
+    """
+
+    procedures = ("sample_aggregate",)
 
     formula: str | tuple[str, ...] = ""
-    model: Any = None
-    blocks: int | str = "auto"
-    bounds: Any = None
-    aggregator: str = "winsorized"
-    bias_correction: str = "half_blocks"
-    names: tuple[str, ...] | None = None
-    model_options: Mapping[str, Any] = field(default_factory=dict)
-    fit_options: Mapping[str, Any] = field(default_factory=dict)
+    model: str = ""
+    model_options: Mapping[str, str] = field(default_factory=dict)
+    fit_options: Mapping[str, str] = field(default_factory=dict)
+    region: Region | None = None
+    blocks: int | Literal["auto"] = "auto"
+    aggregator: Aggregator = "winsorized"
+    bias_correction: Correction = "half_blocks"
+    response: str | None = None
+    link: Link | None = None
     where: str | None = None
-    nobs: Any = None
-    inference: str = "auto"
-    n_jobs: int | None = None
-    progress: bool = False
+    nobs: float | None = None
+    inference: Method = inferred("auto")
+    fits: BlockModel | None = unstored(None)
+    n_jobs: int | None = unstored(None)
+    progress: bool = unstored(False)
 
     def __post_init__(self) -> None:
-        """Refuse what does not depend on the schema, and with data what does."""
-        super().__post_init__()
-        choices = {
-            "aggregator": (self.aggregator, AGGREGATORS),
-            "bias_correction": (self.bias_correction, CORRECTIONS),
-            "inference": (self.inference, METHODS),
-        }
-        for name, (given, right) in choices.items():
-            if given not in right:
-                raise OptionError(name, given, right)
+        choices = {"aggregator": Aggregator, "bias_correction": Correction, "inference": Method}
+        for name, right in choices.items():
+            if getattr(self, name) not in get_args(right):
+                raise OptionError(name, getattr(self, name), get_args(right))
         whole = type(self.blocks) is int and FEWEST <= self.blocks <= MOST
         if not (whole or self.blocks == "auto"):
             raise OptionError("blocks", self.blocks, f'"auto" or a whole number from {FEWEST} to {MOST:,}')
         if self.n_jobs is not None and (type(self.n_jobs) is not int or self.n_jobs == 0):
             raise OptionError("n_jobs", self.n_jobs, "a number of processes, -1 for all cores, or None")
-        for name, options in (("model_options", self.model_options), ("fit_options", self.fit_options)):
-            if not isinstance(options, Mapping):
-                raise OptionError(name, type(options).__name__, "a mapping of argument names to values")
         if type(self.progress) is not bool:
             raise OptionError("progress", self.progress, (True, False))
-        model_class(self.model)
         rows_of(self.nobs)
-        if self.bounds is None:
-            region_of(None, ())
-        if isinstance(self.source, Data):
-            self._plan(self.source.schema, self.source.neighbors, self.source.nobs)
+        super().__post_init__()
+
+    # The question
+
+    def text(self, schema: Schema) -> str:  # noqa: ARG002
+        """Return the question in one line."""
+        asked = self.formula if isinstance(self.formula, str) else ", ".join(self.formula)
+        return f"sample_aggregate: {self.model} of {asked}" + (f", where {self.where}" if self.where else "")
+
+    def check(self, schema: Schema, neighbors: Neighbors) -> None:
+        """Refuse a model, region, condition or number of blocks that the schema cannot serve."""
+        self._placed(schema, neighbors, self.source.nobs if isinstance(self.source, Data) else None)
+
+    def _placed(self, schema: Schema, neighbors: Neighbors, public: int | None) -> SampleAggregate:
+        """Return the question with region, number of blocks, response and link in it."""
+        if self.region is not None:
+            return self
+        prepared = self._runnable.prepared(self.formula, schema)
+        nobs = float(public) if self.nobs is None and public is not None else self.nobs
+        size, halves = len(prepared.region.names), self.bias_correction == "half_blocks"
+        blocks = number_of_blocks(self.blocks, nobs, size, neighbors, halves=halves)
+        self._columns(schema)
+        return replace(
+            self, region=prepared.region, blocks=blocks, response=prepared.response, link=prepared.link, nobs=nobs
+        )
 
     @property
-    def _text(self) -> str:
-        """The question in words."""
-        called = getattr(model_class(self.model) or self.model, "__name__", type(self.model).__name__)
-        asked = self.formula if isinstance(self.formula, str) else ", ".join(self.formula)
-        return f"sample_aggregate: {called} of {asked}" + (f", where {self.where}" if self.where else "")
-
-    # What is fitted
+    def _runnable(self) -> BlockModel:
+        if self.fits is None:
+            raise OptionError("model", self.model, "the model itself: a release holds its name alone, and runs nothing")
+        return self.fits
 
     @cached_property
-    def _prepared(self) -> dict[Schema, tuple[Any, Schema, tuple[str, ...], str, str, str | None]]:
+    def _resolved(self) -> dict[Context, SampleAggregate]:
         return {}
 
-    def _prepare(self, schema: Schema) -> tuple[Any, Schema, tuple[str, ...], str, str, str | None]:
-        """Return estimator, columns, parameters, name of the model, response and link."""
-        if schema not in self._prepared:
-            kind = model_class(self.model)
-            self._prepared[schema] = self._function(schema) if kind is None else self._statsmodels(kind, schema)
-        return self._prepared[schema]
+    def resolve(self, context: Context) -> SampleAggregate:
+        """Return the question as it is run: with its region and number of blocks, and located if the price suffices."""
+        if context not in self._resolved:
+            found = self._placed(context.schema, context.neighbors, context.nobs)
+            aggregator: Aggregator = "winsorized" if found._compiled(context).located else "mean"
+            self._resolved[context] = found if aggregator == found.aggregator else replace(found, aggregator=aggregator)
+        return self._resolved[context]
 
-    def _statsmodels(self, kind: type, schema: Schema) -> tuple[Any, Schema, tuple[str, ...], str, str, str | None]:
-        estimator = formula_estimator(
-            kind, self.formula, schema, options=self.model_options, fit_options=self.fit_options
-        )
-        response = str(self.formula).split("~", 1)[0].strip()
-        names, _ = probe_names(estimator, self.names)
-        return estimator, estimator.schema, names, kind.__name__, response, _link(kind, self.model_options)
+    def _columns(self, schema: Schema) -> Schema:
+        """Return the columns that the model and the condition read; of a release these are all that it knows."""
+        columns = schema if self.fits is None else self.fits.prepared(self.formula, schema).schema
+        if self.where is None:
+            return columns
+        condition = compile_condition(self.where, schema)
+        return schema.select([name for name in schema if name in columns or name in condition.columns])
 
-    def _function(self, schema: Schema) -> tuple[Any, Schema, tuple[str, ...], str, str, str | None]:
-        listed = (self.formula,) if isinstance(self.formula, str) else self.formula
-        columns = schema.select(listed)
-        names = self.names if self.names is not None else region_names(self.bounds)
-        called = getattr(self.model, "__name__", type(self.model).__name__)
-        if not names:
-            raise OptionError(
-                "names", None, f"the names of what {called} returns, or bounds by name: its length must be known"
+    def columns_read(self, context: Context) -> tuple[str, ...]:
+        """Columns of the data that are read."""
+        return tuple(self._columns(context.schema))
+
+    # What is measured
+
+    def plan(self, context: Context) -> BlockPlan:
+        """Return what is summed at a price; the same object for pricing, rehearsing and running."""
+        return self.resolve(context)._compiled(context)
+
+    @cached_property
+    def _plans(self) -> dict[Context, BlockPlan]:
+        return {}
+
+    def _compiled(self, context: Context) -> BlockPlan:
+        if context not in self._plans:
+            region, blocks = self._known
+            self._plans[context] = BlockPlan(
+                schema=self._columns(context.schema),
+                region=region,
+                count=blocks,
+                halves=self.bias_correction == "half_blocks",
+                winsorized=self.aggregator == "winsorized",
+                context=context,
             )
-        if self.model_options or self.fit_options:
-            raise OptionError("model_options", "given", "none with a function of your own: use functools.partial")
-        return self.model, columns, names, called, called, None
-
-    def _plan(self, schema: Schema, neighbors: Neighbors, public: int | None) -> tuple[Blocks, AggregateQuestion]:
-        """Return how rows become block estimates; and the question."""
-        estimator, columns, names, called, response, link = self._prepare(schema)
-        region = region_of(self.bounds, names)
-        halves = self.bias_correction == "half_blocks"
-        nobs = rows_of(self.nobs) if self.nobs is not None else None if public is None else float(public)
-        blocks = number_of_blocks(self.blocks, nobs, len(names), neighbors, halves=halves)
-        condition = None if self.where is None else compile_condition(self.where, schema)
-        if condition is not None:
-            columns = schema.select([name for name in schema if name in columns or name in condition.columns])
-        dealt = Blocks(
-            schema=columns,
-            region=region,
-            count=blocks,
-            estimator=estimator,
-            halves=halves,
-            where=condition,
-            trusted=isinstance(estimator, NewtonEstimator),
-            workers=self.n_jobs,
-            progress=self.progress,
-        )
-        question = AggregateQuestion(
-            schema=columns,
-            region=region,
-            blocks=blocks,
-            halves=halves,
-            winsorized=self.aggregator == "winsorized",
-            model=called,
-            text=self._text,
-            response=response,
-            link=link,
-            where=self.where,
-            nobs=nobs,
-        )
-        return dealt, question
-
-    def release_kind(self, context: Context) -> str:  # noqa: ARG002
-        """Return "sample_aggregate"."""
-        return "sample_aggregate"
+        return self._plans[context]
 
     def units(self, context: Context) -> Blocks:
         """Return how rows are dealt into blocks, and what is fitted to them.
@@ -194,63 +164,31 @@ class SampleAggregate(Procedure):
         Raises
         ------
         OptionError
-            If the number of blocks has to be known and no number of rows is, or blocks would be too small; if the
-            model cannot be sent to other processes; if the price is zero.
+            If the model is not known, or cannot be sent to other processes.
         """
-        blocks, _ = self._plan(context.schema, context.neighbors, context.nobs)
+        plan, estimator = self.plan(context), self._runnable.prepared(self.formula, context.schema).estimator
+        blocks = Blocks(
+            schema=plan.schema,
+            region=plan.region,
+            count=plan.count,
+            estimator=estimator,
+            halves=plan.halves,
+            where=None if self.where is None else compile_condition(self.where, context.schema),
+            workers=self.n_jobs,
+            progress=self.progress,
+        )
         alone = context.public and self.n_jobs in (None, 1)
         if not (blocks.trusted or alone):
-            check_picklable(blocks.estimator)
+            check_picklable(estimator)
         return blocks
-
-    def _shares(self, context: Context) -> BlockShares:
-        return block_shares(self.units(context), context, winsorized=self.aggregator == "winsorized")
 
     def slots(self, context: Context) -> tuple[Slot, ...]:
         """Give histograms of scale and place a small share, and sums over the blocks the rest."""
-        shares, size = self._shares(context), len(self.units(context).region.names)
-        moments = size + size * (size + 1) // 2 + 2
-        if not shares.places:
-            return (Slot(Fraction(1), moments),)
-        groups = len(self.units(context).region.places)
-        return (
-            Slot(shares.octaves, groups * OCTAVES),
-            Slot(shares.places, size * BINS, adaptive=True),
-            Slot(shares.moments, moments, adaptive=True),
-        )
+        return self.plan(context).slots
 
     def stage(self, place: int, context: Context, released: tuple[StageRelease, ...]) -> Stage:
         """Ask for the scale of block estimates, then their place, then sums of estimates winsorised there."""
-        blocks, shares = self.units(context), self._shares(context)
-        norm: Norm = "l1" if isinstance(context.privacy, PureDP) else "l2"
-        if not shares.places:
-            return _moments(blocks, whole_frame(blocks.region, norm), norm, shares)
-        if place == 0:
-            return Stage(Sum(OctaveCounts(blocks.schema, blocks.region)))
-        scales = find_scales(blocks.region, released[0].array, float(np.sqrt(released[0].noise_variances[0])))
-        if place == 1:
-            return Stage(Sum(PlaceCounts(blocks.schema, blocks.region, bins_of(blocks.region, scales))))
-        frame = find_frame(
-            blocks.region,
-            released[1].array,
-            float(np.sqrt(released[1].noise_variances[0])),
-            scales,
-            blocks=blocks.count,
-            norm=norm,
-            stretch=self._stretch(blocks, shares, context, norm),
-        )
-        return _moments(blocks, frame, norm, shares)
-
-    def _stretch(self, blocks: Blocks, shares: BlockShares, context: Context, norm: Norm) -> float:
-        """Radius of the winsorising ball over what is needed, from the noise that sums will have."""
-        amount = amounts(context.privacy, self.slots(context))[-1]
-        noise = count_noise(_moments(blocks, whole_frame(blocks.region, norm), norm, shares), amount, context)
-        return stretch(blocks, noise, pure=norm == "l1")
-
-    def question(self, context: Context) -> dict[str, Any]:
-        """Return what a release stores of the question."""
-        _, asked = self._plan(context.schema, context.neighbors, context.nobs)
-        return replace(asked, winsorized=bool(self._shares(context).places)).to_dict()
+        return self.plan(context).stage(place, released)
 
     def explain(self, privacy: Privacy, *, schema: Schema | None = None, neighbors: Neighbors | None = None) -> str:
         """Describe the measurement and the noise it would bring, before anything is spent.
@@ -262,48 +200,88 @@ class SampleAggregate(Procedure):
             between blocks where these are winsorised, else in those of the parameters.
         """
         measured = self.measurement(privacy, schema=schema, neighbors=neighbors)
-        context, last = measured.context, measured.stages[-1]
-        blocks, shares = self.units(context), self._shares(context)
-        norm: Norm = "l1" if isinstance(context.privacy, PureDP) else "l2"
-        noise = float(np.sqrt(last.law.variances[0])) * last.steps[0] / blocks.count
-        lines = [measured.describe(), f"region       {blocks.region.describe()}"]
-        if shares.places:
-            radius = self._stretch(blocks, shares, context, norm) * limit(blocks.count, blocks.size, norm)
+        plan, last = self.plan(measured.context), measured.stages[-1]
+        noise = float(np.sqrt(last.law.variances[0])) * last.steps[0] / plan.count
+        lines = [f"question     {measured.text}, in {plan.count:,} secret blocks", measured.describe()]
+        lines += [f"region       {plan.region.describe()}"]
+        if plan.located:
+            ratio = noise * plan.radius * np.sqrt(plan.count)
             lines.append(
-                f"privacy noise of an estimate: {_times(noise * radius * np.sqrt(blocks.count))} times its sampling "
-                "error, by how well the spread between blocks can be told"
+                f"privacy noise of an estimate: {ratio:.2g} to {1.5 * ratio:.2g} times its sampling error, by how well "
+                "the spread between blocks can be told"
             )
         else:
-            half = whole_frame(blocks.region, norm).half
-            listed = zip(blocks.region.names, (half * noise).tolist(), strict=True)
+            listed = zip(plan.region.names, (plan.whole.half * noise).tolist(), strict=True)
             if self.aggregator == "winsorized":
                 lines.append("this price does not suffice to locate the block estimates: the region alone bounds them")
             lines.append(f"standard error from privacy noise: {', '.join(f'{n} {e:.4g}' for n, e in listed)}")
         return "\n".join(lines)
 
+    # Inference
+
+    def reads(self, other: Procedure) -> bool:
+        """Take a release of the same model and rows, into however many blocks these were dealt."""
+        if not isinstance(other, SampleAggregate):
+            return False
+        same = ("formula", "model", "model_options", "fit_options", "where")
+        return all(getattr(self, name) == getattr(other, name) for name in same)
+
     def infer(self, release: Release | None = None) -> AggregateResults:
         """Infer from a release of this question: free, and without any row."""
-        found: AggregateResults = infer_aggregate(
-            self._asked(release, "sample_aggregate", text=self._text), inference=self.inference
+        found, theirs = self._asked_of(release)
+        assert isinstance(theirs, SampleAggregate)
+        region, blocks = theirs._known
+        inference = AggregateInference(
+            names=region.names,
+            blocks=read_block_sums(found.stages[-1], blocks, len(region.names)),
+            frame=Frame.from_dict(found.stages[-1].settings, len(region.names)),
+            nobs=None if found.nobs is None else float(found.nobs),
+            nobs_is_public=found.nobs is not None,
+            notes=small_blocks(theirs.nobs, blocks, len(region.names), halves=theirs.bias_correction == "half_blocks"),
         )
-        return found
+        inference = replace(inference, notes=(*inference.notes, *edge_warnings(inference, region)))
+        return AggregateResults(
+            inference,
+            found,
+            model_name=f"Private {theirs.model}",
+            response=theirs.response,
+            notes=theirs._notes,
+            link=theirs.link,
+        )
 
+    def check_release(self, release: Release) -> None:
+        """Refuse a release that lacks what a run resolves, or whose sums are not those that the question asks for."""
+        region, _ = self._known
+        columns, last = self._columns(release.schema), release.stages[-1]
+        frame = Frame.from_dict(last.settings, len(region.names))
+        expected = [BlockMoments(columns, region, tuple(frame.center.tolist()), tuple(frame.half.tolist())).names]
+        if self.aggregator == "winsorized":
+            expected = [OctaveCounts(columns, region).names, release.stages[1].names, *expected]
+        if [stage.names for stage in release.stages] != expected:
+            raise ReleaseFormatError("the sums of the release are not those that its question asks for")
+        if release.law.family == "tulap" or not (np.abs(release.array) <= _LARGEST_SUM).all():
+            raise ReleaseFormatError("the sums of the release are not such as blocks give")
 
-def _times(ratio: float) -> str:
-    return f"{ratio:.2g} to {1.5 * ratio:.2g}"
+    @property
+    def _known(self) -> tuple[Region, int]:
+        """Region and number of blocks of a question that is resolved."""
+        if self.region is None or self.response is None or self.blocks == "auto":
+            raise ReleaseFormatError("region, response or blocks is of a wrong type: a release holds what was run")
+        return self.region, self.blocks
 
-
-def _link(kind: type, options: Mapping[str, Any]) -> str | None:
-    if kind.__name__ != "GLM":
-        return _LINKS.get(kind.__name__)
-    link = type(getattr(options.get("family"), "link", None)).__name__.lower()
-    known = {"identity": "identity", "logit": "logit", "probit": "probit", "log": "log", "nonetype": "identity"}
-    return known.get(link)
-
-
-def _moments(blocks: Blocks, frame: Frame, norm: Norm, shares: BlockShares) -> Stage:
-    rows = BlockMoments(blocks.schema, blocks.region, tuple(frame.center.tolist()), tuple(frame.half.tolist()), norm)
-    return Stage(Sum(rows, shares=shares.parts), settings=frame.to_dict())
+    @property
+    def _notes(self) -> tuple[str, ...]:
+        """What the tables say of the method."""
+        region, blocks = self._known
+        located = self.aggregator == "winsorized"
+        bounded = "winsorised around where most of them are" if located else "bounded by the declared region"
+        corrected = ", each corrected for bias by its halves" if self.bias_correction == "half_blocks" else ""
+        found = (
+            f"Sample and aggregate: the mean over {blocks:,} secret blocks of rows of the block's own "
+            f"estimate{corrected}, {bounded}.",
+            f"Declared region: {region.describe()}.",
+        )
+        return (*found, f"Rows: {self.where}.") if self.where else found
 
 
 @suggests
@@ -312,16 +290,16 @@ def sample_aggregate(
     data: Data | Release | None = None,
     *,
     model: Any,
-    blocks: int | str = "auto",
+    blocks: int | Literal["auto"] = "auto",
     bounds: Ball | tuple[Any, Any] | Mapping[Any, Any] | None = None,
-    aggregator: str = "winsorized",
-    bias_correction: str = "half_blocks",
+    aggregator: Aggregator = "winsorized",
+    bias_correction: Correction = "half_blocks",
     names: Sequence[str] | None = None,
     model_options: Mapping[str, Any] | None = None,
     fit_options: Mapping[str, Any] | None = None,
     where: str | None = None,
     nobs: Any = None,
-    inference: str = "auto",
+    inference: Method = "auto",
     n_jobs: int | None = None,
     progress: bool = False,
 ) -> SampleAggregate:
@@ -400,20 +378,26 @@ def sample_aggregate(
     >>> question.fit(dpi.ZCDP(0.5)).params.round(1).to_dict()
     {'Intercept': 0.0, 'x': 1.0}
     """
+    fits = BlockModel(
+        model=model,
+        bounds=bounds,
+        names=None if names is None else _texts("names", names),
+        model_options=own_options("model_options", model_options),
+        fit_options=own_options("fit_options", fit_options),
+    )
     return SampleAggregate(
         source=data,
         formula=formula if isinstance(formula, str) else _texts("formula", formula),
-        model=model,
+        model=fits.called,
+        model_options=told_options(fits.model_options),
+        fit_options=told_options(fits.fit_options),
         blocks=blocks,
-        bounds=bounds,
         aggregator=aggregator,
         bias_correction=bias_correction,
-        names=None if names is None else _texts("names", names),
-        model_options=model_options or {},
-        fit_options=fit_options or {},
         where=where,
-        nobs=nobs,
+        nobs=rows_of(nobs),
         inference=inference,
+        fits=fits,
         n_jobs=n_jobs,
         progress=progress,
     )

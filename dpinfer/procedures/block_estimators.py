@@ -18,8 +18,11 @@ from statsmodels.miscmodels.ordinal_model import OrderedModel
 from statsmodels.regression.linear_model import OLS
 
 from dpinfer.errors import FormulaError, NotProvedError, OptionError, SchemaError, UnknownColumnError
+from dpinfer.kernel.rows.blocks import OwnEstimator
+from dpinfer.kernel.sealing import check_columns
+from dpinfer.schema.algebra import Expression
 from dpinfer.schema.category import Category
-from dpinfer.schema.formula import CompiledFormula, compile_formula
+from dpinfer.schema.formula import CompiledFormula, DesignColumn, compile_formula
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -166,12 +169,22 @@ class FormulaEstimator:
 
 
 @dataclass(frozen=True, eq=False)
-class NewtonEstimator(FormulaEstimator):
+class NewtonEstimator(FormulaEstimator, OwnEstimator):
     """Logit, Poisson or least squares without statsmodels' surroundings; the same parameters.
 
     Newton's steps from a block's own rows. A block in which they do not converge, as where outcomes are separated, has
     no estimate; statsmodels would return the last step and warn.
     """
+
+    def __post_init__(self) -> None:
+        """Refuse parts that are not the library's own: they would see the rows of blocks."""
+        check_columns(self.schema)
+        read = self.compiled
+        if type(read) is not CompiledFormula:
+            raise OptionError("formula", type(read).__name__, "a compiled formula")
+        for part in (*read.design, read.response):
+            if type(part) is not DesignColumn or type(part.expression) is not Expression:
+                raise OptionError("formula", type(part).__name__, "a compiled formula")
 
     def __call__(self, frame: pd.DataFrame) -> Array:
         """Return the parameters (p,), NaN where the steps do not converge."""

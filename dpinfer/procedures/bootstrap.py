@@ -3,71 +3,92 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any, get_args
 
 import numpy as np
 
 from dpinfer.errors import OptionError
+from dpinfer.inference.bootstrap import METHODS, BootstrapInference, ReplicateSums
+from dpinfer.inference.gram import noise_level
+from dpinfer.inference.moment_inference import TARGETS
 from dpinfer.kernel.price import price_stage
 from dpinfer.kernel.rows.cells import MOST_SUMS, CellSum
 from dpinfer.kernel.rows.products import GramSum
+from dpinfer.kernel.rows.resampled import Resampling
 from dpinfer.kernel.stage import Context, Data, Resampled, Stage, Sum
-from dpinfer.privacy.resampling import DOUBLE_OR_NOTHING, POISSON
+from dpinfer.privacy.resampling import POISSON
+from dpinfer.procedures.bootstrap_plan import STATISTICS, BootstrapPlan, PublicTotal
 from dpinfer.procedures.keywords import suggests
-from dpinfer.procedures.procedure import Procedure
-from dpinfer.results.bootstrap import check_inference, infer_bootstrap
-from dpinfer.results.bootstrap_question import STATISTICS, WEIGHTS, BootstrapQuestion
+from dpinfer.procedures.procedure import Procedure, inferred
+from dpinfer.results.bootstrap import BootstrapDescription, BootstrapResults
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from dpinfer.privacy.units import Neighbors, Privacy
     from dpinfer.release import Release, StageRelease
-    from dpinfer.results.bootstrap import BootstrapResults
     from dpinfer.schema.schema import Schema
 
     Array = NDArray[np.float64]
 
 __all__ = ["Bootstrap", "bootstrap"]
 
-_HALF = float(np.sqrt(0.5))
-"""Weight of an off-diagonal product; this float is above the true root, the safe side."""
+_MOST = MOST_SUMS // 4
+"""Sums of all replicates together."""
 
-_FINEST = 2**60
-_LAWS = {"double_or_nothing": DOUBLE_OR_NOTHING, "poisson": POISSON}
+_FEW = 5.0
+"""Standard deviations of noise that the number of rows must reach for a ratio to have an interval."""
+
+_RELIABLE = 3.0
+"""Ratio of the smallest eigenvalue of the regressors' cross-products to their noise, from which there are intervals."""
 
 
 @dataclass(frozen=True, eq=False)
 class Bootstrap(Procedure):
     """A question about functions of sums, measured many times under random weights. See `bootstrap`."""
 
+    procedures = ("bootstrap",)
+
     columns: tuple[str, ...] = ()
-    statistic: str = "mean"
+    statistic: str = inferred("mean")
     replicates: int = 200
-    weights: str = "double_or_nothing"
+    weights: Resampling = "double_or_nothing"
     where: str | None = None
-    target: str = "population"
-    inference: str = "auto"
-    conservative: float = 0.05
     seed: int = 0
+    target: str = inferred("population")
+    inference: str = inferred("auto")
+    conservative: float = inferred(0.05)
 
     def __post_init__(self) -> None:
-        check_inference(self.inference, self.conservative, self.target)
-        if self.weights not in WEIGHTS:
-            raise OptionError("weights", self.weights, WEIGHTS)
+        if not isinstance(self.statistic, str):
+            right = f"one of {', '.join(STATISTICS)}, a formula, or arithmetic of means"
+            raise OptionError("statistic", self.statistic, right)
+        if self.inference not in METHODS:
+            raise OptionError("inference", self.inference, METHODS)
+        share = self.conservative
+        if isinstance(share, bool) or not isinstance(share, int | float) or not 0 < share < 1:
+            raise OptionError("conservative", share, "a probability between 0 and 1, both excluded")
+        if self.target not in TARGETS:
+            raise OptionError("target", self.target, TARGETS)
+        if self.weights not in get_args(Resampling):
+            raise OptionError("weights", self.weights, get_args(Resampling))
         if type(self.replicates) is not int or self.replicates < 2:
             raise OptionError("replicates", self.replicates, "a whole number, at least 2")
         if self.weights == "public" and self.replicates % 2:
             raise OptionError("replicates", self.replicates, "an even number: public weights come in pairs")
         if type(self.seed) is not int or not 0 <= self.seed < 2**63:
             raise OptionError("seed", self.seed, "a whole number from 0 to 2^63 - 1")
+        if not isinstance(self.where, str | None):
+            raise OptionError("where", self.where, 'a condition such as "age >= 18", or None')
         super().__post_init__()
-        if isinstance(self.source, Data):
-            self._question(self.source.schema).check()
 
-    def _question(self, schema: Schema) -> BootstrapQuestion:
-        return BootstrapQuestion(
+    # The question
+
+    def plan(self, schema: Schema) -> BootstrapPlan:
+        """Return the sums and the statistic, compiled against a schema."""
+        return _plan(
             schema,
             columns=self.columns,
             statistic=self.statistic,
@@ -75,13 +96,20 @@ class Bootstrap(Procedure):
             weights=self.weights,
             seed=self.seed,
             where=self.where,
-            target=self.target,
-            options={"inference": self.inference, "conservative": float(self.conservative)},
         )
 
-    def release_kind(self, context: Context) -> str:  # noqa: ARG002
-        """Return "bootstrap"."""
-        return "bootstrap"
+    def text(self, schema: Schema) -> str:
+        """Return the question in one line."""
+        return self.plan(schema).text
+
+    def check(self, schema: Schema, neighbors: Neighbors) -> None:  # noqa: ARG002
+        """Refuse columns, conditions and statistics that the schema cannot serve."""
+        self.plan(schema).check()
+
+    def resolve(self, context: Context) -> Bootstrap:
+        """Return the question without columns that were listed beside a formula: the formula says what is measured."""
+        self.check(context.schema, context.neighbors)
+        return replace(self, columns=()) if "~" in self.statistic else self
 
     def stage(self, place: int, context: Context, released: tuple[StageRelease, ...]) -> Stage:  # noqa: ARG002
         """Ask for the sums under random weights.
@@ -91,16 +119,12 @@ class Bootstrap(Procedure):
         OptionError
             If replicates are so many that the sums are too many to hold.
         """
-        asked = self._question(context.schema)
-        rows = asked.rows
-        if rows.width * self.replicates > MOST_SUMS // 4:
-            raise OptionError("replicates", self.replicates, f"at most {MOST_SUMS // 4 // rows.width:,} of these sums")
-        asked.check()
-        return Stage(Resampled(rows))
-
-    def question(self, context: Context) -> dict[str, Any]:
-        """Return what a release stores of the question."""
-        return self._question(context.schema).to_dict()
+        plan = self.plan(context.schema)
+        width = plan.rows.width
+        if width * self.replicates > _MOST:
+            raise OptionError("replicates", self.replicates, f"at most {_MOST // width:,} of these sums")
+        plan.check()
+        return Stage(Resampled(plan.rows))
 
     def explain(self, privacy: Privacy, *, schema: Schema | None = None, neighbors: Neighbors | None = None) -> str:
         """Describe the measurement, what replicates cost, and the noise of the estimate, before anything is spent.
@@ -110,7 +134,7 @@ class Bootstrap(Procedure):
         str
         """
         measured = self.measurement(privacy, schema=schema, neighbors=neighbors)
-        rows = self._question(measured.context.schema).rows
+        rows = self.plan(measured.context.schema).rows
         one = max(scale * step for scale, step in zip(measured.law.scales, measured.steps, strict=True))
         plain = GramSum(rows.features) if rows.products else CellSum(rows.features)
         direct = price_stage(Stage(Sum(plain)), privacy, measured.context)
@@ -128,25 +152,60 @@ class Bootstrap(Procedure):
             ]
         )
 
+    # Inference
+
+    def reads(self, other: Procedure) -> bool:
+        """Take sums of the same columns and rows; replicates and weights are then those of the release."""
+        if not isinstance(other, Bootstrap) or other.where != self.where:
+            return False
+        return "~" in self.statistic or other.columns == self.columns
+
     def infer(self, release: Release | None = None) -> BootstrapResults:
         """Infer from a release of this question, or of one that holds the same sums: free, and without any row.
 
         Raises
         ------
         InferenceError, MissingFromReleaseError
-            If the release was made for another question.
+            If the release was made for another question, or does not hold what the statistic needs.
         """
-        found = self._release(release)
-        columns = {} if "~" in self.statistic else {"columns": list(self.columns)}
-        self._asked(found, "bootstrap", where=self.where, **columns)
-        results: BootstrapResults = infer_bootstrap(
+        found, theirs = self._asked_of(release)
+        assert isinstance(theirs, Bootstrap)
+        measured = theirs.plan(found.schema)
+        asked = replace(theirs, statistic=self.statistic).plan(found.schema)
+        inference = self._inference(found, measured, asked)
+        notes = _notes(measured, asked)
+        if asked.regression:
+            response = asked.gram.columns[-1].name
+            return BootstrapResults(
+                inference, found, model_name="Private OLS, bootstrap", response=response, notes=notes
+            )
+        return BootstrapDescription(
+            inference,
             found,
-            statistic=self.statistic,
-            inference=self.inference,
-            conservative=float(self.conservative),
-            target=self.target,
+            model_name="Private bootstrap",
+            response=", ".join(asked.columns),
+            notes=notes,
+            quantity=asked.statistic if asked.statistic in STATISTICS else "estimate",
         )
-        return results
+
+    def _inference(self, release: Release, measured: BootstrapPlan, asked: BootstrapPlan) -> BootstrapInference:
+        """Return the estimates that are asked for, from the sums that were measured."""
+        statistic = measured.statistic_of(asked)
+        nobs = float(release.nobs) if release.nobs is not None and measured.rows.keeps_every_row else None
+        if nobs is not None and asked.statistic == "total":
+            statistic = PublicTotal(replace(asked, statistic="mean"), nobs)
+        sums = _replicate_sums(release, measured)
+        return BootstrapInference(
+            names=asked.names,
+            sums=sums,
+            statistic=statistic,
+            nobs=float(sums.mean[0]) if nobs is None else nobs,
+            nobs_is_public=nobs is not None,
+            target=self.target,
+            method="fiducial" if self.inference == "auto" else self.inference,
+            conservative=self.conservative,
+            unstable=_unstable(sums, measured, asked),
+        )
 
 
 @suggests
@@ -156,7 +215,7 @@ def bootstrap(
     *,
     statistic: str = "mean",
     replicates: int = 200,
-    weights: str = "double_or_nothing",
+    weights: Resampling = "double_or_nothing",
     where: str | None = None,
     target: str = "population",
     inference: str = "auto",
@@ -226,8 +285,6 @@ def bootstrap(
     listed = (columns,) if isinstance(columns, str) else columns
     if not isinstance(listed, Sequence) or not all(isinstance(one, str) for one in listed):
         raise OptionError("columns", columns, "a column, or a list of columns")
-    if not isinstance(statistic, str):
-        raise OptionError("statistic", statistic, f"one of {', '.join(STATISTICS)}, a formula, or arithmetic of means")
     if isinstance(columns, str) and "~" in columns:
         if statistic != "mean":
             raise OptionError("statistic", statistic, "none: the formula given as columns is the statistic")
@@ -244,3 +301,59 @@ def bootstrap(
         conservative=conservative,
         seed=seed,
     )
+
+
+@lru_cache(maxsize=32)
+def _plan(schema: Schema, **asked: Any) -> BootstrapPlan:
+    """Return one plan for equal questions: pricing, running and inference then compile it once."""
+    return BootstrapPlan(schema, **asked)
+
+
+def _replicate_sums(release: Release, measured: BootstrapPlan) -> ReplicateSums:
+    width = measured.rows.width
+    noise = release.noise_variances[-width:]  # the last replicate's, which are all alike
+    return ReplicateSums(
+        release.array.reshape(-1, width),
+        np.diag(noise),
+        weight_variance=POISSON.variance if measured.weights == "poisson" else 1.0,
+        paired=measured.weights == "public",
+    )
+
+
+def _unstable(sums: ReplicateSums, measured: BootstrapPlan, asked: BootstrapPlan) -> tuple[str, ...]:
+    """Say why no interval can be given; from released numbers only."""
+    found = []
+    error = float(np.sqrt(sums.noise_of_mean[0, 0]))
+    if asked.statistic != "total" and sums.mean[0] < max(_FEW * error, 2.0):
+        found.append(f"the number of rows, {sums.mean[0]:,.0f} with a standard error of {error:,.0f}, may be near zero")
+    elif asked.regression:
+        width = measured.gram.basis.width
+        full, noise = np.zeros((2, width, width))
+        upper = np.triu_indices(width)
+        full[upper], noise[upper] = sums.mean, np.diag(sums.noise_of_mean)
+        full, noise = (part + np.triu(part, 1).T for part in (full, noise))
+        design = measured.gram.basis.represent(asked.gram.columns[:-1])
+        rows = np.linalg.qr(design.T)[0].T
+        least = float(np.linalg.eigvalsh(rows @ full @ rows.T)[0])
+        if least < _RELIABLE * noise_level(noise, rows):
+            found.append("the regressors' cross-products are hardly larger than their noise")
+    return tuple(found)
+
+
+_WORDS = {
+    "double_or_nothing": "every row counts twice or not at all, secretly and anew in each",
+    "poisson": "every row counts as often as a Poisson variable cut at 6 says, secretly and anew in each",
+    "public": "every row counts twice in one and not in the other of each pair, by a public seed and its position",
+}
+
+
+def _notes(measured: BootstrapPlan, asked: BootstrapPlan) -> tuple[str, ...]:
+    notes = [f"Rows: {measured.where}."] if measured.where else []
+    drawn = _WORDS[measured.weights]
+    if measured.schema.people is not None:
+        drawn = drawn.replace("every row counts", "the rows of a person together count")
+    notes.append(f"{measured.replicates:,} replicates of the noisy sums: {drawn}.")
+    if not asked.regression:
+        bounds = ", ".join(f"{e.text} to [{e.lower:.6g}, {e.upper:.6g}]" for e in asked.moments.expressions)
+        notes.append(f"Values are clamped to their declared bounds ({bounds}).")
+    return tuple(notes)

@@ -115,7 +115,7 @@ class Density(Procedure):
         shown = [f"{words} {error:.4g}" for words, error in zip(told, errors, strict=True)]
         if self.bins != "auto":
             shown = [f"a count {errors[0]:.4g}"]
-        lines = [measured.describe()]
+        lines = [f"question     {measured.text}", measured.describe()]
         lines.append(f"standard deviation of the noise, in rows: {', '.join(shown)}")
         lines.append(
             "a density is a count over the number of rows and the width of its bin; so is its noise, and sampling "

@@ -84,7 +84,8 @@ class DensityPlan:
         ReleaseFormatError
             If the bins are not those that the release counts rows in, or its noise is not that of counts.
         """
-        if release.law.family not in ("gaussian", "laplace") or release.law.draws > 1:
+        laws = {(stage.law.family, stage.law.draws) for stage in release.stages}
+        if len(laws) > 1 or not laws <= {("gaussian", 1), ("laplace", 1)}:
             raise ReleaseFormatError("the noise of the release is not such as counts are given")
         if not (np.abs(release.array) <= _LARGEST).all():
             raise ReleaseFormatError("the sums of the release are not such as counts give")

@@ -178,7 +178,7 @@ class ExpFam(Procedure):
         *,
         alpha: float = 0.05,
         contrasts: Mapping[str, Mapping[str, float]] | None = None,
-        pvalues: bool = True,
+        pvalues: bool = False,
     ) -> BatchEstimates:
         """Infer from many releases at once; see `Procedure.estimate`.
 
@@ -204,11 +204,6 @@ class ExpFam(Procedure):
             pvalues=pvalues,
             rows_per_unit=released.schema.rows_per_unit,
         )
-
-    @property
-    def tests_zero(self) -> bool:
-        """Whether a study should test that parameters are zero."""
-        return False
 
     def oracle(
         self,

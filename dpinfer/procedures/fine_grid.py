@@ -144,6 +144,8 @@ class FineGrid:
             Noise variances of counts in the first and second stage.
         """
         widths = self.widths(fine)
+        if not self.counted and len(widths) > 1:  # one bin holds all rows, whose number is public
+            widths = tuple(width for width in widths if width < self.size)
         share = np.diff(self.edges(fine)) / (self.grid[-1] - self.grid[0])
         merged = [width // fine if width < self.size else len(share) for width in widths]
         allowed = [self._mergeable(width) for width in widths]

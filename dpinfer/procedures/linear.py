@@ -18,7 +18,7 @@ from dpinfer.kernel.stage import Context, Data, Stage, Sum
 from dpinfer.procedures.expected import expected_noise
 from dpinfer.procedures.gram_design import GramDesign, two_sided
 from dpinfer.procedures.keywords import suggests
-from dpinfer.procedures.procedure import Procedure, inferred, read_question
+from dpinfer.procedures.procedure import Procedure, inferred
 from dpinfer.release import Release, StageRelease
 from dpinfer.results.people import alike_flags
 from dpinfer.results.regression import PrivateResults
@@ -146,12 +146,13 @@ class OLS(Procedure):
             self._refuse_measurement_options()
 
     def _refuse_measurement_options(self) -> None:
-        if self.source is not None and read_question(self.source).to_dict() == self.to_dict():  # type: ignore[arg-type]
-            return
-        given = {"where": self.where, "row_norm": self.row_norm, "split": self.split}
-        for name, value in given.items():
-            if value is not None:
-                raise OptionError(name, value, "nothing: the release is already measured, and only inference is left")
+        assert isinstance(self.source, Release)
+        stored, asked = self.source.question, self.to_dict()
+        for name in ("where", "row_norm", "split"):
+            if asked[name] is not None and asked[name] != stored.get(name):
+                raise OptionError(
+                    name, asked[name], "nothing: the release is already measured, and only inference is left"
+                )
 
     def design(self, schema: Schema) -> GramDesign:
         """Return the columns, compiled against a schema."""
@@ -306,7 +307,7 @@ def ols(
     *,
     where: str | None = None,
     row_norm: float | None = None,
-    norm: str = "l2",
+    norm: Literal["l2", "l1"] = "l2",
     split: tuple[float, float, float] | None = None,
     clamped_share: float = 0.0,
     inference: str = "auto",

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from dpinfer.release import Release, StageRelease
     from dpinfer.schema.schema import Schema
 
-__all__ = ["METHODS", "ExponentialMechanism", "MostFrequent", "exponential_mechanism", "most_frequent"]
+__all__ = ["METHODS", "ExponentialMechanism", "MostFrequent", "exponential_mechanism", "most_frequent", "score_sum"]
 
 METHODS = ("auto", "exponential", "permute_and_flip")
 
@@ -66,7 +66,7 @@ class Selection(Procedure):
         OptionError, FormulaError, UnknownColumnError, SchemaError
             If scores cannot be bounded, or depend on no column.
         """
-        return _score_sum(schema, self.scored(schema)[1], self.where)
+        return score_sum(schema, self.scored(schema)[1], self.where)
 
     def text(self, schema: Schema) -> str:  # noqa: ARG002
         """Return the question in one line."""
@@ -99,7 +99,10 @@ class Selection(Procedure):
         bounds = ", ".join(
             f"{accuracy(count, scale, measured.law.family, beta):.4g} ({1 - beta:.0%})" for beta in (0.5, 0.05)
         )
-        return f"{measured.describe()}\nerror        the score of the choice is within {bounds} of the largest one"
+        return (
+            f"question     {measured.text}\n{measured.describe()}\n"
+            f"error        the score of the choice is within {bounds} of the largest one"
+        )
 
     def check_release(self, release: Release) -> None:
         """Refuse a release that holds no choice from the candidates."""
@@ -348,7 +351,14 @@ def _check_labels(labels: tuple[Label, ...]) -> None:
 
 
 @lru_cache(maxsize=4)
-def _score_sum(schema: Schema, scores: tuple[str, ...], where: str | None) -> ScoreSum:
+def score_sum(schema: Schema, scores: tuple[str, ...], where: str | None) -> ScoreSum:
+    """Return the row sum of scores.
+
+    Raises
+    ------
+    OptionError, FormulaError, UnknownColumnError
+        If scores cannot be bounded, or depend on no column.
+    """
     compiled = tuple(compile_expression(score, schema) for score in scores)
     found = ScoreSum(schema, compiled, None if where is None else compile_condition(where, schema))
     found.check()

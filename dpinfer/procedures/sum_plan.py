@@ -189,7 +189,7 @@ class SumPlan:
 
     @cached_property
     def rows(self) -> CellSum:
-        """The row function."""
+        """The row sum."""
         kind = PersonSum if self.by_person else CellSum
         return kind(Features(self.basis, self.condition), self.cells, counted=self.counted)
 

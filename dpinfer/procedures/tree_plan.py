@@ -89,6 +89,12 @@ class TreePlan:
         return PointRows(self.tree)
 
     @property
+    def step(self) -> float:
+        """Whole numbers in one leaf; 0 for a Real column."""
+        column = self.schema[self.column]
+        return float(-(-(column.width + 1) // self.leaves)) if isinstance(column, Integer) else 0.0
+
+    @property
     def text(self) -> str:
         """Column, groups and condition in words."""
         groups = [axis.name for axis in self.tree.groups]
@@ -144,7 +150,7 @@ class TreePlan:
                 for group in range(rows.size)
             ),
             leaves=self.leaves,
-            step=_whole_step(self.schema[self.column], self.leaves),
+            step=self.step,
             groups=tuple(axis.name for axis in rows.groups),
             labels=tuple(rows.labels),
             rows_per_unit=self.schema.rows_per_unit,
@@ -157,8 +163,3 @@ def _default_leaves(column: object) -> int:
     if isinstance(column, Integer):
         return int(min(_LEAVES, max(2, 1 << int(column.width).bit_length())))
     return _LEAVES
-
-
-def _whole_step(column: object, leaves: int) -> float:
-    """Whole numbers in one leaf; 0 for a Real."""
-    return float(-(-(column.width + 1) // leaves)) if isinstance(column, Integer) else 0.0

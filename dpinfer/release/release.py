@@ -206,6 +206,8 @@ class Release:
             dataset=stored.get("dataset"),
         )
         _ = release.schema
+        if len({(stage.law.family, stage.law.draws) for stage in release.sums}) > 1:
+            raise ReleaseFormatError("law: noisy sums of one release have one kind of noise")
         return release
 
     def save(self, path: str | os.PathLike[str]) -> None:

@@ -51,7 +51,7 @@ def coverage_study(
         ``generate(rng, n)`` draws one data set: a dict of arrays of length n (fast) or a DataFrame.
     procedure : Procedure
         A question that is not bound to data; anything with ``bind(data)`` and ``fit(price)`` whose results have
-        ``params``, ``bse``, ``pvalues`` and ``conf_int``. With ``infer_batch`` it runs vectorised.
+        ``params``, ``bse``, ``pvalues`` and ``conf_int``. With ``estimate`` it runs vectorised.
     schema : Schema
     truth : mapping of str to float
         True value of the coefficients, by name; others are reported without coverage.
@@ -178,7 +178,7 @@ def _rehearse(design: Design) -> None:
     )
     known = trial.column("term").to_pylist()
     failure = trial.column("failure").to_pylist()[0]
-    if failure and not hasattr(design.procedure, "infer_batch"):
+    if failure and not design.procedure.estimates_many:
         return
     unknown = [name for name in design.truth if name not in known]
     if unknown:

@@ -13,6 +13,8 @@ import numpy as np
 
 from dpinfer._version import __version__
 from dpinfer.errors import OptionError
+from dpinfer.kernel.measurement import Measurement, price_procedure
+from dpinfer.kernel.stage import Context
 from dpinfer.privacy.units import NEIGHBORS, Neighbors, Privacy
 from dpinfer.schema.schema import Schema
 
@@ -103,6 +105,12 @@ class Design:
             raise OptionError("contrasts", self.contrasts, 'such as {"x - z": {"x": 1, "z": -1}}')
         if self.baseline is not None and not callable(self.baseline):
             raise OptionError("baseline", self.baseline, "a function of a DataFrame, or None")
+
+    def measured(self, price: Privacy, n: int) -> Measurement:
+        """Return what the procedure measures of n rows at a price."""
+        public = n if self.neighbors == "replace_one" and self.schema.people is None else None
+        context = Context(self.schema, self.neighbors, price, public, public=True)
+        return price_procedure(self.procedure.resolve(context), context)
 
     @property
     def tasks(self) -> list[Task]:

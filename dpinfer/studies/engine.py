@@ -11,6 +11,7 @@ import pyarrow as pa
 
 from dpinfer.errors import DataError
 from dpinfer.inference.batch import contrast_rows
+from dpinfer.inference.released import Released
 from dpinfer.kernel.data import PublicData
 from dpinfer.kernel.rows.base import Batch
 from dpinfer.kernel.rows.features import CHUNK_ROWS
@@ -74,8 +75,7 @@ def run_block(design: Design, task: Task) -> pa.Table:
         A row per replicate, price and coefficient. The metadata "sums" holds, where the procedure has one, the
         total of the noise-free sums and the number of data sets in it.
     """
-    together = getattr(design.procedure, "inference", "") != "simulated" and hasattr(design.procedure, "infer_batch")
-    if together and design.schema.people is None:
+    if design.procedure.estimates_many and design.schema.people is None:
         return _vectorised(design, task)
     return _ordinary(design, task)
 
@@ -83,10 +83,7 @@ def run_block(design: Design, task: Task) -> pa.Table:
 def _vectorised(design: Design, task: Task) -> pa.Table:
     """Draw, map and sum each data set; add noise and infer for all at once."""
     n = design.n[task.size]
-    measurements = [
-        design.procedure.measurement(price, schema=design.schema, neighbors=design.neighbors)
-        for price in design.privacy
-    ]
+    measurements = [design.measured(price, n) for price in design.privacy]
     rows = measurements[0].rows
     sums = np.zeros((task.replicates, rows.entries))
     failures = [""] * task.replicates
@@ -148,15 +145,10 @@ def _infer_all(
     done: NDArray[np.bool_],
     failures: list[str],
 ) -> pd.DataFrame:
-    steps = np.asarray(measurement.steps)
     noise = measurement.law.rvs(len(sums), design.stream(task, 1 + price))
-    values = (sums * measurement.multiplier + noise) * steps
-    asked: dict[str, Any] = {"contrasts": design.contrasts} if design.contrasts else {}
-    if not getattr(design.procedure, "tests_zero", True):
-        asked["pvalues"] = False
-    if design.neighbors == "replace_one":
-        asked["nobs"] = design.n[task.size]
-    found = design.procedure.infer_batch(measurement, values[done], alpha=1 - design.level, **asked)
+    values = (sums * measurement.multiplier + noise) * np.asarray(measurement.steps)
+    released = Released.of_study(measurement, values[done])
+    found = design.procedure.estimate(released, alpha=1 - design.level, contrasts=design.contrasts or None)
     shape = (len(sums), len(found.names))
     full = {name: np.full(shape, np.nan) for name in _NUMBERS}
     ends = found.intervals

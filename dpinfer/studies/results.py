@@ -12,6 +12,7 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from dpinfer.inference.released import Released
 from dpinfer.studies.measures import Replicates, performance
 from dpinfer.studies.rules import Rules
 
@@ -119,11 +120,9 @@ class StudyResults:
             total = np.sum([one["total"] for one in stored], axis=0) / sum(one["count"] for one in stored)
             names = list(dict.fromkeys(blocks[0].column("term").to_pylist()))
             for price in design.privacy:
-                measured = design.procedure.measurement(price, schema=design.schema, neighbors=design.neighbors)
-                asked: dict[str, Any] = {"contrasts": design.contrasts} if design.contrasts else {}
-                if design.neighbors == "replace_one":
-                    asked["nobs"] = n
-                oracle = design.procedure.oracle(measured, total, alpha=1 - design.level, **asked)
+                released = Released.of_study(design.measured(price, n), total[None])
+                contrasts = design.contrasts or None
+                oracle = design.procedure.oracle(released, alpha=1 - design.level, contrasts=contrasts)
                 found[n, str(price)] = (names, oracle)
         return found
 

@@ -10,7 +10,7 @@ from scipy import stats
 
 from dpinfer.errors import InferenceError, OptionError
 from dpinfer.inference.aggregate import METHODS, AggregateInference, BlockSums
-from dpinfer.kernel.rows.blocks import Frame
+from dpinfer.inference.block_frames import Frame
 
 CENTER, HALF = np.array([1.0, -2.0, 0.5]), np.array([0.5, 3.0, 0.01])
 NAMES = ("a", "b", "c")

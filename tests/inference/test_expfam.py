@@ -22,6 +22,7 @@ from dpinfer.privacy import ZCDP
 from dpinfer.privacy.accounting import Cost
 from dpinfer.release import Release
 from dpinfer.release.laws import NoiseLaw
+from dpinfer.release.stage import StageRelease
 from dpinfer.schema import Integer, Real, Schema
 
 if TYPE_CHECKING:
@@ -50,10 +51,14 @@ def release(values, law, steps):
     return Release(
         kind="family",
         question={"text": "normal(v)", "schema": Schema(v=Real(0, 1)).to_dict()},
-        values=tuple(round(value / step) for value, step in zip(values, steps, strict=True)),
-        steps=tuple(steps),
-        names=tuple(f"s{index}" for index in range(len(steps))),
-        law=law,
+        stages=(
+            StageRelease(
+                names=tuple(f"s{index}" for index in range(len(steps))),
+                values=tuple(round(value / step) for value, step in zip(values, steps, strict=True)),
+                steps=tuple(steps),
+                law=law,
+            ),
+        ),
         cost=Cost(ZCDP(0.5)),
         neighbors="replace_one",
         nobs=None,
@@ -354,7 +359,8 @@ def test_options_are_checked(inference):
     ]:
         with pytest.raises(OptionError, match=name):
             family_inference(one, problem=problem, **options)
-    short = replace(one, values=one.values[:2], steps=one.steps[:2], law=NoiseLaw("gaussian", (1.0, 1.0)))
+    law = NoiseLaw("gaussian", (1.0, 1.0))
+    short = replace(one, stages=(StageRelease(one.names[:2], one.values[:2], one.steps[:2], law),))
     with pytest.raises(InferenceError, match="needs 3"):
         family_inference(short, problem=problem)
     with pytest.raises(OptionError, match="method"):

@@ -16,8 +16,9 @@ from hypothesis import strategies as st
 from scipy import stats
 
 import dpinfer as dpi
-from dpinfer.kernel import run
-from dpinfer.kernel.replicates import random_bytes, replicate_sums
+from dpinfer.kernel.draws import PrivateDraws, SimulatedDraws
+from dpinfer.kernel.replicates import replicate_sums
+from dpinfer.kernel.samplers import private_noise
 from dpinfer.kernel.sources import open_source
 from dpinfer.privacy.exact import decimal
 from dpinfer.privacy.profiles import gaussian_epsilon
@@ -76,6 +77,16 @@ def table_of(cells):
     return pd.DataFrame({name: pd.Series([row[name] for row in cells], dtype=object) for name in SCHEMA})
 
 
+class Given(SimulatedDraws):
+    """Hands out bytes that are given."""
+
+    def __init__(self, draw):
+        self._draw = draw
+
+    def bytes(self):
+        return self._draw
+
+
 def drawn(table):
     """Return what hands out the bytes that give every row the bits, or the numbers of 16 bits, of a table (B, n)."""
 
@@ -84,7 +95,7 @@ def drawn(table):
             return table[:, start : start + size // (2 * len(table))].tobytes()
         return np.packbits(table[:, start : start + 8 * (size // len(table))], axis=1).tobytes()
 
-    return draw
+    return Given(draw)
 
 
 def sums_of(rows, frame, draw):
@@ -182,7 +193,7 @@ def test_replacing_a_row_moves_one_sum_of_every_pair_and_all_within_the_price(
     place = data.draw(st.integers(0, len(cells) - 1))
     frame = table_of(cells)
     changed = table_of([*cells[:place], other, *cells[place + 1 :]])
-    first, second = (sums_of(rows, one, random_bytes(rows, None)) for one in (frame, changed))
+    first, second = (sums_of(rows, one, PrivateDraws()) for one in (frame, changed))
     before, after = integers_of(rows, frame), integers_of(rows, changed)
     for sums, integers in ((first, before), (second, after)):
         np.testing.assert_array_equal(sums[0::2] + sums[1::2], [2 * integers.sum(axis=0)] * (replicates // 2))
@@ -205,7 +216,7 @@ def test_the_bound_of_a_replaced_row_is_attained(name, price):
     pairs = [(CORNER, OPPOSITE), (CORNER, {**CORNER, "v": 0, "u": 0}), ({**CORNER, "v": 0}, {**CORNER, "u": 0})]
     found = []
     for first, second in pairs:
-        sums = [sums_of(rows, table_of([one]), random_bytes(rows, None)) for one in (first, second)]
+        sums = [sums_of(rows, table_of([one]), PrivateDraws()) for one in (first, second)]
         found.append(loss(measurement, (sums[1] - sums[0]).ravel()) / (2 * measurement.cost.rho))
     assert max(found) <= 1
     assert max(found) > (0.6 if name == "regression kept" else 0.9999)
@@ -255,10 +266,9 @@ def secret_draws(weights, replicates, runs):
     """Weights of the kernel (N, B): one row, weighed anew in every one of N B sums."""
     schema = dpi.Schema(x=dpi.Real(0, 1))
     frame = pd.DataFrame({"x": [1.0]})
-    data = dpi.PrivateData(frame, schema, dpi.Ledger.in_memory(dpi.GDP(1.0)))
     question = dpi.bootstrap("x", replicates=replicates + (replicates == 1), weights=weights)
-    rows = replace(question._question(schema).rows, replicates=runs * replicates)
-    sums = replicate_sums(rows, open_source(frame), random_bytes(rows, data), threads=1)
+    rows = replace(question.plan(schema).rows, replicates=runs * replicates)
+    sums = replicate_sums(rows, open_source(frame), PrivateDraws(), threads=1)
     return np.array(sums[1::2], dtype=float).reshape(runs, replicates) / rows.unit
 
 
@@ -289,23 +299,19 @@ def test_the_exact_cost_survives_an_audit_that_catches_a_fifth_too_little_noise(
     assert shown[0.8] > stated
 
 
-def many_times(measurement, runs):
-    """Return the measurement of as many runs at once: B sums, that many times, with the noise of each."""
-    rows = replace(measurement.rows, replicates=runs * measurement.rows.replicates)
-    law = NoiseLaw("gaussian", measurement.law.scales * runs)
-    return replace(measurement, rows=rows, law=law, names=rows.names, steps=measurement.steps * runs)
-
-
 def test_releases_of_the_kernel_survive_the_audit():
     """Weights, sums and noise as they are released; false alarm 4e-7, and a claim of two fifths of mu is refuted."""
     runs, replicates, price = 3000, 10, dpi.GDP(1.0)
     schema = dpi.Schema(x=dpi.Real(0, 1))
     measurement = dpi.bootstrap("x", replicates=replicates).measurement(price, schema=schema, neighbors="add_remove")
+    rows = replace(measurement.rows, replicates=runs * replicates)  # as many runs at once
+    law, steps = NoiseLaw("gaussian", measurement.law.scales * runs), np.array(measurement.steps * runs)
     found = []
     for cells in ([1.0], []):
-        data = dpi.PrivateData(pd.DataFrame({"x": cells}, dtype=float), schema, dpi.Ledger.in_memory(price))
-        sums = run(many_times(measurement, runs), data).array.reshape(runs, replicates, 2)
-        found.append(sums.mean(axis=2))
+        source = open_source(pd.DataFrame({"x": cells}, dtype=float))
+        exact, noise = replicate_sums(rows, source, PrivateDraws()), private_noise(law)
+        noisy = np.array(exact, dtype=object) * measurement.multiplier + np.array(noise, dtype=object)
+        found.append((noisy.astype(float) * steps).reshape(runs, replicates, 2).mean(axis=2))
     mu, _ = resampled_cost(DOUBLE_OR_NOTHING, price, replicates)
     assert found[1].std() * np.sqrt(2) == pytest.approx(np.sqrt(2 * replicates) / mu, rel=0.03)
     assert found[0].mean() == pytest.approx(1.0, abs=6 * found[0].std() / np.sqrt(found[0].size))

@@ -9,7 +9,6 @@ import pytest
 
 import dpinfer as dpi
 from dpinfer.errors import DataError, OptionError, UnknownColumnError
-from dpinfer.kernel import run
 
 SCHEMA = dpi.Schema(x=dpi.Real(0, 1), y=dpi.Real(0, 1))
 FRAME = pd.DataFrame({"x": [0.123456789, 0.2], "y": [0.987654321, 0.1], "name": ["Ada", "Bob"]})
@@ -68,8 +67,9 @@ def test_the_relation_is_that_of_the_ledger():
             setattr(data.ledger, change, "add_remove")
     measured = dpi.mean("x").measurement(dpi.ZCDP(0.1), schema=SCHEMA, neighbors="add_remove")
     spent = data.ledger.spent
-    with pytest.raises(OptionError, match=r"neighbors='add_remove'.*'replace_one', as the data are protected"):
-        run(measured, data)
+    assert data.neighbors == "replace_one" != measured.neighbors
+    with pytest.raises(AttributeError):  # a plan for another relation is no procedure, and nothing runs it
+        data.run(measured, dpi.ZCDP(0.1))
     assert data.ledger.spent == spent
 
 

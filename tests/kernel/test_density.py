@@ -18,7 +18,7 @@ from dpinfer.kernel.sums import cell_sums
 from dpinfer.privacy.exact import binary, decimal
 from dpinfer.privacy.units import NEIGHBORS
 from dpinfer.procedures.density import density
-from dpinfer.results.fine_grid import FineGrid
+from dpinfer.procedures.fine_grid import FineGrid
 from dpinfer.schema.axes import compile_condition
 
 NAN = float("nan")

@@ -5,9 +5,17 @@ import pandas as pd
 import pytest
 
 import dpinfer as dpi
-from dpinfer.errors import BudgetExceededError, LedgerError, NotProvedError, OptionError, PrivacyUnitError
-from dpinfer.kernel import kernel, run
-from dpinfer.kernel.sums import gram_sums
+from dpinfer.errors import (
+    BudgetExceededError,
+    LedgerError,
+    MeasurementFailedError,
+    NotProvedError,
+    OptionError,
+    PrivacyUnitError,
+)
+from dpinfer.kernel import draws as draws_module
+from dpinfer.kernel import run as run_module
+from dpinfer.kernel.sums import exact_sums
 from dpinfer.privacy.units import NEIGHBORS
 
 SCHEMA = dpi.Schema(x=dpi.Real(0, 1), g=dpi.Category(["a", "b", "c"]), y=dpi.Real(0, 1))
@@ -20,8 +28,9 @@ class Watch:
 
     def __init__(self, monkeypatch):
         self.events = []
-        for name in ("exact_sums", "private_noise", "simulated_noise"):
-            monkeypatch.setattr(kernel, name, self._watched(name, getattr(kernel, name)))
+        watched = {"exact_sums": run_module, "private_noise": draws_module, "simulated_noise": draws_module}
+        for name, owner in watched.items():
+            monkeypatch.setattr(owner, name, self._watched(name, getattr(owner, name)))
         monkeypatch.setattr(dpi.Ledger, "charge", self._watched("charge", dpi.Ledger.charge))
 
     def _watched(self, name, function):
@@ -132,14 +141,15 @@ def test_a_price_of_no_unit_is_refused_before_the_charge(price, watch):
     assert watch.events == []
 
 
-def test_a_measurement_for_other_neighbours_is_refused(watch):
+def test_a_plan_is_not_run_and_rows_are_measured_under_their_own_relation(watch):
     data = guarded(dpi.ZCDP(1.0), "replace_one")
     wrong = dpi.ols("y ~ x").measurement(dpi.ZCDP(0.1), schema=SCHEMA, neighbors="add_remove")
-    with pytest.raises(OptionError, match=r"neighbors='add_remove'.*'replace_one'"):
-        run(wrong, data)
-    with pytest.raises(OptionError, match="threads"):
-        run(dpi.ols("y ~ x", data).measurement(dpi.ZCDP(0.1)), data, threads=0)
+    with pytest.raises(AttributeError):
+        data.run(wrong, dpi.ZCDP(0.1))
     assert watch.events == []
+    release = data.run(dpi.ols("y ~ x"), dpi.ZCDP(0.1))
+    assert release.neighbors == "replace_one"
+    assert release.law == dpi.ols("y ~ x", data).measurement(dpi.ZCDP(0.1)).law != wrong.law
 
 
 def test_a_failure_after_the_charge_never_gives_budget_back(monkeypatch):
@@ -148,8 +158,8 @@ def test_a_failure_after_the_charge_never_gives_budget_back(monkeypatch):
     def fail(*arguments, **options):
         raise MemoryError
 
-    monkeypatch.setattr(kernel, "exact_sums", fail)
-    with pytest.raises(MemoryError):
+    monkeypatch.setattr(run_module, "exact_sums", fail)
+    with pytest.raises(MeasurementFailedError):
         dpi.ols("y ~ x", data).fit(dpi.ZCDP(0.4))
     assert data.ledger.spent == dpi.ZCDP(0.4)
 
@@ -171,12 +181,12 @@ def test_a_release_is_the_sums_plus_the_noise_and_shows_no_other_number(neighbor
         drawn[:] = [7 * place for place in range(1, len(law.scales) + 1)]
         return list(drawn)
 
-    monkeypatch.setattr(kernel, "private_noise", noise)
+    monkeypatch.setattr(draws_module, "private_noise", noise)
     data = guarded(dpi.ZCDP(1.0), neighbors)
     model = dpi.ols("y ~ x", data)
     release = model.measure(dpi.ZCDP(0.5))
-    exact = gram_sums(model.measurement(dpi.ZCDP(0.5)).rows, data._source)
-    assert release.values == tuple(total + extra for total, extra in zip(exact[:-1], drawn, strict=True))  # noqa: PD011
+    exact = exact_sums(model.measurement(dpi.ZCDP(0.5)).rows, data._source)
+    assert release.values == tuple(total + extra for total, extra in zip(exact, drawn, strict=True))  # noqa: PD011
     assert release.nobs == (300 if neighbors == "replace_one" else None)
     assert "300" not in release.to_json() if neighbors == "add_remove" else '"nobs": 300' in release.to_json()
     assert {type(value) for value in release.values} == {int}  # noqa: PD011

@@ -28,7 +28,7 @@ ASKED = {
     "density": lambda data: dpi.density("x", data),
     "choice": lambda data: dpi.most_frequent("g", data),
     "scores": lambda data: dpi.exponential_mechanism({"low": "10 - x", "high": "x"}, data=data),
-    "queries": lambda data: dpi.linear_queries([[1, 0, 0], [0, 1, 1]], "g", data),
+    "queries": lambda data: dpi.linear_queries("g", data, queries=[[1, 0, 0], [0, 1, 1]]),
     "binomtest": lambda data: dpi.binomtest("b", p=0.4, data=data),
     "blocks": lambda data: dpi.sample_aggregate("y ~ x", data, model=sm.OLS, blocks=20, bounds=BOUNDS),
     "replicates": lambda data: dpi.bootstrap("x", data, statistic="mean", replicates=5),

@@ -19,18 +19,15 @@ import dpinfer as dpi
 from dpinfer.errors import BudgetExceededError, LedgerMismatchError, OptionError
 from dpinfer.kernel import data as data_module
 from dpinfer.kernel import people as people_module
-from dpinfer.kernel import run
 from dpinfer.kernel.blocks import block_run
-from dpinfer.kernel.data import rows_of
+from dpinfer.kernel.draws import SimulatedDraws
 from dpinfer.kernel.people import KeptSource, person_codes
 from dpinfer.kernel.replicates import replicate_sums
-from dpinfer.kernel.rows.blocks import BlockRows
+from dpinfer.kernel.rows.blocks import Blocks
 from dpinfer.kernel.sources import open_source
 from dpinfer.kernel.sums import exact_sums
 from dpinfer.privacy.exact import decimal as exactly
 from dpinfer.privacy.units import NEIGHBORS
-from dpinfer.procedures.bootstrap import _bound
-from dpinfer.procedures.bootstrap import _weights as relative_weights
 from dpinfer.procedures.queries import linear_queries
 from dpinfer.schema.cells import Coded
 from dpinfer.schema.region import Region
@@ -303,7 +300,7 @@ def test_the_unit_reaches_the_schema_and_nothing_about_rows_is_public(neighbors)
 
 def test_a_schema_with_people_makes_data_of_people():
     data = dpi.PublicData(FRAME, SCHEMA.with_people("id", 2), rng=np.random.default_rng(0))
-    assert rows_of(data).rows == 10
+    assert data._open().rows == 10
     with pytest.raises(OptionError, match="tells people apart"):
         dpi.PublicData(FRAME.drop(columns="id"), SCHEMA.with_people("id", 2), rng=np.random.default_rng(0))
 
@@ -325,11 +322,36 @@ def test_a_release_is_charged_once_and_says_whom_it_protects():
     assert data.ledger.remaining == dpi.ZCDP(9.25)
 
 
-def test_a_measurement_for_another_unit_is_refused_before_the_charge():
+class Fixed:
+    """A procedure that asks for the stage of a plan."""
+
+    def __init__(self, measured):
+        self._measured = measured
+
+    def resolve(self, context):
+        return self
+
+    def slots(self, context):
+        return self._measured.slots
+
+    def question(self, context):
+        return self._measured.question
+
+    def units(self, context):
+        return None
+
+    def release_kind(self, context):
+        return self._measured.kind
+
+    def stage(self, place, context, released):
+        return self._measured.stages[place].stage
+
+
+def test_a_stage_for_another_unit_is_refused_before_the_charge():
     data = guarded(FRAME, id="id", max_rows=3)
     for schema in (SCHEMA, SCHEMA.with_people("id", 2)):
         with pytest.raises(OptionError, match="whose unit is one person with at most 3 rows"):
-            run(dpi.mean("x").measurement(dpi.ZCDP(0.1), schema=schema), data)
+            data.run(Fixed(dpi.mean("x").measurement(dpi.ZCDP(0.1), schema=schema)), dpi.ZCDP(0.1))
     assert data.ledger.remaining == dpi.ZCDP(10)
 
 
@@ -337,7 +359,7 @@ def test_rows_are_grouped_once_for_all_threads(monkeypatch):
     made = []
     monkeypatch.setattr(data_module, "KeptSource", lambda *given: made.append(1) or KeptSource(*given))
     data = dpi.PublicData(FRAME, SCHEMA, rng=np.random.default_rng(0), id="id", max_rows=3)
-    workers = [threading.Thread(target=rows_of, args=(data,)) for _ in range(8)]
+    workers = [threading.Thread(target=data._open) for _ in range(8)]
     for worker in workers:
         worker.start()
     for worker in workers:
@@ -361,7 +383,7 @@ PROCEDURES = {
     "count": dpi.count(where="x > 2"),
     "table": dpi.table(["b", "g"]),
     "histogram": dpi.histogram("x", bins=[0, 1, 5, 10]),
-    "queries": linear_queries({"b": {True: 3, False: -1}, "all": {True: 1, False: 1}}, "b"),
+    "queries": linear_queries("b", queries={"b": {True: 3, False: -1}, "all": {True: 1, False: 1}}),
     "family": dpi.expfam("x", family="normal"),
     "normal": dpi.expfam(["x", "y"], family="normal"),
     "regression": dpi.ols("y ~ x + g"),
@@ -412,7 +434,7 @@ persons = st.lists(st.fixed_dictionaries({n: st.sampled_from(v) for n, v in LATT
 )
 def test_no_person_moves_the_sums_by_more_than_is_paid_for(name, noise, neighbors, others, person, another, most):
     measurement = measured(name, noise, neighbors, most)
-    assert "one person with at most" in measurement.sensitivity
+    assert "one person, told apart by" in measurement.describe()
     one = [{**cells, "id": "gone"} for cells in person]
     before = integers(measurement, whole_frame([*others, *one]))
     replaced = [{**cells, "id": "new"} for cells in another] if neighbors == "replace_one" else []
@@ -464,15 +486,23 @@ def test_sums_by_person_do_not_depend_on_chunks_or_threads():
     schema = SCHEMA.with_people("id", 4)
     rows = dpi.mean(["x", "y"], by="g").measurement(dpi.ZCDP(1), schema=schema).rows
     source = KeptSource(open_source(frame), schema)
-    from dpinfer.kernel.sums import person_sums
-
-    whole = person_sums(rows, source)
-    assert person_sums(rows, source, threads=1, chunk_rows=4) == whole
-    assert person_sums(rows, source, threads=3, chunk_rows=50) == whole
-    assert person_sums(rows, KeptSource(open_source(frame.sample(frac=1, random_state=1)), schema)) == whole
+    whole = exact_sums(rows, source)
+    assert exact_sums(rows, source, threads=1, chunk_rows=4) == whole
+    assert exact_sums(rows, source, threads=3, chunk_rows=50) == whole
+    assert exact_sums(rows, KeptSource(open_source(frame.sample(frac=1, random_state=1)), schema)) == whole
 
 
 # Blocks and bootstrap
+
+
+class Given(SimulatedDraws):
+    """Hands out bytes that are given."""
+
+    def __init__(self, draw):
+        self._draw = draw
+
+    def bytes(self):
+        return self._draw
 
 
 def test_all_rows_of_a_person_are_in_one_block():
@@ -483,9 +513,7 @@ def test_all_rows_of_a_person_are_in_one_block():
         seen.append(frame["x"].tolist())
         return np.array([float(len(frame))])
 
-    rows = BlockRows(
-        SCHEMA.with_people("id", 4).select(["x"]), region, 8, fit, halves=False, winsorized=False, trusted=True
-    )
+    rows = Blocks(SCHEMA.with_people("id", 4).select(["x"]), region, 8, fit, halves=False, trusted=True)
     cells = [
         {"id": f"p{person}", "x": person / 10, "y": 0.0, "k": 1, "b": True, "g": "a"}
         for person in range(40)
@@ -494,11 +522,12 @@ def test_all_rows_of_a_person_are_in_one_block():
     source = kept(frame_of(cells), 4)
     drawn = []
 
-    def label(size, labels):
-        drawn.append((size, labels))
-        return np.random.default_rng(1).integers(0, labels, size)
+    class Watched(SimulatedDraws):
+        def labels(self, size, labels):
+            drawn.append((size, labels))
+            return super().labels(size, labels)
 
-    block_run(rows, source, label, private=False)
+    block_run(rows, source, Watched(np.random.default_rng(1)))
     assert drawn == [(40, 16)]
     assert sum(len(block) for block in seen) == 160
     for value in {value for block in seen for value in block}:
@@ -511,7 +540,7 @@ def test_a_person_is_weighed_as_a_whole(weights, statistic):
     schema = SCHEMA.with_people("id", 3)
     columns = ["x", "y"] if statistic == "mean" else []
     question = dpi.bootstrap(columns, statistic=statistic, replicates=4, weights=weights)
-    rows = question._question(schema).rows
+    rows = question.plan(schema).rows
     cells = [{**one, "id": f"{one['id']}"} for one in FEW for _ in range(5)]
     frame = frame_of(cells)
     source = KeptSource(open_source(frame), schema)
@@ -523,7 +552,7 @@ def test_a_person_is_weighed_as_a_whole(weights, statistic):
             return table[:, start : start + size // 8].astype(np.uint16).tobytes()
         return np.packbits(table[:, start : start + 8 * (size // 4)].astype(np.uint8), axis=1).tobytes()
 
-    found = np.array(replicate_sums(rows, source, draw, threads=1), dtype=object).reshape(4, -1)
+    found = np.array(replicate_sums(rows, source, Given(draw), threads=1), dtype=object).reshape(4, -1)
     encoded = rows.encode(source.read(rows.columns, 0, source.rows)).astype(np.int64).astype(object)
     from dpinfer.kernel.replicates import _POISSON
 
@@ -539,16 +568,15 @@ def test_a_person_adds_a_bounded_vector_to_every_bootstrapped_sum(statistic, per
     schema = SCHEMA.with_people("id", most)
     columns = [] if "~" in statistic else ["x", "y"]
     question = dpi.bootstrap(columns, statistic=statistic, replicates=2)
-    rows = question._question(schema).rows
+    rows = question.plan(schema).rows
     source = KeptSource(open_source(frame_of([{**cells, "id": "one"} for cells in person])), schema)
-    added = np.array(replicate_sums(rows, source, lambda _, size: b"\xff" * size, threads=1), dtype=object)[
+    added = np.array(replicate_sums(rows, source, Given(lambda _, size: b"\xff" * size), threads=1), dtype=object)[
         : rows.width
     ]
     length = sum(
-        (Fraction(int(one) // 2) / Fraction(float(w))) ** 2
-        for one, w in zip(added, relative_weights(rows), strict=True)
+        (Fraction(int(one) // 2) / Fraction(float(w))) ** 2 for one, w in zip(added, rows.pattern("l2"), strict=False)
     )
-    assert length <= _bound(rows, "add_remove")[0] ** 2
+    assert length <= rows.change(np.ones(1), "add_remove", "l2") ** 2
 
 
 def test_a_missing_or_complex_id_does_not_change_whose_other_rows_are():

@@ -27,8 +27,8 @@ def counted(law):
     drawn[0] += 1
     return true_noise(law)
 
-from dpinfer.kernel import kernel
-kernel.private_noise = counted
+from dpinfer.kernel import draws
+draws.private_noise = counted
 
 
 def child(question):

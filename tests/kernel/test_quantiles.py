@@ -12,9 +12,10 @@ from scipy import special
 
 import dpinfer as dpi
 from dpinfer.kernel import quantiles
-from dpinfer.kernel.quantiles import RANK, SLACK, chosen_points, private_draw, simulated_draw
-from dpinfer.kernel.rank_weights import RankScores
-from dpinfer.kernel.sources import open_source
+from dpinfer.kernel.draws import PrivateDraws, SimulatedDraws
+from dpinfer.kernel.quantiles import chosen_points
+from dpinfer.kernel.rank_weights import RANK, SLACK, RankScores
+from dpinfer.kernel.sources import Source, open_source
 from dpinfer.privacy.accounting import gaussian_amount
 from dpinfer.privacy.profiles import pure_mu
 from dpinfer.privacy.units import NEIGHBORS
@@ -218,38 +219,40 @@ def test_the_number_of_draws_depends_on_the_grid_and_the_chosen_point_alone(case
 SCHEMA = dpi.Schema(k=dpi.Integer(0, 99), g=dpi.Category(["a", "b", "c"]))
 
 
-def rows_for(q, price, **options):
-    asked = dpi.quantile("k", q, method="exponential", resolution=2, **options)
-    return asked.measurement(price, schema=SCHEMA).rows
+def choose(q, price, frame, draws, **options):
+    """Choose as the kernel does, with the rows and scales of the priced stage."""
+    asked = dpi.quantile("k", q=q, method="exponential", resolution=2, **options)
+    stage = asked.measurement(price, schema=SCHEMA).stages[0]
+    return chosen_points(stage.rows, stage.stage.measure.probabilities, stage.law.scales, open_source(frame), draws)
 
 
 def test_points_are_chosen_group_by_group_from_their_own_rows():
     frame = pd.DataFrame({"k": [*[10] * 50, *[20] * 50, *[90] * 50], "g": [*"a" * 50, *"c" * 50, *"?" * 50]})
-    rows = rows_for([0.25, 0.5], dpi.PureDP(1e6), by="g")
-    found = chosen_points(rows, open_source(frame), simulated_draw(np.random.default_rng(0)))
+    found = choose([0.25, 0.5], dpi.PureDP(1e6), frame, SimulatedDraws(np.random.default_rng(0)), by="g")
     assert len(found) == 6
     assert found[:2] + found[4:] == [10, 10, 20, 20]
-    assert chosen_points(rows, open_source(frame), private_draw)[:2] == [10, 10]
+    assert choose([0.25, 0.5], dpi.PureDP(1e6), frame, PrivateDraws(), by="g")[:2] == [10, 10]
 
 
 def test_rows_are_read_in_chunks(monkeypatch):
     frame = SCHEMA.sample(500, np.random.default_rng(2))
-    rows = rows_for([0.1, 0.5, 0.9], dpi.PureDP(3.0), where="g == 'a'")
 
     def found():
-        return chosen_points(rows, open_source(frame), simulated_draw(np.random.default_rng(7)))
+        draws = SimulatedDraws(np.random.default_rng(7))
+        return choose([0.1, 0.5, 0.9], dpi.PureDP(3.0), frame, draws, where="g == 'a'")
 
-    whole = found()
-    monkeypatch.setattr(quantiles, "CHUNK_ROWS", 13)
+    whole, slices = found(), Source.slices
+    monkeypatch.setattr(Source, "slices", lambda source, most: slices(source, min(most, 13)))
     assert found() == whole
 
 
 def test_without_rows_every_point_is_as_likely():
     """100 points and 3,000 draws: the largest of 100 counts exceeds 70 with probability below 1e-6."""
-    rows = rows_for(0.5, dpi.PureDP(1.0))
-    draw = simulated_draw(np.random.default_rng(1))
+    stage = dpi.quantile("k", 0.5, method="exponential").measurement(dpi.PureDP(1.0), schema=SCHEMA).stages[0]
+    asked = stage.rows, stage.stage.measure.probabilities, stage.law.scales
+    draws = SimulatedDraws(np.random.default_rng(1))
     empty = open_source(SCHEMA.sample(0, np.random.default_rng(0)))
-    counts = np.bincount([chosen_points(rows, empty, draw)[0] for _ in range(3000)], minlength=100)
+    counts = np.bincount([chosen_points(*asked, empty, draws)[0] for _ in range(3000)], minlength=100)
     assert len(counts) == 100
     assert counts.min() > 0
     assert counts.max() <= 70
@@ -260,11 +263,14 @@ def test_choices_take_a_quarter_of_the_price_and_no_more(price):
     """The epsilon of a scale, against what the cost of the whole says: all choices of a row, and the tree."""
     asks = ((0.5, ()), ([0.1, 0.9], ()), ([0.1, 0.5], "g"))
     for (q, by), neighbors in itertools.product(asks, NEIGHBORS):
-        asked = dpi.quantile("k", q, method="exponential", by=by, resolution=4)
+        asked = dpi.quantile("k", q=q, method="exponential", by=by, resolution=4)
         measured = asked.measurement(price, schema=SCHEMA, neighbors=neighbors)
-        rows, halves = measured.rows, 2 if by and neighbors == "replace_one" else 1
-        moved = [2 * (1.0 if neighbors == "replace_one" else max(p, 1 - p)) for p in map(float, rows.probabilities)]
-        epsilons = np.array([m / scale for m, scale in zip(moved, rows.scales, strict=True)]).repeat(halves)
+        chosen, halves = measured.stages[0], 2 if by and neighbors == "replace_one" else 1
+        probabilities = chosen.stage.measure.probabilities
+        assert chosen.law.scales == chosen.law.scales[: len(probabilities)] * chosen.rows.tree.size
+        moved = [2 * (1.0 if neighbors == "replace_one" else max(p, 1 - p)) for p in map(float, probabilities)]
+        scales = np.array(chosen.law.scales[: len(probabilities)]) / RANK
+        epsilons = (np.array(moved) / scales).repeat(halves)
         (whole,) = (price if isinstance(price, dpi.PureDP) else gaussian_amount(price)).composable
         if isinstance(price, dpi.PureDP):
             used, spent = epsilons.sum(), measured.cost.pure_epsilon

@@ -9,8 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dpinfer.kernel import rank_weights
-from dpinfer.kernel.quantiles import FAN_OUT, SLACK
-from dpinfer.kernel.rank_weights import LARGEST_CHOICE, RANK, RankScores, log_weights
+from dpinfer.kernel.quantiles import FAN_OUT
+from dpinfer.kernel.rank_weights import LARGEST_CHOICE, RANK, SLACK, RankScores, log_weights
 
 STATED = Decimal("0.71")
 """Steps by which docs/quantiles.md says that a log weight can be off."""

@@ -14,13 +14,14 @@ from scipy import stats
 
 import dpinfer as dpi
 from dpinfer.kernel import batches as batches_module
-from dpinfer.kernel import kernel
+from dpinfer.kernel import draws as draws_module
 from dpinfer.kernel import replicates as replicates_module
-from dpinfer.kernel.replicates import random_bytes, replicate_sums
+from dpinfer.kernel.draws import PrivateDraws, SimulatedDraws, seeded_bytes
+from dpinfer.kernel.replicates import replicate_sums
 from dpinfer.kernel.rows.features import CHUNK_ROWS
 from dpinfer.kernel.sources import Source, open_source
 from dpinfer.privacy.resampling import POISSON
-from dpinfer.results.bootstrap_question import BootstrapQuestion
+from dpinfer.procedures.bootstrap_plan import BootstrapPlan
 from dpinfer.schema.basis import UNIT
 
 SCHEMA = dpi.Schema(x=dpi.Real(-3, 11), g=dpi.Category(["a", "b", "c"]), y=dpi.Real(0, 50))
@@ -30,7 +31,7 @@ SIZES = pytest.mark.parametrize("size", [0, 1, 7, 8, 9, 4096, 4097, 32_769])
 
 
 def rows_of(weights="double_or_nothing", columns=("x", "y"), statistic="mean", replicates=6, seed=5):
-    return BootstrapQuestion(SCHEMA, tuple(columns), statistic, replicates, weights, seed).rows
+    return BootstrapPlan(SCHEMA, tuple(columns), statistic, replicates, weights, seed).rows
 
 
 def products_of(weights="double_or_nothing", replicates=6, seed=5):
@@ -55,6 +56,28 @@ def table_of(rows, size, seed=2):
     return rng.integers(0, 2, (sets, size), dtype=np.uint8)
 
 
+class Given(SimulatedDraws):
+    """Hands out bytes that are given."""
+
+    def __init__(self, draw):
+        self._draw = draw
+
+    def bytes(self):
+        return self._draw
+
+
+def draws_of(data):
+    """Return the draws that the kernel makes for data."""
+    return SimulatedDraws(data.rng) if data.public else PrivateDraws()
+
+
+def given_sums(rows, source, draws, **options):
+    """Sum under given bytes: in place of secret ones, and of those that the seed of public weights gives."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(replicates_module, "seeded_bytes", lambda _: draws.bytes())
+        return replicate_sums(rows, source, draws, **options)
+
+
 def from_table(table):
     """Return what hands out the bytes that give every row the weight of the table."""
 
@@ -64,7 +87,7 @@ def from_table(table):
             return table[:, start : start + size // (2 * sets)].tobytes()
         return np.packbits(table[:, start : start + 8 * (size // sets)], axis=1).tobytes()
 
-    return draw
+    return Given(draw)
 
 
 def weights_of(rows, table):
@@ -99,7 +122,7 @@ def expected(rows, frame, table):
 def test_sums_are_those_of_whole_numbers(kind, weights, size):
     rows, frame = kind(weights), sample(size)
     table = table_of(rows, size)
-    found = replicate_sums(rows, open_source(frame), from_table(table))
+    found = given_sums(rows, open_source(frame), from_table(table))
     assert found == expected(rows, frame, table)
     assert len(found) == rows.replicates * rows.width == len(rows.names)
     assert {type(one) for one in found} == {int}
@@ -113,7 +136,7 @@ def test_sums_do_not_depend_on_how_many_rows_are_weighed_at_once(weights, replic
     replicates += weights == "public" and replicates == 1
     rows, frame = rows_of(weights, replicates=replicates), sample(size)
     table = table_of(rows, size)
-    assert replicate_sums(rows, open_source(frame), from_table(table)) == expected(rows, frame, table)
+    assert given_sums(rows, open_source(frame), from_table(table)) == expected(rows, frame, table)
 
 
 def test_sums_equal_a_slow_reference_in_fractions():
@@ -126,7 +149,7 @@ def test_sums_equal_a_slow_reference_in_fractions():
         grid = [UNIT, _round(x, -3, 11), _round(y, 0, 50)]
         for b in range(3):
             total[b] = [one + 2 * int(table[b, place]) * cell for one, cell in zip(total[b], grid, strict=True)]
-    assert replicate_sums(rows, open_source(frame), from_table(table)) == sum(total, [])  # noqa: RUF017
+    assert given_sums(rows, open_source(frame), from_table(table)) == sum(total, [])  # noqa: RUF017
 
 
 def _round(value, lower, upper):
@@ -139,7 +162,7 @@ def test_threads_do_not_matter(weights):
     frame, rows = sample(3 * CHUNK_ROWS + 11), products_of(weights)
     source = open_source(frame)
     draw = from_table(table_of(rows, len(frame)))
-    found = [replicate_sums(rows, source, draw, threads=threads) for threads in (1, 2, 5, None)]
+    found = [given_sums(rows, source, draw, threads=threads) for threads in (1, 2, 5, None)]
     assert found[0] == found[1] == found[2] == found[3]
     assert found[0] == expected(rows, frame, table_of(rows, len(frame)))
 
@@ -148,7 +171,7 @@ def test_threads_do_not_matter(weights):
 def test_storage_does_not_matter(convert):
     frame, rows = sample(300), products_of()
     draw = from_table(table_of(rows, 300))
-    assert replicate_sums(rows, open_source(convert(frame)), draw) == replicate_sums(rows, open_source(frame), draw)
+    assert given_sums(rows, open_source(convert(frame)), draw) == given_sums(rows, open_source(frame), draw)
 
 
 @pytest.mark.parametrize("flush", [1, 2, 32])
@@ -156,7 +179,7 @@ def test_the_sums_do_not_depend_on_when_they_leave_64_bits(monkeypatch, flush):
     frame, rows = sample(3 * CHUNK_ROWS), rows_of("poisson")
     table = table_of(rows, len(frame))
     monkeypatch.setattr(batches_module, "_FLUSH", flush)
-    assert replicate_sums(rows, open_source(frame), from_table(table)) == expected(rows, frame, table)
+    assert given_sums(rows, open_source(frame), from_table(table)) == expected(rows, frame, table)
 
 
 class Tall(Source):
@@ -177,7 +200,7 @@ def test_sums_at_the_edge_of_floats_and_of_64_bits_are_exact(weights):
     largest = 6 if weights == "poisson" else 2
     rows = rows_of(weights, (), "y ~ x", replicates=2)
     size = 34 * CHUNK_ROWS + 4097
-    found = replicate_sums(rows, Tall(size), lambda _, count: b"\xff" * count)
+    found = given_sums(rows, Tall(size), Given(lambda _, count: b"\xff" * count))
     total = largest * size * UNIT**2
     assert found[:6] == [total] * 6
     assert found[6:] == [0 if weights == "public" else total] * 6
@@ -188,7 +211,7 @@ def test_sums_at_the_edge_of_floats_and_of_64_bits_are_exact(weights):
 @LAWS
 def test_with_bytes_of_zero_no_row_counts_but_in_the_other_of_a_pair(weights):
     rows, frame = rows_of(weights, replicates=4), sample(100)
-    found = np.array(replicate_sums(rows, open_source(frame), lambda _, count: bytes(count))).reshape(4, 3)
+    found = np.array(given_sums(rows, open_source(frame), Given(lambda _, count: bytes(count)))).reshape(4, 3)
     once = integers_of(rows, frame).sum(axis=0)
     other = 2 * once if weights == "public" else 0 * once
     np.testing.assert_array_equal(found, [0 * once, other, 0 * once, other])
@@ -196,7 +219,7 @@ def test_with_bytes_of_zero_no_row_counts_but_in_the_other_of_a_pair(weights):
 
 def test_pairs_of_public_sums_add_up_to_twice_the_plain_sums():
     rows, frame = products_of("public", replicates=20), sample(5000)
-    found = np.array(replicate_sums(rows, open_source(frame), random_bytes(rows, None))).reshape(10, 2, -1)
+    found = np.array(replicate_sums(rows, open_source(frame), PrivateDraws())).reshape(10, 2, -1)
     np.testing.assert_array_equal(found.sum(axis=1), np.tile(2 * integers_of(rows, frame).sum(axis=0), (10, 1)))
     assert len({tuple(one) for one in found[:, 0]}) == 10
 
@@ -214,7 +237,7 @@ def drawn_weights(weights, replicates, data=None):
     frame = pd.DataFrame({"x": 4 + 7 * codes / UNIT, "g": "a", "y": 0.0})
     rows = rows_of(weights, ("x",), replicates=replicates)
     data = guarded(frame, "replace_one" if weights == "public" else "add_remove") if data is None else data(frame)
-    sums = np.array(replicate_sums(rows, open_source(frame), random_bytes(rows, data))).reshape(replicates, 2)
+    sums = np.array(replicate_sums(rows, open_source(frame), draws_of(data))).reshape(replicates, 2)
     found = sums[:, 1:] // codes % 7
     np.testing.assert_array_equal(found @ codes, sums[:, 1])
     np.testing.assert_array_equal(found.sum(axis=1) * UNIT, sums[:, 0])
@@ -263,14 +286,14 @@ def test_secret_weights_of_confidential_rows_come_from_the_operating_system(monk
         return b"\xff" * size
 
     data = guarded(sample(20))
-    monkeypatch.setattr(replicates_module.os, "urandom", urandom)
+    monkeypatch.setattr(draws_module.os, "urandom", urandom)
     for weights, size in (("double_or_nothing", 6 * 3), ("poisson", 6 * 2 * 20)):
         rows = rows_of(weights)
-        replicate_sums(rows, open_source(sample(20)), random_bytes(rows, data))
+        replicate_sums(rows, open_source(sample(20)), draws_of(data))
         assert asked == [size]
         asked.clear()
     rows = rows_of("public")
-    replicate_sums(rows, open_source(sample(20)), random_bytes(rows, data))
+    replicate_sums(rows, open_source(sample(20)), draws_of(data))
     assert asked == []
 
 
@@ -290,7 +313,7 @@ def test_public_weights_depend_on_seed_and_position_only():
     places = [0, 4095, 4096, 32_767, 32_768, 39_999]
     changed.loc[places, "x"] = 11.0
     totals = [
-        np.array(replicate_sums(one, open_source(frame), random_bytes(one, None))).reshape(8, 3)
+        np.array(replicate_sums(one, open_source(frame), PrivateDraws())).reshape(8, 3)
         for one, frame in ((rows, ones), (rows, changed), (other, ones))
     ]
     np.testing.assert_array_equal(totals[0][:, [0, 2]], totals[1][:, [0, 2]])
@@ -301,19 +324,17 @@ def test_public_weights_depend_on_seed_and_position_only():
 
 def test_seeded_bytes_are_placed_by_the_first_row():
     """Slices have bytes of their own, in any order."""
-    public = dpi.PublicData(sample(9), SCHEMA, rng=np.random.default_rng(3))
-    for weights in WEIGHTS:
-        draw = random_bytes(rows_of(weights), public)
+    for draw in (SimulatedDraws(np.random.default_rng(3)).bytes(), seeded_bytes(5)):
         starts = (0, 4096, 8192, 32_768)
         found = [draw(start, 32) for start in starts]
         assert len({one[:8] for one in found}) == 4
         assert found[::-1] == [draw(start, 32) for start in starts[::-1]]
-    assert random_bytes(rows_of("public", seed=5), None)(0, 32) != random_bytes(rows_of("public", seed=6), None)(0, 32)
+    assert seeded_bytes(5)(0, 32) != seeded_bytes(6)(0, 32)
 
 
 def test_secret_weights_are_never_drawn_twice(monkeypatch):
     """Without noise, two releases of the same rows differ in every replicate with probability above 1 - 1e-9."""
-    monkeypatch.setattr(kernel, "private_noise", lambda law: [0] * len(law.scales))
+    monkeypatch.setattr(draws_module, "private_noise", lambda law: [0] * len(law.scales))
     frame = sample(4000)
     state = np.random.get_state()  # noqa: NPY002
     data, found = guarded(frame), []
@@ -334,15 +355,15 @@ warnings.simplefilter("error")
 warnings.filterwarnings("ignore", message=".*use of fork", category=DeprecationWarning)
 import numpy as np
 import dpinfer as dpi
-from dpinfer.kernel.replicates import random_bytes, replicate_sums
+from dpinfer.kernel.draws import PrivateDraws
+from dpinfer.kernel.replicates import replicate_sums
 from dpinfer.kernel.sources import open_source
-from dpinfer.results.bootstrap_question import BootstrapQuestion
+from dpinfer.procedures.bootstrap_plan import BootstrapPlan
 
 schema = dpi.Schema(x=dpi.Real(0, 1))
 frame = schema.sample(5000, np.random.default_rng(0))
-data = dpi.PrivateData(frame, schema, dpi.Ledger.in_memory(dpi.GDP(1.0)))
-rows = BootstrapQuestion(schema, ("x",), replicates=4).rows
-draw = random_bytes(rows, data)
+rows = BootstrapPlan(schema, ("x",), replicates=4).rows
+draw = PrivateDraws()
 
 def sums():
     return replicate_sums(rows, open_source(frame), draw)[1::2]

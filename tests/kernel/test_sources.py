@@ -7,8 +7,9 @@ import pyarrow as pa
 import pytest
 
 from dpinfer.errors import DataError
+from dpinfer.kernel.rows.products import GramSum
 from dpinfer.kernel.sources import open_source
-from dpinfer.kernel.sums import gram_sums
+from dpinfer.kernel.sums import exact_sums
 from dpinfer.procedures.gram_design import GramDesign
 from dpinfer.schema import Category, Real, Schema
 from dpinfer.schema.basis import UNIT
@@ -47,7 +48,7 @@ def test_cells_that_python_cannot_hold_are_impossible_and_nothing_fails(kind, li
     frame = table if library == "arrow" else table.to_pandas(types_mapper=pd.ArrowDtype, split_blocks=True)
     schema = Schema(x=column, y=Real(0, 1))
     question = GramDesign(schema, formula="y ~ x")
-    counted = gram_sums(question.rows, open_source(frame))[0]
+    counted = exact_sums(GramSum(question.rows), open_source(frame))[0]
     if isinstance(column, Category):
         assert counted == (UNIT**2 if "text" in kind else 0)
     else:
@@ -58,7 +59,7 @@ def test_broken_text_in_a_pandas_string_column():
     text = pd.arrays.ArrowStringArray(pa.chunked_array([in_front(broken_text(), "a").combine_chunks()]))
     frame = pd.DataFrame({"x": pd.Series(text), "y": [0.5, 0.5]})
     question = GramDesign(Schema(x=Category(["a", "b"]), y=Real(0, 1)), formula="y ~ x")
-    assert gram_sums(question.rows, open_source(frame))[0] == UNIT**2
+    assert exact_sums(GramSum(question.rows), open_source(frame))[0] == UNIT**2
 
 
 def test_numbers_are_read_without_a_copy():

@@ -18,7 +18,8 @@ import pytest
 
 from dpinfer.errors import OptionError
 from dpinfer.kernel import workers
-from dpinfer.kernel.workers import check_picklable, fit_apart, fit_here
+from dpinfer.kernel.pickling import check_picklable
+from dpinfer.kernel.workers import fit_apart, fit_here
 
 LINUX = pytest.mark.skipif(sys.platform != "linux", reason="a process for every block needs Linux")
 

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
-from dpinfer.kernel.rows.blocks import LOCATED
+from dpinfer.inference.block_frames import LOCATED
 from dpinfer.numerics.peaks import fit_location, fit_scale, octave
 
 BINS = 20

@@ -2,7 +2,6 @@
 
 import logging
 import re
-import sys
 import warnings
 
 import numpy as np
@@ -21,6 +20,7 @@ from dpinfer.errors import (
     OptionError,
     PrivacyUnitError,
     UnknownColumnError,
+    shown,
 )
 from dpinfer.privacy.resampling import DOUBLE_OR_NOTHING, dominating_mu, noise_mu
 from dpinfer.procedures.bootstrap import Bootstrap, bootstrap
@@ -67,8 +67,7 @@ def in_pairs(columns, data=None, replicates=40, **options):
 @pytest.fixture
 def no_noise(monkeypatch):
     """A price that buys secret weights all but without noise."""
-    module = sys.modules[Bootstrap.__module__]
-    monkeypatch.setattr(module, "resampled_cost", lambda *_: (1e5, 1e-10))
+    monkeypatch.setattr("dpinfer.kernel.price.resampled_cost", lambda *_: (1e5, 1e-10))
 
 
 # Estimates and their sampling errors, against plain formulas
@@ -313,14 +312,14 @@ def refused(error, *messages, data=None, price=PRICE, option=None, **asked):
     data = private() if data is None else data
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("dpinfer.kernel.run.replicate_sums", nothing_is_drawn)
-        patch.setattr("dpinfer.kernel.run.private_noise", nothing_is_drawn)
+        patch.setattr("dpinfer.kernel.draws.private_noise", nothing_is_drawn)
         with pytest.raises(error) as caught:
             bootstrap(**{"columns": "x", "data": data, "replicates": 20, **asked}).fit(price)
     for message in messages:
         assert message in str(caught.value)
     if option is not None:
         assert caught.value.option == option
-        assert f"{option}={asked.get(option, price)!r}" in str(caught.value)
+        assert f"{option}={shown(asked.get(option, price))}" in str(caught.value)
     assert len(data.ledger.charges()) == 0
 
 
@@ -491,10 +490,10 @@ def test_a_release_answers_its_question_without_rows():
     assert list(ratio.params.index) == ["y / x"]
     with pytest.raises(OptionError, match="a release only infers"):
         question.bind(release).fit(QUIET)
-    with pytest.raises(InferenceError, match="where differ"):
+    with pytest.raises(InferenceError, match="another question"):
         in_pairs(["x", "y"], release, where="x > 1").infer()
-    with pytest.raises(InferenceError, match="of kind"):
-        bootstrap("x", dpi.mean("x", public()).measure(dpi.ZCDP(1.0))).infer()
+    with pytest.raises(InferenceError, match="another question"):
+        bootstrap("y ~ x", dpi.ols("y ~ x", public()).measure(dpi.ZCDP(1.0))).infer()
     with pytest.raises(OptionError, match="data"):
         bootstrap("x", FRAME)
 

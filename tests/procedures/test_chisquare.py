@@ -56,11 +56,7 @@ def unspent(data):
 
 
 REFUSED = {
-    "a sum that is not one": (
-        lambda d: chisquare("g", d, p0=[0.5, 0.3, 0.3]),
-        OptionError,
-        "^p0=.*add up to 1, not to more",
-    ),
+    "a sum that is not one": (lambda d: chisquare("g", d, p0=[0.5, 0.3, 0.3]), OptionError, "^p0=.*not to more"),
     "a zero": (lambda d: chisquare("g", d, p0=[0.5, 0.5, 0.0]), OptionError, "^p0=.*ruled out by one row"),
     "a negative share": (lambda d: chisquare("g", d, p0=[0.9, 0.3, -0.2]), OptionError, "^p0=.*positive"),
     "a share that is next to nothing": (lambda d: chisquare("g", d, p0=[1e-300, 0.5, 0.5]), OptionError, "^p0="),
@@ -99,7 +95,7 @@ REFUSED = {
     "no condition": (lambda d: chisquare("g", d, where=18), OptionError, "^where=18"),
     "row and column the same": (lambda d: chi2_contingency("g", "g", d), OptionError, "^column='g'.*another column"),
     "tables for columns": (lambda d: chi2_contingency(np.eye(2), np.eye(2), d), OptionError, "^row="),
-    "lists for columns": (lambda d: chi2_contingency("g", ["h"], d), OptionError, "^column=.*a column, or a condition"),
+    "lists for columns": (lambda d: chi2_contingency("g", ["h"], d), OptionError, "^column=<list of length 1>"),
     "one row": (
         lambda d: chi2_contingency("age", "g", d, bins={"age": [0, 80]}),
         OptionError,
@@ -349,9 +345,9 @@ def test_the_release_of_one_test_serves_another():
     assert table.summary_frame().shape[0] == 6
     with pytest.raises(MissingFromReleaseError, match="no 's'"):
         chisquare("s", release).infer()
-    with pytest.raises(InferenceError, match="another question .chi2_contingency of g and h"):
+    with pytest.raises(InferenceError, match=r"another question .chi2_contingency of g and h"):
         chisquare("g", release, where="s").infer()
-    with pytest.raises(InferenceError, match="another question .mean of age"):
+    with pytest.raises(InferenceError, match=r"another question .mean of age"):
         chisquare("g", dpi.mean("age", simulated()).fit(PRICE).release).infer()
 
 

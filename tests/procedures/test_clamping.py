@@ -6,7 +6,7 @@ import pytest
 
 import dpinfer as dpi
 from dpinfer.kernel.sources import open_source
-from dpinfer.kernel.sums import cell_sums
+from dpinfer.kernel.sums import exact_sums
 
 OUTSIDE = [-100.0, 1000.0, -np.inf, np.inf]
 
@@ -17,8 +17,8 @@ def test_totals_sum_clamped_values(bounds, target):
     schema = dpi.Schema(x=dpi.Real(*bounds, missing=bounds[0], impossible=bounds[0]))
     rows = dpi.total("x", target=target).measurement(dpi.ZCDP(1.0), schema=schema, neighbors="replace_one").rows
     for value in OUTSIDE[:2]:
-        outside = cell_sums(rows, open_source(pd.DataFrame({"x": [value]})))
-        inside = cell_sums(rows, open_source(pd.DataFrame({"x": [float(np.clip(value, *bounds))]})))
+        outside = exact_sums(rows, open_source(pd.DataFrame({"x": [value]})))
+        inside = exact_sums(rows, open_source(pd.DataFrame({"x": [float(np.clip(value, *bounds))]})))
         assert outside == inside
 
 
@@ -35,7 +35,7 @@ def test_neighbors_of_adjacent_bounds_stay_within_the_bound():
     top = float(np.nextafter(1.0, 2.0))
     schema = dpi.Schema(x=dpi.Real(1.0, top, missing=1.0, impossible=1.0))
     rows = dpi.mean("x").measurement(dpi.ZCDP(1.0), schema=schema, neighbors="replace_one").rows
-    found = [cell_sums(rows, open_source(pd.DataFrame({"x": [value]}))) for value in (-5.0, 1.0, top, 7.0)]
+    found = [exact_sums(rows, open_source(pd.DataFrame({"x": [value]}))) for value in (-5.0, 1.0, top, 7.0)]
     assert found[0] == found[1]
     assert found[2] == found[3]
 
@@ -44,7 +44,7 @@ def test_bins_too_narrow_to_divide_are_found_by_search():
     schema = dpi.Schema(x=dpi.Real(0, 1))
     asked = dpi.histogram("x", bins=[0, 1e-310]).measurement(dpi.ZCDP(1.0), schema=schema, neighbors="add_remove")
     for values, counted in (([0.0, 0.5], 1), ([0.5], 0)):
-        assert cell_sums(asked.rows, open_source(pd.DataFrame({"x": values}))) == [counted]
+        assert exact_sums(asked.rows, open_source(pd.DataFrame({"x": values}))) == [counted]
 
 
 def test_a_text_is_read_by_its_own_characters_whatever_the_other_rows_hold():

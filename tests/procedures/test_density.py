@@ -137,7 +137,7 @@ def test_a_release_answers_its_own_question_alone():
         with pytest.raises(InferenceError):
             other.infer(release)
     with pytest.raises(InferenceError):
-        density("x").infer(dpi.count(data).measure(dpi.ZCDP(0.1)))
+        density("x").infer(dpi.gram(["x"], data).measure(dpi.ZCDP(0.1)))
 
 
 def test_questions_are_refused():

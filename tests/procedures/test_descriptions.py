@@ -22,6 +22,7 @@ from dpinfer.errors import (
     SchemaError,
     UnknownColumnError,
 )
+from dpinfer.inference.released import Released
 from dpinfer.privacy.units import NEIGHBORS
 
 SCHEMA = dpi.Schema(
@@ -113,7 +114,7 @@ def traced(kind, frame, neighbors, price, **options):
         "steps": release.steps,
         "law": release.law,
         "cost": release.cost,
-        "question": {**release.question, "options": None},
+        "question": {**release.question, "inference": None, "replicates": None},
         "spent": data.ledger.spent,
         "warned": [str(one.message) for one in warned],
     }
@@ -242,6 +243,12 @@ def test_no_cells_can_make_a_description_fail(kind, rows):
 
 
 BAD = {
+    "bins before data": (
+        lambda d: dpi.histogram("x", [0, 1], d),
+        OptionError,
+        r"histogram\(column, data, bins=\.\.\.\)",
+    ),
+    "bins in the place of data": (lambda d: dpi.histogram("x", 5), OptionError, r"histogram\(column, data, bins="),
     "unknown column": (lambda d: dpi.mean("z", d), UnknownColumnError, "'z'"),
     "unknown group": (lambda d: dpi.mean("x", d, by="z"), UnknownColumnError, "'z'"),
     "unknown in a condition": (lambda d: dpi.count(d, where="z > 1"), UnknownColumnError, "'z'"),
@@ -401,7 +408,7 @@ def test_many_releases_at_once_are_as_one_by_one(kind, price, neighbors):
     for method in ("auto", "wald"):
         asked = dataclasses.replace(procedure, inference=method)
         values = np.stack([one.array for one in releases])
-        batch = asked.infer_batch(measured, values, alpha=0.1, nobs=data.nobs)
+        batch = asked.estimate(Released.of_study(measured, values), alpha=0.1)
         for place, release in enumerate(releases):
             alone = asked.infer(release)
             assert batch.names == tuple(alone.params.index)
@@ -411,7 +418,7 @@ def test_many_releases_at_once_are_as_one_by_one(kind, price, neighbors):
             np.testing.assert_allclose(batch.pvalues[place], alone.pvalues, rtol=1e-6, atol=1e-300)
             assert batch.flagged[place] == bool(alone.flags)
     with pytest.raises(NotProvedError, match="simulated"):
-        dataclasses.replace(procedure, inference="simulated").infer_batch(measured, values)
+        dataclasses.replace(procedure, inference="simulated").estimate(Released.of_study(measured, values))
 
 
 def test_numpy_numbers_of_bins_are_numbers_of_bins():

@@ -18,6 +18,7 @@ from dpinfer.errors import (
     SchemaError,
     UnknownColumnError,
 )
+from dpinfer.inference.released import Released
 from dpinfer.privacy.units import NEIGHBORS
 
 COLUMNS = {
@@ -128,7 +129,7 @@ def traced(kind, frame, neighbors, price, **options):
         "steps": release.steps,
         "law": release.law,
         "cost": release.cost,
-        "question": {**release.question, "options": None},
+        "question": {**release.question, "inference": None, "replicates": None},
         "spent": data.ledger.spent,
         "warned": [str(one.message) for one in warned],
     }
@@ -216,6 +217,8 @@ def own(*statistics, **options):
 
 
 BAD = {
+    "family before data": (lambda d: dpi.expfam("x", "normal", d), OptionError, r"expfam\(column, data, family="),
+    "family in the place of data": (lambda d: dpi.expfam("x", "normal"), OptionError, r"expfam\(column, data, fam"),
     "normal of a category": (lambda d: dpi.expfam("g", d, family="normal"), SchemaError, "normal .* suit g"),
     "normal of a truth value": (lambda d: dpi.expfam("b", d, family="normal"), SchemaError, "normal .* suit b"),
     "gamma from zero": (lambda d: dpi.expfam("w", d, family="gamma"), SchemaError, "suit w .*lower > 0"),
@@ -328,7 +331,7 @@ def test_many_releases_at_once_are_as_one_by_one(kind):
     values = np.stack([one.array for one in releases])
     for method in ("auto", "wald"):
         asked = dataclasses.replace(procedure, inference=method)
-        batch = asked.infer_batch(measured, values, alpha=0.1, nobs=data.nobs)
+        batch = asked.estimate(Released.of_study(measured, values), alpha=0.1)
         for row, release in enumerate(releases):
             alone = asked.infer(release)
             assert batch.names == tuple(alone.params.index)
@@ -338,11 +341,11 @@ def test_many_releases_at_once_are_as_one_by_one(kind):
             np.testing.assert_allclose(batch.pvalues[row], alone.pvalues, rtol=1e-4, atol=1e-300)
             assert batch.flagged[row] == bool(alone.flags)
     with pytest.raises(NotProvedError, match="simulated"):
-        dataclasses.replace(procedure, inference="simulated").infer_batch(measured, values)
+        dataclasses.replace(procedure, inference="simulated").estimate(Released.of_study(measured, values))
 
 
 def test_a_measurement_of_something_else_is_refused():
     other = dpi.ols("y ~ x").measurement(dpi.ZCDP(1.0), schema=SCHEMA)
     for kind in ("normal", "two normals"):
-        with pytest.raises(OptionError, match="measurement="):
-            KINDS[kind]().infer_batch(other, np.zeros((1, 6)))
+        with pytest.raises(OptionError, match="released="):
+            KINDS[kind]().estimate(Released.of_study(other, np.zeros((1, 6))))

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 import dpinfer as dpi
 from dpinfer.kernel.sources import open_source
-from dpinfer.kernel.sums import cell_sums
+from dpinfer.kernel.sums import exact_sums
 from dpinfer.privacy.units import NEIGHBORS
 
 COLUMNS = {
@@ -84,7 +84,7 @@ def frame_of(*rows):
 
 
 def sums_of(measurement, *rows):
-    sums = cell_sums(measurement.rows, open_source(frame_of(*rows)), threads=1)
+    sums = exact_sums(measurement.rows, open_source(frame_of(*rows)), threads=1)
     return [total * measurement.multiplier for total in sums]
 
 

@@ -7,11 +7,11 @@ import inspect
 import pytest
 
 import dpinfer as dpi
-from dpinfer import models
+from dpinfer import procedures
 from dpinfer.errors import OptionError
 from dpinfer.procedures.keywords import INSTEAD
 
-QUESTIONS = [name for name in models.__all__ if name.islower()]
+QUESTIONS = [name for name in procedures.__all__ if name.islower()]
 
 
 @pytest.mark.parametrize(

@@ -203,10 +203,11 @@ def test_interval_for_the_data_covers_the_ordinary_estimate():
     rng = np.random.default_rng(7)
     data = dpi.PublicData(frame, SCHEMA, rng=rng)
     release = procedure.bind(data).measure(dpi.ZCDP(0.5))
-    exact_values = vars(procedure.bind(data).measure(NEARLY_EXACT))["values"]
+    exact_values = procedure.bind(data).measure(NEARLY_EXACT).stages[0].values  # noqa: PD011
     covered = 0
     for _ in range(300):
-        noisy = dataclasses.replace(release, values=exact_values).simulate(rng)
+        exact = dataclasses.replace(release.stages[0], values=exact_values)
+        noisy = dataclasses.replace(release, stages=(exact,)).simulate(rng)
         low, high = noisy.infer().conf_int().loc["age"]
         covered += low <= truth <= high
     assert covered >= 264  # binomial(300, .95) falls below with probability 5e-7

@@ -7,7 +7,7 @@ import statsmodels.formula.api as smf
 
 import dpinfer as dpi
 from dpinfer.errors import InferenceError, NotProvedError, SchemaError
-from dpinfer.kernel.data import rows_of
+from dpinfer.inference.released import Released
 from dpinfer.privacy.units import NEIGHBORS
 from dpinfer.procedures.binomial import binomtest
 from dpinfer.procedures.combine import combine
@@ -51,7 +51,7 @@ def data_of(neighbors="add_remove", most=MOST, seed=1, frame=FRAME):
 
 
 def kept_frame(data):
-    source = rows_of(data)
+    source = data._open()
     columns = ["id", *SCHEMA]
     frame = pd.DataFrame({name: np.asarray(cells) for name, cells in source.read(columns[:4], 0, source.rows).items()})
     frame["g"] = np.array(["a", "b", "c"])[SCHEMA["g"].coerce(source.read(["g"], 0, source.rows)["g"]).astype(int)]
@@ -179,7 +179,7 @@ def test_many_releases_at_once_are_inferred_as_one_by_one():
         data = data_of()
         measurement = procedure.measurement(dpi.ZCDP(1), schema=schema)
         release = procedure.bind(data).measure(dpi.ZCDP(1))
-        together = procedure.infer_batch(measurement, release.array[None])
+        together = procedure.estimate(Released.of_study(measurement, release.array[None]))
         alone = procedure.infer(release)
         np.testing.assert_allclose(together.intervals[0], alone.conf_int(), rtol=1e-7)
         np.testing.assert_allclose(together.bse[0], alone.bse, rtol=1e-9)

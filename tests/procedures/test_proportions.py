@@ -19,7 +19,8 @@ from dpinfer.errors import (
     ReleaseFormatError,
     UnknownColumnError,
 )
-from dpinfer.release.laws import TULAP_GRID
+from dpinfer.inference.released import Released
+from dpinfer.release.laws import TULAP_GRID, NoiseLaw
 
 SCHEMA = dpi.Schema(
     s=dpi.Boolean(missing=False, impossible=False),
@@ -235,7 +236,8 @@ def test_any_share_can_be_tested(results):
 
 @pytest.mark.parametrize("count", [-1000, -3, 0, 60, 100, 103, 2000])
 def test_impossible_counts_are_flagged_and_have_an_interval(results, count):
-    found = dataclasses.replace(results.release, values=(count * TULAP_GRID,)).infer()
+    stage = dataclasses.replace(results.release.stages[0], values=(count * TULAP_GRID,))
+    found = dataclasses.replace(results.release, stages=(stage,)).infer()
     low, high = found.conf_int().loc["s"]
     assert 0 <= low <= found.params["s"] <= high <= 1
     assert low < high
@@ -268,13 +270,17 @@ def test_a_saved_release_gives_the_same_results(results, tmp_path):
         {"question": {"column": "unheard"}},
         {"question": {"schema": dpi.Schema(s=dpi.Boolean()).to_dict()}},
         {"nobs": None},
-        {"values": (1, 2), "steps": (1.0, 1.0), "names": ("1", "2")},
+        {"kind": "count"},
+        {"stages": {"values": (1, 2), "steps": (1.0, 1.0), "names": ("1", "2")}},
+        {"stages": {"law": NoiseLaw("laplace", (1.0,))}},
     ],
 )
 def test_a_damaged_release_is_refused(results, changes):
     whole = results.release
     if "question" in changes:
         changes = {"question": {**whole.question, **changes["question"]}}
+    if "stages" in changes:
+        changes = {"stages": (dataclasses.replace(whole.stages[0], **changes["stages"]),)}
     with pytest.raises(ReleaseFormatError, match="damaged"):
         dataclasses.replace(whole, **changes).infer()
 
@@ -283,7 +289,7 @@ def test_a_release_of_something_else_is_refused(results):
     counts = dpi.table(["s", "g"], simulated()).measure(PRICE)
     with pytest.raises(InferenceError, match="another question"):
         exact("s", counts).infer()
-    with pytest.raises(InferenceError, match="column"):
+    with pytest.raises(InferenceError, match="another question"):
         exact("x > 5", results.release).infer()
     with pytest.raises(InferenceError, match="another question"):
         dpi.proportion("s", results.release).infer()
@@ -296,7 +302,7 @@ def test_many_releases_at_once_are_as_one_by_one():
     values = np.stack([one.array for one in releases])
     for method in ("exact", "wald"):
         asked = dataclasses.replace(model, inference=method)
-        batch = asked.infer_batch(model.measurement(PRICE), values, alpha=0.1, nobs=100)
+        batch = asked.estimate(Released.of_study(model.measurement(PRICE), values), alpha=0.1)
         for row, release in enumerate(releases):
             alone = asked.infer(release)
             assert batch.names == ("s",)
@@ -305,8 +311,9 @@ def test_many_releases_at_once_are_as_one_by_one():
             np.testing.assert_allclose(batch.intervals[row], alone.conf_int(alpha=0.1), atol=1e-9)
             np.testing.assert_allclose(batch.pvalues[row], alone.pvalues, rtol=1e-6)
             assert batch.flagged[row] == bool(alone.flags)
-    with pytest.raises(OptionError, match="nobs="):
-        model.infer_batch(model.measurement(PRICE), values)
+    unbound = dpi.proportion("s", inference="exact").measurement(PRICE, schema=SCHEMA, neighbors="replace_one")
+    with pytest.raises(OptionError, match="number of rows is public"):
+        model.estimate(Released.of_study(unbound, values))
 
 
 @pytest.mark.parametrize(("n", "theta", "epsilon"), [(40, 0.2, 1.0), (15, 0.02, 0.3), (200, 0.7, 3.0)])

@@ -31,13 +31,13 @@ SCHEMA = dpi.Schema(
 )
 KEEPING = dpi.Schema(x=dpi.Real(-5, 10, missing=0, impossible=0), n=dpi.Integer(0, 500, missing=0, impossible=0))
 KINDS = {
-    "a median": lambda **o: dpi.quantile("x", 0.5, resolution=16, **o),
-    "quantiles of a tree": lambda **o: dpi.quantile("x", [0.1, 0.5, 0.9], by="b", resolution=16, **o),
+    "a median": lambda **o: dpi.quantile("x", q=0.5, resolution=16, **o),
+    "quantiles of a tree": lambda **o: dpi.quantile("x", q=[0.1, 0.5, 0.9], by="b", resolution=16, **o),
     "quantiles that are chosen": lambda **o: dpi.quantile(
-        "n", [0.25, 0.75], by=["g"], method="exponential", resolution=32, **o
+        "n", q=[0.25, 0.75], by=["g"], method="exponential", resolution=32, **o
     ),
-    "with a condition": lambda **o: dpi.quantile("n", 0.9, where="b & (x > 0)", method="tree", resolution=64, **o),
-    "of the data": lambda **o: dpi.quantile("x", 0.3, by="x > 2", target="data", resolution=8, **o),
+    "with a condition": lambda **o: dpi.quantile("n", q=0.9, where="b & (x > 0)", method="tree", resolution=64, **o),
+    "of the data": lambda **o: dpi.quantile("x", q=0.3, by="x > 2", target="data", resolution=8, **o),
     "a distribution": lambda **o: dpi.cdf("x", resolution=8, **o),
     "distributions": lambda **o: dpi.cdf("n", by=["b", "n > 100"], where="x < 9", resolution=8, **o),
 }
@@ -109,7 +109,6 @@ def traced(kind, frame, neighbors):
     check(results, column.lower, column.upper)
     release = results.release
     table = results.summary_frame() if isinstance(results, dpi.PrivateResults) else results.frame()
-    selected = release.question["selected"]
     return {
         "index": table.index.tolist(),
         "columns": list(table.columns),
@@ -117,7 +116,8 @@ def traced(kind, frame, neighbors):
         "names": (release.names, release.steps),
         "law": release.law,
         "cost": release.cost,
-        "question": {**release.question, "selected": None if selected is None else len(selected)},
+        "question": release.question,
+        "chosen": [(stage.names, stage.steps, stage.law) for stage in release.choices],
         "spent": data.ledger.spent,
         "warned": [str(one.message) for one in warned],
     }
@@ -221,11 +221,11 @@ def test_without_noise_quantiles_are_those_of_numpy(neighbors):
     q = [0.1, 0.33, 0.5, 0.9]
     expected = frame.apply(lambda column: np.quantile(column, q, method="inverted_cdf"))
     for method in ("exponential", "tree"):
-        found = dpi.quantile("k", q, data, method=method).fit(dpi.ZCDP(1e9))
+        found = dpi.quantile("k", data, q=q, method=method).fit(dpi.ZCDP(1e9))
         assert found.params.tolist() == expected["k"].tolist()
-    found = dpi.quantile("x", q, data, method="exponential").fit(dpi.ZCDP(1e9))
+    found = dpi.quantile("x", data, q=q, method="exponential").fit(dpi.ZCDP(1e9))
     assert found.params.to_numpy() == pytest.approx(expected["x"].to_numpy(), abs=2**-30)
-    found = dpi.quantile("x", q, data, method="tree").fit(dpi.ZCDP(1e9))
+    found = dpi.quantile("x", data, q=q, method="tree").fit(dpi.ZCDP(1e9))
     assert found.params.to_numpy() == pytest.approx(expected["x"].to_numpy(), abs=1 / 4096)
 
 
@@ -233,7 +233,9 @@ def test_without_noise_quantiles_by_group_are_those_of_the_groups():
     rng = np.random.default_rng(10)
     frame = SCHEMA.sample(301, rng)
     data = dpi.PublicData(frame, SCHEMA, rng=rng)
-    found = dpi.quantile("n", [0.2, 0.77], data, by=["g", "x > 2"], where="b", method="exponential").fit(dpi.ZCDP(1e9))
+    found = dpi.quantile("n", data, q=[0.2, 0.77], by=["g", "x > 2"], where="b", method="exponential").fit(
+        dpi.ZCDP(1e9)
+    )
     kept = frame[frame["b"]]
     for (level, above, q), estimate in found.estimates.items():
         values = kept["n"][(kept["g"] == level) & ((kept["x"] > 2) == above)]
@@ -246,19 +248,19 @@ def test_without_noise_quantiles_by_group_are_those_of_the_groups():
 
 def test_one_release_answers_every_question_about_its_distribution():
     data = dpi.PublicData(plain(400), SCHEMA, rng=np.random.default_rng(3))
-    release = dpi.quantile("x", 0.5, data, resolution=64).measure(dpi.ZCDP(0.5))
-    chosen = dpi.quantile("x", 0.5, release).infer()
+    release = dpi.quantile("x", data, q=0.5, resolution=64).measure(dpi.ZCDP(0.5))
+    chosen = dpi.quantile("x", release, q=0.5).infer()
     assert chosen.params.iloc[0] == pytest.approx(
-        release.schema["x"].lower + 15 * (release.question["selected"][0] + 0.5) / 2**30
+        release.schema["x"].lower + 15 * (release.choices[0].values[0] + 0.5) / 2**30
     )
-    several = dpi.quantile("x", [0.25, 0.75], release).infer()
+    several = dpi.quantile("x", release, q=[0.25, 0.75]).infer()
     function = dpi.cdf("x", release).infer()
     assert several.params.tolist() == function.quantile([0.25, 0.75]).params.tolist()
     assert function(several.params.to_numpy())["cdf"].to_numpy() == pytest.approx([0.25, 0.75], abs=1e-9)
-    narrow = dpi.quantile("x", 0.5, release, target="data").infer()
+    narrow = dpi.quantile("x", release, q=0.5, target="data").infer()
     assert narrow.bse.iloc[0] < chosen.bse.iloc[0]
     assert narrow.noise_share.iloc[0] == pytest.approx(1.0)
-    assert dpi.quantile("x", 0.5, release, inference="wald").infer().bse.equals(chosen.bse)
+    assert dpi.quantile("x", release, q=0.5, inference="wald").infer().bse.equals(chosen.bse)
 
 
 def test_seeded_simulations_repeat():
@@ -292,30 +294,30 @@ def test_the_noise_that_is_explained_is_the_largest_of_the_tree():
 # What is refused
 
 BAD = {
-    "a probability above one": (lambda d: dpi.quantile("x", 1.5, d), OptionError, "q="),
-    "a probability below zero": (lambda d: dpi.quantile("x", [0.5, -0.1], d), OptionError, "q="),
-    "NaN": (lambda d: dpi.quantile("x", np.nan, d), OptionError, "q="),
-    "text": (lambda d: dpi.quantile("x", "0.5", d), OptionError, "q="),
-    "a truth value": (lambda d: dpi.quantile("x", True, d), OptionError, "q="),
-    "no probability": (lambda d: dpi.quantile("x", [], d), OptionError, "q="),
-    "a probability left out": (lambda d: dpi.quantile("x", None, d), OptionError, "q="),
-    "a probability twice": (lambda d: dpi.quantile("x", [0.5, 0.1, 0.5], d), OptionError, "q="),
-    "a category": (lambda d: dpi.quantile("g", 0.5, d), SchemaError, "'g' is not numeric"),
+    "a probability above one": (lambda d: dpi.quantile("x", d, q=1.5), OptionError, "q="),
+    "a probability below zero": (lambda d: dpi.quantile("x", d, q=[0.5, -0.1]), OptionError, "q="),
+    "NaN": (lambda d: dpi.quantile("x", d, q=np.nan), OptionError, "q="),
+    "text": (lambda d: dpi.quantile("x", d, q="0.5"), OptionError, "q="),
+    "a truth value": (lambda d: dpi.quantile("x", d, q=True), OptionError, "q="),
+    "no probability": (lambda d: dpi.quantile("x", d, q=[]), OptionError, "q="),
+    "a probability left out": (lambda d: dpi.quantile("x", d, q=None), OptionError, "q="),
+    "a probability twice": (lambda d: dpi.quantile("x", d, q=[0.5, 0.1, 0.5]), OptionError, "q="),
+    "a category": (lambda d: dpi.quantile("g", d, q=0.5), SchemaError, "'g' is not numeric"),
     "a boolean": (lambda d: dpi.cdf("b", d), SchemaError, "'b' is not numeric"),
-    "an unknown column": (lambda d: dpi.quantile("z", 0.5, d), UnknownColumnError, "'z'"),
+    "an unknown column": (lambda d: dpi.quantile("z", d, q=0.5), UnknownColumnError, "'z'"),
     "an expression": (lambda d: dpi.cdf("log(6 + x)", d), UnknownColumnError, "log"),
-    "a column of another type": (lambda d: dpi.quantile(["x"], 0.5, d), OptionError, "column="),
+    "a column of another type": (lambda d: dpi.quantile(["x"], d, q=0.5), OptionError, "column="),
     "an odd resolution": (lambda d: dpi.cdf("x", d, resolution=100), OptionError, "resolution="),
     "too fine a resolution": (lambda d: dpi.cdf("x", d, resolution=2**15), OptionError, "resolution="),
-    "a resolution of text": (lambda d: dpi.quantile("x", 0.5, d, resolution="fine"), OptionError, "resolution="),
-    "the column itself as group": (lambda d: dpi.quantile("k", 0.5, d, by="k"), OptionError, "by="),
+    "a resolution of text": (lambda d: dpi.quantile("x", d, q=0.5, resolution="fine"), OptionError, "resolution="),
+    "the column itself as group": (lambda d: dpi.quantile("k", d, q=0.5, by="k"), OptionError, "by="),
     "a real as group": (lambda d: dpi.cdf("n", d, by="x"), SchemaError, "'x' has no levels"),
     "too many groups": (lambda d: dpi.cdf("x", d, by=["g", "k", "b"], resolution=2**14), OptionError, "24 groups"),
     "no condition": (lambda d: dpi.cdf("x", d, where="x + 1"), FormulaError, "not a condition"),
-    "an unknown method": (lambda d: dpi.quantile("x", 0.5, d, method="laplace"), OptionError, "method="),
+    "an unknown method": (lambda d: dpi.quantile("x", d, q=0.5, method="laplace"), OptionError, "method="),
     "an unknown target": (lambda d: dpi.cdf("x", d, target="sample"), OptionError, "target="),
-    "an unknown inference": (lambda d: dpi.quantile("x", 0.5, d, inference="bayes"), OptionError, "inference="),
-    "data": (lambda d: dpi.quantile("x", 0.5, plain()), OptionError, "data="),
+    "an unknown inference": (lambda d: dpi.quantile("x", d, q=0.5, inference="bayes"), OptionError, "inference="),
+    "data": (lambda d: dpi.quantile("x", plain(), q=0.5), OptionError, "data="),
 }
 
 
@@ -333,7 +335,7 @@ def test_bad_questions_are_refused_by_name_and_cost_nothing(name):
 
 def test_bad_prices_cost_nothing():
     data = guarded()
-    for question in (dpi.quantile("x", 0.5, data, resolution=4), dpi.cdf("x", data, resolution=4)):
+    for question in (dpi.quantile("x", data, q=0.5, resolution=4), dpi.cdf("x", data, resolution=4)):
         for price, error in (
             (0.1, OptionError),
             (dpi.ZCDP(0.0), PrivacyUnitError),
@@ -351,7 +353,7 @@ def test_choices_are_refused_where_errors_of_floats_would_count():
     """Noise on a rank is at most 2^22 rows: 4 rows over the price, twice that where a row is replaced."""
     schema = dpi.Schema(x=dpi.Real(0, 1))
     for neighbors, least in (("add_remove", 4 / 2**22), ("replace_one", 8 / 2**22)):
-        asked = dpi.quantile("x", 0.5)
+        asked = dpi.quantile("x", q=0.5)
         rows = asked.measurement(dpi.PureDP(1.001 * least), schema=schema, neighbors=neighbors).rows
         assert rows.scales[0] <= 2**22
         with pytest.raises(PrivacyUnitError, match="too small a price"):
@@ -367,14 +369,14 @@ def test_a_release_is_not_measured_and_answers_its_own_question_only():
         dpi.cdf("n", by="b", where="k > 0"),
         dpi.cdf("x", by="g", where="k > 0"),
         dpi.cdf("x", where="k > 0"),
-        dpi.quantile("x", 0.5, by="b", where="k > 1"),
-        dpi.quantile("x", 0.5, by="b"),
+        dpi.quantile("x", q=0.5, by="b", where="k > 1"),
+        dpi.quantile("x", q=0.5, by="b"),
         dpi.mean("x"),
     ):
         with pytest.raises(InferenceError, match="another question"):
             other.infer(release)
-    assert len(dpi.quantile("x", 0.5, by="b", where="k > 0").infer(release).params) == 2
-    for other in (dpi.mean("x", data).measure(dpi.ZCDP(0.1)), dpi.most_frequent("b", data).measure(dpi.ZCDP(0.1))):
+    assert len(dpi.quantile("x", q=0.5, by="b", where="k > 0").infer(release).params) == 2
+    for other in (dpi.gram(["x"], data).measure(dpi.ZCDP(0.1)), dpi.most_frequent("b", data).measure(dpi.ZCDP(0.1))):
         with pytest.raises(InferenceError, match="another question"):
             dpi.cdf("x", other).infer()
     with pytest.raises(OptionError, match="release="):

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 import dpinfer as dpi
 from dpinfer.errors import DPInferError, FormulaError, OptionError, ReleaseFormatError, SchemaError
+from dpinfer.inference.released import Released
 from dpinfer.kernel.rows.queries import LARGEST_WEIGHT, query_change, whole_weights
 from dpinfer.kernel.sources import open_source
 from dpinfer.kernel.sums import exact_sums
@@ -47,7 +48,7 @@ def sums(procedure, data, schema=SCHEMA):
 def test_the_sums_are_the_combinations_of_counts_exactly():
     data = frame()
     weights = np.arange(-6, 6).reshape(2, 6)
-    found, measured = sums(linear_queries(weights, ["g", "b"]), data)
+    found, measured = sums(linear_queries(["g", "b"], queries=weights), data)
     counts = data.groupby(["g", "b"], observed=False).size().to_numpy()
     assert found == (weights @ counts).tolist()
     assert measured.rows.step == 1
@@ -57,7 +58,7 @@ def test_the_sums_are_the_combinations_of_counts_exactly():
 def test_real_weights_are_measured_on_a_grid_that_the_question_keeps():
     data = frame()
     weights = np.random.default_rng(3).normal(size=(3, 3))
-    found, measured = sums(linear_queries(weights, "g"), data)
+    found, measured = sums(linear_queries("g", queries=weights), data)
     rows = measured.rows
     assert np.abs(rows.matrix).max() == LARGEST_WEIGHT
     assert np.abs(rows.weights - weights).max() <= rows.step / 2
@@ -68,9 +69,9 @@ def test_real_weights_are_measured_on_a_grid_that_the_question_keeps():
 def test_rows_in_no_cell_count_nowhere():
     data = frame().astype({"g": object})
     data.loc[:99, "g"] = "unknown"
-    everything, _ = sums(linear_queries([1, 1, 1], "g"), data)
+    everything, _ = sums(linear_queries("g", queries=[1, 1, 1]), data)
     assert everything == [300]
-    old, _ = sums(linear_queries([0, 1], "x >= 5", where="b"), data)
+    old, _ = sums(linear_queries("x >= 5", queries=[0, 1], where="b"), data)
     assert old == [int(((data["x"] >= 5) & data["b"]).sum())]
 
 
@@ -83,7 +84,7 @@ def test_rows_in_no_cell_count_nowhere():
     ],
 )
 def test_weights_by_label(weights):
-    found, measured = sums(linear_queries(weights, "g"), frame())
+    found, measured = sums(linear_queries("g", queries=weights), frame())
     assert measured.rows.matrix.tolist() == [[2, 1, 0], [-1, 0, 1]]
     assert measured.names == ("up", "down")
     assert len(found) == 2
@@ -144,7 +145,7 @@ def test_no_pair_of_neighbouring_data_sets_exceeds_the_bound(data):
     weights = data.draw(st.lists(st.lists(st.integers(-5, 5), min_size=3, max_size=3), min_size=1, max_size=3))
     if not np.array(weights).any(axis=1).all():
         return
-    measured = linear_queries(weights, "g").measurement(dpi.PureDP(1.0), schema=SCHEMA, neighbors=neighbors)
+    measured = linear_queries("g", queries=weights).measurement(dpi.PureDP(1.0), schema=SCHEMA, neighbors=neighbors)
     one, two = (
         exact_sums(measured.rows, open_source(pd.DataFrame({"g": np.array(cells, dtype=object)})))
         if cells
@@ -159,7 +160,7 @@ def test_no_pair_of_neighbouring_data_sets_exceeds_the_bound(data):
 @pytest.mark.parametrize("neighbors", ["add_remove", "replace_one"])
 def test_the_noise_is_the_price_s(privacy, neighbors):
     weights = [[1, 0, 2], [0, 1, 1]]
-    measured = linear_queries(weights, "g").measurement(privacy, schema=SURE, neighbors=neighbors)
+    measured = linear_queries("g", queries=weights).measurement(privacy, schema=SURE, neighbors=neighbors)
     pure = isinstance(privacy, dpi.PureDP)
     change = brute(np.array(weights), neighbors, "l1" if pure else "l2", True)
     scale = measured.law.scales[0] * measured.steps[0]
@@ -174,8 +175,8 @@ def test_sum_and_difference_of_overlapping_counts_halve_the_variance():
     columns, epsilon = ["hispanic", "age >= 18"], 0.1
     price = dpi.PureDP(epsilon)
     data = public(OVERLAP, data=OVERLAP.sample(500, np.random.default_rng(5)))
-    each = linear_queries(COUNTS, columns, data).fit(price)
-    both = linear_queries(SUM_AND_DIFFERENCE, columns, data).fit(price)
+    each = linear_queries(columns, data, queries=COUNTS).fit(price)
+    both = linear_queries(columns, data, queries=SUM_AND_DIFFERENCE).fit(price)
     assert each.bse.to_numpy() ** 2 == pytest.approx([8 / epsilon**2] * 2, rel=1e-3)
     recovered = both.t_test(["0.5 * S + 0.5 * D", "0.5 * S - 0.5 * D"])
     assert recovered.sd**2 == pytest.approx([4 / epsilon**2] * 2, rel=1e-3)
@@ -184,7 +185,7 @@ def test_sum_and_difference_of_overlapping_counts_halve_the_variance():
 
 
 def test_what_follows_from_a_public_number_of_rows_is_refused():
-    asked = linear_queries([[2, 2, 2], [-1, -1, -1]], "g")
+    asked = linear_queries("g", queries=[[2, 2, 2], [-1, -1, -1]])
     with pytest.raises(OptionError, match="public number of rows"):
         asked.measurement(dpi.ZCDP(1.0), schema=SURE, neighbors="replace_one")
     assert asked.measurement(dpi.PureDP(1.0), schema=SURE).law.scales == (3.0, 3.0)
@@ -193,7 +194,7 @@ def test_what_follows_from_a_public_number_of_rows_is_refused():
 
 
 def test_averages_of_laplace_draws():
-    asked = linear_queries([1, 2, 3], "g", draws=10)
+    asked = linear_queries("g", queries=[1, 2, 3], draws=10)
     measured = asked.measurement(dpi.PureDP(0.5), schema=SCHEMA)
     variance = measured.law.variances[0] * measured.steps[0] ** 2
     assert variance == pytest.approx(2 * 10 * (3 / 0.5) ** 2, rel=1e-3)
@@ -208,12 +209,12 @@ def test_intervals_of_simulated_noise_cover():
     weights = [[1, 0, 0], [1, 1, 0], [0.5, 0.25, -1]]
     data = frame()
     for draws, price in ((1, dpi.PureDP(1.0)), (4, dpi.PureDP(1.0)), (1, dpi.ZCDP(0.5))):
-        asked = linear_queries(weights, "g", draws=draws)
+        asked = linear_queries("g", queries=weights, draws=draws)
         measured = asked.measurement(price, schema=SCHEMA)
         exact = np.array(exact_sums(measured.rows, open_source(data)), dtype=float)
         noise = measured.law.rvs(20_000, np.random.default_rng(6))
         values = (exact * measured.multiplier + noise) * np.asarray(measured.steps)
-        found = asked.infer_batch(measured, values, alpha=0.1)
+        found = asked.estimate(Released(measured, values), alpha=0.1)
         truth = exact * measured.rows.step
         covered = ((found.intervals[..., 0] <= truth) & (truth <= found.intervals[..., 1])).mean(axis=0)
         assert np.abs(covered - 0.9).max() < 0.0105  # five standard errors; the grid is fine
@@ -222,30 +223,33 @@ def test_intervals_of_simulated_noise_cover():
 
 def test_batches_equal_single_releases():
     contrasts = {"gap": {"up": 1.0, "down": -1.0}}
-    asked = linear_queries({"up": [2, 1, 0], "down": [0, 1.5, 1]}, "g")
+    asked = linear_queries("g", queries={"up": [2, 1, 0], "down": [0, 1.5, 1]})
     for price in (dpi.ZCDP(0.2), dpi.PureDP(0.5)):
         results = asked.bind(public()).fit(price)
         measured = asked.measurement(price, schema=SCHEMA)
-        batch = asked.infer_batch(measured, results.release.array[None], alpha=0.1, contrasts=contrasts)
+        released = Released(measured, results.release.array[None])
+        batch = asked.estimate(released, alpha=0.1, contrasts=contrasts)
         test = results.t_test("up - down")
         assert batch.names == ("up", "down", "gap")
         assert batch.intervals[0, :2] == pytest.approx(results.conf_int(0.1).to_numpy())
         assert batch.intervals[0, 2] == pytest.approx(test.conf_int(0.1)[0])
         assert batch.pvalues[0] == pytest.approx([*results.pvalues, float(test.pvalue)], abs=1e-12)
-        assert asked.oracle(measured, np.zeros(2), alpha=0.1).halfwidth == pytest.approx(
+        assert asked.oracle(released, alpha=0.1).halfwidth == pytest.approx(
             np.diff(results.conf_int(0.1).to_numpy())[:, 0] / 2
         )
 
 
 def test_joint_tests_of_laplace_noise_are_simulated():
-    results = linear_queries(np.eye(3), "g", public()).fit(dpi.PureDP(0.5))
+    results = linear_queries("g", public(), queries=np.eye(3)).fit(dpi.PureDP(0.5))
     truth = frame()["g"].value_counts().reindex(["a", "b", "c"]).to_numpy(dtype=float)
     assert results.wald_test((np.eye(3), truth)).pvalue > 1e-3
     assert results.wald_test((np.eye(3), truth + 60)).pvalue == pytest.approx(1 / 2000)
 
 
 def test_results_are_labelled_and_print():
-    results = linear_queries({"up": [1, 1, 0], "down": [0.3, 0, 1]}, "g", public(), where="b").fit(dpi.ZCDP(0.5))
+    results = linear_queries("g", public(), queries={"up": [1, 1, 0], "down": [0.3, 0, 1]}, where="b").fit(
+        dpi.ZCDP(0.5)
+    )
     text = results.summary().as_text()
     assert "Private linear queries of g" in text
     assert "public grid" in text
@@ -257,7 +261,7 @@ def test_results_are_labelled_and_print():
 
 
 def test_a_release_keeps_its_question(tmp_path):
-    release = linear_queries({"up": [2, 1, 0], "down": [0, 1.5, 1]}, "g", public(), where="x > 1").measure(
+    release = linear_queries("g", public(), queries={"up": [2, 1, 0], "down": [0, 1.5, 1]}, where="x > 1").measure(
         dpi.ZCDP(0.2)
     )
     release.save(tmp_path / "queries.json")
@@ -272,15 +276,24 @@ def test_a_release_keeps_its_question(tmp_path):
 @pytest.mark.parametrize(
     ("key", "value"),
     [
-        ("weights", ["1 2", "3 4"]),
-        ("weights", ["1 2 x", "3 4 5"]),
-        ("weights", ["1 2 3"]),
-        ("weights", ["1 2 999999999", "3 4 5"]),
+        ("weights", {"step": 1.0, "lines": ["1 2", "3 4"]}),
+        ("weights", {"step": 1.0, "lines": ["1 2 x", "3 4 5"]}),
+        ("weights", {"step": 1.0, "lines": ["1 2 3", "4 5"]}),
+        ("weights", {"step": 1.0, "lines": ["1 2 3"]}),
+        ("weights", {"step": 1.0, "lines": ["1 2 999999999", "3 4 5"]}),
+        ("weights", {"step": 1.0, "lines": []}),
+        ("weights", {"step": 1.0, "lines": 3}),
+        ("weights", {"step": 1.0}),
+        ("weights", ["1 2 3", "3 4 5"]),
         ("weights", 3),
-        ("queries", ["up"]),
-        ("queries", ["up", "sideways"]),
-        ("step", 0),
-        ("step", "1"),
+        ("weights", {"step": 0, "lines": ["1 2 3", "3 4 5"]}),
+        ("weights", {"step": "1", "lines": ["1 2 3", "3 4 5"]}),
+        ("names", ["up"]),
+        ("names", ["up", "sideways"]),
+        ("names", ["up", "up"]),
+        ("target", "population"),
+        ("inference", "bayes"),
+        ("draws", 0),
         ("axes", [{"column": "h"}]),
         ("axes", []),
         ("where", 5),
@@ -288,7 +301,7 @@ def test_a_release_keeps_its_question(tmp_path):
     ],
 )
 def test_a_damaged_question_is_refused(key, value):
-    release = linear_queries({"up": [2, 1, 0], "down": [0, 1, 1]}, "g", public()).measure(dpi.ZCDP(0.2))
+    release = linear_queries("g", public(), queries={"up": [2, 1, 0], "down": [0, 1, 1]}).measure(dpi.ZCDP(0.2))
     damaged = dpi.Release.from_json(release.to_json())
     damaged.question[key] = value
     with pytest.raises(ReleaseFormatError):
@@ -296,7 +309,7 @@ def test_a_damaged_question_is_refused(key, value):
 
 
 def test_explain_shows_the_noise_and_reads_no_row():
-    asked = linear_queries(SUM_AND_DIFFERENCE, ["hispanic", "age >= 18"])
+    asked = linear_queries(["hispanic", "age >= 18"], queries=SUM_AND_DIFFERENCE)
     text = asked.explain(dpi.PureDP(0.5), schema=OVERLAP)
     assert "L1 norm of the change of all queries at most 2" in text
     assert "5.64" in text  # 2 sqrt 2 / .5, less the grid
@@ -311,7 +324,7 @@ def test_studies_take_queries():
 
     study = dpi.coverage_study(
         generate,
-        linear_queries({"ends": [1, 0, 0.5], "all": [1, 1, 1]}, "g"),
+        linear_queries("g", queries={"ends": [1, 0, 0.5], "all": [1, 1, 1]}),
         schema=SCHEMA,
         truth={"ends": 200.0, "all": 400.0},
         n=400,
@@ -351,15 +364,15 @@ def test_studies_take_queries():
 )
 def test_bad_questions_are_refused_before_anything_is_measured(weights, columns, error):
     with pytest.raises((error, DPInferError)) as caught:
-        linear_queries(weights, columns, public())
+        linear_queries(columns, public(), queries=weights)
     assert isinstance(caught.value, error) or columns == "x + "
 
 
 def test_bad_options():
     for options in ({"inference": "score"}, {"draws": 0}, {"names": ["one", "two"]}, {"names": [""]}, {"names": "q"}):
         with pytest.raises(OptionError):
-            linear_queries([1, 2, 3], "g", **options)
+            linear_queries("g", queries=[1, 2, 3], **options)
     with pytest.raises(FormulaError):
-        linear_queries([1, 2, 3], "g", public(), where="x + 1")
+        linear_queries("g", public(), queries=[1, 2, 3], where="x + 1")
     with pytest.raises(OptionError, match="at most"):
         whole_weights(np.ones((1, 5000)))

@@ -35,8 +35,8 @@ SCHEMA = dpi.Schema(
 )
 PRICES = [candidate / 2 for candidate in range(1, 19)]
 KINDS = {
-    "worth": lambda **o: dpi.exponential_mechanism("candidate * (x >= candidate)", PRICES, **o),
-    "texts": lambda **o: dpi.exponential_mechanism("(g == candidate) * x", ["a", "it's"], where="b", **o),
+    "worth": lambda **o: dpi.exponential_mechanism("candidate * (x >= candidate)", candidates=PRICES, **o),
+    "texts": lambda **o: dpi.exponential_mechanism("(g == candidate) * x", candidates=["a", "it's"], where="b", **o),
     "one by one": lambda **o: dpi.exponential_mechanism({"low": "x < 3", 7: "x > 7", True: "k * b"}, **o),
     "a level": lambda **o: dpi.most_frequent("g", **o),
     "whole numbers": lambda **o: dpi.most_frequent("k", where="x > 2", **o),
@@ -159,14 +159,14 @@ def test_with_hardly_any_noise_the_best_is_chosen(price):
 
 def test_labels_come_back_with_their_type():
     given_labels = [1, 2.5, True, "1", np.int64(7), np.float64(0.5), np.bool_(False), -3, 1e-5]
-    question = dpi.exponential_mechanism("x > 1", given_labels)
+    question = dpi.exponential_mechanism("x > 1", candidates=given_labels)
     assert [type(one) for one in question.candidates] == [int, float, bool, str, int, float, bool, int, float]
     assert question.candidates == tuple(given_labels)
-    assert dpi.exponential_mechanism("x", np.arange(3)).candidates == (0, 1, 2)
+    assert dpi.exponential_mechanism("x", candidates=np.arange(3)).candidates == (0, 1, 2)
 
 
 def test_only_the_word_stands_for_the_candidate():
-    asked = dpi.exponential_mechanism("candidate*x+candidates*1.5-my_candidate-`candidate`", [2, "a"])
+    asked = dpi.exponential_mechanism("candidate*x+candidates*1.5-my_candidate-`candidate`", candidates=[2, "a"])
     assert asked.scores == (
         "(2)*x+candidates*1.5-my_candidate-`candidate`",
         "('a')*x+candidates*1.5-my_candidate-`candidate`",
@@ -189,12 +189,13 @@ def test_the_law_follows_the_price_unless_it_is_given():
 def test_it_explains_what_it_would_do():
     data = guarded()
     text = dpi.most_frequent("g", data, where="x > 1").explain(dpi.PureDP(2.0))
-    assert "most frequent g, where x > 1: nothing but the candidate with the largest noisy score" in text
+    assert "question     most frequent g, where x > 1" in text
+    assert "scores of 3 candidates: nothing but the one with the largest noisy score" in text
     assert "adding or removing one row changes scores by amounts that differ by at most 1" in text
     assert "exponential, added to scores that are not released, scale 0.5" in text
     assert "reads        g, x" in text
     assert "within 0.3466 (50%), 1.498 (95%) of the largest one" in text
-    more = dpi.exponential_mechanism("x * candidate", [1, 2]).explain(
+    more = dpi.exponential_mechanism("x * candidate", candidates=[1, 2]).explain(
         dpi.ZCDP(0.5), schema=SCHEMA, neighbors="replace_one"
     )
     assert "replacing one row" in more
@@ -205,25 +206,57 @@ def test_it_explains_what_it_would_do():
 # What is refused
 
 BAD = {
-    "no candidates": (lambda d: dpi.exponential_mechanism("x", [], d), OptionError, "candidates="),
-    "one candidate": (lambda d: dpi.exponential_mechanism("x", [1], d), OptionError, "candidates="),
-    "one candidate twice": (lambda d: dpi.exponential_mechanism("x", [1, 2, 1], d), OptionError, "candidates="),
-    "candidates left out": (lambda d: dpi.exponential_mechanism("x", None, d), OptionError, "candidates="),
-    "candidates of another type": (lambda d: dpi.exponential_mechanism("x", [[1], [2]], d), OptionError, "finite"),
-    "no finite candidates": (lambda d: dpi.exponential_mechanism("x", [1.0, np.inf], d), OptionError, "finite"),
-    "candidates beside a mapping": (
-        lambda d: dpi.exponential_mechanism({"a": "x", "b": "k"}, ["a", "b"], d),
+    "no candidates": (lambda d: dpi.exponential_mechanism("x", d, candidates=[]), OptionError, "candidates="),
+    "one candidate": (lambda d: dpi.exponential_mechanism("x", d, candidates=[1]), OptionError, "candidates="),
+    "one candidate twice": (
+        lambda d: dpi.exponential_mechanism("x", d, candidates=[1, 2, 1]),
         OptionError,
         "candidates=",
     ),
-    "scores too few": (lambda d: dpi.exponential_mechanism(["x"], [1, 2], d), OptionError, "score="),
-    "a score of another type": (lambda d: dpi.exponential_mechanism(3, [1, 2], d), OptionError, "score="),
-    "a constant score": (lambda d: dpi.exponential_mechanism("candidate", [1, 2], d), OptionError, "depends on col"),
-    "an unbounded score": (lambda d: dpi.exponential_mechanism("candidate / x", [1, 2], d), FormulaError, "divisor"),
-    "other rows": (lambda d: dpi.exponential_mechanism("x.cumsum()", [1, 2], d), FormulaError, "cumsum"),
-    "an unknown column": (lambda d: dpi.exponential_mechanism("z > candidate", [1, 2], d), UnknownColumnError, "'z'"),
-    "an unknown level": (lambda d: dpi.exponential_mechanism("g == candidate", ["a", "z"], d), FormulaError, "level"),
-    "no condition": (lambda d: dpi.exponential_mechanism("x", [1, 2], d, where="x + 1"), FormulaError, "condition"),
+    "candidates left out": (lambda d: dpi.exponential_mechanism("x", d), OptionError, "candidates="),
+    "candidates of another type": (
+        lambda d: dpi.exponential_mechanism("x", d, candidates=[[1], [2]]),
+        OptionError,
+        "finite",
+    ),
+    "no finite candidates": (
+        lambda d: dpi.exponential_mechanism("x", d, candidates=[1.0, np.inf]),
+        OptionError,
+        "finite",
+    ),
+    "candidates beside a mapping": (
+        lambda d: dpi.exponential_mechanism({"a": "x", "b": "k"}, d, candidates=["a", "b"]),
+        OptionError,
+        "candidates=",
+    ),
+    "scores too few": (lambda d: dpi.exponential_mechanism(["x"], d, candidates=[1, 2]), OptionError, "score="),
+    "a score of another type": (lambda d: dpi.exponential_mechanism(3, d, candidates=[1, 2]), OptionError, "score="),
+    "a constant score": (
+        lambda d: dpi.exponential_mechanism("candidate", d, candidates=[1, 2]),
+        OptionError,
+        "depends on col",
+    ),
+    "an unbounded score": (
+        lambda d: dpi.exponential_mechanism("candidate / x", d, candidates=[1, 2]),
+        FormulaError,
+        "divisor",
+    ),
+    "other rows": (lambda d: dpi.exponential_mechanism("x.cumsum()", d, candidates=[1, 2]), FormulaError, "cumsum"),
+    "an unknown column": (
+        lambda d: dpi.exponential_mechanism("z > candidate", d, candidates=[1, 2]),
+        UnknownColumnError,
+        "'z'",
+    ),
+    "an unknown level": (
+        lambda d: dpi.exponential_mechanism("g == candidate", d, candidates=["a", "z"]),
+        FormulaError,
+        "level",
+    ),
+    "no condition": (
+        lambda d: dpi.exponential_mechanism("x", d, candidates=[1, 2], where="x + 1"),
+        FormulaError,
+        "condition",
+    ),
     "an unknown method": (lambda d: dpi.most_frequent("g", d, method="laplace"), OptionError, "permute_and_flip"),
     "a real": (lambda d: dpi.most_frequent("x", d), SchemaError, "'x' has no levels"),
     "a long integer": (lambda d: dpi.most_frequent("n", d), SchemaError, "'n' has no levels"),
@@ -266,21 +299,21 @@ def test_bad_prices_cost_nothing():
 
 def test_a_release_is_not_measured_and_answers_its_own_question_only():
     data = dpi.PublicData(plain(), SCHEMA, rng=np.random.default_rng(2))
-    release = dpi.exponential_mechanism("x > candidate", [1, 2], data).measure(dpi.PureDP(1.0))
+    release = dpi.exponential_mechanism("x > candidate", data, candidates=[1, 2]).measure(dpi.PureDP(1.0))
     with pytest.raises(OptionError, match="only infers"):
-        dpi.exponential_mechanism("x > candidate", [1, 2], release).measure(dpi.PureDP(1.0))
-    assert dpi.exponential_mechanism("x > candidate", [1, 2], release).infer().selected in (1, 2)
+        dpi.exponential_mechanism("x > candidate", release, candidates=[1, 2]).measure(dpi.PureDP(1.0))
+    assert dpi.exponential_mechanism("x > candidate", release, candidates=[1, 2]).infer().selected in (1, 2)
     others = [
-        dpi.exponential_mechanism("x > candidate", [1, 3]),
-        dpi.exponential_mechanism("x > candidate", [2, 1]),
-        dpi.exponential_mechanism("x > candidate", [1, 2], where="b"),
-        dpi.mean("x"),
+        dpi.exponential_mechanism("x > candidate", candidates=[1, 3]),
+        dpi.exponential_mechanism("x > candidate", candidates=[2, 1]),
+        dpi.exponential_mechanism("x > candidate", candidates=[1, 2], where="b"),
+        dpi.cdf("x"),
     ]
     for other in others:
         with pytest.raises(InferenceError, match="another question"):
             other.infer(release)
     with pytest.raises(InferenceError, match="another question"):
-        dpi.most_frequent("g", dpi.mean("x", data).measure(dpi.ZCDP(0.1))).infer()
+        dpi.most_frequent("g", dpi.gram(["x"], data).measure(dpi.ZCDP(0.1))).infer()
     answers = dpi.most_frequent(["b", "c"], data).measure(dpi.PureDP(1.0))
     with pytest.raises(InferenceError, match="another question"):
         dpi.most_frequent(["c", "b"], answers).infer()

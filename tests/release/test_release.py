@@ -86,15 +86,59 @@ def test_the_text_is_readable_and_says_what_was_paid(plain):
     assert stored["format"] == "dpinfer release"
     assert stored["version"] == FORMAT_VERSION
     assert stored["guarantee"].startswith("0.5-zCDP")
-    assert stored["law"]["family"] == "discrete gaussian"
-    assert stored["sums"][0]["name"] == "1 * 1"
+    assert len(stored["stages"]) == 1
+    assert stored["stages"][0]["law"]["family"] == "discrete gaussian"
+    assert stored["stages"][0]["sums"][0]["name"] == "1 * 1"
+    assert stored["stages"][0]["settings"] == {}
     assert stored["question"]["text"] == "y ~ x + C(g, contr.sum) + `hours per week`"
     assert stored["charge_ids"] == list(plain.charge_ids)
     assert len(plain.charge_ids) == 1
 
 
+NAMED = [
+    (["stages", 0, "settings"], [], "settings is of a wrong type"),
+    (["stages", 0, "sums"], [], "0 sums but"),
+    (["stages", 0, "sums", 0, "value"], 1.5, "value: a noisy sum is not a whole number"),
+    (["stages", 0, "sums", 0, "step"], 0, "step: not a positive number"),
+    (["stages", 0, "sums", 0, "name"], 7, "name is of a wrong type"),
+    (["stages", 0, "law", "family"], "discrete cauchy", "noise law"),
+    (["stages"], [], "stages is of a wrong type"),
+]
+
+
+@pytest.mark.parametrize(("path", "value", "words"), NAMED, ids=str)
+def test_damage_to_a_stage_is_named_by_its_field(plain, path, value, words):
+    with pytest.raises(ReleaseFormatError, match=words):
+        Release.from_json(changed(plain, path, value))
+
+
+STAGED = {
+    "density": (lambda data: dpi.density("x", data), dpi.ZCDP(0.5), ["fine", "width"]),
+    "quantile": (lambda data: dpi.quantile("x", 0.5, data), dpi.PureDP(2.0), []),
+}
+
+
+@pytest.mark.parametrize("name", STAGED)
+def test_several_stages_with_their_settings_lose_nothing(name, tmp_path):
+    ask, price, told = STAGED[name]
+    release = ask(dpi.PrivateData(FRAME, SCHEMA, dpi.Ledger.in_memory(price))).measure(price)
+    assert len(release.stages) > 1
+    assert [key for stage in release.stages for key in stage.settings] == told
+    release.save(tmp_path / "staged.json")
+    read = read_release(tmp_path / "staged.json")
+    assert read == release == pickle.loads(pickle.dumps(release))
+    assert [stage.settings for stage in read.stages] == [stage.settings for stage in release.stages]
+    assert [stage.law for stage in read.stages] == [stage.law for stage in release.stages]
+    assert read.infer().summary().as_text() == release.infer().summary().as_text()
+    assert release.values == tuple(value for stage in release.sums for value in stage.values)
+    for place in range(len(release.stages)):
+        with pytest.raises(ReleaseFormatError, match="sums"):
+            Release.from_json(changed(release, ["stages", place, "sums"], KeyError))
+
+
 def test_large_integers_survive(plain):
-    huge = replace(plain, values=(2**80 + 1, *plain.values[1:]))
+    (only,) = plain.stages
+    huge = replace(plain, stages=(replace(only, values=(2**80 + 1, *only.values[1:])),))
     assert Release.from_json(huge.to_json()).values[0] == 2**80 + 1
 
 
@@ -140,9 +184,12 @@ def changed(release, path, value):
     return json.dumps(stored)
 
 
-def test_a_newer_version_is_told_apart_from_damage(plain):
+def test_another_version_is_told_apart_from_damage(plain):
     for version in (FORMAT_VERSION + 1, 10**9):
         with pytest.raises(ReleaseVersionError, match="update dpinfer"):
+            Release.from_json(changed(plain, ["version"], version))
+    for version in range(1, FORMAT_VERSION):
+        with pytest.raises(ReleaseVersionError, match=f"format version {version}.*version of dpinfer that wrote it"):
             Release.from_json(changed(plain, ["version"], version))
     for version in (0, -1, "2", None, True, 1.5, KeyError):
         with pytest.raises(ReleaseFormatError, match="version"):
@@ -159,7 +206,13 @@ def places(value, path=()):
         yield from places(part, (*path, step))
 
 
-NEEDED = ["kind", "neighbors", "nobs", "charge_ids", "public", "cost", "law", "question", "sums", "format"]
+NEEDED = ["kind", "neighbors", "nobs", "charge_ids", "public", "cost", "question", "stages", "format"]
+
+
+@pytest.mark.parametrize("field", ["settings", "law", "sums"])
+def test_missing_fields_of_a_stage_are_refused(plain, field):
+    with pytest.raises(ReleaseFormatError, match=field):
+        Release.from_json(changed(plain, ["stages", 0, field], KeyError))
 
 
 @pytest.mark.parametrize("field", NEEDED)
@@ -183,19 +236,26 @@ WRONG = [
     (["charge_ids"], [""]),
     (["public"], "no"),
     (["public"], None),
-    (["sums"], []),
-    (["sums", 0], 3),
-    (["sums", 0, "value"], 1.5),
-    (["sums", 0, "value"], True),
-    (["sums", 0, "value"], "1"),
-    (["sums", 0, "step"], 0),
-    (["sums", 0, "step"], -1.0),
-    (["sums", 0, "step"], float("nan")),
-    (["sums", 0, "step"], float("inf")),
-    (["sums", 0, "name"], None),
-    (["law", "scales"], [[1.0, 3]]),
-    (["law", "scales", 0, 1], 10**30),
-    (["law", "family"], "discrete cauchy"),
+    (["stages"], []),
+    (["stages"], {}),
+    (["stages"], None),
+    (["stages", 0], 3),
+    (["stages", 0, "settings"], []),
+    (["stages", 0, "settings"], None),
+    (["stages", 0, "sums"], []),
+    (["stages", 0, "sums"], {}),
+    (["stages", 0, "sums", 0], 3),
+    (["stages", 0, "sums", 0, "value"], 1.5),
+    (["stages", 0, "sums", 0, "value"], True),
+    (["stages", 0, "sums", 0, "value"], "1"),
+    (["stages", 0, "sums", 0, "step"], 0),
+    (["stages", 0, "sums", 0, "step"], -1.0),
+    (["stages", 0, "sums", 0, "step"], float("nan")),
+    (["stages", 0, "sums", 0, "step"], float("inf")),
+    (["stages", 0, "sums", 0, "name"], None),
+    (["stages", 0, "law", "scales"], [[1.0, 3]]),
+    (["stages", 0, "law", "scales", 0, 1], 10**30),
+    (["stages", 0, "law", "family"], "discrete cauchy"),
     (["cost"], None),
     (["cost", "rho"], "1/0"),
     (["cost", "rho"], float("inf")),
@@ -232,7 +292,7 @@ def test_sums_that_the_question_does_not_ask_for_are_refused(plain):
         (["question", "terms"], "x"),
         (["question", "options"], {"colour": "red"}),
         (["question", "options", "replicates"], "many"),
-        (["sums", 1, "name"], "x * x"),
+        (["stages", 0, "sums", 1, "name"], "x * x"),
     ]:
         with pytest.raises(ReleaseFormatError):
             Release.from_json(changed(plain, path, value)).infer()

@@ -19,9 +19,9 @@ from scipy import stats
 import dpinfer as dpi
 from dpinfer.errors import DPInferError, InferenceError, MissingFromReleaseError, OptionError, ReleaseFormatError
 from dpinfer.inference.bootstrap import METHODS
+from dpinfer.procedures.bootstrap import Bootstrap
 from dpinfer.release import Release
-from dpinfer.results.bootstrap import BootstrapResults, infer_bootstrap
-from dpinfer.results.bootstrap_question import BootstrapQuestion
+from dpinfer.results.bootstrap import BootstrapResults
 
 ROWS, REPLICATES = 3000, 40
 SCHEMA = dpi.Schema(
@@ -284,9 +284,11 @@ def test_what_the_sums_do_not_hold_is_refused(kind, statistic, error, message):
         released(kind).infer(statistic=statistic)
 
 
-def test_a_release_of_another_kind_is_refused():
-    with pytest.raises(InferenceError, match="holds no bootstrapped sums"):
-        infer_bootstrap(replace(released(), kind="gram"))
+def test_a_release_of_another_question_is_refused():
+    data = dpi.PublicData(FRAME, SCHEMA, rng=np.random.default_rng(3), neighbors="replace_one")
+    release = dpi.ols("y ~ x", data).measure(dpi.ZCDP(1.0))
+    with pytest.raises(InferenceError, match="another question"):
+        dpi.bootstrap("y ~ x", release).infer()
 
 
 # Storage
@@ -305,12 +307,14 @@ def test_a_release_survives_json_and_gives_equal_results(kind, weights, tmp_path
 
 
 def test_the_question_survives_its_mapping():
-    release = asking(released(), where="x > 3", target="data", seed=7, options={"conservative": 0.1})
-    assert BootstrapQuestion.from_release(release).to_dict() == {
-        **release.question,
-        "text": "bootstrap of mean of x, y, where x > 3",
-    }
-    results = asking(released(), options={"inference": "unbiased"}).infer()
+    changes = {"where": "x > 3", "target": "data", "conservative": 0.1, "inference": "conservative"}
+    release = asking(released(), **changes)
+    question = Bootstrap.from_release(release)
+    fields = {name: value for name, value in release.question.items() if name not in ("procedure", "text", "schema")}
+    assert question.to_dict() == fields
+    assert question.text(SCHEMA) == "bootstrap of mean of x, y, where x > 3"
+    assert Bootstrap.from_dict(json.loads(json.dumps(question.to_dict()))).to_dict() == fields
+    results = asking(released(), inference="unbiased").infer()
     assert results.inference.method == "unbiased"
 
 
@@ -336,6 +340,8 @@ def test_what_is_stored_holds_nothing_of_the_rows():
 
 JUNK = [None, "junk", -0.5, [], {}, True, -1, 3, 10**30, float("nan"), [1], ["a", "b"], {"a": 1}]
 LEGAL = {"where": {None}, "seed": {3}}
+ENTRIES = ["text", "columns", "statistic", "replicates", "weights", "seed", "where", "target", "schema"]
+ENTRIES += ["inference", "conservative"]
 
 
 def read_and_infer(text):
@@ -356,18 +362,15 @@ def damaged(kind, name, value=None, *, delete=False):
     return json.dumps(stored)
 
 
-ENTRIES = ["text", "columns", "statistic", "replicates", "weights", "seed", "where", "target", "options", "schema"]
-
-
 @pytest.mark.parametrize("kind", ["mean", "regression"])
 @pytest.mark.parametrize("name", ENTRIES)
 def test_an_entry_that_lacks_or_is_of_a_wrong_type_is_a_damaged_release(name, kind):
-    assert set(ENTRIES) == set(released(kind).question)
+    assert {*ENTRIES, "procedure"} == set(released(kind).question)
     with pytest.raises(ReleaseFormatError):
         read_and_infer(damaged(kind, name, delete=True))
     for value in JUNK:
         hashable = not isinstance(value, list | dict)
-        right = (name == "text" and isinstance(value, str)) or (name == "options" and value == {})
+        right = name == "text" and isinstance(value, str)
         right = right or (name == "columns" and kind == "regression" and value == [])
         if right or (hashable and type(value) is not bool and value in LEGAL.get(name, set())):
             read_and_infer(damaged(kind, name, value))
@@ -394,12 +397,11 @@ def test_an_entry_that_lacks_or_is_of_a_wrong_type_is_a_damaged_release(name, ki
         ("target", "rows"),
         ("where", "x"),
         ("where", "z > 1"),
-        ("options", {"inference": "bayes"}),
-        ("options", {"inference": None}),
-        ("options", {"conservative": 5.0}),
-        ("options", {"conservative": float("nan")}),
-        ("options", {"conservative": "0.05"}),
-        ("options", {"other": 1}),
+        ("inference", "bayes"),
+        ("inference", None),
+        ("conservative", 5.0),
+        ("conservative", float("nan")),
+        ("conservative", "0.05"),
     ],
 )
 def test_entries_that_do_not_fit_together_are_a_damaged_release(name, value):
@@ -415,7 +417,7 @@ def test_sums_that_lack_or_are_too_many_are_a_damaged_release():
         lambda sums, scales: sums[0].update(name="other"),
     ):
         stored = json.loads(released().to_json())
-        change(stored["sums"], stored["law"]["scales"])
+        change(stored["stages"][0]["sums"], stored["stages"][0]["law"]["scales"])
         with pytest.raises(ReleaseFormatError):
             read_and_infer(json.dumps(stored))
 
@@ -430,7 +432,7 @@ def test_extreme_sums_give_valid_results(kind, size):
         [size * (-1) ** j for j in range(count)],
         [size * (j % 3 - 1) for j in range(count)],
     ):
-        results = replace(release, values=tuple(values)).infer()
+        results = replace(release, stages=(replace(release.stages[0], values=tuple(values)),)).infer()
         frame = results.summary_frame()
         assert np.isfinite(results.params).all()
         assert not frame.isna().any(axis=None)

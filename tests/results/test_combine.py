@@ -117,14 +117,14 @@ def test_sum_and_difference_give_each_count_at_half_the_variance():
     difference = {(True, False): 1, (False, True): -1}
     price = dpi.PureDP(0.1)
     both = measure(
-        linear_queries({"S": sum_of, "D": difference}, ["hispanic", "adult"]), price, schema=schema, frame=frame
+        linear_queries(["hispanic", "adult"], queries={"S": sum_of, "D": difference}), price, schema=schema, frame=frame
     )
     results = combine([both])
     assert list(results.params.index) == ["1: S", "1: D"]  # no cell is determined
     counts = results.t_test(np.array([[0.5, 0.5], [0.5, -0.5]]))
     assert counts.sd**2 == pytest.approx([4 / 0.1**2] * 2, rel=1e-3)
     overlapping = {"X": {(True, True): 1, (True, False): 1}, "Y": {(True, True): 1, (False, True): 1}}
-    direct = measure(linear_queries(overlapping, ["hispanic", "adult"]), price, schema=schema, frame=frame)
+    direct = measure(linear_queries(["hispanic", "adult"], queries=overlapping), price, schema=schema, frame=frame)
     assert direct.noise_variances == pytest.approx([8 / 0.1**2] * 2, rel=1e-3)
 
 

@@ -12,7 +12,6 @@ import dpinfer as dpi
 from dpinfer.errors import InferenceError, OptionError, ReleaseError
 from dpinfer.privacy.units import NEIGHBORS
 from dpinfer.procedures.density import density
-from dpinfer.results.density import infer_density
 
 SCHEMA = dpi.Schema(x=dpi.Real(0, 10), k=dpi.Integer(0, 30), full=dpi.Real(0, 10, missing=5, impossible=5))
 ASKED = {
@@ -214,6 +213,6 @@ def test_plots_draw_the_frame():
 
 def test_another_kind_of_release_is_refused():
     data = dpi.PublicData(pd.DataFrame({"x": [1.0, 2.0]}), dpi.Schema(x=dpi.Real(0, 10)), rng=np.random.default_rng(1))
-    release = dpi.mean("x", data).measure(dpi.ZCDP(1.0))
+    release = dpi.gram(["x"], data).measure(dpi.ZCDP(1.0))
     with pytest.raises(InferenceError):
-        infer_density(release)
+        density("x").infer(release)

@@ -1,6 +1,8 @@
 """Results of descriptions: pandas and statsmodels without noise, and what one release serves."""
 
+import dataclasses
 import json
+import pickle
 
 import numpy as np
 import pandas as pd
@@ -11,9 +13,10 @@ from statsmodels.stats.proportion import proportion_confint
 from statsmodels.stats.weightstats import DescrStatsW
 
 import dpinfer as dpi
-from dpinfer.errors import InferenceError, MissingFromReleaseError, OptionError, ReleaseError, ReleaseFormatError
+from dpinfer.errors import InferenceError, MissingFromReleaseError, OptionError, ReleaseFormatError
+from dpinfer.inference.released import Released
 from dpinfer.privacy.units import NEIGHBORS
-from dpinfer.results.describe import TableResults, infer_description, infer_proportions, infer_table
+from dpinfer.results.descriptions import TableResults
 
 SCHEMA = dpi.Schema(
     x=dpi.Real(-10, 10, missing=0, impossible=0),
@@ -264,8 +267,9 @@ def test_shares_of_a_table_are_those_of_a_direct_release_in_expectation():
     for _ in range(200):
         noise = table.release.law.rvs(1, rng)[0] * np.array(table.release.steps)
         values = tuple(round(v) for v in (base.array + noise) / np.array(table.release.steps))
-        release = type(base)(**{**vars(table.release), "values": values})
-        one = infer_proportions(release, "g", ["b"])
+        stage = dataclasses.replace(table.release.stages[0], values=values)
+        release = dataclasses.replace(table.release, stages=(stage,))
+        one = dpi.proportion("g", release, by="b").infer()
         drawn.append(one.params.to_numpy())
         told.append(one.bse_noise.to_numpy() ** 2)
     drawn = np.array(drawn)
@@ -285,7 +289,7 @@ def test_estimates_and_their_noise_add_up(neighbors):
         first = asked.measure(dpi.ZCDP(0.5))
         base = np.array(exact.release.array)
         noise = measured.law.rvs(300, np.random.default_rng(9)) * np.array(measured.steps)
-        batch = asked.infer_batch(measured, base + noise, nobs=data.nobs)
+        batch = asked.estimate(Released.of_study(measured, base + noise))
         alone = asked.infer(first)
         ratio = batch.params.std(axis=0) / alone.bse_noise.to_numpy()
         assert (np.abs(ratio - 1) < 0.3).all(), procedure
@@ -396,7 +400,14 @@ DAMAGE = [
     {"weights": "y"},
     {"target": "sample"},
     {"target": "data"},
-    {"options": None},
+    {"kind": "total"},
+    {"kind": "spread"},
+    {"draws": 0},
+    {"draws": "one"},
+    {"inference": "bayes"},
+    {"replicates": 3},
+    {"replicates": None},
+    {"seed": -1},
 ]
 
 
@@ -406,7 +417,10 @@ def test_a_damaged_question_is_refused(changes, whole):
         damaged(whole, **changes).infer()
 
 
-@pytest.mark.parametrize("gone", ["columns", "axes", "where", "weights", "target", "options"])
+FIELDS = ["kind", "columns", "axes", "where", "weights", "target", "draws", "inference", "seed"]
+
+
+@pytest.mark.parametrize("gone", FIELDS)
 def test_a_question_without_an_entry_is_refused(gone, whole):
     stored = json.loads(whole.to_json())
     del stored["question"][gone]
@@ -416,16 +430,48 @@ def test_a_question_without_an_entry_is_refused(gone, whole):
 
 def test_a_release_of_something_else_is_refused():
     mean = noisy(dpi.mean("x")).release
-    for read in (lambda: infer_table(mean, ["g"]), lambda: infer_proportions(mean, "g")):
-        with pytest.raises(InferenceError, match="no table"):
-            read()
+    for asked in (dpi.table("g"), dpi.count(by="g"), dpi.proportion("g"), dpi.total("x"), dpi.mean("x", where="b")):
+        with pytest.raises(InferenceError, match="another question"):
+            asked.infer(mean)
     gram = noisy(dpi.ols("y ~ x")).release
-    with pytest.raises((InferenceError, ReleaseError)):
-        infer_description(gram)
+    for asked in (dpi.mean("x"), dpi.table("g")):
+        with pytest.raises(InferenceError, match="another question"):
+            asked.infer(gram)
+    table = noisy(dpi.table("g", where="b")).release
+    for asked in (dpi.count(by="g"), dpi.proportion("g")):
+        with pytest.raises(InferenceError, match="another question"):
+            asked.infer(table)
     with pytest.raises(OptionError, match="target"):
         mean.infer(target="sample")
     with pytest.raises(OptionError, match="inference"):
         mean.infer(inference="bayes")
+
+
+def test_counts_and_shares_are_read_from_any_table_of_the_same_rows():
+    for made in (dpi.table(["g", "b"]), dpi.proportion("g", by="b"), dpi.histogram("x", bins=[-10, 10], by=["g", "b"])):
+        release = dpi.Release.from_json(noisy(made).release.to_json())
+        margin = dpi.count(release, by="g").infer()
+        np.testing.assert_allclose(margin.params.sum(), release.array.sum())
+        np.testing.assert_allclose(dpi.proportion("g", release).infer().params, margin.params / margin.params.sum())
+        with pytest.raises(MissingFromReleaseError, match="'k'"):
+            dpi.count(release, by="k").infer()
+
+
+def test_the_share_of_truth_is_read_from_its_mean():
+    release = noisy(dpi.mean("b", by="g")).release
+    shares = dpi.proportion("b", release, by="g").infer()
+    pd.testing.assert_series_equal(shares.params, release.infer().params)
+    with pytest.raises(InferenceError, match="another question"):
+        dpi.proportion("b", release).infer()
+
+
+def test_a_table_answers_after_another_inference_and_from_a_pickle():
+    results = noisy(dpi.table(["g", "b"], inference="score"))
+    for found in (results.with_inference("wald"), pickle.loads(pickle.dumps(results.with_inference("wald")))):
+        assert found.margin("g").inference.method == "wald"
+        assert found.proportions("g").inference.method == "wald"
+        pd.testing.assert_series_equal(found.margin("g").params, results.margin("g").params)
+    pd.testing.assert_series_equal(results.margin("g").margin("b").params, results.margin("b").params)
 
 
 # What is shown

@@ -12,7 +12,6 @@ from scipy import special, stats
 import dpinfer as dpi
 from dpinfer.errors import InferenceError, OptionError, ReleaseFormatError
 from dpinfer.privacy.units import NEIGHBORS
-from dpinfer.results.families import infer_family
 
 CONSTANT = {"missing": 1, "impossible": 1}
 SCHEMA = dpi.Schema(
@@ -36,6 +35,11 @@ OWN = dpi.Family(
     log_density=lambda x, shape, scale: (shape - 1) * np.log(x) - x / scale,
     support=(0, np.inf),
 )
+
+
+def with_values(release, values):
+    (stage,) = release.stages
+    return dataclasses.replace(release, stages=(dataclasses.replace(stage, values=values),))
 
 
 def sample(rows=600, seed=1):
@@ -62,6 +66,11 @@ FRAME = sample()
 def fit(model, price=NOISY, frame=FRAME, neighbors="add_remove", seed=2):
     data = dpi.PublicData(frame, SCHEMA, rng=np.random.default_rng(seed), neighbors=neighbors)
     return model.bind(data).fit(price)
+
+
+def with_values(release, values):
+    (stage,) = release.stages
+    return dataclasses.replace(release, stages=(dataclasses.replace(stage, values=values),))
 
 
 # Without noise
@@ -203,8 +212,8 @@ def test_natural_parameters_that_are_not_known_are_refused():
         fit(LIKELIHOOD["own"][0]).natural_params()
     alone = fit(LIKELIHOOD["categorical"][0], QUIET, frame=FRAME.assign(g="a"))
     with pytest.raises(InferenceError, match="0 or 1"):
-        dataclasses.replace(
-            alone.release, values=tuple(-abs(v) if place else v for place, v in enumerate(alone.release.values))
+        with_values(
+            alone.release, tuple(-abs(v) if place else v for place, v in enumerate(alone.release.values))
         ).infer().natural_params()
 
 
@@ -280,7 +289,7 @@ def test_a_family_of_ones_own_is_needed_again_after_a_file():
     read = dpi.Release.from_json(results.release.to_json())
     with pytest.raises(InferenceError, match=r"'mine'.*family=Family"):
         read.infer()
-    with pytest.raises(InferenceError, match="'mine'"):
+    with pytest.raises(InferenceError, match=r"another question .mine family of size"):
         read.infer(family=dpi.Family(**OWN_ARGUMENTS | {"statistics": ("log(x)", "x")}))
     for again in (read.infer(family=dpi.Family(**OWN_ARGUMENTS)), LIKELIHOOD["own"][0].infer(read)):
         pd.testing.assert_frame_equal(again.summary_frame(), results.summary_frame())
@@ -302,7 +311,7 @@ def test_a_built_in_family_may_be_given_again_but_not_another():
     family = LIKELIHOOD["gamma"][0].family
     assert release.infer(family=family).params.equals(release.infer().params)
     for other in ("normal", "lognormal"):
-        with pytest.raises(InferenceError, match="Gamma"):
+        with pytest.raises(InferenceError, match=r"another question .gamma family of size"):
             release.infer(family=dpi.expfam("size", family=other).family)
 
 
@@ -345,11 +354,13 @@ def several():
         {"where": "x >"},
         {"where": "1 == 1"},
         {"where": "nope > 1"},
-        {"options": 7},
-        {"options": {"replicates": "many"}},
-        {"options": {"replicates": 3}},
-        {"options": {"seed": -1}},
-        {"options": {"colour": "red"}},
+        {"replicates": "many"},
+        {"replicates": 3},
+        {"seed": -1},
+        {"inference": "bayes"},
+        {"target": 7},
+        {"family": {"name": "mine", "own": True, "parameters": [1]}},
+        {"family": {"name": "mine", "own": True}},
     ],
     ids=str,
 )
@@ -365,9 +376,8 @@ def test_a_damaged_question_is_refused(changes, whole):
         {"columns": ["y", "x"]},
         {"columns": ["x", "nope"]},
         {"columns": None},
-        {"axes": [{"column": "g"}]},
-        {"weights": "size"},
-        {"options": None},
+        {"inference": None},
+        {"replicates": 98},
     ],
     ids=str,
 )
@@ -377,8 +387,6 @@ def test_a_damaged_question_of_several_columns_is_refused(changes, several):
 
 
 def test_a_release_of_something_else_is_refused(whole, several):
-    with pytest.raises(InferenceError, match="'multinormal' holds no sums of an exponential family"):
-        infer_family(several)
     for model, release in (
         (dpi.expfam("size", family="gamma"), several),
         (dpi.expfam("x", family="gamma"), whole),
@@ -388,7 +396,7 @@ def test_a_release_of_something_else_is_refused(whole, several):
     ):
         with pytest.raises(InferenceError, match="another question"):
             model.infer(release)
-    with pytest.raises(InferenceError, match="Gamma"):
+    with pytest.raises(InferenceError, match="gamma family of size"):
         dpi.expfam("size", family="lognormal").infer(whole)
     for release in (whole, several):
         for option in ("target", "inference"):

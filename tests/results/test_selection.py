@@ -12,7 +12,7 @@ import dpinfer as dpi
 from dpinfer.errors import InferenceError, NotProvedError, OptionError, ReleaseFormatError
 from dpinfer.kernel.selection import simulated_choice
 from dpinfer.release import Release, read_release
-from dpinfer.results.selection import SelectionResults, accuracy, infer_selection
+from dpinfer.results.selection import SelectionResults, accuracy
 
 SCHEMA = dpi.Schema(x=dpi.Real(0, 10), g=dpi.Category(["a", "b"]), b=dpi.Boolean())
 CANDIDATES = [1, 2.5, "a_b <&> | $", True]
@@ -31,10 +31,12 @@ def private(budget):
 
 RELEASES = {
     "mapping": lambda: dpi.exponential_mechanism(
-        dict(zip(CANDIDATES, SCORES, strict=True)), None, data_of(), where="b"
+        dict(zip(CANDIDATES, SCORES, strict=True)), data_of(), where="b"
     ).measure(dpi.ZCDP(0.1)),
     "votes": lambda: dpi.most_frequent("g", data_of(neighbors="replace_one")).measure(dpi.PureDP(1.0)),
-    "private": lambda: dpi.exponential_mechanism("x * candidate", [1, 2], private(dpi.GDP(0.5))).measure(dpi.GDP(0.5)),
+    "private": lambda: dpi.exponential_mechanism("x * candidate", private(dpi.GDP(0.5)), candidates=[1, 2]).measure(
+        dpi.GDP(0.5)
+    ),
 }
 
 
@@ -52,25 +54,24 @@ def test_a_release_that_is_read_back_tells_the_same(name, tmp_path):
     assert (second.selected, type(second.selected)) == (first.selected, type(first.selected))
     assert (second.candidates, second.method, second.scale) == (first.candidates, first.method, first.scale)
     assert str(second.summary()) == str(first.summary())
-    assert "scores" in again.question
 
 
 def test_options_other_kinds_and_simulation_are_refused():
     release = RELEASES["votes"]()
     for options in ({"inference": "wald"}, {"target": "data"}, {"alpha": 0.1}):
-        with pytest.raises(OptionError, match="no option"):
+        with pytest.raises(OptionError, match="it has none"):
             release.infer(**options)
-    with pytest.raises(InferenceError, match="holds no choice"):
-        infer_selection(dpi.mean("x", data_of()).measure(dpi.ZCDP(0.1)))
+    with pytest.raises(InferenceError, match="another question"):
+        dpi.most_frequent("g").infer(dpi.gram(["x"], data_of()).measure(dpi.ZCDP(0.1)))
     with pytest.raises(NotProvedError, match="not simulated"):
         release.simulate(np.random.default_rng(0))
 
 
 DAMAGE = {
-    "candidates": [None, 3, [], [1], [1, 2, 3], [[1], [2]], [None, "a"], {"a": 1}],
-    "scores": [None, [], ["x"], [1, 2], ["x", "z"], ["1", "2"], ["log(x)", "x"], ["x >", "x"]],
+    "candidates": [None, 3, [], [1], [1, 1], [[1], [2]], [None, "a"], {"a": 1}],
+    "score": [None, 3, "", [], ["x"], [1, 2], ["x", "z"], ["1", "2"], ["log(x)", "x"], ["x >", "x"], "z", "x >"],
     "where": [3, [], "x +", "z > 1", "x + 1"],
-    "words": [None, 3, []],
+    "method": [None, 3, "laplace"],
     "schema": [None, {}, [], "x"],
 }
 
@@ -90,6 +91,15 @@ def test_damaged_questions_are_refused(field):
     del stored["question"][field]
     with pytest.raises(ReleaseFormatError):
         Release.from_json(json.dumps(stored)).infer()
+
+
+def test_a_score_for_each_candidate_is_needed():
+    stored = json.loads(RELEASES["mapping"]().to_json())
+    for candidates in (CANDIDATES[:3], [*CANDIDATES, 7]):
+        damaged = copy.deepcopy(stored)
+        damaged["question"]["candidates"] = candidates
+        with pytest.raises(ReleaseFormatError, match="score="):
+            Release.from_json(json.dumps(damaged)).infer()
 
 
 def test_damaged_places_and_laws_are_refused():
@@ -122,9 +132,8 @@ def test_damaged_places_and_laws_are_refused():
 
 def results_of(count, scale, family):
     release = Release.from_json(json.dumps(stored_votes()))
-    method = {"gumbel": "exponential mechanism", "exponential": "permute-and-flip"}[family]
     stage = dataclasses.replace(release.stages[0], law=type(release.law)(family, (scale,)))
-    return SelectionResults(0, tuple(range(count)), method, scale, dataclasses.replace(release, stages=(stage,)))
+    return SelectionResults(0, tuple(range(count)), scale, dataclasses.replace(release, stages=(stage,)))
 
 
 def test_accuracy_in_closed_form():
@@ -151,7 +160,9 @@ def test_accuracy_holds_and_is_sharp(family):
 
 
 def test_the_scale_is_in_the_unit_of_the_scores():
-    release = dpi.exponential_mechanism("1000 * x", [1, 2], data_of(), method="exponential").measure(dpi.PureDP(2.0))
+    release = dpi.exponential_mechanism("1000 * x", data_of(), candidates=[1, 2], method="exponential").measure(
+        dpi.PureDP(2.0)
+    )
     results = release.infer()
     assert results.scale == pytest.approx(10_000 / 2.0, rel=1e-5)
     assert results.scale >= release.law.scales[0] * release.steps[0]
@@ -193,7 +204,7 @@ def test_tables_of_every_format_escape_what_candidates_are_called():
     release = RELEASES["mapping"]()
     place = CANDIDATES.index("a_b <&> | $")
     stage = dataclasses.replace(release.stages[0], values=(place,))
-    summary = infer_selection(dataclasses.replace(release, stages=(stage,))).summary()
+    summary = dataclasses.replace(release, stages=(stage,)).infer().summary()
     assert "a_b <&> | $" in str(summary)
     assert "a_b &lt;&amp;&gt; | $" in summary.as_html()
     assert "a_b <&> | $" not in summary.as_html()

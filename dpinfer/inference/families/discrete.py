@@ -13,6 +13,8 @@ from dpinfer.inference.families.base import Array, ExponentialFamily, Features, 
 from dpinfer.schema.columns import Boolean, Integer
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from dpinfer.schema.column import Column
 
 __all__ = ["Bernoulli", "Binomial", "Geometric", "Poisson"]
@@ -103,6 +105,11 @@ class Binomial(_Count):
         """See `ExponentialFamily`."""
         return rng.binomial(self.trials, theta[0], size).astype(np.float64)
 
+    @classmethod
+    def from_dict(cls, stored: Mapping[str, Any]) -> Binomial:
+        """See `ExponentialFamily`."""
+        return cls(stored["trials"])
+
     def to_dict(self) -> dict[str, Any]:
         """See `ExponentialFamily`."""
         return {"name": self.name, "trials": self.trials}
@@ -132,6 +139,11 @@ class Bernoulli(Binomial):
         ):
             return
         raise mismatch(self.name, column, declared, "Boolean() or Integer(0, 1)")
+
+    @classmethod
+    def from_dict(cls, stored: Mapping[str, Any]) -> Bernoulli:  # noqa: ARG003
+        """See `ExponentialFamily`."""
+        return cls()
 
     def to_dict(self) -> dict[str, Any]:
         """See `ExponentialFamily`."""

@@ -26,6 +26,9 @@ if TYPE_CHECKING:
 
 __all__ = ["Batch", "BoundedSum", "RowSum"]
 
+_LARGEST_WEIGHT = 1e100
+"""Relative noise is at most this, and at least its inverse."""
+
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Batch:
@@ -218,14 +221,21 @@ class RowSum(ABC):
         Raises
         ------
         OptionError
-            If weights or shares are not positive finite numbers, one for each part, or shares add up to more than 1.
+            If weights or shares are not positive numbers, one for each part, or shares add up to more than 1.
         """
-        if shares is not None:
+        if len(self.parts) == 1:  # a part is measured against others: alone its weight would be noise that nobody pays
+            for name, given in (("weights", weights), ("shares", shares)):
+                if given is not None:
+                    _positive(name, given, 1)
+            relative = np.ones(1)
+        elif shares is not None:
             relative = self._weights_of(_positive("shares", shares, len(self.parts)), neighbors, norm)
         elif weights is not None:
             relative = _positive("weights", weights, len(self.parts))
         else:
             relative = np.ones(len(self.parts))
+        if len(self.parts) == 1:  # relative to nothing; a bound need not know of it
+            relative = np.ones(1)
         spread, pattern = relative[self.part_of], self.pattern(norm)
         product = spread * pattern
         exact = (spread == 1) | (pattern == 1)  # else rounded up: a weight below the one divided by is not paid for
@@ -242,15 +252,16 @@ class RowSum(ABC):
             raise OptionError("shares", float(shares.sum()), "shares of the price that add up to at most 1")
         bounds = self.part_changes(neighbors, norm)
         noise = np.array([float(bound / bounds[0]) for bound in bounds]) / (shares if norm == "l1" else np.sqrt(shares))
-        return np.asarray(noise / noise[0])
+        return _positive("shares", (noise / noise[0]).tolist(), len(self.parts))
 
 
 def _positive(name: str, given: Sequence[float], count: int) -> Array:
     """Read weights or shares; refuse what could take noise away."""
     try:
-        found = np.asarray(given, dtype=np.float64)
+        found = np.array(given, dtype=np.float64)
     except (TypeError, ValueError):
         found = np.zeros(0)
-    if found.shape != (count,) or not (np.isfinite(found) & (found > 0)).all():
-        raise OptionError(name, type(given).__name__, f"{count} positive finite numbers")
+    # Squares of what is divided by a weight neither overflow nor lose digits.
+    if found.shape != (count,) or not ((found >= 1 / _LARGEST_WEIGHT) & (found <= _LARGEST_WEIGHT)).all():
+        raise OptionError(name, type(given).__name__, f"{count} positive finite numbers of at most {_LARGEST_WEIGHT:g}")
     return found

@@ -39,6 +39,7 @@ __all__ = [
     "BlockValues",
     "Blocks",
     "OctaveCounts",
+    "OwnEstimator",
     "PlaceCounts",
     "block_values",
 ]
@@ -54,6 +55,14 @@ BINS = 256
 
 _LAPLACE_PRODUCTS = 3
 """Under Laplace noise, scale of the noise of products over that of sums, in units of the ball."""
+
+
+class OwnEstimator:
+    """What marks the library's own estimators, which see confidential rows in this process; nobody else's can be."""
+
+    def __init_subclass__(cls) -> None:
+        if cls.__module__.partition(".")[0] != __name__.partition(".")[0]:
+            raise TypeError("OwnEstimator is for the library's own code: any other runs in a process of its own")
 
 
 @dataclass(frozen=True, eq=False)
@@ -74,8 +83,6 @@ class Blocks:
         Whether half-blocks are fitted as well, to take off the bias of order 1/m.
     where : Expression, optional
         Rows at which it is 0 are left out.
-    trusted : bool
-        Whether the estimator is the library's own code; any other runs on confidential rows in processes of its own.
     workers : int, optional
         Number of these; -1 for all cores, the default. Public rows are fitted in this process unless it says more.
     progress : bool
@@ -87,9 +94,13 @@ class Blocks:
     estimator: Callable[[pd.DataFrame], Any]
     halves: bool = True
     where: Expression | None = None
-    trusted: bool = False
     workers: int | None = None
     progress: bool = False
+
+    @property
+    def trusted(self) -> bool:
+        """Whether the estimator is the library's own code; any other runs on confidential rows in other processes."""
+        return issubclass(type(self.estimator), OwnEstimator)
 
     @property
     def columns(self) -> tuple[str, ...]:

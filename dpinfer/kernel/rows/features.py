@@ -121,11 +121,18 @@ class Features:
         assert self.clip is not None
         if self.basis.blocks[-1].width != 1:
             raise NotProvedError("row_norm= is proved for one numeric response measured last")
-        limit, width = round(self.clip.bound * UNIT), self.basis.width - 1
+        limit, width = self._limit, self.basis.width - 1
         if self.clip.norm == "l1":
             return int(limit + -(-width // 2))
         slack = isqrt(width - 1) + 1 if width > 0 else 0
         return int((limit + (slack + 1) // 2 + 1) ** 2)
+
+    @cached_property
+    def _limit(self) -> int:
+        """The norm that regressors are clipped to, in steps; one that no row has is as good as any larger one."""
+        assert self.clip is not None
+        limit: int = round(min(self.clip.bound, self.basis.width) * UNIT)
+        return limit
 
     @cached_property
     def _bare(self) -> tuple[str | None, ...]:
@@ -228,7 +235,7 @@ class Features:
         regressors = rows[:-1]
         l1 = clip.norm == "l1"
         norm = np.abs(regressors).sum(axis=0) if l1 else np.sqrt(np.einsum("dm,dm->m", regressors, regressors))
-        np.multiply(rows, np.minimum(1.0, round(clip.bound * UNIT) / np.maximum(norm, 1.0)), out=rows)
+        np.multiply(rows, np.minimum(1.0, self._limit / np.maximum(norm, 1.0)), out=rows)
         np.rint(rows, out=rows)
         after = np.abs(regressors).sum(axis=0) if l1 else np.einsum("dm,dm->m", regressors, regressors)
         kept: NDArray[np.bool_] = after <= self._kept

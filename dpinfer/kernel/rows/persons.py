@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -125,6 +126,16 @@ class PersonSum(CellSum):
         both = linear[first] * linear[second]
         return np.concatenate([linear, np.sign(both) * (np.abs(both) // self.unit)])
 
+    @cached_property
+    def _box(self) -> tuple[Array, Array]:
+        """Lower and upper bound of each feature (d,), and of all the boxes that a row's features are forced into."""
+        low, high = feature_box(self.features.basis)
+        for curve in self.boxes.curves:
+            places = list(curve.places)
+            low[places] = np.minimum(low[places], curve.lower.min(axis=1))
+            high[places] = np.maximum(high[places], curve.upper.max(axis=1))
+        return low, high
+
     def _reach(self, weights: Array, norm: Norm) -> tuple[Reach, int]:
         """Bound a person's sums in one cell, and how far they are from another's there, each sum over its weight.
 
@@ -134,7 +145,7 @@ class PersonSum(CellSum):
         add up to at most 1 over cells, so that the stacked sums lie in the convex hull of A in one cell and of zero:
         see `docs/people.md`.
         """
-        low, high = feature_box(self.features.basis)
+        low, high = self._box
         low, high = low[not self.counted :], high[not self.counted :]
         first, second = self._pairs
         ends = np.stack([low[first] * low[second], low[first] * high[second], high[first] * low[second],

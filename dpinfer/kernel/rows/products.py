@@ -160,8 +160,16 @@ class GramSum(RowSum):
         Entries of a row are whole numbers of at most 2^19, so that each partial sum of the product of at most 2^15
         rows is a whole number of at most 2^53, exact in float64 in any order of addition.
         """
-        width, upper = self.features.basis.width, self._upper
-        encoded, clamped = self.features.encode(batch.cells, _buffer(width, batch.size))
+        buffer = _buffer(self.features.basis.width, batch.size)
+        try:
+            return self._products(batch, buffer)
+        finally:
+            buffer.fill(0.0)  # the thread keeps the room, and no row in it
+
+    def _products(self, batch: Batch, buffer: Array) -> Ints:
+        """Sum the products (sets, m) of rows that are written to a buffer (d, size)."""
+        upper = self._upper
+        encoded, clamped = self.features.encode(batch.cells, buffer)
         each = batch.size // batch.sets
         found = np.zeros((batch.sets, len(self.names)), dtype=np.int64)
         for place in range(batch.sets):

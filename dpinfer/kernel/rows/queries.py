@@ -91,6 +91,21 @@ class QuerySum(RowSum):
         weights: Array = self.matrix.astype(np.float64) * self.step
         return weights
 
+    def check(self) -> None:
+        """Refuse weights that are not whole numbers within the grid, one for each cell in every query.
+
+        Raises
+        ------
+        OptionError
+        """
+        found, size = self.matrix, (len(self.names), self.cells.size)
+        whole = isinstance(found, np.ndarray) and found.dtype == np.int64 and found.shape == size
+        if not whole or found.size == 0 or int(found.max()) > LARGEST_WEIGHT or int(found.min()) < -LARGEST_WEIGHT:
+            right = f"whole numbers of at most {LARGEST_WEIGHT:,} for {size[1]:,} cells in {size[0]:,} queries"
+            raise OptionError("W", type(found).__name__, right)
+        if not 0 < self.step < np.inf or size[0] > _MOST_QUERIES or size[1] > _MOST_CELLS:
+            raise OptionError("W", self.step, "a positive step, and fewer queries or cells")
+
     def change(self, weights: Array, neighbors: Neighbors, norm: Norm) -> Fraction:  # noqa: ARG002  (one part)
         """Bound on the change of all queries between neighbours; see `query_change`.
 

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, get_args
 
 import numpy as np
 
+from dpinfer.errors import OptionError
 from dpinfer.kernel.rows.base import Batch, RowSum
 from dpinfer.kernel.rows.cells import CellSum
 from dpinfer.kernel.rows.products import HALF
@@ -97,6 +98,19 @@ class ReplicateSum(RowSum):
         return f"{self.width} sums of {kind}, {self.replicates} times: {', '.join(self.labels)}"
 
     # Bounds
+
+    def check(self) -> None:
+        """Refuse what is no number of sums, or no law of weights.
+
+        Raises
+        ------
+        OptionError
+        """
+        pairs = self.weights == "public"
+        if type(self.replicates) is not int or self.replicates < 1 or (pairs and self.replicates % 2):
+            raise OptionError("replicates", self.replicates, "a positive whole number, even where weights are public")
+        if self.weights not in get_args(Resampling):
+            raise OptionError("weights", self.weights, get_args(Resampling))
 
     @cached_property
     def _plain(self) -> CellSum:

@@ -1,6 +1,5 @@
 """Block estimates become bounded integers: values of blocks, histograms, winsorised sums, and the frame."""
 
-import json
 import math
 
 import numpy as np
@@ -9,7 +8,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dpinfer.errors import OptionError
-from dpinfer.kernel.rows.blocks import BINS, BLOCK_UNIT, OCTAVES, BlockRows, BlockValues, Frame, block_values, limit
+from dpinfer.inference.block_frames import Frame, Scales, bins_of, find_frame, find_scales, limit, whole_frame
+from dpinfer.kernel.rows.blocks import (
+    BINS,
+    BLOCK_UNIT,
+    OCTAVES,
+    BlockMoments,
+    BlockValues,
+    OctaveCounts,
+    PlaceCounts,
+    block_values,
+)
 from dpinfer.schema import Ball, Real, Schema
 from dpinfer.schema.region import region_of
 
@@ -22,8 +31,25 @@ def beside_center(*moved):
     return REGION.center + np.array(moved)
 
 
-def rows_for(region=REGION, blocks=40, **options):
-    return BlockRows(SCHEMA, region, blocks=blocks, **options)
+def scale_counts(values, region=REGION):
+    return OctaveCounts(SCHEMA, region).add(values)[0]
+
+
+def places_for(scales, region=REGION):
+    return PlaceCounts(SCHEMA, region, bins_of(region, scales))
+
+
+def moments_for(frame=None, norm="l2", region=REGION):
+    frame = whole_frame(region, norm) if frame is None else frame
+    return BlockMoments(SCHEMA, region, tuple(frame.center.tolist()), tuple(frame.half.tolist()), norm)
+
+
+def sums_of(values, frame=None, norm="l2", region=REGION):
+    return moments_for(frame, norm, region).add(values)[0]
+
+
+def scales_of(scale):
+    return Scales(np.asarray(scale), np.zeros(len(scale)), np.full(len(scale), INF))
 
 
 def values_of(estimates, spreads=None, failed=(), outside=(), groups=2):
@@ -37,31 +63,41 @@ def values_of(estimates, spreads=None, failed=(), outside=(), groups=2):
 # Layout
 
 
-@pytest.mark.parametrize("winsorized", [True, False])
-def test_every_sum_has_a_name_a_unit_and_a_weight(winsorized):
-    rows = rows_for(winsorized=winsorized)
-    histograms = 2 * OCTAVES + 3 * BINS if winsorized else 0
-    total = histograms + 3 + 6 + 2
-    assert len(rows.names) == len(set(rows.names)) == len(rows.units) == len(rows.weights) == total
-    assert [part.stop - part.start for part in rows.parts.values()] == [
-        *((2 * OCTAVES, 3 * BINS) if winsorized else (0, 0)),
-        3,
-        6,
-        2,
-    ]
-    assert rows.names[histograms:] == (
+@pytest.mark.parametrize("norm", ["l2", "l1"])
+def test_every_sum_has_a_name_a_unit_and_a_weight(norm):
+    octaves, places = OctaveCounts(SCHEMA, REGION), PlaceCounts(SCHEMA, REGION, (4, BINS, 1))
+    moments = moments_for(norm=norm)
+    values = values_of(np.tile(REGION.center, (4, 1)), np.ones((4, 2)))
+    for rows, total in ((octaves, 2 * OCTAVES), (places, 4 + BINS + 1), (moments, 3 + 6 + 2)):
+        bounded = rows.bounded("add_remove", norm)
+        assert len(rows.names) == len(set(rows.names)) == len(rows.units) == len(bounded.weights) == total
+        assert rows.add(values).shape == (1, total)
+        assert (bounded.weights > 0).all()
+        assert not bounded.public.any()
+        assert rows.columns == ("w", "x")
+    assert set(octaves.units) == set(places.units) == {1.0}
+    assert moments.names == (
         *("a", "b", "c"),
         *("a x a", "a x b", "a x c", "b x b", "b x c", "c x c"),
         *("failed blocks", "moved blocks"),
     )
-    assert set(rows.units[:histograms]) <= {1.0}
-    assert rows.units[histograms:].tolist() == [BLOCK_UNIT] * 3 + [BLOCK_UNIT**2] * 6 + [1.0] * 2
-    assert (rows.weights > 0).all()
-    assert rows.columns == ("w", "x")
-    if winsorized:
-        assert rows.names[0] == "scale of a+c: octave 0"
-        assert rows.names[OCTAVES] == "scale of b: octave 0"
-        assert rows.names[2 * OCTAVES + BINS] == "location of b: bin 0"
+    assert moments.units.tolist() == [BLOCK_UNIT] * 3 + [BLOCK_UNIT**2] * 6 + [1.0] * 2
+    assert moments.part_of.tolist() == [0] * 9 + [1] * 2
+    assert octaves.names[0] == "scale of a+c: octave 0"
+    assert octaves.names[OCTAVES] == "scale of b: octave 0"
+    assert places.names[4] == "location of b: bin 0"
+
+
+@pytest.mark.parametrize("bins", [(), (4, 4), (4, 4, 0), (4, 4, BINS + 1), (4, 4, 2.0), (4, 4, True)])
+def test_wrong_bins_are_refused(bins):
+    with pytest.raises(OptionError, match="bins"):
+        PlaceCounts(SCHEMA, REGION, bins)
+
+
+@pytest.mark.parametrize("half", [(1.0, 1.0), (1.0, 1.0, 0.0), (1.0, 1.0, -1.0), (1.0, 1.0, NAN), (1.0, 1.0, INF)])
+def test_wrong_balls_are_refused(half):
+    with pytest.raises(OptionError, match="half"):
+        BlockMoments(SCHEMA, REGION, (0.0, 0.0, 0.0), half)
 
 
 # Values of blocks
@@ -125,7 +161,7 @@ def test_without_halves_blocks_are_compared_in_pairs():
 def test_a_single_block_has_no_pair():
     values = block_values(REGION.center[None, None], REGION)
     assert values.spreads.shape == (0, 2)
-    assert rows_for(halves=False).scale_counts(values).sum() == 0
+    assert scale_counts(values).sum() == 0
 
 
 def test_spreads_of_independent_estimates_are_their_standard_deviation():
@@ -153,7 +189,7 @@ def test_a_fit_far_beyond_a_small_region_is_at_its_end():
 @given(st.lists(st.one_of(st.floats(0, 10), st.sampled_from([NAN, 0.0, 4.0, 2.0, 1.0, 2.0**-15, 5e-324])), max_size=30))
 def test_scales_are_counted_by_octave(spreads):
     both = np.array(spreads, dtype=float)[:, None] * [1.0, 2.0]
-    counts = rows_for().scale_counts(values_of(np.zeros((len(spreads), 3)), both)).reshape(2, OCTAVES)
+    counts = scale_counts(values_of(np.zeros((len(spreads), 3)), both)).reshape(2, OCTAVES)
     known = [spread for spread in spreads if not math.isnan(spread)]
     for count, factor, width in zip(counts, (1, 2), (4.0, 8.0), strict=True):
         expected = [0] * OCTAVES
@@ -171,29 +207,30 @@ def test_the_octave_of_a_spread_does_not_depend_on_its_neighbours():
     rng = np.random.default_rng(2)
     near = 8.0 * 2.0 ** -rng.integers(0, 19, 61).astype(float)
     spreads = np.concatenate([near, np.nextafter(near, 0), np.nextafter(near, 9), rng.uniform(0, 8, 40)])
-    rows = rows_for(region_of((-4, 4), ("a",)))
-    alone = [int(rows.scale_counts(values_of([[0.0]], [[one]])).argmax()) for one in spreads]
+    region = region_of((-4, 4), ("a",))
+    alone = [int(scale_counts(values_of([[0.0]], [[one]]), region).argmax()) for one in spreads]
     for start in range(9):
-        together = rows.scale_counts(values_of(np.zeros((len(spreads) - start, 1)), spreads[start:, None]))
+        together = scale_counts(values_of(np.zeros((len(spreads) - start, 1)), spreads[start:, None]), region)
         np.testing.assert_array_equal(together, np.bincount(alone[start:], minlength=OCTAVES))
 
 
 @given(st.lists(st.floats(-1, 1), min_size=3, max_size=3), st.lists(st.integers(0, 152), min_size=2, max_size=2))
 def test_locations_are_counted_between_the_ends(place, eighths):
-    rows = rows_for()
     scales = np.array([4.0, 8.0]) * 2.0 ** -(np.array(eighths) / 8)
+    rows = places_for(scales_of(scales))
     estimate = REGION.center + REGION.radius * np.array(place)
-    counts = rows.location_counts(values_of([estimate, estimate]), scales).reshape(3, BINS)
+    counts = np.split(rows.add(values_of([estimate, estimate]))[0], np.cumsum(rows.bins)[:-1])
     for j in range(3):
-        ends = rows.ends(j, scales)
+        ends = rows.ends(j)
         width, bins = 2 * REGION.radius[j], len(ends) - 1
         assert bins in [2**level for level in range(1, 9)]
         np.testing.assert_allclose(np.diff(ends), width / bins)
         np.testing.assert_allclose([ends[0], ends[-1]], [REGION.center[j] - width / 2, REGION.center[j] + width / 2])
         scale = scales[REGION.group[j]]
         assert bins in (2, BINS) or 1 <= width / bins / scale < 2
+        assert len(counts[j]) == bins
         (found,) = np.flatnonzero(counts[j])
-        assert counts[j, found] == 2
+        assert counts[j][found] == 2
         assert found == 0 or ends[found] <= estimate[j]
         assert found == bins - 1 or estimate[j] < ends[found + 1]
         assert found < bins
@@ -226,11 +263,11 @@ def python_sums(rows, values, frame):
 )
 def test_sums_are_those_of_plain_python(norm, eighths, powers, marked):
     """Values on a grid, so that no rounding depends on the order of operations."""
-    rows = rows_for(norm=norm)
     frame = Frame(np.array([0.5, -1.0, 0.0]), 2.0 ** np.array(powers, dtype=float), np.ones(3, dtype=bool))
     estimates = frame.center + np.array(eighths) / 128
     values = values_of(estimates, failed=[m for m in marked if m % 2], outside=list(marked))
-    found, expected = rows.sums(values, frame), python_sums(rows, values, frame)
+    rows = moments_for(frame, norm)
+    found, expected = rows.add(values)[0], python_sums(rows, values, frame)
     assert found.dtype == np.int64
     assert np.abs(found[:3] - np.array(expected[:3])).max() <= len(eighths)
     assert found[-2:].tolist() == expected[-2:]
@@ -244,34 +281,35 @@ def test_the_frame_of_the_region_holds_every_value():
     directions = rng.normal(size=(500, 3)) * 1e3
     estimates = REGION.clip(REGION.center + directions)
     for norm in ("l2", "l1"):
-        rows = rows_for(norm=norm)
-        assert not rows.whole.located.any()
-        v = (estimates - rows.whole.center) / rows.whole.half
+        whole = whole_frame(REGION, norm)
+        assert not whole.located.any()
+        v = (estimates - whole.center) / whole.half
         assert np.linalg.norm(v, 2 if norm == "l2" else 1, axis=1).max() <= 1 + 1e-12
-        moved = rows.sums(values_of(estimates / (1 + 1e-9) + REGION.center * (1 - 1 / (1 + 1e-9))), rows.whole)[-1]
+        moved = sums_of(values_of(estimates / (1 + 1e-9) + REGION.center * (1 - 1 / (1 + 1e-9))), whole, norm)[-1]
         assert moved == 0
-        grid = rows.sums(values_of(estimates[:1]), rows.whole)[:3] / BLOCK_UNIT * rows.whole.half + REGION.center
-        np.testing.assert_allclose(grid, estimates[0], atol=float(rows.whole.half.max()) / BLOCK_UNIT)
+        grid = sums_of(values_of(estimates[:1]), whole, norm)[:3] / BLOCK_UNIT * whole.half + REGION.center
+        np.testing.assert_allclose(grid, estimates[0], atol=float(whole.half.max()) / BLOCK_UNIT)
 
 
 def test_a_frame_of_no_width_gives_nothing_beyond_the_reach():
     for norm in ("l2", "l1"):
-        rows = rows_for(norm=norm)
         frame = Frame(REGION.center, np.full(3, 1e-290), np.ones(3, dtype=bool))
+        rows = moments_for(frame, norm)
         with np.errstate(over="ignore"):
-            sums = rows.sums(values_of([beside_center(1, 1, 0)]), frame)
+            sums = rows.add(values_of([beside_center(1, 1, 0)]))[0]
         assert np.abs(sums[:3]).sum() <= 3 * rows.reach
 
 
 # Reading noisy counts
 
 
-def noisy_counts(rows, values, noise, seed):
+def noisy_counts(values, noise, seed, *, region=REGION, blocks=40, norm="l2"):
     rng = np.random.default_rng(seed)
-    scale_counts = rows.scale_counts(values) + np.rint(rng.normal(0, noise, OCTAVES * rows.groups))
-    scales = rows.scales(scale_counts.astype(float), noise)
-    counts = rows.location_counts(values, scales[0]) + np.rint(rng.normal(0, noise, BINS * rows.size))
-    return scales, rows.frame(counts.astype(float), noise, scales)
+    counts = scale_counts(values, region)
+    scales = find_scales(region, counts + np.rint(rng.normal(0, noise, counts.size)), noise)
+    counts = places_for(scales, region).add(values)[0]
+    noisy = counts + np.rint(rng.normal(0, noise, counts.size))
+    return scales, find_frame(region, noisy, noise, scales, blocks=blocks, norm=norm, stretch=1.0)
 
 
 @pytest.mark.parametrize("noise", [1e-3, 4.0])
@@ -281,26 +319,24 @@ def test_the_frame_is_found_around_the_estimates(norm, noise):
     truth, sd, blocks = np.array([0.4, 2.0, -0.3]), np.array([0.05, 0.2, 0.05]), 2000
     halves = truth + rng.normal(0, np.sqrt(2), (blocks, 2, 3)) * sd
     values = block_values(np.concatenate([halves.mean(axis=1, keepdims=True), halves], axis=1), REGION)
-    rows = rows_for(blocks=blocks, norm=norm)
-    (scale, error, signal), frame = noisy_counts(rows, values, noise, seed=7)
-    np.testing.assert_allclose(scale, [0.05, 0.2], rtol=0.12)
-    assert (error < 0.1).all()
-    assert (signal > 50).all()
+    scales, frame = noisy_counts(values, noise, seed=7, blocks=blocks, norm=norm)
+    np.testing.assert_allclose(scales.scale, [0.05, 0.2], rtol=0.12)
+    assert (scales.error < 0.1).all()
+    assert (scales.signal > 50).all()
     assert frame.located.all()
     assert (np.abs(frame.center - truth) < sd / 2).all()
     radius = limit(blocks, 3, norm)
     assert (frame.half / (radius * sd) > 0.9).all()
     assert (frame.half / (radius * sd) < 1.6).all()
-    assert rows.sums(values, frame)[-1] <= 0.01 * blocks
+    assert sums_of(values, frame, norm)[-1] <= 0.01 * blocks
 
 
 def test_counts_of_noise_alone_leave_the_region_as_it_is():
-    rows = rows_for()
     empty = values_of(np.zeros((0, 3)))
-    _, frame = noisy_counts(rows, empty, 50.0, seed=3)
+    _, frame = noisy_counts(empty, 50.0, seed=3)
     assert not frame.located.any()
     np.testing.assert_array_equal(frame.center, REGION.center)
-    np.testing.assert_array_equal(frame.half, rows.whole.half)
+    np.testing.assert_array_equal(frame.half, whole_frame(REGION, "l2").half)
 
 
 def test_a_group_is_located_as_a_whole():
@@ -308,12 +344,12 @@ def test_a_group_is_located_as_a_whole():
     rng = np.random.default_rng(1)
     blocks = 2000
     estimates = REGION.center + rng.normal(0, 0.1, (blocks, 3))
-    rows = rows_for(blocks=blocks)
     values = values_of(estimates, np.tile([0.1, 0.1], (blocks, 1)))
-    scales = rows.scales(rows.scale_counts(values).astype(float), 1.0)
-    counts = rows.location_counts(values, scales[0]).astype(float).reshape(3, BINS)
-    counts[2] = 0.0
-    frame = rows.frame(counts.ravel(), 1.0, scales)
+    scales = find_scales(REGION, scale_counts(values).astype(float), 1.0)
+    rows = places_for(scales)
+    counts = rows.add(values)[0].astype(float)
+    counts[sum(rows.bins[:2]) :] = 0.0
+    frame = find_frame(REGION, counts, 1.0, scales, blocks=blocks, norm="l2", stretch=1.0)
     assert frame.located.tolist() == [False, True, False]
     np.testing.assert_array_equal(frame.center[[0, 2]], REGION.center[[0, 2]])
     assert frame.half[1] < 1.0 < frame.half[0]
@@ -327,56 +363,5 @@ def test_a_frame_holds_the_estimates_however_wide_the_region_is_declared(width):
     region = region_of((-width, width), ("a",))
     halves = 0.3 + rng.normal(0, sd * np.sqrt(2), (blocks, 2, 1))
     values = block_values(np.concatenate([halves.mean(axis=1, keepdims=True), halves], axis=1), region)
-    rows = rows_for(region, blocks)
-    _, frame = noisy_counts(rows, values, 3.0, seed=8)
-    assert rows.sums(values, frame)[-1] <= 0.02 * blocks
-
-
-# The frame in JSON
-
-
-def test_a_frame_survives_json_to_the_last_digit():
-    frame = Frame(np.array([0.1, -2e-17, 3e99]), np.array([1e-9, 0.3, 5.0]), np.array([True, False, True]))
-    back = Frame.from_dict(json.loads(json.dumps(frame.to_dict())), 3)
-    for name in ("center", "half", "located"):
-        assert getattr(back, name).tobytes() == getattr(frame, name).tobytes()
-
-
-WORSE = {
-    "center": [[0.0], [0.0, NAN], [0.0, INF], ["a", "b"], None, 0.0, [[0.0, 0.0]], {}],
-    "half": [[1.0], [1.0, 0.0], [1.0, -1.0], [1.0, NAN], [1.0, INF], None, "ab", {}],
-    "located": [[True], [True, 1], [True, None], [True, "x"], None, 1, "ab", {"a": 1}],
-}
-
-
-@pytest.mark.parametrize(("entry", "damaged"), [(entry, one) for entry, some in WORSE.items() for one in some], ids=str)
-def test_a_damaged_frame_is_refused(entry, damaged):
-    good = {"center": [0.0, 0.0], "half": [1.0, 1.0], "located": [True, False]}
-    Frame.from_dict(good, 2)
-    for stored in ({**good, entry: damaged}, {name: good[name] for name in good if name != entry}):
-        with pytest.raises((KeyError, TypeError, ValueError)):
-            Frame.from_dict(stored, 2)
-
-
-@pytest.mark.parametrize("stored", [None, [], 3, "center", {}])
-def test_what_is_no_frame_is_refused(stored):
-    with pytest.raises((KeyError, TypeError, ValueError)):
-        Frame.from_dict(stored, 2)
-
-
-# The winsorising radius
-
-
-def test_about_one_block_in_all_or_in_two_hundred_is_beyond_the_limit():
-    from scipy import stats
-
-    for blocks, size in ((2, 1), (100, 1), (1000, 4)):
-        radius = limit(blocks, size, "l2")
-        assert stats.chi2.sf(radius**2, size) == pytest.approx(min(1 / blocks, 1 / 200))
-        assert limit(blocks, size, "l1") == pytest.approx(radius * math.sqrt(size))
-
-
-@pytest.mark.parametrize(("blocks", "size"), [(1, 1), (0, 2), (10, 0)])
-def test_a_limit_needs_blocks_and_parameters(blocks, size):
-    with pytest.raises(OptionError, match="blocks"):
-        limit(blocks, size, "l2")
+    _, frame = noisy_counts(values, 3.0, seed=8, region=region, blocks=blocks)
+    assert sums_of(values, frame, region=region)[-1] <= 0.02 * blocks

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dpinfer.kernel.sources import open_source
-from dpinfer.kernel.sums import cell_sums
+from dpinfer.kernel.sums import exact_sums
 from dpinfer.procedures.sum_plan import SumPlan
 from dpinfer.schema import Boolean, Category, Integer, Real, Schema
 from dpinfer.schema.axes import BinsAxis
@@ -31,7 +31,7 @@ def reference(cells, lower, upper, edges):
 
 
 def counted(rows, source):
-    return cell_sums(rows, open_source(source), threads=1)
+    return exact_sums(rows, open_source(source), threads=1)
 
 
 @st.composite
@@ -148,7 +148,7 @@ def test_rows_that_any_column_drops_are_in_no_cell():
     kept = [0, 1, 3]
     assert features[0].tolist() == [UNIT if place in kept or place in (5, 6) else 0 for place in range(7)]
     assert features[1].tolist() == [UNIT / 4, -UNIT, 0, UNIT / 2, 0, UNIT, 0]
-    sums = cell_sums(rows, open_source(FRAME))
+    sums = exact_sums(rows, open_source(FRAME))
     assert sums == [2 * UNIT, UNIT * 3 // 4, UNIT, -UNIT, 0, 0]
 
 
@@ -159,7 +159,7 @@ def test_policies_that_keep_rows_put_them_into_cells():
     cells, features = encoded(rows)
     assert features is None
     assert cells.tolist() == [1, 3, 4, 0, 7, 6, 7]
-    assert cell_sums(rows, open_source(FRAME)) == [1, 1, 0, 1, 1, 0, 1, 2]
+    assert exact_sums(rows, open_source(FRAME)) == [1, 1, 0, 1, 1, 0, 1, 2]
 
 
 def test_conditions_take_rows_out():

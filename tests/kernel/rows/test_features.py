@@ -212,19 +212,6 @@ def test_wrong_norm_of_a_clip():
         RowClip(1.0, "linf")
 
 
-def test_a_row_that_breaks_its_bounds_is_dropped_by_force():
-    """Should a feature ever be larger than proved, its row counts as absent."""
-
-    class Broken(Features):
-        def _features(self, coerced, values, rows, keep):
-            super()._features(coerced, values, rows, keep)
-            rows[1, ::2] = UNIT + 1
-
-    broken = Broken(rows_of("y ~ x").basis)
-    encoded, _ = encode(broken, x=[12.0] * 4, y=[32.0] * 4)
-    assert [row[0] for row in encoded] == [0, UNIT, 0, UNIT]
-
-
 def test_every_row_is_kept_only_if_policies_say_so():
     kept = Schema(x=Real(0, 1, missing=0, impossible=1), y=Real(0, 1, missing=0, impossible=0))
     half = Schema(x=Real(0, 1, missing=0), y=Real(0, 1, missing=0, impossible=0))

@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dpinfer.kernel.rows.features import Features
-from dpinfer.kernel.rows.reach import _widened, reach_of
+from dpinfer.kernel.rows.reach import Boxes, _widened
 from dpinfer.schema import Boolean, Category, Integer, Real, Schema
 from dpinfer.schema.basis import UNIT, basis_of
 
@@ -72,7 +72,7 @@ def test_features_of_one_column(name, texts, norm, centred):
         weights = np.ones(basis.width)
         if seed is not None:
             weights = np.exp(np.random.default_rng(seed).normal(0, 1.5, basis.width))
-        reach = reach_of(basis, weights.tolist(), norm)
+        reach = Boxes(basis).reach(weights.tolist(), norm)
         length, spread = truth(rows, weights, norm)
         assert length <= reach.length
         assert spread <= reach.spread
@@ -95,7 +95,7 @@ def test_the_curve_of_a_value_and_its_square_by_hand():
         "l1": (np.abs(u - v) * (1 + 2 * np.abs(u + v))).max(),
     }
     for norm, spread in exact.items():
-        found = reach_of(basis, [1.0, 1.0, 1.0], norm).spread
+        found = Boxes(basis).reach([1.0, 1.0, 1.0], norm).spread
         assert spread <= found <= 1.03 * spread
         assert found < {"l2": 8**0.5, "l1": 4.0}[norm]
 
@@ -129,7 +129,7 @@ def test_features_of_several_columns(texts, norm):
     drawn["g"] = np.array(["a", "b"], dtype=object)[rng.integers(0, 2, 1500)]
     rows = grid_of(basis, drawn)
     for weights in (np.ones(basis.width), np.exp(rng.normal(0, 1, basis.width))):
-        reach = reach_of(basis, weights.tolist(), norm)
+        reach = Boxes(basis).reach(weights.tolist(), norm)
         length, spread = truth(rows, weights, norm)
         assert length <= reach.length
         assert spread <= reach.spread
@@ -154,7 +154,7 @@ def test_no_pair_is_further_apart_than_the_bound(lower, width, texts, weights, n
     values = lower + width * np.array([(0.0, 1.0), *pairs]).ravel()
     rows = grid_of(basis, {"x": np.clip(values, lower, lower + width)})
     weights = np.array(weights[: basis.width])
-    reach = reach_of(basis, weights.tolist(), norm)
+    reach = Boxes(basis).reach(weights.tolist(), norm)
     length, spread = truth(rows, weights, norm)
     assert length <= reach.length
     assert spread <= reach.spread
@@ -163,19 +163,19 @@ def test_no_pair_is_further_apart_than_the_bound(lower, width, texts, weights, n
 def test_a_feature_that_is_not_released_counts_nothing():
     basis = basis_of(["x", "u"], SCHEMA)
     for norm in NORMS:
-        whole = reach_of(basis, [1.0, 1.0, 1.0], norm)
-        less = reach_of(basis, [np.inf, 1.0, 1.0], norm)
+        whole = Boxes(basis).reach([1.0, 1.0, 1.0], norm)
+        less = Boxes(basis).reach([np.inf, 1.0, 1.0], norm)
         power = 2 if norm == "l2" else 1
         assert less.length**power == pytest.approx(whole.length**power - 1, rel=1e-6)
         assert less.spread == whole.spread
-        alone = reach_of(basis, [np.inf, 1.0, np.inf], norm)
+        alone = Boxes(basis).reach([np.inf, 1.0, np.inf], norm)
         assert alone.length == pytest.approx(1, rel=1e-8)
         assert alone.spread == pytest.approx(2, rel=1e-5)
 
 
 def test_the_constant_alone():
     basis = basis_of(["x"], SCHEMA)
-    reach = reach_of(basis, [2.0, np.inf], "l2")
+    reach = Boxes(basis).reach([2.0, np.inf], "l2")
     assert reach.length == pytest.approx(0.5, rel=1e-8)
     assert reach.spread == 0
 
@@ -186,7 +186,7 @@ def test_bounds_between_which_there_are_few_floats():
     basis = basis_of(["x", "(x - 1000000000000000.5)**2"], schema)
     rows = grid_of(basis, {"x": 1e15 + np.arange(9) / 8})
     for norm in NORMS:
-        reach = reach_of(basis, [1.0, 1.0, 1.0], norm)
+        reach = Boxes(basis).reach([1.0, 1.0, 1.0], norm)
         length, spread = truth(rows, np.ones(3), norm)
         assert length <= reach.length
         assert spread <= reach.spread

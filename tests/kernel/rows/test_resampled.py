@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dpinfer.kernel.rows.resampled import ReplicateSum
-from dpinfer.results.bootstrap_question import BootstrapQuestion
+from dpinfer.procedures.bootstrap_plan import BootstrapPlan
 from dpinfer.schema import Boolean, Category, Integer, Real, Schema
 from dpinfer.schema.basis import UNIT
 
@@ -20,7 +20,7 @@ SCHEMA = Schema(
 
 
 def rows_of(columns=(), statistic="mean", *, replicates=3, **options):
-    return BootstrapQuestion(SCHEMA, tuple(columns), statistic, replicates, **options).rows
+    return BootstrapPlan(SCHEMA, tuple(columns), statistic, replicates, **options).rows
 
 
 def objects(cells):

@@ -12,7 +12,7 @@ from dpinfer.kernel.rows.scores import MOST_CANDIDATES
 from dpinfer.kernel.sources import open_source
 from dpinfer.kernel.sums import exact_sums
 from dpinfer.privacy.units import NEIGHBORS
-from dpinfer.results.selection import SelectionQuestion
+from dpinfer.procedures.selection import score_sum
 from dpinfer.schema import Boolean, Category, Integer, Real, Schema
 
 SCHEMA = Schema(
@@ -26,7 +26,7 @@ KEEPING = Schema(u=Real(0, 1, missing=0.5, impossible=0), b=Boolean(missing=Fals
 
 
 def rows_of(scores, schema=SCHEMA, where=None):
-    return SelectionQuestion(schema, tuple(range(len(scores))), tuple(scores), where).rows
+    return score_sum(schema, tuple(scores), where)
 
 
 def objects(cells):

@@ -9,12 +9,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dpinfer.errors import OptionError, SchemaError, UnknownColumnError
-from dpinfer.kernel.rows.tree import MOST_LEAVES, leaf_edges
+from dpinfer.kernel.rows.tree import MOST_LEAVES, PointRows, leaf_edges
 from dpinfer.kernel.sources import open_source
 from dpinfer.kernel.sums import exact_sums
 from dpinfer.privacy.units import NEIGHBORS
 from dpinfer.procedures.descriptions import axes_of
-from dpinfer.results.quantiles import DistributionQuestion
+from dpinfer.procedures.tree_plan import TreePlan
 from dpinfer.schema import Boolean, Category, Integer, Real, Schema
 
 SCHEMA = Schema(
@@ -32,8 +32,8 @@ KEEPING = Schema(
 )
 
 
-def question(column="x", leaves=8, by=(), where=None, schema=SCHEMA, q=()):
-    return DistributionQuestion(schema, column, leaves, axes_of(by), where, tuple(q), bool(q))
+def question(column="x", leaves=8, by=(), where=None, schema=SCHEMA):
+    return TreePlan(schema, column, leaves, axes_of(by), where)
 
 
 def objects(cells):
@@ -146,6 +146,10 @@ TREES = {
 }
 
 
+def bound(tree, neighbors, norm):
+    return tree.bounded(neighbors, norm).bound
+
+
 def norms(change):
     flat = [int(one) for one in change.ravel()]
     return sum(map(abs, flat)), sum(one * one for one in flat)
@@ -160,9 +164,9 @@ def test_no_neighbour_changes_counts_by_more_than_the_bounds(name, data):
     base, one, two = (counts(tree, [*others, *more]) for more in ([], [first], [second]))
     for neighbors, change in (("add_remove", one - base), ("replace_one", two - one)):
         first_norm, squared = norms(change)
-        assert first_norm <= tree.bound(neighbors, "l1")
-        assert squared <= tree.bound(neighbors, "l2") ** 2
-    if tree.root_is_public("replace_one"):
+        assert first_norm <= bound(tree, neighbors, "l1")
+        assert squared <= bound(tree, neighbors, "l2") ** 2
+    if tree.public("replace_one")[0]:
         assert one[0, 0] == two[0, 0] == len(others) + 1
 
 
@@ -180,19 +184,19 @@ def test_the_bounds_are_attained():
             low = low | {"k": 5, "x": 1} if "groups" in name else low | {"x": 1}
         there = counts(tree, [high])
         levels = tree.depth + 1
-        assert norms(there) == (levels, levels) == (tree.bound("add_remove", "l1"),) * 2
+        assert norms(there) == (levels, levels) == (bound(tree, "add_remove", "l1"),) * 2
         moved = norms(counts(tree, [low]) - there)
         if name != "leaves beyond an integer":  # there the first halvings hold every whole number
-            assert moved[0] == tree.bound("replace_one", "l1")
+            assert moved[0] == bound(tree, "replace_one", "l1")
         for neighbors in NEIGHBORS:
-            squared = tree.bound(neighbors, "l1")
-            assert 0 <= tree.bound(neighbors, "l2") ** 2 - squared < Fraction(1, 10**12)
+            squared = bound(tree, neighbors, "l1")
+            assert 0 <= bound(tree, neighbors, "l2") ** 2 - squared < Fraction(1, 10**12)
 
 
 def test_two_leaves_cost_what_a_vanishing_row_costs():
     for schema in (SCHEMA, KEEPING):
         tree = question("x", 2, schema=schema).tree
-        assert tree.bound("replace_one", "l1") == tree.bound("add_remove", "l1") == 2
+        assert bound(tree, "replace_one", "l1") == bound(tree, "add_remove", "l1") == 2
 
 
 def test_several_rows_of_a_person_move_counts_by_their_sum():
@@ -200,8 +204,8 @@ def test_several_rows_of_a_person_move_counts_by_their_sum():
     for by in ((), "b"):
         for neighbors in NEIGHBORS:
             for norm in ("l1", "l2"):
-                one = question("x", 8, by=by).tree.bound(neighbors, norm)
-                assert question("x", 8, by=by, schema=persons).tree.bound(neighbors, norm) == 3 * one
+                one = bound(question("x", 8, by=by).tree, neighbors, norm)
+                assert bound(question("x", 8, by=by, schema=persons).tree, neighbors, norm) == 3 * one
 
 
 def test_the_number_of_rows_is_public_only_where_every_row_is_in_one_tree():
@@ -213,16 +217,16 @@ def test_the_number_of_rows_is_public_only_where_every_row_is_in_one_tree():
         (SCHEMA, (), None, "replace_one"): False,
     }
     for (schema, by, where, neighbors), public in expected.items():
-        assert question("x", 8, by, where, schema).tree.root_is_public(neighbors) is public
+        assert question("x", 8, by, where, schema).tree.public(neighbors)[0] == public
 
 
 # Places on a grid
 
 GRIDS = {
-    "a real": question("x", 2, q=[0.5]),
-    "an integer": question("k", 2, q=[0.5]),
-    "groups": question("x", 2, by=["g", "b"], where="k > 0", q=[0.5]),
-    "in groups of an integer": question("k", 2, by="x > 2", q=[0.5]),
+    "a real": question("x", 2),
+    "an integer": question("k", 2),
+    "groups": question("x", 2, by=["g", "b"], where="k > 0"),
+    "in groups of an integer": question("k", 2, by="x > 2"),
 }
 
 
@@ -241,7 +245,7 @@ def placed(choice, cells):
 @given(cells=st.lists(ROW, min_size=1, max_size=5))
 def test_a_row_has_one_place_that_depends_on_it_alone(name, cells):
     asked = GRIDS[name]
-    choice = asked.choice()
+    choice = asked.points
     found = placed(choice, cells)
     assert found == [placed(choice, [row])[0] for row in cells]
     roots = counts(asked.tree, cells)[:, 0].tolist()
@@ -250,7 +254,7 @@ def test_a_row_has_one_place_that_depends_on_it_alone(name, cells):
 
 @given(st.lists(st.floats(-4, 12), min_size=1, max_size=20))
 def test_places_of_a_real_are_its_stretch_of_a_fine_grid(values):
-    choice = GRIDS["a real"].choice()
+    choice = GRIDS["a real"].points
     assert choice.points == 2**30
     points = [point for point, _ in placed(choice, [LOW | {"x": value} for value in values])]
     for value, point in zip(values, points, strict=True):
@@ -262,7 +266,7 @@ def test_places_of_a_real_are_its_stretch_of_a_fine_grid(values):
 
 
 def test_places_of_an_integer_are_its_whole_numbers():
-    choice = GRIDS["an integer"].choice()
+    choice = GRIDS["an integer"].points
     assert choice.points == 13
     cells = [LOW | {"k": value} for value in range(-3, 10)]
     assert placed(choice, cells) == [(place, 0) for place in range(13)]
@@ -271,7 +275,7 @@ def test_places_of_an_integer_are_its_whole_numbers():
 
 @pytest.mark.parametrize(("lower", "upper"), [(0, 1), (-4e139, 4e139), (1e-139, 1e-138), (1e15, 1e15 + 1)])
 def test_grids_of_extreme_bounds_hold_their_ends(lower, upper):
-    choice = question("x", 2, schema=Schema(x=Real(lower, upper)), q=[0.5]).choice()
+    choice = question("x", 2, schema=Schema(x=Real(lower, upper))).points
     cells = np.array([lower, upper, -np.inf, 1.79e308, np.nan, lower / 2 + upper / 2])
     points, groups = choice.encode({"x": cells}, 6)
     assert points[[0, 1, 3]].tolist() == [0, choice.points - 1, choice.points - 1]

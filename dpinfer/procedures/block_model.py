@@ -1,0 +1,167 @@
+"""The model of sample-and-aggregate: what runs on the rows of a block. A release holds its name alone."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+
+from dpinfer.errors import OptionError
+from dpinfer.procedures.block_estimators import formula_estimator, model_class, probe_names
+from dpinfer.schema.region import region_names, region_of
+
+if TYPE_CHECKING:
+    from dpinfer.schema.region import Region
+    from dpinfer.schema.schema import Schema
+
+    Formula = str | tuple[str, ...]
+
+__all__ = ["BlockModel", "Link", "PreparedModel", "own_options", "told_options"]
+
+Link = Literal["identity", "logit", "probit", "log"]
+
+_LINKS: dict[str, Link] = {
+    "Logit": "logit",
+    "Probit": "probit",
+    "Poisson": "log",
+    "OLS": "identity",
+    "WLS": "identity",
+    "GLS": "identity",
+    "RLM": "identity",
+    "QuantReg": "identity",
+}
+_FAMILY_LINKS: dict[str, Link] = {
+    "identity": "identity",
+    "logit": "logit",
+    "probit": "probit",
+    "log": "log",
+    "nonetype": "identity",
+}
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class PreparedModel:
+    """A model, ready for the columns of a schema.
+
+    Attributes
+    ----------
+    estimator : callable
+        ``estimator(frame) -> array_like (p,)``.
+    schema : Schema
+        The columns that it reads.
+    region : Region
+        In which its parameters are declared to lie.
+    response : str
+    link : str or None
+        None where the parameters are not the coefficients of one linear predictor.
+    """
+
+    estimator: Any
+    schema: Schema
+    region: Region
+    response: str
+    link: Link | None
+
+
+@dataclass(frozen=True, eq=False)
+class BlockModel:
+    """What is fitted to each block, as the user gave it.
+
+    Attributes
+    ----------
+    model : statsmodels model class or formula function, or callable
+    bounds : Ball, (lower, upper), or mapping
+        Of the parameters; see `region_of`.
+    names : tuple of str, optional
+        Of the parameters.
+    model_options, fit_options : mapping
+    """
+
+    model: Any
+    bounds: Any = None
+    names: tuple[str, ...] | None = None
+    model_options: Mapping[str, Any] = field(default_factory=dict)
+    fit_options: Mapping[str, Any] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        model_class(self.model)
+        if self.bounds is None:
+            region_of(None, ())
+
+    @property
+    def called(self) -> str:
+        """What the model is called."""
+        return str(getattr(model_class(self.model) or self.model, "__name__", type(self.model).__name__))
+
+    @cached_property
+    def _prepared(self) -> dict[tuple[Formula, Schema], PreparedModel]:
+        return {}
+
+    def prepared(self, formula: Formula, schema: Schema) -> PreparedModel:
+        """Return the model for the columns of a schema; the same object whenever these are the same.
+
+        Raises
+        ------
+        DPInferError
+            If the formula, the region or the names do not suit the model or the schema.
+        """
+        if (formula, schema) not in self._prepared:
+            kind = model_class(self.model)
+            found = self._function(formula, schema) if kind is None else self._statsmodels(kind, formula, schema)
+            self._prepared[formula, schema] = found
+        return self._prepared[formula, schema]
+
+    def _statsmodels(self, kind: type, formula: Formula, schema: Schema) -> PreparedModel:
+        estimator = formula_estimator(kind, formula, schema, options=self.model_options, fit_options=self.fit_options)
+        names, _ = probe_names(estimator, self.names)
+        return PreparedModel(
+            estimator,
+            estimator.schema,
+            region_of(self.bounds, names),
+            str(formula).split("~", 1)[0].strip(),
+            _link(kind, self.model_options),
+        )
+
+    def _function(self, formula: Formula, schema: Schema) -> PreparedModel:
+        columns = schema.select((formula,) if isinstance(formula, str) else formula)
+        names = self.names if self.names is not None else region_names(self.bounds)
+        if not names:
+            right = f"the names of what {self.called} returns, or bounds by name: its length must be known"
+            raise OptionError("names", None, right)
+        if self.model_options or self.fit_options:
+            raise OptionError("model_options", "given", "none with a function of your own: use functools.partial")
+        return PreparedModel(self.model, columns, region_of(self.bounds, names), self.called, None)
+
+
+def _link(kind: type, options: Mapping[str, Any]) -> Link | None:
+    if kind.__name__ != "GLM":
+        return _LINKS.get(kind.__name__)
+    return _FAMILY_LINKS.get(type(getattr(options.get("family"), "link", None)).__name__.lower())
+
+
+def own_options(name: str, options: object) -> dict[str, Any]:
+    """Return a copy of options: no change from outside then makes what is prepared another model.
+
+    Raises
+    ------
+    OptionError
+        If they are no mapping.
+    """
+    if not isinstance(options, Mapping | None):
+        raise OptionError(name, type(options).__name__, "a mapping of argument names to values")
+    return dict(options or {})
+
+
+def told_options(options: Mapping[str, Any]) -> dict[str, str]:
+    """Return options as a release can hold them: numbers and texts in full, of other objects the type."""
+    return {str(name): _told(value) for name, value in options.items()}
+
+
+def _told(value: object) -> str:
+    plain = value.item() if isinstance(value, np.generic) else value
+    if plain is None or isinstance(plain, bool | int | float | str):
+        return str(plain)
+    return str(getattr(value, "__name__", type(value).__name__))

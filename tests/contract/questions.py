@@ -1,0 +1,94 @@
+"""The questions that the contract is checked on: every public procedure, in every relation and unit that serves it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+
+import dpinfer as dpi
+from dpinfer.privacy.units import NEIGHBORS
+from tests.goldens.cases import ASKS, PRICES
+from tests.goldens.frame import PERSON, SCHEMA, frame
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from tests.goldens.cases import Ask
+
+BUDGETS = {"pure": dpi.PureDP(1), "zcdp": dpi.ZCDP(0.1), "gdp": dpi.GDP(0.5), "approx": dpi.ApproxDP(1, 1e-6)}
+
+
+@dataclass(frozen=True)
+class Question:
+    """A public function with its keywords, a relation, a unit and a price."""
+
+    ask: Ask
+    neighbors: str
+    unit: str
+    price: str
+
+    def __str__(self) -> str:
+        return f"{self.ask.name} {self.neighbors} {self.unit} {self.price}"
+
+    @property
+    def privacy(self) -> Any:
+        """The price."""
+        return PRICES[self.price]
+
+    @property
+    def person(self) -> dict[str, Any]:
+        """What makes a person the unit."""
+        return PERSON if self.unit == "person" else {}
+
+    def public(self, rows: pd.DataFrame | None = None, seed: int = 7) -> Any:
+        """Bind to public rows."""
+        rows = frame() if rows is None else rows
+        rng = np.random.default_rng(seed)
+        return self.asked(dpi.PublicData(rows, SCHEMA, rng=rng, neighbors=self.neighbors, **self.person))
+
+    def private(self, rows: Any = None, ledger: dpi.Ledger | None = None) -> Any:
+        """Bind to confidential rows, with a ledger that holds just the price."""
+        rows = frame() if rows is None else rows
+        ledger = ledger or dpi.Ledger.in_memory(BUDGETS[self.price], neighbors=self.neighbors)
+        return self.asked(dpi.PrivateData(rows, SCHEMA, ledger, **self.person))
+
+    def asked(self, data: Any) -> Any:
+        """Ask it of data."""
+        return getattr(dpi, self.ask.function)(data=data, **self.ask.options)
+
+
+SECRET_WEIGHTS = ("gdp", "approx")
+"""Prices in whose units the exact cost of secret weights is stated."""
+
+
+def _chosen() -> list[Question]:
+    """Take each question in every relation and unit, at its prices in turn."""
+    found = []
+    for place, ask in enumerate(ASKS):
+        secret = ask.function == "bootstrap" and ask.options.get("weights") != "public"
+        prices = [price for price in ask.prices if not secret or price in SECRET_WEIGHTS]
+        settings = [(relation, unit) for relation in NEIGHBORS for unit in ("row", "person")]
+        for turn, (relation, unit) in enumerate(settings):
+            found.append(Question(ask, relation, unit, prices[(place + turn) % len(prices)]))
+    return found
+
+
+EVERY = _chosen()
+"""Each question in every relation and unit; some are refused, which is checked too."""
+
+
+def _home() -> list[Any]:
+    """Keep of each question the setting in which it is at home; all but the first of each function are slow tests."""
+    home = [one for one in EVERY if (one.neighbors, one.unit) == (one.ask.home, "row")]
+    seen: set[str] = set()
+    found = []
+    for one in home:
+        found.append(pytest.param(one, id=str(one), marks=[pytest.mark.slow] if one.ask.function in seen else []))
+        seen.add(one.ask.function)
+    return found
+
+
+HOME = _home()

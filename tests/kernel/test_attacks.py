@@ -1,0 +1,911 @@
+"""Attacks on the kernel: each is refused before the charge, or changes nothing; what must hold stands above it."""
+
+import importlib
+import warnings
+from collections import Counter
+from dataclasses import dataclass, field, replace
+from fractions import Fraction
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+import statsmodels.formula.api as smf
+
+import dpinfer as dpi
+from dpinfer.errors import MeasurementFailedError
+from dpinfer.kernel import run as running
+from dpinfer.kernel.measurement import price_procedure
+from dpinfer.kernel.rows.blocks import BlockMoments, Blocks, OctaveCounts, OwnEstimator
+from dpinfer.kernel.rows.cells import CellSum
+from dpinfer.kernel.rows.features import Features, RowClip
+from dpinfer.kernel.rows.products import GramSum
+from dpinfer.kernel.rows.queries import QuerySum
+from dpinfer.kernel.rows.resampled import ReplicateSum
+from dpinfer.kernel.rows.scores import ScoreSum
+from dpinfer.kernel.rows.tree import PointRows, TreeSum
+from dpinfer.kernel.stage import Context, Largest, Noise, Place, Resampled, Slot, Stage, Sum
+from dpinfer.privacy.sharing import joint_cost, shared
+from dpinfer.procedures.procedure import Procedure
+from dpinfer.schema.axes import LevelsAxis
+from dpinfer.schema.basis import UNIT, Basis, basis_of
+from dpinfer.schema.expressions import compile_expression
+from dpinfer.schema.region import Region
+
+density, quantiles = (importlib.import_module(f"dpinfer.procedures.{name}") for name in ("density", "quantiles"))
+
+SCHEMA = dpi.Schema(
+    x=dpi.Real(0, 1, missing=0.5, impossible=0.5),
+    y=dpi.Real(0, 1, missing=0.5, impossible=0.5),
+    g=dpi.Category(["a", "b"]),
+    b=dpi.Boolean(missing=False, impossible=False),
+)
+FRAME = SCHEMA.sample(200, np.random.default_rng(0)).assign(secret=np.arange(200.0))
+ONE = (Slot(),)
+CHEAP, DEAR = dpi.ZCDP(1e-6), dpi.ZCDP(1.0)
+REGION = Region(("a",), ((0,),), (2.0,), np.zeros(1))
+
+
+def guarded(neighbors="add_remove", budget=dpi.ZCDP(100)):  # noqa: B008
+    return dpi.PrivateData(FRAME, SCHEMA, dpi.Ledger.in_memory(budget, neighbors=neighbors))
+
+
+@dataclass(frozen=True, eq=False)
+class Asked(Procedure):
+    """A procedure that says whatever an attacker wants."""
+
+    stages: Any = ()
+    given: Any = (Slot(),)
+    dealt: Any = None
+    calls: Counter = field(default_factory=Counter)
+
+    def release_kind(self, context):
+        return "total"
+
+    def question(self, context):
+        return {"text": "attack", "schema": context.schema.to_dict()}
+
+    def slots(self, context):
+        self.calls["slots"] += 1
+        return self.given(self.calls["slots"]) if callable(self.given) else self.given
+
+    def stage(self, place, context, released):
+        self.calls[place] += 1
+        one = self.stages[place]
+        return one(self.calls[place], released) if callable(one) else one
+
+    def units(self, context):
+        self.calls["units"] += 1
+        return self.dealt(self.calls["units"]) if callable(self.dealt) else self.dealt
+
+    def infer(self, release=None):
+        return release
+
+
+def ask(*stages, slots=ONE, units=None):
+    return Asked(stages=stages, given=slots, dealt=units)
+
+
+def refused(procedure, price=CHEAP, neighbors="add_remove", budget=None):
+    """Run an attack: it is refused, and nothing is charged."""
+    data = guarded(neighbors, budget or type(price)(100))
+    with pytest.raises(Exception) as caught:  # noqa: PT011  (of whatever type, but before the charge)
+        data.run(procedure, price)
+    assert not isinstance(caught.value, MeasurementFailedError)
+    assert data.ledger.charges().empty
+    return caught.value
+
+
+def counts(schema=SCHEMA, by="g"):
+    return CellSum(Features(basis_of([], schema)), (LevelsAxis(schema, by),) if by else ())
+
+
+def totals(schema=SCHEMA, texts=("x",)):
+    return CellSum(Features(basis_of(list(texts), schema, centred=False)))
+
+
+QUESTIONS = {
+    "gram": lambda: dpi.gram(["x", "y"]),
+    "ols split": lambda: dpi.ols("y ~ x", split=(0.5, 0.3, 0.2)),
+    "total": lambda: dpi.total("x", by="g"),
+    "variance": lambda: dpi.variance("x"),
+    "count": lambda: dpi.count(by="g"),
+    "linear queries": lambda: dpi.linear_queries(W=[[1, 2]], columns="g"),
+    "expfam": lambda: dpi.expfam(column="x", family="normal"),
+    "cdf": lambda: dpi.cdf("x", resolution=16),
+    "quantile": lambda: dpi.quantile(column="x", q=0.5, resolution=16),
+    "density": lambda: dpi.density("x"),
+    "choice": lambda: dpi.most_frequent("g"),
+    "chi2": lambda: dpi.chi2_contingency("g", "b"),
+    "ttest": lambda: dpi.ttest_ind("x", "g"),
+    "blocks": lambda: dpi.sample_aggregate("y ~ x", model=smf.ols, blocks=8, bounds=dpi.Ball(2)),
+    "bootstrap": lambda: dpi.bootstrap("x", replicates=4),
+}
+every_question = pytest.mark.parametrize("name", QUESTIONS)
+
+
+def price_of(name):
+    return {"bootstrap": dpi.GDP(0.01), "density": DEAR}.get(name, CHEAP)
+
+
+def overriding(name, tamper):
+    """The question of a subclass that hands out another measurement than the kernel's."""
+    question = QUESTIONS[name]()
+
+    class Tampered(type(question)):
+        def measurement(self, privacy, **options):
+            return tamper(super().measurement(privacy, **options))
+
+    fields = {f: getattr(question, f) for f in question.__dataclass_fields__}
+    return Tampered(**fields)
+
+
+def same_noise(name, procedure, neighbors="add_remove"):
+    """What is drawn and charged is what the kernel prices, whatever a procedure's own measurement says."""
+    price = price_of(name)
+    data = guarded(neighbors, type(price)(10))
+    right = price_procedure(QUESTIONS[name]().resolve(data.context(price)), data.context(price))
+    release = data.run(procedure, price)
+    first = release.stages[0].law
+    assert first == right.stages[0].law
+    assert all(scale > 0 for scale in first.scales) or neighbors == "replace_one"
+    assert release.cost == right.cost
+    assert data.ledger.spent == price
+    assert release.neighbors == neighbors
+
+
+def scaled(measured, factor):
+    stages = [
+        replace(one, law=replace(one.law, scales=tuple(factor * scale for scale in one.law.scales)))
+        for one in measured.stages
+    ]
+    return replace(measured, stages=tuple(stages))
+
+
+TAMPERED = {
+    "no noise": lambda measured: scaled(measured, 0.0),
+    "half noise": lambda measured: scaled(measured, 0.5),
+    "understated cost": lambda measured: replace(measured, cost=replace(measured.cost, rho=Fraction(1, 10**12))),
+    "raised multiplier": lambda measured: replace(
+        measured, stages=tuple(replace(one, multiplier=2**10 * one.multiplier) for one in measured.stages)
+    ),
+}
+
+
+# Nobody but the kernel says how much noise there is, what it costs, and by how much sums are multiplied.
+@pytest.mark.parametrize("attack", TAMPERED)
+@every_question
+def test_a_measurement_of_ones_own_is_not_run(name, attack):
+    same_noise(name, overriding(name, TAMPERED[attack]))
+
+
+# What is priced and charged is the relation of the ledger.
+@pytest.mark.parametrize("name", [name for name in QUESTIONS if name != "bootstrap"])
+def test_relabelled_neighbours(name):
+    tampered = overriding(
+        name, lambda measured: replace(measured, context=replace(measured.context, neighbors="add_remove"))
+    )
+    same_noise(name, tampered, "replace_one")
+
+
+def test_secret_weights_are_not_relabelled():
+    refused(QUESTIONS["bootstrap"](), dpi.GDP(0.01), "replace_one")
+
+
+# A context that a procedure changes is its own copy.
+def test_a_changed_context_changes_nothing():
+    class Changes(Asked):
+        def slots(self, context):
+            object.__setattr__(context, "privacy", DEAR)
+            object.__setattr__(context, "neighbors", "replace_one")
+            return super().slots(context)
+
+    data = guarded()
+    release = data.run(Changes(stages=(Stage(Sum(totals())),)), CHEAP)
+    assert release.law == data.run(ask(Stage(Sum(totals()))), CHEAP).law
+    assert release.neighbors == "add_remove"
+
+
+# What a leak means: the exact total for rho = 1e-6.
+def test_the_exact_total_is_not_for_sale():
+    exact = sum(round(value * UNIT) for value in FRAME["x"]) / UNIT
+    for name in ("no noise", "half noise", "raised multiplier"):
+        data = guarded()
+        release = overriding("total", TAMPERED[name]).bind(data).measure(CHEAP)
+        noise = np.sqrt(release.noise_variances)
+        assert (noise > 300).all()  # rows: more than there are
+        assert not np.isclose(release.array.sum(), exact, atol=1e-9)  # fails by chance less than once in 10^10 runs
+
+
+# Nothing but a Stage of the kernel's own measures and row sums is a stage.
+class Larger(CellSum):
+    def encode(self, raw, count):
+        cells, rows = super().encode(raw, count)
+        return cells, 1000 * rows
+
+
+class Telling(CellSum):
+    def add(self, batch):
+        raise ValueError(str(batch.cells["x"][0]))
+
+
+class Understated(CellSum):
+    def change(self, weights, neighbors, norm):
+        return Fraction(1, 10**9)
+
+
+class LongStage(Stage):
+    pass
+
+
+class LoudSum(Sum):
+    pass
+
+
+class NoNoise(Noise):
+    pass
+
+
+class FewFeatures(Features):
+    @property
+    def bounds(self):
+        return replace(super().bounds, squared=1)
+
+
+class FewBasis(Basis):
+    @property
+    def width(self):
+        return 1
+
+
+class AnyAxis(LevelsAxis):
+    def place(self, values):
+        return np.zeros(3)
+
+
+DUCK = SimpleNamespace(columns=("x",), schema=SCHEMA, names=("a",), add=lambda batch: np.ones((1, 1), dtype=np.int64))
+PLAIN = Features(basis_of(["x"], SCHEMA))
+
+FORGED = {
+    "larger": lambda: Stage(Sum(Larger(PLAIN))),
+    "telling": lambda: Stage(Sum(Telling(PLAIN))),
+    "understated": lambda: Stage(Sum(Understated(PLAIN))),
+    "duck": lambda: Stage(Sum(DUCK)),
+    "duck of a stage": lambda: SimpleNamespace(measure=Sum(totals()), noise=Noise(), settings={}),
+    "a priced stage": lambda: dpi.total("x").measurement(CHEAP, schema=SCHEMA).stages[0],
+    "a measurement": lambda: dpi.total("x").measurement(CHEAP, schema=SCHEMA),
+    "subclassed stage": lambda: LongStage(Sum(totals())),
+    "subclassed measure": lambda: Stage(LoudSum(totals())),
+    "subclassed noise": lambda: Stage(Sum(totals()), NoNoise()),
+    "features": lambda: Stage(Sum(GramSum(FewFeatures(PLAIN.basis)))),
+    "features of a duck": lambda: Stage(Sum(CellSum(SimpleNamespace(basis=PLAIN.basis, schema=SCHEMA)))),
+    "basis": lambda: Stage(Sum(GramSum(Features(FewBasis(SCHEMA, PLAIN.basis.blocks))))),
+    "axis": lambda: Stage(Sum(CellSum(PLAIN, (AnyAxis(SCHEMA, "g"),)))),
+    "scores among sums": lambda: Stage(Sum(ScoreSum(SCHEMA, (compile_expression("x", SCHEMA),) * 2))),
+    "replicates among sums": lambda: Stage(Sum(ReplicateSum(PLAIN, False, 4, "public"))),
+    "sums among choices": lambda: Stage(Largest(totals(), "gumbel")),
+    "bare blocks": lambda: Stage(Sum(OctaveCounts(SCHEMA, REGION))),
+}
+
+
+@pytest.mark.parametrize("name", FORGED)
+def test_forged_parts(name):
+    refused(ask(FORGED[name]()))
+
+
+# The rows that are summed are those that were priced: every bound holds for what `add` forces.
+def coded(codes, factors=()):
+    first = PLAIN.basis.blocks[0]
+    return Basis(SCHEMA, (first, replace(first, factors=factors, codes=codes, shape=(2,) * len(factors))))
+
+
+EXPRESSION = compile_expression("x", SCHEMA)
+ANOTHER = {
+    "features as queries": QuerySum(totals(), np.ones((1, 2), dtype=np.int64), 1.0, ("q",)),
+    "groups as queries": QuerySum(
+        CellSum(PLAIN, (LevelsAxis(SCHEMA, "g"),)), np.ones((1, 2), dtype=np.int64), 1.0, ("q",)
+    ),
+    "weights that overflow": QuerySum(counts(), np.array([[2**40, 0]]), 1.0, ("q",)),
+    "weights of floats": QuerySum(counts(), np.array([[0.5, 0.0]]), 1.0, ("q",)),
+    "weights of objects": QuerySum(counts(), np.array([[1, 2**80]], dtype=object), 1.0, ("q",)),
+    "weights of other cells": QuerySum(counts(), np.ones((1, 3), dtype=np.int64), 1.0, ("q",)),
+    "no constant, squared": GramSum(Features(Basis(SCHEMA, PLAIN.basis.blocks[1:]))),
+    "no constant": CellSum(Features(Basis(SCHEMA, PLAIN.basis.blocks[1:]))),
+    "nothing": GramSum(Features(Basis(SCHEMA, ()))),
+    "factors in cells": CellSum(dpi.gram(["x", "g"]).measurement(DEAR, schema=SCHEMA).rows.features),
+    "clipped in cells": CellSum(Features(PLAIN.basis, clip=RowClip(0.5))),
+    "small codes": GramSum(Features(coded(np.array([[1]])))),
+    "large codes": GramSum(Features(coded(np.full((2, 1), 2**30), ("g",)))),
+    "leaves": TreeSum(SCHEMA, "x", 6),
+    "half a leaf": TreeSum(SCHEMA, "x", 4.0),
+}
+
+
+@pytest.mark.parametrize("neighbors", ["add_remove", "replace_one"])
+@pytest.mark.parametrize("name", ANOTHER)
+def test_rows_of_another_question(name, neighbors):
+    refused(ask(Stage(Sum(ANOTHER[name]))), neighbors=neighbors)
+
+
+@pytest.mark.parametrize(
+    "rows",
+    [
+        ReplicateSum(PLAIN, False, 3, "public"),
+        ReplicateSum(PLAIN, False, 0, "public"),
+        ReplicateSum(PLAIN, False, 4, "thrice"),
+        ReplicateSum(Features(PLAIN.basis, clip=RowClip(0.5)), False, 4, "public"),
+        ReplicateSum(Features(PLAIN.basis), False, np.array([4]), "public"),
+    ],
+)
+def test_replicates_that_are_not_proved(rows):
+    refused(ask(Stage(Resampled(rows))), dpi.GDP(0.1), "replace_one")
+
+
+# Public weights are those of the position and the seed: another seed costs and reveals the same.
+def test_another_seed_costs_the_same():
+    data = guarded("replace_one", dpi.GDP(10))
+    laws = {data.run(ask(Stage(Resampled(ReplicateSum(PLAIN, False, 4, "public", s)))), dpi.GDP(1)).law for s in (0, 7)}
+    assert len(laws) == 1
+    assert data.ledger.spent.mu == pytest.approx(2**0.5)
+
+
+# A stage has no more coordinates than its slot, and that is known before the charge.
+@pytest.mark.parametrize("stage", [Stage(Sum(counts())), Stage(Resampled(ReplicateSum(PLAIN, False, 4, "public")))])
+def test_more_coordinates_than_the_slot(stage):
+    refused(ask(stage, slots=(Slot(1, most=1),)), neighbors="replace_one")
+
+
+# What was priced cannot be changed between the price and the rows: neither arrays nor caches, lists nor places.
+TWO = (Slot(Fraction(1, 2), 64), Slot(Fraction(1, 2), 64, adaptive=True))
+
+
+def test_weights_changed_after_the_price():
+    matrix = np.array([[1, 0], [0, 1]])
+    rows = QuerySum(counts(), matrix, 1.0, ("p", "q"))
+
+    def change(call, released):
+        matrix[:] *= 1000
+        rows.matrix.setflags(write=True)
+        return Stage(Sum(QuerySum(counts(), np.eye(2, dtype=np.int64), 1.0, ("p", "q"))))
+
+    data = guarded()
+    release = data.run(ask(Stage(Sum(rows)), change, slots=TWO), dpi.ZCDP(50))
+    found, true = release.stages[0].array, FRAME["g"].value_counts().loc[["a", "b"]].to_numpy()
+    assert np.abs(found - true).max() < 20  # 100 standard deviations
+    fresh = QuerySum(counts(), np.eye(2, dtype=np.int64), 1.0, ("p", "q"))
+    assert not price_procedure(ask(Stage(Sum(fresh))), data.context(CHEAP)).rows.matrix.flags.writeable
+
+
+@pytest.mark.parametrize("when", ["before the price", "after the price"])
+def test_caches_that_were_changed_count_for_nothing(when):
+    scores = ScoreSum(SCHEMA, tuple(compile_expression(text, SCHEMA) for text in ("x", "y")))
+    cells = totals(texts=("x", "x**2"))
+    right = [price_procedure(ask(Stage(one)), guarded().context(DEAR)).stages[0].law for one in (
+        Largest(scores, "gumbel"), Sum(cells))]  # fmt: skip
+
+    spread = np.sqrt(guarded().run(ask(Stage(Sum(cells))), DEAR).noise_variances[0])
+
+    def spoil():
+        scores.__dict__["limits"] = tuple(1e-6 * limit for limit in scores.limits)
+        scores.__dict__["step"] = scores.step / 1e6
+        cells.__dict__["boxes"] = SimpleNamespace(reach=lambda *_: SimpleNamespace(length=1e-9, spread=0), binding=())
+        cells.features.basis.__dict__["bounds"] = None
+        for curve in cells.features.basis.blocks:
+            curve.codes[:] = UNIT
+
+    if when == "before the price":
+        spoil()
+    first = ask(Stage(Largest(scores, "gumbel")))
+    data = guarded()
+    assert data.run(first, DEAR).choices[0].law == right[0]
+
+    def changing(call, released):
+        spoil()
+        return Stage(Sum(counts()))
+
+    both = data.run(ask(Stage(Sum(cells)), changing, slots=TWO), dpi.ZCDP(50))
+    assert np.sqrt(both.stages[0].noise_variances[0]) == pytest.approx(spread / 5, rel=1e-6)
+    true = [200, FRAME["x"].sum(), (FRAME["x"] ** 2).sum()]
+    assert np.abs(both.stages[0].array - true).max() < 20
+
+
+def test_probabilities_added_after_the_charge():
+    wanted = [Fraction(1, 2)]
+    points = PointRows(TreeSum(SCHEMA, "x", 16, (LevelsAxis(SCHEMA, "g"),)))
+
+    def units(call):
+        if call > 1:
+            wanted.append(Fraction(1, 4))
+
+    asked = ask(Stage(Place(points, wanted)), units=units)
+    release = guarded().run(asked, dpi.ZCDP(10))
+    assert len(release.choices[0].values) == 2
+    assert asked.calls["units"] == 1
+
+
+# Code that is not the library's own never sees rows in this process, whatever it is declared to be.
+SEEN = []
+
+
+def keep(block):
+    SEEN.append(block)
+    return [0.0]
+
+
+def test_nobody_elses_estimator_is_trusted():
+    with pytest.raises(TypeError, match="library's own"):
+        type("Mine", (OwnEstimator,), {})
+    with pytest.raises(TypeError):
+        Blocks(SCHEMA, REGION, 8, keep, trusted=True)
+    assert not Blocks(SCHEMA, REGION, 8, keep).trusted
+    first = Blocks(SCHEMA.select(["x"]), REGION, 4, keep, halves=False, workers=1)
+    data = guarded()
+    data.run(ask(Stage(Sum(BlockMoments(SCHEMA.select(["x"]), REGION, (0.0,), (2.0,)))), units=first), CHEAP)
+    assert SEEN == []
+
+
+def test_an_estimator_of_the_library_has_no_parts_of_others():
+    from dpinfer.procedures.block_estimators import NewtonEstimator
+
+    duck = SimpleNamespace(design=(), response=None)
+    with pytest.raises(dpi.errors.OptionError):
+        NewtonEstimator(model=object, formula="y ~ x", schema=SCHEMA, compiled=duck)
+
+
+def test_columns_ledgers_and_schemas_of_others_guard_nothing():
+    class Watching(dpi.Real):
+        def coerce(self, raw):
+            SEEN.append(raw)
+            return super().coerce(raw)
+
+    class Free(dpi.Ledger):
+        def charge(self, cost, description, *, unit=None):
+            return "paid"
+
+    class Wide(dpi.Schema):
+        rows_per_unit = 0
+
+    ledger = dpi.Ledger.in_memory(DEAR)
+    for schema, paying in [
+        (dpi.Schema(x=Watching(0, 1)), ledger),
+        (SCHEMA, Free.in_memory(DEAR)),
+        (Wide(x=dpi.Real(0, 1)), ledger),
+    ]:
+        with pytest.raises(dpi.errors.OptionError):
+            dpi.PrivateData(FRAME, schema, paying)
+    assert SEEN == []
+
+
+# The blocks that are fitted are those that were checked.
+def test_units_are_asked_once_and_belong_to_the_data():
+    blocks = Blocks(SCHEMA.select(["x"]), REGION, 4, keep, halves=False)
+    stage = Stage(Sum(BlockMoments(SCHEMA.select(["x"]), REGION, (0.0,), (2.0,))))
+    refused(ask(stage, units=replace(blocks, count=0)))
+    refused(ask(stage, units=SimpleNamespace(**blocks.__dict__)))
+    refused(ask(stage, units=replace(blocks, schema=dpi.Schema(secret=dpi.Real(0, 200)))))
+    refused(ask(Stage(Sum(BlockMoments(SCHEMA, REGION, (0.0,), (2.0,), "l1"))), units=blocks))
+
+
+# Weights of parts are positive finite numbers, and one part alone has none.
+@pytest.mark.parametrize("weight", [0.0, -1.0, float("nan"), float("inf"), 1e-170, 1e170, None, [1.0]])
+@pytest.mark.parametrize("option", ["weights", "shares"])
+@pytest.mark.parametrize("rows", [totals(), counts(), GramSum(PLAIN, split=True)], ids=["total", "count", "gram"])
+def test_weights_that_are_none(rows, option, weight):
+    for given in [(weight,) * len(rows.parts), (1.0,) * (len(rows.parts) - 1) + (weight,)]:
+        refused(ask(Stage(Sum(rows, **{option: given}))))
+
+
+ALONE = {
+    "counts": (Stage(Sum(counts())), CHEAP, "add_remove"),
+    "count": (Stage(Sum(counts(by=None))), CHEAP, "add_remove"),
+    "exact count": (Stage(Sum(counts(by=None)), Noise(tulap=True)), dpi.PureDP(0.01), "add_remove"),
+    "queries": (Stage(Sum(QuerySum(counts(), np.eye(2, dtype=np.int64), 1.0, ("p", "q")))), CHEAP, "add_remove"),
+    "tree": (Stage(Sum(TreeSum(SCHEMA, "x", 16))), CHEAP, "replace_one"),
+    "gram": (Stage(Sum(GramSum(PLAIN))), CHEAP, "replace_one"),
+}
+
+
+@pytest.mark.parametrize("name", ALONE)
+def test_a_part_alone_has_no_weight_that_takes_noise_away(name):
+    stage, price, neighbors = ALONE[name]
+    budget = type(price)(10)
+    right = guarded(neighbors, budget).run(ask(stage), price).law
+    for weight in (1e-9, 1e9):
+        light = replace(stage, measure=Sum(stage.measure.rows, weights=(weight,)))
+        assert guarded(neighbors, budget).run(ask(light), price).law == right
+    small = replace(stage, measure=Sum(stage.measure.rows, shares=(0.5,)))
+    assert guarded(neighbors, budget).run(ask(small), price).law == right
+
+
+# Parts of several pay for what their weights take away: the joint cost of all is the price.
+@pytest.mark.parametrize("weights", [(1e-9, 1.0), (1.0, 1e9), (3.0, 0.1)])
+def test_weights_of_several_parts_are_paid_for(weights):
+    release = guarded().run(ask(Stage(Sum(totals(), weights=weights))), dpi.ZCDP(0.5))
+    multiplied = np.array([UNIT, UNIT]) / (np.array(release.law.scales) * np.array(release.steps) * UNIT)
+    assert (multiplied**2).sum() / 2 <= 0.5 * (1 + 1e-12)
+
+
+# Shares of a price are positive and no more than one together.
+@pytest.mark.parametrize("shares", [(2, 2, 2), (0.5, 0.5, 0.5), (1.2, -0.1, -0.1), (float("nan"), 0.5, 0.5)])
+def test_split_above_one(shares):
+    refused(ask(Stage(Sum(GramSum(PLAIN, split=True), shares=shares))))
+
+
+@pytest.mark.parametrize("share", [1.0, 1.5, float("inf")])
+def test_shares_of_a_gram_above_one(share):
+    rows = GramSum(Features(PLAIN.basis, count_clamped=True))
+    refused(ask(Stage(Sum(rows, shares=(1 - share, share)))))
+
+
+class LongFraction(Fraction):
+    def __float__(self):
+        return 1000.0
+
+
+@pytest.mark.parametrize(
+    "share", [0, -1, 2, Fraction(3, 2), 0.5, True, float("nan"), np.float64(0.5), LongFraction(1, 2)], ids=str
+)
+def test_a_share_of_a_slot_is_an_exact_fraction(share):
+    with pytest.raises(dpi.errors.OptionError):
+        Slot(share)
+    with pytest.raises(dpi.errors.OptionError):
+        Slot(most=share if share != 2 else 0)
+
+
+class WideSlot(Slot):
+    pass
+
+
+@pytest.mark.parametrize(
+    "slots",
+    [
+        (),
+        (Slot(), Slot()),
+        (Slot(Fraction(2, 3)), Slot(Fraction(2, 3))),
+        (Slot(adaptive=True),),
+        (WideSlot(),),
+        (SimpleNamespace(share=Fraction(1), most=5, adaptive=False),),
+        None,
+    ],
+)
+def test_slots_that_are_more_than_the_price(slots):
+    refused(ask(*[Stage(Sum(totals()))] * 2, slots=slots))
+
+
+# Shares are exact: those that a float rounds up cost no more than the price together.
+@pytest.mark.parametrize("parts", [3, 6, 7, 49])
+@pytest.mark.parametrize("price", [dpi.ZCDP(0.1), dpi.PureDP(0.3), dpi.GDP(0.7), dpi.ApproxDP(1.0, 1e-6)], ids=str)
+def test_shares_that_a_float_rounds_up(price, parts):
+    slots = tuple(Slot(Fraction(one, parts), 8) for one in (1, parts - 1))
+    data = guarded(budget=price)
+    release = data.run(ask(*[Stage(Sum(counts()))] * 2, slots=slots), price)
+    assert data.ledger.spent <= price
+    assert release.cost.approx == (price if isinstance(price, dpi.ApproxDP) else None)
+
+
+@pytest.mark.parametrize("share", [Fraction(3, 2), Fraction(-1, 2), float("nan")])
+def test_share_of_a_quantile_above_one(share, monkeypatch):
+    monkeypatch.setattr(quantiles, "_CHOICE_SHARE", share)
+    refused(dpi.quantile(column="x", q=0.5))
+
+
+@pytest.mark.parametrize("price", [CHEAP, dpi.PureDP(1e-3)], ids=str)
+@pytest.mark.parametrize("share", [Fraction(3, 2), Fraction(-1, 2), float("nan")])
+def test_shares_of_a_density_above_one(share, price, monkeypatch):
+    monkeypatch.setattr(density, "_SHARES", {"rows": Fraction(1, 50), "fine": share})
+    refused(dpi.density("x"), price)
+
+
+# What is measured one after the other pays for each: shares above one overspend nothing.
+def test_parts_of_a_price_are_charged_as_they_are():
+    data = guarded()
+    for part in shared(CHEAP, [0.9, 0.9]):
+        dpi.total("x").bind(data).measure(part)
+    assert data.ledger.spent.rho == pytest.approx(1.8e-6)
+
+
+# A price is an amount of the library's own: a subclass could be one when noise is drawn, another when it is charged.
+def test_a_price_of_two_values():
+    class TwoFaced(dpi.ZCDP):
+        pass
+
+    with pytest.raises(dpi.errors.OptionError):
+        Context(SCHEMA, "add_remove", TwoFaced(0.1))
+    refused(ask(Stage(Sum(totals()))), TwoFaced(0.1), budget=DEAR)
+
+
+# What a procedure says twice counts as it was first said; only an adaptive stage is asked again, within its slot.
+def test_a_stage_that_differs_at_the_second_call():
+    def second(call, released):
+        return Stage(Sum(totals())) if call == 1 else Stage(Sum(GramSum(Features(basis_of(["x", "y"], SCHEMA)))))
+
+    asked = ask(second)
+    assert len(guarded().run(asked, CHEAP).names) == 2
+    assert asked.calls == {"slots": 1, 0: 1, "units": 1}
+
+
+def test_slots_that_differ_between_calls():
+    def slots(call):
+        return (Slot(),) if call == 1 else (Slot(), Slot(), Slot())
+
+    asked = ask(*[Stage(Sum(totals()))] * 3, slots=slots)
+    data = guarded()
+    assert len(data.run(asked, CHEAP).stages) == 1
+    assert data.ledger.spent == CHEAP
+
+
+def test_a_procedure_that_resolves_to_another_is_the_other():
+    class Resolves(Asked):
+        def resolve(self, context):
+            return dpi.total("x")
+
+    data = guarded()
+    assert (
+        data.run(Resolves(stages=(Stage(Sum(counts())),)), CHEAP).kind == dpi.total("x").bind(data).measure(CHEAP).kind
+    )
+    refused(SimpleNamespace(resolve=lambda context: None))
+
+
+@pytest.mark.parametrize(
+    "late",
+    [
+        lambda: Stage(Sum(totals(texts=[f"x**{k}" for k in range(1, 9)]))),
+        lambda: Stage(Sum(Larger(PLAIN))),
+        lambda: Stage(Sum(ANOTHER["weights that overflow"])),
+        lambda: None,
+        lambda: 1 / 0,
+    ],
+)
+def test_an_adaptive_stage_that_asks_for_more_only_then(late):
+    def second(call, released):
+        return Stage(Sum(counts())) if call == 1 else late()
+
+    data = guarded()
+    slots = (Slot(Fraction(1, 2), 2), Slot(Fraction(1, 2), 2, adaptive=True))
+    with pytest.raises(MeasurementFailedError) as caught:
+        data.run(ask(Stage(Sum(totals())), second, slots=slots), CHEAP)
+    assert len(caught.value.partial.stages) == 1
+    assert data.ledger.spent == CHEAP
+    assert caught.value.__cause__ is caught.value.__context__ is None
+
+
+# An adaptive stage is charged as noisy sums and as it was rehearsed, whichever is more in each currency.
+COSTLY = pytest.mark.parametrize(
+    ("stage", "price"),
+    [
+        (Stage(Largest(ScoreSum(SCHEMA, (EXPRESSION, compile_expression("y", SCHEMA))), "gumbel")), dpi.ZCDP(0.1)),
+        (Stage(Largest(ScoreSum(SCHEMA, (EXPRESSION, compile_expression("y", SCHEMA))), "gumbel")), dpi.GDP(20.0)),
+        (Stage(Resampled(ReplicateSum(PLAIN, False, 8, "double_or_nothing"))), dpi.GDP(0.5)),
+    ],
+    ids=["choice in rho", "choice in mu", "secret weights"],
+)
+
+
+@COSTLY
+def test_an_adaptive_stage_that_costs_more_than_noisy_sums_is_charged_for_it(stage, price):
+    measured = price_procedure(ask(Stage(Sum(counts())), stage, slots=TWO), Context(SCHEMA, "add_remove", price))
+    spent = measured.stages[0].cost + measured.stages[1].cost
+    for currency in ("rho", "mu_squared"):
+        charged, cost = getattr(measured.cost, currency), getattr(spent, currency)
+        assert charged is None or (cost is not None and charged >= cost)
+    assert measured.cost.delta0 >= spent.delta0
+    assert measured.cost.tau >= spent.tau
+
+
+@COSTLY
+def test_an_adaptive_stage_that_costs_more_only_at_run_time_is_refused(stage, price):
+    def second(call, released):
+        return Stage(Sum(counts())) if call == 1 else stage
+
+    data = guarded(budget=type(price)(100))
+    with pytest.raises(MeasurementFailedError) as caught:
+        data.run(ask(Stage(Sum(counts())), second, slots=TWO), price)
+    assert len(caught.value.partial.stages) == 1
+
+
+def test_an_adaptive_choice_at_a_pure_price_is_within_its_reserve():
+    stage = Stage(Largest(ScoreSum(SCHEMA, (EXPRESSION, compile_expression("y", SCHEMA))), "exponential"))
+    data = guarded(budget=dpi.PureDP(1))
+    assert len(data.run(ask(Stage(Sum(counts())), stage, slots=TWO), dpi.PureDP(1)).stages) == 2
+    assert data.ledger.spent == dpi.PureDP(1)
+
+
+# (epsilon, delta) is claimed only where delta pays for total variation and failure probabilities together.
+def test_failure_probabilities_are_paid_from_delta():
+    slots = (Slot(Fraction(1, 2), 64), Slot(Fraction(1, 2), 64))
+    stages = Stage(Sum(counts())), Stage(Resampled(ReplicateSum(PLAIN, False, 8, "double_or_nothing")))
+    costs = {
+        delta: price_procedure(ask(*stages, slots=slots), Context(SCHEMA, "add_remove", dpi.ApproxDP(1.0, delta))).cost
+        for delta in (1e-3, 1e-9)
+    }
+    assert costs[1e-9].delta0 == costs[1e-3].delta0 == Fraction(1e-10)
+    assert costs[1e-9].approx is None  # a thousandth of delta, 1e-12, does not pay for 1e-10
+    price = dpi.ApproxDP(1.0, 1e-9)
+    assert joint_cost(price, [costs[1e-3], costs[1e-3]]).approx is None
+
+
+# The columns of a row sum are those of the data, as these declare them.
+OTHERS = {
+    "wider": dpi.Schema(x=dpi.Real(0, 1e6, missing=0.5, impossible=0.5)),
+    "narrower": dpi.Schema(x=dpi.Real(0.4, 0.5, missing=0.5, impossible=0.5)),
+    "another policy": dpi.Schema(x=dpi.Real(0, 1)),
+    "other people": SCHEMA.with_people("secret", 3),
+    "undeclared": dpi.Schema(x=SCHEMA["x"], secret=dpi.Real(0, 200)),
+}
+READING = {
+    "cells": lambda schema, name: Stage(Sum(CellSum(Features(basis_of([name], schema))))),
+    "gram": lambda schema, name: Stage(Sum(GramSum(Features(basis_of([name], schema))))),
+    "tree": lambda schema, name: Stage(Sum(TreeSum(schema, name, 16))),
+    "place": lambda schema, name: Stage(Place(PointRows(TreeSum(schema, name, 16)), (Fraction(1, 2),))),
+    "scores": lambda schema, name: Stage(
+        Largest(
+            ScoreSum(schema, (compile_expression(name, schema), compile_expression(f"1 - {name}", schema))), "gumbel"
+        )
+    ),
+}
+
+
+@pytest.mark.parametrize("reading", READING)
+@pytest.mark.parametrize("other", OTHERS)
+def test_a_schema_that_is_not_the_datas(other, reading):
+    schema = OTHERS[other]
+    name = "secret" if "secret" in schema else "x"
+    refused(ask(READING[reading](schema, name)))
+
+
+def test_the_id_column_is_not_read():
+    people = SCHEMA.with_people("secret", 2)
+    data = dpi.PrivateData(FRAME, SCHEMA, dpi.Ledger.in_memory(DEAR), id="secret", max_rows=2)
+    wide = dpi.Schema({**SCHEMA, "secret": dpi.Real(0, 200)})
+    for stage in (READING["cells"](wide, "secret"), READING["cells"](SCHEMA, "x")):
+        with pytest.raises(dpi.errors.DPInferError):
+            data.run(ask(stage), CHEAP)
+    assert data.ledger.charges().empty
+    assert len(data.run(ask(READING["cells"](people, "x")), CHEAP).names) == 2
+
+
+# Places are multiples of 2^-20, each paid for; groups are halved where a row may change them.
+@pytest.mark.parametrize(
+    "probabilities",
+    [(), (Fraction(1, 3),), (Fraction(3, 2),), (0.5,), (Fraction(-1, 2),), (LongFraction(1, 2),), None, ("0.5",)],
+    ids=str,
+)
+def test_probabilities_that_break_the_proof(probabilities):
+    refused(ask(Stage(Place(PointRows(TreeSum(SCHEMA, "x", 16)), probabilities))))
+
+
+@pytest.mark.parametrize("neighbors", ["add_remove", "replace_one"])
+@pytest.mark.parametrize("by", [(), ("g",)])
+def test_places_cost_what_their_scales_bring(neighbors, by):
+    axes = tuple(LevelsAxis(SCHEMA, name) for name in by)
+    probabilities = (Fraction(1, 4), Fraction(1, 2), Fraction(3, 4))
+    rows = PointRows(TreeSum(SCHEMA, "x", 16, axes))
+    context = Context(SCHEMA, neighbors, dpi.PureDP(1.0), 200 if neighbors == "replace_one" else None)
+    priced = price_procedure(ask(Stage(Place(rows, probabilities))), context).stages[0]
+    replaced = neighbors == "replace_one"
+    spreads = [2 * (1.0 if replaced else float(max(p, 1 - p))) for p in probabilities]
+    scales = np.array(priced.law.scales[: len(probabilities)]) * priced.steps[0]
+    spent = (np.array(spreads) / scales).sum() * (2 if replaced and by else 1)
+    assert 0.99 < spent <= 1
+
+
+# Noise of one count is not that of several, and no other measure takes draws.
+@pytest.mark.parametrize(
+    ("stage", "price"),
+    [
+        (Stage(Sum(counts()), Noise(tulap=True)), dpi.PureDP(0.1)),
+        (Stage(Sum(totals()), Noise(tulap=True)), dpi.PureDP(0.1)),
+        (Stage(Sum(counts(by=None)), Noise(tulap=True, draws=2)), dpi.PureDP(0.1)),
+        (Stage(Sum(counts(by=None)), Noise(tulap=True)), CHEAP),
+        (Stage(Sum(counts()), Noise(draws=2)), CHEAP),
+        (Stage(Place(PointRows(TreeSum(SCHEMA, "x", 16)), (Fraction(1, 2),)), Noise(draws=2)), dpi.PureDP(0.1)),
+    ],
+)
+def test_noise_that_is_not_proved(stage, price):
+    refused(ask(stage), price)
+
+
+@pytest.mark.parametrize("draws", [0, -1, 0.5, True, 10**9, float("nan")])
+def test_draws_are_a_whole_number(draws):
+    with pytest.raises(dpi.errors.OptionError):
+        Noise(draws=draws)
+    with pytest.raises(dpi.errors.OptionError):
+        Noise(tulap=1)
+
+
+# Ledger, relation and schema of confidential rows are fixed when these are wrapped.
+@pytest.mark.parametrize("name", ["ledger", "neighbors", "schema", "nobs", "public", "run", "context"])
+def test_data_do_not_change_their_protection(name):
+    others = {"ledger": dpi.Ledger.in_memory(dpi.ZCDP(1000)), "schema": dpi.Schema(x=dpi.Real(0, 1e6))}
+    data = guarded()
+    with pytest.raises(AttributeError):
+        setattr(data, name, others.get(name, "replace_one"))
+    assert data.ledger.charges().empty
+
+
+# What is public of a run is all that a procedure is handed.
+def test_a_procedure_meets_no_rows():
+    met = []
+
+    class Curious(Asked):
+        def stage(self, place, context, released):
+            met.append((context, released))
+            return super().stage(place, context, released)
+
+    data = guarded()
+    stages = Stage(Sum(totals())), Stage(Sum(counts()))
+    data.run(Curious(stages=stages, given=TWO), CHEAP)
+    assert len(met) == 3
+    assert {type(one) for one, _ in met} == {Context}
+    assert all(one.nobs is None and not one.public for one, _ in met)
+    assert [len(released) for _, released in met] == [0, 1, 1]
+    rehearsed, measured = met[1][1][0], met[2][1][0]
+    assert rehearsed.law == measured.law
+    other = dpi.PrivateData(FRAME.iloc[:3], SCHEMA, dpi.Ledger.in_memory(DEAR))
+    other.run(Curious(stages=stages, given=TWO), CHEAP)
+    assert met[4][1][0] == rehearsed  # rehearsed on what no row changes
+
+
+# What fails after the charge says nothing of rows: no message, cause, context or warning; an interrupt passes bare.
+class Bad(BaseException):
+    pass
+
+
+@pytest.mark.parametrize("kind", [ValueError, MemoryError, SystemExit, Bad, KeyboardInterrupt, RuntimeWarning])
+def test_failures_after_the_charge_are_silent(kind, monkeypatch):
+    def fail(rows, source):
+        try:
+            raise ValueError("Ada")
+        finally:
+            raise kind("Ada 0.987")
+
+    monkeypatch.setattr(running, "exact_sums", fail)
+    data = guarded()
+    expected = KeyboardInterrupt if kind is KeyboardInterrupt else MeasurementFailedError
+    with pytest.raises(expected) as caught:
+        data.run(ask(Stage(Sum(totals()))), CHEAP)
+    assert "Ada" not in str(caught.value)
+    assert caught.value.__cause__ is caught.value.__context__ is None
+    assert data.ledger.spent == CHEAP
+
+
+def test_warnings_of_a_pass_are_not_given(monkeypatch, capfd):
+    def warn(rows, source):
+        warnings.warn("a cell is 0.987", stacklevel=1)
+        np.array([0.0]) / np.array([0.0])
+        return [0, 0]
+
+    monkeypatch.setattr(running, "exact_sums", warn)
+    before = list(warnings.filters)
+    with np.errstate(all="raise"):
+        guarded().run(ask(Stage(Sum(totals()))), CHEAP)
+    assert list(warnings.filters) == before
+    assert capfd.readouterr() == ("", "")
+
+
+def test_quiet_passes_that_overlap_leave_the_filters_as_they_were():
+    from dpinfer.kernel.quiet import quiet
+
+    before = list(warnings.filters)
+    first, second = quiet(), quiet()
+    first.__enter__()
+    second.__enter__()
+    first.__exit__(None, None, None)
+    warnings.warn("not given", stacklevel=1)
+    second.__exit__(None, None, None)
+    assert list(warnings.filters) == before
+    with pytest.raises(UserWarning, match="given"):
+        warnings.warn("given", stacklevel=1)
+
+
+# No thread keeps a row: the room that products are made in is wiped.
+def test_no_row_stays_in_the_room_of_a_thread():
+    from dpinfer.kernel.rows import products
+    from dpinfer.kernel.rows.base import Batch
+
+    rows = GramSum(PLAIN)
+    assert rows.add(Batch({"x": FRAME["x"].to_numpy()}, 200))[0, 0] == 200 * UNIT**2
+    assert not products._scratch.rows[: 2 * 200].any()
+    with pytest.raises(KeyError):
+        rows.add(Batch({"y": np.ones(200)}, 200))
+    assert not products._scratch.rows[: 2 * 200].any()

@@ -1,0 +1,1 @@
+"""Bootstraps of noisy sums: their cost and coverage."""

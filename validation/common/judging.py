@@ -1,0 +1,148 @@
+"""Judging studies of many designs by the same rules, with one table and one figure."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pandas as pd
+from matplotlib.figure import Figure
+from tqdm import tqdm
+
+import dpinfer as dpi
+from dpinfer.studies import Rules
+from validation.common.outputs import Claim, Options, write_figure, write_table
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+_FEW = 500
+"""Replicates below which a run is a quick one: the smallest number of rows alone, in one process."""
+
+RULES = Rules()
+DISCRETE = Rules(width_cap=1.25)
+
+
+@dataclass(frozen=True)
+class Case:
+    """One design: what is drawn, what is asked, what is true.
+
+    Attributes
+    ----------
+    name, bounds : str
+    generate : callable
+    procedure : Procedure
+    truth : mapping of str to float
+    schema : callable
+        Maps the neighbours to the schema: declared constants for missing cells make n public under replace_one.
+    n : tuple of int
+    privacy : tuple of prices
+    neighbors : tuple of str
+    discrete : bool
+        Whether the width cap is that of discrete families.
+    level : float
+    share : float
+        Of the replicates that are asked for.
+    """
+
+    name: str
+    bounds: str
+    generate: Callable[[np.random.Generator, int], Mapping[str, np.ndarray]]
+    procedure: Any
+    truth: Mapping[str, float]
+    schema: Callable[[str], dpi.Schema]
+    n: tuple[int, ...]
+    privacy: tuple[Any, ...]
+    neighbors: tuple[str, ...] = ("add_remove", "replace_one")
+    discrete: bool = False
+    level: float = 0.95
+    share: float = 1.0
+
+
+def judge(cases: Sequence[Case], arguments: Options) -> pd.DataFrame:
+    """Study every case; a row per number of rows, price, relation, quantity and run."""
+    parts = []
+    tasks = [(case, neighbors) for case in cases for neighbors in case.neighbors]
+    for index, (case, neighbors) in enumerate(tqdm(tasks, desc="studies")):
+        study = dpi.coverage_study(
+            case.generate,
+            case.procedure,
+            schema=case.schema(neighbors),
+            truth=case.truth,
+            n=case.n if arguments.replicates >= _FEW else case.n[:1],
+            privacy=case.privacy,
+            neighbors=neighbors,
+            replicates=max(int(case.share * arguments.replicates), 1),
+            level=case.level,
+            seed=arguments.seed + 100 * index,
+            n_jobs=arguments.jobs if arguments.replicates >= _FEW else 1,
+            progress=False,
+        )
+        judged = study.check(DISCRETE if case.discrete else RULES, n_jobs=arguments.jobs)
+        judged.insert(0, "design", case.name)
+        judged.insert(1, "bounds", case.bounds)
+        judged.insert(2, "neighbors", neighbors)
+        judged["cap"] = (DISCRETE if case.discrete else RULES).width_cap
+        parts.append(judged)
+    table = pd.concat(parts, ignore_index=True)
+    kept = ["design", "bounds", "neighbors", "n", "privacy", "term", "kappa", "coverage", "width", "width / oracle"]
+    kept += ["width / ordinary", "unbounded", "flagged", "failures", "replicates", "run", "cap", "verdict", "held"]
+    return table[[name for name in kept if name in table]]
+
+
+def last_runs(table: pd.DataFrame) -> pd.DataFrame:
+    """The run that decides in every cell: the rerun where there was one."""
+    return table.drop_duplicates(["design", "bounds", "neighbors", "n", "privacy", "term"], keep="last")
+
+
+def figure_of(table: pd.DataFrame) -> Figure:
+    """Coverage and width of every cell against kappa (or the number of rows where it is infinite)."""
+    figure = Figure(figsize=(10.5, 4.4), layout="constrained")
+    left, right = figure.subplots(1, 2)
+    first = table[table["run"] == "first"]
+    marks = "osv^D<>Pph*X8d"
+    for index, (design, group) in enumerate(first.groupby("design", sort=False)):
+        place = np.where(np.isfinite(group["kappa"]), group["kappa"], group["n"]).astype(float)
+        place = np.maximum(place, 0.05)
+        mark = marks[index % len(marks)]
+        left.plot(place, group["coverage"], mark, ms=4, alpha=0.7, label=str(design))
+        right.plot(place, group["width / oracle"], mark, ms=4, alpha=0.7, label=str(design))
+    least = RULES.least_coverage(int(first["replicates"].iloc[0]), 0.95)
+    left.axhline(0.95, color="black", lw=0.8)
+    left.axhline(least, color="firebrick", lw=0.8, ls="--", label="least allowed")
+    left.set(xscale="log", xlabel="signal over noise, kappa", ylabel="coverage of 95% intervals")
+    left.set_ylim(min(0.92, least - 0.01), 1.005)
+    right.axhline(RULES.width_cap, color="firebrick", lw=0.8, ls="--", label="cap where kappa is at least 3")
+    right.axvline(RULES.kappa, color="grey", lw=0.8, ls=":")
+    right.set(xscale="log", xlabel="signal over noise, kappa", ylabel="mean width / oracle width", ylim=(0.4, 2.0))
+    right.legend(fontsize=7, frameon=False, ncols=2)
+    return figure
+
+
+def report(table: pd.DataFrame, name: str, what: str, arguments: Options, notes: Sequence[str] = ()) -> list[Claim]:
+    """Write table and figure, and state coverage and width as claims."""
+    first, last = table[table["run"] == "first"], last_runs(table)
+    again = table[table["run"] == "rerun"]
+    failed, failed_again = int((~first["held"]).sum()), int((~again["held"]).sum())
+    least = RULES.least_coverage(arguments.replicates, 0.95)
+    half = RULES.least_coverage(arguments.replicates // 2, 0.95)
+    lines = [
+        f"Cells and quantities: {len(first)}; failed at first: {failed}; failed again at ten times the replicates: "
+        f"{failed_again}.",
+        f"Rules: coverage at least {least:.4f} at {arguments.replicates:,} replicates and {half:.4f} at half of them; "
+        f"where kappa is at least {RULES.kappa:g}, mean width at most {RULES.width_cap:g} times the oracle's "
+        f"({DISCRETE.width_cap:g} for discrete families) and at most {RULES.unbounded_cap:.1%} of intervals unbounded.",
+        *notes,
+    ]
+    write_table(table, name, arguments, lines)
+    write_figure(figure_of(table), name, arguments)
+    clear = last[last["kappa"] >= RULES.kappa]
+    error = float(np.sqrt(0.95 * 0.05 / int(first["replicates"].iloc[0])))
+    design = f"{len(first)} cells and quantities"
+    return [
+        Claim(f"least coverage of 95% intervals: {what}", design, "", f"{last['coverage'].min():.4f}", f"{error:.4f}",
+              bool(last["held"].all())),
+        Claim(f"largest mean width over the oracle's where kappa is at least 3: {what}", f"{len(clear)} of them", "",
+              f"{clear['width / oracle'].max():.3f}", "", bool((clear["width / oracle"] <= clear["cap"]).all())),
+    ]  # fmt: skip

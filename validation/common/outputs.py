@@ -1,0 +1,113 @@
+"""What the validation scripts share: options, judging rules, and outputs that say how they were made."""
+
+from __future__ import annotations
+
+import argparse
+import platform
+import shlex
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+import dpinfer as dpi
+
+if TYPE_CHECKING:
+    import pandas as pd
+    from matplotlib.figure import Figure
+
+OUTPUT = Path(__file__).parents[1] / "output"
+
+
+@dataclass(frozen=True)
+class Claim:
+    """One thing that a script shows.
+
+    Attributes
+    ----------
+    what, design : str
+    published : str
+        The best published value with its source; empty where there is none.
+    ours : str
+        Our value.
+    error : str
+        Its Monte Carlo error; empty where it has none.
+    held : bool
+    """
+
+    what: str
+    design: str
+    published: str
+    ours: str
+    error: str
+    held: bool
+
+    def __post_init__(self) -> None:
+        """Numbers of numpy make truth values of numpy, which JSON does not know."""
+        object.__setattr__(self, "held", bool(self.held))
+
+
+@dataclass(frozen=True)
+class Options:
+    """How a script is run.
+
+    Attributes
+    ----------
+    replicates, seed, jobs : int
+    out : Path
+    command : str
+        The command that says so.
+    """
+
+    replicates: int
+    seed: int
+    jobs: int
+    out: Path
+    command: str
+
+
+def options(module: str, description: str, *, replicates: int, seed: int = 20261120) -> Options:
+    """Read the options that every script takes from the command line."""
+    parser = argparse.ArgumentParser(prog=f"python -m validation.{module}", description=description)
+    parser.add_argument("--replicates", type=int, default=replicates, help="replicates a cell (default %(default)s)")
+    parser.add_argument("--seed", type=int, default=seed, help="seed of the simulation (default %(default)s)")
+    parser.add_argument("--jobs", type=int, default=2, help="worker processes (default %(default)s)")
+    parser.add_argument("--out", type=Path, default=OUTPUT, help="directory of the outputs")
+    read = parser.parse_args()
+    command = shlex.join(["python", "-m", f"validation.{module}", *sys.argv[1:]])
+    return Options(read.replicates, read.seed, read.jobs, read.out, command)
+
+
+def stamp(arguments: Options) -> str:
+    """One line that says which command, version and replicate count made an output."""
+    return (
+        f"Made by `{arguments.command}` with dpinfer {dpi.__version__}, numpy {np.__version__}, Python "
+        f"{platform.python_version()}: {arguments.replicates:,} replicates, seed {arguments.seed}."
+    )
+
+
+def write_table(table: pd.DataFrame, name: str, arguments: Options, notes: list[str]) -> None:
+    """Write a table as CSV, and as markdown with the stamp and notes; show it on screen."""
+    arguments.out.mkdir(parents=True, exist_ok=True)
+    table.to_csv(arguments.out / f"{name}.csv", index=False, float_format="%.6g")
+    text = "\n".join([f"# {name}", "", stamp(arguments), "", markdown(table), "", *notes, ""])
+    (arguments.out / f"{name}.md").write_text(text, encoding="utf-8")
+    print(table.to_string(index=False, float_format=lambda x: f"{x:.4g}"))
+    print("\n".join(notes))
+
+
+def markdown(table: pd.DataFrame) -> str:
+    """Return a table as markdown."""
+    rows = [[f"{cell:.4g}" if isinstance(cell, float) else str(cell) for cell in row] for row in table.to_numpy()]
+    head = [str(column) for column in table.columns]
+    lines = [head, ["---"] * len(head), *rows]
+    return "\n".join("| " + " | ".join(line) + " |" for line in lines)
+
+
+def write_figure(figure: Figure, name: str, arguments: Options) -> None:
+    """Write a figure as PNG."""
+    arguments.out.mkdir(parents=True, exist_ok=True)
+    figure.savefig(arguments.out / f"{name}.png", dpi=130, bbox_inches="tight")
+    print(f"wrote {arguments.out / name}.png")

@@ -1,0 +1,98 @@
+"""Releases of a question whose exact sums are known, and choices of quantiles, by the kernel's own prices and draws."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pandas as pd
+
+from dpinfer.kernel.draws import SimulatedDraws
+from dpinfer.kernel.measurement import coordinates, price_next
+from dpinfer.kernel.price import amounts
+from dpinfer.kernel.quantiles import chosen_points
+from dpinfer.kernel.samplers import simulated_noise
+from dpinfer.kernel.sources import open_source
+from dpinfer.release import Release, StageRelease
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+    from fractions import Fraction
+
+    from dpinfer.kernel.draws import Draws
+    from dpinfer.kernel.measurement import Measurement
+    from dpinfer.kernel.price import PricedStage
+    from dpinfer.kernel.rows.tree import PointRows
+
+
+def release_of(
+    question: Any, measured: Measurement, exact: Callable[[PricedStage], Sequence[int]], rng: np.random.Generator
+) -> Release:
+    """Add noise to exact sums stage by stage, as the kernel does.
+
+    Parameters
+    ----------
+    question : Procedure
+    measured : Measurement
+        Of the question.
+    exact : callable
+        Returns the exact sums of a stage.
+    rng : Generator
+    """
+    context, slots = measured.context, measured.slots
+    stages: list[StageRelease] = []
+    for place, (slot, amount) in enumerate(zip(slots, amounts(context.privacy, slots), strict=True)):
+        priced = measured.stages[place]
+        if slot.adaptive:
+            priced = price_next(question, place, slot, amount, context, tuple(stages), coordinates(slots))
+        drawn = simulated_noise(priced.law, rng)
+        values = tuple(
+            int(total) * priced.multiplier + noise for total, noise in zip(exact(priced), drawn, strict=True)
+        )
+        stages.append(StageRelease(priced.names, values, priced.steps, priced.law, priced.stage.settings))
+    return Release(
+        kind=measured.kind,
+        question=measured.question,
+        stages=tuple(stages),
+        cost=measured.cost,
+        neighbors=measured.neighbors,
+        nobs=None,
+        charge_ids=(),
+        public=True,
+    )
+
+
+@dataclass(frozen=True, eq=False)
+class Choosing:
+    """Quantiles to be chosen, each with its own noise.
+
+    Attributes
+    ----------
+    rows : PointRows
+    probabilities : tuple of Fraction
+    scales : tuple of float
+    """
+
+    rows: PointRows
+    probabilities: tuple[Fraction, ...]
+    scales: tuple[float, ...]
+
+    @classmethod
+    def of(cls, measured: Measurement) -> Choosing:
+        """Return what a measurement chooses first, from one group."""
+        first = measured.stages[0]
+        return cls(first.rows, first.stage.measure.probabilities, first.law.scales)  # type: ignore[union-attr]
+
+    def __add__(self, other: Choosing) -> Choosing:
+        return Choosing(self.rows, self.probabilities + other.probabilities, self.scales + other.scales)
+
+    def points(self, values: np.ndarray, draws: Draws) -> list[int]:
+        """Choose points for the quantiles of values."""
+        return chosen_points(
+            self.rows, self.probabilities, self.scales, open_source(pd.DataFrame({"x": values})), draws
+        )
+
+    def values(self, values: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+        """Choose quantiles of values with seeded noise."""
+        return np.array([self.rows.value(point) for point in self.points(values, SimulatedDraws(rng))])

@@ -1,0 +1,1 @@
+"""Means, proportions, averages of draws, and combined releases."""

@@ -1,0 +1,168 @@
+"""People with several dependent rows: coverage and width by person, beside what independent rows would claim."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from joblib import Parallel, delayed
+
+import dpinfer as dpi
+from dpinfer.studies import Rules
+from validation.common.outputs import Claim, Options, options, write_figure, write_table
+from validation.people.people_bootstrap import slopes
+from validation.people.people_checks import checks
+from validation.people.people_designs import DESIGNS, KEPT, draw, sums_of
+from validation.people.people_inference import (
+    QUESTIONS,
+    Population,
+    ends_of,
+    known,
+    measured,
+    noisy,
+    population,
+    truths_of_data,
+)
+from validation.people.people_report import Outcome, claims, figure_of, kept_table, notes
+
+RULES = Rules()
+SIZES, PRICES, NEIGHBORS = (200, 2000), (dpi.ZCDP(0.1), dpi.PureDP(1.0)), ("add_remove", "replace_one")
+SHARES = (1.0, 0.2)
+"""Of the replicates that are asked for, at each price: intervals under Laplace noise are slow."""
+
+CELLS, ENOUGH, SERIAL, PORTION = 200_000, 1000, 100, 5000
+"""Rows drawn at once; replicates from which all sizes are studied; below which one process runs; inferred at once."""
+
+
+# Studies
+
+
+def portion(place: int, n: int, wanted: tuple[tuple[str, int], ...], sets: int, seed: list[int]) -> list[np.ndarray]:
+    """Draw data sets and sum what is wanted of them, each (sets, m)."""
+    drawn = draw(DESIGNS[place], np.random.default_rng(seed), n, sets)
+    return [sums_of(measured(name, most).rows, drawn, most) for name, most in wanted]
+
+
+def sums_in(place: int, n: int, wanted: tuple[tuple[str, int], ...], count: int, arguments: Options, seed: int) -> Any:
+    """Noise-free sums of ``count`` data sets by question and max_rows."""
+    together = max(1, CELLS // (n * max(KEPT)))
+    starts = range(0, count, together)
+    jobs = 1 if arguments.replicates < SERIAL else arguments.jobs
+    parts = Parallel(n_jobs=jobs)(
+        delayed(portion)(place, n, wanted, min(together, count - start), [seed, place, n, start]) for start in starts
+    )
+    return {key: np.concatenate([part[index] for part in parts]) for index, key in enumerate(wanted)}
+
+
+Cell = tuple[str, int, str, int]
+"""Question, max_rows, relation, place of the price."""
+
+
+def study(
+    place: int, n: int, cells: list[Cell], people: Population, arguments: Options, *, again: bool
+) -> list[dict[str, Any]]:
+    """Run some cells of a design; again at ten times the replicates and judged by the same threshold."""
+    seed = arguments.seed + (RULES.rerun_seed if again else 0)
+    first = [max(int(share * arguments.replicates), 4) for share in SHARES]
+    factor = RULES.rerun_factor if again else 1
+    wanted = tuple(dict.fromkeys((name, most) for name, most, _, _ in cells))
+    count = factor * max(first[price] for *_, price in cells)
+    sums = sums_in(place, n, wanted, count, arguments, seed)
+    rows = []
+    for cell in cells:
+        name, most, neighbors, price = cell
+        measurement = measured(name, most, neighbors, PRICES[price])
+        oracle = known(name, most, n, measurement, people)
+        mine = sums[name, most][: factor * first[price]]
+        stream = [list(QUESTIONS).index(name), most, NEIGHBORS.index(neighbors), price]
+        rng = np.random.default_rng([seed, place, n, *stream])
+        alone = oracle.alone if most > 1 and price == 0 else None
+        parts = [
+            ends_of(name, measurement, noisy(measurement, mine[start : start + PORTION], rng), alone)
+            for start in range(0, len(mine), PORTION)
+        ]
+        ends, naive, flagged = (np.concatenate(one) for one in zip(*parts, strict=True))
+        truth = oracle.truth[None]
+        if QUESTIONS[name].target == "data":
+            truth = truths_of_data(name, measurement, mine)
+        least = RULES.least_coverage(first[price], 0.95)
+        rows += [
+            {
+                "place": place, "cell": cell, "design": DESIGNS[place].name, "quantity": name, "term": term,
+                "max_rows": most, "n": n, "neighbors": neighbors, "price": str(PRICES[price]),
+                **measures(ends[:, index], naive[:, index], truth[:, index], oracle.half[index]),
+                "covers the uncut mean": covers(ends[:, index], people.uncut) if name == "mean" else np.nan,
+                "truth": float(oracle.truth[index]), "kappa": oracle.kappa,
+                "noise s.d.": float(oracle.noise[index]), "sampling s.d.": float(oracle.sampling[index]),
+                "flagged": float(flagged.mean()), "replicates": len(mine), "run": "rerun" if again else "first",
+                "least": least,
+            }
+            for index, term in enumerate(oracle.names)
+        ]  # fmt: skip
+    return rows
+
+
+def covers(ends: np.ndarray, truth: Any) -> float:
+    """Share of intervals (R, 2) that hold the truth."""
+    return float(((ends[:, 0] <= truth) & (truth <= ends[:, 1])).mean())
+
+
+def measures(ends: np.ndarray, naive: np.ndarray, truth: np.ndarray, half: float) -> dict[str, float]:
+    """Coverage and mean width of intervals (R, 2) and of those that take rows as independent."""
+    widths = ends[:, 1] - ends[:, 0]
+    bounded = np.isfinite(widths)
+    return {
+        "coverage": covers(ends, truth),
+        "width / oracle": float(widths[bounded].mean() / (2 * half)),
+        "unbounded": float(1 - bounded.mean()),
+        "coverage if independent": covers(naive, truth),
+    }
+
+
+def judge(rows: list[dict[str, Any]]) -> pd.DataFrame:
+    """Say which cells hold: coverage everywhere, width where noise does not dominate, except of the slope."""
+    table = pd.DataFrame(rows)
+    table.loc[table["price"] != str(PRICES[0]), "coverage if independent"] = np.nan
+    table["clear"] = (table["kappa"] >= RULES.kappa) & np.isfinite(table["kappa"]) & (table["quantity"] != "slope")
+    narrow = (table["width / oracle"] <= RULES.width_cap) & (table["unbounded"] <= RULES.unbounded_cap)
+    table["covers"] = table["coverage"] >= table["least"]
+    table["within cap"] = narrow | ~table["clear"]
+    return table
+
+
+def main_table(people: list[Population], arguments: Options) -> pd.DataFrame:
+    """Every design and size; cells whose coverage fails are run again."""
+    sizes = SIZES if arguments.replicates >= ENOUGH else SIZES[:1]
+    every = [(name, most, relation, price) for name in QUESTIONS for most in KEPT for relation in NEIGHBORS
+             for price in range(len(PRICES))]  # fmt: skip
+    parts = []
+    for place, design in enumerate(DESIGNS):
+        for n in sizes:
+            found = judge(study(place, n, every, people[place], arguments, again=False))
+            parts.append(found)
+            failed = list(dict.fromkeys(found.loc[~found["covers"], "cell"]))
+            if failed and arguments.replicates >= ENOUGH:
+                parts.append(judge(study(place, n, failed, people[place], arguments, again=True)))
+            print(f"{design.name}, n = {n:,}: least coverage {found['coverage'].min():.4f}", flush=True)
+    return pd.concat(parts, ignore_index=True)
+
+
+def run(arguments: Options) -> list[Claim]:
+    """Check the short cut against the library, study every cell, write tables and figure."""
+    agreed = checks(arguments)
+    sets = max(100, min(1000, arguments.replicates // 5))
+    people = [population(place, sets) for place in range(len(DESIGNS))]
+    table = main_table(people, arguments)
+    slope = slopes(people, arguments, SIZES if arguments.replicates >= ENOUGH else SIZES[:1])
+    kept = kept_table(table, [one.uncut for one in people])
+    outcome = Outcome(table, slope, kept, agreed, 2000 * sets)
+    write_table(table.drop(columns=["place", "cell", "least"]), "people_coverage", arguments, notes(outcome))
+    write_table(slope, "people_coverage_slopes", arguments, notes(outcome)[-2:])
+    write_table(kept, "people_coverage_kept", arguments, notes(outcome)[:1])
+    write_figure(figure_of(outcome), "people_coverage", arguments)
+    return claims(outcome)
+
+
+if __name__ == "__main__":
+    run(options("people.people_coverage", __doc__ or "", replicates=5000))

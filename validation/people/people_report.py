@@ -1,0 +1,303 @@
+"""Tables, figure and claims of the study of people with several dependent rows."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pandas as pd
+from matplotlib.figure import Figure
+from scipy import stats
+
+from dpinfer.studies import Rules, truncation
+from validation.common.outputs import OUTPUT, Claim
+from validation.people.people_bootstrap import PRICE
+from validation.people.people_designs import DESIGNS, KEPT, ROWS
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from validation.people.people_checks import Agreement
+
+RULES = Rules()
+ALIKE, RELATED = DESIGNS[2].name, DESIGNS[3].name
+MANY_PEOPLE = 2000
+KEYS = ["design", "quantity", "term", "max_rows", "n", "neighbors", "price"]
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What a run found.
+
+    Attributes
+    ----------
+    table, slopes, kept : DataFrame
+    agreed : Agreement
+    people : int
+        From whom truths are averaged.
+    """
+
+    table: pd.DataFrame
+    slopes: pd.DataFrame
+    kept: pd.DataFrame
+    agreed: Agreement
+    people: int
+
+    @property
+    def last(self) -> pd.DataFrame:
+        """The run that decides in every cell: the rerun where there was one."""
+        return self.table.drop_duplicates(KEYS, keep="last")
+
+    @property
+    def last_slopes(self) -> pd.DataFrame:
+        """The same of the slopes with the bootstrap beside."""
+        return self.slopes.drop_duplicates(["design", "max_rows", "n"], keep="last")
+
+
+def kept_table(table: pd.DataFrame, uncut: Sequence[float]) -> pd.DataFrame:
+    """What each max_rows keeps, what it moves and what noise it brings: the mean at the first price, largest n."""
+    declared = truncation(ROWS, KEPT).frame
+    means = table[(table["quantity"] == "mean") & (table["run"] == "first") & (table["n"] == table["n"].max())]
+    means = means[(means["price"] == means["price"].iloc[0]) & (means["neighbors"] == "add_remove")]
+    rows = []
+    for row in means.to_dict("records"):
+        share = declared.loc[row["max_rows"]]
+        bias = row["truth"] - uncut[row["place"]]
+        rows.append(
+            {
+                "design": row["design"], "max_rows": row["max_rows"], "rows kept": share["rows kept"],
+                "people cut": share["people cut"], "relative noise of a sum": share["relative noise"],
+                "mean of kept rows": row["truth"], "uncut mean": uncut[row["place"]], "bias": bias,
+                "bias, share of the mean": bias / uncut[row["place"]], "n": row["n"],
+                "sampling s.d.": row["sampling s.d."], "noise s.d.": row["noise s.d."],
+                "total s.d.": float(np.hypot(row["sampling s.d."], row["noise s.d."])),
+                "error, uncut": float(np.hypot(np.hypot(row["sampling s.d."], row["noise s.d."]), bias)),
+                "coverage": row["coverage"], "covers the uncut mean": row["covers the uncut mean"],
+            }
+        )  # fmt: skip
+    return pd.DataFrame(rows)
+
+
+def notes(found: Outcome) -> list[str]:
+    """What the tables mean, and by which rules they were judged."""
+    first, again = (found.table[found.table["run"] == run] for run in ("first", "rerun"))
+    counts = sorted(set(first["replicates"]), reverse=True)
+    least = ", ".join(f"{RULES.least_coverage(one, 0.95):.4f} at {one:,}" for one in counts)
+    one = int(found.last_slopes["replicates"].min())
+    beyond = found.last[~found.last["within cap"]]
+    return [
+        "What is estimated: a person with N rows counts with min(N, max_rows) of them, chosen by a public hash. A mean "
+        "is that of these rows over people, E[sum of kept rows] / E[number of kept rows], and so is a proportion; a "
+        "slope is that of the kept rows; a total is that of the kept rows of so many people on average. Where numbers "
+        "of rows are related to values, this is not the mean of all rows ('uncut'). Truths and sampling variances by "
+        f"person: from {found.people:,} people a design, with a seed of their own; the slope is .5 whatever is kept.",
+        f"Cells and quantities: {len(first)}; coverage short at first: {int((~first['covers']).sum())}; again at ten "
+        f"times the replicates: {int((~again['covers']).sum())}. Least coverage allowed: {least} replicates, at the "
+        f"fewest of which a true coverage of {_missed(counts[-1]):.3f} would pass in one run of ten.",
+        f"Mean widths of means and proportions are judged where kappa, the number of kept people over its noise, is at "
+        f"least {RULES.kappa:g}: above {RULES.width_cap:g} times the oracle's in {len(beyond)} cells, with n = "
+        f"{', '.join(f'{n:,}' for n in sorted(set(beyond['n']))) or 'none'}, where noise is up to "
+        f"{(beyond['noise s.d.'] / beyond['sampling s.d.']).max():.1f} times the sampling error.",
+        "'coverage if independent' is what the same releases would give if rows were taken as independent, at the "
+        "first price: slopes with the sampling variance of independent rows, the others with that variance known.",
+        f"Sums and intervals are the library's: {found.agreed.sums:,} sums are the same whole numbers, "
+        f"{found.agreed.intervals:,} intervals the same. Of a person with more rows the first ones stand for those "
+        f"that the hash keeps; the spending in these differs by {found.agreed.chosen:+.2f} standard errors.",
+        f"Slopes at {PRICE} under add_remove, the bootstrap with 50 replicates and least squares of the same rows: "
+        f"{one:,} replicates, at which the rule asks for {RULES.least_coverage(one, 0.95):.4f}, and a true coverage of "
+        f"{_missed(one):.3f} would pass in one run of ten. Mean widths are over data sets where both are bounded.",
+        "'design effect' is the true sampling variance over that of independent rows; the intervals of least squares "
+        "take it to be max_rows. Oracles know the true one, and the noise.",
+    ]
+
+
+def _missed(replicates: int) -> float:
+    """Coverage that passes the rule with probability .1."""
+    passing = round(RULES.least_coverage(replicates, 0.95) * replicates)
+    grid = np.linspace(0.2, 0.95, 7501)
+    return float(grid[np.searchsorted(stats.binom.sf(passing - 1, replicates, grid), 0.1)])
+
+
+def figure_of(found: Outcome) -> Figure:
+    """Coverage with and without people, widths, noise against bias, and slopes."""
+    figure = Figure(figsize=(11, 8), layout="constrained")
+    (coverage, width), (cost, slope) = figure.subplots(2, 2)
+    last, marks = found.last, "osD^vP"
+    for place, (quantity, part) in enumerate(last.groupby("quantity", sort=False)):
+        at = part["max_rows"] + 0.12 * (place - 2.5)
+        coverage.plot(at, part["coverage"], marks[place], ms=3.5, color=f"C{place}", label=quantity)
+        if quantity != "total of the data":
+            several = part[part["max_rows"] > 1]
+            coverage.plot(
+                at[several.index], several["coverage if independent"], "x", ms=3.5, color=f"C{place}", alpha=0.6
+            )
+        width.plot(at, part["width / oracle"], marks[place], ms=3.5, color=f"C{place}", label=quantity)
+    coverage.plot([], [], "x", color="grey", label="if rows were independent")
+    coverage.axhline(0.95, color="black", lw=0.8)
+    coverage.set(xlabel="max_rows", ylabel="coverage of 95% intervals", xticks=KEPT)
+    coverage.legend(frameon=False, fontsize=7)
+    width.axhline(RULES.width_cap, color="firebrick", lw=0.8, ls="--", label="cap (not for slopes)")
+    width.set(xlabel="max_rows", ylabel="mean width over the oracle's", xticks=KEPT, yscale="log")
+    width.set_yticks([0.75, 1, 1.5, 2, 4, 8], labels=["0.75", "1", "1.5", "2", "4", "8"], minor=False)
+    width.minorticks_off()
+    width.legend(frameon=False, fontsize=7)
+    kept = found.kept[found.kept["design"] == RELATED]
+    for label, style in (("sampling s.d.", "s--"), ("noise s.d.", "o-")):
+        cost.plot(kept["max_rows"], kept[label], style, ms=4, label=label)
+    cost.plot(kept["max_rows"], kept["bias"].abs(), "^-", ms=4, label="|mean of kept rows - mean of all|")
+    cost.plot(kept["max_rows"], 1 - kept["rows kept"], "k:", label="share of rows that is cut")
+    cost.set(xlabel="max_rows", xticks=KEPT, ylabel="of the mean of spending", yscale="log")
+    cost.set_title(f"{RELATED}, n = {kept['n'].max():,}", fontsize=9)
+    cost.legend(frameon=False, fontsize=7)
+    largest = found.last_slopes[found.last_slopes["n"] == found.last_slopes["n"].max()]
+    for place, (design, part) in enumerate(largest.groupby("design", sort=False)):
+        slope.plot(part["max_rows"], part["ols width / oracle"], "o-", ms=4, color=f"C{place}", label=f"ols, {design}")
+        slope.plot(part["max_rows"], part["bootstrap width / oracle"], "s--", ms=4, color=f"C{place}", mfc="none")
+    slope.plot([], [], "s--", color="grey", mfc="none", label="bootstrap")
+    slope.axhline(1, color="black", lw=0.8)
+    slope.set(
+        xlabel="max_rows",
+        xticks=KEPT,
+        ylabel="mean width over the oracle's",
+    )
+    slope.set_title(f"slopes, mu = 2, n = {largest['n'].max():,}", fontsize=9)
+    slope.legend(frameon=False, fontsize=7)
+    return figure
+
+
+def claims(found: Outcome) -> list[Claim]:
+    """What the tables show."""
+    last, slopes = found.last, found.last_slopes
+    worst = last.loc[(last["coverage"] - last["least"]).idxmin()]
+    ols = last[last["quantity"] == "slope"]
+    kept = found.kept[found.kept["design"] == RELATED].set_index("max_rows")
+    moved = ", ".join(f"{kept.loc[most, 'bias, share of the mean']:+.1%}" for most in KEPT)
+    related = last[(last["design"] == RELATED) & (last["quantity"] == "mean")]
+    error, rarer = (float(np.sqrt(0.05 * 0.95 / part["replicates"].max())) for part in (last, slopes))
+    asked = ", ".join(map(str, KEPT))
+    stated = [
+        Claim("least coverage of 95% intervals: people with several dependent rows",
+              f"{len(last)} cells and quantities", "",
+              f"{last['coverage'].min():.4f} (against its rule: {worst['coverage']:.4f}, {worst['quantity']}, "
+              f"{worst['replicates']:,} replicates)", f"{error:.4f}", bool(last["covers"].all())),
+        Claim("mean of kept rows against that of all, where people with high values have more rows",
+              f"max_rows = {asked}; {kept.loc[KEPT[0], 'uncut mean']:.3f} in all", "", moved, "",
+              bool(related["covers"].all() and (kept["bias"] < 0).all())),
+        Claim("mean width of ols over the oracle's: people, sampling variance times max_rows",
+              f"{len(ols)} cells", "", f"{ols['width / oracle'].min():.2f}-{ols['width / oracle'].max():.2f}; coverage "
+              f"at least {ols['coverage'].min():.4f}", f"{error:.4f}", bool(ols["covers"].all())),
+        Claim("least coverage of the bootstrap's slope by person, and of ols at the same price",
+              f"{len(slopes)} cells, {PRICE}", "", f"{slopes['bootstrap coverage'].min():.4f}, "
+              f"{slopes['ols coverage'].min():.4f}; mean width over that of ols "
+              f"{slopes['bootstrap width / ols'].min():.2f}-{slopes['bootstrap width / ols'].max():.2f}",
+              f"{rarer:.4f}", bool(slopes["held"].all())),
+        Claim("sums and intervals of the study of people are the library's",
+              f"{found.agreed.sums:,} sums, {found.agreed.intervals:,} intervals", "",
+              "equal" if found.agreed.equal else "different", "", found.agreed.equal and abs(found.agreed.chosen) < 4),
+    ]  # fmt: skip
+    return stated if last["n"].max() < MANY_PEOPLE else [*stated, *_of_many(last)]
+
+
+def _of_many(last: pd.DataFrame) -> list[Claim]:
+    """What shows where people are many enough that noise does not hide it."""
+    few, last = last[last["clear"] & (last["n"] < MANY_PEOPLE)], last[last["n"] >= MANY_PEOPLE]
+    clear = last[last["clear"]]
+    worst = last[(last["design"] == ALIKE) & (last["max_rows"] == max(KEPT))].dropna(subset="coverage if independent")
+    worst = worst[worst["quantity"] != "total of the data"]
+    naive = worst["coverage if independent"]
+    return [
+        Claim("largest mean width over the oracle's: means and proportions by person", f"{len(clear)} cells, n = 2,000",
+              "", f"{clear['width / oracle'].max():.3f}; with n = 200 {few['width / oracle'].max():.3f}", "",
+              bool(clear["within cap"].all())),
+        Claim("coverage of the same releases if rows were taken as independent",
+              f"rows of a person alike, max_rows = {max(KEPT)}, n = 2,000", "",
+              f"{naive.min():.3f}-{naive.max():.3f}; by person {worst['coverage'].min():.3f}-"
+              f"{worst['coverage'].max():.3f}", "", bool(naive.min() < 0.9 and worst["covers"].all())),
+    ]  # fmt: skip
+
+
+# For the page on people
+
+
+def section() -> str:
+    """What is kept, what it moves, and coverage and width by person, by quantity; slopes beside the bootstrap."""
+    table, slopes, kept = (pd.read_csv(OUTPUT / f"people_coverage{end}.csv") for end in ("", "_slopes", "_kept"))
+    table = table.drop_duplicates(["design", "term", "quantity", "max_rows", "n", "neighbors", "price"], keep="last")
+    slopes = slopes.drop_duplicates(["design", "max_rows", "n"], keep="last")
+    prices = list(dict.fromkeys(table["price"]))
+    keeps = [
+        "| rows of a person | max_rows | rows kept | mean of kept rows | of all rows | sampling / noise s.d. | "
+        "covered | mean of all rows covered |",
+        "| --- | --- | --- | --- | --- | --- | --- | --- |",
+        *(
+            f"| {row['design']} | {row['max_rows']} | {row['rows kept']:.0%} | {row['mean of kept rows']:.3f} | "
+            f"{row['uncut mean']:.3f} | {row['sampling s.d.']:.4f} / {row['noise s.d.']:.4f} | {row['coverage']:.4f} | "
+            f"{row['covers the uncut mean']:.4f} |"
+            for _, row in kept.iterrows()
+        ),
+    ]
+    cells = [
+        "| quantity | max_rows | n | cells | "
+        + " | ".join(f"least coverage, `{price}`" for price in prices)
+        + " | least if rows were independent | mean width / oracle | unbounded | flagged |",
+        "| --- | --- | --- | --- | --- | --- | --- | --- | --- | --- |",
+    ]
+    for (quantity, most, n), group in table.groupby(["quantity", "max_rows", "n"], sort=False):
+        naive = group["coverage if independent"].min()
+        shown = f"{naive:.4f}" if most > 1 and quantity != "total of the data" else ""
+        ratio, least = group["width / oracle"], " | ".join(_marked(group[group["price"] == price]) for price in prices)
+        cells.append(
+            f"| {quantity} | {most} | {n:,} | {len(group)} | {least} | {shown} | "
+            f"{ratio.min():.2f}-{ratio.max():.2f} | {group['unbounded'].max():.1%} | {group['flagged'].max():.0%} |"
+        )
+    beside = [
+        "| rows of a person | max_rows | n | design effect | `ols` covers | if rows were independent | "
+        "its width / oracle | `bootstrap` covers | its width / oracle | over that of `ols` |",
+        "| --- | --- | --- | --- | --- | --- | --- | --- | --- | --- |",
+        *(
+            f"| {row['design']} | {row['max_rows']} | {row['n']:,} | {row['design effect']:.2f} | "
+            f"{row['ols coverage']:.3f} | {row['ols coverage if independent']:.3f} | {row['ols width / oracle']:.2f} | "
+            f"{row['bootstrap coverage']:.3f} | {row['bootstrap width / oracle']:.2f} | "
+            f"{row['bootstrap width / ols']:.2f} |"
+            for _, row in slopes.iterrows()
+        ),
+    ]
+    counts = table.groupby("price", sort=False)["replicates"].min()
+    said = "; ".join(
+        f"`{price}`: {number:,} replicates, least coverage allowed {Rules().least_coverage(number, 0.95):.4f}"
+        for price, number in counts.items()
+    )
+    one = int(slopes["replicates"].min())
+    return "\n".join(
+        [
+            "People have 1 to 5 rows, 3% of them 50; latent values of a person's rows have the correlation named. A "
+            "mean of kept rows is E[their sum] / E[their number] over people who count with min(N, max_rows) of their "
+            f"N rows. `{counts.index[0]}`, add_remove, n = {int(kept['n'].max()):,} people:",
+            "",
+            *keeps,
+            "",
+            f"All cells: four designs, both relations, two prices ({said}); "
+            "`python -m validation.people.people_coverage`. What the same releases would cover if rows were taken as "
+            "independent is of the first price. In bold: short of what is allowed, also at ten times the replicates, "
+            f"in {int((~table['covers']).sum())} of {len(table)} cells:",
+            "",
+            *cells,
+            "",
+            f"Slopes by least squares, whose sampling variance is multiplied by max_rows, and by the bootstrap with 50 "
+            f"replicates on the same rows at mu = 2, add_remove: {one:,} replicates, least coverage allowed "
+            f"{Rules().least_coverage(one, 0.95):.3f}. The design effect is the true sampling variance over that of "
+            "independent rows:",
+            "",
+            *beside,
+            "",
+            "![Coverage, width, noise and bias by the number of rows that are kept]"
+            "(../validation/output/people_coverage.png)",
+        ]
+    )
+
+
+def _marked(group: pd.DataFrame) -> str:
+    """Least coverage, of cells that are short if there are any."""
+    short = group[~group["covers"]]
+    return f"{group['coverage'].min():.4f}" if short.empty else f"**{short['coverage'].min():.4f}**"

@@ -1,0 +1,1 @@
+"""Writes the measured sections of README and docs."""

@@ -1,0 +1,63 @@
+"""Which scripts there are, where each is, and how many replicates it takes."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+__all__ = ["SCRIPTS", "TIMED", "module_of"]
+
+
+class Script(NamedTuple):
+    """Where a script is, and its replicates in a quick and in a full run."""
+
+    folder: str
+    quick: int
+    full: int
+
+
+SCRIPTS = {
+    "ols_coverage": Script("regression", 50, 5000),
+    "naive_average": Script("descriptions", 5000, 20_000),
+    "expfam_coverage": Script("families", 10, 2000),
+    "expfam_published": Script("families", 400, 5000),
+    "efficiency": Script("families", 100, 1000),
+    "descriptions_coverage": Script("descriptions", 40, 5000),
+    "proportion_exact": Script("descriptions", 1, 1),
+    "laplace_average": Script("descriptions", 200, 3000),
+    "equipartition": Script("descriptions", 500, 5000),
+    "aggregate_coverage": Script("blocks", 10, 5000),
+    "aggregate_bias": Script("blocks", 2000, 40_000),
+    "aggregate_efficiency": Script("blocks", 20, 200),
+    "bootstrap_cost": Script("bootstrap", 20_000, 1_000_000),
+    "bootstrap_source": Script("bootstrap", 100, 5000),
+    "bootstrap_coverage": Script("bootstrap", 4, 1000),
+    "binomtest_exact": Script("tests", 1, 1),
+    "association": Script("tests", 40, 5000),
+    "mean_tests": Script("tests", 200, 10_000),
+    "regression_tests": Script("tests", 50, 2000),
+    "chisquare_size": Script("tests", 100, 10_000),
+    "chisquare_pvalues": Script("tests", 300, 10_000),
+    "chisquare_power": Script("tests", 2000, 20_000),
+    "people_coverage": Script("people", 10, 5000),
+    "selection_laws": Script("selection", 4000, 1_000_000),
+    "quantile_error": Script("selection", 3, 12),
+    "quantile_coverage": Script("selection", 8, 1000),
+    "density_error": Script("selection", 40, 500),
+    "cdf_band": Script("selection", 20, 300),
+    "aggregate_speed": Script("speed", 1, 5),
+    "bootstrap_speed": Script("speed", 1, 5),
+    "null_speed": Script("speed", 2, 15),
+    "histogram_speed": Script("speed", 1, 15),
+    "ols_speed": Script("speed", 1, 15),
+    "selection_speed": Script("speed", 1, 3),
+    "study_speed": Script("speed", 300, 10_000),
+}
+"""In the order in which they run."""
+
+TIMED = tuple(name for name, script in SCRIPTS.items() if script.folder == "speed")
+"""Scripts whose claims depend on the machine: reported, but no reason to fail a quick run."""
+
+
+def module_of(name: str) -> str:
+    """Return the module of a script: ``python -m`` runs it alone."""
+    return f"validation.{SCRIPTS[name].folder}.{name}"

@@ -1,0 +1,1 @@
+"""Private choices, quantiles, distribution functions and densities."""

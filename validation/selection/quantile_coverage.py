@@ -1,0 +1,394 @@
+"""Coverage and width of intervals for quantiles, over designs that are chosen to hurt."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cache
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pandas as pd
+from joblib import Parallel, delayed
+from matplotlib.figure import Figure
+from scipy import stats
+from tqdm import tqdm
+
+import dpinfer as dpi
+from dpinfer.inference.quantiles import _FEW, _LARGE
+from dpinfer.results.quantiles import whole_step
+from dpinfer.studies import Rules
+from validation.common.outputs import Claim, Options, options, write_figure, write_table
+from validation.common.stages import Choosing
+from validation.selection.quantile_designs import POPULATIONS, TIGHT, Fast, fitted, leaf_counts, nodes_of, places
+
+if TYPE_CHECKING:
+    from validation.selection.quantile_designs import Population
+
+RULES = Rules()
+QUANTILES = (0.01, 0.1, 0.25, 0.5, 0.9, 0.99)
+SIZES = (100, 1_000, 10_000, 100_000)
+PRICES = (
+    (dpi.ZCDP(0.1), "add_remove"),
+    (dpi.PureDP(1.0), "replace_one"),
+    (dpi.ZCDP(0.005), "replace_one"),
+    (dpi.PureDP(0.1), "add_remove"),
+)
+ALPHA, Z = 0.05, float(stats.norm.isf(0.05 / 2))
+CHUNK, SERIAL, AGAIN = 50, 100, 5000
+"""Replicates of one task; below which there is one process; from which failures are rerun."""
+
+CERTAIN = 0.93
+"""A coverage of 95% is above this at 5,000 replicates, but for a probability of 1e-9: what is below is not rerun."""
+
+ENDS = ("rounded outward", "continuous=True")
+"""Ends of intervals: as by default, and interpolated within leaves."""
+
+DEFAULTS = ("normal", "two lumps", "20 values")
+"""Populations whose median is asked for by the default method besides."""
+
+NARROW = 0.05
+"""Share of the oracle's interval below which a leaf is narrow: rounding outward then costs one leaf, about."""
+
+EVEN = 0.1
+"""Rows, in standard deviations of sampling, by which a leaf may be from rising evenly at a quantile in it."""
+
+FINE = 200_000
+"""Points, besides the edges of leaves, at which the oracle's interval is looked for."""
+
+KEYS = ["population", "bounds", "method", "n", "price", "neighbors"]
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One population, size and price.
+
+    Attributes
+    ----------
+    population : int
+    n : int
+    price : Privacy
+    neighbors : str
+    default : bool
+        The median by the default method: chosen besides, from a tree at the rest of the price.
+    """
+
+    population: int
+    n: int
+    price: Any
+    neighbors: str
+    default: bool = False
+
+    @property
+    def source(self) -> Population:
+        """The population."""
+        return POPULATIONS[self.population]
+
+    @property
+    def probabilities(self) -> tuple[float, ...]:
+        """The quantiles that are judged."""
+        return (0.5,) if self.default else QUANTILES
+
+    @property
+    def asked(self) -> Any:
+        """The question as a user puts it."""
+        return dpi.quantile("x", q=0.5 if self.default else list(QUANTILES), resolution=self.source.resolution)
+
+
+@cache
+def prepared(cell: Cell) -> tuple[Fast, float]:
+    """The direct path and the whole numbers in a leaf, once a process."""
+    schema = cell.source.schema(cell.neighbors)
+    measured = cell.asked.measurement(cell.price, schema=schema, neighbors=cell.neighbors)
+    return Fast(measured), cell.asked.plan(schema).step
+
+
+def crossing(gaps: np.ndarray) -> np.ndarray:
+    """Places (R,) at which rising lines through the edges (R, m + 1) first reach 0, in leaves."""
+    reached = gaps >= 0
+    after = np.where(reached.any(axis=1), reached.argmax(axis=1), gaps.shape[1])
+    at = np.clip(after, 1, gaps.shape[1] - 1)
+    every = np.arange(len(gaps))
+    before, upon = gaps[every, at - 1], gaps[every, at]
+    with np.errstate(invalid="ignore", divide="ignore"):
+        inside = at - 1 + -before / (upon - before)
+    return np.where(after == 0, 0.0, np.where(after == gaps.shape[1], gaps.shape[1] - 1.0, inside))
+
+
+def ends_of(path: Fast, step: float, nodes: np.ndarray, probabilities: tuple[float, ...]) -> np.ndarray:
+    """Ends of intervals, rounded outward and interpolated, and whether they are flagged (R, k, 2, 3).
+
+    They are those of `QuantileInference.intervals` for a tree each, but for estimates outside of them.
+    """
+    edges, last = path.edges, len(path.edges) - 2
+    cumulative, totals = fitted(path, nodes)
+    rows, top = np.maximum(totals, 1.0)[:, None], np.maximum(totals, 0.0)[:, None]
+    hidden = totals <= _LARGE * np.sqrt(path.empty.size / path.empty.precisions[0])
+    found = np.empty((len(nodes), len(probabilities), len(ENDS), 3))
+    for place, p in enumerate(probabilities):
+        gap = cumulative - p * top
+        reach = Z * np.sqrt(rows * p * (1 - p) + np.maximum(path.empty.noise_variance(p), 1e-300))
+        low = crossing(gap + reach)
+        high = last + 1 - crossing((reach - gap)[:, ::-1])
+        first = np.minimum(np.floor(low).astype(int), last)
+        final = np.clip(np.ceil(high).astype(int) - 1, 0, last)
+        outer, inner = (edges[first], edges[final + 1]), tuple(within(edges, one) for one in (low, high))
+        inner = np.where(first == 0, outer[0], inner[0]), np.where(final == last, outer[1], inner[1])
+        if step:
+            outer = inner = (np.ceil(outer[0]), np.floor(outer[1]))
+        coarse = (step != 1) & (high - low < _FEW) & (last + 1 > _FEW)
+        found[:, place, 0] = np.stack([*outer, hidden | coarse], axis=1)
+        found[:, place, 1] = np.stack([*inner, hidden], axis=1)
+    return found
+
+
+def within(edges: np.ndarray, place: np.ndarray) -> np.ndarray:
+    """Values at places between the edges of leaves."""
+    leaf = np.minimum(place.astype(int), len(edges) - 2)
+    return edges[leaf] + (place - leaf) * (edges[leaf + 1] - edges[leaf])
+
+
+def widened(ends: np.ndarray, selected: np.ndarray) -> np.ndarray:
+    """Make intervals (R, 1, 2, 3) hold the medians (R,) that were chosen."""
+    ends[..., 0] = np.minimum(ends[..., 0], selected[:, None, None])
+    ends[..., 1] = np.maximum(ends[..., 1], selected[:, None, None])
+    return ends
+
+
+def chosen(path: Fast, values: np.ndarray, rng: np.random.Generator) -> float:
+    """Choose the median of rows by the exponential mechanism."""
+    return float(Choosing.of(path.measurement).values(values, rng)[0])
+
+
+def replicates(cells: tuple[Cell, ...], truth: np.ndarray, seeds: range, seed: int) -> np.ndarray:
+    """Sums over replicates (cells, k, 2, 5): truth below the interval, above it, length, flagged, the whole bounds.
+
+    All cells have the same population and number of rows, which are drawn once for all.
+    """
+    first = cells[0]
+    population, rows = first.source, prepared(first)[0].rows
+    rng = np.random.default_rng([seed, first.population, first.n, seeds.start, int(first.default)])
+    size, target = len(seeds), truth[:, None]
+    total = np.zeros((len(cells), len(truth), len(ENDS), 5))
+    values = [population.draw(rng, first.n) for _ in range(size)] if first.default else None
+    if values is None:
+        leaves = leaf_counts(population.shares(rows), first.n, size, rng)
+    else:
+        leaves = np.stack([np.bincount(places(rows, one), minlength=len(rows.edges) - 1) for one in values])
+    counts = nodes_of(leaves, rows)
+    for place, cell in enumerate(cells):
+        path, step = prepared(cell)
+        ends = ends_of(path, step, counts + path.noise(size, rng), cell.probabilities)
+        if values is not None:
+            ends = widened(ends, np.array([chosen(path, one, rng) for one in values]))
+        low, high, flag = np.moveaxis(ends, 3, 0)
+        whole = (low <= population.lower) & (high >= population.upper)
+        total[place] = np.stack([target < low, target > high, high - low, flag, whole], axis=3).sum(axis=0)
+    return total
+
+
+def oracle(cell: Cell) -> pd.DataFrame:
+    """Length of the interval of one who knows the distribution and both variances, and what makes it hard to reach.
+
+    That interval holds the values x whose rank ``n F(x)`` is within z standard deviations, at x, of ``n q``.
+    """
+    path, source = prepared(cell)[0], cell.source
+    tree = path.empty
+    fine = np.unique(np.concatenate([tree.edges, source.quantile(np.linspace(0, 1, FINE + 1))]))
+    rows = []
+    for q in cell.probabilities:
+        row = {"truth": float(source.quantile(q)), "oracle": np.nan, "leaf / oracle": np.nan,
+               "sampling / noise sd": np.nan, "clear": False, "even": False}  # fmt: skip
+        rows.append(row)
+        if source.below is None or not source.continuous:
+            continue
+        at_edges = np.concatenate([[0.0], source.below(tree.edges[1:-1]), [1.0]])
+        bent = cell.n * abs(float(np.interp(row["truth"], tree.edges, at_edges)) - q)
+        row["even"] = bool(bent <= EVEN * np.sqrt(cell.n * q * (1 - q)))
+        gap = cell.n * (source.below(fine) - q)
+        noise = np.interp(fine, tree.edges, tree.noise_variance(q))
+        held = np.abs(gap) <= Z * np.sqrt(cell.n * q * (1 - q) + noise)
+        if not held.any():  # the quantile is a bound at which values are clamped
+            continue
+        inside = fine[held]
+        row["oracle"] = float(inside.max() - inside.min())
+        row["leaf / oracle"] = float(tree.edges[1] - tree.edges[0]) / max(row["oracle"], 1e-300)
+        row["sampling / noise sd"] = float(np.sqrt(cell.n * q * (1 - q) / max(noise[held].mean(), 1e-300)))
+        within = source.lower < inside.min() and inside.max() < source.upper
+        row["clear"] = bool(within and row["sampling / noise sd"] >= 1)
+    return pd.DataFrame(rows)
+
+
+def study(cells: tuple[Cell, ...], count: int, seed: int, least: float, run: str, parallel: Parallel) -> pd.DataFrame:
+    """Judge cells of one population and number of rows; a row for each, each quantile and each kind of ends."""
+    known = [oracle(cell) for cell in cells]
+    truth = known[0]["truth"].to_numpy()
+    parts = [range(start, min(start + CHUNK, count)) for start in range(0, count, CHUNK)]
+    total = np.sum(list(parallel(delayed(replicates)(cells, truth, seeds, seed) for seeds in parts)), axis=0) / count
+    tables = []
+    for cell, oracles, means in zip(cells, known, total, strict=True):
+        for place, ends in enumerate(ENDS if cell.source.continuous else ENDS[:1]):
+            below, above, width, flagged, whole = means[:, place].T
+            table = pd.DataFrame({
+                "population": cell.source.name, "bounds": cell.source.bounds,
+                "method": "default" if cell.default else "tree", "ends": ends, "n": cell.n, "price": str(cell.price),
+                "neighbors": cell.neighbors, "q": cell.probabilities, "coverage": 1 - below - above,
+                "truth below": below, "truth above": above, "flagged": flagged, "whole bounds": whole,
+                "width": width, "width / oracle": width / oracles["oracle"],
+                "leaf / oracle": oracles["leaf / oracle"], "sampling / noise sd": oracles["sampling / noise sd"],
+                "replicates": count, "run": run,
+            })  # fmt: skip
+            table["even"] = oracles["even"] | (place == 0)
+            table["clear"] = oracles["clear"] & ((place == 1) | (oracles["leaf / oracle"] <= NARROW))
+            table["covers"] = table["coverage"] >= least
+            table["held"] = (table["covers"] | ~table["even"]) & ~(
+                table["clear"] & (table["width / oracle"] > RULES.width_cap)
+            )
+            tables.append(table)
+    return pd.concat(tables, ignore_index=True)
+
+
+def all_cells(*, quick: bool) -> list[tuple[Cell, ...]]:
+    """Cells that share their rows, together."""
+    groups = []
+    for place, population in enumerate(POPULATIONS):
+        sizes = SIZES[1:2] if quick else SIZES
+        prices = PRICES if population.bounds == TIGHT else PRICES[:2]
+        groups += [tuple(Cell(place, n, *price) for price in prices) for n in sizes]
+        if population.name in DEFAULTS and population.bounds == TIGHT:
+            groups += [tuple(Cell(place, n, *price, default=True) for price in PRICES[:2]) for n in sizes[:2]]
+    return groups
+
+
+def judged(arguments: Options) -> pd.DataFrame:
+    """Every cell; those whose coverage is short, maybe by chance, again at ten times the replicates."""
+    count = arguments.replicates
+    least = RULES.least_coverage(count, 1 - ALPHA)
+    tables = []
+    with Parallel(n_jobs=1 if count < SERIAL else arguments.jobs) as parallel:
+        for cells in tqdm(all_cells(quick=count < SERIAL), desc="cells"):
+            tables.append(study(cells, count, arguments.seed, least, "first", parallel))
+            table = tables[-1]
+            broken = table[table["even"] & ~table["covers"] & (table["coverage"] >= CERTAIN)]
+            prices = set(broken["price"])
+            failed = tuple(cell for cell in cells if str(cell.price) in prices)
+            if failed and count >= AGAIN:
+                more, seed = count * RULES.rerun_factor, arguments.seed + RULES.rerun_seed
+                again = study(failed, more, seed, least, "rerun", parallel)
+                tables.append(again.merge(broken[[*KEYS, "ends", "q"]]))
+    return pd.concat(tables, ignore_index=True)
+
+
+# The direct path against the library
+
+
+def library(cell: Cell, values: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+    """Intervals (k, 2, 2) that the library gives, from rows to release to inference, with either kind of ends."""
+    frame = pd.DataFrame({"x": values.astype(np.int64) if cell.source.whole else values})
+    data = dpi.PublicData(frame, cell.source.schema(cell.neighbors), rng=rng, neighbors=cell.neighbors)
+    release = data.run(cell.asked, cell.price)
+    results = [cell.asked.infer(release), release.infer(continuous=True)]
+    return np.stack([one.conf_int(alpha=ALPHA).to_numpy() for one in results], axis=1)
+
+
+def differences(arguments: Options) -> tuple[int, int]:
+    """How many ends of intervals are not those that the library gives to the same rows and noise, and of how many."""
+    wrong = total = 0
+    for cells in all_cells(quick=True):
+        for cell in cells:
+            seed = [arguments.seed, cell.population, int(cell.default)]
+            values = cell.source.draw(np.random.default_rng(seed), cell.n)
+            theirs = library(cell, values, np.random.default_rng(seed))
+            (path, step), rng = prepared(cell), np.random.default_rng(seed)
+            selected = np.array([chosen(path, values, rng)]) if cell.default else None
+            leaves = np.bincount(places(path.rows, values), minlength=len(path.edges) - 1)
+            ours = ends_of(path, step, nodes_of(leaves[None], path.rows) + path.noise(1, rng), cell.probabilities)
+            ours = ours if selected is None else widened(ours, selected)
+            wrong += int((ours[0, ..., :2] != theirs).sum())
+            total += theirs.size
+    return wrong, total
+
+
+# Reports
+
+
+def figure_of(table: pd.DataFrame) -> Figure:
+    """Coverage by population, and width against what noise and leaves are beside sampling."""
+    figure = Figure(figsize=(12, 4.8), layout="constrained")
+    left, middle, right = figure.subplots(1, 3)
+    names = list(dict.fromkeys(zip(table["population"], table["bounds"], strict=True)))
+    for place, (name, bounds) in enumerate(names):
+        mine = table[(table["population"] == name) & (table["bounds"] == bounds)]
+        for ends, mark, color, shift in ((ENDS[0], "o", "#03396c", 0.16), (ENDS[1], "x", "#c8553d", -0.16)):
+            part = mine[mine["ends"] == ends]
+            left.plot(part["coverage"], np.full(len(part), len(names) - 1 - place + shift), mark, ms=3, alpha=0.5,
+                      color=color, label=ends if not place else None)  # fmt: skip
+    left.set_yticks(range(len(names))[::-1], [f"{name}, {bounds}" for name, bounds in names], fontsize=7)
+    left.axvline(1 - ALPHA, color="black", lw=0.8)
+    least = RULES.least_coverage(int(table["replicates"].min()), 1 - ALPHA)
+    left.axvline(least, color="firebrick", lw=0.8, ls="--")
+    left.set(xlabel="coverage of 95% intervals", xlim=(min(0.9, float(table["coverage"].min()) - 0.01), 1.002))
+    left.legend(frameon=False, fontsize=7)
+    smooth = table[table["width / oracle"].notna()]
+    for axes, ends in ((middle, ENDS[0]), (right, ENDS[1])):
+        part = smooth[smooth["ends"] == ends]
+        for clear, color, said in ((False, "#bbbbbb", "noise, or wide leaves"), (True, "#03396c", "judged")):
+            mine = part[part["clear"] == clear]
+            axes.plot(mine["sampling / noise sd"], mine["width / oracle"], "o", ms=3, color=color, label=said)
+        axes.axhline(RULES.width_cap, color="firebrick", lw=0.8, ls="--")
+        axes.set(xscale="log", yscale="log", ylim=(0.7, 60), xlabel="sampling over noise, sd of the rank")
+        axes.set_title(f"mean width over the oracle's: {ends}", fontsize=9)
+        axes.legend(frameon=False, fontsize=7)
+    return figure
+
+
+def run(arguments: Options) -> list[Claim]:
+    """Check the direct path, run every cell, judge it, write the table and the figure."""
+    wrong, total = differences(arguments)
+    design = f"{total:,} ends"
+    same = Claim("ends of intervals that differ from the library's", design, "", str(wrong), "", wrong == 0)
+    return [*report(judged(arguments), arguments, f"{total - wrong:,} of {total:,}"), same]
+
+
+def report(table: pd.DataFrame, arguments: Options, same: str) -> list[Claim]:
+    """Write table and figure, and state what they show."""
+    last = table.drop_duplicates([*KEYS, "ends", "q"], keep="last")
+    first, again = table[table["run"] == "first"], table[table["run"] == "rerun"]
+    uneven, least = last[~last["even"]], RULES.least_coverage(arguments.replicates, 1 - ALPHA)
+    notes = [
+        f"Cells, quantiles and kinds of ends: {len(last)}; coverage short at first: {int((~first['covers']).sum())}; "
+        f"above {CERTAIN:g} and so rerun at ten times the replicates: {len(again)}, short again: "
+        f"{int((~again['covers']).sum())}.",
+        f"Rules: coverage at least {least:.4f}, flagged intervals included. Mean width at most {RULES.width_cap:g} "
+        "times that of an oracle who knows the distribution, and both variances at every value, where the column has a "
+        "density, the oracle's interval is within the bounds, noise does not dominate (its mean variance in the rank "
+        "over the oracle's interval is no larger than that of sampling) and, but for continuous=True, a leaf is at "
+        f"most {NARROW:.0%} of the oracle's interval.",
+        "continuous=True takes rows to lie evenly within a leaf. It is judged where that is true at the quantile but "
+        f"for {EVEN:g} standard deviations of sampling. In the other {len(uneven)} cells, where the density breaks off "
+        "within a leaf or the quantile is a bound at which values are clamped, it covers "
+        f"{uneven['coverage'].min():.4f} or more."
+        if len(uneven)
+        else "",
+        f"Noisy counts are drawn directly; {same} ends of intervals are to the last bit those of the library's "
+        "releases of the same rows and noise.",
+    ]
+    write_table(table.drop(columns=["covers", "clear"]), "quantile_coverage", arguments, notes)
+    write_figure(figure_of(last), "quantile_coverage", arguments)
+    found = []
+    for ends in ENDS:
+        part = last[(last["ends"] == ends) & last["even"]]
+        worst, clear = part.loc[part["coverage"].idxmin()], part[part["clear"]]
+        error = float(np.sqrt(ALPHA * (1 - ALPHA) / worst["replicates"]))
+        which = f"{worst['population']}, bounds {worst['bounds']}, n = {worst['n']:,}, q = {worst['q']:g}"
+        found.append(Claim(f"least coverage of 95% intervals for quantiles: {ends}", f"{len(part)} cells and quantiles",
+                           "", f"{worst['coverage']:.4f} ({which})", f"{error:.4f}", part["covers"].all()))  # fmt: skip
+        if len(clear) and arguments.replicates >= SERIAL:  # fewer do not tell mean widths
+            top = float(clear["width / oracle"].max())
+            found.append(Claim(f"largest mean width over the oracle's where noise does not dominate: {ends}",
+                               f"{len(clear)} cells and quantiles", "", f"{top:.3f}", "",
+                               arguments.replicates < SERIAL or top <= RULES.width_cap))  # fmt: skip
+    return found
+
+
+if __name__ == "__main__":
+    run(options("selection.quantile_coverage", __doc__ or "", replicates=5000))

@@ -1,0 +1,1 @@
+"""Times, as ratios to other work on the same machine."""

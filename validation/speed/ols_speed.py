@@ -1,0 +1,160 @@
+"""Speed and memory of a private fit: ratios to peers measured in one run."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import textwrap
+import time
+
+import numpy as np
+import pandas as pd
+import statsmodels.api as sm
+from matplotlib.figure import Figure
+from tqdm import tqdm
+
+import dpinfer as dpi
+from validation.common.outputs import Claim, Options, options, write_figure, write_table
+
+ROWS, REGRESSORS = 1_000_000, 10
+
+PAUSE = 0.3
+"""Seconds of rest before every action: threads of the linear algebra library spin for a while after each call,
+and would run into the next action."""
+
+MEMORY = """
+    import sys, threading, time
+    import numpy as np, pandas as pd
+    from validation.speed.ols_speed import make_data, procedure
+    from dpinfer.kernel import run
+
+    def resident():
+        with open("/proc/self/statm") as file:
+            return int(file.read().split()[1]) * 4096 / 2**20
+
+    small, schema = make_data(1000)
+    import dpinfer as dpi
+    procedure(small, schema).fit(dpi.ZCDP(0.1))  # loads libraries
+    frame, schema = make_data({rows})
+    bound = procedure(frame, schema)
+    before, peak, stop = resident(), 0.0, False
+
+    def watch():
+        global peak
+        while not stop:
+            peak = max(peak, resident())
+            time.sleep(0.0005)
+
+    thread = threading.Thread(target=watch)
+    thread.start()
+    bound.fit(dpi.ZCDP(0.1))
+    stop = True
+    thread.join()
+    print(peak - before)
+"""
+
+
+def make_data(n: int) -> tuple[pd.DataFrame, dpi.Schema]:
+    """A float64 frame with ten regressors, and its schema."""
+    rng = np.random.default_rng(1)
+    x = rng.uniform(-1, 1, (n, REGRESSORS))
+    frame = pd.DataFrame(x, columns=[f"x{j}" for j in range(REGRESSORS)])
+    frame["y"] = np.clip(x @ np.full(REGRESSORS, 0.1) + 0.3 * rng.normal(size=n), -3, 3)
+    columns = {f"x{j}": dpi.Real(-1, 1) for j in range(REGRESSORS)}
+    return frame, dpi.Schema({**columns, "y": dpi.Real(-3, 3)})
+
+
+def procedure(frame: pd.DataFrame, schema: dpi.Schema) -> dpi.models.OLS:
+    """The regression, bound to the frame as private data with a budget for many fits."""
+    data = dpi.PrivateData(frame, schema, dpi.Ledger.in_memory(dpi.ZCDP(1e6)))
+    return dpi.ols("y ~ " + " + ".join(f"x{j}" for j in range(REGRESSORS)), data)
+
+
+def timed(action) -> float:
+    """Seconds that an action takes."""
+    start = time.perf_counter()
+    action()
+    return time.perf_counter() - start
+
+
+def import_time(statement: str) -> float:
+    """Seconds that an import takes in a fresh interpreter."""
+    code = f"import time; s = time.perf_counter(); {statement}; print(time.perf_counter() - s)"
+    return float(subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True).stdout)
+
+
+def run(arguments: Options) -> list[Claim]:
+    """Measure, write the table and the figure."""
+    frame, schema = make_data(ROWS)
+    bound = procedure(frame, schema)
+    design = sm.add_constant(frame[[f"x{j}" for j in range(REGRESSORS)]].to_numpy())
+    response = frame["y"].to_numpy()
+    actions = {
+        "private fit": lambda: bound.fit(dpi.ZCDP(0.1)),
+        "bare X.T @ X": lambda: design.T @ design,
+        "statsmodels OLS fit": lambda: sm.OLS(response, design).fit(),
+    }
+    for action in actions.values():
+        action()
+    seconds = {name: [] for name in actions}
+    for _ in tqdm(range(arguments.replicates), desc="rounds"):
+        for name, action in actions.items():
+            time.sleep(PAUSE)
+            seconds[name].append(timed(action))
+    tight: dict[str, list[float]] = {name: [] for name in actions}
+    for _ in range(arguments.replicates):
+        for name, action in actions.items():
+            tight[name].append(timed(action))
+    hurried = float(np.median(tight["statsmodels OLS fit"]) / np.median(tight["private fit"]))
+    middle = {name: float(np.median(values)) for name, values in seconds.items()}
+    imports = {"import dpinfer": [], "import statsmodels.api": []}
+    for _ in tqdm(range(arguments.replicates), desc="imports"):
+        for name, values in imports.items():
+            values.append(import_time(name))
+    started = {name: float(np.median(values)) for name, values in imports.items()}
+    code = textwrap.dedent(MEMORY).replace("{rows}", str(ROWS))
+    memory = float(subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True).stdout)
+    rows = [
+        (
+            "statsmodels OLS fit / private fit",
+            middle["statsmodels OLS fit"] / middle["private fit"],
+            "at least 8",
+        ),
+        ("private fit / bare X.T @ X", middle["private fit"] / middle["bare X.T @ X"], "at most 5"),
+        (
+            "import dpinfer / import statsmodels.api",
+            started["import dpinfer"] / started["import statsmodels.api"],
+            "at most 1.6",
+        ),
+        ("peak memory of a private fit above the data (MB)", memory, "at most 60"),
+    ]
+    table = pd.DataFrame(rows, columns=["what", "measured", "required"])
+    notes = [
+        f"n = {ROWS:,}, {REGRESSORS} regressors, in-memory float64 frame; "
+        f"medians of {arguments.replicates} alternating rounds, each action after a rest of {PAUSE:g} s. "
+        f"Without the rest, when threads of the linear algebra library still spin, the first ratio "
+        f"is {hurried:.2f}."
+    ]
+    write_table(table, "ols_speed", arguments, notes)
+    figure = Figure(figsize=(6.4, 2.6), layout="constrained")
+    axes = figure.subplots()
+    base = middle["bare X.T @ X"]
+    names = list(middle)
+    axes.barh(names, [middle[name] / base for name in names], color=["#4477aa", "#bbbbbb", "#bbbbbb"])
+    axes.bar_label(axes.containers[0], fmt="%.1f", padding=3)
+    axes.set(xlabel="time relative to a bare X.T @ X", title=f"One million rows, {REGRESSORS} regressors")
+    axes.margins(x=0.12)
+    write_figure(figure, "ols_speed", arguments)
+    held = (rows[0][1] >= 8, rows[1][1] <= 5, rows[2][1] <= 1.6, rows[3][1] <= 60)
+    design = (
+        f"n = {ROWS:,}, {REGRESSORS} regressors, float64 frame in memory; each action after a rest of {PAUSE:g} s "
+        f"(first ratio without it: {hurried:.2f})"
+    )
+    return [
+        Claim(what, design, "", f"{value:.2f} ({required})", "", bool(ok))
+        for (what, value, required), ok in zip(rows, held, strict=True)
+    ]
+
+
+if __name__ == "__main__":
+    run(options("speed.ols_speed", __doc__.splitlines()[0], replicates=15))

@@ -1,0 +1,1 @@
+"""Tests: sizes, powers, effect sizes and their intervals."""
