@@ -176,9 +176,9 @@ def linear_queries(
     data : PrivateData, PublicData or Release, optional
         Rows to measure, or a release of this question. Nothing is read or spent here.
     queries : array_like (q, G), DataFrame, or mapping of name to weights
-        The weights W of the cells in each query. An array has the cells in the order of `table`, the last column running
-        fastest; a DataFrame has a row per query and its columns labelled by cell (tuples of labels where there are
-        several columns); a mapping has for each name a list of G weights, or a mapping of cell label to weight. Cells
+        The weights W of the cells in each query. An array has the cells in the order of `table`, the last column
+        running fastest; a DataFrame has a row per query and its columns labelled by cell (tuples of labels where there
+        are several columns); a mapping has for each name a list of G weights, or a mapping of cell label to weight. Cells
         that are not named have weight 0.
     names : sequence of str, length q, optional
         What the queries are called; by default those of ``queries``, or q0, q1, ...
@@ -197,7 +197,8 @@ def linear_queries(
     Raises
     ------
     OptionError
-        If the weights do not fit the cells, are not finite, or a query has only zeros; on measuring, where all queries are public.
+        If the weights do not fit the cells, are not finite, or a query has only zeros; on measuring, where all
+        queries are public.
     FormulaError, UnknownColumnError, SchemaError
         If a column or condition cannot be served from the schema, before anything is spent.
 

@@ -166,17 +166,17 @@ DESCRIPTIONS = [
         "linear queries",
         "linear_queries",
         columns=["smokes", "region"],
-        W={"sum": [1, 1, 1, 1, 1, 1], "smoke": [0, 0, 0, 1, 1, 1], "north": [1, 0, 0, -1, 0, 0]},
+        queries={"sum": [1, 1, 1, 1, 1, 1], "smoke": [0, 0, 0, 1, 1, 1], "north": [1, 0, 0, -1, 0, 0]},
     ),
     _ask(
         "linear queries fractions",
         "linear_queries",
         full=True,
         columns="race",
-        W={"mixed": [0.5, 0.25, -1 / 3], "first": {"a": 1}},
+        queries={"mixed": [0.5, 0.25, -1 / 3], "first": {"a": 1}},
         where="age >= 18",
     ),
-    _ask("linear queries draws", "linear_queries", "pure", columns="region", W=[[1, 0, 1], [0, 2, 0]], draws=4),
+    _ask("linear queries draws", "linear_queries", "pure", columns="region", queries=[[1, 0, 1], [0, 2, 0]], draws=4),
 ]
 
 FAMILIES = [

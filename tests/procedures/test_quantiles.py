@@ -189,7 +189,7 @@ def test_the_noise_of_counts_is_calibrated_to_the_bound_on_their_change():
     for neighbors in NEIGHBORS:
         for price, norm in ((dpi.PureDP(0.8), "l1"), (dpi.ZCDP(0.08), "l2")):
             measured = dpi.cdf("n", by="b", resolution=32).measurement(price, schema=SCHEMA, neighbors=neighbors)
-            bound = float(measured.rows.bound(neighbors, norm))
+            bound = float(measured.rows.change(np.ones(1), neighbors, norm))
             expected = bound / 0.8 if norm == "l1" else bound / np.sqrt(2 * 0.08)
             scales = np.array(measured.law.scales) * np.array(measured.steps)
             np.testing.assert_allclose(scales, expected, rtol=1e-12)
@@ -251,7 +251,7 @@ def test_one_release_answers_every_question_about_its_distribution():
     release = dpi.quantile("x", data, q=0.5, resolution=64).measure(dpi.ZCDP(0.5))
     chosen = dpi.quantile("x", release, q=0.5).infer()
     assert chosen.params.iloc[0] == pytest.approx(
-        release.schema["x"].lower + 15 * (release.choices[0].values[0] + 0.5) / 2**30
+        release.schema["x"].lower + 15 * (release.choices[0].values[0] + 0.5) / 2**30  # noqa: PD011
     )
     several = dpi.quantile("x", release, q=[0.25, 0.75]).infer()
     function = dpi.cdf("x", release).infer()
@@ -261,6 +261,16 @@ def test_one_release_answers_every_question_about_its_distribution():
     assert narrow.bse.iloc[0] < chosen.bse.iloc[0]
     assert narrow.noise_share.iloc[0] == pytest.approx(1.0)
     assert dpi.quantile("x", release, q=0.5, inference="wald").infer().bse.equals(chosen.bse)
+
+
+def test_the_median_is_the_quantile_at_one_half():
+    data = dpi.PublicData(plain(400), SCHEMA, rng=np.random.default_rng(3))
+    asked = dpi.median("x", data, by="b", where="k > 0", resolution=64)
+    assert (asked.probabilities, asked.where, asked.resolution) == ((0.5,), "k > 0", 64)
+    release = asked.measure(dpi.ZCDP(0.5))
+    assert release.question["method"] == "exponential"
+    same = dpi.quantile("x", release, q=0.5, by="b", where="k > 0").infer()
+    assert asked.infer(release).params.equals(same.params)
 
 
 def test_seeded_simulations_repeat():
@@ -354,8 +364,9 @@ def test_choices_are_refused_where_errors_of_floats_would_count():
     schema = dpi.Schema(x=dpi.Real(0, 1))
     for neighbors, least in (("add_remove", 4 / 2**22), ("replace_one", 8 / 2**22)):
         asked = dpi.quantile("x", q=0.5)
-        rows = asked.measurement(dpi.PureDP(1.001 * least), schema=schema, neighbors=neighbors).rows
-        assert rows.scales[0] <= 2**22
+        choice = asked.measurement(dpi.PureDP(1.001 * least), schema=schema, neighbors=neighbors).stages[0]
+        assert choice.law.family == "gumbel"
+        assert 0.99 * 2**22 <= choice.law.scales[0] * choice.steps[0] <= 2**22
         with pytest.raises(PrivacyUnitError, match="too small a price"):
             asked.measurement(dpi.PureDP(0.999 * least), schema=schema, neighbors=neighbors)
 
@@ -371,7 +382,7 @@ def test_a_release_is_not_measured_and_answers_its_own_question_only():
         dpi.cdf("x", where="k > 0"),
         dpi.quantile("x", q=0.5, by="b", where="k > 1"),
         dpi.quantile("x", q=0.5, by="b"),
-        dpi.mean("x"),
+        dpi.density("x"),
     ):
         with pytest.raises(InferenceError, match="another question"):
             other.infer(release)

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import dpinfer as dpi
-from dpinfer.errors import DPInferError, FormulaError, OptionError, ReleaseFormatError, SchemaError
+from dpinfer.errors import DPInferError, FormulaError, InferenceError, OptionError, ReleaseFormatError, SchemaError
 from dpinfer.inference.released import Released
 from dpinfer.kernel.rows.queries import LARGEST_WEIGHT, query_change, whole_weights
 from dpinfer.kernel.sources import open_source
@@ -306,6 +306,19 @@ def test_a_damaged_question_is_refused(key, value):
     damaged.question[key] = value
     with pytest.raises(ReleaseFormatError):
         damaged.infer()
+
+
+def test_a_release_answers_its_own_queries_alone():
+    release = linear_queries("g", public(), queries={"up": [2, 1, 0]}).measure(dpi.ZCDP(0.2))
+    assert linear_queries("g", queries={"up": {"a": 2, "b": 1}}).infer(release).params.index.tolist() == ["up"]
+    for other in (
+        linear_queries("g", queries={"up": [2, 1, 1]}),
+        linear_queries("g", queries={"down": [2, 1, 0]}),
+        linear_queries("g", queries={"up": [2, 1, 0]}, where="b"),
+        linear_queries("x > 2", queries={"up": [2, 1]}),
+    ):
+        with pytest.raises(InferenceError, match="another question"):
+            other.infer(release)
 
 
 def test_explain_shows_the_noise_and_reads_no_row():
