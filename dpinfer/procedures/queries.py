@@ -178,8 +178,8 @@ def linear_queries(
     queries : array_like (q, G), DataFrame, or mapping of name to weights
         The weights W of the cells in each query. An array has the cells in the order of `table`, the last column
         running fastest; a DataFrame has a row per query and its columns labelled by cell (tuples of labels where there
-        are several columns); a mapping has for each name a list of G weights, or a mapping of cell label to weight. Cells
-        that are not named have weight 0.
+        are several columns); a mapping has for each name a list of G weights, or a mapping of cell label to weight.
+        Cells that are not named have weight 0.
     names : sequence of str, length q, optional
         What the queries are called; by default those of ``queries``, or q0, q1, ...
     where : str, optional

@@ -44,7 +44,7 @@ class Estimates:
         return self._estimate(0.05)
 
     def _series(self, values: object) -> pd.Series[float]:
-        return pd.Series(values, index=list(self._found.names))  # type: ignore[arg-type]
+        return pd.Series(values, index=list(self._found.names))
 
     @property
     def params(self) -> pd.Series[float]:

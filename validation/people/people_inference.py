@@ -7,6 +7,7 @@ from functools import cache
 from typing import Any
 
 import numpy as np
+from dpinfer.results.describe import describe
 from scipy import stats
 
 import dpinfer as dpi

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import pandas as pd
-from dpinfer.kernel.density import noisy_stages
 from joblib import Parallel, delayed
 from matplotlib.figure import Figure
 from scipy import integrate, stats

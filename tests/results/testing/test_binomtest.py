@@ -35,9 +35,7 @@ def results(request):
 
 
 def changed(release, **changes):
-    (stage,) = release.stages
-    measured = {name: changes.pop(name) for name in ("names", "values", "steps", "law") if name in changes}
-    return dataclasses.replace(release, stages=(dataclasses.replace(stage, **measured),), **changes)
+    return dataclasses.replace(release, **changes)
 
 
 def restaged(release, **changes):
