@@ -14,6 +14,7 @@ from dpinfer.inference.combination import CombinedNoise, Consistency, least_squa
 from dpinfer.inference.linear_noise import METHODS, LinearNoise
 from dpinfer.procedures.description import held_plan
 from dpinfer.procedures.joint_table import COUNTED, JointTable, measured_counts
+from dpinfer.procedures.keywords import suggests
 from dpinfer.procedures.mean_comparison import MeanComparison
 from dpinfer.procedures.procedure import read_question
 from dpinfer.procedures.sum_plan import MOMENTS
@@ -45,6 +46,7 @@ _KNOWN = 1e-9
 """A fitted quantity whose error is below this share of its own measurement's is known exactly."""
 
 
+@suggests
 def combine(releases: Sequence[Release], inference: str = "auto") -> CombinedResults:
     """Combine releases about the same data: free, and without any row.
 

@@ -15,6 +15,7 @@ from dpinfer.inference.linear import METHODS, TARGETS, linear_inference
 from dpinfer.kernel.rows.features import NORMS
 from dpinfer.kernel.rows.products import GramSum
 from dpinfer.kernel.stage import Context, Data, Stage, Sum
+from dpinfer.numerics.reading import floats
 from dpinfer.procedures.expected import expected_noise
 from dpinfer.procedures.gram_design import GramDesign, two_sided
 from dpinfer.procedures.keywords import suggests
@@ -444,13 +445,10 @@ def _stage(question: GramDesign, split: tuple[float, float, float] | None) -> St
 def check_split(split: tuple[float, float, float]) -> tuple[float, float, float]:
     """Return the shares of X'X, X'y and y'y as floats; refuse what is not three positive shares of one."""
     right = "three positive shares for X'X, X'y and y'y that sum to 1"
-    try:
-        first, second, third = (float(share) for share in split)
-    except (TypeError, ValueError):
-        raise OptionError("split", split, right) from None
-    if not (min(first, second, third) > 0 and abs(first + second + third - 1) <= 1e-9):
+    shares = floats(split)
+    if shares is None or len(shares) != 3 or not (min(shares) > 0 and abs(sum(shares) - 1) <= 1e-9):
         raise OptionError("split", split, right)
-    return first, second, third
+    return shares[0], shares[1], shares[2]
 
 
 def _check_share(share: float) -> None:

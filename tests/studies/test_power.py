@@ -447,6 +447,7 @@ def test_the_plot_has_a_curve_for_every_price_and_the_ordinary_test_dashed():
 
 # Refusals
 
+T_TEST = ttest_1samp("v", popmean=5)
 SAMPLE = {"test": chisquare("p"), "truth": np.full(4, 0.25), "n": 100, "privacy": PRICE, "schema": OPEN}
 MEANS = {"u": (0.3, 5, 1), "v": (0.3, 5, 1), "w": (0.4, 5, 1)}
 REFUSED = {
@@ -469,11 +470,11 @@ REFUSED = {
     "a proportion above one": (
         {"test": binomtest("b"), "truth": 1.5, "schema": FULL, "neighbors": "replace_one"}, r"truth=1.5.*\[0, 1\]",
     ),
-    "no mean": ({"test": ttest_1samp("v", popmean=5), "truth": 5.1}, "truth=5.1.*mean"),
-    "a mean without sd": ({"test": ttest_1samp("v", popmean=5), "truth": {"mean": 5}}, "truth="),
-    "a mean beyond the bounds": ({"test": ttest_1samp("v", popmean=5), "truth": {"mean": 11, "sd": 1}}, r"truth=.*\[0, 10\]"),
-    "an sd beyond the bounds": ({"test": ttest_1samp("v", popmean=5), "truth": {"mean": 1, "sd": 4}}, r"truth=.*\[0, 10\]"),
-    "an sd of zero": ({"test": ttest_1samp("v", popmean=5), "truth": {"mean": 1, "sd": 0}}, "truth=.*positive sd"),
+    "no mean": ({"test": T_TEST, "truth": 5.1}, "truth=5.1.*mean"),
+    "a mean without sd": ({"test": T_TEST, "truth": {"mean": 5}}, "truth="),
+    "a mean beyond the bounds": ({"test": T_TEST, "truth": {"mean": 11, "sd": 1}}, r"truth=.*\[0, 10\]"),
+    "an sd beyond the bounds": ({"test": T_TEST, "truth": {"mean": 1, "sd": 4}}, r"truth=.*\[0, 10\]"),
+    "an sd of zero": ({"test": T_TEST, "truth": {"mean": 1, "sd": 0}}, "truth=.*positive sd"),
     "groups without shares": ({"test": f_oneway("v", "c"), "truth": dict.fromkeys("uvw", (5, 1))}, "truth=.*share"),
     "a group too many": ({"test": f_oneway("v", "c"), "truth": {**MEANS, "q": (0.1, 5, 1)}}, "truth=.*u, v, w"),
     "shares of another sum": (
