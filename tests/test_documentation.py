@@ -47,11 +47,13 @@ EXECUTED = [
     "docs/selection.md",
     "docs/quantiles.md",
     "docs/density.md",
+    "docs/extending.md",
 ]
 
 
 PRINTED = [
     "Private OLS Results",
+    "gini of income",
     "Private OLS, bootstrap Results",
     "Private Poisson Results",
     "Private quantiles of",

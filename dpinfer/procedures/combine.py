@@ -20,8 +20,9 @@ from dpinfer.procedures.procedure import read_question
 from dpinfer.procedures.sum_plan import MOMENTS
 from dpinfer.release import NoiseLaw, Release
 from dpinfer.release.codec import encode
+from dpinfer.release.combined import CombinedRelease, SeveralCosts
 from dpinfer.release.stage import StageRelease
-from dpinfer.results.combined import CombinedRelease, CombinedResults, SeveralCosts
+from dpinfer.results.combined import CombinedResults
 from dpinfer.schema.schema import Schema
 
 if TYPE_CHECKING:

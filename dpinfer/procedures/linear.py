@@ -21,8 +21,8 @@ from dpinfer.procedures.gram_design import GramDesign, two_sided
 from dpinfer.procedures.keywords import suggests
 from dpinfer.procedures.procedure import Procedure, inferred
 from dpinfer.release import Release, StageRelease
+from dpinfer.results.base import PrivateResults
 from dpinfer.results.people import alike_flags
-from dpinfer.results.regression import PrivateResults
 
 if TYPE_CHECKING:
     from dpinfer.inference.released import Released

@@ -15,16 +15,16 @@ from statsmodels.iolib.table import SimpleTable
 
 from dpinfer.errors import OptionError
 from dpinfer.results.contrasts import check_alpha
+from dpinfer.results.printing import HTML, LATEX_TEXT, escape_markdown, table_width
 from dpinfer.results.side_columns import KINDS, Column, one_line, read_column
-from dpinfer.results.summary import HTML, LATEX_TEXT, escape_markdown, table_width
 from dpinfer.results.total_cost import charges_of, total_notes
 from dpinfer.results.wording import charge_notes, guarantee
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+    from dpinfer.release.combined import AnyRelease
     from dpinfer.results.estimates import PrivateEstimates
-    from dpinfer.results.protocols import ReleaseLike
 
     Array = NDArray[np.float64]
     Block = tuple[str, list[list[str]]]
@@ -364,7 +364,7 @@ def _reading(
 
 def _guarantees(private: list[tuple[str, PrivateEstimates]]) -> list[str]:
     """State the guarantee of every release, once."""
-    together: dict[frozenset[str], tuple[ReleaseLike, list[str]]] = {}
+    together: dict[frozenset[str], tuple[AnyRelease, list[str]]] = {}
     for name, result in private:
         together.setdefault(charges_of(result.release), (result.release, []))[1].append(name)
     notes = []
