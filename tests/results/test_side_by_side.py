@@ -16,7 +16,8 @@ from dpinfer.privacy import GDP, ZCDP, ApproxDP, PureDP
 from dpinfer.privacy.cost import Cost
 from dpinfer.procedures.combine import combine
 from dpinfer.release.combined import CombinedRelease, SeveralCosts
-from dpinfer.results.side_by_side import SummaryTable, summary_table
+from dpinfer.results.side_by_side import summary_table
+from dpinfer.results.summary_table import SummaryTable
 
 
 @dataclass(frozen=True)
