@@ -16,8 +16,9 @@ import dpinfer as dpi
 from dpinfer.errors import DPInferError, NotProvedError, OptionError
 from dpinfer.inference.released import Released
 from dpinfer.inference.testing.binomial import binomial_power
+from dpinfer.inference.testing.count_noise import CountNoise
 from dpinfer.inference.testing.nulls import batch_pvalues
-from dpinfer.inference.testing.tables import CountNoise, GoodnessOfFit, Independence
+from dpinfer.inference.testing.tables import GoodnessOfFit, Independence
 from dpinfer.procedures.binomial import binomtest
 from dpinfer.procedures.chisquare import chi2_contingency, chisquare
 from dpinfer.procedures.mean_tests import f_oneway, ttest_1samp, ttest_ind, ttest_rel
