@@ -22,6 +22,4 @@ def test_questions_inference_and_the_reader_of_texts_are_not_among_them():
 
 
 def test_imports_within_functions_count():
-    assert {"dpinfer/kernel/run.py", "dpinfer/privacy/ledger.py", "dpinfer/kernel/samplers.py"} <= set(
-        trusted.closure()
-    )
+    assert {"dpinfer/kernel/run.py", "dpinfer/privacy/ledger.py"} <= set(trusted.closure())

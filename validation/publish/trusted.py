@@ -34,7 +34,7 @@ def closure() -> dict[str, int]:
         module = waiting.pop()
         if module not in found:
             found.add(module)
-            waiting += [name for name in _imports(files[module], files)]
+            waiting += _imports(files[module], files)
     lines = {files[name].relative_to(ROOT).as_posix(): _lines(files[name]) for name in found}
     return dict(sorted(lines.items()))
 
