@@ -48,7 +48,7 @@ def tree_bounds(node: Node, columns: Mapping[str, Interval]) -> Interval:
     """
     try:
         found = _bounds(node, columns)
-    except (ArithmeticError, LookupError, ValueError):  # a divisor that can be 0, a bound that is no number
+    except (ArithmeticError, LookupError, TypeError, ValueError):  # a divisor that can be 0, a tree that is none
         return _EVERYTHING
     return found if found.finite else _EVERYTHING
 
