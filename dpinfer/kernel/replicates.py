@@ -11,7 +11,7 @@ from dpinfer.kernel.draws import seeded_bytes
 from dpinfer.kernel.people import KeptSource
 from dpinfer.kernel.rows.features import CHUNK_ROWS
 from dpinfer.privacy.resampling import POISSON
-from dpinfer.schema.basis import UNIT
+from dpinfer.schema.grid import UNIT
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

@@ -23,10 +23,10 @@ from dpinfer.kernel.rows.resampled import ReplicateSum
 from dpinfer.kernel.rows.scores import ScoreSum
 from dpinfer.kernel.rows.tree import PointRows, TreeSum
 from dpinfer.kernel.stage import Largest, Noise, Place, Resampled, Stage, Sum
-from dpinfer.schema.algebra import Expression
-from dpinfer.schema.axes import BinsAxis, ConditionAxis, LevelsAxis
-from dpinfer.schema.basis import UNIT, Basis, Block
+from dpinfer.schema.axis_types import BinsAxis, ConditionAxis, LevelsAxis
 from dpinfer.schema.columns import Boolean, Category, Integer, Real
+from dpinfer.schema.expression import Expression
+from dpinfer.schema.grid import UNIT, Basis, Block
 from dpinfer.schema.nodes import Node
 from dpinfer.schema.region import Region
 from dpinfer.schema.schema import Schema

@@ -23,6 +23,7 @@ from dpinfer.procedures.bootstrap_plan import STATISTICS, BootstrapPlan, PublicT
 from dpinfer.procedures.keywords import suggests
 from dpinfer.procedures.procedure import Procedure, inferred
 from dpinfer.results.bootstrap import BootstrapDescription, BootstrapResults
+from dpinfer.schema.basis import represent
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -332,7 +333,7 @@ def _unstable(sums: ReplicateSums, measured: BootstrapPlan, asked: BootstrapPlan
         upper = np.triu_indices(width)
         full[upper], noise[upper] = sums.mean, np.diag(sums.noise_of_mean)
         full, noise = (part + np.triu(part, 1).T for part in (full, noise))
-        design = measured.gram.basis.represent(asked.gram.columns[:-1])
+        design = represent(measured.gram.basis, asked.gram.columns[:-1])
         rows = np.linalg.qr(design.T)[0].T
         least = float(np.linalg.eigvalsh(rows @ full @ rows.T)[0])
         if least < _RELIABLE * noise_level(noise, rows):

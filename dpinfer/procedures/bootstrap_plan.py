@@ -16,6 +16,7 @@ from dpinfer.procedures.gram_design import GramDesign
 from dpinfer.procedures.sum_plan import SumPlan
 from dpinfer.release.laws import NoiseLaw
 from dpinfer.schema.axes import compile_condition
+from dpinfer.schema.basis import represent
 from dpinfer.schema.category import Category
 from dpinfer.schema.columns import Boolean
 from dpinfer.schema.expressions import compile_expression
@@ -175,7 +176,7 @@ class BootstrapPlan:
         if asked.regression:
             if not self.regression:
                 raise MissingFromReleaseError("the release holds no cross-products, which a regression needs")
-            return Coefficients(self.gram.basis.represent(asked.gram.columns), self.gram.basis.width)
+            return Coefficients(represent(self.gram.basis, asked.gram.columns), self.gram.basis.width)
         if self.regression or asked.rows.labels != self.rows.labels:
             raise MissingFromReleaseError(
                 f"the release holds the sums of {self.text}, which do not give {asked.text}: measure that"

@@ -11,7 +11,7 @@ from dpinfer.kernel.rows.features import Features, RowClip
 from dpinfer.kernel.rows.products import GramSum
 from dpinfer.kernel.stage import Stage, Sum
 from dpinfer.numerics.reading import floats
-from dpinfer.schema.basis import Basis, build_basis
+from dpinfer.schema.basis import Basis, build_basis, represent
 from dpinfer.schema.expressions import Expression, compile_expression
 from dpinfer.schema.formula import CompiledFormula, DesignColumn, compile_formula, compile_terms
 
@@ -70,7 +70,7 @@ class GramDesign:
     @cached_property
     def design(self) -> np.ndarray:
         """Regressors, then response, as combinations of the features (p + 1, d)."""
-        return self.basis.represent(self.columns)
+        return represent(self.basis, self.columns)
 
     @cached_property
     def condition(self) -> Expression | None:
@@ -96,7 +96,7 @@ class GramDesign:
         """Compile everything, and so refuse what cannot be served before anything is measured."""
         rows = self.rows
         if self.formula is not None:
-            rows.basis.represent(self.columns)
+            represent(rows.basis, self.columns)
         if self.row_norm is not None:
             self.response_is_last()
 

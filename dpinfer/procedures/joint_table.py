@@ -15,7 +15,7 @@ from dpinfer.procedures.description import held_plan
 from dpinfer.procedures.procedure import read_question
 from dpinfer.procedures.queries import LinearQueries
 from dpinfer.procedures.sum_plan import TABLES
-from dpinfer.schema.axes import Axis, BinsAxis, ConditionAxis
+from dpinfer.schema.axes import Axis, BinsAxis, ConditionAxis, condition_axis
 from dpinfer.schema.clamping import limits_of
 from dpinfer.schema.columns import Integer
 
@@ -84,7 +84,7 @@ def measured_counts(release: Release) -> MeasuredCounts:
     plan = held_plan(asked)
     if plan is None:  # one count with Tulap noise
         column = str(getattr(asked, "column", ""))
-        axis = ConditionAxis(release.schema, column)
+        axis = condition_axis(column, release.schema)
         return MeasuredCounts(text, (axis,), np.array([[0.0, 1.0]]), (column,), None, every_row=True)
     if not plan.rows.counts_only:
         raise ReleaseFormatError(f"a release of kind {release.kind!r} that does not count rows is damaged")

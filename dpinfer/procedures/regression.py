@@ -20,6 +20,7 @@ from dpinfer.procedures.procedure import Procedure, inferred
 from dpinfer.release import Release, StageRelease
 from dpinfer.results.base import PrivateResults
 from dpinfer.results.people import alike_flags
+from dpinfer.schema.basis import represent
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -225,7 +226,7 @@ class OLS(Procedure):
             held = ", ".join(found.schema)
             raise MissingFromReleaseError(f"{error.name!r} was not measured; the release is about: {held}") from None
         assert compiled.response is not None
-        weights = measured.basis.represent((*compiled.design, compiled.response))
+        weights = represent(measured.basis, (*compiled.design, compiled.response))
         clamped, flags = _clamped(found)
         estimated = linear_inference(
             found,
@@ -297,7 +298,7 @@ class OLS(Procedure):
         if not isinstance(released.rows, GramSum):
             raise OptionError("released", type(released.rows).__name__, "releases of cross-products")
         columns = self.design(released.schema).columns
-        weights = released.rows.features.basis.represent(columns)
+        weights = represent(released.rows.features.basis, columns)
         return weights[:-1], weights[-1], tuple(column.name for column in columns[:-1])
 
 

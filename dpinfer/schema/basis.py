@@ -1,4 +1,4 @@
-"""What is measured for a design: bounded features on an integer grid.
+"""What is measured for a design: the features that span its columns.
 
 A formula's columns are linear combinations of *features*. A feature block is a bounded numeric expression,
 or an expression times the codes of one or more categorical columns. Only features are summed over rows;
@@ -7,16 +7,14 @@ any contrast, reference level or subset of the columns is then a linear map of t
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from functools import cached_property
 from itertools import combinations, product
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from dpinfer.errors import CollinearDesignError, FormulaError, MissingFromReleaseError
-from dpinfer.privacy.sensitivity import RowBounds
 from dpinfer.schema.expressions import compile_expression
+from dpinfer.schema.grid import GRID_BITS, UNIT, Basis, Block, constant_basis
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -31,13 +29,7 @@ if TYPE_CHECKING:
     Atom = tuple[tuple[tuple[str, int], ...], tuple[tuple[str, int], ...]]
     Vector = dict[Atom, float]
 
-__all__ = ["GRID_BITS", "UNIT", "Basis", "Block", "basis_of", "build_basis"]
-
-GRID_BITS = 19
-"""Features are multiples of ``2**-GRID_BITS`` in [-1, 1]."""
-
-UNIT = 2**GRID_BITS
-"""The number 1 on the grid."""
+__all__ = ["GRID_BITS", "UNIT", "Basis", "Block", "basis_of", "build_basis", "represent"]
 
 _TOLERANCE = 1e-7
 
@@ -62,240 +54,6 @@ def simplex_codes(levels: int) -> NDArray[np.int64]:
     return result
 
 
-@dataclass(frozen=True, eq=False)
-class Block:
-    """Features that share a numeric part and a set of factors.
-
-    Attributes
-    ----------
-    expression : Expression
-        Numeric part; the constant 1 for pure factors and the intercept.
-    factors : tuple of str
-        Categorical columns, sorted; empty for a numeric feature.
-    center, half : float
-        The numeric part enters as ``(value - center) / half``, in [-1, 1].
-    codes : ndarray of int64 (levels product, width)
-        Row of features for each combination of levels; ``[[UNIT]]`` without factors.
-    shape : tuple of int
-        Number of levels of each factor.
-    """
-
-    expression: Expression
-    factors: tuple[str, ...]
-    center: float
-    half: float
-    codes: NDArray[np.int64]
-    shape: tuple[int, ...]
-
-    @property
-    def key(self) -> tuple[str, tuple[str, ...]]:
-        """What identifies the block."""
-        return self.expression.text, self.factors
-
-    @property
-    def width(self) -> int:
-        """Number of features."""
-        return int(self.codes.shape[1])
-
-    @property
-    def constant(self) -> bool:
-        """Whether the numeric part is the constant 1."""
-        return self.expression.constant is not None
-
-    @property
-    def clamps(self) -> bool:
-        """Whether to cut the scaled number at -1 and 1 is to clamp it to its bounds: not where zero is kept."""
-        ends = np.rint((np.array([self.expression.lower, self.expression.upper]) - self.center) * (UNIT / self.half))
-        return not self.factors and bool(ends[0] <= -UNIT and ends[1] >= UNIT)
-
-    @property
-    def squared(self) -> int:
-        """Bound on the squared norm of the block's integer features."""
-        return max(sum(int(entry) ** 2 for entry in row) for row in self.codes)
-
-    @property
-    def absolute(self) -> int:
-        """Bound on the sum of absolute values of the block's integer features."""
-        return max(sum(abs(int(entry)) for entry in row) for row in self.codes)
-
-    @property
-    def products(self) -> frozenset[int] | None:
-        """Inner products that two rows at the ends of their range can have; None where not enumerated."""
-        if not self.factors:
-            whole = UNIT * UNIT
-            return frozenset({whole} if self.constant else {whole, -whole})
-        if not self.constant or self.codes.shape[0] > 64:
-            return None
-        table = self.codes.astype(object)
-        return frozenset(int(entry) for entry in (table @ table.T).ravel())
-
-    @property
-    def names(self) -> tuple[str, ...]:
-        """Names of the features."""
-        label = ":".join(([] if self.constant else [self.expression.text]) + list(self.factors)) or "1"
-        return (label,) if self.width == 1 else tuple(f"{label}[{index}]" for index in range(1, self.width + 1))
-
-    def encode(self, values: Mapping[str, Array], levels: Mapping[str, NDArray[np.intp]], out: Array) -> None:
-        """Write the block's integer features of a batch.
-
-        Parameters
-        ----------
-        values : mapping of str to ndarray (m,)
-            Coerced, clamped columns.
-        levels : mapping of str to ndarray of int (m,)
-            Level index of each categorical column used as a factor.
-        out : ndarray (width, m)
-            Receives whole numbers in [-UNIT, UNIT].
-
-        Notes
-        -----
-        Rounding a multiple ``u c`` of a whole number c, with ``abs(u) <= 1``, never exceeds ``abs(c)``: the
-        norm of the block's row is at most that of its code.
-        """
-        if self.factors:
-            index = np.ravel_multi_index([levels[name] for name in self.factors], self.shape)
-            np.take(self.codes.T.astype(np.float64), index, axis=1, out=out, mode="clip")
-            if not self.constant:
-                part = self.expression.evaluate(values) - self.center
-                part /= self.half
-                np.fmin(np.fmax(part, -1.0, out=part), 1.0, out=part)  # NaN, too, comes to lie in the box
-                np.multiply(out, part, out=out)
-                np.rint(out, out=out)
-            return
-        if self.constant:
-            out[0] = UNIT
-            return
-        self.to_grid(self.expression.evaluate(values), out[0])
-
-    def to_grid(self, value: Array, out: Array, keep: NDArray[np.bool_] | None = None) -> None:
-        """Scale, clamp and round the numeric part.
-
-        ``out`` (m,) receives whole numbers in [-UNIT, UNIT]; ``keep`` (m,) becomes False where the value
-        is not finite.
-        """
-        np.subtract(value, self.center, out=out)
-        if keep is not None:
-            keep &= np.isfinite(out)
-        np.multiply(out, UNIT / self.half, out=out)
-        np.fmin(np.fmax(out, -UNIT, out=out), UNIT, out=out)  # NaN, too, comes to lie in the box
-        np.rint(out, out=out)
-
-
-@dataclass(frozen=True, eq=False)
-class Basis:
-    """The features measured together, the constant 1 first.
-
-    Attributes
-    ----------
-    schema : Schema
-    blocks : tuple of Block
-    """
-
-    schema: Schema
-    blocks: tuple[Block, ...]
-
-    @cached_property
-    def width(self) -> int:
-        """Number of features d."""
-        return sum(block.width for block in self.blocks)
-
-    @cached_property
-    def names(self) -> tuple[str, ...]:
-        """Names of the features."""
-        return tuple(name for block in self.blocks for name in block.names)
-
-    @cached_property
-    def columns(self) -> tuple[str, ...]:
-        """Columns of the schema that the features read, sorted."""
-        used = {name for block in self.blocks for name in (*block.expression.columns, *block.factors)}
-        return tuple(sorted(used))
-
-    @cached_property
-    def factors(self) -> tuple[str, ...]:
-        """Columns used as factors, sorted."""
-        return tuple(sorted({name for block in self.blocks for name in block.factors}))
-
-    @cached_property
-    def bounds(self) -> RowBounds:
-        """Bounds on an integer row of features."""
-        return RowBounds(
-            squared=sum(block.squared for block in self.blocks),
-            absolute=sum(block.absolute for block in self.blocks),
-            least_product=self._least_product(),
-            box=self.width if all(block.width == 1 for block in self.blocks) else 0,
-            side=UNIT,
-        )
-
-    def _least_product(self) -> int:
-        """Smallest ``abs(z'w)`` over pairs of extreme rows, 0 where it is not enumerated.
-
-        The squared Frobenius norm of ``z z' - w w'`` is convex in every single numeric feature of z or w
-        when the constant feature is there, so it is largest where all of them are -1 or 1.
-        """
-        sums = {0}
-        for block in self.blocks:
-            choices = block.products
-            if choices is None or len(sums) * len(choices) > 100_000:
-                return 0
-            sums = {total + choice for total in sums for choice in choices}
-        return min(abs(total) for total in sums)
-
-    @cached_property
-    def _atoms(self) -> list[Vector]:
-        vectors: list[Vector] = []
-        for block in self.blocks:
-            scaled = {atom: weight / block.half for atom, weight in block.expression.polynomial.items()}
-            scaled[()] = scaled.get((), 0.0) - block.center / block.half
-            tables = (block.codes / UNIT).reshape(*block.shape, block.width)
-            vectors.extend(_expand(scaled, block.factors, tables[..., index]) for index in range(block.width))
-        return vectors
-
-    def represent(self, columns: Sequence[DesignColumn], *, independent: bool = True) -> Array:
-        """Write columns as linear combinations of the features.
-
-        Parameters
-        ----------
-        columns : sequence of DesignColumn, length p
-        independent : bool
-            Whether linearly dependent columns are an error.
-
-        Returns
-        -------
-        ndarray (p, d)
-            Each column is its row times the features.
-
-        Raises
-        ------
-        CollinearDesignError
-            If the columns are linearly dependent whatever the rows are.
-        MissingFromReleaseError
-            If a column is not a combination of the features.
-        """
-        targets = [
-            _expand(
-                column.expression.polynomial,
-                tuple(name for name, _ in column.codings),
-                _outer([weights for _, weights in column.codings]),
-            )
-            for column in columns
-        ]
-        atoms = sorted({atom for vector in (*self._atoms, *targets) for atom in vector})
-        sizes = np.array([_size(atom, self.schema) for atom in atoms])
-        features = _dense(self._atoms, atoms, sizes)
-        wanted = _dense(targets, atoms, sizes)
-        if independent:
-            _refuse_collinear(wanted, columns)
-        weights: Array = np.linalg.lstsq(features.T, wanted.T, rcond=1e-13)[0].T.astype(np.float64)
-        error = np.abs(weights @ features - wanted).max(axis=1)
-        for column, off, scale in zip(columns, error, np.abs(wanted).max(axis=1), strict=True):
-            if off > _TOLERANCE * max(scale, 1e-12):
-                raise MissingFromReleaseError(
-                    f"{column.name!r} is not a combination of what was measured; measured: {', '.join(self.names)}"
-                )
-        weights[np.abs(weights) < 1e-12 * np.abs(weights).max(axis=1, keepdims=True)] = 0.0
-        return weights
-
-
 def build_basis(columns: Sequence[DesignColumn], schema: Schema) -> Basis:
     """Choose the features that span some columns.
 
@@ -317,8 +75,8 @@ def build_basis(columns: Sequence[DesignColumn], schema: Schema) -> Basis:
             for subset in combinations(names, size):
                 wanted.setdefault((column.expression.text, subset), column.expression)
     constants = {factors for (_, factors), expression in wanted.items() if expression.constant is not None}
-    one = compile_expression("1", schema)
-    blocks = [_block(one, (), centred=True, schema=schema)]
+    blocks = list(constant_basis(schema).blocks)
+    one = blocks[0].expression
     for (_, factors), expression in wanted.items():
         if expression.constant is None:
             blocks.append(_block(expression, factors, centred=not factors or factors in constants, schema=schema))
@@ -343,7 +101,7 @@ def basis_of(texts: Sequence[str], schema: Schema, *, centred: bool = True) -> B
     FormulaError, UnknownColumnError
         If an expression cannot be bounded on the declared bounds.
     """
-    blocks = [_block(compile_expression("1", schema), (), centred=True, schema=schema)]
+    blocks = list(constant_basis(schema).blocks)
     for text in texts:
         expression = compile_expression(text, schema)
         if expression.constant is not None:
@@ -381,6 +139,65 @@ def _product_codes(tables: list[NDArray[np.int64]]) -> NDArray[np.int64]:
         flat = rows.reshape(codes.shape[0] * table.shape[0], -1)
         codes = np.trunc(flat * UNIT).astype(np.int64)
     return codes
+
+
+def represent(basis: Basis, columns: Sequence[DesignColumn], *, independent: bool = True) -> Array:
+    """Write columns as linear combinations of the features.
+
+    Parameters
+    ----------
+    basis : Basis
+    columns : sequence of DesignColumn, length p
+    independent : bool
+        Whether linearly dependent columns are an error.
+
+    Returns
+    -------
+    ndarray (p, d)
+        Each column is its row times the features.
+
+    Raises
+    ------
+    CollinearDesignError
+        If the columns are linearly dependent whatever the rows are.
+    MissingFromReleaseError
+        If a column is not a combination of the features.
+    """
+    targets = [
+        _expand(
+            column.expression.polynomial,
+            tuple(name for name, _ in column.codings),
+            _outer([weights for _, weights in column.codings]),
+        )
+        for column in columns
+    ]
+    measured = _atoms(basis)
+    atoms = sorted({atom for vector in (*measured, *targets) for atom in vector})
+    sizes = np.array([_size(atom, basis.schema) for atom in atoms])
+    features = _dense(measured, atoms, sizes)
+    wanted = _dense(targets, atoms, sizes)
+    if independent:
+        _refuse_collinear(wanted, columns)
+    weights: Array = np.linalg.lstsq(features.T, wanted.T, rcond=1e-13)[0].T.astype(np.float64)
+    error = np.abs(weights @ features - wanted).max(axis=1)
+    for column, off, scale in zip(columns, error, np.abs(wanted).max(axis=1), strict=True):
+        if off > _TOLERANCE * max(scale, 1e-12):
+            raise MissingFromReleaseError(
+                f"{column.name!r} is not a combination of what was measured; measured: {', '.join(basis.names)}"
+            )
+    weights[np.abs(weights) < 1e-12 * np.abs(weights).max(axis=1, keepdims=True)] = 0.0
+    return weights
+
+
+def _atoms(basis: Basis) -> list[Vector]:
+    """Each feature over monomials times indicators of levels."""
+    vectors: list[Vector] = []
+    for block in basis.blocks:
+        scaled = {atom: weight / block.half for atom, weight in block.expression.polynomial.items()}
+        scaled[()] = scaled.get((), 0.0) - block.center / block.half
+        tables = (block.codes / UNIT).reshape(*block.shape, block.width)
+        vectors.extend(_expand(scaled, block.factors, tables[..., index]) for index in range(block.width))
+    return vectors
 
 
 def _outer(weights: Iterable[Sequence[float]]) -> Array:

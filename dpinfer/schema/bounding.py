@@ -4,12 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-import numpy as np
-
 from dpinfer.errors import FormulaError
 from dpinfer.schema import intervals
 from dpinfer.schema.cells import number_text
-from dpinfer.schema.nodes import FUNCTIONS
+from dpinfer.schema.tree_bounds import function_interval, real_power
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -20,7 +18,6 @@ if TYPE_CHECKING:
 __all__ = ["function_bounds", "quotient_bounds", "real_power_bounds"]
 
 _OPEN_DOMAIN = {"log": 0.0, "log2": 0.0, "log10": 0.0, "log1p": -1.0}
-_FLOOR = {"exp": 0.0, "expm1": -1.0, "sqrt": 0.0}
 
 
 def quotient_bounds(text: str, numerator: Interval, divisor: Expression) -> Interval:
@@ -58,7 +55,7 @@ def real_power_bounds(text: str, base: Expression, exponent: float) -> Interval:
             f"the base {base.text} can be {sign}: it lies in [{base.lower:.6g}, {base.upper:.6g}]",
             "declare a positive lower bound, or use a whole exponent of at least 0",
         )
-    return intervals.monotone(lambda x: float(np.power(x, exponent)), base.interval, floor=0.0)
+    return real_power(base.interval, exponent)
 
 
 def function_bounds(name: str, text: str, arguments: Sequence[Expression]) -> Interval:
@@ -78,14 +75,7 @@ def function_bounds(name: str, text: str, arguments: Sequence[Expression]) -> In
             f"sqrt is not defined at {a.text} < 0",
             f"write sqrt(maximum({a.text}, 0)) or declare a lower bound of at least 0",
         )
-    bounds = [argument.interval for argument in arguments]
-    if name == "abs":
-        return intervals.absolute(bounds[0])
-    if name in ("minimum", "maximum"):
-        return (intervals.minimum if name == "minimum" else intervals.maximum)(*bounds)
-    if name == "clip":
-        return intervals.minimum(intervals.maximum(bounds[0], bounds[1]), bounds[2])
-    return intervals.monotone(FUNCTIONS[name], bounds[0], floor=_FLOOR.get(name, -np.inf))
+    return function_interval(name, [argument.interval for argument in arguments])
 
 
 def _unbounded_logarithm(name: str, text: str, a: Expression) -> FormulaError:

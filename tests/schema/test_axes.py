@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from dpinfer.errors import FormulaError, OptionError, SchemaError, UnknownColumnError
 from dpinfer.schema import Boolean, Category, Integer, Real, Schema
-from dpinfer.schema.axes import BinsAxis, ConditionAxis, LevelsAxis, axis_from_dict, compile_condition
+from dpinfer.schema.axes import BinsAxis, LevelsAxis, axis_from_dict, compile_condition, condition_axis
 
 SCHEMA = Schema(
     x=Real(-5, 7), k=Integer(-40, 60), few=Integer(3, 6), many=Integer(0, 100), b=Boolean(), g=Category(["z", 2, "a"])
@@ -101,8 +101,8 @@ def test_levels_need_levels(name):
         (LevelsAxis(SCHEMA, "g"), ("z", 2, "a"), ("g",), True),
         (LevelsAxis(SCHEMA, "b"), (False, True), ("b",), True),
         (LevelsAxis(SCHEMA, "few"), (3, 4, 5, 6), ("few",), True),
-        (ConditionAxis(SCHEMA, "x > k"), (False, True), ("k", "x"), True),
-        (ConditionAxis(SCHEMA, "g in ['z', 'a']"), (False, True), ("g",), True),
+        (condition_axis("x > k", SCHEMA), (False, True), ("k", "x"), True),
+        (condition_axis("g in ['z', 'a']", SCHEMA), (False, True), ("g",), True),
         (BinsAxis(SCHEMA, "x", (-5.0, 0.25, 7.0)), ("[-5, 0.25)", "[0.25, 7]"), ("x",), True),
         (BinsAxis(SCHEMA, "x", (-5.0, 6.0)), ("[-5, 6]",), ("x",), False),
         (BinsAxis(SCHEMA, "k", (-39.5, 60.0)), ("[-39.5, 60]",), ("k",), False),
@@ -128,9 +128,9 @@ def test_levels_and_conditions_place_rows():
     assert LevelsAxis(SCHEMA, "g").place(values).tolist() == [0, 2, 1]
     assert LevelsAxis(SCHEMA, "b").place(values).tolist() == [1, 0, 1]
     assert LevelsAxis(SCHEMA, "few").place(values).tolist() == [0, 3, 1]
-    assert ConditionAxis(SCHEMA, "x >= 0").place(values).tolist() == [0, 1, 1]
-    assert ConditionAxis(SCHEMA, "g == 2").place(values).tolist() == [0, 0, 1]
-    assert ConditionAxis(SCHEMA, "b & (x > 0)").place(values).tolist() == [0, 0, 1]
+    assert condition_axis("x >= 0", SCHEMA).place(values).tolist() == [0, 1, 1]
+    assert condition_axis("g == 2", SCHEMA).place(values).tolist() == [0, 0, 1]
+    assert condition_axis("b & (x > 0)", SCHEMA).place(values).tolist() == [0, 0, 1]
 
 
 @pytest.mark.parametrize(

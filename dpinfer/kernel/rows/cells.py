@@ -14,9 +14,9 @@ from dpinfer.errors import OptionError
 from dpinfer.kernel.rows.base import Batch, RowSum
 from dpinfer.kernel.rows.reach import Boxes, Reach
 from dpinfer.privacy.sensitivity import joint_sensitivity
-from dpinfer.schema.axes import Axis, BinsAxis
-from dpinfer.schema.basis import UNIT
+from dpinfer.schema.axis_types import Axis, BinsAxis
 from dpinfer.schema.clamping import limits_of
+from dpinfer.schema.grid import UNIT
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -11,10 +11,8 @@ import numpy as np
 
 from dpinfer.errors import NotProvedError, OptionError
 from dpinfer.privacy.sensitivity import RowBounds
-from dpinfer.schema.basis import UNIT
-from dpinfer.schema.category import Category
 from dpinfer.schema.clamping import limits_of
-from dpinfer.schema.expressions import compile_expression
+from dpinfer.schema.grid import UNIT
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -22,9 +20,9 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from dpinfer.kernel.rows.reach import Curve
-    from dpinfer.schema.basis import Basis
     from dpinfer.schema.cells import Coded
-    from dpinfer.schema.expressions import Expression
+    from dpinfer.schema.expression import Expression
+    from dpinfer.schema.grid import Basis
     from dpinfer.schema.schema import Schema
 
     Array = NDArray[np.float64]
@@ -136,15 +134,9 @@ class Features:
 
     @cached_property
     def _bare(self) -> tuple[str | None, ...]:
-        """For each block, the column that it is, where it is nothing but a column's number."""
-        schema = self.basis.schema
-        plain = {compile_expression(_quoted(name), schema).text: name for name in self._numeric}
-        return tuple(plain.get(block.expression.text) if block.clamps else None for block in self.basis.blocks)
-
-    @cached_property
-    def _numeric(self) -> tuple[str, ...]:
-        schema = self.basis.schema
-        return tuple(name for name in self.basis.columns if not isinstance(schema[name], Category))
+        """For each block its column, where the block is a bare column."""
+        nodes = ((block.expression.node, block.clamps) for block in self.basis.blocks)
+        return tuple(node.name if node.operation == "column" and clamps else None for node, clamps in nodes)
 
     @cached_property
     def _evaluated(self) -> frozenset[str]:
@@ -240,7 +232,3 @@ class Features:
         after = np.abs(regressors).sum(axis=0) if l1 else np.einsum("dm,dm->m", regressors, regressors)
         kept: NDArray[np.bool_] = after <= self._kept
         return kept
-
-
-def _quoted(name: str) -> str:
-    return name if name.isidentifier() else f"`{name}`"

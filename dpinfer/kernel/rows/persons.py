@@ -10,7 +10,7 @@ import numpy as np
 
 from dpinfer.kernel.rows.cells import CellSum
 from dpinfer.kernel.rows.reach import Reach, feature_box
-from dpinfer.schema.basis import UNIT
+from dpinfer.schema.grid import UNIT
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -15,7 +15,7 @@ from dpinfer.errors import NotProvedError
 from dpinfer.kernel.rows.base import Batch, RowSum
 from dpinfer.kernel.rows.features import CHUNK_ROWS, Features
 from dpinfer.privacy.sensitivity import RowBounds, gram_sensitivity, joint_sensitivity
-from dpinfer.schema.basis import UNIT
+from dpinfer.schema.grid import UNIT
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

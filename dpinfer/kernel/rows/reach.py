@@ -14,18 +14,19 @@ from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
-from dpinfer.schema.basis import UNIT
 from dpinfer.schema.category import Category
 from dpinfer.schema.columns import Boolean, Real
-from dpinfer.schema.expressions import compile_expression
-from dpinfer.schema.schema import Schema
+from dpinfer.schema.grid import UNIT
+from dpinfer.schema.intervals import Interval
+from dpinfer.schema.tree_bounds import tree_bounds
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from numpy.typing import NDArray
 
-    from dpinfer.schema.basis import Basis, Block
+    from dpinfer.schema.grid import Basis, Block
+    from dpinfer.schema.nodes import Node
 
     Array = NDArray[np.float64]
 
@@ -194,23 +195,23 @@ def _curve(basis: Basis, places: Sequence[int]) -> Curve:
     if not isinstance(column, Real) or isinstance(column, Category | Boolean):
         return Curve(None, tuple(places), np.array([-np.inf, np.inf]), *_box(blocks))
     (name,) = columns
-    texts = tuple(block.expression.text for block in blocks)
-    edges, low, high = _pieces(name, float(column.lower), float(column.upper), texts)
+    trees = tuple(block.expression.node for block in blocks)
+    edges, low, high = _pieces(name, float(column.lower), float(column.upper), trees)
     center = np.array([[block.center] for block in blocks])
     half = np.array([[block.half] for block in blocks])
     return Curve(name, tuple(places), edges, *_widened((low - center) / half, (high - center) / half))
 
 
 @lru_cache(maxsize=256)
-def _pieces(name: str, lower: float, upper: float, texts: tuple[str, ...]) -> tuple[Array, Array, Array]:
+def _pieces(name: str, lower: float, upper: float, trees: tuple[Node, ...]) -> tuple[Array, Array, Array]:
     edges = np.unique(np.linspace(lower, upper, _PIECES + 1))  # fewer where there are few floats between the bounds
     edges[0], edges[-1] = lower, upper
-    low, high = np.empty((len(texts), edges.size - 1)), np.empty((len(texts), edges.size - 1))
+    low, high = np.empty((len(trees), edges.size - 1)), np.empty((len(trees), edges.size - 1))
     for piece in range(edges.size - 1):
-        part = Schema({name: Real(float(edges[piece]), float(edges[piece + 1]))})
-        for place, text in enumerate(texts):
-            expression = compile_expression(text, part)
-            low[place, piece], high[place, piece] = expression.lower, expression.upper
+        part = {name: Interval(float(edges[piece]), float(edges[piece + 1]))}
+        for place, tree in enumerate(trees):
+            bounds = tree_bounds(tree, part)
+            low[place, piece], high[place, piece] = bounds.lower, bounds.upper
     return edges, low, high
 
 

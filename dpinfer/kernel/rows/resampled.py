@@ -13,7 +13,7 @@ from dpinfer.kernel.rows.base import Batch, RowSum
 from dpinfer.kernel.rows.cells import CellSum
 from dpinfer.kernel.rows.products import HALF
 from dpinfer.privacy.sensitivity import gram_sensitivity
-from dpinfer.schema.basis import UNIT
+from dpinfer.schema.grid import UNIT
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

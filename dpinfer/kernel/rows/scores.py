@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from dpinfer.kernel.rows.base import Batch
     from dpinfer.privacy.units import Neighbors
-    from dpinfer.schema.expressions import Expression
+    from dpinfer.schema.expression import Expression
     from dpinfer.schema.schema import Schema
 
     Array = NDArray[np.float64]

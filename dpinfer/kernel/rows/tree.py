@@ -14,10 +14,10 @@ from dpinfer.kernel.rows.base import Batch, RowSum
 from dpinfer.kernel.rows.cells import CellSum
 from dpinfer.kernel.rows.features import Features
 from dpinfer.privacy.exact import binary, sqrt_above
-from dpinfer.schema.axes import BinsAxis
-from dpinfer.schema.basis import basis_of
+from dpinfer.schema.axis_types import BinsAxis
 from dpinfer.schema.clamping import clamped_values, limits_of
 from dpinfer.schema.columns import Integer, Real
+from dpinfer.schema.grid import constant_basis
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -26,9 +26,9 @@ if TYPE_CHECKING:
 
     from dpinfer.privacy.sensitivity import Norm
     from dpinfer.privacy.units import Neighbors
-    from dpinfer.schema.axes import Axis
+    from dpinfer.schema.axis_types import Axis
     from dpinfer.schema.cells import Coded
-    from dpinfer.schema.expressions import Expression
+    from dpinfer.schema.expression import Expression
     from dpinfer.schema.schema import Schema
 
     Array = NDArray[np.float64]
@@ -121,7 +121,7 @@ class TreeSum(RowSum):
     def cells(self) -> CellSum:
         """The row function that counts rows by group and leaf."""
         axis = BinsAxis(self.schema, self.name, tuple(self.edges.tolist()))
-        return CellSum(Features(basis_of([], self.schema), self.where), (*self.groups, axis))
+        return CellSum(Features(constant_basis(self.schema), self.where), (*self.groups, axis))
 
     @property
     def columns(self) -> tuple[str, ...]:

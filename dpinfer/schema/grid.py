@@ -1,0 +1,218 @@
+"""Bounded features on an integer grid: what rows are mapped to before anything is summed.
+
+A feature block is a bounded numeric expression, or an expression times the codes of one or more categorical columns.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from dpinfer.privacy.sensitivity import RowBounds
+from dpinfer.schema.expression import Expression
+from dpinfer.schema.nodes import Node
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from numpy.typing import NDArray
+
+    from dpinfer.schema.schema import Schema
+
+    Array = NDArray[np.float64]
+
+__all__ = ["GRID_BITS", "UNIT", "Basis", "Block", "constant_basis"]
+
+GRID_BITS = 19
+"""Features are multiples of ``2**-GRID_BITS`` in [-1, 1]."""
+
+UNIT = 2**GRID_BITS
+"""The number 1 on the grid."""
+
+
+@dataclass(frozen=True, eq=False)
+class Block:
+    """Features that share a numeric part and a set of factors.
+
+    Attributes
+    ----------
+    expression : Expression
+        Numeric part; the constant 1 for pure factors and the intercept.
+    factors : tuple of str
+        Categorical columns, sorted; empty for a numeric feature.
+    center, half : float
+        The numeric part enters as ``(value - center) / half``, in [-1, 1].
+    codes : ndarray of int64 (levels product, width)
+        Row of features for each combination of levels; ``[[UNIT]]`` without factors.
+    shape : tuple of int
+        Number of levels of each factor.
+    """
+
+    expression: Expression
+    factors: tuple[str, ...]
+    center: float
+    half: float
+    codes: NDArray[np.int64]
+    shape: tuple[int, ...]
+
+    @property
+    def key(self) -> tuple[str, tuple[str, ...]]:
+        """What identifies the block."""
+        return self.expression.text, self.factors
+
+    @property
+    def width(self) -> int:
+        """Number of features."""
+        return int(self.codes.shape[1])
+
+    @property
+    def constant(self) -> bool:
+        """Whether the numeric part is the constant 1."""
+        return self.expression.constant is not None
+
+    @property
+    def clamps(self) -> bool:
+        """Whether to cut the scaled number at -1 and 1 is to clamp it to its bounds: not where zero is kept."""
+        ends = np.rint((np.array([self.expression.lower, self.expression.upper]) - self.center) * (UNIT / self.half))
+        return not self.factors and bool(ends[0] <= -UNIT and ends[1] >= UNIT)
+
+    @property
+    def squared(self) -> int:
+        """Bound on the squared norm of the block's integer features."""
+        return max(sum(int(entry) ** 2 for entry in row) for row in self.codes)
+
+    @property
+    def absolute(self) -> int:
+        """Bound on the sum of absolute values of the block's integer features."""
+        return max(sum(abs(int(entry)) for entry in row) for row in self.codes)
+
+    @property
+    def products(self) -> frozenset[int] | None:
+        """Inner products that two rows at the ends of their range can have; None where not enumerated."""
+        if not self.factors:
+            whole = UNIT * UNIT
+            return frozenset({whole} if self.constant else {whole, -whole})
+        if not self.constant or self.codes.shape[0] > 64:
+            return None
+        table = self.codes.astype(object)
+        return frozenset(int(entry) for entry in (table @ table.T).ravel())
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Names of the features."""
+        label = ":".join(([] if self.constant else [self.expression.text]) + list(self.factors)) or "1"
+        return (label,) if self.width == 1 else tuple(f"{label}[{index}]" for index in range(1, self.width + 1))
+
+    def encode(self, values: Mapping[str, Array], levels: Mapping[str, NDArray[np.intp]], out: Array) -> None:
+        """Write the block's integer features of a batch.
+
+        Parameters
+        ----------
+        values : mapping of str to ndarray (m,)
+            Coerced, clamped columns.
+        levels : mapping of str to ndarray of int (m,)
+            Level index of each categorical column used as a factor.
+        out : ndarray (width, m)
+            Receives whole numbers in [-UNIT, UNIT].
+
+        Notes
+        -----
+        Rounding a multiple ``u c`` of a whole number c, with ``abs(u) <= 1``, never exceeds ``abs(c)``: the
+        norm of the block's row is at most that of its code.
+        """
+        if self.factors:
+            index = np.ravel_multi_index([levels[name] for name in self.factors], self.shape)
+            np.take(self.codes.T.astype(np.float64), index, axis=1, out=out, mode="clip")
+            if not self.constant:
+                part = self.expression.evaluate(values) - self.center
+                part /= self.half
+                np.fmin(np.fmax(part, -1.0, out=part), 1.0, out=part)  # NaN, too, comes to lie in the box
+                np.multiply(out, part, out=out)
+                np.rint(out, out=out)
+            return
+        if self.constant:
+            out[0] = UNIT
+            return
+        self.to_grid(self.expression.evaluate(values), out[0])
+
+    def to_grid(self, value: Array, out: Array, keep: NDArray[np.bool_] | None = None) -> None:
+        """Scale, clamp and round the numeric part.
+
+        ``out`` (m,) receives whole numbers in [-UNIT, UNIT]; ``keep`` (m,) becomes False where the value
+        is not finite.
+        """
+        np.subtract(value, self.center, out=out)
+        if keep is not None:
+            keep &= np.isfinite(out)
+        np.multiply(out, UNIT / self.half, out=out)
+        np.fmin(np.fmax(out, -UNIT, out=out), UNIT, out=out)  # NaN, too, comes to lie in the box
+        np.rint(out, out=out)
+
+
+@dataclass(frozen=True, eq=False)
+class Basis:
+    """The features measured together, the constant 1 first.
+
+    Attributes
+    ----------
+    schema : Schema
+    blocks : tuple of Block
+    """
+
+    schema: Schema
+    blocks: tuple[Block, ...]
+
+    @cached_property
+    def width(self) -> int:
+        """Number of features d."""
+        return sum(block.width for block in self.blocks)
+
+    @cached_property
+    def names(self) -> tuple[str, ...]:
+        """Names of the features."""
+        return tuple(name for block in self.blocks for name in block.names)
+
+    @cached_property
+    def columns(self) -> tuple[str, ...]:
+        """Columns of the schema that the features read, sorted."""
+        used = {name for block in self.blocks for name in (*block.expression.columns, *block.factors)}
+        return tuple(sorted(used))
+
+    @cached_property
+    def factors(self) -> tuple[str, ...]:
+        """Columns used as factors, sorted."""
+        return tuple(sorted({name for block in self.blocks for name in block.factors}))
+
+    @cached_property
+    def bounds(self) -> RowBounds:
+        """Bounds on an integer row of features."""
+        return RowBounds(
+            squared=sum(block.squared for block in self.blocks),
+            absolute=sum(block.absolute for block in self.blocks),
+            least_product=self._least_product(),
+            box=self.width if all(block.width == 1 for block in self.blocks) else 0,
+            side=UNIT,
+        )
+
+    def _least_product(self) -> int:
+        """Smallest ``abs(z'w)`` over pairs of extreme rows, 0 where it is not enumerated.
+
+        The squared Frobenius norm of ``z z' - w w'`` is convex in every single numeric feature of z or w
+        when the constant feature is there, so it is largest where all of them are -1 or 1.
+        """
+        sums = {0}
+        for block in self.blocks:
+            choices = block.products
+            if choices is None or len(sums) * len(choices) > 100_000:
+                return 0
+            sums = {total + choice for total in sums for choice in choices}
+        return min(abs(total) for total in sums)
+
+
+def constant_basis(schema: Schema) -> Basis:
+    """Return the constant 1 alone, for rows that are only counted."""
+    one = Expression("1", (), 1.0, 1.0, True, {(): 1.0}, frozenset(), Node("constant", value=1.0))
+    return Basis(schema, (Block(one, (), 0.0, 1.0, np.array([[UNIT]], dtype=np.int64), ()),))

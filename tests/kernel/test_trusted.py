@@ -1,0 +1,25 @@
+"""The page on the kernel lists every file that a private run imports, and no other."""
+
+import re
+
+from validation.publish import trusted
+
+
+def test_the_page_lists_the_files_that_a_private_run_imports():
+    rows = re.findall(r"\| `(dpinfer[\w/]*)` \|[^|]*\|([^|]*)\|", trusted.written())
+    listed = {f"{folder}/{name}" for folder, files in rows for name in re.findall(r"`([\w.]+\.py)`", files)}
+    assert listed == set(trusted.closure())
+
+
+def test_the_page_tells_their_lines():
+    assert trusted.written() == trusted.table(), "run python -m validation.publish.trusted"
+
+
+def test_questions_inference_and_the_reader_of_texts_are_not_among_them():
+    files = set(trusted.closure())
+    assert {path.split("/")[1] for path in files}.isdisjoint({"procedures", "inference", "results", "studies"})
+    assert files.isdisjoint({f"dpinfer/schema/{name}.py" for name in ("formula", "syntax", "expressions", "basis")})
+
+
+def test_imports_within_functions_count():
+    assert {"dpinfer/kernel/run.py", "dpinfer/privacy/ledger.py"} <= set(trusted.closure())

@@ -1,0 +1,96 @@
+"""Write the table of what has to be trusted into the page on the kernel: every file that a private run imports."""
+
+from __future__ import annotations
+
+import ast
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+ROOT = Path(__file__).parents[2]
+PAGE = ROOT / "docs" / "kernel.md"
+START, END = "<!-- trusted: made by python -m validation.publish.trusted -->", "<!-- end of trusted -->"
+RUNNING = ("dpinfer.kernel.run", "dpinfer.kernel.data")
+
+PURPOSES = {
+    "kernel": "running, prices, samplers, rows of people, processes of blocks",
+    "kernel/rows": "row sums: what is forced, and its bound",
+    "numerics": "octaves of block estimates",
+    "privacy": "units, exact arithmetic, costs, filters, the ledger and its file",
+    "release": "what comes out",
+    "schema": "columns, cells, expressions and their bounds, features, axes",
+    "": "errors",
+}
+
+
+def closure() -> dict[str, int]:
+    """Return each file that a private run imports, by its path, with its number of lines."""
+    files = {_module(path): path for path in sorted((ROOT / "dpinfer").rglob("*.py"))}
+    found: set[str] = set()
+    waiting = list(RUNNING)
+    while waiting:
+        module = waiting.pop()
+        if module not in found:
+            found.add(module)
+            waiting += _imports(files[module], files)
+    lines = {files[name].relative_to(ROOT).as_posix(): _lines(files[name]) for name in found}
+    return dict(sorted(lines.items()))
+
+
+def table() -> str:
+    """Return the table: a row for each folder, with its files and lines, and the total."""
+    files = closure()
+    folders: dict[str, list[str]] = {}
+    for path in files:
+        folders.setdefault(str(Path(path).parent), []).append(path)
+    rows = ["| folder | what it does | files, with lines | lines |", "|---|---|---|---|"]
+    for folder, paths in folders.items():
+        inside = folder.removeprefix("dpinfer").removeprefix("/")
+        listed = ", ".join(f"`{Path(path).name}` {files[path]}" for path in paths)
+        total = sum(files[path] for path in paths)
+        rows.append(f"| `{folder}` | {PURPOSES[inside]} | {listed} | {total:,} |")
+    rows.append(f"| all | | {len(files)} files | {sum(files.values()):,} |")
+    return "\n".join(rows)
+
+
+def written() -> str:
+    """Return the table that stands on the page."""
+    return PAGE.read_text(encoding="utf-8").split(START)[1].split(END)[0].strip()
+
+
+def main() -> None:
+    """Rewrite the table."""
+    before, rest = PAGE.read_text(encoding="utf-8").split(START)
+    after = rest.split(END)[1]
+    PAGE.write_text(f"{before}{START}\n\n{table()}\n\n{END}{after}", encoding="utf-8")
+    print(f"wrote the table of {len(closure())} trusted files into {PAGE.name}")
+
+
+def _module(path: Path) -> str:
+    return ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__")
+
+
+def _lines(path: Path) -> int:
+    return len(path.read_text(encoding="utf-8").splitlines())
+
+
+def _imports(path: Path, files: dict[str, Path]) -> Iterator[str]:
+    """Modules of the package that a file imports, also inside functions, but not for types alone."""
+    waiting: list[ast.AST] = [ast.parse(path.read_text(encoding="utf-8"))]
+    while waiting:
+        node = waiting.pop()
+        if isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test):
+            waiting += node.orelse
+            continue
+        if isinstance(node, ast.ImportFrom):
+            wanted = [f"{node.module}.{one.name}" for one in node.names]
+            yield from {name if name in files else str(node.module) for name in wanted} & files.keys()
+        elif isinstance(node, ast.Import):
+            yield from {one.name for one in node.names} & files.keys()
+        waiting += ast.iter_child_nodes(node)
+
+
+if __name__ == "__main__":
+    main()
