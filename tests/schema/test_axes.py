@@ -177,7 +177,7 @@ def test_damaged_axes(stored):
 @pytest.mark.parametrize("text", ["1e9 * x", "log(x + 3) - 50", "x > 0", "x / (k + 0.5)"])
 def test_an_axis_of_any_expression_puts_each_row_into_one_of_two_parts(text):
     # A procedure of one's own may hand in what is no condition: the kernel still counts each row once.
-    expression = compile_expression(text, dpi.Schema(x=dpi.Real(-2, 2), k=dpi.Integer(0, 5)))
+    expression = compile_expression(text, Schema(x=Real(-2, 2), k=Integer(0, 5)))
     values = {"x": np.array([-2.0, 0.0, 2.0, np.nan, np.inf]), "k": np.array([0.0, 1.0, 5.0, np.nan, -np.inf])}
     with np.errstate(all="ignore"):
         place = ConditionAxis(SCHEMA, "forged", expression).place(values)
