@@ -39,7 +39,7 @@ numpydoc_xref_aliases = {
     "NoiseLaw": "dpinfer.release.NoiseLaw",
     "OLS": "dpinfer.procedures.OLS",
     "Population": "dpinfer.studies.Population",
-    "PrivateSummary": "dpinfer.results.summary.PrivateSummary",
+    "PrivateSummary": "dpinfer.results.printing.PrivateSummary",
     "Rules": "dpinfer.studies.Rules",
     "StudyResults": "dpinfer.studies.StudyResults",
     "TableResults": "dpinfer.results.descriptions.TableResults",

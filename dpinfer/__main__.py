@@ -10,10 +10,11 @@ from typing import TYPE_CHECKING, NoReturn
 import numpy as np
 
 import dpinfer as dpi
-from dpinfer import _report as report
-from dpinfer._report import Picture, Section, Text
-from dpinfer._tour import CHAPTERS, Tour
 from dpinfer.errors import DPInferError
+from dpinfer.tour.chapters import CHAPTERS
+from dpinfer.tour.folder import staged_folder
+from dpinfer.tour.report import PAGE, Picture, Section, Text, page_html, section_text
+from dpinfer.tour.session import Tour
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -31,8 +32,8 @@ def _write_report(tour: Tour, sections: Sequence[Section]) -> None:
             {tour.ledger.remaining}. Noise is drawn afresh each time, so another run gives other numbers."""),
     ]
     footer = f"Made by dpinfer {dpi.__version__}: `python -m dpinfer --budget {tour.budget.rho:g}`"
-    page = report.page_html("dpinfer: a guided tour", lead, sections, footer)
-    (tour.folder / report.PAGE).write_text(page, encoding="utf-8")
+    page = page_html("dpinfer: a guided tour", lead, sections, footer)
+    (tour.folder / PAGE).write_text(page, encoding="utf-8")
 
 
 def run_tour(budget: dpi.ZCDP, target: Path) -> None:
@@ -52,14 +53,14 @@ def run_tour(budget: dpi.ZCDP, target: Path) -> None:
     OSError
         If nothing can be written there.
     """
-    with report.staged_folder(target) as folder:
+    with staged_folder(target) as folder:
         tour, sections = Tour(budget, folder), []
         for number, (title, write) in enumerate(CHAPTERS, 1):
             print(f"[{number}/{len(CHAPTERS)}] {title}\n", flush=True)
             sections.append(Section(title, write(tour)))
-            print(report.section_text(sections[-1]), end="\n\n\n", flush=True)
+            print(section_text(sections[-1]), end="\n\n\n", flush=True)
         _write_report(tour, sections)
-    print(f"The report is {target / report.PAGE}; figures, release and ledger are beside it.")
+    print(f"The report is {target / PAGE}; figures, release and ledger are beside it.")
 
 
 class _Parser(argparse.ArgumentParser):

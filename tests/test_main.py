@@ -20,10 +20,9 @@ from statsmodels.datasets import fair
 
 import dpinfer as dpi
 from dpinfer import __main__ as main
-from dpinfer import _report as report
-from dpinfer import _tour as tour
-from dpinfer import _tour_people as tour_people
 from dpinfer.errors import DPInferError
+from dpinfer.tour import frames, people_rows, report
+from dpinfer.tour import session as tour
 
 PICTURES = {"account.png", "budget.png", "coefficients.png", "comparison.png", "second.png", "means.png", "shares.png"}
 PICTURES |= {
@@ -35,7 +34,7 @@ PICTURES |= {
     "distribution.png",
     "density.png",
 }
-LEDGERS = {tour.LEDGER, tour_people.VISITS_LEDGER}
+LEDGERS = {tour.LEDGER, people_rows.VISITS_LEDGER}
 MARKERS = {f"{name}.marker" for name in LEDGERS}
 FILES = PICTURES | {report.PAGE, tour.GRAM} | LEDGERS | MARKERS
 
@@ -122,13 +121,13 @@ def test_the_page_and_the_terminal_have_every_chapter_in_order(made):
 def test_numbers_of_the_page_are_those_of_the_release(made):
     release = dpi.read_release(made.folder / tour.GRAM)
     second = dpi.ols(tour.SECOND_FORMULA, release).infer()
-    for label, cells in report.regression_frame(second).iterrows():
+    for label, cells in frames.regression_frame(second).iterrows():
         row = f'<tr><th scope="row">{label}</th>' + "".join(f"<td>{html.escape(cell)}</td>" for cell in cells)
         assert row in made.page
     assert str(second.summary()).splitlines()[12].strip() in made.out
     again = dpi.ols(tour.FORMULA, release).infer()
     joint = again.wald_test(tour.JOINT_TEST)
-    cells = [report.format_number(joint.statistic), html.escape(report.format_pvalue(float(joint.pvalue)))]
+    cells = [frames.format_number(joint.statistic), html.escape(frames.format_pvalue(float(joint.pvalue)))]
     assert "".join(f"<td>{cell}</td>" for cell in cells) in made.page
 
 
@@ -301,9 +300,9 @@ def test_scripts_have_the_prompts_of_python():
     [(0.12345, "0.1235"), (-12.5, "-12.5000"), (123456.0, "1.235e+05"), (np.inf, "inf"), (-np.inf, "-inf")],
 )
 def test_numbers_are_written_for_reading(value, written):
-    assert report.format_number(value) == written
+    assert frames.format_number(value) == written
 
 
 @pytest.mark.parametrize(("value", "written"), [(0.0, "< 0.001"), (0.00099, "< 0.001"), (0.001, "0.001"), (1, "1.000")])
 def test_pvalues_are_never_written_as_zero(value, written):
-    assert report.format_pvalue(value) == written
+    assert frames.format_pvalue(value) == written

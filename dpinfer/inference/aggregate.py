@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 from scipy import stats
 
-from dpinfer.errors import InferenceError, OptionError
+from dpinfer.errors import OptionError
+from dpinfer.inference.restrictions import independent
 from dpinfer.numerics.tails import laplace_sum_isf, laplace_sum_sf
 
 if TYPE_CHECKING:
@@ -224,11 +225,8 @@ class AggregateInference:
 
     def wald(self, restrictions: Array, values: Array) -> tuple[float, float, float]:
         """Joint test of ``restrictions @ params = values``: statistic (chi-squared), degrees of freedom, p-value."""
-        restrictions = np.atleast_2d(np.asarray(restrictions, dtype=np.float64))
-        count = float(np.linalg.matrix_rank(restrictions))
-        if count < len(restrictions):
-            raise InferenceError(f"the {len(restrictions)} restrictions are linearly dependent (rank {count:.0f})")
-        distance = restrictions @ self.params - np.broadcast_to(values, (len(restrictions),))
+        restrictions, values, count = independent(restrictions, values)
+        distance = restrictions @ self.params - values
         total = restrictions @ (self.cov_sampling + self.cov_noise) @ restrictions.T
         statistic = float(((distance @ _whitening(total)) ** 2).sum())
         if self.lost:

@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 from scipy import stats
 
-from dpinfer.errors import InferenceError, OptionError
+from dpinfer.errors import OptionError
 from dpinfer.inference.moments import positive, rescaled
+from dpinfer.inference.restrictions import independent
 from dpinfer.numerics.mixture import PROBABILITIES, floored_variances, mixture_isf, mixture_sf
 
 if TYPE_CHECKING:
@@ -355,11 +356,9 @@ class BootstrapInference:
         InferenceError
             If restrictions are linearly dependent.
         """
-        restrictions = np.atleast_2d(np.asarray(restrictions, dtype=np.float64))
-        count = int(np.linalg.matrix_rank(restrictions))
-        if count < len(restrictions):
-            raise InferenceError(f"the {len(restrictions)} restrictions are linearly dependent (rank {count})")
-        distance = restrictions @ self.params - np.broadcast_to(values, (count,))
+        restrictions, values, number = independent(restrictions, values)
+        count = int(number)
+        distance = restrictions @ self.params - values
         if self.reasons:
             return 0.0, float(count), 1.0
         rows = restrictions @ self.gradient

@@ -22,6 +22,7 @@ from dpinfer.inference.expfam_intervals import (
     wald_pvalue,
 )
 from dpinfer.inference.linear import METHODS, TARGETS
+from dpinfer.inference.restrictions import independent, wald_statistic
 from dpinfer.release.stage import StageRelease
 
 if TYPE_CHECKING:
@@ -237,14 +238,8 @@ class FamilyInference:
 
     def wald(self, restrictions: Array, values: Array) -> tuple[float, float, float]:
         """Joint test of ``restrictions @ params = values``: statistic (chi-squared), degrees of freedom, p-value."""
-        rows = np.atleast_2d(np.asarray(restrictions, dtype=np.float64))
-        wanted = np.broadcast_to(np.asarray(values, dtype=np.float64), (len(rows),))
-        count = float(np.linalg.matrix_rank(rows))
-        if count < len(rows):
-            raise InferenceError(f"the {len(rows)} restrictions are linearly dependent (rank {count:.0f})")
-        distance = rows @ self.params - wanted
-        total = rows @ (self.cov_sampling + self.cov_noise) @ rows.T
-        statistic = float(distance @ np.linalg.solve(total, distance))
+        rows, wanted, count = independent(restrictions, values)
+        statistic = wald_statistic(self, rows, wanted)
         if self.method != "simulated":
             return statistic, count, float(stats.chi2.sf(statistic, count))
         drawn = self._drawn

@@ -17,6 +17,7 @@ from dpinfer.inference.gram import (
     covariance,
     fit_gram,
 )
+from dpinfer.inference.restrictions import independent, wald_statistic
 from dpinfer.inference.score import score_interval, score_joint, score_pvalue
 from dpinfer.inference.simulated import simulate_pivots
 
@@ -208,17 +209,11 @@ class LinearInference:
 
     def wald(self, restrictions: Array, values: Array) -> tuple[float, float, float]:
         """Joint test of ``restrictions @ params = values``: statistic (chi-squared), degrees of freedom, p-value."""
-        restrictions = np.atleast_2d(np.asarray(restrictions, dtype=np.float64))
-        values = np.broadcast_to(np.asarray(values, dtype=np.float64), (len(restrictions),))
-        count = float(np.linalg.matrix_rank(restrictions))
-        if count < len(restrictions):
-            raise InferenceError(f"the {len(restrictions)} restrictions are linearly dependent (rank {count:.0f})")
+        restrictions, values, count = independent(restrictions, values)
         if self.method == "score":
             statistic, df = score_joint(self.fit, restrictions, values[None])
             return float(statistic[0]), count, float(stats.f.sf(statistic[0] / count, count, df[0]))
-        distance = restrictions @ self.params - values
-        total = restrictions @ (self.cov_sampling + self.cov_noise) @ restrictions.T
-        statistic_wald = float(distance @ np.linalg.solve(total, distance))
+        statistic_wald = wald_statistic(self, restrictions, values)
         if self.method == "wald":
             return statistic_wald, count, float(stats.f.sf(statistic_wald / count, count, self.df_resid))
         deviations, covariances = self._pivots

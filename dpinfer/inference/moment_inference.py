@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 from scipy import stats
 
-from dpinfer.errors import InferenceError, OptionError
+from dpinfer.errors import OptionError
 from dpinfer.inference.batch import BatchEstimates, Oracle
 from dpinfer.inference.moment_intervals import intervals, pvalues
+from dpinfer.inference.restrictions import independent, wald_statistic
 from dpinfer.numerics.tails import laplace_sum_isf, laplace_sum_sf
 
 if TYPE_CHECKING:
@@ -175,13 +176,8 @@ class MomentInference:
 
     def wald(self, restrictions: Array, values: Array) -> tuple[float, float, float]:
         """Joint test of ``restrictions @ params = values``: statistic (chi-squared), degrees of freedom, p-value."""
-        restrictions = np.atleast_2d(np.asarray(restrictions, dtype=np.float64))
-        count = float(np.linalg.matrix_rank(restrictions))
-        if count < len(restrictions):
-            raise InferenceError(f"the {len(restrictions)} restrictions are linearly dependent (rank {count:.0f})")
-        distance = restrictions @ self.params - np.broadcast_to(values, (len(restrictions),))
-        total = restrictions @ (self.cov_sampling + self.cov_noise) @ restrictions.T
-        statistic = float(distance @ np.linalg.solve(total, distance))
+        restrictions, values, count = independent(restrictions, values)
+        statistic = wald_statistic(self, restrictions, values)
         df = float(self._linear(restrictions)[2].min())
         return statistic, count, float(stats.f.sf(statistic / count, count, df))
 

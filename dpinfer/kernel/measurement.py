@@ -6,14 +6,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from dpinfer.errors import OptionError
-from dpinfer.kernel.price import (
-    PricedStage,
-    amounts,
-    check_slots,
-    price_stage,
-    reserved_cost,
-    total_cost,
-)
+from dpinfer.kernel.price import amounts, check_slots, price_stage, reserved_cost, total_cost
 from dpinfer.kernel.rehearsal import Rehearsal
 from dpinfer.kernel.sealing import sealed_blocks
 from dpinfer.release.laws import CHOICES, NoiseLaw
@@ -21,6 +14,7 @@ from dpinfer.release.laws import CHOICES, NoiseLaw
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from dpinfer.kernel.priced_stage import PricedStage
     from dpinfer.kernel.rows.blocks import Blocks
     from dpinfer.kernel.stage import Context, Slot, Stage
     from dpinfer.privacy.cost import Cost

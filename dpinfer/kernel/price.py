@@ -1,17 +1,22 @@
-"""Prices: how much noise a stage gets, and what it costs. The only code that states a noise scale or a cost."""
+"""Prices: how much noise a stage gets, and what it costs.
+
+Only this module and those that it calls (`price_sum`, `price_choice`, `price_resampled`) state a noise scale or a cost.
+"""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from fractions import Fraction
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from dpinfer.errors import NotProvedError, OptionError, PrivacyUnitError
-from dpinfer.kernel.rank_weights import LARGEST_CHOICE, RANK, SLACK
+from dpinfer.errors import OptionError
+from dpinfer.kernel.price_choice import price_largest, price_place
+from dpinfer.kernel.price_resampled import price_resampled
+from dpinfer.kernel.price_sum import price_sum
 from dpinfer.kernel.rows.blocks import BlockMoments, OctaveCounts, PlaceCounts
 from dpinfer.kernel.rows.cells import CellSum
 from dpinfer.kernel.rows.persons import PersonSum
@@ -22,100 +27,18 @@ from dpinfer.kernel.rows.scores import ScoreSum
 from dpinfer.kernel.rows.tree import PointRows, TreeSum
 from dpinfer.kernel.sealing import sealed_stage
 from dpinfer.kernel.stage import Context, Largest, Noise, Place, Resampled, Slot, Stage, Sum
-from dpinfer.privacy.accounting import (
-    calibrate,
-    coordinate_scales,
-    discrete_gaussian_tau,
-    gaussian_amount,
-    gaussian_cost,
-    laplace_cost,
-    least_scale,
-    too_little_noise,
-)
-from dpinfer.privacy.exact import binary, sqrt_above
-from dpinfer.privacy.resampling import DOUBLE_OR_NOTHING, POISSON, cost_of, resampled_cost
-from dpinfer.privacy.selection import choice_cost, choice_scale
+from dpinfer.privacy.accounting import gaussian_amount, gaussian_cost, laplace_cost, least_scale
+from dpinfer.privacy.selection import choice_cost
 from dpinfer.privacy.sharing import joint_cost
-from dpinfer.privacy.units import GDP, ZCDP, ApproxDP, Privacy, PureDP
-from dpinfer.release.laws import CHOICES, TULAP_GRID, NoiseLaw
+from dpinfer.privacy.units import Privacy, PureDP
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from numpy.typing import NDArray
-
-    from dpinfer.kernel.rows.base import BoundedSum
+    from dpinfer.kernel.priced_stage import PricedStage
     from dpinfer.privacy.cost import Cost
-    from dpinfer.privacy.sensitivity import Norm
 
-    Array = NDArray[np.float64]
-
-__all__ = [
-    "PricedStage",
-    "amounts",
-    "check_slots",
-    "noise_plan",
-    "price_stage",
-    "reserved_cost",
-    "total_cost",
-]
-
-_FINEST = 2**60
-"""Steps that a row may be cut into, for noise of little width."""
-
-_LAWS = {"double_or_nothing": DOUBLE_OR_NOTHING, "poisson": POISSON}
-
-
-@dataclass(frozen=True, eq=False)
-class PricedStage:
-    """A stage with the noise that its price buys.
-
-    Attributes
-    ----------
-    stage : Stage
-    names : tuple of str, length m
-        What each released integer is.
-    law : NoiseLaw
-        Noise of every coordinate.
-    steps : tuple of float, length m
-        Size of one integer step.
-    cost : Cost
-    bound : str
-        What is bounded, for people.
-    multiplier : int
-        The exact sums are multiplied by it before the noise is added, so that the noise is fine.
-    """
-
-    stage: Stage
-    names: tuple[str, ...]
-    law: NoiseLaw
-    steps: tuple[float, ...]
-    cost: Cost
-    bound: str
-    multiplier: int = 1
-
-    @property
-    def rows(self) -> Any:
-        """The row sum that is measured."""
-        return self.stage.measure.rows
-
-    @property
-    def measures(self) -> str:
-        """What is measured, for people."""
-        return str(self.rows.measures)
-
-    @property
-    def noise(self) -> str:
-        """Which noise it gets, for people."""
-        noisy = [scale * step for scale, step in zip(self.law.scales, self.steps, strict=True) if scale > 0]
-        spread = f"{min(noisy):.6g} to {max(noisy):.6g}" if noisy else "none"
-        family = f"discrete {self.law.family}"
-        if self.law.family == "tulap":
-            family = "discrete Laplace and a uniform fraction (Tulap)"
-        elif self.law.family in CHOICES:
-            family = f"{self.law.family}, added to scores that are not released"
-        several = f", the average of {self.law.draws} draws" if self.law.draws > 1 else ""
-        return f"{family}{several}, scale {spread} in units of {self.rows.counts_units}"
+__all__ = ["amounts", "check_slots", "price_stage", "reserved_cost", "total_cost"]
 
 
 # Slots
@@ -222,230 +145,11 @@ def _check_settings(settings: object) -> None:
         raise OptionError("settings", type(settings).__name__, "a mapping that JSON keeps as it is: lists, not tuples")
 
 
-def _price_sum(stage: Stage, amount: Privacy, context: Context, most: int | None) -> PricedStage:
-    measure: Sum = stage.measure  # type: ignore[assignment]
-    _check_draws(stage, amount)
-    norm: Norm = "l1" if isinstance(amount, PureDP) else "l2"
-    bounded = measure.rows.bounded(context.neighbors, norm, weights=measure.weights, shares=measure.shares)
-    if stage.noise.tulap:
-        return _price_tulap(stage, amount, bounded, context)
-    noisy = ~bounded.public
-    scales = np.zeros(noisy.size)
-    scales[noisy], multiplier, cost = noise_plan(
-        bounded.bound, amount, bounded.weights[noisy], draws=stage.noise.draws, total=context.privacy, most=most
-    )
-    rows = measure.rows
-    return PricedStage(
-        stage=stage,
-        names=rows.names,
-        law=NoiseLaw("laplace" if norm == "l1" else "gaussian", tuple(scales.tolist()), stage.noise.draws),
-        steps=tuple((1.0 / (rows.units * multiplier)).tolist()),
-        cost=cost,
-        bound=rows.words(bounded.bound, context.neighbors, norm),
-        multiplier=multiplier,
-    )
-
-
-def noise_plan(
-    bound: Fraction,
-    amount: Privacy,
-    weights: Array,
-    *,
-    draws: int = 1,
-    total: Privacy | None = None,
-    most: int | None = None,
-) -> tuple[Array, int, Cost]:
-    """Say how much noise a price asks for, and on how fine a grid.
-
-    Parameters
-    ----------
-    bound : Fraction
-        Bound on the norm of the change of the integer sums, each over its weight: L1 for `PureDP`, otherwise L2.
-    amount : Privacy
-    weights : ndarray (k,)
-        Noise scale of every sum that is not public, relative to the others.
-    draws : int
-        Number of independent Laplace draws that are averaged.
-    total : Privacy, optional
-        The price of which ``amount`` is a share.
-    most : int, optional
-        Coordinates of all stages that share it.
-
-    Returns
-    -------
-    scales : ndarray (k,)
-        Noise scales, in steps of the multiplied sums.
-    multiplier : int
-        What the sums are multiplied by before the noise is added.
-    cost : Cost
-    """
-    if isinstance(amount, PureDP):
-        scale = calibrate(bound * draws, amount, "laplace")
-        return coordinate_scales(scale, weights), draws, laplace_cost(amount)
-    scale = calibrate(bound, amount, "gaussian")
-    multiplier = _fine(scale * float(weights.min()), least_scale(total or amount, most or weights.size), amount)
-    scales = coordinate_scales(scale * multiplier, weights)  # exact: a power of two
-    return scales, multiplier, gaussian_cost(amount, scales=scales)
-
-
-def _fine(smallest: float, least: float, amount: Privacy) -> int:
-    """Power of two by which sums are multiplied until the smallest noise scale is at least ``least`` steps."""
-    multiplier = 1
-    while smallest * multiplier < least:
-        multiplier *= 2
-        if multiplier > _FINEST:
-            raise too_little_noise(amount, smallest * _FINEST / least)
-    return multiplier
-
-
-def _check_draws(stage: Stage, amount: Privacy) -> None:
-    if stage.noise.draws > 1 and not isinstance(amount, PureDP):
-        raise OptionError(
-            "draws", stage.noise.draws, f"1: the average of several Laplace draws needs a PureDP price, not {amount}"
-        )
-
-
-def _price_tulap(stage: Stage, amount: Privacy, bounded: BoundedSum, context: Context) -> PricedStage:
-    """Price one noisy count with Tulap noise, for exact inference."""
-    if not isinstance(amount, PureDP):
-        raise NotProvedError('an exact interval needs a PureDP price: its noise is Tulap; or use inference="score"')
-    rows = bounded.rows
-    if not (type(rows) is CellSum and rows.counts_only and rows.size == 1) or stage.noise.draws > 1:
-        raise NotProvedError("Tulap noise is proved for one count of rows, drawn once")
-    return PricedStage(
-        stage=stage,
-        names=rows.names,
-        law=NoiseLaw("tulap", (calibrate(TULAP_GRID * bounded.bound, amount, "laplace"),)),
-        steps=(1.0 / TULAP_GRID,),
-        cost=laplace_cost(amount),
-        bound=f"{context.schema.unit} changes the count by at most {int(bounded.bound):,}",
-        multiplier=TULAP_GRID,
-    )
-
-
-def _price_largest(stage: Stage, amount: Privacy, context: Context, most: int | None) -> PricedStage:  # noqa: ARG001
-    measure: Largest = stage.measure  # type: ignore[assignment]
-    spread = measure.rows.spread(context.neighbors)
-    done = "adding or removing" if context.neighbors == "add_remove" else "replacing"
-    return PricedStage(
-        stage=stage,
-        names=measure.names,
-        law=NoiseLaw(measure.law, (choice_scale(spread, amount, measure.law),)),
-        steps=(measure.rows.step,),
-        cost=choice_cost(amount, measure.law),
-        bound=f"{done} {context.schema.unit} changes scores by amounts that differ by at most "
-        f"{spread * measure.rows.step:.6g}",
-    )
-
-
-def _price_place(stage: Stage, amount: Privacy, context: Context, most: int | None) -> PricedStage:  # noqa: ARG001
-    """Price the choice of quantiles, each at an equal part of the amount.
-
-    A row more changes the rank by which a point misses the quantile p by at most max(p, 1 - p), up or down; a replaced
-    row by at most 1. A row that is replaced may leave one group and join another: two choices then change as if a row
-    were removed and one added, and each is given half of the price.
-    """
-    measure: Place = stage.measure  # type: ignore[assignment]
-    _check_probabilities(measure.probabilities)
-    tree, replaced = measure.rows.tree, context.neighbors == "replace_one"
-    halves = 2 if replaced and tree.groups else 1
-    each = amount / len(measure.probabilities) / halves
-    scales: list[float] = []
-    costs: list[Cost] = []
-    for p in measure.probabilities:
-        moved = 2 * (Fraction(1) if replaced else max(p, 1 - p))
-        spread = (moved + Fraction(SLACK, RANK)) * context.schema.rows_per_unit
-        scales.append(choice_scale(spread * RANK, each, "gumbel"))
-        if scales[-1] > LARGEST_CHOICE:
-            raise PrivacyUnitError(f'{each} is too small a price to choose a quantile at: use method="tree"')
-        costs += [choice_cost(each, "gumbel")] * halves
-    names = measure.names
-    return PricedStage(
-        stage=stage,
-        names=names,
-        law=NoiseLaw("gumbel", tuple(scales) * tree.size),
-        steps=(1.0 / RANK,) * len(names),
-        cost=joint_cost(amount, costs),
-        bound=f"{context.schema.unit} moves the rank of a point by at most {context.schema.rows_per_unit:,}",
-    )
-
-
-def _check_probabilities(probabilities: Sequence[Fraction]) -> None:
-    right = type(probabilities) is tuple and all(type(p) is Fraction for p in probabilities)
-    right = right and all(0 <= p <= 1 and (p * RANK).denominator == 1 for p in probabilities)
-    if not probabilities or not right:
-        wanted = "a tuple of fractions, multiples of 2^-20 from 0 to 1, at least one"
-        raise OptionError("probabilities", type(probabilities).__name__, wanted)
-
-
-def _price_resampled(stage: Stage, amount: Privacy, context: Context, most: int | None) -> PricedStage:  # noqa: ARG001
-    rows: ReplicateSum = stage.measure.rows  # type: ignore[assignment]
-    _refuse_resampling(rows.weights, amount, context)
-    bounded = rows.bounded(context.neighbors, "l2")
-    noisy = ~bounded.public
-    scales = np.zeros(noisy.size)
-    if rows.weights == "public":
-        # Every row has weight 2 in half of the sums: squares of weights add up to twice the replicates.
-        total = bounded.bound * binary(sqrt_above(Fraction(2 * rows.replicates), binary))
-        scales[noisy], multiplier, cost = noise_plan(total, amount, bounded.weights[noisy])
-    else:
-        scales[noisy], multiplier, cost = _secret_plan(rows, bounded, amount, bounded.weights[noisy])
-    return PricedStage(
-        stage=stage,
-        names=rows.names,
-        law=NoiseLaw("gaussian", tuple(scales.tolist())),
-        steps=tuple((1.0 / (rows.units * multiplier)).tolist()),
-        cost=cost,
-        bound=rows.words(bounded.bound, context.neighbors, "l2"),
-        multiplier=multiplier,
-    )
-
-
-def _secret_plan(rows: ReplicateSum, bounded: BoundedSum, amount: Privacy, weights: Array) -> tuple[Array, int, Cost]:
-    """Noise of sums under secret weights, from their exact cost."""
-    assert isinstance(amount, GDP | ApproxDP)
-    mu, failure = resampled_cost(_LAWS[rows.weights], amount, rows.replicates)
-    scale = sqrt_above(bounded.bound**2 * rows.replicates / binary(mu) ** 2, binary)
-    multiplier = _fine(scale * float(weights.min()), least_scale(amount, 2 * weights.size), amount)
-    scales = coordinate_scales(scale * multiplier, weights)
-    return scales, multiplier, cost_of(amount, tau=discrete_gaussian_tau(scales), failure=failure)
-
-
-def _refuse_resampling(weights: str, amount: Privacy, context: Context) -> None:
-    """Refuse what is not proved."""
-    people = context.schema.people is not None
-    if weights == "public":
-        if people:
-            raise NotProvedError(
-                'weights="public" belong to the positions of rows, which a replaced person with other rows shifts: '
-                'with id= they are not proved; use weights="double_or_nothing" under add_remove'
-            )
-        if context.neighbors != "replace_one":
-            raise NotProvedError(
-                'weights="public" belong to the positions of rows, which add_remove does not keep: they are proved '
-                'for replace_one; for add_remove use weights="double_or_nothing"'
-            )
-        if not isinstance(amount, ZCDP | GDP | ApproxDP):
-            raise NotProvedError(f"a bootstrap carries Gaussian noise, which has no PureDP guarantee: not {amount}")
-        return
-    if context.neighbors != "add_remove":
-        raise NotProvedError(
-            f"weights={weights!r} are proved for add_remove: one unit less is one set of secret weights less, "
-            "while a replaced unit has none of its own; "
-            + ("no bootstrap is proved with id=" if people else 'for replace_one use weights="public"')
-        )
-    if not isinstance(amount, GDP | ApproxDP):
-        raise NotProvedError(
-            f"the exact cost of secret weights is stated in GDP or ApproxDP, not {amount}: Gaussian noise is "
-            "never pure, and under zCDP a unit that may count twice costs four times as much"
-        )
-
-
 _PRICES: dict[type, Callable[[Stage, Privacy, Context, int | None], PricedStage]] = {
-    Sum: _price_sum,
-    Largest: _price_largest,
-    Place: _price_place,
-    Resampled: _price_resampled,
+    Sum: price_sum,
+    Largest: price_largest,
+    Place: price_place,
+    Resampled: price_resampled,
 }
 
 _ROWS: dict[type, tuple[type, ...]] = {

@@ -13,7 +13,7 @@ from dpinfer.kernel.stage import Largest, Place, Resampled
 from dpinfer.release.stage import StageRelease
 
 if TYPE_CHECKING:
-    from dpinfer.kernel.price import PricedStage
+    from dpinfer.kernel.priced_stage import PricedStage
     from dpinfer.kernel.rows.blocks import Blocks
     from dpinfer.kernel.stage import Context
     from dpinfer.schema.schema import Schema

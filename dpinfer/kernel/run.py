@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from dpinfer.kernel.draws import Draws
     from dpinfer.kernel.measurement import Measurement
-    from dpinfer.kernel.price import PricedStage
+    from dpinfer.kernel.priced_stage import PricedStage
     from dpinfer.kernel.rows.blocks import BlockValues
     from dpinfer.kernel.sources import Source
     from dpinfer.kernel.stage import Context

@@ -83,6 +83,11 @@ class Cost:
         """The mu of ``mu_squared``, rounded up; None where GDP is not proved."""
         return None if self.mu_squared is None else sqrt_above(self.mu_squared)
 
+    @property
+    def parts(self) -> tuple[Cost, ...]:
+        """The costs that it is a list of: itself. Prices in different units have no sum, and stay a list."""
+        return (self,)
+
     def __add__(self, other: Cost) -> Cost:
         """Cost of running both: amounts add in each currency that both have; prices must be of one unit."""
         if not isinstance(other, Cost):

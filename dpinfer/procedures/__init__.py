@@ -10,12 +10,13 @@ from dpinfer.procedures.description import Description
 from dpinfer.procedures.descriptions import corr, count, cov, histogram, mean, table, total, variance
 from dpinfer.procedures.distribution import CDF, cdf
 from dpinfer.procedures.expfam import ExpFam, expfam
-from dpinfer.procedures.linear import OLS, Gram, gram, ols
+from dpinfer.procedures.linear import gram, ols
 from dpinfer.procedures.mean_tests import MeanComparison, f_oneway, ttest_1samp, ttest_ind, ttest_rel
 from dpinfer.procedures.procedure import Procedure
 from dpinfer.procedures.proportions import proportion
 from dpinfer.procedures.quantiles import Quantile, median, quantile
 from dpinfer.procedures.queries import LinearQueries, linear_queries
+from dpinfer.procedures.regression import OLS, Gram
 from dpinfer.procedures.selection import ExponentialMechanism, MostFrequent, exponential_mechanism, most_frequent
 
 __all__ = [

@@ -14,13 +14,15 @@ from dpinfer.inference.combination import CombinedNoise, Consistency, least_squa
 from dpinfer.inference.linear_noise import METHODS, LinearNoise
 from dpinfer.procedures.description import held_plan
 from dpinfer.procedures.joint_table import COUNTED, JointTable, measured_counts
+from dpinfer.procedures.keywords import suggests
 from dpinfer.procedures.mean_comparison import MeanComparison
 from dpinfer.procedures.procedure import read_question
 from dpinfer.procedures.sum_plan import MOMENTS
 from dpinfer.release import NoiseLaw, Release
 from dpinfer.release.codec import encode
+from dpinfer.release.combined import CombinedRelease, SeveralCosts
 from dpinfer.release.stage import StageRelease
-from dpinfer.results.combined import CombinedRelease, CombinedResults, SeveralCosts
+from dpinfer.results.combined import CombinedResults
 from dpinfer.schema.schema import Schema
 
 if TYPE_CHECKING:
@@ -45,6 +47,7 @@ _KNOWN = 1e-9
 """A fitted quantity whose error is below this share of its own measurement's is known exactly."""
 
 
+@suggests
 def combine(releases: Sequence[Release], inference: str = "auto") -> CombinedResults:
     """Combine releases about the same data: free, and without any row.
 

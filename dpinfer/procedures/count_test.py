@@ -10,8 +10,9 @@ import numpy as np
 from scipy import stats
 
 from dpinfer.errors import NotProvedError, OptionError, ReleaseFormatError
+from dpinfer.inference.testing.count_noise import CountNoise
 from dpinfer.inference.testing.nulls import Draws, NullDistribution, check_draws, simulate
-from dpinfer.inference.testing.tables import STATISTICS, CountNoise, GoodnessOfFit, Homogeneity, Independence
+from dpinfer.inference.testing.tables import STATISTICS, GoodnessOfFit, Homogeneity, Independence
 from dpinfer.kernel.stage import Context, Stage, Sum
 from dpinfer.privacy.units import PureDP
 from dpinfer.procedures.described import counts_of_table

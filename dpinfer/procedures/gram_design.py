@@ -8,6 +8,9 @@ from typing import TYPE_CHECKING
 
 from dpinfer.errors import FormulaError, NotProvedError, OptionError
 from dpinfer.kernel.rows.features import Features, RowClip
+from dpinfer.kernel.rows.products import GramSum
+from dpinfer.kernel.stage import Stage, Sum
+from dpinfer.numerics.reading import floats
 from dpinfer.schema.basis import Basis, build_basis, represent
 from dpinfer.schema.expressions import Expression, compile_expression
 from dpinfer.schema.formula import CompiledFormula, DesignColumn, compile_formula, compile_terms
@@ -108,6 +111,30 @@ class GramDesign:
         if response is None or last.factors or last.expression.text != response.expression.text:
             raise NotProvedError("row_norm= and split= are proved for a response that is a numeric feature of its own")
 
+    def stage(self, split: tuple[float, float, float] | None = None) -> Stage:
+        """Ask for the cross-products.
+
+        Parameters
+        ----------
+        split : tuple of three floats, optional
+            Shares of the price for X'X, X'y and y'y; priced jointly by default.
+
+        Raises
+        ------
+        OptionError
+            If the shares are no shares.
+        """
+        self.check()
+        if split is not None:
+            self.response_is_last()
+        rows = GramSum(self.rows, split=split is not None)
+        pieces = (1.0,) if split is None else _check_split(split)
+        clamped = self.clamped_share
+        if len(rows.parts) == 1:
+            return Stage(Sum(rows))
+        counted = [clamped] if clamped > 0 else []
+        return Stage(Sum(rows, shares=(*(share * (1 - clamped) for share in pieces), *counted)))
+
 
 @lru_cache(maxsize=128)
 def two_sided(formula: str, schema: Schema) -> CompiledFormula:
@@ -118,3 +145,11 @@ def two_sided(formula: str, schema: Schema) -> CompiledFormula:
     if not compiled.design:
         raise FormulaError(formula, "has no regressors", 'write at least "y ~ 1"')
     return compiled
+
+
+def _check_split(split: tuple[float, float, float]) -> tuple[float, float, float]:
+    """Return the shares of X'X, X'y and y'y as floats; refuse what is not three positive shares of one."""
+    shares = floats(split)
+    if shares is None or len(shares) != 3 or not (min(shares) > 0 and abs(sum(shares) - 1) <= 1e-9):
+        raise OptionError("split", split, "three positive shares for X'X, X'y and y'y that sum to 1")
+    return shares[0], shares[1], shares[2]

@@ -82,7 +82,7 @@ def suggests(function: Callable[_P, _R]) -> Callable[_P, _R]:
         for name, given in keywords.items():
             if name not in taken and name in INSTEAD:
                 raise OptionError(name, given, f"nothing: {function.__name__} has no such option; {INSTEAD[name]}")
-        if place is not None and len(args) > place:
+        if place is not None and len(args) > place and keywords.keys() <= taken.keys():
             extra = len(args) > len(positional) or "data" in keywords
             if extra or isinstance(args[place], _NO_DATA):
                 raise OptionError("data", type(args[place]).__name__, _spelling(function.__name__, taken, positional))

@@ -394,7 +394,7 @@ def read_question(release: Release) -> Procedure:
     ReleaseFormatError
         If the question is damaged.
     """
-    found: Procedure = find_inference(release).__self__.from_release(release)  # type: ignore[attr-defined]
+    found: Procedure = find_inference(release.question.get("procedure")).__self__.from_release(release)  # type: ignore[attr-defined]
     return found
 
 

@@ -1,4 +1,4 @@
-"""Where a release finds the procedure that it was made by."""
+"""Procedures by name: where a release finds the one that it was made by."""
 
 from __future__ import annotations
 
@@ -8,8 +8,6 @@ from dpinfer.errors import InferenceError, shown
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-
-    from dpinfer.release.release import Release
 
 __all__ = ["find_inference", "register"]
 
@@ -29,14 +27,13 @@ def register(name: str, infer: Callable[..., Any]) -> None:
     _INFERENCES[name] = infer
 
 
-def find_inference(release: Release) -> Callable[..., Any]:
-    """Return the inference for what a release was asked, or say which there are.
+def find_inference(asked: object) -> Callable[..., Any]:
+    """Return the inference for the procedure that a release was asked by, or say which there are.
 
     Raises
     ------
     InferenceError
     """
-    asked = release.question.get("procedure")
     if isinstance(asked, str) and asked in _INFERENCES:
         return _INFERENCES[asked]
     known = ", ".join(sorted(_INFERENCES)) or "none"

@@ -127,7 +127,7 @@ class Release:
         **options
             Options of the inference, such as ``inference="wald"`` or ``target="data"``.
         """
-        return find_inference(self)(self, **options)
+        return find_inference(self.question.get("procedure"))(self, **options)
 
     def simulate(self, rng: np.random.Generator) -> Release:
         """Return a release of the same kind with fresh simulated noise added to these values."""

@@ -1,12 +1,12 @@
 """Results on statsmodels: tables, tests, intervals and plots from released quantities only."""
 
+from dpinfer.results.base import PrivateResults
 from dpinfer.results.combined import CombinedResults
 from dpinfer.results.density import DensityResults
 from dpinfer.results.descriptions import DescriptionResults, ProportionResults, TableResults
 from dpinfer.results.distribution import CDFResults
 from dpinfer.results.families import FamilyResults
 from dpinfer.results.prediction import MeanPrediction
-from dpinfer.results.regression import PrivateResults
 from dpinfer.results.selection import SelectionResults
 from dpinfer.results.testing.base import TestResults
 from dpinfer.results.testing.binomial import BinomTestResults

@@ -8,7 +8,7 @@ import numpy as np
 from scipy import special
 
 from dpinfer.errors import NotProvedError
-from dpinfer.results.regression import PrivateResults
+from dpinfer.results.base import PrivateResults
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pandas as pd
 
 from dpinfer.inference.bootstrap import BootstrapInference
+from dpinfer.results.base import PrivateResults
 from dpinfer.results.descriptions import DescriptionResults
-from dpinfer.results.regression import PrivateResults
 
 __all__ = ["BootstrapDescription", "BootstrapResults"]
 

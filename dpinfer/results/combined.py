@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -15,51 +14,9 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from dpinfer.inference.base import Inference
-    from dpinfer.results.protocols import CostLike, ReleaseLike
+    from dpinfer.release.combined import AnyRelease
 
-__all__ = ["CombinedRelease", "CombinedResults", "SeveralCosts"]
-
-
-@dataclass(frozen=True, slots=True)
-class SeveralCosts:
-    """Prices in different units, which have no sum.
-
-    Attributes
-    ----------
-    costs : tuple of Cost
-    """
-
-    costs: tuple[Any, ...]
-
-    def __str__(self) -> str:
-        return " and ".join(str(cost.price) for cost in self.costs)
-
-    def describe(self) -> str:
-        """Return every guarantee."""
-        return "; and ".join(cost.describe() for cost in self.costs)
-
-
-@dataclass(frozen=True, slots=True)
-class CombinedRelease:
-    """What results print of several releases.
-
-    Attributes
-    ----------
-    cost : Cost or SeveralCosts
-        The sum of all costs, where their units agree.
-    neighbors : str
-    charge_ids : tuple of str
-        All charges, in the order of the releases.
-    public : bool
-    unit : str
-        The unit of protection in words.
-    """
-
-    cost: CostLike
-    neighbors: str
-    charge_ids: tuple[str, ...]
-    public: bool
-    unit: str = "one row"
+__all__ = ["CombinedResults"]
 
 
 class CombinedResults(DescriptionResults):
@@ -80,7 +37,7 @@ class CombinedResults(DescriptionResults):
     def __init__(
         self,
         inference: Inference,
-        release: ReleaseLike,
+        release: AnyRelease,
         *,
         consistency: Consistency,
         labels: Sequence[tuple[int, str]],

@@ -16,7 +16,7 @@ from statsmodels.iolib.tableformatting import fmt_params
 from dpinfer.inference.density import DensityEstimates, density_intervals, projected, variance_error
 from dpinfer.results.contrasts import check_alpha
 from dpinfer.results.people import alike_flags
-from dpinfer.results.summary import PrivateSummary, header_table, interval_labels, table_width
+from dpinfer.results.printing import PrivateSummary, header_table, interval_labels, table_width
 from dpinfer.results.wording import charge_notes, format_count, guarantee, short_guarantee
 
 if TYPE_CHECKING:

@@ -12,11 +12,11 @@ from statsmodels.iolib.table import SimpleTable
 from statsmodels.iolib.tableformatting import fmt_params
 
 from dpinfer.errors import InferenceError, OptionError
+from dpinfer.results.base import PrivateResults
 from dpinfer.results.contrasts import check_alpha
 from dpinfer.results.plots import plot_coefficients
-from dpinfer.results.regression import PrivateResults
-from dpinfer.results.summary import PrivateSummary, build_header, interval_labels
-from dpinfer.results.wording import explain
+from dpinfer.results.printing import PrivateSummary, interval_labels
+from dpinfer.results.summary import build_header, explain
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
     from dpinfer.inference.base import Inference
-    from dpinfer.results.protocols import ReleaseLike
+    from dpinfer.release.combined import AnyRelease
 
 __all__ = ["CountedTable", "DescriptionResults", "ProportionResults", "TableResults"]
 
@@ -71,7 +71,7 @@ class DescriptionResults(PrivateResults):
     def __init__(
         self,
         inference: Inference,
-        release: ReleaseLike,
+        release: AnyRelease,
         *,
         model_name: str = "Private description",
         response: str = "",
@@ -254,7 +254,7 @@ class TableResults(DescriptionResults):
     """
 
     def __init__(
-        self, inference: Inference, release: ReleaseLike, *, table: CountedTable | None = None, **labels: Any
+        self, inference: Inference, release: AnyRelease, *, table: CountedTable | None = None, **labels: Any
     ) -> None:
         super().__init__(inference, release, **labels)
         self._table = table

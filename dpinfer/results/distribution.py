@@ -14,8 +14,8 @@ from statsmodels.iolib.tableformatting import fmt_params
 
 from dpinfer.inference.quantiles import cdf_interval, simultaneous_width
 from dpinfer.results.contrasts import check_alpha
+from dpinfer.results.printing import PrivateSummary, header_table, table_width
 from dpinfer.results.quantiles import Distribution, quantile_results, read_probabilities
-from dpinfer.results.summary import PrivateSummary, header_table, table_width
 from dpinfer.results.wording import charge_notes, format_count, guarantee, short_guarantee
 
 if TYPE_CHECKING:

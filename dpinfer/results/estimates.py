@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 
     from dpinfer.inference.base import Inference
     from dpinfer.inference.testing.nulls import Draws
+    from dpinfer.release.combined import AnyRelease
     from dpinfer.results.contrasts import CoefficientTest, JointTest
-    from dpinfer.results.protocols import ReleaseLike
     from dpinfer.results.testing.regression import RegressionTestResults
 
     Array = NDArray[np.float64]
@@ -51,7 +51,7 @@ class PrivateEstimates(ResultsWrapper):  # type: ignore[misc]
     def __init__(
         self,
         inference: Inference,
-        release: ReleaseLike,
+        release: AnyRelease,
         *,
         model_name: str = "Private OLS",
         response: str = "y",
@@ -74,7 +74,7 @@ class PrivateEstimates(ResultsWrapper):  # type: ignore[misc]
         return self._inference
 
     @property
-    def release(self) -> ReleaseLike:
+    def release(self) -> AnyRelease:
         """The release that the inference was made from."""
         return self._release
 
@@ -349,7 +349,17 @@ class PrivateEstimates(ResultsWrapper):  # type: ignore[misc]
         if not scalar:
             raise OptionError("scalar", scalar, 'True with null="simulated"')
         shown_as_f = self._results.use_t if use_f is None else bool(use_f)
-        return simulated_test(self, r_matrix, use_f=shown_as_f, draws=draws, seed=seed)
+        return simulated_test(
+            self.inference,
+            self.release,
+            r_matrix,
+            use_f=shown_as_f,
+            model_name=self.model_name,
+            draws=draws,
+            seed=seed,
+            flags=self.flags,
+            notes=self.notes,
+        )
 
     @overload
     def f_test(

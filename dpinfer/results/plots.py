@@ -20,19 +20,19 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from numpy.typing import NDArray
 
-    from dpinfer.results.regression import PrivateResults
+    from dpinfer.results.estimates import PrivateEstimates
 
     Array = NDArray[np.float64]
 
 __all__ = ["coefficient_frame", "plot_coefficients"]
 
 
-def coefficient_frame(results: PrivateResults, alpha: float = 0.05) -> pd.DataFrame:
+def coefficient_frame(results: PrivateEstimates, alpha: float = 0.05) -> pd.DataFrame:
     """Return estimates, intervals, and the part of each interval that sampling accounts for.
 
     Parameters
     ----------
-    results : PrivateResults
+    results : PrivateEstimates
         The results.
     alpha : float
         One minus the confidence.
@@ -68,7 +68,7 @@ def coefficient_frame(results: PrivateResults, alpha: float = 0.05) -> pd.DataFr
 
 
 def plot_coefficients(
-    results: PrivateResults,
+    results: PrivateEstimates,
     ax: Axes | None = None,
     *,
     alpha: float = 0.05,
@@ -142,7 +142,7 @@ def _limits(frame: pd.DataFrame, *, zero: bool) -> tuple[float, float]:
 
 
 def _dress(
-    ax: Axes, results: PrivateResults, frame: pd.DataFrame, limits: tuple[float, float], *, legend: bool
+    ax: Axes, results: PrivateEstimates, frame: pd.DataFrame, limits: tuple[float, float], *, legend: bool
 ) -> None:
     ax.set_xlim(*limits)
     ax.set_yticks(np.arange(len(frame)), [str(name) for name in frame.index])

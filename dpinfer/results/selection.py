@@ -11,7 +11,7 @@ from statsmodels.iolib.table import SimpleTable
 from statsmodels.iolib.tableformatting import fmt_params
 
 from dpinfer.errors import OptionError
-from dpinfer.results.summary import PrivateSummary, header_table, table_width
+from dpinfer.results.printing import PrivateSummary, header_table, table_width
 from dpinfer.results.wording import charge_notes, guarantee, short_guarantee
 
 if TYPE_CHECKING:

@@ -7,26 +7,24 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import zip_longest
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 import pandas as pd
-from statsmodels.base.model import LikelihoodModelResults
-from statsmodels.base.wrapper import ResultsWrapper
 from statsmodels.iolib.table import SimpleTable
 
 from dpinfer.errors import OptionError
-from dpinfer.results.adapter import DataFreeResults
 from dpinfer.results.contrasts import check_alpha
-from dpinfer.results.estimates import PrivateEstimates
-from dpinfer.results.summary import HTML, LATEX_TEXT, escape_markdown, table_width
+from dpinfer.results.printing import HTML, LATEX_TEXT, escape_markdown, table_width
+from dpinfer.results.side_columns import KINDS, Column, one_line, read_column
 from dpinfer.results.total_cost import charges_of, total_notes
-from dpinfer.results.wording import charge_notes, format_nobs, guarantee, short_guarantee
+from dpinfer.results.wording import charge_notes, guarantee
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from dpinfer.results.protocols import ReleaseLike
+    from dpinfer.release.combined import AnyRelease
+    from dpinfer.results.estimates import PrivateEstimates
 
     Array = NDArray[np.float64]
     Block = tuple[str, list[list[str]]]
@@ -39,7 +37,6 @@ SHOWN = ("std err", "conf_int")
 _FACTS = ("Model", "N", "Guarantee", "Neighbours", "Noise share", "Inference", "R-squared")
 _STARS = (0.1, 0.05, 0.01)
 _NAME_WIDTH, _TERM_WIDTH, _FACT_WIDTH, _NOTE_WIDTH = 20, 36, 24, 72
-_KINDS = "results of dpinfer or of statsmodels, with params and bse"
 _LATEX = {"replacements": {}, "header": "%s", "stub": "%s", "data_aligns": "r", "header_align": "r"}
 _TEXT = {"table_dec_below": "=", "header_align": "r", "colsep": "  "}
 
@@ -87,7 +84,7 @@ class SummaryTable:
         facts: list[Block] = []
         for (label, line), *cells in self.frame.itertuples(name=None):
             if line in {"", "coef"}:
-                (facts if line == "" else terms).append((_one_line(label), [[cell] for cell in cells]))
+                (facts if line == "" else terms).append((one_line(label), [[cell] for cell in cells]))
             else:
                 for lines, cell in zip(terms[-1][1], cells, strict=True):
                     lines.append(cell)
@@ -214,17 +211,17 @@ def summary_table(
     given = _checked(results)
     check_alpha(alpha)
     _check_options(show, float_format, title)
-    columns = [_column(one, f"results[{place}]", show, alpha, stars) for place, one in enumerate(given)]
+    columns = [read_column(one, f"results[{place}]", show, alpha, stars) for place, one in enumerate(given)]
     shown = _checked_names(names, len(columns)) or _distinct([column.label for column in columns])
     private = [(name, column.private) for name, column in zip(shown, columns, strict=True) if column.private]
     ordinary = [name for name, column in zip(shown, columns, strict=True) if not column.private]
     unbounded = any(column.private and np.isinf(column.below).any() for column in columns)
     notes = [*_reading(show, alpha, stars, unbounded, private), *_guarantees(private), *total_notes(private)]
     return SummaryTable(
-        _one_line(title or "Results side by side"),
+        one_line(title or "Results side by side"),
         _frame(shown, columns, show, float_format),
-        tuple(map(_one_line, notes)),
-        tuple(map(_one_line, _warnings(private, ordinary))),
+        tuple(map(one_line, notes)),
+        tuple(map(one_line, _warnings(private, ordinary))),
     )
 
 
@@ -234,7 +231,7 @@ def summary_table(
 def _checked(results: object) -> tuple[object, ...]:
     if isinstance(results, str) or not isinstance(results, Sequence) or not results:
         told = "nothing" if isinstance(results, Sequence) and not results else type(results).__name__
-        raise OptionError("results", told, f"a list of one or more {_KINDS}")
+        raise OptionError("results", told, f"a list of one or more {KINDS}")
     return tuple(results)
 
 
@@ -258,7 +255,7 @@ def _checked_names(names: object, size: int) -> list[str] | None:
         return None
     right = isinstance(names, Sequence) and not isinstance(names, str) and len(names) == size
     if right and all(isinstance(name, str) and name.strip() for name in names):  # type: ignore[attr-defined]
-        found = [_one_line(name) for name in names]  # type: ignore[attr-defined]
+        found = [one_line(name) for name in names]  # type: ignore[attr-defined]
         if len(set(found)) == size:
             return found
     raise OptionError("names", names, f"{size} texts, all different" if size > 1 else "a list of one text")
@@ -276,121 +273,17 @@ def _distinct(labels: list[str]) -> list[str]:
     return found
 
 
-# Columns
-
-
-@dataclass(frozen=True, slots=True)
-class _Column:
-    """One result: estimates (p,), what stands below (p,) or (p, 2), p-values (p,), facts; the result if private."""
-
-    label: str
-    terms: tuple[str, ...]
-    estimates: Array
-    below: Array
-    pvalues: Array
-    facts: dict[str, str]
-    private: PrivateEstimates | None
-
-
-def _column(one: object, place: str, show: str, alpha: float, stars: bool) -> _Column:
-    """Read a result.
-
-    Raises
-    ------
-    OptionError
-        If it is none, or lacks what is to be shown.
-    """
-    right = isinstance(one, (ResultsWrapper, LikelihoodModelResults)) and not isinstance(one, DataFreeResults)
-    if not right or any(getattr(one, name, None) is None for name in ("params", "bse")):
-        raise OptionError(place, type(one).__name__, _KINDS)
-    result: Any = one
-    try:
-        below = result.bse if show == "std err" else result.conf_int(alpha)
-        pvalues = result.pvalues if stars else None
-    except (AttributeError, NotImplementedError) as error:
-        wanted = "results with standard errors, with intervals to show them and with p-values for stars"
-        raise OptionError(place, type(one).__name__, wanted) from error
-    private = one if isinstance(one, PrivateEstimates) else None
-    terms = private.inference.names if private else _ordinary_terms(result)
-    size, width = len(terms), 1 + (show == "conf_int")
-    estimates = _by_equation(result.params)
-    limits = np.asarray(below, dtype=np.float64).reshape(-1, 2) if width == 2 else _by_equation(below)
-    chances = np.full(size, np.nan) if pvalues is None else _by_equation(pvalues)
-    if len(set(terms)) != size or not len(estimates) == len(limits) == len(chances) == size:
-        raise OptionError(place, type(one).__name__, "results with a number for every term, and no term twice")
-    label = (private.response or private.model_name) if private else _ordinary_label(result)
-    facts = _private_facts(private) if private else _ordinary_facts(result)
-    return _Column(_one_line(label) or "y", terms, estimates, limits, chances, facts, private)
-
-
-def _by_equation(values: object) -> Array:
-    """Return numbers (p,), those of models with several equations (terms, equations) one equation after another."""
-    return np.asarray(values, dtype=np.float64).ravel(order="F")
-
-
-def _ordinary_terms(result: Any) -> tuple[str, ...]:
-    params, model = result.params, result.model
-    if isinstance(params, pd.Series):
-        return tuple(map(str, params.index))
-    data = getattr(model, "data", None)
-    terms = list(params.index) if isinstance(params, pd.DataFrame) else list(getattr(data, "param_names", ()))
-    if np.ndim(params) < 2:
-        return tuple(map(str, terms))
-    equations = list(params.columns) if isinstance(params, pd.DataFrame) else list(range(np.shape(params)[1]))
-    outcomes = getattr(model, "_ynames_map", None)
-    if outcomes:  # MNLogit: the first outcome is the base
-        equations = [outcomes[place + 1] for place in range(len(equations))]
-    return tuple(f"{equation}: {term}" for equation in equations for term in terms)
-
-
-def _ordinary_label(result: Any) -> str:
-    names = getattr(result.model, "endog_names", "")
-    return names if isinstance(names, str) else ", ".join(map(str, names))
-
-
-def _ordinary_facts(result: Any) -> dict[str, str]:
-    nobs, rsquared = getattr(result, "nobs", None), getattr(result, "rsquared", None)
-    return {
-        "Model": type(result.model).__name__,
-        "N": "" if nobs is None else f"{nobs:,.0f}",
-        "Guarantee": "none (ordinary)",
-        "Inference": "wald",
-        "R-squared": "" if rsquared is None else f"{rsquared:.3f}",
-    }
-
-
-def _private_facts(result: PrivateEstimates) -> dict[str, str]:
-    inference, shares = result.inference, result.noise_share
-    ends = dict.fromkeys(_percent(float(share)) for share in (shares.min(), shares.max()))
-    return {
-        "Model": result.model_name,
-        "N": format_nobs(inference),
-        "Guarantee": short_guarantee(result.release),
-        "Neighbours": str(result.release.neighbors),
-        "Noise share": ("-" if all(end[0].isdigit() for end in ends) else " to ").join(ends),
-        "Inference": inference.method,
-        "R-squared": "" if inference.rsquared is None else f"{inference.rsquared:.3f}",
-    }
-
-
-def _percent(share: float) -> str:
-    """Write a share as a whole percentage; neither "0%" of something nor "100%" of less than all."""
-    if 0 < share < 0.005:
-        return "<1%"
-    return ">99%" if 0.995 <= share < 1 - 1e-12 else f"{share:.0%}"
-
-
 # Cells
 
 
-def _frame(names: list[str], columns: list[_Column], show: str, float_format: str | None) -> pd.DataFrame:
+def _frame(names: list[str], columns: list[Column], show: str, float_format: str | None) -> pd.DataFrame:
     """Arrange all columns as text."""
     terms = list(dict.fromkeys(term for column in columns for term in column.terms))
     facts = [fact for fact in _FACTS if any(column.facts.get(fact) for column in columns)]
     index = [(term, line) for term in terms for line in ("coef", show)] + [(fact, "") for fact in facts]
     cells: dict[str, list[str]] = {}
     for name, column in zip(names, columns, strict=True):
-        found: dict[tuple[str, str], str] = {(fact, ""): _one_line(text) for fact, text in column.facts.items()}
+        found: dict[tuple[str, str], str] = {(fact, ""): one_line(text) for fact, text in column.facts.items()}
         for place, term in enumerate(column.terms):
             marks = "*" * sum(column.pvalues[place] < level for level in _STARS)
             found[term, "coef"] = _number(column.estimates[place], float_format) + marks
@@ -409,10 +302,6 @@ def _number(value: float, float_format: str | None) -> str:
         usual = "%.4f" if size == 0 or 1e-3 <= size < 1e4 else "%.4g"
         float_format = "%.1f" if 1e4 <= size < 1e7 else usual
     return (float_format % value).strip()
-
-
-def _one_line(text: object) -> str:
-    return " ".join(str(text).split())
 
 
 def _marked(text: str) -> str:
@@ -475,7 +364,7 @@ def _reading(
 
 def _guarantees(private: list[tuple[str, PrivateEstimates]]) -> list[str]:
     """State the guarantee of every release, once."""
-    together: dict[frozenset[str], tuple[ReleaseLike, list[str]]] = {}
+    together: dict[frozenset[str], tuple[AnyRelease, list[str]]] = {}
     for name, result in private:
         together.setdefault(charges_of(result.release), (result.release, []))[1].append(name)
     notes = []

@@ -1,76 +1,68 @@
-"""Summary tables of regression results; every format comes from ``summary_frame``."""
+"""Summaries of estimates; every format comes from ``summary_frame``."""
 
 from __future__ import annotations
 
 import copy
-import textwrap
 from typing import TYPE_CHECKING
 
 import numpy as np
 import pandas as pd
-from statsmodels.iolib.summary import Summary, forg
+from statsmodels.iolib.summary import forg
 from statsmodels.iolib.summary2 import Summary as Summary2
 from statsmodels.iolib.table import SimpleTable
-from statsmodels.iolib.tableformatting import fmt_2cols, fmt_params
+from statsmodels.iolib.tableformatting import fmt_params
 
 from dpinfer.errors import OptionError
 from dpinfer.results.contrasts import check_alpha
-from dpinfer.results.wording import explain, format_nobs, short_guarantee
+from dpinfer.results.printing import PrivateSummary, header_table, interval_labels, table_width
+from dpinfer.results.wording import charge_notes, format_nobs, guarantee, short_guarantee
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from dpinfer.results.regression import PrivateResults
+    from dpinfer.results.estimates import PrivateEstimates
+    from dpinfer.results.printing import Facts
 
-    Facts = list[tuple[str, str]]
+__all__ = ["build_header", "build_summary", "build_summary2", "explain", "summary_frame"]
 
-__all__ = [
-    "PrivateSummary",
-    "build_header",
-    "build_summary",
-    "build_summary2",
-    "header_table",
-    "interval_labels",
-    "short_guarantee",
-    "summary_frame",
-    "table_width",
-]
-
-_BEYOND_STATSMODELS = {
-    "\\": r"\textbackslash ",
-    "{": r"\{",
-    "}": r"\}",
-    "^": r"\textasciicircum ",
-    "~": r"\textasciitilde ",
+_TARGETS = {
+    "population": "Intervals and tests are about the population: sampling and privacy noise both count.",
+    "data": "Intervals and tests are about these data, not a wider population: only privacy noise counts.",
 }
-_SPECIAL = {character: "\\" + character for character in "#$%&_"} | {
-    "<": r"\textless ",
-    ">": r"\textgreater ",
-    "|": r"\textbar ",
+_METHODS = {
+    "wald": "",
+    "score": (
+        "P-values and intervals invert the score test, which stays valid where privacy noise is large. "
+        "The {letter} column is coef / std err, and does not determine them."
+    ),
+    "simulated": (
+        "P-values and intervals come from simulating the whole procedure, noise and clamping included. "
+        "The {letter} column is coef / std err, and does not determine them."
+    ),
+    "fiducial": (
+        "P-values and intervals count what is not known of the variance between replicates. "
+        "The {letter} column is coef / std err, and does not determine them."
+    ),
+    "exact": (
+        "P-values and intervals come from the exact distribution. "
+        "The {letter} column is coef / std err, and does not determine them."
+    ),
 }
-_LATEX_CELL = str.maketrans({**_BEYOND_STATSMODELS, "<": r"\textless "})
-LATEX_TEXT = str.maketrans({**_BEYOND_STATSMODELS, **_SPECIAL})
-HTML = str.maketrans({"&": "&amp;", "<": "&lt;", ">": "&gt;"})
 
 
-def statistic_labels(results: PrivateResults) -> tuple[str, str]:
+def statistic_labels(results: PrivateEstimates) -> tuple[str, str]:
     """Return what the columns of statistic and p-value are called: statsmodels' names where they are true."""
     letter = "t" if results.use_t else "z"
     method = results.inference.method
     return letter, f"P>|{letter}|" if method == "wald" else f"P ({method})"
 
 
-def interval_labels(alpha: float) -> tuple[str, str]:
-    """Return the names of the two columns of an interval, as statsmodels writes them."""
-    return f"[{alpha / 2:.6g}", f"{1 - alpha / 2:.6g}]"
-
-
-def summary_frame(results: PrivateResults, alpha: float = 0.05) -> pd.DataFrame:
+def summary_frame(results: PrivateEstimates, alpha: float = 0.05) -> pd.DataFrame:
     """Return the one table behind every format.
 
     Parameters
     ----------
-    results : PrivateResults
+    results : PrivateEstimates
         The results.
     alpha : float
         One minus the confidence of the intervals.
@@ -103,108 +95,6 @@ def summary_frame(results: PrivateResults, alpha: float = 0.05) -> pd.DataFrame:
     )
 
 
-class PrivateSummary(Summary):  # type: ignore[misc]
-    """A statsmodels ``Summary`` whose formats escape what they must, with markdown besides.
-
-    Parameters
-    ----------
-    title : str
-        The title.
-    header : SimpleTable
-        The facts above the coefficients, two columns of labels and values.
-    coefficients : SimpleTable
-        The coefficients.
-    notes, warnings : sequence of str
-        Sentences below the tables.
-
-    Attributes
-    ----------
-    tables : list of SimpleTable
-        Header and coefficients.
-    extra_txt : str
-        Notes and warnings as text.
-    """
-
-    def __init__(
-        self,
-        title: str,
-        header: SimpleTable,
-        coefficients: SimpleTable,
-        notes: Sequence[str],
-        warnings: Sequence[str] = (),
-    ) -> None:
-        super().__init__()
-        self.title, self.notes, self.warnings = title, tuple(notes), tuple(warnings)
-        self.tables = [header, coefficients]
-        width = max(map(table_width, self.tables))
-        self.extra_txt = "\n".join(["Notes:", *self._lines(width)])
-
-    def _lines(self, width: int | None = None) -> list[str]:
-        """Return numbered notes, then warnings, wrapped to ``width`` characters."""
-        lines = []
-        for number, note in enumerate(self.notes, 1):
-            lines.append((f"[{number}] ", note))
-        lines += [("Warning: ", warning) for warning in self.warnings]
-        if width is None:
-            return [mark + sentence for mark, sentence in lines]
-        return [textwrap.fill(mark + sentence, width, subsequent_indent=" " * len(mark)) for mark, sentence in lines]
-
-    def _escaped(self, table: dict[int, str]) -> PrivateSummary:
-        other = copy.deepcopy(self)
-        for cell in (cell for part in other.tables for row in part for cell in row):
-            cell.data = str(cell.data).translate(table)
-        for part in other.tables:
-            part.title = str(part.title).translate(table) if part.title else part.title
-        return other
-
-    def as_html(self) -> str:
-        """Return the summary as HTML, with names and notes escaped."""
-        part = self._escaped(HTML)
-        tables = "\n".join(table.as_html() for table in part.tables)
-        return tables + "<br/><br/>" + "<br/>\n".join(line.translate(HTML) for line in self._lines())
-
-    def as_latex(self) -> str:
-        """Return the summary as LaTeX, with names and notes escaped; it needs the booktabs package."""
-        part = self._escaped(_LATEX_CELL)
-        for table in part.tables:
-            table.title = None  # statsmodels would write it as a comment, half escaped
-        joined = part.tables[0]
-        joined.extend(part.tables[1])
-        notes = [line.translate(LATEX_TEXT) for line in self._lines()]
-        title = self.title.translate(LATEX_TEXT)
-        tabular = joined.as_latex_tabular()
-        return f"\\textbf{{{title}}}\n\n{tabular}\n\n" + " \\newline\n".join(["Notes:", *notes])
-
-    def as_markdown(self) -> str:
-        """Return the summary as markdown: a list of facts, a table of coefficients, and notes."""
-        header, coefficients = self.tables
-        facts = [str(cell.data).strip() for row in header for cell in row]
-        pairs = [(label, value) for label, value in zip(facts[::2], facts[1::2], strict=True) if label]
-        rows = [[escape_markdown(str(cell.data).strip()) for cell in row] for row in coefficients]
-        rule = [":---", *["---:"] * (len(rows[0]) - 1)]
-        lines = [f"**{self.title}**", ""]
-        lines += [f"- {label} {escape_markdown(value)}" for label, value in pairs]
-        lines += [
-            "",
-            *("| " + " | ".join(row) + " |" for row in [rows[0], rule, *rows[1:]]),
-            "",
-            "Notes:",
-            "",
-        ]
-        return "\n".join(lines + [f"- {escape_markdown(line)}" for line in self._lines()]) + "\n"
-
-    def _repr_markdown_(self) -> str:
-        """Show as markdown where a notebook prefers it."""
-        return self.as_markdown()
-
-
-def escape_markdown(text: str) -> str:
-    """Escape what markdown would read as markup."""
-    for character in "\\|*_<[`":
-        text = text.replace(character, "\\" + character)
-    return text
-
-
 def _cells(frame: pd.DataFrame) -> list[list[str]]:
     """Write a coefficient frame as statsmodels writes numbers; noise shares as percentages."""
     columns = [name for name in frame.columns if name not in {"std err (sampling)", "std err (noise)"}]
@@ -223,7 +113,7 @@ def _coefficient_table(frame: pd.DataFrame) -> SimpleTable:
     return SimpleTable(_cells(frame), headers=headers, stubs=[str(name) for name in frame.index], txt_fmt=text_format)
 
 
-def _facts(results: PrivateResults, response: str) -> tuple[Facts, Facts]:
+def _facts(results: PrivateEstimates, response: str) -> tuple[Facts, Facts]:
     """Return the label-value pairs of the left and the right half of the header."""
     inference = results.inference
     reference = ("Df Residuals:", f"{inference.df_resid:.6g}") if results.use_t else ("Reference:", "normal")
@@ -246,34 +136,12 @@ def _facts(results: PrivateResults, response: str) -> tuple[Facts, Facts]:
     return left, right + [("", "")] * (len(left) - len(right))
 
 
-def table_width(table: SimpleTable) -> int:
-    """Return the number of characters of the longest line."""
-    return max(len(line) for line in table.as_text().splitlines())
-
-
-def header_table(left: Facts, right: Facts, title: str, width: int) -> SimpleTable:
-    """Write label-value pairs in two halves of equal length, at least ``width`` characters wide where there is room."""
-
-    def build(extra: int) -> SimpleTable:
-        halves = []
-        for half, stub in ((left, 0), (right, 21 + extra % 2)):
-            wide = max(fmt_2cols["colwidths"], *(len(value) for _, value in half)) + extra // 2
-            labels = [f"{'  ' * bool(stub and label)}{label}".ljust(stub) for label, _ in half]
-            values = [[value.rjust(wide)] for _, value in half]
-            halves.append(SimpleTable(values, stubs=labels, txt_fmt=copy.deepcopy(fmt_2cols)))
-        halves[0].title = title
-        halves[0].extend_right(halves[1])
-        return halves[0]
-
-    return build(max(0, width - table_width(build(0))))
-
-
-def build_header(results: PrivateResults, response: str, title: str, table: SimpleTable) -> SimpleTable:
+def build_header(results: PrivateEstimates, response: str, title: str, table: SimpleTable) -> SimpleTable:
     """Build the facts above a table of estimates, at least as wide as it where there is room to grow."""
     return header_table(*_facts(results, response), title, table_width(table))
 
 
-def _renamed(results: PrivateResults, xname: Sequence[str] | None, alpha: float) -> pd.DataFrame:
+def _renamed(results: PrivateEstimates, xname: Sequence[str] | None, alpha: float) -> pd.DataFrame:
     frame = summary_frame(results, alpha)
     if xname is None:
         return frame
@@ -283,7 +151,7 @@ def _renamed(results: PrivateResults, xname: Sequence[str] | None, alpha: float)
 
 
 def build_summary(
-    results: PrivateResults,
+    results: PrivateEstimates,
     *,
     yname: str | None = None,
     xname: Sequence[str] | None = None,
@@ -299,7 +167,7 @@ def build_summary(
 
 
 def build_summary2(
-    results: PrivateResults,
+    results: PrivateEstimates,
     *,
     yname: str | None = None,
     xname: Sequence[str] | None = None,
@@ -319,3 +187,32 @@ def build_summary2(
     for note in [*explain(results, frame), *(f"Warning: {warning}" for warning in results.flags)]:
         table.add_text(note)
     return table
+
+
+def explain(results: PrivateEstimates, frame: pd.DataFrame) -> list[str]:
+    """Return the notes below a table.
+
+    Parameters
+    ----------
+    results : PrivateEstimates
+        The results.
+    frame : DataFrame
+        Their ``summary_frame``.
+
+    Returns
+    -------
+    list of str
+        Sentences: guarantee, target, noise share, method, infinite ends, ledger charge, the results' own.
+    """
+    inference, release = results.inference, results.release
+    ends = frame.iloc[:, -3:-1].to_numpy(dtype=np.float64)
+    notes = [
+        guarantee(release),
+        _TARGETS.get(inference.target, f"Target: {inference.target}."),
+        "Noise share is the part of a coefficient's variance that is privacy noise.",
+        _METHODS.get(inference.method, "").format(letter="t" if results.use_t else "z"),
+        "" if np.isfinite(ends).all() else "An infinite end means that the release does not bound that side.",
+        *charge_notes(release),
+        *results.notes,
+    ]
+    return [note for note in notes if note]

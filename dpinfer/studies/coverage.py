@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import pyarrow as pa
-import pyarrow.parquet as pq
 
 from dpinfer.errors import DataError, DPInferError, OptionError, names_of
 from dpinfer.studies.design import Design, Task, as_tuple
 from dpinfer.studies.engine import draw_columns, run_block
 from dpinfer.studies.results import StudyResults
+from dpinfer.studies.running import open_checkpoint, run_design
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    import os
+    from collections.abc import Callable, Mapping, Sequence
 
     from dpinfer.privacy.units import Neighbors, Privacy
     from dpinfer.procedures.procedure import Procedure
@@ -116,52 +115,8 @@ def coverage_study(
         contrasts=dict(contrasts or {}),
     )
     _rehearse(design)
-    folder = None if checkpoint is None else _open_checkpoint(Path(checkpoint), design)
-    return run_design(design, n_jobs=n_jobs, progress=progress, folder=folder)
-
-
-def run_design(design: Design, *, n_jobs: int = 1, progress: bool = False, folder: Path | None = None) -> StudyResults:
-    """Run the blocks of a design that are not done yet, and collect all in order."""
-    done: dict[Task, pa.Table] = {}
-    for task in design.tasks if folder is not None else ():
-        path = folder / f"{task.name}.parquet"  # type: ignore[operator]
-        if path.exists():
-            done[task] = pq.read_table(path)
-    pending = [task for task in design.tasks if task not in done]
-    try:
-        for task, table in _watched(_run_all(design, pending, n_jobs), len(design.tasks), len(done), progress):
-            done[task] = table
-            if folder is not None:
-                _keep(table, folder / f"{task.name}.parquet")
-    except KeyboardInterrupt:
-        if not done:
-            raise
-    return StudyResults(design, [(task, done[task]) for task in design.tasks if task in done])
-
-
-def _run_all(design: Design, tasks: list[Task], n_jobs: int) -> Iterator[tuple[Task, pa.Table]]:
-    if n_jobs == 1:
-        yield from ((task, run_block(design, task)) for task in tasks)
-        return
-    from joblib import Parallel, delayed  # noqa: PLC0415  (imported when first needed)
-
-    run = Parallel(n_jobs=n_jobs, return_as="generator_unordered")
-    yield from run(delayed(_one)(design, task) for task in tasks)
-
-
-def _one(design: Design, task: Task) -> tuple[Task, pa.Table]:
-    return task, run_block(design, task)
-
-
-def _watched(
-    results: Iterator[tuple[Task, pa.Table]], total: int, done: int, progress: bool
-) -> Iterator[tuple[Task, pa.Table]]:
-    if not progress:
-        yield from results
-        return
-    from tqdm.auto import tqdm  # noqa: PLC0415  (imported when first needed)
-
-    yield from tqdm(results, total=total, initial=done, desc="blocks")
+    folder = None if checkpoint is None else open_checkpoint(Path(checkpoint), design)
+    return StudyResults(design, run_design(design, n_jobs=n_jobs, progress=progress, folder=folder))
 
 
 def _rehearse(design: Design) -> None:
@@ -183,27 +138,3 @@ def _rehearse(design: Design) -> None:
     unknown = [name for name in design.truth if name not in known]
     if unknown:
         raise OptionError("truth", names_of(unknown), f"names among {', '.join(known)}")
-
-
-def _open_checkpoint(folder: Path, design: Design) -> Path:
-    folder.mkdir(parents=True, exist_ok=True)
-    path = folder / "design.json"
-    mine = design.fingerprint()
-    if path.exists() and path.read_text(encoding="utf-8") != mine:
-        raise OptionError("checkpoint", str(folder), "an empty directory: this one holds the blocks of another design")
-    if not path.exists():
-        _write_whole(path, mine.encode())
-    return folder
-
-
-def _keep(table: pa.Table, path: Path) -> None:
-    sink = pa.BufferOutputStream()
-    pq.write_table(table, sink)
-    _write_whole(path, sink.getvalue().to_pybytes())
-
-
-def _write_whole(path: Path, content: bytes) -> None:
-    """Write a file whole or not at all."""
-    temporary = path.with_suffix(f".{os.getpid()}.part")
-    temporary.write_bytes(content)
-    temporary.replace(path)

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field, fields, replace
-from decimal import ROUND_CEILING, Context, Decimal
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import product
-from typing import TYPE_CHECKING, Any, NamedTuple, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import matplotlib.pyplot as plt
 import numpy as np
@@ -16,13 +15,15 @@ from scipy import stats
 
 from dpinfer.errors import DPInferError, OptionError
 from dpinfer.inference.testing.binomial import binomial_power
-from dpinfer.inference.testing.nulls import MOST_DRAWS, Draws
+from dpinfer.inference.testing.nulls import MOST_DRAWS
 from dpinfer.kernel.samplers import check_scales
 from dpinfer.privacy.units import NEIGHBORS, Privacy
 from dpinfer.procedures.binomial import BinomTest
 from dpinfer.procedures.chisquare import ChiSquare
 from dpinfer.procedures.mean_tests import MeanComparison
 from dpinfer.schema.schema import Schema
+from dpinfer.studies.power_draws import Power, in_chunks, rejected
+from dpinfer.studies.power_search import amount_of, amounted, smallest, three_digits_up, unit_of
 from dpinfer.studies.power_truth import (
     NO_NOISE,
     CountTruth,
@@ -36,8 +37,6 @@ from dpinfer.studies.power_truth import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from matplotlib.axes import Axes
     from numpy.typing import NDArray
 
@@ -57,17 +56,7 @@ _AT_LEVEL = 100
 
 _FEWEST, _MOST_ROWS = 100, 10**9
 _PRICES = (1e-6, 1e3)
-_STRIDE, _NEAR, _CLOSE, _SMOOTHED = 8.0, 1.1, 1.001, 7
-_CHUNK = 200_000
-_TIE = 1e-9
 _STUDY, _SEARCH, _FOUND = range(3)
-
-
-class _Found(NamedTuple):
-    """Power and its Monte Carlo standard error."""
-
-    power: float
-    error: float
 
 
 @dataclass(frozen=True, eq=False)
@@ -155,7 +144,7 @@ class PowerStudy:
             def at(n: float, price: Privacy = price) -> float:
                 return self._power(int(n), price, _SEARCH).power
 
-            found = _smallest(at, target, start, (least, _MOST_ROWS), whole=True, exact=self._population is None)
+            found = smallest(at, target, start, (least, _MOST_ROWS), whole=True, exact=self._population is None)
             n = None if found is None else int(found)
             rows.append((n, *((np.nan, np.nan) if n is None else self._power(n, price, _FOUND))))
         frame = pd.DataFrame(rows, columns=["n", "power", "std err"])
@@ -188,18 +177,18 @@ class PowerStudy:
         be measured; see `sample_size`.
         """
         target, rows = self._target(power), []
-        for n, kind in product(self.n, dict.fromkeys(_amounted(price, 1.0) for price in self.privacy)):
+        for n, kind in product(self.n, dict.fromkeys(amounted(price, 1.0) for price in self.privacy)):
             powers = self.frame[self.frame["n"] == n].set_index("privacy")["power"]
             nearest = min(self._alike(kind), key=lambda price: abs(float(powers[str(price)]) - target))
-            start = _amount(nearest)
+            start = amount_of(nearest)
 
             def at(amount: float, n: int = n, kind: Privacy = kind) -> float:
-                return self._power(n, _amounted(kind, amount), _SEARCH).power
+                return self._power(n, amounted(kind, amount), _SEARCH).power
 
-            found = _smallest(at, target, start, self._bounds(kind), whole=False, exact=self._population is None)
-            price = None if found is None else _amounted(kind, _three_digits_up(found))
+            found = smallest(at, target, start, self._bounds(kind), whole=False, exact=self._population is None)
+            price = None if found is None else amounted(kind, three_digits_up(found))
             shown = (np.nan, np.nan) if price is None else self._power(n, price, _FOUND)
-            rows.append((n, _unit(kind), price, *shown))
+            rows.append((n, unit_of(kind), price, *shown))
         return pd.DataFrame(rows, columns=["n", "unit", "privacy", "power", "std err"])
 
     def plot(self, ax: Axes | None = None) -> Axes:
@@ -238,10 +227,10 @@ class PowerStudy:
     def _bounds(self, kind: Privacy) -> tuple[float, float]:
         """Amounts of a unit between which a budget is sought: the test takes them, and their noise can be drawn."""
         least, most = _PRICES
-        own = [_amount(price) for price in self._alike(kind)]
-        while most > max(own) and not self._measurable(_amounted(kind, most)):
+        own = [amount_of(price) for price in self._alike(kind)]
+        while most > max(own) and not self._measurable(amounted(kind, most)):
             most /= 2
-        while least < min(own) and not self._measurable(_amounted(kind, least)):
+        while least < min(own) and not self._measurable(amounted(kind, least)):
             least *= 2
         return min(least, *own), max(most, *own)
 
@@ -256,7 +245,7 @@ class PowerStudy:
         return True
 
     def _alike(self, kind: Privacy) -> list[Privacy]:
-        return [price for price in self.privacy if _amounted(price, 1.0) == kind]
+        return [price for price in self.privacy if amounted(price, 1.0) == kind]
 
     @cached_property
     def _population(self) -> Truth | None:
@@ -273,27 +262,27 @@ class PowerStudy:
             raise OptionError("power", power, f"a number between the level {self.alpha:g} and 1")
         return float(power)
 
-    def _power(self, n: int, price: Privacy | None, stream: int) -> _Found:
+    def _power(self, n: int, price: Privacy | None, stream: int) -> Power:
         """Power at one point; a price of None stands for the ordinary test."""
         population = self._population
         if population is None:
             return self._exact(n, price)
         rng = np.random.default_rng([self.seed, stream, n])
         model, size = population.model(n, price), self.replicates
-        moved = _in_chunks(lambda some: model.statistic(population.draw(n, model, some, rng)), size, population, n)
+        moved = in_chunks(lambda some: model.statistic(population.draw(n, model, some, rng)), size, population, n)
         asked = self.test
         assert not isinstance(asked, BinomTest)  # whose power is exact
         if price is not None and getattr(asked, "null", "simulated") == "asymptotic":
             hit = moved >= stats.chi2.isf(self.alpha, model.dof)  # type: ignore[attr-defined]
-            return _Found(float(hit.mean()), float(hit.std() / np.sqrt(size)))
+            return Power(float(hit.mean()), float(hit.std() / np.sqrt(size)))
         if price is None and self.alpha < 1 / (MOST_DRAWS + 1):
-            return _Found(np.nan, np.nan)
+            return Power(np.nan, np.nan)
         fitted = model.fit(population.expected(n)[None])
         draws = max(_NULL_DRAWS * size, int(min(_AT_LEVEL / self.alpha, MOST_DRAWS)))
-        null = _in_chunks(lambda some: model.statistic(model.draw(fitted, some, rng))[0], draws, population, n)
-        return _rejected(null, moved, self.alpha, "adaptive" if price is None else asked.draws)
+        null = in_chunks(lambda some: model.statistic(model.draw(fitted, some, rng))[0], draws, population, n)
+        return rejected(null, moved, self.alpha, "adaptive" if price is None else asked.draws)
 
-    def _exact(self, n: int, price: Privacy | None) -> _Found:
+    def _exact(self, n: int, price: Privacy | None) -> Power:
         test, law, step = cast("BinomTest", self.test), NO_NOISE, 1.0
         if price is not None:
             measured = self._planned(price)
@@ -301,7 +290,7 @@ class PowerStudy:
         found = binomial_power(
             n, test.p, float(self.truth), law, step=step, alpha=self.alpha, alternative=test.alternative
         )
-        return _Found(found, 0.0)
+        return Power(found, 0.0)
 
 
 def power(
@@ -408,102 +397,6 @@ def power(
     plain = replace(test, source=None)
     kept = tuple(dict.fromkeys(prices))
     return PowerStudy(plain, truth, _read_sizes(n), kept, schema, neighbors, float(alpha), int(replicates), int(seed))
-
-
-def _in_chunks(function: Callable[[int], Array], size: int, population: Truth, n: int) -> Array:
-    """Concatenate what a function gives for parts of ``size`` draws that fit the cache."""
-    most = max(_CHUNK // population.expected(n).size, 100)
-    return np.concatenate([function(min(most, size - start)) for start in range(0, size, most)])
-
-
-def _rejected(null: Array, moved: Array, alpha: float, draws: Draws) -> _Found:
-    """Share of statistics whose Monte Carlo p-value is at most alpha, and its error, that of the null included."""
-    size, moved = len(null), np.where(np.isfinite(moved), moved, -np.inf)
-    below = np.searchsorted(np.sort(null), moved - _TIE * np.maximum(np.abs(moved), 1.0), side="left")
-    beyond = size - below  # NaN is sorted last, and counts as beyond
-
-    def hits(level: float) -> Array:
-        if draws == "adaptive":
-            return np.asarray((1 + beyond) / (size + 1) <= level, dtype=np.float64)
-        return np.asarray(stats.binom.cdf(np.floor(level * (draws + 1) + _TIE) - 1, draws, beyond / size))
-
-    found, blur = hits(alpha), np.sqrt(alpha * (1 - alpha) / size)
-    moves = (hits(min(alpha + blur, 1.0)).mean() - hits(alpha - blur).mean()) / 2
-    return _Found(float(found.mean()), float(np.sqrt(found.var() / len(found) + moves**2)))
-
-
-def _smallest(
-    power: Callable[[float], float],
-    target: float,
-    start: float,
-    within: tuple[float, float],
-    *,
-    whole: bool,
-    exact: bool,
-) -> float | None:
-    """Smallest argument at which a power that rises with it reaches a target; None if it does not within the bounds.
-
-    Brackets and bisects; simulated powers within the last bracket are then smoothed by a line of their probits.
-    """
-
-    def reached(x: float) -> bool:
-        return power(x) >= target
-
-    def below(x: float) -> float:
-        return max(x // _STRIDE if whole else x / _STRIDE, within[0])
-
-    low = high = start
-    if reached(start):
-        while reached(low := below(high)):
-            if low <= within[0]:
-                return low
-            high = low
-    else:
-        while not reached(high := min(low * _STRIDE, within[1])):
-            if high >= within[1]:
-                return None
-            low = high
-    near = 1.0 if whole and exact else _CLOSE if exact else _NEAR
-    while high > low * near and not (whole and high - low <= 1):
-        middle = float(np.sqrt(low * high))
-        if whole:
-            middle = min(max(round(middle), low + 1), high - 1)
-        low, high = (low, middle) if reached(middle) else (middle, high)
-    if exact or (whole and high - low <= 1):
-        return high
-    return _smoothed(power, target, max(low / np.sqrt(_NEAR), within[0]), min(high * np.sqrt(_NEAR), within[1]), whole)
-
-
-def _smoothed(power: Callable[[float], float], target: float, low: float, high: float, whole: bool) -> float:
-    """Where a line through simulated probits of power against the logarithm reaches a target."""
-    places = np.geomspace(low, high, _SMOOTHED)
-    if whole:
-        places = np.unique(np.rint(places))
-    probits = stats.norm.ppf(np.clip([power(x) for x in places], 1e-4, 1 - 1e-4))
-    slope, level = np.polyfit(np.log(places / low), probits, 1)
-    if slope <= 0:
-        return high
-    found = low * float(np.exp(np.clip((stats.norm.ppf(target) - level) / slope, 0.0, np.log(high / low))))
-    return float(np.ceil(found)) if whole else found
-
-
-def _amount(price: Privacy) -> float:
-    """Read the rho, epsilon or mu of a price."""
-    return float(getattr(price, fields(cast("Any", price))[0].name))
-
-
-def _amounted(price: Privacy, amount: float) -> Privacy:
-    """Return a price of the same unit with another rho, epsilon or mu."""
-    return cast("Privacy", replace(cast("Any", price), **{fields(cast("Any", price))[0].name: amount}))
-
-
-def _unit(price: Privacy) -> str:
-    delta = getattr(price, "delta", None)
-    return type(price).__name__ + ("" if delta is None else f", delta={delta:g}")
-
-
-def _three_digits_up(value: float) -> float:
-    return float(Context(prec=3, rounding=ROUND_CEILING).plus(Decimal(value)))
 
 
 def _read_sizes(n: Any) -> tuple[int, ...]:

@@ -11,8 +11,9 @@ import numpy as np
 import pandas as pd
 
 from dpinfer.errors import OptionError
+from dpinfer.inference.testing.count_noise import CountNoise
 from dpinfer.inference.testing.groups import GroupMeans
-from dpinfer.inference.testing.tables import CountNoise, GoodnessOfFit, Homogeneity, Independence
+from dpinfer.inference.testing.tables import GoodnessOfFit, Homogeneity, Independence
 from dpinfer.release import NoiseLaw
 
 if TYPE_CHECKING:

@@ -2,27 +2,23 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import replace
-from functools import cached_property
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pandas as pd
-import pyarrow as pa
 import pyarrow.parquet as pq
+from statsmodels.iolib.table import SimpleTable
 
-from dpinfer.inference.released import Released
-from dpinfer.studies.measures import Replicates, performance
+from dpinfer.studies import plots
+from dpinfer.studies.frames import StudyFrames
 from dpinfer.studies.rules import Rules
+from dpinfer.studies.running import run_design
 
 if TYPE_CHECKING:
     import os
 
     from matplotlib.axes import Axes
-
-    from dpinfer.inference.batch import Oracle
-    from dpinfer.studies.design import Design, Task
 
 __all__ = ["StudyResults"]
 
@@ -30,7 +26,7 @@ _SHOWN = ("bias", "empirical SE", "relative error of model SE (%)", "coverage", 
           "width / oracle", "width / baseline", "unbounded", "rejection", "flagged", "failures", "kappa")  # fmt: skip
 
 
-class StudyResults:
+class StudyResults(StudyFrames):
     """Replicates and measures of a coverage study; made by `dpinfer.coverage_study`.
 
     Attributes
@@ -40,11 +36,6 @@ class StudyResults:
         Whether every block was run.
     """
 
-    def __init__(self, design: Design, blocks: list[tuple[Task, pa.Table]]) -> None:
-        self.design = design
-        self.complete = len(blocks) == len(design.tasks)
-        self._blocks = blocks
-
     def __repr__(self) -> str:
         state = "" if self.complete else " (interrupted)"
         return (
@@ -52,79 +43,9 @@ class StudyResults:
             f"{self.design.replicates:,} replicates of {self.design.procedure!r}>"
         )
 
-    @cached_property
-    def table(self) -> pa.Table:
-        """All replicates as an Arrow table."""
-        return pa.concat_tables([block.replace_schema_metadata(None) for _, block in self._blocks])
-
-    @cached_property
-    def frame(self) -> pd.DataFrame:
-        """A row per replicate, price and coefficient."""
-        frame: pd.DataFrame = self.table.to_pandas()
-        frame.insert(0, "n", np.array(self.design.n)[frame.pop("size").to_numpy()])
-        prices = np.array([str(price) for price in self.design.privacy], dtype=object)
-        frame.insert(1, "privacy", prices[frame.pop("price").to_numpy()])
-        return frame
-
     def to_parquet(self, path: str | os.PathLike[str]) -> None:
         """Write all replicates to a Parquet file; equal studies give equal bytes."""
         pq.write_table(self.table, path)
-
-    @cached_property
-    def cells(self) -> pd.DataFrame:
-        """A row per cell (n, price, coefficient) with every measure and its Monte Carlo standard error."""
-        rows = []
-        for key, group in self.frame.groupby(["n", "privacy", "term"], sort=False):
-            n, privacy, term = cast("tuple[int, str, str]", key)
-            truth = float(self.design.truth.get(term, np.nan))
-            values = _replicates(group)
-            row = {"n": n, "privacy": privacy, "term": term, "truth": truth}
-            row |= performance(values, truth, level=self.design.level)
-            row |= self._beside(group, row, n, privacy, term)
-            rows.append(row)
-        return pd.DataFrame(rows)
-
-    def _beside(self, group: pd.DataFrame, row: dict[str, Any], n: int, privacy: str, term: str) -> dict[str, float]:
-        """Widths against the oracle and the baseline."""
-        out: dict[str, float] = {}
-        oracle = self._oracles.get((n, privacy))
-        if oracle is not None:
-            names, found = oracle
-            place = names.index(term)
-            out |= {
-                "width / oracle": row["width"] / (2 * float(found.halfwidth[place])),
-                "width / ordinary": row["width"] / max(2 * float(found.ordinary[place]), 1e-300),
-                "kappa": found.kappa,
-            }
-        if "baseline lower" in group:
-            lower, upper = group["baseline lower"], group["baseline upper"]
-            truth = row["truth"]
-            out |= {
-                "width / baseline": row["width"] / float((upper - lower).mean()),
-                "baseline coverage": float(((lower <= truth) & (truth <= upper)).mean()),
-                "baseline empirical SE": float(group["baseline estimate"].std()),
-            }
-        return out
-
-    @cached_property
-    def _oracles(self) -> dict[tuple[int, str], tuple[list[str], Oracle]]:
-        found: dict[tuple[int, str], tuple[list[str], Oracle]] = {}
-        design = self.design
-        if not hasattr(design.procedure, "oracle"):
-            return found
-        for size, n in enumerate(design.n):
-            blocks = [block for task, block in self._blocks if task.size == size]
-            stored = [json.loads(block.schema.metadata[b"sums"]) for block in blocks]
-            if not stored or None in stored or sum(one["count"] for one in stored) == 0:
-                continue
-            total = np.sum([one["total"] for one in stored], axis=0) / sum(one["count"] for one in stored)
-            names = list(dict.fromkeys(blocks[0].column("term").to_pylist()))
-            for price in design.privacy:
-                released = Released.of_study(design.measured(price, n), total[None])
-                contrasts = design.contrasts or None
-                oracle = design.procedure.oracle(released, alpha=1 - design.level, contrasts=contrasts)
-                found[n, str(price)] = (names, oracle)
-        return found
 
     def failures(self) -> pd.DataFrame:
         """Count the messages of replicates that failed."""
@@ -180,8 +101,6 @@ class StudyResults:
         return cells
 
     def _again(self, rules: Rules, n: int, privacy: str, least: float, most: float, n_jobs: int) -> pd.DataFrame:
-        from dpinfer.studies.coverage import run_design  # noqa: PLC0415  (the two call each other)
-
         design = replace(
             self.design,
             n=(n,),
@@ -190,8 +109,7 @@ class StudyResults:
             seed=self.design.seed + rules.rerun_seed,
             baseline=None,
         )
-        judged: pd.DataFrame = run_design(design, n_jobs=n_jobs)._judged(rules, least, most, "rerun")
-        return judged
+        return StudyResults(design, run_design(design, n_jobs=n_jobs))._judged(rules, least, most, "rerun")
 
     def to_html(self) -> str:
         """Return the summary as HTML."""
@@ -199,40 +117,22 @@ class StudyResults:
 
     def to_latex(self) -> str:
         """Return the summary as LaTeX."""
-        from statsmodels.iolib.table import SimpleTable  # noqa: PLC0415  (imported when first needed)
-
         flat = self.summary().reset_index()
         cells = [[f"{cell:.4g}" if isinstance(cell, float) else str(cell) for cell in row] for row in flat.to_numpy()]
         return str(SimpleTable(cells, headers=[name.replace("%", r"\%") for name in flat.columns]).as_latex_tabular())
 
     def plot_coverage(self, *, ax: Axes | None = None) -> Axes:
         """Coverage of every cell with Monte Carlo bands; see `dpinfer.studies.plots.coverage_plot`."""
-        from dpinfer.studies import plots  # noqa: PLC0415  (matplotlib when first needed)
-
         return plots.coverage_plot(self, ax=ax)
 
     def plot_nested_loop(self, measure: str = "coverage", *, ax: Axes | None = None) -> Axes:
         """One measure over all cells as a nested-loop plot."""
-        from dpinfer.studies import plots  # noqa: PLC0415
-
         return plots.nested_loop_plot(self, measure, ax=ax)
 
     def plot_zip(self, term: str, *, n: int | None = None, privacy: str | None = None, ax: Axes | None = None) -> Axes:
         """Draw the intervals of one cell, ranked by how far they are from the truth."""
-        from dpinfer.studies import plots  # noqa: PLC0415
-
         return plots.zip_plot(self, term, n=n, privacy=privacy, ax=ax)
 
     def plot_pvalues(self, term: str, *, ax: Axes | None = None) -> Axes:
         """Quantiles of the p-values of one coefficient against the uniform."""
-        from dpinfer.studies import plots  # noqa: PLC0415
-
         return plots.pvalue_plot(self, term, ax=ax)
-
-
-def _replicates(group: pd.DataFrame) -> Replicates:
-    numbers = {
-        name: group[name].to_numpy(dtype=np.float64) for name in ("estimate", "error", "lower", "upper", "pvalue")
-    }
-    failed = (group["failure"] != "").to_numpy() | ~np.isfinite(numbers["estimate"])
-    return Replicates(**numbers, flagged=group["flagged"].to_numpy(dtype=bool), failed=failed)

@@ -9,6 +9,7 @@ from fractions import Fraction
 import numpy as np
 import pandas as pd
 import pytest
+from dpinfer.results.bootstrap_question import BootstrapQuestion
 
 import dpinfer as dpi
 from dpinfer.errors import BudgetExceededError, DPInferError, MeasurementFailedError, OptionError
@@ -20,7 +21,6 @@ from dpinfer.kernel.sources import Source, open_source
 from dpinfer.kernel.stage import Largest, Noise, Place, Resampled, Slot, Stage, Sum
 from dpinfer.procedures.procedure import Procedure
 from dpinfer.release import Release
-from dpinfer.results.bootstrap_question import BootstrapQuestion
 from dpinfer.schema.axes import BinsAxis
 from dpinfer.schema.basis import basis_of
 from dpinfer.schema.expressions import compile_expression

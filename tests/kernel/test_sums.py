@@ -257,9 +257,7 @@ CELLS = {
     "table": SumPlan("table", SCHEMA, axes=({"column": "g"}, {"column": "k"}, {"column": "b"})),
     "table where": SumPlan("table", SCHEMA, axes=({"column": "g"},), where="b & (y > 10)"),
     "count": SumPlan("count", SCHEMA),
-    "histogram": SumPlan(
-        "histogram", SCHEMA, axes=({"column": "b"}, {"column": "x", "edges": [-2.5, 0.0, 0.3, 11.0]})
-    ),
+    "histogram": SumPlan("histogram", SCHEMA, axes=({"column": "b"}, {"column": "x", "edges": [-2.5, 0.0, 0.3, 11.0]})),
     "histogram of integers": SumPlan("histogram", SCHEMA, axes=({"column": "k", "edges": [0.0, 0.5, 7.0, 15.0]},)),
 }
 QUESTIONS = pytest.mark.parametrize("name", CELLS)

@@ -67,7 +67,7 @@ def in_pairs(columns, data=None, replicates=40, **options):
 @pytest.fixture
 def no_noise(monkeypatch):
     """A price that buys secret weights all but without noise."""
-    monkeypatch.setattr("dpinfer.kernel.price.resampled_cost", lambda *_: (1e5, 1e-10))
+    monkeypatch.setattr("dpinfer.kernel.price_resampled.resampled_cost", lambda *_: (1e5, 1e-10))
 
 
 # Estimates and their sampling errors, against plain formulas

@@ -345,9 +345,9 @@ def test_the_release_of_one_test_serves_another():
     assert table.summary_frame().shape[0] == 6
     with pytest.raises(MissingFromReleaseError, match="no 's'"):
         chisquare("s", release).infer()
-    with pytest.raises(InferenceError, match="another question .chi2_contingency of g and h"):
+    with pytest.raises(InferenceError, match=r"another question .chi2_contingency of g and h"):
         chisquare("g", release, where="s").infer()
-    with pytest.raises(InferenceError, match="another question .mean of age"):
+    with pytest.raises(InferenceError, match=r"another question .mean of age"):
         chisquare("g", dpi.mean("age", simulated()).fit(PRICE).release).infer()
 
 

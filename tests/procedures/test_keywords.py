@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import inspect
+import re
 
+import numpy as np
 import pytest
 
 import dpinfer as dpi
@@ -49,6 +51,27 @@ def test_every_question_tells(name):
 def test_unknown_keywords_are_type_errors(name):
     with pytest.raises(TypeError, match="unexpected keyword argument 'colour'"):
         getattr(dpi, name)("x", colour="red")
+
+
+OTHER_ORDERS = {
+    "ttest_1samp": (lambda d: dpi.ttest_1samp("x", 5, d), "ttest_1samp(column, data, popmean=...)"),
+    "ttest_1samp without data": (lambda _: dpi.ttest_1samp("x", 5.0), "ttest_1samp(column, data, popmean=...)"),
+    "ttest_ind": (lambda d: dpi.ttest_ind("x", "g", d, True), "ttest_ind(column, by, data, equal_var=...)"),
+    "binomtest": (lambda d: dpi.binomtest("b", 0.5, d), "binomtest(column, data, p=...)"),
+    "binomtest at the end": (lambda d: dpi.binomtest("b", d, 0.5), "binomtest(column, data, p=...)"),
+    "chisquare": (lambda d: dpi.chisquare("g", [1, 2], d), "chisquare(column, data, f_exp=...)"),
+    "chisquare at the end": (lambda d: dpi.chisquare("g", d, [1, 2]), "chisquare(column, data, f_exp=...)"),
+}
+
+
+@pytest.mark.parametrize("name", OTHER_ORDERS)
+def test_tests_show_the_order_of_their_arguments(name):
+    ask, shown = OTHER_ORDERS[name]
+    schema = dpi.Schema(x=dpi.Real(0, 10), b=dpi.Boolean(), g=dpi.Category(["a", "b"]))
+    data = dpi.PublicData(schema.sample(10, np.random.default_rng(1)), schema, rng=np.random.default_rng(2))
+    with pytest.raises((OptionError, TypeError), match=re.escape(shown)) as caught:
+        ask(data)
+    assert caught.value.option == "data"
 
 
 def test_fit_refuses_unknown_keywords():

@@ -15,7 +15,7 @@ from dpinfer.errors import (
     MissingFromReleaseError,
     OptionError,
 )
-from dpinfer.procedures.linear import OLS
+from dpinfer.procedures.regression import OLS
 
 SCHEMA = dpi.Schema(
     age=dpi.Real(18, 90),

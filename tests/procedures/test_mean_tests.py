@@ -165,14 +165,33 @@ def test_releases_of_something_else_are_refused():
         ttest_ind("y", "s", means).infer()
     with pytest.raises(MissingFromReleaseError, match="of all rows together"):
         ttest_1samp("x", means, popmean=5).infer()
-    with pytest.raises(InferenceError, match="another question .mean of x by s"):
+    with pytest.raises(InferenceError, match=r"another question .mean of x by s"):
         ttest_ind("x", "s", means, where="y > 1").infer()
-    with pytest.raises(InferenceError, match="another question .count of s"):
+    with pytest.raises(InferenceError, match=r"another question .count of s"):
         ttest_ind("x", "s", dpi.count(data, by="s").measure(PRICE)).infer()
     with pytest.raises(InferenceError, match='target="data"'):
         ttest_ind("x", "s", dpi.mean("x", data, by="s", target="data").measure(PRICE)).infer()
     with pytest.raises(InferenceError, match="without weights"):
         ttest_ind("x", "s", dpi.mean("x", data, by="s", weights="y").measure(PRICE)).infer()
+
+
+def test_another_hypothesis_on_the_same_release_is_free():
+    release = ttest_1samp("x", simulated(), popmean=5).measure(PRICE)
+    again = release.infer(popmean=4.5, alternative="greater", draws=199)
+    alone = ttest_1samp("x", release, popmean=4.5, alternative="greater", draws=199).infer()
+    assert tuple(again) == tuple(alone)
+    assert again.hypothesis == "mean of x = 4.5"
+    for options in ({"popmean": 11}, {"where": "s"}, {"column": "y"}):
+        with pytest.raises(OptionError, match=next(iter(options))):
+            release.infer(**options)
+
+
+def test_an_analysis_of_variance_has_no_sides_and_groups_no_given_mean():
+    release = f_oneway("x", "g", simulated()).measure(PRICE)
+    with pytest.raises(OptionError, match=r"alternative='less'.*no sides"):
+        release.infer(alternative="less")
+    with pytest.raises(OptionError, match="popmean=3"):
+        release.infer(popmean=3)
 
 
 # Groups by a condition, many releases at once

@@ -214,7 +214,7 @@ def test_intervals_of_simulated_noise_cover():
         exact = np.array(exact_sums(measured.rows, open_source(data)), dtype=float)
         noise = measured.law.rvs(20_000, np.random.default_rng(6))
         values = (exact * measured.multiplier + noise) * np.asarray(measured.steps)
-        found = asked.estimate(Released(measured, values), alpha=0.1)
+        found = asked.estimate(Released.of_study(measured, values), alpha=0.1)
         truth = exact * measured.rows.step
         covered = ((found.intervals[..., 0] <= truth) & (truth <= found.intervals[..., 1])).mean(axis=0)
         assert np.abs(covered - 0.9).max() < 0.0105  # five standard errors; the grid is fine
@@ -227,7 +227,7 @@ def test_batches_equal_single_releases():
     for price in (dpi.ZCDP(0.2), dpi.PureDP(0.5)):
         results = asked.bind(public()).fit(price)
         measured = asked.measurement(price, schema=SCHEMA)
-        released = Released(measured, results.release.array[None])
+        released = Released.of_study(measured, results.release.array[None])
         batch = asked.estimate(released, alpha=0.1, contrasts=contrasts)
         test = results.t_test("up - down")
         assert batch.names == ("up", "down", "gap")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import pandas as pd
@@ -10,6 +10,7 @@ import pytest
 import statsmodels.api as sm
 from scipy import stats
 
+from dpinfer.privacy import ZCDP
 from dpinfer.results import PrivateResults
 
 NAMES = ("Intercept", "age", "educ", "C(race)[T.b]")
@@ -17,13 +18,10 @@ NAMES = ("Intercept", "age", "educ", "C(race)[T.b]")
 
 @dataclass(frozen=True)
 class StubCost:
-    rho: float = 0.1
-
-    def __str__(self):
-        return f"ZCDP(rho={self.rho})"
+    price: ZCDP = field(default_factory=lambda: ZCDP(0.1))
 
     def describe(self):
-        return f"{self}, which implies (epsilon=2.23, delta=1e-06)"
+        return f"{self.price}, which implies (epsilon=2.23, delta=1e-06)"
 
 
 @dataclass(frozen=True)
@@ -32,6 +30,8 @@ class StubRelease:
     neighbors: str = "add_remove"
     charge_ids: tuple[str, ...] = ("c-12",)
     public: bool = False
+    unit: str = "one row"
+    dataset: str | None = None
 
 
 @dataclass(frozen=True)

@@ -261,6 +261,30 @@ def test_the_same_question_twice_is_as_good_as_the_whole_price(asked, neighbors)
     assert "2 combined releases" in both.summary().as_text()
 
 
+def test_a_test_of_means_and_the_means_are_one_question():
+    half = [measure(dpi.ttest_ind("x", "b"), 0.25, 2), measure(dpi.mean("x", by="b"), 0.25, 3)]
+    means = [measure(dpi.mean("x", by="b"), 0.25, seed) for seed in (2, 3)]
+    pd.testing.assert_frame_equal(combine(half).conf_int(), combine(means).conf_int())
+    pd.testing.assert_frame_equal(combine(half[::-1]).conf_int(), combine(means[::-1]).conf_int())
+
+
+def test_exact_and_ordinary_counts_of_successes_are_combined_with_tables():
+    sure = dpi.Schema(
+        g=dpi.Category(["a", "b"], missing="a", impossible="a"), s=dpi.Boolean(missing=False, impossible=False)
+    )
+    frame = sure.sample(400, np.random.default_rng(4))
+    options = {"schema": sure, "frame": frame, "neighbors": "replace_one"}
+    exact = measure(dpi.binomtest("s"), dpi.PureDP(1.0), 2, **options)
+    table = measure(dpi.table(["g", "s"]), dpi.PureDP(1.0), 3, **options)
+    both = combine([exact, table])
+    assert set(both.index.names) == {"g", "s"}
+    assert (both.bse.to_numpy() < table.infer().bse.to_numpy()).all()
+    ordinary = [
+        measure(asked, 0.1, seed, **options) for seed, asked in enumerate((dpi.binomtest("s"), dpi.count(where="s")))
+    ]
+    assert combine(ordinary).bse.iloc[0] == pytest.approx((ordinary[0].noise_variances[0] / 2) ** 0.5)
+
+
 def test_heavy_tails_stay_heavy_until_ten_draws():
     few = [measure(dpi.total("x"), dpi.PureDP(0.2), seed) for seed in (2, 3)]
     many = [measure(dpi.total("x", draws=5), dpi.PureDP(0.2), seed) for seed in (2, 3)]

@@ -68,11 +68,6 @@ def fit(model, price=NOISY, frame=FRAME, neighbors="add_remove", seed=2):
     return model.bind(data).fit(price)
 
 
-def with_values(release, values):
-    (stage,) = release.stages
-    return dataclasses.replace(release, stages=(dataclasses.replace(stage, values=values),))
-
-
 # Without noise
 
 

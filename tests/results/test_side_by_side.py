@@ -12,10 +12,10 @@ import statsmodels.api as sm
 
 import dpinfer as dpi
 from dpinfer.errors import OptionError
-from dpinfer.privacy import GDP, ZCDP, PureDP
+from dpinfer.privacy import GDP, ZCDP, ApproxDP, PureDP
 from dpinfer.privacy.cost import Cost
 from dpinfer.procedures.combine import combine
-from dpinfer.results.combined import CombinedRelease, SeveralCosts
+from dpinfer.release.combined import CombinedRelease, SeveralCosts
 from dpinfer.results.side_by_side import SummaryTable, summary_table
 
 
@@ -26,6 +26,7 @@ class Named:
     charge_ids: tuple[str, ...] = ("c-1",)
     public: bool = False
     dataset: str | None = "survey"
+    unit: str = "one row"
 
 
 def zcdp(rho):
@@ -353,10 +354,10 @@ def test_a_comma_in_a_charge_does_not_make_it_two(case):
     assert "2 releases: 0.2-zCDP" in total
 
 
-def test_costs_that_are_no_costs_are_listed(case):
-    told = SimpleNamespace(price="special", describe=lambda: "a special guarantee")
+def test_costs_without_a_proof_in_zcdp_are_listed_and_not_summed(case):
+    told = Cost(ApproxDP(1.0, 1e-6), approx=ApproxDP(1.0, 1e-6))
     (total,) = totals(summary_table([case.noisy(release=Named(told)), case.noisy(release=paid("b"))]))
-    assert total.endswith("They are a special guarantee; and 0.1-zCDP, which implies (2.15, 1e-06)-DP.")
+    assert total.endswith(f"They are {told.describe()}; and 0.1-zCDP, which implies (2.15, 1e-06)-DP.")
 
 
 # Formats

@@ -237,7 +237,7 @@ def test_notebook_views(case):
 
 def test_the_short_guarantee_is_the_price(case):
     cost = SimpleNamespace(price="GDP(mu=0.5)", describe=lambda: "0.5-GDP")
-    release = SimpleNamespace(cost=cost, neighbors="add_remove", charge_ids=(), public=False)
+    release = SimpleNamespace(cost=cost, neighbors="add_remove", charge_ids=(), public=False, unit="one row")
     text = str(case.noisy(release=release).summary())
     assert re.search(r"Guarantee:\s+GDP\(mu=0.5\)", text)
     assert "Guarantee: 0.5-GDP; data sets are neighbours" in text

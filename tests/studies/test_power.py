@@ -16,8 +16,9 @@ import dpinfer as dpi
 from dpinfer.errors import DPInferError, NotProvedError, OptionError
 from dpinfer.inference.released import Released
 from dpinfer.inference.testing.binomial import binomial_power
+from dpinfer.inference.testing.count_noise import CountNoise
 from dpinfer.inference.testing.nulls import batch_pvalues
-from dpinfer.inference.testing.tables import CountNoise, GoodnessOfFit, Independence
+from dpinfer.inference.testing.tables import GoodnessOfFit, Independence
 from dpinfer.procedures.binomial import binomtest
 from dpinfer.procedures.chisquare import chi2_contingency, chisquare
 from dpinfer.procedures.mean_tests import f_oneway, ttest_1samp, ttest_ind, ttest_rel
@@ -447,6 +448,7 @@ def test_the_plot_has_a_curve_for_every_price_and_the_ordinary_test_dashed():
 
 # Refusals
 
+T_TEST = ttest_1samp("v", popmean=5)
 SAMPLE = {"test": chisquare("p"), "truth": np.full(4, 0.25), "n": 100, "privacy": PRICE, "schema": OPEN}
 MEANS = {"u": (0.3, 5, 1), "v": (0.3, 5, 1), "w": (0.4, 5, 1)}
 REFUSED = {
@@ -469,11 +471,11 @@ REFUSED = {
     "a proportion above one": (
         {"test": binomtest("b"), "truth": 1.5, "schema": FULL, "neighbors": "replace_one"}, r"truth=1.5.*\[0, 1\]",
     ),
-    "no mean": ({"test": ttest_1samp("v", popmean=5), "truth": 5.1}, "truth=5.1.*mean"),
-    "a mean without sd": ({"test": ttest_1samp("v", popmean=5), "truth": {"mean": 5}}, "truth="),
-    "a mean beyond the bounds": ({"test": ttest_1samp("v", popmean=5), "truth": {"mean": 11, "sd": 1}}, r"truth=.*\[0, 10\]"),
-    "an sd beyond the bounds": ({"test": ttest_1samp("v", popmean=5), "truth": {"mean": 1, "sd": 4}}, r"truth=.*\[0, 10\]"),
-    "an sd of zero": ({"test": ttest_1samp("v", popmean=5), "truth": {"mean": 1, "sd": 0}}, "truth=.*positive sd"),
+    "no mean": ({"test": T_TEST, "truth": 5.1}, "truth=5.1.*mean"),
+    "a mean without sd": ({"test": T_TEST, "truth": {"mean": 5}}, "truth="),
+    "a mean beyond the bounds": ({"test": T_TEST, "truth": {"mean": 11, "sd": 1}}, r"truth=.*\[0, 10\]"),
+    "an sd beyond the bounds": ({"test": T_TEST, "truth": {"mean": 1, "sd": 4}}, r"truth=.*\[0, 10\]"),
+    "an sd of zero": ({"test": T_TEST, "truth": {"mean": 1, "sd": 0}}, "truth=.*positive sd"),
     "groups without shares": ({"test": f_oneway("v", "c"), "truth": dict.fromkeys("uvw", (5, 1))}, "truth=.*share"),
     "a group too many": ({"test": f_oneway("v", "c"), "truth": {**MEANS, "q": (0.1, 5, 1)}}, "truth=.*u, v, w"),
     "shares of another sum": (

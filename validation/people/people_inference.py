@@ -7,7 +7,6 @@ from functools import cache
 from typing import Any
 
 import numpy as np
-from dpinfer.results.describe import describe
 from scipy import stats
 
 import dpinfer as dpi

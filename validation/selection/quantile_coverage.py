@@ -15,7 +15,6 @@ from tqdm import tqdm
 
 import dpinfer as dpi
 from dpinfer.inference.quantiles import _FEW, _LARGE
-from dpinfer.results.quantiles import whole_step
 from dpinfer.studies import Rules
 from validation.common.outputs import Claim, Options, options, write_figure, write_table
 from validation.common.stages import Choosing

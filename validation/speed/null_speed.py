@@ -10,8 +10,9 @@ import pandas as pd
 from matplotlib.figure import Figure
 
 import dpinfer as dpi
+from dpinfer.inference.testing.count_noise import CountNoise
 from dpinfer.inference.testing.nulls import simulate
-from dpinfer.inference.testing.tables import CountNoise, GoodnessOfFit, Independence
+from dpinfer.inference.testing.tables import GoodnessOfFit, Independence
 from dpinfer.release import NoiseLaw
 from validation.common.outputs import Claim, Options, options, write_figure, write_table
 

@@ -11,8 +11,10 @@ import pandas as pd
 from matplotlib.figure import Figure
 from tqdm import tqdm
 
-from dpinfer.inference.testing.association import EffectSize, cohens_w, cramers_v, residual_table
-from dpinfer.inference.testing.tables import CountNoise, GoodnessOfFit, Independence
+from dpinfer.inference.testing.association import EffectSize, cohens_w, cramers_v
+from dpinfer.inference.testing.count_noise import CountNoise
+from dpinfer.inference.testing.residuals import residual_table
+from dpinfer.inference.testing.tables import GoodnessOfFit, Independence
 from dpinfer.release import NoiseLaw
 from dpinfer.studies import Rules
 from validation.common.outputs import Claim, Options, options, write_figure, write_table

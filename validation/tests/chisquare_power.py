@@ -11,7 +11,8 @@ from scipy import stats
 from tqdm import tqdm
 
 import dpinfer as dpi
-from dpinfer.inference.testing.tables import CountNoise, GoodnessOfFit, Independence
+from dpinfer.inference.testing.count_noise import CountNoise
+from dpinfer.inference.testing.tables import GoodnessOfFit, Independence
 from dpinfer.release import NoiseLaw
 from validation.common.outputs import Claim, Options, options, write_figure, write_table
 

@@ -11,8 +11,9 @@ from scipy import stats
 from tqdm import tqdm
 
 import dpinfer as dpi
+from dpinfer.inference.testing.count_noise import CountNoise
 from dpinfer.inference.testing.nulls import batch_pvalues
-from dpinfer.inference.testing.tables import CountNoise, GoodnessOfFit, Homogeneity, Independence
+from dpinfer.inference.testing.tables import GoodnessOfFit, Homogeneity, Independence
 from dpinfer.release import NoiseLaw
 from validation.common.outputs import Claim, Options, options, write_figure, write_table
 

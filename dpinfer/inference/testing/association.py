@@ -1,4 +1,4 @@
-"""Effect sizes of noisy tables: residuals of cells, Cramer's V and Cohen's w, each with an interval.
+"""Effect sizes of noisy tables: Cramer's V and Cohen's w, each with an interval.
 
 Both effect sizes are squared lengths ``q = g(x)`` of shares, free of the scale of the counts x. With L and H the
 gradient and the Hessian of g, and e what sampling and noise add to the counts, ``g + L'e + e'He/2`` has the bias
@@ -12,22 +12,23 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
-from scipy import special, stats
+from scipy import special
 
 from dpinfer.errors import OptionError
-from dpinfer.inference.testing.tables import CountNoise, GoodnessOfFit, Homogeneity, Independence
-from dpinfer.release.laws import NORMAL_DRAWS
+from dpinfer.inference.testing.products import LEAST
+from dpinfer.inference.testing.residuals import check_alpha
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from numpy.typing import NDArray
 
+    from dpinfer.inference.testing.count_noise import CountNoise
+
     Array = NDArray[np.float64]
     Derivatives = tuple[Array, Array, Array]
-    Model = GoodnessOfFit | Independence | Homogeneity
 
-__all__ = ["NOT_RESOLVED", "EffectSize", "ResidualTable", "cohens_w", "cramers_v", "residual_table", "small_cells"]
+__all__ = ["NOT_RESOLVED", "EffectSize", "cohens_w", "cramers_v"]
 
 NOT_RESOLVED = "The privacy noise hides a margin of the table: the interval is every value that the measure can take."
 """What is said of an effect size whose interval is the whole range."""
@@ -35,42 +36,9 @@ NOT_RESOLVED = "The privacy noise hides a margin of the table: the interval is e
 _CLEAR = 2.5
 """Noise standard deviations that every margin has to reach for an interval of Cramer's V."""
 
-_LEAST, _SMALL = 1.0, 5.0
-_STEP = 1e-20
 _FLOOR = 1e-3
-_HALF_ROW = 0.5
 _HALVINGS = 22
 _LARGE = 40.0
-
-
-@dataclass(frozen=True, eq=False)
-class ResidualTable:
-    """What every cell adds to the evidence against a hypothesis; every array is (..., d).
-
-    Attributes
-    ----------
-    observed, expected, difference : ndarray
-        Noisy counts, those expected under the hypothesis, and observed less expected, in rows.
-    sampling_error, noise_error, standard_error : ndarray
-        Standard error of the difference under the hypothesis: from sampling, from noise, and both, in rows.
-    standardised : ndarray
-        ``difference / standard_error``: about standard normal where the hypothesis holds.
-    lower, upper : ndarray
-        Interval for the population's standardised residual: its difference over the same null standard error.
-    alpha : float
-        One less the confidence of each interval.
-    """
-
-    observed: Array
-    expected: Array
-    difference: Array
-    sampling_error: Array
-    noise_error: Array
-    standard_error: Array
-    standardised: Array
-    lower: Array
-    upper: Array
-    alpha: float
 
 
 @dataclass(frozen=True, eq=False)
@@ -101,76 +69,6 @@ class EffectSize:
     def flag(self) -> str:
         """`NOT_RESOLVED` where that holds for a release, "" otherwise."""
         return "" if bool(np.all(self.resolved)) else NOT_RESOLVED
-
-
-def small_cells(expected: Array, noise: CountNoise) -> NDArray[np.bool_]:
-    """Whether expected counts (..., d) are below 5, or below the standard deviation of their noise."""
-    return np.asarray(expected < max(_SMALL, float(np.sqrt(noise.variance))))
-
-
-def residual_table(model: Model, values: Array, *, alpha: float = 0.05) -> ResidualTable:
-    """Residuals of noisy counts from a hypothesis, standardised by sampling and noise together.
-
-    Parameters
-    ----------
-    model : GoodnessOfFit, Independence or Homogeneity
-        The hypothesis, with the noise and the public sizes.
-    values : ndarray (..., d)
-        Noisy counts.
-    alpha : float
-        One less the confidence of the intervals.
-
-    Returns
-    -------
-    ResidualTable
-
-    Raises
-    ------
-    OptionError
-        If ``alpha`` is not between 0 and 1.
-
-    Notes
-    -----
-    Without noise the standardised residual is the adjusted residual of Haberman (1973). The interval takes the
-    covariance of the counts from the noisy shares, clipped at 0, not from the hypothesis; as in Wilson's interval the
-    variance of a cell grows with the count that is tried; half a row is added on both sides, because counts are whole.
-    Laplace noise widens it by its kurtosis (Cornish-Fisher).
-
-    References
-    ----------
-    Haberman (1973), The analysis of residuals in cross-classified tables, Biometrics 29.
-    """
-    _check_alpha(alpha)
-    values = np.asarray(values, dtype=float)
-    size, variance = values.shape[-1], model.noise.variance
-    expected, sampling, noisy = (np.real(part) for part in _null_parts(model, values))
-    error = np.sqrt(sampling + variance * noisy)
-    difference = values - expected
-    moved = values[..., None, :] + 1j * _STEP * np.eye(size)
-    moved_expected, moved_sampling, moved_noisy = _null_parts(model, moved)
-    ratio = (moved - moved_expected) / np.sqrt(moved_sampling + variance * moved_noisy)
-    slope = np.imag(ratio) / _STEP  # (..., count moved, residual)
-    from_noise = variance * (slope**2).sum(axis=-2)
-    spread = _sampling_variance(model, values, slope) + from_noise
-    fourth = _fourth(model.noise) * (slope**4).sum(axis=-2) / np.maximum(spread, 1e-100) ** 2
-    normal = float(stats.norm.isf(alpha / 2))
-    reach = normal + np.maximum((normal**3 - 3 * normal) / 24, 0.0) * fourth
-    standardised = difference / error
-    own = np.diagonal(slope, axis1=-2, axis2=-1)
-    shift = 0.5 * reach**2 * own**2 * error
-    half = np.sqrt(shift**2 + reach**2 * spread) + _HALF_ROW * np.abs(own)
-    return ResidualTable(
-        observed=values,
-        expected=expected,
-        difference=difference,
-        sampling_error=np.sqrt(sampling),
-        noise_error=np.sqrt(variance * noisy),
-        standard_error=error,
-        standardised=standardised,
-        lower=standardised + shift - half,
-        upper=standardised + shift + half,
-        alpha=alpha,
-    )
 
 
 def cramers_v(
@@ -208,7 +106,7 @@ def cramers_v(
     freedom are a quarter of Satterthwaite's, which pays for the terms of third order too.
     Where a noisy margin is below 2.5 standard deviations of its noise the interval is [0, 1].
     """
-    _check_alpha(alpha)
+    check_alpha(alpha)
     rows, columns = shape
     if min(shape) < 2 or values.shape[-1] != rows * columns:
         raise OptionError("shape", shape, f"two numbers of levels, 2 or more, with product {values.shape[-1]}")
@@ -218,10 +116,10 @@ def cramers_v(
     for axis, levels, added in ((-1, rows, columns), (-2, columns, rows)):
         margin = table.sum(axis=axis)
         spread = np.sqrt(noise.variance * added * (1 - known / levels))
-        clear &= (margin > np.maximum(_CLEAR * spread, _LEAST)).all(axis=-1)
-        margin = np.maximum(margin, _LEAST)
+        clear &= (margin > np.maximum(_CLEAR * spread, LEAST)).all(axis=-1)
+        margin = np.maximum(margin, LEAST)
         margins.append(margin / margin.sum(axis=-1, keepdims=True))
-    size = np.maximum(table.sum(axis=(-2, -1)), _LEAST)[..., None]
+    size = np.maximum(table.sum(axis=(-2, -1)), LEAST)[..., None]
     null = size * (margins[0][..., :, None] * margins[1][..., None, :]).reshape(values.shape)
     return _effect_size(
         table.reshape(values.shape),
@@ -267,27 +165,22 @@ def cohens_w(
     ``w^2 = sum (p - p0)^2 / p0``, at most ``1 / min(p0) - 1``; the interval is made as that of `cramers_v`.
     Where the noisy number of rows is below 2.5 standard deviations of its noise the interval is the whole range.
     """
-    _check_alpha(alpha)
+    check_alpha(alpha)
     counts = _of_size(values, nobs)
     total = counts.sum(axis=-1)
     spread = 0.0 if nobs is not None else np.sqrt(noise.variance * values.shape[-1])
-    size = np.maximum(total, _LEAST)[..., None]
+    size = np.maximum(total, LEAST)[..., None]
     return _effect_size(
         counts,
         size * probabilities,
         lambda at: _w_squared(at, probabilities),
         noise,
         known=nobs is not None,
-        clear=np.asarray(total > max(_CLEAR * spread, _LEAST)),
+        clear=np.asarray(total > max(_CLEAR * spread, LEAST)),
         scale=1.0,
         largest=float(np.sqrt(1 / probabilities.min() - 1)),
         alpha=alpha,
     )
-
-
-def _check_alpha(alpha: float) -> None:
-    if not 0 < alpha < 1:
-        raise OptionError("alpha", alpha, "a number between 0 and 1: one less the confidence")
 
 
 def _of_size(values: Array, nobs: int | None) -> Array:
@@ -295,86 +188,6 @@ def _of_size(values: Array, nobs: int | None) -> Array:
     if nobs is None:
         return np.asarray(values, dtype=float)
     return np.asarray(values + (nobs - values.sum(axis=-1, keepdims=True)) / values.shape[-1])
-
-
-def _fourth(noise: CountNoise) -> float:
-    """Fourth cumulant of the noise of a count; few draws of Laplace noise are given that of Laplace noise."""
-    if noise.is_normal:
-        return 0.0
-    several = noise.together * noise.law.draws
-    several = several if several >= NORMAL_DRAWS else 1
-    return (3 * noise.variance**2 + noise.variance * noise.step**2) / several
-
-
-def _level_parts(model: GoodnessOfFit, x: Array) -> tuple[Array, Array, Array]:
-    """See `_null_parts`: a private number of rows is a weighted sum of the counts."""
-    p = model.probabilities
-    if model.nobs is not None:
-        total = np.full(x.shape, float(model.nobs))
-        return total * p, total * p * (1 - p), np.ones(x.shape)
-    total = _at_least(x.sum(axis=-1, keepdims=True))
-    weights = np.ones(p.size) if model.kind == "pearson" else p / (total * p + model.noise.variance)
-    weights = weights / (weights * p).sum(axis=-1, keepdims=True)
-    total = _at_least((x * weights).sum(axis=-1, keepdims=True))
-    sampling = total * p * (1 - 2 * p * weights + p * (p * weights**2).sum(axis=-1, keepdims=True))
-    noisy = 1 - 2 * p * weights + p**2 * (weights**2).sum(axis=-1, keepdims=True)
-    return total * p, sampling, np.broadcast_to(noisy, x.shape)
-
-
-def _null_parts(model: Model, x: Array) -> tuple[Array, Array, Array]:
-    """Return expected counts, and variances of observed less expected under the hypothesis: of sampling, of unit noise.
-
-    Smooth in the counts, real or complex (..., d).
-    """
-    if isinstance(model, GoodnessOfFit):
-        return _level_parts(model, x)
-    r, c = model.shape
-    table, size = x.reshape(*x.shape[:-1], r, c), x.sum(axis=-1)
-    sizes = model.sizes if isinstance(model, Homogeneity) else None
-    known = sizes is not None
-    if sizes is not None:
-        by_row = np.broadcast_to(sizes, table.shape[:-1])
-        total = by_row.sum(axis=-1)
-    elif isinstance(model, Independence):
-        known = model.nobs is not None
-        total = np.full(size.shape, model.nobs) if known else _at_least(size)
-        by_row = _at_least(table.sum(axis=-1) + ((total - size) / r)[..., None])
-    else:
-        by_row = _at_least(table.sum(axis=-1))
-        total = by_row.sum(axis=-1)
-    by_column = _at_least(table.sum(axis=-2) + ((total - size) / c)[..., None])
-    a = (by_row / by_row.sum(axis=-1, keepdims=True))[..., :, None]
-    b = (by_column / by_column.sum(axis=-1, keepdims=True))[..., None, :]
-    noisy = (1 - 2 * a + r * a**2) * (1 - 2 * b + c * b**2)
-    if known:
-        noisy = 1 + (a**2 * r - 2 * a) * (c - 1) / c + 0 * b
-        if sizes is None:
-            noisy = noisy + (b**2 * c - 2 * b) * (r - 1) / r
-    expected = total[..., None, None] * a * b
-    return expected.reshape(x.shape), (expected * (1 - a) * (1 - b)).reshape(x.shape), noisy.reshape(x.shape)
-
-
-def _at_least(x: Array) -> Array:
-    return np.where(np.real(x) < _LEAST, _LEAST, x)
-
-
-def _sampling_variance(model: Model, values: Array, slope: Array) -> Array:
-    """Variance that sampling gives to functions with slopes (..., count, function), at the noisy shares."""
-    counts = np.maximum(values, 0.0)
-    if isinstance(model, Homogeneity):
-        r, c = model.shape
-        table = counts.reshape(*values.shape[:-1], r, c)
-        sizes = np.maximum(values.reshape(table.shape).sum(axis=-1), _LEAST) if model.sizes is None else model.sizes
-        groups, sizes = table, np.broadcast_to(sizes, table.shape[:-1])
-    else:
-        groups = counts[..., None, :]
-        size = np.maximum(values.sum(axis=-1), _LEAST) if model.nobs is None else float(model.nobs)
-        sizes = np.broadcast_to(size, values.shape[:-1])[..., None]
-    shares = groups / np.maximum(groups.sum(axis=-1, keepdims=True), 1e-300)
-    slopes = slope.reshape(*groups.shape, slope.shape[-1])
-    mean = np.einsum("...gk,...gkf->...gf", shares, slopes)
-    square = np.einsum("...gk,...gkf->...gf", shares, slopes**2)
-    return np.asarray((sizes[..., None] * np.maximum(square - mean**2, 0.0)).sum(axis=-2))
 
 
 def _phi_squared(counts: Array, shape: tuple[int, int]) -> Derivatives:
@@ -427,7 +240,7 @@ def _moments(at: Derivatives, counts: Array, noise: CountNoise, *, known: bool) 
     ]
     square = 0.5 * np.einsum("...ij,...ji->...", product, product)
     third = (slope * own * counts).sum(axis=-1)
-    fourth = 0.25 * (own**2 * (counts + _fourth(noise))).sum(axis=-1)
+    fourth = 0.25 * (own**2 * (counts + noise.fourth_cumulant)).sum(axis=-1)
     spread = slope * (counts + variance)
     change = slope**2 + 2 * np.einsum("...ij,...j->...i", hessian, spread)
     own_share = (change * spread).sum(axis=-1) ** 2 / np.maximum((slope * spread).sum(axis=-1), 1e-300)

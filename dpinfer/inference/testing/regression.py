@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Self
 
 import numpy as np
 
-from dpinfer.errors import InferenceError
 from dpinfer.inference.gram import GramFit, GramProblem, covariance, fit_gram
 from dpinfer.inference.linear import release_matrices
+from dpinfer.inference.restrictions import independent
 from dpinfer.inference.score import score_joint
 from dpinfer.inference.simulated import draw_noise, draw_sums
 
@@ -123,9 +123,7 @@ class LinearRestrictions:
     steps: Array
 
     def __post_init__(self) -> None:
-        rank, count = int(np.linalg.matrix_rank(self.restrictions)), len(self.restrictions)
-        if rank < count:
-            raise InferenceError(f"the {count} restrictions are linearly dependent (rank {rank})")
+        independent(self.restrictions, self.targets)
 
     @classmethod
     def of(cls, inference: LinearInference, restrictions: Array, targets: Array) -> Self:

@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from dpinfer.inference.testing.null_parts import NullParts, one_group, product_parts, raised
 from dpinfer.inference.testing.nulls import Candidate
 from dpinfer.inference.testing.products import LEAST, Product, at_least, by_blocks, margins_of, nearest_product
 from dpinfer.numerics.forms import inverse_form
@@ -30,65 +31,16 @@ from dpinfer.numerics.forms import inverse_form
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from dpinfer.release.laws import NoiseLaw
+    from dpinfer.inference.testing.count_noise import CountNoise
 
     Array = NDArray[np.float64]
 
-__all__ = ["STATISTICS", "CountNoise", "GoodnessOfFit", "Homogeneity", "Independence"]
+__all__ = ["STATISTICS", "GoodnessOfFit", "Homogeneity", "Independence"]
 
 STATISTICS = ("projected", "pearson")
 
 _CLEAR = 2.0
 """Standard errors that a margin has to reach; one that does not may be as small as one row for all that is known."""
-
-_ROUNDED_FROM, _SHORT = 8.0, 1e5
-"""Scales from which a rounded Gaussian stands for a discrete one, and up to which 24 bits of it are enough."""
-
-
-@dataclass(frozen=True, slots=True)
-class CountNoise:
-    """Independent noise of one law on every count.
-
-    Attributes
-    ----------
-    law : NoiseLaw
-        Of one released count (m = 1).
-    step : float
-        Size of an integer step, in rows.
-    together : int
-        Released counts that are added up to one count.
-    """
-
-    law: NoiseLaw
-    step: float = 1.0
-    together: int = 1
-
-    @property
-    def variance(self) -> float:
-        """Variance of the noise of a count, in squared rows."""
-        return float(self.together * self.law.variances[0]) * self.step**2
-
-    @property
-    def is_normal(self) -> bool:
-        """Whether the noise is Gaussian."""
-        return self.law.family == "gaussian"
-
-    def rvs(self, shape: tuple[int, ...], rng: np.random.Generator) -> Array:
-        """Draw noise for simulation, never for privacy, in rows."""
-        scale = self.law.scales[0]
-        if self.law.family == "laplace":
-            several, success = self.together * self.law.draws, -np.expm1(-1.0 / scale)
-            drawn = rng.negative_binomial(several, success, shape) - rng.negative_binomial(several, success, shape)
-            return np.asarray(drawn * self.step)
-        spread = scale * np.sqrt(self.together)
-        if spread >= _ROUNDED_FROM:
-            short = spread < _SHORT
-            noise = rng.standard_normal(shape, dtype=np.float32 if short else np.float64)
-            noise *= np.sqrt(spread**2 - 1 / 12)  # rounding adds 1/12 to the variance
-            np.rint(noise, out=noise)
-            return np.asarray(np.multiply(noise, self.step, dtype=np.float64))
-        exact = self.law.rvs(int(np.prod(shape)) * self.together, rng)
-        return np.asarray(exact.reshape(*shape, self.together).sum(axis=-1) * self.step)
 
 
 def _size(values: Array, nobs: int | None) -> Array:
@@ -170,6 +122,24 @@ class GoodnessOfFit:
         """Numbers of rows (R,)."""
         return _whole(self._rows(values))
 
+    def null_parts(self, x: Array) -> NullParts:
+        """See `NullParts`: a private number of rows is a weighted sum of the counts."""
+        p = self.probabilities
+        if self.nobs is not None:
+            total = np.full(x.shape, float(self.nobs))
+            return NullParts(total * p, total * p * (1 - p), np.ones(x.shape))
+        total = raised(x.sum(axis=-1, keepdims=True))
+        weights = np.ones(p.size) if self.kind == "pearson" else p / (total * p + self.noise.variance)
+        weights = weights / (weights * p).sum(axis=-1, keepdims=True)
+        total = raised((x * weights).sum(axis=-1, keepdims=True))
+        sampling = total * p * (1 - 2 * p * weights + p * (p * weights**2).sum(axis=-1, keepdims=True))
+        noisy = 1 - 2 * p * weights + p**2 * (weights**2).sum(axis=-1, keepdims=True)
+        return NullParts(total * p, sampling, np.broadcast_to(noisy, x.shape))
+
+    def groups(self, values: Array) -> tuple[Array, Array]:
+        """See `one_group`."""
+        return one_group(values, self.nobs)
+
     def draw(self, fitted: NDArray[np.int64], size: int, rng: np.random.Generator) -> Array:
         """See `NullModel.draw`."""
         shape = (len(fitted), size)
@@ -233,6 +203,25 @@ class Independence:
         sharp = self._fitted(found, *_sharpened(found))
         return _candidates(self, self._fitted(found, *_floored(found)), sharp, _unclear(found))
 
+    def null_parts(self, x: Array) -> NullParts:
+        """See `NullParts`."""
+        r, c = self.shape
+        table, size = x.reshape(*x.shape[:-1], r, c), x.sum(axis=-1)
+        total = raised(size) if self.nobs is None else np.full(size.shape, self.nobs)
+        by_row = raised(table.sum(axis=-1) + ((total - size) / r)[..., None])
+        return product_parts(table, by_row, total, rows_known=False, size_known=self.nobs is not None)
+
+    def groups(self, values: Array) -> tuple[Array, Array]:
+        """See `one_group`."""
+        return one_group(values, self.nobs)
+
+    @property
+    def steadier(self) -> Independence | None:
+        """The test whose statistic varies least with hidden margins: projected, and free of the number of rows."""
+        if self.kind == "projected" and self.nobs is None:
+            return None
+        return replace(self, kind="projected", nobs=None)
+
     def draw(self, fitted: tuple[NDArray[np.int64], Array], size: int, rng: np.random.Generator) -> Array:
         """See `NullModel.draw`."""
         rows, cells = fitted
@@ -278,17 +267,10 @@ def _candidates(
     if unclear.size:
         some, other = tuple(part[unclear] for part in fitted), tuple(part[unclear] for part in sharp)
         found.append(Candidate(model, unclear, other))
-        steadier = _steadier(model)
+        steadier = model.steadier
         if steadier is not None:
             found += [Candidate(steadier, unclear, some), Candidate(steadier, unclear, other)]
     return found
-
-
-def _steadier(model: Independence | Homogeneity) -> Independence | Homogeneity | None:
-    """Return the test whose statistic varies least with hidden margins: projected, and free of the number of rows."""
-    if isinstance(model, Independence) and model.nobs is not None:
-        return replace(model, kind="projected", nobs=None)
-    return replace(model, kind="projected") if model.kind == "pearson" else None
 
 
 @dataclass(frozen=True, eq=False)
@@ -377,6 +359,23 @@ class Homogeneity:
         """Fits that the data do not tell apart; see `dpinfer.inference.testing.nulls.SeveralFits`."""
         found = self._nearest(values)
         return _candidates(self, self._fitted(*_floored(found)), self._fitted(*_sharpened(found)), _unclear(found))
+
+    def null_parts(self, x: Array) -> NullParts:
+        """See `NullParts`."""
+        table, known = x.reshape(*x.shape[:-1], *self.shape), self.sizes is not None
+        by_row = raised(table.sum(axis=-1)) if self.sizes is None else np.broadcast_to(self.sizes, table.shape[:-1])
+        return product_parts(table, by_row, by_row.sum(axis=-1), rows_known=known, size_known=known)
+
+    def groups(self, values: Array) -> tuple[Array, Array]:
+        """Return the counts of the samples (..., r, c), none below 0, and their sizes (..., r)."""
+        table = values.reshape(*values.shape[:-1], *self.shape)
+        sizes = np.maximum(table.sum(axis=-1), LEAST) if self.sizes is None else self.sizes
+        return np.maximum(table, 0.0), np.broadcast_to(sizes, table.shape[:-1])
+
+    @property
+    def steadier(self) -> Homogeneity | None:
+        """The test whose statistic varies least with hidden margins: projected."""
+        return None if self.kind == "projected" else replace(self, kind="projected")
 
     def draw(self, fitted: tuple[NDArray[np.int64], Array], size: int, rng: np.random.Generator) -> Array:
         """See `NullModel.draw`."""

@@ -15,7 +15,7 @@ from statsmodels.iolib.table import SimpleTable
 from statsmodels.iolib.tableformatting import fmt_params
 
 from dpinfer.errors import InferenceError
-from dpinfer.results.summary import PrivateSummary, header_table, table_width
+from dpinfer.results.printing import PrivateSummary, header_table, table_width
 from dpinfer.results.wording import charge_notes, format_count, guarantee, short_guarantee
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from dpinfer.inference.testing.nulls import NullDistribution
-    from dpinfer.results.protocols import ReleaseLike
+    from dpinfer.release.combined import AnyRelease
 
     Array = NDArray[np.float64]
 
@@ -48,7 +48,7 @@ class TestResults(ABC):
     statistic : float
     pvalue : float
         Valid with the privacy noise counted.
-    release : ReleaseLike
+    release : Release or CombinedRelease
         What was measured: cost, neighbours, charge.
     statistic_name : str
         What tables call the statistic.
@@ -75,7 +75,7 @@ class TestResults(ABC):
     hypothesis: str
     statistic: float
     pvalue: float
-    release: ReleaseLike = field(repr=False)
+    release: AnyRelease = field(repr=False)
     statistic_name: str = "Statistic"
     dof: float | None = None
     alternative: str = ""

@@ -14,7 +14,7 @@ from dpinfer.inference.testing.nulls import simulate
 from dpinfer.inference.testing.regression import LinearRestrictions, released_values, scale_error
 from dpinfer.results.contrasts import check_alpha, linear_constraints
 from dpinfer.results.people import refuse_dependent_rows
-from dpinfer.results.summary import interval_labels
+from dpinfer.results.printing import interval_labels
 from dpinfer.results.testing.base import TestResults
 
 if TYPE_CHECKING:
@@ -22,8 +22,9 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from dpinfer.inference.base import Inference
     from dpinfer.inference.testing.nulls import Draws
-    from dpinfer.results.estimates import PrivateEstimates
+    from dpinfer.release.combined import AnyRelease
 
     Array = NDArray[np.float64]
 
@@ -138,21 +139,36 @@ def _notes(inference: LinearInference) -> tuple[str, ...]:
 
 
 def simulated_test(
-    results: PrivateEstimates, r_matrix: object, *, use_f: bool, draws: Draws = "adaptive", seed: int = 0
+    inference: Inference,
+    release: AnyRelease,
+    r_matrix: object,
+    *,
+    use_f: bool,
+    model_name: str,
+    draws: Draws = "adaptive",
+    seed: int = 0,
+    flags: tuple[str, ...] = (),
+    notes: tuple[str, ...] = (),
 ) -> RegressionTestResults:
     """Test linear restrictions on a regression jointly, against releases simulated under them.
 
     Parameters
     ----------
-    results : PrivateEstimates
+    inference : Inference
         Of a linear regression on cross-products.
+    release : Release or CombinedRelease
+        Where it comes from.
     r_matrix : str, list of str, dict, array (k, p) or tuple (R, q)
         Restrictions, as statsmodels reads them.
     use_f : bool
         Show the statistic per restriction.
+    model_name : str
+        What a refusal calls the model.
     draws : "adaptive" or int
     seed : int
         Public; draws no privacy noise.
+    flags, notes : tuple of str
+        Those of the regression.
 
     Returns
     -------
@@ -161,17 +177,16 @@ def simulated_test(
     Raises
     ------
     NotProvedError
-        Where the results are not those of a linear regression on cross-products.
+        Where the inference is not that of a linear regression on cross-products.
     OptionError
         Where the restrictions cannot be read, or ``draws`` or ``seed`` has no such value.
     InferenceError
         Where the restrictions are linearly dependent.
     """
-    inference = results.inference
     if not isinstance(inference, LinearInference):
         raise NotProvedError(
             f'null="simulated" is proved for a linear regression on cross-products (dpinfer.ols, or its formula on a '
-            f'release of dpinfer.gram), and {results.model_name} is none; null="asymptotic" serves it'
+            f'release of dpinfer.gram), and {model_name} is none; null="asymptotic" serves it'
         )
     if inference.fit.problem.population:
         refuse_dependent_rows(
@@ -188,14 +203,14 @@ def simulated_test(
         hypothesis=", ".join(restriction_texts(restrictions, targets, inference.names)),
         statistic=found.statistic,
         pvalue=found.pvalue,
-        release=results.release,
+        release=release,
         statistic_name="F" if use_f else "Chi-squared",
         dof=float(model.dof),
         distribution=found,
         nobs=inference.nobs,
         nobs_is_public=inference.nobs_is_public,
-        flags=(*results.flags, *lost),
-        notes=(*_notes(inference), *results.notes),
+        flags=(*flags, *lost),
+        notes=(*_notes(inference), *notes),
         inference=inference,
         restrictions=restrictions,
         targets=targets,

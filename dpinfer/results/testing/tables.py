@@ -12,8 +12,9 @@ import pandas as pd
 from scipy import stats
 
 from dpinfer.errors import InferenceError
-from dpinfer.inference.testing.association import cohens_w, cramers_v, residual_table, small_cells
+from dpinfer.inference.testing.association import cohens_w, cramers_v
 from dpinfer.inference.testing.nulls import NullDistribution, candidates
+from dpinfer.inference.testing.residuals import residual_table, small_cells
 from dpinfer.inference.testing.tables import GoodnessOfFit, Homogeneity, Independence
 from dpinfer.results.contrasts import check_alpha
 from dpinfer.results.testing.base import TestResults
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from numpy.typing import NDArray
 
-    from dpinfer.inference.testing.association import ResidualTable
+    from dpinfer.inference.testing.residuals import ResidualTable
     from dpinfer.schema.axes import Axis
 
     Array = NDArray[np.float64]

@@ -6,16 +6,10 @@ from scipy import stats
 from scipy.stats.contingency import association
 
 from dpinfer.errors import OptionError
-from dpinfer.inference.testing.association import (
-    NOT_RESOLVED,
-    _phi_squared,
-    _w_squared,
-    cohens_w,
-    cramers_v,
-    residual_table,
-    small_cells,
-)
-from dpinfer.inference.testing.tables import CountNoise, GoodnessOfFit, Homogeneity, Independence
+from dpinfer.inference.testing.association import NOT_RESOLVED, _phi_squared, _w_squared, cohens_w, cramers_v
+from dpinfer.inference.testing.count_noise import CountNoise
+from dpinfer.inference.testing.residuals import residual_table, small_cells
+from dpinfer.inference.testing.tables import GoodnessOfFit, Homogeneity, Independence
 from dpinfer.release.laws import NoiseLaw
 
 GAUSSIAN = CountNoise(NoiseLaw("gaussian", (4.0,)))

@@ -6,8 +6,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import optimize, stats
 
+from dpinfer.inference.testing.count_noise import CountNoise
 from dpinfer.inference.testing.nulls import batch_pvalues, candidates, simulate
-from dpinfer.inference.testing.tables import CountNoise, GoodnessOfFit, Homogeneity, Independence
+from dpinfer.inference.testing.tables import GoodnessOfFit, Homogeneity, Independence
 from dpinfer.release.laws import NoiseLaw
 
 NONE = CountNoise(NoiseLaw("gaussian", (0.0,)))

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dpinfer.errors import OptionError, SchemaError, UnknownColumnError
-from dpinfer.kernel.rows.tree import MOST_LEAVES, PointRows, leaf_edges
+from dpinfer.kernel.rows.tree import MOST_LEAVES, leaf_edges
 from dpinfer.kernel.sources import open_source
 from dpinfer.kernel.sums import exact_sums
 from dpinfer.privacy.units import NEIGHBORS

@@ -297,7 +297,7 @@ def test_another_hypothesis_of_the_same_release_is_free(found):
     assert again.statistic_name == "Pearson chi2"
     with pytest.raises(OptionError, match=r"^p0="):
         release.infer(p0=[0.5, 0.5])
-    with pytest.raises(OptionError, match="where=.*an option of the inference: p0, fixed"):
+    with pytest.raises(OptionError, match=r"where=.*an option of the inference: p0, fixed"):
         release.infer(where="age > 5")
     samples = found["samples"].release
     assert samples.infer(fixed="g", draws=199).model.shape == (3, 2)

@@ -9,7 +9,7 @@ from matplotlib.axes import Axes
 
 import dpinfer as dpi
 from dpinfer.errors import InferenceError, NotProvedError, OptionError
-from dpinfer.results.regression import PrivateResults
+from dpinfer.results.base import PrivateResults
 from dpinfer.results.testing.base import TestResults
 from dpinfer.results.testing.regression import RegressionTestResults, restriction_texts
 

@@ -1,41 +1,22 @@
-"""Chapters of the tour on people who have several rows: means, choices, quantiles and a density."""
+"""Chapters on people who have several rows: means, choices, quantiles and a density."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol
-
-from statsmodels.datasets import randhie
+from typing import TYPE_CHECKING
 
 import dpinfer as dpi
-from dpinfer import _report as report
-from dpinfer._report import Block, Code, Picture, Table, Text
+from dpinfer.tour.figures import drawn_figure
+from dpinfer.tour.frames import described_frame, warning_notes
+from dpinfer.tour.people_rows import CONDITIONS, MOST_ROWS, SAME, VISITS_BUDGET, VISITS_LEDGER
+from dpinfer.tour.report import Block, Code, Picture, Table, Text
 
 if TYPE_CHECKING:
-    from pathlib import Path
+    from dpinfer.tour.session import Tour
 
-    import pandas as pd
+__all__ = ["people_chapter", "shape_chapter"]
 
-
-class Visited(Protocol):
-    """What these chapters need of the tour."""
-
-    @property
-    def patients(self) -> pd.DataFrame:
-        """The rows."""
-        ...
-
-    @property
-    def visits(self) -> dpi.PrivateData:
-        """The rows with their guard."""
-        ...
-
-
-VISITS_LEDGER = "visits-ledger.db"
-VISITS_BUDGET, MOST_ROWS = dpi.GDP(2.5), 5
 SMALL, SMALLER = dpi.GDP(0.5), dpi.GDP(0.25)
 QUARTILES = [0.25, 0.5, 0.75, 0.9]
-_SAME = ["lncoins", "idp", "lpi", "fmde", "physlm", "disea"]
-_CONDITIONS = ["hlthg", "hlthf", "hlthp"]
 _SCHEMA = """\
 visits_schema = dpi.Schema(
     mdvis=dpi.Integer(0, 30),  # visits to a doctor in a year
@@ -46,26 +27,7 @@ visits_schema = dpi.Schema(
 )"""
 
 
-def patients() -> pd.DataFrame:
-    """Return yearly rows of the RAND health insurance experiment, with a column that tells people apart."""
-    rows: pd.DataFrame = randhie.load_pandas().data
-    return rows.assign(person=rows[_SAME].ne(rows[_SAME].shift()).any(axis=1).cumsum())
-
-
-def visits_of(rows: pd.DataFrame, folder: Path) -> dpi.PrivateData:
-    """Guard these rows: all rows of a person are protected together."""
-    schema = dpi.Schema(
-        mdvis=dpi.Integer(0, 30),
-        lncoins=dpi.Real(0, 5),
-        physlm=dpi.Real(0, 1),
-        disea=dpi.Real(0, 60),
-        **{name: dpi.Boolean() for name in _CONDITIONS},
-    )
-    ledger = dpi.Ledger(folder / VISITS_LEDGER, dataset="randhie", budget=VISITS_BUDGET)
-    return dpi.PrivateData(rows, schema, ledger, id="person", max_rows=MOST_ROWS)
-
-
-def people_chapter(tour: Visited) -> list[Block]:
+def people_chapter(tour: Tour) -> list[Block]:
     """Protect people who have several rows, and say what keeping fewer of them would cost."""
     question = dpi.mean("mdvis", tour.visits)
     explained, means = question.explain(SMALL), question.fit(SMALL)
@@ -75,7 +37,7 @@ def people_chapter(tour: Visited) -> list[Block]:
 from statsmodels.datasets import randhie
 
 people = randhie.load_pandas().data
-same = {_SAME!r}  # a person's years follow each other and share these
+same = {SAME!r}  # a person's years follow each other and share these
 people["person"] = people[same].ne(people[same].shift()).any(axis=1).cumsum()
 {_SCHEMA}
 visits_ledger = dpi.Ledger("{VISITS_LEDGER}", dataset="randhie", budget=dpi.{VISITS_BUDGET!r})
@@ -91,8 +53,8 @@ print(yearly.summary())"""
             no persons, but the rows of one follow each other, and share what does not change."""),
         Code(script, python=True),
         Code(explained),
-        Table(report.described_frame(means), "Visits to a doctor in a year, 95% interval", str(means.summary())),
-        *report.warning_notes(means),
+        Table(described_frame(means), "Visits to a doctor in a year, 95% interval", str(means.summary())),
+        *warning_notes(means),
         Text("""The years of one person are alike, so these rows tell less than those of as many people would. The
             standard error counts that: it comes from noisy sums of squares of sums per person."""),
         Table(
@@ -103,14 +65,14 @@ print(yearly.summary())"""
     ]
 
 
-def shape_chapter(tour: Visited) -> list[Block]:
+def shape_chapter(tour: Tour) -> list[Block]:
     """Choose, and tell the shape of a distribution: quantiles, a distribution function, a density."""
-    common = dpi.most_frequent(_CONDITIONS, tour.visits).fit(SMALLER)
+    common = dpi.most_frequent(CONDITIONS, tour.visits).fit(SMALLER)
     distribution = dpi.cdf("disea", tour.visits).fit(SMALL)
     quartiles = distribution.quantile(QUARTILES)
     shape = dpi.density("mdvis", tour.visits).fit(SMALL)
     script = f"""\
-common = dpi.most_frequent({_CONDITIONS!r}, visits).fit(dpi.{SMALLER!r})
+common = dpi.most_frequent({CONDITIONS!r}, visits).fit(dpi.{SMALLER!r})
 print(common.summary())
 distribution = dpi.cdf("disea", visits).fit(dpi.{SMALL!r})
 print(distribution.quantile({QUARTILES!r}).summary())
@@ -124,16 +86,16 @@ print(shape.summary())"""
         Code(str(common.summary())),
         Text("""All quantiles are read from one noisy distribution function, and further ones cost nothing. Their
             intervals need no density, and hold for tied values too."""),
-        Table(report.described_frame(quartiles), "Quantiles of the index of diseases", str(quartiles.summary())),
-        *report.warning_notes(quartiles),
+        Table(described_frame(quartiles), "Quantiles of the index of diseases", str(quartiles.summary())),
+        *warning_notes(quartiles),
         Picture(
             "distribution.png",
-            report.drawn_figure(distribution.plot, 3.6),
+            drawn_figure(distribution.plot, 3.6),
             "Distribution function of the index of chronic diseases, with a 95% band for all of it.",
         ),
         Picture(
             "density.png",
-            report.drawn_figure(shape.plot, 3.6),
+            drawn_figure(shape.plot, 3.6),
             "Density of the number of visits: its bins were chosen privately, for a small share of the price.",
         ),
     ]

@@ -1,4 +1,4 @@
-"""Results of a private regression, as a statsmodels user expects them."""
+"""Results of a release, as a statsmodels user expects them: the base of regressions, descriptions and families."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 from dpinfer.results import plots, summary
 from dpinfer.results.estimates import PrivateEstimates
 from dpinfer.results.prediction import MeanPrediction, design_rows
+from dpinfer.results.wording import short_guarantee
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -14,6 +15,8 @@ if TYPE_CHECKING:
     import pandas as pd
     from matplotlib.axes import Axes
     from statsmodels.iolib.summary2 import Summary as Summary2
+
+    from dpinfer.results.printing import PrivateSummary
 
 __all__ = ["PrivateResults"]
 
@@ -28,7 +31,7 @@ class PrivateResults(PrivateEstimates):
     ----------
     inference : Inference
         Estimates with sampling and noise covariance, and the method of inference.
-    release : ReleaseLike
+    release : Release or CombinedRelease
         Where they come from: cost, neighbours, charge.
     model_name : str
         What tables call the model.
@@ -67,7 +70,7 @@ class PrivateResults(PrivateEstimates):
     def __repr__(self) -> str:
         return (
             f"<PrivateResults: {self._model_name} of {self._response}, {len(self.params)} coefficients, "
-            f"{self._inference.method}, {summary.short_guarantee(self._release)}>"
+            f"{self._inference.method}, {short_guarantee(self._release)}>"
         )
 
     # Predictions
@@ -146,7 +149,7 @@ class PrivateResults(PrivateEstimates):
         xname: Sequence[str] | None = None,
         title: str | None = None,
         alpha: float = 0.05,
-    ) -> summary.PrivateSummary:
+    ) -> PrivateSummary:
         """Return the summary: header, coefficients, guarantee, warnings.
 
         Parameters
@@ -280,5 +283,5 @@ class PrivateResults(PrivateEstimates):
         """What ``statsmodels.iolib.summary2.summary_col`` prints below the coefficients."""
         return {
             "N": lambda results: f"{results.nobs:,.0f}",
-            "Guarantee": lambda results: summary.short_guarantee(results.release),
+            "Guarantee": lambda results: short_guarantee(results.release),
         }

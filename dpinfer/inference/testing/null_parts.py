@@ -1,0 +1,70 @@
+"""What a hypothesis expects of counts, smooth in the counts, so that derivatives can be taken."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from dpinfer.inference.testing.products import LEAST
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    Array = NDArray[np.float64]
+
+__all__ = ["NullParts", "one_group", "product_parts", "raised"]
+
+
+class NullParts(NamedTuple):
+    """Expected counts, and variances of observed less expected under the hypothesis; each real or complex (..., d)."""
+
+    expected: Array
+    sampling: Array
+    unit_noise: Array
+    """Variance that noise of variance 1 on every count brings."""
+
+
+def raised(x: Array) -> Array:
+    """Return real or complex numbers, those with a real part below one row replaced by it."""
+    return np.where(np.real(x) < LEAST, LEAST, x)
+
+
+def product_parts(table: Array, by_row: Array, total: Array, *, rows_known: bool, size_known: bool) -> NullParts:
+    """Return the parts of the product of margins.
+
+    Parameters
+    ----------
+    table : ndarray (..., r, c)
+    by_row : ndarray (..., r)
+        Counts of the rows of the table.
+    total : ndarray (...)
+        Number of rows.
+    rows_known : bool
+        Whether ``by_row`` is public.
+    size_known : bool
+        Whether ``total`` is public.
+
+    Returns
+    -------
+    NullParts
+        Each (..., r c).
+    """
+    r, c = table.shape[-2:]
+    by_column = raised(table.sum(axis=-2) + ((total - table.sum(axis=(-2, -1))) / c)[..., None])
+    a = (by_row / by_row.sum(axis=-1, keepdims=True))[..., :, None]
+    b = (by_column / by_column.sum(axis=-1, keepdims=True))[..., None, :]
+    noisy = (1 - 2 * a + r * a**2) * (1 - 2 * b + c * b**2)
+    if size_known:
+        noisy = 1 + (a**2 * r - 2 * a) * (c - 1) / c + 0 * b
+        if not rows_known:
+            noisy = noisy + (b**2 * c - 2 * b) * (r - 1) / r
+    expected = total[..., None, None] * a * b
+    flat = (*table.shape[:-2], r * c)
+    return NullParts(expected.reshape(flat), (expected * (1 - a) * (1 - b)).reshape(flat), noisy.reshape(flat))
+
+
+def one_group(values: Array, nobs: int | None) -> tuple[Array, Array]:
+    """Return counts as one sample (..., 1, d), none below 0, and its size (..., 1): public, or the noisy one."""
+    size = np.maximum(values.sum(axis=-1), LEAST) if nobs is None else float(nobs)
+    return np.maximum(values, 0.0)[..., None, :], np.broadcast_to(size, values.shape[:-1])[..., None]

@@ -1,0 +1,95 @@
+"""Prices of resampled sums: replicates of sums, each under weights of its own."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from dpinfer.errors import NotProvedError
+from dpinfer.kernel.price_sum import fine, noise_plan
+from dpinfer.kernel.priced_stage import PricedStage
+from dpinfer.privacy.accounting import coordinate_scales, discrete_gaussian_tau, least_scale
+from dpinfer.privacy.exact import binary, sqrt_above
+from dpinfer.privacy.resampling import DOUBLE_OR_NOTHING, POISSON, cost_of, resampled_cost
+from dpinfer.privacy.units import GDP, ZCDP, ApproxDP, Privacy
+from dpinfer.release.laws import NoiseLaw
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from dpinfer.kernel.rows.base import BoundedSum
+    from dpinfer.kernel.rows.resampled import ReplicateSum
+    from dpinfer.kernel.stage import Context, Stage
+    from dpinfer.privacy.cost import Cost
+
+    Array = NDArray[np.float64]
+
+__all__ = ["price_resampled"]
+
+_LAWS = {"double_or_nothing": DOUBLE_OR_NOTHING, "poisson": POISSON}
+
+
+def price_resampled(stage: Stage, amount: Privacy, context: Context, most: int | None) -> PricedStage:  # noqa: ARG001
+    """Price sums under public or secret weights."""
+    rows: ReplicateSum = stage.measure.rows  # type: ignore[assignment]
+    _refuse_resampling(rows.weights, amount, context)
+    bounded = rows.bounded(context.neighbors, "l2")
+    noisy = ~bounded.public
+    scales = np.zeros(noisy.size)
+    if rows.weights == "public":
+        # Every row has weight 2 in half of the sums: squares of weights add up to twice the replicates.
+        total = bounded.bound * binary(sqrt_above(Fraction(2 * rows.replicates), binary))
+        scales[noisy], multiplier, cost = noise_plan(total, amount, bounded.weights[noisy])
+    else:
+        scales[noisy], multiplier, cost = _secret_plan(rows, bounded, amount, bounded.weights[noisy])
+    return PricedStage(
+        stage=stage,
+        names=rows.names,
+        law=NoiseLaw("gaussian", tuple(scales.tolist())),
+        steps=tuple((1.0 / (rows.units * multiplier)).tolist()),
+        cost=cost,
+        bound=rows.words(bounded.bound, context.neighbors, "l2"),
+        multiplier=multiplier,
+    )
+
+
+def _secret_plan(rows: ReplicateSum, bounded: BoundedSum, amount: Privacy, weights: Array) -> tuple[Array, int, Cost]:
+    """Noise of sums under secret weights, from their exact cost."""
+    assert isinstance(amount, GDP | ApproxDP)
+    mu, failure = resampled_cost(_LAWS[rows.weights], amount, rows.replicates)
+    scale = sqrt_above(bounded.bound**2 * rows.replicates / binary(mu) ** 2, binary)
+    multiplier = fine(scale * float(weights.min()), least_scale(amount, 2 * weights.size), amount)
+    scales = coordinate_scales(scale * multiplier, weights)
+    return scales, multiplier, cost_of(amount, tau=discrete_gaussian_tau(scales), failure=failure)
+
+
+def _refuse_resampling(weights: str, amount: Privacy, context: Context) -> None:
+    """Refuse what is not proved."""
+    people = context.schema.people is not None
+    if weights == "public":
+        if people:
+            raise NotProvedError(
+                'weights="public" belong to the positions of rows, which a replaced person with other rows shifts: '
+                'with id= they are not proved; use weights="double_or_nothing" under add_remove'
+            )
+        if context.neighbors != "replace_one":
+            raise NotProvedError(
+                'weights="public" belong to the positions of rows, which add_remove does not keep: they are proved '
+                'for replace_one; for add_remove use weights="double_or_nothing"'
+            )
+        if not isinstance(amount, ZCDP | GDP | ApproxDP):
+            raise NotProvedError(f"a bootstrap carries Gaussian noise, which has no PureDP guarantee: not {amount}")
+        return
+    if context.neighbors != "add_remove":
+        raise NotProvedError(
+            f"weights={weights!r} are proved for add_remove: one unit less is one set of secret weights less, "
+            "while a replaced unit has none of its own; "
+            + ("no bootstrap is proved with id=" if people else 'for replace_one use weights="public"')
+        )
+    if not isinstance(amount, GDP | ApproxDP):
+        raise NotProvedError(
+            f"the exact cost of secret weights is stated in GDP or ApproxDP, not {amount}: Gaussian noise is "
+            "never pure, and under zCDP a unit that may count twice costs four times as much"
+        )

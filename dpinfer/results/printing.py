@@ -1,0 +1,163 @@
+"""The tables that results print: a header of facts, numbers, notes; as text, HTML, LaTeX and markdown."""
+
+from __future__ import annotations
+
+import copy
+import textwrap
+from typing import TYPE_CHECKING
+
+from statsmodels.iolib.summary import Summary
+from statsmodels.iolib.table import SimpleTable
+from statsmodels.iolib.tableformatting import fmt_2cols
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    Facts = list[tuple[str, str]]
+
+__all__ = ["PrivateSummary", "escape_markdown", "header_table", "interval_labels", "table_width"]
+
+_BEYOND_STATSMODELS = {
+    "\\": r"\textbackslash ",
+    "{": r"\{",
+    "}": r"\}",
+    "^": r"\textasciicircum ",
+    "~": r"\textasciitilde ",
+}
+_SPECIAL = {character: "\\" + character for character in "#$%&_"} | {
+    "<": r"\textless ",
+    ">": r"\textgreater ",
+    "|": r"\textbar ",
+}
+_LATEX_CELL = str.maketrans({**_BEYOND_STATSMODELS, "<": r"\textless "})
+LATEX_TEXT = str.maketrans({**_BEYOND_STATSMODELS, **_SPECIAL})
+HTML = str.maketrans({"&": "&amp;", "<": "&lt;", ">": "&gt;"})
+
+
+def interval_labels(alpha: float) -> tuple[str, str]:
+    """Return the names of the two columns of an interval, as statsmodels writes them."""
+    return f"[{alpha / 2:.6g}", f"{1 - alpha / 2:.6g}]"
+
+
+class PrivateSummary(Summary):  # type: ignore[misc]
+    """A statsmodels ``Summary`` whose formats escape what they must, with markdown besides.
+
+    Parameters
+    ----------
+    title : str
+        The title.
+    header : SimpleTable
+        The facts above the coefficients, two columns of labels and values.
+    coefficients : SimpleTable
+        The coefficients.
+    notes, warnings : sequence of str
+        Sentences below the tables.
+
+    Attributes
+    ----------
+    tables : list of SimpleTable
+        Header and coefficients.
+    extra_txt : str
+        Notes and warnings as text.
+    """
+
+    def __init__(
+        self,
+        title: str,
+        header: SimpleTable,
+        coefficients: SimpleTable,
+        notes: Sequence[str],
+        warnings: Sequence[str] = (),
+    ) -> None:
+        super().__init__()
+        self.title, self.notes, self.warnings = title, tuple(notes), tuple(warnings)
+        self.tables = [header, coefficients]
+        width = max(map(table_width, self.tables))
+        self.extra_txt = "\n".join(["Notes:", *self._lines(width)])
+
+    def _lines(self, width: int | None = None) -> list[str]:
+        """Return numbered notes, then warnings, wrapped to ``width`` characters."""
+        lines = []
+        for number, note in enumerate(self.notes, 1):
+            lines.append((f"[{number}] ", note))
+        lines += [("Warning: ", warning) for warning in self.warnings]
+        if width is None:
+            return [mark + sentence for mark, sentence in lines]
+        return [textwrap.fill(mark + sentence, width, subsequent_indent=" " * len(mark)) for mark, sentence in lines]
+
+    def _escaped(self, table: dict[int, str]) -> PrivateSummary:
+        other = copy.deepcopy(self)
+        for cell in (cell for part in other.tables for row in part for cell in row):
+            cell.data = str(cell.data).translate(table)
+        for part in other.tables:
+            part.title = str(part.title).translate(table) if part.title else part.title
+        return other
+
+    def as_html(self) -> str:
+        """Return the summary as HTML, with names and notes escaped."""
+        part = self._escaped(HTML)
+        tables = "\n".join(table.as_html() for table in part.tables)
+        return tables + "<br/><br/>" + "<br/>\n".join(line.translate(HTML) for line in self._lines())
+
+    def as_latex(self) -> str:
+        """Return the summary as LaTeX, with names and notes escaped; it needs the booktabs package."""
+        part = self._escaped(_LATEX_CELL)
+        for table in part.tables:
+            table.title = None  # statsmodels would write it as a comment, half escaped
+        joined = part.tables[0]
+        joined.extend(part.tables[1])
+        notes = [line.translate(LATEX_TEXT) for line in self._lines()]
+        title = self.title.translate(LATEX_TEXT)
+        tabular = joined.as_latex_tabular()
+        return f"\\textbf{{{title}}}\n\n{tabular}\n\n" + " \\newline\n".join(["Notes:", *notes])
+
+    def as_markdown(self) -> str:
+        """Return the summary as markdown: a list of facts, a table of coefficients, and notes."""
+        header, coefficients = self.tables
+        facts = [str(cell.data).strip() for row in header for cell in row]
+        pairs = [(label, value) for label, value in zip(facts[::2], facts[1::2], strict=True) if label]
+        rows = [[escape_markdown(str(cell.data).strip()) for cell in row] for row in coefficients]
+        rule = [":---", *["---:"] * (len(rows[0]) - 1)]
+        lines = [f"**{self.title}**", ""]
+        lines += [f"- {label} {escape_markdown(value)}" for label, value in pairs]
+        lines += [
+            "",
+            *("| " + " | ".join(row) + " |" for row in [rows[0], rule, *rows[1:]]),
+            "",
+            "Notes:",
+            "",
+        ]
+        return "\n".join(lines + [f"- {escape_markdown(line)}" for line in self._lines()]) + "\n"
+
+    def _repr_markdown_(self) -> str:
+        """Show as markdown where a notebook prefers it."""
+        return self.as_markdown()
+
+
+def escape_markdown(text: str) -> str:
+    """Escape what markdown would read as markup."""
+    for character in "\\|*_<[`":
+        text = text.replace(character, "\\" + character)
+    return text
+
+
+def table_width(table: SimpleTable) -> int:
+    """Return the number of characters of the longest line."""
+    return max(len(line) for line in table.as_text().splitlines())
+
+
+def header_table(left: Facts, right: Facts, title: str, width: int) -> SimpleTable:
+    """Write label-value pairs in two halves of equal length, at least ``width`` characters wide where there is room."""
+
+    def build(extra: int) -> SimpleTable:
+        halves = []
+        for half, stub in ((left, 0), (right, 21 + extra % 2)):
+            wide = max(fmt_2cols["colwidths"], *(len(value) for _, value in half)) + extra // 2
+            labels = [f"{'  ' * bool(stub and label)}{label}".ljust(stub) for label, _ in half]
+            values = [[value.rjust(wide)] for _, value in half]
+            halves.append(SimpleTable(values, stubs=labels, txt_fmt=copy.deepcopy(fmt_2cols)))
+        halves[0].title = title
+        halves[0].extend_right(halves[1])
+        return halves[0]
+
+    return build(max(0, width - table_width(build(0))))

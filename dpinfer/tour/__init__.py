@@ -1,0 +1,1 @@
+"""The guided tour on real data, and the report that it writes; see ``python -m dpinfer``."""

@@ -1,0 +1,52 @@
+"""The last chapter: what the ledger says."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pandas as pd
+
+import dpinfer as dpi
+from dpinfer.errors import BudgetExceededError
+from dpinfer.tour.figures import account_figure
+from dpinfer.tour.report import Block, Code, Picture, Table, Text
+from dpinfer.tour.session import GRAM_SHARE
+
+if TYPE_CHECKING:
+    from dpinfer.tour.session import Tour
+
+__all__ = ["account_chapter"]
+
+
+def account_chapter(tour: Tour) -> list[Block]:
+    """List the charges, and ask for too much."""
+    ledger, price = tour.ledger, tour.budget * GRAM_SHARE
+    charges = ledger.charges()
+    answer = _answer(dpi.gram(list(tour.schema), tour.data), price)
+    made = {
+        "time (UTC)": charges["time"].dt.strftime("%Y-%m-%d %H:%M:%S"),
+        "what": charges["description"],
+        "price": charges["price"].map(str),
+        "id": charges["id"].str[:8],
+    }
+    return [
+        Code("print(ledger.charges())\nprint(ledger.spent.describe(), ledger.remaining)", python=True),
+        Table(pd.DataFrame(made).set_axis(range(1, len(charges) + 1)), "What has been charged"),
+        Text(f"Spent in all: {ledger.spent.describe()}. Remaining: {ledger.remaining}."),
+        Picture("account.png", account_figure(ledger), "What each charge took, and what is left."),
+        Text(f"""A question that asks for more than is left is refused. Asked for another {price}, the ledger
+            answers:"""),
+        Code(answer),
+        Text(f"""Charges before: {len(charges)}; after: {len(ledger.charges())}. A refusal draws nothing and
+            costs nothing. The remaining {ledger.remaining} can still be spent; when it is gone, these rows
+            answer nothing more, but every release made so far still does."""),
+    ]
+
+
+def _answer(question: dpi.Procedure, price: dpi.ZCDP) -> str:
+    """Ask, and return in one line what comes back."""
+    try:
+        question.measure(price)
+    except BudgetExceededError as error:
+        return f"{type(error).__name__}: {error}"
+    return "granted"

@@ -1,0 +1,36 @@
+"""All chapters of the tour, in order."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from dpinfer.tour.account import account_chapter
+from dpinfer.tour.beginning import ledger_chapter, price_chapter, schema_chapter
+from dpinfer.tour.descriptions import description_chapter, test_chapter
+from dpinfer.tour.models import blocks_chapter, bootstrap_chapter
+from dpinfer.tour.people import people_chapter, shape_chapter
+from dpinfer.tour.regressions import gram_chapter, regression_chapter
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from dpinfer.tour.report import Block
+    from dpinfer.tour.session import Tour
+
+__all__ = ["CHAPTERS"]
+
+CHAPTERS: tuple[tuple[str, Callable[[Tour], list[Block]]], ...] = (
+    ("The public schema", schema_chapter),
+    ("The budget and its ledger", ledger_chapter),
+    ("The price of a question", price_chapter),
+    ("A first private regression", regression_chapter),
+    ("One purchase, many regressions", gram_chapter),
+    ("Means, tables and families", description_chapter),
+    ("Tests that keep their level", test_chapter),
+    ("Any model, block by block", blocks_chapter),
+    ("People with several rows", people_chapter),
+    ("Choices, quantiles and a density", shape_chapter),
+    ("Replicates at their true price", bootstrap_chapter),
+    ("What the ledger says", account_chapter),
+)
+"""Title and content of every chapter, in order; a further capability adds a line here."""

@@ -1,0 +1,84 @@
+"""Results as tables of texts, and their warnings as notes."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pandas as pd
+
+from dpinfer.tour.report import Block, Note, Table
+
+if TYPE_CHECKING:
+    from dpinfer.results import PrivateResults, TestResults
+
+__all__ = [
+    "described_frame",
+    "format_number",
+    "format_pvalue",
+    "regression_frame",
+    "regression_table",
+    "scalar",
+    "warning_notes",
+]
+
+
+def regression_frame(results: PrivateResults) -> pd.DataFrame:
+    """Return the table of a private regression, its numbers written for reading.
+
+    A row a term: estimate, standard error and its parts, statistic, p-value, interval, share of noise.
+    """
+    frame = results.summary_frame()
+    statistic, pvalue, lower, upper = frame.columns[4:8]
+    shown = {
+        "estimate": frame["coef"].map(format_number),
+        "std err": frame["std err"].map(format_number),
+        "from sampling": frame["std err (sampling)"].map(format_number),
+        "from noise": frame["std err (noise)"].map(format_number),
+        statistic: frame[statistic].map("{:.2f}".format),
+        pvalue: frame[pvalue].map(format_pvalue),
+        lower: frame[lower].map(format_number),
+        upper: frame[upper].map(format_number),
+        "noise share": frame["noise share"].map("{:.0%}".format),
+    }
+    return frame.iloc[:, :0].assign(**shown)
+
+
+def described_frame(results: PrivateResults) -> pd.DataFrame:
+    """Return estimates and intervals of a description as texts."""
+    frame = results.summary_frame()
+    shown = frame.drop(columns=["std err (sampling)", "std err (noise)"])
+    shown.index = pd.Index(list(results.params.index))
+    for name in shown.columns:
+        style = "{:.1%}" if name == "noise share" else "{:,.0f}" if name == "count" else "{:.4g}"
+        shown[name] = [style.format(value) for value in shown[name]]
+    return shown
+
+
+def warning_notes(results: PrivateResults | TestResults) -> list[Block]:
+    """Return what results warn of, a note for each."""
+    return [Note("Warning", f"{flag[:1].upper()}{flag[1:]}.") for flag in results.flags]
+
+
+def format_number(value: float) -> str:
+    """Write a number with four decimals, or with four digits where it is large; infinity as such."""
+    if not np.isfinite(value) or abs(value) >= 1000:
+        return f"{value:.4g}"
+    return f"{value:.4f}"
+
+
+def format_pvalue(value: float) -> str:
+    """Write a p-value with three decimals, or say that it is smaller than they show."""
+    return "< 0.001" if value < 0.001 else f"{value:.3f}"
+
+
+def regression_table(results: PrivateResults, caption: str, *, rows: bool = True) -> Table:
+    """Return the table of a regression with the notes of its summary."""
+    summary = results.summary()
+    notes = (*([f"Rows: {results.nobs:,.0f}, as released."] if rows else []), *summary.notes)
+    return Table(regression_frame(results), caption, str(summary), notes)
+
+
+def scalar(value: Any) -> float:
+    """Return the one number of an array."""
+    return float(np.squeeze(value))

@@ -1,0 +1,124 @@
+"""Chapters on regressions: one bought by itself, and many from one purchase."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pandas as pd
+from statsmodels.iolib.summary2 import summary_col
+
+import dpinfer as dpi
+from dpinfer.tour.figures import budget_figure, coefficient_figure, comparison_figure
+from dpinfer.tour.frames import format_number, format_pvalue, regression_table, scalar, warning_notes
+from dpinfer.tour.report import Block, Code, Note, Picture, Table, Text
+from dpinfer.tour.session import FIRST_SHARE, FORMULA, GRAM, GRAM_SHARE, JOINT_TEST, SECOND_FORMULA, SINGLE_TEST
+
+if TYPE_CHECKING:
+    from dpinfer.tour.session import Tour
+
+__all__ = ["gram_chapter", "regression_chapter"]
+
+
+def regression_chapter(tour: Tour) -> list[Block]:
+    """Fit the first regression, and compare it with the ordinary one."""
+    results, price = tour.first, tour.budget * FIRST_SHARE
+    share = results.noise_share.drop("Intercept")
+    calm: list[Block] = [Text("The inference raised no warning: in no direction does noise drown the data.")]
+    return [
+        Text("The fit charges the ledger, measures noisy sums once, and infers from them alone."),
+        Code(f"results = model.fit(dpi.{price!r})\nprint(results.summary())", python=True),
+        regression_table(results, "How the marriage is rated: private regression"),
+        *(warning_notes(results) or calm),
+        Text(f"""Read it as any regression table. The standard error counts both sampling and privacy noise;
+            the last column says which share of the variance is noise: among the slopes from
+            {share.min():.0%} ({share.idxmin()}) to {share.max():.0%} ({share.idxmax()})."""),
+        Picture(
+            "coefficients.png",
+            coefficient_figure(results),
+            """Private coefficients with 95% intervals. The thick part is what sampling alone accounts for,
+            the rest of the line is what privacy noise adds.""",
+        ),
+        *_comparison(tour),
+        Picture(
+            "budget.png",
+            budget_figure(results, price),
+            """Standard error at other prices, as a multiple of the standard error without privacy noise; the
+            dashed line is the price paid. Scaled from this release, so it costs nothing: the variance of the
+            noise goes as 1 / rho. Only a rough guide where noise dominates.""",
+        ),
+        Text("""The noise does not depend on the number of rows. With ten times as many rows it weighs a tenth
+            in every coefficient, so large data sets can do with far smaller budgets."""),
+    ]
+
+
+def gram_chapter(tour: Tour) -> list[Block]:
+    """Buy the cross-products once, and infer from the file as a reader would."""
+    price, path = tour.budget * GRAM_SHARE, tour.folder / GRAM
+    tour.gram.save(path)
+    spent, release = tour.ledger.spent, dpi.read_release(path)
+    second, again = dpi.ols(SECOND_FORMULA, release).infer(), dpi.ols(FORMULA, release).infer()
+    script = f"""\
+gram = dpi.gram(list(schema), data).fit(dpi.{price!r}).release
+gram.save("{GRAM}")
+
+release = dpi.read_release("{GRAM}")  # from here on no data, no ledger
+second = dpi.ols("{SECOND_FORMULA}", release).infer()
+print(second.summary(), second.t_test("{SINGLE_TEST}"))
+again = dpi.ols("{FORMULA}", release).infer()
+print(again.wald_test("{JOINT_TEST}"))"""
+    return [
+        Text(f"""One purchase can serve many questions. For {price} the noisy cross-products of all
+            {len(tour.schema)} columns are released: {len(release.values)} numbers, which give every
+            regression among them. They are saved as readable JSON together with the law of their noise, and
+            may be published."""),
+        Code(script, python=True),
+        Text(f"""`{GRAM}` read back equals what was saved: {"yes" if release == tour.gram else "no"}. Spent
+            when it was saved: {spent}; after two regressions and their tests: {tour.ledger.spent}."""),
+        regression_table(second, "Number of children: private regression from the saved file"),
+        *warning_notes(second),
+        Picture("second.png", coefficient_figure(second), "The second regression, 95% intervals."),
+        Table(_test_frame(second, again), "Tests of single coefficients and of two together, from the file"),
+        *warning_notes(again),
+        Text("""Age and years married move together. Each may then be unclear by itself while both together
+            are not, with or without privacy, and the joint test is the one to report."""),
+        Text("""Had the cross-products been bought first, the regression of the last chapter would have been
+            free: where several questions are to come, buy the sums that serve them all."""),
+    ]
+
+
+def _comparison(tour: Tour) -> list[Block]:
+    """Set the ordinary fit beside the private one."""
+    results, ordinary = tour.first, tour.ordinary
+    ends = results.conf_int()
+    covered = int(((ends[0] <= ordinary.params) & (ordinary.params <= ends[1])).sum())
+    facts = {"N": lambda fit: f"{fit.nobs:,.0f}"}
+    both = summary_col([results, ordinary], model_names=["private", "ordinary"], info_dict=facts)
+    return [
+        Note(
+            "Only on public data",
+            """The ordinary fit is shown because these rows are in truth public. With confidential rows it
+            must not be published: it has no guarantee, and neither has a comparison with it.""",
+        ),
+        Table(both.tables[0], "Private and ordinary fit, standard errors in parentheses"),
+        Picture(
+            "comparison.png",
+            comparison_figure(results, ordinary),
+            "95% intervals of the private and of the ordinary fit.",
+        ),
+        Text(f"""The private intervals hold {covered} of the {len(ends)} ordinary estimates. A private one
+            counts the noise besides the sampling, and is as a rule the wider of the two."""),
+    ]
+
+
+def _test_frame(second: dpi.PrivateResults, again: dpi.PrivateResults) -> pd.DataFrame:
+    single, joint = second.t_test(SINGLE_TEST), again.wald_test(JOINT_TEST)
+    rows = {SINGLE_TEST: (second.response, "t", single.tvalue, single.pvalue)}
+    for name in ("age", "yrs_married"):
+        rows[f"{name} = 0"] = (again.response, "t", again.tvalues[name], again.pvalues[name])
+    rows[JOINT_TEST] = (again.response, "F", joint.fvalue, joint.pvalue)
+    shown = {
+        hypothesis: (response, kind, format_number(scalar(value)), format_pvalue(scalar(p)))
+        for hypothesis, (response, kind, value, p) in rows.items()
+    }
+    columns = ["response", "kind", "statistic", "p-value"]
+    return pd.DataFrame.from_dict(shown, orient="index", columns=columns)
