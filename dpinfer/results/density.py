@@ -7,13 +7,13 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
 from statsmodels.iolib.table import SimpleTable
 from statsmodels.iolib.tableformatting import fmt_params
 
 from dpinfer.inference.density import DensityEstimates, density_intervals, projected, variance_error
+from dpinfer.results.axes import given_or_new
 from dpinfer.results.contrasts import check_alpha
 from dpinfer.results.people import alike_flags
 from dpinfer.results.printing import PrivateSummary, header_table, interval_labels, table_width
@@ -264,8 +264,7 @@ class DensityResults:
         The sampling part shortens each arm of an interval by the root of the sampling share of the variance: a drawing.
         """
         frame = self.frame(alpha)
-        if ax is None:
-            _, ax = plt.subplots(figsize=(6.4, 3.8), layout="constrained")
+        ax = given_or_new(ax, 6.4, 3.8)
         color = color or "C0"
         lower, upper = (frame[name].to_numpy() for name in interval_labels(alpha))
         value = np.clip(frame["density"].to_numpy(), lower, upper)

@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
 from statsmodels.iolib.summary import forg
@@ -13,6 +12,7 @@ from statsmodels.iolib.table import SimpleTable
 from statsmodels.iolib.tableformatting import fmt_params
 
 from dpinfer.inference.quantiles import cdf_interval, simultaneous_width
+from dpinfer.results.axes import given_or_new
 from dpinfer.results.contrasts import check_alpha
 from dpinfer.results.printing import PrivateSummary, header_table, table_width
 from dpinfer.results.quantiles import Distribution, quantile_results, read_probabilities
@@ -191,7 +191,7 @@ class CDFResults:
         matplotlib.axes.Axes
         """
         check_alpha(alpha)
-        ax = plt.subplots(figsize=(6.5, 4), layout="constrained")[1] if ax is None else ax
+        ax = given_or_new(ax, 6.5, 4)
         for place, (label, tree) in enumerate(zip(self.labels, self.trees, strict=True)):
             color, half = _COLORS[place % len(_COLORS)], self._half(tree, alpha)
             # Between two edges the function is above what it is at the first, and below what it is at the second.

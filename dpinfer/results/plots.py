@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
 from scipy import stats
 
 from dpinfer.errors import UnknownColumnError
+from dpinfer.results.axes import given_or_new
 from dpinfer.results.contrasts import check_alpha
 from dpinfer.results.prediction import CONSTANTS
 from dpinfer.results.wording import short_guarantee
@@ -82,8 +82,7 @@ def plot_coefficients(
     ``zero`` says whether zero is marked, and always within the axis.
     """
     frame = _selected(coefficient_frame(results, alpha), terms)
-    if ax is None:
-        _, ax = plt.subplots(figsize=(6.4, 1.4 + 0.42 * len(frame)), layout="constrained")
+    ax = given_or_new(ax, 6.4, 1.4 + 0.42 * len(frame))
     color = color or "C0"
     low, high = _limits(frame, zero=zero)
     position = np.arange(len(frame), dtype=np.float64)

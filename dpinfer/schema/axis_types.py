@@ -69,6 +69,20 @@ class Axis(ABC):
         """Whether every clamped value is in some part."""
         return True
 
+    @property
+    def cuts(self) -> tuple[float, ...]:
+        """Values of its column at which the part changes; none where the parts are no intervals."""
+        return ()
+
+    @property
+    def lookup(self) -> NDArray[np.intp] | None:
+        """Part of each whole number from the lower to the upper bound of its column; None where it is not looked up."""
+        return None
+
+    def says(self, place: int) -> str:
+        """Return what is true of the rows in a part."""
+        return str(self.labels[place])
+
 
 @dataclass(frozen=True, eq=False)
 class LevelsAxis(Axis):
@@ -134,6 +148,10 @@ class ConditionAxis(Axis):
         """See `Axis.to_dict`."""
         return {"condition": self.name}
 
+    def says(self, place: int) -> str:
+        """See `Axis.says`."""
+        return f"{self.name}={self.labels[place]}"
+
 
 @dataclass(frozen=True, eq=False)
 class BinsAxis(Axis):
@@ -180,6 +198,11 @@ class BinsAxis(Axis):
         """Whether the edges span the bounds."""
         lower, upper = limits_of(self.schema[self.name])
         return self.edges[0] <= lower and self.edges[-1] >= upper
+
+    @property
+    def cuts(self) -> tuple[float, ...]:
+        """The edges."""
+        return self.edges
 
     def place(self, values: Mapping[str, Array]) -> NDArray[np.intp]:
         """See `Axis.place`."""

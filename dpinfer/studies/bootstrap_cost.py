@@ -19,6 +19,7 @@ from dpinfer.privacy.resampling import (
     composed_epsilon,
     dominating_mu,
 )
+from dpinfer.results.axes import given_or_new
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -64,10 +65,7 @@ class PrivacyCost:
         -------
         matplotlib.axes.Axes
         """
-        if ax is None:
-            from matplotlib.figure import Figure  # noqa: PLC0415  (slow to load)
-
-            ax = Figure(figsize=(6, 4), layout="constrained").subplots()
+        ax = given_or_new(ax, 6, 4)
         for place, (mu, part) in enumerate(self.frame.groupby("mu")):
             color = f"C{place}"
             ax.plot(part["replicates"], part["exact epsilon"], "o-", ms=4, color=color, label=f"mu = {mu:g}, exact")

@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import numpy as np
-from matplotlib.figure import Figure
 from scipy import stats
 
 from dpinfer.errors import OptionError
+from dpinfer.results.axes import given_or_new
 from dpinfer.studies.rules import Rules
 
 if TYPE_CHECKING:
@@ -18,10 +18,6 @@ if TYPE_CHECKING:
     from dpinfer.studies.frames import StudyFrames
 
 __all__ = ["coverage_plot", "nested_loop_plot", "pvalue_plot", "zip_plot"]
-
-
-def _axes(ax: Axes | None, size: tuple[float, float]) -> Axes:
-    return ax if ax is not None else Figure(figsize=size, layout="constrained").subplots()
 
 
 def _term(study: StudyFrames, term: str) -> pd.DataFrame:
@@ -45,7 +41,7 @@ def coverage_plot(study: StudyFrames, *, ax: Axes | None = None) -> Axes:
     """
     cells = study.cells[np.isfinite(study.cells["coverage"])]
     labels = [f"{row.term}   n = {row.n:,}   {row.privacy}" for row in cells.itertuples()]
-    axes = _axes(ax, (7.0, 1.2 + 0.22 * len(cells)))
+    axes = given_or_new(ax, 7.0, 1.2 + 0.22 * len(cells))
     place = np.arange(len(cells))[::-1]
     band = 1.96 * cells["MCSE of coverage"]
     axes.errorbar(cells["coverage"], place, xerr=band, fmt="o", ms=4, lw=1.2, color="#1b5e9e")
@@ -74,7 +70,7 @@ def nested_loop_plot(study: StudyFrames, measure: str = "coverage", *, ax: Axes 
     cells = study.cells
     if measure not in cells:
         raise OptionError("measure", measure, sorted(cells.columns))
-    axes = _axes(ax, (8.0, 4.2))
+    axes = given_or_new(ax, 8.0, 4.2)
     order = cells[["n", "privacy"]].drop_duplicates().reset_index(drop=True)
     edges = np.arange(len(order) + 1) - 0.5
     for term, group in cells.groupby("term", sort=False):
@@ -125,7 +121,7 @@ def zip_plot(
     finite = finite[np.isfinite(finite)]
     edge = (np.quantile(finite, 0.001), np.quantile(finite, 0.999)) if finite.size else (truth - 1, truth + 1)
     low, high = np.clip(cell["lower"], *edge), np.clip(cell["upper"], *edge)
-    axes = _axes(ax, (5.0, 5.5))
+    axes = given_or_new(ax, 5.0, 5.5)
     axes.hlines(rank, low, high, colors=["#b2182b" if miss else "#92b4d4" for miss in misses], lw=0.5)
     axes.axvline(truth, color="black", lw=0.8)
     axes.axhline(100 * study.design.level, color="black", lw=0.8, ls="--")
@@ -144,7 +140,7 @@ def pvalue_plot(study: StudyFrames, term: str, *, ax: Axes | None = None) -> Axe
         A coefficient; its p-values test zero, and are uniform where that is true.
     ax : Axes, optional
     """
-    axes = _axes(ax, (4.8, 4.8))
+    axes = given_or_new(ax, 4.8, 4.8)
     count = study.design.replicates
     rank = np.arange(1, count + 1)
     for (n, privacy), cell in _term(study, term).groupby(["n", "privacy"], sort=False):

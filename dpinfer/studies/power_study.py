@@ -21,6 +21,7 @@ from dpinfer.privacy.units import NEIGHBORS, Privacy
 from dpinfer.procedures.binomial import BinomTest
 from dpinfer.procedures.chisquare import ChiSquare
 from dpinfer.procedures.mean_tests import MeanComparison
+from dpinfer.results.axes import given_or_new
 from dpinfer.schema.schema import Schema
 from dpinfer.studies.power_draws import Power, in_chunks, rejected
 from dpinfer.studies.power_search import amount_of, amounted, smallest, three_digits_up, unit_of
@@ -203,8 +204,7 @@ class PowerStudy:
         -------
         matplotlib.axes.Axes
         """
-        if ax is None:
-            ax = plt.subplots(figsize=(6.5, 4.2), layout="constrained")[1]
+        ax = given_or_new(ax, 6.5, 4.2)
         colors = plt.get_cmap("viridis")(np.linspace(0.85, 0.1, len(self.privacy)))
         frame = self.frame.sort_values("n")
         for price, color in zip(self.privacy, colors, strict=True):

@@ -10,6 +10,7 @@ import numpy as np
 import pandas as pd
 
 from dpinfer.errors import OptionError
+from dpinfer.results.axes import given_or_new
 from dpinfer.schema.people import MOST_ROWS
 
 if TYPE_CHECKING:
@@ -49,10 +50,7 @@ class Truncation:
         -------
         matplotlib.axes.Axes
         """
-        if ax is None:
-            from matplotlib.figure import Figure  # noqa: PLC0415  (slow to load)
-
-            ax = Figure(figsize=(6, 4), layout="constrained").subplots()
+        ax = given_or_new(ax, 6, 4)
         noise = self.frame["relative noise"].to_numpy()
         ax.plot(noise, 1 - self.frame["rows kept"].to_numpy(), "o-", ms=4, label="share of rows lost")
         ax.plot(noise, self.frame["people cut"].to_numpy(), "s--", ms=4, label="share of people with rows lost")

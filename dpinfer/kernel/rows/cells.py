@@ -14,7 +14,6 @@ from dpinfer.errors import OptionError
 from dpinfer.kernel.rows.base import Batch, RowSum
 from dpinfer.kernel.rows.reach import Boxes, Reach
 from dpinfer.privacy.sensitivity import joint_sensitivity
-from dpinfer.schema.axis_types import Axis, BinsAxis
 from dpinfer.schema.clamping import limits_of
 from dpinfer.schema.grid import UNIT
 
@@ -26,6 +25,7 @@ if TYPE_CHECKING:
     from dpinfer.kernel.rows.features import Features
     from dpinfer.privacy.sensitivity import Norm
     from dpinfer.privacy.units import Neighbors
+    from dpinfer.schema.axis_types import Axis
     from dpinfer.schema.cells import Coded
     from dpinfer.schema.schema import Schema
 
@@ -309,15 +309,11 @@ class CellSum(RowSum):
 
     def _looked_up(self, raw: Mapping[str, NDArray[Any] | Coded]) -> NDArray[np.intp] | None:
         """Cells of an array of whole numbers by one look-up; the same as the long way, which reads them as floats."""
-        if len(self.axes) != 1 or not isinstance(self.axes[0], BinsAxis):
+        table = self._table if len(self.axes) == 1 else None
+        if table is None:
             return None
-        table, cells = self._table, raw[self.axes[0].name]
-        if (
-            table is None
-            or not isinstance(cells, np.ndarray)
-            or cells.dtype.kind not in "iu"
-            or cells.dtype.itemsize < 4
-        ):
+        cells = raw[self.axes[0].name]
+        if not isinstance(cells, np.ndarray) or cells.dtype.kind not in "iu" or cells.dtype.itemsize < 4:
             return None
         column = self.features.basis.schema[self.axes[0].name]
         lower, upper = int(getattr(column, "lower", 0)), int(getattr(column, "upper", 0))
@@ -333,8 +329,7 @@ class CellSum(RowSum):
 
     @cached_property
     def _table(self) -> NDArray[np.intp] | None:
-        axis = self.axes[0]
-        table = axis.lookup if isinstance(axis, BinsAxis) else None
+        table = self.axes[0].lookup
         return None if table is None else np.where(table < 0, self.size, table)
 
     @cached_property

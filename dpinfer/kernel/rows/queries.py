@@ -11,7 +11,7 @@ import numpy as np
 from scipy.spatial.distance import cdist
 
 from dpinfer.errors import OptionError
-from dpinfer.kernel.rows.base import Batch, RowSum
+from dpinfer.kernel.rows.counted import CountedSum
 from dpinfer.privacy.exact import binary, sqrt_above
 
 if TYPE_CHECKING:
@@ -35,7 +35,7 @@ _BLOCK = 256
 
 
 @dataclass(frozen=True, eq=False)
-class QuerySum(RowSum):
+class QuerySum(CountedSum):
     """Sums whole-number weights of the cell that each row is in.
 
     Attributes
@@ -56,11 +56,6 @@ class QuerySum(RowSum):
     names: tuple[str, ...]
 
     @property
-    def columns(self) -> tuple[str, ...]:
-        """Columns of the data that are read, sorted."""
-        return self.cells.columns
-
-    @property
     def schema(self) -> Schema:
         """The schema of the columns."""
         return self.cells.schema
@@ -71,19 +66,9 @@ class QuerySum(RowSum):
         return np.full(len(self.names), 1 / self.step)
 
     @property
-    def counts_units(self) -> str:
-        """What the noise scale is in units of, for people."""
-        return "rows"
-
-    @property
     def measures(self) -> str:
         """What is summed, for people."""
         return f"{len(self.names):,} combinations of the counts of {self.cells.size:,} cells"
-
-    @property
-    def keeps_every_row(self) -> bool:
-        """Whether declared policies make it impossible that a row is in no cell."""
-        return self.cells.keeps_every_row
 
     @cached_property
     def weights(self) -> Array:
@@ -124,20 +109,6 @@ class QuerySum(RowSum):
         """Say what the bound is of, for people."""
         kind = "Euclidean" if norm == "l2" else "L1"
         return f"{kind} norm of the change of all queries at most {float(bound) * self.step:.6g}"
-
-    @property
-    def entries(self) -> int:
-        """Number of cells."""
-        return self.cells.size
-
-    @property
-    def most_added(self) -> int:
-        """Bound on the counts of a batch."""
-        return self.cells.most_added
-
-    def add(self, batch: Batch) -> Ints:
-        """Count rows by cell (sets, G); `finish` combines the counts."""
-        return self.cells.add(batch)
 
     def finish(self, totals: list[int]) -> list[int]:
         """Return the queries' exact sums, in steps, from the counts of all cells."""

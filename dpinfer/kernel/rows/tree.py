@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from dpinfer.errors import OptionError, SchemaError
-from dpinfer.kernel.rows.base import Batch, RowSum
 from dpinfer.kernel.rows.cells import CellSum
+from dpinfer.kernel.rows.counted import CountedSum
 from dpinfer.kernel.rows.features import Features
 from dpinfer.privacy.exact import binary, sqrt_above
 from dpinfer.schema.axis_types import BinsAxis
@@ -70,7 +70,7 @@ def _node_names(depth: int) -> tuple[str, ...]:
 
 
 @dataclass(frozen=True, eq=False)
-class TreeSum(RowSum):
+class TreeSum(CountedSum):
     """Counts rows in the nodes of a dyadic tree over the values of a column, in every group.
 
     Attributes
@@ -124,16 +124,6 @@ class TreeSum(RowSum):
         return CellSum(Features(constant_basis(self.schema), self.where), (*self.groups, axis))
 
     @property
-    def columns(self) -> tuple[str, ...]:
-        """Columns of the data that are read, sorted."""
-        return self.cells.columns
-
-    @property
-    def keeps_every_row(self) -> bool:
-        """Whether declared policies make it impossible that a row is in no leaf."""
-        return self.cells.keeps_every_row
-
-    @property
     def size(self) -> int:
         """Number of groups."""
         return self.cells.size // (len(self.edges) - 1)
@@ -176,11 +166,6 @@ class TreeSum(RowSum):
         return np.ones(self.size * self.width)
 
     @property
-    def counts_units(self) -> str:
-        """What the noise scale is in units of, for people."""
-        return "rows"
-
-    @property
     def measures(self) -> str:
         """What is summed, for people."""
         groups = f" in each of {self.size:,} groups" if self.groups else ""
@@ -216,20 +201,6 @@ class TreeSum(RowSum):
         kind = "Euclidean" if norm == "l2" else "L1"
         changed = f"a row of it is counted once in each of {self.depth + 1} levels"
         return f"{self.schema.unit}; {changed}: {kind} norm of the change at most {float(bound):.6g}"
-
-    @property
-    def entries(self) -> int:
-        """Number of cells."""
-        return self.cells.size
-
-    @property
-    def most_added(self) -> int:
-        """Bound on the counts of a batch."""
-        return self.cells.most_added
-
-    def add(self, batch: Batch) -> Ints:
-        """Count rows by group and leaf (sets, cells); `finish` adds up the nodes above."""
-        return self.cells.add(batch)
 
     def finish(self, totals: list[int]) -> list[int]:
         """Return the exact counts of all nodes, group by group and from the root down, from those of the leaves."""

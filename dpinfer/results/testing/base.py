@@ -8,13 +8,13 @@ from abc import ABC, abstractmethod
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-import matplotlib.pyplot as plt
 import numpy as np
 from statsmodels.iolib.summary import forg
 from statsmodels.iolib.table import SimpleTable
 from statsmodels.iolib.tableformatting import fmt_params
 
 from dpinfer.errors import InferenceError
+from dpinfer.results.axes import given_or_new
 from dpinfer.results.printing import PrivateSummary, header_table, table_width
 from dpinfer.results.wording import charge_notes, format_count, guarantee, short_guarantee
 
@@ -177,7 +177,7 @@ class TestResults(ABC):
             Where nothing was simulated.
         """
         sample = self._sample()
-        ax = plt.subplots(figsize=(6.5, 3.8), layout="constrained")[1] if ax is None else ax
+        ax = given_or_new(ax, 6.5, 3.8)
         finite = sample[np.isfinite(sample)]
         top = float(np.quantile(finite, 0.999)) if finite.size else 1.0
         edges = np.linspace(min(float(finite.min(initial=0.0)), 0.0), max(top, 1e-300), 61)

@@ -6,7 +6,6 @@ import textwrap
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
 from scipy import stats
@@ -16,6 +15,7 @@ from dpinfer.inference.testing.association import cohens_w, cramers_v
 from dpinfer.inference.testing.nulls import NullDistribution, candidates
 from dpinfer.inference.testing.residuals import residual_table, small_cells
 from dpinfer.inference.testing.tables import GoodnessOfFit, Homogeneity, Independence
+from dpinfer.results.axes import given_or_new
 from dpinfer.results.contrasts import check_alpha
 from dpinfer.results.testing.base import TestResults
 
@@ -207,9 +207,7 @@ class ChiSquareResults(TestResults):
         """
         table = self.residuals(alpha)
         place, centre = np.arange(len(table))[::-1], table["residual"].to_numpy()
-        if ax is None:
-            height = float(np.clip(0.9 + 0.28 * len(table), 2.4, 14.0))
-            ax = plt.subplots(figsize=(6.5, height), layout="constrained")[1]
+        ax = given_or_new(ax, 6.5, float(np.clip(0.9 + 0.28 * len(table), 2.4, 14.0)))
         limit = float(stats.norm.isf(alpha / 2))
         ax.axvspan(-limit, limit, color="#d9e3ea", lw=0)
         ax.axvline(0.0, color="black", lw=0.8)
