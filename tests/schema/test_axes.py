@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 
 from dpinfer.errors import FormulaError, OptionError, SchemaError, UnknownColumnError
 from dpinfer.schema import Boolean, Category, Integer, Real, Schema
-from dpinfer.schema.axes import BinsAxis, LevelsAxis, axis_from_dict, compile_condition, condition_axis
+from dpinfer.schema.axes import BinsAxis, ConditionAxis, LevelsAxis, axis_from_dict, compile_condition, condition_axis
+from dpinfer.schema.expressions import compile_expression
 
 SCHEMA = Schema(
     x=Real(-5, 7), k=Integer(-40, 60), few=Integer(3, 6), many=Integer(0, 100), b=Boolean(), g=Category(["z", 2, "a"])
@@ -171,3 +172,14 @@ def test_wrong_conditions(text, error, match):
 def test_damaged_axes(stored):
     with pytest.raises((KeyError, TypeError, ValueError)):
         axis_from_dict(stored, SCHEMA)
+
+
+@pytest.mark.parametrize("text", ["1e9 * x", "log(x + 3) - 50", "x > 0", "x / (k + 0.5)"])
+def test_an_axis_of_any_expression_puts_each_row_into_one_of_two_parts(text):
+    # A procedure of one's own may hand in what is no condition: the kernel still counts each row once.
+    expression = compile_expression(text, Schema(x=Real(-2, 2), k=Integer(0, 5)))
+    values = {"x": np.array([-2.0, 0.0, 2.0, np.nan, np.inf]), "k": np.array([0.0, 1.0, 5.0, np.nan, -np.inf])}
+    with np.errstate(all="ignore"):
+        place = ConditionAxis(SCHEMA, "forged", expression).place(values)
+    assert place.shape == (5,)
+    assert set(place.tolist()) <= {0, 1}

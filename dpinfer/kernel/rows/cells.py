@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from dpinfer.kernel.rows.features import Features
     from dpinfer.privacy.sensitivity import Norm
     from dpinfer.privacy.units import Neighbors
-    from dpinfer.schema.axes import Axis
+    from dpinfer.schema.axis_types import Axis
     from dpinfer.schema.cells import Coded
     from dpinfer.schema.schema import Schema
 
