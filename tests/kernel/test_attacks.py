@@ -3,7 +3,7 @@
 import importlib
 import warnings
 from collections import Counter
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from fractions import Fraction
 from types import SimpleNamespace
 from typing import Any
@@ -26,7 +26,7 @@ from dpinfer.kernel.rows.scores import ScoreSum
 from dpinfer.kernel.rows.tree import PointRows, TreeSum
 from dpinfer.kernel.stage import Context, Largest, Noise, Place, Resampled, Slot, Stage, Sum
 from dpinfer.privacy.sharing import joint_cost, shared
-from dpinfer.procedures.procedure import Procedure
+from dpinfer.procedures.procedure import Procedure, unstored
 from dpinfer.schema.axes import LevelsAxis
 from dpinfer.schema.basis import UNIT, Basis, basis_of
 from dpinfer.schema.expressions import compile_expression
@@ -54,10 +54,15 @@ def guarded(neighbors="add_remove", budget=dpi.ZCDP(100)):  # noqa: B008
 class Asked(Procedure):
     """A procedure that says whatever an attacker wants."""
 
-    stages: Any = ()
-    given: Any = (Slot(),)
-    dealt: Any = None
-    calls: Counter = field(default_factory=Counter)
+    procedures = ("attack",)
+
+    stages: Any = unstored(())
+    given: Any = unstored((Slot(),))
+    dealt: Any = unstored(None)
+    calls: Counter = field(default_factory=Counter, metadata={"role": "unstored"})
+
+    def text(self, schema):
+        return "attack"
 
     def release_kind(self, context):
         return "total"
@@ -110,7 +115,7 @@ QUESTIONS = {
     "total": lambda: dpi.total("x", by="g"),
     "variance": lambda: dpi.variance("x"),
     "count": lambda: dpi.count(by="g"),
-    "linear queries": lambda: dpi.linear_queries(W=[[1, 2]], columns="g"),
+    "linear queries": lambda: dpi.linear_queries("g", queries=[[1, 2]]),
     "expfam": lambda: dpi.expfam(column="x", family="normal"),
     "cdf": lambda: dpi.cdf("x", resolution=16),
     "quantile": lambda: dpi.quantile(column="x", q=0.5, resolution=16),
@@ -136,8 +141,7 @@ def overriding(name, tamper):
         def measurement(self, privacy, **options):
             return tamper(super().measurement(privacy, **options))
 
-    fields = {f: getattr(question, f) for f in question.__dataclass_fields__}
-    return Tampered(**fields)
+    return Tampered(**{one.name: getattr(question, one.name) for one in fields(question)})
 
 
 def same_noise(name, procedure, neighbors="add_remove"):

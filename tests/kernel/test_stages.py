@@ -9,7 +9,6 @@ from fractions import Fraction
 import numpy as np
 import pandas as pd
 import pytest
-from dpinfer.results.bootstrap_question import BootstrapQuestion
 
 import dpinfer as dpi
 from dpinfer.errors import BudgetExceededError, DPInferError, MeasurementFailedError, OptionError
@@ -19,7 +18,8 @@ from dpinfer.kernel.rows.scores import ScoreSum
 from dpinfer.kernel.rows.tree import PointRows, TreeSum
 from dpinfer.kernel.sources import Source, open_source
 from dpinfer.kernel.stage import Largest, Noise, Place, Resampled, Slot, Stage, Sum
-from dpinfer.procedures.procedure import Procedure
+from dpinfer.procedures.bootstrap_plan import BootstrapPlan
+from dpinfer.procedures.procedure import Procedure, unstored
 from dpinfer.release import Release
 from dpinfer.schema.axes import BinsAxis
 from dpinfer.schema.basis import basis_of
@@ -60,14 +60,16 @@ def points(name):
 class Staged(Procedure):
     """Count; choose a column; halve it; quarter its fuller half; choose its median; and resample, or count again."""
 
+    procedures = ("staged",)
+
     resampled: bool = False
-    seen: list = field(default_factory=list)
+    seen: list = field(default_factory=list, metadata={"role": "unstored"})
 
-    def release_kind(self, context):
-        return "staged"
+    def text(self, schema):
+        return "six stages"
 
-    def question(self, context):
-        return {"text": "six stages", "schema": context.schema.to_dict()}
+    def columns_read(self, context):
+        return COLUMNS
 
     def slots(self, context):
         last = Slot(Fraction(1, 4), 8) if self.resampled else Slot(Fraction(1, 4), 8, adaptive=True)
@@ -108,28 +110,30 @@ class Staged(Procedure):
 
     def _last(self, released):
         if self.resampled:
-            return Stage(Resampled(BootstrapQuestion(SCHEMA, ("a",), replicates=4).rows))
+            return Stage(Resampled(BootstrapPlan(SCHEMA, ("a",), replicates=4).rows))
         rows = max(round(float(released[0].array[0])), 1)
         edges = released[3].settings["edges"]
         return Stage(Sum(counts(released[3].settings["column"], edges[:3])), settings={"rows": rows})
 
     def infer(self, release=None):
-        return self._asked(release, "staged")
+        return self._asked_of(release)[0]
 
 
 @dataclass(frozen=True, eq=False)
 class Asked(Procedure):
     """Whatever a test wants to ask."""
 
-    given: tuple[Slot, ...] = (Slot(),)
-    ask: Callable = None
-    blocks: object = None
+    procedures = ("asked",)
 
-    def release_kind(self, context):
+    given: tuple[Slot, ...] = unstored((Slot(),))
+    ask: Callable = unstored(None)
+    blocks: object = unstored(None)
+
+    def text(self, schema):
         return "asked"
 
     def question(self, context):
-        return {"text": "asked", "schema": context.schema.to_dict()}
+        return {"text": self.text(context.schema), "schema": context.schema.to_dict()}
 
     def slots(self, context):
         return self.given
@@ -261,7 +265,7 @@ def test_a_release_of_six_stages_is_stored_and_read_back(unit, resampled, tmp_pa
     read = dpi.read_release(tmp_path / "staged.json")
     assert read == release
     assert read.to_json() == release.to_json()
-    assert Staged(source=read).infer() == release
+    assert Staged(resampled=resampled, source=read).infer() == release
 
 
 @ALL
@@ -310,7 +314,7 @@ def test_an_adaptive_stage_is_charged_for_the_kind_that_it_is(kind):
     measures = {
         "choice": Largest(scores(), "gumbel"),
         "place": Place(points("a"), HALF),
-        "resampled": Resampled(BootstrapQuestion(SCHEMA, ("a",), replicates=4).rows),
+        "resampled": Resampled(BootstrapPlan(SCHEMA, ("a",), replicates=4).rows),
     }
     price = PRICES["gdp" if kind == "resampled" else "zcdp"]
     slots = (Slot(Fraction(1, 2), 1), Slot(Fraction(1, 2), 8, adaptive=True))
@@ -332,7 +336,7 @@ def test_an_adaptive_stage_that_turns_out_costlier_than_its_charge_is_one_error(
     slots = (Slot(Fraction(1, 2), 1), Slot(Fraction(1, 2), 8, adaptive=True))
     kinds = {
         "zcdp": Largest(scores(), "gumbel"),
-        "gdp": Resampled(BootstrapQuestion(SCHEMA, ("a",), replicates=4).rows),
+        "gdp": Resampled(BootstrapPlan(SCHEMA, ("a",), replicates=4).rows),
     }
     for unit, costlier in kinds.items():
 
