@@ -182,7 +182,10 @@ class BlockPlan:
         noise = self._noise(self._moments(self.whole), amounts(self.context.privacy, self.slots)[-1])
         needed = limit(self.count, self.size, self.norm)
         ratio = noise / self.count * needed * np.sqrt(self.count)
-        return float(np.clip(_LITTLE / ratio, 1.0, _WIDEST)) * needed
+        wide = (
+            _LITTLE / ratio if ratio > 0 else _WIDEST
+        )  # without noise: a price that is refused once all stages are known
+        return float(np.clip(wide, 1.0, _WIDEST)) * needed
 
     def stage(self, place: int, released: tuple[StageRelease, ...]) -> Stage:
         """Ask for the scale of block estimates, then their place, then sums of estimates winsorised there."""

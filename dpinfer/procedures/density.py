@@ -31,6 +31,9 @@ __all__ = ["Density", "density"]
 _SHARES = {"rows": Fraction(1, 50), "fine": Fraction(1, 10)}
 """Parts of the price for the number of rows and for the fine counts; the rest is for the counts of the chosen bins."""
 
+_LEAST = float(np.finfo(np.float64).tiny)
+"""Noise variance that choices go by at least: a price that leaves less is refused once all stages are known."""
+
 
 @dataclass(frozen=True, eq=False)
 class Density(Procedure):
@@ -95,7 +98,7 @@ class Density(Procedure):
         """Noise variance of a count of a stage, known before its bins are: it is the same for bins of any width."""
         amount = amounts(context.privacy, self.slots(context))[place]
         priced = price_stage(Stage(Sum(grid.stage(1))), amount, context)
-        return float(priced.law.variances[0]) * priced.steps[0] ** 2
+        return max(float(priced.law.variances[0]) * priced.steps[0] ** 2, _LEAST)
 
     def check_release(self, release: Release) -> None:
         """Refuse a release whose counts are not those of the bins."""
@@ -140,7 +143,7 @@ class Density(Procedure):
 def _chosen_width(grid: FineGrid, nobs: int | None, released: tuple[StageRelease, ...], noise: float) -> int:
     """Choose how many cells a counted bin holds, from the fine counts; ``noise`` is the variance of its count."""
     first = released[-1]
-    fine, counts, fine_noise = int(first.settings["fine"]), first.array, float(first.noise_variances[0])
+    fine, counts, fine_noise = int(first.settings["fine"]), first.array, max(float(first.noise_variances[0]), _LEAST)
     size = float(nobs or 0)
     if grid.counted:
         size, row_noise = float(released[0].array[0]), float(released[0].noise_variances[0])

@@ -513,7 +513,7 @@ def test_all_rows_of_a_person_are_in_one_block():
         seen.append(frame["x"].tolist())
         return np.array([float(len(frame))])
 
-    rows = Blocks(SCHEMA.with_people("id", 4).select(["x"]), region, 8, fit, halves=False, trusted=True)
+    rows = Blocks(SCHEMA.with_people("id", 4).select(["x"]), region, 8, fit, halves=False)
     cells = [
         {"id": f"p{person}", "x": person / 10, "y": 0.0, "k": 1, "b": True, "g": "a"}
         for person in range(40)

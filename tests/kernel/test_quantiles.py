@@ -248,7 +248,7 @@ def test_rows_are_read_in_chunks(monkeypatch):
 
 def test_without_rows_every_point_is_as_likely():
     """100 points and 3,000 draws: the largest of 100 counts exceeds 70 with probability below 1e-6."""
-    stage = dpi.quantile("k", 0.5, method="exponential").measurement(dpi.PureDP(1.0), schema=SCHEMA).stages[0]
+    stage = dpi.quantile("k", q=0.5, method="exponential").measurement(dpi.PureDP(1.0), schema=SCHEMA).stages[0]
     asked = stage.rows, stage.stage.measure.probabilities, stage.law.scales
     draws = SimulatedDraws(np.random.default_rng(1))
     empty = open_source(SCHEMA.sample(0, np.random.default_rng(0)))

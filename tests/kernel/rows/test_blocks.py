@@ -309,7 +309,8 @@ def noisy_counts(values, noise, seed, *, region=REGION, blocks=40, norm="l2"):
     scales = find_scales(region, counts + np.rint(rng.normal(0, noise, counts.size)), noise)
     counts = places_for(scales, region).add(values)[0]
     noisy = counts + np.rint(rng.normal(0, noise, counts.size))
-    return scales, find_frame(region, noisy, noise, scales, blocks=blocks, norm=norm, stretch=1.0)
+    radius = limit(blocks, len(region.names), norm)
+    return scales, find_frame(region, noisy, noise, scales, norm=norm, radius=radius)
 
 
 @pytest.mark.parametrize("noise", [1e-3, 4.0])
@@ -349,7 +350,7 @@ def test_a_group_is_located_as_a_whole():
     rows = places_for(scales)
     counts = rows.add(values)[0].astype(float)
     counts[sum(rows.bins[:2]) :] = 0.0
-    frame = find_frame(REGION, counts, 1.0, scales, blocks=blocks, norm="l2", stretch=1.0)
+    frame = find_frame(REGION, counts, 1.0, scales, norm="l2", radius=limit(blocks, 3, "l2"))
     assert frame.located.tolist() == [False, True, False]
     np.testing.assert_array_equal(frame.center[[0, 2]], REGION.center[[0, 2]])
     assert frame.half[1] < 1.0 < frame.half[0]
