@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from dpinfer.errors import OptionError
 from dpinfer.kernel.rows.base import Batch
 from dpinfer.kernel.rows.blocks import BlockSum, BlockValues, block_values
 from dpinfer.kernel.stage import Largest, Place, Resampled
@@ -51,7 +52,8 @@ class Rehearsal:
     @cached_property
     def _values(self) -> BlockValues:
         blocks = self._blocks
-        assert blocks is not None
+        if blocks is None:
+            raise OptionError("rows", "sums of blocks", "sums of rows: the question splits the units into no blocks")
         shape = (blocks.count, 3 if blocks.halves else 1, blocks.size)
         spread = np.random.default_rng(0).uniform(-0.5, 0.5, shape) / np.sqrt(blocks.size)
         return block_values(blocks.region.center + blocks.region.radius * spread, blocks.region)
