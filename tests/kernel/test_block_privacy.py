@@ -4,6 +4,7 @@ One block's fits (of it and its halves) are replaced by any others; everything e
 settled (scales, the frame), is the same. The integers are noise-free and the arithmetic is exact.
 """
 
+from dataclasses import dataclass
 from fractions import Fraction
 from functools import cache
 
@@ -13,7 +14,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import dpinfer as dpi
-from dpinfer.kernel.rows.blocks import BLOCK_UNIT, OCTAVES, BlockRows, Frame, block_values
+from dpinfer.inference.block_frames import Frame, Scales, bins_of, whole_frame
+from dpinfer.kernel.rows.blocks import BLOCK_UNIT, OCTAVES, BlockMoments, OctaveCounts, PlaceCounts, block_values
 from dpinfer.privacy.exact import decimal
 from dpinfer.privacy.units import NEIGHBORS
 from dpinfer.procedures.aggregate import sample_aggregate
@@ -21,7 +23,6 @@ from dpinfer.schema.region import Region
 
 NAN, INF = float("nan"), float("inf")
 SCHEMA = dpi.Schema(x=dpi.Real(0, 1))
-KINDS = ("scale", "location", "sum", "count")
 GROUPINGS = {
     1: [[0]],
     2: [[0, 1]],
@@ -30,6 +31,59 @@ GROUPINGS = {
     5: [[0, 1, 2, 3, 4]],
     6: [[0, 5], [1, 2, 3], [4]],
 }
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What is summed over blocks, as three stages or as the last alone.
+
+    Attributes
+    ----------
+    region : Region
+    halves : bool
+        Whether half-blocks are fitted.
+    winsorized : bool
+        Whether histograms of scale and place come first.
+    norm : {"l2", "l1"}
+    """
+
+    region: Region
+    halves: bool = True
+    winsorized: bool = True
+    norm: str = "l2"
+
+    @property
+    def size(self):
+        return len(self.region.names)
+
+    @property
+    def groups(self):
+        return len(self.region.places)
+
+    @property
+    def whole(self):
+        return whole_frame(self.region, self.norm)
+
+    @property
+    def moments(self):
+        return self.sums(self.whole)
+
+    def sums(self, frame):
+        center, half = tuple(frame.center.tolist()), tuple(frame.half.tolist())
+        return BlockMoments(SCHEMA, self.region, center, half, self.norm)
+
+    def stages(self, scales, frame):
+        """Return the row sums of all stages, given what earlier ones settled."""
+        if not self.winsorized:
+            return (self.sums(frame),)
+        told = Scales(np.asarray(scales), np.zeros(self.groups), np.full(self.groups, INF))
+        places = PlaceCounts(SCHEMA, self.region, bins_of(self.region, told))
+        return OctaveCounts(SCHEMA, self.region), places, self.sums(frame)
+
+    @property
+    def kinds(self):
+        """Names of the parts of all stages."""
+        return ("scale", "location", "sum", "count") if self.winsorized else ("sum", "count")
 
 
 def region_for(size, radii=None, center=None):
@@ -81,41 +135,43 @@ def neighbours(draw, rows, blocks):
 
 
 def changes(rows, before, after, scales, frame):
-    """Return by how much every integer sum changes (m,)."""
-    parts = []
-    if rows.winsorized:
-        parts.append(rows.scale_counts(after) - rows.scale_counts(before))
-        parts.append(rows.location_counts(after, scales) - rows.location_counts(before, scales))
-    parts.append(rows.sums(after, frame) - rows.sums(before, frame))
-    moved = np.concatenate(parts)
-    assert moved.shape == (len(rows.names),)
-    assert moved.dtype == np.int64
+    """Return by how much the integer sums of every stage change."""
+    moved = []
+    for stage in rows.stages(scales, frame):
+        moved.append(stage.add(after)[0] - stage.add(before)[0])
+        assert moved[-1].shape == (len(stage.names),)
+        assert moved[-1].dtype == np.int64
     return moved
 
 
+def parts_of(rows, moved):
+    """Yield each part of the sums of all stages: its change, its noise relative to others, its bound."""
+    frame, scales = rows.whole, 2 * np.array(rows.region.radii)
+    for stage, change in zip(rows.stages(scales, frame), moved, strict=True):
+        bounds, pattern = stage.part_changes("add_remove", rows.norm), stage.pattern(rows.norm)
+        many = len(pattern) != len(change)  # places in other bins than these: all their noise is the same
+        for part, bound in enumerate(bounds):
+            mine = slice(None) if many else stage.part_of == part
+            yield change[mine], np.ones(len(change)) if many else pattern[mine], bound
+
+
 def amounts(rows, moved):
-    """Return the exact norm of each kind of change over its weights: squared for "l2"."""
+    """Return the exact norm of each kind of change over its noise, and its bound: both squared for "l2"."""
     power = 2 if rows.norm == "l2" else 1
-    parts = {**rows.parts, "sum": slice(rows.parts["sum"].start, rows.parts["product"].stop)}
-    return {
-        kind: sum(
-            (
-                (Fraction(abs(int(d))) / Fraction(w)) ** power
-                for d, w in zip(moved[s], rows.weights[s].tolist(), strict=True)
-                if d
-            ),
-            Fraction(0),
+    found = {}
+    for kind, (change, pattern, bound) in zip(rows.kinds, parts_of(rows, moved), strict=True):
+        listed = zip(change.tolist(), pattern.tolist(), strict=True)
+        found[kind] = (
+            sum(((Fraction(abs(d)) / Fraction(w)) ** power for d, w in listed if d), Fraction(0)),
+            bound**power,
         )
-        for kind, s in parts.items()
-        if kind in rows.sensitivities
-    }
+    return found
 
 
 def shares_of_bounds(rows, moved):
     """Return which share of each bound a change attains."""
     power = 2 if rows.norm == "l2" else 1
-    found = amounts(rows, moved)
-    return {kind: float(found[kind] / rows.sensitivities[kind] ** power) ** (1 / power) for kind in found}
+    return {kind: float(amount / bound) ** (1 / power) for kind, (amount, bound) in amounts(rows, moved).items()}
 
 
 # Each kind of sums
@@ -126,10 +182,8 @@ def row_functions(draw):
     size = draw(st.integers(1, 6))
     radii = draw(st.lists(st.floats(1e-2, 1e3), min_size=len(GROUPINGS[size]), max_size=len(GROUPINGS[size])))
     center = draw(st.lists(st.floats(-1e3, 1e3), min_size=size, max_size=size))
-    return BlockRows(
-        SCHEMA,
+    return Asked(
         region_for(size, radii, center),
-        blocks=5,
         halves=draw(st.booleans()),
         winsorized=draw(st.sampled_from([True, True, True, False])),
         norm=draw(st.sampled_from(["l2", "l1"])),
@@ -141,11 +195,10 @@ def row_functions(draw):
 def test_no_change_of_one_block_exceeds_the_bound_of_a_kind_of_sums(data):
     rows = data.draw(row_functions())
     before, after, scales, frame, _ = data.draw(neighbours(rows, blocks=data.draw(st.integers(1, 5))))
-    moved = changes(rows, before, after, scales, frame)
-    found = amounts(rows, moved)
-    assert set(found) == set(rows.sensitivities) == set(KINDS if rows.winsorized else KINDS[2:])
-    for kind, amount in found.items():
-        assert amount <= rows.sensitivities[kind] ** (2 if rows.norm == "l2" else 1), kind
+    found = amounts(rows, changes(rows, before, after, scales, frame))
+    assert set(found) == set(rows.kinds)
+    for kind, (amount, bound) in found.items():
+        assert amount <= bound, kind
 
 
 @given(st.data())
@@ -167,10 +220,10 @@ def test_integer_rows_stay_within_their_reach_whatever_the_frame(data):
     """Of one block the sums are its own integer row: bounded by force, and the products are exactly its own."""
     rows = data.draw(row_functions())
     values, _, _, frame, _ = data.draw(neighbours(rows, blocks=1))
-    sums = rows.sums(values, frame)
+    sums = rows.sums(frame).add(values)[0]
     whole = [int(entry) for entry in sums[: rows.size]]
     norm = sum(q * q for q in whole) if rows.norm == "l2" else sum(map(abs, whole)) ** 2
-    assert norm <= rows.reach**2
+    assert norm <= rows.moments.reach**2
     upper = zip(*np.triu_indices(rows.size), strict=True)
     assert sums[rows.size : -2].tolist() == [whole[i] * whole[j] for i, j in upper]
     assert sorted(sums[-2:].tolist()) in ([0, 0], [0, 1])
@@ -213,7 +266,7 @@ def points(size, norm):
 @pytest.mark.parametrize("size", GROUPINGS)
 def test_the_bounds_are_attained(size, norm):
     """Histograms wholly; sums with products nearly, where there are two parameters or more; counts wholly."""
-    rows = BlockRows(SCHEMA, region_for(size), blocks=2, norm=norm)
+    rows = Asked(region_for(size), norm=norm)
     shares = shares_of_bounds(rows, worst(rows, *points(size, norm)))
     assert shares["scale"] == pytest.approx(1.0, abs=1e-12)
     assert shares["location"] == pytest.approx(1.0, abs=1e-12)
@@ -222,43 +275,43 @@ def test_the_bounds_are_attained(size, norm):
     region = rows.region
     failed, beyond = np.full((1, 3, size), NAN), np.tile(region.center + 2 * region.radius, (1, 3, 1))
     moved = changes(rows, *(block_values(f, region) for f in (failed, beyond)), np.array(region.radii), rows.whole)
-    assert moved[-2:].tolist() == [-1, 1]
+    assert moved[-1][-2:].tolist() == [-1, 1]
     assert shares_of_bounds(rows, moved)["count"] == pytest.approx(1.0, abs=1e-12)
 
 
 @pytest.mark.parametrize("norm", ["l2", "l1"])
 @pytest.mark.parametrize("size", GROUPINGS)
 def test_sums_alone_move_by_the_diameter(size, norm):
-    rows = BlockRows(SCHEMA, region_for(size), blocks=2, norm=norm)
+    rows = Asked(region_for(size), norm=norm)
     point = np.eye(size)[0]
-    moved = worst(rows, 1.9 * point, -1.9 * point)[rows.parts["sum"]]
+    moved = worst(rows, 1.9 * point, -1.9 * point)[-1][:size]
     length = np.sqrt((moved**2).sum()) if norm == "l2" else np.abs(moved).sum()
-    assert 0.99 * 2 * rows.reach <= length <= 2 * rows.reach
+    assert 0.99 * 2 * rows.moments.reach <= length <= 2 * rows.moments.reach
 
 
 @pytest.mark.parametrize("norm", ["l2", "l1"])
 def test_for_a_single_parameter_the_bound_of_sums_is_attained(norm):
     """Every pair of integer rows: products cost nothing."""
-    rows = BlockRows(SCHEMA, region_for(1), blocks=2, norm=norm)
-    reach = rows.reach
-    weight = float(rows.weights[rows.parts["product"]][0])
+    moments = Asked(region_for(1), norm=norm).moments
+    reach = moments.reach
+    weight = float(moments.pattern(norm)[1])
     q = np.arange(-reach, reach + 1, 17, dtype=float)
     first, second = np.abs(np.subtract.outer(q, q)), np.abs(np.subtract.outer(q**2, q**2)) / weight
     largest = float(np.sqrt(first**2 + second**2).max() if norm == "l2" else (first + second).max())
-    share = largest / float(rows.sensitivities["sum"])
+    share = largest / float(moments.part_changes("add_remove", norm)[0])
     assert 0.998 <= share <= 1
 
 
 def test_products_have_less_noise_off_the_diagonal_by_no_more_than_the_bound_allows():
-    rows = BlockRows(SCHEMA, region_for(3), blocks=2)
-    weights = [Fraction(w) for w in rows.weights[rows.parts["product"]].tolist()]
+    moments = Asked(region_for(3)).moments
+    pattern = moments.pattern("l2")
     diagonal = [i == j for i, j in zip(*np.triu_indices(3), strict=True)]
-    for weight, own in zip(weights, diagonal, strict=True):
-        assert weight == rows.reach if own else weight**2 * 2 >= rows.reach**2
-        assert own or float(weight) == pytest.approx(rows.reach / np.sqrt(2), rel=1e-15)
-    assert (rows.weights[: rows.parts["sum"].stop] == 1).all()
-    laplace = BlockRows(SCHEMA, region_for(3), blocks=2, norm="l1")
-    assert set(laplace.weights[laplace.parts["product"]]) == {3.0 * laplace.reach}
+    for weight, own in zip(map(Fraction, pattern[3:9].tolist()), diagonal, strict=True):
+        assert weight == moments.reach if own else weight**2 * 2 >= moments.reach**2
+        assert own or float(weight) == pytest.approx(moments.reach / np.sqrt(2), rel=1e-15)
+    assert (np.delete(pattern, slice(3, 9)) == 1).all()
+    laplace = Asked(region_for(3), norm="l1").moments
+    assert set(laplace.pattern("l1")[3:9]) == {3.0 * laplace.reach}
 
 
 @pytest.mark.parametrize("size", range(1, 7))
@@ -267,7 +320,7 @@ def test_the_reach_is_the_unit_and_the_slack_of_rounding(size):
     region = Region(names, (tuple(range(size)),), (1.0,), np.zeros(size))
     slack = {"l2": np.sqrt(size) / 2, "l1": size / 2}
     for norm, room in slack.items():
-        assert BlockRows(SCHEMA, region, blocks=2, norm=norm).reach == BLOCK_UNIT + int(np.ceil(room))
+        assert Asked(region, norm=norm).moments.reach == BLOCK_UNIT + int(np.ceil(room))
 
 
 # The whole measurement
@@ -312,17 +365,31 @@ def squared_amount(price):
     return decimal(price.epsilon)
 
 
+def asked_by(measurement):
+    """Return what a measurement sums, for `changes`."""
+    last = measurement.rows
+    return Asked(last.region, measurement.blocks.halves, len(measurement.stages) > 1, last.norm)
+
+
 def loss(measurement, moved):
-    """Return the exact sum of (change/scale)^2; of abs(change)/scale for Laplace noise."""
-    power = 2 if measurement.law.family == "gaussian" else 1
-    changed = np.flatnonzero(moved).tolist()
-    return sum(
-        (abs(int(moved[j])) * measurement.multiplier / Fraction(measurement.law.scales[j])) ** power for j in changed
-    )
+    """Return the exact sum of (change/scale)^2 over all stages; of abs(change)/scale for Laplace noise."""
+    total = Fraction(0)
+    for stage, change in zip(measurement.stages, moved, strict=True):
+        power, scales = 2 if stage.law.family == "gaussian" else 1, stage.law.scales
+        if len(scales) != len(change):  # places in other bins than those rehearsed: all their noise is the same
+            (scale,) = set(scales)
+            scales = (scale,) * len(change)
+        changed = np.flatnonzero(change).tolist()
+        total += sum((abs(int(change[j])) * stage.multiplier / Fraction(scales[j])) ** power for j in changed)
+    return total
 
 
 def allowed(measurement, price):
-    return 2 * measurement.cost.rho if isinstance(price, dpi.ApproxDP) else squared_amount(price)
+    """Return what is charged, which is no more than the price: shares of it are rounded down."""
+    charged = measurement.cost.pure_epsilon if isinstance(price, dpi.PureDP) else 2 * measurement.cost.rho
+    if not isinstance(price, dpi.ApproxDP):
+        assert squared_amount(price) * (1 - Fraction(1, 10**15)) <= charged <= squared_amount(price)
+    return charged
 
 
 @settings(max_examples=250)
@@ -330,7 +397,7 @@ def allowed(measurement, price):
 def test_the_whole_measurement_keeps_within_its_price(data, case):
     price = case[0]
     measurement = measured(*case)
-    rows = measurement.rows
+    rows = asked_by(measurement)
     before, after, scales, frame, _ = data.draw(neighbours(rows, blocks=data.draw(st.integers(1, 5))))
     moved = changes(rows, before, after, scales, frame)
     assert loss(measurement, moved) <= allowed(measurement, price)
@@ -341,29 +408,29 @@ def test_the_whole_measurement_is_priced_as_a_whole(case):
     """Of the amount that is paid for, designed neighbours use nearly all: no kind of sums is charged twice."""
     price, size, _ = case
     measurement = measured(*case)
-    rows = measurement.rows
+    rows = asked_by(measurement)
     used = loss(measurement, worst(rows, *points(size, rows.norm)))
     share = float(used / allowed(measurement, price))
     sums = {"l2": 4 / 4.5, "l1": 0.75}[rows.norm] if size == 1 else 1.0
     assert sums - 0.03 <= share <= 1
     if rows.norm == "l1":
-        assert measurement.cost.pure_epsilon == decimal(price.epsilon)
-        assert measurement.multiplier == 1
-    elif not isinstance(price, dpi.ApproxDP):
-        assert 2 * measurement.cost.rho == squared_amount(price)
+        assert {stage.multiplier for stage in measurement.stages} == {1}
 
 
 @pytest.mark.parametrize("case", CASES, ids=str)
 def test_every_sum_has_noise_and_histograms_are_dropped_where_they_would_be_lost(case):
     price = case[0]
     measurement = measured(*case)
-    rows = measurement.rows
-    assert len(measurement.names) == len(measurement.steps) == len(measurement.law.scales) == len(rows.names)
+    for stage in measurement.stages:
+        assert stage.names == stage.rows.names
+        assert len(stage.names) == len(stage.steps) == len(stage.law.scales)
     assert min(measurement.law.scales) > 0
-    assert rows.winsorized == (price in ENOUGH)
+    assert [type(stage.rows) for stage in measurement.stages] == (
+        [OctaveCounts, PlaceCounts, BlockMoments] if price in ENOUGH else [BlockMoments]
+    )
     plain = measured(*case, aggregator="mean")
-    assert not plain.rows.winsorized
-    assert len(plain.names) == size_of_sums(rows.size)
+    assert [type(stage.rows) for stage in plain.stages] == [BlockMoments]
+    assert len(plain.names) == size_of_sums(plain.rows.size)
 
 
 def size_of_sums(size):

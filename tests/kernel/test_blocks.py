@@ -21,9 +21,12 @@ from scipy import stats
 
 import dpinfer as dpi
 from dpinfer.errors import BudgetExceededError
-from dpinfer.kernel import blocks, kernel
-from dpinfer.kernel.blocks import block_fits, secret_labels, typed_rows
-from dpinfer.kernel.rows.blocks import BlockRows
+from dpinfer.inference.block_frames import bins_of, find_scales
+from dpinfer.kernel import blocks
+from dpinfer.kernel import draws as draws_module
+from dpinfer.kernel.blocks import block_fits, typed_rows
+from dpinfer.kernel.draws import PrivateDraws, SimulatedDraws
+from dpinfer.kernel.rows.blocks import Blocks, PlaceCounts
 from dpinfer.kernel.sources import open_source
 from dpinfer.kernel.workers import fit_here
 from dpinfer.privacy.units import NEIGHBORS
@@ -97,7 +100,7 @@ def signature(frame):
 
 
 def rows_for(schema=DROPPING, estimator=signature, **options):
-    return BlockRows(schema, REGION, blocks=BLOCKS, estimator=estimator, **options)
+    return Blocks(schema, REGION, BLOCKS, estimator, **options)
 
 
 def fits_of(rows, cells, labels):
@@ -198,7 +201,7 @@ def test_a_row_more_does_not_change_the_sign_of_zeros(lower, upper):
     if lower == upper:
         lower = -2.0
     cells = np.where(np.arange(21) % 3 == 0, 0.0, -0.0)
-    rows = BlockRows(dpi.Schema(x=dpi.Real(lower, upper)), REGION, BLOCKS, signature)
+    rows = Blocks(dpi.Schema(x=dpi.Real(lower, upper)), REGION, BLOCKS, signature)
     labels = np.arange(21) % 6
     found = [
         block_fits(
@@ -315,7 +318,7 @@ def test_levels_that_python_takes_for_equal_stay_apart(levels):
         codes.append(frame["g"].cat.codes.tolist())
         return [0.0] * 4
 
-    rows = BlockRows(schema, REGION, blocks=1, estimator=estimator, halves=False)
+    rows = Blocks(schema, REGION, 1, estimator, halves=False)
     given_cells = np.empty(len(levels), dtype=object)
     given_cells[:] = levels
     block_fits(rows, open_source(pd.DataFrame({"g": given_cells})), np.zeros(len(levels), dtype=np.intp), private=False)
@@ -327,19 +330,19 @@ def test_levels_that_python_takes_for_equal_stay_apart(levels):
 
 def test_labels_are_whole_numbers_in_their_range():
     for labels in (2, 3, 16, 2**21):
-        drawn = secret_labels(5000, labels)
+        drawn = PrivateDraws().labels(5000, labels)
         assert drawn.dtype == np.intp
         assert drawn.shape == (5000,)
         assert drawn.min() >= 0
         assert drawn.max() < labels
     for size in (0, 1):
-        assert secret_labels(size, 16).shape == (size,)
+        assert PrivateDraws().labels(size, 16).shape == (size,)
 
 
 @pytest.mark.parametrize("labels", [2, 6, 26, 1000])
 def test_labels_are_uniform_and_independent_of_their_neighbours(labels):
     """Chi-squared of labels, and of pairs of successive ones; each false alarm has probability 1e-6."""
-    drawn = secret_labels(200_000, labels)
+    drawn = PrivateDraws().labels(200_000, labels)
     tables = [np.bincount(drawn, minlength=labels)]
     if labels < 100:
         tables.append(np.bincount(drawn[::2] * labels + drawn[1::2], minlength=labels**2))
@@ -352,10 +355,10 @@ import json, os, random, sys, warnings
 warnings.simplefilter("error")
 warnings.filterwarnings("ignore", message=".*use of fork", category=DeprecationWarning)
 import numpy as np
-from dpinfer.kernel.blocks import secret_labels
+from dpinfer.kernel.draws import PrivateDraws
 
 def draw():
-    return secret_labels(40, 1000).tolist()
+    return PrivateDraws().labels(40, 1000).tolist()
 
 answers = [draw(), draw()]
 for _ in range(2):
@@ -421,8 +424,11 @@ def events(monkeypatch):
         monkeypatch.setattr(owner, name, watched)
 
     watch(dpi.Ledger, "charge")
-    for owner, name in ((blocks, "typed_rows"), (kernel, "secret_labels"), (kernel, "private_noise")):
-        watch(owner, name)
+    watch(PrivateDraws, "labels")
+    watch(SimulatedDraws, "labels")
+    watch(blocks, "typed_rows")
+    watch(draws_module, "private_noise")
+    watch(draws_module, "simulated_noise")
     return noted
 
 
@@ -430,7 +436,7 @@ def events(monkeypatch):
 def test_the_charge_comes_before_labels_rows_and_noise(events, neighbors):
     data = guarded(public_rows(), neighbors=neighbors)
     release = logit(data).measure(PRICE)
-    assert events == ["charge", "secret_labels", "typed_rows", "private_noise"]
+    assert events == ["charge", "labels", "typed_rows", "private_noise"]
     charges = data.ledger.charges()
     assert charges["price"].tolist() == [PRICE]
     assert charges["id"].tolist() == list(release.charge_ids)
@@ -447,7 +453,7 @@ def test_public_rows_are_dealt_by_their_seed(events):
     releases = [
         logit(dpi.PublicData(public_rows(), ROWS, rng=np.random.default_rng(seed))).measure(PRICE) for seed in (1, 1, 2)
     ]
-    assert events == ["typed_rows"] * 3
+    assert events == ["labels", "typed_rows", "simulated_noise"] * 3
     stored = [release.to_json() for release in releases]
     assert stored[0] == stored[1] != stored[2]
 
@@ -497,23 +503,50 @@ ODD_ROWS = [
 ]
 
 
+def told_of(release):
+    """Return all of a release but its numbers; of the histogram of places, whose bins these choose, the noise."""
+    stored = json.loads(release.to_json())
+    stages = [(stage.names, stage.steps, stage.law, layout(dict(stage.settings))) for stage in release.stages]
+    if len(stages) == 3:
+        places = release.stages[1]
+        stages[1] = (set(places.steps), places.law.family, set(places.law.scales), dict(places.settings))
+    del stored["stages"], stored["charge_ids"]
+    return stages, release.cost, stored
+
+
+def assert_bins_are_those_of_the_scales(release):
+    """The bins of the histogram of places are a function of the numbers released before."""
+    region = region_of(dpi.Ball(4), ("Intercept", "x"))
+    scales = find_scales(region, release.stages[0].array, float(np.sqrt(release.stages[0].noise_variances[0])))
+    assert release.stages[1].names == PlaceCounts(ROWS, region, bins_of(region, scales)).names
+
+
 @pytest.mark.parametrize("price", [dpi.ZCDP(20.0), dpi.ZCDP(0.01), dpi.PureDP(200.0), dpi.PureDP(0.1)], ids=str)
 def test_an_odd_row_changes_released_numbers_only(price, caplog, capfd):
     """For the larger prices with histograms, whose peaks are found or not."""
     caplog.set_level(logging.DEBUG)
-    found = []
+    located, found = price in (dpi.ZCDP(20.0), dpi.PureDP(200.0)), []
     with warnings.catch_warnings(record=True) as told:
         warnings.simplefilter("always")
         for frame in (public_rows(200), *(hostile(public_rows(200), cells) for cells in ODD_ROWS), public_rows(0)):
             release = logit(guarded(frame, price)).measure(price)
-            stored = json.loads(release.to_json())
-            found.append((release.names, release.steps, release.law, release.cost, layout(stored)))
-            assert set(stored["question"]["frame"]) == {"center", "half", "located"}
-            assert stored["question"]["winsorized"] == (price in (dpi.ZCDP(20.0), dpi.PureDP(200.0)))
+            found.append(told_of(release))
+            assert set(release.stages[-1].settings) == {"center", "half", "located"}
+            assert release.question["aggregator"] == ("winsorized" if located else "mean")
+            assert len(release.stages) == (3 if located else 1)
+            if located:
+                assert_bins_are_those_of_the_scales(release)
     assert [str(one.message) for one in told] == []
     assert all(one == found[0] for one in found)
     assert not caplog.records
     assert capfd.readouterr() == ("", "")
+
+
+@pytest.mark.parametrize("price", [dpi.ZCDP(20.0), dpi.PureDP(200.0)], ids=str)
+def test_rows_are_dealt_and_fitted_once_for_all_stages(events, price):
+    release = logit(guarded(public_rows(200), price)).measure(price)
+    assert len(release.stages) == 3
+    assert events == ["charge", "labels", "typed_rows", *["private_noise"] * 3]
 
 
 @pytest.mark.parametrize("cells", ODD_ROWS, ids=range(len(ODD_ROWS)))
@@ -523,7 +556,7 @@ def test_an_odd_row_is_fitted_like_any_other(cells):
     measured = logit(None).measurement(PRICE, schema=ROWS, neighbors="add_remove")
     labels = np.random.default_rng(1).integers(0, 40, 120)
     first, second = (
-        block_fits(measured.rows, open_source(one), labels, private=False) for one in (frame, hostile(frame, cells))
+        block_fits(measured.blocks, open_source(one), labels, private=False) for one in (frame, hostile(frame, cells))
     )
     others = np.arange(20) != labels[0] // 2
     assert first[others].tobytes() == second[others].tobytes()
@@ -532,10 +565,11 @@ def test_an_odd_row_is_fitted_like_any_other(cells):
 @pytest.mark.parametrize("size", [0, 1, 7])
 def test_few_rows_or_none_give_a_release(size, events):
     release = logit(guarded(public_rows()[:size])).measure(PRICE)
-    stored = json.loads(release.to_json())["sums"]
+    (stage,) = json.loads(release.to_json())["stages"]
+    stored = stage["sums"]
     assert [one["name"] for one in stored] == list(release.names)
     assert all(type(one["value"]) is int for one in stored)
-    assert events == ["charge", "secret_labels", "typed_rows", "private_noise"]
+    assert events == ["charge", "labels", "typed_rows", "private_noise"]
 
 
 def test_a_user_function_is_fitted_elsewhere_and_gives_the_numbers_it_gives_here():
@@ -546,9 +580,9 @@ def test_a_user_function_is_fitted_elsewhere_and_gives_the_numbers_it_gives_here
         sys.stdout.write("a secret")
         return [rows["x"].mean(), rows["y"].mean()]
 
-    options = {"schema": ROWS, "region": region_of((-2, 2), ("a", "b")), "blocks": 8, "estimator": estimator}
-    apart = block_fits(BlockRows(**options, workers=1), open_source(frame), labels, private=True)
-    here = block_fits(BlockRows(**options), open_source(frame), labels, private=False)
+    options = {"schema": ROWS, "region": region_of((-2, 2), ("a", "b")), "count": 8, "estimator": estimator}
+    apart = block_fits(Blocks(**options, workers=1), open_source(frame), labels, private=True)
+    here = block_fits(Blocks(**options), open_source(frame), labels, private=False)
     assert apart.shape == (8, 3, 2)
     assert apart.tobytes() == here.tobytes()
     np.testing.assert_allclose(here[2, 0], [frame["x"][labels // 2 == 2].mean(), frame["y"][labels // 2 == 2].mean()])

@@ -1,20 +1,21 @@
 """Privacy of the stages of a density: what rows may move, what the stages cost, and what later stages depend on."""
 
+from dataclasses import replace
 from fractions import Fraction
+from functools import cache
 
 import numpy as np
 import pandas as pd
 import pytest
-from dpinfer.kernel.density import noisy_histograms, noisy_stages
-from dpinfer.procedures.cell_sums import sums_bound
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import dpinfer as dpi
 from dpinfer.errors import BudgetExceededError, OptionError
-from dpinfer.kernel.run import run
+from dpinfer.kernel import draws as draws_module
 from dpinfer.kernel.sources import open_source
-from dpinfer.kernel.sums import cell_sums
+from dpinfer.kernel.stage import Context
+from dpinfer.kernel.sums import exact_sums
 from dpinfer.privacy.exact import binary, decimal
 from dpinfer.privacy.units import NEIGHBORS
 from dpinfer.procedures.density import density
@@ -41,7 +42,7 @@ def stages(column, where=None):
 
 
 def counts_of(rows, frame):
-    return np.array(cell_sums(rows, open_source(frame), threads=1))
+    return np.array(exact_sums(rows, open_source(frame)))
 
 
 def frame_of(cells):
@@ -60,7 +61,7 @@ def test_a_row_moves_the_counts_of_any_stage_by_no_more_than_the_bound(column, w
         }
         for neighbors, change in moved.items():
             for norm, size in (("l1", np.abs(change).sum()), ("l2", Fraction(int((change**2).sum())))):
-                bound = sums_bound(rows, np.ones(1), neighbors, norm)
+                bound = rows.bounded(neighbors, norm).bound
                 assert size <= (bound if norm == "l1" else bound**2)
 
 
@@ -69,9 +70,10 @@ def test_every_stage_counts_what_the_grid_does(column):
     rng = np.random.default_rng(3)
     cells = np.concatenate([rng.normal(0.4, 0.4, 300), rng.integers(-9, 60, 300), [NAN, np.inf, -np.inf]])
     rows, _ = stages(column)
-    exact = cell_sums(rows.cells, open_source(frame_of(cells)), threads=1)
+    exact = counts_of(rows.cells, frame_of(cells))
     for width in (1, 3, 4, 16, 160, rows.size):
-        assert rows.merge(exact, width) == counts_of(rows.stage(width), frame_of(cells)).tolist()
+        merged = np.add.reduceat(exact, np.arange(0, rows.size, width))
+        assert merged.tolist() == counts_of(rows.stage(width), frame_of(cells)).tolist()
 
 
 @pytest.mark.parametrize("unit", PRICES)
@@ -82,18 +84,17 @@ def test_the_costs_of_the_stages_add_up_to_the_price(unit, neighbors, column):
     measured = density(column).measurement(price, schema=SCHEMA, neighbors=neighbors)
     pure, counted = unit == "pure", not (column == "full" and neighbors == "replace_one")
     one = 1 if neighbors == "add_remove" else 2
+    assert len(measured.stages) == 2 + counted
     spent = Fraction(0)
-    for name, part in measured.rows.parts.items():
-        scales = set(measured.law.scales[part])
-        if name == "rows" and not counted:
-            assert not scales
-            continue
-        (scale,) = scales
-        squared = Fraction(1) if name == "rows" else Fraction(one)  # both L1 and squared L2
-        scaled = binary(scale) / measured.multiplier
+    for place, stage in enumerate(measured.stages):
+        (scale,) = set(stage.law.scales)
+        squared = Fraction(1) if counted and place == 0 else Fraction(one)  # both L1 and squared L2
+        scaled = binary(scale) / stage.multiplier
         spent += squared / scaled if pure else squared / scaled**2
     allowed = decimal(price.epsilon) if pure else 2 * measured.cost.rho
-    if not pure:
+    if pure:
+        assert spent <= measured.cost.pure_epsilon <= allowed
+    else:
         assert measured.cost.mu_squared in (None, allowed)
     assert spent <= allowed
     assert spent >= allowed * (1 - Fraction(1, 10**9))
@@ -112,59 +113,94 @@ def test_a_whole_budget_is_granted_once(unit, neighbors):
         assert len(data.ledger.charges()) == 1
 
 
+def released(column="x", unit="zcdp", seed=1, frame=None):
+    frame = frame_of(np.random.default_rng(seed).beta(2, 5, 3000)) if frame is None else frame
+    data = dpi.PublicData(frame, SCHEMA, rng=np.random.default_rng(seed))
+    return density(column, data).measure(PRICES[unit])
+
+
+@cache
+def example(column, unit):
+    return released(column, unit)
+
+
+def context_of(unit):
+    return Context(SCHEMA, "add_remove", PRICES[unit])
+
+
 class TestAdaptivity:
     """Later stages are a function of earlier noisy counts alone."""
 
-    @staticmethod
-    def measured(price="zcdp", neighbors="add_remove", column="x"):
-        return density(column).measurement(PRICES[price], schema=SCHEMA, neighbors=neighbors)
-
-    @given(st.integers(0, 2**32), st.integers(1, 10**6), st.sampled_from(["pure", "zcdp"]))
-    def test_rows_that_give_the_same_noisy_counts_choose_the_same_bins(self, seed, n, price):
+    @settings(max_examples=20)
+    @given(st.integers(0, 2**32), st.integers(1, 10**6), st.sampled_from(list(PRICES)), st.sampled_from(["x", "k"]))
+    def test_noisy_counts_choose_the_same_bins_whatever_the_rows_were(self, seed, n, unit, column):
+        """A new question, which has seen no row and no other release, asks for the same bins."""
         rng = np.random.default_rng(seed)
-        measured = self.measured(price)
-        rows, multiplier = measured.rows, measured.multiplier
-        before = rng.multinomial(n, rng.dirichlet(np.full(rows.size, 0.01)))
-        after = rng.permutation(before)
-        noise = [int(one) for one in measured.law.rvs(1, rng)[0]]
-        found = noisy_stages(measured, before.tolist(), noise, None)
-        part = rows.parts["fine"]
-        gaps = np.array(rows.merge(before.tolist(), found.fine)) - rows.merge(after.tolist(), found.fine)
-        shifted = list(noise)
-        for place, gap in enumerate(gaps.tolist()):
-            shifted[part.start + place] += gap * multiplier
-        again = noisy_stages(measured, after.tolist(), shifted, None)
-        first = 1 + len(gaps)
-        assert again.counts[:first] == found.counts[:first]
-        assert (again.fine, again.width, again.places) == (found.fine, found.width, found.places)
+        context, first = context_of(unit), example(column, unit)
+        counts = rng.multinomial(n, rng.dirichlet(np.full(len(first.stages[1].names), 0.1)))
+        steps = [round(1 / stage.steps[0]) for stage in first.stages]
+        rows = replace(first.stages[0], values=(int(n) * steps[0],))
+        fine = replace(first.stages[1], values=tuple(int(one) * steps[1] for one in counts))
+        asked = [density(column).stage(place, context, (rows, fine)[:place]) for place in (1, 2) for _ in range(2)]
+        assert dict(asked[0].settings) == dict(asked[1].settings)
+        assert dict(asked[2].settings) == dict(asked[3].settings)
+        assert asked[0].names == asked[1].names
+        assert asked[2].names == asked[3].names
 
-    def test_noise_of_the_chosen_bins_has_no_say_in_choosing_them(self):
-        measured = self.measured()
-        cells = np.random.default_rng(1).multinomial(5000, np.full(measured.rows.size, 1 / measured.rows.size)).tolist()
-        noise = [int(one) for one in measured.law.rvs(1, np.random.default_rng(2))[0]]
-        part = measured.rows.parts["bins"]
-        other = [*noise[: part.start], *(10**9 - one for one in noise[part])]
-        assert noisy_stages(measured, cells, noise, None).width == noisy_stages(measured, cells, other, None).width
+    @pytest.mark.parametrize("unit", PRICES)
+    @pytest.mark.parametrize("column", ["x", "k"])
+    def test_the_bins_of_a_release_are_those_that_its_numbers_choose(self, column, unit):
+        for seed in range(3):
+            release = released(column, unit, seed)
+            for place in (1, 2):
+                again = density(column).stage(place, context_of(unit), release.stages[:place])
+                assert dict(again.settings) == dict(release.stages[place].settings)
+                assert again.names == release.stages[place].names
 
-    def test_no_noise_is_used_twice(self):
-        measured = self.measured("pure")
-        found = noisy_stages(measured, [7] * measured.rows.size, [0] * len(measured.law.scales), None)
-        assert len(set(found.places)) == len(found.places) == len(found.counts)
-        stage = {place: name for name, part in measured.rows.parts.items() for place in range(part.start, part.stop)}
-        assert [stage[place] for place in found.places] == sorted(
-            (stage[place] for place in found.places), key=["rows", "fine", "bins"].index
-        )
+    @pytest.mark.parametrize("unit", PRICES)
+    def test_noise_of_the_chosen_bins_has_no_say_in_choosing_them(self, unit, monkeypatch):
+        first = released(unit=unit)
+        simulated, drawn = draws_module.simulated_noise, []
+
+        def other(law, rng):
+            drawn.append(simulated(law, rng))
+            return [10**9 - one for one in drawn[-1]] if len(drawn) == 3 else drawn[-1]
+
+        monkeypatch.setattr(draws_module, "simulated_noise", other)
+        second = released(unit=unit)
+        assert second.stages[:2] == first.stages[:2]
+        assert second.stages[2].settings == first.stages[2].settings
+        assert second.stages[2].names == first.stages[2].names
+        assert (second.stages[2].array != first.stages[2].array).any()
+
+    @pytest.mark.parametrize("unit", PRICES)
+    def test_no_noise_is_used_twice(self, unit, monkeypatch):
+        """Each stage draws once for itself, as many numbers as it releases."""
+        simulated, drawn = draws_module.simulated_noise, []
+
+        def counted(law, rng):
+            drawn.append(simulated(law, rng))
+            return drawn[-1]
+
+        monkeypatch.setattr(draws_module, "simulated_noise", counted)
+        release = released(unit=unit)
+        assert [len(noise) for noise in drawn] == [len(stage.names) for stage in release.stages]
+        assert len(release.stages) == 3
 
     @pytest.mark.parametrize("column", ["x", "k"])
-    def test_what_is_settled_describes_the_counts(self, column):
-        measured = self.measured(column=column)
-        cells = list(range(measured.rows.size))
-        values, settled = noisy_histograms(measured, cells, [0] * len(measured.law.scales), None)
-        assert len(values) == len(settled.names) == len(settled.steps) == len(settled.law.scales)
-        rows, chosen = measured.rows, settled.question["settled"]
-        exact = [sum(cells), *rows.merge(cells, chosen["fine"]), *rows.merge(cells, chosen["width"])]
-        assert values == tuple(one * measured.multiplier for one in exact)
-        assert settled.cost == measured.cost
+    @pytest.mark.parametrize("unit", PRICES)
+    def test_what_is_settled_describes_the_counts(self, column, unit, monkeypatch):
+        """Without noise the released counts are those of the bins that the release names."""
+        monkeypatch.setattr(draws_module, "simulated_noise", lambda law, _: [0] * len(law.scales))
+        frame = frame_of(np.random.default_rng(3).beta(2, 5, 3000) * (1 if column == "x" else 40))
+        release, (rows, _) = released(column, unit, frame=frame), stages(column)
+        fine, width = release.stages[1].settings["fine"], release.stages[2].settings["width"]
+        for stage, cells in zip(release.stages, (rows.size, fine, width), strict=True):
+            assert stage.names == rows.stage(cells).names
+            assert len(stage.values) == len(stage.names) == len(stage.steps) == len(stage.law.scales)
+            assert stage.array.tolist() == counts_of(rows.stage(cells), frame).tolist()
+        assert release.names == rows.names(fine, width)
+        assert release.cost == density(column).measurement(PRICES[unit], schema=SCHEMA, neighbors="add_remove").cost
 
 
 BAD = {
@@ -201,7 +237,14 @@ def test_noise_that_cannot_be_drawn_is_refused_before_anything_is_spent(price):
     assert ledger.spent == type(price)(0.0)
 
 
-def test_a_measurement_is_refused_for_other_neighbours():
-    measured = density("x").measurement(dpi.ZCDP(0.1), schema=SCHEMA, neighbors="replace_one")
+def test_rows_are_measured_under_their_own_neighbours():
+    """A plan for others is not run: what is charged and stored is of the relation of the data."""
     with pytest.raises(OptionError):
-        run(measured, dpi.PublicData(frame_of([0.5]), SCHEMA, rng=np.random.default_rng(1)))
+        density("x", dpi.PublicData(frame_of([0.5]), SCHEMA, rng=np.random.default_rng(1))).measurement(
+            dpi.ZCDP(0.1), schema=SCHEMA, neighbors="replace_one"
+        )
+    for neighbors in NEIGHBORS:
+        ledger = dpi.Ledger.in_memory(dpi.ZCDP(0.1), neighbors=neighbors)
+        release = density("full", dpi.PrivateData(frame_of([0.5]), SCHEMA, ledger)).measure(dpi.ZCDP(0.1))
+        assert release.neighbors == neighbors
+        assert len(release.stages) == (3 if neighbors == "add_remove" else 2)
