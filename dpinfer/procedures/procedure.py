@@ -7,7 +7,7 @@ from dataclasses import Field, dataclass, field, fields, replace
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, ClassVar, Self, get_type_hints
 
-from dpinfer.errors import DPInferError, InferenceError, NotProvedError, OptionError, ReleaseFormatError
+from dpinfer.errors import DPInferError, InferenceError, NotProvedError, OptionError, ReleaseFormatError, names_of
 from dpinfer.inference.released import Released
 from dpinfer.kernel.measurement import Measurement, price_procedure
 from dpinfer.kernel.stage import Context, Data, Slot, Stage
@@ -283,6 +283,7 @@ class Procedure(ABC):
             If the question is damaged, or does not fit the sums that the release holds.
         """
         try:
+            _refuse_unknown_fields(cls, release.question)
             asked = cls.from_dict(release.question)
             asked.check_release(release)
         except (DPInferError, KeyError, IndexError, TypeError, ValueError, OverflowError) as error:
@@ -402,6 +403,13 @@ def read_question(release: Release) -> Procedure:
 def _stored(cls: type[Procedure]) -> tuple[Field[Any], ...]:
     """Fields of a question that releases hold."""
     return tuple(one for one in fields(cls) if one.metadata.get("role") != "unstored")
+
+
+def _refuse_unknown_fields(cls: type[Procedure], question: Mapping[str, Any]) -> None:
+    known = {"procedure", "text", "schema"} | {one.name for one in _stored(cls)}
+    unknown = [name for name in question if name not in known]
+    if unknown:
+        raise ReleaseFormatError(f"{names_of(unknown)}: unknown to {cls.__name__}")
 
 
 @lru_cache(maxsize=128)

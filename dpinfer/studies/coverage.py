@@ -133,7 +133,7 @@ def _rehearse(design: Design) -> None:
     )
     known = trial.column("term").to_pylist()
     failure = trial.column("failure").to_pylist()[0]
-    if failure and not design.procedure.estimates_many:
+    if failure and not design.estimates_many:
         return
     unknown = [name for name in design.truth if name not in known]
     if unknown:

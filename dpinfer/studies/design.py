@@ -106,6 +106,11 @@ class Design:
         if self.baseline is not None and not callable(self.baseline):
             raise OptionError("baseline", self.baseline, "a function of a DataFrame, or None")
 
+    @property
+    def estimates_many(self) -> bool:
+        """Whether the procedure infers from many releases at once; what has only bind and fit does not."""
+        return bool(getattr(self.procedure, "estimates_many", False))
+
     def measured(self, price: Privacy, n: int) -> Measurement:
         """Return what the procedure measures of n rows at a price."""
         public = n if self.neighbors == "replace_one" and self.schema.people is None else None

@@ -75,7 +75,7 @@ def run_block(design: Design, task: Task) -> pa.Table:
         A row per replicate, price and coefficient. The metadata "sums" holds, where the procedure has one, the
         total of the noise-free sums and the number of data sets in it.
     """
-    if design.procedure.estimates_many and design.schema.people is None:
+    if design.estimates_many and design.schema.people is None:
         return _vectorised(design, task)
     return _ordinary(design, task)
 

@@ -332,7 +332,9 @@ RESAMPLED = [
     ),
 ]
 
-ASKS = (*REGRESSION, *DESCRIPTIONS, *FAMILIES, *PLACES, *TESTS, *RESAMPLED)
+SHORTHANDS = [_ask("median", "median", column="age", by="smokes", where="kids > 0")]
+
+ASKS = (*REGRESSION, *DESCRIPTIONS, *FAMILIES, *PLACES, *TESTS, *RESAMPLED, *SHORTHANDS)
 
 
 def _cases(ask: Ask) -> list[Case]:

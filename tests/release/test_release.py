@@ -114,7 +114,7 @@ def test_damage_to_a_stage_is_named_by_its_field(plain, path, value, words):
 
 STAGED = {
     "density": (lambda data: dpi.density("x", data), dpi.ZCDP(0.5), ["fine", "width"]),
-    "quantile": (lambda data: dpi.quantile("x", 0.5, data), dpi.PureDP(2.0), []),
+    "quantile": (lambda data: dpi.quantile("x", data, q=0.5), dpi.PureDP(2.0), []),
 }
 
 
@@ -289,17 +289,21 @@ def test_damage_anywhere_is_a_named_error_or_harmless(plain, value):
 def test_sums_that_the_question_does_not_ask_for_are_refused(plain):
     for path, value in [
         (["question", "formula"], "y ~ x"),
-        (["question", "terms"], "x"),
-        (["question", "options"], {"colour": "red"}),
-        (["question", "options", "replicates"], "many"),
+        (["question", "where"], 7),
+        (["question", "where"], "z > 0"),
+        (["question", "norm"], "l7"),
+        (["question", "replicates"], "many"),
+        (["question", "colour"], "red"),
         (["stages", 0, "sums", 1, "name"], "x * x"),
     ]:
         with pytest.raises(ReleaseFormatError):
             Release.from_json(changed(plain, path, value)).infer()
 
 
-def test_an_unknown_kind_has_no_inference(plain):
-    with pytest.raises(InferenceError, match=r"kind 'nonsense'.*gram"):
+def test_an_unknown_procedure_or_kind_has_no_inference(plain):
+    with pytest.raises(InferenceError, match=r"procedure 'nonsense'.*gram"):
+        replace(plain, question={**plain.question, "procedure": "nonsense"}).infer()
+    with pytest.raises(ReleaseFormatError, match="kind"):
         replace(plain, kind="nonsense").infer()
 
 

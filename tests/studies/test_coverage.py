@@ -16,6 +16,7 @@ from scipy import stats
 
 import dpinfer as dpi
 from dpinfer.errors import DataError, OptionError
+from dpinfer.inference.released import Released
 from dpinfer.procedures.procedure import Procedure
 from dpinfer.studies import Rules, population
 from dpinfer.studies.design import BLOCK
@@ -65,7 +66,7 @@ def test_the_vectorised_path_equals_results_one_by_one():
         measured = procedure.measurement(price, schema=SCHEMA, neighbors="add_remove")
         for method in ("auto", "wald"):
             asked = dataclasses.replace(procedure, inference=method)
-            batch = asked.infer_batch(measured, np.stack([one.array for one in releases]), alpha=0.1)
+            batch = asked.estimate(Released.of_study(measured, np.stack([one.array for one in releases])), alpha=0.1)
             for index, release in enumerate(releases):
                 alone = asked.infer(release)
                 np.testing.assert_allclose(batch.params[index], alone.params, rtol=1e-9)
@@ -74,7 +75,7 @@ def test_the_vectorised_path_equals_results_one_by_one():
                 np.testing.assert_allclose(batch.pvalues[index], alone.pvalues, rtol=1e-6, atol=1e-300)
                 assert batch.flagged[index] == bool(alone.flags)
     with pytest.raises(dpi.errors.NotProvedError):
-        dataclasses.replace(procedure, inference="simulated").infer_batch(measured, np.zeros((1, 6)))
+        dataclasses.replace(procedure, inference="simulated").estimate(Released.of_study(measured, np.zeros((1, 6))))
 
 
 def test_contrasts_are_studied_like_coefficients():
@@ -116,7 +117,7 @@ class KnownMean(Procedure):
     def stage(self, place, context, released):
         raise NotImplementedError
 
-    def question(self, context):
+    def text(self, schema):
         raise NotImplementedError
 
     def infer(self, release=None):
