@@ -35,6 +35,7 @@ CELLS = st.sampled_from(
 )
 
 
+@cache
 def stages(column, where=None):
     """The row functions of all that may be counted in one release: rows, fine bins, bins."""
     rows = FineGrid(SCHEMA, column, None if where is None else compile_condition(where, SCHEMA))
@@ -49,6 +50,7 @@ def frame_of(cells):
     return pd.DataFrame({name: np.array(cells, dtype=float) for name in SCHEMA})
 
 
+@settings(max_examples=25)
 @given(st.lists(CELLS, max_size=6), CELLS, CELLS)
 @pytest.mark.parametrize("column", ["x", "k", "full"])
 @pytest.mark.parametrize("where", [None, "x > 0.3"])
@@ -60,6 +62,9 @@ def test_a_row_moves_the_counts_of_any_stage_by_no_more_than_the_bound(column, w
             "replace_one": with_first - counts_of(rows, frame_of([*others, second])),
         }
         for neighbors, change in moved.items():
+            if rows.keeps_every_row and len(rows.names) == 1 and neighbors == "replace_one":  # a public number
+                assert not change.any()
+                continue
             for norm, size in (("l1", np.abs(change).sum()), ("l2", Fraction(int((change**2).sum())))):
                 bound = rows.bounded(neighbors, norm).bound
                 assert size <= (bound if norm == "l1" else bound**2)
@@ -131,7 +136,7 @@ def context_of(unit):
 class TestAdaptivity:
     """Later stages are a function of earlier noisy counts alone."""
 
-    @settings(max_examples=20)
+    @settings(max_examples=5)
     @given(st.integers(0, 2**32), st.integers(1, 10**6), st.sampled_from(list(PRICES)), st.sampled_from(["x", "k"]))
     def test_noisy_counts_choose_the_same_bins_whatever_the_rows_were(self, seed, n, unit, column):
         """A new question, which has seen no row and no other release, asks for the same bins."""
