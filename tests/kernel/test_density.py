@@ -50,7 +50,6 @@ def frame_of(cells):
     return pd.DataFrame({name: np.array(cells, dtype=float) for name in SCHEMA})
 
 
-@settings(max_examples=25)
 @given(st.lists(CELLS, max_size=6), CELLS, CELLS)
 @pytest.mark.parametrize("column", ["x", "k", "full"])
 @pytest.mark.parametrize("where", [None, "x > 0.3"])
@@ -136,7 +135,7 @@ def context_of(unit):
 class TestAdaptivity:
     """Later stages are a function of earlier noisy counts alone."""
 
-    @settings(max_examples=5)
+    @settings(max_examples=20)
     @given(st.integers(0, 2**32), st.integers(1, 10**6), st.sampled_from(list(PRICES)), st.sampled_from(["x", "k"]))
     def test_noisy_counts_choose_the_same_bins_whatever_the_rows_were(self, seed, n, unit, column):
         """A new question, which has seen no row and no other release, asks for the same bins."""
