@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-import matplotlib.pyplot as plt
-
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
@@ -14,4 +12,8 @@ __all__ = ["given_or_new"]
 
 def given_or_new(ax: Axes | None, width: float, height: float) -> Axes:
     """Return the axes given, or those of a new figure of this size in inches."""
-    return plt.subplots(figsize=(width, height), layout="constrained")[1] if ax is None else ax
+    if ax is not None:
+        return ax
+    from matplotlib import pyplot as plt  # noqa: PLC0415  (imported when first needed: it is slow to load)
+
+    return plt.subplots(figsize=(width, height), layout="constrained")[1]

@@ -8,7 +8,6 @@ from functools import cached_property
 from itertools import product
 from typing import TYPE_CHECKING, Any, cast
 
-import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
 from scipy import stats
@@ -205,7 +204,9 @@ class PowerStudy:
         matplotlib.axes.Axes
         """
         ax = given_or_new(ax, 6.5, 4.2)
-        colors = plt.get_cmap("viridis")(np.linspace(0.85, 0.1, len(self.privacy)))
+        from matplotlib import colormaps  # noqa: PLC0415  (imported when first needed)
+
+        colors = colormaps["viridis"](np.linspace(0.85, 0.1, len(self.privacy)))
         frame = self.frame.sort_values("n")
         for price, color in zip(self.privacy, colors, strict=True):
             own = frame[frame["privacy"] == str(price)]
