@@ -139,6 +139,7 @@ def test_noise_of_products_takes_degrees_of_freedom_and_known_noise_gives_them()
     assert many[-1] > 1000
 
 
+@pytest.mark.slow
 def test_coverage_over_blocks_and_noise():
     """5,000 draws; the interval of 95% is to cover at least 93.76%, a level that it fails by chance once in 1e4."""
     rng, k, noise, products, truth = np.random.default_rng(11), 30, 2.0, 0.01, 0.1
@@ -385,6 +386,7 @@ def test_the_signal_is_the_spread_over_its_noise():
     np.testing.assert_allclose(found.signal, 40 * np.diag(np.cov(v.T)) / [2.0, 3.0], rtol=1e-10)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("blocks", "size"), [(20, 5), (60, 5), (20, 3)])
 def test_the_joint_test_of_few_blocks_keeps_its_level(blocks, size):
     """Hotelling's: 2,000 sets of normal block estimates without privacy noise."""

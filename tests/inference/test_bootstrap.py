@@ -299,6 +299,7 @@ def test_the_joint_test_of_the_source_is_the_quadratic_form(method, share):
     assert (df, p) == (2.0, pytest.approx(stats.chi2.sf(statistic, 2)))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("size", "noise"), [(2, 0.5), (5, 4.0)])
 def test_the_joint_test_keeps_its_level(size, noise, monkeypatch):
     """200 sets of 200 normal replicates about estimates of variance 1: up to four standard errors (1 in 30,000)."""
@@ -389,6 +390,7 @@ def test_estimates_that_are_not_finite_are_results_and_no_warnings(statistic):
     assert found.flags
 
 
+@pytest.mark.slow
 @settings(max_examples=30)
 @given(
     st.sampled_from([2, 4, 20]),

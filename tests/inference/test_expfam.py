@@ -117,6 +117,7 @@ def test_sampling_and_noise_covariances_are_those_of_the_formula():
     np.testing.assert_allclose(data.cov_noise, found.cov_noise, rtol=1e-5)
 
 
+@pytest.mark.slow
 def test_impossible_sums_give_a_finite_flagged_estimate_and_an_honest_interval():
     problem = pose(Gamma(), 0.1, 20.0)
     rng = np.random.default_rng(3)
@@ -188,6 +189,7 @@ def test_the_root_is_zero_at_the_estimate_and_falls():
     np.testing.assert_allclose(roots[2], -2.0, atol=0.3)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("family", ["gaussian", "laplace"])
 @pytest.mark.parametrize("method", ["score", "wald"])
 def test_many_releases_at_once_equal_one_by_one(family, method):
@@ -211,6 +213,7 @@ def cover(intervals, truth):
     return ((intervals[..., 0] <= truth) & (truth <= intervals[..., 1])).mean(axis=0)
 
 
+@pytest.mark.slow
 def test_published_normal_design_is_covered_more_narrowly():
     problem = pose(Normal(), 0.0, 3.0)
     values, law, steps = draw(problem, (1.0, 1.0), 100, 1500, seed=8, scale=2.0)
@@ -232,6 +235,7 @@ def test_published_exponential_designs_are_covered_more_narrowly(upper, widest):
     assert oracle.ordinary[0] < oracle.halfwidth[0]
 
 
+@pytest.mark.slow
 def test_coverage_holds_where_noise_dominates():
     problem = pose(Gamma(), 0.05, 40.0)
     values, law, steps = draw(problem, (2.0, 3.0), 50, 500, seed=10, scale=4.0, count_scale=4.0)

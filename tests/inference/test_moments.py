@@ -112,6 +112,7 @@ def test_noise_spreads_estimates_as_told(kind, laplace):
     assert (np.abs(away) < 6 * told / 20_000**0.5 + 0.02 * told).all()
 
 
+@pytest.mark.slow
 @settings(max_examples=25)
 @given(
     st.integers(0, 2**31),
@@ -199,6 +200,7 @@ def shares_of(counts, noise=0.0, releases=0.0):
     return MomentSums(exponents, values, mixing, np.full(levels, noise**2), laplace=False)
 
 
+@pytest.mark.slow
 @settings(max_examples=40)
 @given(
     st.lists(st.integers(0, 300), min_size=2, max_size=6), st.floats(0.1, 1000), st.integers(0, 2**31), st.booleans()

@@ -176,6 +176,7 @@ def test_impossible_squares_move_a_column_and_its_correlations():
     assert (ends == np.array([[-np.inf, np.inf]] * 3 + [[0, np.inf]] * 3 + [[-1, 1]] * 3)).all()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("population", [False, True])
 @pytest.mark.parametrize("columns", [2, 3])
 def test_noise_that_dominates_gives_whole_ranges_and_never_an_exception(columns, population):

@@ -162,6 +162,7 @@ def test_a_whole_number_is_refuted_by_its_own_leaf():
         assert (low, high) == (min(kept), max(kept))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("rows", "target"), [(40, "population"), (1000, "population"), (40, "data")])
 def test_intervals_cover(rows, target):
     """1,000 samples and noises; fewer cover than 92% or so with probability 1e-6 if each does with 95%."""
@@ -180,6 +181,7 @@ def test_intervals_cover(rows, target):
     assert covered.min() >= stats.binom.ppf(5e-7, reps, 0.95)
 
 
+@pytest.mark.slow
 def test_intervals_cover_a_value_that_half_of_the_rows_share():
     """As above, for a Real with a large tie in the middle of a leaf, and for whole numbers."""
     rng, reps = np.random.default_rng(18), 400

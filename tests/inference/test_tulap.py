@@ -121,6 +121,7 @@ def test_probabilities_are_monotone_and_complement_each_other(n, theta, scale, z
     assert np.all(np.diff(proportion_sf(z[0], n, np.linspace(0, 1, 50), scale)) >= -1e-13)
 
 
+@pytest.mark.slow
 @settings(max_examples=30)
 @given(
     n=st.sampled_from([0, 1, 2, 17, 1000, 10**6, 10**9, 2**53]),
@@ -156,6 +157,7 @@ def test_a_missing_count_gives_the_whole_range():
     assert proportion_estimate(np.nan, 30, 1.0).clipped
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("scale", [0.2, 1.0, 2.0])
 def test_coverage_by_summation_is_exact_inside_and_never_below(scale):
     sizes, values = np.array([1, 10, 30, 100, 1000])[:, None], [0.001, 0.01, 0.05, 0.2, 0.5, 0.83, 0.999]
@@ -204,6 +206,7 @@ def test_interval_mirrors_and_widens():
     np.testing.assert_allclose(ends[z < 0.5, 1], proportion_interval(0.5, 40, 1.5)[1], rtol=1e-12)
 
 
+@pytest.mark.slow
 @given(
     n=st.integers(1, 500),
     scale=st.floats(0.05, 20),

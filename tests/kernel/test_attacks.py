@@ -436,6 +436,7 @@ def keep(block):
     return [0.0]
 
 
+@pytest.mark.slow
 def test_nobody_elses_estimator_is_trusted():
     with pytest.raises(TypeError, match="library's own"):
         type("Mine", (OwnEstimator,), {})
@@ -685,6 +686,7 @@ COSTLY = pytest.mark.parametrize(
 )
 
 
+@pytest.mark.slow
 @COSTLY
 def test_an_adaptive_stage_that_costs_more_than_noisy_sums_is_charged_for_it(stage, price):
     measured = price_procedure(ask(Stage(Sum(counts())), stage, slots=TWO), Context(SCHEMA, "add_remove", price))
@@ -715,6 +717,7 @@ def test_an_adaptive_choice_at_a_pure_price_is_within_its_reserve():
 
 
 # (epsilon, delta) is claimed only where delta pays for total variation and failure probabilities together.
+@pytest.mark.slow
 def test_failure_probabilities_are_paid_from_delta():
     slots = (Slot(Fraction(1, 2), 64), Slot(Fraction(1, 2), 64))
     stages = Stage(Sum(counts())), Stage(Resampled(ReplicateSum(PLAIN, False, 8, "double_or_nothing")))

@@ -190,6 +190,7 @@ def row_functions(draw):
     )
 
 
+@pytest.mark.slow
 @settings(max_examples=250)
 @given(st.data())
 def test_no_change_of_one_block_exceeds_the_bound_of_a_kind_of_sums(data):
@@ -392,6 +393,7 @@ def allowed(measurement, price):
     return charged
 
 
+@pytest.mark.slow
 @settings(max_examples=250)
 @given(st.data(), st.sampled_from(CASES))
 def test_the_whole_measurement_keeps_within_its_price(data, case):

@@ -141,6 +141,7 @@ def assert_one_block_differs(first, second, label):
         assert first[block, 2 - half].tobytes() == second[block, 2 - half].tobytes()  # the half without the row
 
 
+@pytest.mark.slow
 @settings(max_examples=80)
 @given(tables_and_labels(), row(odd=2), st.integers(0, 2 * BLOCKS - 1), st.data())
 def test_a_row_more_changes_one_block(case, new, label, data):
@@ -156,6 +157,7 @@ def test_a_row_more_changes_one_block(case, new, label, data):
         assert np.delete(values[name], place).tobytes() == before[name].tobytes()
 
 
+@pytest.mark.slow
 @settings(max_examples=80)
 @given(tables_and_labels(), row(odd=2), st.data())
 def test_another_row_in_its_place_changes_one_block(case, new, data):
@@ -379,6 +381,7 @@ print(json.dumps(answers))
 """
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="this system has no fork")
 def test_labels_are_never_drawn_twice():
     """Neither by another call, nor after a seed, nor in a forked process: a false alarm has probability 1e-118."""
@@ -458,6 +461,7 @@ def test_public_rows_are_dealt_by_their_seed(events):
     assert stored[0] == stored[1] != stored[2]
 
 
+@pytest.mark.slow
 def test_an_estimator_that_always_raises_costs_its_price_and_gives_a_release():
     """The number of failed blocks is within 8 standard deviations: a false alarm has probability 1e-15."""
     data = guarded(public_rows())
@@ -521,6 +525,7 @@ def assert_bins_are_those_of_the_scales(release):
     assert release.stages[1].names == PlaceCounts(ROWS, region, bins_of(region, scales)).names
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("price", [dpi.ZCDP(20.0), dpi.ZCDP(0.01), dpi.PureDP(200.0), dpi.PureDP(0.1)], ids=str)
 def test_an_odd_row_changes_released_numbers_only(price, caplog, capfd):
     """For the larger prices with histograms, whose peaks are found or not."""
@@ -572,6 +577,7 @@ def test_few_rows_or_none_give_a_release(size, events):
     assert events == ["charge", "labels", "typed_rows", "private_noise"]
 
 
+@pytest.mark.slow
 def test_a_user_function_is_fitted_elsewhere_and_gives_the_numbers_it_gives_here():
     frame = public_rows(80)
     labels = np.random.default_rng(2).integers(0, 16, 80)

@@ -127,6 +127,7 @@ frames = st.lists(st.fixed_dictionaries(CELLS), min_size=1, max_size=5)
 # Secret weights: a row more or less
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("weights", SECRET)
 @settings(max_examples=120)
 @given(data=st.data(), name=st.sampled_from(list(CASES)), cells=frames)
@@ -176,6 +177,7 @@ def test_the_cost_is_the_price_with_what_was_set_aside(weights):
 # Public weights: a row replaced
 
 
+@pytest.mark.slow
 @settings(max_examples=120)
 @given(
     data=st.data(),
@@ -272,6 +274,7 @@ def secret_draws(weights, replicates, runs):
     return np.array(sums[1::2], dtype=float).reshape(runs, replicates) / rows.unit
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("weights", "replicates"),
     [("double_or_nothing", 1), ("double_or_nothing", 10), ("double_or_nothing", 50), ("poisson", 50)],
@@ -299,6 +302,7 @@ def test_the_exact_cost_survives_an_audit_that_catches_a_fifth_too_little_noise(
     assert shown[0.8] > stated
 
 
+@pytest.mark.slow
 def test_releases_of_the_kernel_survive_the_audit():
     """Weights, sums and noise as they are released; false alarm 4e-7, and a claim of two fifths of mu is refuted."""
     runs, replicates, price = 3000, 10, dpi.GDP(1.0)

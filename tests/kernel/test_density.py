@@ -50,6 +50,7 @@ def frame_of(cells):
     return pd.DataFrame({name: np.array(cells, dtype=float) for name in SCHEMA})
 
 
+@pytest.mark.slow
 @given(st.lists(CELLS, max_size=6), CELLS, CELLS)
 @pytest.mark.parametrize("column", ["x", "k", "full"])
 @pytest.mark.parametrize("where", [None, "x > 0.3"])
@@ -135,6 +136,7 @@ def context_of(unit):
 class TestAdaptivity:
     """Later stages are a function of earlier noisy counts alone."""
 
+    @pytest.mark.slow
     @settings(max_examples=20)
     @given(st.integers(0, 2**32), st.integers(1, 10**6), st.sampled_from(list(PRICES)), st.sampled_from(["x", "k"]))
     def test_noisy_counts_choose_the_same_bins_whatever_the_rows_were(self, seed, n, unit, column):

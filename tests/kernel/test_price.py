@@ -138,6 +138,7 @@ def inner_rows():
     return st.fixed_dictionaries(choices)
 
 
+@pytest.mark.slow
 @settings(max_examples=200)
 @given(
     st.sampled_from(sorted(ASKED)),

@@ -73,6 +73,7 @@ def answer(tmp_path_factory):
     return json.loads(done.stdout)
 
 
+@pytest.mark.slow
 def test_forked_processes_draw_different_noise(answer):
     """Every sum differs; two draws at these scales agree with probability below 1e-10."""
     found = answer["file"]

@@ -93,6 +93,7 @@ def test_stretches_of_equal_score_are_those_of_the_definition(case, dtype):
     assert (np.diff(per_point[scores.peak :]) <= 0).all()
 
 
+@pytest.mark.slow
 @given(cases(), st.sampled_from([0.3, 2.0, 50.0]))
 def test_the_descent_has_the_law_of_the_exponential_mechanism(case, scale):
     points, places, q, fan_out = case
@@ -108,6 +109,7 @@ def scale_for(epsilon, q, neighbors):
     return (float(moved) + SLACK / RANK) / epsilon
 
 
+@pytest.mark.slow
 @settings(max_examples=50)
 @given(cases(), st.data(), st.sampled_from([0.1, 1.0, 6.0]))
 def test_no_neighbour_changes_a_probability_by_more_than_epsilon(case, data, epsilon):
@@ -246,6 +248,7 @@ def test_rows_are_read_in_chunks(monkeypatch):
     assert found() == whole
 
 
+@pytest.mark.slow
 def test_without_rows_every_point_is_as_likely():
     """100 points and 3,000 draws: the largest of 100 counts exceeds 70 with probability below 1e-6."""
     stage = dpi.quantile("k", q=0.5, method="exponential").measurement(dpi.PureDP(1.0), schema=SCHEMA).stages[0]

@@ -91,6 +91,7 @@ def adversarial():
     }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", adversarial())
 @pytest.mark.parametrize("scale", [LARGEST_CHOICE, LARGEST_CHOICE * 0.7, 2.0**30, 100 * RANK])
 def test_log_weights_of_adversarial_values_are_as_exact_as_stated(name, scale):

@@ -332,6 +332,7 @@ def test_seeded_bytes_are_placed_by_the_first_row():
     assert seeded_bytes(5)(0, 32) != seeded_bytes(6)(0, 32)
 
 
+@pytest.mark.slow
 def test_secret_weights_are_never_drawn_twice(monkeypatch):
     """Without noise, two releases of the same rows differ in every replicate with probability above 1 - 1e-9."""
     monkeypatch.setattr(draws_module, "private_noise", lambda law: [0] * len(law.scales))
@@ -383,6 +384,7 @@ print(json.dumps([*found, sums()]))
 """
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="this system has no fork")
 def test_forked_processes_draw_different_weights():
     """Sums of so many random weights agree by chance with probability below 1e-6."""

@@ -86,6 +86,7 @@ def audit(family, scale, draws):
     return min(found) * len(found)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("family", FAMILIES)
 @pytest.mark.parametrize("scale", [0.6, 41.3, 2.0**40])
 def test_private_noise_has_its_law(family, scale):
@@ -201,6 +202,7 @@ def audit_against(support, mass, draws):
 DRAWN = {"private": private_noise, "simulated": lambda law: simulated_noise(law, np.random.default_rng(23))}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("sampler", DRAWN)
 @pytest.mark.parametrize(("scale", "draws"), [(1.3, 3), (20.0, 10)])
 def test_several_laplace_draws_are_added(sampler, scale, draws):
@@ -215,6 +217,7 @@ def test_several_laplace_draws_are_added(sampler, scale, draws):
         assert audit_against(support, mass, small) < FALSE_ALARM
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("sampler", DRAWN)
 @pytest.mark.parametrize("scale", [0.4, 41.3])
 def test_tulap_noise_has_its_law(sampler, scale):

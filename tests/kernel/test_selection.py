@@ -78,6 +78,7 @@ def test_permute_and_flip_is_exponential_noise():
     assert found == pytest.approx(exact_law(scores, "exponential", scale), abs=1e-9)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", SCORES)
 def test_private_choices_have_exact_probabilities(name):
     """A chi-squared test that fails a right sampler with probability 1e-6."""
@@ -88,6 +89,7 @@ def test_private_choices_have_exact_probabilities(name):
         assert fits(np.array(draws), exact_law(scores, law, scale)) > FALSE_ALARM
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("law", LAWS)
 def test_simulated_choices_have_the_same_law(law):
     rng = np.random.default_rng(5)

@@ -215,6 +215,7 @@ CASES = [("pure", False), ("zcdp", False), ("gdp", False), ("gdp", True), ("appr
 ALL = pytest.mark.parametrize(("unit", "resampled"), CASES)
 
 
+@pytest.mark.slow
 @ALL
 def test_the_whole_price_is_charged_once_before_the_first_read(unit, resampled):
     price = PRICES[unit]
@@ -308,6 +309,7 @@ def test_the_charge_covers_what_the_stages_cost_in_every_currency(unit, resample
     assert "stage 6" in measured.describe()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["choice", "place", "resampled"])
 def test_an_adaptive_stage_is_charged_for_the_kind_that_it_is(kind):
     """In the currencies in which noisy sums of the same share would cost less."""

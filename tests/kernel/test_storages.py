@@ -266,6 +266,7 @@ def no_values():
     yield from arrow_storages([(1, 2, 3), None], pa.month_day_nano_interval())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "storages",
     [

@@ -201,6 +201,7 @@ def test_sums_equal_a_slow_reference_in_fractions():
     assert sums(frame, question) == reference(frame)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("rows", [1, 2, 503])
 def test_every_row_adds_its_own_contribution_wherever_it_stands(rows):
     frame = sample(rows)

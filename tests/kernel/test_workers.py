@@ -200,6 +200,7 @@ def check_silence(capfd, caplog, recwarn):
     assert not recwarn.list
 
 
+@pytest.mark.slow
 @LINUX
 @pytest.mark.parametrize("n_jobs", [2, 1])
 def test_nothing_a_block_does_is_seen_or_moves_another(n_jobs, capfd, caplog, recwarn):
@@ -223,6 +224,7 @@ def test_nothing_a_block_does_is_seen_or_moves_another(n_jobs, capfd, caplog, re
     )
 
 
+@pytest.mark.slow
 def test_without_forks(monkeypatch, capfd, caplog, recwarn):
     monkeypatch.setattr(workers, "_FORKS", False)
     kinds = ["draws", "prints", "exits", "draws", "logs", "interrupts", "leaves", "warns", "nasty", "good", "draws"]
@@ -231,6 +233,7 @@ def test_without_forks(monkeypatch, capfd, caplog, recwarn):
     np.testing.assert_array_equal(found, expected(kinds))
 
 
+@pytest.mark.slow
 @LINUX
 def test_a_block_that_ends_its_worker_takes_no_other_with_it_and_moves_no_bar(capfd, caplog, recwarn):
     kinds = ["good", "kills_parent", "draws", "raises", "good"]
@@ -251,6 +254,7 @@ def test_a_block_that_ends_its_worker_takes_no_other_with_it_and_moves_no_bar(ca
     assert not recwarn.list
 
 
+@pytest.mark.slow
 @LINUX
 def test_no_process_outlives_a_caller_that_is_killed(tmp_path):
     code = f"""
@@ -272,6 +276,7 @@ fit_apart(estimator, lambda place: pd.DataFrame({{"x": [0.0]}}), count=9, width=
     wait_until(lambda: not runs(int(mark.name)))
 
 
+@pytest.mark.slow
 @LINUX
 def test_interrupting_ends_all_processes(tmp_path):
     def estimator(frame):
@@ -308,6 +313,7 @@ class LoadsNowhere:
         return [0.0]
 
 
+@pytest.mark.slow
 def test_what_cannot_be_loaded_is_refused_before_rows_are_read(capfd):
     def frames(place):
         raise AssertionError

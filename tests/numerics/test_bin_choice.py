@@ -45,6 +45,7 @@ def test_energies_are_the_quadratic_forms(share, widths):
         assert variance[place] * nobs**4 == pytest.approx(expected, rel=1e-7)
 
 
+@pytest.mark.slow
 def test_energies_have_no_bias_and_the_stated_variance():
     """Means of 4,000 to 5 standard errors; variances to 15%, where most of it is noise."""
     rng = np.random.default_rng(8)

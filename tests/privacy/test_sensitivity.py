@@ -377,6 +377,7 @@ def test_bounds_that_are_too_close_are_refused():
         _ = GramDesign(Schema(x=Real(1e308, 1.7e308), y=response), formula="y ~ x").basis
 
 
+@pytest.mark.slow
 def test_replacement_in_a_box_is_bounded_in_l1():
     """Corners and interior points of boxes of 2 to 7 entries never exceed the bound, and corners come near it."""
     rng = np.random.default_rng(3)

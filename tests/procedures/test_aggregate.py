@@ -113,6 +113,7 @@ CASES = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", CASES)
 def test_with_a_generous_price_the_estimates_are_nearly_those_of_all_rows(name):
     (formula, model, options, fit_options, blocks), ordinary = CASES[name]
@@ -195,6 +196,7 @@ def test_where_leaves_out_rows():
     assert "gave no finite estimate" in str(nobody.fit(NEARLY_EXACT).flags)
 
 
+@pytest.mark.slow
 def test_half_blocks_take_off_the_bias_of_small_blocks():
     bias = {"half_blocks": [], "none": []}
     for seed in range(4):
@@ -212,6 +214,7 @@ def test_half_blocks_take_off_the_bias_of_small_blocks():
     assert abs(np.mean(bias["half_blocks"])) < 0.5 * np.mean(bias["none"])
 
 
+@pytest.mark.slow
 def test_a_wide_region_costs_little_where_blocks_are_located():
     def errors(aggregator, radius):
         question = sample_aggregate(
@@ -292,6 +295,7 @@ def test_the_noise_that_explain_tells_is_that_of_the_results():
     assert set(expected) == {"Intercept", "x"}
 
 
+@pytest.mark.slow
 def test_the_ratio_that_explain_tells_is_nearly_that_of_the_results():
     def asked(seed):
         return sample_aggregate("y ~ x", public(seed=seed), model=smf.logit, bounds=dpi.Ball(4), blocks=60)
@@ -716,6 +720,7 @@ def test_a_function_that_misbehaves_looks_like_one_that_works(how, capfd, recwar
     assert len(odd.infer().params) == 1
 
 
+@pytest.mark.slow
 def test_a_function_that_misbehaves_on_confidential_rows_shows_nothing(capfd, caplog, recwarn):
     def wild(rows):
         import os  # in another process, which need not know this module

@@ -198,6 +198,7 @@ CELL = st.one_of(
 )
 
 
+@pytest.mark.slow
 @settings(max_examples=25)
 @given(st.lists(st.tuples(CELL, CELL, CELL, CELL, CELL), max_size=4))
 def test_no_cells_can_make_a_measurement_fail(rows):

@@ -180,6 +180,7 @@ def test_with_hardly_any_noise_the_count_is_that_of_the_rows(price):
     assert found.proportion_ci().low < 0.15 < found.proportion_ci().high
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("price", "alternative"), [(PRICES[0], "greater"), (PRICES[1], "two-sided"), (PRICES[3], "less")], ids=str
 )

@@ -247,6 +247,7 @@ def test_the_population_is_found_again():
 # Price and ledger
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("budget", "options", "weights", "price"),
     [
@@ -363,6 +364,7 @@ def test_prices_that_are_none_are_refused(price, error, messages):
     refused(error, *messages, price=price, data=private(dpi.ApproxDP(99.0, 1e-6)))
 
 
+@pytest.mark.slow
 def test_too_few_and_too_many_replicates_are_refused():
     refused(OptionError, "more", "1.75 times the mu", "1.124", option="replicates", replicates=2)
     refused(
@@ -590,6 +592,7 @@ def usual():
     }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", FRAMES)
 def test_only_the_released_numbers_depend_on_the_rows(name, usual, caplog, capfd):
     caplog.set_level(logging.DEBUG)

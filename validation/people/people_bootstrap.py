@@ -84,7 +84,7 @@ def judge(place: int, n: int, most: int, found: np.ndarray, people: Any) -> dict
     """Coverage and width of both, of the same data sets at the same price, each over its own oracle."""
     lower, upper, noise, flagged = found[:, :4].T
     direct = template(most)[3]
-    design, response, names = OLS._columns(direct)
+    design, response, names = OLS._columns(Released.of_study(direct, found[:, 4:]))
     asked = {"law": direct.law, "steps": direct.steps, "design": design, "response": response}
     wide, narrow = (
         batch_linear(found[:, 4:], names=names, alpha=0.05, rows_per_unit=units, **asked).intervals[:, 1]

@@ -66,6 +66,7 @@ def test_without_noise_residuals_are_adjusted_residuals():
         assert not found.noise_error.any()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("index", range(6))
 def test_null_standard_errors_are_the_spread_of_the_differences(index):
     """20,000 draws know a standard deviation to .5%; 5% is ten times that."""

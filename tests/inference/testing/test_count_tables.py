@@ -69,6 +69,7 @@ def test_with_a_private_size_the_statistic_is_least_over_the_size(noise):
         assert fitted == pytest.approx(best.x * PROBABILITIES, rel=1e-5)
 
 
+@pytest.mark.slow
 @given(st.integers(2, 4), st.integers(2, 5), st.integers(4000, 20_000), st.floats(0.5, 20), st.booleans(), seeds)
 def test_independence_is_the_distance_to_the_nearest_product_of_margins(r, c, n, spread, known, seed):
     rng = np.random.default_rng(seed)

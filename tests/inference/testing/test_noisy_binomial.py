@@ -144,6 +144,7 @@ def test_tulap_noise_is_served_by_its_closed_form():
 # Size, interval, power
 
 
+@pytest.mark.slow
 @each_law
 @pytest.mark.parametrize("alternative", ALTERNATIVES)
 def test_size_is_at_most_nominal_by_summation(law, step, alternative):
@@ -215,6 +216,7 @@ def test_an_interval_that_every_theta_is_refused_in_is_a_point():
     assert binomial_pvalue(100.0, 10, 1.0, law, step=step, alternative="greater") < 0.05
 
 
+@pytest.mark.slow
 @given(
     st.floats(-20, 60), st.floats(0, 1), st.sampled_from(list(LAWS)), st.sampled_from(ALTERNATIVES), st.integers(0, 40)
 )

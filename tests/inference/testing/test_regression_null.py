@@ -134,6 +134,7 @@ def test_an_error_variance_below_its_noise_is_raised():
     assert model.statistic(values)[0] < score_joint(fit, RESTRICTIONS, TARGETS[None])[0][0]
 
 
+@pytest.mark.slow
 def test_size_where_the_error_variance_is_as_small_as_its_noise():
     """The limiting test rejects twice too often here; false alarm below 1e-5."""
     rng, tested = np.random.default_rng(15), np.eye(4)[1:]
@@ -174,6 +175,7 @@ def test_without_noise_the_p_value_is_that_of_the_f_test():
     assert found.pvalue == pytest.approx(expected.pvalue, abs=5 * found.error)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("family", "scale"), [("gaussian", 60.0), ("laplace", 40.0), ("gaussian", 1500.0)])
 def test_size_is_at_most_nominal(family, scale):
     """False alarm below 1e-5 a case: the binomial bound of a test of size .05 in 400 releases."""

@@ -148,6 +148,7 @@ def test_rows_are_forced_into_the_boxes_that_are_priced(texts, centred, garbage,
         assert inside.all(axis=0).any(), "the features are in no box"
 
 
+@pytest.mark.slow
 @settings(max_examples=200)
 @given(
     st.sampled_from(ASKED),
@@ -234,6 +235,7 @@ def features_of(formula, schema, clip=None, garbage=None):
     return Features(basis if garbage is None else spoiled(basis, garbage), None, clip)
 
 
+@pytest.mark.slow
 @settings(max_examples=150)
 @given(
     st.sampled_from(FORMULAS),
@@ -258,6 +260,7 @@ def test_any_cells_give_entries_within_the_unit(formula, clip, keeping, garbage,
     assert (absolute + np.abs(found[-1]) <= right.bounds.absolute).all()
 
 
+@pytest.mark.slow
 @settings(max_examples=100)
 @given(
     st.sampled_from(FORMULAS),
