@@ -64,7 +64,7 @@ PRINTED = [
 ]
 
 
-@pytest.mark.parametrize("document", EXAMPLES + EXECUTED)
+@pytest.mark.parametrize("document", EXAMPLES + [pytest.param(page, marks=pytest.mark.slow) for page in EXECUTED])
 def test_document_examples(document, tmp_path, monkeypatch):
     text = (ROOT / document).read_text(encoding="utf-8")
     fence = r"```\{code-cell\} python\n" if document in EXECUTED else r"```python\n"
