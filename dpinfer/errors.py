@@ -38,6 +38,7 @@ __all__ = [
     "UnknownColumnError",
     "cut",
     "kind_of",
+    "named",
     "names_of",
     "shown",
 ]
@@ -94,6 +95,11 @@ def names_of(given: Iterable[object]) -> str:
     return cut(", ".join(one if isinstance(one, str) else kind_of(one) for one in given))
 
 
+def named(given: object) -> str:
+    """Write what stands where a name is expected: a text as it is, of anything else the type, for it may be a cell."""
+    return shown(given) if isinstance(given, str) else kind_of(given)
+
+
 def cut(text: str) -> str:
     """Cut a text that is too long for a message."""
     return text if len(text) <= _LONGEST else text[: _LONGEST - 3] + "..."
@@ -147,9 +153,9 @@ class UnknownColumnError(SchemaError):
     """
 
     def __init__(self, name: str, known: Iterable[str], where: str = "the schema") -> None:
-        told = shown(name) if isinstance(name, str) else kind_of(name)
-        self.name, self.known = name if isinstance(name, str) else told, tuple(known)
-        super().__init__(f"{told} is not in {where}; it has: {', '.join(map(str, self.known)) or 'no columns'}")
+        self.name = name if isinstance(name, str) else kind_of(name)
+        self.known = tuple(one if isinstance(one, str) else kind_of(one) for one in known)
+        super().__init__(f"{named(name)} is not in {where}; it has: {', '.join(self.known) or 'no columns'}")
 
 
 class FormulaError(DPInferError, ValueError):

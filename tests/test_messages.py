@@ -9,6 +9,7 @@ from __future__ import annotations
 import inspect
 import traceback
 import warnings
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pandas as pd
@@ -19,6 +20,9 @@ import statsmodels.api as sm
 
 import dpinfer as dpi
 from dpinfer.errors import FormulaError, OptionError, UnknownColumnError, shown
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 NUMBER = 90210.3141592
 SECRETS = ("90210", "zanzibar")
@@ -177,12 +181,12 @@ def use(name: str, given: dict[str, object]) -> None:
         dpi.Release.from_json(made.to_json()).infer()
 
 
-def seen(name: str, given: dict[str, object]) -> tuple[str, list[str]]:
+def seen(act: Callable[[], object]) -> tuple[str, list[str]]:
     """What an error tells, empty if there is none, and what warnings tell."""
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         try:
-            use(name, given)
+            act()
         except Exception as error:
             refusal = told(error)
         else:
@@ -196,7 +200,7 @@ def test_no_argument_is_printed(name: str, parameter: str, tmp_path, monkeypatch
     secrets = SECRETS[: 1 if (name, parameter) in TAKES_TEXTS else 2]
     refusals = []
     for kind, rows in ROWS_GIVEN.items():
-        refusal, warned = seen(name, {**VALID[name], parameter: rows})
+        refusal, warned = seen(lambda: use(name, {**VALID[name], parameter: rows}))  # noqa: B023
         assert not [text for text in (refusal, *warned) if any(secret in text for secret in secrets)], kind
         refusals.append(refusal)
     assert any(refusals)
@@ -208,6 +212,33 @@ def test_the_arguments_that_are_replaced_are_otherwise_right(name: str, tmp_path
     MEAN.save("mean.json")
     use(name, VALID[name])
     assert {*VALID[name]} <= set(inspect.signature(getattr(dpi, name)).parameters)
+
+
+RESULTS = {"ols": OLS, "test": TEST, "table": dpi.table("g", public()).fit(PRICE)}
+
+
+def questions_of_results() -> list[tuple[str, str]]:
+    """Public methods with an argument, of dpinfer's own classes."""
+    return [
+        (kind, name)
+        for kind, result in RESULTS.items()
+        for name, method in inspect.getmembers(type(result), inspect.isfunction)
+        if method.__module__.startswith("dpinfer") and not name.startswith("_")
+        if not name.startswith(("save", "plot", "cov_params")) and len(inspect.signature(method).parameters) > 1
+    ]
+
+
+@pytest.mark.parametrize(("kind", "name"), questions_of_results())
+def test_results_print_no_argument(kind: str, name: str) -> None:
+    method = getattr(RESULTS[kind], name)
+    parameters = inspect.signature(method).parameters.values()
+    for parameter in parameters:
+        for what, rows in ROWS_GIVEN.items():
+            if parameter.kind is parameter.VAR_KEYWORD or parameter.name == "cols":  # places, read by statsmodels
+                continue
+            positional = parameter.kind is not parameter.KEYWORD_ONLY and parameter is next(iter(parameters))
+            refusal, warned = seen(lambda: method(rows) if positional else method(**{parameter.name: rows}))  # noqa: B023
+            assert not [t for t in (refusal, *warned) if SECRETS[0] in t], (parameter.name, what)
 
 
 def test_scalars_and_texts_are_shown_and_nothing_else() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from dpinfer.errors import OptionError
+from dpinfer.errors import OptionError, named
 from dpinfer.procedures.count_test import ChiSquare
 from dpinfer.procedures.keywords import suggests
 from dpinfer.procedures.level_numbers import read_shares, read_sizes
@@ -178,7 +178,7 @@ def chi2_contingency(
     _check_name(row, "row")
     _check_name(column, "column")
     if row == column:
-        raise OptionError("column", column, f"another column than row={row!r}")
+        raise OptionError("column", column, f"another column than row={named(row)}")
     edges = {} if bins is None else bins
     if not isinstance(edges, Mapping) or not set(edges) <= {row, column}:
         raise OptionError("bins", bins, f"a mapping from {row!r} or {column!r} to increasing edges")

@@ -140,7 +140,7 @@ def counts_of_table(plan: SumPlan, values: Array, columns: Sequence[str] | None)
     chosen = names if columns is None else list(columns)
     unknown = [column for column in chosen if column not in names]
     if unknown or len(set(chosen)) < len(chosen):
-        told = ", ".join(map(repr, unknown or chosen))
+        told = ", ".join(map(named, unknown or chosen))
         raise MissingFromReleaseError(f"the table has no {told}; it is of {', '.join(names) or 'rows'}, each once")
     keep = [names.index(column) for column in chosen]
     rest = [place for place in range(len(names)) if place not in keep]

@@ -80,12 +80,15 @@ def linear_constraints(constraints: object, names: Sequence[str]) -> tuple[Array
     if isinstance(constraints, tuple) and len(constraints) == 2 and np.ndim(constraints[1]) == 0:
         spec = (constraints[0], np.full(len(np.atleast_2d(constraints[0])), constraints[1]))
     plain = [f"p{place}_" for place in range(len(names))]
+    refused = False
     try:
         parsed = FormulaManager().get_linear_constraints(_with_plain_names(spec, names, plain), plain)
         restrictions = np.atleast_2d(np.asarray(parsed.constraint_matrix, dtype=np.float64))
         values = np.ravel(np.asarray(parsed.constraint_values, dtype=np.float64))
-    except Exception as error:  # the formula engines raise errors of their own, without a common root
-        raise OptionError("r_matrix", constraints, expected) from error
+    except Exception:  # the formula engines raise errors of their own, without a common root, that quote what was given
+        refused = True
+    if refused:
+        raise OptionError("r_matrix", constraints, expected)
     count = restrictions.shape[0]
     if restrictions.shape[1] != len(names) or values.size != count or count == 0:
         raise OptionError("r_matrix", constraints, expected)

@@ -69,7 +69,9 @@ def design_rows(exog: object, names: Sequence[str]) -> tuple[Array, pd.Index]:
     except (TypeError, ValueError) as error:
         if isinstance(error, UnknownColumnError):
             raise
-        raise OptionError("exog", type(exog).__name__, "columns of numbers") from error
+        rows = None
+    if rows is None:  # outside of the handler, whose exception quotes what is no number
+        raise OptionError("exog", type(exog).__name__, "columns of numbers")
     if rows.ndim == 1:
         rows = rows[:, None] if len(names) == 1 else rows[None, :]
     if rows.ndim != 2 or rows.shape[1] != len(names):

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from dpinfer.errors import OptionError, SchemaError, UnknownColumnError, kind_of, shown
+from dpinfer.errors import OptionError, SchemaError, UnknownColumnError, named, shown
 from dpinfer.schema.columns import Column, column_from_dict
 from dpinfer.schema.people import People
 
@@ -259,8 +259,8 @@ def _rebuilt(columns: Mapping[str, Column], people: People | None) -> Schema:
 
 def _checked_name(name: object) -> str:
     if not isinstance(name, str) or not name.strip() or "`" in name or "\n" in name:
-        told = shown(name) if isinstance(name, str) else kind_of(name)
-        raise SchemaError(f"Schema: the name {told} is not valid: expected a text without backticks or line breaks")
+        right = "a text without backticks or line breaks"
+        raise SchemaError(f"Schema: the name {named(name)} is not valid: expected {right}")
     return name
 
 
