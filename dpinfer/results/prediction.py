@@ -84,7 +84,7 @@ def _column(frame: pd.DataFrame, name: str) -> Array:
         return frame[name].to_numpy(dtype=np.float64)
     if name in CONSTANTS:
         return np.ones(len(frame))
-    raise UnknownColumnError(name, map(str, frame.columns), "exog")
+    raise UnknownColumnError(name, frame.columns, "exog")
 
 
 @dataclass(frozen=True, slots=True)
