@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pandas as pd
 
-from dpinfer.errors import MissingFromReleaseError
+from dpinfer.errors import MissingFromReleaseError, named
 from dpinfer.inference.moment_estimates import correlations, covariances, means, proportions, totals, variances
 from dpinfer.inference.moments import Estimates, MomentSums
 from dpinfer.procedures.sum_plan import TABLES, SumPlan
