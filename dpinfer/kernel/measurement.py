@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from dpinfer.errors import OptionError
-from dpinfer.kernel.price import amounts, check_slots, price_stage, reserved_cost, total_cost
+from dpinfer.kernel.price import amounts, checked_slots, price_stage, reserved_cost, total_cost
 from dpinfer.kernel.rehearsal import Rehearsal
 from dpinfer.kernel.sealing import sealed_blocks
 from dpinfer.release.laws import CHOICES, NoiseLaw
@@ -164,8 +164,7 @@ def price_procedure(procedure: Any, context: Context, *, rehearse: bool = False)
         If the procedure cannot be measured at this price, for a public reason.
     """
     told = replace(context)  # a procedure keeps what it is handed: the kernel goes by its own
-    slots = tuple(procedure.slots(told))
-    check_slots(slots)
+    slots = checked_slots(procedure.slots(told))
     question = procedure.question(told)
     blocks = sealed_blocks(procedure.units(told), context.schema)
     rehearsal = Rehearsal(context, blocks)

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from dpinfer.errors import OptionError
+from dpinfer.errors import OptionError, kind_of
 from dpinfer.kernel.price_choice import price_largest, price_place
 from dpinfer.kernel.price_resampled import price_resampled
 from dpinfer.kernel.price_sum import price_sum
@@ -38,26 +38,28 @@ if TYPE_CHECKING:
     from dpinfer.kernel.priced_stage import PricedStage
     from dpinfer.privacy.cost import Cost
 
-__all__ = ["amounts", "check_slots", "price_stage", "reserved_cost", "total_cost"]
+__all__ = ["amounts", "checked_slots", "price_stage", "reserved_cost", "total_cost"]
 
 
 # Slots
 
 
-def check_slots(slots: Sequence[Slot]) -> None:
-    """Refuse slots that are none, or that ask for more than the whole price.
+def checked_slots(slots: object) -> tuple[Slot, ...]:
+    """Return slots; refuse what is none, or asks for more than the whole price.
 
     Raises
     ------
     OptionError
     """
-    if not slots or not all(type(slot) is Slot for slot in slots):
-        raise OptionError("slots", [type(slot).__name__ for slot in slots], "one Slot for each stage, at least one")
-    total = sum((Fraction(slot.share) for slot in slots), Fraction(0))
+    asked = tuple(slots) if isinstance(slots, tuple | list) else ()  # once: a type of its own may yield others
+    if not asked or not all(type(slot) is Slot for slot in asked):
+        raise OptionError("slots", kind_of(slots), "a tuple with one Slot for each stage, at least one")
+    total = sum((Fraction(slot.share) for slot in asked), Fraction(0))
     if total > 1:
         raise OptionError("slots", str(total), "shares of the price that add up to at most 1")
-    if slots[0].adaptive:
+    if asked[0].adaptive:
         raise OptionError("adaptive", True, "False for the first stage: nothing is released before it")
+    return asked
 
 
 def amounts(privacy: Privacy, slots: Sequence[Slot]) -> list[Privacy]:

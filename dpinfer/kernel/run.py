@@ -74,13 +74,18 @@ def run(
     confidential rows are rehearsed on public ones. The whole price is on disk before any row is read, and a crash never
     gives it back.
     """
+    if isinstance(procedure, type) or not all(
+        callable(getattr(procedure, name, None)) for name in ("resolve", "stage")
+    ):
+        raise OptionError(
+            "procedure", type(procedure).__name__, "a question, such as dpi.mean(...) or a Procedure of your own"
+        )
     procedure = procedure.resolve(replace(context))
     measured = price_procedure(procedure, context, rehearse=draws.private)
     for law in sorted((stage.law for stage in measured.stages), key=room):  # the strictest says what is served
         check_scales(law, context.privacy)
-    charge_ids = () if charge is None else (charge(measured),)
 
-    def release(stages: list[StageRelease]) -> Release:
+    def release(stages: list[StageRelease], charge_ids: tuple[str, ...]) -> Release:
         return Release(
             kind=measured.kind,
             question=measured.question,
@@ -93,10 +98,12 @@ def run(
             dataset=dataset,
         )
 
+    release([], ())  # what is asked can be stored, or fails here
+    charge_ids = () if charge is None else (charge(measured),)
     stages: list[StageRelease] = []
     if not draws.private:
         _measure(procedure, context, measured, source(), draws, stages)
-        return release(stages)
+        return release(stages, charge_ids)
     ended: type[BaseException] | None = None
     try:
         with quiet():
@@ -106,8 +113,8 @@ def run(
     if ended is KeyboardInterrupt:  # the user's own; without the error that it may have met
         raise KeyboardInterrupt
     if ended is not None:
-        raise MeasurementFailedError(release(stages))
-    return release(stages)
+        raise MeasurementFailedError(release(stages, charge_ids))
+    return release(stages, charge_ids)
 
 
 def _measure(

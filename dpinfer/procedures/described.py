@@ -88,8 +88,7 @@ def describe(  # noqa: PLR0911  (a return for each kind)
         if plan.kind == "proportion":
             sums = _level_sums(counts, noise, axes[-1], public, laplace=single)
             sums = replace(sums, rows_per_unit=most)
-            named = _levels_shown(axes[-1])
-            return proportions(sums, population=population), Described(plan, named, axes[:-1])
+            return proportions(sums, population=population), Described(plan, _levels_shown(axes[-1]), axes[:-1])
         together = counts.shape[-1]
         counted, ones = counts.sum(axis=-1, keepdims=True), np.ones((1, together))
         sums = MomentSums(((0,),), counted, ones, noise[:together], single, rows_per_unit=most)
@@ -107,10 +106,10 @@ def describe(  # noqa: PLR0911  (a return for each kind)
         return found, Described(plan, texts, plan.cells)
     pairs = [(i, j) for i in range(len(texts)) for j in range(i, len(texts))]
     if plan.kind == "cov":
-        named = [f"cov({texts[i]}, {texts[j]})" for i, j in pairs]
-        return covariances(sums, population=population), Described(plan, named, plan.cells)
-    named = [f"corr({texts[i]}, {texts[j]})" for i, j in pairs if i < j]
-    return correlations(sums, population=population), Described(plan, named, plan.cells)
+        covered = [f"cov({texts[i]}, {texts[j]})" for i, j in pairs]
+        return covariances(sums, population=population), Described(plan, covered, plan.cells)
+    correlated = [f"corr({texts[i]}, {texts[j]})" for i, j in pairs if i < j]
+    return correlations(sums, population=population), Described(plan, correlated, plan.cells)
 
 
 def _units(plan: SumPlan, width: int) -> tuple[Array, Array]:

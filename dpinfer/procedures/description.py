@@ -18,7 +18,7 @@ from dpinfer.procedures.infer_sums import infer_sums
 from dpinfer.procedures.keywords import suggests
 from dpinfer.procedures.procedure import Procedure, inferred
 from dpinfer.procedures.sum_plan import MOMENTS, TABLES, SumPlan, check_summed
-from dpinfer.procedures.table_axes import axis_name
+from dpinfer.procedures.table_axes import axis_name, column_texts
 from dpinfer.release import Release
 from dpinfer.release.codec import encode
 from dpinfer.release.laws import MOST_DRAWS
@@ -196,13 +196,14 @@ class Description(Procedure):
 
     def margin(self, columns: Sequence[str], *, inference: str, target: str) -> TableResults:
         """Infer the counts of some columns of the table that it is bound to, summed over the others."""
-        axes = tuple({"column": column} for column in columns)
+        axes = tuple({"column": column} for column in (columns and column_texts("columns", columns)))
         found: TableResults = replace(self, axes=axes, inference=inference, target=target).infer()
         return found
 
     def proportions(self, column: str, by: Sequence[str], *, inference: str) -> DescriptionResults:
         """Infer the shares of the levels of a column of the table that it is bound to, in groups of others."""
-        axes = tuple({"column": name} for name in (*by, column))
+        groups = column_texts("by", by) if not isinstance(by, Sequence) or by else ()
+        axes = tuple({"column": name} for name in (*groups, *column_texts("column", (column,))))
         return Proportion(self.source, axes=axes, where=self.where, inference=inference).infer()
 
     def estimate(

@@ -36,7 +36,7 @@ class CountedTable(Protocol):
         """Infer the counts of some of its columns."""
         ...
 
-    def proportions(self, column: str, by: Sequence[str], *, inference: str) -> DescriptionResults:
+    def proportions(self, column: str, by: str | Sequence[str], *, inference: str) -> DescriptionResults:
         """Infer the shares of the levels of a column."""
         ...
 
@@ -272,20 +272,24 @@ class TableResults(DescriptionResults):
 
         Raises
         ------
+        OptionError
+            If what is given is no text.
         MissingFromReleaseError
             If a column is not in the table.
         """
         return self._counted.margin(columns, inference=self._inference.method, target=self._inference.target)
 
-    def proportions(self, column: str, by: Sequence[str] = ()) -> DescriptionResults:
+    def proportions(self, column: str, by: str | Sequence[str] = ()) -> DescriptionResults:
         """Return the shares of the levels of a column, in groups of others; free of cost.
 
         Raises
         ------
+        OptionError
+            If what is given is no text.
         MissingFromReleaseError
             If a column is not in the table.
         """
-        return self._counted.proportions(column, tuple(by), inference=self._inference.method)
+        return self._counted.proportions(column, by, inference=self._inference.method)
 
     @property
     def _counted(self) -> CountedTable:

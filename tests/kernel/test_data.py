@@ -68,7 +68,9 @@ def test_the_relation_is_that_of_the_ledger():
     measured = dpi.mean("x").measurement(dpi.ZCDP(0.1), schema=SCHEMA, neighbors="add_remove")
     spent = data.ledger.spent
     assert data.neighbors == "replace_one" != measured.neighbors
-    with pytest.raises(AttributeError):  # a plan for another relation is no procedure, and nothing runs it
+    with pytest.raises(
+        dpi.errors.OptionError, match=r"procedure.*a question"
+    ):  # a plan for another relation is no procedure, and nothing runs it
         data.run(measured, dpi.ZCDP(0.1))
     assert data.ledger.spent == spent
 

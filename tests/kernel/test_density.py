@@ -247,7 +247,7 @@ def test_rows_are_measured_under_their_own_neighbours():
     """A plan for others is not run: what is charged and stored is of the relation of the data."""
     planned = density("full").measurement(dpi.ZCDP(0.1), schema=SCHEMA, neighbors="replace_one")
     assert len(planned.stages) == 2
-    with pytest.raises(AttributeError):
+    with pytest.raises(dpi.errors.OptionError, match=r"procedure.*a question"):
         dpi.PublicData(frame_of([0.5]), SCHEMA, rng=np.random.default_rng(1)).run(planned, dpi.ZCDP(0.1))
     for neighbors in NEIGHBORS:
         ledger = dpi.Ledger.in_memory(dpi.ZCDP(0.1), neighbors=neighbors)

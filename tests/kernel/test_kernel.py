@@ -144,8 +144,9 @@ def test_a_price_of_no_unit_is_refused_before_the_charge(price, watch):
 def test_a_plan_is_not_run_and_rows_are_measured_under_their_own_relation(watch):
     data = guarded(dpi.ZCDP(1.0), "replace_one")
     wrong = dpi.ols("y ~ x").measurement(dpi.ZCDP(0.1), schema=SCHEMA, neighbors="add_remove")
-    with pytest.raises(AttributeError):
-        data.run(wrong, dpi.ZCDP(0.1))
+    for given in (wrong, dpi.mean, "ols", None):
+        with pytest.raises(OptionError, match=f"procedure.*{type(given).__name__}.*a question"):
+            data.run(given, dpi.ZCDP(0.1))
     assert watch.events == []
     release = data.run(dpi.ols("y ~ x"), dpi.ZCDP(0.1))
     assert release.neighbors == "replace_one"

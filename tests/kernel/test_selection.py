@@ -9,7 +9,7 @@ import pytest
 from scipy import integrate, stats
 
 import dpinfer as dpi
-from dpinfer.errors import BudgetExceededError, NotProvedError, PrivacyUnitError
+from dpinfer.errors import BudgetExceededError, NotProvedError, OptionError, PrivacyUnitError
 from dpinfer.kernel.selection import private_choice, simulated_choice
 from dpinfer.kernel.sources import open_source
 from dpinfer.kernel.sums import exact_sums
@@ -149,7 +149,7 @@ def test_vanishing_prices_and_plans_for_other_neighbours_cost_nothing():
     question = dpi.most_frequent("g", data)
     with pytest.raises(PrivacyUnitError, match="larger share"):
         question.measure(dpi.PureDP(1e-18))
-    with pytest.raises(AttributeError):
+    with pytest.raises(OptionError, match=r"procedure.*a question"):
         data.run(question.measurement(dpi.PureDP(0.1), neighbors="replace_one"), dpi.PureDP(0.1))
     assert data.ledger.charges().empty
 

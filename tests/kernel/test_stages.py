@@ -429,8 +429,21 @@ def test_slots_are_adaptive_or_not(adaptive):
         (Wider(),),
         (Slot(Fraction(1, 2)), None),
         (Fraction(1, 2),),
+        None,
+        Slot(),
     ],
-    ids=["none", "above one", "hardly above one", "adaptive first", "adaptive alone", "subclass", "nothing", "share"],
+    ids=[
+        "none",
+        "above one",
+        "hardly above one",
+        "adaptive first",
+        "adaptive alone",
+        "subclass",
+        "nothing",
+        "share",
+        "no tuple",
+        "a slot",
+    ],
 )
 def test_slots_that_lie_are_refused_before_the_charge(slots):
     refused_before_the_charge(replace(asked(lambda *_: Stage(Sum(total()))), given=slots))

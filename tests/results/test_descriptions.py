@@ -261,6 +261,9 @@ def test_shares_of_a_table_are_those_of_a_direct_release_in_expectation():
     shares = table.proportions("g", by=["b"])
     assert list(shares.params.index) == list(direct.params.index)
     assert shares.model_name == "Private proportion"
+    pd.testing.assert_series_equal(table.proportions("g", "b").params, shares.params)  # one group is a text, too
+    with pytest.raises(OptionError, match="a list of columns"):
+        table.proportions("g", [direct.params])
     rng = np.random.default_rng(8)
     base = quiet(dpi.table(["g", "b", "k"])).release
     drawn, told = [], []
