@@ -16,7 +16,7 @@ import numpy as np
 
 from dpinfer.errors import NotProvedError, OptionError, PrivacyUnitError
 from dpinfer.privacy.cost import Cost
-from dpinfer.privacy.exact import binary, decimal, digits_below, float_above, sqrt_above
+from dpinfer.privacy.exact import binary, decimal, digits_below, sqrt_above
 from dpinfer.privacy.profiles import gaussian_mu, pure_mu
 from dpinfer.privacy.units import GDP, ZCDP, ApproxDP, Privacy, PureDP
 
@@ -28,7 +28,6 @@ __all__ = [
     "RESERVED",
     "Cost",
     "Law",
-    "attained",
     "calibrate",
     "coordinate_scales",
     "discrete_gaussian_tau",
@@ -116,7 +115,7 @@ def gaussian_cost(price: Privacy, *, scales: ArrayLike) -> Cost:
     .0203/s^2 a coordinate.
     """
     mu_squared = _price_squared(price, "gaussian")
-    array = _positive(scales)
+    array = positive_floats(scales)
     fine = bool(np.all(array >= FINE_GRID))
     tau = discrete_gaussian_tau(array) if fine else Fraction(0)
     proved = isinstance(price, ApproxDP) and fine and tau <= tau_allowance(price)
@@ -175,7 +174,7 @@ def discrete_gaussian_tau(scales: ArrayLike) -> Fraction:
     OptionError
         If a scale is not a positive number.
     """
-    array = _positive(scales)
+    array = positive_floats(scales)
     if np.any(array < FINE_GRID):
         raise NotProvedError(
             f"a discrete Gaussian of scale {array.min():g} grid steps does not count as a Gaussian: "
@@ -276,7 +275,7 @@ def calibrate(sensitivity: Rational | float, price: Privacy, law: Law) -> float:
     1.0
     """
     allowed = _price_squared(price, law)
-    return sqrt_above(_sensitivity(sensitivity) ** 2 / allowed, binary)
+    return sqrt_above(read_sensitivity(sensitivity) ** 2 / allowed, binary)
 
 
 def coordinate_scales(scale: float, weights: ArrayLike) -> NDArray[np.float64]:
@@ -298,42 +297,11 @@ def coordinate_scales(scale: float, weights: ArrayLike) -> NDArray[np.float64]:
     OptionError
         If the scale or a weight is not a positive number.
     """
-    base, array = float(_positive(scale)[0]), _positive(weights)
+    base, array = float(positive_floats(scale)[0]), positive_floats(weights)
     distinct, where = np.unique(array, return_inverse=True)
     products = [_product_above(base, float(weight)) for weight in distinct]
     scales: NDArray[np.float64] = np.array(products)[where.reshape(-1)]
     return scales
-
-
-def attained(scale: float, sensitivity: Rational | float, law: Law) -> ZCDP | PureDP:
-    """Return the privacy loss that a noise scale attains, rounded up.
-
-    It is at most the price that the scale was calibrated to.
-
-    Parameters
-    ----------
-    scale : float
-        Noise scale, in the unit of ``sensitivity``.
-    sensitivity : int, Fraction or float
-        As in `calibrate`.
-    law : {"gaussian", "laplace"}
-        The noise law.
-
-    Returns
-    -------
-    ZCDP or PureDP
-        rho = sensitivity^2/(2 s^2) for Gaussian noise (mu is sqrt(2 rho)), epsilon = sensitivity/s for
-        Laplace.
-
-    Raises
-    ------
-    OptionError
-        If an argument is not a positive number, or the law has another name.
-    """
-    ratio = _sensitivity(sensitivity) / binary(float(_positive(scale)[0]))
-    if _law(law) == "laplace":
-        return PureDP(float_above(ratio))
-    return ZCDP(float_above(ratio**2 / 2))
 
 
 def too_little_noise(price: Privacy | None, factor: float) -> PrivacyUnitError:
@@ -364,7 +332,7 @@ def too_little_noise(price: Privacy | None, factor: float) -> PrivacyUnitError:
 
 def _price_squared(price: Privacy, law: Law) -> Fraction:
     """Return the largest (sensitivity/scale)^2 that a price allows: mu^2 = 2 rho, or epsilon^2."""
-    if _law(law) == "laplace":
+    if checked_law(law) == "laplace":
         if not isinstance(price, PureDP):
             raise NotProvedError(
                 f"Laplace noise is priced in PureDP, not {price}: use Gaussian noise, or convert the price"
@@ -378,13 +346,15 @@ def _price_squared(price: Privacy, law: Law) -> Fraction:
     return squared
 
 
-def _law(law: Law) -> Law:
+def checked_law(law: Law) -> Law:
+    """Return the name of a law; refuse another."""
     if law not in get_args(Law):
         raise OptionError("law", law, get_args(Law))
     return law
 
 
-def _sensitivity(given: Rational | float) -> Fraction:
+def read_sensitivity(given: Rational | float) -> Fraction:
+    """Read a positive number exactly, a float as its binary value."""
     if isinstance(given, Real) and not isinstance(given, bool):
         if isinstance(given, Rational):
             value = Fraction(int(given.numerator), int(given.denominator))
@@ -397,7 +367,8 @@ def _sensitivity(given: Rational | float) -> Fraction:
     raise OptionError("sensitivity", given, "a positive finite number")
 
 
-def _positive(values: ArrayLike) -> NDArray[np.float64]:
+def positive_floats(values: ArrayLike) -> NDArray[np.float64]:
+    """Read positive finite numbers (d,), at least one."""
     array = np.atleast_1d(np.asarray(values, dtype=np.float64)).ravel()
     if array.size == 0 or not np.all(np.isfinite(array) & (array > 0)):
         raise OptionError("scales", values, "positive finite numbers, at least one")

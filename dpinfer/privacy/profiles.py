@@ -14,14 +14,7 @@ from scipy.special import erfcx, erfinv, log_expit, log_ndtr, ndtr, ndtri_exp
 
 from dpinfer.privacy.exact import digits_below
 
-__all__ = [
-    "gaussian_delta",
-    "gaussian_epsilon",
-    "gaussian_mu",
-    "log_gaussian_delta",
-    "pure_mu",
-    "zcdp_epsilon",
-]
+__all__ = ["gaussian_epsilon", "gaussian_mu", "log_gaussian_delta", "pure_mu", "zcdp_epsilon"]
 
 OUTWARD = 1e-9
 """Relative step by which results of root finding and minimisation are moved to the safe side."""
@@ -67,21 +60,6 @@ def log_gaussian_delta(epsilon: float, mu: float) -> float:
         return -0.5 * x * x + math.log(0.5 * difference) if difference > 0 else float(log_ndtr(-x))
     density = math.exp(-0.5 * x * x) / math.sqrt(2 * math.pi)
     return math.log(float(ndtr(-x)) - density * float(_mills(np.array(y))))
-
-
-def gaussian_delta(epsilon: float, mu: float) -> float:
-    """Smallest delta with which mu-GDP implies (epsilon, delta)-DP; see `log_gaussian_delta`.
-
-    Parameters
-    ----------
-    epsilon, mu : float
-        At least 0.
-
-    Returns
-    -------
-    float
-    """
-    return math.exp(log_gaussian_delta(epsilon, mu)) if mu > 0 else 0.0
 
 
 def gaussian_epsilon(mu: float, delta: float) -> float:

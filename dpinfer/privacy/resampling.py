@@ -41,7 +41,6 @@ __all__ = [
     "POISSON",
     "Weights",
     "composed",
-    "composed_epsilon",
     "cost_of",
     "dominating_mu",
     "noise_mu",
@@ -153,11 +152,6 @@ def composed(weights: Weights, mu: float, replicates: int) -> PrivacyLossDistrib
         grid = min(1 / (25 * scale), 4e-3)  # coarser: it takes much longer
         single = pld.from_mixture_gaussian_mechanism(scale, sizes, chances, value_discretization_interval=grid)
     return single.self_compose(replicates)
-
-
-def composed_epsilon(weights: Weights, mu: float, replicates: int, delta: float) -> float:
-    """Exact epsilon at a delta of B noisy sums under secret weights, rounded up; parameters as in `composed`."""
-    return float(composed(weights, mu, replicates).get_epsilon_for_delta(delta))
 
 
 @lru_cache(maxsize=256)

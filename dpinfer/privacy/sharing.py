@@ -9,33 +9,14 @@ from operator import add
 from typing import TYPE_CHECKING
 
 from dpinfer.privacy.accounting import RESERVED, gaussian_amount, tau_allowance
-from dpinfer.privacy.units import ApproxDP, Privacy, PureDP
+from dpinfer.privacy.units import ApproxDP, Privacy
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from dpinfer.privacy.cost import Cost
 
-__all__ = ["joint_cost", "shared"]
-
-
-def shared(price: Privacy, shares: Sequence[float]) -> list[Privacy]:
-    """Split a price among mechanisms that run one after the other.
-
-    Parameters
-    ----------
-    price : PureDP, ZCDP, GDP or ApproxDP
-        An `ApproxDP` price is split as the largest GDP that implies it.
-    shares : sequence of float
-        Positive, with a sum of 1.
-
-    Returns
-    -------
-    list of PureDP, ZCDP or GDP
-        Each rounded down, so that together they are within the price.
-    """
-    amount = price if isinstance(price, PureDP) else gaussian_amount(price)
-    return [amount * share for share in shares]
+__all__ = ["joint_cost"]
 
 
 def joint_cost(price: Privacy, parts: Sequence[Cost]) -> Cost:

@@ -25,7 +25,8 @@ from dpinfer.kernel.rows.resampled import ReplicateSum
 from dpinfer.kernel.rows.scores import ScoreSum
 from dpinfer.kernel.rows.tree import PointRows, TreeSum
 from dpinfer.kernel.stage import Context, Largest, Noise, Place, Resampled, Slot, Stage, Sum
-from dpinfer.privacy.sharing import joint_cost, shared
+from dpinfer.privacy.planning import shared
+from dpinfer.privacy.sharing import joint_cost
 from dpinfer.procedures.procedure import Procedure, unstored
 from dpinfer.schema.axes import LevelsAxis
 from dpinfer.schema.basis import UNIT, Basis, basis_of

@@ -31,7 +31,7 @@ from dpinfer.kernel.sources import open_source
 from dpinfer.kernel.workers import fit_here
 from dpinfer.privacy.units import NEIGHBORS
 from dpinfer.schema.axes import compile_condition
-from dpinfer.schema.region import region_of
+from dpinfer.schema.balls import region_of
 
 NAN, INF = float("nan"), float("inf")
 DROPPING = dpi.Schema(

@@ -11,7 +11,6 @@ import numpy as np
 
 from dpinfer.errors import NotProvedError, OptionError
 from dpinfer.kernel.rows.base import RowSum
-from dpinfer.numerics.peaks import octave
 from dpinfer.privacy.exact import binary, sqrt_above
 from dpinfer.privacy.sensitivity import joint_sensitivity
 
@@ -42,6 +41,7 @@ __all__ = [
     "OwnEstimator",
     "PlaceCounts",
     "block_values",
+    "octave",
 ]
 
 BLOCK_UNIT = 2**12
@@ -418,6 +418,16 @@ class BlockMoments(BlockSum):
         products = (whole.T @ whole)[np.triu_indices(self.size)]
         moved = ~batch.failed & (batch.outside | (length > 1.0))
         return np.concatenate([whole.sum(axis=0), products, [batch.failed.sum(), moved.sum()]])[None].astype(np.int64)
+
+
+def octave(values: Array, width: float, count: int) -> NDArray[np.intp]:
+    """Bin of positive values on a binary logarithmic scale: bin b holds ``width 2^-(b+1) < x <= width 2^-b``.
+
+    Values above ``width`` are in the first bin, values below all others in the last.
+    """
+    with np.errstate(divide="ignore"):
+        found = np.floor(-np.log2(np.maximum(values, 0.0) / width))
+    return np.clip(found, 0, count - 1).astype(np.intp)
 
 
 def _root(squared: Fraction) -> Fraction:

@@ -25,12 +25,12 @@ if TYPE_CHECKING:
     Array = NDArray[np.float64]
     Ints = NDArray[np.int64]
 
-__all__ = ["LARGEST_WEIGHT", "QuerySum", "query_change", "whole_weights"]
+__all__ = ["LARGEST_WEIGHT", "MOST_CELLS", "MOST_QUERIES", "QuerySum", "query_change"]
 
 LARGEST_WEIGHT = 2**19
 """Whole-number weights are at most this: so inner products of up to 2^15 of them are exact in float64."""
 
-_MOST_QUERIES, _MOST_CELLS, _MOST_WEIGHTS = 2**15, 2**12, 2**22
+MOST_QUERIES, MOST_CELLS = 2**15, 2**12
 _BLOCK = 256
 
 
@@ -88,7 +88,7 @@ class QuerySum(CountedSum):
         if not whole or found.size == 0 or int(found.max()) > LARGEST_WEIGHT or int(found.min()) < -LARGEST_WEIGHT:
             right = f"whole numbers of at most {LARGEST_WEIGHT:,} for {size[1]:,} cells in {size[0]:,} queries"
             raise OptionError("W", type(found).__name__, right)
-        if not 0 < self.step < np.inf or size[0] > _MOST_QUERIES or size[1] > _MOST_CELLS:
+        if not 0 < self.step < np.inf or size[0] > MOST_QUERIES or size[1] > MOST_CELLS:
             raise OptionError("W", self.step, "a positive step, and fewer queries or cells")
 
     def change(self, weights: Array, neighbors: Neighbors, norm: Norm) -> Fraction:  # noqa: ARG002  (one part)
@@ -118,44 +118,6 @@ class QuerySum(CountedSum):
     def finish_sets(self, totals: Array) -> Array:
         """Do the same for many data sets (R, G)."""
         return totals @ self.matrix.T
-
-
-def whole_weights(weights: Array) -> tuple[NDArray[np.int64], float]:
-    """Put weights on a public grid.
-
-    Parameters
-    ----------
-    weights : ndarray (q, G)
-
-    Returns
-    -------
-    matrix : ndarray of int (q, G)
-        Whole numbers of at most `LARGEST_WEIGHT`.
-    step : float
-        Weights are ``step * matrix``: 1 where they are whole numbers already, otherwise the largest over
-        `LARGEST_WEIGHT`.
-
-    Raises
-    ------
-    OptionError
-        If weights are not finite, there are too many, or a query is zero on the grid.
-    """
-    most = f"at most {_MOST_QUERIES:,} queries of {_MOST_CELLS:,} cells and {_MOST_WEIGHTS:,} weights"
-    queries, cells = weights.shape
-    if not (0 < queries <= _MOST_QUERIES and 0 < cells <= _MOST_CELLS and weights.size <= _MOST_WEIGHTS):
-        raise OptionError("queries", f"{queries:,} queries of {cells:,} cells", f"one query or more, {most}")
-    if not np.isfinite(weights).all():
-        raise OptionError("queries", "weights that are not finite", "finite weights")
-    largest = float(np.abs(weights).max())
-    step = 1.0
-    if largest > LARGEST_WEIGHT or (weights != np.rint(weights)).any():
-        step = max(largest / LARGEST_WEIGHT, float(np.finfo(np.float64).tiny))
-    matrix = np.rint(weights / step).astype(np.int64)
-    if not matrix.any(axis=1).all():
-        which = np.flatnonzero(~matrix.any(axis=1)).tolist()
-        right = f"queries with a weight of at least {step:.3g}, a step of the common grid"
-        raise OptionError("queries", f"only zeros in {which[:5]}", right)
-    return matrix, step
 
 
 def query_change(matrix: NDArray[np.int64], *, neighbors: Neighbors, norm: Norm, every_row: bool) -> Fraction:
