@@ -1,35 +1,32 @@
-"""Data with a guard: confidential rows that only the kernel reads, and public rows for simulation."""
+"""Data with a guard: confidential rows that only the kernel reads."""
 
 from __future__ import annotations
 
 import threading
 from typing import TYPE_CHECKING, Any, NoReturn
 
-import numpy as np
-
 from dpinfer.errors import DataError, OptionError, UnknownColumnError
 from dpinfer.kernel import stage
-from dpinfer.kernel.draws import PrivateDraws, SimulatedDraws
+from dpinfer.kernel.draws import PrivateDraws
 from dpinfer.kernel.people import KeptSource
 from dpinfer.kernel.run import run
 from dpinfer.kernel.sealing import check_columns
 from dpinfer.kernel.sources import open_source
 from dpinfer.privacy.ledger import Ledger
 from dpinfer.privacy.store import ROWS
-from dpinfer.privacy.units import NEIGHBORS, Neighbors
 
 if TYPE_CHECKING:
     from dpinfer.kernel.measurement import Measurement
     from dpinfer.kernel.sources import Source
-    from dpinfer.privacy.units import Privacy
+    from dpinfer.privacy.units import Neighbors, Privacy
     from dpinfer.release import Release
     from dpinfer.schema.schema import Schema
 
-__all__ = ["PrivateData", "PublicData", "Rows"]
+__all__ = ["PrivateData", "Rows"]
 
 
 class Rows(stage.Data):
-    """Rows with a public schema and a neighbour relation; see `PrivateData` and `PublicData`."""
+    """Rows with a public schema and a neighbour relation, private or public."""
 
     __slots__ = ("_kept", "_lock", "_schema", "_source")
 
@@ -174,73 +171,6 @@ class PrivateData(Rows):
         unit = "" if self.schema.people is None else f"; unit: {self.schema.unit}"
         columns = ", ".join(self.schema)
         return f"PrivateData(columns: {columns}; neighbours: {self.neighbors}{unit}; number of rows: {size})"
-
-
-class PublicData(Rows):
-    """Rows that need no protection: the same procedures, with seeded noise, for simulation and tests.
-
-    Parameters
-    ----------
-    source : pandas.DataFrame, polars.DataFrame or pyarrow.Table
-    schema : Schema
-    rng : numpy.random.Generator
-        Source of the simulated noise.
-    neighbors : {"add_remove", "replace_one"}
-        The relation that is simulated.
-    id, max_rows : optional
-        As in `PrivateData`.
-
-    Raises
-    ------
-    UnknownColumnError, DataError, OptionError
-        As `PrivateData`.
-    """
-
-    __slots__ = ("_neighbors", "_rng")
-
-    def __init__(
-        self,
-        source: object,
-        schema: Schema,
-        *,
-        rng: np.random.Generator,
-        neighbors: Neighbors = "add_remove",
-        id: str | None = None,
-        max_rows: int | None = None,
-    ) -> None:
-        if not isinstance(rng, np.random.Generator):
-            raise OptionError("rng", rng, "a numpy Generator such as numpy.random.default_rng(1)")
-        if neighbors not in NEIGHBORS:
-            raise OptionError("neighbors", neighbors, NEIGHBORS)
-        super().__init__(source, schema, id, max_rows)
-        self._neighbors: Neighbors = neighbors
-        self._rng = rng
-
-    def __init_subclass__(cls) -> NoReturn:
-        raise TypeError("PublicData is not subclassed: what it simulates cannot be overridden")
-
-    @property
-    def neighbors(self) -> Neighbors:
-        """The neighbouring relation that is simulated."""
-        return self._neighbors
-
-    @property
-    def rng(self) -> np.random.Generator:
-        """Source of the simulated noise."""
-        return self._rng
-
-    @property
-    def public(self) -> bool:
-        """These rows need no protection."""
-        return True
-
-    def run(self, procedure: Any, privacy: Privacy) -> Release:
-        """Price a procedure and measure with simulated noise; see `dpinfer.kernel.run.run`."""
-        return run(procedure, self.context(privacy), source=self._open, draws=SimulatedDraws(self._rng), charge=None)
-
-    def __repr__(self) -> str:
-        unit = "" if self.schema.people is None else f"; unit: {self.schema.unit}"
-        return f"PublicData(columns: {', '.join(self.schema)}; neighbours: {self.neighbors}{unit}; protects nobody)"
 
 
 def _with_unit(schema: Schema, person: str | None, max_rows: int | None) -> Schema:

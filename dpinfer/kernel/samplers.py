@@ -1,4 +1,4 @@
-"""Integer noise: exact samplers for confidential data, numpy for simulation."""
+"""Integer noise for confidential data, from exact samplers."""
 
 from __future__ import annotations
 
@@ -13,12 +13,10 @@ from dpinfer.release.laws import CHOICES, TULAP_GRID, NoiseLaw
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    import numpy as np
-
     from dpinfer.privacy.units import Privacy
     from dpinfer.release.laws import Family
 
-__all__ = ["LARGEST_SCALE", "LEAST_SCALES", "check_scales", "private_noise", "room", "simulated_noise"]
+__all__ = ["LARGEST_SCALE", "LEAST_SCALES", "check_scales", "private_noise", "room"]
 
 LARGEST_SCALE = 2.0**56
 """Scales above this would meet the ends of the sampler's 64-bit integers."""
@@ -116,8 +114,3 @@ def _sample(family: Family, scale: float, size: int) -> Sequence[int]:
     else:
         mechanism = opendp.m.make_laplace(domain, opendp.l1_distance(T="f64"), scale=scale)
     return [int(value) for value in mechanism([0] * size)]
-
-
-def simulated_noise(law: NoiseLaw, rng: np.random.Generator) -> list[int]:
-    """Draw noise for simulation with numpy; it protects nobody."""
-    return [int(value) for value in law.rvs(1, rng)[0]]

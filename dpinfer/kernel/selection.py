@@ -4,14 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-import numpy as np
-
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from dpinfer.privacy.selection import ChoiceLaw
 
-__all__ = ["private_choice", "simulated_choice"]
+__all__ = ["private_choice"]
 
 _LOWEST = 2**62
 """Scores so far below the largest are as good as lost; nearer ones fit into 64 bits once it is taken off."""
@@ -47,11 +45,3 @@ def private_choice(scores: Sequence[int], law: ChoiceLaw, scale: float) -> int:
     mechanism = opendp.m.make_noisy_max(domain, opendp.linf_distance(T="i64"), measure, scale=scale)
     top = max(scores)
     return int(mechanism([max(score - top, -_LOWEST) for score in scores]))
-
-
-def simulated_choice(scores: Sequence[int], law: ChoiceLaw, scale: float, rng: np.random.Generator) -> int:
-    """Draw the same for simulation with numpy; it protects nobody."""
-    top = max(scores)
-    gaps = np.array([float(score - top) for score in scores])
-    noise = rng.gumbel(size=gaps.size) if law == "gumbel" else rng.exponential(size=gaps.size)
-    return int(np.argmax(gaps / scale + noise))

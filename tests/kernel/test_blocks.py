@@ -25,8 +25,9 @@ from dpinfer.inference.block_frames import bins_of, find_scales
 from dpinfer.kernel import blocks
 from dpinfer.kernel import draws as draws_module
 from dpinfer.kernel.blocks import block_fits, typed_rows
-from dpinfer.kernel.draws import PrivateDraws, SimulatedDraws
+from dpinfer.kernel.draws import PrivateDraws
 from dpinfer.kernel.rows.blocks import Blocks, PlaceCounts
+from dpinfer.kernel.simulated import SimulatedDraws
 from dpinfer.kernel.sources import open_source
 from dpinfer.kernel.workers import fit_here
 from dpinfer.privacy.units import NEIGHBORS

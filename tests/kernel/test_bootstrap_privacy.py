@@ -16,9 +16,10 @@ from hypothesis import strategies as st
 from scipy import stats
 
 import dpinfer as dpi
-from dpinfer.kernel.draws import PrivateDraws, SimulatedDraws
+from dpinfer.kernel.draws import PrivateDraws
 from dpinfer.kernel.replicates import replicate_sums
 from dpinfer.kernel.samplers import private_noise
+from dpinfer.kernel.simulated import SimulatedDraws
 from dpinfer.kernel.sources import open_source
 from dpinfer.privacy.exact import decimal
 from dpinfer.privacy.planning import composed_epsilon
