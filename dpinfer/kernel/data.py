@@ -16,7 +16,7 @@ from dpinfer.privacy.ledger import Ledger
 from dpinfer.privacy.store import ROWS
 
 if TYPE_CHECKING:
-    from dpinfer.kernel.measurement import Measurement
+    from dpinfer.kernel.plan import Plan
     from dpinfer.kernel.sources import Source
     from dpinfer.privacy.units import Neighbors, Privacy
     from dpinfer.release import Release
@@ -159,7 +159,7 @@ class PrivateData(Rows):
             dataset=self.ledger.dataset,
         )
 
-    def _charge(self, measured: Measurement) -> str:
+    def _charge(self, measured: Plan) -> str:
         people = self.schema.people
         unit = ROWS if people is None else f"people told apart by {people.id!r}"
         said = measured.text if measured.text.startswith(measured.kind) else f"{measured.kind}: {measured.text}"

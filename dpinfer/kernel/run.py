@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from dpinfer.errors import MeasurementFailedError, OptionError
 from dpinfer.kernel.blocks import block_run
-from dpinfer.kernel.measurement import coordinates, price_next, price_procedure
+from dpinfer.kernel.plan import coordinates, planned, price_next
 from dpinfer.kernel.price import amounts
 from dpinfer.kernel.quantiles import chosen_points
 from dpinfer.kernel.quiet import quiet
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from dpinfer.kernel.draws import Draws
-    from dpinfer.kernel.measurement import Measurement
+    from dpinfer.kernel.plan import Plan
     from dpinfer.kernel.priced_stage import PricedStage
     from dpinfer.kernel.rows.blocks import BlockValues
     from dpinfer.kernel.sources import Source
@@ -37,7 +37,7 @@ def run(
     *,
     source: Callable[[], Source],
     draws: Draws,
-    charge: Callable[[Measurement], str] | None,
+    charge: Callable[[Plan], str] | None,
     dataset: str | None = None,
 ) -> Release:
     """Run a procedure on rows.
@@ -81,7 +81,7 @@ def run(
             "procedure", type(procedure).__name__, "a question, such as dpi.mean(...) or a Procedure of your own"
         )
     procedure = procedure.resolve(replace(context))
-    measured = price_procedure(procedure, context, rehearse=draws.private)
+    measured = planned(procedure, context, rehearse=draws.private)
     for law in sorted((stage.law for stage in measured.stages), key=room):  # the strictest says what is served
         check_scales(law, context.privacy)
 
@@ -118,7 +118,7 @@ def run(
 
 
 def _measure(
-    procedure: Any, context: Context, measured: Measurement, source: Source, draws: Draws, stages: list[StageRelease]
+    procedure: Any, context: Context, measured: Plan, source: Source, draws: Draws, stages: list[StageRelease]
 ) -> None:
     """Ask for each stage, sum, draw, and append what it releases."""
     values = None if measured.blocks is None else block_run(measured.blocks, source, draws)
@@ -129,7 +129,9 @@ def _measure(
             check_scales(priced.law, context.privacy)
             reserved = measured.costs[place]
             if reserved.larger(priced.cost) != reserved:
-                raise OptionError("stage", priced.measures, "a stage that costs no more than was charged for it")
+                raise OptionError(
+                    "stage", type(priced.rows).__name__, "a stage that costs no more than was charged for it"
+                )
         else:
             priced = measured.stages[place]
         stages.append(_release(priced, source, values, draws))

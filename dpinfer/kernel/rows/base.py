@@ -106,16 +106,6 @@ class RowSum(ABC):
         """Whether declared policies make it impossible that a row adds nothing."""
 
     @property
-    @abstractmethod
-    def measures(self) -> str:
-        """What is summed, for people."""
-
-    @property
-    def counts_units(self) -> str:
-        """What the noise scale is in units of, for people."""
-        return "the scaled features"
-
-    @property
     def parts(self) -> tuple[str, ...]:
         """Parts that can be given more or less noise than others; every coordinate is in one."""
         return ("sums",)
@@ -155,11 +145,6 @@ class RowSum(ABC):
     def public(self, neighbors: Neighbors) -> NDArray[np.bool_]:  # noqa: ARG002
         """Coordinates that no neighbour moves (m,)."""
         return np.zeros(len(self.names), dtype=bool)
-
-    def words(self, bound: Fraction, neighbors: Neighbors, norm: Norm) -> str:  # noqa: ARG002
-        """Say what the bound is of, for people."""
-        kind = "Euclidean" if norm == "l2" else "L1"
-        return f"{kind} norm of the change of all sums at most {float(bound):.6g}"
 
     @property
     def entries(self) -> int:

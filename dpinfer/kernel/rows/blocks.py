@@ -204,18 +204,9 @@ class BlockSum(RowSum):
         return False
 
     @property
-    def counts_units(self) -> str:
-        """What the noise scale is in units of, for people."""
-        return "blocks"
-
-    @property
     def units(self) -> Array:
         """The number 1 in each integer sum (m,)."""
         return np.ones(len(self.names))
-
-    def words(self, bound: Fraction, neighbors: Neighbors, norm: Norm) -> str:  # noqa: ARG002
-        """Say what the bound is of, for people."""
-        return f"{self.schema.unit} changes the estimate of one block, from anywhere to anywhere in the declared region"
 
 
 @dataclass(frozen=True, eq=False)
@@ -228,11 +219,6 @@ class OctaveCounts(BlockSum):
         names = self.region.names
         groups = ["+".join(names[j] for j in places) for places in self.region.places]
         return tuple(f"scale of {group}: octave {b}" for group in groups for b in range(OCTAVES))
-
-    @property
-    def measures(self) -> str:
-        """What is summed, for people."""
-        return "a noisy histogram of the scale of the estimates"
 
     def change(self, weights: Array, neighbors: Neighbors, norm: Norm) -> Fraction:  # noqa: ARG002
         """Bound on the change of all counts: of each group the block, or pair, leaves one bin and enters another."""
@@ -270,11 +256,6 @@ class PlaceCounts(BlockSum):
         """What each count is."""
         listed = zip(self.region.names, self.bins, strict=True)
         return tuple(f"location of {name}: bin {b}" for name, bins in listed for b in range(bins))
-
-    @property
-    def measures(self) -> str:
-        """What is summed, for people."""
-        return "a noisy histogram of the place of the estimates"
 
     def ends(self, place: int) -> Array:
         """Return the ends of the bins of a parameter."""
@@ -325,16 +306,6 @@ class BlockMoments(BlockSum):
         names = self.region.names
         upper = zip(*np.triu_indices(self.size), strict=True)
         return (*names, *(f"{names[i]} x {names[j]}" for i, j in upper), "failed blocks", "moved blocks")
-
-    @property
-    def measures(self) -> str:
-        """What is summed, for people."""
-        return "sums, products, and counts of failed and moved blocks"
-
-    @property
-    def counts_units(self) -> str:
-        """What the noise scale is in units of, for people."""
-        return "blocks, and of the ball that holds their estimates"
 
     @property
     def _products(self) -> int:

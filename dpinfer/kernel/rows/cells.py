@@ -88,11 +88,6 @@ class CellSum(RowSum):
         return np.full(self.size * self.width, float(self.unit))
 
     @property
-    def counts_units(self) -> str:
-        """What the noise scale is in units of, for people."""
-        return "rows" if self.counts_only else "the scaled features"
-
-    @property
     def columns(self) -> tuple[str, ...]:
         """Columns of the data that are read, sorted."""
         return tuple(sorted({*self.features.columns, *(name for axis in self.axes for name in axis.columns)}))
@@ -112,17 +107,6 @@ class CellSum(RowSum):
     def schema(self) -> Schema:
         """The schema of the columns."""
         return self.features.schema
-
-    @property
-    def measures(self) -> str:
-        """What is summed, for people."""
-        where = f" in each of {self.size:,} cells" if self.size > 1 else ""
-        condition = self.features.where
-        where += f", where {condition.text}" if condition is not None else ""
-        if self.counts_only:
-            return "the number of rows" + where
-        listed = ", ".join(self.summed)
-        return f"{self.width} sum{'s' if self.width > 1 else ''}{where}: {listed}"
 
     # Bounds
 
@@ -194,17 +178,6 @@ class CellSum(RowSum):
         everything = weights.tolist() if self.counted else [float("inf"), *weights.tolist()]
         reach = Reach(1.0, 0.0) if self.counts_only else self.boxes.reach(everything, norm)
         return reach, self.schema.rows_per_unit
-
-    def words(self, bound: Fraction, neighbors: Neighbors, norm: Norm) -> str:
-        """Say what the bound is of, for people."""
-        kind = "Euclidean" if norm == "l2" else "L1"
-        moved = "; a row that changes its cell counts in both" if neighbors == "replace_one" and self.size > 1 else ""
-        size = f"{float(bound / self.unit):.6g}"
-        return f"{kind} norm of the change of all sums at most {size} in units of {self._of}{moved}"
-
-    @property
-    def _of(self) -> str:
-        return "rows" if self.counts_only else "the scaled features, each over its relative noise"
 
     # Integers
 

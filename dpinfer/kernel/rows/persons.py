@@ -65,11 +65,6 @@ class PersonSum(CellSum):
         return int(UNIT * self.most)
 
     @property
-    def counts_units(self) -> str:
-        """What the noise scale is in units of, for people."""
-        return "a person with all rows at their bounds"
-
-    @property
     def summed(self) -> tuple[str, ...]:
         """What is summed in every cell."""
         names = super().summed
@@ -156,7 +151,3 @@ class PersonSum(CellSum):
         longest = ((np.maximum(np.abs(lower), np.abs(upper)) / scale) ** power).sum() ** (1 / power)
         farthest = (((upper - lower) / scale) ** power).sum() ** (1 / power)
         return Reach(float(longest * _MARGIN), float(farthest * _MARGIN)), 1
-
-    @property
-    def _of(self) -> str:
-        return f"{self.most:,} rows at their bounds, each over its relative noise"

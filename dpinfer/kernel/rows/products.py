@@ -86,12 +86,6 @@ class GramSum(RowSum):
         """The number 1 in each integer sum (m,)."""
         return np.full(len(self.names), float(UNIT) ** 2)
 
-    @property
-    def measures(self) -> str:
-        """What is summed, for people."""
-        names = self.features.basis.names
-        return f"{len(self._upper[0])} sums of products of {len(names)} bounded features: {', '.join(names)}"
-
     # Bounds
 
     @property
@@ -141,14 +135,6 @@ class GramSum(RowSum):
         if response.factors or response.width != 1:
             raise NotProvedError("split= is proved for one numeric response measured last")
         return (*_split_bounds(bounds, neighbors, norm), *marks)
-
-    def words(self, bound: Fraction, neighbors: Neighbors, norm: Norm) -> str:  # noqa: ARG002
-        """Say what the bound is of, for people."""
-        kind = "Euclidean (off-diagonal entries counted twice)" if norm == "l2" else "L1"
-        sizes = [f"{float(part) / UNIT**2:.6g}" for part in self.part_changes(neighbors, norm)]
-        if self.split:
-            return f"{kind} norms of the changes of X'X, X'y, y'y at most {', '.join(sizes[:3])}"
-        return f"{kind} norm of the change at most {sizes[0]} in units of the scaled features"
 
     # Integers
 

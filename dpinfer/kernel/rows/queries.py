@@ -65,11 +65,6 @@ class QuerySum(CountedSum):
         """The number 1 in each integer sum (q,)."""
         return np.full(len(self.names), 1 / self.step)
 
-    @property
-    def measures(self) -> str:
-        """What is summed, for people."""
-        return f"{len(self.names):,} combinations of the counts of {self.cells.size:,} cells"
-
     @cached_property
     def weights(self) -> Array:
         """The weights as measured (q, G): on the grid."""
@@ -104,11 +99,6 @@ class QuerySum(CountedSum):
             right = "queries that a replaced row can change: these follow from the public number of rows"
             raise OptionError("queries", f"the queries {', '.join(self.names[:5])}", right)
         return found * self.schema.rows_per_unit
-
-    def words(self, bound: Fraction, neighbors: Neighbors, norm: Norm) -> str:  # noqa: ARG002
-        """Say what the bound is of, for people."""
-        kind = "Euclidean" if norm == "l2" else "L1"
-        return f"{kind} norm of the change of all queries at most {float(bound) * self.step:.6g}"
 
     def finish(self, totals: list[int]) -> list[int]:
         """Return the queries' exact sums, in steps, from the counts of all cells."""

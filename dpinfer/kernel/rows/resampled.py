@@ -91,12 +91,6 @@ class ReplicateSum(RowSum):
         """The number 1 in each integer sum (B d,)."""
         return np.full(self.replicates * self.width, float(self.unit))
 
-    @property
-    def measures(self) -> str:
-        """What is summed, for people."""
-        kind = "products of features" if self.products else "features"
-        return f"{self.width} sums of {kind}, {self.replicates} times: {', '.join(self.labels)}"
-
     # Bounds
 
     def check(self) -> None:
@@ -135,15 +129,6 @@ class ReplicateSum(RowSum):
         if self.products:
             return gram_sensitivity(self.features.bounds, neighbors=neighbors, norm="l2")
         return self._plain.change(np.ones(self.width), neighbors, "l2")
-
-    def words(self, bound: Fraction, neighbors: Neighbors, norm: Norm) -> str:  # noqa: ARG002
-        """Say what the bound is of, for people."""
-        moved = "one unit adds" if neighbors == "add_remove" else "replacing one unit moves"
-        scaled = " (off-diagonal products counted twice)" if self.products else ""
-        return (
-            f"{moved} at weight 1 a vector of Euclidean norm at most {float(bound) / self.unit:.6g} in units of the "
-            f"scaled features{scaled}"
-        )
 
     @cached_property
     def labels(self) -> tuple[str, ...]:

@@ -57,14 +57,6 @@ class ScoreSum:
         return tuple(sorted(names | set(self.where.columns if self.where else ())))
 
     @property
-    def measures(self) -> str:
-        """What is measured, for people."""
-        return f"scores of {len(self.scores):,} candidates: nothing but the one with the largest noisy score"
-
-    counts_units = "the scores"
-    """What the noise scale is in units of, for people."""
-
-    @property
     def keeps_every_row(self) -> bool:
         """Whether declared policies make it impossible that a row adds nothing because it is dropped."""
         whole = self.where is None and self.schema.people is None

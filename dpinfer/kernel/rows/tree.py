@@ -165,12 +165,6 @@ class TreeSum(CountedSum):
         """The number 1 in each integer sum (m,)."""
         return np.ones(self.size * self.width)
 
-    @property
-    def measures(self) -> str:
-        """What is summed, for people."""
-        groups = f" in each of {self.size:,} groups" if self.groups else ""
-        return f"the number of rows in every node of a tree over {self.name} with {self.leaves:,} leaves{groups}"
-
     def public(self, neighbors: Neighbors) -> NDArray[np.bool_]:
         """Where the number of rows is public, so is the count of the one root."""
         found = np.zeros(self.size * self.width, dtype=bool)
@@ -195,12 +189,6 @@ class TreeSum(CountedSum):
         largest = Fraction(max(moved))
         one = largest if norm == "l1" else binary(sqrt_above(largest))
         return one * self.schema.rows_per_unit
-
-    def words(self, bound: Fraction, neighbors: Neighbors, norm: Norm) -> str:  # noqa: ARG002
-        """Say what the bound is of, for people."""
-        kind = "Euclidean" if norm == "l2" else "L1"
-        changed = f"a row of it is counted once in each of {self.depth + 1} levels"
-        return f"{self.schema.unit}; {changed}: {kind} norm of the change at most {float(bound):.6g}"
 
     def finish(self, totals: list[int]) -> list[int]:
         """Return the exact counts of all nodes, group by group and from the root down, from those of the leaves."""
@@ -237,14 +225,6 @@ class PointRows:
     def columns(self) -> tuple[str, ...]:
         """Columns of the data that are read, sorted."""
         return self.tree.columns
-
-    @property
-    def measures(self) -> str:
-        """What is measured, for people."""
-        return f"quantiles of {self.tree.name}, chosen by the exponential mechanism"
-
-    counts_units = "ranks"
-    """What the noise scale is in units of, for people."""
 
     @cached_property
     def points(self) -> int:

@@ -1,0 +1,107 @@
+"""A plan: everything that will be done to the rows at a price, all of it public, before it is done."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+from dpinfer.errors import OptionError
+from dpinfer.kernel.price import amounts, checked_slots, price_stage, reserved_cost, total_cost
+from dpinfer.kernel.rehearsal import Rehearsal
+from dpinfer.kernel.sealing import sealed_blocks
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from dpinfer.kernel.priced_stage import PricedStage
+    from dpinfer.kernel.rows.blocks import Blocks
+    from dpinfer.kernel.stage import Context, Slot, Stage
+    from dpinfer.privacy.cost import Cost
+    from dpinfer.privacy.units import Privacy
+    from dpinfer.release.stage import StageRelease
+
+__all__ = ["Plan", "coordinates", "planned", "price_next"]
+
+
+@dataclass(frozen=True, eq=False)
+class Plan:
+    """What a procedure would do to rows at a price, and what it costs; `dpinfer.kernel.measurement` tells it.
+
+    Of adaptive stages ``stages`` holds what they would be on rows spread evenly over the declared bounds, and ``costs``
+    what is set aside for them: one that would cost more is refused. ``cost`` is that of all stages.
+    """
+
+    kind: str
+    text: str
+    question: Mapping[str, Any]
+    context: Context
+    stages: tuple[PricedStage, ...]
+    slots: tuple[Slot, ...]
+    costs: tuple[Cost, ...]
+    cost: Cost
+    blocks: Blocks | None = None
+
+
+def planned(procedure: Any, context: Context, *, rehearse: bool = False) -> Plan:
+    """Price every stage of a procedure, the adaptive ones as rehearsed on public rows.
+
+    Parameters
+    ----------
+    procedure : Procedure
+    context : Context
+    rehearse : bool
+        Whether to run one stage that is all there is on public rows, too: what would fail does so before the charge.
+
+    Raises
+    ------
+    DPInferError
+        If the procedure cannot be measured at this price, for a public reason.
+    """
+    told = replace(context)  # a procedure keeps what it is handed: the kernel goes by its own
+    slots = checked_slots(procedure.slots(told))
+    question = procedure.question(told)
+    blocks = sealed_blocks(procedure.units(told), context.schema)
+    rehearsal = Rehearsal(context, blocks)
+    stages: list[PricedStage] = []
+    costs: list[Cost] = []
+    released: list[StageRelease] = []
+    most = coordinates(slots)
+    for place, (slot, amount) in enumerate(zip(slots, amounts(context.privacy, slots), strict=True)):
+        priced = price_next(procedure, place, slot, amount, context, tuple(released), most)
+        costs.append(reserved_cost(slot, amount, context, most or 1, priced.cost) if slot.adaptive else priced.cost)
+        stages.append(priced)
+        if rehearse or len(slots) > 1:
+            released.append(rehearsal.release(priced))
+    return Plan(
+        kind=procedure.release_kind(told),
+        text=str(question["text"]),
+        question=question,
+        context=context,
+        stages=tuple(stages),
+        slots=slots,
+        costs=tuple(costs),
+        cost=total_cost(context.privacy, costs),
+        blocks=blocks,
+    )
+
+
+def price_next(
+    procedure: Any,
+    place: int,
+    slot: Slot,
+    amount: Privacy,
+    context: Context,
+    released: tuple[StageRelease, ...],
+    most: int | None,
+) -> PricedStage:
+    """Ask a procedure for its next stage, check that it keeps its slot, and price it."""
+    stage: Stage = procedure.stage(place, replace(context), released if slot.adaptive else ())
+    priced = price_stage(stage, amount, context, most=most)
+    if len(priced.names) > slot.most:
+        raise OptionError("most", len(priced.names), f"a stage of at most {slot.most:,} numbers, as its slot says")
+    return priced
+
+
+def coordinates(slots: Sequence[Slot]) -> int | None:
+    """Coordinates of all stages together; None where one stage counts its own."""
+    return None if len(slots) == 1 else sum(slot.most for slot in slots)
