@@ -17,12 +17,7 @@ __all__ = ["called", "packed"]
 
 
 def packed(estimator: Estimator) -> bytes:
-    """Return what is sent to another process.
-
-    Raises
-    ------
-    OptionError
-    """
+    """Return what is sent to another process; `OptionError` for what cannot be sent."""
     try:
         return bytes(cloudpickle.dumps(estimator))
     except Exception as error:

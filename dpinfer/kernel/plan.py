@@ -45,17 +45,8 @@ class Plan:
 def planned(procedure: Any, context: Context, *, rehearse: bool = False) -> Plan:
     """Price every stage of a procedure, the adaptive ones as rehearsed on public rows.
 
-    Parameters
-    ----------
-    procedure : Procedure
-    context : Context
-    rehearse : bool
-        Whether to run one stage that is all there is on public rows, too: what would fail does so before the charge.
-
-    Raises
-    ------
-    DPInferError
-        If the procedure cannot be measured at this price, for a public reason.
+    With ``rehearse`` one stage that is all there is runs on public rows, too: what would fail does so before the
+    charge. Errors have public reasons.
     """
     told = replace(context)  # a procedure keeps what it is handed: the kernel goes by its own
     slots = checked_slots(procedure.slots(told))

@@ -45,12 +45,7 @@ __all__ = ["amounts", "checked_slots", "price_stage", "reserved_cost", "total_co
 
 
 def checked_slots(slots: object) -> tuple[Slot, ...]:
-    """Return slots; refuse what is none, or asks for more than the whole price.
-
-    Raises
-    ------
-    OptionError
-    """
+    """Return slots; refuse what is none, or asks for more than the whole price."""
     asked = tuple(slots) if isinstance(slots, tuple | list) else ()  # once: a type of its own may yield others
     if not asked or not all(type(slot) is Slot for slot in asked):
         raise OptionError("slots", kind_of(slots), "a tuple with one Slot for each stage, at least one")
@@ -73,16 +68,8 @@ def amounts(privacy: Privacy, slots: Sequence[Slot]) -> list[Privacy]:
 def reserved_cost(slot: Slot, amount: Privacy, context: Context, most: int, rehearsed: Cost) -> Cost:
     """Cost of an adaptive stage before it is known: of as many noisy sums as its slot allows, and of what it rehearsed.
 
-    Parameters
-    ----------
-    slot : Slot
-    amount : Privacy
-        Its share of the price.
-    context : Context
-    most : int
-        Coordinates of all stages, for which the grid is made fine enough.
-    rehearsed : Cost
-        Of the stage as rehearsed. A choice or resampled sums cost more than noisy sums in some currencies.
+    A choice or resampled sums cost more than noisy sums in some currencies. ``most`` counts the coordinates of all
+    stages, for which the grid is made fine enough.
     """
     if isinstance(amount, PureDP):
         cost, choice = laplace_cost(amount), choice_cost(amount, "exponential")  # the same, but for rounding
@@ -101,28 +88,11 @@ def total_cost(privacy: Privacy, costs: Sequence[Cost]) -> Cost:
 
 
 def price_stage(stage: Stage, amount: Privacy, context: Context, *, most: int | None = None) -> PricedStage:
-    """Say how much noise a stage gets at a price.
+    """Say how much noise a stage gets at its share of the price.
 
-    Parameters
-    ----------
-    stage : Stage
-    amount : Privacy
-        The stage's share of the price.
-    context : Context
-    most : int, optional
-        Coordinates of all stages, where there are several: the grid is then fine enough for them all.
-
-    Returns
-    -------
-    PricedStage
-
-    Raises
-    ------
-    OptionError
-        If the measure or a part of it is not one of the kernel's own types, or was made for other columns or another
-        unit of protection.
-    NotProvedError, PrivacyUnitError
-        If there is no proof for the price, the neighbours and the measure together.
+    ``most`` counts the coordinates of all stages, where there are several: the grid is then fine enough for them all.
+    Refused with an `OptionError` is a part of a stage that is not one of the kernel's own types, or was made for other
+    columns or another unit; with a `NotProvedError` or `PrivacyUnitError` what no proof covers.
     """
     if type(stage) is not Stage or type(stage.measure) not in _PRICES or type(stage.noise) is not Noise:
         raise OptionError("stage", type(stage).__name__, "a Stage of Sum, Largest, Place or Resampled, with a Noise")

@@ -72,29 +72,11 @@ def noise_plan(
     total: Privacy | None = None,
     most: int | None = None,
 ) -> tuple[Array, int, Cost]:
-    """Say how much noise a price asks for, and on how fine a grid.
+    """Say how much noise a price asks for, and on how fine a grid: scales (k,), multiplier and cost.
 
-    Parameters
-    ----------
-    bound : Fraction
-        Bound on the norm of the change of the integer sums, each over its weight: L1 for `PureDP`, otherwise L2.
-    amount : Privacy
-    weights : ndarray (k,)
-        Noise scale of every sum that is not public, relative to the others.
-    draws : int
-        Number of independent Laplace draws that are averaged.
-    total : Privacy, optional
-        The price of which ``amount`` is a share.
-    most : int, optional
-        Coordinates of all stages that share it.
-
-    Returns
-    -------
-    scales : ndarray (k,)
-        Noise scales, in steps of the multiplied sums.
-    multiplier : int
-        What the sums are multiplied by before the noise is added.
-    cost : Cost
+    ``bound`` is on the norm of the change of the integer sums, each over its weight: L1 for `PureDP`, otherwise L2.
+    Scales are in steps of the sums times the multiplier. ``total`` is the price of which ``amount`` is a share, and
+    ``most`` the number of coordinates of all stages that share it.
     """
     if isinstance(amount, PureDP):
         scale = calibrate(bound * draws, amount, "laplace")

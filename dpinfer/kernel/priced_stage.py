@@ -17,22 +17,10 @@ __all__ = ["PricedStage"]
 
 @dataclass(frozen=True, eq=False)
 class PricedStage:
-    """A stage with the noise that its price buys.
+    """A stage with the noise that its price buys, for each of m released integers.
 
-    Attributes
-    ----------
-    stage : Stage
-    names : tuple of str, length m
-        What each released integer is.
-    law : NoiseLaw
-        Noise of every coordinate.
-    steps : tuple of float, length m
-        Size of one integer step.
-    cost : Cost
-    bound : Fraction
-        Bound on what one unit changes: the norm of the integer sums, the range of scores, or a rank.
-    multiplier : int
-        The exact sums are multiplied by it before the noise is added, so that the noise is fine.
+    ``bound`` is on what one unit changes: the norm of the integer sums, the range of scores, or a rank. The exact sums
+    are multiplied by ``multiplier`` before the noise is added, so that it is fine; ``steps`` are sizes after that.
     """
 
     stage: Stage

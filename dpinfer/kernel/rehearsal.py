@@ -34,11 +34,7 @@ def sample_batch(schema: Schema, size: int) -> Batch:
 class Rehearsal:
     """Rows spread evenly over their declared bounds, which every stage is run on with simulated noise.
 
-    Parameters
-    ----------
-    context : Context
-    blocks : Blocks or None
-        Where blocks are summed: their estimates are spread evenly over the region, and nothing is fitted.
+    Estimates of blocks are spread evenly over the region, and nothing is fitted.
     """
 
     def __init__(self, context: Context, blocks: Blocks | None) -> None:

@@ -42,37 +42,13 @@ def run(
 ) -> Release:
     """Run a procedure on rows.
 
-    Parameters
-    ----------
-    procedure : Procedure
-    context : Context
-        What is public about the run, the price included.
-    source : callable
-        Opens the rows; called after the charge.
-    draws : Draws
-    charge : callable or None
-        Charges the ledger and returns the charge's id; None where nobody is protected.
-    dataset : str, optional
-        What the ledger calls the data.
+    ``source`` opens the rows, after the charge. ``charge`` charges the ledger and returns the charge's id; it is None
+    where nobody is protected.
 
-    Returns
-    -------
-    Release
-
-    Raises
-    ------
-    BudgetExceededError
-        If the ledger refuses the charge; nothing is then drawn.
-    MeasurementFailedError
-        If anything fails after the charge; it says nothing of rows, and carries what was released before.
-    DPInferError
-        If the procedure cannot be measured, for a public reason; nothing is then charged.
-
-    Notes
-    -----
     Everything that can fail for a public reason fails before the charge: each stage is priced, and those of
     confidential rows are rehearsed on public ones. The whole price is on disk before any row is read, and a crash never
-    gives it back.
+    gives it back. `BudgetExceededError` means that nothing was charged or drawn. Whatever fails after the charge is a
+    `MeasurementFailedError`, which says nothing of rows and carries what was released before.
     """
     if isinstance(procedure, type) or not all(
         callable(getattr(procedure, name, None)) for name in ("resolve", "stage")

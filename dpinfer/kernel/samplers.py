@@ -42,16 +42,7 @@ def room(law: NoiseLaw) -> float:
 def check_scales(law: NoiseLaw, price: Privacy | None = None) -> None:
     """Refuse noise that the sampler cannot draw exactly, or that inference could not tell from none.
 
-    Parameters
-    ----------
-    law : NoiseLaw
-    price : Privacy, optional
-        What brought it, for the message.
-
-    Raises
-    ------
-    PrivacyUnitError
-        If a scale exceeds `LARGEST_SCALE` or is below `LEAST_SCALES`: the price is vanishingly small, or huge.
+    The price is that which brought it, for the message.
     """
     if room(law) < 1:
         curved = law.family in CHOICES and isinstance(price, GDP)  # the noise of a choice is not in proportion to mu
@@ -67,17 +58,9 @@ def check_scales(law: NoiseLaw, price: Privacy | None = None) -> None:
 def private_noise(law: NoiseLaw) -> list[int]:
     """Draw noise for a release of confidential data.
 
-    OpenDP's samplers are exact (Canonne, Kamath & Steinke 2020). Their bits come from the cryptographic generator
-    that OpenDP carries, which the operating system seeds and which seeds itself anew in a forked process; a
-    restored snapshot of a virtual machine may repeat it.
-
-    Parameters
-    ----------
-    law : NoiseLaw
-
-    Returns
-    -------
-    list of int, length m
+    OpenDP's samplers are exact (Canonne, Kamath & Steinke 2020). Their bits come from the cryptographic generator that
+    OpenDP carries, which the operating system seeds and which seeds itself anew in a forked process; a restored
+    snapshot of a virtual machine may repeat it.
     """
     check_scales(law)
     if law.family == "tulap":

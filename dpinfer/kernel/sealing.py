@@ -51,16 +51,8 @@ _COLUMNS = frozenset({Real, Integer, Boolean, Category})
 def sealed_stage(stage: Stage, schema: Schema) -> Stage:
     """Return the same stage made of new parts, each of the kernel's own types.
 
-    Parameters
-    ----------
-    stage : Stage
-    schema : Schema
-        That of the data: a stage reads its columns, as it declares them, and no others.
-
-    Raises
-    ------
-    OptionError
-        If a part is of another type, a column is declared differently, or a row sum would not keep its bound.
+    A stage reads columns of the data's schema, as it declares them, and no others. Refused is a part of another type, a
+    column declared differently, and a row sum that would not keep its bound.
     """
     seal = _Seal(schema)
     measure = seal(stage.measure)
@@ -71,13 +63,7 @@ def sealed_stage(stage: Stage, schema: Schema) -> Stage:
 
 
 def sealed_blocks(blocks: Blocks | None, schema: Schema) -> Blocks | None:
-    """Return the same blocks made of new parts, but for the estimator.
-
-    Raises
-    ------
-    OptionError
-        As `sealed_stage`.
-    """
+    """Return the same blocks made of new parts, but for the estimator; refuse as `sealed_stage` does."""
     if blocks is None:
         return None
     if type(blocks) is not Blocks:
@@ -91,12 +77,7 @@ def sealed_blocks(blocks: Blocks | None, schema: Schema) -> Blocks | None:
 
 
 def check_columns(schema: Schema) -> None:
-    """Refuse a schema, or columns, that are not the library's own: their code would see every cell.
-
-    Raises
-    ------
-    OptionError
-    """
+    """Refuse a schema, or columns, that are not the library's own: their code would see every cell."""
     for name in schema if type(schema) is Schema else ():
         if type(schema[name]) not in _COLUMNS:
             raise OptionError(name, type(schema[name]).__name__, "Real, Integer, Boolean or Category")

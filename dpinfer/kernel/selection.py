@@ -16,26 +16,12 @@ _LOWEST = 2**62
 
 
 def private_choice(scores: Sequence[int], law: ChoiceLaw, scale: float) -> int:
-    """Draw the place of the largest noisy score.
+    """Draw the place of the largest noisy score; the scale of the noise is in steps of the scores.
 
-    Parameters
-    ----------
-    scores : sequence of int, length d
-    law : {"gumbel", "exponential"}
-    scale : float
-        Of the noise, in steps of the scores.
-
-    Returns
-    -------
-    int
-        From 0 to d - 1.
-
-    Notes
-    -----
     OpenDP compares scores with continuous noise that it draws digit by digit, as many as the comparison needs: the
     probabilities are exact, and there are no ties. The largest score is taken off first and what lies 2^62 steps below
-    is raised to that, so that scores fit into 64 bits: the first changes no difference between scores, the second
-    makes the range of a change no larger.
+    is raised to that, so that scores fit into 64 bits: the first changes no difference between scores, the second makes
+    the range of a change no larger.
     """
     from opendp import prelude as opendp  # noqa: PLC0415  (imported when first needed: it is slow to load)
 

@@ -67,25 +67,11 @@ class OwnEstimator:
 
 @dataclass(frozen=True, eq=False)
 class Blocks:
-    """Secret blocks as the unit that is summed: how rows are dealt into them, and what is fitted to each.
+    """Secret blocks as the unit that is summed: how rows are dealt into ``count`` of them, and what is fitted to each.
 
-    Attributes
-    ----------
-    schema : Schema
-        Columns that are read, with their bounds.
-    region : Region
-        Into which every estimate is moved.
-    count : int
-        Number k of blocks.
-    estimator : callable
-        ``estimator(frame) -> array_like (p,)``, on the rows of a block or of half a block.
-    halves : bool
-        Whether half-blocks are fitted as well, to take off the bias of order 1/m.
-    where : Expression, optional
-        Rows at which it is 0 are left out.
-    workers : int, optional
-        Number of these; -1 for all cores, the default. Public rows are fitted in this process unless it says more.
-    progress : bool
+    ``estimator(frame)`` returns p numbers on the rows of a block, or of half a block where ``halves`` asks for these
+    too, to take off the bias of order 1/m; every estimate is moved into the ``region``. Of ``workers`` -1 stands for
+    all cores, the default. Public rows are fitted in this process unless it says more.
     """
 
     schema: Schema
@@ -115,15 +101,11 @@ class Blocks:
 
 @dataclass(frozen=True, eq=False)
 class BlockValues:
-    """What the fits of the blocks gave, moved into the declared region.
+    """What the fits of k blocks gave, moved into the declared region.
 
-    Attributes
-    ----------
-    estimates : ndarray (k, p)
-    spreads : ndarray (h, g)
-        Scale of each group of parameters, seen in one block or in a pair; NaN where it could not be had.
-    failed, outside : ndarray of bool (k,)
-        Blocks without an estimate; blocks whose estimate was outside of the region.
+    ``spreads`` (h, g) are the scales of the g groups of parameters, each seen in one block or in a pair; NaN where one
+    could not be had. ``failed`` marks blocks without an estimate, ``outside`` those whose estimate was outside of the
+    region.
     """
 
     estimates: Array
@@ -135,20 +117,9 @@ class BlockValues:
 def block_values(fits: Array, region: Region) -> BlockValues:
     """Turn the fits of blocks, and of their halves, into values of blocks.
 
-    Parameters
-    ----------
-    fits : ndarray (k, f, p)
-        f = 3: of a block and of its two halves, for 2 t - (t_A + t_B)/2. f = 1: of the block alone.
-    region : Region
-
-    Returns
-    -------
-    BlockValues
-
-    Notes
-    -----
-    Each value depends on the fits of one block only (each spread, with f = 1, on two). A block without a finite fit
-    is the centre of the region. One is not corrected if a half has no finite fit, or one outside of the region:
+    ``fits`` (k, f, p) hold with f = 3 a block and its two halves, for 2 t - (t_A + t_B)/2, and with f = 1 the block
+    alone. Each value depends on the fits of one block only (each spread, with f = 1, on two). A block without a finite
+    fit is the centre of the region. One is not corrected if a half has no finite fit, or one outside of the region:
     moved into it, such a fit would not cancel the bias but add one of its own.
     """
     known: NDArray[np.bool_] = np.asarray(np.isfinite(fits).all(axis=-1))
@@ -175,15 +146,7 @@ def block_values(fits: Array, region: Region) -> BlockValues:
 
 @dataclass(frozen=True, eq=False)
 class BlockSum(RowSum):
-    """A sum over blocks. A neighbour changes the estimate of one block, from anywhere to anywhere in the region.
-
-    Attributes
-    ----------
-    schema : Schema
-        Columns that the blocks read.
-    region : Region
-        That of the blocks.
-    """
+    """A sum over blocks. A neighbour changes the estimate of one block, from anywhere to anywhere in the region."""
 
     schema: Schema
     region: Region
@@ -237,13 +200,7 @@ class OctaveCounts(BlockSum):
 
 @dataclass(frozen=True, eq=False)
 class PlaceCounts(BlockSum):
-    """Counts the estimates of each parameter in even bins over its declared interval; failed blocks are in none.
-
-    Attributes
-    ----------
-    bins : tuple of int, length p
-        How many, at most `BINS` each.
-    """
+    """Counts the estimates of each parameter in even bins over its declared interval; failed blocks are in none."""
 
     bins: tuple[int, ...] = ()
 
@@ -281,14 +238,9 @@ class PlaceCounts(BlockSum):
 class BlockMoments(BlockSum):
     """Sums and products of block estimates, moved into a ball; and the numbers of failed and of moved blocks.
 
-    An estimate t is v = (t - center) / half, moved into the unit ball and put on a grid. A failed block counts as the
-    centre, so that it draws the mean to where other blocks are.
-
-    Attributes
-    ----------
-    center, half : tuple of float, length p
-    norm : {"l2", "l1"}
-        Of the ball: "l2" for Gaussian noise, "l1" for Laplace.
+    An estimate t is v = (t - center) / half, moved into the unit ball of the norm ("l2" for Gaussian noise, "l1" for
+    Laplace) and put on a grid. A failed block counts as the centre, so that it draws the mean to where other blocks
+    are.
     """
 
     center: tuple[float, ...] = ()
@@ -356,19 +308,12 @@ class BlockMoments(BlockSum):
     def part_changes(self, neighbors: Neighbors, norm: Norm) -> tuple[Fraction, ...]:  # noqa: ARG002
         """Bound on the change of sums with products, and of counts, when one block changes, in integer steps.
 
-        Raises
-        ------
-        NotProvedError
-            If the ball is one of another norm.
-
-        Notes
-        -----
         Let q be the integer vector, abs(q) <= Q, and z = (Q/sqrt 2, q). The Frobenius norm of z z' - w w' is at most
-        sqrt 2 (3/2) Q^2, and its square is Q^2 abs(q - r)^2 + norm(q q' - r r')^2: so with products, over Q, the
-        change has norm at most sqrt(9/2) Q. L1: sums 2 Q, products of the upper triangle 2 Q^2. A single parameter:
-        with a = abs(q - r)/Q and abs(q + r)/Q <= 2 - a, both a^2 (1 + (2 - a)^2) and a (1 + (2 - a)/3) grow with a, to
-        4 and 2 at a = 2: products cost nothing. Of the two counts a block changes each by at most 1; it is in one of
-        them at most.
+        sqrt 2 (3/2) Q^2, and its square is Q^2 abs(q - r)^2 + norm(q q' - r r')^2: so with products, over Q, the change
+        has norm at most sqrt(9/2) Q. L1: sums 2 Q, products of the upper triangle 2 Q^2. A single parameter: with a =
+        abs(q - r)/Q and abs(q + r)/Q <= 2 - a, both a^2 (1 + (2 - a)^2) and a (1 + (2 - a)/3) grow with a, to 4 and 2
+        at a = 2: products cost nothing. Of the two counts a block changes each by at most 1; it is in one of them at
+        most. Noise of another norm than the ball's is not proved.
         """
         if norm != self.norm:
             raise NotProvedError(f"block estimates are in a ball of norm {self.norm}: {norm} noise is not proved")

@@ -43,14 +43,8 @@ MOST_SUMS = 2**22
 class CellSum(RowSum):
     """Puts each row into at most one cell of a public table and sums integer features in every cell.
 
-    Attributes
-    ----------
-    features : Features
-        What is summed in every cell: the constant first.
-    axes : tuple of Axis
-        The table; without axes it is one cell.
-    counted : bool
-        Whether the number of rows, the sum of the constant, is released too.
+    The constant is the first feature; its sum, the number of rows, is released where ``counted`` says so. Without axes
+    the table is one cell.
     """
 
     features: Features
@@ -126,12 +120,7 @@ class CellSum(RowSum):
         return np.tile(np.arange(self.width), self.size)
 
     def check(self) -> None:
-        """Refuse a table of too many cells.
-
-        Raises
-        ------
-        OptionError
-        """
+        """Refuse a table of too many cells."""
         if self.size * self.width > MOST_SUMS:
             raise OptionError("by", f"{self.size:,} cells", f"a table of at most {MOST_SUMS // self.width:,} cells")
 
@@ -144,18 +133,12 @@ class CellSum(RowSum):
     def change(self, weights: Array, neighbors: Neighbors, norm: Norm) -> Fraction:
         """Bound on the change of all sums between neighbours, each over the weight of its feature, in integer steps.
 
-        Raises
-        ------
-        OptionError
-            If there are too many cells, or the number of rows is all that is asked for and it is public.
-
-        Notes
-        -----
-        One row is in one cell at most. Let C bound the norm of its features, each divided by its weight, and D the
-        norm of the difference between two rows' features. Adding or removing a row moves the stacked sums by at most
-        C. Replacing one moves them by at most D within a cell; between two cells by C sqrt 2 (L2) or 2 C (L1); and by
-        C where a row may be in no cell. A person with at most m rows moves them by at most m times that, and the sums
-        of `PersonSum` by the same C and D of a person: see `docs/people.md`.
+        One row is in one cell at most. Let C bound the norm of its features, each divided by its weight, and D the norm
+        of the difference between two rows' features. Adding or removing a row moves the stacked sums by at most C.
+        Replacing one moves them by at most D within a cell; between two cells by C sqrt 2 (L2) or 2 C (L1); and by C
+        where a row may be in no cell. A person with at most m rows moves them by at most m times that, and the sums of
+        `PersonSum` by the same C and D of a person: see `docs/people.md`. Refused are too many cells, and a public
+        number of rows as all that is asked.
         """
         self.check()
         reach, most = self._reach(weights, norm)
@@ -227,21 +210,9 @@ class CellSum(RowSum):
         return np.stack(added, axis=-1).reshape(sets, -1).astype(np.int64, copy=False)
 
     def encode(self, raw: Mapping[str, NDArray[Any] | Coded], count: int) -> tuple[NDArray[np.intp], Array | None]:
-        """Map a batch.
+        """Map a batch: the cell of each row, ``size`` for rows in no cell, and whole numbers (d, m), zero for these.
 
-        Parameters
-        ----------
-        raw : mapping of str to cells, each of length m
-            At least `columns`.
-        count : int
-            The number of rows m.
-
-        Returns
-        -------
-        cells : ndarray of int (m,)
-            Cell of each row; `size` for rows in no cell.
-        rows : ndarray (d, m) or None
-            Whole numbers, zero for rows that do not count; None where only rows are counted.
+        The numbers are None where only rows are counted.
         """
         with np.errstate(all="ignore"):
             cells, keep = self._cells(raw, count)

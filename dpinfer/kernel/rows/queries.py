@@ -36,18 +36,9 @@ _BLOCK = 256
 
 @dataclass(frozen=True, eq=False)
 class QuerySum(CountedSum):
-    """Sums whole-number weights of the cell that each row is in.
+    """Sums whole-number weights of the cell that each row is in: ``matrix`` (q, G), in steps of size ``step``.
 
-    Attributes
-    ----------
-    cells : CellSum
-        The table, of counts only.
-    matrix : ndarray of int (q, G)
-        The weight of every cell in every query, in steps.
-    step : float
-        Size of one step.
-    names : tuple of str, length q
-        What each query is called.
+    The table is of counts only.
     """
 
     cells: CellSum
@@ -72,12 +63,7 @@ class QuerySum(CountedSum):
         return weights
 
     def check(self) -> None:
-        """Refuse weights that are not whole numbers within the grid, one for each cell in every query.
-
-        Raises
-        ------
-        OptionError
-        """
+        """Refuse weights that are not whole numbers within the grid, one for each cell in every query."""
         found, size = self.matrix, (len(self.names), self.cells.size)
         whole = isinstance(found, np.ndarray) and found.dtype == np.int64 and found.shape == size
         if not whole or found.size == 0 or int(found.max()) > LARGEST_WEIGHT or int(found.min()) < -LARGEST_WEIGHT:
@@ -87,13 +73,7 @@ class QuerySum(CountedSum):
             raise OptionError("W", self.step, "a positive step, and fewer queries or cells")
 
     def change(self, weights: Array, neighbors: Neighbors, norm: Norm) -> Fraction:  # noqa: ARG002  (one part)
-        """Bound on the change of all queries between neighbours; see `query_change`.
-
-        Raises
-        ------
-        OptionError
-            If a replaced row changes none of them.
-        """
+        """Bound on the change of all queries between neighbours; refuses queries that no replaced row changes."""
         found = query_change(self.matrix, neighbors=neighbors, norm=norm, every_row=self.keeps_every_row)
         if found == 0:
             right = "queries that a replaced row can change: these follow from the public number of rows"
@@ -111,26 +91,11 @@ class QuerySum(CountedSum):
 
 
 def query_change(matrix: NDArray[np.int64], *, neighbors: Neighbors, norm: Norm, every_row: bool) -> Fraction:
-    """Bound on the norm of the change of all queries between neighbours, in steps.
+    """Bound on the norm of the change of all queries between neighbours, in steps: exact, a root rounded up.
 
-    Parameters
-    ----------
-    matrix : ndarray of int (q, G)
-        Whole numbers of at most `LARGEST_WEIGHT`.
-    neighbors : {"add_remove", "replace_one"}
-    norm : {"l2", "l1"}
-    every_row : bool
-        Whether every row is in some cell.
-
-    Returns
-    -------
-    Fraction
-        The exact supremum under L1, and its root rounded up under L2.
-
-    Notes
-    -----
-    Let W_g be the weights of cell g in all queries. Adding or removing a row in cell g changes the queries by W_g;
-    moving a row from g to h changes them by W_h - W_g; and where a row may be in no cell, by W_g too.
+    Let W_g be the weights of cell g in all queries, whole numbers of at most `LARGEST_WEIGHT`. Adding or removing a row
+    in cell g changes the queries by W_g; moving a row from g to h changes them by W_h - W_g; and where a row may be in
+    no cell, by W_g too.
     """
     columns = np.unique(matrix.T, axis=0)
     lengths = np.abs(columns).sum(axis=1) if norm == "l1" else (columns**2).sum(axis=1)

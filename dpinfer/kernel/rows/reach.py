@@ -42,15 +42,7 @@ Norm = Literal["l2", "l1"]
 
 @dataclass(frozen=True, slots=True)
 class Reach:
-    """Bounds in units of the scaled features, each divided by its weight.
-
-    Attributes
-    ----------
-    length : float
-        Bound on the norm of a row's features.
-    spread : float
-        Bound on the norm of the difference between two rows' features.
-    """
+    """Bounds on the norm of a row's features, each over its weight, and on that of the difference between two rows'."""
 
     length: float
     spread: float
@@ -60,16 +52,8 @@ class Reach:
 class Curve:
     """Features that share columns, in a box for each piece of the range of their column; one box if there are several.
 
-    Attributes
-    ----------
-    column : str or None
-        The one column whose range is cut; None where there is one box.
-    places : tuple of int, length k
-        Which features they are.
-    edges : ndarray (P + 1,)
-        Ends of the pieces.
-    lower, upper : ndarray (k, P)
-        The boxes, in units of the scaled features; whole steps of the grid.
+    The k features at ``places`` have ``lower`` and ``upper`` (k, P) on the pieces between ``edges`` (P + 1,), whole
+    steps of the grid in units of the scaled features.
     """
 
     column: str | None
@@ -84,14 +68,9 @@ class Curve:
         return bool((self.lower > -1).any() or (self.upper < 1).any())
 
     def force(self, values: Mapping[str, Array], rows: Array) -> None:
-        """Clip the features of each row to the box of the piece that the row's value is in.
+        """Clip the features of each row, in place, to the box of the piece that the row's value is in.
 
-        Parameters
-        ----------
-        values : mapping of str to ndarray (m,)
-            The column's coerced values; those beyond the bounds, and NaN, count as in an outer piece.
-        rows : ndarray (d, m)
-            Integer features, changed in place.
+        Coerced values beyond the bounds, and NaN, count as in an outer piece.
         """
         piece = 0 if self.column is None else np.searchsorted(self.edges[1:-1], values[self.column], side="right")
         for place, low, high in zip(self.places, self.lower * UNIT, self.upper * UNIT, strict=True):
@@ -100,13 +79,7 @@ class Curve:
 
 @dataclass(frozen=True, eq=False)
 class Boxes:
-    """The set of features that a row can have: numeric ones in boxes, those of one column in boxes along a curve.
-
-    Attributes
-    ----------
-    basis : Basis
-        Numeric features (no factors), the constant first.
-    """
+    """The set of features that a row can have: numeric ones in boxes, those of one column in boxes along a curve."""
 
     basis: Basis
 
@@ -123,21 +96,9 @@ class Boxes:
     def reach(self, weights: Sequence[float], norm: Norm) -> Reach:
         """Bound the norm of a row, and of the difference of two rows, each feature divided by its weight.
 
-        Parameters
-        ----------
-        weights : sequence of float, length d
-            Positive; infinite for a feature that is not released.
-        norm : {"l2", "l1"}
-
-        Returns
-        -------
-        Reach
-            Never below the true suprema over the set.
-
-        Notes
-        -----
-        Features fall into groups that share no column; squared norms (or absolute sums) of groups add, and so do
-        their bounds. A group of one numeric column is bounded along its curve, others by their box.
+        The bounds are never below the true suprema over the set. A weight is infinite for a feature that is not
+        released. Features fall into groups that share no column; squared norms (or absolute sums) of groups add, and so
+        do their bounds. A group of one numeric column is bounded along its curve, others by their box.
         """
         power = 2 if norm == "l2" else 1
         length, spread = float(weights[0]) ** -power, 0.0

@@ -37,21 +37,10 @@ Resampling = Literal["double_or_nothing", "poisson", "public"]
 
 @dataclass(frozen=True, eq=False)
 class ReplicateSum(RowSum):
-    """Maps each row to integer features, or to their products, which B sums weigh anew.
+    """Maps each row to integer features, or to the upper triangle of their products, which B sums weigh anew.
 
-    Attributes
-    ----------
-    features : Features
-        The constant first.
-    products : bool
-        Whether the upper triangle of the features' cross-products is summed, rather than the features.
-    replicates : int
-        Number B of sums.
-    weights : {"double_or_nothing", "poisson", "public"}
-        How often a row counts in a sum: secretly 0 or 2 times; secretly as a cut Poisson; or, publicly and by
-        position, 2 times in one and 0 times in the other of each pair of sums.
-    seed : int
-        Of public weights.
+    A row counts in a sum secretly 0 or 2 times; secretly as a cut Poisson; or, publicly by position and ``seed``, 2
+    times in one and 0 times in the other of each pair of sums.
     """
 
     features: Features
@@ -94,12 +83,7 @@ class ReplicateSum(RowSum):
     # Bounds
 
     def check(self) -> None:
-        """Refuse what is no number of sums, or no law of weights.
-
-        Raises
-        ------
-        OptionError
-        """
+        """Refuse what is no number of sums, or no law of weights."""
         pairs = self.weights == "public"
         if type(self.replicates) is not int or self.replicates < 1 or (pairs and self.replicates % 2):
             raise OptionError("replicates", self.replicates, "a positive whole number, even where weights are public")

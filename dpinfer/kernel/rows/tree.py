@@ -71,17 +71,9 @@ def _node_names(depth: int) -> tuple[str, ...]:
 
 @dataclass(frozen=True, eq=False)
 class TreeSum(CountedSum):
-    """Counts rows in the nodes of a dyadic tree over the values of a column, in every group.
+    """Counts rows in the nodes of a dyadic tree over the values of a Real or Integer column, in every group.
 
-    Attributes
-    ----------
-    schema : Schema
-    name : str
-        A Real or Integer column.
-    leaves : int
-        Number of leaves, a power of two. Leaves beyond the bounds of an Integer column hold no row.
-    groups : tuple of Axis
-    where : Expression, optional
+    The number of leaves is a power of two. Leaves beyond the bounds of an Integer column hold no row.
     """
 
     schema: Schema
@@ -91,12 +83,7 @@ class TreeSum(CountedSum):
     where: Expression | None = None
 
     def check(self) -> None:
-        """Refuse a tree that cannot be measured.
-
-        Raises
-        ------
-        OptionError, SchemaError
-        """
+        """Refuse a tree that cannot be measured."""
         column = self.schema[self.name]
         if not isinstance(column, Real | Integer):
             raise SchemaError(f"{self.name!r} is not numeric: quantiles need a Real or an Integer")
@@ -174,8 +161,6 @@ class TreeSum(CountedSum):
     def change(self, weights: Array, neighbors: Neighbors, norm: Norm) -> Fraction:  # noqa: ARG002  (one part)
         """Bound on the norm of the change of all counts between neighbours.
 
-        Notes
-        -----
         A row is in one node of each of the ``depth + 1`` levels. Replacing it by another changes two nodes of a level
         by 1, and none at the root where all rows have the same; a row may also come from nowhere, where it may be
         dropped. A unit of several rows moves the counts by at most the sum of what they do.
@@ -206,13 +191,7 @@ class TreeSum(CountedSum):
 
 @dataclass(frozen=True, eq=False)
 class PointRows:
-    """Places each row's value on a fine grid, of which a point is chosen as the quantile, in every group.
-
-    Attributes
-    ----------
-    tree : TreeSum
-        Whose column, groups and condition are meant.
-    """
+    """Places each row's value on a fine grid, of which a point is chosen as the quantile, in every group of a tree."""
 
     tree: TreeSum
 
@@ -247,21 +226,7 @@ class PointRows:
         return lower * (1 - share) + upper * share
 
     def encode(self, raw: Mapping[str, NDArray[Any] | Coded], count: int) -> tuple[NDArray[Any], NDArray[np.intp]]:
-        """Map a batch.
-
-        Parameters
-        ----------
-        raw : mapping of str to cells, each of length m
-        count : int
-            The number of rows m.
-
-        Returns
-        -------
-        points : ndarray of `dtype` (m,)
-            Place of each row's value on the grid.
-        groups : ndarray of int (m,)
-            Group of each row; the number of groups for rows that do not count.
-        """
+        """Map a batch to places on the grid (m,) and groups (m,); the number of groups for rows that do not count."""
         tree, column = self.tree, self.tree.schema[self.tree.name]
         with np.errstate(all="ignore"):
             values, keep = clamped_values(tree.schema, tree.columns, raw, count)
