@@ -403,13 +403,7 @@ def _found(store: FileStore) -> Header:
 
 
 def _filter_of(store: Store, header: Header) -> Filter:
-    """Return the filter that a header asks for.
-
-    Raises
-    ------
-    LedgerError
-        If a field of the header is damaged.
-    """
+    """Return the filter that a header asks for; `LedgerError` if a field of it is damaged."""
     if header.neighbors not in NEIGHBORS:
         raise LedgerError(f"{store} is damaged: its neighbors are {header.neighbors!r}")
     try:

@@ -20,19 +20,10 @@ __all__ = ["joint_cost"]
 
 
 def joint_cost(price: Privacy, parts: Sequence[Cost]) -> Cost:
-    """Cost of mechanisms that share a price.
+    """Cost of mechanisms that share a price: the sum in every currency that all parts have.
 
-    Parameters
-    ----------
-    price : Privacy
-        What was split by `shared`.
-    parts : sequence of Cost
-
-    Returns
-    -------
-    Cost
-        The sum in every currency that all parts have; ``approx`` for an `ApproxDP` price whose reserved share of delta
-        pays for the total variation of the noise, and for the probability that secret weights fail.
+    ``approx`` is stated for an `ApproxDP` price whose reserved share of delta pays for the total variation of the
+    noise, and for the probability that secret weights fail.
     """
     total = reduce(add, parts)
     proved = isinstance(price, ApproxDP) and _proved(price, total, parts)

@@ -381,26 +381,9 @@ _UNITS: dict[str, type[Privacy]] = {unit.__name__: unit for unit in (PureDP, ZCD
 
 
 def privacy_from_dict(stored: Mapping[str, Any]) -> Privacy:
-    """Read back what `Privacy.to_dict` wrote.
+    """Read back what `Privacy.to_dict` wrote, such as ``{"unit": "ZCDP", "rho": 0.1}``.
 
-    Parameters
-    ----------
-    stored : mapping
-        ``{"unit": "ZCDP", "rho": 0.1}`` and the like.
-
-    Returns
-    -------
-    Privacy
-
-    Raises
-    ------
-    PrivacyUnitError
-        If it names no unit, or not exactly the unit's parameters.
-
-    Examples
-    --------
-    >>> privacy_from_dict({"unit": "ZCDP", "rho": 0.1})
-    ZCDP(rho=0.1)
+    `PrivacyUnitError` if it names no unit, or not exactly the unit's parameters.
     """
     unit = _UNITS.get(stored.get("unit", ""))
     if unit is None:

@@ -31,17 +31,7 @@ _TABLE_LIMIT = 2**20
 
 
 class Axis(ABC):
-    """A public partition of rows by the value of one column or condition.
-
-    Attributes
-    ----------
-    name : str
-        What the axis is called in tables.
-    columns : tuple of str
-        Columns that it reads.
-    labels : tuple
-        Label of every part, in order.
-    """
+    """A public partition of rows by the value of one column or condition."""
 
     name: str
     columns: tuple[str, ...]

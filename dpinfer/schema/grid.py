@@ -37,18 +37,9 @@ UNIT = 2**GRID_BITS
 class Block:
     """Features that share a numeric part and a set of factors.
 
-    Attributes
-    ----------
-    expression : Expression
-        Numeric part; the constant 1 for pure factors and the intercept.
-    factors : tuple of str
-        Categorical columns, sorted; empty for a numeric feature.
-    center, half : float
-        The numeric part enters as ``(value - center) / half``, in [-1, 1].
-    codes : ndarray of int64 (levels product, width)
-        Row of features for each combination of levels; ``[[UNIT]]`` without factors.
-    shape : tuple of int
-        Number of levels of each factor.
+    The numeric part, the constant 1 for pure factors and the intercept, enters as ``(value - center) / half``, in [-1,
+    1]. ``codes`` hold a row of features for each combination of levels, of which ``shape`` tells the numbers;
+    ``[[UNIT]]`` without factors.
     """
 
     expression: Expression
@@ -107,21 +98,10 @@ class Block:
         return (label,) if self.width == 1 else tuple(f"{label}[{index}]" for index in range(1, self.width + 1))
 
     def encode(self, values: Mapping[str, Array], levels: Mapping[str, NDArray[np.intp]], out: Array) -> None:
-        """Write the block's integer features of a batch.
+        """Write the block's integer features of a batch, whole numbers in [-UNIT, UNIT], to ``out`` (width, m).
 
-        Parameters
-        ----------
-        values : mapping of str to ndarray (m,)
-            Coerced, clamped columns.
-        levels : mapping of str to ndarray of int (m,)
-            Level index of each categorical column used as a factor.
-        out : ndarray (width, m)
-            Receives whole numbers in [-UNIT, UNIT].
-
-        Notes
-        -----
-        Rounding a multiple ``u c`` of a whole number c, with ``abs(u) <= 1``, never exceeds ``abs(c)``: the
-        norm of the block's row is at most that of its code.
+        Values are coerced and clamped. Rounding a multiple ``u c`` of a whole number c, with ``abs(u) <= 1``, never
+        exceeds ``abs(c)``: the norm of the block's row is at most that of its code.
         """
         if self.factors:
             index = np.ravel_multi_index([levels[name] for name in self.factors], self.shape)
@@ -154,13 +134,7 @@ class Block:
 
 @dataclass(frozen=True, eq=False)
 class Basis:
-    """The features measured together, the constant 1 first.
-
-    Attributes
-    ----------
-    schema : Schema
-    blocks : tuple of Block
-    """
+    """The features measured together, the constant 1 first."""
 
     schema: Schema
     blocks: tuple[Block, ...]

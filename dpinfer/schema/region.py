@@ -23,17 +23,9 @@ SMALLEST, LARGEST = 1e-100, 1e100
 
 @dataclass(frozen=True, eq=False)
 class Region:
-    """A product of balls, one for each group of parameters; an interval is the ball of a single one.
+    """A product of balls, one for each group of the p parameters; an interval is the ball of a single one.
 
-    Attributes
-    ----------
-    names : tuple of str, length p
-        The parameters.
-    places : tuple of tuple of int
-        The parameters of each group; every parameter is in one.
-    radii : tuple of float
-        Radius of each group.
-    center : ndarray (p,)
+    Every parameter is in one group of ``places``.
     """
 
     names: tuple[str, ...]
@@ -90,13 +82,7 @@ class Region:
 
     @classmethod
     def from_dict(cls, stored: Mapping[str, Any]) -> Region:
-        """Read what `to_dict` wrote.
-
-        Raises
-        ------
-        KeyError, TypeError, ValueError
-            If it is damaged.
-        """
+        """Read what `to_dict` wrote; KeyError, TypeError or ValueError if it is damaged."""
         names = tuple(stored["names"])
         places = tuple(tuple(group) for group in stored["groups"])
         radii = tuple(stored["radii"])
