@@ -26,7 +26,7 @@ from dpinfer.kernel.stage import Largest, Noise, Place, Resampled, Stage, Sum
 from dpinfer.schema.axis_types import BinsAxis, ConditionAxis, LevelsAxis
 from dpinfer.schema.columns import Boolean, Category, Integer, Real
 from dpinfer.schema.expression import Expression
-from dpinfer.schema.grid import UNIT, Basis, Block
+from dpinfer.schema.grid import UNIT, Basis, Block, Curve
 from dpinfer.schema.nodes import Node
 from dpinfer.schema.region import Region
 from dpinfer.schema.schema import Schema
@@ -42,7 +42,7 @@ _RECORDS = frozenset(
     {Sum, Largest, Place, Resampled, Noise}
     | {CellSum, PersonSum, QuerySum, TreeSum, PointRows, GramSum, ScoreSum, ReplicateSum}
     | {OctaveCounts, PlaceCounts, BlockMoments}
-    | {Features, RowClip, Basis, Block, Expression, LevelsAxis, ConditionAxis, BinsAxis, Region}
+    | {Features, RowClip, Basis, Block, Curve, Expression, LevelsAxis, ConditionAxis, BinsAxis, Region}
 )
 
 _COLUMNS = frozenset({Real, Integer, Boolean, Category})
@@ -172,6 +172,20 @@ def _check_plain(features: Features) -> None:
     _check_features(features)
     if features.clip is not None or any(block.width != 1 or block.factors for block in features.basis.blocks):
         raise OptionError("features", "factors or row_norm=", "numeric features, without row_norm=, in cells")
+    for curve in features.basis.curves:
+        _check_curve(curve, features.basis)
+
+
+def _check_curve(curve: Curve, basis: Basis) -> None:
+    """Refuse boxes that are none: of other features or of the constant, reversed, or beyond what is clipped anyway."""
+    right = type(curve) is Curve and type(curve.places) is tuple and curve.column in basis.columns
+    right = right and all(type(place) is int and 0 < place < basis.width for place in curve.places)
+    right = right and len(set(curve.places)) == len(curve.places)
+    shape = (len(curve.places), len(curve.edges) - 1) if right else ()
+    right = right and curve.lower.shape == curve.upper.shape == shape and curve.edges.ndim == 1 and min(shape) > 0
+    right = right and bool(((curve.lower >= -1) & (curve.lower <= curve.upper) & (curve.upper <= 1)).all())
+    if not (right and all(np.array_equal(ends * UNIT, np.rint(ends * UNIT)) for ends in (curve.lower, curve.upper))):
+        raise OptionError("curves", type(curve).__name__, "boxes of whole steps, within the scaled features' bounds")
 
 
 def _check_cells(rows: CellSum) -> None:

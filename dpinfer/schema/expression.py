@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from dpinfer.schema import nodes
-from dpinfer.schema.intervals import Interval
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -40,11 +39,6 @@ class Expression:
     polynomial: Mapping[Monomial, float] = field(compare=False, repr=False)
     boolean_leaves: frozenset[str] = field(compare=False, repr=False)
     node: Node = field(compare=False, repr=False)
-
-    @property
-    def interval(self) -> Interval:
-        """The bounds."""
-        return Interval(self.lower, self.upper)
 
     @property
     def constant(self) -> float | None:

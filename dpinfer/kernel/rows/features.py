@@ -19,10 +19,9 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from dpinfer.kernel.rows.reach import Curve
     from dpinfer.schema.cells import Coded
     from dpinfer.schema.expression import Expression
-    from dpinfer.schema.grid import Basis
+    from dpinfer.schema.grid import Basis, Curve
     from dpinfer.schema.schema import Schema
 
     Array = NDArray[np.float64]
