@@ -16,7 +16,7 @@ from dpinfer.kernel.rows.blocks import BlockSum
 from dpinfer.kernel.samplers import check_scales, room
 from dpinfer.kernel.stage import Largest, Place, Resampled, Sum
 from dpinfer.kernel.sums import exact_sums
-from dpinfer.release import Release, StageRelease
+from dpinfer.release.stage import StageRelease
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from dpinfer.kernel.rows.blocks import BlockValues
     from dpinfer.kernel.sources import Source
     from dpinfer.kernel.stage import Context
+    from dpinfer.release import Release
 
 __all__ = ["run"]
 
@@ -62,7 +63,7 @@ def run(
         check_scales(law, context.privacy)
 
     def release(stages: list[StageRelease], charge_ids: tuple[str, ...]) -> Release:
-        return Release(
+        written: Release = procedure.to_release(
             kind=measured.kind,
             question=measured.question,
             stages=tuple(stages),
@@ -73,6 +74,7 @@ def run(
             public=context.public,
             dataset=dataset,
         )
+        return written
 
     release([], ())  # what is asked can be stored, or fails here
     charge_ids = () if charge is None else (charge(measured),)

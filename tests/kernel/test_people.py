@@ -346,6 +346,9 @@ class Fixed:
     def stage(self, place, context, released):
         return self._measured.stages[place].stage
 
+    def to_release(self, **measured):
+        return dpi.Release(**measured)
+
 
 def test_a_stage_for_another_unit_is_refused_before_the_charge():
     data = guarded(FRAME, id="id", max_rows=3)
