@@ -12,12 +12,13 @@ from dpinfer.kernel.people import KeptSource
 from dpinfer.kernel.run import run
 from dpinfer.kernel.sealing import check_columns
 from dpinfer.kernel.sources import open_source
-from dpinfer.privacy.ledger import Ledger
+from dpinfer.privacy.account import Account
 from dpinfer.privacy.store import ROWS
 
 if TYPE_CHECKING:
     from dpinfer.kernel.plan import Plan
     from dpinfer.kernel.sources import Source
+    from dpinfer.privacy.ledger import Ledger
     from dpinfer.privacy.units import Neighbors, Privacy
     from dpinfer.release import Release
     from dpinfer.schema.schema import Schema
@@ -114,7 +115,7 @@ class PrivateData(Rows):
     PrivateData(columns: age, income; neighbours: add_remove; number of rows: confidential)
     """
 
-    __slots__ = ("_ledger",)
+    __slots__ = ("_account", "_ledger")
 
     def __init__(
         self,
@@ -125,10 +126,11 @@ class PrivateData(Rows):
         id: str | None = None,
         max_rows: int | None = None,
     ) -> None:
-        if type(ledger) is not Ledger:  # not a subclass, which might charge less
+        account = getattr(ledger, "account", None)
+        if type(account) is not Account:  # not a subclass, which might charge less
             raise OptionError("ledger", type(ledger).__name__, "a dpinfer Ledger: Ledger(...) or Ledger.in_memory(...)")
         super().__init__(source, schema, id, max_rows)
-        self._ledger = ledger
+        self._ledger, self._account = ledger, account
 
     def __init_subclass__(cls) -> NoReturn:
         raise TypeError("PrivateData is not subclassed: what guards the rows cannot be overridden")
@@ -141,7 +143,7 @@ class PrivateData(Rows):
     @property
     def neighbors(self) -> Neighbors:
         """The neighbouring relation: that of the ledger, whose charges are all under it."""
-        return self._ledger.neighbors
+        return self._account.neighbors
 
     @property
     def public(self) -> bool:
@@ -156,7 +158,7 @@ class PrivateData(Rows):
             source=self._open,
             draws=PrivateDraws(),
             charge=self._charge,
-            dataset=self.ledger.dataset,
+            dataset=self._account.header.dataset,
         )
 
     def _charge(self, measured: Plan) -> str:
@@ -164,7 +166,7 @@ class PrivateData(Rows):
         unit = ROWS if people is None else f"people told apart by {people.id!r}"
         said = measured.text if measured.text.startswith(measured.kind) else f"{measured.kind}: {measured.text}"
         said = said if people is None else f"{said} (unit: {people.unit})"
-        return self._ledger.charge(measured.cost, said, unit=unit)
+        return self._account.charge(measured.cost, said, unit=unit)
 
     def __repr__(self) -> str:
         size = "confidential" if self.nobs is None else f"{self.nobs:,} (public)"
