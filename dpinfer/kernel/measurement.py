@@ -116,8 +116,9 @@ class Measurement(Plan):
         return [f"unit         one person, told apart by {self.people.id!r}: {most}, chosen by a public hash"]
 
     def _of_stage(self, place: int, stage: PricedStage) -> list[str]:
+        unit = "" if self.people is None else f"{self.people.unit}: "
         lines = [
-            f"bound        {self.context.schema.of_unit(bound_in_words(stage, self.context))}",
+            f"bound        {unit}{bound_in_words(stage, self.context)}",
             f"noise        {noise_in_words(stage)}",
         ]
         if len(self.stages) == 1:

@@ -162,19 +162,13 @@ class RowSum(ABC):
         Each part has the noise of its weight relative to the others, 1 by default; or the weight that its share of the
         price asks for, shares adding up to at most 1.
         """
-        if len(self.parts) == 1:  # a part is measured against others: alone its weight would be noise that nobody pays
-            for name, given in (("weights", weights), ("shares", shares)):
-                if given is not None:
-                    _positive(name, given, 1)
-            relative = np.ones(1)
-        elif shares is not None:
-            relative = self._weights_of(_positive("shares", shares, len(self.parts)), neighbors, norm)
-        elif weights is not None:
-            relative = _positive("weights", weights, len(self.parts))
-        else:
-            relative = np.ones(len(self.parts))
-        if len(self.parts) == 1:  # relative to nothing; a bound need not know of it
-            relative = np.ones(1)
+        count = len(self.parts)
+        given = {"weights": weights, "shares": shares}
+        asked = {name: _positive(name, one, count) for name, one in given.items() if one is not None}
+        relative = np.ones(count)
+        if count > 1:  # a part is measured against others: alone its weight would be noise that nobody pays for
+            relative = asked.get("weights", relative)
+            relative = self._weights_of(asked["shares"], neighbors, norm) if "shares" in asked else relative
         spread, pattern = relative[self.part_of], self.pattern(norm)
         product = spread * pattern
         exact = (spread == 1) | (pattern == 1)  # else rounded up: a weight below the one divided by is not paid for

@@ -19,7 +19,7 @@ from dpinfer.schema.clamping import limits_of
 from dpinfer.schema.grid import UNIT
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from numpy.typing import NDArray
 
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     Array = NDArray[np.float64]
     Ints = NDArray[np.int64]
 
-__all__ = ["MOST_SUMS", "CellSum"]
+__all__ = ["MOST_SUMS", "CellSum", "labels_of"]
 
 MOST_SUMS = 2**22
 """Sums that one table may have."""
@@ -190,10 +190,7 @@ class CellSum(RowSum):
     @property
     def cells(self) -> list[tuple[Any, ...]]:
         """Labels of every cell, the last axis running fastest."""
-        found: list[tuple[Any, ...]] = [()]
-        for axis in self.axes:
-            found = [(*one, label) for one in found for label in axis.labels]
-        return found
+        return labels_of(self.axes)
 
     def add(self, batch: Batch) -> Ints:
         """Sum features, or count rows, in every cell (sets, G d); see `RowSum.add`."""
@@ -282,3 +279,11 @@ class CellSum(RowSum):
         """Whether each whole number is a bin of its own, in order."""
         table = self._table
         return table is not None and bool(np.array_equal(table, np.arange(table.size)))
+
+
+def labels_of(axes: Sequence[Axis]) -> list[tuple[Any, ...]]:
+    """Labels of every cell, the last axis running fastest."""
+    found: list[tuple[Any, ...]] = [()]
+    for axis in axes:
+        found = [(*one, label) for one in found for label in axis.labels]
+    return found

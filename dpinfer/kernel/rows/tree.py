@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from dpinfer.errors import OptionError, SchemaError
-from dpinfer.kernel.rows.cells import CellSum
+from dpinfer.kernel.rows.cells import CellSum, labels_of
 from dpinfer.kernel.rows.counted import CountedSum
 from dpinfer.kernel.rows.features import Features
 from dpinfer.privacy.exact import binary, sqrt_above
@@ -128,10 +128,7 @@ class TreeSum(CountedSum):
     @property
     def labels(self) -> list[tuple[Any, ...]]:
         """Labels of every group."""
-        found: list[tuple[Any, ...]] = [()]
-        for axis in self.groups:
-            found = [(*one, label) for one in found for label in axis.labels]
-        return found
+        return labels_of(self.groups)
 
     @cached_property
     def names(self) -> tuple[str, ...]:
