@@ -23,6 +23,7 @@ from dpinfer.kernel.rows.persons import PersonSum
 from dpinfer.kernel.rows.products import GramSum
 from dpinfer.kernel.rows.queries import QuerySum
 from dpinfer.kernel.rows.resampled import ReplicateSum
+from dpinfer.kernel.rows.rounds import RoundSum
 from dpinfer.kernel.rows.scores import ScoreSum
 from dpinfer.kernel.rows.tree import PointRows, TreeSum
 from dpinfer.kernel.sealing import sealed_stage
@@ -125,7 +126,7 @@ _PRICES: dict[type, Callable[[Stage, Privacy, Context, int | None], PricedStage]
 }
 
 _ROWS: dict[type, tuple[type, ...]] = {
-    Sum: (CellSum, PersonSum, QuerySum, TreeSum, GramSum, OctaveCounts, PlaceCounts, BlockMoments),
+    Sum: (CellSum, PersonSum, QuerySum, TreeSum, GramSum, RoundSum, OctaveCounts, PlaceCounts, BlockMoments),
     Largest: (ScoreSum,),
     Place: (PointRows,),
     Resampled: (ReplicateSum,),

@@ -16,10 +16,13 @@ from dpinfer.errors import OptionError
 from dpinfer.kernel.rows.blocks import BlockMoments, Blocks, OctaveCounts, PlaceCounts
 from dpinfer.kernel.rows.cells import CellSum
 from dpinfer.kernel.rows.features import Features, RowClip
+from dpinfer.kernel.rows.interpolants import Interpolant
 from dpinfer.kernel.rows.persons import PersonSum
 from dpinfer.kernel.rows.products import GramSum
 from dpinfer.kernel.rows.queries import QuerySum
 from dpinfer.kernel.rows.resampled import ReplicateSum
+from dpinfer.kernel.rows.round_frame import RoundFrame
+from dpinfer.kernel.rows.rounds import RoundSum, Term
 from dpinfer.kernel.rows.scores import ScoreSum
 from dpinfer.kernel.rows.tree import PointRows, TreeSum
 from dpinfer.kernel.stage import Largest, Noise, Place, Resampled, Stage, Sum
@@ -42,6 +45,7 @@ _RECORDS = frozenset(
     {Sum, Largest, Place, Resampled, Noise}
     | {CellSum, PersonSum, QuerySum, TreeSum, PointRows, GramSum, ScoreSum, ReplicateSum}
     | {OctaveCounts, PlaceCounts, BlockMoments}
+    | {RoundSum, RoundFrame, Term, Interpolant}
     | {Features, RowClip, Basis, Block, Curve, Expression, LevelsAxis, ConditionAxis, BinsAxis, Region}
 )
 
@@ -221,6 +225,11 @@ def _check_replicates(rows: ReplicateSum) -> None:
     rows.check()
 
 
+def _check_round(rows: RoundSum) -> None:
+    rows.check()
+    _check_features(rows.frame.features)
+
+
 _CHECKS: dict[type, Callable[[Any], None]] = {
     CellSum: _check_cells,
     PersonSum: _check_cells,
@@ -228,6 +237,7 @@ _CHECKS: dict[type, Callable[[Any], None]] = {
     TreeSum: _check_tree,
     PointRows: _check_points,
     GramSum: lambda rows: _check_features(rows.features),
+    RoundSum: _check_round,
     ScoreSum: lambda rows: rows.check(),
     ReplicateSum: _check_replicates,
 }

@@ -13,6 +13,7 @@ from dpinfer.kernel.rows.persons import PersonSum
 from dpinfer.kernel.rows.products import GramSum
 from dpinfer.kernel.rows.queries import QuerySum
 from dpinfer.kernel.rows.resampled import ReplicateSum
+from dpinfer.kernel.rows.rounds import RoundSum
 from dpinfer.kernel.rows.scores import ScoreSum
 from dpinfer.kernel.rows.tree import PointRows, TreeSum
 from dpinfer.privacy.sensitivity import Norm
@@ -82,6 +83,13 @@ def _(rows: GramSum) -> str:
     names = rows.features.basis.names
     products = len(names) * (len(names) + 1) // 2
     return f"{products} sums of products of {len(names)} bounded features: {', '.join(names)}"
+
+
+@measures.register
+def _(rows: RoundSum) -> str:
+    names = rows.frame.features.basis.names
+    parts = ", ".join(rows.parts)
+    return f"{parts} of a round in {rows.frame.size} coordinates of {len(names)} bounded features: {', '.join(names)}"
 
 
 @measures.register
@@ -191,4 +199,5 @@ def _unit_of(rows: Any) -> str:
         return "a person with all rows at their bounds"
     if isinstance(rows, CountedSum) or (isinstance(rows, CellSum) and rows.counts_only):
         return "rows"
-    return {ScoreSum: "the scores", PointRows: "ranks"}.get(type(rows), "the scaled features")
+    others = {ScoreSum: "the scores", PointRows: "ranks", RoundSum: "rows at their bounds"}
+    return others.get(type(rows), "the scaled features")

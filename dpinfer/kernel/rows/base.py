@@ -105,6 +105,10 @@ class RowSum(ABC):
         """Noise of each coordinate relative to others of its part (m,), fixed by the row sum."""
         return np.ones(len(self.names))
 
+    def usual_weights(self, neighbors: Neighbors, norm: Norm) -> Array:  # noqa: ARG002
+        """Noise of each part relative to the others where no other is asked for."""
+        return np.ones(len(self.parts))
+
     @abstractmethod
     def change(self, weights: Array, neighbors: Neighbors, norm: Norm) -> Fraction:
         """Bound on the change of the integer sums between neighbours, each over its pattern and its part's weight."""
@@ -159,15 +163,15 @@ class RowSum(ABC):
     ) -> BoundedSum:
         """Price what is forced; "l2" is for Gaussian noise, "l1" for Laplace.
 
-        Each part has the noise of its weight relative to the others, 1 by default; or the weight that its share of the
-        price asks for, shares adding up to at most 1.
+        Each part has the noise of its weight relative to the others, by default its usual one; or the weight that its
+        share of the price asks for, shares adding up to at most 1.
         """
         count = len(self.parts)
         given = {"weights": weights, "shares": shares}
         asked = {name: _positive(name, one, count) for name, one in given.items() if one is not None}
         relative = np.ones(count)
         if count > 1:  # a part is measured against others: alone its weight would be noise that nobody pays for
-            relative = asked.get("weights", relative)
+            relative = asked.get("weights", self.usual_weights(neighbors, norm))
             relative = self._weights_of(asked["shares"], neighbors, norm) if "shares" in asked else relative
         spread, pattern = relative[self.part_of], self.pattern(norm)
         product = spread * pattern

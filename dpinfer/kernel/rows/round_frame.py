@@ -1,0 +1,143 @@
+"""What a round of Newton's method sees of a row: coordinates, linear predictor, residual and weight."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from dpinfer.errors import OptionError
+from dpinfer.kernel.rows.features import NORMS, Features
+from dpinfer.kernel.rows.interpolants import LARGEST, Interpolant
+from dpinfer.schema.grid import GRID_BITS
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from dpinfer.privacy.sensitivity import Norm
+
+    Array = NDArray[np.float64]
+    Ints = NDArray[np.int64]
+
+__all__ = ["MOST_COORDINATES", "Looked", "RoundFrame"]
+
+MOST_COORDINATES = 512
+
+_ROW_SUM = 2**34
+"""With features of at most 2^19 every partial sum of a map is a whole number of at most 2^53, exact in float64."""
+
+_MOST_BITS = 64
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Looked:
+    """What a frame makes of m rows.
+
+    ``z`` (q, m) are coordinates, of all the others there is one for each row (m,): ``linear`` is the linear predictor,
+    ``difference`` the response less its mean, ``residual`` that over its standard deviation, ``lift`` what z is
+    multiplied by in scores, and ``weight`` the row's weight, 0 of a row that is dropped.
+    """
+
+    z: Array
+    linear: Array
+    difference: Array
+    residual: Array
+    lift: Array | None
+    weight: Array
+
+
+@dataclass(frozen=True, eq=False)
+class RoundFrame:
+    """Maps integer rows to coordinates z, the linear predictor and a weighted residual, by public numbers.
+
+    ``maps`` (q + 2, d) are whole numbers, row j in steps of ``2^-bits[j]``. Times the features of a row they give its q
+    coordinates, its linear predictor and its response. ``mean``, ``inverse_sd`` and ``lift`` are functions of the
+    linear predictor; left out they are 0, 1 and 1. The weight v of a row keeps ``v |u|^2 <= 1`` for ``u = lift z``: it
+    is 1, or 1 over ``|u|^2`` where that is larger. With the norm "l1" it is 1 over the largest of 1, the absolute sum
+    of u, and that of the upper triangle of u u' over ``ratio``.
+    """
+
+    features: Features
+    maps: Ints
+    bits: tuple[int, ...]
+    mean: Interpolant | None = None
+    inverse_sd: Interpolant | None = None
+    lift: Interpolant | None = None
+    norm: Norm = "l2"
+    ratio: float = 1.0
+
+    @property
+    def size(self) -> int:
+        """Number q of coordinates."""
+        return len(self.maps) - 2
+
+    def check(self) -> None:
+        """Refuse maps whose products with a row would be rounded, and what is no frame."""
+        features = self.features
+        if type(features) is not Features or features.clip is not None or features.count_clamped:
+            raise OptionError("features", type(features).__name__, "Features without row_norm= and marks")
+        right = type(self.maps) is np.ndarray and self.maps.dtype == np.int64 and self.maps.ndim == 2
+        right = right and 3 <= len(self.maps) <= MOST_COORDINATES + 2 and self.maps.shape[1] == features.basis.width
+        right = right and bool(((self.maps >= -_ROW_SUM) & (self.maps <= _ROW_SUM)).all())
+        if not (right and bool((np.abs(self.maps).sum(axis=1) <= _ROW_SUM).all())):
+            raise OptionError(
+                "maps", type(self.maps).__name__, f"rows of whole numbers whose sizes add up to at most {_ROW_SUM}"
+            )
+        right = type(self.bits) is tuple and len(self.bits) == len(self.maps)
+        if not (right and all(type(one) is int and 0 <= one <= _MOST_BITS for one in self.bits)):
+            raise OptionError("bits", type(self.bits).__name__, f"whole numbers to {_MOST_BITS}, one for each map")
+        if self.norm not in NORMS:
+            raise OptionError("norm", self.norm, NORMS)
+        if type(self.ratio) is not float or not 1 / LARGEST <= self.ratio <= LARGEST:
+            raise OptionError("ratio", self.ratio, "a positive number")
+        for table in (self.mean, self.inverse_sd, self.lift):
+            if table is not None:
+                check_table(table)
+
+    @cached_property
+    def _exact(self) -> Array:
+        return self.maps.astype(np.float64)
+
+    @cached_property
+    def _steps(self) -> Array:
+        """The number 1 over that of each map's products (q + 2, 1): powers of two."""
+        steps: Array = np.ldexp(1.0, -(np.array(self.bits) + GRID_BITS))[:, None]
+        return steps
+
+    def look(self, rows: Array) -> Looked:
+        """Map integer rows (d, m); a function of each row alone, to the last bit."""
+        mapped = np.dot(self._exact, rows)  # whole numbers of at most 2^53, in whatever order they are added
+        mapped *= self._steps
+        z, linear, response = mapped[:-2], mapped[-2], mapped[-1]
+        difference = response if self.mean is None else response - self.mean(linear)
+        residual = difference if self.inverse_sd is None else difference * self.inverse_sd(linear)
+        lift = None if self.lift is None else self.lift(linear)
+        weight = self._weights(z, lift)
+        np.copyto(weight, 0.0, where=rows[0] == 0.0)
+        return Looked(z, linear, difference, residual, lift, weight)
+
+    def _weights(self, z: Array, lift: Array | None) -> Array:
+        """Weigh rows (m,), coordinate after coordinate: numbers that are not whole have one order of addition."""
+        squared, absolute = np.zeros(z.shape[1]), np.zeros(z.shape[1])
+        for one in z:
+            squared += one * one
+            if self.norm == "l1":
+                absolute += np.abs(one)
+        if self.norm == "l1":
+            products = (absolute * absolute + squared) * (0.5 / self.ratio)
+            if lift is not None:
+                absolute, products = absolute * lift, products * (lift * lift)
+            largest = np.maximum(absolute, products)
+        else:
+            largest = squared if lift is None else squared * (lift * lift)
+        weight: Array = 1.0 / np.maximum(largest, 1.0)
+        return weight
+
+
+def check_table(table: object) -> None:
+    """Refuse what is no table."""
+    if type(table) is not Interpolant:
+        raise OptionError("table", type(table).__name__, "an Interpolant")
+    table.check()

@@ -1,0 +1,299 @@
+"""Sums of one round of Newton's method: scores, Hessians and their kin, in one set that every row is forced into."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from dpinfer.errors import NotProvedError, OptionError
+from dpinfer.kernel.rows.base import Batch, RowSum
+from dpinfer.kernel.rows.interpolants import LARGEST
+from dpinfer.kernel.rows.products import HALF
+from dpinfer.kernel.rows.round_frame import RoundFrame, check_table
+from dpinfer.privacy.exact import binary, sqrt_above
+from dpinfer.schema.grid import UNIT
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from dpinfer.kernel.rows.interpolants import Interpolant
+    from dpinfer.kernel.rows.round_frame import Looked
+    from dpinfer.privacy.sensitivity import Norm
+    from dpinfer.privacy.units import Neighbors
+    from dpinfer.schema.schema import Schema
+
+    Array = NDArray[np.float64]
+    Ints = NDArray[np.int64]
+
+__all__ = ["SLACK", "RoundSum", "Term"]
+
+SLACK = Fraction(1, 2**12)
+"""What a row may pay above 1: more than rounding to the grid adds to the price of one that pays 1."""
+
+_KEPT = float((1 + SLACK) * (1 - Fraction(1, 2**40)))
+"""What a row that is kept may pay in floating point, whose errors are below 2^-44 of it: S then holds exactly."""
+
+_KINDS = ("vector", "matrix", "outer", "number", "mass")
+_SQUARED = ("matrix", "outer")
+_OF = ("residual", "difference", "linear")
+
+_MOST_TERMS = 64
+_MOST_SUMS = 2**20
+
+_BLOCK = 2**12
+"""Rows that are mapped at once."""
+
+
+@dataclass(frozen=True, eq=False)
+class Term:
+    """One of the quantities that a round adds up, and the price c of its size in the set that rows are forced into.
+
+    ``u`` below is ``curve`` of the residual, of the difference or of the linear predictor, as ``of`` says; without a
+    curve it is that number itself. With v the weight of a row, it adds
+
+    - "vector": ``v lift (u - center) z``, with ``center`` a function of the linear predictor, or 0;
+    - "matrix": ``v u z z'``, with negative u cut to 0;
+    - "outer": the products of the first vector with itself;
+    - "number": ``v^power u``; "mass": the same, with negative u cut to 0.
+    """
+
+    name: str
+    kind: str
+    price: float
+    curve: Interpolant | None = None
+    of: str = "residual"
+    center: Interpolant | None = None
+    power: int = 1
+
+    def check(self) -> None:
+        """Refuse a term that is none."""
+        if type(self.name) is not str or not self.name:
+            raise OptionError("name", type(self.name).__name__, "the name of what is summed")
+        if self.kind not in _KINDS:
+            raise OptionError("kind", self.kind, _KINDS)
+        if self.of not in _OF:
+            raise OptionError("of", self.of, _OF)
+        if type(self.price) is not float or not 1 / LARGEST <= self.price <= LARGEST:
+            raise OptionError("price", self.price, f"a positive number of at most {LARGEST:g}")
+        if type(self.power) is not int or not 0 <= self.power <= 2:
+            raise OptionError("power", self.power, "0, 1 or 2")
+        if self.kind == "outer" and not (self.curve is self.center is None):
+            raise OptionError("curve", self.kind, "None: it multiplies what the first vector adds")
+        if self.kind != "vector" and self.center is not None:
+            raise OptionError("center", self.kind, "None: it is taken from vectors")
+        for table in (self.curve, self.center):
+            if table is not None:
+                check_table(table)
+
+
+@dataclass(frozen=True, eq=False)
+class RoundSum(RowSum):
+    """Sums of what each row adds to one round: vectors, matrices and numbers, of which the sizes pay prices.
+
+    A row whose sizes pay more than 1, and a slack, for all terms together adds nothing. The prices, tables and maps are
+    public and may be any: of the right ones no row pays more, see `docs/kernel.md`.
+    """
+
+    frame: RoundFrame
+    terms: tuple[Term, ...]
+
+    @property
+    def schema(self) -> Schema:
+        """The schema of the columns."""
+        return self.frame.features.schema
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """Columns of the data that are read, sorted."""
+        return self.frame.features.columns
+
+    @property
+    def keeps_every_row(self) -> bool:
+        """Whether declared policies make a zero row impossible."""
+        return self.frame.features.keeps_every_row
+
+    @cached_property
+    def names(self) -> tuple[str, ...]:
+        """What each sum is."""
+        rows, columns = self._upper
+        labels: list[str] = []
+        for term in self.terms:
+            if term.kind in _SQUARED:
+                labels += [f"{term.name} {i + 1} * {j + 1}" for i, j in zip(rows, columns, strict=True)]
+            else:
+                labels += [f"{term.name} {i + 1}" for i in range(self._width(term))]
+        return tuple(labels)
+
+    @property
+    def units(self) -> Array:
+        """The number 1 in each integer sum (m,)."""
+        return np.repeat([self._unit(term) for term in self.terms], self._sizes)
+
+    def check(self) -> None:
+        """Refuse a frame or terms that are none, and more sums than can be held."""
+        if type(self.frame) is not RoundFrame:
+            raise OptionError("frame", type(self.frame).__name__, "a RoundFrame")
+        self.frame.check()
+        terms = self.terms if type(self.terms) is tuple else ()
+        if not 1 <= len(terms) <= _MOST_TERMS or not all(type(one) is Term for one in terms):
+            raise OptionError("terms", type(self.terms).__name__, f"1 to {_MOST_TERMS} terms")
+        for term in terms:
+            term.check()
+        if len({term.name for term in terms}) < len(terms):
+            raise OptionError("terms", [term.name for term in terms], "different names")
+        kinds = [term.kind for term in terms]
+        if "outer" in kinds and "vector" not in kinds[: kinds.index("outer")]:
+            raise OptionError("terms", kinds, "a vector before what is made of it")
+        if sum(self._sizes) > _MOST_SUMS:
+            raise OptionError("terms", f"{sum(self._sizes):,} sums", f"at most {_MOST_SUMS:,}")
+
+    # Bounds
+
+    @property
+    def parts(self) -> tuple[str, ...]:
+        """Each term is a part."""
+        return tuple(term.name for term in self.terms)
+
+    @property
+    def part_of(self) -> NDArray[np.intp]:
+        """Which term each sum belongs to (m,)."""
+        return np.repeat(np.arange(len(self.terms)), self._sizes)
+
+    def pattern(self, norm: Norm) -> Array:
+        """Noise is in proportion to the number 1; off the diagonal less under Gaussian noise, as in `GramSum`."""
+        rows, columns = self._upper
+        within = np.where(rows == columns, 1.0, HALF) if norm == "l2" else np.ones(len(rows))
+        each = [within if one.kind in _SQUARED else np.ones(self._width(one)) for one in self.terms]
+        return np.concatenate(each) * self.units
+
+    def usual_weights(self, neighbors: Neighbors, norm: Norm) -> Array:
+        """Weights at which every term pays for the whole bound: none of them can have less noise at another's cost."""
+        found = [float(_factor(one, neighbors, norm) / Fraction(one.price)) for one in self.terms]
+        return np.sqrt(found) if norm == "l2" else np.array(found)
+
+    def change(self, weights: Array, neighbors: Neighbors, norm: Norm) -> Fraction:
+        """Bound on the change of all sums, each over its noise, for rows in the set: see `docs/kernel.md`.
+
+        Noise of another norm than the set's is not proved, nor are people as units.
+        """
+        if self.schema.people is not None:
+            raise NotProvedError("RoundSum is proved for rows as the unit of privacy: people are not served")
+        if norm != self.frame.norm:
+            raise NotProvedError(f"rows are in a set of norm {self.frame.norm}: {norm} noise is not proved")
+        power = 2 if norm == "l2" else 1
+        shares = [
+            _factor(term, neighbors, norm) / (Fraction(term.price) * Fraction(weight) ** power)
+            for term, weight in zip(self.terms, weights.tolist(), strict=True)
+        ]
+        bound = (1 + SLACK) * max(shares)
+        return bound if norm == "l1" else binary(sqrt_above(bound, binary))
+
+    @cached_property
+    def _upper(self) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
+        rows, columns = np.triu_indices(self.frame.size)
+        return rows, columns
+
+    @property
+    def _sizes(self) -> list[int]:
+        """How many sums each term has."""
+        size = self.frame.size
+        return [size * (size + 1) // 2 if one.kind in _SQUARED else self._width(one) for one in self.terms]
+
+    def _width(self, term: Term) -> int:
+        """How many integers each row has for a term."""
+        return 1 if term.kind in ("number", "mass") else self.frame.size
+
+    def _unit(self, term: Term) -> float:
+        return float(UNIT) ** (2 if term.kind in _SQUARED else 1)
+
+    # Integers
+
+    def add(self, batch: Batch) -> Ints:
+        """Sum what rows add (sets, m); see `RowSum.add`.
+
+        Integers of a row are at most 2^19, so that sums of products over a batch of 2^15 rows are exact in float64.
+        """
+        rows, _ = self.frame.features.encode(batch.cells)
+        each = batch.size // batch.sets
+        found = np.zeros((batch.sets, self.entries), dtype=np.int64)
+        for place in range(batch.sets):
+            for start in range(place * each, (place + 1) * each, _BLOCK):
+                mine = rows[:, start : min(start + _BLOCK, (place + 1) * each)]
+                found[place] += self._summed(self.integers(mine))
+        return found
+
+    def integers(self, rows: Array) -> list[Array]:
+        """Map integer features (d, m) to the whole numbers of each term (k, m), forced into the set.
+
+        A matrix has the vector q of its sum of q q'. Whatever does not fit becomes zero, for all terms of a row.
+        """
+        looked = self.frame.look(rows)
+        found: list[Array] = []
+        paid = np.zeros(rows.shape[1])
+        for term in self.terms:
+            found.append(found[self._first] if term.kind == "outer" else _whole(term, looked))
+            paid += term.price * _size(term, found[-1], self.frame.norm)
+        dropped = ~(paid <= _KEPT)
+        for one in found:
+            np.copyto(one, 0.0, where=dropped)
+        return found
+
+    @property
+    def _first(self) -> int:
+        """Place of the first vector."""
+        return [term.kind for term in self.terms].index("vector")
+
+    def _summed(self, integers: list[Array]) -> Ints:
+        """Sum over rows; np.dot, unlike the operator @, lets other threads run meanwhile."""
+        sums = [
+            np.dot(one, one.T)[self._upper] if term.kind in _SQUARED else one.sum(axis=1)
+            for term, one in zip(self.terms, integers, strict=True)
+        ]
+        return np.concatenate(sums).astype(np.int64)
+
+
+def _factor(term: Term, neighbors: Neighbors, norm: Norm) -> int:
+    """Return by how much a pair of rows may be farther apart than one row is from nothing, squared for Euclidean norms.
+
+    Matrices and masses of two rows have no negative inner product.
+    """
+    if neighbors == "add_remove":
+        return 1
+    return 4 if norm == "l2" and term.kind in ("vector", "number") else 2
+
+
+def _whole(term: Term, looked: Looked) -> Array:
+    """Return the whole numbers (k, m) of a term, in [-UNIT, UNIT]."""
+    number: Array = getattr(looked, term.of)
+    amount = number.copy() if term.curve is None else term.curve(number)
+    if term.kind in ("matrix", "mass"):
+        np.maximum(amount, 0.0, out=amount)
+    if term.kind in ("number", "mass"):
+        for _ in range(term.power):
+            amount *= looked.weight
+        np.copyto(amount, 0.0, where=looked.weight == 0.0)
+        exact = amount[None]
+    elif term.kind == "matrix":
+        amount *= looked.weight
+        exact = looked.z * np.sqrt(amount)
+    else:
+        if term.center is not None:
+            amount -= term.center(looked.linear)
+        amount *= looked.weight
+        exact = looked.z * (amount if looked.lift is None else amount * looked.lift)
+    exact *= UNIT
+    np.fmin(np.fmax(exact, -UNIT, out=exact), UNIT, out=exact)  # NaN, too, comes to lie in the interval
+    return np.rint(exact, out=exact)
+
+
+def _size(term: Term, whole: Array, norm: Norm) -> Array:
+    """Return the size (m,) that a term's price is for, in units of 1, from exact sums of whole numbers."""
+    squared: Array = np.einsum("km,km->m", whole, whole) / UNIT**2
+    if norm == "l2":
+        return squared * squared if term.kind in _SQUARED else squared
+    absolute: Array = np.abs(whole).sum(axis=0) / UNIT
+    return (absolute * absolute + squared) / 2 if term.kind in _SQUARED else absolute
