@@ -19,9 +19,12 @@ from dpinfer.kernel.measurement import price_procedure
 from dpinfer.kernel.rows.blocks import BlockMoments, Blocks, OctaveCounts, OwnEstimator
 from dpinfer.kernel.rows.cells import CellSum
 from dpinfer.kernel.rows.features import Features, RowClip
+from dpinfer.kernel.rows.interpolants import Interpolant
 from dpinfer.kernel.rows.products import GramSum
 from dpinfer.kernel.rows.queries import QuerySum
 from dpinfer.kernel.rows.resampled import ReplicateSum
+from dpinfer.kernel.rows.round_frame import RoundFrame
+from dpinfer.kernel.rows.rounds import RoundSum, Term
 from dpinfer.kernel.rows.scores import ScoreSum
 from dpinfer.kernel.rows.tree import PointRows, TreeSum
 from dpinfer.kernel.stage import Context, Largest, Noise, Place, Resampled, Slot, Stage, Sum
@@ -293,6 +296,69 @@ FORGED = {
 }
 
 
+HALFWAY = Interpolant(-1.0, 1.0, np.array([0.0, 1.0]), 0.0, 1.0)
+ROUND = RoundSum(
+    RoundFrame(Features(basis_of(["x", "b"], SCHEMA)), np.array([[1, 1, 0], [0, 1, 0], [1, 0, 1]]), (1, 0, 1), HALFWAY),
+    (Term("score", "vector", 1.0), Term("hessian", "matrix", 11.0, HALFWAY, "linear")),
+)
+
+
+def in_frame(**changed):
+    return replace(ROUND, frame=replace(ROUND.frame, **changed))
+
+
+def in_table(**changed):
+    return in_frame(mean=replace(HALFWAY, **changed))
+
+
+def in_term(**changed):
+    return replace(ROUND, terms=(replace(ROUND.terms[0], **changed), ROUND.terms[1]))
+
+
+class UnderstatedRound(RoundSum):
+    def change(self, weights, neighbors, norm):
+        return Fraction(1, 10**9)
+
+
+class LargeFrame(RoundFrame):
+    def look(self, rows):
+        return replace(super().look(rows), z=1000 * rows)
+
+
+class CheapTerm(Term):
+    @property
+    def price(self):
+        return 1e-9
+
+
+class AnyTable(Interpolant):
+    def __call__(self, numbers):
+        return 1e9 * numbers
+
+
+class LyingArray(np.ndarray):
+    def astype(self, *args, **options):
+        return 1000 * np.asarray(self, dtype=float)
+
+
+class Long(float):
+    pass
+
+
+FORGED_ROUNDS = {
+    "row sum": lambda: UnderstatedRound(ROUND.frame, ROUND.terms),
+    "frame": lambda: replace(ROUND, frame=LargeFrame(ROUND.frame.features, ROUND.frame.maps, ROUND.frame.bits)),
+    "features": lambda: in_frame(features=FewFeatures(ROUND.frame.features.basis)),
+    "term": lambda: replace(ROUND, terms=(object.__new__(CheapTerm), ROUND.terms[1])),
+    "table": lambda: in_frame(mean=AnyTable(-1.0, 1.0, np.zeros(2), 0.0, 0.0)),
+    "function": lambda: in_frame(mean=np.tanh),
+    "maps": lambda: in_frame(maps=ROUND.frame.maps.view(LyingArray)),
+    "values": lambda: in_table(values=HALFWAY.values.view(LyingArray)),
+    "price": lambda: in_term(price=Long(1.0)),
+}
+FORGED |= {f"round, {name}": lambda make=make: Stage(Sum(make())) for name, make in FORGED_ROUNDS.items()}
+
+
 @pytest.mark.parametrize("name", FORGED)
 def test_forged_parts(name):
     refused(ask(FORGED[name]()))
@@ -324,6 +390,66 @@ ANOTHER = {
     "leaves": TreeSum(SCHEMA, "x", 6),
     "half a leaf": TreeSum(SCHEMA, "x", 4.0),
 }
+
+
+NAN, INF = float("nan"), float("inf")
+ROUNDS = {
+    "no constant": in_frame(features=Features(Basis(SCHEMA, ROUND.frame.features.basis.blocks[1:])), maps=np.eye(2)),
+    "clipped": in_frame(features=replace(ROUND.frame.features, clip=RowClip(0.5))),
+    "marks": in_frame(features=replace(ROUND.frame.features, count_clamped=True)),
+    "maps of floats": in_frame(maps=ROUND.frame.maps * 1.0),
+    "maps of objects": in_frame(maps=ROUND.frame.maps.astype(object)),
+    "maps of bytes": in_frame(maps=ROUND.frame.maps.astype(np.int8)),
+    "maps of other features": in_frame(maps=ROUND.frame.maps[:, :2]),
+    "no coordinates": in_frame(maps=ROUND.frame.maps[:2], bits=(0, 0)),
+    "too many coordinates": in_frame(maps=np.zeros((600, 3), dtype=np.int64), bits=(0,) * 600),
+    "maps of one row": in_frame(maps=ROUND.frame.maps[0]),
+    "maps that round": in_frame(maps=np.full((3, 3), 2**33)),
+    "maps that overflow": in_frame(maps=np.full((3, 3), -(2**63))),
+    "bits of other maps": in_frame(bits=(1, 1)),
+    "bits below zero": in_frame(bits=(-2000, 0, 0)),
+    "bits that underflow": in_frame(bits=(2000, 0, 0)),
+    "bits of floats": in_frame(bits=(1.0, 0.5, 0.0)),
+    "bits of truths": in_frame(bits=(True, False, True)),
+    "another norm": in_frame(norm="max"),
+    "no norm": in_frame(norm=None),
+    "the other norm": in_frame(norm="l1"),
+    **{f"ratio {ratio}": in_frame(norm="l1", ratio=ratio) for ratio in (0.0, -1.0, NAN, INF, "1", None, 1)},
+    "table of NaN": in_table(values=np.array([0.0, NAN])),
+    "table without end": in_table(values=np.array([0.0, INF])),
+    "large table": in_table(values=np.array([0.0, 1e300])),
+    "table of whole numbers": in_table(values=np.array([0, 1])),
+    "table of complex numbers": in_table(values=np.array([0, 1j])),
+    "square table": in_table(values=np.zeros((2, 2))),
+    "table of one": in_table(values=np.zeros(1)),
+    "huge table": in_table(values=np.zeros(2**17)),
+    "table of a list": in_table(values=[0.0, 1.0]),
+    "table from NaN": in_table(low=NAN),
+    "table without width": in_table(low=1.0),
+    "reversed table": in_table(low=2.0),
+    "table to infinity": in_table(high=INF),
+    "table below": in_table(below=NAN),
+    "table above": in_table(above=-INF),
+    "table of texts": in_table(above="1"),
+    **{f"price {price}": in_term(price=price) for price in (0.0, -1.0, NAN, INF, 1e-200, Fraction(1), True, None, "1")},
+    "another kind": in_term(kind="vectors"),
+    "kind of a list": in_term(kind=["vector"]),
+    "of what": in_term(of="rows"),
+    "of an attribute": in_term(of="__class__"),
+    "center of a matrix": replace(ROUND, terms=(replace(ROUND.terms[1], center=HALFWAY),)),
+    "power": in_term(power=3),
+    "power of a float": in_term(power=1.0),
+    "table that is none": in_term(curve=lambda numbers: 1e9 * numbers),
+    "outer of nothing": replace(ROUND, terms=(Term("meat", "outer", 1.0), *ROUND.terms)),
+    "outer of its own": replace(ROUND, terms=(*ROUND.terms, Term("meat", "outer", 1.0, HALFWAY))),
+    "no terms": replace(ROUND, terms=()),
+    "terms of a text": replace(ROUND, terms="ab"),
+    "twice the same": replace(ROUND, terms=ROUND.terms * 2),
+    "too many": replace(ROUND, terms=tuple(Term(f"{place}", "vector", 1.0) for place in range(65))),
+    "no name": in_term(name=""),
+    "no frame": replace(ROUND, frame=ROUND.frame.features),
+}
+ANOTHER |= {f"round: {name}": rows for name, rows in ROUNDS.items()}
 
 
 @pytest.mark.parametrize("neighbors", ["add_remove", "replace_one"])
@@ -423,6 +549,40 @@ def test_weights_changed_after_the_price():
     assert np.abs(found - true).max() < 20  # 100 standard deviations
     fresh = QuerySum(counts(), np.eye(2, dtype=np.int64), 1.0, ("p", "q"))
     assert not price_procedure(ask(Stage(Sum(fresh))), data.context(CHEAP)).rows.matrix.flags.writeable
+
+
+def test_a_round_changed_after_the_price():
+    maps, values = ROUND.frame.maps.copy(), HALFWAY.values.copy()
+    rows = in_frame(maps=maps, mean=replace(HALFWAY, values=values))
+
+    def change(call, released):
+        maps[:] *= 2**20
+        values[:] = 1e20
+        for one in (rows.frame.maps, rows.frame.mean.values):
+            one.setflags(write=True)
+        rows.__dict__["_upper"] = rows.frame.__dict__["_exact"] = rows.frame.mean.__dict__["_rises"] = None
+        object.__setattr__(rows, "terms", ROUND.terms[:1])
+        return Stage(Sum(counts()))
+
+    data = guarded()
+    found = data.run(ask(Stage(Sum(rows)), change, slots=TWO), dpi.ZCDP(50)).stages[0]
+    x = np.rint((2 * FRAME["x"].to_numpy() - 1) * UNIT) / UNIT
+    mean, y = (1 + x) / 2, FRAME["b"].to_numpy()  # of one coordinate, which is the mean here, too
+    kept = mean**2 * (y - mean) ** 2 + 11 * mean**6 <= 1
+    true = [(mean * (y - mean))[kept].sum(), (mean**3)[kept].sum()]
+    assert np.abs(found.array - true).max() < 3  # 20 standard deviations
+    sealed = price_procedure(ask(Stage(Sum(ROUND))), data.context(CHEAP)).rows
+    assert not sealed.frame.maps.flags.writeable
+    assert not sealed.frame.mean.values.flags.writeable
+
+
+def test_a_round_of_people_is_not_proved():
+    data = dpi.PrivateData(FRAME, SCHEMA, dpi.Ledger.in_memory(DEAR), id="secret", max_rows=2)
+    people = SCHEMA.with_people("secret", 2)
+    rows = in_frame(features=Features(basis_of(["x", "b"], people)))
+    with pytest.raises(dpi.errors.NotProvedError, match="people"):
+        data.run(ask(Stage(Sum(rows))), CHEAP)
+    assert data.ledger.charges().empty
 
 
 @pytest.mark.parametrize("when", ["before the price", "after the price"])
@@ -702,6 +862,8 @@ def test_a_procedure_that_resolves_to_another_is_the_other():
         lambda: Stage(Sum(totals(texts=[f"x**{k}" for k in range(1, 9)]))),
         lambda: Stage(Sum(Larger(PLAIN))),
         lambda: Stage(Sum(ANOTHER["weights that overflow"])),
+        lambda: Stage(Sum(ANOTHER["round: maps that round"])),
+        lambda: Stage(Sum(UnderstatedRound(ROUND.frame, ROUND.terms))),
         lambda: None,
         lambda: 1 / 0,
     ],
