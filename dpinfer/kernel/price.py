@@ -23,6 +23,7 @@ from dpinfer.kernel.rows.persons import PersonSum
 from dpinfer.kernel.rows.products import GramSum
 from dpinfer.kernel.rows.queries import QuerySum
 from dpinfer.kernel.rows.resampled import ReplicateSum
+from dpinfer.kernel.rows.round_counts import RoundCounts
 from dpinfer.kernel.rows.rounds import RoundSum
 from dpinfer.kernel.rows.scores import ScoreSum
 from dpinfer.kernel.rows.tree import PointRows, TreeSum
@@ -126,7 +127,10 @@ _PRICES: dict[type, Callable[[Stage, Privacy, Context, int | None], PricedStage]
 }
 
 _ROWS: dict[type, tuple[type, ...]] = {
-    Sum: (CellSum, PersonSum, QuerySum, TreeSum, GramSum, RoundSum, OctaveCounts, PlaceCounts, BlockMoments),
+    Sum: (
+        *(CellSum, PersonSum, QuerySum, TreeSum, GramSum, RoundSum, RoundCounts),
+        *(OctaveCounts, PlaceCounts, BlockMoments),
+    ),
     Largest: (ScoreSum,),
     Place: (PointRows,),
     Resampled: (ReplicateSum,),

@@ -21,6 +21,7 @@ from dpinfer.kernel.rows.persons import PersonSum
 from dpinfer.kernel.rows.products import GramSum
 from dpinfer.kernel.rows.queries import QuerySum
 from dpinfer.kernel.rows.resampled import ReplicateSum
+from dpinfer.kernel.rows.round_counts import Bins, RoundCounts
 from dpinfer.kernel.rows.round_frame import RoundFrame
 from dpinfer.kernel.rows.rounds import RoundSum, Term
 from dpinfer.kernel.rows.scores import ScoreSum
@@ -45,7 +46,7 @@ _RECORDS = frozenset(
     {Sum, Largest, Place, Resampled, Noise}
     | {CellSum, PersonSum, QuerySum, TreeSum, PointRows, GramSum, ScoreSum, ReplicateSum}
     | {OctaveCounts, PlaceCounts, BlockMoments}
-    | {RoundSum, RoundFrame, Term, Interpolant}
+    | {RoundSum, RoundCounts, RoundFrame, Term, Bins, Interpolant}
     | {Features, RowClip, Basis, Block, Curve, Expression, LevelsAxis, ConditionAxis, BinsAxis, Region}
 )
 
@@ -225,7 +226,7 @@ def _check_replicates(rows: ReplicateSum) -> None:
     rows.check()
 
 
-def _check_round(rows: RoundSum) -> None:
+def _check_round(rows: RoundSum | RoundCounts) -> None:
     rows.check()
     _check_features(rows.frame.features)
 
@@ -238,6 +239,7 @@ _CHECKS: dict[type, Callable[[Any], None]] = {
     PointRows: _check_points,
     GramSum: lambda rows: _check_features(rows.features),
     RoundSum: _check_round,
+    RoundCounts: _check_round,
     ScoreSum: lambda rows: rows.check(),
     ReplicateSum: _check_replicates,
 }

@@ -13,6 +13,7 @@ from dpinfer.kernel.rows.persons import PersonSum
 from dpinfer.kernel.rows.products import GramSum
 from dpinfer.kernel.rows.queries import QuerySum
 from dpinfer.kernel.rows.resampled import ReplicateSum
+from dpinfer.kernel.rows.round_counts import RoundCounts
 from dpinfer.kernel.rows.rounds import RoundSum
 from dpinfer.kernel.rows.scores import ScoreSum
 from dpinfer.kernel.rows.tree import PointRows, TreeSum
@@ -90,6 +91,12 @@ def _(rows: RoundSum) -> str:
     names = rows.frame.features.basis.names
     parts = ", ".join(rows.parts)
     return f"{parts} of a round in {rows.frame.size} coordinates of {len(names)} bounded features: {', '.join(names)}"
+
+
+@measures.register
+def _(rows: RoundCounts) -> str:
+    bins = ", ".join(f"{one.name} ({one.size:,} bins)" for one in rows.places)
+    return f"the number of rows by {bins}"
 
 
 @measures.register
@@ -197,7 +204,7 @@ def _unit_of(rows: Any) -> str:
         return "blocks, and of the ball that holds their estimates" if held else "blocks"
     if isinstance(rows, PersonSum):
         return "a person with all rows at their bounds"
-    if isinstance(rows, CountedSum) or (isinstance(rows, CellSum) and rows.counts_only):
+    if isinstance(rows, CountedSum | RoundCounts) or (isinstance(rows, CellSum) and rows.counts_only):
         return "rows"
     others = {ScoreSum: "the scores", PointRows: "ranks", RoundSum: "rows at their bounds"}
     return others.get(type(rows), "the scaled features")

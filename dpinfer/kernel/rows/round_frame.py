@@ -37,7 +37,8 @@ class Looked:
 
     ``z`` (q, m) are coordinates, of all the others there is one for each row (m,): ``linear`` is the linear predictor,
     ``difference`` the response less its mean, ``residual`` that over its standard deviation, ``lift`` what z is
-    multiplied by in scores, and ``weight`` the row's weight, 0 of a row that is dropped.
+    multiplied by in scores, ``size`` what the weight is 1 over where it is above 1, and ``weight`` the row's weight, 0
+    of a row that is dropped.
     """
 
     z: Array
@@ -45,6 +46,7 @@ class Looked:
     difference: Array
     residual: Array
     lift: Array | None
+    size: Array
     weight: Array
 
 
@@ -114,12 +116,13 @@ class RoundFrame:
         difference = response if self.mean is None else response - self.mean(linear)
         residual = difference if self.inverse_sd is None else difference * self.inverse_sd(linear)
         lift = None if self.lift is None else self.lift(linear)
-        weight = self._weights(z, lift)
+        size = self._size(z, lift)
+        weight = 1.0 / np.maximum(size, 1.0)
         np.copyto(weight, 0.0, where=rows[0] == 0.0)
-        return Looked(z, linear, difference, residual, lift, weight)
+        return Looked(z, linear, difference, residual, lift, size, weight)
 
-    def _weights(self, z: Array, lift: Array | None) -> Array:
-        """Weigh rows (m,), coordinate after coordinate: numbers that are not whole have one order of addition."""
+    def _size(self, z: Array, lift: Array | None) -> Array:
+        """Measure rows (m,), coordinate after coordinate: numbers that are not whole have one order of addition."""
         squared, absolute = np.zeros(z.shape[1]), np.zeros(z.shape[1])
         for one in z:
             squared += one * one
@@ -129,11 +132,9 @@ class RoundFrame:
             products = (absolute * absolute + squared) * (0.5 / self.ratio)
             if lift is not None:
                 absolute, products = absolute * lift, products * (lift * lift)
-            largest = np.maximum(absolute, products)
-        else:
-            largest = squared if lift is None else squared * (lift * lift)
-        weight: Array = 1.0 / np.maximum(largest, 1.0)
-        return weight
+            largest: Array = np.maximum(absolute, products)
+            return largest
+        return squared if lift is None else squared * (lift * lift)
 
 
 def check_table(table: object) -> None:

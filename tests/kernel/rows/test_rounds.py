@@ -223,6 +223,39 @@ def test_rows_that_pay_right_prices_are_never_zeroed(name, scale):
     assert zeroed.any() == (name in WRONG and scale > 0.05)
 
 
+@pytest.mark.parametrize(
+    ("kind", "norm", "first", "second", "neighbors", "moved"),
+    [
+        ("vector", "l2", (1, 0), None, "add_remove", 1),
+        ("matrix", "l2", (1, 0), None, "add_remove", 1),
+        ("number", "l2", (1, 0), None, "add_remove", 1),
+        ("vector", "l2", (1, 0), (-1, 0), "replace_one", 2),
+        ("number", "l2", (1, 0), (-1, 0), "replace_one", 2),
+        ("matrix", "l2", (1, 0), (0, 1), "replace_one", 2**0.5),
+        ("mass", "l2", (1, 0), (-1, 0), "replace_one", 1),
+        ("vector", "l1", (0.5, 0.5), (-0.5, -0.5), "replace_one", 2),
+        ("matrix", "l1", (1, 0), (0, 1), "replace_one", 2),
+        ("number", "l1", (1, 0), (-1, 0), "replace_one", 2),
+    ],
+)
+def test_neighbours_that_attain_the_bound_of_a_term_alone(kind, norm, first, second, neighbors, moved):
+    asked = Features(basis_of(["w", "t"], SCHEMA))
+    maps = np.array([[0, 1, 0], [0, 0, 1], [0, 1, 0], [0, 0, 0]])
+    curve = {"number": None, "mass": None}.get(kind, flat(1.0))
+    rows = RoundSum(RoundFrame(asked, maps, (0,) * 4, norm=norm), (Term("it", kind, 1.0, curve, "linear"),))
+    rows.check()
+
+    def alone(cells):
+        return rows.add(Batch({"w": np.array(cells[:1], float), "t": np.array(cells[1:], float)}, 1))[0].tolist()
+
+    change = np.array(alone(first), dtype=object) - (alone(second) if second else 0)
+    bounded = rows.bounded(neighbors, norm)
+    size = float(squared_change(change, [Fraction(one) for one in bounded.weights.tolist()], norm))
+    size = size if norm == "l1" else size**0.5
+    assert size == pytest.approx(moved)
+    assert float(bounded.bound) == pytest.approx(2**0.5 if kind == "mass" else moved, rel=3e-4)
+
+
 def test_every_term_pays_for_the_whole_bound_at_the_usual_weights():
     for name in ROUNDS:
         rows = ROUNDS[name]()
