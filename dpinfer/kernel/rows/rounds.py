@@ -44,7 +44,7 @@ _OF = ("residual", "difference", "linear")
 _MOST_TERMS = 64
 _MOST_SUMS = 2**20
 
-_BLOCK = 2**12
+_BLOCK = 2**13
 """Rows that are mapped at once."""
 
 
@@ -276,16 +276,15 @@ def _whole(term: Term, looked: Looked) -> Array:
         for _ in range(term.power):
             amount *= looked.weight
         np.copyto(amount, 0.0, where=looked.weight == 0.0)
-        exact = amount[None]
+        exact: Array = amount[None] * UNIT
     elif term.kind == "matrix":
         amount *= looked.weight
-        exact = looked.z * np.sqrt(amount)
+        exact = looked.z * (np.sqrt(amount) * UNIT)
     else:
         if term.center is not None:
             amount -= term.center(looked.linear)
-        amount *= looked.weight
+        amount *= looked.weight * UNIT
         exact = looked.z * (amount if looked.lift is None else amount * looked.lift)
-    exact *= UNIT
     np.fmin(np.fmax(exact, -UNIT, out=exact), UNIT, out=exact)  # NaN, too, comes to lie in the interval
     return np.rint(exact, out=exact)
 

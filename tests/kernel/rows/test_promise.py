@@ -19,6 +19,9 @@ from dpinfer.kernel.rows.persons import PersonSum
 from dpinfer.kernel.rows.products import GramSum
 from dpinfer.kernel.rows.queries import QuerySum
 from dpinfer.kernel.rows.resampled import ReplicateSum
+from dpinfer.kernel.rows.round_counts import Bins, RoundCounts
+from dpinfer.kernel.rows.round_frame import RoundFrame
+from dpinfer.kernel.rows.rounds import RoundSum, Term
 from dpinfer.kernel.rows.scores import ScoreSum
 from dpinfer.kernel.rows.tree import TreeSum
 from dpinfer.privacy.units import NEIGHBORS
@@ -288,6 +291,54 @@ def test_cross_products_pay_for_wrong_features(formula, clip, split, keeping, we
             assert_paid(right.bounded(neighbors, norm, shares=shares if split else [1.0]), change, norm)
 
 
+# Rounds
+
+
+def frame_of(features, norm="l2"):
+    width = features.basis.width
+    maps = np.random.default_rng(width).integers(-(2**24), 2**24, (width + 2, width))
+    return RoundFrame(features, maps, (24,) * (width + 2), norm=norm, ratio=0.8)
+
+
+def round_of(features, norm="l2"):
+    terms = Term("score", "vector", 0.5), Term("gram", "matrix", 2.0), Term("meat", "outer", 0.3)
+    return RoundSum(frame_of(features, norm), (*terms, Term("tail", "number", 0.1), Term("square", "mass", 0.1)))
+
+
+def counts_of(features):
+    cuts = np.linspace(-1, 1, 8)[1:]
+    return RoundCounts(
+        frame_of(features), (Bins("size", "size", 2.0 ** np.arange(4)), Bins("z", "coordinate", cuts, 3))
+    )
+
+
+@pytest.mark.slow
+@settings(max_examples=100)
+@given(
+    st.sampled_from(FORMULAS),
+    st.lists(RELATIVE, min_size=5, max_size=5),
+    st.lists(GARBAGE, min_size=1, max_size=4),
+    st.lists(GARBAGE, min_size=1, max_size=4),
+    ROWS,
+    ROWS,
+)
+def test_rounds_pay_for_wrong_features(formula, weights, one, other, first, second):
+    spoilt = [features_of(formula, DROPPING, None, garbage) for garbage in (one, other)]
+    right = features_of(formula, DROPPING)
+    for neighbors in NEIGHBORS:
+        for norm in NORMS:
+            z, w = (added(round_of(mine, norm), cells) for mine, cells in zip(spoilt, (first, second), strict=True))
+            change = changed(z, w, neighbors)
+            assert_paid(round_of(right, norm).bounded(neighbors, norm), change, norm)
+            assert_paid(round_of(right, norm).bounded(neighbors, norm, weights=weights), change, norm)
+            z, w = (
+                counts_of(mine).finish(added(counts_of(mine), cells).tolist())
+                for mine, cells in zip(spoilt, (first, second), strict=True)
+            )
+            change = changed(np.array(z, dtype=object), np.array(w, dtype=object), neighbors)
+            assert_paid(counts_of(right).bounded(neighbors, norm, weights=weights[:2]), change, norm)
+
+
 # A public number of rows
 
 
@@ -319,6 +370,9 @@ SUMS = {
     "tree": TreeSum(DROPPING, "x", 8, AXES["levels"], POSITIVE),
     "products": GramSum(Features(GramDesign(DROPPING, formula="y ~ x * g").basis, count_clamped=True)),
     "clipped products": GramSum(features_of("y ~ x * g", DROPPING, RowClip(1.2)), split=True),
+    "round": round_of(features_of("y ~ x * g", DROPPING)),
+    "round, L1": round_of(features_of("y ~ x * g", DROPPING), "l1"),
+    "counts in a round": counts_of(features_of("y ~ x * g", DROPPING)),
 }
 ALONE = {
     "replicates": ReplicateSum(Features(BASIS), False, 3, "public"),
