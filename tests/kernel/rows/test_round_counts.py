@@ -20,8 +20,8 @@ from dpinfer.kernel.stage import Context, Stage, Sum
 from dpinfer.kernel.sums import exact_sums
 from dpinfer.privacy.units import NEIGHBORS
 from dpinfer.schema.basis import UNIT, basis_of
+from tests.kernel.rows.round_bounds import CELLS, cells_of, frame_of
 from tests.kernel.rows.round_cases import LINKS, SCHEMA, features, maps_of
-from tests.kernel.rows.test_rounds import CELLS, cells_of, frame_of
 
 ASKED = features(regressors=("x", "u", "b"))
 MAPS, BITS = maps_of(ASKED.basis.width, rng=np.random.default_rng(1), scale=0.5)
