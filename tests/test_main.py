@@ -153,6 +153,7 @@ def test_the_ordinary_fit_is_marked_as_allowed_on_public_data_only(made):
     assert warned < shown
 
 
+@pytest.mark.slow
 def test_the_scripts_of_the_page_run_as_they_stand(made, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     scripts = re.findall(r'<pre class="python">(.*?)</pre>', made.page, flags=re.DOTALL)
@@ -179,6 +180,7 @@ def again(made, tmp_path_factory):
     return SimpleNamespace(folder=folder, page=(folder / report.PAGE).read_text("utf-8"), out=result.out)
 
 
+@pytest.mark.slow
 def test_another_run_replaces_the_report_and_keeps_what_else_is_there(made, again):
     assert names(again.folder) == FILES | {"mine.txt"}
     prices = [dpi.read_release(one.folder / tour.GRAM).cost.price for one in (made, again)]
@@ -187,6 +189,7 @@ def test_another_run_replaces_the_report_and_keeps_what_else_is_there(made, agai
     assert "--budget 0.0001" in again.page
 
 
+@pytest.mark.slow
 def test_a_budget_that_is_too_small_is_told(again):
     assert "| Warning: Privacy noise dominates" in again.out
     assert '<aside class="note"><strong>Warning.</strong> Privacy noise dominates' in again.page

@@ -182,6 +182,7 @@ def options_of(kind, method):
     return {"inference": method} | ({"replicates": 99} if method == "simulated" else {})
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", FRAMES)
 def test_only_the_released_numbers_depend_on_the_rows(name, usual, caplog, capfd):
     caplog.set_level(logging.DEBUG)

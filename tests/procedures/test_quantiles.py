@@ -128,6 +128,7 @@ def usual():
     return {(kind, neighbors): traced(kind, plain(), neighbors) for kind in KINDS for neighbors in NEIGHBORS}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", FRAMES)
 def test_only_the_released_numbers_depend_on_the_rows(name, usual, caplog, capfd):
     caplog.set_level(logging.DEBUG)
