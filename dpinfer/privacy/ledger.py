@@ -347,7 +347,7 @@ def _header(dataset: str, budget: Privacy, neighbors: Neighbors, currency: str |
     """Check what describes a ledger, and write it as text."""
     if not isinstance(dataset, str) or not dataset:
         raise OptionError("dataset", dataset, "a name for the confidential data")
-    if neighbors not in NEIGHBORS:
+    if type(neighbors) is not str or neighbors not in NEIGHBORS:
         raise OptionError("neighbors", neighbors, NEIGHBORS)
     chosen = filter_for(budget, currency).currency
     return Header(uuid.uuid4().hex, dataset, json.dumps(budget.to_dict()), neighbors, chosen)

@@ -247,7 +247,7 @@ class CellSum(RowSum):
                 keep = place >= 0 if keep is None else keep & (place >= 0)
             cells *= size
             cells += place
-        return cells, keep
+        return np.clip(cells, 0, self.size, out=cells), keep  # whatever an axis says, a row is in one cell or in none
 
     def _looked_up(self, raw: Mapping[str, NDArray[Any] | Coded]) -> NDArray[np.intp] | None:
         """Cells of an array of whole numbers by one look-up; the same as the long way, which reads them as floats."""
