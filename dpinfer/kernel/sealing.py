@@ -282,6 +282,7 @@ def _check_curve(curve: Curve, basis: Basis) -> None:
     right = right and len(set(curve.places)) == len(curve.places)
     shape = (len(curve.places), len(curve.edges) - 1) if right else ()
     right = right and curve.lower.shape == curve.upper.shape == shape and curve.edges.ndim == 1 and min(shape) > 0
+    right = right and bool((np.diff(curve.edges) > 0).all())  # a search among others would look at the row before
     right = right and bool(((curve.lower >= -1) & (curve.lower <= curve.upper) & (curve.upper <= 1)).all())
     if not (right and all(np.array_equal(ends * UNIT, np.rint(ends * UNIT)) for ends in (curve.lower, curve.upper))):
         raise OptionError("curves", type(curve).__name__, "boxes of whole steps, within the scaled features' bounds")

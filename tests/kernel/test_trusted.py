@@ -18,11 +18,18 @@ def test_the_page_tells_their_lines():
 def test_questions_inference_and_the_reader_of_texts_are_not_among_them():
     files = set(trusted.closure())
     assert {path.split("/")[1] for path in files}.isdisjoint({"procedures", "inference", "results", "studies"})
-    assert files.isdisjoint({f"dpinfer/schema/{name}.py" for name in ("formula", "syntax", "expressions", "basis")})
+    texts = ("formula", "syntax", "expressions", "basis", "intervals", "tree_bounds", "curves", "balls")
+    assert files.isdisjoint({f"dpinfer/schema/{name}.py" for name in texts})
+
+
+def test_what_is_for_people_and_simulation_is_not_among_them():
+    others = ("kernel/simulated", "kernel/measurement", "kernel/wording", "privacy/ledger", "privacy/planning")
+    files = set(trusted.closure())
+    assert files.isdisjoint({f"dpinfer/{name}.py" for name in (*others, "release/release", "release/registry")})
 
 
 def test_imports_within_functions_count():
-    assert {"dpinfer/kernel/run.py", "dpinfer/privacy/ledger.py"} <= set(trusted.closure())
+    assert {"dpinfer/kernel/run.py", "dpinfer/privacy/account.py", "dpinfer/privacy/store.py"} <= set(trusted.closure())
 
 
 def test_the_page_tells_how_much_an_ordinary_question_runs():
