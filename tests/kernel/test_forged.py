@@ -343,7 +343,7 @@ def test_a_process_that_is_forked_after_the_charge_draws_nothing(tmp_path):
     try:
         stages = len(guarded().run(asked, dpi.ZCDP(1e-3)).stages)
     except MeasurementFailedError as error:
-        stages = len(error.release.stages)
+        stages = len(error.partial.stages)
     finally:
         if children == [0]:
             told.write_text(str(stages))
