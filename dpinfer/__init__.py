@@ -7,7 +7,8 @@ ask a question such as `ols`, and ``fit`` it at a price.
 from dpinfer import errors
 from dpinfer._version import __version__
 from dpinfer.inference.families import Binomial, Family
-from dpinfer.kernel.data import PrivateData, PublicData
+from dpinfer.kernel.data import PrivateData
+from dpinfer.kernel.simulated import PublicData
 from dpinfer.privacy import GDP, ZCDP, ApproxDP, Ledger, PureDP
 from dpinfer.procedures import (
     Procedure,

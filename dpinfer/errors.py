@@ -48,37 +48,12 @@ _LONGEST = 200
 
 
 def shown(given: object) -> str:
-    """Write an argument for a message: a scalar or a text as it is, of anything else its type and shape.
-
-    Parameters
-    ----------
-    given : object
-        Whatever a user passed.
-
-    Returns
-    -------
-    str
-
-    Examples
-    --------
-    >>> shown(0.5), shown("income"), shown([51_234, 60_000])
-    ('0.5', "'income'", '<list of length 2>')
-    """
+    """Write an argument for a message: a scalar or a text as it is, of anything else its type and shape."""
     return _cut_repr(given) if isinstance(given, _SCALARS) else kind_of(given)
 
 
 def kind_of(given: object) -> str:
-    """Write the type and shape of an argument, for a message that must not show even a scalar.
-
-    Parameters
-    ----------
-    given : object
-        Such as an element of a list, which may be a cell of a confidential column.
-
-    Returns
-    -------
-    str
-    """
+    """Write the type and shape of an argument, such as an element of a list, which may be a cell of a column."""
     if isinstance(given, type):
         return f"<class {given.__name__}>"
     kind = type(given).__name__

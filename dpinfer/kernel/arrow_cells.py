@@ -77,20 +77,9 @@ def _coded(chunk: pa.Array) -> Coded:
 
 
 def used_codes(codes: NDArray[Any], size: int) -> tuple[NDArray[Any], NDArray[np.int64] | None]:
-    """Keep what the codes use of a dictionary that is larger than they are.
+    """Keep what the codes (m,) use of a dictionary that is larger than they are.
 
-    Parameters
-    ----------
-    codes : ndarray of int (m,)
-    size : int
-        Of the dictionary.
-
-    Returns
-    -------
-    codes : ndarray of int (m,)
-        Places in what is kept; a code outside the dictionary stays outside.
-    used : ndarray of int (k,), or None
-        Places in the dictionary that are kept; None for all.
+    The places of the dictionary that are kept are None for all; a code outside of it stays outside.
     """
     if size <= len(codes):
         return codes, None

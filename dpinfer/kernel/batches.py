@@ -38,24 +38,9 @@ def map_batches(
     threads: int | None = None,
     most: int = CHUNK_ROWS,
 ) -> Iterator[T]:
-    """Call a function with the cells of every batch of rows.
+    """Call a function with the cells of every batch of rows, in several threads at once.
 
-    Parameters
-    ----------
-    source : Source
-    names : sequence of str
-        Columns that the function reads.
-    function : callable
-        ``function(cells, batch)``, called in several threads at once.
-    threads : int, optional
-        Worker threads; by default one per core.
-    most : int
-        Rows of a batch at most.
-
-    Returns
-    -------
-    iterator
-        What the function returns, in the order of rows.
+    What it returns comes in the order of rows, whatever the number of threads (by default one per core).
     """
 
     def one(batch: Slice) -> T:
@@ -87,26 +72,11 @@ def sum_batches(
     threads: int | None = None,
     most: int = CHUNK_ROWS,
 ) -> list[int]:
-    """Add up the whole numbers that a function gives for every batch, without any rounding.
+    """Add up the whole numbers (size,) that a function gives for every batch, without any rounding.
 
-    Parameters
-    ----------
-    source, names, threads, most
-        As in `map_batches`. The result does not depend on the last two.
-    function : callable
-        ``function(cells, batch)`` returns integers (size,), a row's part of which depends on that row alone.
-    size : int
-    largest : int
-        No integer of a batch is larger than this in absolute value, at most 2^62.
-
-    Returns
-    -------
-    list of int, length ``size``
-
-    Notes
-    -----
-    So many batches are added in 64 bits as fit whatever they hold, then Python integers take over: choosing by the
-    number of rows would make behaviour depend on it.
+    ``largest``, at most 2^62, bounds them in absolute value. So many batches are added in 64 bits as fit whatever they
+    hold, then Python integers take over: choosing by the number of rows would make behaviour depend on it. The result
+    does not depend on ``threads`` and ``most``.
     """
     held = max(min(_FLUSH, 2**62 // largest), 1)
     total = np.zeros(size, dtype=object)

@@ -18,7 +18,7 @@ from dpinfer.kernel.rows.features import CHUNK_ROWS
 from dpinfer.kernel.worker_process import as_floats
 from dpinfer.kernel.workers import fit_apart, fit_here
 from dpinfer.schema.category import Category
-from dpinfer.schema.clamping import limits_of
+from dpinfer.schema.clamping import clamped_values
 from dpinfer.schema.columns import Boolean, Integer
 
 if TYPE_CHECKING:
@@ -37,23 +37,10 @@ __all__ = ["block_fits", "block_run", "typed_rows"]
 
 
 def typed_rows(rows: Blocks, source: Source) -> tuple[dict[str, Array], NDArray[np.bool_]]:
-    """Read all rows as numbers within their declared bounds, and which are kept.
+    """Read all rows as numbers (n,) within their declared bounds; and which are kept.
 
-    Parameters
-    ----------
-    rows : Blocks
-    source : Source
-
-    Returns
-    -------
-    values : dict of str to ndarray (n,)
-        Clamped values; of a category the index of the level.
-    keep : ndarray of bool (n,)
-        Rows without a missing or impossible cell that is to be dropped, and that meet the condition.
-
-    Notes
-    -----
-    Each value depends on its own cell, and ``keep`` on its own row.
+    Of a category they are places of levels. Dropped are rows with a missing or impossible cell, and those that do not
+    meet the condition. Each value depends on its own cell, and ``keep`` on its own row.
     """
     names = rows.columns
     values = {name: np.empty(source.rows) for name in names}
@@ -61,38 +48,20 @@ def typed_rows(rows: Blocks, source: Source) -> tuple[dict[str, Array], NDArray[
     for batch in source.batches(names, CHUNK_ROWS):
         mine = slice(batch.start, batch.start + batch.rows)
         with np.errstate(all="ignore"):
-            raw = batch.read()
+            found, keep[mine] = clamped_values(rows.schema, names, batch.read(), batch.rows)
             for name in names:
-                cells = rows.schema[name].coerce(raw[name])
-                keep[mine] &= np.isfinite(cells)
-                lower, upper = limits_of(rows.schema[name])
-                values[name][mine] = np.fmin(np.fmax(cells, lower), upper) + 0.0  # never -0.0
+                values[name][mine] = found[name] + 0.0  # never -0.0
             if rows.where is not None:
                 keep[mine] &= rows.where.evaluate({name: values[name][mine] for name in names}) > 0.5
     return values, keep
 
 
 def block_fits(rows: Blocks, source: Source, labels: NDArray[np.intp], *, private: bool) -> Array:
-    """Fit every block, and its halves where these are asked for.
+    """Fit every block, and its halves where these are asked for: (k, f, p) with f = 3 or 1, NaN where a fit failed.
 
-    Parameters
-    ----------
-    rows : Blocks
-    source : Source
-    labels : ndarray of int (n,)
-        Of each row, from 0 to 2 k - 1: rows labelled 2 b and 2 b + 1 are the halves of block b.
-    private : bool
-        Whether the rows are confidential: code that is not the library's own then runs in other processes.
-
-    Returns
-    -------
-    ndarray (k, f, p)
-        f = 3 with halves, else 1; NaN where a fit failed.
-
-    Notes
-    -----
-    The frame of a block holds its rows in their order and is numbered from 0, with dtypes that the schema sets: it
-    does not tell of other rows.
+    Rows labelled 2 b and 2 b + 1 are the halves of block b. Where the rows are confidential, code that is not the
+    library's own runs in other processes. The frame of a block holds its rows in their order and is numbered from 0,
+    with dtypes that the schema sets: it does not tell of other rows.
     """
     values, keep = typed_rows(rows, source)
     kept = np.flatnonzero(keep)
@@ -155,15 +124,7 @@ def _labels_of(column: Category) -> pd.Index[Any]:
 
 
 def block_run(rows: Blocks, source: Source, draws: Draws) -> BlockValues:
-    """Deal the rows into blocks, all rows of a person into one, and fit them.
-
-    Parameters
-    ----------
-    rows : Blocks
-    source : Source
-    draws : Draws
-        Of the labels of rows, or of people.
-    """
+    """Deal the rows into blocks, all rows of a person into one, and fit them."""
     if isinstance(source, KeptSource):
         labels = draws.labels(source.people, 2 * rows.count)[source.persons]
     else:

@@ -1,41 +1,38 @@
-"""Data with a guard: confidential rows that only the kernel reads, and public rows for simulation."""
+"""Data with a guard: confidential rows that only the kernel reads."""
 
 from __future__ import annotations
 
 import threading
 from typing import TYPE_CHECKING, Any, NoReturn
 
-import numpy as np
-
 from dpinfer.errors import DataError, OptionError, UnknownColumnError
 from dpinfer.kernel import stage
-from dpinfer.kernel.draws import PrivateDraws, SimulatedDraws
+from dpinfer.kernel.draws import PrivateDraws
 from dpinfer.kernel.people import KeptSource
 from dpinfer.kernel.run import run
-from dpinfer.kernel.sealing import check_columns
+from dpinfer.kernel.sealing import own_price, own_schema
 from dpinfer.kernel.sources import open_source
-from dpinfer.privacy.ledger import Ledger
+from dpinfer.privacy.account import Account
 from dpinfer.privacy.store import ROWS
-from dpinfer.privacy.units import NEIGHBORS, Neighbors
 
 if TYPE_CHECKING:
-    from dpinfer.kernel.measurement import Measurement
+    from dpinfer.kernel.plan import Plan
     from dpinfer.kernel.sources import Source
-    from dpinfer.privacy.units import Privacy
+    from dpinfer.privacy.ledger import Ledger
+    from dpinfer.privacy.units import Neighbors, Privacy
     from dpinfer.release import Release
     from dpinfer.schema.schema import Schema
 
-__all__ = ["PrivateData", "PublicData", "Rows"]
+__all__ = ["PrivateData", "Rows"]
 
 
 class Rows(stage.Data):
-    """Rows with a public schema and a neighbour relation; see `PrivateData` and `PublicData`."""
+    """Rows with a public schema and a neighbour relation, private or public."""
 
-    __slots__ = ("_kept", "_lock", "_schema", "_source")
+    __slots__ = ("_kept", "_lock", "_schema", "_source", "_told")
 
     def __init__(self, source: object, schema: Schema, person: str | None, max_rows: int | None) -> None:
-        check_columns(schema)
-        schema = _with_unit(schema, person, max_rows)
+        schema = _with_unit(own_schema(schema), person, max_rows)
         self._source = open_source(source)
         for name in schema:
             if name not in self._source.columns:
@@ -46,29 +43,29 @@ class Rows(stage.Data):
                 schema.people.id,
                 f"a column of the data that tells people apart: {', '.join(self._source.columns)}",
             )
-        self._schema = schema
+        self._schema, self._told = schema, own_schema(schema)  # what is handed out may be changed
         self._kept: KeptSource | None = None
         self._lock = threading.Lock()
 
     @property
     def schema(self) -> Schema:
         """The public schema, with the people where they are the unit of protection."""
-        return self._schema
+        return self._told
 
     @property
     def nobs(self) -> int | None:
         """Number of rows where it is public, that is under replace_one where the unit is a row; else None."""
-        if self.neighbors != "replace_one" or self.schema.people is not None:
+        if self.neighbors != "replace_one" or self._schema.people is not None:
             return None
         return self._source.rows
 
     def _open(self) -> Source:
         """Return the rows, of people those that count; for the kernel alone, after the charge."""
-        if self.schema.people is None:
+        if self._schema.people is None:
             return self._source
         with self._lock:
             if self._kept is None:
-                self._kept = KeptSource(self._source, self.schema)
+                self._kept = KeptSource(self._source, self._schema)
             return self._kept
 
     def __reduce__(self) -> NoReturn:
@@ -117,7 +114,7 @@ class PrivateData(Rows):
     PrivateData(columns: age, income; neighbours: add_remove; number of rows: confidential)
     """
 
-    __slots__ = ("_ledger",)
+    __slots__ = ("_account", "_ledger")
 
     def __init__(
         self,
@@ -128,10 +125,11 @@ class PrivateData(Rows):
         id: str | None = None,
         max_rows: int | None = None,
     ) -> None:
-        if type(ledger) is not Ledger:  # not a subclass, which might charge less
+        account = getattr(ledger, "account", None)
+        if type(account) is not Account:  # not a subclass, which might charge less
             raise OptionError("ledger", type(ledger).__name__, "a dpinfer Ledger: Ledger(...) or Ledger.in_memory(...)")
         super().__init__(source, schema, id, max_rows)
-        self._ledger = ledger
+        self._ledger, self._account = ledger, account
 
     def __init_subclass__(cls) -> NoReturn:
         raise TypeError("PrivateData is not subclassed: what guards the rows cannot be overridden")
@@ -144,7 +142,7 @@ class PrivateData(Rows):
     @property
     def neighbors(self) -> Neighbors:
         """The neighbouring relation: that of the ledger, whose charges are all under it."""
-        return self._ledger.neighbors
+        return self._account.neighbors
 
     @property
     def public(self) -> bool:
@@ -155,92 +153,25 @@ class PrivateData(Rows):
         """Price a procedure, charge the ledger, and measure; see `dpinfer.kernel.run.run`."""
         return run(
             procedure,
-            self.context(privacy),
+            stage.Context(self._schema, self.neighbors, own_price(privacy), self.nobs),
             source=self._open,
             draws=PrivateDraws(),
             charge=self._charge,
-            dataset=self.ledger.dataset,
+            dataset=self._account.header.dataset,
         )
 
-    def _charge(self, measured: Measurement) -> str:
-        people = self.schema.people
+    def _charge(self, measured: Plan) -> str:
+        people = self._schema.people
         unit = ROWS if people is None else f"people told apart by {people.id!r}"
         said = measured.text if measured.text.startswith(measured.kind) else f"{measured.kind}: {measured.text}"
         said = said if people is None else f"{said} (unit: {people.unit})"
-        return self._ledger.charge(measured.cost, said, unit=unit)
+        return self._account.charge(measured.cost, said, unit=unit)
 
     def __repr__(self) -> str:
         size = "confidential" if self.nobs is None else f"{self.nobs:,} (public)"
         unit = "" if self.schema.people is None else f"; unit: {self.schema.unit}"
         columns = ", ".join(self.schema)
         return f"PrivateData(columns: {columns}; neighbours: {self.neighbors}{unit}; number of rows: {size})"
-
-
-class PublicData(Rows):
-    """Rows that need no protection: the same procedures, with seeded noise, for simulation and tests.
-
-    Parameters
-    ----------
-    source : pandas.DataFrame, polars.DataFrame or pyarrow.Table
-    schema : Schema
-    rng : numpy.random.Generator
-        Source of the simulated noise.
-    neighbors : {"add_remove", "replace_one"}
-        The relation that is simulated.
-    id, max_rows : optional
-        As in `PrivateData`.
-
-    Raises
-    ------
-    UnknownColumnError, DataError, OptionError
-        As `PrivateData`.
-    """
-
-    __slots__ = ("_neighbors", "_rng")
-
-    def __init__(
-        self,
-        source: object,
-        schema: Schema,
-        *,
-        rng: np.random.Generator,
-        neighbors: Neighbors = "add_remove",
-        id: str | None = None,
-        max_rows: int | None = None,
-    ) -> None:
-        if not isinstance(rng, np.random.Generator):
-            raise OptionError("rng", rng, "a numpy Generator such as numpy.random.default_rng(1)")
-        if neighbors not in NEIGHBORS:
-            raise OptionError("neighbors", neighbors, NEIGHBORS)
-        super().__init__(source, schema, id, max_rows)
-        self._neighbors: Neighbors = neighbors
-        self._rng = rng
-
-    def __init_subclass__(cls) -> NoReturn:
-        raise TypeError("PublicData is not subclassed: what it simulates cannot be overridden")
-
-    @property
-    def neighbors(self) -> Neighbors:
-        """The neighbouring relation that is simulated."""
-        return self._neighbors
-
-    @property
-    def rng(self) -> np.random.Generator:
-        """Source of the simulated noise."""
-        return self._rng
-
-    @property
-    def public(self) -> bool:
-        """These rows need no protection."""
-        return True
-
-    def run(self, procedure: Any, privacy: Privacy) -> Release:
-        """Price a procedure and measure with simulated noise; see `dpinfer.kernel.run.run`."""
-        return run(procedure, self.context(privacy), source=self._open, draws=SimulatedDraws(self._rng), charge=None)
-
-    def __repr__(self) -> str:
-        unit = "" if self.schema.people is None else f"; unit: {self.schema.unit}"
-        return f"PublicData(columns: {', '.join(self.schema)}; neighbours: {self.neighbors}{unit}; protects nobody)"
 
 
 def _with_unit(schema: Schema, person: str | None, max_rows: int | None) -> Schema:

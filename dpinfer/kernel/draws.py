@@ -1,4 +1,4 @@
-"""Who draws: the operating system for confidential rows, a seeded generator in simulation."""
+"""Who draws for confidential rows: the operating system; and seeded bytes, for public weights."""
 
 from __future__ import annotations
 
@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from dpinfer.kernel.samplers import private_noise, simulated_noise
-from dpinfer.kernel.selection import private_choice, simulated_choice
+from dpinfer.errors import LedgerError
+from dpinfer.kernel.samplers import private_noise
+from dpinfer.kernel.selection import private_choice
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
 
     Bytes = Callable[[int, int], bytes]
 
-__all__ = ["Draws", "PrivateDraws", "SimulatedDraws", "seeded_bytes"]
+__all__ = ["Draws", "PrivateDraws", "seeded_bytes"]
 
 
 class Draws(ABC):
@@ -49,56 +50,40 @@ class Draws(ABC):
 
 
 class PrivateDraws(Draws):
-    """Draws for confidential rows. No seed, no buffer that a fork could duplicate, nothing kept."""
+    """Draws for confidential rows of one run. No seed, no buffer that a fork could duplicate, nothing kept.
+
+    A copy of the process that was made after the charge has paid for nothing: it draws nothing.
+    """
 
     private = True
 
+    def __init__(self) -> None:
+        self._process = os.getpid()
+
+    def _check(self) -> None:
+        if os.getpid() != self._process:
+            raise LedgerError("this process was forked after the charge, which pays for one release only")
+
     def noise(self, law: NoiseLaw) -> list[int]:
         """Draw noise exactly; see `private_noise`."""
+        self._check()
         return private_noise(law)
 
     def place(self, scores: Sequence[int], law: ChoiceLaw, scale: float) -> int:
         """Draw the place of the largest noisy score exactly; see `private_choice`."""
+        self._check()
         return private_choice(scores, law, scale)
 
     def labels(self, size: int, labels: int) -> NDArray[np.intp]:
         """Draw labels from the operating system's generator, alike in probability to within 2^-40."""
+        self._check()
         drawn = np.frombuffer(secrets.token_bytes(8 * size), dtype=np.uint64)
         return (drawn % np.uint64(labels)).astype(np.intp)
 
     def bytes(self) -> Bytes:
         """Return the operating system's generator, which hands out no byte twice whatever forks or restores."""
+        self._check()
         return lambda _, size: os.urandom(size)
-
-
-class SimulatedDraws(Draws):
-    """Seeded draws, which protect nobody.
-
-    Parameters
-    ----------
-    rng : numpy.random.Generator
-    """
-
-    private = False
-
-    def __init__(self, rng: np.random.Generator) -> None:
-        self._rng = rng
-
-    def noise(self, law: NoiseLaw) -> list[int]:
-        """Draw noise with numpy."""
-        return simulated_noise(law, self._rng)
-
-    def place(self, scores: Sequence[int], law: ChoiceLaw, scale: float) -> int:
-        """Draw the place of the largest noisy score with numpy."""
-        return simulated_choice(scores, law, scale, self._rng)
-
-    def labels(self, size: int, labels: int) -> NDArray[np.intp]:
-        """Draw labels with numpy."""
-        return self._rng.integers(0, labels, size)
-
-    def bytes(self) -> Bytes:
-        """Return seeded bytes, placed by the number of the first unit."""
-        return seeded_bytes(int(self._rng.integers(2**63)))
 
 
 def seeded_bytes(seed: int) -> Bytes:

@@ -2,31 +2,24 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any
 
-from dpinfer.errors import OptionError
-from dpinfer.kernel.price import amounts, checked_slots, price_stage, reserved_cost, total_cost
-from dpinfer.kernel.rehearsal import Rehearsal
-from dpinfer.kernel.sealing import sealed_blocks
+from dpinfer.kernel.plan import Plan, planned
+from dpinfer.kernel.wording import bound_in_words, measures, noise_in_words
 from dpinfer.release.laws import CHOICES, NoiseLaw
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
     from dpinfer.kernel.priced_stage import PricedStage
-    from dpinfer.kernel.rows.blocks import Blocks
-    from dpinfer.kernel.stage import Context, Slot, Stage
-    from dpinfer.privacy.cost import Cost
-    from dpinfer.privacy.units import Neighbors, Privacy
-    from dpinfer.release.stage import StageRelease
+    from dpinfer.kernel.stage import Context
+    from dpinfer.privacy.units import Neighbors
     from dpinfer.schema.people import People
 
-__all__ = ["Measurement", "coordinates", "price_next", "price_procedure"]
+__all__ = ["Measurement", "price_procedure"]
 
 
 @dataclass(frozen=True, eq=False)
-class Measurement:
+class Measurement(Plan):
     """What a procedure would do to rows at a price, and what it costs: for people and for studies; nothing runs it.
 
     Attributes
@@ -48,16 +41,6 @@ class Measurement:
     blocks : Blocks, optional
         Where rows are dealt into secret ones: how, and what is fitted to each.
     """
-
-    kind: str
-    text: str
-    question: Mapping[str, Any]
-    context: Context
-    stages: tuple[PricedStage, ...]
-    slots: tuple[Slot, ...]
-    costs: tuple[Cost, ...]
-    cost: Cost
-    blocks: Blocks | None = None
 
     @property
     def neighbors(self) -> Neighbors:
@@ -115,7 +98,7 @@ class Measurement:
         several = len(self.stages) > 1
         return "\n".join(
             [
-                f"measures     {self.text}" if several else f"measures     {self.stages[0].measures}",
+                f"measures     {self.text}" if several else f"measures     {measures(self.stages[0].rows)}",
                 f"reads        {', '.join(self.columns) or 'no column'}",
                 f"neighbours   {self.neighbors}",
                 *self._of_people,
@@ -133,81 +116,25 @@ class Measurement:
         return [f"unit         one person, told apart by {self.people.id!r}: {most}, chosen by a public hash"]
 
     def _of_stage(self, place: int, stage: PricedStage) -> list[str]:
+        unit = "" if self.people is None else f"{self.people.unit}: "
         lines = [
-            f"bound        {self.context.schema.of_unit(stage.bound)}",
-            f"noise        {stage.noise}",
+            f"bound        {unit}{bound_in_words(stage, self.context)}",
+            f"noise        {noise_in_words(stage)}",
         ]
         if len(self.stages) == 1:
             return lines
         slot = self.slots[place - 1]
         chosen = ", built from what was released before" if slot.adaptive else ""
-        return [f"stage {place}      {stage.measures} ({float(slot.share):.3g} of the price{chosen})", *lines]
+        return [f"stage {place}      {measures(stage.rows)} ({float(slot.share):.3g} of the price{chosen})", *lines]
 
 
-def price_procedure(procedure: Any, context: Context, *, rehearse: bool = False) -> Measurement:
-    """Price every stage of a procedure, the adaptive ones as rehearsed on public rows.
-
-    Parameters
-    ----------
-    procedure : Procedure
-    context : Context
-    rehearse : bool
-        Whether to run one stage that is all there is on public rows, too: what would fail does so before the charge.
-
-    Returns
-    -------
-    Measurement
+def price_procedure(procedure: Any, context: Context) -> Measurement:
+    """Say what a procedure would do at a price, the adaptive stages as rehearsed on public rows.
 
     Raises
     ------
     DPInferError
         If the procedure cannot be measured at this price, for a public reason.
     """
-    told = replace(context)  # a procedure keeps what it is handed: the kernel goes by its own
-    slots = checked_slots(procedure.slots(told))
-    question = procedure.question(told)
-    blocks = sealed_blocks(procedure.units(told), context.schema)
-    rehearsal = Rehearsal(context, blocks)
-    stages: list[PricedStage] = []
-    costs: list[Cost] = []
-    released: list[StageRelease] = []
-    most = coordinates(slots)
-    for place, (slot, amount) in enumerate(zip(slots, amounts(context.privacy, slots), strict=True)):
-        priced = price_next(procedure, place, slot, amount, context, tuple(released), most)
-        costs.append(reserved_cost(slot, amount, context, most or 1, priced.cost) if slot.adaptive else priced.cost)
-        stages.append(priced)
-        if rehearse or len(slots) > 1:
-            released.append(rehearsal.release(priced))
-    return Measurement(
-        kind=procedure.release_kind(told),
-        text=str(question["text"]),
-        question=question,
-        context=context,
-        stages=tuple(stages),
-        slots=slots,
-        costs=tuple(costs),
-        cost=total_cost(context.privacy, costs),
-        blocks=blocks,
-    )
-
-
-def price_next(
-    procedure: Any,
-    place: int,
-    slot: Slot,
-    amount: Privacy,
-    context: Context,
-    released: tuple[StageRelease, ...],
-    most: int | None,
-) -> PricedStage:
-    """Ask a procedure for its next stage, check that it keeps its slot, and price it."""
-    stage: Stage = procedure.stage(place, replace(context), released if slot.adaptive else ())
-    priced = price_stage(stage, amount, context, most=most)
-    if len(priced.names) > slot.most:
-        raise OptionError("most", len(priced.names), f"a stage of at most {slot.most:,} numbers, as its slot says")
-    return priced
-
-
-def coordinates(slots: Sequence[Slot]) -> int | None:
-    """Coordinates of all stages together; None where one stage counts its own."""
-    return None if len(slots) == 1 else sum(slot.most for slot in slots)
+    plan = planned(procedure, context)
+    return Measurement(**{one.name: getattr(plan, one.name) for one in fields(Plan)})

@@ -54,22 +54,8 @@ _NOTHING = np.array([np.nan]).view(np.uint64)[0]
 
 
 def person_codes(cells: Cells) -> tuple[Codes, Hashes]:
-    """Give each person in a column of ids a number.
+    """Give each person in a column of ids (n,) a number, in the order of their hashes (k,); -1 where there is no id.
 
-    Parameters
-    ----------
-    cells : ndarray or Coded, of length n
-        Of any type.
-
-    Returns
-    -------
-    codes : ndarray of int (n,)
-        From 0 to k - 1, in the order of the people's hashes; -1 where there is no id.
-    hashes : ndarray of uint64 (k,)
-        Of each id.
-
-    Notes
-    -----
     Numbers are told apart by value, and texts that are numbers count as these: 3, 3.0, True + 2, "3", " 003" and "3.0"
     are one person; the words true and false count as 1 and 0, decimals and complex numbers without imaginary part as
     numbers. Other texts are told apart by their characters but for blanks around them, bytes by their contents; UUIDs
@@ -224,23 +210,8 @@ def _mixed(values: Hashes) -> Hashes:
 
 
 def kept_rows(source: Source, schema: Schema) -> tuple[Codes, Codes]:
-    """Choose the rows of each person that count.
+    """Choose the rows of each person that count: their places (k,), a person's one after the other, and whose they are.
 
-    Parameters
-    ----------
-    source : Source
-    schema : Schema
-        With people.
-
-    Returns
-    -------
-    rows : ndarray of int (k,)
-        The rows that are kept, those of a person one after the other.
-    persons : ndarray of int (k,)
-        Whose they are: 0, 1, ... in order.
-
-    Notes
-    -----
     Rows without an id are dropped. What a row holds are its cells as the schema coerces them, before they are clamped:
     two rows that differ for any question differ here. Rows of one person with the same contents are numbered, and so
     are hashed apart; which of them has which number makes no difference. Different contents of the same hash are
@@ -296,12 +267,8 @@ def _place_in_run(same: NDArray[np.bool_], size: int) -> Codes:
 class KeptSource(Source):
     """The rows of people that count, those of a person one after the other.
 
-    Attributes
-    ----------
-    persons : ndarray of int (rows,)
-        Whose each row is: 0, 1, ... in order.
-    starts : ndarray of int (people + 1,)
-        Where the rows of each person start, and last where they end.
+    ``persons`` says whose each row is (0, 1, ... in order), ``starts`` where the rows of each person start and last
+    end.
     """
 
     def __init__(self, source: Source, schema: Schema) -> None:
@@ -329,13 +296,7 @@ class KeptSource(Source):
             return self._cells[name]
 
     def slices(self, most: int) -> list[tuple[int, int]]:
-        """Cut the rows into slices of at most ``most`` rows, each of whole people.
-
-        Parameters
-        ----------
-        most : int
-            At least the number of rows that one person may have.
-        """
+        """Cut the rows into slices of at most ``most`` rows, each of whole people; no person has more rows."""
         ends = [0]
         while ends[-1] < self.rows:
             ends.append(int(self.starts[np.searchsorted(self.starts, ends[-1] + most, side="right") - 1]))

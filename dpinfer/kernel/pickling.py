@@ -13,31 +13,11 @@ if TYPE_CHECKING:
 
     Estimator = Callable[[Any], Any]
 
-__all__ = ["called", "check_picklable", "packed"]
-
-
-def check_picklable(estimator: Estimator) -> None:
-    """Refuse a model that cannot be sent to another process; call it before anything is spent.
-
-    Raises
-    ------
-    OptionError
-    """
-    sent = packed(estimator)
-    try:
-        cloudpickle.loads(sent)
-    except Exception as error:
-        right = f"a function that another process can load; here that raised {type(error).__name__}"
-        raise OptionError("model", called(estimator), right) from error
+__all__ = ["called", "packed"]
 
 
 def packed(estimator: Estimator) -> bytes:
-    """Return what is sent to another process.
-
-    Raises
-    ------
-    OptionError
-    """
+    """Return what is sent to another process; `OptionError` for what cannot be sent."""
     try:
         return bytes(cloudpickle.dumps(estimator))
     except Exception as error:

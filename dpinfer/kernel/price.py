@@ -5,8 +5,6 @@ Only this module and those that it calls (`price_sum`, `price_choice`, `price_re
 
 from __future__ import annotations
 
-import json
-from collections.abc import Mapping
 from dataclasses import replace
 from fractions import Fraction
 from typing import TYPE_CHECKING
@@ -25,7 +23,7 @@ from dpinfer.kernel.rows.queries import QuerySum
 from dpinfer.kernel.rows.resampled import ReplicateSum
 from dpinfer.kernel.rows.scores import ScoreSum
 from dpinfer.kernel.rows.tree import PointRows, TreeSum
-from dpinfer.kernel.sealing import sealed_stage
+from dpinfer.kernel.sealing import own_fraction, sealed_stage
 from dpinfer.kernel.stage import Context, Largest, Noise, Place, Resampled, Slot, Stage, Sum
 from dpinfer.privacy.accounting import gaussian_amount, gaussian_cost, laplace_cost, least_scale
 from dpinfer.privacy.selection import choice_cost
@@ -45,15 +43,11 @@ __all__ = ["amounts", "checked_slots", "price_stage", "reserved_cost", "total_co
 
 
 def checked_slots(slots: object) -> tuple[Slot, ...]:
-    """Return slots; refuse what is none, or asks for more than the whole price.
-
-    Raises
-    ------
-    OptionError
-    """
+    """Return slots; refuse what is none, or asks for more than the whole price."""
     asked = tuple(slots) if isinstance(slots, tuple | list) else ()  # once: a type of its own may yield others
     if not asked or not all(type(slot) is Slot for slot in asked):
         raise OptionError("slots", kind_of(slots), "a tuple with one Slot for each stage, at least one")
+    asked = tuple(Slot(own_fraction(slot.share), slot.most, slot.adaptive) for slot in asked)
     total = sum((Fraction(slot.share) for slot in asked), Fraction(0))
     if total > 1:
         raise OptionError("slots", str(total), "shares of the price that add up to at most 1")
@@ -73,16 +67,8 @@ def amounts(privacy: Privacy, slots: Sequence[Slot]) -> list[Privacy]:
 def reserved_cost(slot: Slot, amount: Privacy, context: Context, most: int, rehearsed: Cost) -> Cost:
     """Cost of an adaptive stage before it is known: of as many noisy sums as its slot allows, and of what it rehearsed.
 
-    Parameters
-    ----------
-    slot : Slot
-    amount : Privacy
-        Its share of the price.
-    context : Context
-    most : int
-        Coordinates of all stages, for which the grid is made fine enough.
-    rehearsed : Cost
-        Of the stage as rehearsed. A choice or resampled sums cost more than noisy sums in some currencies.
+    A choice or resampled sums cost more than noisy sums in some currencies. ``most`` counts the coordinates of all
+    stages, for which the grid is made fine enough.
     """
     if isinstance(amount, PureDP):
         cost, choice = laplace_cost(amount), choice_cost(amount, "exponential")  # the same, but for rounding
@@ -101,50 +87,22 @@ def total_cost(privacy: Privacy, costs: Sequence[Cost]) -> Cost:
 
 
 def price_stage(stage: Stage, amount: Privacy, context: Context, *, most: int | None = None) -> PricedStage:
-    """Say how much noise a stage gets at a price.
+    """Say how much noise a stage gets at its share of the price.
 
-    Parameters
-    ----------
-    stage : Stage
-    amount : Privacy
-        The stage's share of the price.
-    context : Context
-    most : int, optional
-        Coordinates of all stages, where there are several: the grid is then fine enough for them all.
-
-    Returns
-    -------
-    PricedStage
-
-    Raises
-    ------
-    OptionError
-        If the measure or a part of it is not one of the kernel's own types, or was made for other columns or another
-        unit of protection.
-    NotProvedError, PrivacyUnitError
-        If there is no proof for the price, the neighbours and the measure together.
+    ``most`` counts the coordinates of all stages, where there are several: the grid is then fine enough for them all.
+    Refused with an `OptionError` is a part of a stage that is not one of the kernel's own types, or was made for other
+    columns or another unit; with a `NotProvedError` or `PrivacyUnitError` what no proof covers.
     """
     if type(stage) is not Stage or type(stage.measure) not in _PRICES or type(stage.noise) is not Noise:
         raise OptionError("stage", type(stage).__name__, "a Stage of Sum, Largest, Place or Resampled, with a Noise")
-    _check_settings(stage.settings)
-    rows = stage.measure.rows
-    if type(rows) not in _ROWS[type(stage.measure)]:
-        right = ", ".join(one.__name__ for one in _ROWS[type(stage.measure)])
-        raise OptionError("rows", type(rows).__name__, f"one of the kernel's own types: {right}")
     sealed = sealed_stage(stage, context.schema)
+    rows, allowed = sealed.measure.rows, _ROWS[type(sealed.measure)]
+    if type(rows) not in allowed:
+        right = ", ".join(one.__name__ for one in allowed)
+        raise OptionError("rows", type(rows).__name__, f"one of the kernel's own types: {right}")
     if sealed.noise != Noise() and type(sealed.measure) is not Sum:
         raise OptionError("noise", type(sealed.measure).__name__, "a Sum, where draws= or tulap= is given")
     return _PRICES[type(sealed.measure)](sealed, amount, context, most)
-
-
-def _check_settings(settings: object) -> None:
-    """Refuse settings that a release could not store: what fails to be written is found before the charge."""
-    try:
-        same = isinstance(settings, Mapping) and json.loads(json.dumps(dict(settings), allow_nan=False)) == settings
-    except (TypeError, ValueError, RecursionError):
-        same = False
-    if not same:
-        raise OptionError("settings", type(settings).__name__, "a mapping that JSON keeps as it is: lists, not tuples")
 
 
 _PRICES: dict[type, Callable[[Stage, Privacy, Context, int | None], PricedStage]] = {

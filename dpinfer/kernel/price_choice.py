@@ -26,15 +26,13 @@ def price_largest(stage: Stage, amount: Privacy, context: Context, most: int | N
     """Price the choice of the largest score."""
     measure: Largest = stage.measure  # type: ignore[assignment]
     spread = measure.rows.spread(context.neighbors)
-    done = "adding or removing" if context.neighbors == "add_remove" else "replacing"
     return PricedStage(
         stage=stage,
         names=measure.names,
         law=NoiseLaw(measure.law, (choice_scale(spread, amount, measure.law),)),
         steps=(measure.rows.step,),
         cost=choice_cost(amount, measure.law),
-        bound=f"{done} {context.schema.unit} changes scores by amounts that differ by at most "
-        f"{spread * measure.rows.step:.6g}",
+        bound=Fraction(spread),
     )
 
 
@@ -66,7 +64,7 @@ def price_place(stage: Stage, amount: Privacy, context: Context, most: int | Non
         law=NoiseLaw("gumbel", tuple(scales) * tree.size),
         steps=(1.0 / RANK,) * len(names),
         cost=joint_cost(amount, costs),
-        bound=f"{context.schema.unit} moves the rank of a point by at most {context.schema.rows_per_unit:,}",
+        bound=Fraction(context.schema.rows_per_unit),
     )
 
 

@@ -50,7 +50,7 @@ def price_resampled(stage: Stage, amount: Privacy, context: Context, most: int |
         law=NoiseLaw("gaussian", tuple(scales.tolist())),
         steps=tuple((1.0 / (rows.units * multiplier)).tolist()),
         cost=cost,
-        bound=rows.words(bounded.bound, context.neighbors, "l2"),
+        bound=bounded.bound,
         multiplier=multiplier,
     )
 

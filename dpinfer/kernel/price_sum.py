@@ -45,7 +45,7 @@ def price_sum(stage: Stage, amount: Privacy, context: Context, most: int | None)
     norm: Norm = "l1" if isinstance(amount, PureDP) else "l2"
     bounded = measure.rows.bounded(context.neighbors, norm, weights=measure.weights, shares=measure.shares)
     if stage.noise.tulap:
-        return _price_tulap(stage, amount, bounded, context)
+        return _price_tulap(stage, amount, bounded)
     noisy = ~bounded.public
     scales = np.zeros(noisy.size)
     scales[noisy], multiplier, cost = noise_plan(
@@ -58,7 +58,7 @@ def price_sum(stage: Stage, amount: Privacy, context: Context, most: int | None)
         law=NoiseLaw("laplace" if norm == "l1" else "gaussian", tuple(scales.tolist()), stage.noise.draws),
         steps=tuple((1.0 / (rows.units * multiplier)).tolist()),
         cost=cost,
-        bound=rows.words(bounded.bound, context.neighbors, norm),
+        bound=bounded.bound,
         multiplier=multiplier,
     )
 
@@ -72,29 +72,11 @@ def noise_plan(
     total: Privacy | None = None,
     most: int | None = None,
 ) -> tuple[Array, int, Cost]:
-    """Say how much noise a price asks for, and on how fine a grid.
+    """Say how much noise a price asks for, and on how fine a grid: scales (k,), multiplier and cost.
 
-    Parameters
-    ----------
-    bound : Fraction
-        Bound on the norm of the change of the integer sums, each over its weight: L1 for `PureDP`, otherwise L2.
-    amount : Privacy
-    weights : ndarray (k,)
-        Noise scale of every sum that is not public, relative to the others.
-    draws : int
-        Number of independent Laplace draws that are averaged.
-    total : Privacy, optional
-        The price of which ``amount`` is a share.
-    most : int, optional
-        Coordinates of all stages that share it.
-
-    Returns
-    -------
-    scales : ndarray (k,)
-        Noise scales, in steps of the multiplied sums.
-    multiplier : int
-        What the sums are multiplied by before the noise is added.
-    cost : Cost
+    ``bound`` is on the norm of the change of the integer sums, each over its weight: L1 for `PureDP`, otherwise L2.
+    Scales are in steps of the sums times the multiplier. ``total`` is the price of which ``amount`` is a share, and
+    ``most`` the number of coordinates of all stages that share it.
     """
     if isinstance(amount, PureDP):
         scale = calibrate(bound * draws, amount, "laplace")
@@ -122,7 +104,7 @@ def _check_draws(stage: Stage, amount: Privacy) -> None:
         )
 
 
-def _price_tulap(stage: Stage, amount: Privacy, bounded: BoundedSum, context: Context) -> PricedStage:
+def _price_tulap(stage: Stage, amount: Privacy, bounded: BoundedSum) -> PricedStage:
     """Price one noisy count with Tulap noise, for exact inference."""
     if not isinstance(amount, PureDP):
         raise NotProvedError('an exact interval needs a PureDP price: its noise is Tulap; or use inference="score"')
@@ -135,6 +117,6 @@ def _price_tulap(stage: Stage, amount: Privacy, bounded: BoundedSum, context: Co
         law=NoiseLaw("tulap", (calibrate(TULAP_GRID * bounded.bound, amount, "laplace"),)),
         steps=(1.0 / TULAP_GRID,),
         cost=laplace_cost(amount),
-        bound=f"{context.schema.unit} changes the count by at most {int(bounded.bound):,}",
+        bound=bounded.bound,
         multiplier=TULAP_GRID,
     )

@@ -38,24 +38,8 @@ FAN_OUT = 1024
 def chosen_points(
     rows: PointRows, probabilities: Sequence[Fraction], scales: Sequence[float], source: Source, draws: Draws
 ) -> list[int]:
-    """Choose a point of the grid for every group and probability.
+    """Choose a point of the grid for every group and probability, group by group.
 
-    Parameters
-    ----------
-    rows : PointRows
-    probabilities : sequence of Fraction
-    scales : sequence of float
-        Of the noise of each choice, in steps; those of the groups in turn.
-    source : Source
-    draws : Draws
-
-    Returns
-    -------
-    list of int
-        Group by group.
-
-    Notes
-    -----
     How many draws there are, and from how many blocks each is, depends on the grid and the chosen points alone.
     """
 

@@ -42,21 +42,13 @@ _RUN = 2**15
 class RankScores:
     """Scores of the points of a grid: ``-max(0, q n - #{v <= x}, #{v < x} - q n)`` times RANK, a whole number.
 
-    Attributes
-    ----------
-    places : ndarray of int (n,)
-        Sorted places of the values v, with ties.
-    points : int
-        Points of the grid, 0 to points - 1. The type of ``places`` holds this number.
-    probability : Fraction
-        The q of the quantile: a multiple of 1 / RANK.
+    ``places`` are the sorted places of the values v, with ties, of a type that holds ``points``; q, the
+    ``probability``, is a multiple of 1 / RANK.
 
-    Notes
-    -----
     The grid is cut into stretches of equal score, without a copy of the places. Let k be the whole part of q n. Of the
-    points below v[k], the value of rank k + 1, those from v[j - 1] up to below v[j] have j values at or below them,
-    and the score j - q n. Of the points above, those behind v[j - 1] up to v[j] have j values below them, and the
-    score q n - j. At v[k] itself the score is 0. Stretches between tied values are empty.
+    points below v[k], the value of rank k + 1, those from v[j - 1] up to below v[j] have j values at or below them, and
+    the score j - q n. Of the points above, those behind v[j - 1] up to v[j] have j values below them, and the score q n
+    - j. At v[k] itself the score is 0. Stretches between tied values are empty.
     """
 
     places: NDArray[np.signedinteger[Any]]
@@ -110,25 +102,10 @@ class RankScores:
 def log_weights(scores: RankScores, edges: Whole, stop: int, scale: float) -> list[int]:
     """``scale * log(sum of exp(score / scale))`` over the points of each block, rounded to steps.
 
-    Parameters
-    ----------
-    scores : RankScores
-    edges : ndarray of int (b,)
-        First point of each block, increasing.
-    stop : int
-        End of the last block.
-    scale : float
-        In steps, at most `LARGEST_CHOICE`.
-
-    Returns
-    -------
-    list of int, length b
-
-    Notes
-    -----
-    Each is off by less than one step; `docs/quantiles.md` has the proof. The largest score of a block, which is that
-    of its point nearest to the peak, is taken out first, so that no sum overflows or vanishes. A sum of 32 floats has
-    a small error in whatever order they are added, and `math.fsum` adds such sums without any.
+    ``edges`` are the first points of the blocks, increasing, and ``stop`` the end of the last. Each is off by less than
+    one step at scales up to `LARGEST_CHOICE`; `docs/quantiles.md` has the proof. The largest score of a block, which is
+    that of its point nearest to the peak, is taken out first, so that no sum overflows or vanishes. A sum of 32 floats
+    has a small error in whatever order they are added, and `math.fsum` adds such sums without any.
     """
     bounds, count = np.append(edges, stop), len(edges)
     cut = scores.stretch(np.append(edges, stop - 1))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from copy import deepcopy
+from dataclasses import replace
 from functools import cached_property
 from typing import TYPE_CHECKING
 
@@ -34,11 +36,7 @@ def sample_batch(schema: Schema, size: int) -> Batch:
 class Rehearsal:
     """Rows spread evenly over their declared bounds, which every stage is run on with simulated noise.
 
-    Parameters
-    ----------
-    context : Context
-    blocks : Blocks or None
-        Where blocks are summed: their estimates are spread evenly over the region, and nothing is fitted.
+    Estimates of blocks are spread evenly over the region, and nothing is fitted.
     """
 
     def __init__(self, context: Context, blocks: Blocks | None) -> None:
@@ -67,7 +65,10 @@ class Rehearsal:
             exact = self._exact(priced)
             noise = priced.law.rvs(1, self._rng)[0]
             values = [total * priced.multiplier + int(drawn) for total, drawn in zip(exact, noise, strict=True)]
-        return StageRelease(priced.names, tuple(values), priced.steps, priced.law, priced.stage.settings)
+        # Copies: a procedure keeps what it is handed, and may change it before the stage is drawn.
+        return StageRelease(
+            priced.names, tuple(values), priced.steps, replace(priced.law), deepcopy(priced.stage.settings)
+        )
 
     def _exact(self, priced: PricedStage) -> list[int]:
         rows = priced.rows

@@ -46,27 +46,12 @@ _POISSON = np.repeat(np.arange(len(POISSON.counts), dtype=np.float64), POISSON.c
 
 
 def replicate_sums(rows: ReplicateSum, source: Source, draws: Draws, *, threads: int | None = None) -> list[int]:
-    """Sum integer rows under B sets of random weights, without any rounding, in one pass over the data.
+    """Sum integer rows under B sets of random weights, without any rounding, in one pass: replicate by replicate.
 
-    Parameters
-    ----------
-    rows : ReplicateSum
-    source : Source
-    draws : Draws
-        Of the bytes behind secret weights; public ones come from the seed of ``rows``.
-    threads : int, optional
-        Worker threads; by default one per core. The result does not depend on it.
-
-    Returns
-    -------
-    list of int, length B d
-        Replicate by replicate.
-
-    Notes
-    -----
-    Weights are made a slice of rows at a time and multiplied with the slice as a matrix: memory does not grow with the
-    number of rows. The weight of a row in a sum is 2 or 0 by one random bit, or by 16 bits for Poisson weights. Public
-    weights come in pairs of sums, each row counting in one of the two.
+    Secret weights are drawn by ``draws``; public ones come from the seed of ``rows``. Weights are made a slice of rows
+    at a time and multiplied with the slice as a matrix: memory does not grow with the number of rows. The weight of a
+    row in a sum is 2 or 0 by one random bit, or by 16 bits for Poisson weights. Public weights come in pairs of sums,
+    each row counting in one of the two.
 
     People with several rows are weighed as a whole: chunks hold whole people, whose rows are added first, without
     rounding, and then count as one row.

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from dpinfer.errors import MeasurementFailedError, OptionError
 from dpinfer.kernel.blocks import block_run
-from dpinfer.kernel.measurement import coordinates, price_next, price_procedure
+from dpinfer.kernel.plan import coordinates, handed, planned, price_next
 from dpinfer.kernel.price import amounts
 from dpinfer.kernel.quantiles import chosen_points
 from dpinfer.kernel.quiet import quiet
@@ -16,17 +15,18 @@ from dpinfer.kernel.rows.blocks import BlockSum
 from dpinfer.kernel.samplers import check_scales, room
 from dpinfer.kernel.stage import Largest, Place, Resampled, Sum
 from dpinfer.kernel.sums import exact_sums
-from dpinfer.release import Release, StageRelease
+from dpinfer.release.stage import StageRelease
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from dpinfer.kernel.draws import Draws
-    from dpinfer.kernel.measurement import Measurement
+    from dpinfer.kernel.plan import Plan
     from dpinfer.kernel.priced_stage import PricedStage
     from dpinfer.kernel.rows.blocks import BlockValues
     from dpinfer.kernel.sources import Source
     from dpinfer.kernel.stage import Context
+    from dpinfer.release import Release
 
 __all__ = ["run"]
 
@@ -37,56 +37,32 @@ def run(
     *,
     source: Callable[[], Source],
     draws: Draws,
-    charge: Callable[[Measurement], str] | None,
+    charge: Callable[[Plan], str] | None,
     dataset: str | None = None,
 ) -> Release:
     """Run a procedure on rows.
 
-    Parameters
-    ----------
-    procedure : Procedure
-    context : Context
-        What is public about the run, the price included.
-    source : callable
-        Opens the rows; called after the charge.
-    draws : Draws
-    charge : callable or None
-        Charges the ledger and returns the charge's id; None where nobody is protected.
-    dataset : str, optional
-        What the ledger calls the data.
+    ``source`` opens the rows, after the charge. ``charge`` charges the ledger and returns the charge's id; it is None
+    where nobody is protected.
 
-    Returns
-    -------
-    Release
-
-    Raises
-    ------
-    BudgetExceededError
-        If the ledger refuses the charge; nothing is then drawn.
-    MeasurementFailedError
-        If anything fails after the charge; it says nothing of rows, and carries what was released before.
-    DPInferError
-        If the procedure cannot be measured, for a public reason; nothing is then charged.
-
-    Notes
-    -----
     Everything that can fail for a public reason fails before the charge: each stage is priced, and those of
     confidential rows are rehearsed on public ones. The whole price is on disk before any row is read, and a crash never
-    gives it back.
+    gives it back. `BudgetExceededError` means that nothing was charged or drawn. Whatever fails after the charge is a
+    `MeasurementFailedError`, which says nothing of rows and carries what was released before.
     """
     if isinstance(procedure, type) or not all(
-        callable(getattr(procedure, name, None)) for name in ("resolve", "stage")
+        callable(getattr(procedure, name, None)) for name in ("resolve", "stage", "to_release")
     ):
         raise OptionError(
             "procedure", type(procedure).__name__, "a question, such as dpi.mean(...) or a Procedure of your own"
         )
-    procedure = procedure.resolve(replace(context))
-    measured = price_procedure(procedure, context, rehearse=draws.private)
+    procedure = procedure.resolve(handed(context))
+    measured = planned(procedure, context, rehearse=draws.private)
     for law in sorted((stage.law for stage in measured.stages), key=room):  # the strictest says what is served
         check_scales(law, context.privacy)
 
     def release(stages: list[StageRelease], charge_ids: tuple[str, ...]) -> Release:
-        return Release(
+        written: Release = procedure.to_release(
             kind=measured.kind,
             question=measured.question,
             stages=tuple(stages),
@@ -97,6 +73,7 @@ def run(
             public=context.public,
             dataset=dataset,
         )
+        return written
 
     release([], ())  # what is asked can be stored, or fails here
     charge_ids = () if charge is None else (charge(measured),)
@@ -106,8 +83,7 @@ def run(
         return release(stages, charge_ids)
     ended: type[BaseException] | None = None
     try:
-        with quiet():
-            _measure(procedure, context, measured, source(), draws, stages)
+        _measure(procedure, context, measured, source(), draws, stages)
     except BaseException as error:  # whose text, cause and traceback may tell of a row
         ended = type(error)
     if ended is KeyboardInterrupt:  # the user's own; without the error that it may have met
@@ -118,21 +94,29 @@ def run(
 
 
 def _measure(
-    procedure: Any, context: Context, measured: Measurement, source: Source, draws: Draws, stages: list[StageRelease]
+    procedure: Any, context: Context, measured: Plan, source: Source, draws: Draws, stages: list[StageRelease]
 ) -> None:
-    """Ask for each stage, sum, draw, and append what it releases."""
-    values = None if measured.blocks is None else block_run(measured.blocks, source, draws)
+    """Ask for each stage, sum, draw, and append what it releases.
+
+    Rows are read quietly. What a procedure does to the process when it is asked for a stage is undone by then.
+    """
+    with quiet(draws.private):
+        values = None if measured.blocks is None else block_run(measured.blocks, source, draws)
     slots = measured.slots
     for place, (slot, amount) in enumerate(zip(slots, amounts(context.privacy, slots), strict=True)):
         if slot.adaptive:
-            priced = price_next(procedure, place, slot, amount, context, tuple(stages), coordinates(slots))
+            released, most = tuple(stages), coordinates(slots)
+            priced = price_next(procedure, place, slot, amount, context, released, most, measured.blocks)
             check_scales(priced.law, context.privacy)
             reserved = measured.costs[place]
             if reserved.larger(priced.cost) != reserved:
-                raise OptionError("stage", priced.measures, "a stage that costs no more than was charged for it")
+                raise OptionError(
+                    "stage", type(priced.rows).__name__, "a stage that costs no more than was charged for it"
+                )
         else:
             priced = measured.stages[place]
-        stages.append(_release(priced, source, values, draws))
+        with quiet(draws.private):
+            stages.append(_release(priced, source, values, draws))
 
 
 def _release(priced: PricedStage, source: Source, values: BlockValues | None, draws: Draws) -> StageRelease:

@@ -1,4 +1,4 @@
-"""Integer noise: exact samplers for confidential data, numpy for simulation."""
+"""Integer noise for confidential data, from exact samplers."""
 
 from __future__ import annotations
 
@@ -13,12 +13,10 @@ from dpinfer.release.laws import CHOICES, TULAP_GRID, NoiseLaw
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    import numpy as np
-
     from dpinfer.privacy.units import Privacy
     from dpinfer.release.laws import Family
 
-__all__ = ["LARGEST_SCALE", "LEAST_SCALES", "check_scales", "private_noise", "room", "simulated_noise"]
+__all__ = ["LARGEST_SCALE", "LEAST_SCALES", "check_scales", "private_noise", "room"]
 
 LARGEST_SCALE = 2.0**56
 """Scales above this would meet the ends of the sampler's 64-bit integers."""
@@ -44,16 +42,7 @@ def room(law: NoiseLaw) -> float:
 def check_scales(law: NoiseLaw, price: Privacy | None = None) -> None:
     """Refuse noise that the sampler cannot draw exactly, or that inference could not tell from none.
 
-    Parameters
-    ----------
-    law : NoiseLaw
-    price : Privacy, optional
-        What brought it, for the message.
-
-    Raises
-    ------
-    PrivacyUnitError
-        If a scale exceeds `LARGEST_SCALE` or is below `LEAST_SCALES`: the price is vanishingly small, or huge.
+    The price is that which brought it, for the message.
     """
     if room(law) < 1:
         curved = law.family in CHOICES and isinstance(price, GDP)  # the noise of a choice is not in proportion to mu
@@ -69,17 +58,9 @@ def check_scales(law: NoiseLaw, price: Privacy | None = None) -> None:
 def private_noise(law: NoiseLaw) -> list[int]:
     """Draw noise for a release of confidential data.
 
-    OpenDP's samplers are exact (Canonne, Kamath & Steinke 2020). Their bits come from the cryptographic generator
-    that OpenDP carries, which the operating system seeds and which seeds itself anew in a forked process; a
-    restored snapshot of a virtual machine may repeat it.
-
-    Parameters
-    ----------
-    law : NoiseLaw
-
-    Returns
-    -------
-    list of int, length m
+    OpenDP's samplers are exact (Canonne, Kamath & Steinke 2020). Their bits come from the cryptographic generator that
+    OpenDP carries, which the operating system seeds and which seeds itself anew in a forked process; a restored
+    snapshot of a virtual machine may repeat it.
     """
     check_scales(law)
     if law.family == "tulap":
@@ -116,8 +97,3 @@ def _sample(family: Family, scale: float, size: int) -> Sequence[int]:
     else:
         mechanism = opendp.m.make_laplace(domain, opendp.l1_distance(T="f64"), scale=scale)
     return [int(value) for value in mechanism([0] * size)]
-
-
-def simulated_noise(law: NoiseLaw, rng: np.random.Generator) -> list[int]:
-    """Draw noise for simulation with numpy; it protects nobody."""
-    return [int(value) for value in law.rvs(1, rng)[0]]

@@ -4,40 +4,24 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-import numpy as np
-
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from dpinfer.privacy.selection import ChoiceLaw
 
-__all__ = ["private_choice", "simulated_choice"]
+__all__ = ["private_choice"]
 
 _LOWEST = 2**62
 """Scores so far below the largest are as good as lost; nearer ones fit into 64 bits once it is taken off."""
 
 
 def private_choice(scores: Sequence[int], law: ChoiceLaw, scale: float) -> int:
-    """Draw the place of the largest noisy score.
+    """Draw the place of the largest noisy score; the scale of the noise is in steps of the scores.
 
-    Parameters
-    ----------
-    scores : sequence of int, length d
-    law : {"gumbel", "exponential"}
-    scale : float
-        Of the noise, in steps of the scores.
-
-    Returns
-    -------
-    int
-        From 0 to d - 1.
-
-    Notes
-    -----
     OpenDP compares scores with continuous noise that it draws digit by digit, as many as the comparison needs: the
     probabilities are exact, and there are no ties. The largest score is taken off first and what lies 2^62 steps below
-    is raised to that, so that scores fit into 64 bits: the first changes no difference between scores, the second
-    makes the range of a change no larger.
+    is raised to that, so that scores fit into 64 bits: the first changes no difference between scores, the second makes
+    the range of a change no larger.
     """
     from opendp import prelude as opendp  # noqa: PLC0415  (imported when first needed: it is slow to load)
 
@@ -47,11 +31,3 @@ def private_choice(scores: Sequence[int], law: ChoiceLaw, scale: float) -> int:
     mechanism = opendp.m.make_noisy_max(domain, opendp.linf_distance(T="i64"), measure, scale=scale)
     top = max(scores)
     return int(mechanism([max(score - top, -_LOWEST) for score in scores]))
-
-
-def simulated_choice(scores: Sequence[int], law: ChoiceLaw, scale: float, rng: np.random.Generator) -> int:
-    """Draw the same for simulation with numpy; it protects nobody."""
-    top = max(scores)
-    gaps = np.array([float(score - top) for score in scores])
-    noise = rng.gumbel(size=gaps.size) if law == "gumbel" else rng.exponential(size=gaps.size)
-    return int(np.argmax(gaps / scale + noise))

@@ -29,17 +29,7 @@ __all__ = ["Slice", "Source", "open_source"]
 
 @dataclass(frozen=True)
 class Slice:
-    """Consecutive rows, which any thread may read.
-
-    Attributes
-    ----------
-    start : int
-        Place of the first row.
-    rows : int
-        Number of rows.
-    read : callable
-        Returns the cells of the columns by name. Reading never raises because of what a cell holds.
-    """
+    """Consecutive rows, which any thread may read; reading never raises because of what a cell holds."""
 
     start: int
     rows: int
@@ -49,12 +39,7 @@ class Slice:
 class Source(ABC):
     """A table whose rows are read in batches.
 
-    Attributes
-    ----------
-    columns : tuple of str
-        Names of the columns: public.
-    rows : int
-        Number of rows: confidential unless the neighbours keep it fixed.
+    Names of columns are public; the number of rows is confidential unless the neighbours keep it fixed.
     """
 
     columns: tuple[str, ...]
@@ -69,18 +54,7 @@ class Source(ABC):
         return ((start, min(start + most, self.rows)) for start in range(0, self.rows, most))
 
     def batches(self, names: Sequence[str], most: int) -> Iterator[Slice]:
-        """Give all rows, in order, as batches of at most ``most`` rows.
-
-        Parameters
-        ----------
-        names : sequence of str
-            The columns that are read.
-        most : int
-
-        Returns
-        -------
-        iterator of Slice
-        """
+        """Give all rows, in order, as batches of at most ``most`` rows."""
         for start, stop in self.slices(most):
             yield Slice(start, stop - start, partial(self.read, names, start, stop))
 
@@ -185,21 +159,7 @@ def _exported(frame: nw.DataFrame[Any], name: str) -> pa.ChunkedArray | NDArray[
 
 
 def open_source(source: object) -> Source:
-    """Recognise a table.
-
-    Parameters
-    ----------
-    source : pandas.DataFrame, polars.DataFrame, pyarrow.Table, or any eager frame that narwhals knows
-
-    Returns
-    -------
-    Source
-
-    Raises
-    ------
-    DataError
-        If it is none of these, or has repeated column names.
-    """
+    """Recognise a table; `DataError` if it is none, or has repeated column names."""
     return _opened(source)
 
 

@@ -26,21 +26,7 @@ __all__ = ["exact_sums"]
 def exact_sums(
     rows: RowSum | ScoreSum, source: Source, *, threads: int | None = None, chunk_rows: int = CHUNK_ROWS
 ) -> list[int]:
-    """Sum what a row sum gives over all rows.
-
-    Parameters
-    ----------
-    rows : RowSum
-    source : Source
-    threads : int, optional
-        Worker threads; by default one per core. The result does not depend on it.
-    chunk_rows : int
-        Rows mapped at once, at most 32,768. The result does not depend on it.
-
-    Returns
-    -------
-    list of int, length m
-    """
+    """Sum what a row sum gives over all rows (m,); the result depends on neither threads nor ``chunk_rows``."""
     if not 1 <= chunk_rows <= CHUNK_ROWS:
         raise OptionError("chunk_rows", chunk_rows, f"a whole number from 1 to {CHUNK_ROWS}")
     persons = source.persons if isinstance(source, KeptSource) else None

@@ -156,13 +156,7 @@ def _fit_quietly(estimator: Estimator, message: bytes, shape: tuple[int, ...]) -
 
 
 def as_floats(result: object, width: int | tuple[int, ...]) -> Array:
-    """Return real numbers of a shape; what is masked or not finite as NaN.
-
-    Raises
-    ------
-    Exception
-        Of any kind, for anything else.
-    """
+    """Return real numbers of a shape, what is masked or not finite as NaN; raise for anything else."""
     shape = (width,) if isinstance(width, int) else width
     if isinstance(result, pd.Series | pd.DataFrame):
         kinds = [result.dtype] if isinstance(result, pd.Series) else list(result.dtypes)

@@ -53,23 +53,9 @@ _ENVIRONMENT = {
 def fit_here(estimator: Estimator, frame: pd.DataFrame, *, width: int | tuple[int, ...]) -> Array:
     """Fit one block in this process, where there is nothing to protect or the code is the library's own.
 
-    Parameters
-    ----------
-    estimator : callable
-        ``estimator(frame)`` returns numbers.
-    frame : DataFrame
-    width : int or tuple of int
-        Shape of what it returns.
-
-    Returns
-    -------
-    ndarray of shape `width`
-        NaN where a number is not finite, and everywhere if the estimator raised or returned anything else.
-
-    Notes
-    -----
-    Warnings and what Python prints are dropped; log records, output of compiled code, changes of global state and
-    the end of the process are not prevented. An interrupt by the user passes.
+    NaN stands for a number that is not finite, and everywhere if the estimator raised or returned anything else than
+    numbers of that shape. Warnings and what Python prints are dropped; log records, output of compiled code, changes of
+    global state and the end of the process are not prevented. An interrupt by the user passes.
     """
     # Recorded, because the estimator may change what is ignored.
     with warnings.catch_warnings(record=True), redirect_stdout(io.StringIO()), redirect_stderr(io.StringIO()):
@@ -92,48 +78,24 @@ def fit_apart(
     n_jobs: int = -1,
     progress: bool = False,
 ) -> Array:
-    """Fit blocks in other processes; what comes back is numbers and nothing else.
+    """Fit blocks in other processes; what comes back is numbers (k, *width) and nothing else.
 
-    Parameters
-    ----------
-    estimator : callable
-        ``estimator(frame)`` returns an array, list, Series or DataFrame of numbers.
-    frames : callable
-        ``frames(i)`` returns the rows of block i. It is called from threads, when a process is free to take the
-        block, so that few blocks are in memory at a time.
-    count : int
-        Number of blocks, k. It is public.
-    width : int or tuple of int
-        Shape of what the estimator returns.
-    n_jobs : int
-        Number of processes; -1 for as many as there are cores, -2 for one less, as in joblib.
-    progress : bool
-        Show a bar over the k blocks, whatever comes of them.
+    ``frames(i)`` returns the rows of block i. It is called from threads, when a process is free to take the block, so
+    that few blocks are in memory at a time. NaN stands for a number that is not finite, and in the whole of a block
+    whose fit raised anything, ended its process, or returned something that is not real numbers of exactly this shape.
+    ``n_jobs`` is a number of processes, -1 for as many as there are cores, as in joblib. An estimator that cannot be
+    sent to another process, or loaded there, is refused with an `OptionError` before any rows are sent.
 
-    Returns
-    -------
-    ndarray (k, *width)
-        NaN where a number is not finite, and in the whole of a block whose fit raised anything, ended its process,
-        or returned something that is not real numbers of exactly this shape.
+    On Linux every block runs in a fork of a process that has the estimator loaded and has seen no rows: what the
+    estimator changes (module variables, caches, the generators of random numbers) is gone with the block, and a crash
+    takes nothing with it. Elsewhere a process fits one block after the other, with the estimator loaded afresh and the
+    generators seeded each time; there a module that the estimator imports must not remember rows. A process that dies
+    is started again. Blocks whose process died, or was short of memory, are run once more when no other runs, so that
+    it is their own doing if they die again.
 
-    Raises
-    ------
-    OptionError
-        If `n_jobs` is not a number of processes, or the estimator cannot be sent to another process or loaded there.
-        All this is found before any rows are sent.
-
-    Notes
-    -----
-    On Linux every block runs in a fork of a process that has the estimator loaded and has seen no rows: what
-    the estimator changes (module variables, caches, the generators of random numbers) is gone with the block, and a
-    crash takes nothing with it. Elsewhere a process fits one block after the other, with the estimator loaded afresh
-    and the generators seeded each time; there a module that the estimator imports must not remember rows. A process
-    that dies is started again. Blocks whose process died, or was short of memory, are run once more when no other
-    runs, so that it is their own doing if they die again.
-
-    The processes end, and with them every copy of the rows, before this function returns. Starting one takes about
-    as long as importing statsmodels (2 to 3 s), all start together, and a fit is charged for and happens once: that
-    is a smaller price than processes that stay with what they have read.
+    The processes end, and with them every copy of the rows, before this function returns. Starting one takes about as
+    long as importing statsmodels (2 to 3 s), all start together, and a fit is charged for and happens once: that is a
+    smaller price than processes that stay with what they have read.
     """
     shape = (width,) if isinstance(width, int) else tuple(width)
     setup = pickle.dumps((packed(estimator), shape, _FORKS))

@@ -12,23 +12,13 @@ if TYPE_CHECKING:
 
     Array = NDArray[np.float64]
 
-__all__ = ["fit_location", "fit_scale", "octave"]
+__all__ = ["fit_location", "fit_scale"]
 
 _PER_OCTAVE = 8
 """Scales that are tried in each octave."""
 
 _PER_BIN = 8
 """Locations that are tried in each bin."""
-
-
-def octave(values: Array, width: float, count: int) -> NDArray[np.intp]:
-    """Bin of positive values on a binary logarithmic scale: bin b holds ``width 2^-(b+1) < x <= width 2^-b``.
-
-    Values above ``width`` are in the first bin, values below all others in the last.
-    """
-    with np.errstate(divide="ignore"):
-        found = np.floor(-np.log2(np.maximum(values, 0.0) / width))
-    return np.clip(found, 0, count - 1).astype(np.intp)
 
 
 def fit_scale(counts: Array, *, width: float, dof: float, noise: float) -> tuple[float, float, float]:

@@ -2,7 +2,6 @@
 
 from dpinfer.privacy.accounting import (
     Cost,
-    attained,
     calibrate,
     coordinate_scales,
     discrete_gaussian_tau,
@@ -12,6 +11,7 @@ from dpinfer.privacy.accounting import (
     least_scale,
 )
 from dpinfer.privacy.ledger import Ledger
+from dpinfer.privacy.planning import attained
 from dpinfer.privacy.units import (
     GDP,
     NEIGHBORS,

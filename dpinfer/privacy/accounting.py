@@ -16,7 +16,7 @@ import numpy as np
 
 from dpinfer.errors import NotProvedError, OptionError, PrivacyUnitError
 from dpinfer.privacy.cost import Cost
-from dpinfer.privacy.exact import binary, decimal, digits_below, float_above, sqrt_above
+from dpinfer.privacy.exact import binary, decimal, digits_below, sqrt_above
 from dpinfer.privacy.profiles import gaussian_mu, pure_mu
 from dpinfer.privacy.units import GDP, ZCDP, ApproxDP, Privacy, PureDP
 
@@ -28,7 +28,6 @@ __all__ = [
     "RESERVED",
     "Cost",
     "Law",
-    "attained",
     "calibrate",
     "coordinate_scales",
     "discrete_gaussian_tau",
@@ -55,24 +54,9 @@ _TAU = 0.0203
 def gaussian_amount(price: Privacy) -> ZCDP | GDP:
     """Return the amount of Gaussian noise that a price buys: what to split when Gaussian rounds share it.
 
-    Parameters
-    ----------
-    price : ZCDP, GDP or ApproxDP
-        A `ZCDP` or `GDP` price is returned as it is. Of `ApproxDP` it is the largest GDP that implies it with
-        delta reduced by the `RESERVED` share, rounded down.
-
-    Returns
-    -------
-    ZCDP or GDP
-
-    Raises
-    ------
-    NotProvedError
-        For a `PureDP` price: Gaussian noise is never pure.
-
-    Notes
-    -----
-    Shares of this amount lose nothing, while shares of an `ApproxDP` price add epsilon and delta.
+    A `ZCDP` or `GDP` price is returned as it is. Of `ApproxDP` it is the largest GDP that implies it with delta reduced
+    by the `RESERVED` share, rounded down. Shares of this amount lose nothing, while shares of an `ApproxDP` price add
+    epsilon and delta. `NotProvedError` for `PureDP`: Gaussian noise is never pure.
     """
     if isinstance(price, ZCDP | GDP):
         return price
@@ -85,38 +69,15 @@ def gaussian_amount(price: Privacy) -> ZCDP | GDP:
 
 
 def gaussian_cost(price: Privacy, *, scales: ArrayLike) -> Cost:
-    """Cost of a noisy integer sum with discrete Gaussian noise that is calibrated to a price.
+    """Cost of a noisy integer sum with discrete Gaussian noise that `calibrate` fitted; scales are in grid steps.
 
-    Parameters
-    ----------
-    price : ZCDP, GDP or ApproxDP
-        The price that `calibrate` was given.
-    scales : array_like (d,)
-        Noise scale of every coordinate in grid steps.
-
-    Returns
-    -------
-    Cost
-        ``rho`` always. ``mu_squared`` and ``tau`` if every scale is at least `FINE_GRID`; ``approx`` for an
-        `ApproxDP` price if moreover (1 + e^epsilon) tau fits in the reserved share of delta.
-
-    Raises
-    ------
-    NotProvedError
-        For a `PureDP` price.
-    PrivacyUnitError
-        If the price is zero.
-    OptionError
-        If a scale is not a positive number.
-
-    Notes
-    -----
-    Zero-concentrated DP holds at every scale (Canonne, Kamath & Steinke 2020, theorem 4): rho is the
-    sensitivity squared over 2 s^2. The total variation of a discrete from a rounded Gaussian is at most
-    .0203/s^2 a coordinate.
+    Zero-concentrated DP holds at every scale (Canonne, Kamath & Steinke 2020, theorem 4): rho is the sensitivity
+    squared over 2 s^2. The total variation of a discrete from a rounded Gaussian is at most .0203/s^2 a coordinate. So
+    ``mu_squared`` and ``tau`` are stated if every scale is at least `FINE_GRID`, and ``approx`` for an `ApproxDP` price
+    if moreover (1 + e^epsilon) tau fits in the reserved share of delta.
     """
     mu_squared = _price_squared(price, "gaussian")
-    array = _positive(scales)
+    array = positive_floats(scales)
     fine = bool(np.all(array >= FINE_GRID))
     tau = discrete_gaussian_tau(array) if fine else Fraction(0)
     proved = isinstance(price, ApproxDP) and fine and tau <= tau_allowance(price)
@@ -130,24 +91,9 @@ def gaussian_cost(price: Privacy, *, scales: ArrayLike) -> Cost:
 
 
 def laplace_cost(price: Privacy) -> Cost:
-    """Cost of a noisy integer sum with discrete Laplace noise that is calibrated to a price.
+    """Cost of a noisy integer sum with discrete Laplace noise that `calibrate` fitted to a `PureDP` price.
 
-    Parameters
-    ----------
-    price : PureDP
-        The price that `calibrate` was given.
-
-    Returns
-    -------
-    Cost
-        Pure epsilon, rho = epsilon^2/2 and mu = 2 Phi^{-1}(e^eps/(1 + e^eps)) rounded up; tau is 0.
-
-    Raises
-    ------
-    NotProvedError
-        If the price is in another unit.
-    PrivacyUnitError
-        If the price is zero.
+    It is pure epsilon, rho = epsilon^2/2 and mu = 2 Phi^{-1}(e^eps/(1 + e^eps)) rounded up; tau is 0.
     """
     squared = _price_squared(price, "laplace")
     (epsilon,) = price.composable
@@ -156,26 +102,11 @@ def laplace_cost(price: Privacy) -> Cost:
 
 
 def discrete_gaussian_tau(scales: ArrayLike) -> Fraction:
-    """Total variation between discrete Gaussian and rounded Gaussian noise, all coordinates together.
+    """Total variation between discrete and rounded Gaussian noise, all coordinates together, rounded up.
 
-    Parameters
-    ----------
-    scales : array_like (d,)
-        Noise scales in grid steps, each at least `FINE_GRID`.
-
-    Returns
-    -------
-    Fraction
-        The sum of .0203/s_j^2, rounded up.
-
-    Raises
-    ------
-    NotProvedError
-        If a scale is below `FINE_GRID`.
-    OptionError
-        If a scale is not a positive number.
+    The sum of .0203/s_j^2 over scales in grid steps. `NotProvedError` if one is below `FINE_GRID`.
     """
-    array = _positive(scales)
+    array = positive_floats(scales)
     if np.any(array < FINE_GRID):
         raise NotProvedError(
             f"a discrete Gaussian of scale {array.min():g} grid steps does not count as a Gaussian: "
@@ -187,15 +118,7 @@ def discrete_gaussian_tau(scales: ArrayLike) -> Fraction:
 def tau_allowance(total: ApproxDP) -> Fraction:
     """Largest total variation that the reserved share of an (epsilon, delta) total pays for, rounded down.
 
-    Parameters
-    ----------
-    total : ApproxDP
-        The budget of a ledger, or the price of one mechanism.
-
-    Returns
-    -------
-    Fraction
-        `RESERVED` delta/(1 + e^epsilon).
+    `RESERVED` delta/(1 + e^epsilon), of the budget of a ledger or the price of one mechanism.
     """
     inverse = math.exp(-total.epsilon) / (1 + math.exp(-total.epsilon))
     return RESERVED * decimal(total.delta) * binary(inverse * (1 - 1e-12))
@@ -204,25 +127,9 @@ def tau_allowance(total: ApproxDP) -> Fraction:
 def least_scale(total: Privacy, coordinates: int) -> float:
     """Smallest noise scale, in grid steps, at which so many coordinates count as Gaussian for a total.
 
-    Parameters
-    ----------
-    total : Privacy
-        The budget of the ledger that is to pay, or the price where the ledger is not known.
-    coordinates : int
-        Number of noisy coordinates drawn under that total.
-
-    Returns
-    -------
-    float
-        `FINE_GRID`, and for `ApproxDP` more where tau would not fit in the reserved share of delta. Multiply
-        sums (and their sensitivity) by a power of two until the scale is at least this.
-
-    Raises
-    ------
-    OptionError
-        If ``coordinates`` is not a positive whole number.
-    NotProvedError
-        If epsilon is so large that no grid is fine enough.
+    `FINE_GRID`, and for `ApproxDP` more where tau would not fit in the reserved share of delta: sums, and their
+    sensitivity, are multiplied by a power of two until the scale is at least this. `NotProvedError` if epsilon is so
+    large that no grid is fine enough.
     """
     if isinstance(coordinates, bool) or not isinstance(coordinates, int | np.integer) or coordinates < 1:
         raise OptionError("coordinates", coordinates, "a positive whole number")
@@ -237,118 +144,32 @@ def least_scale(total: Privacy, coordinates: int) -> float:
 def calibrate(sensitivity: Rational | float, price: Privacy, law: Law) -> float:
     """Smallest noise scale that keeps a mechanism within its price.
 
-    Parameters
-    ----------
-    sensitivity : int, Fraction or float
-        Bound on the norm (L2 for Gaussian noise, L1 for Laplace) of the change of the sums between
-        neighbours, each coordinate divided by its weight. Positive; exact, a float being read as its
-        binary value.
-    price : Privacy
-        `ZCDP`, `GDP` or `ApproxDP` for Gaussian noise, `PureDP` for Laplace.
-    law : {"gaussian", "laplace"}
-        The noise law.
-
-    Returns
-    -------
-    float
-        Scale s, in the unit of ``sensitivity``; coordinate j gets noise of scale s weight_j (see
-        `coordinate_scales`).
-
-    Raises
-    ------
-    NotProvedError
-        If the law has no guarantee in the unit of the price.
-    PrivacyUnitError
-        If the price is zero.
-    OptionError
-        If the sensitivity is not a positive number, or the law has another name.
-
-    Notes
-    -----
-    The smallest float with sensitivity^2/(2 s^2) <= rho, sensitivity/s <= mu or sensitivity/s <= epsilon in
-    exact arithmetic, the price being the decimal that it prints as.
-
-    Examples
-    --------
-    >>> calibrate(3, PureDP(0.1), "laplace")
-    30.0
-    >>> calibrate(1, ZCDP(0.5), "gaussian")
-    1.0
+    ``sensitivity`` bounds the norm (L2 for Gaussian noise, L1 for Laplace) of the change of the sums between
+    neighbours, each coordinate divided by its weight. The scale, in the same unit, is the smallest float with
+    sensitivity^2/(2 s^2) <= rho, sensitivity/s <= mu or sensitivity/s <= epsilon in exact arithmetic, the price being
+    the decimal that it prints as, and a float sensitivity its binary value. `NotProvedError` where the law has no
+    guarantee in the unit of the price.
     """
     allowed = _price_squared(price, law)
-    return sqrt_above(_sensitivity(sensitivity) ** 2 / allowed, binary)
+    return sqrt_above(read_sensitivity(sensitivity) ** 2 / allowed, binary)
 
 
 def coordinate_scales(scale: float, weights: ArrayLike) -> NDArray[np.float64]:
     """Noise scale of every coordinate, s weight_j, never rounded down.
 
-    Parameters
-    ----------
-    scale : float
-        The scale that `calibrate` returned.
-    weights : array_like (d,)
-        Positive weights; where a weight is irrational (1/sqrt 2 in a Gram) give it rounded up.
-
-    Returns
-    -------
-    ndarray (d,)
-
-    Raises
-    ------
-    OptionError
-        If the scale or a weight is not a positive number.
+    Where a weight is irrational (1/sqrt 2 in a Gram) it is given rounded up.
     """
-    base, array = float(_positive(scale)[0]), _positive(weights)
+    base, array = float(positive_floats(scale)[0]), positive_floats(weights)
     distinct, where = np.unique(array, return_inverse=True)
     products = [_product_above(base, float(weight)) for weight in distinct]
     scales: NDArray[np.float64] = np.array(products)[where.reshape(-1)]
     return scales
 
 
-def attained(scale: float, sensitivity: Rational | float, law: Law) -> ZCDP | PureDP:
-    """Return the privacy loss that a noise scale attains, rounded up.
-
-    It is at most the price that the scale was calibrated to.
-
-    Parameters
-    ----------
-    scale : float
-        Noise scale, in the unit of ``sensitivity``.
-    sensitivity : int, Fraction or float
-        As in `calibrate`.
-    law : {"gaussian", "laplace"}
-        The noise law.
-
-    Returns
-    -------
-    ZCDP or PureDP
-        rho = sensitivity^2/(2 s^2) for Gaussian noise (mu is sqrt(2 rho)), epsilon = sensitivity/s for
-        Laplace.
-
-    Raises
-    ------
-    OptionError
-        If an argument is not a positive number, or the law has another name.
-    """
-    ratio = _sensitivity(sensitivity) / binary(float(_positive(scale)[0]))
-    if _law(law) == "laplace":
-        return PureDP(float_above(ratio))
-    return ZCDP(float_above(ratio**2 / 2))
-
-
 def too_little_noise(price: Privacy | None, factor: float) -> PrivacyUnitError:
     """Return the error of a price whose noise cannot be drawn, or would be none, with the largest that is served.
 
-    Parameters
-    ----------
-    price : Privacy or None
-        What was asked for, where it is known.
-    factor : float
-        The noise that it brings over the least that is served, below 1.
-
-    Returns
-    -------
-    PrivacyUnitError
+    ``factor`` is the noise that it brings over the least that is served, below 1.
     """
     asked = "the price" if price is None else str(price)
     largest = "ask for a stricter price"
@@ -364,7 +185,7 @@ def too_little_noise(price: Privacy | None, factor: float) -> PrivacyUnitError:
 
 def _price_squared(price: Privacy, law: Law) -> Fraction:
     """Return the largest (sensitivity/scale)^2 that a price allows: mu^2 = 2 rho, or epsilon^2."""
-    if _law(law) == "laplace":
+    if checked_law(law) == "laplace":
         if not isinstance(price, PureDP):
             raise NotProvedError(
                 f"Laplace noise is priced in PureDP, not {price}: use Gaussian noise, or convert the price"
@@ -378,13 +199,15 @@ def _price_squared(price: Privacy, law: Law) -> Fraction:
     return squared
 
 
-def _law(law: Law) -> Law:
+def checked_law(law: Law) -> Law:
+    """Return the name of a law; refuse another."""
     if law not in get_args(Law):
         raise OptionError("law", law, get_args(Law))
     return law
 
 
-def _sensitivity(given: Rational | float) -> Fraction:
+def read_sensitivity(given: Rational | float) -> Fraction:
+    """Read a positive number exactly, a float as its binary value."""
     if isinstance(given, Real) and not isinstance(given, bool):
         if isinstance(given, Rational):
             value = Fraction(int(given.numerator), int(given.denominator))
@@ -397,7 +220,8 @@ def _sensitivity(given: Rational | float) -> Fraction:
     raise OptionError("sensitivity", given, "a positive finite number")
 
 
-def _positive(values: ArrayLike) -> NDArray[np.float64]:
+def positive_floats(values: ArrayLike) -> NDArray[np.float64]:
+    """Read positive finite numbers (d,), at least one."""
     array = np.atleast_1d(np.asarray(values, dtype=np.float64)).ravel()
     if array.size == 0 or not np.all(np.isfinite(array) & (array > 0)):
         raise OptionError("scales", values, "positive finite numbers, at least one")

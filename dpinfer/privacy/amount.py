@@ -116,24 +116,7 @@ def _number(name: str, given: object, right: str) -> float:
 
 
 def nonnegative(name: str, given: object) -> float:
-    """Return a finite float of at least 0.
-
-    Parameters
-    ----------
-    name : str
-        The argument's name, for the message.
-    given : object
-        What was given.
-
-    Returns
-    -------
-    float
-
-    Raises
-    ------
-    PrivacyUnitError
-        If it is not such a number.
-    """
+    """Return a finite float of at least 0; `PrivacyUnitError`, in the name of the argument, for anything else."""
     right = "a finite number, at least 0"
     value = _number(name, given, right)
     if value < 0:
@@ -142,22 +125,7 @@ def nonnegative(name: str, given: object) -> float:
 
 
 def probability(given: object) -> float:
-    """Return a delta as a float between 0 and 1, both excluded.
-
-    Parameters
-    ----------
-    given : object
-        What was given.
-
-    Returns
-    -------
-    float
-
-    Raises
-    ------
-    PrivacyUnitError
-        If it is not such a number.
-    """
+    """Return a delta as a float between 0 and 1, both excluded; `PrivacyUnitError` for anything else."""
     right = "a number between 0 and 1, both excluded"
     value = _number("delta", given, right)
     if not 0 < value < 1:

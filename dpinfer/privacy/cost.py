@@ -115,13 +115,7 @@ class Cost:
         )
 
     def describe(self) -> str:
-        """State the guarantee in words: the price with its (epsilon, delta) equivalent, then other currencies.
-
-        Examples
-        --------
-        >>> Cost(PureDP(1.0), pure_epsilon=Fraction(1), rho=Fraction(1, 8)).describe()
-        '1-DP (pure); also 0.125-zCDP'
-        """
+        """State the guarantee in words: the price with its (epsilon, delta) equivalent, then other currencies."""
         also = []
         if self.rho is not None and not isinstance(self.price, ZCDP):
             also.append(f"{float_above(self.rho):.6g}-zCDP")
@@ -153,22 +147,7 @@ class Cost:
 
     @classmethod
     def from_dict(cls, stored: Mapping[str, Any]) -> Self:
-        """Read back what `to_dict` wrote.
-
-        Parameters
-        ----------
-        stored : mapping
-            The fields of a cost.
-
-        Returns
-        -------
-        Cost
-
-        Raises
-        ------
-        PrivacyUnitError
-            If a field is missing, unknown or damaged.
-        """
+        """Read back what `to_dict` wrote; `PrivacyUnitError` if a field is missing, unknown or damaged."""
         names = {f.name for f in fields(cls)}
         stored = {"delta0": "0", **stored}  # which older releases do not have
         if set(stored) != names:
@@ -187,22 +166,7 @@ class Cost:
 
     @classmethod
     def from_json(cls, text: str) -> Self:
-        """Read back what `to_json` wrote.
-
-        Parameters
-        ----------
-        text : str
-            JSON.
-
-        Returns
-        -------
-        Cost
-
-        Raises
-        ------
-        PrivacyUnitError
-            If it is not the JSON of a cost.
-        """
+        """Read back what `to_json` wrote; errors as of `from_dict`."""
         try:
             stored = json.loads(text)
         except ValueError:

@@ -28,147 +28,37 @@ _FRACTION = re.compile(r"[0-9]+(/[0-9]+)?")
 
 
 def decimal(number: float) -> Fraction:
-    """Return the decimal that a float prints as, so that 0.1 means one tenth.
-
-    Parameters
-    ----------
-    number : float
-        A finite number.
-
-    Returns
-    -------
-    Fraction
-
-    Examples
-    --------
-    >>> decimal(0.1)
-    Fraction(1, 10)
-    """
+    """Return the decimal that a finite float prints as, so that 0.1 means one tenth."""
     return Fraction(repr(float(number)))
 
 
 def binary(number: float) -> Fraction:
-    """Return the value that a float has in memory: what a sampler computes with.
-
-    Parameters
-    ----------
-    number : float
-        A finite number.
-
-    Returns
-    -------
-    Fraction
-
-    Examples
-    --------
-    >>> binary(0.5)
-    Fraction(1, 2)
-    """
+    """Return the value that a finite float has in memory: what a sampler computes with."""
     return Fraction(number)
 
 
 def digits_below(number: float, digits: int = 12) -> float:
-    """Cut a positive number to so many significant decimal digits, toward zero.
-
-    Parameters
-    ----------
-    number : float
-        A finite number, at least 0.
-    digits : int
-        Significant digits kept.
-
-    Returns
-    -------
-    float
-        Its printed decimal is at most ``number``.
-
-    Examples
-    --------
-    >>> digits_below(2 / 3, 3)
-    0.666
-    """
+    """Cut a number, at least 0, to so many significant decimal digits, toward zero."""
     return float(Context(prec=digits, rounding=ROUND_FLOOR).plus(Decimal(number)))
 
 
 def float_below(value: Fraction) -> float:
-    """Return the largest float whose printed decimal is at most ``value``.
-
-    Parameters
-    ----------
-    value : Fraction
-        At least 0.
-
-    Returns
-    -------
-    float
-
-    Raises
-    ------
-    PrivacyUnitError
-        If the value is too large for a float.
-    """
+    """Return the largest float whose printed decimal is at most ``value``, which is at least 0."""
     return _largest(lambda x: decimal(x) <= value, _to_float(value))
 
 
 def float_above(value: Fraction) -> float:
-    """Return the smallest float whose printed decimal is at least ``value``.
-
-    Parameters
-    ----------
-    value : Fraction
-        At least 0.
-
-    Returns
-    -------
-    float
-
-    Raises
-    ------
-    PrivacyUnitError
-        If the value is too large for a float.
-    """
+    """Return the smallest float whose printed decimal is at least ``value``, which is at least 0."""
     return _smallest(lambda x: decimal(x) >= value, _to_float(value))
 
 
 def sqrt_below(value: Fraction) -> float:
-    """Return the largest float whose printed decimal, squared, is at most ``value``.
-
-    Parameters
-    ----------
-    value : Fraction
-        At least 0.
-
-    Returns
-    -------
-    float
-
-    Raises
-    ------
-    PrivacyUnitError
-        If the value is too large for a float.
-    """
+    """Return the largest float whose printed decimal, squared, is at most ``value``."""
     return _largest(lambda x: decimal(x) ** 2 <= value, _to_sqrt(value))
 
 
 def sqrt_above(value: Fraction, read: Callable[[float], Fraction] = decimal) -> float:
-    """Return the smallest float whose square is at least ``value``.
-
-    Parameters
-    ----------
-    value : Fraction
-        At least 0.
-    read : callable
-        How a float is read: ``decimal`` (as it prints) or ``binary`` (as it is in memory).
-
-    Returns
-    -------
-    float
-
-    Raises
-    ------
-    PrivacyUnitError
-        If the value is too large for a float.
-    """
+    """Return the smallest float, read as it prints or as it is in memory, whose square is at least ``value``."""
     return _smallest(lambda x: read(x) ** 2 >= value, _to_sqrt(value))
 
 
@@ -214,21 +104,9 @@ _LARGEST = math.nextafter(math.inf, 0.0)
 
 
 def fraction_of(text: object) -> Fraction:
-    """Read a fraction as it is stored: ``"3"`` or ``"1/4"``, not negative.
+    """Read a fraction as it is stored: ``"3"`` or ``"1/4"``, not negative; `ValueError` for anything else.
 
-    Parameters
-    ----------
-    text : object
-        What was found. An exponent, which could fill the memory, is refused.
-
-    Returns
-    -------
-    Fraction
-
-    Raises
-    ------
-    ValueError
-        If it is no such text.
+    An exponent, which could fill the memory, is refused.
     """
     if not isinstance(text, str) or _FRACTION.fullmatch(text) is None:
         raise ValueError("a fraction is stored as whole numbers with a stroke between them")

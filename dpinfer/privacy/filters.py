@@ -33,12 +33,8 @@ _ROUNDING = Fraction(1, 10**9)
 class Entry:
     """What one charge, or all charges together, use up.
 
-    Parameters
-    ----------
-    amount : Fraction
-        In the currency of the ledger: epsilon, rho or mu squared.
-    reserve : Fraction
-        In the second currency, where there is one: total variation, or delta.
+    The amount is in the currency of the ledger: epsilon, rho or mu squared. The reserve is in the second currency,
+    where there is one: total variation, or delta.
     """
 
     amount: Fraction = Fraction(0)
@@ -51,16 +47,7 @@ class Entry:
 class Filter(ABC):
     """The rule by which a ledger of one unit and currency accepts charges.
 
-    Attributes
-    ----------
-    currency : str
-        Its name, stored in the ledger.
-    budget : Privacy
-        The whole.
-    limit : Fraction
-        What the amounts may sum to.
-    reserve_limit : Fraction or None
-        What the reserves may sum to; None if they are only recorded.
+    Amounts may sum to the ``limit``, reserves to the ``reserve_limit``; where that is None they are only recorded.
     """
 
     currency: ClassVar[str]
@@ -75,49 +62,14 @@ class Filter(ABC):
 
     @abstractmethod
     def spent(self, total: Entry) -> Privacy:
-        """Return the charges so far in the unit of the budget, rounded up.
-
-        Parameters
-        ----------
-        total : Entry
-            The sum of all charges.
-
-        Returns
-        -------
-        Privacy
-        """
+        """Return the sum of all charges in the unit of the budget, rounded up."""
 
     @abstractmethod
     def remaining(self, total: Entry) -> Privacy:
-        """Return what can still be asked for in the unit of the budget, rounded down.
-
-        Parameters
-        ----------
-        total : Entry
-            The sum of all charges.
-
-        Returns
-        -------
-        Privacy
-        """
+        """Return what can still be asked for in the unit of the budget, rounded down."""
 
     def entry(self, cost: Cost) -> Entry:
-        """Return what a cost uses up.
-
-        Parameters
-        ----------
-        cost : Cost
-            Of one mechanism.
-
-        Returns
-        -------
-        Entry
-
-        Raises
-        ------
-        NotProvedError
-            If the cost has no guarantee in this currency.
-        """
+        """Return what a cost uses up; `NotProvedError` if it has no guarantee in this currency."""
         entry = self._entry(cost)
         if entry is None:
             raise NotProvedError(
@@ -130,19 +82,7 @@ class Filter(ABC):
     def total(self, charges: Iterable[tuple[Cost, Entry]]) -> Entry:
         """Add up what was stored, each charge compared with its cost.
 
-        Parameters
-        ----------
-        charges : iterable of (Cost, Entry)
-            As they were read from a ledger.
-
-        Returns
-        -------
-        Entry
-
-        Raises
-        ------
-        LedgerError
-            If an amount or a reserve is not that of its cost, or all together exceed the budget.
+        `LedgerError` if an amount or a reserve is not that of its cost, or all together exceed the budget.
         """
         total = Entry()
         for number, (cost, stored) in enumerate(charges, 1):
@@ -158,19 +98,7 @@ class Filter(ABC):
         return Entry(min(total.amount, self.limit), total.reserve)
 
     def excess(self, total: Entry, entry: Entry) -> str | None:
-        """Say why a charge does not fit, or return None if it does.
-
-        Parameters
-        ----------
-        total : Entry
-            The sum of all charges so far.
-        entry : Entry
-            The next one.
-
-        Returns
-        -------
-        str or None
-        """
+        """Say why a charge does not fit beside the sum of all so far, or return None if it does."""
         after = total + entry
         if after.amount > self.limit:
             left = float(self.limit - total.amount)
@@ -309,22 +237,8 @@ class _Basic(Filter):
 def filter_for(budget: Privacy, currency: str | None = None) -> Filter:
     """Return the filter of a budget.
 
-    Parameters
-    ----------
-    budget : PureDP, ZCDP, GDP or ApproxDP
-        The whole.
-    currency : str, optional
-        For `ApproxDP`: ``"gdp"`` (default), which adds mu squared and suits Gaussian noise, or ``"basic"``,
-        which adds epsilon and delta and suits mostly pure mechanisms. The other units have one currency each.
-
-    Returns
-    -------
-    Filter
-
-    Raises
-    ------
-    OptionError
-        If the budget is no privacy amount or its unit does not have that currency.
+    `ApproxDP` has the currencies "gdp" (default), which adds mu squared and suits Gaussian noise, and "basic", which
+    adds epsilon and delta and suits mostly pure mechanisms; the other units have one each. `OptionError` for any other.
     """
     makers: dict[type[Privacy], dict[str, Callable[[Any], Filter]]] = {
         PureDP: {"epsilon": _Pure},

@@ -1,34 +1,29 @@
-"""The ledger: the one place where a privacy budget is kept and spent."""
+"""The ledger: the one place where a privacy budget is kept and spent, as its users see it."""
 
 from __future__ import annotations
 
 import json
 import uuid
-from contextlib import suppress
-from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any, NoReturn, Self, cast
+from typing import TYPE_CHECKING, Any, NoReturn, Self
 
 import pandas as pd
 
-from dpinfer.errors import BudgetExceededError, DPInferError, LedgerError, LedgerMismatchError, OptionError
-from dpinfer.privacy.cost import Cost
-from dpinfer.privacy.filters import Entry, Filter, filter_for
+from dpinfer.errors import LedgerError, LedgerMismatchError, OptionError
+from dpinfer.privacy.account import Account, filter_of, found_header
+from dpinfer.privacy.filters import Entry, filter_for
 from dpinfer.privacy.store import (
     Charge,
     FileStore,
     Header,
     MemoryStore,
     Store,
-    add_charge,
-    keep_unit,
-    read_charges,
-    read_header,
 )
-from dpinfer.privacy.units import NEIGHBORS, Neighbors, Privacy, privacy_from_dict
+from dpinfer.privacy.units import NEIGHBORS, Neighbors, Privacy
 
 if TYPE_CHECKING:
     import os
-    import sqlite3
+
+    from dpinfer.privacy.cost import Cost
 
 __all__ = ["Ledger"]
 
@@ -94,9 +89,7 @@ class Ledger:
     PureDP(epsilon=0.0)
     """
 
-    _store: Store
-    _header: Header
-    _filter: Filter
+    _account: Account
     _created: bool
 
     def __init__(
@@ -116,7 +109,7 @@ class Ledger:
         made = create is not False and store.make(header)
         if create and not made:
             raise LedgerError(f"{store} is there already: create=False opens a ledger")
-        found = _found(store)
+        found = found_header(store)
         _check_same(store, found, header)
         self._bind(store, found, created=made)
 
@@ -171,12 +164,22 @@ class Ledger:
         """
         ledger = cls.__new__(cls)
         store = FileStore(path)
-        ledger._bind(store, _found(store), created=False)
+        ledger._bind(store, found_header(store), created=False)
         return ledger
 
     def _bind(self, store: Store, header: Header, *, created: bool) -> None:
-        self._store, self._header, self._created = store, header, created
-        self._filter = _filter_of(store, header)
+        self._account, self._created = Account(store, header), created
+
+    @property
+    def account(self) -> Account:
+        """What `PrivateData` charges."""
+        if type(self) is not Ledger:  # one that might charge less
+            raise OptionError("ledger", type(self).__name__, "a dpinfer Ledger: Ledger(...) or Ledger.in_memory(...)")
+        return self._account
+
+    def _read(self) -> tuple[Entry, list[Charge]]:
+        with self._account.store.transaction(write=False) as connection:
+            return self._account.total(connection)
 
     @property
     def created(self) -> bool:
@@ -186,27 +189,28 @@ class Ledger:
     @property
     def path(self) -> str | None:
         """The file, or None for a ledger in memory."""
-        return str(self._store.path) if isinstance(self._store, FileStore) else None
+        store = self._account.store
+        return str(store.path) if isinstance(store, FileStore) else None
 
     @property
     def dataset(self) -> str:
         """The name of the confidential data."""
-        return self._header.dataset
+        return self._account.header.dataset
 
     @property
     def budget(self) -> Privacy:
         """All that may ever be spent."""
-        return self._filter.budget
+        return self._account.filter.budget
 
     @property
     def neighbors(self) -> Neighbors:
         """The neighbouring relation of every charge."""
-        return cast("Neighbors", self._header.neighbors)
+        return self._account.neighbors
 
     @property
     def currency(self) -> str:
         """What is added up: "epsilon", "rho", "mu_squared", or for ApproxDP "gdp" or "basic"."""
-        return self._filter.currency
+        return self._account.filter.currency
 
     @property
     def spent(self) -> Privacy:
@@ -214,7 +218,7 @@ class Ledger:
 
         On a basic ledger that has spent no delta it is a `PureDP`.
         """
-        return self._filter.spent(self._total())
+        return self._account.filter.spent(self._read()[0])
 
     @property
     def remaining(self) -> Privacy:
@@ -222,12 +226,12 @@ class Ledger:
 
         On a basic ledger whose delta is all spent it is a `PureDP`.
         """
-        return self._filter.remaining(self._total())
+        return self._account.filter.remaining(self._read()[0])
 
     @property
     def tau(self) -> float:
         """Summed total variation of the charges on a ledger that adds mu squared (GDP, ApproxDP), else 0."""
-        return float(self._total().reserve) if self.currency in {"mu_squared", "gdp"} else 0.0
+        return float(self._read()[0].reserve) if self.currency in {"mu_squared", "gdp"} else 0.0
 
     def charge(self, cost: Cost, description: str, *, unit: str | None = None) -> str:
         """Spend budget; to be called before the mechanism draws anything.
@@ -260,21 +264,7 @@ class Ledger:
         OptionError
             If an argument is not valid.
         """
-        entry = self._entry(cost)
-        if not isinstance(description, str) or not description:
-            raise OptionError("description", description, "a text that says what is measured")
-        identifier = uuid.uuid4().hex
-        with self._store.transaction(write=True) as connection:
-            self._check(connection, cost, entry)
-            if unit is not None and (held := keep_unit(connection, unit)) != unit:
-                raise LedgerMismatchError(
-                    f"the charges of {self._store} protect {held}, and these data {unit}: what they cost does not add "
-                    "up; use the same id= for all, or a ledger of their own for rows that are not in the other"
-                )
-            time = datetime.now(UTC).isoformat(timespec="microseconds")
-            charge = Charge(identifier, time, description, cost, entry.amount, entry.reserve)
-            add_charge(connection, charge)
-        return identifier
+        return self._account.charge(cost, description, unit=unit)
 
     def can_afford(self, cost: Cost) -> None:
         """Check that a charge would be granted now, without making it.
@@ -289,9 +279,9 @@ class Ledger:
         BudgetExceededError, NotProvedError, LedgerError, OptionError
             As `charge` would.
         """
-        entry = self._entry(cost)
-        with self._store.transaction(write=False) as connection:
-            self._check(connection, cost, entry)
+        entry = self._account.entry(cost)
+        with self._account.store.transaction(write=False) as connection:
+            self._account.check(connection, cost, entry)
 
     def charges(self) -> pd.DataFrame:
         """List the charges.
@@ -303,10 +293,7 @@ class Ledger:
             privacy amount), ``amount`` (in the currency of the ledger) and ``reserve`` (total variation on a
             ledger that adds mu squared, delta on a basic one, otherwise 0).
         """
-        with self._store.transaction(write=False) as connection:
-            self._check_identity(connection)
-            made = read_charges(connection, str(self._store))
-        self._filter.total((charge.cost, Entry(charge.amount, charge.reserve)) for charge in made)
+        _, made = self._read()
         frame = pd.DataFrame(
             {
                 "id": pd.Series([c.id for c in made], dtype="str"),
@@ -319,32 +306,6 @@ class Ledger:
         )
         frame.attrs["currency"] = self.currency
         return frame
-
-    def _entry(self, cost: Cost) -> Entry:
-        if not isinstance(cost, Cost):
-            raise OptionError("cost", cost, "the Cost of a mechanism")
-        return self._filter.entry(cost)
-
-    def _check(self, connection: sqlite3.Connection, cost: Cost, entry: Entry) -> None:
-        """Raise unless the entry fits, within the caller's transaction."""
-        total, _ = self._read_total(connection)
-        reason = self._filter.excess(total, entry)
-        if reason is not None:
-            raise BudgetExceededError(cost.price, self._filter.remaining(total), reason)
-
-    def _check_identity(self, connection: sqlite3.Connection) -> None:
-        if read_header(connection, str(self._store)) != self._header:
-            raise LedgerMismatchError(f"{self._store} has been replaced by another ledger since it was opened")
-
-    def _total(self) -> Entry:
-        with self._store.transaction(write=False) as connection:
-            return self._read_total(connection)[0]
-
-    def _read_total(self, connection: sqlite3.Connection) -> tuple[Entry, int]:
-        """Read the charges, check them, and return their sum and number."""
-        self._check_identity(connection)
-        made = read_charges(connection, str(self._store))
-        return self._filter.total((charge.cost, Entry(charge.amount, charge.reserve)) for charge in made), len(made)
 
     def __reduce__(self) -> tuple[Any, ...]:
         if self.path is None:
@@ -367,16 +328,15 @@ class Ledger:
     def __repr__(self) -> str:
         where = "in memory" if self.path is None else self.path
         try:
-            with self._store.transaction(write=False) as connection:
-                total, number = self._read_total(connection)
+            total, made = self._read()
         except LedgerError as error:
             return f"<Ledger {where}: {error}>"
         lines = [
             f"Ledger {where}{', new' if self.created else ''}",
             f"  dataset    {self.dataset!r}, neighbors {self.neighbors!r}, currency {self.currency!r}",
             f"  budget     {self.budget}",
-            f"  spent      {self._filter.spent(total)} in {number} charges",
-            f"  remaining  {self._filter.remaining(total)}",
+            f"  spent      {self._account.filter.spent(total)} in {len(made)} charges",
+            f"  remaining  {self._account.filter.remaining(total)}",
         ]
         if self.currency == "mu_squared" and total.reserve:
             lines.append(f"  within total variation {float(total.reserve):.3g}")
@@ -387,39 +347,10 @@ def _header(dataset: str, budget: Privacy, neighbors: Neighbors, currency: str |
     """Check what describes a ledger, and write it as text."""
     if not isinstance(dataset, str) or not dataset:
         raise OptionError("dataset", dataset, "a name for the confidential data")
-    if neighbors not in NEIGHBORS:
+    if type(neighbors) is not str or neighbors not in NEIGHBORS:
         raise OptionError("neighbors", neighbors, NEIGHBORS)
     chosen = filter_for(budget, currency).currency
     return Header(uuid.uuid4().hex, dataset, json.dumps(budget.to_dict()), neighbors, chosen)
-
-
-def _found(store: FileStore) -> Header:
-    """Return the header of a ledger file, and see to its marker before anything is charged."""
-    with store.transaction(write=False) as connection:
-        header = read_header(connection, str(store))
-    with suppress(OSError):  # in a folder that takes no file nothing can be charged either
-        store.mark()
-    return header
-
-
-def _filter_of(store: Store, header: Header) -> Filter:
-    """Return the filter that a header asks for.
-
-    Raises
-    ------
-    LedgerError
-        If a field of the header is damaged.
-    """
-    if header.neighbors not in NEIGHBORS:
-        raise LedgerError(f"{store} is damaged: its neighbors are {header.neighbors!r}")
-    try:
-        budget = privacy_from_dict(json.loads(header.budget))
-    except (ValueError, TypeError, AttributeError, DPInferError):
-        raise LedgerError(f"{store} is damaged: its budget is no amount of privacy") from None
-    try:
-        return filter_for(budget, header.currency)
-    except OptionError:
-        raise LedgerError(f"{store} is damaged: its currency {header.currency!r} is none of {budget}") from None
 
 
 def _check_same(store: Store, found: Header, asked: Header) -> None:
@@ -436,7 +367,7 @@ _PROPERTIES = Header._fields[1:]
 
 def _readable(store: Store, header: Header) -> tuple[str, ...]:
     """Return the properties that two ledgers of one study share, for a message."""
-    return repr(header.dataset), str(_filter_of(store, header).budget), header.neighbors, header.currency
+    return repr(header.dataset), str(filter_of(store, header).budget), header.neighbors, header.currency
 
 
 def _refuse_copy() -> NoReturn:

@@ -14,14 +14,7 @@ from scipy.special import erfcx, erfinv, log_expit, log_ndtr, ndtr, ndtri_exp
 
 from dpinfer.privacy.exact import digits_below
 
-__all__ = [
-    "gaussian_delta",
-    "gaussian_epsilon",
-    "gaussian_mu",
-    "log_gaussian_delta",
-    "pure_mu",
-    "zcdp_epsilon",
-]
+__all__ = ["gaussian_epsilon", "gaussian_mu", "log_gaussian_delta", "pure_mu", "zcdp_epsilon"]
 
 OUTWARD = 1e-9
 """Relative step by which results of root finding and minimisation are moved to the safe side."""
@@ -39,22 +32,9 @@ _NODES, _WEIGHTS = 0.5 * (_LEGENDRE[0] + 1), 0.5 * _LEGENDRE[1]  # on the unit i
 def log_gaussian_delta(epsilon: float, mu: float) -> float:
     """Logarithm of the smallest delta with which mu-GDP implies (epsilon, delta)-DP.
 
-    Parameters
-    ----------
-    epsilon : float
-        At least 0.
-    mu : float
-        Positive.
-
-    Returns
-    -------
-    float
-
-    Notes
-    -----
-    delta = Phi(-x) - e^epsilon Phi(-y) with x = epsilon/mu - mu/2 and y = x + mu (Balle & Wang 2018,
-    theorem 8; Dong, Roth & Su 2022, corollary 2.13). With M the Mills ratio this is phi(x)(M(x) - M(y)),
-    whose difference is integrated where mu is small, so that no digits cancel.
+    delta = Phi(-x) - e^epsilon Phi(-y) with x = epsilon/mu - mu/2 and y = x + mu (Balle & Wang 2018, theorem 8; Dong,
+    Roth & Su 2022, corollary 2.13). With M the Mills ratio this is phi(x)(M(x) - M(y)), whose difference is integrated
+    where mu is small, so that no digits cancel.
     """
     x = epsilon / mu - 0.5 * mu
     y = x + mu
@@ -69,35 +49,8 @@ def log_gaussian_delta(epsilon: float, mu: float) -> float:
     return math.log(float(ndtr(-x)) - density * float(_mills(np.array(y))))
 
 
-def gaussian_delta(epsilon: float, mu: float) -> float:
-    """Smallest delta with which mu-GDP implies (epsilon, delta)-DP; see `log_gaussian_delta`.
-
-    Parameters
-    ----------
-    epsilon, mu : float
-        At least 0.
-
-    Returns
-    -------
-    float
-    """
-    return math.exp(log_gaussian_delta(epsilon, mu)) if mu > 0 else 0.0
-
-
 def gaussian_epsilon(mu: float, delta: float) -> float:
-    """Smallest epsilon with which mu-GDP implies (epsilon, delta)-DP, rounded up.
-
-    Parameters
-    ----------
-    mu : float
-        At least 0.
-    delta : float
-        Between 0 and 1, both excluded.
-
-    Returns
-    -------
-    float
-    """
+    """Smallest epsilon with which mu-GDP implies (epsilon, delta)-DP, rounded up."""
     target = math.log(delta) - _LOG_MARGIN
     if mu == 0 or log_gaussian_delta(0.0, mu) <= target:
         return 0.0
@@ -114,16 +67,7 @@ def gaussian_epsilon(mu: float, delta: float) -> float:
 def gaussian_mu(epsilon: float, delta: float) -> float:
     """Largest mu such that mu-GDP implies (epsilon, delta)-DP, rounded down to 12 digits.
 
-    Parameters
-    ----------
-    epsilon : float
-        At least 0. At 0 the answer is 0: an epsilon of zero buys nothing here.
-    delta : float
-        Between 0 and 1, both excluded.
-
-    Returns
-    -------
-    float
+    At epsilon 0 the answer is 0: an epsilon of zero buys nothing here.
     """
     if epsilon == 0:
         return 0.0
@@ -146,22 +90,9 @@ def gaussian_mu(epsilon: float, delta: float) -> float:
 def zcdp_epsilon(rho: float, delta: float) -> float:
     """Smallest epsilon with which rho-zCDP is known to imply (epsilon, delta)-DP, rounded up.
 
-    Parameters
-    ----------
-    rho : float
-        At least 0.
-    delta : float
-        Between 0 and 1, both excluded.
-
-    Returns
-    -------
-    float
-
-    Notes
-    -----
-    Canonne, Kamath & Steinke (2020), proposition 12: for every order alpha > 1,
-    epsilon = alpha rho + log(1 - 1/alpha) - log(delta alpha)/(alpha - 1) is enough; the least is taken.
-    Any order gives a valid epsilon, so that an inexact minimum is still safe.
+    Canonne, Kamath & Steinke (2020), proposition 12: for every order alpha > 1, epsilon = alpha rho + log(1 - 1/alpha)
+    - log(delta alpha)/(alpha - 1) is enough; the least is taken. Any order gives a valid epsilon, so that an inexact
+    minimum is still safe.
     """
     if rho == 0:
         return 0.0
@@ -183,19 +114,8 @@ def zcdp_epsilon(rho: float, delta: float) -> float:
 def pure_mu(epsilon: float) -> float:
     """Smallest mu with which pure epsilon-DP implies mu-GDP, rounded up.
 
-    Parameters
-    ----------
-    epsilon : float
-        At least 0.
-
-    Returns
-    -------
-    float
-
-    Notes
-    -----
-    mu = 2 Phi^{-1}(e^eps/(1 + e^eps)): the worst case is randomised response (Dong, Roth & Su 2022;
-    Smith & Thakurta 2022).
+    mu = 2 Phi^{-1}(e^eps/(1 + e^eps)): the worst case is randomised response (Dong, Roth & Su 2022; Smith & Thakurta
+    2022).
     """
     if epsilon < 1:
         mu = 2 * math.sqrt(2) * float(erfinv(math.tanh(0.5 * epsilon)))

@@ -41,7 +41,6 @@ __all__ = [
     "POISSON",
     "Weights",
     "composed",
-    "composed_epsilon",
     "cost_of",
     "dominating_mu",
     "noise_mu",
@@ -69,15 +68,10 @@ _ERROR = 2e-14
 
 @dataclass(frozen=True, slots=True)
 class Weights:
-    """Law of the number of times that a unit counts in one sum.
+    """Law of the number of times that a unit counts in one sum; the mean is 1.
 
-    Attributes
-    ----------
-    name : str
-    counts : tuple of int
-        Probability of weight 0, 1, 2, ..., times ``total``; the mean weight is 1.
-    total : int
-        A power of two, so that weights can be drawn exactly from random bits.
+    ``counts`` are the probabilities of weight 0, 1, 2, ..., times ``total``, a power of two, so that weights can be
+    drawn exactly from random bits.
     """
 
     name: str
@@ -113,26 +107,11 @@ POISSON = Weights("poisson", _poisson_counts(16, 6), 2**16)
 
 @lru_cache(maxsize=64)
 def composed(weights: Weights, mu: float, replicates: int) -> PrivacyLossDistribution:
-    """Privacy loss of B noisy sums under secret weights, rounded toward more loss.
+    """Privacy loss of B noisy sums under secret weights, of adding and of removing a unit, rounded toward more loss.
 
-    Parameters
-    ----------
-    weights : Weights
-    mu : float
-        Sensitivity of a sum at weight 1 over the noise scale, times the root of B: the mu of one release with B times
-        less noise.
-    replicates : int
-        B.
-
-    Returns
-    -------
-    PrivacyLossDistribution
-        Of adding and of removing a unit.
-
-    Notes
-    -----
-    Each draw is a mixture of Gaussians against one of them; the loss is discretised pessimistically and convolved
-    (Koskela, Jalkoe & Honkela 2020; Doroshenko et al. 2022).
+    ``mu`` is the sensitivity of a sum at weight 1 over the noise scale, times the root of B: the mu of one release with
+    B times less noise. Each draw is a mixture of Gaussians against one of them; the loss is discretised pessimistically
+    and convolved (Koskela, Jalkoe & Honkela 2020; Doroshenko et al. 2022).
     """
     from dp_accounting import NeighboringRelation  # noqa: PLC0415  (slow to load)
     from dp_accounting.pld import privacy_loss_distribution as pld  # noqa: PLC0415
@@ -155,31 +134,14 @@ def composed(weights: Weights, mu: float, replicates: int) -> PrivacyLossDistrib
     return single.self_compose(replicates)
 
 
-def composed_epsilon(weights: Weights, mu: float, replicates: int, delta: float) -> float:
-    """Exact epsilon at a delta of B noisy sums under secret weights, rounded up; parameters as in `composed`."""
-    return float(composed(weights, mu, replicates).get_epsilon_for_delta(delta))
-
-
 @lru_cache(maxsize=256)
 def dominating_mu(weights: Weights, mu: float, replicates: int, failure: float = FAILURE) -> float:
     """Smallest mu whose Gaussian is at least as revealing as the B sums, but for a failure probability; rounded up.
 
-    Parameters
-    ----------
-    weights, mu, replicates
-        As in `composed`.
-    failure : float
-        The probability delta0.
-
-    Returns
-    -------
-    float
-
-    Notes
-    -----
     It is the least m with ``delta(eps) <= delta0 + (1 - delta0) delta_m(eps)`` for all eps >= 0 and both directions,
-    where delta is the exact profile and delta_m the Gaussian's. Both are convex in e^eps: between two points the exact
-    one is below its chord and the Gaussian's above its tangents, and so the comparison holds in between as well.
+    where delta is the exact profile, delta_m the Gaussian's and delta0 the failure probability. Both are convex in
+    e^eps: between two points the exact one is below its chord and the Gaussian's above its tangents, and so the
+    comparison holds in between as well.
     """
     loss = composed(weights, mu, replicates)
     top = float(loss.get_epsilon_for_delta(failure / 2))
@@ -225,26 +187,8 @@ def _largest_excess(epsilon: Array, exact: Array, mu: float, failure: float) -> 
 def noise_mu(weights: Weights, target: float, replicates: int, failure: float = FAILURE) -> float:
     """Largest mu, as `composed` defines it, at which B sums are no more revealing than a Gaussian of mu ``target``.
 
-    Parameters
-    ----------
-    weights : Weights
-    target : float
-        What the sums may cost, as a GDP amount.
-    replicates : int
-    failure : float
-        As in `dominating_mu`.
-
-    Returns
-    -------
-    float
-        Below ``target``, rounded down; the noise scale of a sum is ``sensitivity sqrt(B) / mu``.
-
-    Raises
-    ------
-    PrivacyUnitError
-        If the target is above `LARGEST_MU`.
-    OptionError
-        If the replicates are so few that the exact cost exceeds the asymptotic one by half.
+    Below ``target``, rounded down; the noise scale of a sum is ``sensitivity sqrt(B) / mu``. `PrivacyUnitError` above
+    `LARGEST_MU`; `OptionError` if the replicates are so few that the exact cost exceeds the asymptotic one by half.
     """
     if target > LARGEST_MU:
         raise PrivacyUnitError(
@@ -272,26 +216,10 @@ def noise_mu(weights: Weights, target: float, replicates: int, failure: float = 
 
 
 def resampled_cost(weights: Weights, price: GDP | ApproxDP, replicates: int) -> tuple[float, float]:
-    """Say how much noise a price buys for B sums under secret weights.
+    """Say how much noise a price buys for B sums under secret weights: mu as in `noise_mu`, and what is set aside.
 
-    Parameters
-    ----------
-    weights : Weights
-    price : GDP or ApproxDP
-    replicates : int
-
-    Returns
-    -------
-    mu : float
-        As in `noise_mu`.
-    failure : float
-        The probability that is set aside: for an `ApproxDP` price a tenth of its reserved delta, or what the arithmetic
-        resolves if that is more.
-
-    Raises
-    ------
-    PrivacyUnitError, OptionError
-        As `noise_mu`; or if the price is zero, or its delta too small.
+    That is a probability: for an `ApproxDP` price a tenth of its reserved delta, or what the arithmetic resolves if
+    that is more. Errors are those of `noise_mu`, and of a price that is zero or has too small a delta.
     """
     amount = gaussian_amount(price)
     target = float(amount.mu) if isinstance(amount, GDP) else 0.0

@@ -29,37 +29,12 @@ _SHRINK = 1 - 1e-12
 
 
 def choice_epsilon(price: Privacy, law: ChoiceLaw) -> Fraction:
-    """Largest epsilon whose choice keeps a price.
+    """Largest epsilon, rounded down, whose choice keeps a price.
 
-    Parameters
-    ----------
-    price : PureDP, ZCDP, GDP or ApproxDP
-        Of `ApproxDP` it is the largest GDP that implies it, so that a ledger in that currency grants it.
-    law : {"gumbel", "exponential"}
-        "gumbel" is the exponential mechanism, "exponential" permute-and-flip.
-
-    Returns
-    -------
-    Fraction
-        Rounded down.
-
-    Raises
-    ------
-    PrivacyUnitError
-        If the price is zero.
-    OptionError
-        If there is no such law.
-
-    Notes
-    -----
-    The exponential mechanism at epsilon is epsilon^2/8-zCDP (Cesar & Rogers 2021), and GDP with the mu of a pure
-    epsilon/2 (see `docs/selection.md`); permute-and-flip is epsilon^2/2-zCDP, as everything that is pure.
-
-    Examples
-    --------
-    >>> from dpinfer.privacy.units import ZCDP
-    >>> round(float(choice_epsilon(ZCDP(0.125), "gumbel")), 9)
-    1.0
+    Of `ApproxDP` it is that of the largest GDP that implies it, so that a ledger in that currency grants it. The
+    exponential mechanism ("gumbel") at epsilon is epsilon^2/8-zCDP (Cesar & Rogers 2021), and GDP with the mu of a pure
+    epsilon/2 (see `docs/selection.md`); permute-and-flip ("exponential") is epsilon^2/2-zCDP, as everything that is
+    pure.
     """
     if law not in ("gumbel", "exponential"):
         raise OptionError("law", law, ("gumbel", "exponential"))
@@ -87,23 +62,7 @@ def _pure_of(half: float) -> float:
 
 
 def choice_cost(price: Privacy, law: ChoiceLaw) -> Cost:
-    """Cost of a choice that is calibrated to a price.
-
-    Parameters
-    ----------
-    price, law
-        As in `choice_epsilon`.
-
-    Returns
-    -------
-    Cost
-        Pure epsilon, rho and mu always; ``approx`` for an `ApproxDP` price.
-
-    Raises
-    ------
-    PrivacyUnitError, OptionError
-        As `choice_epsilon`.
-    """
+    """Cost of a choice that is calibrated to a price: pure epsilon, rho and mu; ``approx`` for `ApproxDP`."""
     epsilon = choice_epsilon(price, law)
     inner = epsilon / 2 if law == "gumbel" else epsilon
     rho, squared = inner**2 / 2, binary(pure_mu(float_above(inner))) ** 2
@@ -124,25 +83,7 @@ def choice_cost(price: Privacy, law: ChoiceLaw) -> Cost:
 
 
 def choice_scale(spread: Fraction | int, price: Privacy, law: ChoiceLaw) -> float:
-    """Noise scale of scores, rounded up.
-
-    Parameters
-    ----------
-    spread : Fraction or int
-        Bound on the range of the change of all scores between neighbours, R.
-    price, law
-        As in `choice_epsilon`.
-
-    Returns
-    -------
-    float
-        ``R / epsilon``, in the unit of the scores.
-
-    Raises
-    ------
-    PrivacyUnitError, OptionError
-        As `choice_epsilon`; `OptionError` too where the range is not positive.
-    """
+    """Noise scale of scores whose change between neighbours has at most the range R: R / epsilon, rounded up."""
     if not spread > 0:
         raise OptionError("spread", spread, "a positive number")
     exact = Fraction(spread) / choice_epsilon(price, law)

@@ -20,22 +20,12 @@ Norm = Literal["l2", "l1"]
 
 @dataclass(frozen=True, slots=True)
 class RowBounds:
-    """Bounds on the integer row z that a row of the data becomes.
+    """Bounds on the integer row z that a row of the data becomes: on its squared norm and its sum of absolute values.
 
-    Attributes
-    ----------
-    squared : int
-        Bound on the squared Euclidean norm of z.
-    absolute : int
-        Bound on the sum of absolute values of z.
-    least_product : int
-        Lower bound on ``abs(z'w)`` over pairs of rows z, w at which ``abs(z)^4 + abs(w)^4 - 2 (z'w)^2`` is
-        largest; 0 where none is proved.
-    box, side : int
-        Where every entry of z lies in [-side, side] and the first of a row that is not zero is ``side``: the
-        number of entries; 0 where that is not so.
-    rows : int
-        Rows that one unit has at most: a person may have several. Each of them may also be the zero row.
+    ``least_product`` is a lower bound on ``abs(z'w)`` over pairs of rows z, w at which ``abs(z)^4 + abs(w)^4 - 2
+    (z'w)^2`` is largest; 0 where none is proved. Where every entry of z lies in [-side, side] and the first of a row
+    that is not zero is ``side``, ``box`` is the number of entries; else 0. One unit has at most ``rows`` rows, each of
+    which may also be the zero row.
     """
 
     squared: int
@@ -47,28 +37,15 @@ class RowBounds:
 
 
 def gram_sensitivity(bounds: RowBounds, *, neighbors: Neighbors, norm: Norm) -> Fraction:
-    """Bound on the change of the upper triangle of ``sum z z'`` between neighbours.
+    """Bound on the change of the upper triangle of ``sum z z'`` between neighbours; never below the true supremum.
 
-    Parameters
-    ----------
-    bounds : RowBounds
-    neighbors : {"add_remove", "replace_one"}
-    norm : {"l2", "l1"}
-        ``"l2"``: Euclidean norm with off-diagonal entries counted twice in the square (each divided by a
-        weight of 1/sqrt 2), which is the Frobenius norm of the matrix. ``"l1"``: sum of absolute values.
-
-    Returns
-    -------
-    Fraction
-        Never below the true supremum.
-
-    Notes
-    -----
-    Frobenius norms: ``norm(z z') = abs(z)^2`` and ``norm(z z' - w w')^2 = abs(z)^4 + abs(w)^4 - 2 (z'w)^2``.
-    One of the two rows may count as zero (dropped, or excluded by a condition); the change is then ``abs(z)^2``.
-    The upper triangle of ``z z'`` has L1 norm ``(abs1(z)^2 + abs(z)^2) / 2``; two rows add at most twice that.
-    In a box less: see `docs/kernel.md`. All of this is for one row; a unit of m rows, those that it lacks counted as
-    zero rows, moves the sum by at most m times that, by the triangle inequality: see `docs/people.md`.
+    "l2" is the Euclidean norm with off-diagonal entries counted twice in the square (each divided by a weight of 1/sqrt
+    2), which is the Frobenius norm of the matrix; "l1" the sum of absolute values. Frobenius norms: ``norm(z z') =
+    abs(z)^2`` and ``norm(z z' - w w')^2 = abs(z)^4 + abs(w)^4 - 2 (z'w)^2``. One of the two rows may count as zero
+    (dropped, or excluded by a condition); the change is then ``abs(z)^2``. The upper triangle of ``z z'`` has L1 norm
+    ``(abs1(z)^2 + abs(z)^2) / 2``; two rows add at most twice that. In a box less: see `docs/kernel.md`. All of this is
+    for one row; a unit of m rows, those that it lacks counted as zero rows, moves the sum by at most m times that, by
+    the triangle inequality: see `docs/people.md`.
     """
     if neighbors not in NEIGHBORS:
         raise OptionError("neighbors", neighbors, NEIGHBORS)
@@ -99,19 +76,7 @@ def _box_replacement(bounds: RowBounds) -> Fraction:
 
 
 def joint_sensitivity(parts: Sequence[tuple[Fraction, float]], *, norm: Norm) -> Fraction:
-    """Bound for several sums measured together, each with its own bound and weight.
-
-    Parameters
-    ----------
-    parts : sequence of (sensitivity, weight)
-        Coordinates of a part have noise scale proportional to its weight.
-    norm : {"l2", "l1"}
-
-    Returns
-    -------
-    Fraction
-        Bound on the norm of the change, every part divided by its weight.
-    """
+    """Bound for several sums measured together: of each its own bound, and the weight that divides it."""
     scaled = [bound / Fraction(weight) for bound, weight in parts]
     if len(scaled) == 1 or norm == "l1":
         return sum(scaled, Fraction(0))

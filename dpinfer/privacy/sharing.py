@@ -9,49 +9,21 @@ from operator import add
 from typing import TYPE_CHECKING
 
 from dpinfer.privacy.accounting import RESERVED, gaussian_amount, tau_allowance
-from dpinfer.privacy.units import ApproxDP, Privacy, PureDP
+from dpinfer.privacy.units import ApproxDP, Privacy
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from dpinfer.privacy.cost import Cost
 
-__all__ = ["joint_cost", "shared"]
-
-
-def shared(price: Privacy, shares: Sequence[float]) -> list[Privacy]:
-    """Split a price among mechanisms that run one after the other.
-
-    Parameters
-    ----------
-    price : PureDP, ZCDP, GDP or ApproxDP
-        An `ApproxDP` price is split as the largest GDP that implies it.
-    shares : sequence of float
-        Positive, with a sum of 1.
-
-    Returns
-    -------
-    list of PureDP, ZCDP or GDP
-        Each rounded down, so that together they are within the price.
-    """
-    amount = price if isinstance(price, PureDP) else gaussian_amount(price)
-    return [amount * share for share in shares]
+__all__ = ["joint_cost"]
 
 
 def joint_cost(price: Privacy, parts: Sequence[Cost]) -> Cost:
-    """Cost of mechanisms that share a price.
+    """Cost of mechanisms that share a price: the sum in every currency that all parts have.
 
-    Parameters
-    ----------
-    price : Privacy
-        What was split by `shared`.
-    parts : sequence of Cost
-
-    Returns
-    -------
-    Cost
-        The sum in every currency that all parts have; ``approx`` for an `ApproxDP` price whose reserved share of delta
-        pays for the total variation of the noise, and for the probability that secret weights fail.
+    ``approx`` is stated for an `ApproxDP` price whose reserved share of delta pays for the total variation of the
+    noise, and for the probability that secret weights fail.
     """
     total = reduce(add, parts)
     proved = isinstance(price, ApproxDP) and _proved(price, total, parts)

@@ -81,20 +81,9 @@ class Header(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Charge:
-    """One charge as it is stored.
+    """One charge as it is stored, with its time in UTC and ISO 8601, and its cost in every proved currency.
 
-    Parameters
-    ----------
-    id : str
-        Unique.
-    time : str
-        UTC, ISO 8601.
-    description : str
-        What was measured; public.
-    cost : Cost
-        In every currency in which it is proved.
-    amount, reserve : Fraction
-        What was added up, in the currency of the ledger.
+    ``amount`` and ``reserve`` are what was added up, in the currency of the ledger.
     """
 
     id: str
@@ -116,31 +105,13 @@ class Store(ABC):
     def transaction(self, *, write: bool) -> AbstractContextManager[sqlite3.Connection]:
         """Open a transaction; it is committed at the end of the block, or rolled back by an error in it.
 
-        Parameters
-        ----------
-        write : bool
-            Whether to take the write lock at once, so that what is read stays true until the end.
-
-        Raises
-        ------
-        LedgerError
-            If the store cannot be used.
+        With ``write`` it takes the write lock at once, so that what is read stays true until the end. `LedgerError` if
+        the store cannot be used.
         """
 
 
 class FileStore(Store):
-    """A ledger in a file, opened anew for every transaction.
-
-    Parameters
-    ----------
-    path : str or os.PathLike
-        The file. Its folder must exist.
-
-    Raises
-    ------
-    LedgerError
-        If the path cannot be a ledger.
-    """
+    """A ledger in a file, opened anew for every transaction; its folder must exist."""
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
         if not isinstance(path, str | os.PathLike) or str(path) in {"", ":memory:"}:
@@ -160,10 +131,7 @@ class FileStore(Store):
     def make(self, header: Header) -> bool:
         """Make the file, whole or not at all; False if it is there already.
 
-        Raises
-        ------
-        LedgerError
-            If a ledger was here and is gone, or the folder cannot hold one.
+        `LedgerError` if a ledger was here and is gone, or the folder cannot hold one.
         """
         # What a ledger leaves beside it is looked for first: it comes into being after the file itself.
         traces = [trace for trace in self._traces() if trace.exists()]
@@ -296,24 +264,7 @@ def _write_header(connection: sqlite3.Connection, header: Header) -> None:
 
 
 def read_header(connection: sqlite3.Connection, name: str) -> Header:
-    """Read the header of a ledger.
-
-    Parameters
-    ----------
-    connection : sqlite3.Connection
-        Inside a transaction.
-    name : str
-        Of the store, for messages.
-
-    Returns
-    -------
-    Header
-
-    Raises
-    ------
-    LedgerError
-        If it is no ledger, or one of a newer version.
-    """
+    """Read the header of a ledger within a transaction; `LedgerError` if it is none, or of a newer version."""
     if _pragma(connection, "application_id") != _APPLICATION_ID:
         raise LedgerError(f"{name} is not a ledger")
     version = _pragma(connection, "user_version")
@@ -326,23 +277,9 @@ def read_header(connection: sqlite3.Connection, name: str) -> Header:
 
 
 def read_charges(connection: sqlite3.Connection, name: str) -> list[Charge]:
-    """Read all charges in the order in which they were made.
+    """Read all charges in the order in which they were made, within a transaction.
 
-    Parameters
-    ----------
-    connection : sqlite3.Connection
-        Inside a transaction.
-    name : str
-        Of the store, for messages.
-
-    Returns
-    -------
-    list of Charge
-
-    Raises
-    ------
-    LedgerError
-        If a charge is missing, or has a field that is not what was written.
+    `LedgerError` if one is missing, or has a field that is not what was written.
     """
     rows = connection.execute("SELECT number, id, time, description, cost, amount, reserve FROM charge ORDER BY number")
     stored = rows.fetchall()
@@ -386,19 +323,9 @@ def _time(text: str) -> str:
 
 
 def keep_unit(connection: sqlite3.Connection, unit: str) -> str:
-    """Say whom the charges of a ledger protect; the first charge that says so decides.
+    """Say whom the charges of a ledger protect; the first charge that says so decides, in a write transaction.
 
-    Parameters
-    ----------
-    connection : sqlite3.Connection
-        Inside a write transaction.
-    unit : str
-        Whom this charge protects.
-
-    Returns
-    -------
-    str
-        Whom the ledger's charges protect: those of an older ledger, which does not say, rows.
+    Those of an older ledger, which does not say, protect rows.
     """
     connection.execute(
         "CREATE TABLE IF NOT EXISTS unit (only INTEGER PRIMARY KEY CHECK (only = 1), name TEXT NOT NULL)"
@@ -414,15 +341,7 @@ def keep_unit(connection: sqlite3.Connection, unit: str) -> str:
 
 
 def add_charge(connection: sqlite3.Connection, charge: Charge) -> None:
-    """Store one charge.
-
-    Parameters
-    ----------
-    connection : sqlite3.Connection
-        Inside a write transaction.
-    charge : Charge
-        With a new id.
-    """
+    """Store one charge, with a new id, in a write transaction."""
     connection.execute(
         "INSERT INTO charge (id, time, description, cost, amount, reserve) VALUES (?, ?, ?, ?, ?, ?)",
         (charge.id, charge.time, charge.description, charge.cost.to_json(), str(charge.amount), str(charge.reserve)),

@@ -39,9 +39,30 @@ class Privacy(Amount):
 
     __slots__ = ()
 
-    @abstractmethod
     def epsilon_at(self, delta: float) -> float:
-        """Return an epsilon with which this amount implies (epsilon, delta)-DP, rounded up."""
+        """Return an epsilon with which this amount implies (epsilon, delta)-DP, rounded up.
+
+        Of a `PureDP` it is epsilon itself, of an `ApproxDP` too, for any delta that is not smaller than its own.
+
+        Parameters
+        ----------
+        delta : float
+            Between 0 and 1, both excluded.
+
+        Returns
+        -------
+        float
+
+        Raises
+        ------
+        PrivacyUnitError
+            If delta is out of range or, for an `ApproxDP`, smaller than its own: nothing is known about smaller ones.
+        """
+        return self._epsilon_at(probability(delta))
+
+    @abstractmethod
+    def _epsilon_at(self, delta: float) -> float:
+        """Do so for a valid delta."""
 
     @abstractmethod
     def describe(self, delta: float = 1e-6) -> str:
@@ -146,24 +167,8 @@ class PureDP(Privacy):
             return ZCDP(float_above(decimal(self.epsilon) ** 2 / 2))
         return GDP(pure_mu(self.epsilon)) if unit is GDP else None
 
-    def epsilon_at(self, delta: float) -> float:
-        """Return epsilon itself: epsilon-DP is (epsilon, delta)-DP for every delta.
-
-        Parameters
-        ----------
-        delta : float
-            Between 0 and 1, both excluded.
-
-        Returns
-        -------
-        float
-
-        Raises
-        ------
-        PrivacyUnitError
-            If delta is out of range.
-        """
-        probability(delta)
+    def _epsilon_at(self, delta: float) -> float:
+        del delta
         return self.epsilon
 
     def describe(self, delta: float = 1e-6) -> str:
@@ -211,24 +216,8 @@ class ZCDP(Privacy):
     def _of_composable(cls, parts: tuple[Fraction, ...], *, up: bool) -> Self:
         return cls(_rounded(parts[0], up=up))
 
-    def epsilon_at(self, delta: float) -> float:
-        """Return an epsilon with which rho-zCDP implies (epsilon, delta)-DP, rounded up.
-
-        Parameters
-        ----------
-        delta : float
-            Between 0 and 1, both excluded.
-
-        Returns
-        -------
-        float
-
-        Raises
-        ------
-        PrivacyUnitError
-            If delta is out of range.
-        """
-        return zcdp_epsilon(self.rho, probability(delta))
+    def _epsilon_at(self, delta: float) -> float:
+        return zcdp_epsilon(self.rho, delta)
 
     def describe(self, delta: float = 1e-6) -> str:
         """Say in words what this amount guarantees, with the (epsilon, delta) that follows."""
@@ -283,24 +272,8 @@ class GDP(Privacy):
             )
         return Privacy._why_not(self, unit)
 
-    def epsilon_at(self, delta: float) -> float:
-        """Return the epsilon with which mu-GDP implies (epsilon, delta)-DP, rounded up.
-
-        Parameters
-        ----------
-        delta : float
-            Between 0 and 1, both excluded.
-
-        Returns
-        -------
-        float
-
-        Raises
-        ------
-        PrivacyUnitError
-            If delta is out of range.
-        """
-        return gaussian_epsilon(self.mu, probability(delta))
+    def _epsilon_at(self, delta: float) -> float:
+        return gaussian_epsilon(self.mu, delta)
 
     def describe(self, delta: float = 1e-6) -> str:
         """Say in words what this amount guarantees, with the (epsilon, delta) that follows."""
@@ -350,24 +323,8 @@ class ApproxDP(Privacy):
     def _of_composable(cls, parts: tuple[Fraction, ...], *, up: bool) -> Self:
         return cls(_rounded(parts[0], up=up), _rounded(parts[1], up=up))
 
-    def epsilon_at(self, delta: float) -> float:
-        """Return epsilon itself, for any delta that is not smaller than this one's.
-
-        Parameters
-        ----------
-        delta : float
-            At least ``self.delta``, below 1.
-
-        Returns
-        -------
-        float
-
-        Raises
-        ------
-        PrivacyUnitError
-            If delta is out of range or smaller: nothing is known about smaller ones.
-        """
-        if probability(delta) < self.delta:
+    def _epsilon_at(self, delta: float) -> float:
+        if delta < self.delta:
             raise PrivacyUnitError(f"{self} says nothing about the smaller delta={delta!r}")
         return self.epsilon
 
@@ -381,26 +338,9 @@ _UNITS: dict[str, type[Privacy]] = {unit.__name__: unit for unit in (PureDP, ZCD
 
 
 def privacy_from_dict(stored: Mapping[str, Any]) -> Privacy:
-    """Read back what `Privacy.to_dict` wrote.
+    """Read back what `Privacy.to_dict` wrote, such as ``{"unit": "ZCDP", "rho": 0.1}``.
 
-    Parameters
-    ----------
-    stored : mapping
-        ``{"unit": "ZCDP", "rho": 0.1}`` and the like.
-
-    Returns
-    -------
-    Privacy
-
-    Raises
-    ------
-    PrivacyUnitError
-        If it names no unit, or not exactly the unit's parameters.
-
-    Examples
-    --------
-    >>> privacy_from_dict({"unit": "ZCDP", "rho": 0.1})
-    ZCDP(rho=0.1)
+    `PrivacyUnitError` if it names no unit, or not exactly the unit's parameters.
     """
     unit = _UNITS.get(stored.get("unit", ""))
     if unit is None:

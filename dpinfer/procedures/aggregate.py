@@ -12,10 +12,9 @@ import numpy as np
 from dpinfer.errors import OptionError, ReleaseFormatError
 from dpinfer.inference.aggregate import AggregateInference, edge_warnings, read_block_sums
 from dpinfer.inference.block_frames import Frame
-from dpinfer.kernel.pickling import check_picklable
 from dpinfer.kernel.rows.blocks import BlockMoments, Blocks, OctaveCounts
 from dpinfer.kernel.stage import Context, Data, Slot, Stage
-from dpinfer.procedures.block_model import BlockModel, Link, own_options, told_options
+from dpinfer.procedures.block_model import BlockModel, Link, check_picklable, own_options, told_options
 from dpinfer.procedures.block_plan import FEWEST, MOST, BlockPlan, number_of_blocks, rows_of, small_blocks
 from dpinfer.procedures.keywords import suggests
 from dpinfer.procedures.procedure import Procedure, inferred, unstored
@@ -26,7 +25,7 @@ from dpinfer.schema.region import Region
 if TYPE_CHECKING:
     from dpinfer.privacy.units import Neighbors, Privacy
     from dpinfer.release import Release, StageRelease
-    from dpinfer.schema.region import Ball
+    from dpinfer.schema.balls import Ball
     from dpinfer.schema.schema import Schema
 
 __all__ = ["SampleAggregate", "sample_aggregate"]

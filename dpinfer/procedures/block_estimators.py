@@ -74,6 +74,10 @@ def model_class(model: object) -> type | None:
     return None
 
 
+_OWN = (Logit, Poisson, OLS)
+"""Models that `NewtonEstimator` fits."""
+
+
 @dataclass(frozen=True, eq=False)
 class FormulaEstimator:
     """Fits a statsmodels model to a frame and returns its parameters as one vector.
@@ -185,6 +189,22 @@ class NewtonEstimator(FormulaEstimator, OwnEstimator):
         for part in (*read.design, read.response):
             if type(part) is not DesignColumn or type(part.expression) is not Expression:
                 raise OptionError("formula", type(part).__name__, "a compiled formula")
+
+    def remade(self, schema: Schema) -> NewtonEstimator:
+        """Return a new one of the model and the text of the formula.
+
+        Raises
+        ------
+        OptionError
+            If they are none of those that the library fits itself.
+        """
+        model = next((one for one in _OWN if one is self.model), None)
+        made = None
+        if model is not None and type(self.formula) is str:
+            made = formula_estimator(model, self.formula, schema, options={}, fit_options={})
+        if not isinstance(made, NewtonEstimator):
+            raise OptionError("model", type(self.model).__name__, "Logit, Poisson or OLS, with a formula")
+        return made
 
     def __call__(self, frame: pd.DataFrame) -> Array:
         """Return the parameters (p,), NaN where the steps do not converge."""
@@ -306,7 +326,7 @@ def formula_estimator(
         except (FormulaError, UnknownColumnError):
             compiled, used = None, _named_columns(formula, schema)
     columns = schema.select([name for name in schema if name in used | set(named.values())])
-    plain = compiled is not None and model in (Logit, Poisson, OLS) and not options and not fit_options
+    plain = compiled is not None and model in _OWN and not options and not fit_options
     kind = NewtonEstimator if plain else FormulaEstimator
     return kind(model, formula, columns, compiled, levels, dict(options), dict(fit_options))
 

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal
 
+import cloudpickle
 import numpy as np
 
 from dpinfer.errors import OptionError
+from dpinfer.kernel.pickling import called, packed
 from dpinfer.procedures.block_estimators import formula_estimator, model_class, probe_names
-from dpinfer.schema.region import region_names, region_of
+from dpinfer.schema.balls import region_names, region_of
 
 if TYPE_CHECKING:
     from dpinfer.schema.region import Region
@@ -19,7 +21,7 @@ if TYPE_CHECKING:
 
     Formula = str | tuple[str, ...]
 
-__all__ = ["BlockModel", "Link", "PreparedModel", "own_options", "told_options"]
+__all__ = ["BlockModel", "Link", "PreparedModel", "check_picklable", "own_options", "told_options"]
 
 Link = Literal["identity", "logit", "probit", "log"]
 
@@ -165,3 +167,18 @@ def _told(value: object) -> str:
     if plain is None or isinstance(plain, bool | int | float | str):
         return str(plain)
     return str(getattr(value, "__name__", type(value).__name__))
+
+
+def check_picklable(estimator: Callable[[Any], Any]) -> None:
+    """Refuse a model that cannot be sent to another process; call it before anything is spent.
+
+    Raises
+    ------
+    OptionError
+    """
+    sent = packed(estimator)
+    try:
+        cloudpickle.loads(sent)
+    except Exception as error:
+        right = f"a function that another process can load; here that raised {type(error).__name__}"
+        raise OptionError("model", called(estimator), right) from error

@@ -15,7 +15,7 @@ from dpinfer.procedures.description import held_plan
 from dpinfer.procedures.procedure import read_question
 from dpinfer.procedures.queries import LinearQueries
 from dpinfer.procedures.sum_plan import TABLES
-from dpinfer.schema.axes import Axis, condition_axis
+from dpinfer.schema.axes import Axis, axis_to_dict, condition_axis, cuts_of, part_in_words
 from dpinfer.schema.clamping import limits_of
 from dpinfer.schema.columns import Integer
 
@@ -202,14 +202,14 @@ class JointTable:
 
 
 def _key(axis: Axis) -> str:
-    return json.dumps(axis.to_dict(), sort_keys=True)
+    return json.dumps(axis_to_dict(axis), sort_keys=True)
 
 
 def _grouped(axes: Iterable[Axis], schema: Schema) -> list[list[Axis]]:
     """Put axes together that are functions of one column whose values can be gone through."""
     groups: dict[str, list[Axis]] = {}
     for axis in axes:
-        simple = len(axis.columns) == 1 and (bool(axis.cuts) or _finite(axis.columns[0], schema))
+        simple = len(axis.columns) == 1 and (bool(cuts_of(axis)) or _finite(axis.columns[0], schema))
         groups.setdefault(axis.columns[0] if simple else _key(axis), []).append(axis)
     return list(groups.values())
 
@@ -249,7 +249,7 @@ def _representatives(axes: list[Axis], schema: Schema) -> Array:
     lower, upper = limits_of(schema[name])
     if _finite(name, schema):
         return np.arange(lower, upper + 1)
-    edges = np.unique([lower, upper, *(cut for axis in axes for cut in axis.cuts)])
+    edges = np.unique([lower, upper, *(cut for axis in axes for cut in cuts_of(axis))])
     return np.sort(np.concatenate([edges, 0.5 * edges[:-1] + 0.5 * edges[1:]]))
 
 
@@ -267,4 +267,4 @@ def _atom_label(axes: list[Axis], atom: list[int]) -> Any:
         return NOWHERE
     if len(axes) == 1:
         return inside[0][0].labels[inside[0][1]]
-    return " & ".join(axis.says(place) for axis, place in inside)
+    return " & ".join(part_in_words(axis, place) for axis, place in inside)

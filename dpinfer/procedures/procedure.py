@@ -184,6 +184,10 @@ class Procedure(ABC):
         """Describe the measurement and the noise it would bring, before anything is spent."""
         return self.measurement(privacy, schema=schema, neighbors=neighbors).describe()
 
+    def to_release(self, **measured: Any) -> Release:
+        """Return what the kernel measured, given by the names of a release's fields, as a release."""
+        return Release(**measured)
+
     @suggests
     def measure(self, privacy: Privacy) -> Release:
         """Measure the data it is bound to, and pay.

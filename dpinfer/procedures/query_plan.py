@@ -12,7 +12,7 @@ import numpy as np
 from dpinfer.errors import OptionError, ReleaseFormatError, names_of
 from dpinfer.kernel.rows.cells import CellSum
 from dpinfer.kernel.rows.features import Features
-from dpinfer.kernel.rows.queries import LARGEST_WEIGHT, QuerySum, whole_weights
+from dpinfer.kernel.rows.queries import LARGEST_WEIGHT, MOST_CELLS, MOST_QUERIES, QuerySum
 from dpinfer.schema.axes import axis_from_dict, compile_condition
 from dpinfer.schema.basis import basis_of
 
@@ -25,7 +25,9 @@ if TYPE_CHECKING:
 
     Array = NDArray[np.float64]
 
-__all__ = ["GivenWeights", "GridWeights", "Weights", "query_rows"]
+__all__ = ["GivenWeights", "GridWeights", "Weights", "query_rows", "whole_weights"]
+
+_MOST_WEIGHTS = 2**22
 
 
 class Weights(ABC):
@@ -164,3 +166,41 @@ def _by_cell(name: str, given: Any, labels: list[Any]) -> list[float]:
         right = f"{len(labels)} weights, one for each cell: {shown}"
         raise OptionError("queries", f"{name}: {len(given)} weights", right)
     return list(given)
+
+
+def whole_weights(weights: Array) -> tuple[NDArray[np.int64], float]:
+    """Put weights on a public grid.
+
+    Parameters
+    ----------
+    weights : ndarray (q, G)
+
+    Returns
+    -------
+    matrix : ndarray of int (q, G)
+        Whole numbers of at most `LARGEST_WEIGHT`.
+    step : float
+        Weights are ``step * matrix``: 1 where they are whole numbers already, otherwise the largest over
+        `LARGEST_WEIGHT`.
+
+    Raises
+    ------
+    OptionError
+        If weights are not finite, there are too many, or a query is zero on the grid.
+    """
+    most = f"at most {MOST_QUERIES:,} queries of {MOST_CELLS:,} cells and {_MOST_WEIGHTS:,} weights"
+    queries, cells = weights.shape
+    if not (0 < queries <= MOST_QUERIES and 0 < cells <= MOST_CELLS and weights.size <= _MOST_WEIGHTS):
+        raise OptionError("queries", f"{queries:,} queries of {cells:,} cells", f"one query or more, {most}")
+    if not np.isfinite(weights).all():
+        raise OptionError("queries", "weights that are not finite", "finite weights")
+    largest = float(np.abs(weights).max())
+    step = 1.0
+    if largest > LARGEST_WEIGHT or (weights != np.rint(weights)).any():
+        step = max(largest / LARGEST_WEIGHT, float(np.finfo(np.float64).tiny))
+    matrix = np.rint(weights / step).astype(np.int64)
+    if not matrix.any(axis=1).all():
+        which = np.flatnonzero(~matrix.any(axis=1)).tolist()
+        right = f"queries with a weight of at least {step:.3g}, a step of the common grid"
+        raise OptionError("queries", f"only zeros in {which[:5]}", right)
+    return matrix, step

@@ -95,13 +95,7 @@ class NoiseLaw:
         return np.diag(self.variances)
 
     def rvs(self, size: int, rng: np.random.Generator) -> Array:
-        """Draw for simulation, never for privacy: (size, m) whole numbers as floats.
-
-        Parameters
-        ----------
-        size : int
-        rng : numpy.random.Generator
-        """
+        """Draw for simulation, never for privacy: (size, m) whole numbers as floats."""
         scales = np.asarray(self.scales)
         if self.family in CHOICES:
             raise NotProvedError("a choice is not simulated from its release: it does not hold the scores")

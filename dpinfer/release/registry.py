@@ -15,25 +15,15 @@ _INFERENCES: dict[str, Callable[..., Any]] = {}
 
 
 def register(name: str, infer: Callable[..., Any]) -> None:
-    """Keep what turns releases of a procedure into results.
+    """Keep what turns releases of a procedure into results: ``infer(release, **options)``.
 
-    Parameters
-    ----------
-    name : str
-        What the question of a release names under "procedure".
-    infer : callable
-        ``infer(release, **options)``.
+    A release names the procedure in its question.
     """
     _INFERENCES[name] = infer
 
 
 def find_inference(asked: object) -> Callable[..., Any]:
-    """Return the inference for the procedure that a release was asked by, or say which there are.
-
-    Raises
-    ------
-    InferenceError
-    """
+    """Return the inference for the procedure that a release was asked by; `InferenceError` names those known."""
     if isinstance(asked, str) and asked in _INFERENCES:
         return _INFERENCES[asked]
     known = ", ".join(sorted(_INFERENCES)) or "none"

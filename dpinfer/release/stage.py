@@ -71,13 +71,7 @@ class StageRelease:
 
     @classmethod
     def from_dict(cls, stored: Mapping[str, Any]) -> StageRelease:
-        """Read what `to_dict` wrote.
-
-        Raises
-        ------
-        ReleaseFormatError
-            If it is damaged: the message names the field.
-        """
+        """Read what `to_dict` wrote; a `ReleaseFormatError` names the field that is damaged."""
         sums, settings = stored["sums"], stored["settings"]
         if not isinstance(settings, dict):
             raise ReleaseFormatError("settings is of a wrong type")

@@ -1,10 +1,10 @@
 """Public metadata: columns and bounds, and what formulas and expressions become under them."""
 
+from dpinfer.schema.balls import Ball
 from dpinfer.schema.columns import Boolean, Category, Coded, Column, Integer, Real, column_from_dict
 from dpinfer.schema.expressions import Expression, compile_expression, product
 from dpinfer.schema.formula import CompiledFormula, DesignColumn, compile_formula, compile_terms
 from dpinfer.schema.people import People
-from dpinfer.schema.region import Ball
 from dpinfer.schema.schema import Schema
 
 __all__ = [

@@ -11,6 +11,7 @@ import numpy as np
 
 from dpinfer.errors import FormulaError
 from dpinfer.schema import intervals, nodes, polynomials
+from dpinfer.schema.bounding import interval_of
 from dpinfer.schema.category import Category
 from dpinfer.schema.columns import Boolean, Real
 from dpinfer.schema.expression import Expression
@@ -163,7 +164,7 @@ def canonical(text: str) -> str:
 def times(text: str, a: Expression, b: Expression) -> Expression:
     """Multiply two expressions, which is also "and" for truth values."""
     expanded = polynomials.multiply(a.polynomial, b.polynomial, boolean=a.boolean_leaves | b.boolean_leaves)
-    bounds = intervals.multiply(a.interval, b.interval)
+    bounds = intervals.multiply(interval_of(a), interval_of(b))
     node = Node("*", (a.node, b.node))
     return assemble(text, node, bounds, (a, b), polynomial=expanded, boolean=a.boolean and b.boolean)
 
@@ -172,7 +173,7 @@ def power(text: str, base: Expression, exponent: int) -> Expression:
     """Raise an expression to a whole power of at least 1."""
     expanded = polynomials.raised(base.polynomial, exponent, boolean=base.boolean_leaves)
     node = Node("power", (base.node,), value=float(exponent))
-    bounds = intervals.power(base.interval, exponent)
+    bounds = intervals.power(interval_of(base), exponent)
     return assemble(text, node, bounds, (base,), polynomial=expanded, boolean=base.boolean)
 
 

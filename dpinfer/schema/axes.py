@@ -18,8 +18,11 @@ __all__ = [
     "ConditionAxis",
     "LevelsAxis",
     "axis_from_dict",
+    "axis_to_dict",
     "compile_condition",
     "condition_axis",
+    "cuts_of",
+    "part_in_words",
 ]
 
 
@@ -52,8 +55,25 @@ def compile_condition(text: str, schema: Schema) -> Expression:
     return condition
 
 
+def axis_to_dict(axis: Axis) -> dict[str, Any]:
+    """Return an axis as a JSON-ready mapping."""
+    if isinstance(axis, ConditionAxis):
+        return {"condition": axis.name}
+    return {"column": axis.name, **({"edges": list(axis.edges)} if isinstance(axis, BinsAxis) else {})}
+
+
+def cuts_of(axis: Axis) -> tuple[float, ...]:
+    """Return the values of its column at which the part changes; none where the parts are no intervals."""
+    return axis.edges if isinstance(axis, BinsAxis) else ()
+
+
+def part_in_words(axis: Axis, place: int) -> str:
+    """Return what is true of the rows in a part."""
+    return f"{axis.name}={axis.labels[place]}" if isinstance(axis, ConditionAxis) else str(axis.labels[place])
+
+
 def axis_from_dict(stored: Mapping[str, Any], schema: Schema) -> Axis:
-    """Read what `Axis.to_dict` wrote.
+    """Read what `axis_to_dict` wrote.
 
     Raises
     ------

@@ -31,17 +31,7 @@ _TABLE_LIMIT = 2**20
 
 
 class Axis(ABC):
-    """A public partition of rows by the value of one column or condition.
-
-    Attributes
-    ----------
-    name : str
-        What the axis is called in tables.
-    columns : tuple of str
-        Columns that it reads.
-    labels : tuple
-        Label of every part, in order.
-    """
+    """A public partition of rows by the value of one column or condition."""
 
     name: str
     columns: tuple[str, ...]
@@ -60,28 +50,15 @@ class Axis(ABC):
     def place(self, values: Mapping[str, Array]) -> NDArray[np.intp]:
         """Part of each row (m,), from clamped finite columns; -1 where the row is in none."""
 
-    @abstractmethod
-    def to_dict(self) -> dict[str, Any]:
-        """Return the axis as a JSON-ready mapping."""
-
     @property
     def covers(self) -> bool:
         """Whether every clamped value is in some part."""
         return True
 
     @property
-    def cuts(self) -> tuple[float, ...]:
-        """Values of its column at which the part changes; none where the parts are no intervals."""
-        return ()
-
-    @property
     def lookup(self) -> NDArray[np.intp] | None:
         """Part of each whole number from the lower to the upper bound of its column; None where it is not looked up."""
         return None
-
-    def says(self, place: int) -> str:
-        """Return what is true of the rows in a part."""
-        return str(self.labels[place])
 
 
 @dataclass(frozen=True, eq=False)
@@ -117,10 +94,6 @@ class LevelsAxis(Axis):
         """See `Axis.place`."""
         return self.schema[self.name].level_index(values[self.name])
 
-    def to_dict(self) -> dict[str, Any]:
-        """See `Axis.to_dict`."""
-        return {"column": self.name}
-
 
 @dataclass(frozen=True, eq=False)
 class ConditionAxis(Axis):
@@ -143,14 +116,6 @@ class ConditionAxis(Axis):
     def place(self, values: Mapping[str, Array]) -> NDArray[np.intp]:
         """See `Axis.place`."""
         return (self.expression.evaluate(values) > 0.5).astype(np.intp)
-
-    def to_dict(self) -> dict[str, Any]:
-        """See `Axis.to_dict`."""
-        return {"condition": self.name}
-
-    def says(self, place: int) -> str:
-        """See `Axis.says`."""
-        return f"{self.name}={self.labels[place]}"
 
 
 @dataclass(frozen=True, eq=False)
@@ -199,11 +164,6 @@ class BinsAxis(Axis):
         lower, upper = limits_of(self.schema[self.name])
         return self.edges[0] <= lower and self.edges[-1] >= upper
 
-    @property
-    def cuts(self) -> tuple[float, ...]:
-        """The edges."""
-        return self.edges
-
     def place(self, values: Mapping[str, Array]) -> NDArray[np.intp]:
         """See `Axis.place`."""
         return _bin_of(values[self.name], self._edges)
@@ -219,10 +179,6 @@ class BinsAxis(Axis):
         if not isinstance(column, Integer) or column.width >= _TABLE_LIMIT:
             return None
         return _bin_of(column.lower + np.arange(column.width + 1), self._edges)
-
-    def to_dict(self) -> dict[str, Any]:
-        """See `Axis.to_dict`."""
-        return {"column": self.name, "edges": list(self.edges)}
 
 
 def _bin_of(values: Array, edges: Array) -> NDArray[np.intp]:

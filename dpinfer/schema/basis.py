@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from dpinfer.errors import CollinearDesignError, FormulaError, MissingFromReleaseError
+from dpinfer.schema.curves import curves_of
 from dpinfer.schema.expressions import compile_expression
 from dpinfer.schema.grid import GRID_BITS, UNIT, Basis, Block, constant_basis
 
@@ -107,7 +108,7 @@ def basis_of(texts: Sequence[str], schema: Schema, *, centred: bool = True) -> B
         if expression.constant is not None:
             raise FormulaError(text, "is the same for every row", "measure something that differs between rows")
         blocks.append(_block(expression, (), centred=centred, schema=schema))
-    return Basis(schema, tuple(blocks))
+    return Basis(schema, tuple(blocks), curves_of(blocks, schema))
 
 
 def _block(expression: Expression, factors: tuple[str, ...], *, centred: bool, schema: Schema) -> Block:

@@ -7,17 +7,22 @@ from typing import TYPE_CHECKING
 from dpinfer.errors import FormulaError
 from dpinfer.schema import intervals
 from dpinfer.schema.cells import number_text
+from dpinfer.schema.intervals import Interval
 from dpinfer.schema.tree_bounds import function_interval, real_power
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from dpinfer.schema.algebra import Expression
-    from dpinfer.schema.intervals import Interval
 
-__all__ = ["function_bounds", "quotient_bounds", "real_power_bounds"]
+__all__ = ["function_bounds", "interval_of", "quotient_bounds", "real_power_bounds"]
 
 _OPEN_DOMAIN = {"log": 0.0, "log2": 0.0, "log10": 0.0, "log1p": -1.0}
+
+
+def interval_of(expression: Expression) -> Interval:
+    """Return the bounds of an expression."""
+    return Interval(expression.lower, expression.upper)
 
 
 def quotient_bounds(text: str, numerator: Interval, divisor: Expression) -> Interval:
@@ -31,7 +36,7 @@ def quotient_bounds(text: str, numerator: Interval, divisor: Expression) -> Inte
     if divisor.constant == 0:
         raise FormulaError(text, "divides by 0")
     try:
-        return intervals.divide(numerator, divisor.interval)
+        return intervals.divide(numerator, interval_of(divisor))
     except ZeroDivisionError:
         raise FormulaError(
             text,
@@ -55,7 +60,7 @@ def real_power_bounds(text: str, base: Expression, exponent: float) -> Interval:
             f"the base {base.text} can be {sign}: it lies in [{base.lower:.6g}, {base.upper:.6g}]",
             "declare a positive lower bound, or use a whole exponent of at least 0",
         )
-    return real_power(base.interval, exponent)
+    return real_power(interval_of(base), exponent)
 
 
 def function_bounds(name: str, text: str, arguments: Sequence[Expression]) -> Interval:
@@ -75,7 +80,7 @@ def function_bounds(name: str, text: str, arguments: Sequence[Expression]) -> In
             f"sqrt is not defined at {a.text} < 0",
             f"write sqrt(maximum({a.text}, 0)) or declare a lower bound of at least 0",
         )
-    return function_interval(name, [argument.interval for argument in arguments])
+    return function_interval(name, [interval_of(argument) for argument in arguments])
 
 
 def _unbounded_logarithm(name: str, text: str, a: Expression) -> FormulaError:

@@ -50,12 +50,7 @@ _TRUTH = {"true": True, "false": False}
 class Coded:
     """Dictionary-coded cells: categorical, dictionary and text storage.
 
-    Parameters
-    ----------
-    codes : ndarray of integers, shape (m,)
-        Position of each cell's value in `values`; a position outside it, such as -1, is a missing cell.
-    values : sequence
-        The distinct cell values, of any type.
+    A code is the position of the cell's value; one outside of the values, such as -1, is a missing cell.
     """
 
     codes: NDArray[Any]
@@ -91,23 +86,11 @@ def distinct_texts(cells: Iterable[object]) -> Coded:
 
 
 def read_cell(cell: object) -> bool | float | str:
-    """Reduce a cell to a truth value, a finite number or a non-blank text.
+    """Reduce a cell, anything at all, to a truth value, a finite number or a non-blank text.
 
-    Parameters
-    ----------
-    cell : object
-        Anything at all.
-
-    Returns
-    -------
-    bool, float or str
-        A decimal, or a complex number without imaginary part, is a number. NaN where the cell is missing (None,
-        NaN, NaT, ``pandas.NA``, blank text), an infinity where it is impossible (infinite, beyond the floats, or
-        of a type that is no value).
-
-    Notes
-    -----
-    Types are told by ``type(cell)`` and read through the base type's own methods, so no method of a user's
+    A decimal, or a complex number without imaginary part, is a number. NaN where the cell is missing (None, NaN, NaT,
+    ``pandas.NA``, blank text), an infinity where it is impossible (infinite, beyond the floats, or of a type that is no
+    value). Types are told by ``type(cell)`` and read through the base type's own methods, so no method of a user's
     object runs; should reading fail nevertheless, the cell is impossible.
     """
     if type(cell) is float:
@@ -164,15 +147,10 @@ def complex_to_numbers(cells: NDArray[Any]) -> NDArray[np.float64]:
 
 
 def text_to_number(text: str) -> float:
-    """Read a plain decimal number, or one of the words true and false, from a text cell.
+    """Read a plain decimal number, or one of the words true and false, from a text cell; else an infinity.
 
-    One bad cell turns a whole column of a CSV file into text, so the text of a number, or of a truth value,
-    has to mean what the number means.
-
-    Returns
-    -------
-    float
-        The number; an infinity where the text is something else.
+    One bad cell turns a whole column of a CSV file into text, so the text of a number, or of a truth value, has to mean
+    what the number means.
     """
     bare = text.strip()
     if _DECIMAL.fullmatch(bare):

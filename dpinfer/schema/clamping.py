@@ -21,20 +21,7 @@ __all__ = ["clamped_values", "limits_of"]
 def clamped_values(
     schema: Mapping[str, Any], names: Iterable[str], raw: Mapping[str, NDArray[Any] | Coded], count: int
 ) -> tuple[dict[str, Array], NDArray[np.bool_]]:
-    """Coerce and clamp the cells of columns (NaN to the lower bound); and say which rows have a number in all of them.
-
-    Parameters
-    ----------
-    schema : mapping of str to Column
-    names : iterable of str
-    raw : mapping of str to cells, each of length ``count``
-    count : int
-
-    Returns
-    -------
-    values : dict of str to ndarray (count,)
-    keep : ndarray of bool (count,)
-    """
+    """Coerce and clamp cells of columns (NaN to the lower bound); and say which rows have a number in all of them."""
     values: dict[str, Array] = {}
     keep = np.ones(count, dtype=bool)
     for name in names:

@@ -35,13 +35,7 @@ def plain_scalar(value: object) -> object:
 
 
 def finite_number(column: str, argument: str, given: object) -> float:
-    """Check that an argument is a finite number.
-
-    Raises
-    ------
-    SchemaError
-        If it is not.
-    """
+    """Check that an argument is a finite number; `SchemaError` if it is not."""
     value = plain_scalar(given)
     if isinstance(value, bool) or not isinstance(value, int | float):
         raise refused(column, argument, given, "a finite number")
@@ -108,23 +102,11 @@ class Column(ABC):
         return (values - float(getattr(self, "lower", 0.0))).astype(np.intp)
 
     def coerce(self, raw: NDArray[Any] | Coded) -> NDArray[np.float64]:  # noqa: PLR0911  (a return for each storage)
-        """Turn cells of any storage into floats, with the policies applied. Bounds are not applied.
+        """Turn cells of any storage into floats (m,), with the policies applied. Bounds are not applied.
 
-        Parameters
-        ----------
-        raw : ndarray of any dtype, shape (m,), or Coded
-            The cells.
-
-        Returns
-        -------
-        ndarray of float64, shape (m,)
-            The number, 0 or 1, or the level's index; **not finite where the row is to be dropped** (NaN,
-            except that a float64 array for a `Real` with both policies "drop" comes back as it is, with
-            its infinities).
-
-        Notes
-        -----
-        Never raises or warns whatever the cells hold. A cell's value depends on that cell alone.
+        The number, 0 or 1, or the level's index; **not finite where the row is to be dropped** (NaN, except that a
+        float64 array for a `Real` with both policies "drop" comes back as it is, with its infinities). Never raises or
+        warns whatever the cells hold. A cell's value depends on that cell alone.
         """
         if isinstance(raw, Coded):
             return self._settle(self._read([*raw.values, None]))[raw.positions]

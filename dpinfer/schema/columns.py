@@ -224,13 +224,7 @@ class Boolean(Column):
 
 
 def column_from_dict(declaration: Mapping[str, Any]) -> Column:
-    """Read a column back from `Column.to_dict`.
-
-    Raises
-    ------
-    SchemaError
-        If the kind is unknown, or an entry is missing, unknown or wrong.
-    """
+    """Read a column back from `Column.to_dict`; `SchemaError` for anything else."""
     kinds: dict[str, type[Column]] = {c.kind: c for c in (Real, Integer, Boolean, Category)}
     entries = dict(declaration)
     kind = entries.pop("kind", None)

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from dpinfer.schema import nodes
-from dpinfer.schema.intervals import Interval
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -23,26 +22,13 @@ __all__ = ["Expression"]
 
 @dataclass(frozen=True)
 class Expression:
-    """A bounded elementwise function of a row's cells.
+    """A bounded elementwise function of a row's cells, for any row within the schema's bounds.
 
-    Attributes
-    ----------
-    text : str
-        Canonical text: the normal form of the syntax tree, written out.
-    columns : tuple of str
-        Schema columns read, sorted.
-    lower, upper : float
-        Bounds of the value, rounded outward, for any row within the schema's bounds.
-    boolean : bool
-        Whether the value is only ever 0 or 1.
-    polynomial : mapping of monomial to float
-        Canonical expansion. A monomial is a sorted tuple of (leaf, power) pairs, ``()`` for the constant; a
-        leaf is a column's name or the text of a subexpression that is no polynomial. Two expressions with
-        equal polynomials are the same function.
-    boolean_leaves : frozenset of str
-        The leaves that only take 0 and 1; their powers are reduced to 1.
-    node : Node
-        The tree that is evaluated.
+    ``text`` is canonical: the normal form of the syntax tree, written out. ``lower`` and ``upper`` are rounded outward.
+    ``boolean`` says whether the value is only ever 0 or 1. In ``polynomial``, the canonical expansion, a monomial is a
+    sorted tuple of (leaf, power) pairs, ``()`` for the constant; a leaf is a column's name or the text of a
+    subexpression that is no polynomial, and those in ``boolean_leaves`` only take 0 and 1. Two expressions with equal
+    polynomials are the same function. ``node`` is the tree that is evaluated.
     """
 
     text: str
@@ -55,29 +41,15 @@ class Expression:
     node: Node = field(compare=False, repr=False)
 
     @property
-    def interval(self) -> Interval:
-        """The bounds."""
-        return Interval(self.lower, self.upper)
-
-    @property
     def constant(self) -> float | None:
         """The value, if no column is read."""
         return self.node.value if self.node.operation == "constant" else None
 
     def evaluate(self, values: Mapping[str, NDArray[np.float64]]) -> NDArray[np.float64]:
-        """Evaluate on coerced and clamped columns.
+        """Evaluate on coerced and clamped columns (m,), all finite; categories as indices.
 
-        Parameters
-        ----------
-        values : mapping of str to ndarray of float64, shape (m,)
-            At least the columns in `columns`: all finite, within the schema's bounds; categories as indices.
-
-        Returns
-        -------
-        ndarray of float64, shape (m,)
-            A value per row, the same wherever in the arrays the row stands. A constant takes its length from
-            any of the columns given, and is of length 1 if there are none. A bare column may come back as
-            the array given: do not write to it.
+        A value is the same wherever in the arrays its row stands. A constant takes its length from any of the columns
+        given, and is of length 1 if there are none. A bare column may come back as the array given: do not write to it.
         """
         result = nodes.evaluate(self.node, values)
         if result.ndim:

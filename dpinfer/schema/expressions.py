@@ -25,7 +25,7 @@ from dpinfer.schema.algebra import (
     product,
     times,
 )
-from dpinfer.schema.bounding import function_bounds, quotient_bounds, real_power_bounds
+from dpinfer.schema.bounding import function_bounds, interval_of, quotient_bounds, real_power_bounds
 from dpinfer.schema.category import Category
 from dpinfer.schema.intervals import Interval
 from dpinfer.schema.nodes import FUNCTIONS, Node
@@ -169,12 +169,12 @@ class _Compiler:
             return times(text, a, b)
         tree = Node(symbol, (a.node, b.node))
         if symbol == "/":
-            bounds = quotient_bounds(text, a.interval, b)
+            bounds = quotient_bounds(text, interval_of(a), b)
             quotient = None if b.constant is None else polynomials.divide(a.polynomial, b.constant)
             return assemble(text, tree, bounds, (a, b), polynomial=quotient)
         sign = 1.0 if symbol == "+" else -1.0
         expanded = polynomials.add(a.polynomial, polynomials.scale(b.polynomial, sign))
-        bounds = (intervals.add if symbol == "+" else intervals.subtract)(a.interval, b.interval)
+        bounds = (intervals.add if symbol == "+" else intervals.subtract)(interval_of(a), interval_of(b))
         return assemble(text, tree, bounds, (a, b), polynomial=expanded)
 
     def _raised(self, text: str, base: Expression, exponent: Expression) -> Expression:
@@ -189,11 +189,11 @@ class _Compiler:
         raised = power(text, base, int(abs(k))) if k else constant_expression(1.0)
         if k >= 0:
             return raised
-        if 0 in base.interval:
+        if 0 in interval_of(base):
             lies = f"it lies in [{base.lower:.6g}, {base.upper:.6g}]"
             raise FormulaError(text, f"the base {base.text} can be 0: {lies}", "declare bounds that exclude 0")
         one = constant_expression(1.0)
-        bounds = quotient_bounds(text, one.interval, raised)
+        bounds = quotient_bounds(text, interval_of(one), raised)
         return assemble(text, Node("/", (one.node, raised.node)), bounds, (raised,))
 
     def _unary(self, node: ast.UnaryOp) -> Expression:
@@ -201,7 +201,7 @@ class _Compiler:
         if isinstance(node.op, ast.Invert):
             return negation(text, self._truth(text, a))
         expanded = polynomials.scale(a.polynomial, -1.0)
-        return assemble(text, Node("negative", (a.node,)), intervals.negate(a.interval), (a,), polynomial=expanded)
+        return assemble(text, Node("negative", (a.node,)), intervals.negate(interval_of(a)), (a,), polynomial=expanded)
 
     def _truth(self, text: str, a: Expression) -> Expression:
         if not a.boolean or a.constant is not None:

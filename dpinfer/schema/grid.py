@@ -16,7 +16,7 @@ from dpinfer.schema.expression import Expression
 from dpinfer.schema.nodes import Node
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from numpy.typing import NDArray
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     Array = NDArray[np.float64]
 
-__all__ = ["GRID_BITS", "UNIT", "Basis", "Block", "constant_basis"]
+__all__ = ["GRID_BITS", "UNIT", "Basis", "Block", "Curve", "constant_basis", "groups_of", "widened"]
 
 GRID_BITS = 19
 """Features are multiples of ``2**-GRID_BITS`` in [-1, 1]."""
@@ -37,18 +37,9 @@ UNIT = 2**GRID_BITS
 class Block:
     """Features that share a numeric part and a set of factors.
 
-    Attributes
-    ----------
-    expression : Expression
-        Numeric part; the constant 1 for pure factors and the intercept.
-    factors : tuple of str
-        Categorical columns, sorted; empty for a numeric feature.
-    center, half : float
-        The numeric part enters as ``(value - center) / half``, in [-1, 1].
-    codes : ndarray of int64 (levels product, width)
-        Row of features for each combination of levels; ``[[UNIT]]`` without factors.
-    shape : tuple of int
-        Number of levels of each factor.
+    The numeric part, the constant 1 for pure factors and the intercept, enters as ``(value - center) / half``, in [-1,
+    1]. ``codes`` hold a row of features for each combination of levels, of which ``shape`` tells the numbers;
+    ``[[UNIT]]`` without factors.
     """
 
     expression: Expression
@@ -107,21 +98,10 @@ class Block:
         return (label,) if self.width == 1 else tuple(f"{label}[{index}]" for index in range(1, self.width + 1))
 
     def encode(self, values: Mapping[str, Array], levels: Mapping[str, NDArray[np.intp]], out: Array) -> None:
-        """Write the block's integer features of a batch.
+        """Write the block's integer features of a batch, whole numbers in [-UNIT, UNIT], to ``out`` (width, m).
 
-        Parameters
-        ----------
-        values : mapping of str to ndarray (m,)
-            Coerced, clamped columns.
-        levels : mapping of str to ndarray of int (m,)
-            Level index of each categorical column used as a factor.
-        out : ndarray (width, m)
-            Receives whole numbers in [-UNIT, UNIT].
-
-        Notes
-        -----
-        Rounding a multiple ``u c`` of a whole number c, with ``abs(u) <= 1``, never exceeds ``abs(c)``: the
-        norm of the block's row is at most that of its code.
+        Values are coerced and clamped. Rounding a multiple ``u c`` of a whole number c, with ``abs(u) <= 1``, never
+        exceeds ``abs(c)``: the norm of the block's row is at most that of its code.
         """
         if self.factors:
             index = np.ravel_multi_index([levels[name] for name in self.factors], self.shape)
@@ -144,26 +124,50 @@ class Block:
         ``out`` (m,) receives whole numbers in [-UNIT, UNIT]; ``keep`` (m,) becomes False where the value
         is not finite.
         """
-        np.subtract(value, self.center, out=out)
         if keep is not None:
-            keep &= np.isfinite(out)
+            keep &= np.isfinite(value)
+        np.subtract(value, self.center, out=out)
         np.multiply(out, UNIT / self.half, out=out)
         np.fmin(np.fmax(out, -UNIT, out=out), UNIT, out=out)  # NaN, too, comes to lie in the box
         np.rint(out, out=out)
 
 
+@dataclass(frozen=True, eq=False, slots=True)
+class Curve:
+    """Features that share columns, in a box for each piece of the range of their column; one box if there are several.
+
+    The k features at ``places`` have ``lower`` and ``upper`` (k, P) on the pieces between ``edges`` (P + 1,), whole
+    steps of the grid in units of the scaled features.
+    """
+
+    column: str | None
+    places: tuple[int, ...]
+    edges: Array
+    lower: Array
+    upper: Array
+
+    @property
+    def binds(self) -> bool:
+        """Whether it is a smaller set than what every feature is clipped to in any case."""
+        return bool((self.lower > -1).any() or (self.upper < 1).any())
+
+    def force(self, values: Mapping[str, Array], rows: Array) -> None:
+        """Clip the features of each row, in place, to the box of the piece that the row's value is in.
+
+        Coerced values beyond the bounds, and NaN, count as in an outer piece.
+        """
+        piece = 0 if self.column is None else np.searchsorted(self.edges[1:-1], values[self.column], side="right")
+        for place, low, high in zip(self.places, self.lower * UNIT, self.upper * UNIT, strict=True):
+            np.minimum(np.maximum(rows[place], low[piece], out=rows[place]), high[piece], out=rows[place])
+
+
 @dataclass(frozen=True, eq=False)
 class Basis:
-    """The features measured together, the constant 1 first.
-
-    Attributes
-    ----------
-    schema : Schema
-    blocks : tuple of Block
-    """
+    """The features measured together, the constant 1 first; and boxes along curves for groups of numeric ones."""
 
     schema: Schema
     blocks: tuple[Block, ...]
+    curves: tuple[Curve, ...] = ()
 
     @cached_property
     def width(self) -> int:
@@ -210,6 +214,31 @@ class Basis:
                 return 0
             sums = {total + choice for total in sums for choice in choices}
         return min(abs(total) for total in sums)
+
+
+def groups_of(blocks: Sequence[Block]) -> list[tuple[int, ...]]:
+    """Places of the features that are connected by shared columns."""
+    groups: list[tuple[set[str], list[int]]] = []
+    for place, block in enumerate(blocks):
+        columns, members = set(block.expression.columns), [place]
+        for other in [one for one in groups if one[0] & columns]:
+            columns |= other[0]
+            members = [*other[1], *members]
+            groups.remove(other)
+        groups.append((columns, members))
+    return [tuple(members) for _, members in groups]
+
+
+def widened(lower: Array, upper: Array) -> tuple[Array, Array]:
+    """Bounds after features are rounded to the grid and clipped to [-1, 1]: the next whole steps outward.
+
+    To round a number to the nearest whole step never takes it past a whole step that bounds it. A bound that is 0
+    stays 0: a feature that is never above (or below) 0 is none after scaling and rounding either.
+    """
+    slack = 1e-6  # of a grid step: scaling here and in `Block.to_grid` differs by less than 1e-9 of one
+    low = np.where(lower == 0, 0.0, np.floor(lower * UNIT - slack) / UNIT)
+    high = np.where(upper == 0, 0.0, np.ceil(upper * UNIT + slack) / UNIT)
+    return np.clip(low, -1.0, 1.0), np.clip(high, -1.0, 1.0)
 
 
 def constant_basis(schema: Schema) -> Basis:

@@ -95,13 +95,7 @@ def multiply(a: Interval, b: Interval) -> Interval:
 
 
 def divide(a: Interval, b: Interval) -> Interval:
-    """Bounds of x / y for x in `a`, y in `b`.
-
-    Raises
-    ------
-    ZeroDivisionError
-        If `b` contains 0.
-    """
+    """Bounds of x / y for x in `a`, y in `b`; `ZeroDivisionError` if `b` contains 0."""
     if 0 in b:
         raise ZeroDivisionError("the divisor can be 0")
     corners = [Fraction(x) / Fraction(y) for x, y in product((a.lower, a.upper), (b.lower, b.upper))]
@@ -150,22 +144,10 @@ def maximum(a: Interval, b: Interval) -> Interval:
 
 
 def monotone(function: Callable[[float], float], a: Interval, *, floor: float = -math.inf) -> Interval:
-    """Bounds of an elementary function that rises, or falls, over all of `a`.
+    """Bounds of an elementary function that rises, or falls, over all of `a`, and never goes below ``floor``.
 
-    Parameters
-    ----------
-    function : callable
-        A numpy function of one number, monotone and defined on `a`.
-    a : Interval
-        Where the argument lies.
-    floor : float, optional
-        A bound that the function never goes below, such as 0 for the exponential.
-
-    Returns
-    -------
-    Interval
-        Bounds widened by 8 units in the last place at each end, except that an end that is exactly 0, as
-        log(1) is, stays; infinite where the function overflows.
+    They are widened by 8 units in the last place at each end, except that an end that is exactly 0, as log(1) is,
+    stays; infinite where the function overflows.
     """
     with np.errstate(all="ignore"):
         lower, upper = sorted(float(function(end)) for end in (a.lower, a.upper))

@@ -15,23 +15,14 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-__all__ = ["FUNCTIONS", "Node", "evaluate"]
+__all__ = ["ARGUMENTS", "FUNCTIONS", "Node", "evaluate"]
 
 
 @dataclass(frozen=True, slots=True)
 class Node:
     """One operation: a constant, a column, a level of a column, or a function of other nodes.
 
-    Parameters
-    ----------
-    operation : str
-        ``"constant"``, ``"column"``, ``"level"``, ``"power"`` or a key of the table of functions.
-    arguments : tuple of Node
-        What the operation is applied to.
-    name : str, optional
-        The column, for ``"column"`` and ``"level"``.
-    value : float, optional
-        The constant, the level's index, or the exponent.
+    ``value`` is the constant, the level's index, or the exponent of a "power".
     """
 
     operation: str
@@ -77,26 +68,20 @@ FUNCTIONS: dict[str, Callable[..., Any]] = {
 }
 _OPERATIONS |= FUNCTIONS
 
+ARGUMENTS = (
+    dict.fromkeys(("constant", "column", "level"), 0)
+    | dict.fromkeys(("power", "negative", "not", "log", "log1p", "log2", "log10", "exp", "expm1", "sqrt", "abs"), 1)
+    | dict.fromkeys(("+", "-", "*", "/", "**", "and", "or", "==", "!=", "<", "<=", ">", ">="), 2)
+    | {"minimum": 2, "maximum": 2, "clip": 3}
+)
+"""How many arguments each operation takes: one more would be where numpy writes its result."""
+
 
 def evaluate(node: Node, values: Mapping[str, NDArray[np.float64]]) -> NDArray[np.float64]:
-    """Evaluate a tree on columns, row by row.
+    """Evaluate a tree on coerced and clamped columns, row by row; without dimensions where no column is read.
 
-    Parameters
-    ----------
-    node : Node
-        The tree.
-    values : mapping of str to ndarray of float64, shape (m,)
-        Coerced and clamped columns, all finite.
-
-    Returns
-    -------
-    ndarray of float64, shape (m,) or ()
-        A value per row; without dimensions where no column is read.
-
-    Notes
-    -----
-    Whole powers are repeated multiplications and the rest is elementwise on contiguous arrays, so that a
-    row's value does not depend on where in the arrays the row stands.
+    Whole powers are repeated multiplications and the rest is elementwise on contiguous arrays, so that a row's value
+    does not depend on where in the arrays the row stands.
     """
     with np.errstate(all="ignore"):
         return np.asarray(_evaluate(node, values), dtype=np.float64)

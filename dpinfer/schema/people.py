@@ -16,19 +16,9 @@ MOST_ROWS = 4096
 
 @dataclass(frozen=True, slots=True)
 class People:
-    """Says that the rows of one person are protected together.
+    """Says that the rows of one person, told apart by a column that is not declared, are protected together.
 
-    Attributes
-    ----------
-    id : str
-        The column that tells people apart. It is not a declared column and is never released.
-    max_rows : int
-        Rows of one person that are kept at most, from 1 to 4,096.
-
-    Raises
-    ------
-    OptionError
-        If one of them has no such value.
+    At most ``max_rows`` of them, from 1 to 4,096, are kept.
     """
 
     id: str
@@ -53,13 +43,7 @@ class People:
 
     @classmethod
     def from_dict(cls, values: object) -> People:
-        """Read what `to_dict` wrote.
-
-        Raises
-        ------
-        SchemaError
-            If the values describe no people.
-        """
+        """Read what `to_dict` wrote; `SchemaError` for anything else."""
         if not isinstance(values, Mapping) or set(values) != {"id", "max_rows"}:
             raise SchemaError("the people of a schema are described by 'id' and 'max_rows'")
         try:

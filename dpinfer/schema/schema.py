@@ -152,10 +152,6 @@ class Schema(Mapping[str, Column]):
             )
         return _rebuilt(self._columns, people)
 
-    def of_unit(self, words: str) -> str:
-        """Return words about what one unit of protection does, with the unit named where it is a person."""
-        return words if self._people is None else f"{self.unit}: {words}"
-
     def select(self, names: Iterable[str]) -> Schema:
         """Keep some of the columns, in the order given.
 

@@ -33,19 +33,7 @@ _ARITHMETIC: dict[str, Callable[..., Interval]] = {
 
 
 def tree_bounds(node: Node, columns: Mapping[str, Interval]) -> Interval:
-    """Bound the value of a tree, as it is evaluated.
-
-    Parameters
-    ----------
-    node : Node
-    columns : mapping of str to Interval
-        Bounds of the columns that it reads.
-
-    Returns
-    -------
-    Interval
-        Rounded outward; the whole line where the tree has no bounds.
-    """
+    """Bound the value of a tree, as it is evaluated: outward, and the whole line where it has no bounds."""
     try:
         found = _bounds(node, columns)
     except (ArithmeticError, LookupError, TypeError, ValueError):  # a divisor that can be 0, a tree that is none

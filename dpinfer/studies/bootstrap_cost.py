@@ -10,15 +10,9 @@ import numpy as np
 import pandas as pd
 
 from dpinfer.errors import OptionError
+from dpinfer.privacy.planning import composed_epsilon
 from dpinfer.privacy.profiles import OUTWARD, gaussian_epsilon
-from dpinfer.privacy.resampling import (
-    ASYMPTOTIC,
-    DOUBLE_OR_NOTHING,
-    LARGEST_MU,
-    POISSON,
-    composed_epsilon,
-    dominating_mu,
-)
+from dpinfer.privacy.resampling import ASYMPTOTIC, DOUBLE_OR_NOTHING, LARGEST_MU, POISSON, dominating_mu
 from dpinfer.results.axes import given_or_new
 
 if TYPE_CHECKING:

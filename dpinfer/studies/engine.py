@@ -12,9 +12,9 @@ import pyarrow as pa
 from dpinfer.errors import DataError
 from dpinfer.inference.batch import contrast_rows
 from dpinfer.inference.released import Released
-from dpinfer.kernel.data import PublicData
 from dpinfer.kernel.rows.base import Batch
 from dpinfer.kernel.rows.features import CHUNK_ROWS
+from dpinfer.kernel.simulated import PublicData
 from dpinfer.kernel.sources import open_source
 from dpinfer.schema.cells import Coded
 from dpinfer.studies.design import BLOCK

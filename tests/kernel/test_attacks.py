@@ -25,7 +25,8 @@ from dpinfer.kernel.rows.resampled import ReplicateSum
 from dpinfer.kernel.rows.scores import ScoreSum
 from dpinfer.kernel.rows.tree import PointRows, TreeSum
 from dpinfer.kernel.stage import Context, Largest, Noise, Place, Resampled, Slot, Stage, Sum
-from dpinfer.privacy.sharing import joint_cost, shared
+from dpinfer.privacy.planning import shared
+from dpinfer.privacy.sharing import joint_cost
 from dpinfer.procedures.procedure import Procedure, unstored
 from dpinfer.schema.axes import LevelsAxis
 from dpinfer.schema.basis import UNIT, Basis, basis_of
@@ -329,6 +330,52 @@ ANOTHER = {
 @pytest.mark.parametrize("name", ANOTHER)
 def test_rows_of_another_question(name, neighbors):
     refused(ask(Stage(Sum(ANOTHER[name]))), neighbors=neighbors)
+
+
+SQUARE = basis_of(["x", "x**2"], SCHEMA)
+CURVE = SQUARE.curves[0]
+BOXES = {
+    "the constant moves with x": {"places": (0, 1)},
+    "a feature twice": {"places": (1, 1)},
+    "a feature that is none": {"places": (1, 3)},
+    "places that are no numbers": {"places": (1, 2.0)},
+    "another column": {"column": "g"},
+    "a column that is secret": {"column": "secret"},
+    "no column": {"column": None},
+    "reversed": {"lower": CURVE.upper, "upper": CURVE.lower},
+    "too wide": {"upper": 2 * np.ones_like(CURVE.upper)},
+    "no numbers": {"lower": np.full_like(CURVE.lower, np.nan)},
+    "parts of a step": {"lower": CURVE.lower - 2.0**-30},
+    "of other pieces": {"edges": CURVE.edges[1:]},
+    "of pieces in no order": {"edges": CURVE.edges[::-1]},
+    "of pieces without ends": {"edges": np.full_like(CURVE.edges, np.nan)},
+    "of no piece": {"edges": CURVE.edges[:1], "lower": CURVE.lower[:, :0], "upper": CURVE.upper[:, :0]},
+}
+
+
+def boxed(**changed):
+    return Features(replace(SQUARE, curves=(replace(CURVE, **changed),)))
+
+
+@pytest.mark.parametrize("neighbors", ["add_remove", "replace_one"])
+@pytest.mark.parametrize("name", BOXES)
+def test_boxes_that_are_none(name, neighbors):
+    refused(ask(Stage(Sum(CellSum(boxed(**BOXES[name]))))), neighbors=neighbors)
+
+
+def test_the_price_is_that_of_the_boxes_whoever_made_them():
+    """Smaller boxes have less noise, and rows are forced into them; without boxes each feature has its own bounds."""
+    context = guarded().context(CHEAP)
+    values = np.linspace(0, 1, 101)
+    ends = {"lower": np.zeros_like(CURVE.lower), "upper": np.full_like(CURVE.upper, 0.25)}
+    scales, tight = [], boxed(**ends)
+    for features in (tight, Features(SQUARE), Features(replace(SQUARE, curves=()))):
+        rows = price_procedure(ask(Stage(Sum(CellSum(features)))), context).stages[0]
+        scales.append(rows.law.scales[0] * rows.steps[0])
+        found = rows.rows.encode({"x": values}, values.size)[1] / 2**19
+        assert np.linalg.norm(found, axis=0).max() <= rows.rows.boxes.reach([1.0] * 3, "l2").length
+        assert features is not tight or (found[1:].min() >= 0 and found[1:].max() <= 0.25)
+    assert scales[0] < scales[1] <= scales[2]
 
 
 @pytest.mark.parametrize(

@@ -24,14 +24,17 @@ from dpinfer.errors import BudgetExceededError
 from dpinfer.inference.block_frames import bins_of, find_scales
 from dpinfer.kernel import blocks
 from dpinfer.kernel import draws as draws_module
+from dpinfer.kernel import simulated as simulated_module
 from dpinfer.kernel.blocks import block_fits, typed_rows
-from dpinfer.kernel.draws import PrivateDraws, SimulatedDraws
+from dpinfer.kernel.draws import PrivateDraws
 from dpinfer.kernel.rows.blocks import Blocks, PlaceCounts
+from dpinfer.kernel.simulated import SimulatedDraws
 from dpinfer.kernel.sources import open_source
 from dpinfer.kernel.workers import fit_here
+from dpinfer.privacy.account import Account
 from dpinfer.privacy.units import NEIGHBORS
 from dpinfer.schema.axes import compile_condition
-from dpinfer.schema.region import region_of
+from dpinfer.schema.balls import region_of
 
 NAN, INF = float("nan"), float("inf")
 DROPPING = dpi.Schema(
@@ -426,12 +429,12 @@ def events(monkeypatch):
 
         monkeypatch.setattr(owner, name, watched)
 
-    watch(dpi.Ledger, "charge")
+    watch(Account, "charge")
     watch(PrivateDraws, "labels")
     watch(SimulatedDraws, "labels")
     watch(blocks, "typed_rows")
     watch(draws_module, "private_noise")
-    watch(draws_module, "simulated_noise")
+    watch(simulated_module, "simulated_noise")
     return noted
 
 

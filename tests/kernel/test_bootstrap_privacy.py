@@ -16,13 +16,15 @@ from hypothesis import strategies as st
 from scipy import stats
 
 import dpinfer as dpi
-from dpinfer.kernel.draws import PrivateDraws, SimulatedDraws
+from dpinfer.kernel.draws import PrivateDraws
 from dpinfer.kernel.replicates import replicate_sums
 from dpinfer.kernel.samplers import private_noise
+from dpinfer.kernel.simulated import SimulatedDraws
 from dpinfer.kernel.sources import open_source
 from dpinfer.privacy.exact import decimal
+from dpinfer.privacy.planning import composed_epsilon
 from dpinfer.privacy.profiles import gaussian_epsilon
-from dpinfer.privacy.resampling import DOUBLE_OR_NOTHING, FAILURE, POISSON, composed_epsilon, noise_mu, resampled_cost
+from dpinfer.privacy.resampling import DOUBLE_OR_NOTHING, FAILURE, POISSON, noise_mu, resampled_cost
 from dpinfer.release import NoiseLaw
 
 SCHEMA = dpi.Schema(

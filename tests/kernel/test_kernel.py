@@ -15,7 +15,9 @@ from dpinfer.errors import (
 )
 from dpinfer.kernel import draws as draws_module
 from dpinfer.kernel import run as run_module
+from dpinfer.kernel import simulated as simulated_module
 from dpinfer.kernel.sums import exact_sums
+from dpinfer.privacy.account import Account
 from dpinfer.privacy.units import NEIGHBORS
 
 SCHEMA = dpi.Schema(x=dpi.Real(0, 1), g=dpi.Category(["a", "b", "c"]), y=dpi.Real(0, 1))
@@ -28,10 +30,10 @@ class Watch:
 
     def __init__(self, monkeypatch):
         self.events = []
-        watched = {"exact_sums": run_module, "private_noise": draws_module, "simulated_noise": draws_module}
+        watched = {"exact_sums": run_module, "private_noise": draws_module, "simulated_noise": simulated_module}
         for name, owner in watched.items():
             monkeypatch.setattr(owner, name, self._watched(name, getattr(owner, name)))
-        monkeypatch.setattr(dpi.Ledger, "charge", self._watched("charge", dpi.Ledger.charge))
+        monkeypatch.setattr(Account, "charge", self._watched("charge", Account.charge))
 
     def _watched(self, name, function):
         def watched(*arguments, **options):

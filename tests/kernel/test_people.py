@@ -20,10 +20,10 @@ from dpinfer.errors import BudgetExceededError, LedgerMismatchError, OptionError
 from dpinfer.kernel import data as data_module
 from dpinfer.kernel import people as people_module
 from dpinfer.kernel.blocks import block_run
-from dpinfer.kernel.draws import SimulatedDraws
 from dpinfer.kernel.people import KeptSource, person_codes
 from dpinfer.kernel.replicates import replicate_sums
 from dpinfer.kernel.rows.blocks import Blocks
+from dpinfer.kernel.simulated import SimulatedDraws
 from dpinfer.kernel.sources import open_source
 from dpinfer.kernel.sums import exact_sums
 from dpinfer.privacy.exact import decimal as exactly
@@ -345,6 +345,9 @@ class Fixed:
 
     def stage(self, place, context, released):
         return self._measured.stages[place].stage
+
+    def to_release(self, **measured):
+        return dpi.Release(**measured)
 
 
 def test_a_stage_for_another_unit_is_refused_before_the_charge():

@@ -12,9 +12,10 @@ from scipy import special
 
 import dpinfer as dpi
 from dpinfer.kernel import quantiles
-from dpinfer.kernel.draws import PrivateDraws, SimulatedDraws
+from dpinfer.kernel.draws import PrivateDraws
 from dpinfer.kernel.quantiles import chosen_points
 from dpinfer.kernel.rank_weights import RANK, SLACK, RankScores
+from dpinfer.kernel.simulated import SimulatedDraws
 from dpinfer.kernel.sources import Source, open_source
 from dpinfer.privacy.accounting import gaussian_amount
 from dpinfer.privacy.profiles import pure_mu

@@ -16,9 +16,10 @@ import dpinfer as dpi
 from dpinfer.kernel import batches as batches_module
 from dpinfer.kernel import draws as draws_module
 from dpinfer.kernel import replicates as replicates_module
-from dpinfer.kernel.draws import PrivateDraws, SimulatedDraws, seeded_bytes
+from dpinfer.kernel.draws import PrivateDraws, seeded_bytes
 from dpinfer.kernel.replicates import replicate_sums
 from dpinfer.kernel.rows.features import CHUNK_ROWS
+from dpinfer.kernel.simulated import SimulatedDraws
 from dpinfer.kernel.sources import Source, open_source
 from dpinfer.privacy.resampling import POISSON
 from dpinfer.procedures.bootstrap_plan import BootstrapPlan

@@ -7,7 +7,8 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from dpinfer.inference.block_frames import LOCATED
-from dpinfer.numerics.peaks import fit_location, fit_scale, octave
+from dpinfer.kernel.rows.blocks import octave
+from dpinfer.numerics.peaks import fit_location, fit_scale
 
 BINS = 20
 STEP = 2 ** (1 / 8)

@@ -15,7 +15,6 @@ from dpinfer.privacy.accounting import (
     FINE_GRID,
     RESERVED,
     Cost,
-    attained,
     calibrate,
     coordinate_scales,
     discrete_gaussian_tau,
@@ -26,7 +25,7 @@ from dpinfer.privacy.accounting import (
     tau_allowance,
 )
 from dpinfer.privacy.exact import decimal
-from dpinfer.privacy.profiles import gaussian_delta
+from dpinfer.privacy.planning import attained, gaussian_delta
 from dpinfer.privacy.units import GDP, ZCDP, ApproxDP, PureDP
 
 FINE = [2.0**30, 2.0**31]

@@ -402,7 +402,7 @@ def test_busy_ledger_gives_up_without_charging(path, monkeypatch):
 
 def test_charges_are_written_with_full_synchronisation(path):
     ledger = Ledger(path, dataset="d", budget=ZCDP(1))
-    with ledger._store.transaction(write=True) as connection:
+    with ledger.account.store.transaction(write=True) as connection:
         assert connection.execute("PRAGMA synchronous").fetchone()[0] == 3
         assert connection.execute("PRAGMA journal_mode").fetchone()[0] == "delete"
 

@@ -10,14 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.special import erf, ndtr
 
-from dpinfer.privacy.profiles import (
-    gaussian_delta,
-    gaussian_epsilon,
-    gaussian_mu,
-    log_gaussian_delta,
-    pure_mu,
-    zcdp_epsilon,
-)
+from dpinfer.privacy.planning import gaussian_delta
+from dpinfer.privacy.profiles import gaussian_epsilon, gaussian_mu, log_gaussian_delta, pure_mu, zcdp_epsilon
 
 epsilons = st.floats(1e-6, 30)
 deltas = st.floats(-60, -0.01).map(math.exp)

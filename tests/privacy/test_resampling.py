@@ -11,7 +11,8 @@ from scipy import optimize, special, stats
 from dpinfer.errors import NotProvedError, OptionError, PrivacyUnitError
 from dpinfer.privacy.accounting import RESERVED, gaussian_amount
 from dpinfer.privacy.exact import decimal
-from dpinfer.privacy.profiles import gaussian_delta, gaussian_epsilon, zcdp_epsilon
+from dpinfer.privacy.planning import composed_epsilon, gaussian_delta
+from dpinfer.privacy.profiles import gaussian_epsilon, zcdp_epsilon
 from dpinfer.privacy.resampling import (
     ASYMPTOTIC,
     DOUBLE_OR_NOTHING,
@@ -19,7 +20,6 @@ from dpinfer.privacy.resampling import (
     LARGEST_MU,
     POISSON,
     composed,
-    composed_epsilon,
     cost_of,
     dominating_mu,
     noise_mu,

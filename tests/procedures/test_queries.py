@@ -12,10 +12,11 @@ from hypothesis import strategies as st
 import dpinfer as dpi
 from dpinfer.errors import DPInferError, FormulaError, InferenceError, OptionError, ReleaseFormatError, SchemaError
 from dpinfer.inference.released import Released
-from dpinfer.kernel.rows.queries import LARGEST_WEIGHT, query_change, whole_weights
+from dpinfer.kernel.rows.queries import LARGEST_WEIGHT, query_change
 from dpinfer.kernel.sources import open_source
 from dpinfer.kernel.sums import exact_sums
 from dpinfer.procedures.queries import linear_queries
+from dpinfer.procedures.query_plan import whole_weights
 
 SCHEMA = dpi.Schema(g=dpi.Category(["a", "b", "c"]), b=dpi.Boolean(), x=dpi.Real(0, 10))
 SURE = dpi.Schema(g=dpi.Category(["a", "b", "c"], missing="a", impossible="a"))

@@ -11,7 +11,7 @@ from joblib import Parallel, delayed
 from matplotlib.figure import Figure
 
 from dpinfer.kernel.rows.blocks import block_values
-from dpinfer.schema.region import Ball, region_of
+from dpinfer.schema.balls import Ball, region_of
 from validation.blocks.block_designs import stacked_newton
 from validation.common.outputs import Claim, Options, options, write_figure, write_table
 

@@ -14,10 +14,11 @@ from scipy import stats
 from scipy.optimize import brentq
 
 import dpinfer as dpi
-from dpinfer.kernel.draws import SimulatedDraws
 from dpinfer.kernel.replicates import replicate_sums
+from dpinfer.kernel.simulated import SimulatedDraws
+from dpinfer.privacy.planning import composed_epsilon
 from dpinfer.privacy.profiles import gaussian_epsilon
-from dpinfer.privacy.resampling import DOUBLE_OR_NOTHING, composed, composed_epsilon, noise_mu
+from dpinfer.privacy.resampling import DOUBLE_OR_NOTHING, composed, noise_mu
 from dpinfer.release import NoiseLaw
 from validation.common.outputs import Claim, Options, options, write_figure, write_table
 

@@ -8,11 +8,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 
-from dpinfer.kernel.draws import SimulatedDraws
-from dpinfer.kernel.measurement import coordinates, price_next
+from dpinfer.kernel.plan import coordinates, price_next
 from dpinfer.kernel.price import amounts
 from dpinfer.kernel.quantiles import chosen_points
-from dpinfer.kernel.samplers import simulated_noise
+from dpinfer.kernel.simulated import SimulatedDraws, simulated_noise
 from dpinfer.kernel.sources import open_source
 from dpinfer.release import Release, StageRelease
 

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 import dpinfer as dpi
-from dpinfer.kernel.draws import SimulatedDraws
 from dpinfer.kernel.people import kept_rows
 from dpinfer.kernel.replicates import replicate_sums
+from dpinfer.kernel.simulated import SimulatedDraws
 from dpinfer.kernel.sources import open_source
 from dpinfer.kernel.sums import exact_sums
 from validation.people.people_bootstrap import BOOTSTRAP, PRICE, inferred

@@ -12,9 +12,9 @@ from matplotlib.figure import Figure
 from scipy import stats
 
 import dpinfer as dpi
-from dpinfer.kernel.draws import SimulatedDraws
 from dpinfer.kernel.quantiles import chosen_points
 from dpinfer.kernel.selection import private_choice
+from dpinfer.kernel.simulated import SimulatedDraws
 from dpinfer.kernel.sources import open_source
 from dpinfer.privacy.selection import choice_scale
 from validation.common.outputs import Claim, Options, options, write_figure, write_table

@@ -34,15 +34,8 @@ _LARGEST_WEIGHT = 1e100
 class Batch:
     """Some rows, as the kernel hands them to a row sum.
 
-    Attributes
-    ----------
-    cells : mapping of str to cells, each of length ``size``
-    size : int
-        Number of rows.
-    sets : int
-        Data sets of equal size that stand one after the other; above 1 in simulation only.
-    persons : ndarray of int (size,), optional
-        Whose each row is. Batches then hold all rows of each of their people.
+    ``sets`` data sets of equal size stand one after the other, more than one in simulation only. Where ``persons`` says
+    whose each row is, a batch holds all rows of each of its people.
     """
 
     cells: Mapping[str, NDArray[Any] | Coded]
@@ -55,16 +48,9 @@ class Batch:
 class BoundedSum:
     """A row sum with its price: the noise scales may be ``scale * weights`` for ``bound / scale`` as a price allows.
 
-    Attributes
-    ----------
-    rows : RowSum
-        Whose ``add`` forces every unit into the set that ``bound`` is about.
-    bound : Fraction
-        Bound on the norm of the change of the integer sums between neighbours, each over its weight.
-    weights : ndarray (m,)
-        Noise of every coordinate relative to the others; positive.
-    public : ndarray of bool (m,)
-        Coordinates that no neighbour moves: only these carry no noise.
+    ``bound`` is on the norm of the change of the integer sums between neighbours, each over its weight, and what
+    ``rows`` forces every unit into is the set that it is about. No neighbour moves a ``public`` coordinate: only these
+    carry no noise.
     """
 
     rows: RowSum
@@ -106,16 +92,6 @@ class RowSum(ABC):
         """Whether declared policies make it impossible that a row adds nothing."""
 
     @property
-    @abstractmethod
-    def measures(self) -> str:
-        """What is summed, for people."""
-
-    @property
-    def counts_units(self) -> str:
-        """What the noise scale is in units of, for people."""
-        return "the scaled features"
-
-    @property
     def parts(self) -> tuple[str, ...]:
         """Parts that can be given more or less noise than others; every coordinate is in one."""
         return ("sums",)
@@ -131,22 +107,12 @@ class RowSum(ABC):
 
     @abstractmethod
     def change(self, weights: Array, neighbors: Neighbors, norm: Norm) -> Fraction:
-        """Bound on the change of the integer sums between neighbours, each over its pattern and its part's weight.
-
-        Parameters
-        ----------
-        weights : ndarray (parts,)
-        neighbors : {"add_remove", "replace_one"}
-        norm : {"l2", "l1"}
-        """
+        """Bound on the change of the integer sums between neighbours, each over its pattern and its part's weight."""
 
     def part_changes(self, neighbors: Neighbors, norm: Norm) -> tuple[Fraction, ...]:
         """Bound on the change of each part alone, each coordinate over its pattern.
 
-        Raises
-        ------
-        NotProvedError
-            If the parts of this row sum are priced jointly only.
+        Raises `NotProvedError` if the parts of this row sum are priced jointly only.
         """
         if len(self.parts) > 1:
             raise NotProvedError(f"shares of the price are not proved for {type(self).__name__}: give weights")
@@ -155,11 +121,6 @@ class RowSum(ABC):
     def public(self, neighbors: Neighbors) -> NDArray[np.bool_]:  # noqa: ARG002
         """Coordinates that no neighbour moves (m,)."""
         return np.zeros(len(self.names), dtype=bool)
-
-    def words(self, bound: Fraction, neighbors: Neighbors, norm: Norm) -> str:  # noqa: ARG002
-        """Say what the bound is of, for people."""
-        kind = "Euclidean" if norm == "l2" else "L1"
-        return f"{kind} norm of the change of all sums at most {float(bound):.6g}"
 
     @property
     def entries(self) -> int:
@@ -178,17 +139,7 @@ class RowSum(ABC):
 
     @abstractmethod
     def add(self, batch: Batch) -> Ints:
-        """Map a batch to integers, force each unit's into the set that is priced, and add them up.
-
-        Parameters
-        ----------
-        batch : Batch
-
-        Returns
-        -------
-        ndarray of int64 (sets, k)
-            k is the number of sums, or of what `finish` makes them from.
-        """
+        """Map a batch to integers, force each unit's into the set that is priced, and add them up (sets, entries)."""
 
     def finish(self, totals: list[int]) -> list[int]:
         """Turn added-up integers (k,) into the m exact sums, by a linear map; by default they are the sums."""
@@ -206,36 +157,18 @@ class RowSum(ABC):
         weights: Sequence[float] | None = None,
         shares: Sequence[float] | None = None,
     ) -> BoundedSum:
-        """Price what is forced.
+        """Price what is forced; "l2" is for Gaussian noise, "l1" for Laplace.
 
-        Parameters
-        ----------
-        neighbors : {"add_remove", "replace_one"}
-        norm : {"l2", "l1"}
-            "l2" for Gaussian noise, "l1" for Laplace.
-        weights : sequence of float, one a part, optional
-            Noise of each part relative to the others; all 1 by default.
-        shares : sequence of float, one a part, optional
-            Instead of weights, the share of the price that each part gets; they add up to at most 1.
-
-        Raises
-        ------
-        OptionError
-            If weights or shares are not positive numbers, one for each part, or shares add up to more than 1.
+        Each part has the noise of its weight relative to the others, 1 by default; or the weight that its share of the
+        price asks for, shares adding up to at most 1.
         """
-        if len(self.parts) == 1:  # a part is measured against others: alone its weight would be noise that nobody pays
-            for name, given in (("weights", weights), ("shares", shares)):
-                if given is not None:
-                    _positive(name, given, 1)
-            relative = np.ones(1)
-        elif shares is not None:
-            relative = self._weights_of(_positive("shares", shares, len(self.parts)), neighbors, norm)
-        elif weights is not None:
-            relative = _positive("weights", weights, len(self.parts))
-        else:
-            relative = np.ones(len(self.parts))
-        if len(self.parts) == 1:  # relative to nothing; a bound need not know of it
-            relative = np.ones(1)
+        count = len(self.parts)
+        given = {"weights": weights, "shares": shares}
+        asked = {name: _positive(name, one, count) for name, one in given.items() if one is not None}
+        relative = np.ones(count)
+        if count > 1:  # a part is measured against others: alone its weight would be noise that nobody pays for
+            relative = asked.get("weights", relative)
+            relative = self._weights_of(asked["shares"], neighbors, norm) if "shares" in asked else relative
         spread, pattern = relative[self.part_of], self.pattern(norm)
         product = spread * pattern
         exact = (spread == 1) | (pattern == 1)  # else rounded up: a weight below the one divided by is not paid for

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
@@ -11,7 +13,6 @@ import numpy as np
 
 from dpinfer.errors import NotProvedError, OptionError
 from dpinfer.kernel.rows.base import RowSum
-from dpinfer.numerics.peaks import octave
 from dpinfer.privacy.exact import binary, sqrt_above
 from dpinfer.privacy.sensitivity import joint_sensitivity
 
@@ -42,6 +43,7 @@ __all__ = [
     "OwnEstimator",
     "PlaceCounts",
     "block_values",
+    "octave",
 ]
 
 BLOCK_UNIT = 2**12
@@ -57,35 +59,25 @@ _LAPLACE_PRODUCTS = 3
 """Under Laplace noise, scale of the noise of products over that of sums, in units of the ball."""
 
 
-class OwnEstimator:
+class OwnEstimator(ABC):
     """What marks the library's own estimators, which see confidential rows in this process; nobody else's can be."""
 
     def __init_subclass__(cls) -> None:
         if cls.__module__.partition(".")[0] != __name__.partition(".")[0]:
             raise TypeError("OwnEstimator is for the library's own code: any other runs in a process of its own")
 
+    @abstractmethod
+    def remade(self, schema: Schema) -> OwnEstimator:
+        """Return a new one of plain texts and a schema: the kernel runs nothing that somebody else may have changed."""
+
 
 @dataclass(frozen=True, eq=False)
 class Blocks:
-    """Secret blocks as the unit that is summed: how rows are dealt into them, and what is fitted to each.
+    """Secret blocks as the unit that is summed: how rows are dealt into ``count`` of them, and what is fitted to each.
 
-    Attributes
-    ----------
-    schema : Schema
-        Columns that are read, with their bounds.
-    region : Region
-        Into which every estimate is moved.
-    count : int
-        Number k of blocks.
-    estimator : callable
-        ``estimator(frame) -> array_like (p,)``, on the rows of a block or of half a block.
-    halves : bool
-        Whether half-blocks are fitted as well, to take off the bias of order 1/m.
-    where : Expression, optional
-        Rows at which it is 0 are left out.
-    workers : int, optional
-        Number of these; -1 for all cores, the default. Public rows are fitted in this process unless it says more.
-    progress : bool
+    ``estimator(frame)`` returns p numbers on the rows of a block, or of half a block where ``halves`` asks for these
+    too, to take off the bias of order 1/m; every estimate is moved into the ``region``. Of ``workers`` -1 stands for
+    all cores, the default. Public rows are fitted in this process unless it says more.
     """
 
     schema: Schema
@@ -100,7 +92,9 @@ class Blocks:
     @property
     def trusted(self) -> bool:
         """Whether the estimator is the library's own code; any other runs on confidential rows in other processes."""
-        return issubclass(type(self.estimator), OwnEstimator)
+        kind = type(self.estimator)
+        module = sys.modules.get(kind.__module__)  # a class may state any module, but is not found there
+        return issubclass(kind, OwnEstimator) and getattr(module, kind.__qualname__, None) is kind
 
     @property
     def columns(self) -> tuple[str, ...]:
@@ -115,15 +109,11 @@ class Blocks:
 
 @dataclass(frozen=True, eq=False)
 class BlockValues:
-    """What the fits of the blocks gave, moved into the declared region.
+    """What the fits of k blocks gave, moved into the declared region.
 
-    Attributes
-    ----------
-    estimates : ndarray (k, p)
-    spreads : ndarray (h, g)
-        Scale of each group of parameters, seen in one block or in a pair; NaN where it could not be had.
-    failed, outside : ndarray of bool (k,)
-        Blocks without an estimate; blocks whose estimate was outside of the region.
+    ``spreads`` (h, g) are the scales of the g groups of parameters, each seen in one block or in a pair; NaN where one
+    could not be had. ``failed`` marks blocks without an estimate, ``outside`` those whose estimate was outside of the
+    region.
     """
 
     estimates: Array
@@ -135,20 +125,9 @@ class BlockValues:
 def block_values(fits: Array, region: Region) -> BlockValues:
     """Turn the fits of blocks, and of their halves, into values of blocks.
 
-    Parameters
-    ----------
-    fits : ndarray (k, f, p)
-        f = 3: of a block and of its two halves, for 2 t - (t_A + t_B)/2. f = 1: of the block alone.
-    region : Region
-
-    Returns
-    -------
-    BlockValues
-
-    Notes
-    -----
-    Each value depends on the fits of one block only (each spread, with f = 1, on two). A block without a finite fit
-    is the centre of the region. One is not corrected if a half has no finite fit, or one outside of the region:
+    ``fits`` (k, f, p) hold with f = 3 a block and its two halves, for 2 t - (t_A + t_B)/2, and with f = 1 the block
+    alone. Each value depends on the fits of one block only (each spread, with f = 1, on two). A block without a finite
+    fit is the centre of the region. One is not corrected if a half has no finite fit, or one outside of the region:
     moved into it, such a fit would not cancel the bias but add one of its own.
     """
     known: NDArray[np.bool_] = np.asarray(np.isfinite(fits).all(axis=-1))
@@ -175,15 +154,7 @@ def block_values(fits: Array, region: Region) -> BlockValues:
 
 @dataclass(frozen=True, eq=False)
 class BlockSum(RowSum):
-    """A sum over blocks. A neighbour changes the estimate of one block, from anywhere to anywhere in the region.
-
-    Attributes
-    ----------
-    schema : Schema
-        Columns that the blocks read.
-    region : Region
-        That of the blocks.
-    """
+    """A sum over blocks. A neighbour changes the estimate of one block, from anywhere to anywhere in the region."""
 
     schema: Schema
     region: Region
@@ -204,18 +175,9 @@ class BlockSum(RowSum):
         return False
 
     @property
-    def counts_units(self) -> str:
-        """What the noise scale is in units of, for people."""
-        return "blocks"
-
-    @property
     def units(self) -> Array:
         """The number 1 in each integer sum (m,)."""
         return np.ones(len(self.names))
-
-    def words(self, bound: Fraction, neighbors: Neighbors, norm: Norm) -> str:  # noqa: ARG002
-        """Say what the bound is of, for people."""
-        return f"{self.schema.unit} changes the estimate of one block, from anywhere to anywhere in the declared region"
 
 
 @dataclass(frozen=True, eq=False)
@@ -228,11 +190,6 @@ class OctaveCounts(BlockSum):
         names = self.region.names
         groups = ["+".join(names[j] for j in places) for places in self.region.places]
         return tuple(f"scale of {group}: octave {b}" for group in groups for b in range(OCTAVES))
-
-    @property
-    def measures(self) -> str:
-        """What is summed, for people."""
-        return "a noisy histogram of the scale of the estimates"
 
     def change(self, weights: Array, neighbors: Neighbors, norm: Norm) -> Fraction:  # noqa: ARG002
         """Bound on the change of all counts: of each group the block, or pair, leaves one bin and enters another."""
@@ -251,13 +208,7 @@ class OctaveCounts(BlockSum):
 
 @dataclass(frozen=True, eq=False)
 class PlaceCounts(BlockSum):
-    """Counts the estimates of each parameter in even bins over its declared interval; failed blocks are in none.
-
-    Attributes
-    ----------
-    bins : tuple of int, length p
-        How many, at most `BINS` each.
-    """
+    """Counts the estimates of each parameter in even bins over its declared interval; failed blocks are in none."""
 
     bins: tuple[int, ...] = ()
 
@@ -270,11 +221,6 @@ class PlaceCounts(BlockSum):
         """What each count is."""
         listed = zip(self.region.names, self.bins, strict=True)
         return tuple(f"location of {name}: bin {b}" for name, bins in listed for b in range(bins))
-
-    @property
-    def measures(self) -> str:
-        """What is summed, for people."""
-        return "a noisy histogram of the place of the estimates"
 
     def ends(self, place: int) -> Array:
         """Return the ends of the bins of a parameter."""
@@ -300,14 +246,9 @@ class PlaceCounts(BlockSum):
 class BlockMoments(BlockSum):
     """Sums and products of block estimates, moved into a ball; and the numbers of failed and of moved blocks.
 
-    An estimate t is v = (t - center) / half, moved into the unit ball and put on a grid. A failed block counts as the
-    centre, so that it draws the mean to where other blocks are.
-
-    Attributes
-    ----------
-    center, half : tuple of float, length p
-    norm : {"l2", "l1"}
-        Of the ball: "l2" for Gaussian noise, "l1" for Laplace.
+    An estimate t is v = (t - center) / half, moved into the unit ball of the norm ("l2" for Gaussian noise, "l1" for
+    Laplace) and put on a grid. A failed block counts as the centre, so that it draws the mean to where other blocks
+    are.
     """
 
     center: tuple[float, ...] = ()
@@ -325,16 +266,6 @@ class BlockMoments(BlockSum):
         names = self.region.names
         upper = zip(*np.triu_indices(self.size), strict=True)
         return (*names, *(f"{names[i]} x {names[j]}" for i, j in upper), "failed blocks", "moved blocks")
-
-    @property
-    def measures(self) -> str:
-        """What is summed, for people."""
-        return "sums, products, and counts of failed and moved blocks"
-
-    @property
-    def counts_units(self) -> str:
-        """What the noise scale is in units of, for people."""
-        return "blocks, and of the ball that holds their estimates"
 
     @property
     def _products(self) -> int:
@@ -385,19 +316,12 @@ class BlockMoments(BlockSum):
     def part_changes(self, neighbors: Neighbors, norm: Norm) -> tuple[Fraction, ...]:  # noqa: ARG002
         """Bound on the change of sums with products, and of counts, when one block changes, in integer steps.
 
-        Raises
-        ------
-        NotProvedError
-            If the ball is one of another norm.
-
-        Notes
-        -----
         Let q be the integer vector, abs(q) <= Q, and z = (Q/sqrt 2, q). The Frobenius norm of z z' - w w' is at most
-        sqrt 2 (3/2) Q^2, and its square is Q^2 abs(q - r)^2 + norm(q q' - r r')^2: so with products, over Q, the
-        change has norm at most sqrt(9/2) Q. L1: sums 2 Q, products of the upper triangle 2 Q^2. A single parameter:
-        with a = abs(q - r)/Q and abs(q + r)/Q <= 2 - a, both a^2 (1 + (2 - a)^2) and a (1 + (2 - a)/3) grow with a, to
-        4 and 2 at a = 2: products cost nothing. Of the two counts a block changes each by at most 1; it is in one of
-        them at most.
+        sqrt 2 (3/2) Q^2, and its square is Q^2 abs(q - r)^2 + norm(q q' - r r')^2: so with products, over Q, the change
+        has norm at most sqrt(9/2) Q. L1: sums 2 Q, products of the upper triangle 2 Q^2. A single parameter: with a =
+        abs(q - r)/Q and abs(q + r)/Q <= 2 - a, both a^2 (1 + (2 - a)^2) and a (1 + (2 - a)/3) grow with a, to 4 and 2
+        at a = 2: products cost nothing. Of the two counts a block changes each by at most 1; it is in one of them at
+        most. Noise of another norm than the ball's is not proved.
         """
         if norm != self.norm:
             raise NotProvedError(f"block estimates are in a ball of norm {self.norm}: {norm} noise is not proved")
@@ -409,15 +333,27 @@ class BlockMoments(BlockSum):
 
     def add(self, batch: BlockValues) -> Ints:  # type: ignore[override]
         """Sum moved estimates, their products, and the counts (1, m)."""
-        v = (batch.estimates - np.asarray(self.center)) / np.asarray(self.half)
-        v = np.where(np.isfinite(v) & ~batch.failed[:, None], v, 0.0)
-        length = np.sqrt((v**2).sum(axis=1)) if self.norm == "l2" else np.abs(v).sum(axis=1)
-        whole = np.rint(v / np.maximum(length, 1.0)[:, None] * BLOCK_UNIT).astype(np.int64)
+        with np.errstate(all="ignore"):
+            v = (batch.estimates - np.asarray(self.center)) / np.asarray(self.half)
+            v = np.where(np.isfinite(v) & ~batch.failed[:, None], v, 0.0)
+            length = np.sqrt((v**2).sum(axis=1)) if self.norm == "l2" else np.abs(v).sum(axis=1)
+            whole = np.rint(v / np.maximum(length, 1.0)[:, None] * BLOCK_UNIT).astype(np.int64)
         size = (whole**2).sum(axis=1) if self.norm == "l2" else np.abs(whole).sum(axis=1)
         whole[size > (self.reach**2 if self.norm == "l2" else self.reach)] = 0
         products = (whole.T @ whole)[np.triu_indices(self.size)]
         moved = ~batch.failed & (batch.outside | (length > 1.0))
         return np.concatenate([whole.sum(axis=0), products, [batch.failed.sum(), moved.sum()]])[None].astype(np.int64)
+
+
+def octave(values: Array, width: float, count: int) -> NDArray[np.intp]:
+    """Bin of positive values on a binary logarithmic scale: bin b holds ``width 2^-(b+1) < x <= width 2^-b``.
+
+    Values above ``width`` are in the first bin, values below all others in the last.
+    """
+    with np.errstate(all="ignore"):
+        found = np.floor(-np.log2(np.maximum(values, 0.0) / width))
+    bins: NDArray[np.intp] = np.clip(np.nan_to_num(found, nan=count - 1), 0, count - 1).astype(np.intp)
+    return bins
 
 
 def _root(squared: Fraction) -> Fraction:

@@ -15,11 +15,11 @@ from dpinfer.kernel.rows.base import Batch, RowSum
 from dpinfer.kernel.rows.reach import Boxes, Reach
 from dpinfer.privacy.sensitivity import joint_sensitivity
 from dpinfer.schema.axis_types import Axis
-from dpinfer.schema.clamping import limits_of
+from dpinfer.schema.clamping import clamped_values
 from dpinfer.schema.grid import UNIT
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from numpy.typing import NDArray
 
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     Array = NDArray[np.float64]
     Ints = NDArray[np.int64]
 
-__all__ = ["MOST_SUMS", "CellSum"]
+__all__ = ["MOST_SUMS", "CellSum", "labels_of"]
 
 MOST_SUMS = 2**22
 """Sums that one table may have."""
@@ -43,14 +43,8 @@ MOST_SUMS = 2**22
 class CellSum(RowSum):
     """Puts each row into at most one cell of a public table and sums integer features in every cell.
 
-    Attributes
-    ----------
-    features : Features
-        What is summed in every cell: the constant first.
-    axes : tuple of Axis
-        The table; without axes it is one cell.
-    counted : bool
-        Whether the number of rows, the sum of the constant, is released too.
+    The constant is the first feature; its sum, the number of rows, is released where ``counted`` says so. Without axes
+    the table is one cell.
     """
 
     features: Features
@@ -88,11 +82,6 @@ class CellSum(RowSum):
         return np.full(self.size * self.width, float(self.unit))
 
     @property
-    def counts_units(self) -> str:
-        """What the noise scale is in units of, for people."""
-        return "rows" if self.counts_only else "the scaled features"
-
-    @property
     def columns(self) -> tuple[str, ...]:
         """Columns of the data that are read, sorted."""
         return tuple(sorted({*self.features.columns, *(name for axis in self.axes for name in axis.columns)}))
@@ -113,17 +102,6 @@ class CellSum(RowSum):
         """The schema of the columns."""
         return self.features.schema
 
-    @property
-    def measures(self) -> str:
-        """What is summed, for people."""
-        where = f" in each of {self.size:,} cells" if self.size > 1 else ""
-        condition = self.features.where
-        where += f", where {condition.text}" if condition is not None else ""
-        if self.counts_only:
-            return "the number of rows" + where
-        listed = ", ".join(self.summed)
-        return f"{self.width} sum{'s' if self.width > 1 else ''}{where}: {listed}"
-
     # Bounds
 
     @cached_property
@@ -142,12 +120,7 @@ class CellSum(RowSum):
         return np.tile(np.arange(self.width), self.size)
 
     def check(self) -> None:
-        """Refuse a table of too many cells.
-
-        Raises
-        ------
-        OptionError
-        """
+        """Refuse a table of too many cells."""
         if self.size * self.width > MOST_SUMS:
             raise OptionError("by", f"{self.size:,} cells", f"a table of at most {MOST_SUMS // self.width:,} cells")
 
@@ -160,18 +133,12 @@ class CellSum(RowSum):
     def change(self, weights: Array, neighbors: Neighbors, norm: Norm) -> Fraction:
         """Bound on the change of all sums between neighbours, each over the weight of its feature, in integer steps.
 
-        Raises
-        ------
-        OptionError
-            If there are too many cells, or the number of rows is all that is asked for and it is public.
-
-        Notes
-        -----
-        One row is in one cell at most. Let C bound the norm of its features, each divided by its weight, and D the
-        norm of the difference between two rows' features. Adding or removing a row moves the stacked sums by at most
-        C. Replacing one moves them by at most D within a cell; between two cells by C sqrt 2 (L2) or 2 C (L1); and by
-        C where a row may be in no cell. A person with at most m rows moves them by at most m times that, and the sums
-        of `PersonSum` by the same C and D of a person: see `docs/people.md`.
+        One row is in one cell at most. Let C bound the norm of its features, each divided by its weight, and D the norm
+        of the difference between two rows' features. Adding or removing a row moves the stacked sums by at most C.
+        Replacing one moves them by at most D within a cell; between two cells by C sqrt 2 (L2) or 2 C (L1); and by C
+        where a row may be in no cell. A person with at most m rows moves them by at most m times that, and the sums of
+        `PersonSum` by the same C and D of a person: see `docs/people.md`. Refused are too many cells, and a public
+        number of rows as all that is asked.
         """
         self.check()
         reach, most = self._reach(weights, norm)
@@ -194,17 +161,6 @@ class CellSum(RowSum):
         everything = weights.tolist() if self.counted else [float("inf"), *weights.tolist()]
         reach = Reach(1.0, 0.0) if self.counts_only else self.boxes.reach(everything, norm)
         return reach, self.schema.rows_per_unit
-
-    def words(self, bound: Fraction, neighbors: Neighbors, norm: Norm) -> str:
-        """Say what the bound is of, for people."""
-        kind = "Euclidean" if norm == "l2" else "L1"
-        moved = "; a row that changes its cell counts in both" if neighbors == "replace_one" and self.size > 1 else ""
-        size = f"{float(bound / self.unit):.6g}"
-        return f"{kind} norm of the change of all sums at most {size} in units of {self._of}{moved}"
-
-    @property
-    def _of(self) -> str:
-        return "rows" if self.counts_only else "the scaled features, each over its relative noise"
 
     # Integers
 
@@ -234,10 +190,7 @@ class CellSum(RowSum):
     @property
     def cells(self) -> list[tuple[Any, ...]]:
         """Labels of every cell, the last axis running fastest."""
-        found: list[tuple[Any, ...]] = [()]
-        for axis in self.axes:
-            found = [(*one, label) for one in found for label in axis.labels]
-        return found
+        return labels_of(self.axes)
 
     def add(self, batch: Batch) -> Ints:
         """Sum features, or count rows, in every cell (sets, G d); see `RowSum.add`."""
@@ -254,21 +207,9 @@ class CellSum(RowSum):
         return np.stack(added, axis=-1).reshape(sets, -1).astype(np.int64, copy=False)
 
     def encode(self, raw: Mapping[str, NDArray[Any] | Coded], count: int) -> tuple[NDArray[np.intp], Array | None]:
-        """Map a batch.
+        """Map a batch: the cell of each row, ``size`` for rows in no cell, and whole numbers (d, m), zero for these.
 
-        Parameters
-        ----------
-        raw : mapping of str to cells, each of length m
-            At least `columns`.
-        count : int
-            The number of rows m.
-
-        Returns
-        -------
-        cells : ndarray of int (m,)
-            Cell of each row; `size` for rows in no cell.
-        rows : ndarray (d, m) or None
-            Whole numbers, zero for rows that do not count; None where only rows are counted.
+        The numbers are None where only rows are counted.
         """
         with np.errstate(all="ignore"):
             cells, keep = self._cells(raw, count)
@@ -291,22 +232,16 @@ class CellSum(RowSum):
         quick = self._looked_up(raw)
         if quick is not None:
             return quick, None
-        keep: NDArray[np.bool_] | None = None if self.axes else np.ones(count, dtype=bool)
-        values: dict[str, Array] = {}
-        for name in dict.fromkeys(name for axis in self.axes for name in axis.columns):
-            value = schema[name].coerce(raw[name])
-            finite = np.isfinite(value)
-            keep = finite if keep is None else keep & finite
-            lower, upper = limits_of(schema[name])
-            values[name] = np.fmin(np.fmax(value, lower), upper)
+        names = dict.fromkeys(name for axis in self.axes for name in axis.columns)
+        values, keep = clamped_values(schema, names, raw, count)
         cells = np.zeros(count, dtype=np.intp)
         for axis, size in zip(self.axes, self.shape, strict=True):
             place = axis.place(values)
             if not axis.covers:
-                keep = place >= 0 if keep is None else keep & (place >= 0)
+                keep &= place >= 0
             cells *= size
             cells += place
-        return cells, keep
+        return np.clip(cells, 0, self.size, out=cells), keep  # whatever an axis says, a row is in one cell or in none
 
     def _looked_up(self, raw: Mapping[str, NDArray[Any] | Coded]) -> NDArray[np.intp] | None:
         """Cells of an array of whole numbers by one look-up; the same as the long way, which reads them as floats."""
@@ -338,3 +273,11 @@ class CellSum(RowSum):
         """Whether each whole number is a bin of its own, in order."""
         table = self._table
         return table is not None and bool(np.array_equal(table, np.arange(table.size)))
+
+
+def labels_of(axes: Sequence[Axis]) -> list[tuple[Any, ...]]:
+    """Labels of every cell, the last axis running fastest."""
+    found: list[tuple[Any, ...]] = [()]
+    for axis in axes:
+        found = [(*one, label) for one in found for label in axis.labels]
+    return found

@@ -35,11 +35,6 @@ class CountedSum(RowSum):
         return self.cells.keeps_every_row
 
     @property
-    def counts_units(self) -> str:
-        """What the noise scale is in units of, for people."""
-        return "rows"
-
-    @property
     def entries(self) -> int:
         """Number of cells."""
         return self.cells.size

@@ -19,10 +19,9 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from dpinfer.kernel.rows.reach import Curve
     from dpinfer.schema.cells import Coded
     from dpinfer.schema.expression import Expression
-    from dpinfer.schema.grid import Basis
+    from dpinfer.schema.grid import Basis, Curve
     from dpinfer.schema.schema import Schema
 
     Array = NDArray[np.float64]
@@ -39,11 +38,7 @@ CHUNK_ROWS = 32_768
 class RowClip:
     """A bound on the norm of the regressors' row, kept by giving large rows a weight below one.
 
-    Attributes
-    ----------
-    bound : float
-        Largest norm, in units of the scaled features (the constant alone has norm 1).
-    norm : {"l2", "l1"}
+    It is in units of the scaled features: the constant alone has norm 1.
     """
 
     bound: float
@@ -61,16 +56,8 @@ class RowClip:
 class Features:
     """Maps a batch of raw cells to integer rows; public, and a function of each row alone.
 
-    Attributes
-    ----------
-    basis : Basis
-        The features.
-    where : Expression, optional
-        Rows at which it is 0 become the zero row.
-    clip : RowClip, optional
-        Bound on the norm of the features other than the last, which is the response.
-    count_clamped : bool
-        Whether to mark rows in which a value was outside its declared bounds.
+    Rows at which ``where`` is 0 become the zero row. ``clip`` bounds the norm of the features other than the last,
+    which is the response; ``count_clamped`` asks to mark rows in which a value was outside its declared bounds.
     """
 
     basis: Basis
@@ -149,30 +136,13 @@ class Features:
     def encode(
         self, raw: Mapping[str, NDArray[Any] | Coded], out: Array | None = None, curves: Sequence[Curve] = ()
     ) -> tuple[Array, Array]:
-        """Map a batch.
+        """Map a batch of m <= CHUNK_ROWS rows to whole numbers (d, m), zero for rows that do not count.
 
-        Parameters
-        ----------
-        raw : mapping of str to cells, each of length m <= CHUNK_ROWS
-            At least `columns`.
-        out : ndarray (d, m), optional
-            Receives the rows.
-        curves : sequence of Curve
-            Sets to which features of one column are clipped.
-
-        Returns
-        -------
-        rows : ndarray (d, m)
-            Whole numbers, as float64. Rows that are dropped or excluded are zero.
-        clamped : ndarray (m,)
-            1.0 for kept rows in which a value was clamped, else 0.0 (all zero unless asked for).
-
-        Notes
-        -----
-        Cells are coerced by the schema, then missing and impossible values are settled, then values are
-        clamped, then expressions evaluated, scaled and rounded to the grid. Every feature is clipped to the box of its
-        block, and on curves to that of its piece, so that `bounds` hold for every row whatever the cells are; with
-        ``clip`` a row of too large a norm is set to zero. No branch depends on a row.
+        Cells are coerced by the schema, then missing and impossible values are settled, then values are clamped, then
+        expressions evaluated, scaled and rounded to the grid. Every feature is clipped to the box of its block, and on
+        curves to that of its piece, so that `bounds` hold for every row whatever the cells are; with ``clip`` a row of
+        too large a norm is set to zero. No branch depends on a row. ``out`` (d, m) receives the rows. Marks (m,) are
+        1.0 for kept rows in which a value was clamped, all zero unless asked for.
         """
         size = len(next(iter(raw.values())))
         rows = np.empty((self.basis.width, size)) if out is None else out

@@ -65,11 +65,6 @@ class PersonSum(CellSum):
         return int(UNIT * self.most)
 
     @property
-    def counts_units(self) -> str:
-        """What the noise scale is in units of, for people."""
-        return "a person with all rows at their bounds"
-
-    @property
     def summed(self) -> tuple[str, ...]:
         """What is summed in every cell."""
         names = super().summed
@@ -92,21 +87,9 @@ class PersonSum(CellSum):
     def encode_people(
         self, raw: Mapping[str, NDArray[Any] | Coded], persons: NDArray[np.int64]
     ) -> tuple[NDArray[np.intp], NDArray[np.int64]]:
-        """Map a batch of the rows of whole people.
+        """Map a batch of the rows of whole people, of which ``persons`` says whose each is.
 
-        Parameters
-        ----------
-        raw : mapping of str to cells, each of length k
-            At least `columns`.
-        persons : ndarray of int (k,)
-            Whose each row is; at most `most` rows are of one person.
-
-        Returns
-        -------
-        cells : ndarray of int (q,)
-            Cell of each person in each cell where they have rows.
-        sums : ndarray of int64 (width, q)
-            Products are cut toward zero to whole numbers.
+        The sums (width, q) are those of each person in each cell where they have rows, with products cut toward zero.
         """
         placed, rows = CellSum.encode(self, raw, len(persons))
         assert rows is not None
@@ -139,8 +122,6 @@ class PersonSum(CellSum):
     def _reach(self, weights: Array, norm: Norm) -> tuple[Reach, int]:
         """Bound a person's sums in one cell, and how far they are from another's there, each sum over its weight.
 
-        Notes
-        -----
         Of a person with weight w the sums lie in w A, A the box of features (the first of them 1) and products. Weights
         add up to at most 1 over cells, so that the stacked sums lie in the convex hull of A in one cell and of zero:
         see `docs/people.md`.
@@ -156,7 +137,3 @@ class PersonSum(CellSum):
         longest = ((np.maximum(np.abs(lower), np.abs(upper)) / scale) ** power).sum() ** (1 / power)
         farthest = (((upper - lower) / scale) ** power).sum() ** (1 / power)
         return Reach(float(longest * _MARGIN), float(farthest * _MARGIN)), 1
-
-    @property
-    def _of(self) -> str:
-        return f"{self.most:,} rows at their bounds, each over its relative noise"

@@ -39,12 +39,7 @@ _scratch = threading.local()
 class GramSum(RowSum):
     """The upper triangle, row by row, of the sum of z z' over rows; and on request the number of clamped rows.
 
-    Attributes
-    ----------
-    features : Features
-        What z is, the constant first.
-    split : bool
-        Whether X'X, X'y and y'y are parts of their own, y being the last feature.
+    The constant is the first feature. With ``split`` X'X, X'y and y'y are parts of their own, y being the last.
     """
 
     features: Features
@@ -86,12 +81,6 @@ class GramSum(RowSum):
         """The number 1 in each integer sum (m,)."""
         return np.full(len(self.names), float(UNIT) ** 2)
 
-    @property
-    def measures(self) -> str:
-        """What is summed, for people."""
-        names = self.features.basis.names
-        return f"{len(self._upper[0])} sums of products of {len(names)} bounded features: {', '.join(names)}"
-
     # Bounds
 
     @property
@@ -126,13 +115,7 @@ class GramSum(RowSum):
         return joint_sensitivity(list(zip(parts, weights.tolist(), strict=True)), norm=norm)
 
     def part_changes(self, neighbors: Neighbors, norm: Norm) -> tuple[Fraction, ...]:
-        """Bound on the change of each part alone, in integer steps.
-
-        Raises
-        ------
-        NotProvedError
-            If the products are split without one numeric response measured last.
-        """
+        """Bound on the change of each part alone; a split is proved for one numeric response measured last."""
         bounds = self.features.bounds
         marks = [Fraction(bounds.rows * UNIT * UNIT)] if self._clamped else []
         if not self.split:
@@ -142,23 +125,13 @@ class GramSum(RowSum):
             raise NotProvedError("split= is proved for one numeric response measured last")
         return (*_split_bounds(bounds, neighbors, norm), *marks)
 
-    def words(self, bound: Fraction, neighbors: Neighbors, norm: Norm) -> str:  # noqa: ARG002
-        """Say what the bound is of, for people."""
-        kind = "Euclidean (off-diagonal entries counted twice)" if norm == "l2" else "L1"
-        sizes = [f"{float(part) / UNIT**2:.6g}" for part in self.part_changes(neighbors, norm)]
-        if self.split:
-            return f"{kind} norms of the changes of X'X, X'y, y'y at most {', '.join(sizes[:3])}"
-        return f"{kind} norm of the change at most {sizes[0]} in units of the scaled features"
-
     # Integers
 
     def add(self, batch: Batch) -> Ints:
         """Sum the products (sets, m); see `RowSum.add`.
 
-        Notes
-        -----
-        Entries of a row are whole numbers of at most 2^19, so that each partial sum of the product of at most 2^15
-        rows is a whole number of at most 2^53, exact in float64 in any order of addition.
+        Entries of a row are whole numbers of at most 2^19, so that each partial sum of the product of at most 2^15 rows
+        is a whole number of at most 2^53, exact in float64 in any order of addition.
         """
         buffer = _buffer(self.features.basis.width, batch.size)
         try:

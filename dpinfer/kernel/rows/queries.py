@@ -25,29 +25,20 @@ if TYPE_CHECKING:
     Array = NDArray[np.float64]
     Ints = NDArray[np.int64]
 
-__all__ = ["LARGEST_WEIGHT", "QuerySum", "query_change", "whole_weights"]
+__all__ = ["LARGEST_WEIGHT", "MOST_CELLS", "MOST_QUERIES", "QuerySum", "query_change"]
 
 LARGEST_WEIGHT = 2**19
 """Whole-number weights are at most this: so inner products of up to 2^15 of them are exact in float64."""
 
-_MOST_QUERIES, _MOST_CELLS, _MOST_WEIGHTS = 2**15, 2**12, 2**22
+MOST_QUERIES, MOST_CELLS = 2**15, 2**12
 _BLOCK = 256
 
 
 @dataclass(frozen=True, eq=False)
 class QuerySum(CountedSum):
-    """Sums whole-number weights of the cell that each row is in.
+    """Sums whole-number weights of the cell that each row is in: ``matrix`` (q, G), in steps of size ``step``.
 
-    Attributes
-    ----------
-    cells : CellSum
-        The table, of counts only.
-    matrix : ndarray of int (q, G)
-        The weight of every cell in every query, in steps.
-    step : float
-        Size of one step.
-    names : tuple of str, length q
-        What each query is called.
+    The table is of counts only.
     """
 
     cells: CellSum
@@ -65,11 +56,6 @@ class QuerySum(CountedSum):
         """The number 1 in each integer sum (q,)."""
         return np.full(len(self.names), 1 / self.step)
 
-    @property
-    def measures(self) -> str:
-        """What is summed, for people."""
-        return f"{len(self.names):,} combinations of the counts of {self.cells.size:,} cells"
-
     @cached_property
     def weights(self) -> Array:
         """The weights as measured (q, G): on the grid."""
@@ -77,38 +63,22 @@ class QuerySum(CountedSum):
         return weights
 
     def check(self) -> None:
-        """Refuse weights that are not whole numbers within the grid, one for each cell in every query.
-
-        Raises
-        ------
-        OptionError
-        """
+        """Refuse weights that are not whole numbers within the grid, one for each cell in every query."""
         found, size = self.matrix, (len(self.names), self.cells.size)
         whole = isinstance(found, np.ndarray) and found.dtype == np.int64 and found.shape == size
         if not whole or found.size == 0 or int(found.max()) > LARGEST_WEIGHT or int(found.min()) < -LARGEST_WEIGHT:
             right = f"whole numbers of at most {LARGEST_WEIGHT:,} for {size[1]:,} cells in {size[0]:,} queries"
             raise OptionError("W", type(found).__name__, right)
-        if not 0 < self.step < np.inf or size[0] > _MOST_QUERIES or size[1] > _MOST_CELLS:
+        if not 0 < self.step < np.inf or size[0] > MOST_QUERIES or size[1] > MOST_CELLS:
             raise OptionError("W", self.step, "a positive step, and fewer queries or cells")
 
     def change(self, weights: Array, neighbors: Neighbors, norm: Norm) -> Fraction:  # noqa: ARG002  (one part)
-        """Bound on the change of all queries between neighbours; see `query_change`.
-
-        Raises
-        ------
-        OptionError
-            If a replaced row changes none of them.
-        """
+        """Bound on the change of all queries between neighbours; refuses queries that no replaced row changes."""
         found = query_change(self.matrix, neighbors=neighbors, norm=norm, every_row=self.keeps_every_row)
         if found == 0:
             right = "queries that a replaced row can change: these follow from the public number of rows"
             raise OptionError("queries", f"the queries {', '.join(self.names[:5])}", right)
         return found * self.schema.rows_per_unit
-
-    def words(self, bound: Fraction, neighbors: Neighbors, norm: Norm) -> str:  # noqa: ARG002
-        """Say what the bound is of, for people."""
-        kind = "Euclidean" if norm == "l2" else "L1"
-        return f"{kind} norm of the change of all queries at most {float(bound) * self.step:.6g}"
 
     def finish(self, totals: list[int]) -> list[int]:
         """Return the queries' exact sums, in steps, from the counts of all cells."""
@@ -120,65 +90,12 @@ class QuerySum(CountedSum):
         return totals @ self.matrix.T
 
 
-def whole_weights(weights: Array) -> tuple[NDArray[np.int64], float]:
-    """Put weights on a public grid.
-
-    Parameters
-    ----------
-    weights : ndarray (q, G)
-
-    Returns
-    -------
-    matrix : ndarray of int (q, G)
-        Whole numbers of at most `LARGEST_WEIGHT`.
-    step : float
-        Weights are ``step * matrix``: 1 where they are whole numbers already, otherwise the largest over
-        `LARGEST_WEIGHT`.
-
-    Raises
-    ------
-    OptionError
-        If weights are not finite, there are too many, or a query is zero on the grid.
-    """
-    most = f"at most {_MOST_QUERIES:,} queries of {_MOST_CELLS:,} cells and {_MOST_WEIGHTS:,} weights"
-    queries, cells = weights.shape
-    if not (0 < queries <= _MOST_QUERIES and 0 < cells <= _MOST_CELLS and weights.size <= _MOST_WEIGHTS):
-        raise OptionError("queries", f"{queries:,} queries of {cells:,} cells", f"one query or more, {most}")
-    if not np.isfinite(weights).all():
-        raise OptionError("queries", "weights that are not finite", "finite weights")
-    largest = float(np.abs(weights).max())
-    step = 1.0
-    if largest > LARGEST_WEIGHT or (weights != np.rint(weights)).any():
-        step = max(largest / LARGEST_WEIGHT, float(np.finfo(np.float64).tiny))
-    matrix = np.rint(weights / step).astype(np.int64)
-    if not matrix.any(axis=1).all():
-        which = np.flatnonzero(~matrix.any(axis=1)).tolist()
-        right = f"queries with a weight of at least {step:.3g}, a step of the common grid"
-        raise OptionError("queries", f"only zeros in {which[:5]}", right)
-    return matrix, step
-
-
 def query_change(matrix: NDArray[np.int64], *, neighbors: Neighbors, norm: Norm, every_row: bool) -> Fraction:
-    """Bound on the norm of the change of all queries between neighbours, in steps.
+    """Bound on the norm of the change of all queries between neighbours, in steps: exact, a root rounded up.
 
-    Parameters
-    ----------
-    matrix : ndarray of int (q, G)
-        Whole numbers of at most `LARGEST_WEIGHT`.
-    neighbors : {"add_remove", "replace_one"}
-    norm : {"l2", "l1"}
-    every_row : bool
-        Whether every row is in some cell.
-
-    Returns
-    -------
-    Fraction
-        The exact supremum under L1, and its root rounded up under L2.
-
-    Notes
-    -----
-    Let W_g be the weights of cell g in all queries. Adding or removing a row in cell g changes the queries by W_g;
-    moving a row from g to h changes them by W_h - W_g; and where a row may be in no cell, by W_g too.
+    Let W_g be the weights of cell g in all queries, whole numbers of at most `LARGEST_WEIGHT`. Adding or removing a row
+    in cell g changes the queries by W_g; moving a row from g to h changes them by W_h - W_g; and where a row may be in
+    no cell, by W_g too.
     """
     columns = np.unique(matrix.T, axis=0)
     lengths = np.abs(columns).sum(axis=1) if norm == "l1" else (columns**2).sum(axis=1)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal, get_args
 
 import numpy as np
 
-from dpinfer.errors import OptionError
+from dpinfer.errors import NotProvedError, OptionError
 from dpinfer.kernel.rows.base import Batch, RowSum
 from dpinfer.kernel.rows.cells import CellSum
 from dpinfer.kernel.rows.products import HALF
@@ -37,21 +37,10 @@ Resampling = Literal["double_or_nothing", "poisson", "public"]
 
 @dataclass(frozen=True, eq=False)
 class ReplicateSum(RowSum):
-    """Maps each row to integer features, or to their products, which B sums weigh anew.
+    """Maps each row to integer features, or to the upper triangle of their products, which B sums weigh anew.
 
-    Attributes
-    ----------
-    features : Features
-        The constant first.
-    products : bool
-        Whether the upper triangle of the features' cross-products is summed, rather than the features.
-    replicates : int
-        Number B of sums.
-    weights : {"double_or_nothing", "poisson", "public"}
-        How often a row counts in a sum: secretly 0 or 2 times; secretly as a cut Poisson; or, publicly and by
-        position, 2 times in one and 0 times in the other of each pair of sums.
-    seed : int
-        Of public weights.
+    A row counts in a sum secretly 0 or 2 times; secretly as a cut Poisson; or, publicly by position and ``seed``, 2
+    times in one and 0 times in the other of each pair of sums.
     """
 
     features: Features
@@ -91,21 +80,10 @@ class ReplicateSum(RowSum):
         """The number 1 in each integer sum (B d,)."""
         return np.full(self.replicates * self.width, float(self.unit))
 
-    @property
-    def measures(self) -> str:
-        """What is summed, for people."""
-        kind = "products of features" if self.products else "features"
-        return f"{self.width} sums of {kind}, {self.replicates} times: {', '.join(self.labels)}"
-
     # Bounds
 
     def check(self) -> None:
-        """Refuse what is no number of sums, or no law of weights.
-
-        Raises
-        ------
-        OptionError
-        """
+        """Refuse what is no number of sums, or no law of weights."""
         pairs = self.weights == "public"
         if type(self.replicates) is not int or self.replicates < 1 or (pairs and self.replicates % 2):
             raise OptionError("replicates", self.replicates, "a positive whole number, even where weights are public")
@@ -132,18 +110,11 @@ class ReplicateSum(RowSum):
 
     def change(self, weights: Array, neighbors: Neighbors, norm: Norm) -> Fraction:  # noqa: ARG002  (one part)
         """Bound on what one unit adds to the sums at weight 1, or by which replacing it moves them, in L2."""
+        if norm != "l2":
+            raise NotProvedError("sums under random weights are proved for Gaussian noise")
         if self.products:
             return gram_sensitivity(self.features.bounds, neighbors=neighbors, norm="l2")
         return self._plain.change(np.ones(self.width), neighbors, "l2")
-
-    def words(self, bound: Fraction, neighbors: Neighbors, norm: Norm) -> str:  # noqa: ARG002
-        """Say what the bound is of, for people."""
-        moved = "one unit adds" if neighbors == "add_remove" else "replacing one unit moves"
-        scaled = " (off-diagonal products counted twice)" if self.products else ""
-        return (
-            f"{moved} at weight 1 a vector of Euclidean norm at most {float(bound) / self.unit:.6g} in units of the "
-            f"scaled features{scaled}"
-        )
 
     @cached_property
     def labels(self) -> tuple[str, ...]:

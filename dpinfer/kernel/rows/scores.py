@@ -37,13 +37,7 @@ MOST_CANDIDATES = 2**16
 class ScoreSum:
     """Maps each row to whole numbers, one for each candidate, that are summed into scores.
 
-    Attributes
-    ----------
-    schema : Schema
-    scores : tuple of Expression, length d
-        What a row adds to the score of each candidate.
-    where : Expression, optional
-        Rows at which it does not hold add nothing.
+    Rows at which ``where`` does not hold add nothing.
     """
 
     schema: Schema
@@ -55,14 +49,6 @@ class ScoreSum:
         """Columns of the data that are read, sorted."""
         names = {name for score in self.scores for name in score.columns}
         return tuple(sorted(names | set(self.where.columns if self.where else ())))
-
-    @property
-    def measures(self) -> str:
-        """What is measured, for people."""
-        return f"scores of {len(self.scores):,} candidates: nothing but the one with the largest noisy score"
-
-    counts_units = "the scores"
-    """What the noise scale is in units of, for people."""
 
     @property
     def keeps_every_row(self) -> bool:
@@ -88,8 +74,6 @@ class ScoreSum:
     def spread(self, neighbors: Neighbors) -> int:
         """Bound on the range (largest less smallest) of the change of all scores between neighbours, in steps.
 
-        Notes
-        -----
         A row's numbers lie between the least lower and the largest upper limit, so that adding it changes scores by
         amounts that differ by no more than these. Replacing it by another changes each score by at most the length of
         its interval, up or down. The range is a seminorm: a unit of several rows moves it by at most their sum.
@@ -101,12 +85,7 @@ class ScoreSum:
         return int(max(bounds)) * self.schema.rows_per_unit
 
     def check(self) -> None:
-        """Refuse scores that do not depend on rows, or more candidates than can be held.
-
-        Raises
-        ------
-        OptionError
-        """
+        """Refuse scores that do not depend on rows, or more candidates than can be held."""
         if not 2 <= len(self.scores) <= MOST_CANDIDATES:
             raise OptionError("candidates", f"{len(self.scores):,}", f"2 to {MOST_CANDIDATES:,} candidates")
         largest = max(max(abs(score.lower), abs(score.upper)) for score in self.scores)
@@ -114,6 +93,9 @@ class ScoreSum:
             raise OptionError(
                 "score", f"values up to {largest:g}", f"values from {1 / _HUGE:g} to {_HUGE:g}: rescale it"
             )
+        lower, upper = self.limits
+        if not ((lower <= upper) & (np.abs(lower) <= _LARGEST) & (np.abs(upper) <= _LARGEST)).all():
+            raise OptionError("score", f"values up to {largest:g}", "bounds in order, and of votes 0 and 1")
         if not self.columns or min(self.spread("add_remove"), self.spread("replace_one")) == 0:
             raise OptionError("score", self.scores[0].text, "a score that depends on columns")
 

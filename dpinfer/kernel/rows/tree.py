@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from dpinfer.errors import OptionError, SchemaError
-from dpinfer.kernel.rows.cells import CellSum
+from dpinfer.kernel.rows.cells import CellSum, labels_of
 from dpinfer.kernel.rows.counted import CountedSum
 from dpinfer.kernel.rows.features import Features
 from dpinfer.privacy.exact import binary, sqrt_above
@@ -71,17 +71,9 @@ def _node_names(depth: int) -> tuple[str, ...]:
 
 @dataclass(frozen=True, eq=False)
 class TreeSum(CountedSum):
-    """Counts rows in the nodes of a dyadic tree over the values of a column, in every group.
+    """Counts rows in the nodes of a dyadic tree over the values of a Real or Integer column, in every group.
 
-    Attributes
-    ----------
-    schema : Schema
-    name : str
-        A Real or Integer column.
-    leaves : int
-        Number of leaves, a power of two. Leaves beyond the bounds of an Integer column hold no row.
-    groups : tuple of Axis
-    where : Expression, optional
+    The number of leaves is a power of two. Leaves beyond the bounds of an Integer column hold no row.
     """
 
     schema: Schema
@@ -91,12 +83,7 @@ class TreeSum(CountedSum):
     where: Expression | None = None
 
     def check(self) -> None:
-        """Refuse a tree that cannot be measured.
-
-        Raises
-        ------
-        OptionError, SchemaError
-        """
+        """Refuse a tree that cannot be measured."""
         column = self.schema[self.name]
         if not isinstance(column, Real | Integer):
             raise SchemaError(f"{self.name!r} is not numeric: quantiles need a Real or an Integer")
@@ -141,10 +128,7 @@ class TreeSum(CountedSum):
     @property
     def labels(self) -> list[tuple[Any, ...]]:
         """Labels of every group."""
-        found: list[tuple[Any, ...]] = [()]
-        for axis in self.groups:
-            found = [(*one, label) for one in found for label in axis.labels]
-        return found
+        return labels_of(self.groups)
 
     @cached_property
     def names(self) -> tuple[str, ...]:
@@ -165,12 +149,6 @@ class TreeSum(CountedSum):
         """The number 1 in each integer sum (m,)."""
         return np.ones(self.size * self.width)
 
-    @property
-    def measures(self) -> str:
-        """What is summed, for people."""
-        groups = f" in each of {self.size:,} groups" if self.groups else ""
-        return f"the number of rows in every node of a tree over {self.name} with {self.leaves:,} leaves{groups}"
-
     def public(self, neighbors: Neighbors) -> NDArray[np.bool_]:
         """Where the number of rows is public, so is the count of the one root."""
         found = np.zeros(self.size * self.width, dtype=bool)
@@ -180,8 +158,6 @@ class TreeSum(CountedSum):
     def change(self, weights: Array, neighbors: Neighbors, norm: Norm) -> Fraction:  # noqa: ARG002  (one part)
         """Bound on the norm of the change of all counts between neighbours.
 
-        Notes
-        -----
         A row is in one node of each of the ``depth + 1`` levels. Replacing it by another changes two nodes of a level
         by 1, and none at the root where all rows have the same; a row may also come from nowhere, where it may be
         dropped. A unit of several rows moves the counts by at most the sum of what they do.
@@ -195,12 +171,6 @@ class TreeSum(CountedSum):
         largest = Fraction(max(moved))
         one = largest if norm == "l1" else binary(sqrt_above(largest))
         return one * self.schema.rows_per_unit
-
-    def words(self, bound: Fraction, neighbors: Neighbors, norm: Norm) -> str:  # noqa: ARG002
-        """Say what the bound is of, for people."""
-        kind = "Euclidean" if norm == "l2" else "L1"
-        changed = f"a row of it is counted once in each of {self.depth + 1} levels"
-        return f"{self.schema.unit}; {changed}: {kind} norm of the change at most {float(bound):.6g}"
 
     def finish(self, totals: list[int]) -> list[int]:
         """Return the exact counts of all nodes, group by group and from the root down, from those of the leaves."""
@@ -218,13 +188,7 @@ class TreeSum(CountedSum):
 
 @dataclass(frozen=True, eq=False)
 class PointRows:
-    """Places each row's value on a fine grid, of which a point is chosen as the quantile, in every group.
-
-    Attributes
-    ----------
-    tree : TreeSum
-        Whose column, groups and condition are meant.
-    """
+    """Places each row's value on a fine grid, of which a point is chosen as the quantile, in every group of a tree."""
 
     tree: TreeSum
 
@@ -237,14 +201,6 @@ class PointRows:
     def columns(self) -> tuple[str, ...]:
         """Columns of the data that are read, sorted."""
         return self.tree.columns
-
-    @property
-    def measures(self) -> str:
-        """What is measured, for people."""
-        return f"quantiles of {self.tree.name}, chosen by the exponential mechanism"
-
-    counts_units = "ranks"
-    """What the noise scale is in units of, for people."""
 
     @cached_property
     def points(self) -> int:
@@ -267,21 +223,7 @@ class PointRows:
         return lower * (1 - share) + upper * share
 
     def encode(self, raw: Mapping[str, NDArray[Any] | Coded], count: int) -> tuple[NDArray[Any], NDArray[np.intp]]:
-        """Map a batch.
-
-        Parameters
-        ----------
-        raw : mapping of str to cells, each of length m
-        count : int
-            The number of rows m.
-
-        Returns
-        -------
-        points : ndarray of `dtype` (m,)
-            Place of each row's value on the grid.
-        groups : ndarray of int (m,)
-            Group of each row; the number of groups for rows that do not count.
-        """
+        """Map a batch to places on the grid (m,) and groups (m,); the number of groups for rows that do not count."""
         tree, column = self.tree, self.tree.schema[self.tree.name]
         with np.errstate(all="ignore"):
             values, keep = clamped_values(tree.schema, tree.columns, raw, count)

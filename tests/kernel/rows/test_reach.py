@@ -6,9 +6,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dpinfer.kernel.rows.features import Features
-from dpinfer.kernel.rows.reach import Boxes, _widened
+from dpinfer.kernel.rows.reach import Boxes
 from dpinfer.schema import Boolean, Category, Integer, Real, Schema
 from dpinfer.schema.basis import UNIT, basis_of
+from dpinfer.schema.grid import widened
 
 SCHEMA = Schema(
     x=Real(-3, 11),
@@ -200,7 +201,7 @@ def test_a_rounded_feature_stays_in_the_widened_box_of_its_bounds(values, bounds
     """Bounds are widened to whole steps outward: a number between them is rounded to a step between these."""
     lower, value, upper = values
     expression = basis_of(["x"], Schema(x=Real(bounds[0], bounds[0] + 1 + bounds[1] - bounds[0]))).blocks[-1]
-    low, high = _widened(
+    low, high = widened(
         np.array([(lower - expression.center) / expression.half]),
         np.array([(upper - expression.center) / expression.half]),
     )
@@ -212,7 +213,7 @@ def test_a_rounded_feature_stays_in_the_widened_box_of_its_bounds(values, bounds
 @given(st.integers(-UNIT, UNIT), st.sampled_from([-0.5, -0.49, -1e-9, 0.0, 1e-9, 0.49, 0.5]))
 def test_bounds_are_widened_by_less_than_a_step_and_a_millionth(step, more):
     number = np.array([(step + more) / UNIT])
-    low, high = _widened(number, number)
+    low, high = widened(number, number)
     assert -1 <= low[0] <= np.clip(np.rint(step + more) / UNIT, -1, 1) <= high[0] <= 1
     assert ((number[0] - low[0]) * UNIT < 1 + 2e-6) or low[0] == 1
     assert ((high[0] - number[0]) * UNIT < 1 + 2e-6) or high[0] == -1

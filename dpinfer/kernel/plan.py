@@ -1,0 +1,111 @@
+"""A plan: everything that will be done to the rows at a price, all of it public, before it is done."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+from dpinfer.errors import OptionError
+from dpinfer.kernel.price import amounts, checked_slots, price_stage, reserved_cost, total_cost
+from dpinfer.kernel.rehearsal import Rehearsal
+from dpinfer.kernel.rows.blocks import BlockSum
+from dpinfer.kernel.sealing import own_price, own_schema, sealed_blocks
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from dpinfer.kernel.priced_stage import PricedStage
+    from dpinfer.kernel.rows.blocks import Blocks
+    from dpinfer.kernel.stage import Context, Slot, Stage
+    from dpinfer.privacy.cost import Cost
+    from dpinfer.privacy.units import Privacy
+    from dpinfer.release.stage import StageRelease
+
+__all__ = ["Plan", "coordinates", "planned", "price_next"]
+
+
+@dataclass(frozen=True, eq=False)
+class Plan:
+    """What a procedure would do to rows at a price, and what it costs; `dpinfer.kernel.measurement` tells it.
+
+    Of adaptive stages ``stages`` holds what they would be on rows spread evenly over the declared bounds, and ``costs``
+    what is set aside for them: one that would cost more is refused. ``cost`` is that of all stages.
+    """
+
+    kind: str
+    text: str
+    question: Mapping[str, Any]
+    context: Context
+    stages: tuple[PricedStage, ...]
+    slots: tuple[Slot, ...]
+    costs: tuple[Cost, ...]
+    cost: Cost
+    blocks: Blocks | None = None
+
+
+def planned(procedure: Any, context: Context, *, rehearse: bool = False) -> Plan:
+    """Price every stage of a procedure, the adaptive ones as rehearsed on public rows.
+
+    With ``rehearse`` one stage that is all there is runs on public rows, too: what would fail does so before the
+    charge. Errors have public reasons.
+    """
+    told = handed(context)
+    slots = checked_slots(procedure.slots(told))
+    question = procedure.question(told)
+    kind = procedure.release_kind(told)
+    blocks = sealed_blocks(procedure.units(told), context.schema)
+    rehearsal = Rehearsal(context, blocks)
+    stages: list[PricedStage] = []
+    costs: list[Cost] = []
+    released: list[StageRelease] = []
+    most = coordinates(slots)
+    for place, (slot, amount) in enumerate(zip(slots, amounts(context.privacy, slots), strict=True)):
+        priced = price_next(procedure, place, slot, amount, context, tuple(released), most, blocks)
+        costs.append(reserved_cost(slot, amount, context, most or 1, priced.cost) if slot.adaptive else priced.cost)
+        stages.append(priced)
+        if rehearse or len(slots) > 1:
+            released.append(rehearsal.release(priced))
+    return Plan(
+        kind=kind,
+        text=str(question["text"]),
+        question=question,
+        context=context,
+        stages=tuple(stages),
+        slots=slots,
+        costs=tuple(costs),
+        cost=total_cost(context.privacy, costs),
+        blocks=blocks,
+    )
+
+
+def price_next(
+    procedure: Any,
+    place: int,
+    slot: Slot,
+    amount: Privacy,
+    context: Context,
+    released: tuple[StageRelease, ...],
+    most: int | None,
+    blocks: Blocks | None,
+) -> PricedStage:
+    """Ask a procedure for its next stage, check that it keeps its slot and sums these blocks, and price it."""
+    stage: Stage = procedure.stage(place, handed(context), released if slot.adaptive else ())
+    priced = price_stage(stage, amount, context, most=most)
+    rows = priced.rows
+    if isinstance(rows, BlockSum) and blocks is not None and rows.region.to_dict() != blocks.region.to_dict():
+        raise OptionError("region", type(rows).__name__, "the region that the blocks are moved into")
+    if len(priced.names) > slot.most:
+        raise OptionError("most", len(priced.names), f"a stage of at most {slot.most:,} numbers, as its slot says")
+    return priced
+
+
+def handed(context: Context) -> Context:
+    """Return what a procedure is told of a run: it keeps and may change it, and the kernel goes by its own."""
+    if context.public:
+        return replace(context)
+    return replace(context, schema=own_schema(context.schema), privacy=own_price(context.privacy))
+
+
+def coordinates(slots: Sequence[Slot]) -> int | None:
+    """Coordinates of all stages together; None where one stage counts its own."""
+    return None if len(slots) == 1 else sum(slot.most for slot in slots)

@@ -1,0 +1,137 @@
+"""Public rows, and the draws of a simulation: the same procedures with seeded noise, which protects nobody."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NoReturn
+
+import numpy as np
+
+from dpinfer.errors import OptionError
+from dpinfer.kernel.data import Rows
+from dpinfer.kernel.draws import Draws, seeded_bytes
+from dpinfer.kernel.run import run
+from dpinfer.privacy.units import NEIGHBORS, Neighbors
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from numpy.typing import NDArray
+
+    from dpinfer.kernel.draws import Bytes
+    from dpinfer.privacy.selection import ChoiceLaw
+    from dpinfer.privacy.units import Privacy
+    from dpinfer.release import Release
+    from dpinfer.release.laws import NoiseLaw
+    from dpinfer.schema.schema import Schema
+
+__all__ = ["PublicData", "SimulatedDraws", "simulated_choice", "simulated_noise"]
+
+
+class PublicData(Rows):
+    """Rows that need no protection: the same procedures, with seeded noise, for simulation and tests.
+
+    Parameters
+    ----------
+    source : pandas.DataFrame, polars.DataFrame or pyarrow.Table
+    schema : Schema
+    rng : numpy.random.Generator
+        Source of the simulated noise.
+    neighbors : {"add_remove", "replace_one"}
+        The relation that is simulated.
+    id, max_rows : optional
+        As in `PrivateData`.
+
+    Raises
+    ------
+    UnknownColumnError, DataError, OptionError
+        As `PrivateData`.
+    """
+
+    __slots__ = ("_neighbors", "_rng")
+
+    def __init__(
+        self,
+        source: object,
+        schema: Schema,
+        *,
+        rng: np.random.Generator,
+        neighbors: Neighbors = "add_remove",
+        id: str | None = None,
+        max_rows: int | None = None,
+    ) -> None:
+        if not isinstance(rng, np.random.Generator):
+            raise OptionError("rng", rng, "a numpy Generator such as numpy.random.default_rng(1)")
+        if neighbors not in NEIGHBORS:
+            raise OptionError("neighbors", neighbors, NEIGHBORS)
+        super().__init__(source, schema, id, max_rows)
+        self._neighbors: Neighbors = neighbors
+        self._rng = rng
+
+    def __init_subclass__(cls) -> NoReturn:
+        raise TypeError("PublicData is not subclassed: what it simulates cannot be overridden")
+
+    @property
+    def neighbors(self) -> Neighbors:
+        """The neighbouring relation that is simulated."""
+        return self._neighbors
+
+    @property
+    def rng(self) -> np.random.Generator:
+        """Source of the simulated noise."""
+        return self._rng
+
+    @property
+    def public(self) -> bool:
+        """These rows need no protection."""
+        return True
+
+    def run(self, procedure: Any, privacy: Privacy) -> Release:
+        """Price a procedure and measure with simulated noise; see `dpinfer.kernel.run.run`."""
+        return run(procedure, self.context(privacy), source=self._open, draws=SimulatedDraws(self._rng), charge=None)
+
+    def __repr__(self) -> str:
+        unit = "" if self.schema.people is None else f"; unit: {self.schema.unit}"
+        return f"PublicData(columns: {', '.join(self.schema)}; neighbours: {self.neighbors}{unit}; protects nobody)"
+
+
+class SimulatedDraws(Draws):
+    """Seeded draws, which protect nobody.
+
+    Parameters
+    ----------
+    rng : numpy.random.Generator
+    """
+
+    private = False
+
+    def __init__(self, rng: np.random.Generator) -> None:
+        self._rng = rng
+
+    def noise(self, law: NoiseLaw) -> list[int]:
+        """Draw noise with numpy."""
+        return simulated_noise(law, self._rng)
+
+    def place(self, scores: Sequence[int], law: ChoiceLaw, scale: float) -> int:
+        """Draw the place of the largest noisy score with numpy."""
+        return simulated_choice(scores, law, scale, self._rng)
+
+    def labels(self, size: int, labels: int) -> NDArray[np.intp]:
+        """Draw labels with numpy."""
+        return self._rng.integers(0, labels, size)
+
+    def bytes(self) -> Bytes:
+        """Return seeded bytes, placed by the number of the first unit."""
+        return seeded_bytes(int(self._rng.integers(2**63)))
+
+
+def simulated_noise(law: NoiseLaw, rng: np.random.Generator) -> list[int]:
+    """Draw noise for simulation with numpy; it protects nobody."""
+    return [int(value) for value in law.rvs(1, rng)[0]]
+
+
+def simulated_choice(scores: Sequence[int], law: ChoiceLaw, scale: float, rng: np.random.Generator) -> int:
+    """Draw the same for simulation with numpy; it protects nobody."""
+    top = max(scores)
+    gaps = np.array([float(score - top) for score in scores])
+    noise = rng.gumbel(size=gaps.size) if law == "gumbel" else rng.exponential(size=gaps.size)
+    return int(np.argmax(gaps / scale + noise))
