@@ -14,13 +14,10 @@ from dpinfer.inference.restrictions import independent
 from dpinfer.numerics.tails import laplace_sum_isf, laplace_sum_sf
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
     from dpinfer.inference.block_frames import Frame
+    from dpinfer.numerics.arrays import Array, Mask
     from dpinfer.release.stage import StageRelease
     from dpinfer.schema.region import Region
-
-    Array = NDArray[np.float64]
 
 __all__ = ["METHODS", "AggregateInference", "BlockSums", "edge_warnings", "read_block_sums"]
 
@@ -198,7 +195,7 @@ class AggregateInference:
             )
         return (*found, *self.notes)
 
-    def _listed(self, which: NDArray[np.bool_]) -> list[str]:
+    def _listed(self, which: Mask) -> list[str]:
         names = [self.names[place] for place in np.flatnonzero(which)]
         return names if len(names) <= 5 else [*names[:5], f"and {len(names) - 5} more"]
 

@@ -14,11 +14,8 @@ from dpinfer.inference.score import laplace_critical, score_interval, score_pval
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from numpy.typing import NDArray
-
+    from dpinfer.numerics.arrays import Array, Mask
     from dpinfer.release.laws import NoiseLaw
-
-    Array = NDArray[np.float64]
 
 __all__ = ["BatchEstimates", "Oracle", "batch_linear", "linear_oracle"]
 
@@ -42,7 +39,7 @@ class BatchEstimates:
     bse: Array
     pvalues: Array
     intervals: Array
-    flagged: NDArray[np.bool_]
+    flagged: Mask
 
 
 @dataclass(frozen=True, slots=True)

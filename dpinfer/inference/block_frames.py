@@ -14,12 +14,9 @@ from dpinfer.numerics.peaks import fit_location, fit_scale
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from numpy.typing import NDArray
-
+    from dpinfer.numerics.arrays import Array, Mask
     from dpinfer.privacy.sensitivity import Norm
     from dpinfer.schema.region import Region
-
-    Array = NDArray[np.float64]
 
 __all__ = ["Frame", "Scales", "bins_of", "find_frame", "find_scales", "limit", "whole_frame"]
 
@@ -51,7 +48,7 @@ class Frame:
 
     center: Array
     half: Array
-    located: NDArray[np.bool_]
+    located: Mask
 
     def to_dict(self) -> dict[str, Any]:
         """Return the frame as a JSON-ready mapping."""

@@ -21,9 +21,8 @@ from dpinfer.numerics.mixture import PROBABILITIES, floored_variances, mixture_i
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from numpy.typing import NDArray
+    from dpinfer.numerics.arrays import Array, Mask
 
-    Array = NDArray[np.float64]
     Statistic = Callable[[Array], Array]
 
 __all__ = ["METHODS", "BootstrapInference", "ReplicateSums", "Variances"]
@@ -142,7 +141,7 @@ class Variances:
         return np.maximum((sampling if self.population else 0.0) + self.noise, 1e-300)
 
     @property
-    def swamped(self) -> NDArray[np.bool_]:
+    def swamped(self) -> Mask:
         """Whether noise alone could make replicates differ as much."""
         with np.errstate(divide="ignore"):
             ratio = self.sums.df * self.observed / np.maximum(self.floor, 1e-300)
@@ -303,7 +302,7 @@ class BootstrapInference:
             )
         return tuple(found)
 
-    def _listed(self, which: NDArray[np.bool_]) -> str:
+    def _listed(self, which: Mask) -> str:
         names = [self.names[place] for place in np.flatnonzero(which)]
         return ", ".join(names[:5]) + (f" and {len(names) - 5} more" if len(names) > 5 else "")
 

@@ -17,9 +17,7 @@ from dpinfer.numerics.roots import outermost_crossing
 from dpinfer.numerics.tails import laplace_sum_isf
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    Array = NDArray[np.float64]
+    from dpinfer.numerics.arrays import Array, Mask, Places
 
 __all__ = ["HIDDEN", "DensityEstimates", "bias_estimate", "density_intervals", "projected", "variance_error"]
 
@@ -60,7 +58,7 @@ class DensityEstimates:
     widths: Array
     noise: float
     laplace: bool
-    merged: NDArray[np.intp] | None = None
+    merged: Places | None = None
     nobs: int | None = None
     population: bool = True
     alike: int = 1
@@ -80,8 +78,7 @@ class DensityEstimates:
         """Number of rows (R, 1): public, or the sum of the noisy counts."""
         if self.nobs is not None:
             return np.full((len(self.counts), 1), float(self.nobs))
-        found: Array = self.counts.sum(axis=1, keepdims=True)
-        return found
+        return np.asarray(self.counts.sum(axis=1, keepdims=True))
 
     @cached_property
     def size(self) -> Array:
@@ -95,8 +92,7 @@ class DensityEstimates:
         if self.nobs is None:
             return self.counts
         missing = self.nobs - self.counts.sum(axis=1, keepdims=True)
-        found: Array = self.counts + missing * (self.noises / self.noises.sum())
-        return found
+        return np.asarray(self.counts + missing * (self.noises / self.noises.sum()))
 
     @cached_property
     def shares(self) -> Array:
@@ -106,18 +102,17 @@ class DensityEstimates:
     @property
     def density(self) -> Array:
         """Shares over widths (R, k)."""
-        found: Array = self.shares / self.widths
-        return found
+        return self.shares / self.widths
 
     @property
-    def few(self) -> NDArray[np.bool_]:
+    def few(self) -> Mask:
         """Whether there may be no row at all, for all that the noise allows to tell (R,)."""
         if self.nobs is not None:
             return np.asarray(self.total[:, 0] < 1)
         return np.asarray(self.total[:, 0] < HIDDEN * np.sqrt(self.noises.sum()))
 
     @property
-    def hidden(self) -> NDArray[np.bool_]:
+    def hidden(self) -> Mask:
         """Whether a bin may be empty for all that the noise allows to tell (R, k)."""
         return np.asarray(self.adjusted < HIDDEN * np.sqrt(self.noises))
 
@@ -174,7 +169,7 @@ def density_intervals(estimates: DensityEstimates, alpha: float) -> Array:
     ends = []
     for sign in (-1.0, 1.0):
 
-        def inside(distance: Array, sign: float = sign) -> NDArray[np.bool_]:
+        def inside(distance: Array, sign: float = sign) -> Mask:
             tested = np.clip(value + sign * distance * step, 0.0, 1.0)
             noise, own = estimates.own_noise(tested)
             variance = estimates.sampling(tested) + noise

@@ -14,9 +14,7 @@ from dpinfer.inference.batch import BatchEstimates, Oracle
 from dpinfer.inference.tulap import ProportionEstimate, proportion_estimate, proportion_interval, proportion_pvalue
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    Array = NDArray[np.float64]
+    from dpinfer.numerics.arrays import Array
 
 __all__ = ["EXACT_METHODS", "ExactProportion", "batch_exact", "exact_oracle"]
 

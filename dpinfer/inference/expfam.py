@@ -20,13 +20,10 @@ from dpinfer.schema.expressions import compile_expression
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from numpy.typing import NDArray
-
+    from dpinfer.numerics.arrays import Array, Mask, Places
     from dpinfer.release.laws import NoiseLaw
     from dpinfer.schema.expressions import Expression
     from dpinfer.schema.schema import Schema
-
-    Array = NDArray[np.float64]
 
 __all__ = [
     "KAPPA_RELIABLE",
@@ -91,8 +88,7 @@ class ClampedProblem:
 
     def features(self, values: Array) -> Array:
         """Scaled statistics (..., k) of clamped values (...)."""
-        scaled: Array = (self.statistics(values) - self.center) / self.half
-        return scaled
+        return (self.statistics(values) - self.center) / self.half
 
     def to_link(self, theta: Array) -> Array:
         """Map parameters (..., p) to the scale of their links."""
@@ -121,8 +117,7 @@ class ClampedProblem:
 
     def sample(self, theta: Array, size: tuple[int, ...], rng: np.random.Generator) -> Array:
         """Draw clamped values of this shape at one parameter vector (p,); for simulation only."""
-        result: Array = np.clip(self.family.sample(theta, size, rng), self.lower, self.upper)
-        return result
+        return np.clip(self.family.sample(theta, size, rng), self.lower, self.upper)
 
 
 def clamped_problem(family: ExponentialFamily, column: str, schema: Schema) -> ClampedProblem:
@@ -224,7 +219,7 @@ class FamilyFit:
     eta: Array
     cov_sampling: Array
     cov_noise: Array
-    edge: NDArray[np.bool_]
+    edge: Mask
     kappa: Array
 
     @property
@@ -238,14 +233,13 @@ class FamilyFit:
         return self.problem.slope(self.eta)
 
     @property
-    def flagged(self) -> NDArray[np.bool_]:
+    def flagged(self) -> Mask:
         """Whether a release carries a warning (R,)."""
         low = self.count <= 3 * np.sqrt(self.noise.count_variance)
-        warned: NDArray[np.bool_] = self.edge | low | (self.kappa < KAPPA_RELIABLE)
-        return warned
+        return np.asarray(self.edge | low | (self.kappa < KAPPA_RELIABLE))
 
 
-def take(fit: FamilyFit, index: NDArray[np.intp]) -> FamilyFit:
+def take(fit: FamilyFit, index: Places) -> FamilyFit:
     """Return some of the releases."""
     arrays = ("sums", "count", "size", "eta", "cov_sampling", "cov_noise", "edge", "kappa")
     return FamilyFit(fit.problem, fit.noise, **{name: getattr(fit, name)[index] for name in arrays})
@@ -308,8 +302,7 @@ def signal(problem: ClampedProblem, cov_sampling: Array, cov_noise: Array, size:
     noise = np.sqrt(np.maximum(np.diagonal(cov_noise, axis1=1, axis2=2), 1e-300))
     row = np.sqrt(np.maximum(np.diagonal(cov_sampling, axis1=1, axis2=2), 1e-300) * size[:, None])
     free = np.array([parameter.link == "identity" for parameter in problem.family.parameters])
-    result: Array = (np.where(free, row, 1.0) / (4 * noise)).min(axis=1)
-    return result
+    return np.asarray((np.where(free, row, 1.0) / (4 * noise)).min(axis=1))
 
 
 def estimate(problem: ClampedProblem, noise: SumNoise, sums: Array, count: Array) -> FamilyFit:
@@ -405,13 +398,11 @@ def _scaled_total(noise: SumNoise, moments: Moments, size: Array) -> Array:
     with_sampling = SumNoise(noise.variances, noise.count_variance)
     total = np.add(*score_covariance(with_sampling, moments, size))
     spread = np.diagonal(total, axis1=1, axis2=2)[:, None, :] * np.eye(total.shape[1])
-    result: Array = (total + 1e-10 * spread) / size[:, None, None] ** 2
-    return result
+    return (total + 1e-10 * spread) / size[:, None, None] ** 2
 
 
 def _step(gradient: Array, information: Array, damping: Array, width: Array) -> Array:
     spread = np.sqrt(np.diagonal(information, axis1=1, axis2=2) + _RIDGE / width**2)
     scaled = information / (spread[:, :, None] * spread[:, None, :])
     scaled = scaled + (1e-12 + damping)[:, None, None] * np.eye(width.size)
-    result: Array = np.linalg.solve(scaled, (gradient / spread)[..., None])[..., 0] / spread
-    return result
+    return np.linalg.solve(scaled, (gradient / spread)[..., None])[..., 0] / spread

@@ -22,11 +22,8 @@ from dpinfer.numerics.tails import laplace_sum_isf
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from numpy.typing import NDArray
-
+    from dpinfer.numerics.arrays import Array
     from dpinfer.release.laws import NoiseLaw
-
-    Array = NDArray[np.float64]
 
 __all__ = ["BATCH_METHODS", "batch_family", "family_oracle", "simulate_releases"]
 

@@ -26,11 +26,8 @@ from dpinfer.inference.restrictions import independent, wald_statistic
 from dpinfer.release.stage import StageRelease
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
+    from dpinfer.numerics.arrays import Array
     from dpinfer.release.release import Release
-
-    Array = NDArray[np.float64]
 
 __all__ = ["FamilyInference", "family_inference"]
 
@@ -75,13 +72,11 @@ class FamilyInference:
     @property
     def params(self) -> Array:
         """Point estimates (p,)."""
-        result: Array = self.fit.params[0]
-        return result
+        return np.asarray(self.fit.params[0])
 
     def _on_parameters(self, cov: Array) -> Array:
         slope = self.fit.slope[0]
-        result: Array = cov * np.outer(slope, slope)
-        return result
+        return cov * np.outer(slope, slope)
 
     @property
     def cov_sampling(self) -> Array:
@@ -191,8 +186,7 @@ class FamilyInference:
         ordered = np.sort(pivots)
         low, high = (ordered[rank - 1], ordered[-rank]) if rank >= 1 else (-np.inf, np.inf)
         ends = np.array([[at - high * error, at - low * error]])
-        result: Array = ends[0] if index is None else from_ends(self.fit, index, ends)[0] * contrast[index]
-        return result
+        return np.asarray(ends[0] if index is None else from_ends(self.fit, index, ends)[0] * contrast[index])
 
     def intervals(self, contrasts: Array, alpha: float) -> Array:
         """Intervals of level ``1 - alpha`` for each row of ``contrasts`` (k, p), as (k, 2); may be infinite."""
@@ -210,8 +204,7 @@ class FamilyInference:
             return self._simulated(contrast, alpha)
         if index is not None:
             method = wald_interval if self.method == "wald" else score_interval
-            result: Array = method(self.fit, index, alpha)[0] * contrast[index]
-            return result
+            return np.asarray(method(self.fit, index, alpha)[0] * contrast[index])
         half = float(stats.norm.isf(alpha / 2)) * contrast_errors(self.fit, contrast[None])[0, 0]
         centre = float(contrast @ self.params)
         return np.array([centre - half, centre + half])

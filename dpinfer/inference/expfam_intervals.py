@@ -12,9 +12,7 @@ from dpinfer.inference.expfam import KAPPA_RELIABLE, FamilyFit, influence, score
 from dpinfer.numerics.tails import laplace_sum_isf, laplace_sum_sf
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    Array = NDArray[np.float64]
+    from dpinfer.numerics.arrays import Array, Mask, Places
 
 __all__ = [
     "TOWARD_TESTED",
@@ -107,7 +105,7 @@ def score_root(fit: FamilyFit, index: int, tested: Array, start: Array | None = 
     return _Root(value, eta, along, shares)
 
 
-def _round(fit: FamilyFit, index: int, eta: Array) -> tuple[Array, Array, Array, Array, NDArray[np.bool_]]:
+def _round(fit: FamilyFit, index: int, eta: Array) -> tuple[Array, Array, Array, Array, Mask]:
     """Root, direction and shares at linked parameters, how to move the others (R, p), and whether that is little."""
     width = np.diff(fit.problem.box, axis=1)[:, 0]
     there = between = fit.problem.link_moments(eta)
@@ -269,11 +267,11 @@ class _Bracket:
         self.side, self.steps = np.zeros_like(trial), 0
 
     @property
-    def closed(self) -> NDArray[np.bool_]:
+    def closed(self) -> Mask:
         """Whether the two distances are the same but for rounding (R,)."""
         return self.high * (1 - 1e-6) <= self.low
 
-    def learn(self, rows: NDArray[np.intp], reached: Array) -> None:
+    def learn(self, rows: Places, reached: Array) -> None:
         """Take in the function's values at the trials of some problems, and choose their next trials."""
         low, high = rows[reached < 1.0], rows[reached >= 1.0]
         grown = np.clip(reached[reached < 1.0], 0.3, None)

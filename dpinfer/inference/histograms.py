@@ -11,9 +11,7 @@ import numpy as np
 from dpinfer.inference.density import DensityEstimates, bias_estimate
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    Array = NDArray[np.float64]
+    from dpinfer.numerics.arrays import Array
 
 __all__ = ["BinCounts", "Histograms"]
 

@@ -22,11 +22,8 @@ from dpinfer.inference.score import score_interval, score_joint, score_pvalue
 from dpinfer.inference.simulated import simulate_pivots
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
+    from dpinfer.numerics.arrays import Array
     from dpinfer.release.release import Release
-
-    Array = NDArray[np.float64]
 
 __all__ = ["METHODS", "TARGETS", "LinearInference", "linear_inference", "release_matrices"]
 
@@ -98,8 +95,7 @@ class LinearInference:
     @property
     def params(self) -> Array:
         """Point estimates (p,)."""
-        result: Array = self.fit.params[0]
-        return result
+        return np.asarray(self.fit.params[0])
 
     @property
     def cov_sampling(self) -> Array:
@@ -168,22 +164,19 @@ class LinearInference:
 
     def _errors(self, contrasts: Array) -> Array:
         total = self.cov_sampling + self.cov_noise
-        result: Array = np.sqrt(np.einsum("kp,pq,kq->k", contrasts, total, contrasts))
-        return result
+        return np.asarray(np.sqrt(np.einsum("kp,pq,kq->k", contrasts, total, contrasts)))
 
     def _simulated(self, contrasts: Array) -> Array:
         """Absolute pivots (B, k)."""
         deviations, covariances = self._pivots
         errors = np.sqrt(np.einsum("kp,bpq,kq->bk", contrasts, covariances, contrasts))
-        result: Array = np.abs(deviations @ contrasts.T) / errors
-        return result
+        return np.asarray(np.abs(deviations @ contrasts.T) / errors)
 
     def intervals(self, contrasts: Array, alpha: float) -> Array:
         """Intervals of level ``1 - alpha`` for each row of ``contrasts`` (k, p), as (k, 2); may be infinite."""
         contrasts = np.atleast_2d(np.asarray(contrasts, dtype=np.float64))
         if self.method == "score":
-            result: Array = score_interval(self.fit, contrasts, alpha)[0]
-            return result
+            return np.asarray(score_interval(self.fit, contrasts, alpha)[0])
         centre = contrasts @ self.params
         if self.method == "wald":
             critical: Array | float = float(stats.t.isf(alpha / 2, self.df_resid))
@@ -199,8 +192,7 @@ class LinearInference:
         contrasts = np.atleast_2d(np.asarray(contrasts, dtype=np.float64))
         values = np.broadcast_to(np.asarray(values, dtype=np.float64), (len(contrasts),))
         if self.method == "score":
-            pvalues: Array = score_pvalue(self.fit, contrasts, values[None])[0]
-            return pvalues
+            return np.asarray(score_pvalue(self.fit, contrasts, values[None])[0])
         statistic = np.abs(contrasts @ self.params - values) / self._errors(contrasts)
         if self.method == "wald":
             return np.asarray(2 * stats.t.sf(statistic, self.df_resid))

@@ -21,11 +21,8 @@ from dpinfer.numerics.tails import laplace_sum_isf, laplace_sum_sf
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from numpy.typing import NDArray
-
+    from dpinfer.numerics.arrays import Array, Places
     from dpinfer.release.laws import NoiseLaw
-
-    Array = NDArray[np.float64]
 
 __all__ = ["METHODS", "LinearNoise", "batch_queries", "measured_queries", "query_oracle"]
 
@@ -154,7 +151,7 @@ class LinearNoise:
         return contrasts @ self.params, np.sqrt(variance), shares
 
 
-def _largest(shares: Array, draws: NDArray[np.intp]) -> Array:
+def _largest(shares: Array, draws: Places) -> Array:
     """Keep the largest Laplace shares of each row (k, M), those of averages divided among their draws."""
     places = np.flatnonzero(draws)
     shares, draws = shares[:, places], draws[places]
@@ -163,8 +160,7 @@ def _largest(shares: Array, draws: NDArray[np.intp]) -> Array:
     order = np.argpartition(-shares, kept - 1, axis=1)[:, :kept]
     several = draws[order][..., None]
     divided = np.where(np.arange(most) < several, np.take_along_axis(shares, order, axis=1)[..., None] / several, 0.0)
-    result: Array = divided.reshape(len(shares), -1)
-    return result
+    return divided.reshape(len(shares), -1)
 
 
 def batch_queries(

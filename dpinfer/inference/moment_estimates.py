@@ -23,9 +23,7 @@ from dpinfer.inference.moments import (
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from numpy.typing import NDArray
-
-    Array = NDArray[np.float64]
+    from dpinfer.numerics.arrays import Array, Mask
 
 __all__ = ["correlations", "covariances", "means", "proportions", "totals", "variances"]
 
@@ -85,7 +83,7 @@ def _second(sums: MomentSums, pairs: list[tuple[int, int]], *, population: bool)
     factor = (size / np.maximum(size - 1, 1.0) if population else np.ones_like(size))[..., None]
     clipped = np.clip(value * factor, lower, 1.0)
     growth: Growth = "square" if diagonal.all() else "none"
-    edge: NDArray[np.bool_] = np.asarray((diagonal & (value <= 0)) | (clipped >= 1))
+    edge: Mask = np.asarray((diagonal & (value <= 0)) | (clipped >= 1))
     estimates = linearised(
         sums,
         clipped,

@@ -18,12 +18,9 @@ from dpinfer.numerics.tails import laplace_sum_isf, laplace_sum_sf
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from numpy.typing import NDArray
-
     from dpinfer.inference.moments import Estimates
+    from dpinfer.numerics.arrays import Array, Places
     from dpinfer.release.laws import NoiseLaw
-
-    Array = NDArray[np.float64]
 
 __all__ = ["METHODS", "TARGETS", "MomentInference", "batch_moments", "moment_oracle"]
 
@@ -84,8 +81,7 @@ class MomentInference:
     @property
     def params(self) -> Array:
         """Point estimates (p,)."""
-        result: Array = (self.shift + self.factor * self.estimates.value[0]).ravel()
-        return result
+        return np.asarray((self.shift + self.factor * self.estimates.value[0]).ravel())
 
     @property
     def cov_sampling(self) -> Array:
@@ -197,7 +193,7 @@ class MomentInference:
         lower, upper = ((self.shift + self.factor * end).ravel() for end in ends)
         return lower, upper
 
-    def _single(self, contrasts: Array) -> NDArray[np.intp]:
+    def _single(self, contrasts: Array) -> Places:
         """Which parameter a contrast is, where it is one of them and nothing else; else -1."""
         alone = ((contrasts != 0).sum(axis=1) == 1) & (contrasts.sum(axis=1) == 1)
         return np.where(alone, np.argmax(contrasts, axis=1), -1)

@@ -11,11 +11,8 @@ from dpinfer.numerics.roots import outermost_crossing
 from dpinfer.numerics.tails import laplace_sum_isf, laplace_sum_sf
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
     from dpinfer.inference.moments import Estimates
-
-    Array = NDArray[np.float64]
+    from dpinfer.numerics.arrays import Array, Mask
 
 __all__ = ["intervals", "pvalues"]
 
@@ -53,11 +50,10 @@ def intervals(estimates: Estimates, alpha: float, *, method: str = "score") -> A
 def _end(estimates: Estimates, critical: Array, error: Array, sign: float, lower: Array, upper: Array) -> Array:
     step = np.maximum(error, 1e-300)
 
-    def inside(distance: Array) -> NDArray[np.bool_]:
+    def inside(distance: Array) -> Mask:
         tested = np.clip(estimates.value + sign * distance * step, lower, upper)
         away = np.abs(tested - estimates.value)
-        found: NDArray[np.bool_] = away <= critical * np.sqrt(estimates.variance_at(tested))
-        return found
+        return away <= critical * np.sqrt(estimates.variance_at(tested))
 
     distance = outermost_crossing(inside, shape=error.shape)
     return np.clip(estimates.value + sign * distance * step, lower, upper)

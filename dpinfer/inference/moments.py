@@ -14,9 +14,7 @@ from typing import TYPE_CHECKING, Literal
 import numpy as np
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    Array = NDArray[np.float64]
+    from dpinfer.numerics.arrays import Array, Mask
 
 __all__ = ["Estimates", "Growth", "MomentSums", "linearised", "positive", "rescaled", "size_of"]
 
@@ -71,8 +69,7 @@ class MomentSums:
     @cached_property
     def noise(self) -> Array:
         """Covariance of the noise in the monomials of a cell (d, d)."""
-        result: Array = (self.mixing * self.variances) @ self.mixing.T
-        return result
+        return (self.mixing * self.variances) @ self.mixing.T
 
     @property
     def columns(self) -> int:
@@ -133,8 +130,8 @@ class Estimates:
     mixing: Array
     size: Array
     df: Array
-    few: NDArray[np.bool_]
-    edge: NDArray[np.bool_]
+    few: Mask
+    edge: Mask
     lower: Array | float
     upper: Array | float
     growth: Growth | tuple[Growth, ...]
@@ -158,8 +155,7 @@ class Estimates:
             noise = (top - 2 * tested * both + tested**2 * bottom) / size**2
         growths = self.growth if isinstance(self.growth, tuple) else (self.growth,) * tested.shape[-1]
         parts = [self._grown(one, sampling, tested, place) for place, one in enumerate(growths)]
-        result: Array = np.stack(parts, axis=-1) + noise
-        return result
+        return np.stack(parts, axis=-1) + noise
 
     def _grown(self, growth: Growth, sampling: Array, tested: Array, place: int) -> Array:
         """Give the sampling variance of one quantity if the truth were ``tested`` (R, G)."""
@@ -179,16 +175,15 @@ class Estimates:
         """Share of a variance that each Laplace variable carries (R, G, q, m)."""
         shares = self.mixing**2 * self.variances / np.maximum(variance, 1e-300)[..., None]
         total = shares.sum(axis=-1, keepdims=True)
-        result: Array = shares / np.maximum(total, 1.0)
-        return result
+        return np.asarray(shares / np.maximum(total, 1.0))
 
     @property
-    def blurred(self) -> NDArray[np.bool_]:
+    def blurred(self) -> Mask:
         """Whether the sampling variance of an estimate is itself mostly noise (R, G, q)."""
         return np.asarray((self.df < _BLURRED) & (self.size[..., None] > 2 * _BLURRED) & ~self.few[..., None])
 
     @property
-    def flagged(self) -> NDArray[np.bool_]:
+    def flagged(self) -> Mask:
         """Whether a release carries any warning (R,)."""
         return np.asarray(self.few.any(axis=1) | (self.edge | self.blurred).any(axis=(1, 2)))
 
@@ -201,7 +196,7 @@ def _ratio(top: Array, bottom: Array) -> Array:
     return top / np.where(np.abs(bottom) > 1e-12, bottom, 1e-12)
 
 
-def size_of(sums: MomentSums, least_ratio: float = FEW) -> tuple[Array, NDArray[np.bool_]]:
+def size_of(sums: MomentSums, least_ratio: float = FEW) -> tuple[Array, Mask]:
     """Noisy size of each cell, raised to one standard deviation of its noise, and whether it may be empty."""
     bottom = sums.monomial()
     noisy, error = sums.values[..., bottom], float(np.sqrt(sums.noise[bottom, bottom]))
@@ -215,8 +210,7 @@ def quadratic(sums: MomentSums, gradient: Array) -> Array:
     table = np.array([[sums.place[_sum(sums.exponents[a], sums.exponents[b])] for b in used] for a in used])
     products = sums.values[..., table]
     part = gradient[..., used]
-    result: Array = np.einsum("rgqa,rgab,rgsb->rgqs", part, products, part)
-    return result
+    return np.asarray(np.einsum("rgqa,rgab,rgsb->rgqs", part, products, part))
 
 
 def _squares(sums: MomentSums, gradient: Array) -> Array:
@@ -245,8 +239,7 @@ def positive(matrices: Array) -> Array:
     related[..., place, place] = 1.0
     least = np.minimum(np.linalg.eigvalsh(related)[..., 0], 0.0)[..., None, None]
     kept = 1 / (1 - least)
-    result: Array = both * (kept * related + (1 - kept) * np.eye(place.size))
-    return result
+    return both * (kept * related + (1 - kept) * np.eye(place.size))
 
 
 def rescaled(matrices: Array, variance: Array) -> Array:
@@ -265,10 +258,10 @@ def linearised(
     value: Array,
     gradient: Array,
     size: Array,
-    few: NDArray[np.bool_],
+    few: Mask,
     *,
     population: bool,
-    edge: NDArray[np.bool_],
+    edge: Mask,
     lower: Array | float,
     upper: Array | float,
     growth: Growth,
@@ -323,5 +316,4 @@ def _degrees(sampling: Array, noise: Array, spread: Array, variances: Array, siz
     """Satterthwaite's degrees of freedom of a variance whose sampling part is itself estimated from noisy sums."""
     part, total = diagonal(sampling), diagonal(sampling) + diagonal(noise)
     error = 2 * part**2 / np.maximum(size - 1, 1.0)[..., None] + (spread**2 * variances).sum(axis=-1)
-    result: Array = np.clip(2 * total**2 / np.maximum(error, 1e-300), 2.0, 1e9)
-    return result
+    return np.asarray(np.clip(2 * total**2 / np.maximum(error, 1e-300), 2.0, 1e9))

@@ -15,12 +15,9 @@ from dpinfer.inference.moments import Estimates, Growth
 from dpinfer.numerics.quadrature import composite_nodes
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
     from dpinfer.inference.expfam import ClampedProblem
     from dpinfer.inference.moments import MomentSums
-
-    Array = NDArray[np.float64]
+    from dpinfer.numerics.arrays import Array, Mask
 
 __all__ = ["clamped_product", "estimate_multinormal", "signal"]
 
@@ -98,8 +95,7 @@ def clamped_product(mean: Array, sd: Array, rho: Array) -> Array:
     first = np.clip(mean[:, :1] + sd[:, :1] * nodes, -1.0, 1.0)
     centre = mean[:, 1:] + sd[:, 1:] * rho[:, None] * nodes
     spread = sd[:, 1:] * np.sqrt(1 - rho[:, None] ** 2)
-    result: Array = (weights * first * _clamped_mean(centre, spread)).sum(axis=1)
-    return result
+    return np.asarray((weights * first * _clamped_mean(centre, spread)).sum(axis=1))
 
 
 def _clamped_mean(mean: Array, sd: Array) -> Array:
@@ -184,7 +180,7 @@ def _growth(columns: int, pairs: int) -> tuple[Growth, ...]:
 
 def _solve(
     sums: MomentSums, problems: list[ClampedProblem], pairs: list[tuple[int, int]], size: Array
-) -> tuple[_Shape, NDArray[np.bool_]]:
+) -> tuple[_Shape, Mask]:
     """Solve the columns one by one, then the correlations; also whether each was moved to an edge (R, p)."""
     noise, values = sums.noise, sums.values[:, 0]
     means, sds, edges = [], [], []
@@ -212,7 +208,7 @@ def _solve(
     return _Shape(mean, sd, np.stack(rho, axis=1), pairs), edge
 
 
-def _correlation(mean: Array, sd: Array, wanted: Array) -> tuple[Array, NDArray[np.bool_]]:
+def _correlation(mean: Array, sd: Array, wanted: Array) -> tuple[Array, Mask]:
     low, high = np.full(len(wanted), -_LARGEST), np.full(len(wanted), _LARGEST)
     edge = (clamped_product(mean, sd, low) >= wanted) | (clamped_product(mean, sd, high) <= wanted)
     for _ in range(_BISECTIONS):

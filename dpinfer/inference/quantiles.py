@@ -18,11 +18,8 @@ from dpinfer.errors import OptionError
 from dpinfer.inference.distribution import prefix_coefficients
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
     from dpinfer.inference.distribution import Tree
-
-    Array = NDArray[np.float64]
+    from dpinfer.numerics.arrays import Array
 
 __all__ = ["METHODS", "TARGETS", "QuantileInference", "cdf_interval", "simultaneous_width"]
 
@@ -117,8 +114,7 @@ class QuantileInference:
     def _slopes(self) -> Array:
         """Change of each quantile with its rank (G k,); 0 where the rank is known."""
         errors, ranks = self._errors
-        found: Array = np.where(ranks > _KNOWN, errors / np.maximum(ranks, _KNOWN), 0.0)
-        return found
+        return np.where(ranks > _KNOWN, errors / np.maximum(ranks, _KNOWN), 0.0)
 
     @cached_property
     def cov_sampling(self) -> Array:

@@ -9,11 +9,10 @@ import numpy as np
 from dpinfer.errors import InferenceError
 
 if TYPE_CHECKING:
-    from numpy.typing import ArrayLike, NDArray
+    from numpy.typing import ArrayLike
 
     from dpinfer.inference.base import Inference
-
-    Array = NDArray[np.float64]
+    from dpinfer.numerics.arrays import Array
 
 __all__ = ["independent", "wald_statistic"]
 

@@ -13,9 +13,7 @@ from dpinfer.numerics.roots import outermost_crossing
 from dpinfer.numerics.tails import laplace_sum_isf, laplace_sum_sf
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    Array = NDArray[np.float64]
+    from dpinfer.numerics.arrays import Array, Mask, Places
 
 __all__ = ["laplace_critical", "laplace_shares", "score_interval", "score_joint", "score_pvalue", "score_statistic"]
 
@@ -129,8 +127,7 @@ def laplace_shares(problem: GramProblem, residual: Array, on_features: Array, va
     upper = np.triu_indices(outer.shape[-1])
     symmetric = outer + np.swapaxes(outer, -1, -2)
     coefficient = np.where(upper[0] == upper[1], 0.5, 1.0) * symmetric[..., upper[0], upper[1]]
-    shares: Array = coefficient**2 * problem.noise[upper] / variance[..., None]
-    return shares
+    return coefficient**2 * problem.noise[upper] / variance[..., None]
 
 
 def laplace_critical(problem: GramProblem, residual: Array, on_features: Array, variance: Array, alpha: float) -> Array:
@@ -172,7 +169,7 @@ def score_interval(fit: GramFit, contrasts: Array, alpha: float) -> Array:
     return ends
 
 
-def _take(fit: GramFit, index: NDArray[np.intp]) -> GramFit:
+def _take(fit: GramFit, index: Places) -> GramFit:
     """Return some of the replicates."""
     if len(index) == len(fit.kappa):
         return fit
@@ -188,7 +185,7 @@ def _critical(fit: GramFit, influence: _Influence, variance: Array, df: Array, a
     return np.asarray(stats.t.isf(stats.norm.sf(quantile), df))
 
 
-def _contracted_ends(fit: GramFit, contrasts: Array, alpha: float) -> tuple[Array, NDArray[np.bool_]]:
+def _contracted_ends(fit: GramFit, contrasts: Array, alpha: float) -> tuple[Array, Mask]:
     """Iterate ``end = centre -+ critical * error(end)``: ends (R, k, 2), and which replicates settled (R,)."""
     influence = _influence(fit, contrasts)
     start, variance, error, df = _at_estimate(fit, influence)
@@ -213,7 +210,7 @@ def _scanned_ends(fit: GramFit, contrasts: Array, alpha: float) -> Array:
     critical = _critical(fit, influence, variance, df, alpha)
 
     def end(sign: float) -> Array:
-        def inside(distance: Array) -> NDArray[np.bool_]:
+        def inside(distance: Array) -> Mask:
             values = influence.centre + sign * distance * error
             return np.abs(_statistic(fit, influence, (acted, variance), values)) <= critical
 

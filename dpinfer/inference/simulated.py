@@ -9,11 +9,8 @@ import numpy as np
 from dpinfer.inference.gram import GramFit, covariance, fit_gram
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
+    from dpinfer.numerics.arrays import Array
     from dpinfer.release.laws import NoiseLaw
-
-    Array = NDArray[np.float64]
 
 __all__ = ["draw_noise", "draw_sums", "simulate_pivots"]
 
@@ -95,8 +92,7 @@ def _residual(fit: GramFit, error: Array, rng: np.random.Generator) -> Array:
         return np.broadcast_to(fit.scale[:, None] * df, error.shape[:2])
     inside = ((error @ np.linalg.inv(fit.floored)) * error).sum(axis=-1)
     outside = rng.chisquare(units, size=error.shape[:2]) * (df / units)
-    result: Array = inside + fit.scale[:, None] * outside
-    return result
+    return np.asarray(inside + fit.scale[:, None] * outside)
 
 
 def _assemble(fit: GramFit, beta: Array, error: Array, squares: Array) -> Array:
@@ -116,8 +112,7 @@ def _assemble(fit: GramFit, beta: Array, error: Array, squares: Array) -> Array:
     wanted[..., :-1, -1] = wanted[..., -1, :-1] = moment
     wanted[..., -1, -1] = total
     back = np.linalg.pinv(frame)
-    result: Array = back @ wanted @ back.T
-    return result
+    return back @ wanted @ back.T
 
 
 def draw_noise(law: NoiseLaw, steps: Array, width: int, size: int, rng: np.random.Generator) -> Array:

@@ -17,9 +17,9 @@ from dpinfer.errors import OptionError
 from dpinfer.numerics.binomial import binomial_pmf, binomial_sf, discounted_tail
 
 if TYPE_CHECKING:
-    from numpy.typing import ArrayLike, NDArray
+    from numpy.typing import ArrayLike
 
-    Array = NDArray[np.float64]
+    from dpinfer.numerics.arrays import Array, Mask
 
 __all__ = [
     "Alternative",
@@ -63,13 +63,12 @@ class ProportionEstimate:
     proportion: Array
     sampling_variance: Array
     noise_variance: Array
-    clipped: NDArray[np.bool_]
+    clipped: Mask
 
     @property
     def standard_error(self) -> Array:
         """Standard error from both parts together (R,)."""
-        out: Array = np.sqrt(self.sampling_variance + self.noise_variance)
-        return out
+        return np.sqrt(self.sampling_variance + self.noise_variance)
 
 
 def _check(n: ArrayLike, scale: float, theta: ArrayLike = 0.5) -> None:
@@ -128,8 +127,7 @@ def tulap_cdf(x: ArrayLike, scale: float) -> Array:
     q, share = np.exp(-rate), below - nearest + 0.5
     steps = np.where(nearest < 0, np.maximum(nearest * rate, -1e4), 0.0)
     tail = np.exp(steps) * (q - np.expm1(-rate) * share) / (1 + q)
-    out: Array = np.where(value > 0, 1 - tail, tail)
-    return out
+    return np.asarray(np.where(value > 0, 1 - tail, tail))
 
 
 def tulap_sf(x: ArrayLike, scale: float) -> Array:
@@ -176,8 +174,7 @@ def _lower(whole: Array, share: Array, n: Array, theta: Array, complement: Array
     below = discounted_tail(n - whole, n, complement, theta, rate)
     open_ = under + (q * (at + above) - below) / (1 + q)
     closed = under + at + (above - q * (at + below)) / (1 + q)
-    out: Array = np.clip((1 - share) * open_ + share * closed, 0.0, 1.0)
-    return out
+    return np.asarray(np.clip((1 - share) * open_ + share * closed, 0.0, 1.0))
 
 
 def _probability(z: ArrayLike, n: ArrayLike, theta: ArrayLike, scale: float, *, upper: bool) -> Array:
@@ -256,15 +253,13 @@ def _upper_angle(whole: Array, share: Array, n: Array, scale: float, level: Arra
     """
 
     def excess(phi: Array, whole: Array, share: Array, n: Array, level: Array) -> Array:
-        out: Array = _lower(whole, share, n, np.sin(phi) ** 2, np.cos(phi) ** 2, scale) - level
-        return out
+        return _lower(whole, share, n, np.sin(phi) ** 2, np.cos(phi) ** 2, scale) - level
 
     zero, one = np.zeros_like(whole), np.ones_like(whole)
     right = 0.5 * np.pi * one
     found = elementwise.find_root(excess, (zero, right), args=(whole, share, n, level))
     outer = np.where(found.f_x <= 0, found.x, found.bracket[1])
-    out: Array = np.where(_lower(whole, share, n, one, zero, scale) >= level, right, outer)
-    return out
+    return np.where(_lower(whole, share, n, one, zero, scale) >= level, right, outer)
 
 
 def proportion_interval(z: ArrayLike, n: ArrayLike, scale: float, alpha: float = 0.05) -> Array:
@@ -327,8 +322,7 @@ def proportion_interval(z: ArrayLike, n: ArrayLike, scale: float, alpha: float =
     upper = np.sin(_upper_angle(whole, share, size, scale, level)) ** 2
     lower, upper = np.where(lower < _NOTHING, 0.0, np.nextafter(lower, 0.0)), np.nextafter(upper, 1.0)
     ends = np.stack([lower, upper], axis=-1).reshape(*shape, 2)
-    out: Array = np.where(missing[..., None], np.array([0.0, 1.0]), ends)
-    return out
+    return np.where(missing[..., None], np.array([0.0, 1.0]), ends)
 
 
 def proportion_pvalue(
@@ -384,8 +378,7 @@ def proportion_pvalue(
         over = proportion_sf(np.minimum(count, np.asarray(n, dtype=float) - 0.5), n, theta0, scale)
         under = proportion_cdf(np.maximum(count, 0.5), n, theta0, scale)
         out = np.minimum(2 * np.minimum(over, under), 1.0)
-    result: Array = np.where(np.isnan(out), 1.0, out)
-    return result
+    return np.where(np.isnan(out), 1.0, out)
 
 
 def proportion_estimate(z: ArrayLike, n: ArrayLike, scale: float) -> ProportionEstimate:

@@ -8,9 +8,7 @@ import numpy as np
 from scipy import special, stats
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    Array = NDArray[np.float64]
+    from dpinfer.numerics.arrays import Array
 
 __all__ = ["binomial_pmf", "binomial_sf", "discounted_tail"]
 
@@ -33,8 +31,7 @@ def binomial_pmf(count: Array, n: Array, p: Array, complement: Array) -> Array:
     chance = np.where(small, p, complement)
     chance = np.where(chance < _NEVER, 0.0, chance)  # scipy raises where n / p overflows
     found = stats.binom.pmf(np.where(small, count, n - count), n, chance)
-    out: Array = np.where(inside, found, 0.0)
-    return out
+    return np.where(inside, found, 0.0)
 
 
 def binomial_sf(count: Array, n: Array, p: Array, complement: Array) -> Array:
@@ -57,8 +54,7 @@ def binomial_sf(count: Array, n: Array, p: Array, complement: Array) -> Array:
     small = p <= 0.5
     tail[small] = special.betainc(successes[small], failures[small], p[small])
     tail[~small] = special.betaincc(failures[~small], successes[~small], complement[~small])
-    out: Array = np.where(inside, tail, np.where(count < 0, 1.0, 0.0))
-    return out
+    return np.where(inside, tail, np.where(count < 0, 1.0, 0.0))
 
 
 def discounted_tail(count: Array, n: Array, p: Array, complement: Array, rate: Array) -> Array:
@@ -104,5 +100,4 @@ def _gauss(count: Array, n: Array, odds: Array) -> Array:
         even = k * (n + k) * odds / ((count + 2 * k - 1) * (count + 2 * k))
         level = 1 + even / (1 - odd / level)
     first = odds * (n - count) / (count + 1) / level
-    out: Array = first / (1 - first)
-    return out
+    return first / (1 - first)

@@ -9,9 +9,7 @@ import numpy as np
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from numpy.typing import NDArray
-
-    Array = NDArray[np.float64]
+    from dpinfer.numerics.arrays import Array, Mask
 
 __all__ = ["outermost_crossing"]
 
@@ -19,7 +17,7 @@ _BISECTIONS = 36
 
 
 def outermost_crossing(
-    inside: Callable[[Array], NDArray[np.bool_]],
+    inside: Callable[[Array], Mask],
     *,
     shape: tuple[int, ...],
     reach: float = 1e6,

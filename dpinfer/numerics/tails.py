@@ -8,9 +8,7 @@ import numpy as np
 from scipy import stats
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    Array = NDArray[np.float64]
+    from dpinfer.numerics.arrays import Array
 
 __all__ = ["laplace_sum_isf", "laplace_sum_sf"]
 
@@ -26,13 +24,11 @@ def _characteristic(shares: Array) -> Array:
     out = np.exp(-0.5 * np.clip(normal, 0, None) * _T**2)
     for index in range(shares.shape[-1]):
         out = out / (1 + 0.5 * shares[..., index, None] * _T**2)
-    result: Array = out
-    return result
+    return np.asarray(out)
 
 
 def _central(x: Array, weighted: Array) -> Array:
-    result: Array = 1 - (2 / np.pi) * np.einsum("...n,...n->...", np.sin(x[..., None] * _T), weighted)
-    return result
+    return np.asarray(1 - (2 / np.pi) * np.einsum("...n,...n->...", np.sin(x[..., None] * _T), weighted))
 
 
 def _chernoff(x: Array, shares: Array) -> Array:
@@ -44,8 +40,7 @@ def _chernoff(x: Array, shares: Array) -> Array:
         t = fraction * reach
         log_moment = 0.5 * normal * t**2 - np.log1p(-0.5 * shares * t[..., None] ** 2).sum(axis=-1)
         best = np.maximum(best, t * x - log_moment)
-    result: Array = np.minimum(1.0, 2 * np.exp(-best))
-    return result
+    return np.asarray(np.minimum(1.0, 2 * np.exp(-best)))
 
 
 def laplace_sum_sf(x: Array, shares: Array) -> Array:
@@ -92,5 +87,4 @@ def laplace_sum_isf(alpha: float, shares: Array) -> Array:
         middle = 0.5 * (low + high)
         above = _central(middle, weighted) > alpha
         low, high = np.where(above, middle, low), np.where(above, high, middle)
-    result: Array = np.maximum(high, stats.norm.isf(alpha / 2) * 0.5)
-    return result
+    return np.asarray(np.maximum(high, stats.norm.isf(alpha / 2) * 0.5))

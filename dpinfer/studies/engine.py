@@ -22,13 +22,11 @@ from dpinfer.studies.design import BLOCK
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from numpy.typing import NDArray
-
     from dpinfer.kernel.measurement import Measurement
     from dpinfer.kernel.rows.base import RowSum
+    from dpinfer.numerics.arrays import Array, Mask
     from dpinfer.studies.design import Design, Task
 
-    Array = NDArray[np.float64]
     Columns = Mapping[str, Any]
 
 __all__ = ["draw_columns", "run_block"]
@@ -142,7 +140,7 @@ def _infer_all(
     price: int,
     measurement: Measurement,
     sums: Array,
-    done: NDArray[np.bool_],
+    done: Mask,
     failures: list[str],
 ) -> pd.DataFrame:
     noise = measurement.law.rvs(len(sums), design.stream(task, 1 + price))
@@ -164,7 +162,7 @@ def _tidy(
     price: int,
     names: tuple[str, ...],
     numbers: dict[str, Array],
-    flagged: NDArray[np.bool_],
+    flagged: Mask,
     failures: list[str],
 ) -> pd.DataFrame:
     count, width = len(flagged), len(names)

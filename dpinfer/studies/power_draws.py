@@ -10,12 +10,9 @@ from scipy import stats
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from numpy.typing import NDArray
-
     from dpinfer.inference.testing.nulls import Draws
+    from dpinfer.numerics.arrays import Array
     from dpinfer.studies.power_truth import Truth
-
-    Array = NDArray[np.float64]
 
 __all__ = ["Power", "in_chunks", "rejected"]
 

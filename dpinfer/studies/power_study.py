@@ -38,12 +38,10 @@ from dpinfer.studies.power_truth import (
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
-    from numpy.typing import NDArray
 
     from dpinfer.kernel.measurement import Measurement
     from dpinfer.privacy.units import Neighbors
 
-    Array = NDArray[np.float64]
     Test = ChiSquare | BinomTest | MeanComparison
 
 __all__ = ["PowerStudy", "power"]

@@ -24,12 +24,11 @@ if TYPE_CHECKING:
     from dpinfer.inference.testing.nulls import NullModel
     from dpinfer.kernel.measurement import Measurement
     from dpinfer.kernel.rows.cells import CellSum
+    from dpinfer.numerics.arrays import Array
     from dpinfer.privacy.units import Privacy
     from dpinfer.procedures.chisquare import ChiSquare
     from dpinfer.procedures.mean_tests import MeanComparison
     from dpinfer.schema.schema import Schema
-
-    Array = NDArray[np.float64]
 
 __all__ = [
     "NO_NOISE",

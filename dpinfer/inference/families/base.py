@@ -8,16 +8,15 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from dpinfer.errors import OptionError, SchemaError
+from dpinfer.numerics.arrays import Array
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from dpinfer.schema.column import Column
 
-Array = NDArray[np.float64]
 Features = Callable[[Array], Array]
 
 __all__ = [

@@ -75,8 +75,7 @@ class Binomial(_Count):
 
     def natural(self, theta: Array) -> Array:
         """See `ExponentialFamily`."""
-        result: Array = special.logit(theta)
-        return result
+        return np.asarray(special.logit(theta))
 
     def start(self, means: Array, lower: float, upper: float) -> Array:  # noqa: ARG002
         """See `ExponentialFamily`."""
@@ -121,8 +120,7 @@ def _below(trials: int, k: float, p: Array) -> Array:
         return np.zeros_like(p)
     if k >= trials:
         return np.ones_like(p)
-    result: Array = special.betainc(trials - k, k + 1.0, 1 - p)
-    return result
+    return np.asarray(special.betainc(trials - k, k + 1.0, 1 - p))
 
 
 @dataclass(frozen=True)
@@ -178,8 +176,7 @@ class Poisson(_Count):
     def _value(self, theta: Array, lower: float, upper: float) -> tuple[Array, Array, Array]:
         def between(low: float, high: float) -> Array:
             below: Array | float = special.pdtr(low - 1, theta) if low > 0 else 0.0
-            result: Array = (special.pdtr(high, theta) if high >= 0 else 0.0 * theta) - below
-            return result
+            return (special.pdtr(high, theta) if high >= 0 else 0.0 * theta) - below
 
         first = theta * between(lower - 1, upper - 1)
         second = theta**2 * between(lower - 2, upper - 2) + first

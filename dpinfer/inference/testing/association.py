@@ -21,11 +21,9 @@ from dpinfer.inference.testing.residuals import check_alpha
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from numpy.typing import NDArray
-
     from dpinfer.inference.testing.count_noise import CountNoise
+    from dpinfer.numerics.arrays import Array, Mask
 
-    Array = NDArray[np.float64]
     Derivatives = tuple[Array, Array, Array]
 
 __all__ = ["NOT_RESOLVED", "EffectSize", "cohens_w", "cramers_v"]
@@ -61,7 +59,7 @@ class EffectSize:
     estimate: Array
     lower: Array
     upper: Array
-    resolved: NDArray[np.bool_]
+    resolved: Mask
     largest: float
     alpha: float
 
@@ -255,7 +253,7 @@ def _effect_size(
     noise: CountNoise,
     *,
     known: bool,
-    clear: NDArray[np.bool_],
+    clear: Mask,
     scale: float,
     largest: float,
     alpha: float,

@@ -19,11 +19,10 @@ from dpinfer.inference.tulap import Alternative, ProportionEstimate, proportion_
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from numpy.typing import ArrayLike, NDArray
+    from numpy.typing import ArrayLike
 
+    from dpinfer.numerics.arrays import Array
     from dpinfer.release import NoiseLaw
-
-    Array = NDArray[np.float64]
 
 __all__ = [
     "ALTERNATIVES",
@@ -52,8 +51,7 @@ def _check_test(alpha: float, alternative: str) -> None:
 def _kept(z: Array, n: Array, law: NoiseLaw, *, upper: bool) -> Array:
     """Keep z off the ends on the side that would reject every theta: see `binomial_interval`."""
     margin = 0.5 if law.family == "tulap" else 0.0
-    out: Array = np.minimum(z, n - margin) if upper else np.maximum(z, margin)
-    return out
+    return np.minimum(z, n - margin) if upper else np.maximum(z, margin)
 
 
 def binomial_pvalue(
@@ -115,8 +113,7 @@ def binomial_pvalue(
     count, size = np.asarray(z, dtype=float), np.asarray(n, dtype=float)
     over = noisy_binomial_sf(_kept(count, size, law, upper=True), size, theta0, law, step=step)
     under = noisy_binomial_cdf(_kept(count, size, law, upper=False), size, theta0, law, step=step)
-    out: Array = np.minimum(2 * np.minimum(over, under), 1.0)
-    return out
+    return np.asarray(np.minimum(2 * np.minimum(over, under), 1.0))
 
 
 def _last_angle(tail: Callable[[Array, Array, Array, Array], Array], z: Array, n: Array, level: Array) -> Array:
@@ -128,8 +125,7 @@ def _last_angle(tail: Callable[[Array, Array, Array, Array], Array], z: Array, n
     def excess(phi: Array, z: Array, n: Array, level: Array) -> Array:
         shape = np.broadcast(phi, z, n, level).shape
         parts = (np.ravel(np.broadcast_to(part, shape)) for part in (z, n, np.sin(phi) ** 2, np.cos(phi) ** 2))
-        out: Array = tail(*parts).reshape(shape) - level
-        return out
+        return tail(*parts).reshape(shape) - level
 
     zero, one = np.zeros_like(z), np.ones_like(z)
     open_, closed = tail(z, n, zero, one) < level, tail(z, n, one, zero) >= level

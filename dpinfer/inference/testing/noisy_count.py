@@ -18,11 +18,10 @@ from dpinfer.numerics.binomial import binomial_pmf, binomial_sf
 from dpinfer.release.laws import TULAP_GRID
 
 if TYPE_CHECKING:
-    from numpy.typing import ArrayLike, NDArray
+    from numpy.typing import ArrayLike
 
+    from dpinfer.numerics.arrays import Array, Mask
     from dpinfer.release import NoiseLaw
-
-    Array = NDArray[np.float64]
 
 __all__ = ["check_law", "count_tail", "noisy_binomial_cdf", "noisy_binomial_sf"]
 
@@ -65,21 +64,18 @@ def _tail_table(scale: float) -> Array:
     """P(N <= -i) of a discrete Gaussian law for i = 0, 1, ..., summed from the far end: accurate in the tail."""
     weights = np.exp(-0.5 * (np.arange(np.ceil(39 * scale) + 2) / scale) ** 2)
     total = weights[0] + 2 * np.cumsum(weights[:0:-1])[-1]
-    found: Array = np.cumsum(weights[::-1])[::-1] / total
-    return found
+    return np.asarray(np.cumsum(weights[::-1])[::-1] / total)
 
 
 def _below(steps: Array, scale: float) -> Array:
     """P(N <= -steps) of a discrete Gaussian law for whole numbers ``steps >= 0``."""
     if scale < _TABLE_BELOW:
         table = _tail_table(scale)
-        found: Array = np.where(steps < table.size, table[np.minimum(steps, table.size - 1).astype(np.intp)], 0.0)
-        return found
+        return np.where(steps < table.size, table[np.minimum(steps, table.size - 1).astype(np.intp)], 0.0)
     edge = np.minimum((steps - 0.5) / scale, 40.0)
     density = np.exp(-0.5 * edge**2) / np.sqrt(2 * np.pi)
     correction = edge / (24 * scale**2) + 7 / 5760 * (3 * edge - edge**3) / scale**4
-    out: Array = np.maximum(special.ndtr(-edge) - density * correction, 0.0)
-    return out
+    return np.asarray(np.maximum(special.ndtr(-edge) - density * correction, 0.0))
 
 
 def _noise_between(low: Array, high: Array, scale: float) -> Array:
@@ -89,18 +85,16 @@ def _noise_between(low: Array, high: Array, scale: float) -> Array:
     crossing = near <= 0
     tail = _below(np.maximum(near, 0.0), scale) - _below(np.maximum(far, 1.0), scale)
     middle = 1 - _below(np.maximum(1 - near, 1.0), scale) - _below(np.maximum(far, 1.0), scale)
-    out: Array = np.maximum(np.where(crossing, middle, tail), 0.0)
-    return out
+    return np.maximum(np.where(crossing, middle, tail), 0.0)
 
 
 def _noise_cdf(steps: Array, scale: float) -> Array:
     """P(N <= steps) of a discrete Gaussian law, whole numbers."""
     tail = _below(np.where(steps > 0, steps + 1, -steps), scale)
-    out: Array = np.where(steps > 0, 1 - tail, tail)
-    return out
+    return np.where(steps > 0, 1 - tail, tail)
 
 
-def _windows(low: Array, high: Array, stride: Array) -> tuple[Array, NDArray[np.bool_]]:
+def _windows(low: Array, high: Array, stride: Array) -> tuple[Array, Mask]:
     """Nodes from low to high (R, T), and which of them count."""
     length = np.floor((high - low) / stride)
     nodes = low[:, None] + stride[:, None] * np.arange(int(length.max()) + 1)
@@ -110,8 +104,7 @@ def _windows(low: Array, high: Array, stride: Array) -> tuple[Array, NDArray[np.
 def _stride(variance: Array, width: float) -> Array:
     """Spacing of the nodes: the summand is a product of bells as wide as count and noise."""
     joint = np.sqrt(variance * width**2 / np.maximum(variance + width**2, 1e-300))
-    out: Array = np.maximum(np.floor(joint / _SMOOTH), 1.0)
-    return out
+    return np.maximum(np.floor(joint / _SMOOTH), 1.0)
 
 
 def _over_counts(z: Array, n: Array, theta: Array, complement: Array, scale: float, spacing: float) -> Array:
@@ -155,8 +148,7 @@ def _gaussian_cdf(z: Array, n: Array, theta: Array, complement: Array, scale: fl
         for start in range(0, places.size, _ROWS):
             some = places[start : start + _ROWS]
             out[some] = summed(steps[some], n[some], theta[some], complement[some], scale, spacing)
-    found: Array = np.clip(out + _NEGLECTED, 0.0, 1.0)
-    return found
+    return np.asarray(np.clip(out + _NEGLECTED, 0.0, 1.0))
 
 
 def _cdf(z: Array, n: Array, theta: Array, complement: Array, law: NoiseLaw, step: float) -> Array:
@@ -266,5 +258,4 @@ def _probability(z: ArrayLike, n: ArrayLike, theta: ArrayLike, law: NoiseLaw, st
     count, size, chance = (np.ravel(array) for array in arrays)
     missing = np.isnan(count)
     found = count_tail(np.where(missing, 0.0, count), size, chance, 1 - chance, law, step, upper=upper)
-    out: Array = np.where(missing, 1.0, found).reshape(arrays[0].shape)
-    return out
+    return np.where(missing, 1.0, found).reshape(arrays[0].shape)

@@ -9,9 +9,7 @@ import numpy as np
 from dpinfer.inference.testing.products import LEAST
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    Array = NDArray[np.float64]
+    from dpinfer.numerics.arrays import Array
 
 __all__ = ["NullParts", "one_group", "product_parts", "raised"]
 

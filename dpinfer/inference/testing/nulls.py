@@ -10,9 +10,7 @@ import numpy as np
 from dpinfer.errors import OptionError
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    Array = NDArray[np.float64]
+    from dpinfer.numerics.arrays import Array, Mask, Places
 
 __all__ = [
     "ENOUGH",
@@ -75,7 +73,7 @@ class Candidate(NamedTuple):
     """
 
     model: NullModel
-    where: NDArray[np.intp]
+    where: Places
     fitted: Any
 
 
@@ -222,6 +220,6 @@ def batch_pvalues(model: NullModel, values: Array, *, draws: int, rng: np.random
     return found
 
 
-def _reaches(drawn: Array, observed: Array | float) -> NDArray[np.bool_]:
+def _reaches(drawn: Array, observed: Array | float) -> Mask:
     """Whether statistics are at least as large, ties included; one that could not be computed is."""
     return np.asarray(~(drawn < observed - _TIE * np.maximum(np.abs(observed), 1.0)))

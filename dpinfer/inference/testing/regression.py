@@ -19,12 +19,9 @@ from dpinfer.inference.score import score_joint
 from dpinfer.inference.simulated import draw_noise, draw_sums
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
     from dpinfer.inference.linear import LinearInference
+    from dpinfer.numerics.arrays import Array
     from dpinfer.release.laws import NoiseLaw
-
-    Array = NDArray[np.float64]
 
 __all__ = ["LinearRestrictions", "RestrictedFit", "gram_values", "released_values", "scale_error"]
 

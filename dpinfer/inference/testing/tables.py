@@ -32,8 +32,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from dpinfer.inference.testing.count_noise import CountNoise
-
-    Array = NDArray[np.float64]
+    from dpinfer.numerics.arrays import Array, Places
 
 __all__ = ["STATISTICS", "GoodnessOfFit", "Homogeneity", "Independence"]
 
@@ -252,7 +251,7 @@ def _sharpened(found: Product) -> tuple[Array, Array]:
     )
 
 
-def _unclear(found: Product) -> NDArray[np.intp]:
+def _unclear(found: Product) -> Places:
     """Which tables have a margin that their noise hides."""
     rows, columns = _floored(found)
     hidden = (rows < _CLEAR * found.row_error).any(axis=0) | (columns < _CLEAR * found.column_error).any(axis=0)
@@ -260,7 +259,7 @@ def _unclear(found: Product) -> NDArray[np.intp]:
 
 
 def _candidates(
-    model: Independence | Homogeneity, fitted: tuple[Any, Any], sharp: tuple[Any, Any], unclear: NDArray[np.intp]
+    model: Independence | Homogeneity, fitted: tuple[Any, Any], sharp: tuple[Any, Any], unclear: Places
 ) -> list[Candidate]:
     everywhere = np.arange(len(fitted[0]))
     found = [Candidate(model, everywhere, fitted)]
