@@ -2,12 +2,52 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol, Self, cast
+
+from dpinfer.errors import OptionError
 
 if TYPE_CHECKING:
     from dpinfer.numerics.arrays import Array
 
-__all__ = ["Inference"]
+__all__ = ["TARGETS", "Choice", "Inference", "check_simulation"]
+
+TARGETS = ("population", "data")
+
+
+class Choice:
+    """An inference with a choice of methods, in its field ``method``."""
+
+    method: Any
+    methods: ClassVar[tuple[str, ...]]
+    automatic: ClassVar[str] = "score"
+    """What "auto" stands for."""
+
+    def with_method(self, method: str) -> Self:
+        """Return the same estimates under another inference method.
+
+        Raises
+        ------
+        OptionError
+            If it is none of ``methods``.
+        """
+        if method not in self.methods:
+            raise OptionError("inference", method, self.methods)
+        chosen = self.automatic if method == "auto" else method
+        return self if chosen == self.method else cast("Self", replace(cast("Any", self), method=chosen))
+
+
+def check_simulation(target: str, replicates: object) -> None:
+    """Refuse a target that is none, and too few simulated releases.
+
+    Raises
+    ------
+    OptionError
+    """
+    if target not in TARGETS:
+        raise OptionError("target", target, TARGETS)
+    if not (isinstance(replicates, int) and replicates >= 99):
+        raise OptionError("replicates", replicates, "a whole number of at least 99")
 
 
 class Inference(Protocol):

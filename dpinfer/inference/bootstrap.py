@@ -6,16 +6,18 @@ w the variance of a weight, n the known noise. What replicates differ by estimat
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING
 
 import numpy as np
 from scipy import stats
 
-from dpinfer.errors import OptionError
+from dpinfer.inference.base import Choice
+from dpinfer.inference.contrasts import rows_of, simulated_pvalue, variance_of
 from dpinfer.inference.moments import positive, rescaled
 from dpinfer.inference.restrictions import independent
+from dpinfer.numerics.forms import root_of
 from dpinfer.numerics.mixture import PROBABILITIES, floored_variances, mixture_isf, mixture_sf
 
 if TYPE_CHECKING:
@@ -149,7 +151,7 @@ class Variances:
 
 
 @dataclass(frozen=True, eq=False)
-class BootstrapInference:
+class BootstrapInference(Choice):
     """Smooth functions of sums, with errors from replicates; implements `Inference`.
 
     Attributes
@@ -183,6 +185,8 @@ class BootstrapInference:
     conservative: float = 0.05
     unstable: tuple[str, ...] = ()
 
+    methods = METHODS
+    automatic = "auto"
     scale = None
     rsquared = None
 
@@ -217,8 +221,7 @@ class BootstrapInference:
 
         NaN where the statistic is undefined within a standard error.
         """
-        values, vectors = np.linalg.eigh(self.sums.covariance_of_mean)
-        moved = (vectors * np.sqrt(np.maximum(values, 0.0))).T
+        moved = root_of(self.sums.covariance_of_mean).T
         with np.errstate(all="ignore"):
             around = self.statistic(self.sums.mean + moved) + self.statistic(self.sums.mean - moved)
             found = 0.5 * (around - 2 * self._plain).sum(axis=0)
@@ -257,7 +260,7 @@ class BootstrapInference:
     def _variances(self, rows: Array) -> Variances:
         """Say what is known of linear functions of the sums, ``rows`` (k, d)."""
         parts = [self.sums.covariance, self.sums.floor, self.sums.noise_of_mean]
-        found = [np.maximum(np.einsum("ki,ij,kj->k", rows, part, rows), 0.0) for part in parts]
+        found = [np.maximum(variance_of(rows, part), 0.0) for part in parts]
         return Variances(found[0], found[1], found[2], self.sums, self.target == "population")
 
     @cached_property
@@ -337,7 +340,7 @@ class BootstrapInference:
         return 0.0 if self.method == "most_conservative" else 1.0
 
     def _contrasts(self, contrasts: Array) -> tuple[Array, Variances]:
-        contrasts = np.atleast_2d(np.asarray(contrasts, dtype=np.float64))
+        contrasts = rows_of(contrasts)
         return contrasts @ self.params, self._variances(contrasts @ self.gradient)
 
     def wald(self, restrictions: Array, values: Array) -> tuple[float, float, float]:
@@ -394,19 +397,7 @@ class BootstrapInference:
         sampling = (values - 1.0) / self.sums.weight_variance if self.target == "population" else 0.0
         moved = (vectors @ (np.sqrt(sampling + given) * rng.normal(size=values.shape))[..., None])[..., 0]
         found = (moved**2 / between).sum(axis=1)
-        return float((1 + (found >= (distance**2 / between).sum()).sum()) / (_DRAWS + 1))
-
-    def with_method(self, method: str) -> BootstrapInference:
-        """Return the same estimates under another inference method.
-
-        Raises
-        ------
-        OptionError
-            If it is none of `METHODS`.
-        """
-        if method not in METHODS:
-            raise OptionError("inference", method, METHODS)
-        return replace(self, method=method)
+        return float(simulated_pvalue(found, (distance**2 / between).sum()))
 
 
 _MIDDLE = np.array([0.5])

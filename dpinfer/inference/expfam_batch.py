@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import numpy as np
-from scipy import stats
 
 from dpinfer.errors import OptionError
-from dpinfer.inference.batch import BatchEstimates, Oracle, contrast_rows
+from dpinfer.inference.batch import BatchEstimates, Oracle
+from dpinfer.inference.contrasts import Contrasts, contrast_rows, variance_of
 from dpinfer.inference.expfam import ClampedProblem, FamilyFit, estimate, influence, score_covariance, sum_noise
 from dpinfer.inference.expfam_intervals import (
     contrast_errors,
@@ -17,7 +17,7 @@ from dpinfer.inference.expfam_intervals import (
     wald_interval,
     wald_pvalue,
 )
-from dpinfer.numerics.tails import laplace_sum_isf
+from dpinfer.numerics.forms import root_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -84,14 +84,12 @@ def batch_family(
     interval, pvalue = (wald_interval, wald_pvalue) if method == "wald" else (score_interval, score_pvalue)
     names = problem.family.names
     wanted = contrast_rows(names, contrasts)
-    params, errors = fit.params @ wanted.T, contrast_errors(fit, wanted)
-    half = stats.norm.isf(alpha / 2) * errors
-    intervals = np.stack([params - half, params + half], axis=-1)
-    tested = 2 * np.asarray(stats.norm.sf(np.abs(params) / errors))
+    found = Contrasts(fit.params @ wanted.T, contrast_errors(fit, wanted))
+    intervals, tested = found.intervals(alpha), found.pvalues()
     for index in range(len(names)):
         intervals[:, index] = interval(fit, index, alpha)
-        tested[:, index] = pvalue(fit, index, np.zeros(len(params))) if pvalues else np.nan
-    return BatchEstimates((*names, *(contrasts or {})), params, errors, tested, intervals, fit.flagged)
+        tested[:, index] = pvalue(fit, index, np.zeros(len(values))) if pvalues else np.nan
+    return BatchEstimates((*names, *(contrasts or {})), found.center, found.error, tested, intervals, fit.flagged)
 
 
 def family_oracle(
@@ -124,13 +122,10 @@ def family_oracle(
     fit = estimate(problem, noise, values[:, 1:], values[:, 0])
     wanted = contrast_rows(problem.family.names, contrasts)
     weights = wanted * fit.slope[0]
-    sampling = np.einsum("qi,ij,qj->q", weights, fit.cov_sampling[0], weights)
+    sampling = np.maximum(variance_of(weights, fit.cov_sampling[0]), 0.0)
     variance = contrast_errors(fit, wanted)[0] ** 2
-    normal = float(stats.norm.isf(alpha / 2))
-    critical: Array | float = normal
-    if noise.laplace:
-        critical = laplace_sum_isf(alpha, _shares(fit, weights, variance))
-    return Oracle(critical * np.sqrt(variance), normal * np.sqrt(np.maximum(sampling, 0.0)), float(fit.kappa[0]))
+    shares = _shares(fit, weights, variance) if noise.laplace else None
+    return Oracle.of(variance, sampling, float(fit.kappa[0]), alpha=alpha, shares=shares)
 
 
 def _shares(fit: FamilyFit, weights: Array, variance: Array) -> Array:
@@ -181,8 +176,7 @@ def simulate_releases(
         )
         sums = alike * sums
     else:
-        values, vectors = np.linalg.eigh(moments.cov[0])
-        root = vectors * np.sqrt(np.maximum(values, 0.0))
-        sums = count * moments.mean + np.sqrt(alike * count) * rng.normal(size=(replicates, len(values))) @ root.T
+        root = root_of(moments.cov[0])
+        sums = count * moments.mean + np.sqrt(alike * count) * rng.normal(size=(replicates, len(root))) @ root.T
     noise = law.rvs(replicates, rng) * np.asarray(steps, dtype=np.float64)
     return estimate(problem, fit.noise, sums + noise[:, 1:], count + noise[:, 0])

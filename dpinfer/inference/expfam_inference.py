@@ -9,20 +9,23 @@ from typing import TYPE_CHECKING
 import numpy as np
 from scipy import stats
 
-from dpinfer.errors import InferenceError, OptionError
+from dpinfer.errors import InferenceError
+from dpinfer.inference.base import Choice, check_simulation
+from dpinfer.inference.contrasts import Contrasts, rows_of, simulated_pvalue
 from dpinfer.inference.expfam import KAPPA_RELIABLE, ClampedProblem, FamilyFit, estimate, sum_noise
 from dpinfer.inference.expfam_batch import simulate_releases
 from dpinfer.inference.expfam_intervals import (
     contrast_errors,
     from_ends,
     linked,
+    linked_errors,
     score_interval,
     score_pvalue,
     wald_interval,
     wald_pvalue,
 )
-from dpinfer.inference.linear import METHODS, TARGETS
-from dpinfer.inference.restrictions import independent, wald_statistic
+from dpinfer.inference.linear import METHODS
+from dpinfer.inference.restrictions import independent, wald_lengths, wald_statistic
 from dpinfer.release.stage import StageRelease
 
 if TYPE_CHECKING:
@@ -35,7 +38,7 @@ _STEP = 1e-5
 
 
 @dataclass(frozen=True, eq=False)
-class FamilyInference:
+class FamilyInference(Choice):
     """Parameters of an exponential family; implements `dpinfer.inference.base.Inference`.
 
     A single parameter is inferred by the method on the scale of its link; any other combination of the
@@ -63,6 +66,11 @@ class FamilyInference:
     replicates: int
     seed: int
     notes: tuple[str, ...] = ()
+
+    methods = METHODS
+    df_resid = np.inf
+    scale = None
+    rsquared = None
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -102,21 +110,6 @@ class FamilyInference:
     def target(self) -> str:
         """What is estimated: the population or the data themselves."""
         return "population" if self.fit.noise.population else "data"
-
-    @property
-    def df_resid(self) -> float:
-        """Infinite: standard errors have a normal reference."""
-        return np.inf
-
-    @property
-    def scale(self) -> float | None:
-        """None: a family has no error variance."""
-        return None
-
-    @property
-    def rsquared(self) -> float | None:
-        """None: a family explains nothing by other columns."""
-        return None
 
     @property
     def kappa(self) -> float:
@@ -172,13 +165,10 @@ class FamilyInference:
         """Return simulated pivots (B,), estimate and standard error, and the parameter if it is on its link's scale."""
         drawn, index = self._drawn, _single(contrast)
         if index is None:
-            errors, own = contrast_errors(drawn, contrast[None])[:, 0], contrast_errors(self.fit, contrast[None])[0, 0]
-            at = float(contrast @ self.params)
-            return (drawn.params @ contrast - at) / errors, at, float(own), None
-        total = (fit.cov_sampling[:, index, index] + fit.cov_noise[:, index, index] for fit in (drawn, self.fit))
-        errors, own = (np.sqrt(variance) for variance in total)
-        at = float(self.fit.eta[0, index])
-        return (drawn.eta[:, index] - at) / errors, at, float(own[0]), index
+            own, errors = self._normal(contrast), contrast_errors(drawn, contrast[None])[:, 0]
+            return (drawn.params @ contrast - own.center) / errors, float(own.center), float(own.error), None
+        at, error = float(self.fit.eta[0, index]), float(linked_errors(self.fit, index)[0])
+        return (drawn.eta[:, index] - at) / linked_errors(drawn, index), at, error, index
 
     def _simulated(self, contrast: Array, alpha: float) -> Array:
         pivots, at, error, index = self._pivots(contrast)
@@ -190,7 +180,7 @@ class FamilyInference:
 
     def intervals(self, contrasts: Array, alpha: float) -> Array:
         """Intervals of level ``1 - alpha`` for each row of ``contrasts`` (k, p), as (k, 2); may be infinite."""
-        rows = np.atleast_2d(np.asarray(contrasts, dtype=np.float64))
+        rows = rows_of(contrasts)
         return np.stack([np.sort(self._interval(row, alpha)) for row in rows])
 
     def _draws(self, index: int | None) -> bool:
@@ -205,13 +195,15 @@ class FamilyInference:
         if index is not None:
             method = wald_interval if self.method == "wald" else score_interval
             return np.asarray(method(self.fit, index, alpha)[0] * contrast[index])
-        half = float(stats.norm.isf(alpha / 2)) * contrast_errors(self.fit, contrast[None])[0, 0]
-        centre = float(contrast @ self.params)
-        return np.array([centre - half, centre + half])
+        return self._normal(contrast).intervals(alpha)
+
+    def _normal(self, contrast: Array) -> Contrasts:
+        """Return one combination, with a normal reference."""
+        return Contrasts(contrast @ self.params, contrast_errors(self.fit, contrast[None])[0, 0])
 
     def contrast_pvalues(self, contrasts: Array, values: Array) -> Array:
         """Two-sided p-values (k,) of ``contrasts @ params = values``."""
-        rows = np.atleast_2d(np.asarray(contrasts, dtype=np.float64))
+        rows = rows_of(contrasts)
         wanted = np.broadcast_to(np.asarray(values, dtype=np.float64), (len(rows),))
         return np.array([self._pvalue(row, value) for row, value in zip(rows, wanted, strict=True)])
 
@@ -226,8 +218,7 @@ class FamilyInference:
         if index is not None:
             method = wald_pvalue if self.method == "wald" else score_pvalue
             return float(method(self.fit, index, tested)[0])
-        distance = abs(float(contrast @ self.params) - value) / contrast_errors(self.fit, contrast[None])[0, 0]
-        return float(2 * stats.norm.sf(distance))
+        return float(self._normal(contrast).pvalues(value))
 
     def wald(self, restrictions: Array, values: Array) -> tuple[float, float, float]:
         """Joint test of ``restrictions @ params = values``: statistic (chi-squared), degrees of freedom, p-value."""
@@ -239,14 +230,7 @@ class FamilyInference:
         moved = (drawn.params - self.params) @ rows.T
         weights = rows[None] * drawn.slope[:, None, :]
         spread = weights @ (drawn.cov_sampling + drawn.cov_noise) @ np.swapaxes(weights, 1, 2)
-        again = np.einsum("bk,bk->b", moved, np.linalg.solve(spread, moved[..., None])[..., 0])
-        return statistic, count, float((1 + (again >= statistic).sum()) / (self.replicates + 1))
-
-    def with_method(self, method: str) -> FamilyInference:
-        """Return the same estimates under another inference method."""
-        if method not in METHODS:
-            raise OptionError("inference", method, METHODS)
-        return replace(self, method="score" if method == "auto" else method)
+        return statistic, count, float(simulated_pvalue(wald_lengths(moved, spread), statistic))
 
 
 def _single(contrast: Array) -> int | None:
@@ -296,10 +280,7 @@ def family_inference(
     InferenceError
         If the release holds too few sums.
     """
-    if target not in TARGETS:
-        raise OptionError("target", target, TARGETS)
-    if not (isinstance(replicates, int) and replicates >= 99):
-        raise OptionError("replicates", replicates, "a whole number of at least 99")
+    check_simulation(target, replicates)
     width = 1 + len(problem.expressions)
     if len(release.values) < width:
         raise InferenceError(f"the release holds {len(release.values)} sums, the family needs {width}")

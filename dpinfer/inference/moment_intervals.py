@@ -5,23 +5,15 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import numpy as np
-from scipy import stats
 
 from dpinfer.numerics.roots import outermost_crossing
-from dpinfer.numerics.tails import laplace_sum_isf, laplace_sum_sf
+from dpinfer.numerics.tails import critical_value, pvalue_of
 
 if TYPE_CHECKING:
     from dpinfer.inference.moments import Estimates
     from dpinfer.numerics.arrays import Array, Mask
 
 __all__ = ["intervals", "pvalues"]
-
-
-def _critical(estimates: Estimates, alpha: float) -> Array:
-    if not estimates.laplace:
-        return np.asarray(stats.t.isf(alpha / 2, estimates.df))
-    tails = laplace_sum_isf(alpha, estimates.shares(estimates.variance))
-    return np.asarray(stats.t.isf(stats.norm.sf(tails), estimates.df))
 
 
 def intervals(estimates: Estimates, alpha: float, *, method: str = "score") -> Array:
@@ -35,8 +27,8 @@ def intervals(estimates: Estimates, alpha: float, *, method: str = "score") -> A
         "score" holds every value that is not rejected when its variance is evaluated there (for a ratio that is
         Fieller's interval), "wald" is symmetric.
     """
-    critical, error = _critical(estimates, alpha), np.sqrt(estimates.variance)
-    lower, upper = np.broadcast_to(estimates.lower, error.shape), np.broadcast_to(estimates.upper, error.shape)
+    critical, error = critical_value(alpha, estimates.df, estimates.shares), np.sqrt(estimates.variance)
+    lower, upper = estimates.range
     if method == "wald":
         ends = [estimates.value - critical * error, estimates.value + critical * error]
     else:
@@ -64,7 +56,4 @@ def pvalues(estimates: Estimates, tested: Array | float, *, method: str = "score
     point = np.clip(np.broadcast_to(tested, estimates.value.shape), estimates.lower, estimates.upper)
     variance = estimates.variance if method == "wald" else estimates.variance_at(point)
     statistic = np.abs(estimates.value - point) / np.sqrt(np.maximum(variance, 1e-300))
-    found = np.asarray(2 * stats.t.sf(statistic, estimates.df))
-    if not estimates.laplace:
-        return found
-    return laplace_sum_sf(stats.norm.isf(np.maximum(found, 1e-300) / 2), estimates.shares(estimates.variance))
+    return pvalue_of(statistic, estimates.df, estimates.shares)

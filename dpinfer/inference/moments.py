@@ -171,11 +171,18 @@ class Estimates:
             own = np.where(own > 0, self.rows_per_unit * np.maximum(truth, 0.0), 0.0)
         return own
 
-    def shares(self, variance: Array) -> Array:
-        """Share of a variance that each Laplace variable carries (R, G, q, m)."""
-        shares = self.mixing**2 * self.variances / np.maximum(variance, 1e-300)[..., None]
-        total = shares.sum(axis=-1, keepdims=True)
-        return np.asarray(shares / np.maximum(total, 1.0))
+    @property
+    def shares(self) -> Array | None:
+        """Share of the variance that each Laplace variable carries (R, G, q, m); None where the noise is normal."""
+        if not self.laplace:
+            return None
+        shares = self.mixing**2 * self.variances / np.maximum(self.variance, 1e-300)[..., None]
+        return np.asarray(shares / np.maximum(shares.sum(axis=-1, keepdims=True), 1.0))
+
+    @property
+    def range(self) -> tuple[Array, Array]:
+        """Least and largest value that is possible, each (R, G, q)."""
+        return np.broadcast_to(self.lower, self.value.shape), np.broadcast_to(self.upper, self.value.shape)
 
     @property
     def blurred(self) -> Mask:

@@ -12,7 +12,9 @@ from scipy.stats import qmc
 
 from dpinfer.inference.expfam import SumNoise, estimate
 from dpinfer.inference.moments import Estimates, Growth
+from dpinfer.numerics.forms import root_of
 from dpinfer.numerics.quadrature import composite_nodes
+from dpinfer.numerics.roots import bisected
 
 if TYPE_CHECKING:
     from dpinfer.inference.expfam import ClampedProblem
@@ -211,10 +213,7 @@ def _solve(
 def _correlation(mean: Array, sd: Array, wanted: Array) -> tuple[Array, Mask]:
     low, high = np.full(len(wanted), -_LARGEST), np.full(len(wanted), _LARGEST)
     edge = (clamped_product(mean, sd, low) >= wanted) | (clamped_product(mean, sd, high) <= wanted)
-    for _ in range(_BISECTIONS):
-        middle = 0.5 * (low + high)
-        below = clamped_product(mean, sd, middle) < wanted
-        low, high = np.where(below, middle, low), np.where(below, high, middle)
+    low, high = bisected(lambda rho: clamped_product(mean, sd, rho) < wanted, low, high, rounds=_BISECTIONS)
     return 0.5 * (low + high), edge
 
 
@@ -263,8 +262,7 @@ def _row_covariance(sums: MomentSums, shape: _Shape, others: list[int]) -> Array
     correlation = np.broadcast_to(np.eye(k), (len(shape.mean), k, k)).copy()
     for place, (i, j) in enumerate(shape.pairs):
         correlation[:, i, j] = correlation[:, j, i] = shape.rho[:, place]
-    values, vectors = np.linalg.eigh(correlation)
-    root = vectors * np.sqrt(np.maximum(values, 0.0))[:, None, :]
+    root = root_of(correlation)
     exponents = np.array([sums.exponents[place][:-1] for place in others])
     out = np.empty((len(shape.mean), len(others), len(others)))
     for index in range(len(shape.mean)):

@@ -6,16 +6,15 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
-from scipy import stats
 
 from dpinfer.inference.gram import GramFit, GramProblem, noise_action
 from dpinfer.numerics.roots import outermost_crossing
-from dpinfer.numerics.tails import laplace_sum_isf, laplace_sum_sf
+from dpinfer.numerics.tails import critical_value, pvalue_of
 
 if TYPE_CHECKING:
     from dpinfer.numerics.arrays import Array, Mask, Places
 
-__all__ = ["laplace_critical", "laplace_shares", "score_interval", "score_joint", "score_pvalue", "score_statistic"]
+__all__ = ["laplace_shares", "score_interval", "score_joint", "score_pvalue", "score_statistic"]
 
 _ROUNDS = 3
 _NORMAL_DF = 1e9
@@ -130,12 +129,10 @@ def laplace_shares(problem: GramProblem, residual: Array, on_features: Array, va
     return coefficient**2 * problem.noise[upper] / variance[..., None]
 
 
-def laplace_critical(problem: GramProblem, residual: Array, on_features: Array, variance: Array, alpha: float) -> Array:
-    """Two-sided critical value of a contrast under Laplace noise, in standard errors; see `laplace_shares`."""
-    return laplace_sum_isf(alpha, laplace_shares(problem, residual, on_features, variance))
-
-
-def _at_plain(fit: GramFit, influence: _Influence, variance: Array) -> Array:
+def _at_plain(fit: GramFit, influence: _Influence, variance: Array) -> Array | None:
+    """Laplace shares at the solution of the normal equations; None where the noise is normal."""
+    if not fit.problem.laplace:
+        return None
     residual = fit.problem.response - fit.plain @ fit.rows
     return laplace_shares(fit.problem, residual[:, None, :], influence.on_features, variance)
 
@@ -145,10 +142,7 @@ def score_pvalue(fit: GramFit, contrasts: Array, values: Array) -> Array:
     influence = _influence(fit, contrasts)
     acted, variance, _, df = _at_estimate(fit, influence)
     statistic = _statistic(fit, influence, (acted, variance), values)
-    pvalue = 2 * np.asarray(stats.t.sf(np.abs(statistic), df))
-    if not fit.problem.laplace:
-        return pvalue
-    return laplace_sum_sf(stats.norm.isf(pvalue / 2), _at_plain(fit, influence, variance))
+    return pvalue_of(np.abs(statistic), df, _at_plain(fit, influence, variance), least=0.0)
 
 
 def score_interval(fit: GramFit, contrasts: Array, alpha: float) -> Array:
@@ -177,19 +171,11 @@ def _take(fit: GramFit, index: Places) -> GramFit:
     return replace(fit, **{name: getattr(fit, name)[index] for name in arrays})
 
 
-def _critical(fit: GramFit, influence: _Influence, variance: Array, df: Array, alpha: float) -> Array:
-    """Two-sided critical value of the score statistic, (R, k)."""
-    if not fit.problem.laplace:
-        return np.asarray(stats.t.isf(alpha / 2, df))
-    quantile = laplace_sum_isf(alpha, _at_plain(fit, influence, variance))
-    return np.asarray(stats.t.isf(stats.norm.sf(quantile), df))
-
-
 def _contracted_ends(fit: GramFit, contrasts: Array, alpha: float) -> tuple[Array, Mask]:
     """Iterate ``end = centre -+ critical * error(end)``: ends (R, k, 2), and which replicates settled (R,)."""
     influence = _influence(fit, contrasts)
     start, variance, error, df = _at_estimate(fit, influence)
-    critical = _critical(fit, influence, variance, df, alpha)
+    critical = critical_value(alpha, df, _at_plain(fit, influence, variance))
     settled = np.ones(len(fit.kappa), dtype=bool)
     ends = []
     for sign in (-1.0, 1.0):
@@ -207,7 +193,7 @@ def _scanned_ends(fit: GramFit, contrasts: Array, alpha: float) -> Array:
     """Find the ends of the intervals (R, k, 2) by a scan from outside in."""
     influence = _influence(fit, contrasts)
     acted, variance, error, df = _at_estimate(fit, influence)
-    critical = _critical(fit, influence, variance, df, alpha)
+    critical = critical_value(alpha, df, _at_plain(fit, influence, variance))
 
     def end(sign: float) -> Array:
         def inside(distance: Array) -> Mask:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from dpinfer.inference.gram import GramFit, covariance, fit_gram
+from dpinfer.numerics.forms import symmetric
 
 if TYPE_CHECKING:
     from dpinfer.numerics.arrays import Array
@@ -117,9 +118,5 @@ def _assemble(fit: GramFit, beta: Array, error: Array, squares: Array) -> Array:
 
 def draw_noise(law: NoiseLaw, steps: Array, width: int, size: int, rng: np.random.Generator) -> Array:
     """Draw the noise of a released upper triangle, as symmetric matrices (size, width, width)."""
-    upper = np.triu_indices(width)
-    drawn = law.rvs(size, rng)[:, : len(upper[0])] * steps[: len(upper[0])]
-    noise = np.zeros((size, width, width))
-    noise[:, upper[0], upper[1]] = drawn
-    noise[:, upper[1], upper[0]] = drawn
-    return noise
+    count = width * (width + 1) // 2
+    return symmetric(law.rvs(size, rng)[:, :count] * steps[:count], width)

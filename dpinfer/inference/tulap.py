@@ -14,6 +14,7 @@ import numpy as np
 from scipy.optimize import elementwise
 
 from dpinfer.errors import OptionError
+from dpinfer.inference.contrasts import Contrasts
 from dpinfer.numerics.binomial import binomial_pmf, binomial_sf, discounted_tail
 
 if TYPE_CHECKING:
@@ -69,6 +70,11 @@ class ProportionEstimate:
     def standard_error(self) -> Array:
         """Standard error from both parts together (R,)."""
         return np.sqrt(self.sampling_variance + self.noise_variance)
+
+    @property
+    def normal(self) -> Contrasts:
+        """Estimate and standard error, for a normal reference (R,)."""
+        return Contrasts(self.proportion, self.standard_error)
 
 
 def _check(n: ArrayLike, scale: float, theta: ArrayLike = 0.5) -> None:

@@ -10,7 +10,7 @@ import pandas as pd
 import pyarrow as pa
 
 from dpinfer.errors import DataError
-from dpinfer.inference.batch import contrast_rows
+from dpinfer.inference.contrasts import contrast_rows
 from dpinfer.inference.released import Released
 from dpinfer.kernel.data import PublicData
 from dpinfer.kernel.rows.base import Batch
