@@ -9,14 +9,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
 import numpy as np
 
 if TYPE_CHECKING:
     from dpinfer.numerics.arrays import Array, Mask
 
-__all__ = ["Estimates", "Growth", "MomentSums", "linearised", "positive", "rescaled", "size_of"]
+__all__ = ["Estimates", "Growth", "MomentSums", "Sizes", "linearised", "positive", "rescaled", "size_of"]
 
 Growth = Literal["none", "square", "correlation", "binomial", "poisson"]
 Exponent = tuple[int, ...]
@@ -203,12 +203,19 @@ def _ratio(top: Array, bottom: Array) -> Array:
     return top / np.where(np.abs(bottom) > 1e-12, bottom, 1e-12)
 
 
-def size_of(sums: MomentSums, least_ratio: float = FEW) -> tuple[Array, Mask]:
+class Sizes(NamedTuple):
+    """What estimates in cells are divided by, each (R, G): noisy sizes, and whether the cell may be empty."""
+
+    size: Array
+    few: Mask
+
+
+def size_of(sums: MomentSums, least_ratio: float = FEW) -> Sizes:
     """Noisy size of each cell, raised to one standard deviation of its noise, and whether it may be empty."""
     bottom = sums.monomial()
     noisy, error = sums.values[..., bottom], float(np.sqrt(sums.noise[bottom, bottom]))
     least = max(error, 1e-6 if sums.weighted else 1.0)
-    return np.maximum(noisy, least), noisy < max(least_ratio * error, least)
+    return Sizes(np.maximum(noisy, least), noisy < max(least_ratio * error, least))
 
 
 def quadratic(sums: MomentSums, gradient: Array) -> Array:
@@ -262,20 +269,19 @@ def rescaled(matrices: Array, variance: Array) -> Array:
 
 def linearised(
     sums: MomentSums,
+    sizes: Sizes,
     value: Array,
     gradient: Array,
-    size: Array,
-    few: Mask,
     *,
     population: bool,
     edge: Mask,
-    lower: Array | float,
-    upper: Array | float,
-    growth: Growth,
+    bounds: tuple[Array | float, Array | float],
+    growth: Growth = "none",
     sampling: Array | None = None,
-    ratio: bool = False,
+    ratio: bool = True,
 ) -> Estimates:
     """Carry the linearisation (times the size) to sampling and noise covariances and degrees of freedom."""
+    size = sizes.size
     wide = size[..., None, None]
     mixing = (gradient @ sums.mixing) / wide
     noise = np.einsum("rgqm,m,rgsm->rgqs", mixing, sums.variances, mixing)
@@ -296,10 +302,10 @@ def linearised(
         mixing=mixing,
         size=size,
         df=df,
-        few=few,
+        few=sizes.few,
         edge=np.broadcast_to(edge, value.shape),
-        lower=lower,
-        upper=upper,
+        lower=bounds[0],
+        upper=bounds[1],
         growth=growth,
         denominator=_denominator(sums, value, gradient) if ratio else None,
         variances=sums.variances,
