@@ -59,8 +59,8 @@ class Binomial(_Count):
 
     trials: int
     name: str = field(default="binomial", init=False)
-    parameters: tuple[Parameter, ...] = field(default=_PROBABILITY, init=False, repr=False)
-    natural_names: tuple[str, ...] = field(default=("logit(p)",), init=False, repr=False)
+    parameters = _PROBABILITY
+    natural_names = ("logit(p)",)
 
     def __post_init__(self) -> None:
         if isinstance(self.trials, bool) or not isinstance(self.trials, int) or self.trials < 1:
@@ -153,8 +153,8 @@ class Poisson(_Count):
     """Counts with a constant rate."""
 
     name: str = field(default="poisson", init=False)
-    parameters: tuple[Parameter, ...] = field(default=(Parameter("rate", 0.0, np.inf),), init=False, repr=False)
-    natural_names: tuple[str, ...] = field(default=("log(rate)",), init=False, repr=False)
+    parameters = (Parameter("rate", 0.0, np.inf),)
+    natural_names = ("log(rate)",)
 
     def check(self, column: str, declared: Column) -> None:
         """See `ExponentialFamily`."""
@@ -195,8 +195,8 @@ class Geometric(_Count):
     """Number of failures before the first success: 0, 1, 2, ... with probability ``p (1 - p)**k``."""
 
     name: str = field(default="geometric", init=False)
-    parameters: tuple[Parameter, ...] = field(default=_PROBABILITY, init=False, repr=False)
-    natural_names: tuple[str, ...] = field(default=("log(1 - p)",), init=False, repr=False)
+    parameters = _PROBABILITY
+    natural_names = ("log(1 - p)",)
 
     def check(self, column: str, declared: Column) -> None:
         """See `ExponentialFamily`."""
