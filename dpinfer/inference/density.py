@@ -12,14 +12,13 @@ from typing import TYPE_CHECKING
 import numpy as np
 from scipy import stats
 
-from dpinfer.numerics.bin_choice import Ladder
 from dpinfer.numerics.roots import outermost_crossing
 from dpinfer.numerics.tails import laplace_sum_isf
 
 if TYPE_CHECKING:
     from dpinfer.numerics.arrays import Array, Mask, Places
 
-__all__ = ["HIDDEN", "DensityEstimates", "bias_estimate", "density_intervals", "projected", "variance_error"]
+__all__ = ["HIDDEN", "DensityEstimates", "density_intervals", "projected", "variance_error"]
 
 HIDDEN = 3.0
 """A count below so many standard deviations of its noise is not told from that of an empty bin."""
@@ -230,33 +229,3 @@ def variance_error(estimates: DensityEstimates) -> tuple[Array, Array]:
     if not estimates.population:
         return np.zeros(len(shares)), noisy
     return estimates.alike * ((shares - squares) / size / widths).sum(axis=1), noisy
-
-
-def bias_estimate(
-    fine: Array, share: Array, merged: int, *, nobs: float, noise: float, length: float
-) -> tuple[float, float]:
-    """Squared bias of a histogram, told from finer counts: what it loses within its bins.
-
-    Parameters
-    ----------
-    fine : ndarray (F,)
-        Noisy counts of the finer bins.
-    share : ndarray (F,)
-        Part of the bounds that each covers.
-    merged : int
-        How many finer bins a bin of the histogram holds.
-    nobs : float
-        Number of rows.
-    noise : float
-        Noise variance of a finer count.
-    length : float
-        Width of the bounds, in the unit of the column.
-
-    Returns
-    -------
-    bias, error : float
-        Integrated squared distance between the density's means over fine bins and over coarse ones, without bias of
-        its own (so that it may be negative); and its standard error.
-    """
-    energy, variance = Ladder(share.tolist(), (merged, 1)).energies(fine, max(nobs, 1.0), noise)
-    return float(energy[1] - energy[0]) / length, float(np.sqrt(variance[0])) / length

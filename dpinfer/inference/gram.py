@@ -156,23 +156,7 @@ def fit_gram(problem: GramProblem, gram: Array, nobs: Array) -> GramFit:
     moment, total = onto @ rows.T, onto @ problem.response
     first = gram[:, 0, :] @ problem.response
     size = np.maximum(nobs, rows.shape[0] + 1.0)
-    spread = problem.response**2 @ problem.noise @ problem.response**2
-    return _estimate(
-        problem, rows, mix, cross, moment, np.stack([total, first**2 / size]), size, float(np.sqrt(spread))
-    )
-
-
-def _estimate(
-    problem: GramProblem,
-    rows: Array,
-    mix: Array,
-    cross: Array,
-    moment: Array,
-    squares: Array,
-    size: Array,
-    spread: float,
-) -> GramFit:
-    """Finish `fit_gram` from the rotated cross-products; ``squares`` holds y'y and n ybar^2."""
+    spread = float(np.sqrt(problem.response**2 @ problem.noise @ problem.response**2))
     eigenvalues, vectors = np.linalg.eigh(cross)
     level = noise_level(problem.noise, rows)
     floor = np.maximum(level, _TINY * np.abs(eigenvalues).max(axis=1))[:, None]
@@ -185,9 +169,9 @@ def _estimate(
     rotated = np.where(eigenvalues[:, :1] >= floor, plain, stable)
     df_resid = size - rows.shape[0]
     fitted = 2 * np.einsum("ri,ri->r", rotated, moment) - np.einsum("ri,rij,rj->r", rotated, cross, rotated)
-    residual = squares[0] - fitted
-    cap = np.maximum(np.maximum(squares[0], spread), 1e-300)
-    centred = np.maximum(squares[0] - squares[1], _TINY * cap)
+    residual = total - fitted
+    cap = np.maximum(np.maximum(total, spread), 1e-300)
+    centred = np.maximum(total - first**2 / size, _TINY * cap)
     return GramFit(
         problem=problem,
         rows=rows,

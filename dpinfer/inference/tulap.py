@@ -30,8 +30,6 @@ __all__ = [
     "proportion_interval",
     "proportion_pvalue",
     "proportion_sf",
-    "tulap_cdf",
-    "tulap_sf",
 ]
 
 Alternative = Literal["two-sided", "greater", "less"]
@@ -89,72 +87,6 @@ def _check(n: ArrayLike, scale: float, theta: ArrayLike = 0.5) -> None:
 
 def _rate(scale: float) -> float:
     return min(1 / max(scale, 1e-300), _FASTEST)
-
-
-def tulap_cdf(x: ArrayLike, scale: float) -> Array:
-    """P(T <= x) for the Tulap law: discrete Laplace of the given scale plus a uniform on (-1/2, 1/2).
-
-    Parameters
-    ----------
-    x : array_like (...)
-        Any real numbers; infinite ones too.
-    scale : float
-        Scale of the discrete Laplace law, >= 0.
-
-    Returns
-    -------
-    ndarray (...)
-        In closed form, to about 1e-15 of its own size in the lower tail as well.
-
-    Raises
-    ------
-    OptionError
-        If the scale is negative or not finite.
-
-    Notes
-    -----
-    For ``x <= 1/2`` with m the nearest integer and ``q = exp(-1 / scale)`` it is
-    ``q^(-m) (q + (1 - q)(x - m + 1/2)) / (1 + q)``; elsewhere ``1 - cdf(-x)`` [1]_.
-
-    References
-    ----------
-    .. [1] Awan and Slavkovic (2018), Differentially private uniformly most powerful tests for binomial data.
-
-    Examples
-    --------
-    >>> float(tulap_cdf(0.0, scale=1.0))
-    0.5
-    """
-    _check(0, scale)
-    value = np.asarray(x, dtype=float)
-    rate = 1 / max(scale, 1e-300)
-    below = np.clip(-np.abs(value), -1e4 * max(scale, 1.0), 0.0)
-    nearest = np.rint(below)
-    q, share = np.exp(-rate), below - nearest + 0.5
-    steps = np.where(nearest < 0, np.maximum(nearest * rate, -1e4), 0.0)
-    tail = np.exp(steps) * (q - np.expm1(-rate) * share) / (1 + q)
-    return np.asarray(np.where(value > 0, 1 - tail, tail))
-
-
-def tulap_sf(x: ArrayLike, scale: float) -> Array:
-    """P(T >= x) for the Tulap law, accurate in the upper tail; see `tulap_cdf`.
-
-    Parameters
-    ----------
-    x : array_like (...)
-    scale : float
-        Scale of the discrete Laplace law, >= 0.
-
-    Returns
-    -------
-    ndarray (...)
-
-    Raises
-    ------
-    OptionError
-        If the scale is negative or not finite.
-    """
-    return tulap_cdf(-np.asarray(x, dtype=float), scale)
 
 
 def _split(z: Array, n: Array, scale: float) -> tuple[Array, Array]:
