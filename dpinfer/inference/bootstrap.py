@@ -137,6 +137,12 @@ class Variances:
         given = np.broadcast_to(self.noise[:, None], total.shape) if self.sums.paired else total / self.sums.replicates
         return sampling, np.maximum((sampling if self.population else 0.0) + given, 1e-300)
 
+    @property
+    def medians(self) -> tuple[Array, Array]:
+        """Medians of both, each (k,)."""
+        sampling, total = self.at(np.array([0.5]))
+        return sampling[:, 0], total[:, 0]
+
     def corrected(self, share: float) -> Array:
         """Variance of the estimate (k,) with so much of the expected noise taken off: the three of the source."""
         sampling = np.maximum(self.observed - share * self.floor, 0.0) / self.sums.weight_variance
@@ -236,7 +242,7 @@ class BootstrapInference(Choice):
     @cached_property
     def _bent(self) -> Array:
         """Curvature in standard errors (p,); infinite where it is undefined."""
-        error = np.sqrt(self._variances(self.gradient).at(_MIDDLE)[1][:, 0])
+        error = np.sqrt(self._middle[1])
         return np.where(np.isfinite(self.curvature), np.abs(self.curvature) / error, np.inf)
 
     @cached_property
@@ -264,19 +270,22 @@ class BootstrapInference(Choice):
         return Variances(found[0], found[1], found[2], self.sums, self.target == "population")
 
     @cached_property
+    def _middle(self) -> tuple[Array, Array]:
+        """Medians of what is known of the sampling variance, and of the variance, of every estimate (p,)."""
+        return self._variances(self.gradient).medians
+
+    @cached_property
     def cov_sampling(self) -> Array:
         """Covariance from sampling (p, p); variances are medians of what is known of them."""
-        variance = self._variances(self.gradient).at(_MIDDLE)[0][:, 0]
         if self.target != "population":
             return np.zeros((len(self.names), len(self.names)))
         between = self.gradient @ (self.sums.covariance - self.sums.floor) @ self.gradient.T
-        return np.asarray(rescaled(positive(between), variance))
+        return rescaled(positive(between), self._middle[0])
 
     @cached_property
     def cov_noise(self) -> Array:
         """Covariance from privacy noise and, where weights are secret, from the random weights themselves (p, p)."""
-        variances = self._variances(self.gradient)
-        sampling, total = (part[:, 0] for part in variances.at(_MIDDLE))
+        sampling, total = self._middle
         given = total - (sampling if self.target == "population" else 0.0)
         found = self.gradient @ self.sums.covariance_of_mean @ self.gradient.T
         return np.asarray(rescaled(positive(found), given)) + np.diag(1e-12 * np.maximum(given, 1e-300))
@@ -284,8 +293,7 @@ class BootstrapInference(Choice):
     @property
     def population_std(self) -> Array:
         """Standard deviation of one row's share in each estimate (p,): the root of n times its sampling variance."""
-        variance = self._variances(self.gradient).at(_MIDDLE)[0][:, 0]
-        return np.sqrt(max(float(self.sums.mean[0]), 0.0) * variance)
+        return np.sqrt(max(float(self.sums.mean[0]), 0.0) * self._middle[0])
 
     @property
     def flags(self) -> tuple[str, ...]:
@@ -372,7 +380,7 @@ class BootstrapInference(Choice):
         turned = vectors.T @ inverse
         found = self._variances(turned @ rows)
         chosen = self.method in ("auto", "fiducial")
-        variance = found.at(_MIDDLE)[1][:, 0] if chosen else found.corrected(self._share)
+        variance = found.medians[1] if chosen else found.corrected(self._share)
         statistic = float(((turned @ distance) ** 2 / variance).sum())
         if count == 1:
             return statistic, 1.0, float(self.contrast_pvalues(restrictions, np.atleast_1d(values))[0])
@@ -398,6 +406,3 @@ class BootstrapInference(Choice):
         moved = (vectors @ (np.sqrt(sampling + given) * rng.normal(size=values.shape))[..., None])[..., 0]
         found = (moved**2 / between).sum(axis=1)
         return float(simulated_pvalue(found, (distance**2 / between).sum()))
-
-
-_MIDDLE = np.array([0.5])

@@ -35,6 +35,7 @@ __all__ = [
     "influence",
     "score_covariance",
     "signal",
+    "spread_at",
     "sum_noise",
     "take",
 ]
@@ -81,6 +82,16 @@ class ClampedProblem:
         """Range of each parameter on the scale of its link, (p, 2)."""
         ends = self.family.box(self.lower, self.upper)
         return np.array([p.to_link(pair) for p, pair in zip(self.family.parameters, ends, strict=True)])
+
+    @cached_property
+    def width(self) -> Array:
+        """Width of the range of each parameter (p,)."""
+        return np.asarray(np.diff(self.box, axis=1)[:, 0])
+
+    @cached_property
+    def free(self) -> Mask:
+        """Whether each parameter is on the whole line (p,)."""
+        return np.array([parameter.link == "identity" for parameter in self.family.parameters])
 
     def statistics(self, values: Array) -> Array:
         """Statistics (..., k) of clamped values (...), in their own units."""
@@ -291,6 +302,12 @@ def influence(jacobian: Array, total: Array, size: Array, width: Array) -> tuple
     return cov @ np.swapaxes(solved, 1, 2) / scale[:, None, :], cov
 
 
+def spread_at(problem: ClampedProblem, noise: SumNoise, eta: Array, size: Array) -> tuple[Moments, Array, Array]:
+    """Moments of features at linked parameters (R, p), and there `influence` of the score with its covariance."""
+    moments = problem.link_moments(eta)
+    return moments, *influence(moments.jacobian, np.add(*score_covariance(noise, moments, size)), size, problem.width)
+
+
 def signal(problem: ClampedProblem, cov_sampling: Array, cov_noise: Array, size: Array) -> Array:
     """How far the parameters stand out of the noise, kappa (R,).
 
@@ -301,8 +318,7 @@ def signal(problem: ClampedProblem, cov_sampling: Array, cov_noise: Array, size:
     """
     noise = np.sqrt(np.maximum(np.diagonal(cov_noise, axis1=1, axis2=2), 1e-300))
     row = np.sqrt(np.maximum(np.diagonal(cov_sampling, axis1=1, axis2=2), 1e-300) * size[:, None])
-    free = np.array([parameter.link == "identity" for parameter in problem.family.parameters])
-    return np.asarray((np.where(free, row, 1.0) / (4 * noise)).min(axis=1))
+    return np.asarray((np.where(problem.free, row, 1.0) / (4 * noise)).min(axis=1))
 
 
 def estimate(problem: ClampedProblem, noise: SumNoise, sums: Array, count: Array) -> FamilyFit:
@@ -327,8 +343,7 @@ def estimate(problem: ClampedProblem, noise: SumNoise, sums: Array, count: Array
     edge |= np.any((eta <= problem.box[:, 0] + 1e-9) | (eta >= problem.box[:, 1] - 1e-9), axis=1)
     moments = problem.link_moments(eta)
     sampling, noisy = score_covariance(noise, moments, size)
-    width = np.diff(problem.box, axis=1)[:, 0]
-    weights, total = influence(moments.jacobian, sampling + noisy, size, width)
+    weights, total = influence(moments.jacobian, sampling + noisy, size, problem.width)
     cov_sampling = weights @ sampling @ np.swapaxes(weights, 1, 2)
     cov_noise = total - cov_sampling
     row = weights @ (size[:, None, None] * moments.cov) @ np.swapaxes(weights, 1, 2)
@@ -356,10 +371,8 @@ def _first(problem: ClampedProblem, means: Array) -> Array:
 
 def _solve(problem: ClampedProblem, noise: SumNoise, means: Array, size: Array) -> tuple[Array, Array]:
     """Levenberg-Marquardt within the box: linked parameters (R, p), and what is left of the distance (R,)."""
-    width = np.diff(problem.box, axis=1)[:, 0]
-    longest = np.minimum(_LARGEST_STEP, width / 8)
-    free = np.array([parameter.link == "identity" for parameter in problem.family.parameters])
-    longest = np.where(free, width / 8, longest)
+    width = problem.width
+    longest = np.where(problem.free, width / 8, np.minimum(_LARGEST_STEP, width / 8))
     eta = _first(problem, means)
     distance = np.full(len(eta), np.inf)
     damping = np.zeros(len(eta))

@@ -9,7 +9,7 @@ import numpy as np
 from dpinfer.errors import OptionError
 from dpinfer.inference.batch import BatchEstimates, Oracle
 from dpinfer.inference.contrasts import Contrasts, contrast_rows, variance_of
-from dpinfer.inference.expfam import ClampedProblem, FamilyFit, estimate, influence, score_covariance, sum_noise
+from dpinfer.inference.expfam import ClampedProblem, FamilyFit, estimate, spread_at, sum_noise
 from dpinfer.inference.expfam_intervals import (
     contrast_errors,
     score_interval,
@@ -130,9 +130,7 @@ def family_oracle(
 
 def _shares(fit: FamilyFit, weights: Array, variance: Array) -> Array:
     """Share of the variance of each combination (q,) carried by the noise of each sum and of the count."""
-    moments = fit.problem.link_moments(fit.eta)
-    total = np.add(*score_covariance(fit.noise, moments, fit.size))
-    reach, _ = influence(moments.jacobian, total, fit.size, np.diff(fit.problem.box, axis=1)[:, 0])
+    moments, reach, _ = spread_at(fit.problem, fit.noise, fit.eta, fit.size)
     on_sums = weights @ reach[0]
     counted = (on_sums @ moments.mean[0]) ** 2 * fit.noise.count_variance
     return np.column_stack([on_sums**2 * fit.noise.variances, counted]) / variance[:, None]

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from dpinfer.inference.contrasts import Contrasts
-from dpinfer.inference.expfam import KAPPA_RELIABLE, FamilyFit, influence, score_covariance, take
+from dpinfer.inference.expfam import KAPPA_RELIABLE, FamilyFit, influence, score_covariance, spread_at, take
 from dpinfer.numerics.tails import critical_value, pvalue_of
 
 if TYPE_CHECKING:
@@ -108,7 +108,7 @@ def score_root(fit: FamilyFit, index: int, tested: Array, start: Array | None = 
 
 def _round(fit: FamilyFit, index: int, eta: Array) -> tuple[Array, Array, Array, Array, Mask]:
     """Root, direction and shares at linked parameters, how to move the others (R, p), and whether that is little."""
-    width = np.diff(fit.problem.box, axis=1)[:, 0]
+    width = fit.problem.width
     there = between = fit.problem.link_moments(eta)
     if len(width) > 1:
         less = np.clip(fit.kappa / KAPPA_RELIABLE - 1.0, 0.0, 1.0) * ~fit.edge
@@ -136,7 +136,7 @@ def _predicted(fit: FamilyFit, index: int, tested: Array) -> Array:
 
 
 def _moved(fit: FamilyFit, eta: Array, along: Array, distance: Array) -> Array:
-    reach = np.diff(fit.problem.box, axis=1)[:, 0] / 6
+    reach = fit.problem.width / 6
     return np.clip(eta + np.clip(along * distance[:, None], -reach, reach), *fit.problem.box.T)
 
 
@@ -191,9 +191,7 @@ def _log_variance(fit: FamilyFit, index: int, other: int, shift: Array) -> Array
     """Log variance of one estimate were another parameter different, (R,)."""
     eta = fit.eta.copy()
     eta[:, other] = np.clip(eta[:, other] + shift, *fit.problem.box[other])
-    moments = fit.problem.link_moments(eta)
-    total = np.add(*score_covariance(fit.noise, moments, fit.size))
-    _, cov = influence(moments.jacobian, total, fit.size, np.diff(fit.problem.box, axis=1)[:, 0])
+    _, _, cov = spread_at(fit.problem, fit.noise, eta, fit.size)
     return np.log(cov[:, index, index])
 
 
