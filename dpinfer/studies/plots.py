@@ -15,24 +15,24 @@ if TYPE_CHECKING:
     import pandas as pd
     from matplotlib.axes import Axes
 
-    from dpinfer.studies.frames import StudyFrames
+    from dpinfer.studies.results import StudyResults
 
 __all__ = ["coverage_plot", "nested_loop_plot", "pvalue_plot", "zip_plot"]
 
 
-def _term(study: StudyFrames, term: str) -> pd.DataFrame:
+def _term(study: StudyResults, term: str) -> pd.DataFrame:
     frame = study.frame
     if term not in set(frame["term"]):
         raise OptionError("term", term, sorted(set(frame["term"])))
     return frame[frame["term"] == term]
 
 
-def coverage_plot(study: StudyFrames, *, ax: Axes | None = None) -> Axes:
+def coverage_plot(study: StudyResults, *, ax: Axes | None = None) -> Axes:
     """Coverage of every cell with 95% Monte Carlo bands, and the least coverage that the rules allow.
 
     Parameters
     ----------
-    study : StudyFrames
+    study : StudyResults
     ax : Axes, optional
 
     Returns
@@ -53,12 +53,12 @@ def coverage_plot(study: StudyFrames, *, ax: Axes | None = None) -> Axes:
     return axes
 
 
-def nested_loop_plot(study: StudyFrames, measure: str = "coverage", *, ax: Axes | None = None) -> Axes:
+def nested_loop_plot(study: StudyResults, measure: str = "coverage", *, ax: Axes | None = None) -> Axes:
     """One measure as a step line for each coefficient over the nested factors: price within number of rows.
 
     Parameters
     ----------
-    study : StudyFrames
+    study : StudyResults
     measure : str
         A column of ``study.cells``.
     ax : Axes, optional
@@ -89,13 +89,13 @@ def nested_loop_plot(study: StudyFrames, measure: str = "coverage", *, ax: Axes 
 
 
 def zip_plot(
-    study: StudyFrames, term: str, *, n: int | None = None, privacy: str | None = None, ax: Axes | None = None
+    study: StudyResults, term: str, *, n: int | None = None, privacy: str | None = None, ax: Axes | None = None
 ) -> Axes:
     """Intervals of one cell, ranked by how far the truth is from the estimate in standard errors.
 
     Parameters
     ----------
-    study : StudyFrames
+    study : StudyResults
     term : str
     n, privacy : optional
         The cell; by default the first.
@@ -130,12 +130,12 @@ def zip_plot(
     return axes
 
 
-def pvalue_plot(study: StudyFrames, term: str, *, ax: Axes | None = None) -> Axes:
+def pvalue_plot(study: StudyResults, term: str, *, ax: Axes | None = None) -> Axes:
     """Quantiles of p-values against the uniform, with a band that holds 95% of exact ones at every point.
 
     Parameters
     ----------
-    study : StudyFrames
+    study : StudyResults
     term : str
         A coefficient; its p-values test zero, and are uniform where that is true.
     ax : Axes, optional

@@ -22,8 +22,16 @@ from dpinfer.procedures.chisquare import ChiSquare
 from dpinfer.procedures.mean_tests import MeanComparison
 from dpinfer.results.axes import given_or_new
 from dpinfer.schema.schema import Schema
-from dpinfer.studies.power_draws import Power, in_chunks, rejected
-from dpinfer.studies.power_search import amount_of, amounted, smallest, three_digits_up, unit_of
+from dpinfer.studies.power_search import (
+    Power,
+    amount_of,
+    amounted,
+    in_chunks,
+    rejected,
+    smallest,
+    three_digits_up,
+    unit_of,
+)
 from dpinfer.studies.power_truth import (
     NO_NOISE,
     CountTruth,

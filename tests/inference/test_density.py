@@ -15,7 +15,7 @@ from dpinfer.inference.density import (
 )
 from dpinfer.inference.histograms import BinCounts
 from dpinfer.inference.moment_estimates import proportions
-from dpinfer.inference.moment_intervals import intervals
+from dpinfer.inference.moment_inference import intervals
 from dpinfer.inference.moments import MomentSums
 from dpinfer.release.laws import NoiseLaw
 
