@@ -276,7 +276,7 @@ def linearised(
     population: bool,
     edge: Mask,
     bounds: tuple[Array | float, Array | float],
-    growth: Growth = "none",
+    growth: Growth | tuple[Growth, ...] = "none",
     sampling: Array | None = None,
     ratio: bool = True,
 ) -> Estimates:

@@ -11,14 +11,14 @@ from scipy import special, stats
 from scipy.stats import qmc
 
 from dpinfer.inference.expfam import SumNoise, estimate
-from dpinfer.inference.moments import Estimates, Growth
+from dpinfer.inference.moments import Sizes, linearised
 from dpinfer.numerics.forms import root_of
 from dpinfer.numerics.quadrature import composite_nodes
 from dpinfer.numerics.roots import bisected
 
 if TYPE_CHECKING:
     from dpinfer.inference.expfam import ClampedProblem
-    from dpinfer.inference.moments import MomentSums
+    from dpinfer.inference.moments import Estimates, Growth, MomentSums
     from dpinfer.numerics.arrays import Array, Mask
 
 __all__ = ["clamped_product", "estimate_multinormal", "signal"]
@@ -146,31 +146,22 @@ def estimate_multinormal(sums: MomentSums, problems: list[ClampedProblem], *, po
     few |= (blurred | edge[:, k : 2 * k]).any(axis=1)
     slope = np.concatenate([np.ones_like(shape.mean), shape.sd, 1 - shape.rho**2], axis=1)
     value = np.concatenate([shape.mean, shape.sd, shape.rho], axis=1)
-    both = slope[:, :, None] * slope[:, None, :]
-    sampling = sampling * both if population else np.zeros_like(sampling)
-    mixing = (gradient * slope[:, :, None]) @ sums.mixing
-    noise = total * both
-    found = Estimates(
-        value=value[:, None],
-        sampling=sampling[:, None],
-        noise=noise[:, None],
-        mixing=mixing[:, None],
-        size=size[:, None],
-        df=_degrees(shape, sampling, noise, size, population=population)[:, None],
-        few=few[:, None],
+    found = linearised(
+        sums,
+        Sizes(size[:, None], few[:, None]),
+        value[:, None],
+        (gradient * (slope * size[:, None])[:, :, None])[:, None],
+        population=population,
         edge=edge[:, None],
-        lower=np.concatenate([np.full(k, -np.inf), np.zeros(k), np.full(len(pairs), -1.0)]),
-        upper=np.concatenate([np.full(2 * k, np.inf), np.ones(len(pairs))]),
+        bounds=(np.repeat([-np.inf, 0.0, -1.0], [k, k, len(pairs)]), np.repeat([np.inf, 1.0], [2 * k, len(pairs)])),
         growth=_growth(k, len(pairs)),
-        denominator=None,
-        variances=sums.variances,
-        laplace=sums.laplace,
-        spread=np.zeros_like(mixing)[:, None],
-        rows_per_unit=sums.rows_per_unit,
+        sampling=(sampling * (slope[:, :, None] * slope[:, None, :]) * population)[:, None],
+        ratio=False,
     )
     # Where nothing is known the error is huge, and not singular, even if only the noise counts as error.
     wide = np.where(few[:, None, None, None], found.sampling + 1e6 * np.eye(value.shape[1]), found.sampling)
-    return replace(found, sampling=wide)
+    df = _degrees(shape, found, size) if population else found.df
+    return replace(found, sampling=wide, df=df)
 
 
 def _growth(columns: int, pairs: int) -> tuple[Growth, ...]:
@@ -284,15 +275,11 @@ def _sample(k: int) -> Array:
     return _SAMPLES[k]
 
 
-def _degrees(shape: _Shape, sampling: Array, noise: Array, size: Array, *, population: bool) -> Array:
+def _degrees(shape: _Shape, found: Estimates, size: Array) -> Array:
     """Satterthwaite's degrees of freedom: of a mean by how well its standard deviation is known; else infinite."""
-    df = np.full(shape.vector.shape, np.inf)
-    if not population:
-        return df
+    df, total = found.df.copy(), found.variance[:, 0]
     k = shape.mean.shape[1]
-    place = np.arange(k)
-    variance = (sampling + noise)[:, place, place]
-    known = (sampling + noise)[:, place + k, place + k]
+    variance, known = total[:, :k], total[:, k : 2 * k]
     error = (2 * shape.sd / size[:, None]) ** 2 * known
-    df[:, :k] = np.clip(2 * variance**2 / np.maximum(error, 2e-9 * variance**2 + 1e-300), 2.0, 1e9)
+    df[:, 0, :k] = np.clip(2 * variance**2 / np.maximum(error, 2e-9 * variance**2 + 1e-300), 2.0, 1e9)
     return df

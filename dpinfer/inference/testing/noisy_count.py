@@ -13,7 +13,7 @@ import numpy as np
 from scipy import special
 
 from dpinfer.errors import OptionError
-from dpinfer.inference.tulap import proportion_cdf, proportion_sf
+from dpinfer.inference.tulap import check_sizes, proportion_cdf, proportion_sf
 from dpinfer.numerics.binomial import binomial_pmf, binomial_sf
 from dpinfer.release.laws import TULAP_GRID
 
@@ -45,11 +45,7 @@ def check_law(n: ArrayLike, theta: ArrayLike, law: NoiseLaw, step: float) -> Non
     ------
     OptionError
     """
-    size, value = np.asarray(n, dtype=float), np.asarray(theta, dtype=float)
-    if not (np.all(size >= 0) and np.all(size <= 2.0**53) and np.all(size == np.rint(size))):
-        raise OptionError("n", n, "whole numbers from 0 to 2**53")
-    if not np.all((value >= 0) & (value <= 1)):
-        raise OptionError("theta", theta, "probabilities in [0, 1]")
+    check_sizes(n, theta)
     if law.family not in ("gaussian", "tulap") or len(law.scales) != 1:
         raise OptionError("law", law.to_dict(), 'one coordinate of the family "gaussian" or "tulap"')
     spacing = 1 / step if step > 0 else 0.0
