@@ -268,16 +268,7 @@ def _whitening(covariance: Array) -> Array:
 
 
 def read_block_sums(last: StageRelease, blocks: int, size: int) -> BlockSums:
-    """Return the last sums of a release in units of the ball: what the estimate and its variance are made of.
-
-    Parameters
-    ----------
-    last : StageRelease
-    blocks : int
-        Number k.
-    size : int
-        Number p of parameters.
-    """
+    """Return the last sums of a release of k blocks and p parameters, in units of the ball."""
     values, noise = last.array, last.noise_variances
     return BlockSums(
         blocks=blocks,

@@ -83,75 +83,59 @@ class Inference(Protocol):
     @property
     def names(self) -> tuple[str, ...]:
         """See the class."""
-        ...
 
     @property
     def params(self) -> Array:
         """See the class."""
-        ...
 
     @property
     def cov_sampling(self) -> Array:
         """See the class."""
-        ...
 
     @property
     def cov_noise(self) -> Array:
         """See the class."""
-        ...
 
     @property
     def nobs(self) -> float | None:
         """See the class."""
-        ...
 
     @property
     def nobs_is_public(self) -> bool:
         """See the class."""
-        ...
 
     @property
     def df_resid(self) -> float:
         """See the class."""
-        ...
 
     @property
     def scale(self) -> float | None:
         """See the class."""
-        ...
 
     @property
     def rsquared(self) -> float | None:
         """See the class."""
-        ...
 
     @property
     def method(self) -> str:
         """See the class."""
-        ...
 
     @property
     def target(self) -> str:
         """See the class."""
-        ...
 
     @property
     def flags(self) -> tuple[str, ...]:
         """See the class."""
-        ...
 
     def intervals(self, contrasts: Array, alpha: float) -> Array:
         """Intervals of level ``1 - alpha`` for each row of ``contrasts`` (k, p), as (k, 2); may be infinite."""
-        ...
 
     def contrast_pvalues(self, contrasts: Array, values: Array) -> Array:
         """Two-sided p-values (k,) of ``contrasts @ params = values``."""
-        ...
 
     def wald(self, restrictions: Array, values: Array) -> tuple[float, float, float]:
         """Joint test of ``restrictions @ params = values``: statistic (chi-squared), degrees of freedom, p-value."""
-        ...
 
     def with_method(self, method: str) -> Inference:
         """Return the same estimates under another inference method."""
-        ...

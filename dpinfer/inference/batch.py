@@ -90,7 +90,7 @@ def batch_linear(
     contrasts: Mapping[str, Mapping[str, float]] | None = None,
     rows_per_unit: int = 1,
 ) -> BatchEstimates:
-    """Infer a linear regression from many releases of cross-products.
+    """Infer a linear regression from many releases of cross-products; equal to `linear_inference` one by one.
 
     Parameters
     ----------
@@ -98,22 +98,13 @@ def batch_linear(
         Noisy upper triangles, in units of the scaled features.
     law, steps
         Of one release.
-    design : ndarray (p, d)
-    response : ndarray (d,)
-    names : tuple of str, length p
+    design, response, names, target, rows_per_unit
+        As in `linear_inference`.
     alpha : float
         Intervals have level ``1 - alpha``.
     method : {"auto", "score", "wald"}
-    target : {"population", "data"}
     contrasts : mapping of name to weights by coefficient, optional
         Further quantities to infer, after the coefficients.
-    rows_per_unit : int
-        Rows of one independent unit at most: the sampling covariance is multiplied by it.
-
-    Returns
-    -------
-    BatchEstimates
-        Equal to what `dpinfer.inference.linear_inference` gives one by one.
     """
     problem = _problem(law, steps, design, response, population=target == "population", rows_per_unit=rows_per_unit)
     gram = symmetric(values, design.shape[1])
@@ -144,18 +135,9 @@ def linear_oracle(
     names: tuple[str, ...] = (),
     rows_per_unit: int = 1,
 ) -> Oracle:
-    """Say what an oracle's interval would be, and how far noise dominates the design.
+    """Say what an oracle's interval would be, and how far noise dominates the design; arguments as `batch_linear`.
 
-    Parameters
-    ----------
-    sums : ndarray (m,)
-        Expected noise-free upper triangle, in units of the scaled features.
-    law, steps, design, response, alpha, target, contrasts, names, rows_per_unit
-        As in `batch_linear`.
-
-    Returns
-    -------
-    Oracle
+    ``sums`` (m,) is the expected noise-free upper triangle, in units of the scaled features.
     """
     problem = _problem(law, steps, design, response, population=target == "population", rows_per_unit=rows_per_unit)
     gram = symmetric(sums, design.shape[1])

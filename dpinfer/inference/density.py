@@ -144,19 +144,14 @@ class DensityEstimates:
 def density_intervals(estimates: DensityEstimates, alpha: float) -> Array:
     """Pointwise intervals of level ``1 - alpha`` for the mean density in each bin (R, k, 2).
 
-    Parameters
-    ----------
-    estimates : DensityEstimates
-    alpha : float
-
     Notes
     -----
     Holds every share p whose count - p size is no larger than q(p) times its standard deviation if p were true. That
     counts sampling, size p (1 - p), and noise; q(p) is the critical value of a normal plus the bin's own Laplace
     variables with the shares of variance that they have at p. For Gaussian noise it is Wilson's (1927) interval with
-    noise, and Fieller's where the size is noisy. A negative count is taken for zero. Where its variance is below a
-    quarter, noise leaves counts on the whole numbers; a continuity correction of up to a half then goes over to the
-    binomial's interval.
+    noise, and Fieller's where the size is noisy. A negative count is taken for zero. Where the noise variance is below
+    a quarter, noise leaves counts on the whole numbers; a continuity correction of up to a half then leads over to
+    the interval of the binomial law.
     """
     value = np.clip(estimates.shares, 0.0, 1.0)
     if estimates.bins == 1:

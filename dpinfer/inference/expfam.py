@@ -322,20 +322,10 @@ def signal(problem: ClampedProblem, cov_sampling: Array, cov_noise: Array, size:
 
 
 def estimate(problem: ClampedProblem, noise: SumNoise, sums: Array, count: Array) -> FamilyFit:
-    """Solve ``sums = count * E[features]`` for the parameters of every release.
+    """Solve ``sums = count * E[features]`` for the parameters of every release: sums (R, k), count (R,).
 
-    Parameters
-    ----------
-    problem : ClampedProblem
-    noise : SumNoise
-    sums : ndarray (R, k)
-    count : ndarray (R,)
-
-    Returns
-    -------
-    FamilyFit
-        Where there is no solution in a wide but finite range of the parameters, the one that comes closest
-        in units of the standard deviation of the sums, marked as ``edge``. Never NaN.
+    Where there is no solution in a wide but finite range of the parameters, the result is the one that comes closest in
+    units of the standard deviation of the sums, marked as ``edge``. Never NaN.
     """
     size = np.maximum(count, 1.0)
     eta, distance = _solve(problem, noise, sums / size[:, None], size)

@@ -52,24 +52,17 @@ def batch_family(
     ----------
     values : ndarray (R, 1 + k)
         Noisy or public number of rows, then noisy sums, in units of the scaled features.
-    problem : ClampedProblem
+    problem, target, rows_per_unit
+        As in `dpinfer.inference.expfam_inference.family_inference`, which gives the same one by one.
     law, steps
         Of one release; the first scale is 0 where the number of rows is public.
     alpha : float
         Intervals have level ``1 - alpha``.
     method : {"auto", "score", "wald"}
-    target : {"population", "data"}
     contrasts : mapping of name to weights by parameter, optional
         Further quantities to infer by the delta method, after the parameters.
     pvalues : bool
         Whether to test that parameters are zero, which takes about as long as the intervals; else they are NaN.
-    rows_per_unit : int
-        Rows of one independent unit at most: the sampling covariance is multiplied by it.
-
-    Returns
-    -------
-    BatchEstimates
-        Equal to what `dpinfer.inference.expfam_inference.family_inference` gives one by one.
 
     Raises
     ------
@@ -103,19 +96,10 @@ def family_oracle(
     contrasts: Mapping[str, Mapping[str, float]] | None = None,
     rows_per_unit: int = 1,
 ) -> Oracle:
-    """Say what an oracle's interval would be, and how far noise dominates.
+    """Say what an oracle's interval would be, and how far noise dominates; arguments as `batch_family`.
 
-    Parameters
-    ----------
-    values : ndarray (1 + k,)
-        Number of rows and expected noise-free sums, in units of the scaled features.
-    problem, law, steps, alpha, target, contrasts, rows_per_unit
-        As in `batch_family`.
-
-    Returns
-    -------
-    Oracle
-        Its ``kappa`` is `dpinfer.inference.expfam.signal` at the true parameters.
+    ``values`` (1 + k,) holds the number of rows and the expected noise-free sums. The oracle's ``kappa`` is
+    `dpinfer.inference.expfam.signal` at the true parameters.
     """
     noise = sum_noise(law, steps, population=target == "population", rows_per_unit=rows_per_unit)
     values = np.asarray(values, dtype=np.float64)[None]

@@ -196,19 +196,9 @@ def _log_variance(fit: FamilyFit, index: int, other: int, shift: Array) -> Array
 
 
 def score_interval(fit: FamilyFit, index: int, alpha: float) -> Array:
-    """Interval of level ``1 - alpha`` for one parameter by inversion of the score test.
+    """Interval (R, 2) of level ``1 - alpha`` for one parameter, in its own units, by inversion of the score test.
 
-    Parameters
-    ----------
-    fit : FamilyFit
-    index : int
-    alpha : float
-
-    Returns
-    -------
-    ndarray (R, 2)
-        In the parameter's own units; an end is the end of the parameter's space where nothing up to there
-        is rejected.
+    An end is the end of the parameter's space where nothing up to there is rejected.
     """
     reference = _reference(fit, index)
     critical = critical_value(alpha, reference.df, reference.shares)

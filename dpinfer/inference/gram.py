@@ -120,14 +120,10 @@ def noise_level(noise: Array, rows: Array) -> float:
 
 
 def noise_action(problem: GramProblem, residual: Array, weight: Array) -> Array:
-    """Covariance of ``E @ residual`` applied to ``weight``, for the symmetric noise E.
+    """Covariance of ``E @ residual`` applied to ``weight``, for the symmetric noise E; both (..., d).
 
     Entry i of ``E @ a`` has variance ``sum_j N_ij a_j^2``, and entries i != k have covariance
     ``N_ik a_i a_k``, since the two triangles of E are one draw.
-
-    Parameters
-    ----------
-    residual, weight : ndarray (..., d)
     """
     diagonal = np.diag(problem.noise)
     cross = (residual * weight) @ problem.noise - residual * weight * diagonal
@@ -135,19 +131,9 @@ def noise_action(problem: GramProblem, residual: Array, weight: Array) -> Array:
 
 
 def fit_gram(problem: GramProblem, gram: Array, nobs: Array) -> GramFit:
-    """Solve the noisy normal equations.
+    """Solve the noisy normal equations of R releases.
 
-    Parameters
-    ----------
-    problem : GramProblem
-    gram : ndarray (R, d, d)
-        Noisy sums of z z', first feature the constant 1.
-    nobs : ndarray (R,)
-        Number of rows, public or released.
-
-    Returns
-    -------
-    GramFit
+    ``gram`` (R, d, d) holds noisy sums of z z', the first feature the constant 1; ``nobs`` (R,) is public or released.
     """
     orthonormal, upper = np.linalg.qr(problem.design.T)
     rows, mix = orthonormal.T, upper.T

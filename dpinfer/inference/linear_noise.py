@@ -153,20 +153,9 @@ def batch_queries(
     alpha: float,
     contrasts: Mapping[str, Mapping[str, float]] | None = None,
 ) -> BatchEstimates:
-    """Infer measured queries from many releases at once; equal to `LinearNoise` one by one.
+    """Infer measured queries from many releases at once, values (R, q); equal to `LinearNoise` one by one.
 
-    Parameters
-    ----------
-    values : ndarray (R, q)
-    law, steps
-        Of one release.
-    names : tuple of str, length q
-    alpha : float
-    contrasts : mapping of name to weights by query, optional
-
-    Returns
-    -------
-    BatchEstimates
+    ``law`` and ``steps`` are those of one release; ``contrasts`` maps a name to weights by query.
     """
     wanted = contrast_rows(names, contrasts)
     known = measured_queries(law, steps, names)._linear(wanted)

@@ -229,22 +229,12 @@ def batch_moments(
     method: str = "score",
     contrasts: Mapping[str, Mapping[str, float]] | None = None,
 ) -> BatchEstimates:
-    """Infer from many releases at once; equal to `MomentInference` one by one.
+    """Infer from R releases at once; equal to `MomentInference` one by one.
 
-    Parameters
-    ----------
-    estimates : Estimates
-        Of R releases.
-    names, shift, factor
-        As in `MomentInference`.
-    alpha : float
-    method : {"auto", "score", "wald"}
-    contrasts : mapping, optional
-        Linear combinations are not offered here.
-
-    Returns
-    -------
-    BatchEstimates
+    Raises
+    ------
+    OptionError
+        If contrasts are asked for: linear combinations are not offered here.
     """
     if contrasts:
         raise OptionError("contrasts", list(contrasts), "none: groups and columns are studied one by one")
@@ -266,17 +256,8 @@ def batch_moments(
 def moment_oracle(estimates: Estimates, *, factor: Array, alpha: float) -> Oracle:
     """Say how wide an interval would be that knew the population and the law of the noise.
 
-    Parameters
-    ----------
-    estimates : Estimates
-        From expected noise-free sums (R = 1).
-    factor : ndarray (q,)
-    alpha : float
-
-    Returns
-    -------
-    Oracle
-        kappa is the smallest size of a cell over the standard deviation of its noise.
+    The estimates are those of expected noise-free sums (R = 1); kappa is the smallest size of a cell over the standard
+    deviation of its noise.
     """
     sampling = factor**2 * np.diagonal(estimates.sampling, axis1=-2, axis2=-1)
     variance = factor**2 * estimates.variance

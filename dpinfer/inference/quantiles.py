@@ -312,20 +312,11 @@ class _Quantile:
 
 
 def cdf_interval(tree: Tree, alpha: float, *, dependence: float = 1.0) -> Array:
-    """Pointwise intervals for the distribution function at every edge.
+    """Pointwise intervals for the distribution function at every edge, (m + 1, 2).
 
-    Parameters
-    ----------
-    tree : Tree
-    alpha : float
-    dependence : float
-        Factor of the sampling variance; 0 where the rows are all there is.
-
-    Returns
-    -------
-    ndarray (m + 1, 2)
-        The probabilities p at which ``count - p n`` is within z standard deviations of 0: ends of a quadratic
-        inequality, brought into [0, 1].
+    They hold the probabilities p at which ``count - p n`` is within z standard deviations of 0: the ends of a
+    quadratic inequality, brought into [0, 1]. The sampling variance is multiplied by ``dependence``, 0 where the rows
+    are all there is.
     """
     z2 = float(stats.norm.isf(alpha / 2)) ** 2
     n, count = tree.rows, tree.cumulative
@@ -350,20 +341,8 @@ def simultaneous_width(
 ) -> float:
     """Half width of a band that holds the whole distribution function with probability ``1 - alpha``.
 
-    Parameters
-    ----------
-    tree : Tree
-    alpha : float
-    dependence : float
-        As in `cdf_interval`.
-    replicates, seed : int
-        Number of simulated processes, and their public seed.
-
-    Returns
-    -------
-    float
-        Quantile of the largest deviation at any edge: a Brownian bridge at the estimated distribution function plus the
-        noise of the tree, both normal.
+    It is the quantile of the largest deviation at any edge of a Brownian bridge at the estimated distribution function
+    plus the noise of the tree, both normal. ``dependence`` as in `cdf_interval`; ``seed`` is public.
     """
     rng = np.random.default_rng(seed)
     steps = np.diff(tree.cdf)

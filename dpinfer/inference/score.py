@@ -106,21 +106,10 @@ def score_statistic(fit: GramFit, contrasts: Array, values: Array) -> Array:
 
 
 def laplace_shares(problem: GramProblem, residual: Array, on_features: Array, variance: Array) -> Array:
-    """Share of the variance of each contrast carried by each Laplace draw.
+    """Share of the variance of each contrast carried by each Laplace draw, (..., d (d + 1) / 2).
 
-    Parameters
-    ----------
-    problem : GramProblem
-    residual : ndarray (..., d)
-        The direction whose cross-products with the features carry the noise.
-    on_features : ndarray (..., d)
-        Weights of the contrast on the features.
-    variance : ndarray (...)
-        Total variance of the contrast.
-
-    Returns
-    -------
-    ndarray (..., d (d + 1) / 2)
+    The noise is that of the cross-products of ``residual`` (..., d) with the features, which the contrast weights by
+    ``on_features`` (..., d); ``variance`` (...) is the total variance of the contrast.
     """
     outer = on_features[..., :, None] * residual[..., None, :]
     upper = np.triu_indices(outer.shape[-1])
@@ -206,20 +195,10 @@ def _scanned_ends(fit: GramFit, contrasts: Array, alpha: float) -> Array:
 
 
 def score_joint(fit: GramFit, contrasts: Array, values: Array) -> tuple[Array, Array]:
-    """Score statistic of several restrictions at once.
+    """Score statistic (R,) of k linearly independent restrictions at once, and degrees of freedom (R,).
 
-    Parameters
-    ----------
-    contrasts : ndarray (k, p)
-        Linearly independent restrictions.
-    values : ndarray (R, k) or broadcastable
-
-    Returns
-    -------
-    statistic : ndarray (R,)
-        About chi-squared with k degrees of freedom under the restrictions.
-    df : ndarray (R,)
-        Smallest denominator degrees of freedom among the restrictions, for an F reference.
+    The statistic is about chi-squared with k degrees of freedom under the restrictions. The degrees of freedom are the
+    fewest among the restrictions, for the denominator of an F reference.
     """
     influence = _influence(fit, contrasts)
     distance = influence.centre - values

@@ -59,22 +59,10 @@ def simulate_pivots(
 
 
 def draw_sums(fit: GramFit, params: Array, size: int, rng: np.random.Generator) -> Array:
-    """Draw sums of z z' from the models of R fits, given their regressors and without privacy noise.
+    """Draw sums of z z' (R, size, d, d) from the models of R fits, given their regressors and without privacy noise.
 
-    Parameters
-    ----------
-    fit : GramFit
-        R fits: their floored cross-products and error variances are those of the models.
-    params : ndarray (R, p)
-        Coefficients of the models.
-    size : int
-        Draws from each model.
-    rng : numpy.random.Generator
-
-    Returns
-    -------
-    ndarray (R, size, d, d)
-        Right in every combination of features that the regression reads.
+    Cross-products (floored) and error variances of the models are those of the fits; the coefficients are ``params``
+    (R, p). The sums are right in every combination of features that the regression reads.
     """
     cross = fit.floored
     beta = params @ fit.mix

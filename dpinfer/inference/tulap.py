@@ -196,23 +196,7 @@ def proportion_cdf(z: ArrayLike, n: ArrayLike, theta: ArrayLike, scale: float) -
 
 
 def proportion_sf(z: ArrayLike, n: ArrayLike, theta: ArrayLike, scale: float) -> Array:
-    """P(Z >= z) for a binomial count with Tulap noise, accurate in the upper tail; see `proportion_cdf`.
-
-    Parameters
-    ----------
-    z, n, theta : array_like (...)
-    scale : float
-        Scale of the discrete Laplace noise in counts, >= 0.
-
-    Returns
-    -------
-    ndarray (...)
-
-    Raises
-    ------
-    OptionError
-        If n, theta or the scale is out of its range.
-    """
+    """P(Z >= z) for a binomial count with Tulap noise, accurate in the upper tail; see `proportion_cdf`."""
     return _probability(z, n, theta, scale, upper=True)
 
 

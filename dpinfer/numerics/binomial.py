@@ -18,14 +18,7 @@ _LEVELS = 12
 
 
 def binomial_pmf(count: Array, n: Array, p: Array, complement: Array) -> Array:
-    """P(X = count) for X ~ Binomial(n, p), 0 outside 0..n.
-
-    Parameters
-    ----------
-    count, n, p, complement : ndarray (...)
-        Whole numbers of either sign, sizes >= 0, probabilities in [0, 1] and 1 - p, all of one shape; the smaller
-        of the two probabilities is the one used.
-    """
+    """P(X = count) for X ~ Binomial(n, p), 0 outside 0..n; arguments as in `binomial_sf`."""
     inside = (count >= 0) & (count <= n)
     count, small = np.where(inside, count, 0.0), p <= 0.5
     chance = np.where(small, p, complement)

@@ -60,18 +60,10 @@ def draw_columns(design: Design, rng: np.random.Generator, n: int) -> Columns:
 
 
 def run_block(design: Design, task: Task) -> pa.Table:
-    """Run a block of replicates at every price.
+    """Run a block of replicates at every price: a row per replicate, price and coefficient.
 
-    Parameters
-    ----------
-    design : Design
-    task : Task
-
-    Returns
-    -------
-    pyarrow.Table
-        A row per replicate, price and coefficient. The metadata "sums" holds, where the procedure has one, the
-        total of the noise-free sums and the number of data sets in it.
+    The metadata "sums" of the table hold, where the procedure has them, the total of the noise-free sums and the
+    number of data sets in it.
     """
     if design.estimates_many and design.schema.people is None:
         return _vectorised(design, task)

@@ -28,17 +28,7 @@ def _term(study: StudyResults, term: str) -> pd.DataFrame:
 
 
 def coverage_plot(study: StudyResults, *, ax: Axes | None = None) -> Axes:
-    """Coverage of every cell with 95% Monte Carlo bands, and the least coverage that the rules allow.
-
-    Parameters
-    ----------
-    study : StudyResults
-    ax : Axes, optional
-
-    Returns
-    -------
-    Axes
-    """
+    """Coverage of every cell with 95% Monte Carlo bands, and the least coverage that the rules allow."""
     cells = study.cells[np.isfinite(study.cells["coverage"])]
     labels = [f"{row.term}   n = {row.n:,}   {row.privacy}" for row in cells.itertuples()]
     axes = given_or_new(ax, 7.0, 1.2 + 0.22 * len(cells))
@@ -56,16 +46,7 @@ def coverage_plot(study: StudyResults, *, ax: Axes | None = None) -> Axes:
 def nested_loop_plot(study: StudyResults, measure: str = "coverage", *, ax: Axes | None = None) -> Axes:
     """One measure as a step line for each coefficient over the nested factors: price within number of rows.
 
-    Parameters
-    ----------
-    study : StudyResults
-    measure : str
-        A column of ``study.cells``.
-    ax : Axes, optional
-
-    Notes
-    -----
-    Ruecker & Schwarzer (2014).
+    ``measure`` is a column of ``study.cells``. Ruecker & Schwarzer (2014).
     """
     cells = study.cells
     if measure not in cells:
@@ -91,18 +72,8 @@ def nested_loop_plot(study: StudyResults, measure: str = "coverage", *, ax: Axes
 def zip_plot(
     study: StudyResults, term: str, *, n: int | None = None, privacy: str | None = None, ax: Axes | None = None
 ) -> Axes:
-    """Intervals of one cell, ranked by how far the truth is from the estimate in standard errors.
+    """Intervals of one cell (by default the first), ranked by the distance of the truth in standard errors.
 
-    Parameters
-    ----------
-    study : StudyResults
-    term : str
-    n, privacy : optional
-        The cell; by default the first.
-    ax : Axes, optional
-
-    Notes
-    -----
     Morris, White & Crowther (2019). Intervals that miss the truth are red; the line is the nominal level.
     """
     if term not in study.design.truth:
@@ -133,12 +104,7 @@ def zip_plot(
 def pvalue_plot(study: StudyResults, term: str, *, ax: Axes | None = None) -> Axes:
     """Quantiles of p-values against the uniform, with a band that holds 95% of exact ones at every point.
 
-    Parameters
-    ----------
-    study : StudyResults
-    term : str
-        A coefficient; its p-values test zero, and are uniform where that is true.
-    ax : Axes, optional
+    The p-values of a coefficient test zero, and are uniform where that is true.
     """
     axes = given_or_new(ax, 4.8, 4.8)
     count = study.design.replicates

@@ -55,19 +55,15 @@ class Truth(Protocol):
     @property
     def least(self) -> int:
         """Smallest number of rows."""
-        ...
 
     def model(self, n: int, price: Privacy | None) -> NullModel:
         """Give the hypothesis and the statistic."""
-        ...
 
     def expected(self, n: int) -> Array:
         """Give the expected sums, without noise (m,)."""
-        ...
 
     def draw(self, n: int, model: Any, size: int, rng: np.random.Generator) -> Array:
         """Draw releases (size, m), sampling and noise alike."""
-        ...
 
 
 @dataclass(frozen=True, eq=False)

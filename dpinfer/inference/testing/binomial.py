@@ -193,26 +193,8 @@ def binomial_interval(
 def noisy_binomial_estimate(z: ArrayLike, n: ArrayLike, law: NoiseLaw, *, step: float = 1.0) -> ProportionEstimate:
     """Estimate a proportion from a noisy count, with its variance from sampling and from noise.
 
-    Parameters
-    ----------
-    z : array_like (R,)
-        Noisy counts; NaN counts as n / 2, clipped.
-    n : array_like, broadcast against z
-        Public sizes.
-    law : NoiseLaw
-        See `noisy_binomial_cdf`.
-    step : float
-        Size of a step of the law in counts.
-
-    Returns
-    -------
-    ProportionEstimate
-        See `dpinfer.inference.tulap.proportion_estimate`; everything finite.
-
-    Raises
-    ------
-    OptionError
-        If an argument is out of its range.
+    Arguments as `binomial_interval`; a missing count is n / 2, clipped. Everything is finite: see
+    `dpinfer.inference.tulap.proportion_estimate`.
     """
     check_law(n, 0.5, law, step)
     found = proportion_estimate(z, n, 0.0)

@@ -161,19 +161,9 @@ def _cdf(z: Array, n: Array, theta: Array, complement: Array, law: NoiseLaw, ste
 def count_tail(
     z: Array, n: Array, theta: Array, complement: Array, law: NoiseLaw, step: float, *, upper: bool
 ) -> Array:
-    """P(Z >= z), as P(n - Z <= n - z) of the failures, or P(Z <= z); NaN is not expected.
+    """P(Z >= z), as P(n - Z <= n - z) of the failures, or P(Z <= z); arrays (R,), none of them NaN.
 
-    Parameters
-    ----------
-    z, n, theta, complement : ndarray (R,)
-        Noisy counts, sizes, probabilities and 1 - theta, the smaller of the two exact.
-    law : NoiseLaw
-    step : float
-    upper : bool
-
-    Returns
-    -------
-    ndarray (R,)
+    Of theta and its complement 1 - theta, the smaller has to be exact.
     """
     if upper:
         return _cdf(n - z, n, complement, theta, law, step)
@@ -227,24 +217,7 @@ def noisy_binomial_cdf(z: ArrayLike, n: ArrayLike, theta: ArrayLike, law: NoiseL
 
 
 def noisy_binomial_sf(z: ArrayLike, n: ArrayLike, theta: ArrayLike, law: NoiseLaw, *, step: float = 1.0) -> Array:
-    """P(Z >= z) for a noisy binomial count; z itself counts. See `noisy_binomial_cdf`.
-
-    Parameters
-    ----------
-    z, n, theta : array_like (...)
-    law : NoiseLaw
-    step : float
-        Size of a step of the law in counts.
-
-    Returns
-    -------
-    ndarray (...)
-
-    Raises
-    ------
-    OptionError
-        If n, theta, the law or the step is out of its range.
-    """
+    """P(Z >= z) for a noisy binomial count; z itself counts. Arguments and errors as `noisy_binomial_cdf`."""
     return _probability(z, n, theta, law, step, upper=True)
 
 

@@ -48,15 +48,12 @@ class NullModel(Protocol):
 
     def statistic(self, values: Array) -> Array:
         """Evidence against the hypothesis, the larger the more; (..., m) to (...). NaN where it cannot be computed."""
-        ...
 
     def fit(self, values: Array) -> Any:
         """Fit the hypothesis to R releases (R, m)."""
-        ...
 
     def draw(self, fitted: Any, size: int, rng: np.random.Generator) -> Array:
         """Draw releases (R, size, m) from fitted hypotheses, sampling and privacy noise alike."""
-        ...
 
 
 class Candidate(NamedTuple):
@@ -83,7 +80,6 @@ class SeveralFits(Protocol):
 
     def candidates(self, values: Array) -> list[Candidate]:
         """Fit the hypothesis to R releases (R, m); the first fit is of all of them."""
-        ...
 
 
 def candidates(model: NullModel, values: Array) -> list[Candidate]:

@@ -50,13 +50,7 @@ class RestrictedFit:
 
 
 def gram_values(gram: Array, nobs: Array) -> Array:
-    """Put the number of rows beside the sums of z z', as `LinearRestrictions` reads them, (..., 1 + d d).
-
-    Parameters
-    ----------
-    gram : ndarray (..., d, d)
-    nobs : ndarray (...)
-    """
+    """Put numbers of rows (...) beside sums of z z' (..., d, d), as `LinearRestrictions` reads them, (..., 1 + d d)."""
     flat = gram.reshape(*gram.shape[:-2], gram.shape[-1] ** 2)
     return np.concatenate([np.asarray(nobs)[..., None], flat], axis=-1)
 
