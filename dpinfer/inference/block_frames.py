@@ -92,7 +92,7 @@ class Scales:
 
 
 def find_scales(region: Region, counts: Array, noise: float) -> Scales:
-    """Fit the scale of each group to counts of spreads by octave (g octaves,), their noise of standard deviation ``noise``."""
+    """Fit the scale of each group to counts of spreads by octave (g octaves,), ``noise`` their standard deviation."""
     listed = zip(counts.reshape(len(region.radii), -1), region.radii, region.places, strict=True)
     found = [
         fit_scale(mine, width=2 * radius, dof=max(1.0, len(places) / 2), noise=noise) for mine, radius, places in listed

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cache, cached_property
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -102,12 +102,8 @@ def clamped_product(mean: Array, sd: Array, rho: Array) -> Array:
 
 def _clamped_mean(mean: Array, sd: Array) -> Array:
     low, high = (-1 - mean) / sd, (1 - mean) / sd
-    inside = mean * (special.ndtr(high) - special.ndtr(low)) - sd * (_density(high) - _density(low))
+    inside = mean * (special.ndtr(high) - special.ndtr(low)) - sd * (stats.norm.pdf(high) - stats.norm.pdf(low))
     return np.asarray(inside - special.ndtr(low) + special.ndtr(-high))
-
-
-def _density(x: Array) -> Array:
-    return np.asarray(np.exp(-0.5 * x**2) / np.sqrt(2 * np.pi))
 
 
 def estimate_multinormal(sums: MomentSums, problems: list[ClampedProblem], *, population: bool) -> Estimates:
@@ -216,8 +212,8 @@ def _expected(sums: MomentSums, shape: _Shape) -> Array:
         m, s = shape.mean[:, column], shape.sd[:, column]
         a, b = low[:, column], high[:, column]
         inside = special.ndtr(b) - special.ndtr(a)
-        second = m**2 * inside - 2 * m * s * (_density(b) - _density(a))
-        second += s**2 * (inside - (b * _density(b) - a * _density(a)))
+        second = m**2 * inside - 2 * m * s * (stats.norm.pdf(b) - stats.norm.pdf(a))
+        second += s**2 * (inside - (b * stats.norm.pdf(b) - a * stats.norm.pdf(a)))
         found[:, sums.monomial(column)] = _clamped_mean(m, s)
         found[:, sums.monomial(column, column)] = second + special.ndtr(a) + special.ndtr(-b)
     for place, (i, j) in enumerate(shape.pairs):
@@ -265,14 +261,10 @@ def _row_covariance(sums: MomentSums, shape: _Shape, others: list[int]) -> Array
     return out
 
 
-_SAMPLES: dict[int, Array] = {}
-
-
+@cache
 def _sample(k: int) -> Array:
-    if k not in _SAMPLES:
-        uniform = qmc.Sobol(k, scramble=True, rng=np.random.default_rng(0)).random(_POINTS)
-        _SAMPLES[k] = stats.norm.ppf(np.clip(uniform, 1e-9, 1 - 1e-9))
-    return _SAMPLES[k]
+    uniform = qmc.Sobol(k, scramble=True, rng=np.random.default_rng(0)).random(_POINTS)
+    return np.asarray(stats.norm.ppf(np.clip(uniform, 1e-9, 1 - 1e-9)))
 
 
 def _degrees(shape: _Shape, found: Estimates, size: Array) -> Array:
