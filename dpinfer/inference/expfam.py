@@ -244,6 +244,11 @@ class FamilyFit:
         return self.problem.slope(self.eta)
 
     @property
+    def cov(self) -> Array:
+        """Covariance of the estimates on the scale of the links (R, p, p)."""
+        return self.cov_sampling + self.cov_noise
+
+    @property
     def flagged(self) -> Mask:
         """Whether a release carries a warning (R,)."""
         low = self.count <= 3 * np.sqrt(self.noise.count_variance)

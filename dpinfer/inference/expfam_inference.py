@@ -154,7 +154,7 @@ class FamilyInference(Choice):
         up = family.natural(self.fit.problem.from_link(eta + _STEP * np.eye(eta.shape[1])))
         down = family.natural(self.fit.problem.from_link(eta - _STEP * np.eye(eta.shape[1])))
         slope = (up - down).T / (2 * _STEP)
-        return family.natural_names, values, slope @ (self.fit.cov_sampling[0] + self.fit.cov_noise[0]) @ slope.T
+        return family.natural_names, values, slope @ self.fit.cov[0] @ slope.T
 
     @cached_property
     def _drawn(self) -> FamilyFit:
@@ -229,7 +229,7 @@ class FamilyInference(Choice):
         drawn = self._drawn
         moved = (drawn.params - self.params) @ rows.T
         weights = rows[None] * drawn.slope[:, None, :]
-        spread = weights @ (drawn.cov_sampling + drawn.cov_noise) @ np.swapaxes(weights, 1, 2)
+        spread = weights @ drawn.cov @ np.swapaxes(weights, 1, 2)
         return statistic, count, float(simulated_pvalue(wald_lengths(moved, spread), statistic))
 
 

@@ -131,7 +131,7 @@ def _round(fit: FamilyFit, index: int, eta: Array) -> tuple[Array, Array, Array,
 
 def _predicted(fit: FamilyFit, index: int, tested: Array) -> Array:
     """Other parameters at a tested value, from the covariance of the estimates."""
-    total = fit.cov_sampling + fit.cov_noise
+    total = fit.cov
     return _moved(fit, fit.eta, total[:, :, index] / total[:, index, index, None], tested - fit.eta[:, index])
 
 
@@ -172,7 +172,7 @@ def degrees_of_freedom(fit: FamilyFit, index: int) -> Array:
     of ``log V`` is that of the others given this one, by the delta method. For the mean of a Normal law
     without noise this is n; it is infinite in families of one parameter.
     """
-    total = fit.cov_sampling + fit.cov_noise
+    total = fit.cov
     others = [other for other in range(total.shape[1]) if other != index]
     if not others:
         return np.full(len(fit.eta), _NORMAL_DF)
@@ -315,13 +315,12 @@ def linked(fit: FamilyFit, index: int, value: Array) -> Array:
 def contrast_errors(fit: FamilyFit, contrasts: Array) -> Array:
     """Give standard errors (R, q) of combinations (q, p) of the usual parameters, by the delta method."""
     weights = contrasts[None] * fit.slope[:, None, :]
-    total = fit.cov_sampling + fit.cov_noise
-    return np.asarray(np.sqrt(np.maximum(np.einsum("rqi,rij,rqj->rq", weights, total, weights), 1e-300)))
+    return np.asarray(np.sqrt(np.maximum(np.einsum("rqi,rij,rqj->rq", weights, fit.cov, weights), 1e-300)))
 
 
 def linked_errors(fit: FamilyFit, index: int) -> Array:
     """Give standard errors (R,) of one parameter on the scale of its link."""
-    return np.sqrt(fit.cov_sampling[:, index, index] + fit.cov_noise[:, index, index])
+    return np.sqrt(fit.cov[:, index, index])
 
 
 def wald_interval(fit: FamilyFit, index: int, alpha: float) -> Array:

@@ -179,11 +179,8 @@ class Lognormal(Normal):
     def _atoms(self, theta: Array, lower: float, upper: float) -> tuple[Array, Array]:
         return Normal()._atoms(theta, *np.log([lower, upper]))
 
-    def _coordinate(self, x: Array) -> Array:
-        return np.log(x)
-
-    def _value(self, y: Array) -> Array:
-        return np.exp(y)
+    _coordinate = _Continuous._coordinate
+    _value = _Continuous._value
 
 
 @dataclass(frozen=True)
