@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from scipy import stats
 
-from dpinfer.inference.base import Choice
+from dpinfer.inference.base import BaseInference
 from dpinfer.inference.contrasts import Contrasts, rows_of, simulated_pvalue
 from dpinfer.inference.restrictions import independent
 from dpinfer.numerics.forms import root_of, symmetric
@@ -97,7 +97,7 @@ class BlockSums:
 
 
 @dataclass(frozen=True, eq=False)
-class AggregateInference(Choice):
+class AggregateInference(BaseInference):
     """Parameters of a model from its blocks; implements `Inference`.
 
     Attributes
@@ -130,8 +130,6 @@ class AggregateInference(Choice):
 
     methods = METHODS
     automatic = "wald"
-    scale = None
-    rsquared = None
     target = "population"
 
     @property

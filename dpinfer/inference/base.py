@@ -5,23 +5,40 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol, Self, cast
 
+import numpy as np
+
 from dpinfer.errors import OptionError
 
 if TYPE_CHECKING:
     from dpinfer.numerics.arrays import Array
 
-__all__ = ["TARGETS", "Choice", "Inference", "check_simulation"]
+__all__ = ["TARGETS", "BaseInference", "Inference", "check_simulation"]
 
 TARGETS = ("population", "data")
 
 
-class Choice:
-    """An inference with a choice of methods, in its field ``method``."""
+class BaseInference:
+    """What most inferences share: a choice of methods, no error variance, a normal reference."""
 
     method: Any
     methods: ClassVar[tuple[str, ...]]
     automatic: ClassVar[str] = "score"
     """What "auto" stands for."""
+
+    @property
+    def df_resid(self) -> float:
+        """Infinite: a normal reference, or degrees of freedom that each interval has of its own."""
+        return np.inf
+
+    @property
+    def scale(self) -> float | None:
+        """None: no error variance."""
+        return None
+
+    @property
+    def rsquared(self) -> float | None:
+        """None: nothing is explained by other columns."""
+        return None
 
     def with_method(self, method: str) -> Self:
         """Return the same estimates under another inference method.

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from scipy import stats
 
-from dpinfer.inference.base import Choice
+from dpinfer.inference.base import BaseInference
 from dpinfer.inference.contrasts import rows_of, simulated_pvalue, variance_of
 from dpinfer.inference.moments import positive, rescaled
 from dpinfer.inference.restrictions import independent
@@ -157,7 +157,7 @@ class Variances:
 
 
 @dataclass(frozen=True, eq=False)
-class BootstrapInference(Choice):
+class BootstrapInference(BaseInference):
     """Smooth functions of sums, with errors from replicates; implements `Inference`.
 
     Attributes
@@ -193,8 +193,6 @@ class BootstrapInference(Choice):
 
     methods = METHODS
     automatic = "auto"
-    scale = None
-    rsquared = None
 
     @property
     def df_resid(self) -> float:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from dpinfer.errors import InferenceError
-from dpinfer.inference.base import Choice
+from dpinfer.inference.base import BaseInference
 from dpinfer.inference.batch import BatchEstimates, Oracle
 from dpinfer.inference.contrasts import rows_of
 from dpinfer.inference.tulap import ProportionEstimate, proportion_estimate, proportion_interval, proportion_pvalue
@@ -23,7 +23,7 @@ EXACT_METHODS = ("exact", "wald")
 
 
 @dataclass(frozen=True, eq=False)
-class ExactProportion(Choice):
+class ExactProportion(BaseInference):
     """A proportion whose noisy count has Tulap noise; implements `Inference`.
 
     Attributes
@@ -47,9 +47,6 @@ class ExactProportion(Choice):
     target: str = "population"
 
     methods = EXACT_METHODS
-    df_resid = np.inf
-    scale = None
-    rsquared = None
     nobs_is_public = True
 
     @cached_property

@@ -10,7 +10,7 @@ import numpy as np
 from scipy import stats
 
 from dpinfer.errors import InferenceError
-from dpinfer.inference.base import Choice, check_simulation
+from dpinfer.inference.base import BaseInference, check_simulation
 from dpinfer.inference.contrasts import Contrasts, rows_of, simulated_pvalue
 from dpinfer.inference.expfam import KAPPA_RELIABLE, ClampedProblem, FamilyFit, estimate, sum_noise
 from dpinfer.inference.expfam_batch import simulate_releases
@@ -38,7 +38,7 @@ _STEP = 1e-5
 
 
 @dataclass(frozen=True, eq=False)
-class FamilyInference(Choice):
+class FamilyInference(BaseInference):
     """Parameters of an exponential family; implements `dpinfer.inference.base.Inference`.
 
     A single parameter is inferred by the method on the scale of its link; any other combination of the
@@ -68,9 +68,6 @@ class FamilyInference(Choice):
     notes: tuple[str, ...] = ()
 
     methods = METHODS
-    df_resid = np.inf
-    scale = None
-    rsquared = None
 
     @property
     def names(self) -> tuple[str, ...]:

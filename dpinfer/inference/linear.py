@@ -10,7 +10,7 @@ import numpy as np
 from scipy import stats
 
 from dpinfer.errors import InferenceError
-from dpinfer.inference.base import TARGETS, Choice, check_simulation
+from dpinfer.inference.base import TARGETS, BaseInference, check_simulation
 from dpinfer.inference.contrasts import Contrasts, rows_of, simulated_critical, simulated_pvalue, variance_of
 from dpinfer.inference.gram import (
     KAPPA_RELIABLE,
@@ -55,7 +55,7 @@ def release_matrices(release: Release, width: int) -> tuple[Array, Array]:
 
 
 @dataclass(frozen=True, eq=False)
-class LinearInference(Choice):
+class LinearInference(BaseInference):
     """Least squares on noisy cross-products; implements `Inference`.
 
     Attributes

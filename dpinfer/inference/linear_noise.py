@@ -14,7 +14,7 @@ import numpy as np
 from scipy import linalg, stats
 
 from dpinfer.errors import InferenceError
-from dpinfer.inference.base import Choice
+from dpinfer.inference.base import BaseInference
 from dpinfer.inference.batch import BatchEstimates, Oracle
 from dpinfer.inference.combination import CombinedNoise
 from dpinfer.inference.contrasts import Contrasts, contrast_rows, rows_of, simulated_pvalue
@@ -39,7 +39,7 @@ _REPLICATES = 1_999
 
 
 @dataclass(frozen=True, eq=False)
-class LinearNoise(Choice):
+class LinearNoise(BaseInference):
     """Quantities of the data themselves, each known up to a mixture of noise variables; implements `Inference`.
 
     Attributes
@@ -73,9 +73,6 @@ class LinearNoise(Choice):
     automatic = "wald"
     target = "data"
     flags = ()
-    df_resid = np.inf
-    scale = None
-    rsquared = None
 
     @property
     def cov_sampling(self) -> Array:

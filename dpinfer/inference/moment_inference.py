@@ -10,7 +10,7 @@ import numpy as np
 from scipy import stats
 
 from dpinfer.errors import OptionError
-from dpinfer.inference.base import TARGETS, Choice
+from dpinfer.inference.base import TARGETS, BaseInference
 from dpinfer.inference.batch import BatchEstimates, Oracle
 from dpinfer.inference.contrasts import Contrasts, rows_of, simulated_critical, simulated_pvalue, single, variance_of
 from dpinfer.inference.restrictions import independent, wald_statistic
@@ -34,7 +34,7 @@ _MOST_SHARES = 24
 
 
 @dataclass(frozen=True, eq=False)
-class MomentInference(Choice):
+class MomentInference(BaseInference):
     """Estimates in the cells of a table; implements `Inference`.
 
     Attributes
@@ -73,9 +73,6 @@ class MomentInference(Choice):
     notes: tuple[str, ...] = ()
 
     methods = METHODS
-    df_resid = np.inf  # every quantity has degrees of freedom of its own, which its interval uses
-    scale = None
-    rsquared = None
 
     @property
     def params(self) -> Array:

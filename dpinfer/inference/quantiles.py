@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from scipy import stats
 
-from dpinfer.inference.base import TARGETS, Choice
+from dpinfer.inference.base import TARGETS, BaseInference
 from dpinfer.inference.contrasts import Contrasts, rows_of, single, variance_of
 from dpinfer.inference.distribution import prefix_coefficients
 
@@ -46,7 +46,7 @@ _LARGE = 3.0
 
 
 @dataclass(frozen=True, eq=False)
-class QuantileInference(Choice):
+class QuantileInference(BaseInference):
     """Quantiles of one column, by group; implements `Inference`.
 
     Attributes
@@ -82,9 +82,6 @@ class QuantileInference(Choice):
     nobs_is_public: bool = False
 
     methods = METHODS
-    scale = None
-    rsquared = None
-    df_resid = np.inf
 
     @cached_property
     def _found(self) -> list[_Quantile]:
