@@ -15,7 +15,8 @@ from dpinfer.schema.people import MOST_ROWS
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
-    from numpy.typing import NDArray
+
+    from dpinfer.numerics.arrays import Array
 
 __all__ = ["Truncation", "truncation"]
 
@@ -112,7 +113,7 @@ def truncation(
     return Truncation(frame)
 
 
-def _distribution(given: Any) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+def _distribution(given: Any) -> tuple[Array, Array]:
     """Numbers of rows, and the share of people with each."""
     right = "a mapping from numbers of rows, 1 or more, to shares of people, or a list of numbers of rows"
     if isinstance(given, pd.Series):

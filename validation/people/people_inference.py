@@ -11,7 +11,7 @@ from scipy import stats
 
 import dpinfer as dpi
 from dpinfer.inference.batch import batch_linear, linear_oracle
-from dpinfer.inference.moment_intervals import intervals
+from dpinfer.inference.moment_inference import intervals
 from dpinfer.inference.released import Released
 from dpinfer.procedures.described import describe
 from validation.people.people_designs import COLUMNS, DESIGNS, KEPT, SLOPE, draw, slope_variance, sums_of
