@@ -28,7 +28,7 @@ SCHEMA = dpi.Schema(
     income=dpi.Real(0, 100),
     age=dpi.Real(18, 90),
     married=dpi.Boolean(),
-    region=dpi.Category(["north", "south", "east"]),
+    region=dpi.Category(("north", "south", "east")),
 )
 QUESTIONS: dict[str, Callable[[dpi.PrivateData], Any]] = {
     "ols": lambda data: dpi.ols("income ~ age + married", data=data),
