@@ -8,6 +8,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 from unittest import mock
 
+import numpy as np
 import pandas as pd
 from joblib import Parallel
 
@@ -267,13 +268,12 @@ def of_quantile_error(cell: Mapping[str, str], arguments: Options) -> Row:
     script = quantile_error
     (population,) = (one for one in script.studied() if (one.name, one.bounds) == (cell["population"], cell["bounds"]))
     place, n = script.studied().index(population), int(cell["n"])
-    with (
-        mock.patch.object(script, "SHARES", {n: script.SHARES[n]}),
-        mock.patch.object(script, "FEW_ROWS", n),
-        mock.patch.object(script, "tqdm", lambda rows, **_: [(place, rows[place])]),
-    ):
-        found = script.quartile_table(arguments, Parallel(n_jobs=1)).to_dict("records")
-    return matching(found, cell, ("price", "method"))
+    count = max(round(script.SHARES[n] * arguments.replicates), 4)
+    parts = [range(start, min(start + script.CHUNK, count)) for start in range(0, count, script.CHUNK)]
+    found = np.concatenate([script.errors(place, n, one, arguments.seed) for one in parts])
+    mine = found[:, [str(one) for one in script.PRICES].index(cell["price"]), script.METHODS.index(cell["method"])]
+    size = np.sqrt((mine**2).mean(axis=0))
+    return {"median": size[1], "quartiles": np.sqrt((size[[0, 2]] ** 2).mean())}
 
 
 def of_density(cell: Mapping[str, str], arguments: Options) -> Row:
