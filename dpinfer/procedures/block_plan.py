@@ -15,6 +15,7 @@ from dpinfer.kernel.price import amounts, price_stage
 from dpinfer.kernel.rows.blocks import BINS, OCTAVES, BlockMoments, OctaveCounts, PlaceCounts
 from dpinfer.kernel.stage import Slot, Stage, Sum
 from dpinfer.privacy.units import PureDP
+from dpinfer.procedures.expected import first_error
 from dpinfer.release import Release
 
 if TYPE_CHECKING:
@@ -147,8 +148,7 @@ class BlockPlan:
 
     def _noise(self, stage: Stage, amount: Privacy) -> float:
         """Return the standard deviation of the noise of a stage's first sum, in its units."""
-        priced = price_stage(stage, amount, self.context)
-        return float(np.sqrt(priced.law.variances[0])) * priced.steps[0]
+        return first_error(price_stage(stage, amount, self.context))
 
     @property
     def located(self) -> bool:
@@ -182,9 +182,7 @@ class BlockPlan:
         noise = self._noise(self._moments(self.whole), amounts(self.context.privacy, self.slots)[-1])
         needed = limit(self.count, self.size, self.norm)
         ratio = noise / self.count * needed * np.sqrt(self.count)
-        wide = (
-            _LITTLE / ratio if ratio > 0 else _WIDEST
-        )  # without noise: a price that is refused once all stages are known
+        wide = _LITTLE / ratio if ratio > 0 else _WIDEST  # no noise: a price that is refused when stages are known
         return float(np.clip(wide, 1.0, _WIDEST)) * needed
 
     def stage(self, place: int, released: tuple[StageRelease, ...]) -> Stage:

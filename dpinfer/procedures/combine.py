@@ -12,14 +12,13 @@ import pandas as pd
 from dpinfer.errors import DPInferError, InferenceError, OptionError, ReleaseFormatError
 from dpinfer.inference.combination import CombinedNoise, Consistency, least_squares, weighted_means
 from dpinfer.inference.linear_noise import METHODS, LinearNoise
-from dpinfer.procedures.description import held_plan
-from dpinfer.procedures.joint_table import COUNTED, JointTable, measured_counts
+from dpinfer.procedures.conditions import where_notes
+from dpinfer.procedures.joint_table import COUNTED, JointTable
 from dpinfer.procedures.keywords import suggests
-from dpinfer.procedures.mean_comparison import MeanComparison
+from dpinfer.procedures.of_sums import OfSums
 from dpinfer.procedures.procedure import read_question
 from dpinfer.procedures.sum_plan import MOMENTS
 from dpinfer.release import NoiseLaw, Release
-from dpinfer.release.codec import encode
 from dpinfer.release.combined import CombinedRelease, SeveralCosts
 from dpinfer.release.stage import StageRelease
 from dpinfer.results.combined import CombinedResults
@@ -199,9 +198,7 @@ def _read(place: int, reader: Any) -> Any:
 
 
 def _combine_counts(releases: tuple[Release, ...], schema: Schema) -> CombinedResults:
-    measured = [
-        _read(place, lambda release=release: measured_counts(release)) for place, release in enumerate(releases, 1)
-    ]
+    measured = [_read(place, lambda release=release: _counted(release)) for place, release in enumerate(releases, 1)]
     _check_same("where", [one.where for one in measured])
     noise = CombinedNoise(tuple((release.law, np.asarray(release.steps)) for release in releases))
     if not (noise.variances > 0).all():
@@ -241,6 +238,14 @@ def _combine_counts(releases: tuple[Release, ...], schema: Schema) -> CombinedRe
     )
 
 
+def _counted(release: Release) -> MeasuredCounts:
+    """Return what counts a release holds."""
+    found = read_question(release).counted()
+    if found is None:
+        raise ReleaseFormatError(f"a release of kind {release.kind!r} that does not count rows is damaged")
+    return found
+
+
 def _parameters(
     joint: JointTable, fit: LeastSquares, design: Array, noise: CombinedNoise, labels: list[tuple[int, str]]
 ) -> tuple[tuple[str, ...], pd.Index, Array | None, list[str]]:
@@ -276,10 +281,7 @@ def _notes(releases: tuple[Release, ...], measured: Sequence[MeasuredCounts] | N
         f"{place}: {text} ({release.cost.price})"
         for place, (text, release) in enumerate(zip(texts, releases, strict=True), 1)
     ]
-    found = [f"Releases: {'; '.join(listed)}."]
-    if measured and measured[0].where:
-        found.append(f"Rows: {measured[0].where}.")
-    return found
+    return [f"Releases: {'; '.join(listed)}.", *(where_notes(measured[0].where) if measured else [])]
 
 
 def _together(releases: tuple[Release, ...]) -> CombinedRelease:
@@ -302,7 +304,7 @@ def _combine_sums(releases: tuple[Release, ...], inference: str) -> CombinedResu
     plans = [_read(place, lambda release=release: _summed(release)) for place, release in enumerate(releases, 1)]
     _check_same("where", [plan.where for plan in plans])
     for place, plan in enumerate(plans[1:], 2):
-        if _question(plan) != _question(plans[0]):
+        if (plan.asked, plan.target) != (plans[0].asked, plans[0].target):
             raise InferenceError(
                 f"releases 1 and {place} ask different questions: {plans[0].text} and {plan.text}; other than counts, "
                 "only releases of exactly the same question are combined"
@@ -310,9 +312,8 @@ def _combine_sums(releases: tuple[Release, ...], inference: str) -> CombinedResu
     merged, consistency, noisy = _merged(releases)
     names = [name for name, kept in zip(releases[0].names, noisy, strict=True) if kept]
     asked = read_question(merged)
-    if isinstance(asked, MeanComparison):
-        asked = asked.means
-    found: DescriptionResults = asked.with_options({"inference": inference}).infer(merged)
+    assert isinstance(asked, OfSums)
+    found: DescriptionResults = asked.described.with_options({"inference": inference}).infer(merged)
     return CombinedResults(
         found.inference,
         _together(releases),
@@ -329,15 +330,10 @@ def _combine_sums(releases: tuple[Release, ...], inference: str) -> CombinedResu
 
 def _summed(release: Release) -> SumPlan:
     """Return what sums a release holds."""
-    found = held_plan(read_question(release))
+    found = read_question(release).summed()
     if found is None:
         raise ReleaseFormatError(f"a release of kind {release.kind!r} that holds no sums is damaged")
     return found
-
-
-def _question(plan: SumPlan) -> object:
-    """Everything that is asked of the rows, comparable."""
-    return encode([plan.kind, plan.columns, plan.axes, plan.where, plan.weights, plan.target])
 
 
 def _merged(releases: tuple[Release, ...]) -> tuple[Release, Consistency, NDArray[np.bool_]]:

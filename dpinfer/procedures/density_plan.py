@@ -10,8 +10,8 @@ import numpy as np
 
 from dpinfer.errors import ReleaseFormatError
 from dpinfer.inference.histograms import BinCounts, Histograms
+from dpinfer.procedures.conditions import compiled_where
 from dpinfer.procedures.fine_grid import FINE, FineGrid, bin_edges, histogram_rows
-from dpinfer.schema.axes import compile_condition
 from dpinfer.schema.columns import Integer
 
 if TYPE_CHECKING:
@@ -50,7 +50,7 @@ class DensityPlan:
     @cached_property
     def condition(self) -> Expression | None:
         """The compiled ``where``."""
-        return None if self.where is None else compile_condition(self.where, self.schema)
+        return compiled_where(self.where, self.schema)
 
     @cached_property
     def edges(self) -> Array:

@@ -9,6 +9,7 @@ import pandas as pd
 
 from dpinfer.errors import InferenceError
 from dpinfer.inference.moment_inference import MomentInference
+from dpinfer.procedures.conditions import where_notes
 from dpinfer.procedures.described import describe
 from dpinfer.procedures.sum_plan import MOMENTS
 from dpinfer.results.descriptions import DescriptionResults, ProportionResults, TableResults
@@ -34,6 +35,7 @@ _TITLES = {
     "corr": "correlation",
     "total": "total",
     "proportion": "proportion",
+    "multinormal": "multivariate normal",
 }
 
 
@@ -73,7 +75,8 @@ def infer_sums(
         If a column is not in the table.
     """
     chosen = plan.target if target is None else target
-    if chosen == "population" and plan.target == "data" and plan.kind in MOMENTS:
+    normal = plan.kind == "multinormal"  # whose sampling errors follow from the model
+    if chosen == "population" and plan.target == "data" and plan.kind in MOMENTS and not normal:
         raise InferenceError(
             'the release was measured with target="data": it holds no sums for sampling errors; measure with '
             'target="population"'
@@ -90,7 +93,7 @@ def infer_sums(
     )
     title = _TITLES.get(plan.kind, "count")
     sizes = None
-    if title not in ("total", "count"):
+    if title not in ("total", "count") and not normal:
         rows = estimates.size[0] * _rows_of_one(plan)
         sizes = pd.Series(np.repeat(rows, len(described.quantities)), index=described.index)
     exact = release.nobs is not None and plan.rows.keeps_every_row
@@ -114,7 +117,7 @@ def infer_sums(
         "model_name": f"Private {title}",
         "response": _response(plan, columns),
         "notes": _notes(plan),
-        "quantity": title,
+        "quantity": "estimate" if normal else title,
         "index": described.index,
         "sizes": sizes,
     }
@@ -152,12 +155,16 @@ def _flags(plan: SumPlan, target: str, groups: int) -> tuple[str, ...]:
 
 
 def _notes(plan: SumPlan) -> tuple[str, ...]:
-    notes = [f"Rows: {plan.where}."] if plan.where else []
+    notes = where_notes(plan.where)
     if plan.weights:
         notes.append(f"Rows are weighted by {plan.weights}.")
-    if plan.kind in MOMENTS:
-        bounds = ", ".join(f"{e.text} to [{e.lower:.6g}, {e.upper:.6g}]" for e in plan.expressions)
+    if plan.kind == "multinormal":
         notes.append(
-            f"Values are clamped to their declared bounds ({bounds}): what is estimated is that of clamped values."
+            f"The statistics are of clamped values ({plan.clamping}), and so is their expectation under the model."
+        )
+    elif plan.kind in MOMENTS:
+        notes.append(
+            f"Values are clamped to their declared bounds ({plan.clamping}): what is estimated is that of clamped "
+            "values."
         )
     return tuple(notes)

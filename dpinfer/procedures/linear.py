@@ -92,19 +92,7 @@ def ols(
     >>> bool(abs(results.params["x"] - 0.5) < 5 * results.bse["x"])
     True
     """
-    return OLS(
-        source=data.release if isinstance(data, Gram) else data,
-        formula=formula,
-        where=where,
-        row_norm=row_norm,
-        norm=norm,
-        split=split,
-        clamped_share=clamped_share,
-        inference=inference,
-        target=target,
-        replicates=replicates,
-        seed=seed,
-    )
+    return OLS.asking(locals(), source=data.release if isinstance(data, Gram) else data)
 
 
 @suggests
@@ -142,4 +130,4 @@ def gram(
     named = isinstance(columns, Sequence) and all(isinstance(term, str) for term in columns)
     if isinstance(columns, str) or not named or not columns:
         raise OptionError("columns", columns, 'a list of columns, such as ["income", "age"]')
-    return Gram(source=data, terms=tuple(columns), where=where, clamped_share=clamped_share)
+    return Gram.asking(locals(), terms=tuple(columns))

@@ -13,7 +13,8 @@ from dpinfer.errors import OptionError, ReleaseFormatError, names_of
 from dpinfer.kernel.rows.cells import CellSum
 from dpinfer.kernel.rows.features import Features
 from dpinfer.kernel.rows.queries import LARGEST_WEIGHT, QuerySum, whole_weights
-from dpinfer.schema.axes import axis_from_dict, compile_condition
+from dpinfer.procedures.conditions import compiled_where
+from dpinfer.schema.axes import axis_from_dict
 from dpinfer.schema.basis import basis_of
 
 if TYPE_CHECKING:
@@ -136,7 +137,7 @@ def query_rows(
         If the weights do not fit the cells, or the columns cannot be tabulated.
     """
     found = tuple(axis_from_dict(axis, schema) for axis in axes)
-    cells = _count_rows(schema, found, None if where is None else compile_condition(where, schema))
+    cells = _count_rows(schema, found, compiled_where(where, schema))
     labels = [cell[0] if len(cell) == 1 else cell for cell in cells.cells]
     measured = weights.on_grid(names, labels)
     return QuerySum(cells, measured.matrix, measured.step, names)

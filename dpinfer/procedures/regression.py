@@ -8,31 +8,39 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from dpinfer.errors import InferenceError, MissingFromReleaseError, NotProvedError, OptionError, UnknownColumnError
+from dpinfer.errors import InferenceError, MissingFromReleaseError, OptionError, UnknownColumnError
 from dpinfer.inference.batch import BatchEstimates, Oracle, batch_linear, linear_oracle
-from dpinfer.inference.linear import METHODS, TARGETS, linear_inference
+from dpinfer.inference.linear import METHODS, linear_inference
 from dpinfer.kernel.rows.features import NORMS
 from dpinfer.kernel.rows.products import GramSum
-from dpinfer.procedures.expected import expected_noise
+from dpinfer.procedures.conditions import where_notes
+from dpinfer.procedures.estimated import Estimated
+from dpinfer.procedures.expected import expected_noise, sizes_shown
 from dpinfer.procedures.gram_design import GramDesign, two_sided
 from dpinfer.procedures.keywords import suggests
-from dpinfer.procedures.procedure import Procedure, inferred
+from dpinfer.procedures.options import Right, inferred, measured, one_of, refuse_simulated
+from dpinfer.procedures.procedure import Procedure
 from dpinfer.release import Release, StageRelease
 from dpinfer.results.base import PrivateResults
 from dpinfer.results.people import alike_flags
 from dpinfer.schema.basis import represent
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from dpinfer.inference.released import Released
     from dpinfer.kernel.stage import Context, Stage
     from dpinfer.privacy.units import Neighbors, Privacy
+    from dpinfer.procedures.options import Contrasts
     from dpinfer.schema.schema import Schema
 
 Array = NDArray[np.float64]
 
 __all__ = ["OLS", "Gram"]
+
+
+_SHARE = Right(
+    lambda given: isinstance(given, int | float) and 0 <= given < 0.5, "a share of the price from 0 to below 0.5"
+)
+_FORMULA = Right(lambda given: isinstance(given, str), 'a formula such as "income ~ age"')
 
 
 @dataclass(frozen=True, eq=False)
@@ -43,11 +51,7 @@ class Gram(Procedure):
 
     terms: tuple[str, ...] = ()
     where: str | None = None
-    clamped_share: float = 0.0
-
-    def __post_init__(self) -> None:
-        _check_share(self.clamped_share)
-        super().__post_init__()
+    clamped_share: float = measured(0.0, _SHARE)
 
     def design(self, schema: Schema) -> GramDesign:
         """Return the columns, compiled against a schema."""
@@ -111,44 +115,26 @@ class Gram(Procedure):
 
 
 @dataclass(frozen=True, eq=False)
-class OLS(Procedure):
+class OLS(Estimated):
     """Private ordinary least squares. See `ols`."""
 
     procedures = ("ols",)
+    released_as = "gram"
 
-    formula: str = ""
+    formula: str = measured("", _FORMULA)
     where: str | None = None
     row_norm: float | None = None
     norm: Literal["l2", "l1"] = "l2"
     split: tuple[float, float, float] | None = None
-    clamped_share: float = 0.0
-    inference: str = inferred("auto")
-    target: str = inferred("population")
-    replicates: int = inferred(999)
-    seed: int = inferred(0)
+    clamped_share: float = measured(0.0, _SHARE)
+    inference: str = inferred("auto", one_of(METHODS))
 
-    def __post_init__(self) -> None:
-        if not isinstance(self.formula, str):
-            raise OptionError("formula", self.formula, 'a formula such as "income ~ age"')
-        if self.inference not in METHODS:
-            raise OptionError("inference", self.inference, METHODS)
-        if self.target not in TARGETS:
-            raise OptionError("target", self.target, TARGETS)
-        if not (isinstance(self.replicates, int) and self.replicates >= 99):
-            raise OptionError("replicates", self.replicates, "a whole number of at least 99")
-        if not (isinstance(self.seed, int) and self.seed >= 0):
-            raise OptionError(
-                "seed", self.seed, "a whole number, not negative: it is public and draws no privacy noise"
-            )
-        _check_share(self.clamped_share)
+    def check_options(self) -> None:
+        """Refuse a norm that is none, and to measure otherwise what a release has measured already."""
         if self.row_norm is None and self.norm not in NORMS:
             raise OptionError("norm", self.norm, NORMS)
-        super().__post_init__()
-        if isinstance(self.source, Release):
-            self._refuse_measurement_options()
-
-    def _refuse_measurement_options(self) -> None:
-        assert isinstance(self.source, Release)
+        if not isinstance(self.source, Release):
+            return
         stored, asked = self.source.question, self.to_dict()
         for name in ("where", "row_norm", "split"):
             if asked[name] is not None and asked[name] != stored.get(name):
@@ -179,10 +165,6 @@ class OLS(Procedure):
         """Ask for the cross-products that the regression is read from."""
         return self.design(context.schema).stage(self.split)
 
-    def release_kind(self, context: Context) -> str:  # noqa: ARG002
-        """Return "gram": any regression among the columns reads it."""
-        return "gram"
-
     def explain(self, privacy: Privacy, *, schema: Schema | None = None, neighbors: Neighbors | None = None) -> str:
         """Describe the measurement, and the noise that each coefficient would carry, before anything is spent.
 
@@ -192,15 +174,14 @@ class OLS(Procedure):
             What is measured, its bound, noise and guarantee; and the standard error that privacy noise alone
             would give each coefficient if the rows were spread evenly over their declared bounds.
         """
-        measured = self.measurement(privacy, schema=schema, neighbors=neighbors)
-        nobs = measured.context.nobs
-        sizes = (nobs,) if nobs is not None else (1_000, 10_000, 100_000)
-        table = expected_noise(self.design(measured.context.schema), measured, sizes)
+        planned = self.measurement(privacy, schema=schema, neighbors=neighbors)
+        context = planned.context
+        table = expected_noise(self.design(context.schema), planned, sizes_shown(context.nobs))
         heading = (
             "standard error from privacy noise alone, if every column were spread evenly over its bounds and\n"
             "independent of the others (columns that are related, or use little of their bounds, carry more):"
         )
-        return f"{measured.describe()}\n{heading}\n{table.to_string(float_format=lambda x: f'{x:.4g}')}"
+        return f"{planned.describe()}\n{heading}\n{table.to_string(float_format=lambda x: f'{x:.4g}')}"
 
     # Inference
 
@@ -219,14 +200,14 @@ class OLS(Procedure):
             If the formula cannot be compiled.
         """
         found, theirs = self._asked_of(release)
-        measured = theirs.design(found.schema)  # type: ignore[attr-defined]
+        held = theirs.design(found.schema)  # type: ignore[attr-defined]
         try:
             compiled = two_sided(self.formula, found.schema)
         except UnknownColumnError as error:
             held = ", ".join(found.schema)
             raise MissingFromReleaseError(f"{error.name!r} was not measured; the release is about: {held}") from None
         assert compiled.response is not None
-        weights = represent(measured.basis, (*compiled.design, compiled.response))
+        weights = represent(held.basis, (*compiled.design, compiled.response))
         clamped, flags = _clamped(found)
         estimated = linear_inference(
             found,
@@ -234,18 +215,18 @@ class OLS(Procedure):
             response=weights[-1],
             names=tuple(column.name for column in compiled.design),
             method=self.inference,
-            weighted=measured.row_norm is not None,
+            weighted=held.row_norm is not None,
             rows_per_unit=found.schema.rows_per_unit,
             notes=(*flags, *alike_flags(found.schema, self.target)),
             target=self.target,
             replicates=self.replicates,
             seed=self.seed,
         )
-        notes = [f"Rows: {measured.where}."] if measured.where else []
-        if measured.row_norm is not None:
+        notes = where_notes(held.where)
+        if held.row_norm is not None:
             notes.append(
-                f"Rows weigh less where the {measured.norm.upper()} norm of their scaled regressors exceeds "
-                f"{measured.row_norm:g}."
+                f"Rows weigh less where the {held.norm.upper()} norm of their scaled regressors exceeds "
+                f"{held.row_norm:g}."
             )
         return PrivateResults(
             estimated,
@@ -256,11 +237,10 @@ class OLS(Procedure):
         )
 
     def estimate(
-        self, released: Released, *, alpha: float = 0.05, contrasts: Mapping[str, Mapping[str, float]] | None = None
+        self, released: Released, *, alpha: float = 0.05, contrasts: Contrasts | None = None
     ) -> BatchEstimates:
         """Infer from many releases at once; see `Procedure.estimate`."""
-        if self.inference == "simulated":
-            raise NotProvedError('inference="simulated" has no form for many releases at once; use .infer one by one')
+        refuse_simulated(self.inference)
         design, response, names = self._columns(released)
         return batch_linear(
             released.values,
@@ -276,9 +256,7 @@ class OLS(Procedure):
             rows_per_unit=released.schema.rows_per_unit,
         )
 
-    def oracle(
-        self, released: Released, *, alpha: float = 0.05, contrasts: Mapping[str, Mapping[str, float]] | None = None
-    ) -> Oracle:
+    def oracle(self, released: Released, *, alpha: float = 0.05, contrasts: Contrasts | None = None) -> Oracle:
         """Say how wide an interval would be that knew the population; see `Procedure.oracle`."""
         design, response, names = self._columns(released)
         return linear_oracle(
@@ -300,11 +278,6 @@ class OLS(Procedure):
         columns = self.design(released.schema).columns
         weights = represent(released.rows.features.basis, columns)
         return weights[:-1], weights[-1], tuple(column.name for column in columns[:-1])
-
-
-def _check_share(share: float) -> None:
-    if not (isinstance(share, int | float) and 0 <= share < 0.5):
-        raise OptionError("clamped_share", share, "a share of the price from 0 to below 0.5")
 
 
 def _clamped(release: Release) -> tuple[tuple[str, ...], tuple[str, ...]]:

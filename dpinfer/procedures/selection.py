@@ -16,11 +16,12 @@ from dpinfer.kernel.rows.scores import MOST_CANDIDATES, ScoreSum
 from dpinfer.kernel.stage import Context, Data, Largest, Stage
 from dpinfer.privacy.exact import binary, float_above
 from dpinfer.privacy.units import PureDP
+from dpinfer.procedures.conditions import compiled_where, quoted, told_where
 from dpinfer.procedures.keywords import suggests
+from dpinfer.procedures.options import measured, one_of
 from dpinfer.procedures.procedure import Procedure
 from dpinfer.release.laws import CHOICES
 from dpinfer.results.selection import Label, SelectionResults, accuracy
-from dpinfer.schema.axes import compile_condition
 from dpinfer.schema.category import Category
 from dpinfer.schema.columns import Boolean
 from dpinfer.schema.expressions import compile_expression
@@ -41,13 +42,10 @@ _CANDIDATE = re.compile(r"""('[^']*'|"[^"]*"|`[^`]*`)|(?<![\w.])candidate(?![\w(
 class Selection(Procedure):
     """A choice of the candidate with the largest noisy score, a sum over rows."""
 
-    where: str | None = None
-    method: str = "auto"
+    released_as = "selection"
 
-    def __post_init__(self) -> None:
-        if self.method not in METHODS:
-            raise OptionError("method", self.method, METHODS)
-        super().__post_init__()
+    where: str | None = None
+    method: str = measured("auto", one_of(METHODS))
 
     @abstractmethod
     def scored(self, schema: Schema) -> tuple[tuple[Label, ...], tuple[str, ...]]:
@@ -70,7 +68,7 @@ class Selection(Procedure):
 
     def text(self, schema: Schema) -> str:  # noqa: ARG002
         """Return the question in one line."""
-        return self.words + (f", where {self.where}" if self.where else "")
+        return self.words + told_where(self.where)
 
     def check(self, schema: Schema, neighbors: Neighbors) -> None:  # noqa: ARG002
         """Refuse scores that the schema cannot bound."""
@@ -82,10 +80,6 @@ class Selection(Procedure):
             return self
         return replace(self, method="permute_and_flip" if isinstance(context.privacy, PureDP) else "exponential")
 
-    def release_kind(self, context: Context) -> str:  # noqa: ARG002
-        """Return "selection"."""
-        return "selection"
-
     def stage(self, place: int, context: Context, released: tuple[StageRelease, ...]) -> Stage:  # noqa: ARG002
         """Ask for the candidate with the largest noisy score."""
         gumbel = self.resolve(context).method == "exponential"
@@ -93,14 +87,14 @@ class Selection(Procedure):
 
     def explain(self, privacy: Privacy, *, schema: Schema | None = None, neighbors: Neighbors | None = None) -> str:
         """Describe the choice, and how far from the best it may be, before anything is spent."""
-        measured = self.measurement(privacy, schema=schema, neighbors=neighbors)
-        scale = measured.law.scales[0] * measured.steps[0]
-        count = measured.rows.entries
+        planned = self.measurement(privacy, schema=schema, neighbors=neighbors)
+        scale = planned.law.scales[0] * planned.steps[0]
+        count = planned.rows.entries
         bounds = ", ".join(
-            f"{accuracy(count, scale, measured.law.family, beta):.4g} ({1 - beta:.0%})" for beta in (0.5, 0.05)
+            f"{accuracy(count, scale, planned.law.family, beta):.4g} ({1 - beta:.0%})" for beta in (0.5, 0.05)
         )
         return (
-            f"question     {measured.text}\n{measured.describe()}\n"
+            f"question     {planned.text}\n{planned.describe()}\n"
             f"error        the score of the choice is within {bounds} of the largest one"
         )
 
@@ -135,7 +129,8 @@ class ExponentialMechanism(Selection):
     score: str | tuple[str, ...] = ""
     candidates: tuple[str | bool | int | float, ...] = ()
 
-    def __post_init__(self) -> None:
+    def check_options(self) -> None:
+        """Refuse candidates that are none, and scores that do not fit them."""
         _check_labels(self.candidates)
         fits = isinstance(self.score, str) or len(self.score) == len(self.candidates)
         if not fits or not all(map(_said, self._given)):
@@ -144,7 +139,6 @@ class ExponentialMechanism(Selection):
                 self.score,
                 'an expression such as "candidate * (worth >= candidate)", or one for each candidate',
             )
-        super().__post_init__()
 
     @cached_property
     def scores(self) -> tuple[str, ...]:
@@ -185,11 +179,11 @@ class MostFrequent(Selection):
 
     columns: tuple[str, ...] = ()
 
-    def __post_init__(self) -> None:
+    def check_options(self) -> None:
+        """Refuse columns that are none."""
         columns = self.columns
         if not columns or not all(map(_said, columns)) or len(set(columns)) < len(columns):
             raise OptionError("columns", list(columns), "a column, or several different Boolean columns")
-        super().__post_init__()
 
     @property
     def words(self) -> str:
@@ -262,7 +256,7 @@ def exponential_mechanism(
     True
     """
     given, labels = _read(score, candidates)
-    return ExponentialMechanism(source=data, score=given, candidates=labels, where=where, method=method)
+    return ExponentialMechanism.asking(locals(), score=given, candidates=labels)
 
 
 @suggests
@@ -305,7 +299,7 @@ def most_frequent(
     'flu'
     """
     listed = (columns,) if isinstance(columns, str) else tuple(columns) if isinstance(columns, Sequence) else ()
-    return MostFrequent(source=data, columns=listed, where=where, method=method)
+    return MostFrequent.asking(locals(), columns=listed)
 
 
 def _read(score: Any, candidates: Any) -> tuple[str | tuple[str, ...], tuple[Label, ...]]:
@@ -360,7 +354,7 @@ def score_sum(schema: Schema, scores: tuple[str, ...], where: str | None) -> Sco
         If scores cannot be bounded, or depend on no column.
     """
     compiled = tuple(compile_expression(score, schema) for score in scores)
-    found = ScoreSum(schema, compiled, None if where is None else compile_condition(where, schema))
+    found = ScoreSum(schema, compiled, compiled_where(where, schema))
     found.check()
     return found
 
@@ -371,7 +365,7 @@ def _votes(columns: tuple[str, ...], schema: Schema) -> tuple[tuple[Label, ...],
         for name in columns:
             if not isinstance(schema[name], Boolean):
                 raise SchemaError(f"{name!r} is not Boolean: several columns are yes/no answers, each Boolean")
-        return columns, tuple(_quoted(name) for name in columns)
+        return columns, tuple(quoted(name) for name in columns)
     (name,) = columns
     column = schema[name]
     if not column.level_texts:
@@ -380,10 +374,6 @@ def _votes(columns: tuple[str, ...], schema: Schema) -> tuple[tuple[Label, ...],
             "values; for a Real give exponential_mechanism() conditions"
         )
     if isinstance(column, Boolean):
-        return (False, True), (f"not {_quoted(name)}", _quoted(name))
+        return (False, True), (f"not {quoted(name)}", quoted(name))
     levels: tuple[Any, ...] = column.levels if isinstance(column, Category) else tuple(map(int, column.level_texts))
-    return levels, tuple(f"{_quoted(name)} == {level!r}" for level in levels)
-
-
-def _quoted(name: str) -> str:
-    return name if name.isidentifier() else f"`{name}`"
+    return levels, tuple(f"{quoted(name)} == {level!r}" for level in levels)

@@ -1,0 +1,129 @@
+"""The options of a question: how its fields are declared, and which values they take."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, fields
+from typing import Any
+
+import numpy as np
+
+from dpinfer.errors import NotProvedError, OptionError
+
+__all__ = [
+    "FINITE",
+    "NUMERIC",
+    "REPLICATES",
+    "SEED",
+    "TARGET",
+    "TRUTH",
+    "Contrasts",
+    "Right",
+    "check_values",
+    "inferred",
+    "is_number",
+    "measured",
+    "named",
+    "one_of",
+    "refuse_simulated",
+    "unstored",
+    "whole",
+]
+
+Contrasts = Mapping[str, Mapping[str, float]]
+"""Weights by coefficient, of quantities by name."""
+
+
+@dataclass(frozen=True)
+class Right:
+    """Which values an option takes: a test of a value, and what a message says would be right."""
+
+    fits: Callable[[Any], bool]
+    expected: str | tuple[Any, ...]
+
+    def check(self, option: str, given: Any) -> None:
+        """Refuse what does not fit.
+
+        Raises
+        ------
+        OptionError
+        """
+        if not self.fits(given):
+            raise OptionError(option, given, self.expected)
+
+
+def one_of(values: tuple[Any, ...]) -> Right:
+    """Allow listed values."""
+    return Right(lambda given: given in values, values)
+
+
+def named(expected: str) -> Right:
+    """Allow the name of a column."""
+    return Right(lambda given: isinstance(given, str) and bool(given), expected)
+
+
+def whole(least: int, most: int, expected: str) -> Right:
+    """Allow whole numbers in a range."""
+    return Right(lambda given: type(given) is int and least <= given <= most, expected)
+
+
+def is_number(given: object) -> bool:
+    """Whether it is a number, of Python or numpy, and no truth value."""
+    return isinstance(given, int | float | np.number) and not isinstance(given, bool)
+
+
+TARGET = one_of(("population", "data"))
+REPLICATES = Right(lambda given: isinstance(given, int) and given >= 99, "a whole number of at least 99")
+SEED = Right(
+    lambda given: isinstance(given, int) and given >= 0,
+    "a whole number, not negative: it is public and draws no privacy noise",
+)
+FINITE = Right(lambda given: is_number(given) and bool(np.isfinite(given)), "a finite number")
+NUMERIC = Right(
+    lambda given: isinstance(given, str) and bool(given.strip()),
+    'a column, or an expression such as "log(1 + income)"',
+)
+TRUTH = Right(lambda given: isinstance(given, bool), "True or False")
+
+
+def measured(default: Any, right: Right | None = None) -> Any:
+    """Declare a field that says what is measured."""
+    return _declared(default, right, "measured")
+
+
+def inferred(default: Any, right: Right | None = None) -> Any:
+    """Declare a field of a question that only inference uses: any release of the same measured fields serves it."""
+    return _declared(default, right, "inferred")
+
+
+def unstored(default: Any, right: Right | None = None) -> Any:
+    """Declare a field that only running uses, such as a number of processes: releases do not hold it."""
+    return _declared(default, right, "unstored")
+
+
+def _declared(default: Any, right: Right | None, role: str) -> Any:
+    return field(default=default, metadata={"role": role, "right": right}, repr=role != "unstored")
+
+
+def check_values(question: Any) -> None:
+    """Refuse a question with an option that has no such value.
+
+    Raises
+    ------
+    OptionError
+    """
+    for one in fields(question):
+        right = one.metadata.get("right")
+        if right is not None:
+            right.check(one.name, getattr(question, one.name))
+
+
+def refuse_simulated(inference: str) -> None:
+    """Refuse to simulate for many releases at once.
+
+    Raises
+    ------
+    NotProvedError
+    """
+    if inference == "simulated":
+        raise NotProvedError('inference="simulated" has no form for many releases at once; use .infer one by one')
