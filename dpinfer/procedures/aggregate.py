@@ -20,7 +20,7 @@ from dpinfer.procedures.block_plan import FEWEST, MOST, BlockPlan, number_of_blo
 from dpinfer.procedures.conditions import compiled_where, told_where, where_notes
 from dpinfer.procedures.expected import first_error
 from dpinfer.procedures.keywords import suggests
-from dpinfer.procedures.options import Right, inferred, measured, one_of, unstored
+from dpinfer.procedures.options import Right, inferred, measured, one_of, texts_of, unstored
 from dpinfer.procedures.procedure import Procedure
 from dpinfer.results.aggregate import AggregateResults
 from dpinfer.schema.region import Region
@@ -397,7 +397,7 @@ def sample_aggregate(
 
 
 def _texts(option: str, given: object) -> tuple[str, ...]:
-    listed = tuple(given) if isinstance(given, Sequence) and not isinstance(given, str) else ()
-    if not listed or not all(isinstance(name, str) and name for name in listed) or len(set(listed)) < len(listed):
+    listed = () if isinstance(given, str) else texts_of(given)
+    if not listed or not all(listed) or len(set(listed)) < len(listed):
         raise OptionError(option, given, "a list of distinct texts")
     return listed

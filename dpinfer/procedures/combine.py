@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 import pandas as pd
@@ -35,6 +35,8 @@ if TYPE_CHECKING:
     Array = NDArray[np.float64]
 
 __all__ = ["combine"]
+
+Read = TypeVar("Read")
 
 _FINE = 2.0**30
 """Noise scale of combined sums, in steps of the grid that they are put on."""
@@ -136,8 +138,7 @@ def _check_together(releases: tuple[Release, ...]) -> None:
     _check_same("privacy", ["public" if release.public else "private" for release in releases])
     _check_same("data set", [release.dataset for release in releases])
     _check_same("neighbours", [release.neighbors for release in releases])
-    schemas = [_read(place, lambda release=release: release.schema) for place, release in enumerate(releases, 1)]
-    _check_same("unit of protection", [_unit_of(schema) for schema in schemas])
+    _check_same("unit of protection", [_unit_of(schema) for schema in _each(releases, _schema_of)])
     _check_same("public number of rows", [release.nobs for release in releases])
     charges: dict[object, int] = {}
     for place, release in enumerate(releases, 1):
@@ -173,8 +174,8 @@ def _joint_schema(releases: tuple[Release, ...]) -> Schema:
         If two declare one differently.
     """
     columns: dict[str, tuple[int, Any]] = {}
-    for place, release in enumerate(releases, 1):
-        for name, column in _read(place, lambda release=release: release.schema).items():
+    for place, schema in enumerate(_each(releases, _schema_of), 1):
+        for name, column in schema.items():
             first, known = columns.setdefault(name, (place, column))
             if known != column:
                 raise InferenceError(
@@ -185,20 +186,33 @@ def _joint_schema(releases: tuple[Release, ...]) -> Schema:
     return found if people is None else found.with_people(people.id, people.max_rows)
 
 
-def _read(place: int, reader: Any) -> Any:
-    try:
-        return reader()
-    except ReleaseFormatError:
-        raise
-    except (KeyError, TypeError, ValueError, AttributeError, DPInferError) as error:
-        raise ReleaseFormatError(f"the question of release {place} is damaged: {error}") from error
+def _schema_of(release: Release) -> Schema:
+    return release.schema
+
+
+def _each(releases: tuple[Release, ...], read: Callable[[Release], Read]) -> list[Read]:
+    """Read something from each release; refuse one that is damaged.
+
+    Raises
+    ------
+    ReleaseFormatError
+    """
+    found = []
+    for place, release in enumerate(releases, 1):
+        try:
+            found.append(read(release))
+        except ReleaseFormatError:
+            raise
+        except (KeyError, TypeError, ValueError, AttributeError, DPInferError) as error:
+            raise ReleaseFormatError(f"the question of release {place} is damaged: {error}") from error
+    return found
 
 
 # Counts
 
 
 def _combine_counts(releases: tuple[Release, ...], schema: Schema) -> CombinedResults:
-    measured = [_read(place, lambda release=release: _counted(release)) for place, release in enumerate(releases, 1)]
+    measured = _each(releases, _counted)
     _check_same("where", [one.where for one in measured])
     noise = CombinedNoise(tuple((release.law, np.asarray(release.steps)) for release in releases))
     if not (noise.variances > 0).all():
@@ -301,7 +315,7 @@ def _together(releases: tuple[Release, ...]) -> CombinedRelease:
 
 def _combine_sums(releases: tuple[Release, ...], inference: str) -> CombinedResults:
     """Average the sums of releases of one question by inverse variances, and infer as from one release."""
-    plans = [_read(place, lambda release=release: _summed(release)) for place, release in enumerate(releases, 1)]
+    plans = _each(releases, _summed)
     _check_same("where", [plan.where for plan in plans])
     for place, plan in enumerate(plans[1:], 2):
         if (plan.asked, plan.target) != (plans[0].asked, plans[0].target):

@@ -170,7 +170,7 @@ class ExpFam(Estimated):
         released: Released,
         *,
         alpha: float = 0.05,
-        contrasts: Contrasts | None = None,
+        contrasts: Contrasts = None,
         pvalues: bool = False,
     ) -> BatchEstimates:
         """Infer from many releases at once; see `Procedure.estimate`.
@@ -197,13 +197,7 @@ class ExpFam(Estimated):
             rows_per_unit=released.schema.rows_per_unit,
         )
 
-    def oracle(
-        self,
-        released: Released,
-        *,
-        alpha: float = 0.05,
-        contrasts: Contrasts | None = None,
-    ) -> Oracle:
+    def oracle(self, released: Released, *, alpha: float = 0.05, contrasts: Contrasts = None) -> Oracle:
         """Say how wide an interval would be that knew the population; for studies."""
         check_summed(released)
         return family_oracle(

@@ -51,7 +51,7 @@ class MultivariateNormal(OfMoments):
         found, held = self._release_and_sums(release)
         return infer_sums(found, held, **self.options)
 
-    def oracle(self, released: Released, *, alpha: float = 0.05, contrasts: Contrasts | None = None) -> Oracle:
+    def oracle(self, released: Released, *, alpha: float = 0.05, contrasts: Contrasts = None) -> Oracle:
         """Say how wide an interval would be that knew the population; for studies."""
         estimates, _ = self._describe(released)
         found = super().oracle(released, alpha=alpha, contrasts=contrasts)

@@ -92,9 +92,7 @@ class OfSums(Procedure):
 class OfMoments(OfSums, Estimated):
     """A question whose estimates are functions of moments in the cells of a table."""
 
-    def estimate(
-        self, released: Released, *, alpha: float = 0.05, contrasts: Contrasts | None = None
-    ) -> BatchEstimates:
+    def estimate(self, released: Released, *, alpha: float = 0.05, contrasts: Contrasts = None) -> BatchEstimates:
         """Infer from many releases at once; see `Procedure.estimate`."""
         refuse_simulated(self.inference)
         estimates, described = self._describe(released)
@@ -108,13 +106,7 @@ class OfMoments(OfSums, Estimated):
             contrasts=contrasts,
         )
 
-    def oracle(
-        self,
-        released: Released,
-        *,
-        alpha: float = 0.05,
-        contrasts: Contrasts | None = None,  # noqa: ARG002
-    ) -> Oracle:
+    def oracle(self, released: Released, *, alpha: float = 0.05, contrasts: Contrasts = None) -> Oracle:  # noqa: ARG002
         """Say how wide an interval would be that knew the population; for studies."""
         estimates, described = self._describe(released)
         return moment_oracle(estimates, factor=described.factor, alpha=alpha)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from typing import Any
 
@@ -26,12 +26,13 @@ __all__ = [
     "named",
     "one_of",
     "refuse_simulated",
+    "texts_of",
     "unstored",
     "whole",
 ]
 
-Contrasts = Mapping[str, Mapping[str, float]]
-"""Weights by coefficient, of quantities by name."""
+Contrasts = Mapping[str, Mapping[str, float]] | None
+"""Weights by coefficient, of quantities by name; None for the coefficients themselves."""
 
 
 @dataclass(frozen=True)
@@ -55,6 +56,12 @@ class Right:
 def one_of(values: tuple[Any, ...]) -> Right:
     """Allow listed values."""
     return Right(lambda given: given in values, values)
+
+
+def texts_of(given: object) -> tuple[str, ...]:
+    """Return one text, or a sequence of texts, as a tuple; of anything else an empty one."""
+    listed = (given,) if isinstance(given, str) else tuple(given) if isinstance(given, Sequence) else ()
+    return listed if all(isinstance(one, str) for one in listed) else ()
 
 
 def named(expected: str) -> Right:

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from dpinfer.inference.batch import BatchEstimates
     from dpinfer.kernel.rows.blocks import Blocks
     from dpinfer.procedures.joint_table import MeasuredCounts
+    from dpinfer.procedures.options import Contrasts
     from dpinfer.procedures.sum_plan import SumPlan
 
 __all__ = ["Procedure", "inferred", "unstored"]
@@ -270,13 +271,7 @@ class Procedure(ABC):
         """Return what its release counts of the cells of a table; None if it holds no counts."""
         return None
 
-    def estimate(
-        self,
-        released: Released,  # noqa: ARG002
-        *,
-        alpha: float = 0.05,  # noqa: ARG002
-        contrasts: Mapping[str, Mapping[str, float]] | None = None,  # noqa: ARG002
-    ) -> BatchEstimates:
+    def estimate(self, released: Released, *, alpha: float = 0.05, contrasts: Contrasts = None) -> BatchEstimates:  # noqa: ARG002
         """Infer from many releases at once; equal to `infer` one by one.
 
         Parameters

@@ -71,9 +71,7 @@ class ExactProportionModel(OfSuccesses):
             sizes=pd.Series([float(size)]),
         )
 
-    def estimate(
-        self, released: Released, *, alpha: float = 0.05, contrasts: Contrasts | None = None
-    ) -> BatchEstimates:
+    def estimate(self, released: Released, *, alpha: float = 0.05, contrasts: Contrasts = None) -> BatchEstimates:
         """Infer from many releases at once; see `Procedure.estimate`."""
         if contrasts or released.nobs is None:
             raise OptionError("contrasts", contrasts, "none, where the number of rows is public")
@@ -86,13 +84,7 @@ class ExactProportionModel(OfSuccesses):
             method=self.inference,
         )
 
-    def oracle(
-        self,
-        released: Released,
-        *,
-        alpha: float = 0.05,
-        contrasts: Contrasts | None = None,  # noqa: ARG002
-    ) -> Oracle:
+    def oracle(self, released: Released, *, alpha: float = 0.05, contrasts: Contrasts = None) -> Oracle:  # noqa: ARG002
         """Say how wide an interval would be that knew the population; for studies."""
         scale = released.law.scales[0] / TULAP_GRID
         count = float(released.values[0, 0])  # noqa: PD011

@@ -17,7 +17,7 @@ from dpinfer.procedures.conditions import told_where, where_notes
 from dpinfer.procedures.expected import first_error
 from dpinfer.procedures.joint_table import MeasuredCounts
 from dpinfer.procedures.keywords import suggests
-from dpinfer.procedures.options import inferred, one_of
+from dpinfer.procedures.options import inferred, one_of, texts_of
 from dpinfer.procedures.procedure import Procedure
 from dpinfer.procedures.query_plan import GivenWeights, GridWeights, Weights, query_rows
 from dpinfer.procedures.table_axes import axes_of
@@ -140,9 +140,7 @@ class LinearQueries(Procedure):
             index=pd.Index(list(self.names), name="query"),
         )
 
-    def estimate(
-        self, released: Released, *, alpha: float = 0.05, contrasts: Contrasts | None = None
-    ) -> BatchEstimates:
+    def estimate(self, released: Released, *, alpha: float = 0.05, contrasts: Contrasts = None) -> BatchEstimates:
         """Infer from many releases at once; see `Procedure.estimate`."""
         return batch_queries(
             released.values,
@@ -153,7 +151,7 @@ class LinearQueries(Procedure):
             contrasts=contrasts,
         )
 
-    def oracle(self, released: Released, *, alpha: float = 0.05, contrasts: Contrasts | None = None) -> Oracle:
+    def oracle(self, released: Released, *, alpha: float = 0.05, contrasts: Contrasts = None) -> Oracle:
         """Say how wide an interval must be: the law of the noise is all that matters."""
         law, steps = released.law, released.steps.tolist()
         return query_oracle(law=law, steps=steps, names=self.names, alpha=alpha, contrasts=contrasts)
@@ -227,8 +225,8 @@ def linear_queries(
     >>> results.t_test("0.5 * sum + 0.5 * difference").sd.round(1).item()
     2.0
     """
-    named = (columns,) if isinstance(columns, str) else tuple(columns) if isinstance(columns, Sequence) else ()
-    if not named or not all(isinstance(name, str) and name.strip() for name in named):
+    named = texts_of(columns)
+    if not named or not all(name.strip() for name in named):
         raise OptionError("columns", columns, "a column, or a list of columns")
     found = _queries(queries)
     called = tuple(name for name, _ in found) if names is None else names

@@ -236,9 +236,7 @@ class OLS(Estimated):
             notes=(*notes, *clamped),
         )
 
-    def estimate(
-        self, released: Released, *, alpha: float = 0.05, contrasts: Contrasts | None = None
-    ) -> BatchEstimates:
+    def estimate(self, released: Released, *, alpha: float = 0.05, contrasts: Contrasts = None) -> BatchEstimates:
         """Infer from many releases at once; see `Procedure.estimate`."""
         refuse_simulated(self.inference)
         design, response, names = self._columns(released)
@@ -256,7 +254,7 @@ class OLS(Estimated):
             rows_per_unit=released.schema.rows_per_unit,
         )
 
-    def oracle(self, released: Released, *, alpha: float = 0.05, contrasts: Contrasts | None = None) -> Oracle:
+    def oracle(self, released: Released, *, alpha: float = 0.05, contrasts: Contrasts = None) -> Oracle:
         """Say how wide an interval would be that knew the population; see `Procedure.oracle`."""
         design, response, names = self._columns(released)
         return linear_oracle(

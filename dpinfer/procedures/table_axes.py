@@ -10,6 +10,7 @@ import numpy as np
 from dpinfer.errors import OptionError, SchemaError
 from dpinfer.kernel.rows.cells import MOST_SUMS
 from dpinfer.numerics.reading import floats
+from dpinfer.procedures.options import texts_of
 from dpinfer.release import Release
 from dpinfer.schema.columns import Real
 
@@ -64,10 +65,10 @@ def _ends(bounds: object) -> tuple[float, float] | None:
 
 def column_texts(option: str, given: Columns) -> tuple[str, ...]:
     """Return columns as a tuple; refuse what is no text or sequence of texts."""
-    texts = (given,) if isinstance(given, str) else given
-    if not isinstance(texts, Sequence) or not texts or not all(isinstance(text, str) for text in texts):
+    texts = texts_of(given)
+    if not texts:
         raise OptionError(option, given, 'a column, or a list of columns such as ["income", "age"]')
-    return tuple(texts)
+    return texts
 
 
 def axes_of(by: Columns) -> tuple[Mapping[str, Any], ...]:
