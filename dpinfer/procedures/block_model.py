@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, get_args
 
 import numpy as np
 
@@ -27,19 +27,9 @@ _LINKS: dict[str, Link] = {
     "Logit": "logit",
     "Probit": "probit",
     "Poisson": "log",
-    "OLS": "identity",
-    "WLS": "identity",
-    "GLS": "identity",
-    "RLM": "identity",
-    "QuantReg": "identity",
+    **dict.fromkeys(("OLS", "WLS", "GLS", "RLM", "QuantReg"), "identity"),
 }
-_FAMILY_LINKS: dict[str, Link] = {
-    "identity": "identity",
-    "logit": "logit",
-    "probit": "probit",
-    "log": "log",
-    "nonetype": "identity",
-}
+_FAMILY_LINKS: dict[str, Link] = {**{link: link for link in get_args(Link)}, "nonetype": "identity"}
 
 
 @dataclass(frozen=True, eq=False, slots=True)

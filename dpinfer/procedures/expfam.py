@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -39,36 +38,7 @@ if TYPE_CHECKING:
     from dpinfer.release import Release, StageRelease
     from dpinfer.schema.schema import Schema
 
-__all__ = ["ExpFam", "FamilyPlan", "expfam"]
-
-
-@dataclass(frozen=True, eq=False)
-class FamilyPlan:
-    """The sums of a family's sufficient statistics of one clamped column, compiled against a schema.
-
-    Attributes
-    ----------
-    schema : Schema
-    column : str
-    family : ExponentialFamily
-    where : str or None
-    """
-
-    schema: Schema
-    column: str
-    family: ExponentialFamily
-    where: str | None
-
-    @cached_property
-    def problem(self) -> ClampedProblem:
-        """The family on the column's bounds; refuses what does not match or cannot be bounded."""
-        return clamped_problem(self.family, self.column, self.schema)
-
-    @cached_property
-    def rows(self) -> CellSum:
-        """The row sum."""
-        texts = [expression.text for expression in self.problem.expressions]
-        return CellSum(Features(basis_of(texts, self.schema), compiled_where(self.where, self.schema)))
+__all__ = ["ExpFam", "expfam"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -81,9 +51,14 @@ class ExpFam(Estimated):
     family: ExponentialFamily = field(default_factory=Normal)
     where: str | None = None
 
-    def plan(self, schema: Schema) -> FamilyPlan:
-        """Return the sums, compiled against a schema."""
-        return FamilyPlan(schema, self.column, self.family, self.where)
+    def problem(self, schema: Schema) -> ClampedProblem:
+        """Return the family on the column's bounds; refuse what does not match or cannot be bounded."""
+        return clamped_problem(self.family, self.column, schema)
+
+    def rows(self, schema: Schema) -> CellSum:
+        """Return the row sum: the sufficient statistics of the clamped column."""
+        texts = [expression.text for expression in self.problem(schema).expressions]
+        return CellSum(Features(basis_of(texts, schema), compiled_where(self.where, schema)))
 
     def text(self, schema: Schema) -> str:  # noqa: ARG002
         """Return the question in one line."""
@@ -91,11 +66,11 @@ class ExpFam(Estimated):
 
     def check(self, schema: Schema, neighbors: Neighbors) -> None:  # noqa: ARG002
         """Refuse a column that does not suit the family, and statistics that cannot be bounded."""
-        _ = self.plan(schema).rows
+        self.rows(schema)
 
     def stage(self, place: int, context: Context, released: tuple[StageRelease, ...]) -> Stage:  # noqa: ARG002
         """Ask for the sums of the sufficient statistics."""
-        return Stage(Sum(self.plan(context.schema).rows))
+        return Stage(Sum(self.rows(context.schema)))
 
     def explain(self, privacy: Privacy, *, schema: Schema | None = None, neighbors: Neighbors | None = None) -> str:
         """Describe the measurement, and set Laplace noise beside Gaussian, before anything is spent.
@@ -140,7 +115,7 @@ class ExpFam(Estimated):
         found, _ = self._asked_of(release)
         if isinstance(self.family, Family):
             self.family.require_density()
-        problem = self.plan(found.schema).problem
+        problem = self.problem(found.schema)
         estimated = family_inference(
             found,
             problem=problem,
@@ -186,7 +161,7 @@ class ExpFam(Estimated):
         check_summed(released)
         return batch_family(
             released.values,
-            problem=self.plan(released.schema).problem,
+            problem=self.problem(released.schema),
             law=released.law,
             steps=released.steps.tolist(),
             alpha=alpha,
@@ -202,7 +177,7 @@ class ExpFam(Estimated):
         check_summed(released)
         return family_oracle(
             released.values[0],  # noqa: PD011
-            problem=self.plan(released.schema).problem,
+            problem=self.problem(released.schema),
             law=released.law,
             steps=released.steps.tolist(),
             alpha=alpha,

@@ -29,13 +29,10 @@ if TYPE_CHECKING:
 __all__ = ["infer_sums"]
 
 _TITLES = {
-    "mean": "mean",
-    "variance": "variance",
     "cov": "covariance",
     "corr": "correlation",
-    "total": "total",
-    "proportion": "proportion",
     "multinormal": "multivariate normal",
+    **dict.fromkeys(("table", "histogram"), "count"),
 }
 
 
@@ -91,7 +88,7 @@ def infer_sums(
         target=chosen,
         columns=columns,
     )
-    title = _TITLES.get(plan.kind, "count")
+    title = _TITLES.get(plan.kind, plan.kind)
     sizes = None
     if title not in ("total", "count") and not normal:
         rows = estimates.size[0] * _rows_of_one(plan)

@@ -10,7 +10,7 @@ import numpy as np
 from dpinfer.errors import OptionError, SchemaError
 from dpinfer.kernel.rows.cells import MOST_SUMS
 from dpinfer.numerics.reading import floats
-from dpinfer.procedures.options import texts_of
+from dpinfer.procedures.options import FINITE, texts_of
 from dpinfer.release import Release
 from dpinfer.schema.columns import Real
 
@@ -57,10 +57,9 @@ def _ends(bounds: object) -> tuple[float, float] | None:
     if bounds is None:
         return None
     pair = tuple(bounds) if isinstance(bounds, tuple | list) else ()
-    numbers = [end for end in pair if isinstance(end, int | float) and not isinstance(end, bool) and np.isfinite(end)]
-    if len(pair) != 2 or len(numbers) != 2 or not numbers[0] < numbers[1]:
+    if len(pair) != 2 or not all(map(FINITE.fits, pair)) or not pair[0] < pair[1]:
         raise OptionError("bounds", bounds, "two finite numbers in order")
-    return float(numbers[0]), float(numbers[1])
+    return float(pair[0]), float(pair[1])
 
 
 def column_texts(option: str, given: Columns) -> tuple[str, ...]:
