@@ -220,12 +220,10 @@ class SampleAggregate(Procedure):
 
     # Inference
 
-    def reads(self, other: Procedure) -> bool:
-        """Take a release of the same model and rows, into however many blocks these were dealt."""
-        if type(other) is not type(self):
-            return False
-        same = ("formula", "model", "model_options", "fit_options", "where")
-        return all(getattr(self, name) == getattr(other, name) for name in same)
+    @property
+    def about(self) -> object:
+        """The model and the rows, into however many blocks these are dealt."""
+        return type(self), self.formula, self.model, self.model_options, self.fit_options, self.where
 
     def infer(self, release: Release | None = None) -> AggregateResults:
         """Infer from a release of this question: free, and without any row."""

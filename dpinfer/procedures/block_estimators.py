@@ -194,14 +194,7 @@ class NewtonEstimator(FormulaEstimator, OwnEstimator):
 
 
 def newton(model: type, y: Array, x: Array) -> Array | None:
-    """Fit Logit, Poisson or OLS; None where the steps do not converge.
-
-    Parameters
-    ----------
-    model : type
-    y : ndarray (m,)
-    x : ndarray (m, p)
-    """
+    """Fit Logit, Poisson or OLS to a response (m,) and regressors (m, p); None where the steps do not converge."""
     rows, size = x.shape
     finite = np.isfinite(x).all() and np.isfinite(y).all()  # LAPACK complains on standard error of what is not
     if rows < size or not finite or (model is Poisson and (y < 0).any()):
@@ -253,19 +246,7 @@ def _step(x: Array, root: Array, target: Array) -> Array:
 def formula_estimator(
     model: type, formula: object, schema: Schema, *, options: Mapping[str, Any], fit_options: Mapping[str, Any]
 ) -> FormulaEstimator:
-    """Prepare a statsmodels model and a formula for blocks.
-
-    Parameters
-    ----------
-    model : type
-    formula : str
-    schema : Schema
-    options, fit_options : mapping
-
-    Returns
-    -------
-    FormulaEstimator
-        A `NewtonEstimator` for Logit, Poisson and OLS without options.
+    """Prepare a statsmodels model and a formula for blocks: Logit, Poisson and OLS without options by Newton's steps.
 
     Raises
     ------
@@ -328,18 +309,9 @@ def _named_columns(formula: str, schema: Schema) -> set[str]:
 
 
 def probe_names(estimator: FormulaEstimator, given: tuple[str, ...] | None = None) -> tuple[tuple[str, ...], str]:
-    """Fit rows that are drawn from the schema, not from the data, to see which parameters there are.
+    """Return the names of the parameters, and the response, by a fit to rows drawn from the schema.
 
-    Parameters
-    ----------
-    estimator : FormulaEstimator
-    given : tuple of str, optional
-        Names to use instead; then it suffices that the model can be made of such rows.
-
-    Returns
-    -------
-    names : tuple of str, length p
-    response : str
+    Where names are given, it is enough that the model can be built from such rows.
 
     Raises
     ------

@@ -74,7 +74,7 @@ class BlockShares:
 
     @property
     def parts(self) -> tuple[float, float]:
-        """Of the share for moments, those of sums with products and of the two counts."""
+        """How sums with products, and the two counts, split the share for moments."""
         counts = float(COUNT_SHARE / self.moments)
         return 1 - counts, counts
 
@@ -210,24 +210,8 @@ def _deviation(released: StageRelease) -> float:
 def block_size(nobs: float, size: int, *, halves: bool) -> float:
     """Rows that a block should hold, so that the bias left is a fraction of the standard error.
 
-    Parameters
-    ----------
-    nobs : float
-        Number of rows n.
-    size : int
-        Number p of parameters.
-    halves : bool
-        Whether the bias of order 1/m is taken off by half-blocks.
-
-    Returns
-    -------
-    float
-        4 p^(3/4) n^(1/4) with the correction, 3 (p n)^(1/2) without; at least 20 (p + 1).
-
-    Notes
-    -----
-    Bias over standard error goes as m^-2 n^(1/2), or m^-1 n^(1/2); the constants leave about a quarter in a logit
-    with slopes up to 1 (`validation/blocks/aggregate_coverage.py`).
+    Bias over standard error goes as m^-2 n^(1/2) with the correction by half-blocks, as m^-1 n^(1/2) without; the
+    constants leave about a quarter in a logit with slopes up to 1 (`validation/blocks/aggregate_coverage.py`).
     """
     wanted = 4 * size**0.75 * nobs**0.25 if halves else 3 * np.sqrt(size * nobs)
     return float(max(wanted, 20 * (size + 1)))

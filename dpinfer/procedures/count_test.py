@@ -133,15 +133,8 @@ class ChiSquare(OfSums):
     def check_fit(self, axes: Sequence[Axis], *, laplace: bool, keeps: bool, nobs: int | None = None) -> None:
         """Refuse a table that the test does not fit.
 
-        Parameters
-        ----------
-        axes : sequence of Axis
-        laplace : bool
-            Whether the noise is Laplace.
-        keeps : bool
-            Whether every row is in some cell, so that public sizes are those of the counts.
-        nobs : int, optional
-            The number of rows where it is public.
+        ``keeps`` says whether every row is in some cell, so that public sizes are those of the counts; ``nobs`` is the
+        number of rows where it is public.
 
         Raises
         ------

@@ -64,20 +64,15 @@ def describe(
     target: str,
     columns: Sequence[str] | None = None,
 ) -> tuple[Estimates, Described]:
-    """Estimate what a plan asks for from R releases.
+    """Estimate what a plan asks for from R releases: noisy sums (R, m), in units of the scaled features.
 
-    Parameters
-    ----------
-    plan : SumPlan
-    values : ndarray (R, m)
-        Noisy sums, in units of the scaled features.
-    law : NoiseLaw
-    steps : ndarray (m,)
-    nobs : int or None
-        The number of rows where it is public.
-    target : {"population", "data"}
-    columns : sequence of str, optional
-        Of a table: the axes that are kept, the others being summed over; all of them by default.
+    ``nobs`` is the number of rows where it is public. A table is summed over all axes but ``columns``, by default over
+    none.
+
+    Raises
+    ------
+    MissingFromReleaseError
+        If the table has no such axis.
     """
     population = target == "population"
     public = nobs if nobs is not None and plan.rows.keeps_every_row else None

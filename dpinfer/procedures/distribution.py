@@ -59,13 +59,10 @@ class OfDistribution(Procedure):
         """Ask for the tree of counts."""
         return Stage(Sum(self.plan(context.schema).tree))
 
-    def reads(self, other: Procedure) -> bool:
-        """Whether another question is about the same distribution."""
-        return isinstance(other, OfDistribution) and self._whose == other._whose
-
     @property
-    def _whose(self) -> tuple[Any, ...]:
-        return self.column, [dict(axis) for axis in self.axes], self.where
+    def about(self) -> object:
+        """The column, the groups and the rows, whatever is asked of their distribution."""
+        return OfDistribution, self.column, [dict(axis) for axis in self.axes], self.where
 
     def check_release(self, release: Release) -> None:
         """Refuse a release that holds no such tree."""

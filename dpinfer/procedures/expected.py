@@ -35,22 +35,9 @@ def first_error(priced: Measurement | PricedStage) -> float:
 
 
 def expected_noise(question: GramDesign, measurement: Measurement, sizes: Sequence[int]) -> pd.DataFrame:
-    """Compute the standard error that privacy noise alone would give each coefficient.
+    """Compute the standard error that privacy noise alone would give each coefficient: a column per number of rows.
 
-    Parameters
-    ----------
-    question : GramDesign
-        A regression.
-    measurement : Measurement
-        Its measurement at a price.
-    sizes : sequence of int
-        Numbers of rows to show.
-
-    Returns
-    -------
-    DataFrame
-        A row per coefficient, a column per number of rows. The rows are taken to be spread evenly and
-        independently over the declared bounds, which is public.
+    The rows are taken to be spread evenly and independently over the declared bounds, which is public.
     """
     width = question.basis.width
     upper = np.triu_indices(width)

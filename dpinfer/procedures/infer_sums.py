@@ -1,4 +1,4 @@
-"""From one release of sums in cells to results."""
+"""Results from one release of sums in cells."""
 
 from __future__ import annotations
 
@@ -49,20 +49,8 @@ def infer_sums(
 ) -> DescriptionResults:
     """Infer what a plan asks for from a release of its sums.
 
-    Parameters
-    ----------
-    release : Release
-    plan : SumPlan
-        What was measured; of a table its kind says whether counts or shares are asked for.
-    columns : sequence of str, optional
-        Of a table: the axes that are kept, the others being summed over; all of them by default.
-    target : {"population", "data"}, optional
-        By default that of the plan.
-    inference : {"auto", "score", "wald", "simulated"}
-    replicates, seed : int
-        For ``inference="simulated"``.
-    table : CountedTable, optional
-        What answers further questions to a table of counts.
+    The kind of the plan says whether counts or shares of a table are asked for. ``columns`` are the axes of the table
+    that are kept. ``table`` answers further questions.
 
     Raises
     ------

@@ -70,20 +70,10 @@ def read_shares(
 ) -> tuple[tuple[Any, float], ...]:
     """Read probabilities from an array (by position), or a Series or mapping (by level).
 
-    Parameters
-    ----------
-    option : str
-        What the argument is called.
-    given : array_like, Series or mapping
-    labels : sequence, optional
-        Levels of an array.
-    scaled : bool
-        Whether numbers of any positive sum are brought to sum 1.
-
     Raises
     ------
     OptionError
-        If they are not positive, do not add up to 1, or a share is below 1e-15.
+        If they are not positive, a share is below 1e-15, or they do not add up to 1 and are not to be ``scaled`` to it.
     """
     right = "positive numbers" if scaled else "positive probabilities that add up to 1"
     pairs = _pairs(option, given, labels, right + ", one for each level")

@@ -144,12 +144,6 @@ class MeanComparison(OfSums):
     def scaled_mean(self, plan: SumPlan, place: int = 0) -> float:
         """Return the mean under the hypothesis in units of the scaled column, in [-1, 1].
 
-        Parameters
-        ----------
-        plan : SumPlan
-        place : int
-            Which of its columns is tested.
-
         Raises
         ------
         OptionError
@@ -200,40 +194,14 @@ class MeanComparison(OfSums):
         return self._results(found, plan, model, values)
 
     def batch_pvalues(self, released: Released, *, draws: int = 199, rng: np.random.Generator) -> Array:
-        """Simulate the p-values of many releases at once; for studies.
-
-        Parameters
-        ----------
-        released : Released
-            R releases of this question.
-        draws : int
-        rng : numpy.random.Generator
-
-        Returns
-        -------
-        ndarray (R,)
-        """
+        """Simulate the p-values (R,) of R releases of this question; for studies."""
         check_summed(released)
         plan = self.plan(released.schema)
         model, sums = self.model(plan, released.values, law=released.law, steps=released.steps)
         return batch_pvalues(model, sums, draws=draws, rng=rng)
 
     def model(self, plan: SumPlan, values: Array, *, law: NoiseLaw, steps: Array) -> tuple[GroupMeans, Array]:
-        """Give the null model, and its values, for R releases of means.
-
-        Parameters
-        ----------
-        plan : SumPlan
-            Of means: what was measured.
-        values : ndarray (R, m)
-            Noisy sums, in units of the scaled features.
-        law : NoiseLaw
-        steps : ndarray (m,)
-
-        Returns
-        -------
-        model : GroupMeans
-        values : ndarray (R, 3 G)
+        """Return the null model, and its values (R, 3 G), for R releases of means: sums (R, m) of the scaled features.
 
         Raises
         ------

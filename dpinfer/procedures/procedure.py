@@ -254,14 +254,15 @@ class Procedure(ABC):
         released = Released.of_release(found, context, rows)
         return Estimates(lambda alpha: self.estimate(released, alpha=alpha), found)
 
-    def reads(self, other: Procedure) -> bool:
-        """Whether a release of another question serves this one: by default if all measured fields are equal."""
-        if type(other) is not type(self):
-            return False
+    @property
+    def about(self) -> object:
+        """What is measured, comparable: by default the measured fields."""
         measured = [one.name for one in _stored(type(self)) if one.metadata.get("role") != "inferred"]
-        return bool(
-            encode([getattr(self, name) for name in measured]) == encode([getattr(other, name) for name in measured])
-        )
+        return type(self), encode([getattr(self, name) for name in measured])
+
+    def reads(self, other: Procedure) -> bool:
+        """Whether a release of another question serves this one: by default if both are `about` the same."""
+        return bool(self.about == other.about)
 
     def summed(self) -> SumPlan | None:
         """Return the sums in cells that its release holds; None if it is bound to none, or holds others."""

@@ -34,14 +34,7 @@ class Weights(ABC):
 
     @abstractmethod
     def on_grid(self, names: tuple[str, ...], labels: list[Any]) -> GridWeights:
-        """Return whole-number weights.
-
-        Parameters
-        ----------
-        names : tuple of str, length q
-            What the queries are called.
-        labels : list, length G
-            Labels of the cells.
+        """Return whole-number weights of the cells, whose labels (G,) are given, in each query (q,).
 
         Raises
         ------

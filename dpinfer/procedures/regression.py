@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -44,7 +45,26 @@ _FORMULA = Right(lambda given: isinstance(given, str), 'a formula such as "incom
 
 
 @dataclass(frozen=True, eq=False)
-class Gram(Procedure):
+class OfProducts(Procedure):
+    """A question that is answered from noisy cross-products."""
+
+    released_as = "gram"
+
+    @abstractmethod
+    def design(self, schema: Schema) -> GramDesign:
+        """Return the columns, compiled against a schema."""
+
+    def check(self, schema: Schema, neighbors: Neighbors) -> None:  # noqa: ARG002
+        """Refuse columns, or a formula, that the schema cannot bound."""
+        self.design(schema).check()
+
+    def stage(self, place: int, context: Context, released: tuple[StageRelease, ...]) -> Stage:  # noqa: ARG002
+        """Ask for the cross-products."""
+        return self.design(context.schema).stage()
+
+
+@dataclass(frozen=True, eq=False)
+class Gram(OfProducts):
     """The noisy cross-products of some columns: one price, every regression among them. See `gram`."""
 
     procedures = ("gram",)
@@ -60,14 +80,6 @@ class Gram(Procedure):
     def text(self, schema: Schema) -> str:  # noqa: ARG002
         """Return the question in one line."""
         return "gram of " + ", ".join(self.terms)
-
-    def check(self, schema: Schema, neighbors: Neighbors) -> None:  # noqa: ARG002
-        """Refuse columns that the schema cannot bound."""
-        self.design(schema).check()
-
-    def stage(self, place: int, context: Context, released: tuple[StageRelease, ...]) -> Stage:  # noqa: ARG002
-        """Ask for the cross-products."""
-        return self.design(context.schema).stage()
 
     @suggests
     def fit(self, privacy: Privacy) -> Gram:
@@ -115,11 +127,10 @@ class Gram(Procedure):
 
 
 @dataclass(frozen=True, eq=False)
-class OLS(Estimated):
+class OLS(OfProducts, Estimated):
     """Private ordinary least squares. See `ols`."""
 
     procedures = ("ols",)
-    released_as = "gram"
 
     formula: str = measured("", _FORMULA)
     where: str | None = None
@@ -157,10 +168,6 @@ class OLS(Estimated):
         """Return the question in one line."""
         return self.formula
 
-    def check(self, schema: Schema, neighbors: Neighbors) -> None:  # noqa: ARG002
-        """Refuse a formula that the schema cannot bound."""
-        self.design(schema).check()
-
     def stage(self, place: int, context: Context, released: tuple[StageRelease, ...]) -> Stage:  # noqa: ARG002
         """Ask for the cross-products that the regression is read from."""
         return self.design(context.schema).stage(self.split)
@@ -187,7 +194,7 @@ class OLS(Estimated):
 
     def reads(self, other: Procedure) -> bool:
         """Any cross-products serve, if they span the columns."""
-        return isinstance(other, OLS | Gram)
+        return other.released_as == self.released_as
 
     def infer(self, release: Release | None = None) -> PrivateResults:
         """Infer this regression from a release of its own, or of a Gram that spans its columns.
@@ -200,7 +207,8 @@ class OLS(Estimated):
             If the formula cannot be compiled.
         """
         found, theirs = self._asked_of(release)
-        held = theirs.design(found.schema)  # type: ignore[attr-defined]
+        assert isinstance(theirs, OfProducts)  # `reads` refuses other questions
+        held = theirs.design(found.schema)
         try:
             compiled = two_sided(self.formula, found.schema)
         except UnknownColumnError as error:

@@ -162,13 +162,10 @@ class ExponentialMechanism(Selection):
     def _given(self) -> tuple[str, ...]:
         return (self.score,) if isinstance(self.score, str) else self.score
 
-    def reads(self, other: Procedure) -> bool:
-        """Whether another question has the same candidates with the same scores."""
-        return isinstance(other, ExponentialMechanism) and self._scored == other._scored
-
     @property
-    def _scored(self) -> tuple[Any, ...]:
-        return tuple(map(repr, self.candidates)), self.scores, self.where
+    def about(self) -> object:
+        """The candidates, their scores and the rows, by whatever method."""
+        return type(self), tuple(map(repr, self.candidates)), self.scores, self.where
 
 
 @dataclass(frozen=True, eq=False)
@@ -194,9 +191,10 @@ class MostFrequent(Selection):
         """Return the levels or columns, and for each what a row adds to its score."""
         return _votes(self.columns, schema)
 
-    def reads(self, other: Procedure) -> bool:
-        """Whether another question is about the same levels or columns."""
-        return isinstance(other, MostFrequent) and (self.columns, self.where) == (other.columns, other.where)
+    @property
+    def about(self) -> object:
+        """The levels or columns and the rows, by whatever method."""
+        return type(self), self.columns, self.where
 
 
 @suggests

@@ -277,7 +277,7 @@ class SumPlan:
 
     @property
     def clamping(self) -> str:
-        """To which bounds values are clamped."""
+        """The bounds to which values are clamped."""
         return ", ".join(f"{e.text} to [{e.lower:.6g}, {e.upper:.6g}]" for e in self.expressions)
 
     @property
