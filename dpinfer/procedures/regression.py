@@ -212,8 +212,8 @@ class OLS(OfProducts, Estimated):
         try:
             compiled = two_sided(self.formula, found.schema)
         except UnknownColumnError as error:
-            held = ", ".join(found.schema)
-            raise MissingFromReleaseError(f"{error.name!r} was not measured; the release is about: {held}") from None
+            columns = ", ".join(found.schema)
+            raise MissingFromReleaseError(f"{error.name!r} was not measured; the release is about: {columns}") from None
         assert compiled.response is not None
         weights = represent(held.basis, (*compiled.design, compiled.response))
         clamped, flags = _clamped(found)
