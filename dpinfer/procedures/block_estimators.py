@@ -21,11 +21,12 @@ from dpinfer.errors import FormulaError, NotProvedError, OptionError, SchemaErro
 from dpinfer.kernel.rows.blocks import OwnEstimator
 from dpinfer.kernel.sealing import check_columns
 from dpinfer.schema.algebra import Expression
+from dpinfer.schema.axes import LevelsAxis
 from dpinfer.schema.category import Category
 from dpinfer.schema.formula import CompiledFormula, DesignColumn, compile_formula
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Mapping
 
     from numpy.typing import NDArray
 
@@ -157,13 +158,7 @@ class FormulaEstimator:
             assert self.compiled.response is not None
             found = np.broadcast_to(self.compiled.response.expression.evaluate(values), (len(frame),))
             return pd.Series(found, name=self.compiled.response.name), pd.DataFrame(exog, index=frame.index)
-        column = self.schema[self.response]
-        if isinstance(column, Category):
-            labels: Sequence[Any] = list(column.levels)
-        else:
-            labels = [
-                int(float(text)) if text not in ("False", "True") else text == "True" for text in column.level_texts
-            ]
+        labels = LevelsAxis(self.schema, self.response).labels
         codes: Any = pd.Categorical.from_codes(levels[self.response], categories=pd.Index(labels), ordered=True)
         return pd.Series(codes, name=self.response), pd.DataFrame(exog, index=frame.index)
 

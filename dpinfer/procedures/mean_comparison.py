@@ -15,7 +15,7 @@ from dpinfer.procedures.conditions import told_where, where_notes
 from dpinfer.procedures.description import Description
 from dpinfer.procedures.infer_sums import infer_sums
 from dpinfer.procedures.of_sums import OfSums
-from dpinfer.procedures.options import FINITE, NUMERIC, TRUTH, inferred, measured, one_of
+from dpinfer.procedures.options import FINITE, NUMERIC, TRUTH, inferred, is_text, measured, one_of
 from dpinfer.procedures.sum_plan import SumPlan, check_summed
 from dpinfer.procedures.table_axes import axes_of
 from dpinfer.results.people import refuse_dependent_rows
@@ -80,7 +80,7 @@ class MeanComparison(OfSums):
 
     def check_options(self) -> None:
         """Refuse options that do not go together."""
-        if self.grouped and (not isinstance(self.by, str) or not self.by.strip()):
+        if self.grouped and not is_text(self.by):
             raise OptionError("by", self.by, 'one column of groups, or a condition such as "age >= 18"')
         if not self.grouped and self.by is not None:
             raise OptionError("by", self.by, "None: one sample has no groups")

@@ -22,6 +22,7 @@ __all__ = [
     "check_values",
     "inferred",
     "is_number",
+    "is_text",
     "measured",
     "named",
     "one_of",
@@ -79,6 +80,11 @@ def is_number(given: object) -> bool:
     return isinstance(given, int | float | np.number) and not isinstance(given, bool)
 
 
+def is_text(given: object) -> bool:
+    """Whether it is a text that is not blank."""
+    return isinstance(given, str) and bool(given.strip())
+
+
 TARGET = one_of(("population", "data"))
 REPLICATES = Right(lambda given: isinstance(given, int) and given >= 99, "a whole number of at least 99")
 SEED = Right(
@@ -86,10 +92,7 @@ SEED = Right(
     "a whole number, not negative: it is public and draws no privacy noise",
 )
 FINITE = Right(lambda given: is_number(given) and bool(np.isfinite(given)), "a finite number")
-NUMERIC = Right(
-    lambda given: isinstance(given, str) and bool(given.strip()),
-    'a column, or an expression such as "log(1 + income)"',
-)
+NUMERIC = Right(is_text, 'a column, or an expression such as "log(1 + income)"')
 TRUTH = Right(lambda given: isinstance(given, bool), "True or False")
 
 

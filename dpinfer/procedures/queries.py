@@ -17,7 +17,7 @@ from dpinfer.procedures.conditions import told_where, where_notes
 from dpinfer.procedures.expected import first_error
 from dpinfer.procedures.joint_table import MeasuredCounts
 from dpinfer.procedures.keywords import suggests
-from dpinfer.procedures.options import inferred, one_of, texts_of
+from dpinfer.procedures.options import inferred, is_text, one_of, texts_of
 from dpinfer.procedures.procedure import Procedure
 from dpinfer.procedures.query_plan import GivenWeights, GridWeights, Weights, query_rows
 from dpinfer.procedures.table_axes import axes_of
@@ -226,7 +226,7 @@ def linear_queries(
     2.0
     """
     named = texts_of(columns)
-    if not named or not all(name.strip() for name in named):
+    if not named or not all(map(is_text, named)):
         raise OptionError("columns", columns, "a column, or a list of columns")
     found = _queries(queries)
     called = tuple(name for name, _ in found) if names is None else names

@@ -18,11 +18,11 @@ from dpinfer.privacy.exact import binary, float_above
 from dpinfer.privacy.units import PureDP
 from dpinfer.procedures.conditions import compiled_where, quoted, told_where
 from dpinfer.procedures.keywords import suggests
-from dpinfer.procedures.options import measured, one_of
+from dpinfer.procedures.options import is_text, measured, one_of
 from dpinfer.procedures.procedure import Procedure
 from dpinfer.release.laws import CHOICES
 from dpinfer.results.selection import Label, SelectionResults, accuracy
-from dpinfer.schema.category import Category
+from dpinfer.schema.axes import LevelsAxis
 from dpinfer.schema.columns import Boolean
 from dpinfer.schema.expressions import compile_expression
 
@@ -133,7 +133,7 @@ class ExponentialMechanism(Selection):
         """Refuse candidates that are none, and scores that do not fit them."""
         _check_labels(self.candidates)
         fits = isinstance(self.score, str) or len(self.score) == len(self.candidates)
-        if not fits or not all(map(_said, self._given)):
+        if not fits or not all(map(is_text, self._given)):
             raise OptionError(
                 "score",
                 self.score,
@@ -179,7 +179,7 @@ class MostFrequent(Selection):
     def check_options(self) -> None:
         """Refuse columns that are none."""
         columns = self.columns
-        if not columns or not all(map(_said, columns)) or len(set(columns)) < len(columns):
+        if not columns or not all(map(is_text, columns)) or len(set(columns)) < len(columns):
             raise OptionError("columns", list(columns), "a column, or several different Boolean columns")
 
     @property
@@ -325,10 +325,6 @@ def _names_candidate(score: str) -> bool:
     return any(found[1] is None for found in _CANDIDATE.finditer(score))
 
 
-def _said(text: object) -> bool:
-    return isinstance(text, str) and bool(text.strip())
-
-
 def _labels(given: list[Any]) -> tuple[Label, ...]:
     """Read candidates: numbers of numpy become plain ones."""
     return tuple(one.item() if isinstance(one, np.generic) else one for one in given)
@@ -373,5 +369,5 @@ def _votes(columns: tuple[str, ...], schema: Schema) -> tuple[tuple[Label, ...],
         )
     if isinstance(column, Boolean):
         return (False, True), (f"not {quoted(name)}", quoted(name))
-    levels: tuple[Any, ...] = column.levels if isinstance(column, Category) else tuple(map(int, column.level_texts))
+    levels = LevelsAxis(schema, name).labels
     return levels, tuple(f"{quoted(name)} == {level!r}" for level in levels)
