@@ -1,4 +1,4 @@
-"""Procedures: questions that become measurements, and inferences. Here are their classes; `dpinfer` asks them."""
+"""Procedures: questions, their measurement and their inference. The classes; the functions are in `dpinfer`."""
 
 from dpinfer.procedures.aggregate import SampleAggregate
 from dpinfer.procedures.binomial import BinomTest

@@ -79,7 +79,7 @@ class SampleAggregate(Procedure):
     progress: bool = unstored(False, one_of((True, False)))
 
     def check_options(self) -> None:
-        """Refuse a number of rows that is none."""
+        """Refuse an invalid number of rows."""
         rows_of(self.nobs)
 
     # The question
@@ -94,7 +94,7 @@ class SampleAggregate(Procedure):
         self._placed(schema, neighbors, self.source.nobs if isinstance(self.source, Data) else None)
 
     def _placed(self, schema: Schema, neighbors: Neighbors, public: int | None) -> SampleAggregate:
-        """Return the question with region, number of blocks, response and link in it."""
+        """Return the question with its region, number of blocks, response and link."""
         if self.region is not None:
             return self
         prepared = self._runnable.prepared(self.formula, schema)
@@ -125,7 +125,7 @@ class SampleAggregate(Procedure):
         return self._resolved[context]
 
     def _columns(self, schema: Schema) -> Schema:
-        """Return the columns that the model and the condition read; of a release these are all that it knows."""
+        """Return the columns that the model and the condition read; for a release, all columns that it holds."""
         columns = schema if self.fits is None else self.fits.prepared(self.formula, schema).schema
         condition = compiled_where(self.where, schema)
         if condition is None:
@@ -184,7 +184,7 @@ class SampleAggregate(Procedure):
         return blocks
 
     def slots(self, context: Context) -> tuple[Slot, ...]:
-        """Give histograms of scale and place a small share, and sums over the blocks the rest."""
+        """Give a small share to histograms of scale and place, and the rest to sums over the blocks."""
         return self.plan(context).slots
 
     def stage(self, place: int, context: Context, released: tuple[StageRelease, ...]) -> Stage:
@@ -222,7 +222,7 @@ class SampleAggregate(Procedure):
 
     @property
     def about(self) -> object:
-        """The model and the rows, into however many blocks these are dealt."""
+        """The model and the rows; the number of blocks does not matter."""
         return type(self), self.formula, self.model, self.model_options, self.fit_options, self.where
 
     def infer(self, release: Release | None = None) -> AggregateResults:

@@ -48,7 +48,7 @@ class BinomTest(OfSuccesses):
     alternative: Alternative = inferred("two-sided", one_of(ALTERNATIVES))
 
     def check_options(self) -> None:
-        """Keep p as a plain number."""
+        """Store p as a float."""
         object.__setattr__(self, "p", float(self.p))
 
     def text(self, schema: Schema) -> str:  # noqa: ARG002

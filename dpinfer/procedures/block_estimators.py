@@ -115,24 +115,17 @@ class FormulaEstimator:
         return model.fit(**chosen)
 
     def made(self, frame: pd.DataFrame) -> Any:
-        """Return statsmodels' model of a frame, before it is fitted."""
-        return self._formula_model(frame) if self.compiled is None else self._compiled_model(frame)
-
-    def _options(self, frame: pd.DataFrame) -> dict[str, Any]:
-        return {
+        """Return the statsmodels model of a frame, not yet fitted."""
+        options = {
             name: frame[value].to_numpy() if name in COLUMN_OPTIONS and isinstance(value, str) else value
             for name, value in self.options.items()
         }
-
-    def _formula_model(self, frame: pd.DataFrame) -> Any:
-        options = self._options(frame)
-        return self.model.from_formula(self.formula, frame, eval_env={"np": np}, **options)  # type: ignore[attr-defined]
-
-    def _compiled_model(self, frame: pd.DataFrame) -> Any:
+        if self.compiled is None:
+            return self.model.from_formula(self.formula, frame, eval_env={"np": np}, **options)  # type: ignore[attr-defined]
         endog, exog = self.design(frame)
         if np.linalg.matrix_rank(exog.to_numpy()) < exog.shape[1]:
             raise ValueError("a coefficient is not determined")  # statsmodels may return one of many solutions
-        return self.model(endog, exog, **self._options(frame))
+        return self.model(endog, exog, **options)
 
     def design(self, frame: pd.DataFrame) -> tuple[pd.Series, pd.DataFrame]:
         """Return response (m,) and regressors (m, q) of a frame."""
@@ -288,7 +281,7 @@ def formula_estimator(
 
 
 def _named_columns(formula: str, schema: Schema) -> set[str]:
-    """Return the declared columns whose names stand in a formula that statsmodels is to read.
+    """Return the declared columns that a formula for statsmodels names.
 
     Raises
     ------

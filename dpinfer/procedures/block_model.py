@@ -83,7 +83,7 @@ class BlockModel:
 
     @property
     def called(self) -> str:
-        """What the model is called."""
+        """Name of the model."""
         return str(getattr(model_class(self.model) or self.model, "__name__", type(self.model).__name__))
 
     @cached_property
@@ -133,7 +133,7 @@ def _link(kind: type, options: Mapping[str, Any]) -> Link | None:
 
 
 def own_options(name: str, options: object) -> dict[str, Any]:
-    """Return a copy of options: no change from outside then makes what is prepared another model.
+    """Return a copy of options, so that later changes by the caller do not change the model.
 
     Raises
     ------
@@ -146,7 +146,7 @@ def own_options(name: str, options: object) -> dict[str, Any]:
 
 
 def told_options(options: Mapping[str, Any]) -> dict[str, str]:
-    """Return options as a release can hold them: numbers and texts in full, of other objects the type."""
+    """Return options as a release stores them: numbers and texts in full, other objects by their type."""
     return {str(name): _told(value) for name, value in options.items()}
 
 

@@ -69,7 +69,7 @@ class BlockShares:
 
     @property
     def moments(self) -> Fraction:
-        """What is left."""
+        """The rest of the price."""
         return 1 - self.octaves - self.places
 
     @property
@@ -261,7 +261,7 @@ def number_of_blocks(asked: int | str, nobs: float | None, size: int, neighbors:
 
 
 def rows_of(nobs: object) -> float | None:
-    """Return a number of rows, given as such or as a release or results that hold one."""
+    """Return a number of rows, given as a number, or as a release or results that hold one."""
     if nobs is None:
         return None
     found = nobs

@@ -75,7 +75,7 @@ class Bootstrap(Procedure):
     conservative: float = inferred(0.05, _PROBABILITY)
 
     def check_options(self) -> None:
-        """Refuse an odd number of public weights."""
+        """Refuse an odd number of replicates with public weights."""
         if self.weights == "public" and self.replicates % 2:
             raise OptionError("replicates", self.replicates, "an even number: public weights come in pairs")
 
@@ -143,7 +143,7 @@ class Bootstrap(Procedure):
     # Inference
 
     def reads(self, other: Procedure) -> bool:
-        """Take sums of the same columns and rows; replicates and weights are then those of the release."""
+        """Whether a release holds sums of the same columns and rows; its replicates and weights are then used."""
         if type(other) is not type(self) or other.where != self.where:
             return False
         return "~" in self.statistic or other.columns == self.columns
@@ -298,7 +298,7 @@ def _replicate_sums(release: Release, measured: BootstrapPlan) -> ReplicateSums:
 
 
 def _unstable(sums: ReplicateSums, measured: BootstrapPlan, asked: BootstrapPlan) -> tuple[str, ...]:
-    """Say why no interval can be given; from released numbers only."""
+    """Return the reasons why no interval is given, from released numbers alone."""
     found = []
     error = float(np.sqrt(sums.noise_of_mean[0, 0]))
     if asked.statistic != "total" and sums.mean[0] < max(_FEW * error, 2.0):

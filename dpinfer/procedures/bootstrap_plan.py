@@ -94,7 +94,7 @@ class BootstrapPlan:
 
     @cached_property
     def conditions(self) -> list[tuple[str, str]]:
-        """Conditions whose shares are asked for, and their names; a categorical column is one of its levels each."""
+        """Conditions whose shares are asked for, and their names; a categorical column gives one for each level."""
         found = []
         for column in self.columns:
             declared = self.schema.get(column)
@@ -163,7 +163,7 @@ class BootstrapPlan:
         return tuple(self.moments.quantities)
 
     def statistic_of(self, asked: BootstrapPlan) -> Statistic:
-        """Return what maps sums of this question's features (R, d) to the estimates that another asks for (R, p).
+        """Return the function from sums of this question's features (R, d) to the estimates of another (R, p).
 
         Raises
         ------

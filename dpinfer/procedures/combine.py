@@ -263,7 +263,7 @@ def _counted(release: Release) -> MeasuredCounts:
 def _parameters(
     joint: JointTable, fit: LeastSquares, design: Array, noise: CombinedNoise, labels: list[tuple[int, str]]
 ) -> tuple[tuple[str, ...], pd.Index, Array | None, list[str]]:
-    """Names, labels and rows (None for the cells themselves) of the parameters, and notes."""
+    """Return names, labels and rows of the parameters (None for the cells themselves), and notes."""
     if fit.full:
         named = [part.name for part in joint.parts]
         cells = joint.cells
@@ -351,7 +351,7 @@ def _summed(release: Release) -> SumPlan:
 
 
 def _merged(releases: tuple[Release, ...]) -> tuple[Release, Consistency, NDArray[np.bool_]]:
-    """Merge releases into one; which of its sums are noisy; and how the releases agree on these."""
+    """Return the merged release, how the releases agree on its noisy sums, and which these are."""
     values = np.stack([release.array for release in releases])
     variances = np.stack([release.noise_variances for release in releases])
     noisy: NDArray[np.bool_] = np.asarray((variances > 0).all(axis=0))

@@ -1,4 +1,4 @@
-"""The condition ``where`` of a question: compiled, and told in texts and tables."""
+"""The condition ``where`` of a question: compiled, in its text, and in notes of tables."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ def compiled_where(where: str | None, schema: Schema) -> Expression | None:
 
 
 def told_where(where: str | None) -> str:
-    """Return the end of a question's text."""
+    """Return the part of a question's text that names the condition."""
     return f", where {where}" if where else ""
 
 
 def where_notes(where: str | None) -> list[str]:
-    """Return what tables say of the rows."""
+    """Return the note on the rows, if there is a condition."""
     return [f"Rows: {where}."] if where else []
 
 

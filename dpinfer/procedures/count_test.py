@@ -272,7 +272,7 @@ class ChiSquare(OfSums):
         )
 
     def _check_bins(self, plan: SumPlan) -> None:
-        """Refuse a table whose bins are others than those that were asked for."""
+        """Refuse a table whose bins differ from those that were asked for."""
         stored = {axis_name(axis): axis for axis in plan.axes}
         for axis in self.axes:
             name = axis_name(axis)
@@ -310,7 +310,7 @@ class ChiSquare(OfSums):
 
 
 def _noise_of(release: Release, together: int) -> CountNoise:
-    """Noise of counts that are sums of so many released ones.
+    """Noise of counts, each the sum of ``together`` released ones.
 
     Raises
     ------

@@ -33,7 +33,7 @@ _SHARES = {"rows": Fraction(1, 50), "fine": Fraction(1, 10)}
 """Parts of the price for the number of rows and for the fine counts; the rest is for the counts of the chosen bins."""
 
 _LEAST = float(np.finfo(np.float64).tiny)
-"""Noise variance that choices go by at least: a price that leaves less is refused once all stages are known."""
+"""Least noise variance that choices assume: a price that leaves less is refused when all stages are known."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -48,7 +48,7 @@ class Density(Procedure):
     target: str = inferred("population", TARGET)
 
     def check_options(self) -> None:
-        """Refuse bins that are none."""
+        """Refuse invalid bins."""
         read_edges(self.bins)
 
     def plan(self, schema: Schema) -> DensityPlan:
@@ -66,7 +66,7 @@ class Density(Procedure):
     # What is measured
 
     def slots(self, context: Context) -> tuple[Slot, ...]:
-        """Share the price among the number of rows, where it is not public, fine counts and those of chosen bins."""
+        """Share the price among the number of rows (unless public), the fine counts and the counts in chosen bins."""
         if self.bins != "auto":
             return (Slot(),)
         grid = self.plan(context.schema).grid(context.neighbors)

@@ -148,13 +148,13 @@ class Description(OfMoments):
         """
         found, held = self._release_and_sums(release)
         if held.kind in MOMENTS:
-            return infer_sums(found, held, **self.options)
+            return infer_sums(found, held, **self._inference_options)
         return infer_sums(
             found,
             replace(held, kind=self.kind),
             columns=[axis_name(axis) for axis in self.axes],
-            table=Description(found, kind="table", axes=held.axes, where=held.where, **self.options),
-            **self.options,
+            table=Description(found, kind="table", axes=held.axes, where=held.where, **self._inference_options),
+            **self._inference_options,
         )
 
     def margin(self, columns: Sequence[str], *, inference: str, target: str) -> TableResults:

@@ -61,7 +61,7 @@ class OfDistribution(Procedure):
 
     @property
     def about(self) -> object:
-        """The column, the groups and the rows, whatever is asked of their distribution."""
+        """The column, the groups and the rows."""
         return OfDistribution, self.column, [dict(axis) for axis in self.axes], self.where
 
     def check_release(self, release: Release) -> None:

@@ -22,6 +22,6 @@ class Estimated(Procedure):
     seed: int = inferred(0, SEED)
 
     @property
-    def options(self) -> dict[str, Any]:
+    def _inference_options(self) -> dict[str, Any]:
         """How it is inferred."""
         return {name: getattr(self, name) for name in ("target", "inference", "replicates", "seed")}

@@ -49,7 +49,7 @@ class MultivariateNormal(OfMoments):
     def infer(self, release: Release | None = None) -> DescriptionResults:
         """Infer from a release of this question: free, and without any row."""
         found, held = self._release_and_sums(release)
-        return infer_sums(found, held, **self.options)
+        return infer_sums(found, held, **self._inference_options)
 
     def oracle(self, released: Released, *, alpha: float = 0.05, contrasts: Contrasts = None) -> Oracle:
         """Say how wide an interval would be that knew the population; for studies."""

@@ -256,7 +256,7 @@ class Procedure(ABC):
 
     @property
     def about(self) -> object:
-        """What is measured, comparable: by default the measured fields."""
+        """What is measured, in comparable form; by default the measured fields."""
         measured = [one.name for one in _stored(type(self)) if one.metadata.get("role") != "inferred"]
         return type(self), encode([getattr(self, name) for name in measured])
 

@@ -49,7 +49,7 @@ class Quantile(OfDistribution):
     continuous: bool = inferred(False, TRUTH)
 
     def check_options(self) -> None:
-        """Refuse probabilities that are none."""
+        """Refuse invalid probabilities."""
         read_probabilities(self.probabilities)
 
     @property
@@ -66,7 +66,7 @@ class Quantile(OfDistribution):
         return replace(super().resolve(context), method="exponential" if self._chosen else "tree")
 
     def slots(self, context: Context) -> tuple[Slot, ...]:
-        """Give chosen quantiles a quarter of the price, and the tree that intervals come from the rest."""
+        """Give a quarter of the price to chosen quantiles, and the rest to the tree, which intervals come from."""
         if not self._chosen:
             return (Slot(),)
         tree = self.plan(context.schema).tree

@@ -58,7 +58,7 @@ class LinearQueries(Procedure):
     target: Literal["data"] = inferred("data", one_of(("data",)))
 
     def check_options(self) -> None:
-        """Refuse names that are none, and numbers of draws."""
+        """Refuse invalid names and an invalid number of draws."""
         if not all(isinstance(name, str) and name for name in self.names) or len(set(self.names)) < len(self.names):
             raise OptionError("names", list(self.names[:10]), "different texts")
         _ = Noise(draws=self.draws)

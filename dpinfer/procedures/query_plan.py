@@ -95,7 +95,7 @@ class GridWeights(Weights):
         return self
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the step, and the weights of each query as one line of whole numbers."""
+        """Return the step, and the weights of each query as a line of whole numbers."""
         return {"step": self.step, "lines": [" ".join(map(str, line)) for line in self.matrix.tolist()]}
 
     @classmethod

@@ -141,7 +141,7 @@ class OLS(OfProducts, Estimated):
     inference: str = inferred("auto", one_of(METHODS))
 
     def check_options(self) -> None:
-        """Refuse a norm that is none, and to measure otherwise what a release has measured already."""
+        """Refuse an invalid norm, and options that differ from what a release has measured."""
         if self.row_norm is None and self.norm not in NORMS:
             raise OptionError("norm", self.norm, NORMS)
         if not isinstance(self.source, Release):
@@ -193,7 +193,7 @@ class OLS(OfProducts, Estimated):
     # Inference
 
     def reads(self, other: Procedure) -> bool:
-        """Any cross-products serve, if they span the columns."""
+        """Whether a release holds cross-products; `infer` refuses those that do not span the columns."""
         return other.released_as == self.released_as
 
     def infer(self, release: Release | None = None) -> PrivateResults:

@@ -1,4 +1,4 @@
-"""Choosing from candidates, where adding noise makes no sense."""
+"""Private choice from candidates."""
 
 from __future__ import annotations
 
@@ -49,12 +49,12 @@ class Selection(Procedure):
 
     @abstractmethod
     def scored(self, schema: Schema) -> tuple[tuple[Label, ...], tuple[str, ...]]:
-        """Return the candidates, and for each what a row adds to its score."""
+        """Return the candidates, and the expression of what a row adds to the score of each."""
 
     @property
     @abstractmethod
     def words(self) -> str:
-        """What is chosen, in words."""
+        """The choice in words."""
 
     def rows(self, schema: Schema) -> ScoreSum:
         """Return the row sum.
@@ -130,7 +130,7 @@ class ExponentialMechanism(Selection):
     candidates: tuple[str | bool | int | float, ...] = ()
 
     def check_options(self) -> None:
-        """Refuse candidates that are none, and scores that do not fit them."""
+        """Refuse invalid candidates, and scores that do not fit them."""
         _check_labels(self.candidates)
         fits = isinstance(self.score, str) or len(self.score) == len(self.candidates)
         if not fits or not all(map(is_text, self._given)):
@@ -142,18 +142,18 @@ class ExponentialMechanism(Selection):
 
     @cached_property
     def scores(self) -> tuple[str, ...]:
-        """For each candidate what a row adds to its score."""
+        """Expression of what a row adds to the score of each candidate."""
         given = (self.score,) * len(self.candidates) if isinstance(self.score, str) else self.score
         return tuple(_with(label, score) for label, score in zip(self.candidates, given, strict=True))
 
     @property
     def words(self) -> str:
-        """What is chosen, in words."""
+        """The choice in words."""
         shown = ", ".join(map(str, self.candidates[:3])) + (", ..." if len(self.candidates) > 3 else "")
         return f"the best of {len(self.candidates):,} candidates ({shown})"
 
     def scored(self, schema: Schema) -> tuple[tuple[Label, ...], tuple[str, ...]]:
-        """Return the candidates, and for each what a row adds to its score."""
+        """Return the candidates, and the expression of what a row adds to the score of each."""
         if "candidate" in schema and any(map(_names_candidate, self._given)):
             raise OptionError("score", "candidate", "another name for that column: in a score it is the candidate")
         return self.candidates, self.scores
@@ -164,7 +164,7 @@ class ExponentialMechanism(Selection):
 
     @property
     def about(self) -> object:
-        """The candidates, their scores and the rows, by whatever method."""
+        """The candidates, their scores and the rows; the method does not matter."""
         return type(self), tuple(map(repr, self.candidates)), self.scores, self.where
 
 
@@ -177,23 +177,23 @@ class MostFrequent(Selection):
     columns: tuple[str, ...] = ()
 
     def check_options(self) -> None:
-        """Refuse columns that are none."""
+        """Refuse invalid columns."""
         columns = self.columns
         if not columns or not all(map(is_text, columns)) or len(set(columns)) < len(columns):
             raise OptionError("columns", list(columns), "a column, or several different Boolean columns")
 
     @property
     def words(self) -> str:
-        """What is chosen, in words."""
+        """The choice in words."""
         return f"most frequent {'of ' if len(self.columns) > 1 else ''}{', '.join(self.columns)}"
 
     def scored(self, schema: Schema) -> tuple[tuple[Label, ...], tuple[str, ...]]:
-        """Return the levels or columns, and for each what a row adds to its score."""
+        """Return the levels or columns, and the expression of what a row adds to the score of each."""
         return _votes(self.columns, schema)
 
     @property
     def about(self) -> object:
-        """The levels or columns and the rows, by whatever method."""
+        """The levels or columns, and the rows; the method does not matter."""
         return type(self), self.columns, self.where
 
 

@@ -142,7 +142,7 @@ class SumPlan:
 
     @cached_property
     def exponents(self) -> tuple[Exponent, ...]:
-        """All monomials that are summed, the constant 1 first where it is: `first`, then products for errors."""
+        """All monomials that are summed: the constant 1, the others of `first`, then products for errors."""
         found = dict.fromkeys(self.first)
         if self.target == "population" and not self.by_person:
             found |= dict.fromkeys(_added(a, b) for a, b in combinations_with_replacement(self.first, 2))
@@ -158,7 +158,7 @@ class SumPlan:
 
     @cached_property
     def person_exponents(self) -> tuple[Exponent, ...]:
-        """Monomials that are summed over people, of first power in a person's weight and then products of these."""
+        """Monomials that are summed over people: those of first power in a person's weight, then their products."""
         linear = [(*exponent[:-1], 1) for exponent in self.first]
         return (*linear, *(_added(a, b) for a, b in combinations_with_replacement(linear, 2)))
 
@@ -263,7 +263,7 @@ class SumPlan:
 
     @property
     def quantities(self) -> list[str]:
-        """What moments of a cell are asked for."""
+        """Names of the moments that are asked for in each cell."""
         texts = [expression.text for expression in self.expressions]
         pairs = list(combinations_with_replacement(texts, 2))
         if self.kind == "cov":
@@ -282,7 +282,7 @@ class SumPlan:
 
     @property
     def asked(self) -> object:
-        """Everything that is asked of the rows, but the target, comparable."""
+        """What is asked of the rows, without the target, in comparable form."""
         return encode([self.kind, self.columns, self.axes, self.where, self.weights])
 
 

@@ -63,7 +63,7 @@ def _ends(bounds: object) -> tuple[float, float] | None:
 
 
 def column_texts(option: str, given: Columns) -> tuple[str, ...]:
-    """Return columns as a tuple; refuse what is no text or sequence of texts."""
+    """Return columns as a tuple; refuse anything but a text or a sequence of texts."""
     texts = texts_of(given)
     if not texts:
         raise OptionError(option, given, 'a column, or a list of columns such as ["income", "age"]')
@@ -71,7 +71,7 @@ def column_texts(option: str, given: Columns) -> tuple[str, ...]:
 
 
 def axes_of(by: Columns) -> tuple[Mapping[str, Any], ...]:
-    """Name the axes of a table: a column, or a condition where the text is no plain name."""
+    """Name the axes of a table: columns, or conditions where a text holds a comparison."""
     if isinstance(by, Sequence) and not isinstance(by, str) and not by:
         return ()
     if isinstance(by, str) and not by.strip():

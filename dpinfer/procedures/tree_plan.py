@@ -126,7 +126,7 @@ class TreePlan:
             raise ReleaseFormatError("the noise of the release is not that of a tree of counts")
 
     def check_points(self, chosen: StageRelease) -> None:
-        """Refuse chosen quantiles that are no points of the grid.
+        """Refuse chosen quantiles that are not points of the grid.
 
         Raises
         ------
