@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from dpinfer.release import NoiseLaw
+    from dpinfer.inference.released import Released
     from dpinfer.schema.axes import Axis
 
     Array = NDArray[np.float64]
@@ -55,19 +55,11 @@ class Described:
 
 
 def describe(
-    plan: SumPlan,
-    values: Array,
-    *,
-    law: NoiseLaw,
-    steps: Array,
-    nobs: int | None,
-    target: str,
-    columns: Sequence[str] | None = None,
+    plan: SumPlan, released: Released, *, target: str, columns: Sequence[str] | None = None
 ) -> tuple[Estimates, Described]:
-    """Estimate what a plan asks for from R releases: noisy sums (R, m), in units of the scaled features.
+    """Estimate what a plan asks for from R releases of its sums.
 
-    ``nobs`` is the number of rows where it is public. A table is summed over all axes but ``columns``, by default over
-    none.
+    A table is summed over all axes but ``columns``, by default over none.
 
     Raises
     ------
@@ -75,11 +67,10 @@ def describe(
         If the table has no such axis.
     """
     population = target == "population"
-    public = nobs if nobs is not None and plan.rows.keeps_every_row else None
+    public = released.nobs if released.nobs is not None and plan.rows.keeps_every_row else None
     if plan.kind in TABLES:
-        axes, counts = counts_of_table(plan, values, columns)
-        return _describe_counts(plan, axes, counts, law, steps, public, population=population)
-    sums = plan.moment_sums(values, law, steps)
+        return _describe_counts(plan, released, columns, public, population=population)
+    sums = plan.moment_sums(released.values, released.law, released.steps)
     if plan.kind == "total":
         least = 0.0 if all(expression.lower >= 0 for expression in plan.expressions) else -np.inf
         found = totals(sums, population=population, nobs=public, lower=least, counts=False)
@@ -103,19 +94,13 @@ _ESTIMATES = {
 
 
 def _describe_counts(
-    plan: SumPlan,
-    axes: tuple[Axis, ...],
-    counts: Array,
-    law: NoiseLaw,
-    steps: Array,
-    public: int | None,
-    *,
-    population: bool,
+    plan: SumPlan, released: Released, columns: Sequence[str] | None, public: int | None, *, population: bool
 ) -> tuple[Estimates, Described]:
     """Estimate counts, or shares of the levels of the last axis."""
-    together = counts.shape[-1]
-    most, laplace = plan.schema.rows_per_unit, law.family == "laplace" and law.draws < NORMAL_DRAWS
-    noise = (law.variances * steps**2)[: together * (len(axes[-1].labels) if axes else 1)]
+    axes, counts = counts_of_table(plan, released.values, columns)
+    law, most, together = released.law, plan.schema.rows_per_unit, counts.shape[-1]
+    laplace = law.family == "laplace" and law.draws < NORMAL_DRAWS
+    noise = released.noise_variances[: together * (len(axes[-1].labels) if axes else 1)]
     if plan.kind == "proportion":
         sums = replace(_level_sums(counts, noise, axes[-1], public, laplace=laplace), rows_per_unit=most)
         return proportions(sums, population=population), Described(plan, _levels_shown(axes[-1]), axes[:-1])

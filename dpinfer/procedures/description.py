@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 import numpy as np
 
 from dpinfer.errors import OptionError
+from dpinfer.inference.released import Released
 from dpinfer.kernel.rehearsal import sample_batch
 from dpinfer.kernel.stage import Context, Noise, Stage
 from dpinfer.procedures.conditions import quoted
@@ -97,10 +98,7 @@ class Description(OfMoments):
         for rows in sizes_shown(context.nobs):
             estimates, described = describe(
                 plan,
-                sums * rows / _SAMPLE,
-                law=planned.law,
-                steps=np.asarray(planned.steps),
-                nobs=context.nobs,
+                Released.of_study(planned, sums * rows / _SAMPLE),
                 target="data",
             )
             noise = np.sqrt(np.diagonal(estimates.noise[0], axis1=-2, axis2=-1)) * described.factor

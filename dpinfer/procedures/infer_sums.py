@@ -9,8 +9,10 @@ import pandas as pd
 
 from dpinfer.errors import InferenceError
 from dpinfer.inference.moment_inference import MomentInference
+from dpinfer.inference.released import Released
 from dpinfer.procedures.conditions import where_notes
 from dpinfer.procedures.described import describe
+from dpinfer.procedures.procedure import context_of
 from dpinfer.procedures.sum_plan import MOMENTS
 from dpinfer.results.descriptions import DescriptionResults, ProportionResults, TableResults
 from dpinfer.results.people import alike_flags, separate_flags
@@ -66,16 +68,8 @@ def infer_sums(
             'the release was measured with target="data": it holds no sums for sampling errors; measure with '
             'target="population"'
         )
-    steps = np.asarray(release.steps)
-    estimates, described = describe(
-        plan,
-        release.array[None],
-        law=release.law,
-        steps=steps,
-        nobs=release.nobs,
-        target=chosen,
-        columns=columns,
-    )
+    released = Released.of_release(release, context_of(release), plan.rows)
+    estimates, described = describe(plan, released, target=chosen, columns=columns)
     title = _TITLES.get(plan.kind, plan.kind)
     sizes = None
     if title not in ("total", "count") and not normal:
@@ -92,7 +86,7 @@ def infer_sums(
         method="score" if inference == "auto" else inference,
         target=chosen,
         law=release.law,
-        steps=steps,
+        steps=released.steps,
         replicates=replicates,
         seed=seed,
         labels=described.labels,

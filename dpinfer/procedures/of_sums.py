@@ -113,11 +113,4 @@ class OfMoments(OfSums, Estimated):
 
     def _describe(self, released: Released) -> tuple[Estimates, Described]:
         check_summed(released)
-        return describe(
-            self.plan(released.schema),
-            released.values,
-            law=released.law,
-            steps=released.steps,
-            nobs=released.nobs,
-            target=self.target,
-        )
+        return describe(self.plan(released.schema), released, target=self.target)
