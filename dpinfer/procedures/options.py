@@ -86,9 +86,9 @@ def is_text(given: object) -> bool:
 
 
 TARGET = one_of(("population", "data"))
-REPLICATES = Right(lambda given: isinstance(given, int) and given >= 99, "a whole number of at least 99")
+REPLICATES = Right(lambda given: type(given) is int and given >= 99, "a whole number of at least 99")
 SEED = Right(
-    lambda given: isinstance(given, int) and given >= 0,
+    lambda given: type(given) is int and given >= 0,
     "a whole number, not negative: it is public and draws no privacy noise",
 )
 FINITE = Right(lambda given: is_number(given) and bool(np.isfinite(given)), "a finite number")
