@@ -45,6 +45,7 @@ _BLOCKS = Right(
     lambda given: given == "auto" or (type(given) is int and FEWEST <= given <= MOST),
     f'"auto" or a whole number from {FEWEST} to {MOST:,}',
 )
+_TRUTH = Right(lambda given: type(given) is bool, (True, False))
 _JOBS = Right(
     lambda given: given is None or (type(given) is int and given != 0),
     "a number of processes, -1 for all cores, or None",
@@ -76,7 +77,7 @@ class SampleAggregate(Procedure):
     inference: Method = inferred("auto", one_of(get_args(Method)))
     fits: BlockModel | None = unstored(None)
     n_jobs: int | None = unstored(None, _JOBS)
-    progress: bool = unstored(False, one_of((True, False)))
+    progress: bool = unstored(False, _TRUTH)
 
     def check_options(self) -> None:
         """Refuse an invalid number of rows."""
