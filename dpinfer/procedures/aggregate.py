@@ -20,7 +20,7 @@ from dpinfer.procedures.block_plan import FEWEST, MOST, BlockPlan, number_of_blo
 from dpinfer.procedures.conditions import compiled_where, told_where, where_notes
 from dpinfer.procedures.expected import first_error
 from dpinfer.procedures.keywords import suggests
-from dpinfer.procedures.options import Right, inferred, measured, one_of, texts_of, unstored
+from dpinfer.procedures.options import Allowed, inferred, measured, one_of, texts_of, unstored
 from dpinfer.procedures.procedure import Procedure
 from dpinfer.results.aggregate import AggregateResults
 from dpinfer.schema.region import Region
@@ -41,12 +41,12 @@ _LARGEST_SUM = 1e20
 """Bound on noisy sums, in units of the ball; the largest noise that can be drawn is far below."""
 
 
-_BLOCKS = Right(
+_BLOCKS = Allowed(
     lambda given: given == "auto" or (type(given) is int and FEWEST <= given <= MOST),
     f'"auto" or a whole number from {FEWEST} to {MOST:,}',
 )
-_TRUTH = Right(lambda given: type(given) is bool, (True, False))
-_JOBS = Right(
+_TRUTH = Allowed(lambda given: type(given) is bool, (True, False))
+_JOBS = Allowed(
     lambda given: given is None or (type(given) is int and given != 0),
     "a number of processes, -1 for all cores, or None",
 )

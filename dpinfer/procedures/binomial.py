@@ -14,7 +14,7 @@ from dpinfer.privacy.units import PureDP
 from dpinfer.procedures.expected import first_error, sizes_shown
 from dpinfer.procedures.joint_table import counts_in
 from dpinfer.procedures.keywords import suggests
-from dpinfer.procedures.options import Right, inferred, is_number, one_of
+from dpinfer.procedures.options import Allowed, inferred, is_number, one_of
 from dpinfer.procedures.successes import OfSuccesses, check_count
 from dpinfer.procedures.sum_plan import SumPlan
 from dpinfer.release import Release
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 __all__ = ["BinomTest", "binomtest"]
 
-_SHARE = Right(lambda given: is_number(given) and 0 <= given <= 1, "a number in [0, 1]: the tested proportion")
+_SHARE = Allowed(lambda given: is_number(given) and 0 <= given <= 1, "a number in [0, 1]: the tested proportion")
 
 
 @dataclass(frozen=True, eq=False)

@@ -21,7 +21,7 @@ from dpinfer.privacy.resampling import POISSON
 from dpinfer.procedures.bootstrap_plan import STATISTICS, BootstrapPlan, PublicTotal
 from dpinfer.procedures.conditions import where_notes
 from dpinfer.procedures.keywords import suggests
-from dpinfer.procedures.options import TARGET, Right, inferred, measured, one_of, whole
+from dpinfer.procedures.options import TARGET, Allowed, inferred, measured, one_of, whole
 from dpinfer.procedures.procedure import Procedure
 from dpinfer.results.bootstrap import BootstrapDescription, BootstrapResults
 from dpinfer.schema.basis import represent
@@ -47,12 +47,12 @@ _RELIABLE = 3.0
 """Ratio of the smallest eigenvalue of the regressors' cross-products to their noise, from which there are intervals."""
 
 
-_STATISTIC = Right(
+_STATISTIC = Allowed(
     lambda given: isinstance(given, str), f"one of {', '.join(STATISTICS)}, a formula, or arithmetic of means"
 )
-_REPLICATES = Right(lambda given: type(given) is int and given >= 2, "a whole number, at least 2")
-_WHERE = Right(lambda given: isinstance(given, str | None), 'a condition such as "age >= 18", or None')
-_PROBABILITY = Right(
+_REPLICATES = Allowed(lambda given: type(given) is int and given >= 2, "a whole number, at least 2")
+_WHERE = Allowed(lambda given: isinstance(given, str | None), 'a condition such as "age >= 18", or None')
+_PROBABILITY = Allowed(
     lambda given: isinstance(given, int | float) and not isinstance(given, bool) and 0 < given < 1,
     "a probability between 0 and 1, both excluded",
 )

@@ -9,7 +9,7 @@ from dpinfer.errors import OptionError, named
 from dpinfer.procedures.count_test import ChiSquare
 from dpinfer.procedures.keywords import suggests
 from dpinfer.procedures.level_numbers import read_shares, read_sizes
-from dpinfer.procedures.options import Right, is_text
+from dpinfer.procedures.options import Allowed, is_text
 from dpinfer.procedures.table_axes import axes_of, edges_of
 
 if TYPE_CHECKING:
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 __all__ = ["ChiSquare", "chi2_contingency", "chisquare"]
 
 
-_LEVELED = Right(is_text, 'a column, or a condition such as "age >= 18"')
+_LEVELED = Allowed(is_text, 'a column, or a condition such as "age >= 18"')
 
 
 def _axis(column: str, bins: object) -> Mapping[str, Any]:

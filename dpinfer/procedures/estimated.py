@@ -12,7 +12,7 @@ from dpinfer.procedures.procedure import Procedure
 __all__ = ["Estimated"]
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, kw_only=True)
 class Estimated(Procedure):
     """A question that is answered by estimates, with intervals and tests by several methods."""
 

@@ -17,8 +17,8 @@ __all__ = [
     "SEED",
     "TARGET",
     "TRUTH",
+    "Allowed",
     "Contrasts",
-    "Right",
     "check_values",
     "inferred",
     "is_number",
@@ -37,7 +37,7 @@ Contrasts = Mapping[str, Mapping[str, float]] | None
 
 
 @dataclass(frozen=True)
-class Right:
+class Allowed:
     """Which values an option takes: a test of a value, and what a message says would be right."""
 
     fits: Callable[[Any], bool]
@@ -54,25 +54,19 @@ class Right:
             raise OptionError(option, given, self.expected)
 
 
-def one_of(values: tuple[Any, ...]) -> Right:
+def one_of(values: tuple[Any, ...]) -> Allowed:
     """Allow listed values."""
-    return Right(lambda given: given in values, values)
+    return Allowed(lambda given: given in values, values)
 
 
-def texts_of(given: object) -> tuple[str, ...]:
-    """Return one text, or a sequence of texts, as a tuple; of anything else an empty one."""
-    listed = (given,) if isinstance(given, str) else tuple(given) if isinstance(given, Sequence) else ()
-    return listed if all(isinstance(one, str) for one in listed) else ()
-
-
-def named(expected: str) -> Right:
+def named(expected: str) -> Allowed:
     """Allow the name of a column."""
-    return Right(lambda given: isinstance(given, str) and bool(given), expected)
+    return Allowed(lambda given: isinstance(given, str) and bool(given), expected)
 
 
-def whole(least: int, most: int, expected: str) -> Right:
+def whole(least: int, most: int, expected: str) -> Allowed:
     """Allow whole numbers in a range."""
-    return Right(lambda given: type(given) is int and least <= given <= most, expected)
+    return Allowed(lambda given: type(given) is int and least <= given <= most, expected)
 
 
 def is_number(given: object) -> bool:
@@ -85,34 +79,40 @@ def is_text(given: object) -> bool:
     return isinstance(given, str) and bool(given.strip())
 
 
+def texts_of(given: object) -> tuple[str, ...]:
+    """Return one text, or a sequence of texts, as a tuple; of anything else an empty one."""
+    listed = (given,) if isinstance(given, str) else tuple(given) if isinstance(given, Sequence) else ()
+    return listed if all(isinstance(one, str) for one in listed) else ()
+
+
 TARGET = one_of(("population", "data"))
-REPLICATES = Right(lambda given: type(given) is int and given >= 99, "a whole number of at least 99")
-SEED = Right(
+REPLICATES = Allowed(lambda given: type(given) is int and given >= 99, "a whole number of at least 99")
+SEED = Allowed(
     lambda given: type(given) is int and given >= 0,
     "a whole number, not negative: it is public and draws no privacy noise",
 )
-FINITE = Right(lambda given: is_number(given) and bool(np.isfinite(given)), "a finite number")
-NUMERIC = Right(is_text, 'a column, or an expression such as "log(1 + income)"')
-TRUTH = Right(lambda given: isinstance(given, bool), "True or False")
+FINITE = Allowed(lambda given: is_number(given) and bool(np.isfinite(given)), "a finite number")
+NUMERIC = Allowed(is_text, 'a column, or an expression such as "log(1 + income)"')
+TRUTH = Allowed(lambda given: isinstance(given, bool), "True or False")
 
 
-def measured(default: Any, right: Right | None = None) -> Any:
+def measured(default: Any, allowed: Allowed | None = None) -> Any:
     """Declare a field that says what is measured."""
-    return _declared(default, right, "measured")
+    return _declared(default, allowed, "measured")
 
 
-def inferred(default: Any, right: Right | None = None) -> Any:
+def inferred(default: Any, allowed: Allowed | None = None) -> Any:
     """Declare a field of a question that only inference uses: any release of the same measured fields serves it."""
-    return _declared(default, right, "inferred")
+    return _declared(default, allowed, "inferred")
 
 
-def unstored(default: Any, right: Right | None = None) -> Any:
+def unstored(default: Any, allowed: Allowed | None = None) -> Any:
     """Declare a field that only running uses, such as a number of processes: releases do not hold it."""
-    return _declared(default, right, "unstored")
+    return _declared(default, allowed, "unstored")
 
 
-def _declared(default: Any, right: Right | None, role: str) -> Any:
-    return field(default=default, metadata={"role": role, "right": right}, repr=role != "unstored")
+def _declared(default: Any, allowed: Allowed | None, role: str) -> Any:
+    return field(default=default, metadata={"role": role, "allowed": allowed}, repr=role != "unstored")
 
 
 def check_values(question: Any) -> None:
@@ -123,9 +123,9 @@ def check_values(question: Any) -> None:
     OptionError
     """
     for one in fields(question):
-        right = one.metadata.get("right")
-        if right is not None:
-            right.check(one.name, getattr(question, one.name))
+        allowed = one.metadata.get("allowed")
+        if allowed is not None:
+            allowed.check(one.name, getattr(question, one.name))
 
 
 def refuse_simulated(inference: str) -> None:

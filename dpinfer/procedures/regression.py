@@ -19,7 +19,7 @@ from dpinfer.procedures.estimated import Estimated
 from dpinfer.procedures.expected import expected_noise, sizes_shown
 from dpinfer.procedures.gram_design import GramDesign, two_sided
 from dpinfer.procedures.keywords import suggests
-from dpinfer.procedures.options import Right, inferred, measured, one_of, refuse_simulated
+from dpinfer.procedures.options import Allowed, inferred, measured, one_of, refuse_simulated
 from dpinfer.procedures.procedure import Procedure
 from dpinfer.release import Release, StageRelease
 from dpinfer.results.base import PrivateResults
@@ -38,10 +38,10 @@ Array = NDArray[np.float64]
 __all__ = ["OLS", "Gram"]
 
 
-_SHARE = Right(
+_SHARE = Allowed(
     lambda given: isinstance(given, int | float) and 0 <= given < 0.5, "a share of the price from 0 to below 0.5"
 )
-_FORMULA = Right(lambda given: isinstance(given, str), 'a formula such as "income ~ age"')
+_FORMULA = Allowed(lambda given: isinstance(given, str), 'a formula such as "income ~ age"')
 
 
 @dataclass(frozen=True, eq=False)

@@ -12,7 +12,7 @@ from dpinfer.kernel.rows.cells import CellSum
 from dpinfer.kernel.rows.features import Features
 from dpinfer.kernel.stage import Context, Noise, Stage, Sum
 from dpinfer.procedures.joint_table import MeasuredCounts
-from dpinfer.procedures.options import Right, measured
+from dpinfer.procedures.options import Allowed, measured
 from dpinfer.procedures.procedure import Procedure
 from dpinfer.release import Release
 from dpinfer.release.laws import TULAP_GRID
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 __all__ = ["OfSuccesses"]
 
-_CONDITION = Right(lambda given: isinstance(given, str), 'a Boolean column, or a condition such as "age >= 18"')
+_CONDITION = Allowed(lambda given: isinstance(given, str), 'a Boolean column, or a condition such as "age >= 18"')
 
 
 @dataclass(frozen=True, eq=False)

@@ -12,7 +12,7 @@ from dpinfer.errors import OptionError, ReleaseFormatError
 from dpinfer.inference.distribution import fit_tree
 from dpinfer.kernel.rows.tree import MOST_LEAVES, PointRows, TreeSum
 from dpinfer.procedures.conditions import compiled_where, told_where
-from dpinfer.procedures.options import Right
+from dpinfer.procedures.options import Allowed
 from dpinfer.results.quantiles import Distribution
 from dpinfer.schema.axes import axis_from_dict
 from dpinfer.schema.columns import Integer
@@ -31,7 +31,7 @@ __all__ = ["LEAVES", "TreePlan"]
 
 _LEAVES = 4096
 
-LEAVES = Right(
+LEAVES = Allowed(
     lambda given: given == "auto" or type(given) is int, f'a power of two from 2 to {MOST_LEAVES:,}, or "auto"'
 )
 
