@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from dataclasses import dataclass, replace
+from dataclasses import KW_ONLY, dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
@@ -138,6 +138,7 @@ class OLS(OfProducts, Estimated):
     norm: Literal["l2", "l1"] = "l2"
     split: tuple[float, float, float] | None = None
     clamped_share: float = measured(0.0, _SHARE)
+    _: KW_ONLY
     inference: str = inferred("auto", one_of(METHODS))
 
     def check_options(self) -> None:
