@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, get_args
 
 import cloudpickle
 import numpy as np
@@ -29,19 +29,9 @@ _LINKS: dict[str, Link] = {
     "Logit": "logit",
     "Probit": "probit",
     "Poisson": "log",
-    "OLS": "identity",
-    "WLS": "identity",
-    "GLS": "identity",
-    "RLM": "identity",
-    "QuantReg": "identity",
+    **dict.fromkeys(("OLS", "WLS", "GLS", "RLM", "QuantReg"), "identity"),
 }
-_FAMILY_LINKS: dict[str, Link] = {
-    "identity": "identity",
-    "logit": "logit",
-    "probit": "probit",
-    "log": "log",
-    "nonetype": "identity",
-}
+_FAMILY_LINKS: dict[str, Link] = {**{link: link for link in get_args(Link)}, "nonetype": "identity"}
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -95,7 +85,7 @@ class BlockModel:
 
     @property
     def called(self) -> str:
-        """What the model is called."""
+        """Name of the model."""
         return str(getattr(model_class(self.model) or self.model, "__name__", type(self.model).__name__))
 
     @cached_property
@@ -145,7 +135,7 @@ def _link(kind: type, options: Mapping[str, Any]) -> Link | None:
 
 
 def own_options(name: str, options: object) -> dict[str, Any]:
-    """Return a copy of options: no change from outside then makes what is prepared another model.
+    """Return a copy of options, so that later changes by the caller do not change the model.
 
     Raises
     ------
@@ -158,7 +148,7 @@ def own_options(name: str, options: object) -> dict[str, Any]:
 
 
 def told_options(options: Mapping[str, Any]) -> dict[str, str]:
-    """Return options as a release can hold them: numbers and texts in full, of other objects the type."""
+    """Return options as a release stores them: numbers and texts in full, other objects by their type."""
     return {str(name): _told(value) for name, value in options.items()}
 
 
