@@ -28,7 +28,7 @@ def _write_report(tour: Tour, sections: Sequence[Section]) -> None:
         Text("""Statistical inference under differential privacy, step by step on real data: what is declared,
             what is paid, what comes out, and how far it can be trusted. The same steps work on confidential
             rows."""),
-        Text(f"""Budget of this run: {tour.budget.describe()}. Spent: {tour.ledger.spent}. Remaining:
+        Text(f"""Budget of the first data set: {tour.budget.describe()}. Spent: {tour.ledger.spent}. Remaining:
             {tour.ledger.remaining}. Noise is drawn afresh each time, so another run gives other numbers."""),
     ]
     footer = f"Made by dpinfer {dpi.__version__}: `python -m dpinfer --budget {tour.budget.rho:g}`"

@@ -9,6 +9,7 @@ import pandas as pd
 import dpinfer as dpi
 from dpinfer.errors import BudgetExceededError
 from dpinfer.tour.figures import account_figure
+from dpinfer.tour.people_rows import VISITS_LEDGER
 from dpinfer.tour.report import Block, Code, Picture, Table, Text
 from dpinfer.tour.session import GRAM_SHARE
 
@@ -20,7 +21,7 @@ __all__ = ["account_chapter"]
 
 def account_chapter(tour: Tour) -> list[Block]:
     """List the charges, and ask for too much."""
-    ledger, price = tour.ledger, tour.budget * GRAM_SHARE
+    ledger, price, others = tour.ledger, tour.budget * GRAM_SHARE, tour.visits.ledger
     charges = ledger.charges()
     answer = _answer(dpi.gram(list(tour.schema), tour.data), price)
     made = {
@@ -38,8 +39,10 @@ def account_chapter(tour: Tour) -> list[Block]:
             answers:"""),
         Code(answer),
         Text(f"""Charges before: {len(charges)}; after: {len(ledger.charges())}. A refusal draws nothing and
-            costs nothing. The remaining {ledger.remaining} can still be spent; when it is gone, these rows
-            answer nothing more, but every release made so far still does."""),
+            costs nothing. The remaining {ledger.remaining} can still be spent. When it is gone, nothing more can be
+            measured from these rows, but every release made so far still answers questions."""),
+        Text(f"""The people with several rows have a ledger of their own, `{VISITS_LEDGER}`. Of its
+            {others.budget}, {others.spent.describe()} is spent."""),
     ]
 
 

@@ -29,8 +29,8 @@ def schema_chapter(tour: Tour) -> list[Block]:
             religious they are, and years of education. The file is public; the tour treats it as
             confidential."""),
         Text("""Differential privacy needs the bounds of every column before a row is read. They come from the
-            questionnaire, never from the rows: bounds looked up in the rows would give rows away. Values
-            outside are moved to the nearest bound, and wide bounds cost noise."""),
+            questionnaire, never from the rows: bounds looked up in the rows would disclose them. Values
+            outside are moved to the nearest bound. The wider the bounds, the larger the noise."""),
         Code(f"import dpinfer as dpi\n\nschema = dpi.Schema(\n    {declared},\n)", python=True),
         Table(frame, "What is declared, and therefore public", text=repr(tour.schema)),
         Text("""A column that is not declared cannot be used. A cell that is missing, or that cannot be such a
@@ -50,10 +50,12 @@ def ledger_chapter(tour: Tour) -> list[Block]:
     }
     width = max(map(len, facts))
     listed = "\n".join(f"{name:{width}}  {fact}" for name, fact in facts.items())
-    script = (
-        f'ledger = dpi.Ledger("{LEDGER}", dataset="{ledger.dataset}", budget=dpi.{tour.budget!r})\n'
-        "data = dpi.PrivateData(frame, schema, ledger)"
-    )
+    script = f"""\
+from statsmodels.datasets import fair
+
+frame = fair.load_pandas().data
+ledger = dpi.Ledger("{LEDGER}", dataset="{ledger.dataset}", budget=dpi.{tour.budget!r})
+data = dpi.PrivateData(frame, schema, ledger)"""
     return [
         Text("""The budget limits what all releases together can tell about any one person: whether a row is
             in the data or not changes the probability of anything that is published only as far as the
@@ -66,8 +68,7 @@ def ledger_chapter(tour: Tour) -> list[Block]:
         Note(
             "Only in a tour",
             """Each run of this tour begins a new ledger and replaces its own old one. With confidential rows
-            there is one ledger for a data set, for good: to begin again would be to forget what was
-            spent.""",
+            a data set has one ledger for good: a new one would not know what was spent before.""",
         ),
     ]
 
@@ -84,7 +85,7 @@ def price_chapter(tour: Tour) -> list[Block]:
         Code(explained),
         Text("""The last table supposes rows spread evenly and independently over the declared bounds, because
             that is all that is public. Real rows that lie close together, or columns that move together as
-            age and years married do, make the noise weigh more. What it is in the end, the fitted table
-            says."""),
+            age and years married do, make the noise weigh more. The fitted table says how
+            much it is."""),
         Text(f"Spent before this question: {before}. Spent after it: {tour.ledger.spent}."),
     ]

@@ -44,24 +44,23 @@ family.params, family.natural_params()"""
     test = means.t_test(GROUP_TEST)
     whole = pd.DataFrame(counts.frame()).round(0).astype(int)
     return [
-        Text(f"""What is published first is rarely a regression. Means by group, a cross-table and the parameters of a
-            family each cost {price} here, and each carries its noise in its standard errors."""),
+        Text(f"""The first things published are often means and tables. Means by group, a cross-table and
+            the parameters of a family each cost {price} here, and each carries its noise in its standard errors."""),
         Code(script, python=True),
         Table(described_frame(means), "Mean age by how religious, 95% intervals", str(means.summary())),
         *warning_notes(means),
         Picture("means.png", described_figure(means), "Mean age by how religious, 95% intervals."),
         Text(f"""Groups are compared like coefficients: the difference between the least and the most religious is
-            {scalar(test.effect):.2f} years (standard error {scalar(test.sd):.2f}). A group's noisy size is measured
-            with it, because which group a person is in is confidential too."""),
+            {scalar(test.effect):.2f} years (standard error {scalar(test.sd):.2f}). The size of a
+            group is a noisy count, because a person's group is confidential too."""),
         Table(whole, "Noisy counts: how religious (rows) by rating (columns)"),
         Table(described_frame(shares), "Shares of the ratings, from the same table", str(shares.summary())),
         Picture("shares.png", described_figure(shares), "Shares of the ratings, 95% intervals."),
         Text(f"""The shares, and every margin, come from the one table: spent after it {spent}, and after them too.
-            Noisy counts do not quite add up to other noisy counts, and small ones may be negative: results say
-            so."""),
+            Separately released noisy counts do not add up exactly, and small ones may be negative."""),
         Table(described_frame(family), "Years of education as a normal family", str(family.summary())),
-        Text("""The bounds of education cut off tails that the family knows of: its expectations are those of clamped
-            values, so the clamping costs no bias. The interval is a test inversion that counts the noise."""),
+        Text("""Clamping moves years of education beyond the bounds to them. The estimator takes expectations of clamped
+            values under the family, so clamping causes no bias. The intervals invert a test that counts the noise."""),
     ]
 
 
@@ -81,8 +80,9 @@ independent = dpi.chi2_contingency("religious", "rate_marriage", counts.release)
 print(independent.summary())
 even = dpi.chisquare("religious", counts.release).infer()  # as many in every group?
 equal = dpi.f_oneway("age", "religious", means.release).infer()  # of the same mean age?
-joint = results.f_test("{JOINT_TEST}", null="simulated")
-dpi.multipletests({{"independence": independent, "even shares": even, "equal means": equal, "regression": joint}})
+joint = results.f_test("{JOINT_TEST}", null="simulated")  # of the first regression
+tests = {{"independence": independent, "even shares": even, "equal means": equal, "regression": joint}}
+dpi.multipletests(tests)
 
 import numpy as np
 
@@ -117,8 +117,8 @@ dpi.power(question, truth, n=[500, 1000, 2000, 5000, 10_000], privacy=prices, sc
             drawn_figure(independent.plot_residuals, 5.6),
             "Where they are not: standardised residuals with 95% intervals.",
         ),
-        Text(f"""How strongly, says {effect.name}: {effect.estimate:.3f}, 95% interval {effect.lower:.3f} to
-            {effect.upper:.3f}, with the bias of sampling and noise taken off."""),
+        Text(f"""{effect.name} measures how strong the dependence is: {effect.estimate:.3f}, 95% interval
+            {effect.lower:.3f} to {effect.upper:.3f}, corrected for the bias from sampling and noise."""),
         Table(_corrected_frame(corrected), "Four tests from three releases, corrected by Holm's method"),
         Text(f"""Spent before these tests: {before}; after them: {tour.ledger.spent}. How many rows and how large a
             budget a test needs can be asked before anything is spent:"""),

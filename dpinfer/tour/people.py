@@ -23,7 +23,9 @@ visits_schema = dpi.Schema(
     lncoins=dpi.Real(0, 5),
     physlm=dpi.Real(0, 1),
     disea=dpi.Real(0, 60),  # an index of chronic diseases
-    hlthg=dpi.Boolean(), hlthf=dpi.Boolean(), hlthp=dpi.Boolean(),  # good, fair, poor health
+    hlthg=dpi.Boolean(),  # good health
+    hlthf=dpi.Boolean(),  # fair health
+    hlthp=dpi.Boolean(),  # poor health
 )"""
 
 
@@ -37,7 +39,7 @@ def people_chapter(tour: Tour) -> list[Block]:
 from statsmodels.datasets import randhie
 
 people = randhie.load_pandas().data
-same = {SAME!r}  # a person's years follow each other and share these
+same = {SAME!r}  # alike in a person's years
 people["person"] = people[same].ne(people[same].shift()).any(axis=1).cumsum()
 {_SCHEMA}
 visits_ledger = dpi.Ledger("{VISITS_LEDGER}", dataset="randhie", budget=dpi.{VISITS_BUDGET!r})
@@ -48,17 +50,18 @@ yearly = question.fit(dpi.{SMALL!r})
 print(yearly.summary())"""
     return [
         Text(f"""The rows so far were one for each person. In the RAND health insurance experiment a person has a row a
-            year: other people, with a ledger of their own. With `id=` all rows of a person are protected together, of
-            which at most {MOST_ROWS} are kept by a public rule; every bound counts that many. The data set tells of
-            no persons, but the rows of one follow each other, and share what does not change."""),
+            year. These are other people, and their data set has a ledger of its own. With `id=` all rows of a person
+            are protected together. A public rule keeps at most {MOST_ROWS} of them, and every bound counts that many.
+            The file has no column that identifies a person, but a person's rows follow each other and agree in the
+            columns that do not change."""),
         Code(script, python=True),
         Code(explained),
         Table(described_frame(means), "Visits to a doctor in a year, 95% interval", str(means.summary())),
         *warning_notes(means),
         Text("""The years of one person are alike, so these rows tell less than those of as many people would. The
-            standard error counts that: it comes from noisy sums of squares of sums per person."""),
+            standard error counts that: it comes from noisy sums, over people, of their squared totals."""),
         Table(
-            kept.frame.map("{:.3g}".format),
+            kept.frame.map("{:.2f}".format),
             "What keeping fewer rows would do, if people had 1 to 10 rows in publicly known shares",
             str(kept.frame),
         ),
@@ -76,16 +79,15 @@ common = dpi.most_frequent({CONDITIONS!r}, visits).fit(dpi.{SMALLER!r})
 print(common.summary())
 distribution = dpi.cdf("disea", visits).fit(dpi.{SMALL!r})
 print(distribution.quantile({QUARTILES!r}).summary())
-shape = dpi.density("mdvis", visits).fit(dpi.{SMALL!r})
-print(shape.summary())"""
+shape = dpi.density("mdvis", visits).fit(dpi.{SMALL!r})"""
     return [
-        Text("""Sometimes the answer is no number: which of several conditions is the most common? Adding noise to the
-            winner makes no sense. Noise is added to the counts instead, and only who comes out on top is
-            released: at the price of one count, whatever their number."""),
+        Text("""Sometimes the answer is no number: which of several conditions is the most common? Noise cannot be
+            added to a name. It is added to the counts instead, and only the name of the largest is released, at the
+            price of one count, however many conditions there are."""),
         Code(script, python=True),
         Code(str(common.summary())),
         Text("""All quantiles are read from one noisy distribution function, and further ones cost nothing. Their
-            intervals need no density, and hold for tied values too."""),
+            intervals need no density, and hold where many rows have the same value."""),
         Table(described_frame(quartiles), "Quantiles of the index of diseases", str(quartiles.summary())),
         *warning_notes(quartiles),
         Picture(

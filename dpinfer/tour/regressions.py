@@ -35,7 +35,7 @@ def regression_chapter(tour: Tour) -> list[Block]:
         Picture(
             "coefficients.png",
             coefficient_figure(results),
-            """Private coefficients with 95% intervals. The thick part is what sampling alone accounts for,
+            """Private coefficients with 95% intervals. The thick part is the interval from sampling alone,
             the rest of the line is what privacy noise adds.""",
         ),
         *_comparison(tour),
@@ -64,7 +64,9 @@ gram.save("{GRAM}")
 release = dpi.read_release("{GRAM}")  # from here on no data, no ledger
 second = dpi.ols("{SECOND_FORMULA}", release).infer()
 print(second.summary(), second.t_test("{SINGLE_TEST}"))
-again = dpi.ols("{FORMULA}", release).infer()
+again = dpi.ols(
+    "{FORMULA}", release
+).infer()
 print(again.wald_test("{JOINT_TEST}"))"""
     return [
         Text(f"""One purchase can serve many questions. For {price} the noisy cross-products of all
@@ -80,7 +82,8 @@ print(again.wald_test("{JOINT_TEST}"))"""
         Table(_test_frame(second, again), "Tests of single coefficients and of two together, from the file"),
         *warning_notes(again),
         Text("""Age and years married move together. Each may then be unclear by itself while both together
-            are not, with or without privacy, and the joint test is the one to report."""),
+            are not, with or without privacy, and the joint test is the one to report. These are not the numbers of
+            the last chapter: another release has other noise."""),
         Text("""Had the cross-products been bought first, the regression of the last chapter would have been
             free: where several questions are to come, buy the sums that serve them all."""),
     ]
