@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 import numpy as np
 
-from dpinfer.errors import DataError, OptionError, UnknownColumnError
+from dpinfer.errors import DataError, OptionError, UnknownColumnError, type_of
 from dpinfer.kernel import stage
 from dpinfer.kernel.draws import PrivateDraws, SimulatedDraws
 from dpinfer.kernel.people import KeptSource
@@ -129,7 +129,7 @@ class PrivateData(Rows):
         max_rows: int | None = None,
     ) -> None:
         if type(ledger) is not Ledger:  # not a subclass, which might charge less
-            raise OptionError("ledger", type(ledger).__name__, "a dpinfer Ledger: Ledger(...) or Ledger.in_memory(...)")
+            raise OptionError("ledger", type_of(ledger), "a dpinfer Ledger: Ledger(...) or Ledger.in_memory(...)")
         super().__init__(source, schema, id, max_rows)
         self._ledger = ledger
 

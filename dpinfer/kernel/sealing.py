@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from dpinfer.errors import OptionError
+from dpinfer.errors import OptionError, type_of
 from dpinfer.kernel.rows.blocks import BlockMoments, Blocks, OctaveCounts, PlaceCounts
 from dpinfer.kernel.rows.cells import CellSum
 from dpinfer.kernel.rows.features import Features, RowClip
@@ -101,7 +101,7 @@ def check_columns(schema: Schema) -> None:
         if type(schema[name]) not in _COLUMNS:
             raise OptionError(name, type(schema[name]).__name__, "Real, Integer, Boolean or Category")
     if type(schema) is not Schema:
-        raise OptionError("schema", type(schema).__name__, "a dpinfer Schema")
+        raise OptionError("schema", type_of(schema), "a dpinfer Schema")
 
 
 class _Seal:

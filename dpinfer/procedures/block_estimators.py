@@ -17,7 +17,7 @@ from statsmodels.duration.hazard_regression import PHReg
 from statsmodels.miscmodels.ordinal_model import OrderedModel
 from statsmodels.regression.linear_model import OLS
 
-from dpinfer.errors import FormulaError, NotProvedError, OptionError, SchemaError, UnknownColumnError
+from dpinfer.errors import FormulaError, NotProvedError, OptionError, SchemaError, UnknownColumnError, type_of
 from dpinfer.kernel.rows.blocks import OwnEstimator
 from dpinfer.kernel.sealing import check_columns
 from dpinfer.schema.algebra import Expression
@@ -285,7 +285,7 @@ def formula_estimator(
     named = {name: value for name, value in options.items() if name in COLUMN_OPTIONS}
     for name, value in named.items():
         if not isinstance(value, str):
-            raise OptionError(name, type(value).__name__, "the name of a declared column: it has a value for each row")
+            raise OptionError(name, type_of(value), "the name of a declared column: it has a value for each row")
         if isinstance(schema[value], Category):
             raise OptionError(name, value, "a column of numbers")
     left, right = formula.split("~", 1)

@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 from statsmodels.base.wrapper import ResultsWrapper
 
-from dpinfer.errors import OptionError
+from dpinfer.errors import OptionError, kind_of
 from dpinfer.results.adapter import DataFreeResults
 from dpinfer.results.testing.regression import simulated_test
 
@@ -231,10 +231,15 @@ class PrivateEstimates(ResultsWrapper):  # type: ignore[misc]
         Raises
         ------
         OptionError
-            Where ``alpha`` is not strictly between 0 and 1.
+            Where ``alpha`` is not strictly between 0 and 1, or ``cols`` are no such positions.
         """
         ends = pd.DataFrame(self._results.conf_int(alpha), index=list(self._inference.names))
-        return ends if cols is None else ends.iloc[list(cols)]
+        if cols is None:
+            return ends
+        places = list(cols)
+        if not all(isinstance(one, int | np.integer) and -len(ends) <= one < len(ends) for one in places):
+            raise OptionError("cols", kind_of(cols), f"positions of coefficients, from 0 to {len(ends) - 1}")
+        return ends.iloc[places]
 
     def t_test(self, r_matrix: object, cov_p: None = None, use_t: bool | None = None) -> CoefficientTest:
         """Test linear combinations of coefficients, one at a time.
