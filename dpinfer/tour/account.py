@@ -9,9 +9,8 @@ import pandas as pd
 import dpinfer as dpi
 from dpinfer.errors import BudgetExceededError
 from dpinfer.tour.figures import account_figure
-from dpinfer.tour.people_rows import VISITS_LEDGER
 from dpinfer.tour.report import Block, Code, Picture, Table, Text
-from dpinfer.tour.session import GRAM_SHARE
+from dpinfer.tour.session import GRAM_SHARE, VISITS_LEDGER
 
 if TYPE_CHECKING:
     from dpinfer.tour.session import Tour
@@ -21,9 +20,10 @@ __all__ = ["account_chapter"]
 
 def account_chapter(tour: Tour) -> list[Block]:
     """List the charges, and ask for too much."""
-    ledger, price, others = tour.ledger, tour.budget * GRAM_SHARE, tour.visits.ledger
+    script = tour.run("print(ledger.charges())\nprint(ledger.spent.describe(), ledger.remaining)")
+    ledger, others, price = tour["ledger"], tour["visits_ledger"], tour.budget * GRAM_SHARE
     charges = ledger.charges()
-    answer = _answer(dpi.gram(list(tour.schema), tour.data), price)
+    answer = _answer(dpi.gram(list(tour["schema"]), tour["data"]), price)
     made = {
         "time (UTC)": charges["time"].dt.strftime("%Y-%m-%d %H:%M:%S"),
         "what": charges["description"],
@@ -31,7 +31,7 @@ def account_chapter(tour: Tour) -> list[Block]:
         "id": charges["id"].str[:8],
     }
     return [
-        Code("print(ledger.charges())\nprint(ledger.spent.describe(), ledger.remaining)", python=True),
+        script,
         Table(pd.DataFrame(made).set_axis(range(1, len(charges) + 1)), "What has been charged"),
         Text(f"Spent in all: {ledger.spent.describe()}. Remaining: {ledger.remaining}."),
         Picture("account.png", account_figure(ledger), "What each charge took, and what is left."),
