@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 
 from dpinfer.errors import OptionError, UnknownColumnError, kind_of, type_of
-from dpinfer.results.contrasts import check_alpha
+from dpinfer.results.contrasts import check_alpha, standard_errors
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -121,8 +121,7 @@ class MeanPrediction:
     @property
     def se_linear(self) -> pd.Series:
         """Series (m,): standard errors of the linear predictor, sampling and noise."""
-        covariance = self.inference.cov_sampling + self.inference.cov_noise
-        return pd.Series(np.sqrt(np.einsum("ij,jk,ik->i", self.rows, covariance, self.rows)), index=self.index)
+        return pd.Series(standard_errors(self.inference, self.rows), index=self.index)
 
     def conf_int(self, alpha: float = 0.05) -> pd.DataFrame:
         """Return intervals for the means.

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 
+from dpinfer.results.printing import without_parts
 from dpinfer.tour.report import Block, Note, Table
 
 if TYPE_CHECKING:
@@ -51,7 +52,7 @@ def regression_frame(results: PrivateResults) -> pd.DataFrame:
 def described_frame(results: PrivateResults) -> pd.DataFrame:
     """Return estimates and intervals of a description as texts."""
     frame = results.summary_frame()
-    shown = frame.drop(columns=["std err (sampling)", "std err (noise)"])
+    shown = without_parts(frame)
     shown.index = pd.Index(list(results.params.index))
     for name in shown.columns:
         write = _WRITTEN.get(name, format_number)
