@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from dpinfer.errors import DataError, OptionError, UnknownColumnError
+from dpinfer.errors import DataError, OptionError, UnknownColumnError, type_of
 from dpinfer.kernel import stage
 from dpinfer.kernel.draws import PrivateDraws
 from dpinfer.kernel.people import KeptSource
@@ -127,7 +127,7 @@ class PrivateData(Rows):
     ) -> None:
         account = getattr(ledger, "account", None)
         if type(account) is not Account:  # not a subclass, which might charge less
-            raise OptionError("ledger", type(ledger).__name__, "a dpinfer Ledger: Ledger(...) or Ledger.in_memory(...)")
+            raise OptionError("ledger", type_of(ledger), "a dpinfer Ledger: Ledger(...) or Ledger.in_memory(...)")
         super().__init__(source, schema, id, max_rows)
         self._ledger, self._account = ledger, account
 

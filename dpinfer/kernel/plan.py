@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from dpinfer.errors import OptionError
+from dpinfer.errors import OptionError, type_of
 from dpinfer.kernel.price import amounts, checked_slots, price_stage, reserved_cost, total_cost
 from dpinfer.kernel.rehearsal import Rehearsal
 from dpinfer.kernel.rows.blocks import BlockSum
@@ -93,7 +93,7 @@ def price_next(
     priced = price_stage(stage, amount, context, most=most)
     rows = priced.rows
     if isinstance(rows, BlockSum) and blocks is not None and rows.region.to_dict() != blocks.region.to_dict():
-        raise OptionError("region", type(rows).__name__, "the region that the blocks are moved into")
+        raise OptionError("region", type_of(rows), "the region that the blocks are moved into")
     if len(priced.names) > slot.most:
         raise OptionError("most", len(priced.names), f"a stage of at most {slot.most:,} numbers, as its slot says")
     return priced

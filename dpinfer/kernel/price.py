@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from dpinfer.errors import OptionError, kind_of
+from dpinfer.errors import OptionError, kind_of, type_of
 from dpinfer.kernel.price_choice import price_largest, price_place
 from dpinfer.kernel.price_resampled import price_resampled
 from dpinfer.kernel.price_sum import price_sum
@@ -94,14 +94,14 @@ def price_stage(stage: Stage, amount: Privacy, context: Context, *, most: int | 
     columns or another unit; with a `NotProvedError` or `PrivacyUnitError` what no proof covers.
     """
     if type(stage) is not Stage or type(stage.measure) not in _PRICES or type(stage.noise) is not Noise:
-        raise OptionError("stage", type(stage).__name__, "a Stage of Sum, Largest, Place or Resampled, with a Noise")
+        raise OptionError("stage", type_of(stage), "a Stage of Sum, Largest, Place or Resampled, with a Noise")
     sealed = sealed_stage(stage, context.schema)
     rows, allowed = sealed.measure.rows, _ROWS[type(sealed.measure)]
     if type(rows) not in allowed:
         right = ", ".join(one.__name__ for one in allowed)
-        raise OptionError("rows", type(rows).__name__, f"one of the kernel's own types: {right}")
+        raise OptionError("rows", type_of(rows), f"one of the kernel's own types: {right}")
     if sealed.noise != Noise() and type(sealed.measure) is not Sum:
-        raise OptionError("noise", type(sealed.measure).__name__, "a Sum, where draws= or tulap= is given")
+        raise OptionError("noise", type_of(sealed.measure), "a Sum, where draws= or tulap= is given")
     return _PRICES[type(sealed.measure)](sealed, amount, context, most)
 
 

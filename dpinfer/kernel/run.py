@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from dpinfer.errors import MeasurementFailedError, OptionError
+from dpinfer.errors import MeasurementFailedError, OptionError, type_of
 from dpinfer.kernel.blocks import block_run
 from dpinfer.kernel.plan import coordinates, handed, planned, price_next
 from dpinfer.kernel.price import amounts
@@ -54,7 +54,7 @@ def run(
         callable(getattr(procedure, name, None)) for name in ("resolve", "stage", "to_release")
     ):
         raise OptionError(
-            "procedure", type(procedure).__name__, "a question, such as dpi.mean(...) or a Procedure of your own"
+            "procedure", type_of(procedure), "a question, such as dpi.mean(...) or a Procedure of your own"
         )
     procedure = procedure.resolve(handed(context))
     measured = planned(procedure, context, rehearse=draws.private)
@@ -110,9 +110,7 @@ def _measure(
             check_scales(priced.law, context.privacy)
             reserved = measured.costs[place]
             if reserved.larger(priced.cost) != reserved:
-                raise OptionError(
-                    "stage", type(priced.rows).__name__, "a stage that costs no more than was charged for it"
-                )
+                raise OptionError("stage", type_of(priced.rows), "a stage that costs no more than was charged for it")
         else:
             priced = measured.stages[place]
         with quiet(draws.private):

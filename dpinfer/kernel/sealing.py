@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from dpinfer.errors import OptionError
+from dpinfer.errors import OptionError, type_of
 from dpinfer.kernel.rows.blocks import BlockMoments, Blocks, OctaveCounts, PlaceCounts
 from dpinfer.kernel.rows.cells import CellSum
 from dpinfer.kernel.rows.features import Features, RowClip
@@ -78,7 +78,7 @@ def _settings(settings: object) -> dict[str, Any]:
     except (TypeError, ValueError, RecursionError):
         given, stored = None, None
     if not isinstance(stored, dict) or stored != given:
-        raise OptionError("settings", type(settings).__name__, "a mapping that JSON keeps as it is: lists, not tuples")
+        raise OptionError("settings", type_of(settings), "a mapping that JSON keeps as it is: lists, not tuples")
     return stored
 
 
@@ -107,17 +107,17 @@ def sealed_blocks(blocks: Blocks | None, schema: Schema) -> Blocks | None:
     if blocks is None:
         return None
     if type(blocks) is not Blocks:
-        raise OptionError("units", type(blocks).__name__, "Blocks, or None")
+        raise OptionError("units", type_of(blocks), "Blocks, or None")
     seal = _Seal(schema)
     parts = {f.name: getattr(blocks, f.name) for f in fields(Blocks)}
     made = {name: part if name == "estimator" else seal(part) for name, part in parts.items()}
     if blocks.trusted:
         made["estimator"] = type(blocks.estimator).remade(blocks.estimator, schema)  # type: ignore[attr-defined]
     if type(made["region"]) is not Region:
-        raise OptionError("region", type(made["region"]).__name__, "a Region")
+        raise OptionError("region", type_of(made["region"]), "a Region")
     _check_region(made["region"])
     if type(made["count"]) is not int or made["count"] < 1:
-        raise OptionError("count", type(made["count"]).__name__, "a positive whole number of blocks")
+        raise OptionError("count", type_of(made["count"]), "a positive whole number of blocks")
     return Blocks(**made)
 
 
@@ -125,9 +125,9 @@ def check_columns(schema: Schema) -> None:
     """Refuse a schema, or columns, that are not the library's own: their code would see every cell."""
     for name in schema if type(schema) is Schema else ():
         if type(schema[name]) not in _COLUMNS:
-            raise OptionError(name, type(schema[name]).__name__, "Real, Integer, Boolean or Category")
+            raise OptionError(name, type_of(schema[name]), "Real, Integer, Boolean or Category")
     if type(schema) is not Schema:
-        raise OptionError("schema", type(schema).__name__, "a dpinfer Schema")
+        raise OptionError("schema", type_of(schema), "a dpinfer Schema")
 
 
 class _Seal:
@@ -184,7 +184,7 @@ def _remade(node: Node) -> Node:
     right = type(operation) is str and type(name) is str and type(value) in (int, float)
     right = right and type(arguments) is tuple and all(type(part) is Node for part in arguments)
     if not right or ARGUMENTS.get(operation) != len(arguments):
-        raise OptionError("node", type(value).__name__, "an expression that was compiled from a text")
+        raise OptionError("node", type_of(value), "an expression that was compiled from a text")
     return Node(operation, tuple(_remade(part) for part in arguments), name, value)
 
 
@@ -192,7 +192,7 @@ def own_fraction(value: Fraction | int) -> Fraction:
     """Return the same fraction made of plain whole numbers."""
     parts = value.numerator, value.denominator
     if not all(type(part) is int for part in parts):
-        raise OptionError("fraction", type(value).__name__, "a fraction of whole numbers")
+        raise OptionError("fraction", type_of(value), "a fraction of whole numbers")
     return Fraction(*parts)
 
 
@@ -233,14 +233,14 @@ def _columns_read(node: Node) -> set[str]:
 def _check_block(block: Block) -> None:
     """Refuse a numeric part whose scale would turn its bounds round."""
     if not all(type(one) in (int, float) and np.isfinite(one) for one in (block.center, block.half)) or block.half <= 0:
-        raise OptionError("block", type(block.half).__name__, "a finite centre and a positive half width")
+        raise OptionError("block", type_of(block.half), "a finite centre and a positive half width")
 
 
 def _check_region(region: Region) -> None:
     try:
         Region.from_dict(region.to_dict())
     except (KeyError, TypeError, ValueError):
-        raise OptionError("region", type(region).__name__, "balls of positive radius around a finite centre") from None
+        raise OptionError("region", type_of(region), "balls of positive radius around a finite centre") from None
 
 
 _PARTS: dict[type, Callable[[Any], None]] = {
@@ -263,7 +263,7 @@ def _check_features(features: Features) -> None:
         right = right and block.shape == tuple(len(schema[name].level_texts) for name in block.factors)
         right = right and bool((np.abs(codes) <= UNIT).all())
         if not right or not (block.factors or codes.tolist() == [[UNIT]]):
-            raise OptionError("codes", type(codes).__name__, "whole numbers of the grid, a row for each level")
+            raise OptionError("codes", type_of(codes), "whole numbers of the grid, a row for each level")
 
 
 def _check_plain(features: Features) -> None:
@@ -285,7 +285,7 @@ def _check_curve(curve: Curve, basis: Basis) -> None:
     right = right and bool((np.diff(curve.edges) > 0).all())  # a search among others would look at the row before
     right = right and bool(((curve.lower >= -1) & (curve.lower <= curve.upper) & (curve.upper <= 1)).all())
     if not (right and all(np.array_equal(ends * UNIT, np.rint(ends * UNIT)) for ends in (curve.lower, curve.upper))):
-        raise OptionError("curves", type(curve).__name__, "boxes of whole steps, within the scaled features' bounds")
+        raise OptionError("curves", type_of(curve), "boxes of whole steps, within the scaled features' bounds")
 
 
 def _check_cells(rows: CellSum) -> None:
@@ -295,7 +295,7 @@ def _check_cells(rows: CellSum) -> None:
 
 def _check_queries(rows: QuerySum) -> None:
     if type(rows.cells) is not CellSum or not rows.cells.counts_only:
-        raise OptionError("cells", type(rows.cells).__name__, "a table of counts")
+        raise OptionError("cells", type_of(rows.cells), "a table of counts")
     _check_cells(rows.cells)
     rows.check()
 
@@ -309,7 +309,7 @@ def _check_tree(rows: TreeSum) -> None:
 
 def _check_points(rows: PointRows) -> None:
     if type(rows.tree) is not TreeSum:
-        raise OptionError("tree", type(rows.tree).__name__, "a TreeSum")
+        raise OptionError("tree", type_of(rows.tree), "a TreeSum")
     _check_tree(rows.tree)
 
 

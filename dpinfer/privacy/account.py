@@ -8,7 +8,7 @@ from contextlib import suppress
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, cast
 
-from dpinfer.errors import BudgetExceededError, DPInferError, LedgerError, LedgerMismatchError, OptionError
+from dpinfer.errors import BudgetExceededError, DPInferError, LedgerError, LedgerMismatchError, OptionError, type_of
 from dpinfer.privacy.cost import Cost
 from dpinfer.privacy.filters import Entry, Filter, filter_for
 from dpinfer.privacy.store import (
@@ -37,7 +37,7 @@ class Account:
 
     def __init__(self, store: Store, header: Header) -> None:
         if type(store) not in (FileStore, MemoryStore):  # not a subclass, which might keep nothing
-            raise OptionError("store", type(store).__name__, "a FileStore or a MemoryStore")
+            raise OptionError("store", type_of(store), "a FileStore or a MemoryStore")
         self.store, self.header = store, header
         self.filter = filter_of(store, header)
 

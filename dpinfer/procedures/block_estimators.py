@@ -17,7 +17,7 @@ from statsmodels.duration.hazard_regression import PHReg
 from statsmodels.miscmodels.ordinal_model import OrderedModel
 from statsmodels.regression.linear_model import OLS
 
-from dpinfer.errors import FormulaError, NotProvedError, OptionError, SchemaError, UnknownColumnError
+from dpinfer.errors import FormulaError, NotProvedError, OptionError, SchemaError, UnknownColumnError, type_of
 from dpinfer.kernel.rows.blocks import OwnEstimator
 from dpinfer.kernel.sealing import check_columns
 from dpinfer.schema.algebra import Expression
@@ -173,10 +173,10 @@ class NewtonEstimator(FormulaEstimator, OwnEstimator):
         check_columns(self.schema)
         read = self.compiled
         if type(read) is not CompiledFormula:
-            raise OptionError("formula", type(read).__name__, "a compiled formula")
+            raise OptionError("formula", type_of(read), "a compiled formula")
         for part in (*read.design, read.response):
             if type(part) is not DesignColumn or type(part.expression) is not Expression:
-                raise OptionError("formula", type(part).__name__, "a compiled formula")
+                raise OptionError("formula", type_of(part), "a compiled formula")
 
     def remade(self, schema: Schema) -> NewtonEstimator:
         """Return a new one of the model and the text of the formula.
@@ -191,7 +191,7 @@ class NewtonEstimator(FormulaEstimator, OwnEstimator):
         if model is not None and type(self.formula) is str:
             made = formula_estimator(model, self.formula, schema, options={}, fit_options={})
         if not isinstance(made, NewtonEstimator):
-            raise OptionError("model", type(self.model).__name__, "Logit, Poisson or OLS, with a formula")
+            raise OptionError("model", type_of(self.model), "Logit, Poisson or OLS, with a formula")
         return made
 
     def __call__(self, frame: pd.DataFrame) -> Array:
@@ -274,7 +274,7 @@ def formula_estimator(
     named = {name: value for name, value in options.items() if name in COLUMN_OPTIONS}
     for name, value in named.items():
         if not isinstance(value, str):
-            raise OptionError(name, type(value).__name__, "the name of a declared column: it has a value for each row")
+            raise OptionError(name, type_of(value), "the name of a declared column: it has a value for each row")
         if isinstance(schema[value], Category):
             raise OptionError(name, value, "a column of numbers")
     left, right = formula.split("~", 1)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal, get_args
 import cloudpickle
 import numpy as np
 
-from dpinfer.errors import OptionError
+from dpinfer.errors import OptionError, type_of
 from dpinfer.kernel.pickling import called, packed
 from dpinfer.procedures.block_estimators import formula_estimator, model_class, probe_names
 from dpinfer.schema.balls import region_names, region_of
@@ -143,7 +143,7 @@ def own_options(name: str, options: object) -> dict[str, Any]:
         If they are no mapping.
     """
     if not isinstance(options, Mapping | None):
-        raise OptionError(name, type(options).__name__, "a mapping of argument names to values")
+        raise OptionError(name, type_of(options), "a mapping of argument names to values")
     return dict(options or {})
 
 

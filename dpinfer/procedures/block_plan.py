@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from dpinfer.errors import OptionError
+from dpinfer.errors import OptionError, type_of
 from dpinfer.inference.block_frames import bins_of, find_frame, find_scales, limit, whole_frame
 from dpinfer.kernel.price import amounts, price_stage
 from dpinfer.kernel.rows.blocks import BINS, OCTAVES, BlockMoments, OctaveCounts, PlaceCounts
@@ -270,7 +270,7 @@ def rows_of(nobs: object) -> float | None:
         if found is None and isinstance(nobs, Release):
             found = nobs.array[0] if nobs.kind == "gram" else getattr(nobs.infer(), "nobs", None)
     if isinstance(found, bool) or not isinstance(found, int | float | np.integer | np.floating):
-        raise OptionError("nobs", type(nobs).__name__, "a number of rows that is public, or a release that holds one")
+        raise OptionError("nobs", type_of(nobs), "a number of rows that is public, or a release that holds one")
     if not 1 <= found <= 2**53:
         raise OptionError("nobs", nobs, "a number of rows of at least 1")
     return float(found)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import numpy as np
 import pandas as pd
 
-from dpinfer.errors import DPInferError, InferenceError, OptionError, ReleaseFormatError
+from dpinfer.errors import DPInferError, InferenceError, OptionError, ReleaseFormatError, type_of
 from dpinfer.inference.combination import CombinedNoise, Consistency, least_squares, weighted_means
 from dpinfer.inference.linear_noise import METHODS, LinearNoise
 from dpinfer.procedures.conditions import where_notes
@@ -101,10 +101,10 @@ def combine(releases: Sequence[Release], inference: str = "auto") -> CombinedRes
     (True, 2)
     """
     if isinstance(releases, Release) or not isinstance(releases, Sequence) or not releases:
-        raise OptionError("releases", type(releases).__name__, "a list of one or more releases")
+        raise OptionError("releases", type_of(releases), "a list of one or more releases")
     for one in releases:
         if not isinstance(one, Release):
-            raise OptionError("releases", type(one).__name__, "releases, from .measure(privacy) or read_release(path)")
+            raise OptionError("releases", type_of(one), "releases, from .measure(privacy) or read_release(path)")
     given = tuple(releases)
     _check_together(given)
     schema = _joint_schema(given)

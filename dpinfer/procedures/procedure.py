@@ -7,7 +7,15 @@ from dataclasses import Field, dataclass, fields, replace
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, ClassVar, Self, get_type_hints
 
-from dpinfer.errors import DPInferError, InferenceError, NotProvedError, OptionError, ReleaseFormatError, names_of
+from dpinfer.errors import (
+    DPInferError,
+    InferenceError,
+    NotProvedError,
+    OptionError,
+    ReleaseFormatError,
+    names_of,
+    type_of,
+)
 from dpinfer.inference.released import Released
 from dpinfer.kernel.measurement import Measurement, price_procedure
 from dpinfer.kernel.stage import Context, Data, Slot, Stage
@@ -65,7 +73,7 @@ class Procedure(ABC):
         check_values(self)
         self.check_options()
         if not (self.source is None or isinstance(self.source, Data | Release)):
-            raise OptionError("data", type(self.source).__name__, "PrivateData, PublicData or a Release")
+            raise OptionError("data", type_of(self.source), "PrivateData, PublicData or a Release")
         if isinstance(self.source, Data):
             self.check(self.source.schema, self.source.neighbors)
 
@@ -388,9 +396,7 @@ class Procedure(ABC):
     def _release(self, release: Release | None) -> Release:
         chosen = self.source if release is None else release
         if not isinstance(chosen, Release):
-            raise OptionError(
-                "release", type(chosen).__name__, "a Release, from .measure(privacy) or read_release(path)"
-            )
+            raise OptionError("release", type_of(chosen), "a Release, from .measure(privacy) or read_release(path)")
         return chosen
 
     def _context(self, privacy: Privacy, schema: Schema | None = None, neighbors: Neighbors | None = None) -> Context:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal, Self
 import numpy as np
 import pandas as pd
 
-from dpinfer.errors import OptionError
+from dpinfer.errors import OptionError, type_of
 from dpinfer.inference.linear_noise import METHODS, batch_queries, measured_queries, query_oracle
 from dpinfer.kernel.stage import Context, Data, Noise, Stage, Sum
 from dpinfer.numerics.reading import floats
@@ -253,9 +253,7 @@ def _queries(given: Any) -> tuple[tuple[str, Any], ...]:
     except (TypeError, ValueError):
         array = np.zeros(0)
     if array.ndim != 2 or not array.size:
-        raise OptionError(
-            "queries", type(given).__name__, "an array (q, G), a DataFrame, or a mapping of name to weights"
-        )
+        raise OptionError("queries", type_of(given), "an array (q, G), a DataFrame, or a mapping of name to weights")
     return tuple((f"q{place}", tuple(row)) for place, row in enumerate(array.tolist()))
 
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from dpinfer.errors import InferenceError, MissingFromReleaseError, OptionError, UnknownColumnError
+from dpinfer.errors import InferenceError, MissingFromReleaseError, OptionError, UnknownColumnError, type_of
 from dpinfer.inference.batch import BatchEstimates, Oracle, batch_linear, linear_oracle
 from dpinfer.inference.linear import METHODS, linear_inference
 from dpinfer.kernel.rows.features import NORMS
@@ -281,7 +281,7 @@ class OLS(OfProducts, Estimated):
 
     def _columns(self, released: Released) -> tuple[Array, Array, tuple[str, ...]]:
         if not isinstance(released.rows, GramSum):
-            raise OptionError("released", type(released.rows).__name__, "releases of cross-products")
+            raise OptionError("released", type_of(released.rows), "releases of cross-products")
         columns = self.design(released.schema).columns
         weights = represent(released.rows.features.basis, columns)
         return weights[:-1], weights[-1], tuple(column.name for column in columns[:-1])

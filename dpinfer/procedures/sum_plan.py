@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from dpinfer.errors import FormulaError, OptionError
+from dpinfer.errors import FormulaError, OptionError, type_of
 from dpinfer.inference.moments import MomentSums
 from dpinfer.kernel.rows.cells import CellSum
 from dpinfer.kernel.rows.features import Features
@@ -310,4 +310,4 @@ def check_summed(released: Released) -> None:
     OptionError
     """
     if not isinstance(released.rows, CellSum):
-        raise OptionError("released", type(released.rows).__name__, "releases of sums in the cells of a table")
+        raise OptionError("released", type_of(released.rows), "releases of sums in the cells of a table")

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from dpinfer.errors import NotProvedError, OptionError
+from dpinfer.errors import NotProvedError, OptionError, type_of
 from dpinfer.kernel.rows.base import RowSum
 from dpinfer.privacy.exact import binary, sqrt_above
 from dpinfer.privacy.sensitivity import joint_sensitivity
@@ -258,7 +258,7 @@ class BlockMoments(BlockSum):
     def __post_init__(self) -> None:
         right = len(self.center) == len(self.half) == self.size and all(one > 0 for one in self.half)
         if not (right and np.isfinite(self.center).all() and np.isfinite(self.half).all()):
-            raise OptionError("half", type(self.half).__name__, f"{self.size} centres and positive half widths")
+            raise OptionError("half", type_of(self.half), f"{self.size} centres and positive half widths")
 
     @cached_property
     def names(self) -> tuple[str, ...]:
