@@ -157,8 +157,7 @@ class Procedure(ABC):
     def columns_read(self, context: Context) -> tuple[str, ...]:
         """Columns of the data that are read; by default those of the first stage, or of the blocks."""
         blocks = self.units(context)
-        found = self.stage(0, context, ()).measure.rows.columns if blocks is None else blocks.columns
-        return tuple(found)
+        return tuple(self.stage(0, context, ()).measure.rows.columns if blocks is None else blocks.columns)
 
     # What is measured
 
