@@ -205,7 +205,7 @@ def summary_table(
     >>> table = summary_table([dpi.ols("y ~ x", gram).infer(), dpi.ols("x ~ y", gram).infer()])
     >>> table.frame.loc[("Guarantee", "")].tolist()
     ['ZCDP(rho=0.1)', 'ZCDP(rho=0.1)']
-    >>> [note for note in table.notes if note.startswith("Total")][0][:79]
+    >>> [note for note in table.notes if note.startswith("Total")][0][:78]
     "Total spent by these results on data set 'survey' (add_remove), 1 release: 0.1"
     """
     given = _checked(results)
