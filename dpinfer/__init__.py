@@ -10,38 +10,22 @@ from dpinfer.inference.families import Binomial, Family
 from dpinfer.kernel.data import PrivateData
 from dpinfer.kernel.simulated import PublicData
 from dpinfer.privacy import GDP, ZCDP, ApproxDP, Ledger, PureDP
-from dpinfer.procedures import (
-    Procedure,
-    binomtest,
-    bootstrap,
-    cdf,
-    chi2_contingency,
-    chisquare,
-    combine,
-    corr,
-    count,
-    cov,
-    density,
-    expfam,
-    exponential_mechanism,
-    f_oneway,
-    gram,
-    histogram,
-    linear_queries,
-    mean,
-    median,
-    most_frequent,
-    ols,
-    proportion,
-    quantile,
-    sample_aggregate,
-    table,
-    total,
-    ttest_1samp,
-    ttest_ind,
-    ttest_rel,
-    variance,
-)
+from dpinfer.procedures import Procedure
+from dpinfer.procedures.aggregate import sample_aggregate
+from dpinfer.procedures.binomial import binomtest
+from dpinfer.procedures.bootstrap import bootstrap
+from dpinfer.procedures.chisquare import chi2_contingency, chisquare
+from dpinfer.procedures.combine import combine
+from dpinfer.procedures.density import density
+from dpinfer.procedures.descriptions import corr, count, cov, histogram, mean, table, total, variance
+from dpinfer.procedures.distribution import cdf
+from dpinfer.procedures.expfam import expfam
+from dpinfer.procedures.linear import gram, ols
+from dpinfer.procedures.mean_tests import f_oneway, ttest_1samp, ttest_ind, ttest_rel
+from dpinfer.procedures.proportions import proportion
+from dpinfer.procedures.quantiles import median, quantile
+from dpinfer.procedures.queries import linear_queries
+from dpinfer.procedures.selection import exponential_mechanism, most_frequent
 from dpinfer.release import Release, read_release
 from dpinfer.results import PrivateResults
 from dpinfer.results.side_by_side import summary_table

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import sys
+from contextlib import chdir
 from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
@@ -23,17 +24,17 @@ if TYPE_CHECKING:
 def _write_report(tour: Tour, sections: Sequence[Section]) -> None:
     for block in (block for section in sections for block in section.blocks):
         if isinstance(block, Picture):
-            (tour.folder / block.name).write_bytes(block.png)
+            Path(block.name).write_bytes(block.png)
     lead = [
         Text("""Statistical inference under differential privacy, step by step on real data: what is declared,
             what is paid, what comes out, and how far it can be trusted. The same steps work on confidential
             rows."""),
-        Text(f"""Budget of this run: {tour.budget.describe()}. Spent: {tour.ledger.spent}. Remaining:
-            {tour.ledger.remaining}. Noise is drawn afresh each time, so another run gives other numbers."""),
+        Text(f"""Budget of the first data set: {tour.budget.describe()}. Spent: {tour.spent}. Remaining:
+            {tour["ledger"].remaining}. Noise is drawn afresh each time, so another run gives other numbers."""),
     ]
     footer = f"Made by dpinfer {dpi.__version__}: `python -m dpinfer --budget {tour.budget.rho:g}`"
     page = page_html("dpinfer: a guided tour", lead, sections, footer)
-    (tour.folder / PAGE).write_text(page, encoding="utf-8")
+    Path(PAGE).write_text(page, encoding="utf-8")
 
 
 def run_tour(budget: dpi.ZCDP, target: Path) -> None:
@@ -53,8 +54,8 @@ def run_tour(budget: dpi.ZCDP, target: Path) -> None:
     OSError
         If nothing can be written there.
     """
-    with staged_folder(target) as folder:
-        tour, sections = Tour(budget, folder), []
+    with staged_folder(target) as folder, chdir(folder):
+        tour, sections = Tour(budget), []
         for number, (title, write) in enumerate(CHAPTERS, 1):
             print(f"[{number}/{len(CHAPTERS)}] {title}\n", flush=True)
             sections.append(Section(title, write(tour)))

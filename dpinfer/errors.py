@@ -41,6 +41,7 @@ __all__ = [
     "named",
     "names_of",
     "shown",
+    "type_of",
 ]
 
 _SCALARS = (type(None), str, bytes, Number, np.generic, date, timedelta)
@@ -63,6 +64,26 @@ def kind_of(given: object) -> str:
     return (
         f"<{kind} of length {len(given)}>" if isinstance(given, list | tuple | dict | set | frozenset) else f"<{kind}>"
     )
+
+
+class _Unquoted(str):
+    """A text that a message shows without quotes, so that nobody takes it for what was given."""
+
+    __slots__ = ()
+
+    def __repr__(self) -> str:
+        return str(self)
+
+
+def type_of(given: object) -> str:
+    """Write the type of an argument and nothing else, for the ``given`` of an `OptionError`.
+
+    Examples
+    --------
+    >>> print(OptionError("data", type_of({"income": [51_234]}), "PrivateData"))
+    data=<dict> is not valid: expected PrivateData
+    """
+    return _Unquoted(f"<{type(given).__name__}>")
 
 
 def names_of(given: Iterable[object]) -> str:

@@ -16,12 +16,11 @@ import numpy as np
 import pandas as pd
 import pytest
 from matplotlib.image import imread
-from statsmodels.datasets import fair
 
 import dpinfer as dpi
 from dpinfer import __main__ as main
 from dpinfer.errors import DPInferError
-from dpinfer.tour import frames, people_rows, report
+from dpinfer.tour import frames, report
 from dpinfer.tour import session as tour
 
 PICTURES = {"account.png", "budget.png", "coefficients.png", "comparison.png", "second.png", "means.png", "shares.png"}
@@ -34,7 +33,7 @@ PICTURES |= {
     "distribution.png",
     "density.png",
 }
-LEDGERS = {tour.LEDGER, people_rows.VISITS_LEDGER}
+LEDGERS = {tour.LEDGER, tour.VISITS_LEDGER}
 MARKERS = {f"{name}.marker" for name in LEDGERS}
 FILES = PICTURES | {report.PAGE, tour.GRAM} | LEDGERS | MARKERS
 
@@ -153,10 +152,11 @@ def test_the_ordinary_fit_is_marked_as_allowed_on_public_data_only(made):
     assert warned < shown
 
 
+@pytest.mark.slow
 def test_the_scripts_of_the_page_run_as_they_stand(made, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     scripts = re.findall(r'<pre class="python">(.*?)</pre>', made.page, flags=re.DOTALL)
-    names_of_the_script = {"frame": fair.load_pandas().data}
+    names_of_the_script = {}
     with contextlib.redirect_stdout(io.StringIO()) as printed:
         exec("\n".join(map(html.unescape, scripts)), names_of_the_script)
     assert names(tmp_path) == {tour.GRAM} | LEDGERS | MARKERS
@@ -179,6 +179,7 @@ def again(made, tmp_path_factory):
     return SimpleNamespace(folder=folder, page=(folder / report.PAGE).read_text("utf-8"), out=result.out)
 
 
+@pytest.mark.slow
 def test_another_run_replaces_the_report_and_keeps_what_else_is_there(made, again):
     assert names(again.folder) == FILES | {"mine.txt"}
     prices = [dpi.read_release(one.folder / tour.GRAM).cost.price for one in (made, again)]
@@ -187,6 +188,7 @@ def test_another_run_replaces_the_report_and_keeps_what_else_is_there(made, agai
     assert "--budget 0.0001" in again.page
 
 
+@pytest.mark.slow
 def test_a_budget_that_is_too_small_is_told(again):
     assert "| Warning: Privacy noise dominates" in again.out
     assert '<aside class="note"><strong>Warning.</strong> Privacy noise dominates' in again.page
@@ -256,7 +258,7 @@ def test_another_error_is_not_swallowed_but_still_cleaned_up(tmp_path, monkeypat
     def fail(_):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(main, "CHAPTERS", (main.CHAPTERS[1], ("Stop", fail)))
+    monkeypatch.setattr(main, "CHAPTERS", (*main.CHAPTERS[:2], ("Stop", fail)))
     with pytest.raises(KeyboardInterrupt):
         run("--out", tmp_path / "report")
     assert names(tmp_path) == set()
@@ -293,6 +295,21 @@ def test_scripts_have_the_prompts_of_python():
     script = report.Code("f(\n    1,\n)\n\ng()", python=True)
     assert script.as_text() == ">>> f(\n...     1,\n... )\n>>> g()"
     assert report.Code("a\nb").as_text() == "    a\n    b"
+
+
+def test_long_lines_of_output_are_broken_below_their_second_column():
+    code = report.Code("bound    " + "word " * 45 + "\nshort")
+    first, second, third, last = code.as_text().splitlines()
+    assert max(map(len, (first, second, third))) <= 102
+    assert first.startswith("    bound    word")
+    assert second.startswith(" " * 13 + "word")
+    assert last == "    short"
+    assert "\n         word" in code.as_html()
+
+
+def test_tables_name_their_index():
+    frame = pd.DataFrame({"kept": ["1"]}, index=pd.Index([3], name="max_rows"))
+    assert '<th scope="col">max_rows</th><th scope="col">kept</th>' in report.Table(frame, "").as_html()
 
 
 @pytest.mark.parametrize(

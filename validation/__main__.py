@@ -34,11 +34,20 @@ def run_script(name: str, arguments: Options) -> list[Claim]:
 
 
 def write_results(claims: list[tuple[str, Claim]], path: Path) -> None:
-    """Write a row per claim."""
+    """Write a row per claim, in the order of the scripts; rows of scripts that did not run are kept."""
+    rows: dict[str, list[list[object]]] = {name: [] for name in SCRIPTS}
+    ran = {name for name, _ in claims}
+    if path.exists():
+        with path.open(newline="", encoding="utf-8") as file:
+            for name, *cells in [*csv.reader(file)][1:]:
+                if name in rows and name not in ran:
+                    rows[name].append([*cells])
+    for name, claim in claims:
+        rows[name].append([*asdict(claim).values()])
     with path.open("w", newline="", encoding="utf-8") as file:
         writer = csv.writer(file)
         writer.writerow(["script", *Claim.__dataclass_fields__])
-        writer.writerows([name, *asdict(claim).values()] for name, claim in claims)
+        writer.writerows([name, *cells] for name, found in rows.items() for cells in found)
 
 
 def report(claims: list[tuple[str, Claim]], out: Path) -> str:
@@ -82,13 +91,13 @@ def main() -> int:
         command = f"python -m validation {'--quick' if read.quick else '--full'}"
         arguments = Options(script.quick if read.quick else script.full, read.seed, read.jobs, out, command)
         claims += [(name, claim) for claim in run_script(name, arguments)]
+    write_results(claims, (out if read.quick else OUTPUT.parent) / "results.csv")
     if read.only is None:
-        write_results(claims, (out if read.quick else OUTPUT.parent) / "results.csv")
         (out / "report.html").write_text(report(claims, out), encoding="utf-8")
     failed = [claim for name, claim in claims if not claim.held and name not in TIMED]
     for name, claim in claims:
         print(f"{'held  ' if claim.held else 'FAILED'} {name}: {claim.what}: {claim.ours}")
-    print(f"{sum(claim.held for _, claim in claims)} of {len(claims)} claims held; report in {out / 'report.html'}")
+    print(f"{sum(claim.held for _, claim in claims)} of {len(claims)} claims held; tables and figures in {out}")
     return 1 if failed else 0
 
 

@@ -9,18 +9,16 @@ from typing import TYPE_CHECKING
 import numpy as np
 from scipy import stats
 
-from dpinfer.errors import OptionError
+from dpinfer.inference.base import BaseInference
+from dpinfer.inference.contrasts import Contrasts, rows_of, simulated_pvalue
 from dpinfer.inference.restrictions import independent
-from dpinfer.numerics.tails import laplace_sum_isf, laplace_sum_sf
+from dpinfer.numerics.forms import root_of, symmetric
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
     from dpinfer.inference.block_frames import Frame
+    from dpinfer.numerics.arrays import Array, Mask
     from dpinfer.release.stage import StageRelease
     from dpinfer.schema.region import Region
-
-    Array = NDArray[np.float64]
 
 __all__ = ["METHODS", "AggregateInference", "BlockSums", "edge_warnings", "read_block_sums"]
 
@@ -89,9 +87,8 @@ class BlockSums:
         """
         k = self.blocks
         plain = self.products / k - np.outer(self.mean, self.mean) + np.eye(len(self.sums)) * self.noise_sum / k**2
-        values, vectors = np.linalg.eigh(plain * k / (k - 1))
-        result: Array = (vectors * np.maximum(values, 0.0)) @ vectors.T
-        return (result + result.T) / 2
+        root = root_of(plain * k / (k - 1))
+        return np.asarray(root @ root.T)
 
     @cached_property
     def signal(self) -> Array:
@@ -100,7 +97,7 @@ class BlockSums:
 
 
 @dataclass(frozen=True, eq=False)
-class AggregateInference:
+class AggregateInference(BaseInference):
     """Parameters of a model from its blocks; implements `Inference`.
 
     Attributes
@@ -131,14 +128,19 @@ class AggregateInference:
     notes: tuple[str, ...] = ()
     method: str = "wald"
 
-    scale = None
-    rsquared = None
+    methods = METHODS
+    automatic = "wald"
     target = "population"
 
     @property
     def df_resid(self) -> float:
         """The fewest degrees of freedom of a coefficient; each interval uses its own."""
-        return float(self._linear(np.eye(len(self.names)))[2].min())
+        return float(self._freedom.min())
+
+    @cached_property
+    def _freedom(self) -> Array:
+        """Degrees of freedom of every parameter (p,)."""
+        return np.asarray(self._linear(np.eye(len(self.names))).df)
 
     @cached_property
     def params(self) -> Array:
@@ -190,7 +192,7 @@ class AggregateInference:
                 "so many blocks failed or were moved that their mean says little: intervals are unbounded, p-values "
                 "1; larger blocks, a wider region, or estimates that are not discrete may help"
             )
-        weak = self._linear(np.eye(len(self.names)))[2] < min(_FEW, (self.blocks.blocks - 1) / 2)
+        weak = self._freedom < min(_FEW, (self.blocks.blocks - 1) / 2)
         if weak.any():
             found.append(
                 f"how much blocks differ is mostly privacy noise for {', '.join(self._listed(weak))}: the interval is "
@@ -198,7 +200,7 @@ class AggregateInference:
             )
         return (*found, *self.notes)
 
-    def _listed(self, which: NDArray[np.bool_]) -> list[str]:
+    def _listed(self, which: Mask) -> list[str]:
         names = [self.names[place] for place in np.flatnonzero(which)]
         return names if len(names) <= 5 else [*names[:5], f"and {len(names) - 5} more"]
 
@@ -206,22 +208,11 @@ class AggregateInference:
 
     def intervals(self, contrasts: Array, alpha: float) -> Array:
         """Intervals of level ``1 - alpha`` for each row of ``contrasts`` (k, p), as (k, 2)."""
-        center, error, df, shares = self._linear(contrasts)
-        critical = stats.t.isf(alpha / 2, df)
-        if self.blocks.laplace:
-            critical = stats.t.isf(stats.norm.sf(laplace_sum_isf(alpha, shares)), df)
-        half = np.full(len(error), np.inf) if self.lost else critical * error
-        return np.stack([center - half, center + half], axis=1)
+        return self._linear(contrasts).intervals(alpha)
 
     def contrast_pvalues(self, contrasts: Array, values: Array) -> Array:
         """Two-sided p-values (k,) of ``contrasts @ params = values``."""
-        center, error, df, shares = self._linear(contrasts)
-        if self.lost:
-            return np.ones(len(error))
-        found = np.asarray(2 * stats.t.sf(np.abs(center - values) / error, df))
-        if self.blocks.laplace:
-            found = laplace_sum_sf(stats.norm.isf(np.maximum(found, 1e-300) / 2), shares)
-        return found
+        return self._linear(contrasts).pvalues(values)
 
     def wald(self, restrictions: Array, values: Array) -> tuple[float, float, float]:
         """Joint test of ``restrictions @ params = values``: statistic (chi-squared), degrees of freedom, p-value."""
@@ -232,7 +223,7 @@ class AggregateInference:
         if self.lost:
             return statistic, count, 1.0
         # Hotelling: statistic (df - q + 1) / (df q) is F with q and df - q + 1 degrees of freedom.
-        df = float(self._linear(restrictions)[2].min())
+        df = self._linear(restrictions).least_df
         left = max(df - count + 1, 1.0)
         if self.blocks.laplace:
             return statistic, count, self._simulated_tail(restrictions, total, statistic * left / df, left)
@@ -241,29 +232,16 @@ class AggregateInference:
     def _simulated_tail(self, restrictions: Array, total: Array, statistic: float, df: float) -> float:
         """Probability, by simulation with a public seed, that normal and Laplace parts give such a joint statistic."""
         rng = np.random.default_rng(0)
-        values, vectors = np.linalg.eigh(self.cov_sampling)
-        size = (_DRAWS, len(values))
-        drawn = rng.normal(size=size) @ (vectors * np.sqrt(np.maximum(values, 0.0))).T
+        size = (_DRAWS, len(self.names))
+        drawn = rng.normal(size=size) @ root_of(self.cov_sampling).T
         drawn += rng.laplace(size=size) * np.sqrt(np.diag(self.cov_noise) / 2)
         moved = drawn @ restrictions.T
         found = ((moved @ _whitening(total)) ** 2).sum(axis=1) * df / rng.chisquare(df, _DRAWS)
-        return float((1 + (found >= statistic).sum()) / (_DRAWS + 1))
+        return float(simulated_pvalue(found, statistic))
 
-    def with_method(self, method: str) -> AggregateInference:
-        """Return the same estimates under another inference method.
-
-        Raises
-        ------
-        OptionError
-            There is only one.
-        """
-        if method not in METHODS:
-            raise OptionError("inference", method, METHODS)
-        return self
-
-    def _linear(self, contrasts: Array) -> tuple[Array, Array, Array, Array]:
-        """Estimate, standard error and degrees of freedom (k,) of linear combinations; Laplace shares (k, p)."""
-        contrasts = np.atleast_2d(np.asarray(contrasts, dtype=np.float64))
+    def _linear(self, contrasts: Array) -> Contrasts:
+        """Linear combinations (k,) of the parameters, their errors infinite where no interval is given."""
+        contrasts = rows_of(contrasts)
         k = self.blocks.blocks
         scaled = contrasts * self.frame.half
         sampling = np.einsum("ki,ij,kj->k", scaled, self.blocks.covariance, scaled) / k
@@ -275,7 +253,8 @@ class AggregateInference:
         uncertain = 2 * np.einsum("ki,ij,kj->k", squares, noise, squares) - (squares**2) @ np.diag(noise)
         spread = 2 * sampling**2 / (k - 1) + uncertain / k**4
         df = np.clip(2 * variance**2 / np.maximum(spread, 1e-300), 1.0, 1e9)
-        return contrasts @ self.params, np.sqrt(variance), df, parts / variance[:, None]
+        error = np.full(len(df), np.inf) if self.lost else np.sqrt(variance)
+        return Contrasts(contrasts @ self.params, error, df, parts / variance[:, None] if self.blocks.laplace else None)
 
 
 def _whitening(covariance: Array) -> Array:
@@ -287,29 +266,15 @@ def _whitening(covariance: Array) -> Array:
 
 
 def read_block_sums(last: StageRelease, blocks: int, size: int) -> BlockSums:
-    """Return the last sums of a release in units of the ball: what the estimate and its variance are made of.
-
-    Parameters
-    ----------
-    last : StageRelease
-    blocks : int
-        Number k.
-    size : int
-        Number p of parameters.
-    """
+    """Return the last sums of a release of k blocks and p parameters, in units of the ball."""
     values, noise = last.array, last.noise_variances
-    upper = np.triu_indices(size)
-    product = slice(size, size + len(upper[0]))
-    products, spread = np.zeros((2, size, size))
-    products[upper], spread[upper] = values[product], noise[product]
-    products, spread = (part + np.triu(part, 1).T for part in (products, spread))
     return BlockSums(
         blocks=blocks,
         sums=values[:size],
-        products=products,
+        products=symmetric(values[size:], size),
         counts=values[-2:],
         noise_sum=float(noise[0]),
-        noise_product=spread,
+        noise_product=symmetric(noise[size:], size),
         noise_count=float(noise[-1]),
         laplace=last.law.family == "laplace",
     )

@@ -2,15 +2,69 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol, Self, cast
+
+import numpy as np
+
+from dpinfer.errors import OptionError
 
 if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
+    from dpinfer.numerics.arrays import Array
 
-    Array = NDArray[np.float64]
+__all__ = ["TARGETS", "BaseInference", "Inference", "check_simulation"]
 
-__all__ = ["Inference"]
+TARGETS = ("population", "data")
+
+
+class BaseInference:
+    """What most inferences share: a choice of methods, no error variance, a normal reference."""
+
+    method: Any
+    methods: ClassVar[tuple[str, ...]]
+    automatic: ClassVar[str] = "score"
+    """What "auto" stands for."""
+
+    @property
+    def df_resid(self) -> float:
+        """Infinite: a normal reference, or degrees of freedom that each interval has of its own."""
+        return np.inf
+
+    @property
+    def scale(self) -> float | None:
+        """None: no error variance."""
+        return None
+
+    @property
+    def rsquared(self) -> float | None:
+        """None: nothing is explained by other columns."""
+        return None
+
+    def with_method(self, method: str) -> Self:
+        """Return the same estimates under another inference method.
+
+        Raises
+        ------
+        OptionError
+            If it is none of ``methods``.
+        """
+        if method not in self.methods:
+            raise OptionError("inference", method, self.methods)
+        chosen = self.automatic if method == "auto" else method
+        return self if chosen == self.method else cast("Self", replace(cast("Any", self), method=chosen))
+
+
+def check_simulation(target: str, replicates: object) -> None:
+    """Refuse a target that is none, and too few simulated releases.
+
+    Raises
+    ------
+    OptionError
+    """
+    if target not in TARGETS:
+        raise OptionError("target", target, TARGETS)
+    if not (isinstance(replicates, int) and replicates >= 99):
+        raise OptionError("replicates", replicates, "a whole number of at least 99")
 
 
 class Inference(Protocol):
@@ -46,75 +100,59 @@ class Inference(Protocol):
     @property
     def names(self) -> tuple[str, ...]:
         """See the class."""
-        ...
 
     @property
     def params(self) -> Array:
         """See the class."""
-        ...
 
     @property
     def cov_sampling(self) -> Array:
         """See the class."""
-        ...
 
     @property
     def cov_noise(self) -> Array:
         """See the class."""
-        ...
 
     @property
     def nobs(self) -> float | None:
         """See the class."""
-        ...
 
     @property
     def nobs_is_public(self) -> bool:
         """See the class."""
-        ...
 
     @property
     def df_resid(self) -> float:
         """See the class."""
-        ...
 
     @property
     def scale(self) -> float | None:
         """See the class."""
-        ...
 
     @property
     def rsquared(self) -> float | None:
         """See the class."""
-        ...
 
     @property
     def method(self) -> str:
         """See the class."""
-        ...
 
     @property
     def target(self) -> str:
         """See the class."""
-        ...
 
     @property
     def flags(self) -> tuple[str, ...]:
         """See the class."""
-        ...
 
     def intervals(self, contrasts: Array, alpha: float) -> Array:
         """Intervals of level ``1 - alpha`` for each row of ``contrasts`` (k, p), as (k, 2); may be infinite."""
-        ...
 
     def contrast_pvalues(self, contrasts: Array, values: Array) -> Array:
         """Two-sided p-values (k,) of ``contrasts @ params = values``."""
-        ...
 
     def wald(self, restrictions: Array, values: Array) -> tuple[float, float, float]:
         """Joint test of ``restrictions @ params = values``: statistic (chi-squared), degrees of freedom, p-value."""
-        ...
 
     def with_method(self, method: str) -> Inference:
         """Return the same estimates under another inference method."""
-        ...

@@ -6,19 +6,18 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
-from scipy import stats
 
+from dpinfer.inference.contrasts import Contrasts, contrast_rows, variance_of
 from dpinfer.inference.gram import KAPPA_RELIABLE, GramProblem, covariance, fit_gram, noise_action, noise_level
-from dpinfer.inference.score import laplace_critical, score_interval, score_pvalue
+from dpinfer.inference.score import laplace_shares, score_interval, score_pvalue
+from dpinfer.numerics.forms import symmetric
+from dpinfer.numerics.tails import critical_value
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from numpy.typing import NDArray
-
+    from dpinfer.numerics.arrays import Array, Mask
     from dpinfer.release.laws import NoiseLaw
-
-    Array = NDArray[np.float64]
 
 __all__ = ["BatchEstimates", "Oracle", "batch_linear", "linear_oracle"]
 
@@ -42,7 +41,7 @@ class BatchEstimates:
     bse: Array
     pvalues: Array
     intervals: Array
-    flagged: NDArray[np.bool_]
+    flagged: Mask
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,19 +62,17 @@ class Oracle:
     ordinary: Array
     kappa: float
 
-
-def _symmetric(triangles: Array, width: int) -> Array:
-    upper = np.triu_indices(width)
-    full = np.zeros((*triangles.shape[:-1], width, width))
-    full[..., upper[0], upper[1]] = triangles[..., : len(upper[0])]
-    full[..., upper[1], upper[0]] = full[..., upper[0], upper[1]]
-    return full
+    @classmethod
+    def of(cls, variance: Array, sampling: Array, kappa: float, *, alpha: float, shares: Array | None = None) -> Oracle:
+        """Return the oracle of estimates (p,) of known variance; for ``shares`` see `critical_value`."""
+        normal = critical_value(alpha) * np.sqrt(sampling)
+        return cls(critical_value(alpha, shares=shares) * np.sqrt(variance), normal, kappa)
 
 
 def _problem(
     law: NoiseLaw, steps: Sequence[float], design: Array, response: Array, *, population: bool, rows_per_unit: int
 ) -> GramProblem:
-    noise = _symmetric(law.variances * np.asarray(steps) ** 2, design.shape[1])
+    noise = symmetric(law.variances * np.asarray(steps) ** 2, design.shape[1])
     return GramProblem(noise, design, response, law.family == "laplace", population, rows_per_unit)
 
 
@@ -93,7 +90,7 @@ def batch_linear(
     contrasts: Mapping[str, Mapping[str, float]] | None = None,
     rows_per_unit: int = 1,
 ) -> BatchEstimates:
-    """Infer a linear regression from many releases of cross-products.
+    """Infer a linear regression from many releases of cross-products; equal to `linear_inference` one by one.
 
     Parameters
     ----------
@@ -101,45 +98,28 @@ def batch_linear(
         Noisy upper triangles, in units of the scaled features.
     law, steps
         Of one release.
-    design : ndarray (p, d)
-    response : ndarray (d,)
-    names : tuple of str, length p
+    design, response, names, target, rows_per_unit
+        As in `linear_inference`.
     alpha : float
         Intervals have level ``1 - alpha``.
     method : {"auto", "score", "wald"}
-    target : {"population", "data"}
     contrasts : mapping of name to weights by coefficient, optional
         Further quantities to infer, after the coefficients.
-    rows_per_unit : int
-        Rows of one independent unit at most: the sampling covariance is multiplied by it.
-
-    Returns
-    -------
-    BatchEstimates
-        Equal to what `dpinfer.inference.linear_inference` gives one by one.
     """
     problem = _problem(law, steps, design, response, population=target == "population", rows_per_unit=rows_per_unit)
-    gram = _symmetric(values, design.shape[1])
+    gram = symmetric(values, design.shape[1])
     fit = fit_gram(problem, gram, gram[:, 0, 0])
     wanted = contrast_rows(names, contrasts)
     names = (*names, *(contrasts or {}))
     params = fit.params @ wanted.T
     errors = np.sqrt(np.einsum("kp,rpq,kq->rk", wanted, np.add(*covariance(fit)), wanted))
     if method == "wald":
-        df = fit.df_units[:, None] if problem.population else np.inf
-        half = stats.t.isf(alpha / 2, df) * errors
-        intervals = np.stack([params - half, params + half], axis=-1)
-        pvalues = 2 * stats.t.sf(np.abs(params) / errors, df)
+        found = Contrasts(params, errors, fit.df_units[:, None] if problem.population else np.inf)
+        intervals, pvalues = found.intervals(alpha), found.pvalues()
     else:
         intervals = score_interval(fit, wanted, alpha)
         pvalues = score_pvalue(fit, wanted, np.zeros((1, len(names))))
     return BatchEstimates(names, params, errors, pvalues, intervals, (fit.kappa < KAPPA_RELIABLE) | (fit.rsquared >= 1))
-
-
-def contrast_rows(names: tuple[str, ...], contrasts: Mapping[str, Mapping[str, float]] | None) -> Array:
-    """Return the identity for the coefficients and a row of weights for each contrast, (p + k, p)."""
-    rows = [[float(weights.get(name, 0.0)) for name in names] for weights in (contrasts or {}).values()]
-    return np.vstack([np.eye(len(names)), *rows]) if rows else np.eye(len(names))
 
 
 def linear_oracle(
@@ -155,35 +135,23 @@ def linear_oracle(
     names: tuple[str, ...] = (),
     rows_per_unit: int = 1,
 ) -> Oracle:
-    """Say what an oracle's interval would be, and how far noise dominates the design.
+    """Say what an oracle's interval would be, and how far noise dominates the design; arguments as `batch_linear`.
 
-    Parameters
-    ----------
-    sums : ndarray (m,)
-        Expected noise-free upper triangle, in units of the scaled features.
-    law, steps, design, response, alpha, target, contrasts, names, rows_per_unit
-        As in `batch_linear`.
-
-    Returns
-    -------
-    Oracle
+    ``sums`` (m,) is the expected noise-free upper triangle, in units of the scaled features.
     """
     problem = _problem(law, steps, design, response, population=target == "population", rows_per_unit=rows_per_unit)
-    gram = _symmetric(sums, design.shape[1])
+    gram = symmetric(sums, design.shape[1])
     cross = design @ gram @ design.T
-    inverse = np.linalg.inv(cross)
+    inverse = np.asarray(np.linalg.inv(cross), dtype=np.float64)
     residual = response - (inverse @ (design @ gram @ response)) @ design
     scale = rows_per_unit * float(residual @ gram @ residual) / gram[0, 0] if problem.population else 0.0
     wanted = contrast_rows(names, contrasts) if contrasts else np.eye(len(design))
     on_features = wanted @ inverse @ design
     noise = np.einsum("pd,pd->p", on_features, noise_action(problem, residual, on_features))
-    sampling = scale * np.einsum("kp,pq,kq->k", wanted, inverse, wanted)
+    sampling = scale * variance_of(wanted, inverse)
     variance = sampling + noise
-    normal = float(stats.norm.isf(alpha / 2))
-    critical: Array | float = normal
-    if problem.laplace:
-        critical = laplace_critical(problem, residual, on_features, variance, alpha)
+    shares = laplace_shares(problem, residual, on_features, variance) if problem.laplace else None
     rows = np.linalg.qr(design.T)[0].T
     level = noise_level(problem.noise, rows)
     kappa = float(np.linalg.eigvalsh(rows @ gram @ rows.T)[0] / max(level, 1e-300))
-    return Oracle(critical * np.sqrt(variance), normal * np.sqrt(sampling), kappa)
+    return Oracle.of(variance, sampling, kappa, alpha=alpha, shares=shares)

@@ -14,12 +14,9 @@ from dpinfer.numerics.peaks import fit_location, fit_scale
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from numpy.typing import NDArray
-
+    from dpinfer.numerics.arrays import Array, Mask
     from dpinfer.privacy.sensitivity import Norm
     from dpinfer.schema.region import Region
-
-    Array = NDArray[np.float64]
 
 __all__ = ["Frame", "Scales", "bins_of", "find_frame", "find_scales", "limit", "whole_frame"]
 
@@ -51,7 +48,7 @@ class Frame:
 
     center: Array
     half: Array
-    located: NDArray[np.bool_]
+    located: Mask
 
     def to_dict(self) -> dict[str, Any]:
         """Return the frame as a JSON-ready mapping."""
@@ -95,16 +92,7 @@ class Scales:
 
 
 def find_scales(region: Region, counts: Array, noise: float) -> Scales:
-    """Fit the scale of each group.
-
-    Parameters
-    ----------
-    region : Region
-    counts : ndarray (g octaves,)
-        Noisy counts of spreads by octave.
-    noise : float
-        Their standard deviation.
-    """
+    """Fit the scale of each group to counts of spreads by octave (g octaves,), ``noise`` their standard deviation."""
     listed = zip(counts.reshape(len(region.radii), -1), region.radii, region.places, strict=True)
     found = [
         fit_scale(mine, width=2 * radius, dof=max(1.0, len(places) / 2), noise=noise) for mine, radius, places in listed

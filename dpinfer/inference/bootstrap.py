@@ -6,24 +6,25 @@ w the variance of a weight, n the known noise. What replicates differ by estimat
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING
 
 import numpy as np
 from scipy import stats
 
-from dpinfer.errors import OptionError
+from dpinfer.inference.base import BaseInference
+from dpinfer.inference.contrasts import rows_of, simulated_pvalue, variance_of
 from dpinfer.inference.moments import positive, rescaled
 from dpinfer.inference.restrictions import independent
+from dpinfer.numerics.forms import root_of
 from dpinfer.numerics.mixture import PROBABILITIES, floored_variances, mixture_isf, mixture_sf
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from numpy.typing import NDArray
+    from dpinfer.numerics.arrays import Array, Mask
 
-    Array = NDArray[np.float64]
     Statistic = Callable[[Array], Array]
 
 __all__ = ["METHODS", "BootstrapInference", "ReplicateSums", "Variances"]
@@ -136,13 +137,19 @@ class Variances:
         given = np.broadcast_to(self.noise[:, None], total.shape) if self.sums.paired else total / self.sums.replicates
         return sampling, np.maximum((sampling if self.population else 0.0) + given, 1e-300)
 
+    @property
+    def medians(self) -> tuple[Array, Array]:
+        """Medians of both, each (k,)."""
+        sampling, total = self.at(np.array([0.5]))
+        return sampling[:, 0], total[:, 0]
+
     def corrected(self, share: float) -> Array:
         """Variance of the estimate (k,) with so much of the expected noise taken off: the three of the source."""
         sampling = np.maximum(self.observed - share * self.floor, 0.0) / self.sums.weight_variance
         return np.maximum((sampling if self.population else 0.0) + self.noise, 1e-300)
 
     @property
-    def swamped(self) -> NDArray[np.bool_]:
+    def swamped(self) -> Mask:
         """Whether noise alone could make replicates differ as much."""
         with np.errstate(divide="ignore"):
             ratio = self.sums.df * self.observed / np.maximum(self.floor, 1e-300)
@@ -150,7 +157,7 @@ class Variances:
 
 
 @dataclass(frozen=True, eq=False)
-class BootstrapInference:
+class BootstrapInference(BaseInference):
     """Smooth functions of sums, with errors from replicates; implements `Inference`.
 
     Attributes
@@ -184,8 +191,8 @@ class BootstrapInference:
     conservative: float = 0.05
     unstable: tuple[str, ...] = ()
 
-    scale = None
-    rsquared = None
+    methods = METHODS
+    automatic = "auto"
 
     @property
     def df_resid(self) -> float:
@@ -218,8 +225,7 @@ class BootstrapInference:
 
         NaN where the statistic is undefined within a standard error.
         """
-        values, vectors = np.linalg.eigh(self.sums.covariance_of_mean)
-        moved = (vectors * np.sqrt(np.maximum(values, 0.0))).T
+        moved = root_of(self.sums.covariance_of_mean).T
         with np.errstate(all="ignore"):
             around = self.statistic(self.sums.mean + moved) + self.statistic(self.sums.mean - moved)
             found = 0.5 * (around - 2 * self._plain).sum(axis=0)
@@ -234,7 +240,7 @@ class BootstrapInference:
     @cached_property
     def _bent(self) -> Array:
         """Curvature in standard errors (p,); infinite where it is undefined."""
-        error = np.sqrt(self._variances(self.gradient).at(_MIDDLE)[1][:, 0])
+        error = np.sqrt(self._middle[1])
         return np.where(np.isfinite(self.curvature), np.abs(self.curvature) / error, np.inf)
 
     @cached_property
@@ -258,23 +264,26 @@ class BootstrapInference:
     def _variances(self, rows: Array) -> Variances:
         """Say what is known of linear functions of the sums, ``rows`` (k, d)."""
         parts = [self.sums.covariance, self.sums.floor, self.sums.noise_of_mean]
-        found = [np.maximum(np.einsum("ki,ij,kj->k", rows, part, rows), 0.0) for part in parts]
+        found = [np.maximum(variance_of(rows, part), 0.0) for part in parts]
         return Variances(found[0], found[1], found[2], self.sums, self.target == "population")
+
+    @cached_property
+    def _middle(self) -> tuple[Array, Array]:
+        """Medians of what is known of the sampling variance, and of the variance, of every estimate (p,)."""
+        return self._variances(self.gradient).medians
 
     @cached_property
     def cov_sampling(self) -> Array:
         """Covariance from sampling (p, p); variances are medians of what is known of them."""
-        variance = self._variances(self.gradient).at(_MIDDLE)[0][:, 0]
         if self.target != "population":
             return np.zeros((len(self.names), len(self.names)))
         between = self.gradient @ (self.sums.covariance - self.sums.floor) @ self.gradient.T
-        return np.asarray(rescaled(positive(between), variance))
+        return rescaled(positive(between), self._middle[0])
 
     @cached_property
     def cov_noise(self) -> Array:
         """Covariance from privacy noise and, where weights are secret, from the random weights themselves (p, p)."""
-        variances = self._variances(self.gradient)
-        sampling, total = (part[:, 0] for part in variances.at(_MIDDLE))
+        sampling, total = self._middle
         given = total - (sampling if self.target == "population" else 0.0)
         found = self.gradient @ self.sums.covariance_of_mean @ self.gradient.T
         return np.asarray(rescaled(positive(found), given)) + np.diag(1e-12 * np.maximum(given, 1e-300))
@@ -282,8 +291,7 @@ class BootstrapInference:
     @property
     def population_std(self) -> Array:
         """Standard deviation of one row's share in each estimate (p,): the root of n times its sampling variance."""
-        variance = self._variances(self.gradient).at(_MIDDLE)[0][:, 0]
-        return np.sqrt(max(float(self.sums.mean[0]), 0.0) * variance)
+        return np.sqrt(max(float(self.sums.mean[0]), 0.0) * self._middle[0])
 
     @property
     def flags(self) -> tuple[str, ...]:
@@ -303,7 +311,7 @@ class BootstrapInference:
             )
         return tuple(found)
 
-    def _listed(self, which: NDArray[np.bool_]) -> str:
+    def _listed(self, which: Mask) -> str:
         names = [self.names[place] for place in np.flatnonzero(which)]
         return ", ".join(names[:5]) + (f" and {len(names) - 5} more" if len(names) > 5 else "")
 
@@ -338,7 +346,7 @@ class BootstrapInference:
         return 0.0 if self.method == "most_conservative" else 1.0
 
     def _contrasts(self, contrasts: Array) -> tuple[Array, Variances]:
-        contrasts = np.atleast_2d(np.asarray(contrasts, dtype=np.float64))
+        contrasts = rows_of(contrasts)
         return contrasts @ self.params, self._variances(contrasts @ self.gradient)
 
     def wald(self, restrictions: Array, values: Array) -> tuple[float, float, float]:
@@ -370,7 +378,7 @@ class BootstrapInference:
         turned = vectors.T @ inverse
         found = self._variances(turned @ rows)
         chosen = self.method in ("auto", "fiducial")
-        variance = found.at(_MIDDLE)[1][:, 0] if chosen else found.corrected(self._share)
+        variance = found.medians[1] if chosen else found.corrected(self._share)
         statistic = float(((turned @ distance) ** 2 / variance).sum())
         if count == 1:
             return statistic, 1.0, float(self.contrast_pvalues(restrictions, np.atleast_1d(values))[0])
@@ -395,19 +403,4 @@ class BootstrapInference:
         sampling = (values - 1.0) / self.sums.weight_variance if self.target == "population" else 0.0
         moved = (vectors @ (np.sqrt(sampling + given) * rng.normal(size=values.shape))[..., None])[..., 0]
         found = (moved**2 / between).sum(axis=1)
-        return float((1 + (found >= (distance**2 / between).sum()).sum()) / (_DRAWS + 1))
-
-    def with_method(self, method: str) -> BootstrapInference:
-        """Return the same estimates under another inference method.
-
-        Raises
-        ------
-        OptionError
-            If it is none of `METHODS`.
-        """
-        if method not in METHODS:
-            raise OptionError("inference", method, METHODS)
-        return replace(self, method=method)
-
-
-_MIDDLE = np.array([0.5])
+        return float(simulated_pvalue(found, (distance**2 / between).sum()))

@@ -13,11 +13,8 @@ import numpy as np
 from scipy import linalg, sparse, stats
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
+    from dpinfer.numerics.arrays import Array, Places
     from dpinfer.release.laws import NoiseLaw
-
-    Array = NDArray[np.float64]
 
 __all__ = [
     "SUSPICIOUS",
@@ -56,11 +53,10 @@ class CombinedNoise:
     @cached_property
     def variances(self) -> Array:
         """Variance of every coordinate (M,)."""
-        found: Array = np.concatenate([law.variances * steps**2 for law, steps in self.parts])
-        return found
+        return np.concatenate([law.variances * steps**2 for law, steps in self.parts])
 
     @cached_property
-    def draws(self) -> NDArray[np.intp]:
+    def draws(self) -> Places:
         """Number of Laplace draws behind every coordinate (M,); 0 where it counts as normal."""
         draws = [0 if law.family == "gaussian" or law.draws >= _NORMAL_FROM else law.draws for law, _ in self.parts]
         return np.repeat(draws, [len(steps) for _, steps in self.parts])
@@ -138,7 +134,7 @@ def least_squares(values: Array, design: Array, variances: Array, *, total: floa
     return LeastSquares(estimate, mixing, basis, kept.size == reduced.shape[1], kept.size)
 
 
-def _independent(rows: Array) -> NDArray[np.intp]:
+def _independent(rows: Array) -> Places:
     """Places of a largest set of independent columns, by Cholesky's decomposition with pivots."""
     gram = rows.T @ rows
     _, pivots, rank, _ = linalg.lapack.dpstrf(gram, tol=_RANK * float(gram.diagonal().max()))
@@ -223,8 +219,7 @@ class Consistency:
         leverage = np.asarray((self.basis**2).sum(axis=1)).ravel()
         left = np.maximum(1 - leverage, 0.0)
         error = np.sqrt(self.noise.variances * np.where(left > 1e-9, left, 1.0))
-        result: Array = np.where(left > 1e-9, (self.measured - self.fitted) / error, 0.0)
-        return result
+        return np.where(left > 1e-9, (self.measured - self.fitted) / error, 0.0)
 
     @cached_property
     def test(self) -> ConsistencyTest:

@@ -12,16 +12,13 @@ from typing import TYPE_CHECKING
 import numpy as np
 from scipy import stats
 
-from dpinfer.numerics.bin_choice import Ladder
 from dpinfer.numerics.roots import outermost_crossing
 from dpinfer.numerics.tails import laplace_sum_isf
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
+    from dpinfer.numerics.arrays import Array, Mask, Places
 
-    Array = NDArray[np.float64]
-
-__all__ = ["HIDDEN", "DensityEstimates", "bias_estimate", "density_intervals", "projected", "variance_error"]
+__all__ = ["HIDDEN", "DensityEstimates", "density_intervals", "projected", "variance_error"]
 
 HIDDEN = 3.0
 """A count below so many standard deviations of its noise is not told from that of an empty bin."""
@@ -60,7 +57,7 @@ class DensityEstimates:
     widths: Array
     noise: float
     laplace: bool
-    merged: NDArray[np.intp] | None = None
+    merged: Places | None = None
     nobs: int | None = None
     population: bool = True
     alike: int = 1
@@ -80,8 +77,7 @@ class DensityEstimates:
         """Number of rows (R, 1): public, or the sum of the noisy counts."""
         if self.nobs is not None:
             return np.full((len(self.counts), 1), float(self.nobs))
-        found: Array = self.counts.sum(axis=1, keepdims=True)
-        return found
+        return np.asarray(self.counts.sum(axis=1, keepdims=True))
 
     @cached_property
     def size(self) -> Array:
@@ -95,8 +91,7 @@ class DensityEstimates:
         if self.nobs is None:
             return self.counts
         missing = self.nobs - self.counts.sum(axis=1, keepdims=True)
-        found: Array = self.counts + missing * (self.noises / self.noises.sum())
-        return found
+        return np.asarray(self.counts + missing * (self.noises / self.noises.sum()))
 
     @cached_property
     def shares(self) -> Array:
@@ -106,18 +101,17 @@ class DensityEstimates:
     @property
     def density(self) -> Array:
         """Shares over widths (R, k)."""
-        found: Array = self.shares / self.widths
-        return found
+        return self.shares / self.widths
 
     @property
-    def few(self) -> NDArray[np.bool_]:
+    def few(self) -> Mask:
         """Whether there may be no row at all, for all that the noise allows to tell (R,)."""
         if self.nobs is not None:
             return np.asarray(self.total[:, 0] < 1)
         return np.asarray(self.total[:, 0] < HIDDEN * np.sqrt(self.noises.sum()))
 
     @property
-    def hidden(self) -> NDArray[np.bool_]:
+    def hidden(self) -> Mask:
         """Whether a bin may be empty for all that the noise allows to tell (R, k)."""
         return np.asarray(self.adjusted < HIDDEN * np.sqrt(self.noises))
 
@@ -150,19 +144,14 @@ class DensityEstimates:
 def density_intervals(estimates: DensityEstimates, alpha: float) -> Array:
     """Pointwise intervals of level ``1 - alpha`` for the mean density in each bin (R, k, 2).
 
-    Parameters
-    ----------
-    estimates : DensityEstimates
-    alpha : float
-
     Notes
     -----
     Holds every share p whose count - p size is no larger than q(p) times its standard deviation if p were true. That
     counts sampling, size p (1 - p), and noise; q(p) is the critical value of a normal plus the bin's own Laplace
     variables with the shares of variance that they have at p. For Gaussian noise it is Wilson's (1927) interval with
-    noise, and Fieller's where the size is noisy. A negative count is taken for zero. Where its variance is below a
-    quarter, noise leaves counts on the whole numbers; a continuity correction of up to a half then goes over to the
-    binomial's interval.
+    noise, and Fieller's where the size is noisy. A negative count is taken for zero. Where the noise variance is below
+    a quarter, noise leaves counts on the whole numbers; a continuity correction of up to a half then leads over to
+    the interval of the binomial law.
     """
     value = np.clip(estimates.shares, 0.0, 1.0)
     if estimates.bins == 1:
@@ -174,7 +163,7 @@ def density_intervals(estimates: DensityEstimates, alpha: float) -> Array:
     ends = []
     for sign in (-1.0, 1.0):
 
-        def inside(distance: Array, sign: float = sign) -> NDArray[np.bool_]:
+        def inside(distance: Array, sign: float = sign) -> Mask:
             tested = np.clip(value + sign * distance * step, 0.0, 1.0)
             noise, own = estimates.own_noise(tested)
             variance = estimates.sampling(tested) + noise
@@ -235,33 +224,3 @@ def variance_error(estimates: DensityEstimates) -> tuple[Array, Array]:
     if not estimates.population:
         return np.zeros(len(shares)), noisy
     return estimates.alike * ((shares - squares) / size / widths).sum(axis=1), noisy
-
-
-def bias_estimate(
-    fine: Array, share: Array, merged: int, *, nobs: float, noise: float, length: float
-) -> tuple[float, float]:
-    """Squared bias of a histogram, told from finer counts: what it loses within its bins.
-
-    Parameters
-    ----------
-    fine : ndarray (F,)
-        Noisy counts of the finer bins.
-    share : ndarray (F,)
-        Part of the bounds that each covers.
-    merged : int
-        How many finer bins a bin of the histogram holds.
-    nobs : float
-        Number of rows.
-    noise : float
-        Noise variance of a finer count.
-    length : float
-        Width of the bounds, in the unit of the column.
-
-    Returns
-    -------
-    bias, error : float
-        Integrated squared distance between the density's means over fine bins and over coarse ones, without bias of
-        its own (so that it may be negative); and its standard error.
-    """
-    energy, variance = Ladder(share.tolist(), (merged, 1)).energies(fine, max(nobs, 1.0), noise)
-    return float(energy[1] - energy[0]) / length, float(np.sqrt(variance[0])) / length

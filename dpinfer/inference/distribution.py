@@ -17,9 +17,9 @@ import numpy as np
 from scipy.optimize import isotonic_regression
 
 if TYPE_CHECKING:
-    from numpy.typing import ArrayLike, NDArray
+    from numpy.typing import ArrayLike
 
-    Array = NDArray[np.float64]
+    from dpinfer.numerics.arrays import Array, Places
 
 __all__ = ["Tree", "fit_tree", "prefix_coefficients"]
 
@@ -76,8 +76,7 @@ class Tree:
         edges = np.arange(len(self.edges))
         wavelets = prefix_coefficients(edges, self.size)
         constant = (edges - np.asarray(probability) * self.size) / np.sqrt(self.size)
-        found: Array = (wavelets**2 / self.precisions[1:]).sum(axis=1) + constant**2 / self.precisions[0]
-        return found
+        return np.asarray((wavelets**2 / self.precisions[1:]).sum(axis=1) + constant**2 / self.precisions[0])
 
     def noise_covariance(self, edges: Array, probabilities: Array) -> Array:
         """Noise covariance of ``count below an edge - probability * total`` for k pairs of them (k, k).
@@ -90,8 +89,7 @@ class Tree:
         basis[:, 0] -= probabilities * np.sqrt(self.size)
         precisions = np.concatenate([[self.precisions[0]], self._by_wavelet])
         scaled = basis / np.sqrt(precisions)
-        found: Array = scaled @ scaled.T
-        return found
+        return np.asarray(scaled @ scaled.T)
 
     @cached_property
     def _by_wavelet(self) -> Array:
@@ -117,11 +115,10 @@ def prefix_coefficients(edges: ArrayLike, size: int) -> Array:
     depth = int(size).bit_length() - 1
     lengths = 2 ** np.arange(1, depth + 1)
     inside = np.asarray(edges)[:, None] % lengths
-    found: Array = np.minimum(inside, lengths - inside) / np.sqrt(lengths)
-    return found
+    return np.asarray(np.minimum(inside, lengths - inside) / np.sqrt(lengths))
 
 
-def _whole_basis(edges: NDArray[np.intp], size: int) -> Array:
+def _whole_basis(edges: Places, size: int) -> Array:
     """Coefficients of the indicators of the leaves below edges in the whole Haar basis (k, size), constant first."""
     depth = int(size).bit_length() - 1
     cut = prefix_coefficients(edges.astype(np.float64), size)

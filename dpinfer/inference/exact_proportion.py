@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING
 
 import numpy as np
-from scipy import stats
 
-from dpinfer.errors import InferenceError, OptionError
+from dpinfer.errors import InferenceError
+from dpinfer.inference.base import BaseInference
 from dpinfer.inference.batch import BatchEstimates, Oracle
+from dpinfer.inference.contrasts import rows_of
 from dpinfer.inference.tulap import ProportionEstimate, proportion_estimate, proportion_interval, proportion_pvalue
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    Array = NDArray[np.float64]
+    from dpinfer.numerics.arrays import Array
 
 __all__ = ["EXACT_METHODS", "ExactProportion", "batch_exact", "exact_oracle"]
 
@@ -24,7 +23,7 @@ EXACT_METHODS = ("exact", "wald")
 
 
 @dataclass(frozen=True, eq=False)
-class ExactProportion:
+class ExactProportion(BaseInference):
     """A proportion whose noisy count has Tulap noise; implements `Inference`.
 
     Attributes
@@ -47,8 +46,7 @@ class ExactProportion:
     method: str = "exact"
     target: str = "population"
 
-    scale = None
-    rsquared = None
+    methods = EXACT_METHODS
     nobs_is_public = True
 
     @cached_property
@@ -76,11 +74,6 @@ class ExactProportion:
         return float(self.size)
 
     @property
-    def df_resid(self) -> float:
-        """Infinite."""
-        return np.inf
-
-    @property
     def flags(self) -> tuple[str, ...]:
         """Warnings."""
         if not self._estimate.clipped[0]:
@@ -89,25 +82,24 @@ class ExactProportion:
 
     def intervals(self, contrasts: Array, alpha: float) -> Array:
         """Intervals of level ``1 - alpha`` for each row of ``contrasts`` (k, 1), as (k, 2)."""
-        weights = np.atleast_2d(np.asarray(contrasts, dtype=np.float64))[:, 0]
+        weights = rows_of(contrasts)[:, 0]
         if self.method == "exact":
             own = proportion_interval(np.array([self.count]), self.size, self.noise_scale, alpha)[0]
         else:
-            half = float(stats.norm.isf(alpha / 2) * self._estimate.standard_error[0])
-            own = np.clip(self.params[0] + np.array([-half, half]), 0.0, 1.0)
+            own = np.clip(self._estimate.normal.intervals(alpha)[0], 0.0, 1.0)
         return np.sort(weights[:, None] * own, axis=1)
 
     def contrast_pvalues(self, contrasts: Array, values: Array) -> Array:
         """Two-sided p-values (k,) of ``contrasts @ params = values``."""
-        weights = np.atleast_2d(np.asarray(contrasts, dtype=np.float64))[:, 0]
+        weights = rows_of(contrasts)[:, 0]
         tested = np.clip(np.broadcast_to(values, weights.shape) / weights, 0.0, 1.0)
         if self.method == "exact":
             return proportion_pvalue(np.full(tested.shape, self.count), self.size, tested, self.noise_scale)
-        return np.asarray(2 * stats.norm.sf(np.abs(self.params[0] - tested) / self._estimate.standard_error[0]))
+        return self._estimate.normal.pvalues(tested)
 
     def wald(self, restrictions: Array, values: Array) -> tuple[float, float, float]:
         """Test of one restriction: statistic (chi-squared), degrees of freedom, p-value."""
-        restrictions = np.atleast_2d(np.asarray(restrictions, dtype=np.float64))
+        restrictions = rows_of(restrictions)
         if len(restrictions) > 1:
             raise InferenceError("there is one proportion, so one restriction at most")
         pvalue = float(self.contrast_pvalues(restrictions, np.atleast_1d(values))[0])
@@ -115,37 +107,24 @@ class ExactProportion:
         variance = float(restrictions[0, 0] ** 2 * self._estimate.standard_error[0] ** 2)
         return distance**2 / variance, 1.0, pvalue
 
-    def with_method(self, method: str) -> ExactProportion:
-        """Return the same estimate under another inference method."""
-        if method not in EXACT_METHODS:
-            raise OptionError("inference", method, EXACT_METHODS)
-        return replace(self, method=method)
-
 
 def batch_exact(
     counts: Array, *, size: int, noise_scale: float, names: tuple[str, ...], alpha: float, method: str = "exact"
 ) -> BatchEstimates:
     """Infer from many noisy counts (R,) at once; equal to `ExactProportion` one by one."""
     found = proportion_estimate(counts, size, noise_scale)
-    error = found.standard_error
     if method == "exact":
         ends = proportion_interval(counts, size, noise_scale, alpha)
         pvalues = proportion_pvalue(counts, size, np.zeros(counts.shape), noise_scale)
     else:
-        half = stats.norm.isf(alpha / 2) * error
-        ends = np.clip(np.stack([found.proportion - half, found.proportion + half], axis=-1), 0.0, 1.0)
-        pvalues = 2 * stats.norm.sf(found.proportion / error)
-    return BatchEstimates(
-        names, found.proportion[:, None], error[:, None], pvalues[:, None], ends[:, None, :], found.clipped
-    )
+        ends, pvalues = np.clip(found.normal.intervals(alpha), 0.0, 1.0), found.normal.pvalues()
+    params, bse = found.proportion[:, None], found.standard_error[:, None]
+    return BatchEstimates(names, params, bse, pvalues[:, None], ends[:, None], found.clipped)
 
 
 def exact_oracle(count: float, *, size: int, noise_scale: float, alpha: float) -> Oracle:
     """Say how wide a normal interval would be that knew the proportion and the noise."""
     found = proportion_estimate(np.array([count]), size, noise_scale)
-    normal = float(stats.norm.isf(alpha / 2))
-    p = float(np.clip(count / size, 0.0, 1.0))
+    p = np.clip([count / size], 0.0, 1.0)
     sampling = p * (1 - p) / size
-    return Oracle(
-        normal * np.sqrt(sampling + found.noise_variance), normal * np.sqrt(np.array([sampling])), float("inf")
-    )
+    return Oracle.of(sampling + found.noise_variance, sampling, np.inf, alpha=alpha)

@@ -20,13 +20,10 @@ from dpinfer.schema.expressions import compile_expression
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from numpy.typing import NDArray
-
+    from dpinfer.numerics.arrays import Array, Mask, Places
     from dpinfer.release.laws import NoiseLaw
     from dpinfer.schema.expressions import Expression
     from dpinfer.schema.schema import Schema
-
-    Array = NDArray[np.float64]
 
 __all__ = [
     "KAPPA_RELIABLE",
@@ -38,6 +35,7 @@ __all__ = [
     "influence",
     "score_covariance",
     "signal",
+    "spread_at",
     "sum_noise",
     "take",
 ]
@@ -85,14 +83,23 @@ class ClampedProblem:
         ends = self.family.box(self.lower, self.upper)
         return np.array([p.to_link(pair) for p, pair in zip(self.family.parameters, ends, strict=True)])
 
+    @cached_property
+    def width(self) -> Array:
+        """Width of the range of each parameter (p,)."""
+        return np.asarray(np.diff(self.box, axis=1)[:, 0])
+
+    @cached_property
+    def free(self) -> Mask:
+        """Whether each parameter is on the whole line (p,)."""
+        return np.array([parameter.link == "identity" for parameter in self.family.parameters])
+
     def statistics(self, values: Array) -> Array:
         """Statistics (..., k) of clamped values (...), in their own units."""
         return np.stack([part.evaluate({self.column: values}) for part in self.expressions], axis=-1)
 
     def features(self, values: Array) -> Array:
         """Scaled statistics (..., k) of clamped values (...)."""
-        scaled: Array = (self.statistics(values) - self.center) / self.half
-        return scaled
+        return (self.statistics(values) - self.center) / self.half
 
     def to_link(self, theta: Array) -> Array:
         """Map parameters (..., p) to the scale of their links."""
@@ -121,8 +128,7 @@ class ClampedProblem:
 
     def sample(self, theta: Array, size: tuple[int, ...], rng: np.random.Generator) -> Array:
         """Draw clamped values of this shape at one parameter vector (p,); for simulation only."""
-        result: Array = np.clip(self.family.sample(theta, size, rng), self.lower, self.upper)
-        return result
+        return np.clip(self.family.sample(theta, size, rng), self.lower, self.upper)
 
 
 def clamped_problem(family: ExponentialFamily, column: str, schema: Schema) -> ClampedProblem:
@@ -224,7 +230,7 @@ class FamilyFit:
     eta: Array
     cov_sampling: Array
     cov_noise: Array
-    edge: NDArray[np.bool_]
+    edge: Mask
     kappa: Array
 
     @property
@@ -238,14 +244,18 @@ class FamilyFit:
         return self.problem.slope(self.eta)
 
     @property
-    def flagged(self) -> NDArray[np.bool_]:
+    def cov(self) -> Array:
+        """Covariance of the estimates on the scale of the links (R, p, p)."""
+        return self.cov_sampling + self.cov_noise
+
+    @property
+    def flagged(self) -> Mask:
         """Whether a release carries a warning (R,)."""
         low = self.count <= 3 * np.sqrt(self.noise.count_variance)
-        warned: NDArray[np.bool_] = self.edge | low | (self.kappa < KAPPA_RELIABLE)
-        return warned
+        return np.asarray(self.edge | low | (self.kappa < KAPPA_RELIABLE))
 
 
-def take(fit: FamilyFit, index: NDArray[np.intp]) -> FamilyFit:
+def take(fit: FamilyFit, index: Places) -> FamilyFit:
     """Return some of the releases."""
     arrays = ("sums", "count", "size", "eta", "cov_sampling", "cov_noise", "edge", "kappa")
     return FamilyFit(fit.problem, fit.noise, **{name: getattr(fit, name)[index] for name in arrays})
@@ -297,6 +307,12 @@ def influence(jacobian: Array, total: Array, size: Array, width: Array) -> tuple
     return cov @ np.swapaxes(solved, 1, 2) / scale[:, None, :], cov
 
 
+def spread_at(problem: ClampedProblem, noise: SumNoise, eta: Array, size: Array) -> tuple[Moments, Array, Array]:
+    """Moments of features at linked parameters (R, p), and there `influence` of the score with its covariance."""
+    moments = problem.link_moments(eta)
+    return moments, *influence(moments.jacobian, np.add(*score_covariance(noise, moments, size)), size, problem.width)
+
+
 def signal(problem: ClampedProblem, cov_sampling: Array, cov_noise: Array, size: Array) -> Array:
     """How far the parameters stand out of the noise, kappa (R,).
 
@@ -307,26 +323,14 @@ def signal(problem: ClampedProblem, cov_sampling: Array, cov_noise: Array, size:
     """
     noise = np.sqrt(np.maximum(np.diagonal(cov_noise, axis1=1, axis2=2), 1e-300))
     row = np.sqrt(np.maximum(np.diagonal(cov_sampling, axis1=1, axis2=2), 1e-300) * size[:, None])
-    free = np.array([parameter.link == "identity" for parameter in problem.family.parameters])
-    result: Array = (np.where(free, row, 1.0) / (4 * noise)).min(axis=1)
-    return result
+    return np.asarray((np.where(problem.free, row, 1.0) / (4 * noise)).min(axis=1))
 
 
 def estimate(problem: ClampedProblem, noise: SumNoise, sums: Array, count: Array) -> FamilyFit:
-    """Solve ``sums = count * E[features]`` for the parameters of every release.
+    """Solve ``sums = count * E[features]`` for the parameters of every release: sums (R, k), count (R,).
 
-    Parameters
-    ----------
-    problem : ClampedProblem
-    noise : SumNoise
-    sums : ndarray (R, k)
-    count : ndarray (R,)
-
-    Returns
-    -------
-    FamilyFit
-        Where there is no solution in a wide but finite range of the parameters, the one that comes closest
-        in units of the standard deviation of the sums, marked as ``edge``. Never NaN.
+    Where there is no solution in a wide but finite range of the parameters, the result is the one that comes closest in
+    units of the standard deviation of the sums, marked as ``edge``. Never NaN.
     """
     size = np.maximum(count, 1.0)
     eta, distance = _solve(problem, noise, sums / size[:, None], size)
@@ -334,8 +338,7 @@ def estimate(problem: ClampedProblem, noise: SumNoise, sums: Array, count: Array
     edge |= np.any((eta <= problem.box[:, 0] + 1e-9) | (eta >= problem.box[:, 1] - 1e-9), axis=1)
     moments = problem.link_moments(eta)
     sampling, noisy = score_covariance(noise, moments, size)
-    width = np.diff(problem.box, axis=1)[:, 0]
-    weights, total = influence(moments.jacobian, sampling + noisy, size, width)
+    weights, total = influence(moments.jacobian, sampling + noisy, size, problem.width)
     cov_sampling = weights @ sampling @ np.swapaxes(weights, 1, 2)
     cov_noise = total - cov_sampling
     row = weights @ (size[:, None, None] * moments.cov) @ np.swapaxes(weights, 1, 2)
@@ -363,10 +366,8 @@ def _first(problem: ClampedProblem, means: Array) -> Array:
 
 def _solve(problem: ClampedProblem, noise: SumNoise, means: Array, size: Array) -> tuple[Array, Array]:
     """Levenberg-Marquardt within the box: linked parameters (R, p), and what is left of the distance (R,)."""
-    width = np.diff(problem.box, axis=1)[:, 0]
-    longest = np.minimum(_LARGEST_STEP, width / 8)
-    free = np.array([parameter.link == "identity" for parameter in problem.family.parameters])
-    longest = np.where(free, width / 8, longest)
+    width = problem.width
+    longest = np.where(problem.free, width / 8, np.minimum(_LARGEST_STEP, width / 8))
     eta = _first(problem, means)
     distance = np.full(len(eta), np.inf)
     damping = np.zeros(len(eta))
@@ -405,13 +406,11 @@ def _scaled_total(noise: SumNoise, moments: Moments, size: Array) -> Array:
     with_sampling = SumNoise(noise.variances, noise.count_variance)
     total = np.add(*score_covariance(with_sampling, moments, size))
     spread = np.diagonal(total, axis1=1, axis2=2)[:, None, :] * np.eye(total.shape[1])
-    result: Array = (total + 1e-10 * spread) / size[:, None, None] ** 2
-    return result
+    return (total + 1e-10 * spread) / size[:, None, None] ** 2
 
 
 def _step(gradient: Array, information: Array, damping: Array, width: Array) -> Array:
     spread = np.sqrt(np.diagonal(information, axis1=1, axis2=2) + _RIDGE / width**2)
     scaled = information / (spread[:, :, None] * spread[:, None, :])
     scaled = scaled + (1e-12 + damping)[:, None, None] * np.eye(width.size)
-    result: Array = np.linalg.solve(scaled, (gradient / spread)[..., None])[..., 0] / spread
-    return result
+    return np.linalg.solve(scaled, (gradient / spread)[..., None])[..., 0] / spread

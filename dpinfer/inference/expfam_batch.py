@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import numpy as np
-from scipy import stats
 
 from dpinfer.errors import OptionError
-from dpinfer.inference.batch import BatchEstimates, Oracle, contrast_rows
-from dpinfer.inference.expfam import ClampedProblem, FamilyFit, estimate, influence, score_covariance, sum_noise
+from dpinfer.inference.batch import BatchEstimates, Oracle
+from dpinfer.inference.contrasts import Contrasts, contrast_rows, variance_of
+from dpinfer.inference.expfam import ClampedProblem, FamilyFit, estimate, spread_at, sum_noise
 from dpinfer.inference.expfam_intervals import (
     contrast_errors,
     score_interval,
@@ -17,16 +17,13 @@ from dpinfer.inference.expfam_intervals import (
     wald_interval,
     wald_pvalue,
 )
-from dpinfer.numerics.tails import laplace_sum_isf
+from dpinfer.numerics.forms import root_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from numpy.typing import NDArray
-
+    from dpinfer.numerics.arrays import Array
     from dpinfer.release.laws import NoiseLaw
-
-    Array = NDArray[np.float64]
 
 __all__ = ["BATCH_METHODS", "batch_family", "family_oracle", "simulate_releases"]
 
@@ -55,24 +52,17 @@ def batch_family(
     ----------
     values : ndarray (R, 1 + k)
         Noisy or public number of rows, then noisy sums, in units of the scaled features.
-    problem : ClampedProblem
+    problem, target, rows_per_unit
+        As in `dpinfer.inference.expfam_inference.family_inference`, which gives the same one by one.
     law, steps
         Of one release; the first scale is 0 where the number of rows is public.
     alpha : float
         Intervals have level ``1 - alpha``.
     method : {"auto", "score", "wald"}
-    target : {"population", "data"}
     contrasts : mapping of name to weights by parameter, optional
         Further quantities to infer by the delta method, after the parameters.
     pvalues : bool
         Whether to test that parameters are zero, which takes about as long as the intervals; else they are NaN.
-    rows_per_unit : int
-        Rows of one independent unit at most: the sampling covariance is multiplied by it.
-
-    Returns
-    -------
-    BatchEstimates
-        Equal to what `dpinfer.inference.expfam_inference.family_inference` gives one by one.
 
     Raises
     ------
@@ -87,14 +77,12 @@ def batch_family(
     interval, pvalue = (wald_interval, wald_pvalue) if method == "wald" else (score_interval, score_pvalue)
     names = problem.family.names
     wanted = contrast_rows(names, contrasts)
-    params, errors = fit.params @ wanted.T, contrast_errors(fit, wanted)
-    half = stats.norm.isf(alpha / 2) * errors
-    intervals = np.stack([params - half, params + half], axis=-1)
-    tested = 2 * np.asarray(stats.norm.sf(np.abs(params) / errors))
+    found = Contrasts(fit.params @ wanted.T, contrast_errors(fit, wanted))
+    intervals, tested = found.intervals(alpha), found.pvalues()
     for index in range(len(names)):
         intervals[:, index] = interval(fit, index, alpha)
-        tested[:, index] = pvalue(fit, index, np.zeros(len(params))) if pvalues else np.nan
-    return BatchEstimates((*names, *(contrasts or {})), params, errors, tested, intervals, fit.flagged)
+        tested[:, index] = pvalue(fit, index, np.zeros(len(values))) if pvalues else np.nan
+    return BatchEstimates((*names, *(contrasts or {})), found.center, found.error, tested, intervals, fit.flagged)
 
 
 def family_oracle(
@@ -108,39 +96,25 @@ def family_oracle(
     contrasts: Mapping[str, Mapping[str, float]] | None = None,
     rows_per_unit: int = 1,
 ) -> Oracle:
-    """Say what an oracle's interval would be, and how far noise dominates.
+    """Say what an oracle's interval would be, and how far noise dominates; arguments as `batch_family`.
 
-    Parameters
-    ----------
-    values : ndarray (1 + k,)
-        Number of rows and expected noise-free sums, in units of the scaled features.
-    problem, law, steps, alpha, target, contrasts, rows_per_unit
-        As in `batch_family`.
-
-    Returns
-    -------
-    Oracle
-        Its ``kappa`` is `dpinfer.inference.expfam.signal` at the true parameters.
+    ``values`` (1 + k,) holds the number of rows and the expected noise-free sums. The oracle's ``kappa`` is
+    `dpinfer.inference.expfam.signal` at the true parameters.
     """
     noise = sum_noise(law, steps, population=target == "population", rows_per_unit=rows_per_unit)
     values = np.asarray(values, dtype=np.float64)[None]
     fit = estimate(problem, noise, values[:, 1:], values[:, 0])
     wanted = contrast_rows(problem.family.names, contrasts)
     weights = wanted * fit.slope[0]
-    sampling = np.einsum("qi,ij,qj->q", weights, fit.cov_sampling[0], weights)
+    sampling = np.maximum(variance_of(weights, fit.cov_sampling[0]), 0.0)
     variance = contrast_errors(fit, wanted)[0] ** 2
-    normal = float(stats.norm.isf(alpha / 2))
-    critical: Array | float = normal
-    if noise.laplace:
-        critical = laplace_sum_isf(alpha, _shares(fit, weights, variance))
-    return Oracle(critical * np.sqrt(variance), normal * np.sqrt(np.maximum(sampling, 0.0)), float(fit.kappa[0]))
+    shares = _shares(fit, weights, variance) if noise.laplace else None
+    return Oracle.of(variance, sampling, float(fit.kappa[0]), alpha=alpha, shares=shares)
 
 
 def _shares(fit: FamilyFit, weights: Array, variance: Array) -> Array:
     """Share of the variance of each combination (q,) carried by the noise of each sum and of the count."""
-    moments = fit.problem.link_moments(fit.eta)
-    total = np.add(*score_covariance(fit.noise, moments, fit.size))
-    reach, _ = influence(moments.jacobian, total, fit.size, np.diff(fit.problem.box, axis=1)[:, 0])
+    moments, reach, _ = spread_at(fit.problem, fit.noise, fit.eta, fit.size)
     on_sums = weights @ reach[0]
     counted = (on_sums @ moments.mean[0]) ** 2 * fit.noise.count_variance
     return np.column_stack([on_sums**2 * fit.noise.variances, counted]) / variance[:, None]
@@ -184,8 +158,7 @@ def simulate_releases(
         )
         sums = alike * sums
     else:
-        values, vectors = np.linalg.eigh(moments.cov[0])
-        root = vectors * np.sqrt(np.maximum(values, 0.0))
-        sums = count * moments.mean + np.sqrt(alike * count) * rng.normal(size=(replicates, len(values))) @ root.T
+        root = root_of(moments.cov[0])
+        sums = count * moments.mean + np.sqrt(alike * count) * rng.normal(size=(replicates, len(root))) @ root.T
     noise = law.rvs(replicates, rng) * np.asarray(steps, dtype=np.float64)
     return estimate(problem, fit.noise, sums + noise[:, 1:], count + noise[:, 0])

@@ -9,28 +9,28 @@ from typing import TYPE_CHECKING
 import numpy as np
 from scipy import stats
 
-from dpinfer.errors import InferenceError, OptionError
+from dpinfer.errors import InferenceError
+from dpinfer.inference.base import BaseInference, check_simulation
+from dpinfer.inference.contrasts import Contrasts, rows_of, simulated_pvalue
 from dpinfer.inference.expfam import KAPPA_RELIABLE, ClampedProblem, FamilyFit, estimate, sum_noise
 from dpinfer.inference.expfam_batch import simulate_releases
 from dpinfer.inference.expfam_intervals import (
     contrast_errors,
     from_ends,
     linked,
+    linked_errors,
     score_interval,
     score_pvalue,
     wald_interval,
     wald_pvalue,
 )
-from dpinfer.inference.linear import METHODS, TARGETS
-from dpinfer.inference.restrictions import independent, wald_statistic
+from dpinfer.inference.linear import METHODS
+from dpinfer.inference.restrictions import independent, wald_lengths, wald_statistic
 from dpinfer.release.stage import StageRelease
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
+    from dpinfer.numerics.arrays import Array
     from dpinfer.release.release import Release
-
-    Array = NDArray[np.float64]
 
 __all__ = ["FamilyInference", "family_inference"]
 
@@ -38,7 +38,7 @@ _STEP = 1e-5
 
 
 @dataclass(frozen=True, eq=False)
-class FamilyInference:
+class FamilyInference(BaseInference):
     """Parameters of an exponential family; implements `dpinfer.inference.base.Inference`.
 
     A single parameter is inferred by the method on the scale of its link; any other combination of the
@@ -67,6 +67,8 @@ class FamilyInference:
     seed: int
     notes: tuple[str, ...] = ()
 
+    methods = METHODS
+
     @property
     def names(self) -> tuple[str, ...]:
         """Names of the parameters."""
@@ -75,13 +77,11 @@ class FamilyInference:
     @property
     def params(self) -> Array:
         """Point estimates (p,)."""
-        result: Array = self.fit.params[0]
-        return result
+        return np.asarray(self.fit.params[0])
 
     def _on_parameters(self, cov: Array) -> Array:
         slope = self.fit.slope[0]
-        result: Array = cov * np.outer(slope, slope)
-        return result
+        return cov * np.outer(slope, slope)
 
     @property
     def cov_sampling(self) -> Array:
@@ -107,21 +107,6 @@ class FamilyInference:
     def target(self) -> str:
         """What is estimated: the population or the data themselves."""
         return "population" if self.fit.noise.population else "data"
-
-    @property
-    def df_resid(self) -> float:
-        """Infinite: standard errors have a normal reference."""
-        return np.inf
-
-    @property
-    def scale(self) -> float | None:
-        """None: a family has no error variance."""
-        return None
-
-    @property
-    def rsquared(self) -> float | None:
-        """None: a family explains nothing by other columns."""
-        return None
 
     @property
     def kappa(self) -> float:
@@ -166,7 +151,7 @@ class FamilyInference:
         up = family.natural(self.fit.problem.from_link(eta + _STEP * np.eye(eta.shape[1])))
         down = family.natural(self.fit.problem.from_link(eta - _STEP * np.eye(eta.shape[1])))
         slope = (up - down).T / (2 * _STEP)
-        return family.natural_names, values, slope @ (self.fit.cov_sampling[0] + self.fit.cov_noise[0]) @ slope.T
+        return family.natural_names, values, slope @ self.fit.cov[0] @ slope.T
 
     @cached_property
     def _drawn(self) -> FamilyFit:
@@ -177,13 +162,10 @@ class FamilyInference:
         """Return simulated pivots (B,), estimate and standard error, and the parameter if it is on its link's scale."""
         drawn, index = self._drawn, _single(contrast)
         if index is None:
-            errors, own = contrast_errors(drawn, contrast[None])[:, 0], contrast_errors(self.fit, contrast[None])[0, 0]
-            at = float(contrast @ self.params)
-            return (drawn.params @ contrast - at) / errors, at, float(own), None
-        total = (fit.cov_sampling[:, index, index] + fit.cov_noise[:, index, index] for fit in (drawn, self.fit))
-        errors, own = (np.sqrt(variance) for variance in total)
-        at = float(self.fit.eta[0, index])
-        return (drawn.eta[:, index] - at) / errors, at, float(own[0]), index
+            own, errors = self._normal(contrast), contrast_errors(drawn, contrast[None])[:, 0]
+            return (drawn.params @ contrast - own.center) / errors, float(own.center), float(own.error), None
+        at, error = float(self.fit.eta[0, index]), float(linked_errors(self.fit, index)[0])
+        return (drawn.eta[:, index] - at) / linked_errors(drawn, index), at, error, index
 
     def _simulated(self, contrast: Array, alpha: float) -> Array:
         pivots, at, error, index = self._pivots(contrast)
@@ -191,12 +173,11 @@ class FamilyInference:
         ordered = np.sort(pivots)
         low, high = (ordered[rank - 1], ordered[-rank]) if rank >= 1 else (-np.inf, np.inf)
         ends = np.array([[at - high * error, at - low * error]])
-        result: Array = ends[0] if index is None else from_ends(self.fit, index, ends)[0] * contrast[index]
-        return result
+        return np.asarray(ends[0] if index is None else from_ends(self.fit, index, ends)[0] * contrast[index])
 
     def intervals(self, contrasts: Array, alpha: float) -> Array:
         """Intervals of level ``1 - alpha`` for each row of ``contrasts`` (k, p), as (k, 2); may be infinite."""
-        rows = np.atleast_2d(np.asarray(contrasts, dtype=np.float64))
+        rows = rows_of(contrasts)
         return np.stack([np.sort(self._interval(row, alpha)) for row in rows])
 
     def _draws(self, index: int | None) -> bool:
@@ -210,15 +191,16 @@ class FamilyInference:
             return self._simulated(contrast, alpha)
         if index is not None:
             method = wald_interval if self.method == "wald" else score_interval
-            result: Array = method(self.fit, index, alpha)[0] * contrast[index]
-            return result
-        half = float(stats.norm.isf(alpha / 2)) * contrast_errors(self.fit, contrast[None])[0, 0]
-        centre = float(contrast @ self.params)
-        return np.array([centre - half, centre + half])
+            return np.asarray(method(self.fit, index, alpha)[0] * contrast[index])
+        return self._normal(contrast).intervals(alpha)
+
+    def _normal(self, contrast: Array) -> Contrasts:
+        """Return one combination, with a normal reference."""
+        return Contrasts(contrast @ self.params, contrast_errors(self.fit, contrast[None])[0, 0])
 
     def contrast_pvalues(self, contrasts: Array, values: Array) -> Array:
         """Two-sided p-values (k,) of ``contrasts @ params = values``."""
-        rows = np.atleast_2d(np.asarray(contrasts, dtype=np.float64))
+        rows = rows_of(contrasts)
         wanted = np.broadcast_to(np.asarray(values, dtype=np.float64), (len(rows),))
         return np.array([self._pvalue(row, value) for row, value in zip(rows, wanted, strict=True)])
 
@@ -233,8 +215,7 @@ class FamilyInference:
         if index is not None:
             method = wald_pvalue if self.method == "wald" else score_pvalue
             return float(method(self.fit, index, tested)[0])
-        distance = abs(float(contrast @ self.params) - value) / contrast_errors(self.fit, contrast[None])[0, 0]
-        return float(2 * stats.norm.sf(distance))
+        return float(self._normal(contrast).pvalues(value))
 
     def wald(self, restrictions: Array, values: Array) -> tuple[float, float, float]:
         """Joint test of ``restrictions @ params = values``: statistic (chi-squared), degrees of freedom, p-value."""
@@ -245,15 +226,8 @@ class FamilyInference:
         drawn = self._drawn
         moved = (drawn.params - self.params) @ rows.T
         weights = rows[None] * drawn.slope[:, None, :]
-        spread = weights @ (drawn.cov_sampling + drawn.cov_noise) @ np.swapaxes(weights, 1, 2)
-        again = np.einsum("bk,bk->b", moved, np.linalg.solve(spread, moved[..., None])[..., 0])
-        return statistic, count, float((1 + (again >= statistic).sum()) / (self.replicates + 1))
-
-    def with_method(self, method: str) -> FamilyInference:
-        """Return the same estimates under another inference method."""
-        if method not in METHODS:
-            raise OptionError("inference", method, METHODS)
-        return replace(self, method="score" if method == "auto" else method)
+        spread = weights @ drawn.cov @ np.swapaxes(weights, 1, 2)
+        return statistic, count, float(simulated_pvalue(wald_lengths(moved, spread), statistic))
 
 
 def _single(contrast: Array) -> int | None:
@@ -303,10 +277,7 @@ def family_inference(
     InferenceError
         If the release holds too few sums.
     """
-    if target not in TARGETS:
-        raise OptionError("target", target, TARGETS)
-    if not (isinstance(replicates, int) and replicates >= 99):
-        raise OptionError("replicates", replicates, "a whole number of at least 99")
+    check_simulation(target, replicates)
     width = 1 + len(problem.expressions)
     if len(release.values) < width:
         raise InferenceError(f"the release holds {len(release.values)} sums, the family needs {width}")

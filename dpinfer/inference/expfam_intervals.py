@@ -6,15 +6,13 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
-from scipy import stats
 
-from dpinfer.inference.expfam import KAPPA_RELIABLE, FamilyFit, influence, score_covariance, take
-from dpinfer.numerics.tails import laplace_sum_isf, laplace_sum_sf
+from dpinfer.inference.contrasts import Contrasts
+from dpinfer.inference.expfam import KAPPA_RELIABLE, FamilyFit, influence, score_covariance, spread_at, take
+from dpinfer.numerics.tails import critical_value, pvalue_of
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    Array = NDArray[np.float64]
+    from dpinfer.numerics.arrays import Array, Mask, Places
 
 __all__ = [
     "TOWARD_TESTED",
@@ -22,6 +20,7 @@ __all__ = [
     "degrees_of_freedom",
     "from_ends",
     "linked",
+    "linked_errors",
     "score_interval",
     "score_pvalue",
     "score_root",
@@ -107,9 +106,9 @@ def score_root(fit: FamilyFit, index: int, tested: Array, start: Array | None = 
     return _Root(value, eta, along, shares)
 
 
-def _round(fit: FamilyFit, index: int, eta: Array) -> tuple[Array, Array, Array, Array, NDArray[np.bool_]]:
+def _round(fit: FamilyFit, index: int, eta: Array) -> tuple[Array, Array, Array, Array, Mask]:
     """Root, direction and shares at linked parameters, how to move the others (R, p), and whether that is little."""
-    width = np.diff(fit.problem.box, axis=1)[:, 0]
+    width = fit.problem.width
     there = between = fit.problem.link_moments(eta)
     if len(width) > 1:
         less = np.clip(fit.kappa / KAPPA_RELIABLE - 1.0, 0.0, 1.0) * ~fit.edge
@@ -132,12 +131,12 @@ def _round(fit: FamilyFit, index: int, eta: Array) -> tuple[Array, Array, Array,
 
 def _predicted(fit: FamilyFit, index: int, tested: Array) -> Array:
     """Other parameters at a tested value, from the covariance of the estimates."""
-    total = fit.cov_sampling + fit.cov_noise
+    total = fit.cov
     return _moved(fit, fit.eta, total[:, :, index] / total[:, index, index, None], tested - fit.eta[:, index])
 
 
 def _moved(fit: FamilyFit, eta: Array, along: Array, distance: Array) -> Array:
-    reach = np.diff(fit.problem.box, axis=1)[:, 0] / 6
+    reach = fit.problem.width / 6
     return np.clip(eta + np.clip(along * distance[:, None], -reach, reach), *fit.problem.box.T)
 
 
@@ -151,17 +150,19 @@ class _Reference:
         Degrees of freedom of the variance that the root is divided by.
     offset : ndarray (R,)
         The root at the estimate: 0, but at the edge of the space.
-    shares : ndarray (R, k + 1)
+    shares : ndarray (R, k + 1) or None
+        None where the noise is normal.
     """
 
     df: Array
     offset: Array
-    shares: Array
+    shares: Array | None
 
 
 def _reference(fit: FamilyFit, index: int) -> _Reference:
     at = score_root(fit, index, fit.eta[:, index], fit.eta)
-    return _Reference(degrees_of_freedom(fit, index), np.where(fit.edge, at.value, 0.0), at.shares)
+    shares = at.shares if fit.noise.laplace else None
+    return _Reference(degrees_of_freedom(fit, index), np.where(fit.edge, at.value, 0.0), shares)
 
 
 def degrees_of_freedom(fit: FamilyFit, index: int) -> Array:
@@ -171,7 +172,7 @@ def degrees_of_freedom(fit: FamilyFit, index: int) -> Array:
     of ``log V`` is that of the others given this one, by the delta method. For the mean of a Normal law
     without noise this is n; it is infinite in families of one parameter.
     """
-    total = fit.cov_sampling + fit.cov_noise
+    total = fit.cov
     others = [other for other in range(total.shape[1]) if other != index]
     if not others:
         return np.full(len(fit.eta), _NORMAL_DF)
@@ -190,37 +191,17 @@ def _log_variance(fit: FamilyFit, index: int, other: int, shift: Array) -> Array
     """Log variance of one estimate were another parameter different, (R,)."""
     eta = fit.eta.copy()
     eta[:, other] = np.clip(eta[:, other] + shift, *fit.problem.box[other])
-    moments = fit.problem.link_moments(eta)
-    total = np.add(*score_covariance(fit.noise, moments, fit.size))
-    _, cov = influence(moments.jacobian, total, fit.size, np.diff(fit.problem.box, axis=1)[:, 0])
+    _, _, cov = spread_at(fit.problem, fit.noise, eta, fit.size)
     return np.log(cov[:, index, index])
 
 
-def _critical(fit: FamilyFit, reference: _Reference, alpha: float) -> Array:
-    """Two-sided critical value of the root (R,)."""
-    if not fit.noise.laplace:
-        return np.asarray(stats.t.isf(alpha / 2, reference.df))
-    quantile = laplace_sum_isf(alpha, reference.shares)
-    return np.asarray(stats.t.isf(stats.norm.sf(quantile), reference.df))
-
-
 def score_interval(fit: FamilyFit, index: int, alpha: float) -> Array:
-    """Interval of level ``1 - alpha`` for one parameter by inversion of the score test.
+    """Interval (R, 2) of level ``1 - alpha`` for one parameter, in its own units, by inversion of the score test.
 
-    Parameters
-    ----------
-    fit : FamilyFit
-    index : int
-    alpha : float
-
-    Returns
-    -------
-    ndarray (R, 2)
-        In the parameter's own units; an end is the end of the parameter's space where nothing up to there
-        is rejected.
+    An end is the end of the parameter's space where nothing up to there is rejected.
     """
     reference = _reference(fit, index)
-    critical = _critical(fit, reference, alpha)
+    critical = critical_value(alpha, reference.df, reference.shares)
     ends = [_end(fit, index, sign, critical, reference.offset) for sign in (-1.0, 1.0)]
     return from_ends(fit, index, np.stack(ends, axis=1))
 
@@ -240,7 +221,7 @@ def _end(fit: FamilyFit, index: int, sign: float, critical: Array, offset: Array
     """
     at, border = fit.eta[:, index], fit.problem.box[index, int(sign > 0)]
     furthest = np.maximum(sign * (border - at), 0.0)
-    error = _errors(fit, index)
+    error = linked_errors(fit, index)
     bracket = _Bracket(np.minimum(np.minimum(critical * error, np.maximum(0.05 * furthest, 1.0)), furthest), furthest)
     result = np.full(len(at), np.inf)
     active = np.flatnonzero(furthest > 0)
@@ -269,11 +250,11 @@ class _Bracket:
         self.side, self.steps = np.zeros_like(trial), 0
 
     @property
-    def closed(self) -> NDArray[np.bool_]:
+    def closed(self) -> Mask:
         """Whether the two distances are the same but for rounding (R,)."""
         return self.high * (1 - 1e-6) <= self.low
 
-    def learn(self, rows: NDArray[np.intp], reached: Array) -> None:
+    def learn(self, rows: Places, reached: Array) -> None:
         """Take in the function's values at the trials of some problems, and choose their next trials."""
         low, high = rows[reached < 1.0], rows[reached >= 1.0]
         grown = np.clip(reached[reached < 1.0], 0.3, None)
@@ -304,16 +285,13 @@ def score_pvalue(fit: FamilyFit, index: int, value: Array) -> Array:
     """
     reference = _reference(fit, index)
     distance = _largest_root(fit, index, linked(fit, index, value), reference.offset)
-    pvalue = np.asarray(2 * stats.t.sf(distance, reference.df))
-    if not fit.noise.laplace:
-        return pvalue
-    return laplace_sum_sf(stats.norm.isf(pvalue / 2), reference.shares)
+    return pvalue_of(distance, reference.df, reference.shares, least=0.0)
 
 
 def _largest_root(fit: FamilyFit, index: int, tested: Array, offset: Array) -> Array:
     """Largest absolute root between the estimate and the tested value, looked for at a few points (R,)."""
     largest, passed = np.zeros(len(tested)), np.zeros(len(tested))
-    away, error, start = tested - fit.eta[:, index], _errors(fit, index), fit.eta.copy()
+    away, error, start = tested - fit.eta[:, index], linked_errors(fit, index), fit.eta.copy()
     for multiple in (*_MILESTONES, np.inf):
         reach = np.minimum(np.abs(away), multiple * error)
         active = np.flatnonzero((reach > passed) | (multiple == _MILESTONES[0]))
@@ -337,22 +315,19 @@ def linked(fit: FamilyFit, index: int, value: Array) -> Array:
 def contrast_errors(fit: FamilyFit, contrasts: Array) -> Array:
     """Give standard errors (R, q) of combinations (q, p) of the usual parameters, by the delta method."""
     weights = contrasts[None] * fit.slope[:, None, :]
-    total = fit.cov_sampling + fit.cov_noise
-    return np.asarray(np.sqrt(np.maximum(np.einsum("rqi,rij,rqj->rq", weights, total, weights), 1e-300)))
+    return np.asarray(np.sqrt(np.maximum(np.einsum("rqi,rij,rqj->rq", weights, fit.cov, weights), 1e-300)))
 
 
-def _errors(fit: FamilyFit, index: int) -> Array:
-    return np.sqrt(fit.cov_sampling[:, index, index] + fit.cov_noise[:, index, index])
+def linked_errors(fit: FamilyFit, index: int) -> Array:
+    """Give standard errors (R,) of one parameter on the scale of its link."""
+    return np.sqrt(fit.cov[:, index, index])
 
 
 def wald_interval(fit: FamilyFit, index: int, alpha: float) -> Array:
     """Give the normal interval on the scale of the link, mapped back, (R, 2)."""
-    half = stats.norm.isf(alpha / 2) * _errors(fit, index)
-    at = fit.eta[:, index]
-    return from_ends(fit, index, np.stack([at - half, at + half], axis=1))
+    return from_ends(fit, index, Contrasts(fit.eta[:, index], linked_errors(fit, index)).intervals(alpha))
 
 
 def wald_pvalue(fit: FamilyFit, index: int, value: Array) -> Array:
     """Two-sided normal p-values (R,) on the scale of the link; ends of the space as in `score_pvalue`."""
-    distance = np.abs(fit.eta[:, index] - linked(fit, index, value)) / _errors(fit, index)
-    return np.asarray(2 * stats.norm.sf(distance))
+    return Contrasts(fit.eta[:, index], linked_errors(fit, index)).pvalues(linked(fit, index, value))

@@ -12,9 +12,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    Array = NDArray[np.float64]
+    from dpinfer.numerics.arrays import Array
 
 __all__ = [
     "KAPPA_RELIABLE",
@@ -122,14 +120,10 @@ def noise_level(noise: Array, rows: Array) -> float:
 
 
 def noise_action(problem: GramProblem, residual: Array, weight: Array) -> Array:
-    """Covariance of ``E @ residual`` applied to ``weight``, for the symmetric noise E.
+    """Covariance of ``E @ residual`` applied to ``weight``, for the symmetric noise E; both (..., d).
 
     Entry i of ``E @ a`` has variance ``sum_j N_ij a_j^2``, and entries i != k have covariance
     ``N_ik a_i a_k``, since the two triangles of E are one draw.
-
-    Parameters
-    ----------
-    residual, weight : ndarray (..., d)
     """
     diagonal = np.diag(problem.noise)
     cross = (residual * weight) @ problem.noise - residual * weight * diagonal
@@ -137,19 +131,9 @@ def noise_action(problem: GramProblem, residual: Array, weight: Array) -> Array:
 
 
 def fit_gram(problem: GramProblem, gram: Array, nobs: Array) -> GramFit:
-    """Solve the noisy normal equations.
+    """Solve the noisy normal equations of R releases.
 
-    Parameters
-    ----------
-    problem : GramProblem
-    gram : ndarray (R, d, d)
-        Noisy sums of z z', first feature the constant 1.
-    nobs : ndarray (R,)
-        Number of rows, public or released.
-
-    Returns
-    -------
-    GramFit
+    ``gram`` (R, d, d) holds noisy sums of z z', the first feature the constant 1; ``nobs`` (R,) is public or released.
     """
     orthonormal, upper = np.linalg.qr(problem.design.T)
     rows, mix = orthonormal.T, upper.T
@@ -158,23 +142,7 @@ def fit_gram(problem: GramProblem, gram: Array, nobs: Array) -> GramFit:
     moment, total = onto @ rows.T, onto @ problem.response
     first = gram[:, 0, :] @ problem.response
     size = np.maximum(nobs, rows.shape[0] + 1.0)
-    spread = problem.response**2 @ problem.noise @ problem.response**2
-    return _estimate(
-        problem, rows, mix, cross, moment, np.stack([total, first**2 / size]), size, float(np.sqrt(spread))
-    )
-
-
-def _estimate(
-    problem: GramProblem,
-    rows: Array,
-    mix: Array,
-    cross: Array,
-    moment: Array,
-    squares: Array,
-    size: Array,
-    spread: float,
-) -> GramFit:
-    """Finish `fit_gram` from the rotated cross-products; ``squares`` holds y'y and n ybar^2."""
+    spread = float(np.sqrt(problem.response**2 @ problem.noise @ problem.response**2))
     eigenvalues, vectors = np.linalg.eigh(cross)
     level = noise_level(problem.noise, rows)
     floor = np.maximum(level, _TINY * np.abs(eigenvalues).max(axis=1))[:, None]
@@ -187,9 +155,9 @@ def _estimate(
     rotated = np.where(eigenvalues[:, :1] >= floor, plain, stable)
     df_resid = size - rows.shape[0]
     fitted = 2 * np.einsum("ri,ri->r", rotated, moment) - np.einsum("ri,rij,rj->r", rotated, cross, rotated)
-    residual = squares[0] - fitted
-    cap = np.maximum(np.maximum(squares[0], spread), 1e-300)
-    centred = np.maximum(squares[0] - squares[1], _TINY * cap)
+    residual = total - fitted
+    cap = np.maximum(np.maximum(total, spread), 1e-300)
+    centred = np.maximum(total - first**2 / size, _TINY * cap)
     return GramFit(
         problem=problem,
         rows=rows,

@@ -8,12 +8,11 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from dpinfer.inference.density import DensityEstimates, bias_estimate
+from dpinfer.inference.density import DensityEstimates
+from dpinfer.numerics.bin_choice import Ladder
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    Array = NDArray[np.float64]
+    from dpinfer.numerics.arrays import Array
 
 __all__ = ["BinCounts", "Histograms"]
 
@@ -35,12 +34,26 @@ class BinCounts:
     noise: float
 
     def bias(self, merged: int, nobs: float) -> tuple[float, float]:
-        """Squared bias, and its standard error, of bins that hold so many of these; see `bias_estimate`."""
+        """Squared bias of a histogram of bins that hold so many of these: what it loses within its bins.
+
+        Parameters
+        ----------
+        merged : int
+        nobs : float
+            Number of rows.
+
+        Returns
+        -------
+        bias, error : float
+            Integrated squared distance between the density's means over these bins and over the coarser ones, without
+            bias of its own (so that it may be negative); and its standard error.
+        """
         if merged == 1:
             return 0.0, 0.0
         length = float(self.edges[-1] - self.edges[0])
-        share = np.diff(self.edges) / length
-        return bias_estimate(self.counts, share, merged, nobs=nobs, noise=self.noise, length=length)
+        share = (np.diff(self.edges) / length).tolist()
+        energy, variance = Ladder(share, (merged, 1)).energies(self.counts, max(nobs, 1.0), self.noise)
+        return float(energy[1] - energy[0]) / length, float(np.sqrt(variance[0])) / length
 
 
 @dataclass(frozen=True, eq=False)

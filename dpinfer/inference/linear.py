@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING
 
 import numpy as np
 from scipy import stats
 
-from dpinfer.errors import InferenceError, OptionError
+from dpinfer.errors import InferenceError
+from dpinfer.inference.base import TARGETS, BaseInference, check_simulation
+from dpinfer.inference.contrasts import Contrasts, rows_of, simulated_critical, simulated_pvalue, variance_of
 from dpinfer.inference.gram import (
     KAPPA_RELIABLE,
     GramFit,
@@ -17,21 +19,18 @@ from dpinfer.inference.gram import (
     covariance,
     fit_gram,
 )
-from dpinfer.inference.restrictions import independent, wald_statistic
+from dpinfer.inference.restrictions import independent, wald_lengths, wald_statistic
 from dpinfer.inference.score import score_interval, score_joint, score_pvalue
 from dpinfer.inference.simulated import simulate_pivots
+from dpinfer.numerics.forms import symmetric
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
+    from dpinfer.numerics.arrays import Array
     from dpinfer.release.release import Release
-
-    Array = NDArray[np.float64]
 
 __all__ = ["METHODS", "TARGETS", "LinearInference", "linear_inference", "release_matrices"]
 
 METHODS = ("auto", "wald", "score", "simulated")
-TARGETS = ("population", "data")
 
 
 def release_matrices(release: Release, width: int) -> tuple[Array, Array]:
@@ -49,17 +48,14 @@ def release_matrices(release: Release, width: int) -> tuple[Array, Array]:
     InferenceError
         If the release holds too few sums.
     """
-    upper = np.triu_indices(width)
-    count = len(upper[0])
+    count = width * (width + 1) // 2
     if len(release.values) < count:
         raise InferenceError(f"the release holds {len(release.values)} sums, {count} are needed for {width} features")
-    sums, noise = np.zeros((width, width)), np.zeros((width, width))
-    sums[upper], noise[upper] = release.array[:count], release.noise_variances[:count]
-    return sums + np.triu(sums, 1).T, noise + np.triu(noise, 1).T
+    return symmetric(release.array, width), symmetric(release.noise_variances, width)
 
 
 @dataclass(frozen=True, eq=False)
-class LinearInference:
+class LinearInference(BaseInference):
     """Least squares on noisy cross-products; implements `Inference`.
 
     Attributes
@@ -90,6 +86,8 @@ class LinearInference:
     seed: int
     notes: tuple[str, ...] = ()
 
+    methods = METHODS
+
     @cached_property
     def _covariances(self) -> tuple[Array, Array]:
         sampling, noise = covariance(self.fit)
@@ -98,8 +96,7 @@ class LinearInference:
     @property
     def params(self) -> Array:
         """Point estimates (p,)."""
-        result: Array = self.fit.params[0]
-        return result
+        return np.asarray(self.fit.params[0])
 
     @property
     def cov_sampling(self) -> Array:
@@ -166,46 +163,36 @@ class LinearInference:
         steps = np.asarray(self.release.steps)
         return simulate_pivots(self.fit, self.size, self.release.law, steps, self.replicates, rng)
 
-    def _errors(self, contrasts: Array) -> Array:
-        total = self.cov_sampling + self.cov_noise
-        result: Array = np.sqrt(np.einsum("kp,pq,kq->k", contrasts, total, contrasts))
-        return result
+    def _wald(self, contrasts: Array) -> Contrasts:
+        error = np.sqrt(variance_of(contrasts, self.cov_sampling + self.cov_noise))
+        return Contrasts(contrasts @ self.params, error, self.df_resid)
 
     def _simulated(self, contrasts: Array) -> Array:
         """Absolute pivots (B, k)."""
         deviations, covariances = self._pivots
         errors = np.sqrt(np.einsum("kp,bpq,kq->bk", contrasts, covariances, contrasts))
-        result: Array = np.abs(deviations @ contrasts.T) / errors
-        return result
+        return np.asarray(np.abs(deviations @ contrasts.T) / errors)
 
     def intervals(self, contrasts: Array, alpha: float) -> Array:
         """Intervals of level ``1 - alpha`` for each row of ``contrasts`` (k, p), as (k, 2); may be infinite."""
-        contrasts = np.atleast_2d(np.asarray(contrasts, dtype=np.float64))
+        contrasts = rows_of(contrasts)
         if self.method == "score":
-            result: Array = score_interval(self.fit, contrasts, alpha)[0]
-            return result
-        centre = contrasts @ self.params
+            return np.asarray(score_interval(self.fit, contrasts, alpha)[0])
+        found = self._wald(contrasts)
         if self.method == "wald":
-            critical: Array | float = float(stats.t.isf(alpha / 2, self.df_resid))
-        else:
-            rank = int(np.ceil((1 - alpha) * (self.replicates + 1)))
-            pivots = np.sort(self._simulated(contrasts), axis=0)
-            critical = pivots[rank - 1] if rank <= self.replicates else np.full(len(contrasts), np.inf)
-        half = critical * self._errors(contrasts)
-        return np.stack([centre - half, centre + half], axis=1)
+            return found.intervals(alpha)
+        return found.ends(simulated_critical(self._simulated(contrasts), alpha))
 
     def contrast_pvalues(self, contrasts: Array, values: Array) -> Array:
         """Two-sided p-values (k,) of ``contrasts @ params = values``."""
-        contrasts = np.atleast_2d(np.asarray(contrasts, dtype=np.float64))
+        contrasts = rows_of(contrasts)
         values = np.broadcast_to(np.asarray(values, dtype=np.float64), (len(contrasts),))
         if self.method == "score":
-            pvalues: Array = score_pvalue(self.fit, contrasts, values[None])[0]
-            return pvalues
-        statistic = np.abs(contrasts @ self.params - values) / self._errors(contrasts)
+            return np.asarray(score_pvalue(self.fit, contrasts, values[None])[0])
+        found = self._wald(contrasts)
         if self.method == "wald":
-            return np.asarray(2 * stats.t.sf(statistic, self.df_resid))
-        exceeding: Array = (self._simulated(contrasts) >= statistic).sum(axis=0)
-        return (1.0 + exceeding) / (self.replicates + 1.0)
+            return found.pvalues(values)
+        return simulated_pvalue(self._simulated(contrasts), found.distances(values))
 
     def wald(self, restrictions: Array, values: Array) -> tuple[float, float, float]:
         """Joint test of ``restrictions @ params = values``: statistic (chi-squared), degrees of freedom, p-value."""
@@ -217,16 +204,8 @@ class LinearInference:
         if self.method == "wald":
             return statistic_wald, count, float(stats.f.sf(statistic_wald / count, count, self.df_resid))
         deviations, covariances = self._pivots
-        moved = deviations @ restrictions.T
-        spread = np.einsum("kp,bpq,lq->bkl", restrictions, covariances, restrictions)
-        drawn = np.einsum("bk,bk->b", moved, np.linalg.solve(spread, moved[..., None])[..., 0])
-        return statistic_wald, count, float((1 + (drawn >= statistic_wald).sum()) / (self.replicates + 1))
-
-    def with_method(self, method: str) -> LinearInference:
-        """Return the same estimates under another inference method."""
-        if method not in METHODS:
-            raise OptionError("inference", method, METHODS)
-        return replace(self, method="score" if method == "auto" else method)
+        drawn = wald_lengths(deviations @ restrictions.T, restrictions @ covariances @ restrictions.T)
+        return statistic_wald, count, float(simulated_pvalue(drawn, statistic_wald))
 
 
 def linear_inference(
@@ -275,10 +254,7 @@ def linear_inference(
     OptionError
         If an option has no such value.
     """
-    if target not in TARGETS:
-        raise OptionError("target", target, TARGETS)
-    if not (isinstance(replicates, int) and replicates >= 99):
-        raise OptionError("replicates", replicates, "a whole number of at least 99")
+    check_simulation(target, replicates)
     sums, noise = release_matrices(release, design.shape[1])
     laplace = release.law.family == "laplace"
     problem = GramProblem(noise, design, response, laplace, target == "population", rows_per_unit)

@@ -13,19 +13,17 @@ from typing import TYPE_CHECKING
 import numpy as np
 from scipy import linalg, stats
 
-from dpinfer.errors import InferenceError, OptionError
-from dpinfer.inference.batch import BatchEstimates, Oracle, contrast_rows
+from dpinfer.errors import InferenceError
+from dpinfer.inference.base import BaseInference
+from dpinfer.inference.batch import BatchEstimates, Oracle
 from dpinfer.inference.combination import CombinedNoise
-from dpinfer.numerics.tails import laplace_sum_isf, laplace_sum_sf
+from dpinfer.inference.contrasts import Contrasts, contrast_rows, rows_of, simulated_pvalue
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from numpy.typing import NDArray
-
+    from dpinfer.numerics.arrays import Array, Places
     from dpinfer.release.laws import NoiseLaw
-
-    Array = NDArray[np.float64]
 
 __all__ = ["METHODS", "LinearNoise", "batch_queries", "measured_queries", "query_oracle"]
 
@@ -41,7 +39,7 @@ _REPLICATES = 1_999
 
 
 @dataclass(frozen=True, eq=False)
-class LinearNoise:
+class LinearNoise(BaseInference):
     """Quantities of the data themselves, each known up to a mixture of noise variables; implements `Inference`.
 
     Attributes
@@ -57,6 +55,8 @@ class LinearNoise:
         Whether the estimates are linearly dependent; their variances are then raised by a billionth.
     seed : int
         Public seed of simulated joint tests, where noise is not normal.
+    method : {"wald"}
+        There is one, which is exact up to the noise's grid.
     """
 
     names: tuple[str, ...]
@@ -67,17 +67,12 @@ class LinearNoise:
     nobs_is_public: bool = False
     dependent: bool = False
     seed: int = 0
+    method: str = "wald"
 
-    method = "wald"
+    methods = METHODS
+    automatic = "wald"
     target = "data"
     flags = ()
-    scale = None
-    rsquared = None
-
-    @property
-    def df_resid(self) -> float:
-        """Infinite: the noise variances are known."""
-        return np.inf
 
     @property
     def cov_sampling(self) -> Array:
@@ -92,19 +87,11 @@ class LinearNoise:
 
     def intervals(self, contrasts: Array, alpha: float) -> Array:
         """Intervals of level ``1 - alpha`` for each row of ``contrasts`` (k, p), as (k, 2)."""
-        centre, error, shares = self._linear(contrasts)
-        critical: Array | float = float(stats.norm.isf(alpha / 2))
-        if shares is not None:
-            critical = laplace_sum_isf(alpha, shares)
-        return np.stack([centre - critical * error, centre + critical * error], axis=1)
+        return self._linear(contrasts).intervals(alpha)
 
     def contrast_pvalues(self, contrasts: Array, values: Array) -> Array:
         """Two-sided p-values (k,) of ``contrasts @ params = values``."""
-        centre, error, shares = self._linear(contrasts)
-        statistic = np.abs(centre - values) / error
-        if shares is None:
-            return np.asarray(2 * stats.norm.sf(statistic))
-        return laplace_sum_sf(statistic, shares)
+        return self._linear(contrasts).pvalues(values)
 
     def wald(self, restrictions: Array, values: Array) -> tuple[float, float, float]:
         """Joint test of ``restrictions @ params = values``: statistic (chi-squared), degrees of freedom, p-value.
@@ -116,7 +103,7 @@ class LinearNoise:
         InferenceError
             If the restrictions, or the estimates that they are about, are linearly dependent.
         """
-        restrictions = np.atleast_2d(np.asarray(restrictions, dtype=np.float64))
+        restrictions = rows_of(restrictions)
         rows = restrictions @ self.mixing * np.sqrt(self.noise.variances)
         lengths = np.maximum(np.sqrt((rows**2).sum(axis=1, keepdims=True)), 1e-300)
         if np.linalg.matrix_rank(rows / lengths, tol=1e-6) < len(rows):
@@ -128,33 +115,21 @@ class LinearNoise:
             return statistic, float(len(rows)), float(stats.chi2.sf(statistic, len(rows)))
         drawn = self.noise.rvs(_REPLICATES, np.random.default_rng(self.seed)) @ (restrictions @ self.mixing).T
         simulated = (linalg.solve_triangular(root, drawn.T, lower=True) ** 2).sum(axis=0)
-        return statistic, float(len(rows)), float((1 + (simulated >= statistic).sum()) / (_REPLICATES + 1))
+        return statistic, float(len(rows)), float(simulated_pvalue(simulated, statistic))
 
-    def with_method(self, method: str) -> LinearNoise:
-        """Return the same inference: there is one method, which is exact up to the noise's grid.
-
-        Raises
-        ------
-        OptionError
-            If another is asked for.
-        """
-        if method not in METHODS:
-            raise OptionError("inference", method, METHODS)
-        return replace(self)
-
-    def _linear(self, contrasts: Array) -> tuple[Array, Array, Array | None]:
-        """Estimate and standard error of combinations (k,), and their Laplace shares (k, t) where there are any."""
-        contrasts = np.atleast_2d(np.asarray(contrasts, dtype=np.float64))
+    def _linear(self, contrasts: Array) -> Contrasts:
+        """Return combinations (k,), with Laplace shares (k, t) where there are any."""
+        contrasts = rows_of(contrasts)
         parts = (contrasts @ self.mixing) ** 2 * self.noise.variances
         variance = parts.sum(axis=1)
         if self.dependent:
             variance = variance + contrasts**2 @ (_JITTER * np.diag(self.cov_noise))
         variance = np.maximum(variance, 1e-300)
         shares = None if self.noise.normal else _largest(parts / variance[:, None], self.noise.draws)
-        return contrasts @ self.params, np.sqrt(variance), shares
+        return Contrasts(contrasts @ self.params, np.sqrt(variance), shares=shares)
 
 
-def _largest(shares: Array, draws: NDArray[np.intp]) -> Array:
+def _largest(shares: Array, draws: Places) -> Array:
     """Keep the largest Laplace shares of each row (k, M), those of averages divided among their draws."""
     places = np.flatnonzero(draws)
     shares, draws = shares[:, places], draws[places]
@@ -163,8 +138,7 @@ def _largest(shares: Array, draws: NDArray[np.intp]) -> Array:
     order = np.argpartition(-shares, kept - 1, axis=1)[:, :kept]
     several = draws[order][..., None]
     divided = np.where(np.arange(most) < several, np.take_along_axis(shares, order, axis=1)[..., None] / several, 0.0)
-    result: Array = divided.reshape(len(shares), -1)
-    return result
+    return divided.reshape(len(shares), -1)
 
 
 def batch_queries(
@@ -176,34 +150,19 @@ def batch_queries(
     alpha: float,
     contrasts: Mapping[str, Mapping[str, float]] | None = None,
 ) -> BatchEstimates:
-    """Infer measured queries from many releases at once; equal to `LinearNoise` one by one.
+    """Infer measured queries from many releases at once, values (R, q); equal to `LinearNoise` one by one.
 
-    Parameters
-    ----------
-    values : ndarray (R, q)
-    law, steps
-        Of one release.
-    names : tuple of str, length q
-    alpha : float
-    contrasts : mapping of name to weights by query, optional
-
-    Returns
-    -------
-    BatchEstimates
+    ``law`` and ``steps`` are those of one release; ``contrasts`` maps a name to weights by query.
     """
     wanted = contrast_rows(names, contrasts)
-    base = measured_queries(law, steps, names)
-    _, error, shares = base._linear(wanted)
-    params = values @ wanted.T
-    half = base.intervals(wanted, alpha)[:, 1]
-    statistic = np.abs(params) / error
-    pvalues = 2 * stats.norm.sf(statistic) if shares is None else laplace_sum_sf(statistic, shares)
+    known = measured_queries(law, steps, names)._linear(wanted)
+    found = replace(known, center=values @ wanted.T)
     return BatchEstimates(
         names=(*names, *(contrasts or {})),
-        params=params,
-        bse=np.broadcast_to(error, params.shape),
-        pvalues=pvalues,
-        intervals=np.stack([params - half, params + half], axis=-1),
+        params=found.center,
+        bse=np.broadcast_to(known.error, found.center.shape),
+        pvalues=found.pvalues(),
+        intervals=found.intervals(alpha),
         flagged=np.zeros(len(values), dtype=bool),
     )
 

@@ -12,6 +12,7 @@ from dpinfer.inference.moments import (
     Estimates,
     Growth,
     MomentSums,
+    Sizes,
     diagonal,
     linearised,
     positive,
@@ -23,37 +24,16 @@ from dpinfer.inference.moments import (
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from numpy.typing import NDArray
-
-    Array = NDArray[np.float64]
+    from dpinfer.numerics.arrays import Array
 
 __all__ = ["correlations", "covariances", "means", "proportions", "totals", "variances"]
 
 
 def means(sums: MomentSums, *, population: bool) -> Estimates:
     """Weighted means of every column: sum of w u over sum of w, in [-1, 1]."""
-    size, few = size_of(sums)
-    first = [sums.monomial(column) for column in range(sums.columns)]
-    bottom = sums.monomial()
-    raw = sums.values[..., first] / size[..., None]
-    value = np.clip(raw, -1.0, 1.0)
-    gradient = np.zeros((*value.shape, len(sums.exponents)))
-    for place, top in enumerate(first):
-        gradient[..., place, top] = 1.0
-    gradient[..., bottom] = -value
-    estimates = linearised(
-        sums,
-        value,
-        gradient,
-        size,
-        few,
-        population=population,
-        edge=raw != value,
-        lower=-1.0,
-        upper=1.0,
-        growth="none",
-        ratio=True,
-    )
+    sizes = size, few = size_of(sums)
+    raw, value, gradient = _ratios(sums, size, -1.0)
+    estimates = linearised(sums, sizes, value, gradient, population=population, edge=raw != value, bounds=(-1.0, 1.0))
     if not population or sums.weighted:
         return estimates
     # No variance of values in [-1, 1] with this mean exceeds 1 - mean^2; an unknown size leaves nothing better. Nor
@@ -61,6 +41,23 @@ def means(sums: MomentSums, *, population: bool) -> Estimates:
     largest = sums.rows_per_unit * (1 - value**2) / np.maximum(size - 1, 1.0)[..., None]
     variance = np.where(few[..., None], largest, np.minimum(diagonal(estimates.sampling), largest))
     return replace(estimates, sampling=rescaled(estimates.sampling, variance))
+
+
+def _ratios(sums: MomentSums, size: Array, lower: float) -> tuple[Array, Array, Array]:
+    """Return the sum of every column over the size, the same in [lower, 1], and its gradient times the size."""
+    tops = [sums.monomial(column) for column in range(sums.columns)]
+    raw = sums.values[..., tops] / size[..., None]
+    value = np.clip(raw, lower, 1.0)
+    gradient = _unit_gradient(sums, tops)
+    gradient[..., sums.monomial()] = -value
+    return raw, value, gradient
+
+
+def _unit_gradient(sums: MomentSums, monomials: list[int]) -> Array:
+    """Return the gradient (R, G, q, d) of some of the sums."""
+    gradient = np.zeros((*sums.values.shape[:-1], len(monomials), len(sums.exponents)))
+    gradient[..., np.arange(len(monomials)), monomials] = 1.0
+    return gradient
 
 
 def variances(sums: MomentSums, *, population: bool) -> Estimates:
@@ -78,26 +75,16 @@ def _pairs(sums: MomentSums) -> list[tuple[int, int]]:
 
 
 def _second(sums: MomentSums, pairs: list[tuple[int, int]], *, population: bool) -> Estimates:
-    size, few = size_of(sums, FEW_SQUARED)
+    sizes = size, _ = size_of(sums, FEW_SQUARED)
     value, gradient = _central(sums, size, pairs)
     diagonal = np.array([i == j for i, j in pairs])
-    lower = np.where(diagonal, 0.0, -1.0)
+    bounds = np.where(diagonal, 0.0, -1.0), 1.0
     factor = (size / np.maximum(size - 1, 1.0) if population else np.ones_like(size))[..., None]
-    clipped = np.clip(value * factor, lower, 1.0)
+    clipped = np.clip(value * factor, *bounds)
     growth: Growth = "square" if diagonal.all() else "none"
-    edge: NDArray[np.bool_] = np.asarray((diagonal & (value <= 0)) | (clipped >= 1))
+    edge = np.asarray((diagonal & (value <= 0)) | (clipped >= 1))
     estimates = linearised(
-        sums,
-        clipped,
-        gradient,
-        size,
-        few,
-        population=population,
-        edge=edge,
-        lower=lower,
-        upper=1.0,
-        growth=growth,
-        ratio=True,
+        sums, sizes, clipped, gradient, population=population, edge=edge, bounds=bounds, growth=growth
     )
     return _unknown(estimates)
 
@@ -129,15 +116,13 @@ def _central(sums: MomentSums, size: Array, pairs: Sequence[tuple[int, int]]) ->
 
 def correlations(sums: MomentSums, *, population: bool) -> Estimates:
     """Correlations of all pairs of different columns, in [-1, 1]."""
-    size, few = size_of(sums, FEW_SQUARED)
+    sizes = size, _ = size_of(sums, FEW_SQUARED)
     pairs = [(i, j) for i, j in _pairs(sums) if i < j]
     every = [*pairs, *((c, c) for c in range(sums.columns))]
     moment, slope = _central(sums, size, every)
-    spread = np.stack(
-        [np.sqrt(sums.noise[sums.monomial(c, c), sums.monomial(c, c)]) / size for c in range(sums.columns)], -1
-    )
+    own = [sums.monomial(column, column) for column in range(sums.columns)]
     squares = moment[..., len(pairs) :]
-    least = np.maximum(spread, 1e-12)
+    least = np.maximum(np.sqrt(sums.noise[own, own]) / size[..., None], 1e-12)
     safe = np.maximum(squares, least)
     value = np.empty((*size.shape, len(pairs)))
     gradient = np.zeros((*value.shape, len(sums.exponents)))
@@ -150,56 +135,35 @@ def correlations(sums: MomentSums, *, population: bool) -> Estimates:
         rho = value[..., place]
         both = slope[..., len(pairs) + i, :] / safe[..., i, None] + slope[..., len(pairs) + j, :] / safe[..., j, None]
         gradient[..., place, :] = slope[..., place, :] / product[..., None] - 0.5 * rho[..., None] * both
+    bounds = -1.0, 1.0
     estimates = linearised(
-        sums,
-        value,
-        gradient,
-        size,
-        few,
-        population=population,
-        edge=edge,
-        lower=-1.0,
-        upper=1.0,
-        growth="correlation",
+        sums, sizes, value, gradient, population=population, edge=edge, bounds=bounds, growth="correlation", ratio=False
     )
     return _unknown(estimates)
 
 
 def proportions(sums: MomentSums, *, population: bool) -> Estimates:
     """Shares of levels: counts of levels over their total, in [0, 1]; every level's indicator is a "column"."""
-    size, few = size_of(sums)
-    levels = [sums.monomial(column) for column in range(sums.columns)]
-    bottom = sums.monomial()
-    raw = sums.values[..., levels] / size[..., None]
-    value = np.clip(raw, 0.0, 1.0)
-    gradient = np.zeros((*value.shape, len(sums.exponents)))
-    for place, top in enumerate(levels):
-        gradient[..., place, top] = 1.0
-    gradient[..., bottom] = -value
+    sizes = size, _ = size_of(sums)
+    raw, value, gradient = _ratios(sums, size, 0.0)
     # One success or failure more than counted: a share of 0 or 1 in the sample is not certain in the population.
     padded = (value * size[..., None] + 1) / (size[..., None] + 2)
-    sampling = np.einsum("rgq,qs->rgqs", padded * (1 - padded), np.eye(len(levels)))
-    if len(levels) > 1:
-        off = -np.einsum("rgq,rgs->rgqs", value, value)
-        sampling = np.where(np.eye(len(levels), dtype=bool), sampling, off)
-    sampling = sums.rows_per_unit * sampling
-    sampling = positive(sampling / size[..., None, None]) if population else np.zeros_like(sampling)
+    own = np.eye(sums.columns, dtype=bool)
+    sampling = np.where(own, (padded * (1 - padded))[..., None], -np.einsum("rgq,rgs->rgqs", value, value))
+    sampling = positive(sums.rows_per_unit * sampling / size[..., None, None])
     estimates = linearised(
         sums,
+        sizes,
         value,
         gradient,
-        size,
-        few,
         population=population,
         edge=raw != value,
-        lower=0.0,
-        upper=1.0,
+        bounds=(0.0, 1.0),
         growth="binomial",
-        sampling=sampling,
-        ratio=True,
+        sampling=sampling if population else np.zeros_like(sampling),
     )
     # Shares add up to one: a billionth more variance keeps their covariance invertible whatever the rounding.
-    ridge = 1 + 1e-9 * np.eye(len(levels))
+    ridge = 1 + 1e-9 * own
     return replace(estimates, sampling=estimates.sampling * ridge, noise=estimates.noise * ridge)
 
 
@@ -219,12 +183,9 @@ def totals(sums: MomentSums, *, population: bool, nobs: float | None, lower: flo
         Whether a row counts 1: then the counts are the first and only monomials.
     """
     size = np.ones(sums.values.shape[:2])
-    first = list(range(1)) if counts else [sums.monomial(column) for column in range(sums.columns)]
+    first = [0] if counts else [sums.monomial(column) for column in range(sums.columns)]
     raw = sums.values[..., first]
-    value = np.maximum(raw, lower)
-    gradient = np.zeros((*value.shape, len(sums.exponents)))
-    for place, top in enumerate(first):
-        gradient[..., place, top] = 1.0
+    value, gradient = np.maximum(raw, lower), _unit_gradient(sums, first)
     sampling = np.zeros((*value.shape, len(first)))
     if population:
         sampling = sums.rows_per_unit * (np.maximum(raw, 0.0)[..., None] if counts else quadratic(sums, gradient))
@@ -234,14 +195,13 @@ def totals(sums: MomentSums, *, population: bool, nobs: float | None, lower: flo
     growth: Growth = "poisson" if counts and population and nobs is None else "none"
     return linearised(
         sums,
+        Sizes(size, np.zeros(size.shape, dtype=bool)),
         value,
         gradient,
-        size,
-        np.zeros(size.shape, dtype=bool),
         population=population,
         edge=raw < lower,
-        lower=lower,
-        upper=np.inf,
+        bounds=(lower, np.inf),
         growth=growth,
         sampling=sampling,
+        ratio=False,
     )

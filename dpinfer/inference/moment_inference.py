@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING
 
@@ -10,32 +10,31 @@ import numpy as np
 from scipy import stats
 
 from dpinfer.errors import OptionError
+from dpinfer.inference.base import TARGETS, BaseInference
 from dpinfer.inference.batch import BatchEstimates, Oracle
-from dpinfer.inference.moment_intervals import intervals, pvalues
+from dpinfer.inference.contrasts import Contrasts, rows_of, simulated_critical, simulated_pvalue, single, variance_of
 from dpinfer.inference.restrictions import independent, wald_statistic
-from dpinfer.numerics.tails import laplace_sum_isf, laplace_sum_sf
+from dpinfer.numerics.forms import root_of
+from dpinfer.numerics.roots import outermost_crossing
+from dpinfer.numerics.tails import critical_value, pvalue_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from numpy.typing import NDArray
-
     from dpinfer.inference.moments import Estimates
+    from dpinfer.numerics.arrays import Array, Mask
     from dpinfer.release.laws import NoiseLaw
 
-    Array = NDArray[np.float64]
-
-__all__ = ["METHODS", "TARGETS", "MomentInference", "batch_moments", "moment_oracle"]
+__all__ = ["METHODS", "TARGETS", "MomentInference", "batch_moments", "intervals", "moment_oracle", "pvalues"]
 
 METHODS = ("auto", "score", "wald", "simulated")
 
 _MOST_SHARES = 24
 """Laplace variables of a combination that enter by their own law; the rest, the smallest, as normal."""
-TARGETS = ("population", "data")
 
 
 @dataclass(frozen=True, eq=False)
-class MomentInference:
+class MomentInference(BaseInference):
     """Estimates in the cells of a table; implements `Inference`.
 
     Attributes
@@ -73,19 +72,12 @@ class MomentInference:
     labels: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
 
-    scale = None
-    rsquared = None
-
-    @property
-    def df_resid(self) -> float:
-        """Infinite: every quantity has degrees of freedom of its own, which its interval uses."""
-        return np.inf
+    methods = METHODS
 
     @property
     def params(self) -> Array:
         """Point estimates (p,)."""
-        result: Array = (self.shift + self.factor * self.estimates.value[0]).ravel()
-        return result
+        return np.asarray((self.shift + self.factor * self.estimates.value[0]).ravel())
 
     @property
     def cov_sampling(self) -> Array:
@@ -130,44 +122,29 @@ class MomentInference:
 
     def intervals(self, contrasts: Array, alpha: float) -> Array:
         """Intervals of level ``1 - alpha`` for each row of ``contrasts`` (k, p), as (k, 2)."""
-        contrasts = np.atleast_2d(np.asarray(contrasts, dtype=np.float64))
-        centre, error, df = self._linear(contrasts)
+        contrasts = rows_of(contrasts)
+        found, places = self._linear(contrasts), single(contrasts)
+        rows = np.flatnonzero(places >= 0)
         if self.method == "simulated":
-            critical = self._simulated_critical(contrasts, alpha)
-        else:
-            critical = np.asarray(stats.t.isf(alpha / 2, df))
-            if self.estimates.laplace:
-                tails = laplace_sum_isf(alpha, self._shares(contrasts, error))
-                critical = np.asarray(stats.t.isf(stats.norm.sf(tails), df))
-        ends = np.stack([centre - critical * error, centre + critical * error], axis=1)
-        single = self._single(contrasts)
-        if (single >= 0).any():
-            lower, upper = self._range()
-            rows = np.flatnonzero(single >= 0)
-            if self.method != "simulated":
-                own = intervals(self.estimates, alpha, method=self.method)[0].reshape(-1, 2)
-                ends[rows] = (np.tile(self.shift, self._cells) + np.tile(self.factor, self._cells) * own.T).T[
-                    single[rows]
-                ]
-            else:
-                ends[rows, 0] = np.maximum(ends[rows, 0], lower[single[rows]])
-                ends[rows, 1] = np.minimum(ends[rows, 1], upper[single[rows]])
+            ends = found.ends(simulated_critical(self._pivots(contrasts), alpha))
+            possible = self._scaled(np.stack(self.estimates.range, axis=-1)[0])[places[rows]]
+            ends[rows] = np.clip(ends[rows], possible[:, :1], possible[:, 1:])
+            return ends
+        ends = found.intervals(alpha)
+        if rows.size:
+            own = intervals(self.estimates, alpha, method=self.method)[0]
+            ends[rows] = self._scaled(own)[places[rows]]
         return ends
 
     def contrast_pvalues(self, contrasts: Array, values: Array) -> Array:
         """Two-sided p-values (k,) of ``contrasts @ params = values``."""
-        contrasts = np.atleast_2d(np.asarray(contrasts, dtype=np.float64))
+        contrasts = rows_of(contrasts)
         values = np.broadcast_to(np.asarray(values, dtype=np.float64), (len(contrasts),))
-        centre, error, df = self._linear(contrasts)
-        statistic = np.abs(centre - values) / error
+        linear = self._linear(contrasts)
         if self.method == "simulated":
-            pivots = self._pivots(contrasts)
-            return np.asarray((1.0 + (pivots >= statistic).sum(axis=0)) / (self.replicates + 1.0))
-        found = np.asarray(2 * stats.t.sf(statistic, df))
-        if self.estimates.laplace:
-            normal = stats.norm.isf(np.maximum(found, 1e-300) / 2)
-            found = laplace_sum_sf(normal, self._shares(contrasts, error))
-        for row, place in enumerate(self._single(contrasts)):
+            return simulated_pvalue(self._pivots(contrasts), linear.distances(values))
+        found = linear.pvalues(values)
+        for row, place in enumerate(single(contrasts)):
             if place >= 0:
                 column = place % len(self.factor)
                 tested = (values[row] - self.shift[column]) / self.factor[column]
@@ -178,46 +155,28 @@ class MomentInference:
         """Joint test of ``restrictions @ params = values``: statistic (chi-squared), degrees of freedom, p-value."""
         restrictions, values, count = independent(restrictions, values)
         statistic = wald_statistic(self, restrictions, values)
-        df = float(self._linear(restrictions)[2].min())
+        df = self._linear(restrictions).least_df
         return statistic, count, float(stats.f.sf(statistic / count, count, df))
 
-    def with_method(self, method: str) -> MomentInference:
-        """Return the same estimates under another inference method."""
-        if method not in METHODS:
-            raise OptionError("inference", method, METHODS)
-        return replace(self, method="score" if method == "auto" else method)
+    def _scaled(self, ends: Array) -> Array:
+        """Return intervals of scaled quantities (G, q, 2) in the units of the columns (p, 2)."""
+        return np.asarray(self.shift[:, None] + self.factor[:, None] * ends).reshape(-1, 2)
 
-    @property
-    def _cells(self) -> int:
-        return int(self.estimates.value.shape[1])
-
-    def _range(self) -> tuple[Array, Array]:
-        shape = self.estimates.value[0].shape
-        ends = [np.broadcast_to(end, shape) for end in (self.estimates.lower, self.estimates.upper)]
-        lower, upper = ((self.shift + self.factor * end).ravel() for end in ends)
-        return lower, upper
-
-    def _single(self, contrasts: Array) -> NDArray[np.intp]:
-        """Which parameter a contrast is, where it is one of them and nothing else; else -1."""
-        alone = ((contrasts != 0).sum(axis=1) == 1) & (contrasts.sum(axis=1) == 1)
-        return np.where(alone, np.argmax(contrasts, axis=1), -1)
-
-    def _linear(self, contrasts: Array) -> tuple[Array, Array, Array]:
-        """Estimate, standard error and degrees of freedom of linear combinations (k,)."""
-        sampling = ((contrasts @ self.cov_sampling) * contrasts).sum(axis=1)
-        noise = ((contrasts @ self.cov_noise) * contrasts).sum(axis=1)
-        variance = np.maximum(sampling + noise, 0.0)
+    def _linear(self, contrasts: Array) -> Contrasts:
+        """Return linear combinations (k,), with a reference of their own; see `_pivots` where it is simulated."""
+        variance = np.maximum(variance_of(contrasts, self.cov_sampling + self.cov_noise), 0.0)
         own = self.factor**2 * self.estimates.variance[0]
         share = contrasts**2 * own.ravel() / np.maximum(variance, 1e-300)[:, None]
         df = np.clip(1.0 / np.maximum((share**2 / self.estimates.df[0].ravel()).sum(axis=1), 1e-9), 1.0, 1e9)
-        return contrasts @ self.params, np.sqrt(variance), df
+        shares = self._shares(contrasts, variance) if self.estimates.laplace else None
+        return Contrasts(contrasts @ self.params, np.sqrt(variance), df, shares)
 
-    def _shares(self, contrasts: Array, error: Array) -> Array:
+    def _shares(self, contrasts: Array, variance: Array) -> Array:
         """Share of the variance of linear combinations that each Laplace variable carries (k, m), the largest ones."""
         mixing = self.factor[:, None] * self.estimates.mixing[0]
         cells, width, measured = mixing.shape
         moved = np.einsum("kgq,gqm->kgm", contrasts.reshape(-1, cells, width), mixing).reshape(-1, cells * measured)
-        shares = moved**2 * np.tile(self.estimates.variances, cells) / np.maximum(error**2, 1e-300)[:, None]
+        shares = moved**2 * np.tile(self.estimates.variances, cells) / np.maximum(variance, 1e-300)[:, None]
         largest = -np.sort(-shares, axis=1)[:, :_MOST_SHARES]
         return np.asarray(largest / np.maximum(largest.sum(axis=1, keepdims=True), 1.0))
 
@@ -236,8 +195,7 @@ class MomentInference:
         noise = self.law.rvs(self.replicates, rng) * self.steps
         noise = noise.reshape(self.replicates, cells, -1)[..., :measured]
         moved = np.einsum("gqm,bgm->bgq", found.mixing[0], noise)
-        root = _roots(found.sampling[0])
-        drawn = np.einsum("gqs,bgs->bgq", root, rng.normal(size=(self.replicates, cells, width)))
+        drawn = np.einsum("gqs,bgs->bgq", root_of(found.sampling[0]), rng.normal(size=(self.replicates, cells, width)))
         sampling = np.diagonal(found.sampling[0], axis1=-2, axis2=-1)
         rows = np.maximum(found.size[0] / found.rows_per_unit - 1, 1.0)[:, None]
         chi = rng.chisquare(np.broadcast_to(rows, sampling.shape), size=(self.replicates, *sampling.shape)) / rows
@@ -252,21 +210,10 @@ class MomentInference:
     def _pivots(self, contrasts: Array) -> Array:
         """Absolute studentised deviations (B, k)."""
         deviations, variances = self._drawn
-        plain = np.diag(self.cov_sampling + self.cov_noise)
-        total = ((contrasts @ (self.cov_sampling + self.cov_noise)) * contrasts).sum(axis=1)
-        ratio = (variances @ (contrasts**2).T) / (contrasts**2 @ plain)
+        covariance = self.cov_sampling + self.cov_noise
+        total = variance_of(contrasts, covariance)
+        ratio = (variances @ (contrasts**2).T) / (contrasts**2 @ np.diag(covariance))
         return np.asarray(np.abs(deviations @ contrasts.T) / np.sqrt(total * ratio))
-
-    def _simulated_critical(self, contrasts: Array, alpha: float) -> Array:
-        rank = int(np.ceil((1 - alpha) * (self.replicates + 1)))
-        if rank > self.replicates:
-            return np.full(len(contrasts), np.inf)
-        return np.asarray(np.sort(self._pivots(contrasts), axis=0)[rank - 1])
-
-
-def _roots(matrices: Array) -> Array:
-    values, vectors = np.linalg.eigh(matrices)
-    return np.asarray(vectors * np.sqrt(np.maximum(values, 0.0))[..., None, :])
 
 
 def batch_moments(
@@ -279,22 +226,12 @@ def batch_moments(
     method: str = "score",
     contrasts: Mapping[str, Mapping[str, float]] | None = None,
 ) -> BatchEstimates:
-    """Infer from many releases at once; equal to `MomentInference` one by one.
+    """Infer from R releases at once; equal to `MomentInference` one by one.
 
-    Parameters
-    ----------
-    estimates : Estimates
-        Of R releases.
-    names, shift, factor
-        As in `MomentInference`.
-    alpha : float
-    method : {"auto", "score", "wald"}
-    contrasts : mapping, optional
-        Linear combinations are not offered here.
-
-    Returns
-    -------
-    BatchEstimates
+    Raises
+    ------
+    OptionError
+        If contrasts are asked for: linear combinations are not offered here.
     """
     if contrasts:
         raise OptionError("contrasts", list(contrasts), "none: groups and columns are studied one by one")
@@ -316,24 +253,55 @@ def batch_moments(
 def moment_oracle(estimates: Estimates, *, factor: Array, alpha: float) -> Oracle:
     """Say how wide an interval would be that knew the population and the law of the noise.
 
+    The estimates are those of expected noise-free sums (R = 1); kappa is the smallest size of a cell over the standard
+    deviation of its noise.
+    """
+    sampling = factor**2 * np.diagonal(estimates.sampling, axis1=-2, axis2=-1)
+    variance = factor**2 * estimates.variance
+    shares = None if estimates.shares is None else estimates.shares.reshape(variance.size, -1)
+    bottom = 0.0 if estimates.denominator is None else float(estimates.denominator[0, 0, 0, 2])
+    kappa = float(estimates.size.min() / np.sqrt(bottom)) if bottom > 0 else np.inf
+    return Oracle.of(variance.ravel(), sampling.ravel(), kappa, alpha=alpha, shares=shares)
+
+
+def intervals(estimates: Estimates, alpha: float, *, method: str = "score") -> Array:
+    """Intervals of level ``1 - alpha`` (R, G, q, 2) within what is possible.
+
     Parameters
     ----------
     estimates : Estimates
-        From expected noise-free sums (R = 1).
-    factor : ndarray (q,)
     alpha : float
-
-    Returns
-    -------
-    Oracle
-        kappa is the smallest size of a cell over the standard deviation of its noise.
+    method : {"score", "wald"}
+        "score" holds every value that is not rejected when its variance is evaluated there (for a ratio that is
+        Fieller's interval), "wald" is symmetric.
     """
-    normal = float(stats.norm.isf(alpha / 2))
-    sampling = np.diagonal(estimates.sampling, axis1=-2, axis2=-1)
-    error = factor * np.sqrt(estimates.variance)
-    critical = np.asarray(stats.norm.isf(alpha / 2))
-    if estimates.laplace:
-        critical = laplace_sum_isf(alpha, estimates.shares(estimates.variance))
-    bottom = 0.0 if estimates.denominator is None else float(estimates.denominator[0, 0, 0, 2])
-    kappa = float(estimates.size.min() / np.sqrt(bottom)) if bottom > 0 else np.inf
-    return Oracle((critical * error).ravel(), (normal * factor * np.sqrt(sampling)).ravel(), kappa)
+    critical, error = critical_value(alpha, estimates.df, estimates.shares), np.sqrt(estimates.variance)
+    lower, upper = estimates.range
+    if method == "wald":
+        ends = [estimates.value - critical * error, estimates.value + critical * error]
+    else:
+        ends = [_end(estimates, critical, error, sign, lower, upper) for sign in (-1.0, 1.0)]
+    if isinstance(estimates.growth, tuple):  # parameters of a model that nothing is known of
+        unknown = estimates.few[..., None]
+        ends = [np.where(unknown, lower, ends[0]), np.where(unknown, upper, ends[1])]
+    return np.stack([np.maximum(ends[0], lower), np.minimum(ends[1], upper)], axis=-1)
+
+
+def _end(estimates: Estimates, critical: Array, error: Array, sign: float, lower: Array, upper: Array) -> Array:
+    step = np.maximum(error, 1e-300)
+
+    def inside(distance: Array) -> Mask:
+        tested = np.clip(estimates.value + sign * distance * step, lower, upper)
+        away = np.abs(tested - estimates.value)
+        return away <= critical * np.sqrt(estimates.variance_at(tested))
+
+    distance = outermost_crossing(inside, shape=error.shape)
+    return np.clip(estimates.value + sign * distance * step, lower, upper)
+
+
+def pvalues(estimates: Estimates, tested: Array | float, *, method: str = "score") -> Array:
+    """Two-sided p-values (R, G, q) of given values; a value beyond what is possible is tested at its edge."""
+    point = np.clip(np.broadcast_to(tested, estimates.value.shape), estimates.lower, estimates.upper)
+    variance = estimates.variance if method == "wald" else estimates.variance_at(point)
+    statistic = np.abs(estimates.value - point) / np.sqrt(np.maximum(variance, 1e-300))
+    return pvalue_of(statistic, estimates.df, estimates.shares)

@@ -9,16 +9,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
 import numpy as np
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
+    from dpinfer.numerics.arrays import Array, Mask
 
-    Array = NDArray[np.float64]
-
-__all__ = ["Estimates", "Growth", "MomentSums", "linearised", "positive", "rescaled", "size_of"]
+__all__ = ["Estimates", "Growth", "MomentSums", "Sizes", "linearised", "positive", "rescaled", "size_of"]
 
 Growth = Literal["none", "square", "correlation", "binomial", "poisson"]
 Exponent = tuple[int, ...]
@@ -71,8 +69,7 @@ class MomentSums:
     @cached_property
     def noise(self) -> Array:
         """Covariance of the noise in the monomials of a cell (d, d)."""
-        result: Array = (self.mixing * self.variances) @ self.mixing.T
-        return result
+        return (self.mixing * self.variances) @ self.mixing.T
 
     @property
     def columns(self) -> int:
@@ -133,8 +130,8 @@ class Estimates:
     mixing: Array
     size: Array
     df: Array
-    few: NDArray[np.bool_]
-    edge: NDArray[np.bool_]
+    few: Mask
+    edge: Mask
     lower: Array | float
     upper: Array | float
     growth: Growth | tuple[Growth, ...]
@@ -158,8 +155,7 @@ class Estimates:
             noise = (top - 2 * tested * both + tested**2 * bottom) / size**2
         growths = self.growth if isinstance(self.growth, tuple) else (self.growth,) * tested.shape[-1]
         parts = [self._grown(one, sampling, tested, place) for place, one in enumerate(growths)]
-        result: Array = np.stack(parts, axis=-1) + noise
-        return result
+        return np.stack(parts, axis=-1) + noise
 
     def _grown(self, growth: Growth, sampling: Array, tested: Array, place: int) -> Array:
         """Give the sampling variance of one quantity if the truth were ``tested`` (R, G)."""
@@ -175,20 +171,26 @@ class Estimates:
             own = np.where(own > 0, self.rows_per_unit * np.maximum(truth, 0.0), 0.0)
         return own
 
-    def shares(self, variance: Array) -> Array:
-        """Share of a variance that each Laplace variable carries (R, G, q, m)."""
-        shares = self.mixing**2 * self.variances / np.maximum(variance, 1e-300)[..., None]
-        total = shares.sum(axis=-1, keepdims=True)
-        result: Array = shares / np.maximum(total, 1.0)
-        return result
+    @property
+    def shares(self) -> Array | None:
+        """Share of the variance that each Laplace variable carries (R, G, q, m); None where the noise is normal."""
+        if not self.laplace:
+            return None
+        shares = self.mixing**2 * self.variances / np.maximum(self.variance, 1e-300)[..., None]
+        return np.asarray(shares / np.maximum(shares.sum(axis=-1, keepdims=True), 1.0))
 
     @property
-    def blurred(self) -> NDArray[np.bool_]:
+    def range(self) -> tuple[Array, Array]:
+        """Least and largest value that is possible, each (R, G, q)."""
+        return np.broadcast_to(self.lower, self.value.shape), np.broadcast_to(self.upper, self.value.shape)
+
+    @property
+    def blurred(self) -> Mask:
         """Whether the sampling variance of an estimate is itself mostly noise (R, G, q)."""
         return np.asarray((self.df < _BLURRED) & (self.size[..., None] > 2 * _BLURRED) & ~self.few[..., None])
 
     @property
-    def flagged(self) -> NDArray[np.bool_]:
+    def flagged(self) -> Mask:
         """Whether a release carries any warning (R,)."""
         return np.asarray(self.few.any(axis=1) | (self.edge | self.blurred).any(axis=(1, 2)))
 
@@ -201,12 +203,19 @@ def _ratio(top: Array, bottom: Array) -> Array:
     return top / np.where(np.abs(bottom) > 1e-12, bottom, 1e-12)
 
 
-def size_of(sums: MomentSums, least_ratio: float = FEW) -> tuple[Array, NDArray[np.bool_]]:
+class Sizes(NamedTuple):
+    """What estimates in cells are divided by, each (R, G): noisy sizes, and whether the cell may be empty."""
+
+    size: Array
+    few: Mask
+
+
+def size_of(sums: MomentSums, least_ratio: float = FEW) -> Sizes:
     """Noisy size of each cell, raised to one standard deviation of its noise, and whether it may be empty."""
     bottom = sums.monomial()
     noisy, error = sums.values[..., bottom], float(np.sqrt(sums.noise[bottom, bottom]))
     least = max(error, 1e-6 if sums.weighted else 1.0)
-    return np.maximum(noisy, least), noisy < max(least_ratio * error, least)
+    return Sizes(np.maximum(noisy, least), noisy < max(least_ratio * error, least))
 
 
 def quadratic(sums: MomentSums, gradient: Array) -> Array:
@@ -215,8 +224,7 @@ def quadratic(sums: MomentSums, gradient: Array) -> Array:
     table = np.array([[sums.place[_sum(sums.exponents[a], sums.exponents[b])] for b in used] for a in used])
     products = sums.values[..., table]
     part = gradient[..., used]
-    result: Array = np.einsum("rgqa,rgab,rgsb->rgqs", part, products, part)
-    return result
+    return np.asarray(np.einsum("rgqa,rgab,rgsb->rgqs", part, products, part))
 
 
 def _squares(sums: MomentSums, gradient: Array) -> Array:
@@ -245,8 +253,7 @@ def positive(matrices: Array) -> Array:
     related[..., place, place] = 1.0
     least = np.minimum(np.linalg.eigvalsh(related)[..., 0], 0.0)[..., None, None]
     kept = 1 / (1 - least)
-    result: Array = both * (kept * related + (1 - kept) * np.eye(place.size))
-    return result
+    return both * (kept * related + (1 - kept) * np.eye(place.size))
 
 
 def rescaled(matrices: Array, variance: Array) -> Array:
@@ -262,20 +269,19 @@ def rescaled(matrices: Array, variance: Array) -> Array:
 
 def linearised(
     sums: MomentSums,
+    sizes: Sizes,
     value: Array,
     gradient: Array,
-    size: Array,
-    few: NDArray[np.bool_],
     *,
     population: bool,
-    edge: NDArray[np.bool_],
-    lower: Array | float,
-    upper: Array | float,
-    growth: Growth,
+    edge: Mask,
+    bounds: tuple[Array | float, Array | float],
+    growth: Growth | tuple[Growth, ...] = "none",
     sampling: Array | None = None,
-    ratio: bool = False,
+    ratio: bool = True,
 ) -> Estimates:
     """Carry the linearisation (times the size) to sampling and noise covariances and degrees of freedom."""
+    size = sizes.size
     wide = size[..., None, None]
     mixing = (gradient @ sums.mixing) / wide
     noise = np.einsum("rgqm,m,rgsm->rgqs", mixing, sums.variances, mixing)
@@ -296,10 +302,10 @@ def linearised(
         mixing=mixing,
         size=size,
         df=df,
-        few=few,
+        few=sizes.few,
         edge=np.broadcast_to(edge, value.shape),
-        lower=lower,
-        upper=upper,
+        lower=bounds[0],
+        upper=bounds[1],
         growth=growth,
         denominator=_denominator(sums, value, gradient) if ratio else None,
         variances=sums.variances,
@@ -323,5 +329,4 @@ def _degrees(sampling: Array, noise: Array, spread: Array, variances: Array, siz
     """Satterthwaite's degrees of freedom of a variance whose sampling part is itself estimated from noisy sums."""
     part, total = diagonal(sampling), diagonal(sampling) + diagonal(noise)
     error = 2 * part**2 / np.maximum(size - 1, 1.0)[..., None] + (spread**2 * variances).sum(axis=-1)
-    result: Array = np.clip(2 * total**2 / np.maximum(error, 1e-300), 2.0, 1e9)
-    return result
+    return np.asarray(np.clip(2 * total**2 / np.maximum(error, 1e-300), 2.0, 1e9))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cache, cached_property
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -11,16 +11,15 @@ from scipy import special, stats
 from scipy.stats import qmc
 
 from dpinfer.inference.expfam import SumNoise, estimate
-from dpinfer.inference.moments import Estimates, Growth
+from dpinfer.inference.moments import Sizes, linearised
+from dpinfer.numerics.forms import root_of
 from dpinfer.numerics.quadrature import composite_nodes
+from dpinfer.numerics.roots import bisected
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
     from dpinfer.inference.expfam import ClampedProblem
-    from dpinfer.inference.moments import MomentSums
-
-    Array = NDArray[np.float64]
+    from dpinfer.inference.moments import Estimates, Growth, MomentSums
+    from dpinfer.numerics.arrays import Array, Mask
 
 __all__ = ["clamped_product", "estimate_multinormal", "signal"]
 
@@ -98,18 +97,13 @@ def clamped_product(mean: Array, sd: Array, rho: Array) -> Array:
     first = np.clip(mean[:, :1] + sd[:, :1] * nodes, -1.0, 1.0)
     centre = mean[:, 1:] + sd[:, 1:] * rho[:, None] * nodes
     spread = sd[:, 1:] * np.sqrt(1 - rho[:, None] ** 2)
-    result: Array = (weights * first * _clamped_mean(centre, spread)).sum(axis=1)
-    return result
+    return np.asarray((weights * first * _clamped_mean(centre, spread)).sum(axis=1))
 
 
 def _clamped_mean(mean: Array, sd: Array) -> Array:
     low, high = (-1 - mean) / sd, (1 - mean) / sd
-    inside = mean * (special.ndtr(high) - special.ndtr(low)) - sd * (_density(high) - _density(low))
+    inside = mean * (special.ndtr(high) - special.ndtr(low)) - sd * (stats.norm.pdf(high) - stats.norm.pdf(low))
     return np.asarray(inside - special.ndtr(low) + special.ndtr(-high))
-
-
-def _density(x: Array) -> Array:
-    return np.asarray(np.exp(-0.5 * x**2) / np.sqrt(2 * np.pi))
 
 
 def estimate_multinormal(sums: MomentSums, problems: list[ClampedProblem], *, population: bool) -> Estimates:
@@ -148,31 +142,22 @@ def estimate_multinormal(sums: MomentSums, problems: list[ClampedProblem], *, po
     few |= (blurred | edge[:, k : 2 * k]).any(axis=1)
     slope = np.concatenate([np.ones_like(shape.mean), shape.sd, 1 - shape.rho**2], axis=1)
     value = np.concatenate([shape.mean, shape.sd, shape.rho], axis=1)
-    both = slope[:, :, None] * slope[:, None, :]
-    sampling = sampling * both if population else np.zeros_like(sampling)
-    mixing = (gradient * slope[:, :, None]) @ sums.mixing
-    noise = total * both
-    found = Estimates(
-        value=value[:, None],
-        sampling=sampling[:, None],
-        noise=noise[:, None],
-        mixing=mixing[:, None],
-        size=size[:, None],
-        df=_degrees(shape, sampling, noise, size, population=population)[:, None],
-        few=few[:, None],
+    found = linearised(
+        sums,
+        Sizes(size[:, None], few[:, None]),
+        value[:, None],
+        (gradient * (slope * size[:, None])[:, :, None])[:, None],
+        population=population,
         edge=edge[:, None],
-        lower=np.concatenate([np.full(k, -np.inf), np.zeros(k), np.full(len(pairs), -1.0)]),
-        upper=np.concatenate([np.full(2 * k, np.inf), np.ones(len(pairs))]),
+        bounds=(np.repeat([-np.inf, 0.0, -1.0], [k, k, len(pairs)]), np.repeat([np.inf, 1.0], [2 * k, len(pairs)])),
         growth=_growth(k, len(pairs)),
-        denominator=None,
-        variances=sums.variances,
-        laplace=sums.laplace,
-        spread=np.zeros_like(mixing)[:, None],
-        rows_per_unit=sums.rows_per_unit,
+        sampling=(sampling * (slope[:, :, None] * slope[:, None, :]) * population)[:, None],
+        ratio=False,
     )
     # Where nothing is known the error is huge, and not singular, even if only the noise counts as error.
     wide = np.where(few[:, None, None, None], found.sampling + 1e6 * np.eye(value.shape[1]), found.sampling)
-    return replace(found, sampling=wide)
+    df = _degrees(shape, found, size) if population else found.df
+    return replace(found, sampling=wide, df=df)
 
 
 def _growth(columns: int, pairs: int) -> tuple[Growth, ...]:
@@ -184,7 +169,7 @@ def _growth(columns: int, pairs: int) -> tuple[Growth, ...]:
 
 def _solve(
     sums: MomentSums, problems: list[ClampedProblem], pairs: list[tuple[int, int]], size: Array
-) -> tuple[_Shape, NDArray[np.bool_]]:
+) -> tuple[_Shape, Mask]:
     """Solve the columns one by one, then the correlations; also whether each was moved to an edge (R, p)."""
     noise, values = sums.noise, sums.values[:, 0]
     means, sds, edges = [], [], []
@@ -212,13 +197,10 @@ def _solve(
     return _Shape(mean, sd, np.stack(rho, axis=1), pairs), edge
 
 
-def _correlation(mean: Array, sd: Array, wanted: Array) -> tuple[Array, NDArray[np.bool_]]:
+def _correlation(mean: Array, sd: Array, wanted: Array) -> tuple[Array, Mask]:
     low, high = np.full(len(wanted), -_LARGEST), np.full(len(wanted), _LARGEST)
     edge = (clamped_product(mean, sd, low) >= wanted) | (clamped_product(mean, sd, high) <= wanted)
-    for _ in range(_BISECTIONS):
-        middle = 0.5 * (low + high)
-        below = clamped_product(mean, sd, middle) < wanted
-        low, high = np.where(below, middle, low), np.where(below, high, middle)
+    low, high = bisected(lambda rho: clamped_product(mean, sd, rho) < wanted, low, high, rounds=_BISECTIONS)
     return 0.5 * (low + high), edge
 
 
@@ -230,8 +212,8 @@ def _expected(sums: MomentSums, shape: _Shape) -> Array:
         m, s = shape.mean[:, column], shape.sd[:, column]
         a, b = low[:, column], high[:, column]
         inside = special.ndtr(b) - special.ndtr(a)
-        second = m**2 * inside - 2 * m * s * (_density(b) - _density(a))
-        second += s**2 * (inside - (b * _density(b) - a * _density(a)))
+        second = m**2 * inside - 2 * m * s * (stats.norm.pdf(b) - stats.norm.pdf(a))
+        second += s**2 * (inside - (b * stats.norm.pdf(b) - a * stats.norm.pdf(a)))
         found[:, sums.monomial(column)] = _clamped_mean(m, s)
         found[:, sums.monomial(column, column)] = second + special.ndtr(a) + special.ndtr(-b)
     for place, (i, j) in enumerate(shape.pairs):
@@ -267,8 +249,7 @@ def _row_covariance(sums: MomentSums, shape: _Shape, others: list[int]) -> Array
     correlation = np.broadcast_to(np.eye(k), (len(shape.mean), k, k)).copy()
     for place, (i, j) in enumerate(shape.pairs):
         correlation[:, i, j] = correlation[:, j, i] = shape.rho[:, place]
-    values, vectors = np.linalg.eigh(correlation)
-    root = vectors * np.sqrt(np.maximum(values, 0.0))[:, None, :]
+    root = root_of(correlation)
     exponents = np.array([sums.exponents[place][:-1] for place in others])
     out = np.empty((len(shape.mean), len(others), len(others)))
     for index in range(len(shape.mean)):
@@ -280,25 +261,17 @@ def _row_covariance(sums: MomentSums, shape: _Shape, others: list[int]) -> Array
     return out
 
 
-_SAMPLES: dict[int, Array] = {}
-
-
+@cache
 def _sample(k: int) -> Array:
-    if k not in _SAMPLES:
-        uniform = qmc.Sobol(k, scramble=True, rng=np.random.default_rng(0)).random(_POINTS)
-        _SAMPLES[k] = stats.norm.ppf(np.clip(uniform, 1e-9, 1 - 1e-9))
-    return _SAMPLES[k]
+    uniform = qmc.Sobol(k, scramble=True, rng=np.random.default_rng(0)).random(_POINTS)
+    return np.asarray(stats.norm.ppf(np.clip(uniform, 1e-9, 1 - 1e-9)))
 
 
-def _degrees(shape: _Shape, sampling: Array, noise: Array, size: Array, *, population: bool) -> Array:
+def _degrees(shape: _Shape, found: Estimates, size: Array) -> Array:
     """Satterthwaite's degrees of freedom: of a mean by how well its standard deviation is known; else infinite."""
-    df = np.full(shape.vector.shape, np.inf)
-    if not population:
-        return df
+    df, total = found.df.copy(), found.variance[:, 0]
     k = shape.mean.shape[1]
-    place = np.arange(k)
-    variance = (sampling + noise)[:, place, place]
-    known = (sampling + noise)[:, place + k, place + k]
+    variance, known = total[:, :k], total[:, k : 2 * k]
     error = (2 * shape.sd / size[:, None]) ** 2 * known
-    df[:, :k] = np.clip(2 * variance**2 / np.maximum(error, 2e-9 * variance**2 + 1e-300), 2.0, 1e9)
+    df[:, 0, :k] = np.clip(2 * variance**2 / np.maximum(error, 2e-9 * variance**2 + 1e-300), 2.0, 1e9)
     return df

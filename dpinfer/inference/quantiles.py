@@ -7,27 +7,26 @@ no harm.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING
 
 import numpy as np
 from scipy import stats
 
-from dpinfer.errors import OptionError
+from dpinfer.inference.base import TARGETS, BaseInference
+from dpinfer.inference.contrasts import Contrasts, rows_of, single, variance_of
 from dpinfer.inference.distribution import prefix_coefficients
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
+    from collections.abc import Iterator
 
     from dpinfer.inference.distribution import Tree
-
-    Array = NDArray[np.float64]
+    from dpinfer.numerics.arrays import Array
 
 __all__ = ["METHODS", "TARGETS", "QuantileInference", "cdf_interval", "simultaneous_width"]
 
 METHODS = ("auto", "score", "wald")
-TARGETS = ("population", "data")
 
 _FEW = 4
 """Leaves within which an interval is wide for the leaves more than for anything else."""
@@ -47,7 +46,7 @@ _LARGE = 3.0
 
 
 @dataclass(frozen=True, eq=False)
-class QuantileInference:
+class QuantileInference(BaseInference):
     """Quantiles of one column, by group; implements `Inference`.
 
     Attributes
@@ -82,9 +81,7 @@ class QuantileInference:
     continuous: bool = False
     nobs_is_public: bool = False
 
-    scale = None
-    rsquared = None
-    df_resid = np.inf
+    methods = METHODS
 
     @cached_property
     def _found(self) -> list[_Quantile]:
@@ -117,8 +114,7 @@ class QuantileInference:
     def _slopes(self) -> Array:
         """Change of each quantile with its rank (G k,); 0 where the rank is known."""
         errors, ranks = self._errors
-        found: Array = np.where(ranks > _KNOWN, errors / np.maximum(ranks, _KNOWN), 0.0)
-        return found
+        return np.where(ranks > _KNOWN, errors / np.maximum(ranks, _KNOWN), 0.0)
 
     @cached_property
     def cov_sampling(self) -> Array:
@@ -172,51 +168,42 @@ class QuantileInference:
             )
         return tuple(found)
 
-    def _own(self, weights: Array) -> int | None:
-        """Which quantile a combination is, where it is nothing else."""
-        places = np.flatnonzero(weights)
-        return int(places[0]) if len(places) == 1 and weights[places[0]] == 1 else None
+    def _linear(self, rows: Array) -> Contrasts:
+        """Return combinations (c,) with a normal reference."""
+        return Contrasts(rows @ self.params, np.sqrt(variance_of(rows, self.cov_sampling + self.cov_noise)))
+
+    def _scored(self, rows: Array) -> Iterator[tuple[int, int]]:
+        """Give the rows that are a quantile and nothing else, and which, where the method is the score method."""
+        for place, own in enumerate(single(rows)):
+            if own >= 0 and self.method == "score":
+                yield place, int(own)
 
     def intervals(self, contrasts: Array, alpha: float) -> Array:
         """Intervals of level ``1 - alpha`` for each row of ``contrasts`` (c, G k), as (c, 2)."""
-        rows = np.atleast_2d(np.asarray(contrasts, dtype=np.float64))
-        z = float(stats.norm.isf(alpha / 2))
-        middle = rows @ self.params
-        half = z * np.sqrt(np.einsum("ci,ij,cj->c", rows, self.cov_sampling + self.cov_noise, rows))
-        ends = np.stack([middle - half, middle + half], axis=1)
-        for place, weights in enumerate(rows):
-            own = self._own(weights)
-            if own is not None and self.method == "score":
-                low, high = self._found[own].interval(z)
-                ends[place] = min(low, self.params[own]), max(high, self.params[own])
+        rows = rows_of(contrasts)
+        ends = self._linear(rows).intervals(alpha)
+        for place, own in self._scored(rows):
+            low, high = self._found[own].interval(float(stats.norm.isf(alpha / 2)))
+            ends[place] = min(low, self.params[own]), max(high, self.params[own])
         return ends
 
     def contrast_pvalues(self, contrasts: Array, values: Array) -> Array:
         """Two-sided p-values (c,) of ``contrasts @ params = values``."""
-        rows = np.atleast_2d(np.asarray(contrasts, dtype=np.float64))
+        rows = rows_of(contrasts)
         tested = np.broadcast_to(np.asarray(values, dtype=np.float64), len(rows))
-        error = np.sqrt(np.einsum("ci,ij,cj->c", rows, self.cov_sampling + self.cov_noise, rows))
-        found = 2 * stats.norm.sf(np.abs(rows @ self.params - tested) / error)
-        for place, weights in enumerate(rows):
-            own = self._own(weights)
-            if own is not None and self.method == "score":
-                found[place] = self._found[own].pvalue(float(tested[place]))
-        return np.asarray(found)
+        found = self._linear(rows).pvalues(tested)
+        for place, own in self._scored(rows):
+            found[place] = self._found[own].pvalue(float(tested[place]))
+        return found
 
     def wald(self, restrictions: Array, values: Array) -> tuple[float, float, float]:
         """Joint test of ``restrictions @ params = values``: statistic (chi-squared), degrees of freedom, p-value."""
-        rows = np.atleast_2d(np.asarray(restrictions, dtype=np.float64))
+        rows = rows_of(restrictions)
         gap = rows @ self.params - np.broadcast_to(values, len(rows))
         cov = rows @ (self.cov_sampling + self.cov_noise) @ rows.T
         statistic = float(gap @ np.linalg.pinv(cov, hermitian=True) @ gap)
         df = float(np.linalg.matrix_rank(rows))
         return statistic, df, float(stats.chi2.sf(statistic, df))
-
-    def with_method(self, method: str) -> QuantileInference:
-        """Return the same estimates under another inference method."""
-        if method not in METHODS:
-            raise OptionError("inference", method, METHODS)
-        return replace(self, method="score" if method == "auto" else method)
 
 
 @dataclass(frozen=True, eq=False)
@@ -322,20 +309,11 @@ class _Quantile:
 
 
 def cdf_interval(tree: Tree, alpha: float, *, dependence: float = 1.0) -> Array:
-    """Pointwise intervals for the distribution function at every edge.
+    """Pointwise intervals for the distribution function at every edge, (m + 1, 2).
 
-    Parameters
-    ----------
-    tree : Tree
-    alpha : float
-    dependence : float
-        Factor of the sampling variance; 0 where the rows are all there is.
-
-    Returns
-    -------
-    ndarray (m + 1, 2)
-        The probabilities p at which ``count - p n`` is within z standard deviations of 0: ends of a quadratic
-        inequality, brought into [0, 1].
+    They hold the probabilities p at which ``count - p n`` is within z standard deviations of 0: the ends of a
+    quadratic inequality, brought into [0, 1]. The sampling variance is multiplied by ``dependence``, 0 where the rows
+    are all there is.
     """
     z2 = float(stats.norm.isf(alpha / 2)) ** 2
     n, count = tree.rows, tree.cumulative
@@ -360,20 +338,8 @@ def simultaneous_width(
 ) -> float:
     """Half width of a band that holds the whole distribution function with probability ``1 - alpha``.
 
-    Parameters
-    ----------
-    tree : Tree
-    alpha : float
-    dependence : float
-        As in `cdf_interval`.
-    replicates, seed : int
-        Number of simulated processes, and their public seed.
-
-    Returns
-    -------
-    float
-        Quantile of the largest deviation at any edge: a Brownian bridge at the estimated distribution function plus the
-        noise of the tree, both normal.
+    It is the quantile of the largest deviation at any edge of a Brownian bridge at the estimated distribution function
+    plus the noise of the tree, both normal. ``dependence`` as in `cdf_interval`; ``seed`` is public.
     """
     rng = np.random.default_rng(seed)
     steps = np.diff(tree.cdf)

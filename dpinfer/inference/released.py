@@ -8,14 +8,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
     from dpinfer.kernel.measurement import Measurement
     from dpinfer.kernel.stage import Context
+    from dpinfer.numerics.arrays import Array
     from dpinfer.release import NoiseLaw, Release
     from dpinfer.schema.schema import Schema
-
-    Array = NDArray[np.float64]
 
 __all__ = ["Released"]
 
@@ -61,8 +58,7 @@ class Released:
     @property
     def noise_variances(self) -> Array:
         """Variance of the noise of every sum (m,), in units of the scaled features."""
-        found: Array = self.law.variances * self.steps**2
-        return found
+        return self.law.variances * self.steps**2
 
     @property
     def schema(self) -> Schema:

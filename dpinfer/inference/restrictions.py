@@ -9,13 +9,12 @@ import numpy as np
 from dpinfer.errors import InferenceError
 
 if TYPE_CHECKING:
-    from numpy.typing import ArrayLike, NDArray
+    from numpy.typing import ArrayLike
 
     from dpinfer.inference.base import Inference
+    from dpinfer.numerics.arrays import Array
 
-    Array = NDArray[np.float64]
-
-__all__ = ["independent", "wald_statistic"]
+__all__ = ["independent", "wald_lengths", "wald_statistic"]
 
 
 def independent(restrictions: ArrayLike, values: ArrayLike) -> tuple[Array, Array, float]:
@@ -38,3 +37,9 @@ def wald_statistic(inference: Inference, rows: Array, values: Array) -> float:
     distance = rows @ inference.params - values
     total = rows @ (inference.cov_sampling + inference.cov_noise) @ rows.T
     return float(distance @ np.linalg.solve(total, distance))
+
+
+def wald_lengths(distances: Array, covariances: Array) -> Array:
+    """Squared lengths (R,) of distances (R, k), each in units of its covariance (R, k, k)."""
+    solved = np.linalg.solve(covariances, distances[..., None])[..., 0]
+    return np.asarray(np.einsum("rk,rk->r", distances, solved))

@@ -6,18 +6,15 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
-from scipy import stats
 
 from dpinfer.inference.gram import GramFit, GramProblem, noise_action
 from dpinfer.numerics.roots import outermost_crossing
-from dpinfer.numerics.tails import laplace_sum_isf, laplace_sum_sf
+from dpinfer.numerics.tails import critical_value, pvalue_of
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
+    from dpinfer.numerics.arrays import Array, Mask, Places
 
-    Array = NDArray[np.float64]
-
-__all__ = ["laplace_critical", "laplace_shares", "score_interval", "score_joint", "score_pvalue", "score_statistic"]
+__all__ = ["laplace_shares", "score_interval", "score_joint", "score_of", "score_pvalue", "score_statistic"]
 
 _ROUNDS = 3
 _NORMAL_DF = 1e9
@@ -27,11 +24,12 @@ _LEAST, _SLOPE = 0.6, 0.4 / 3
 
 
 @dataclass(frozen=True, slots=True)
-class _Influence:
-    """How the score moves each contrast: ``c' S^-1 g`` for a contrast c.
+class Score:
+    """How the score moves each contrast, ``c' S^-1 g`` for a contrast c, and its variance V at the estimate.
 
     Attributes
     ----------
+    fit : GramFit
     centre : ndarray (R, k)
         Value of each contrast at the solution of the noisy normal equations.
     weights : ndarray (R, k, p)
@@ -40,118 +38,96 @@ class _Influence:
         The same on the measured features.
     fraction : ndarray (R, 1, 1)
         Where between the estimate (0) and the tested value (1) the variance is evaluated.
+    acted : ndarray (R, k, p)
+        ``V w``.
+    variance : ndarray (R, k)
+        ``w' V w``.
     """
 
+    fit: GramFit
     centre: Array
     weights: Array
     on_features: Array
     fraction: Array
+    acted: Array
+    variance: Array
+
+    @property
+    def df(self) -> Array:
+        """Degrees of freedom of the variance at the estimate (R, k), after Satterthwaite."""
+        fit = self.fit
+        if not fit.problem.population:
+            return np.full(self.variance.shape, _NORMAL_DF)
+        sampling = fit.sampling_scale[:, None] * np.einsum("rki,rki->rk", self.weights, self.weights @ fit.floored)
+        ratio = np.minimum(self.variance / np.maximum(sampling, 1e-300), 1e5)
+        return np.asarray(np.minimum(fit.df_units[:, None] * ratio**2, _NORMAL_DF))
+
+    @property
+    def shares(self) -> Array | None:
+        """Laplace shares of the variance at the estimate, see `laplace_shares`; None where the noise is normal."""
+        problem = self.fit.problem
+        if not problem.laplace:
+            return None
+        residual = problem.response - self.fit.plain @ self.fit.rows
+        return laplace_shares(problem, residual[:, None, :], self.on_features, self.variance)
+
+    def on_the_way(self, acted: Array, multiple: Array) -> tuple[Array, Array]:
+        """``V w`` and ``w' V w`` on the way to the restricted minimum, which is ``V w`` times ``multiple`` away."""
+        shift = (acted @ self.fit.inverse) * multiple[..., None]
+        return _action(self.fit, self.weights, self.on_features, self.fit.plain[:, None, :] - self.fraction * shift)
 
 
-def _influence(fit: GramFit, contrasts: Array) -> _Influence:
+def score_of(fit: GramFit, contrasts: Array) -> Score:
+    """Return the score of contrasts (k, p) of the coefficients."""
     rotated = np.linalg.solve(fit.mix, contrasts.T).T
     weights = np.einsum("rij,kj->rki", fit.inverse, rotated)
+    on_features = weights @ fit.rows
     fraction = np.clip(1.0 - _SLOPE * (fit.kappa - 1.0), _LEAST, 1.0)
-    return _Influence(fit.plain @ rotated.T, weights, weights @ fit.rows, fraction[:, None, None])
+    acted, variance = _action(fit, weights, on_features, np.broadcast_to(fit.plain[:, None, :], weights.shape))
+    return Score(fit, fit.plain @ rotated.T, weights, on_features, fraction[:, None, None], acted, variance)
 
 
-def _action(fit: GramFit, influence: _Influence, beta: Array) -> tuple[Array, Array]:
+def _action(fit: GramFit, weights: Array, on_features: Array, beta: Array) -> tuple[Array, Array]:
     """Covariance V of the score at rotated coefficients ``beta`` (R, k, p): ``V w`` (R, k, p) and ``w' V w`` (R, k)."""
     residual = fit.problem.response - beta @ fit.rows
-    acted = noise_action(fit.problem, residual, influence.on_features) @ fit.rows.T
+    acted = noise_action(fit.problem, residual, on_features) @ fit.rows.T
     if fit.problem.population:
-        acted = acted + fit.sampling_scale[:, None, None] * (influence.weights @ fit.floored)
-    return acted, np.einsum("rki,rki->rk", influence.weights, acted)
+        acted = acted + fit.sampling_scale[:, None, None] * (weights @ fit.floored)
+    return acted, np.einsum("rki,rki->rk", weights, acted)
 
 
-def _at_estimate(fit: GramFit, influence: _Influence) -> tuple[Array, Array, Array, Array]:
-    """``V w`` and ``w' V w`` at the estimate, the standard error and its degrees of freedom (Satterthwaite)."""
-    acted, variance = _action(fit, influence, np.broadcast_to(fit.plain[:, None, :], influence.weights.shape))
-    if not fit.problem.population:
-        return acted, variance, np.sqrt(variance), np.full(variance.shape, _NORMAL_DF)
-    sampling = fit.sampling_scale[:, None] * np.einsum(
-        "rki,rki->rk", influence.weights, influence.weights @ fit.floored
-    )
-    ratio = np.minimum(variance / np.maximum(sampling, 1e-300), 1e5)
-    return acted, variance, np.sqrt(variance), np.minimum(fit.df_units[:, None] * ratio**2, _NORMAL_DF)
-
-
-def _statistic(fit: GramFit, influence: _Influence, start: tuple[Array, Array], values: Array) -> Array:
-    distance = influence.centre - values
-    acted, variance = start
-    for _ in range(_ROUNDS):
-        shift = (acted @ fit.inverse) * (distance / variance)[..., None]
-        acted, variance = _action(fit, influence, fit.plain[:, None, :] - influence.fraction * shift)
-    return distance / np.sqrt(variance)
-
-
-def score_statistic(fit: GramFit, contrasts: Array, values: Array) -> Array:
-    """Signed root of the score statistic of ``contrasts @ params = values``.
+def score_statistic(score: Score, values: Array) -> Array:
+    """Signed root (R, k) of the score statistic of ``contrasts @ params = values``: distance over standard error.
 
     With ``g(b) = S_xy - S_xx b`` and ``V(b)`` its covariance, the minimum of ``g' V^-1 g`` over all b
     that meet the restriction is ``(c'b^ - value)^2 / (c' S^-1 V S^-1 c)`` for fixed V, where b^ solves
     ``g = 0``. V is evaluated on the way from b^ to the restricted minimum, which a few rounds find: all the
     way where noise dominates, .6 of the way where the design is well identified.
-
-    Parameters
-    ----------
-    contrasts : ndarray (k, p)
-    values : ndarray (R, k) or broadcastable
-
-    Returns
-    -------
-    ndarray (R, k)
-        ``(c'b^ - value)`` over its standard error.
     """
-    influence = _influence(fit, contrasts)
-    acted, variance, _, _ = _at_estimate(fit, influence)
-    return _statistic(fit, influence, (acted, variance), values)
+    distance = score.centre - values
+    acted, variance = score.acted, score.variance
+    for _ in range(_ROUNDS):
+        acted, variance = score.on_the_way(acted, distance / variance)
+    return distance / np.sqrt(variance)
 
 
 def laplace_shares(problem: GramProblem, residual: Array, on_features: Array, variance: Array) -> Array:
-    """Share of the variance of each contrast carried by each Laplace draw.
+    """Share of the variance of each contrast carried by each Laplace draw, (..., d (d + 1) / 2).
 
-    Parameters
-    ----------
-    problem : GramProblem
-    residual : ndarray (..., d)
-        The direction whose cross-products with the features carry the noise.
-    on_features : ndarray (..., d)
-        Weights of the contrast on the features.
-    variance : ndarray (...)
-        Total variance of the contrast.
-
-    Returns
-    -------
-    ndarray (..., d (d + 1) / 2)
+    The noise is that of the cross-products of ``residual`` (..., d) with the features, which the contrast weights by
+    ``on_features`` (..., d); ``variance`` (...) is the total variance of the contrast.
     """
     outer = on_features[..., :, None] * residual[..., None, :]
     upper = np.triu_indices(outer.shape[-1])
     symmetric = outer + np.swapaxes(outer, -1, -2)
     coefficient = np.where(upper[0] == upper[1], 0.5, 1.0) * symmetric[..., upper[0], upper[1]]
-    shares: Array = coefficient**2 * problem.noise[upper] / variance[..., None]
-    return shares
-
-
-def laplace_critical(problem: GramProblem, residual: Array, on_features: Array, variance: Array, alpha: float) -> Array:
-    """Two-sided critical value of a contrast under Laplace noise, in standard errors; see `laplace_shares`."""
-    return laplace_sum_isf(alpha, laplace_shares(problem, residual, on_features, variance))
-
-
-def _at_plain(fit: GramFit, influence: _Influence, variance: Array) -> Array:
-    residual = fit.problem.response - fit.plain @ fit.rows
-    return laplace_shares(fit.problem, residual[:, None, :], influence.on_features, variance)
+    return coefficient**2 * problem.noise[upper] / variance[..., None]
 
 
 def score_pvalue(fit: GramFit, contrasts: Array, values: Array) -> Array:
     """Two-sided p-values (R, k) of ``contrasts @ params = values``; Laplace noise enters by its own law."""
-    influence = _influence(fit, contrasts)
-    acted, variance, _, df = _at_estimate(fit, influence)
-    statistic = _statistic(fit, influence, (acted, variance), values)
-    pvalue = 2 * np.asarray(stats.t.sf(np.abs(statistic), df))
-    if not fit.problem.laplace:
-        return pvalue
-    return laplace_sum_sf(stats.norm.isf(pvalue / 2), _at_plain(fit, influence, variance))
+    score = score_of(fit, contrasts)
+    return pvalue_of(np.abs(score_statistic(score, values)), score.df, score.shares, least=0.0)
 
 
 def score_interval(fit: GramFit, contrasts: Array, alpha: float) -> Array:
@@ -172,7 +148,7 @@ def score_interval(fit: GramFit, contrasts: Array, alpha: float) -> Array:
     return ends
 
 
-def _take(fit: GramFit, index: NDArray[np.intp]) -> GramFit:
+def _take(fit: GramFit, index: Places) -> GramFit:
     """Return some of the replicates."""
     if len(index) == len(fit.kappa):
         return fit
@@ -180,74 +156,50 @@ def _take(fit: GramFit, index: NDArray[np.intp]) -> GramFit:
     return replace(fit, **{name: getattr(fit, name)[index] for name in arrays})
 
 
-def _critical(fit: GramFit, influence: _Influence, variance: Array, df: Array, alpha: float) -> Array:
-    """Two-sided critical value of the score statistic, (R, k)."""
-    if not fit.problem.laplace:
-        return np.asarray(stats.t.isf(alpha / 2, df))
-    quantile = laplace_sum_isf(alpha, _at_plain(fit, influence, variance))
-    return np.asarray(stats.t.isf(stats.norm.sf(quantile), df))
-
-
-def _contracted_ends(fit: GramFit, contrasts: Array, alpha: float) -> tuple[Array, NDArray[np.bool_]]:
+def _contracted_ends(fit: GramFit, contrasts: Array, alpha: float) -> tuple[Array, Mask]:
     """Iterate ``end = centre -+ critical * error(end)``: ends (R, k, 2), and which replicates settled (R,)."""
-    influence = _influence(fit, contrasts)
-    start, variance, error, df = _at_estimate(fit, influence)
-    critical = _critical(fit, influence, variance, df, alpha)
+    score = score_of(fit, contrasts)
+    critical = critical_value(alpha, score.df, score.shares)
     settled = np.ones(len(fit.kappa), dtype=bool)
     ends = []
     for sign in (-1.0, 1.0):
-        acted, half, step = start, critical * error, error
+        acted, step, half = score.acted, np.sqrt(score.variance), critical * np.sqrt(score.variance)
         for _ in range(_CONTRACTIONS):
-            shift = (acted @ fit.inverse) * (-sign * critical**2 / half)[..., None]
-            acted, variance = _action(fit, influence, fit.plain[:, None, :] - influence.fraction * shift)
+            acted, variance = score.on_the_way(acted, -sign * critical**2 / half)
             step, half = np.abs(critical * np.sqrt(variance) - half), critical * np.sqrt(variance)
         settled &= np.all(step <= 1e-9 * half, axis=1)
-        ends.append(influence.centre + sign * half)
+        ends.append(score.centre + sign * half)
     return np.stack(ends, axis=-1), settled
 
 
 def _scanned_ends(fit: GramFit, contrasts: Array, alpha: float) -> Array:
     """Find the ends of the intervals (R, k, 2) by a scan from outside in."""
-    influence = _influence(fit, contrasts)
-    acted, variance, error, df = _at_estimate(fit, influence)
-    critical = _critical(fit, influence, variance, df, alpha)
+    score = score_of(fit, contrasts)
+    critical, error = critical_value(alpha, score.df, score.shares), np.sqrt(score.variance)
 
     def end(sign: float) -> Array:
-        def inside(distance: Array) -> NDArray[np.bool_]:
-            values = influence.centre + sign * distance * error
-            return np.abs(_statistic(fit, influence, (acted, variance), values)) <= critical
+        def inside(distance: Array) -> Mask:
+            return np.abs(score_statistic(score, score.centre + sign * distance * error)) <= critical
 
-        return influence.centre + sign * error * outermost_crossing(inside, shape=error.shape)
+        return score.centre + sign * error * outermost_crossing(inside, shape=error.shape)
 
     return np.stack([end(-1.0), end(1.0)], axis=-1)
 
 
 def score_joint(fit: GramFit, contrasts: Array, values: Array) -> tuple[Array, Array]:
-    """Score statistic of several restrictions at once.
+    """Score statistic (R,) of k linearly independent restrictions at once, and degrees of freedom (R,).
 
-    Parameters
-    ----------
-    contrasts : ndarray (k, p)
-        Linearly independent restrictions.
-    values : ndarray (R, k) or broadcastable
-
-    Returns
-    -------
-    statistic : ndarray (R,)
-        About chi-squared with k degrees of freedom under the restrictions.
-    df : ndarray (R,)
-        Smallest denominator degrees of freedom among the restrictions, for an F reference.
+    The statistic is about chi-squared with k degrees of freedom under the restrictions. The degrees of freedom are the
+    fewest among the restrictions, for the denominator of an F reference.
     """
-    influence = _influence(fit, contrasts)
-    distance = influence.centre - values
-    _, _, _, df = _at_estimate(fit, influence)
-    beta = fit.plain
+    score = score_of(fit, contrasts)
+    distance, beta = score.centre - values, fit.plain
     for step in range(_ROUNDS + 1):
-        at = np.broadcast_to(beta[:, None, :], influence.weights.shape)
-        acted, _ = _action(fit, influence, at)
-        spread = np.einsum("rki,rli->rkl", influence.weights, acted)
+        at = np.broadcast_to(beta[:, None, :], score.weights.shape)
+        acted, _ = _action(fit, score.weights, score.on_features, at)
+        spread = np.einsum("rki,rli->rkl", score.weights, acted)
         solved = np.linalg.solve(spread, distance[..., None])[..., 0]
         if step < _ROUNDS:
             shift = np.einsum("rk,rki,rij->rj", solved, acted, fit.inverse)
-            beta = fit.plain - influence.fraction[:, 0] * shift
-    return np.einsum("rk,rk->r", distance, solved), df.min(axis=1)
+            beta = fit.plain - score.fraction[:, 0] * shift
+    return np.einsum("rk,rk->r", distance, solved), score.df.min(axis=1)

@@ -7,13 +7,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from dpinfer.inference.gram import GramFit, covariance, fit_gram
+from dpinfer.numerics.forms import symmetric
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
+    from dpinfer.numerics.arrays import Array
     from dpinfer.release.laws import NoiseLaw
-
-    Array = NDArray[np.float64]
 
 __all__ = ["draw_noise", "draw_sums", "simulate_pivots"]
 
@@ -61,22 +59,10 @@ def simulate_pivots(
 
 
 def draw_sums(fit: GramFit, params: Array, size: int, rng: np.random.Generator) -> Array:
-    """Draw sums of z z' from the models of R fits, given their regressors and without privacy noise.
+    """Draw sums of z z' (R, size, d, d) from the models of R fits, given their regressors and without privacy noise.
 
-    Parameters
-    ----------
-    fit : GramFit
-        R fits: their floored cross-products and error variances are those of the models.
-    params : ndarray (R, p)
-        Coefficients of the models.
-    size : int
-        Draws from each model.
-    rng : numpy.random.Generator
-
-    Returns
-    -------
-    ndarray (R, size, d, d)
-        Right in every combination of features that the regression reads.
+    Cross-products (floored) and error variances of the models are those of the fits; the coefficients are ``params``
+    (R, p). The sums are right in every combination of features that the regression reads.
     """
     cross = fit.floored
     beta = params @ fit.mix
@@ -95,8 +81,7 @@ def _residual(fit: GramFit, error: Array, rng: np.random.Generator) -> Array:
         return np.broadcast_to(fit.scale[:, None] * df, error.shape[:2])
     inside = ((error @ np.linalg.inv(fit.floored)) * error).sum(axis=-1)
     outside = rng.chisquare(units, size=error.shape[:2]) * (df / units)
-    result: Array = inside + fit.scale[:, None] * outside
-    return result
+    return np.asarray(inside + fit.scale[:, None] * outside)
 
 
 def _assemble(fit: GramFit, beta: Array, error: Array, squares: Array) -> Array:
@@ -116,15 +101,10 @@ def _assemble(fit: GramFit, beta: Array, error: Array, squares: Array) -> Array:
     wanted[..., :-1, -1] = wanted[..., -1, :-1] = moment
     wanted[..., -1, -1] = total
     back = np.linalg.pinv(frame)
-    result: Array = back @ wanted @ back.T
-    return result
+    return back @ wanted @ back.T
 
 
 def draw_noise(law: NoiseLaw, steps: Array, width: int, size: int, rng: np.random.Generator) -> Array:
     """Draw the noise of a released upper triangle, as symmetric matrices (size, width, width)."""
-    upper = np.triu_indices(width)
-    drawn = law.rvs(size, rng)[:, : len(upper[0])] * steps[: len(upper[0])]
-    noise = np.zeros((size, width, width))
-    noise[:, upper[0], upper[1]] = drawn
-    noise[:, upper[1], upper[0]] = drawn
-    return noise
+    count = width * (width + 1) // 2
+    return symmetric(law.rvs(size, rng)[:, :count] * steps[:count], width)

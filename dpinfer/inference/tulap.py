@@ -8,39 +8,48 @@ The law of Z is known for every theta, so tests and intervals hold at every n, t
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal, get_args
 
 import numpy as np
 from scipy.optimize import elementwise
 
 from dpinfer.errors import OptionError
+from dpinfer.inference.contrasts import Contrasts
 from dpinfer.numerics.binomial import binomial_pmf, binomial_sf, discounted_tail
 
 if TYPE_CHECKING:
-    from numpy.typing import ArrayLike, NDArray
+    from collections.abc import Callable
 
-    Array = NDArray[np.float64]
+    from numpy.typing import ArrayLike
+
+    from dpinfer.numerics.arrays import Array, Mask
 
 __all__ = [
+    "ALTERNATIVES",
+    "NOTHING",
     "Alternative",
     "ProportionEstimate",
+    "check_sizes",
+    "check_test",
+    "guarded",
+    "last_angle",
     "proportion_cdf",
     "proportion_estimate",
     "proportion_interval",
     "proportion_pvalue",
     "proportion_sf",
-    "tulap_cdf",
-    "tulap_sf",
+    "two_sided",
 ]
 
 Alternative = Literal["two-sided", "greater", "less"]
+ALTERNATIVES: tuple[str, ...] = get_args(Alternative)
 
 _FASTEST = 700.0
 """Largest 1 / scale told apart from no noise at all: then P(K != 0) is 2e-304."""
 _GUARD, _GUARD_ROOT = 1e-9, 1e-14
 """Relative margin by which tail probabilities are kept from their level, and its least multiple of sqrt(n): more
 than their numerical error."""
-_NOTHING = 1e-30
+NOTHING = 1e-30
 """The square of the cosine of pi / 2 in floating point is below this, and is 0."""
 
 
@@ -63,94 +72,54 @@ class ProportionEstimate:
     proportion: Array
     sampling_variance: Array
     noise_variance: Array
-    clipped: NDArray[np.bool_]
+    clipped: Mask
 
     @property
     def standard_error(self) -> Array:
         """Standard error from both parts together (R,)."""
-        out: Array = np.sqrt(self.sampling_variance + self.noise_variance)
-        return out
+        return np.sqrt(self.sampling_variance + self.noise_variance)
+
+    @property
+    def normal(self) -> Contrasts:
+        """Estimate and standard error, for a normal reference (R,)."""
+        return Contrasts(self.proportion, self.standard_error)
 
 
-def _check(n: ArrayLike, scale: float, theta: ArrayLike = 0.5) -> None:
+def check_sizes(n: ArrayLike, theta: ArrayLike = 0.5) -> None:
+    """Refuse sizes and probabilities out of their range.
+
+    Raises
+    ------
+    OptionError
+    """
     size, value = np.asarray(n, dtype=float), np.asarray(theta, dtype=float)
     if not (np.all(size >= 0) and np.all(size <= 2.0**53) and np.all(size == np.rint(size))):
         raise OptionError("n", n, "whole numbers from 0 to 2**53")
-    if not 0 <= scale < np.inf:
-        raise OptionError("scale", scale, "a finite number >= 0")
     if not np.all((value >= 0) & (value <= 1)):
         raise OptionError("theta", theta, "probabilities in [0, 1]")
 
 
+def check_test(alpha: float, alternative: str = "two-sided") -> None:
+    """Refuse levels and alternatives that are none.
+
+    Raises
+    ------
+    OptionError
+    """
+    if alternative not in ALTERNATIVES:
+        raise OptionError("alternative", alternative, ALTERNATIVES)
+    if not 0 < alpha < 1:
+        raise OptionError("alpha", alpha, "a number between 0 and 1")
+
+
+def _check(n: ArrayLike, scale: float, theta: ArrayLike = 0.5) -> None:
+    check_sizes(n, theta)
+    if not 0 <= scale < np.inf:
+        raise OptionError("scale", scale, "a finite number >= 0")
+
+
 def _rate(scale: float) -> float:
     return min(1 / max(scale, 1e-300), _FASTEST)
-
-
-def tulap_cdf(x: ArrayLike, scale: float) -> Array:
-    """P(T <= x) for the Tulap law: discrete Laplace of the given scale plus a uniform on (-1/2, 1/2).
-
-    Parameters
-    ----------
-    x : array_like (...)
-        Any real numbers; infinite ones too.
-    scale : float
-        Scale of the discrete Laplace law, >= 0.
-
-    Returns
-    -------
-    ndarray (...)
-        In closed form, to about 1e-15 of its own size in the lower tail as well.
-
-    Raises
-    ------
-    OptionError
-        If the scale is negative or not finite.
-
-    Notes
-    -----
-    For ``x <= 1/2`` with m the nearest integer and ``q = exp(-1 / scale)`` it is
-    ``q^(-m) (q + (1 - q)(x - m + 1/2)) / (1 + q)``; elsewhere ``1 - cdf(-x)`` [1]_.
-
-    References
-    ----------
-    .. [1] Awan and Slavkovic (2018), Differentially private uniformly most powerful tests for binomial data.
-
-    Examples
-    --------
-    >>> float(tulap_cdf(0.0, scale=1.0))
-    0.5
-    """
-    _check(0, scale)
-    value = np.asarray(x, dtype=float)
-    rate = 1 / max(scale, 1e-300)
-    below = np.clip(-np.abs(value), -1e4 * max(scale, 1.0), 0.0)
-    nearest = np.rint(below)
-    q, share = np.exp(-rate), below - nearest + 0.5
-    steps = np.where(nearest < 0, np.maximum(nearest * rate, -1e4), 0.0)
-    tail = np.exp(steps) * (q - np.expm1(-rate) * share) / (1 + q)
-    out: Array = np.where(value > 0, 1 - tail, tail)
-    return out
-
-
-def tulap_sf(x: ArrayLike, scale: float) -> Array:
-    """P(T >= x) for the Tulap law, accurate in the upper tail; see `tulap_cdf`.
-
-    Parameters
-    ----------
-    x : array_like (...)
-    scale : float
-        Scale of the discrete Laplace law, >= 0.
-
-    Returns
-    -------
-    ndarray (...)
-
-    Raises
-    ------
-    OptionError
-        If the scale is negative or not finite.
-    """
-    return tulap_cdf(-np.asarray(x, dtype=float), scale)
 
 
 def _split(z: Array, n: Array, scale: float) -> tuple[Array, Array]:
@@ -176,8 +145,7 @@ def _lower(whole: Array, share: Array, n: Array, theta: Array, complement: Array
     below = discounted_tail(n - whole, n, complement, theta, rate)
     open_ = under + (q * (at + above) - below) / (1 + q)
     closed = under + at + (above - q * (at + below)) / (1 + q)
-    out: Array = np.clip((1 - share) * open_ + share * closed, 0.0, 1.0)
-    return out
+    return np.asarray(np.clip((1 - share) * open_ + share * closed, 0.0, 1.0))
 
 
 def _probability(z: ArrayLike, n: ArrayLike, theta: ArrayLike, scale: float, *, upper: bool) -> Array:
@@ -228,42 +196,35 @@ def proportion_cdf(z: ArrayLike, n: ArrayLike, theta: ArrayLike, scale: float) -
 
 
 def proportion_sf(z: ArrayLike, n: ArrayLike, theta: ArrayLike, scale: float) -> Array:
-    """P(Z >= z) for a binomial count with Tulap noise, accurate in the upper tail; see `proportion_cdf`.
-
-    Parameters
-    ----------
-    z, n, theta : array_like (...)
-    scale : float
-        Scale of the discrete Laplace noise in counts, >= 0.
-
-    Returns
-    -------
-    ndarray (...)
-
-    Raises
-    ------
-    OptionError
-        If n, theta or the scale is out of its range.
-    """
+    """P(Z >= z) for a binomial count with Tulap noise, accurate in the upper tail; see `proportion_cdf`."""
     return _probability(z, n, theta, scale, upper=True)
 
 
-def _upper_angle(whole: Array, share: Array, n: Array, scale: float, level: Array) -> Array:
-    """Largest angle phi, rounded up, at which theta = sin(phi)^2 has P(Z <= whole - 1/2 + share) >= level.
+def guarded(level: float, n: Array) -> Array:
+    """Lower a level by more than the numerical error of tails at sizes n (R,)."""
+    return np.asarray(level * (1 - np.maximum(_GUARD, _GUARD_ROOT * np.sqrt(n))))
 
-    On the angle the probability falls over a stretch of about 1 / sqrt(n) whatever theta is. At theta = 0 it
-    must be above the level.
+
+def last_angle(tail: Callable[..., Array], level: Array, *parts: Array, tolerances: Any = None) -> Array:
+    """Largest angle phi (R,), rounded up, at which a tail that falls with phi is at least its level; 0 if none.
+
+    The tail takes sin(phi)^2, cos(phi)^2 and the parts, all (R,). On the angle it falls over about 1 / sqrt(n) whatever
+    theta = sin(phi)^2 is.
     """
 
-    def excess(phi: Array, whole: Array, share: Array, n: Array, level: Array) -> Array:
-        out: Array = _lower(whole, share, n, np.sin(phi) ** 2, np.cos(phi) ** 2, scale) - level
-        return out
+    def excess(phi: Array, level: Array, *parts: Array) -> Array:
+        given = np.broadcast_arrays(np.sin(phi) ** 2, np.cos(phi) ** 2, *parts)
+        return np.asarray(tail(*(np.ravel(part) for part in given)).reshape(given[0].shape) - level)
 
-    zero, one = np.zeros_like(whole), np.ones_like(whole)
-    right = 0.5 * np.pi * one
-    found = elementwise.find_root(excess, (zero, right), args=(whole, share, n, level))
-    outer = np.where(found.f_x <= 0, found.x, found.bracket[1])
-    out: Array = np.where(_lower(whole, share, n, one, zero, scale) >= level, right, outer)
+    zero, one = np.zeros_like(level), np.ones_like(level)
+    open_, closed = tail(zero, one, *parts) < level, tail(one, zero, *parts) >= level
+    out = np.where(open_, 0.0, 0.5 * np.pi)
+    sought = np.flatnonzero(~open_ & ~closed)
+    if sought.size:
+        bounds = (zero[sought], 0.5 * np.pi * one[sought])
+        args = (level[sought], *(part[sought] for part in parts))
+        found = elementwise.find_root(excess, bounds, args=args, tolerances=tolerances)
+        out[sought] = np.where(found.f_x <= 0, found.x, found.bracket[1])
     return out
 
 
@@ -315,20 +276,22 @@ def proportion_interval(z: ArrayLike, n: ArrayLike, scale: float, alpha: float =
     [[0.129, 0.295], [0.0, 0.053]]
     """
     _check(n, scale)
-    if not 0 < alpha < 1:
-        raise OptionError("alpha", alpha, "a number between 0 and 1")
+    check_test(alpha)
     count, size = np.broadcast_arrays(np.asarray(z, dtype=float), np.asarray(n, dtype=float))
     shape, missing = count.shape, np.isnan(count)
     count, size = np.ravel(np.where(missing, 0.5 * size, count)), np.ravel(size)
-    level = 0.5 * alpha * (1 - np.maximum(_GUARD, _GUARD_ROOT * np.sqrt(size)))
+    level = guarded(0.5 * alpha, size)
+
+    def tail(theta: Array, complement: Array, whole: Array, share: Array, size: Array) -> Array:
+        return _lower(whole, share, size, theta, complement, scale)
+
     whole, share = _split(np.minimum(count, size - 0.5), size, scale)
-    lower = np.cos(_upper_angle(size - whole, 1 - share, size, scale, level)) ** 2
+    lower = np.cos(last_angle(tail, level, size - whole, 1 - share, size)) ** 2
     whole, share = _split(np.maximum(count, 0.5), size, scale)
-    upper = np.sin(_upper_angle(whole, share, size, scale, level)) ** 2
-    lower, upper = np.where(lower < _NOTHING, 0.0, np.nextafter(lower, 0.0)), np.nextafter(upper, 1.0)
+    upper = np.sin(last_angle(tail, level, whole, share, size)) ** 2
+    lower, upper = np.where(lower < NOTHING, 0.0, np.nextafter(lower, 0.0)), np.nextafter(upper, 1.0)
     ends = np.stack([lower, upper], axis=-1).reshape(*shape, 2)
-    out: Array = np.where(missing[..., None], np.array([0.0, 1.0]), ends)
-    return out
+    return np.where(missing[..., None], np.array([0.0, 1.0]), ends)
 
 
 def proportion_pvalue(
@@ -372,9 +335,7 @@ def proportion_pvalue(
     >>> proportion_pvalue(27.2, n=30, theta0=0.8, scale=1.0, alternative="greater").round(3).item()
     0.103
     """
-    choices = ("two-sided", "greater", "less")
-    if alternative not in choices:
-        raise OptionError("alternative", alternative, choices)
+    check_test(0.5, alternative)
     count = np.asarray(z, dtype=float)
     if alternative == "greater":
         out = proportion_sf(count, n, theta0, scale)
@@ -382,10 +343,13 @@ def proportion_pvalue(
         out = proportion_cdf(count, n, theta0, scale)
     else:
         over = proportion_sf(np.minimum(count, np.asarray(n, dtype=float) - 0.5), n, theta0, scale)
-        under = proportion_cdf(np.maximum(count, 0.5), n, theta0, scale)
-        out = np.minimum(2 * np.minimum(over, under), 1.0)
-    result: Array = np.where(np.isnan(out), 1.0, out)
-    return result
+        out = two_sided(over, proportion_cdf(np.maximum(count, 0.5), n, theta0, scale))
+    return np.where(np.isnan(out), 1.0, out)
+
+
+def two_sided(over: Array, under: Array) -> Array:
+    """Twice the smaller of two tails, at most 1."""
+    return np.asarray(np.minimum(2 * np.minimum(over, under), 1.0))
 
 
 def proportion_estimate(z: ArrayLike, n: ArrayLike, scale: float) -> ProportionEstimate:

@@ -18,7 +18,7 @@ from dpinfer.kernel.rows.features import CHUNK_ROWS
 from dpinfer.kernel.worker_process import as_floats
 from dpinfer.kernel.workers import fit_apart, fit_here
 from dpinfer.schema.category import Category
-from dpinfer.schema.clamping import limits_of
+from dpinfer.schema.clamping import clamped_values
 from dpinfer.schema.columns import Boolean, Integer
 
 if TYPE_CHECKING:
@@ -48,12 +48,9 @@ def typed_rows(rows: Blocks, source: Source) -> tuple[dict[str, Array], NDArray[
     for batch in source.batches(names, CHUNK_ROWS):
         mine = slice(batch.start, batch.start + batch.rows)
         with np.errstate(all="ignore"):
-            raw = batch.read()
+            found, keep[mine] = clamped_values(rows.schema, names, batch.read(), batch.rows)
             for name in names:
-                cells = rows.schema[name].coerce(raw[name])
-                keep[mine] &= np.isfinite(cells)
-                lower, upper = limits_of(rows.schema[name])
-                values[name][mine] = np.fmin(np.fmax(cells, lower), upper) + 0.0  # never -0.0
+                values[name][mine] = found[name] + 0.0  # never -0.0
             if rows.where is not None:
                 keep[mine] &= rows.where.evaluate({name: values[name][mine] for name in names}) > 0.5
     return values, keep

@@ -5,12 +5,12 @@ from __future__ import annotations
 import threading
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from dpinfer.errors import DataError, OptionError, UnknownColumnError
+from dpinfer.errors import DataError, OptionError, UnknownColumnError, type_of
 from dpinfer.kernel import stage
 from dpinfer.kernel.draws import PrivateDraws
 from dpinfer.kernel.people import KeptSource
 from dpinfer.kernel.run import run
-from dpinfer.kernel.sealing import check_columns
+from dpinfer.kernel.sealing import own_price, own_schema
 from dpinfer.kernel.sources import open_source
 from dpinfer.privacy.account import Account
 from dpinfer.privacy.store import ROWS
@@ -29,11 +29,10 @@ __all__ = ["PrivateData", "Rows"]
 class Rows(stage.Data):
     """Rows with a public schema and a neighbour relation, private or public."""
 
-    __slots__ = ("_kept", "_lock", "_schema", "_source")
+    __slots__ = ("_kept", "_lock", "_schema", "_source", "_told")
 
     def __init__(self, source: object, schema: Schema, person: str | None, max_rows: int | None) -> None:
-        check_columns(schema)
-        schema = _with_unit(schema, person, max_rows)
+        schema = _with_unit(own_schema(schema), person, max_rows)
         self._source = open_source(source)
         for name in schema:
             if name not in self._source.columns:
@@ -44,29 +43,29 @@ class Rows(stage.Data):
                 schema.people.id,
                 f"a column of the data that tells people apart: {', '.join(self._source.columns)}",
             )
-        self._schema = schema
+        self._schema, self._told = schema, own_schema(schema)  # what is handed out may be changed
         self._kept: KeptSource | None = None
         self._lock = threading.Lock()
 
     @property
     def schema(self) -> Schema:
         """The public schema, with the people where they are the unit of protection."""
-        return self._schema
+        return self._told
 
     @property
     def nobs(self) -> int | None:
         """Number of rows where it is public, that is under replace_one where the unit is a row; else None."""
-        if self.neighbors != "replace_one" or self.schema.people is not None:
+        if self.neighbors != "replace_one" or self._schema.people is not None:
             return None
         return self._source.rows
 
     def _open(self) -> Source:
         """Return the rows, of people those that count; for the kernel alone, after the charge."""
-        if self.schema.people is None:
+        if self._schema.people is None:
             return self._source
         with self._lock:
             if self._kept is None:
-                self._kept = KeptSource(self._source, self.schema)
+                self._kept = KeptSource(self._source, self._schema)
             return self._kept
 
     def __reduce__(self) -> NoReturn:
@@ -128,7 +127,7 @@ class PrivateData(Rows):
     ) -> None:
         account = getattr(ledger, "account", None)
         if type(account) is not Account:  # not a subclass, which might charge less
-            raise OptionError("ledger", type(ledger).__name__, "a dpinfer Ledger: Ledger(...) or Ledger.in_memory(...)")
+            raise OptionError("ledger", type_of(ledger), "a dpinfer Ledger: Ledger(...) or Ledger.in_memory(...)")
         super().__init__(source, schema, id, max_rows)
         self._ledger, self._account = ledger, account
 
@@ -154,7 +153,7 @@ class PrivateData(Rows):
         """Price a procedure, charge the ledger, and measure; see `dpinfer.kernel.run.run`."""
         return run(
             procedure,
-            self.context(privacy),
+            stage.Context(self._schema, self.neighbors, own_price(privacy), self.nobs),
             source=self._open,
             draws=PrivateDraws(),
             charge=self._charge,
@@ -162,7 +161,7 @@ class PrivateData(Rows):
         )
 
     def _charge(self, measured: Plan) -> str:
-        people = self.schema.people
+        people = self._schema.people
         unit = ROWS if people is None else f"people told apart by {people.id!r}"
         said = measured.text if measured.text.startswith(measured.kind) else f"{measured.kind}: {measured.text}"
         said = said if people is None else f"{said} (unit: {people.unit})"

@@ -5,10 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from dpinfer.errors import OptionError
+from dpinfer.errors import OptionError, type_of
 from dpinfer.kernel.price import amounts, checked_slots, price_stage, reserved_cost, total_cost
 from dpinfer.kernel.rehearsal import Rehearsal
-from dpinfer.kernel.sealing import sealed_blocks
+from dpinfer.kernel.rows.blocks import BlockSum
+from dpinfer.kernel.sealing import own_price, own_schema, sealed_blocks
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -48,9 +49,10 @@ def planned(procedure: Any, context: Context, *, rehearse: bool = False) -> Plan
     With ``rehearse`` one stage that is all there is runs on public rows, too: what would fail does so before the
     charge. Errors have public reasons.
     """
-    told = replace(context)  # a procedure keeps what it is handed: the kernel goes by its own
+    told = handed(context)
     slots = checked_slots(procedure.slots(told))
     question = procedure.question(told)
+    kind = procedure.release_kind(told)
     blocks = sealed_blocks(procedure.units(told), context.schema)
     rehearsal = Rehearsal(context, blocks)
     stages: list[PricedStage] = []
@@ -58,13 +60,13 @@ def planned(procedure: Any, context: Context, *, rehearse: bool = False) -> Plan
     released: list[StageRelease] = []
     most = coordinates(slots)
     for place, (slot, amount) in enumerate(zip(slots, amounts(context.privacy, slots), strict=True)):
-        priced = price_next(procedure, place, slot, amount, context, tuple(released), most)
+        priced = price_next(procedure, place, slot, amount, context, tuple(released), most, blocks)
         costs.append(reserved_cost(slot, amount, context, most or 1, priced.cost) if slot.adaptive else priced.cost)
         stages.append(priced)
         if rehearse or len(slots) > 1:
             released.append(rehearsal.release(priced))
     return Plan(
-        kind=procedure.release_kind(told),
+        kind=kind,
         text=str(question["text"]),
         question=question,
         context=context,
@@ -84,13 +86,24 @@ def price_next(
     context: Context,
     released: tuple[StageRelease, ...],
     most: int | None,
+    blocks: Blocks | None,
 ) -> PricedStage:
-    """Ask a procedure for its next stage, check that it keeps its slot, and price it."""
-    stage: Stage = procedure.stage(place, replace(context), released if slot.adaptive else ())
+    """Ask a procedure for its next stage, check that it keeps its slot and sums these blocks, and price it."""
+    stage: Stage = procedure.stage(place, handed(context), released if slot.adaptive else ())
     priced = price_stage(stage, amount, context, most=most)
+    rows = priced.rows
+    if isinstance(rows, BlockSum) and blocks is not None and rows.region.to_dict() != blocks.region.to_dict():
+        raise OptionError("region", type_of(rows), "the region that the blocks are moved into")
     if len(priced.names) > slot.most:
         raise OptionError("most", len(priced.names), f"a stage of at most {slot.most:,} numbers, as its slot says")
     return priced
+
+
+def handed(context: Context) -> Context:
+    """Return what a procedure is told of a run: it keeps and may change it, and the kernel goes by its own."""
+    if context.public:
+        return replace(context)
+    return replace(context, schema=own_schema(context.schema), privacy=own_price(context.privacy))
 
 
 def coordinates(slots: Sequence[Slot]) -> int | None:

@@ -5,15 +5,13 @@ Only this module and those that it calls (`price_sum`, `price_choice`, `price_re
 
 from __future__ import annotations
 
-import json
-from collections.abc import Mapping
 from dataclasses import replace
 from fractions import Fraction
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from dpinfer.errors import OptionError, kind_of
+from dpinfer.errors import OptionError, kind_of, type_of
 from dpinfer.kernel.price_choice import price_largest, price_place
 from dpinfer.kernel.price_resampled import price_resampled
 from dpinfer.kernel.price_sum import price_sum
@@ -27,7 +25,7 @@ from dpinfer.kernel.rows.round_counts import RoundCounts
 from dpinfer.kernel.rows.rounds import RoundSum
 from dpinfer.kernel.rows.scores import ScoreSum
 from dpinfer.kernel.rows.tree import PointRows, TreeSum
-from dpinfer.kernel.sealing import sealed_stage
+from dpinfer.kernel.sealing import own_fraction, sealed_stage
 from dpinfer.kernel.stage import Context, Largest, Noise, Place, Resampled, Slot, Stage, Sum
 from dpinfer.privacy.accounting import gaussian_amount, gaussian_cost, laplace_cost, least_scale
 from dpinfer.privacy.selection import choice_cost
@@ -51,6 +49,7 @@ def checked_slots(slots: object) -> tuple[Slot, ...]:
     asked = tuple(slots) if isinstance(slots, tuple | list) else ()  # once: a type of its own may yield others
     if not asked or not all(type(slot) is Slot for slot in asked):
         raise OptionError("slots", kind_of(slots), "a tuple with one Slot for each stage, at least one")
+    asked = tuple(Slot(own_fraction(slot.share), slot.most, slot.adaptive) for slot in asked)
     total = sum((Fraction(slot.share) for slot in asked), Fraction(0))
     if total > 1:
         raise OptionError("slots", str(total), "shares of the price that add up to at most 1")
@@ -97,26 +96,15 @@ def price_stage(stage: Stage, amount: Privacy, context: Context, *, most: int | 
     columns or another unit; with a `NotProvedError` or `PrivacyUnitError` what no proof covers.
     """
     if type(stage) is not Stage or type(stage.measure) not in _PRICES or type(stage.noise) is not Noise:
-        raise OptionError("stage", type(stage).__name__, "a Stage of Sum, Largest, Place or Resampled, with a Noise")
-    _check_settings(stage.settings)
-    rows = stage.measure.rows
-    if type(rows) not in _ROWS[type(stage.measure)]:
-        right = ", ".join(one.__name__ for one in _ROWS[type(stage.measure)])
-        raise OptionError("rows", type(rows).__name__, f"one of the kernel's own types: {right}")
+        raise OptionError("stage", type_of(stage), "a Stage of Sum, Largest, Place or Resampled, with a Noise")
     sealed = sealed_stage(stage, context.schema)
+    rows, allowed = sealed.measure.rows, _ROWS[type(sealed.measure)]
+    if type(rows) not in allowed:
+        right = ", ".join(one.__name__ for one in allowed)
+        raise OptionError("rows", type_of(rows), f"one of the kernel's own types: {right}")
     if sealed.noise != Noise() and type(sealed.measure) is not Sum:
-        raise OptionError("noise", type(sealed.measure).__name__, "a Sum, where draws= or tulap= is given")
+        raise OptionError("noise", type_of(sealed.measure), "a Sum, where draws= or tulap= is given")
     return _PRICES[type(sealed.measure)](sealed, amount, context, most)
-
-
-def _check_settings(settings: object) -> None:
-    """Refuse settings that a release could not store: what fails to be written is found before the charge."""
-    try:
-        same = isinstance(settings, Mapping) and json.loads(json.dumps(dict(settings), allow_nan=False)) == settings
-    except (TypeError, ValueError, RecursionError):
-        same = False
-    if not same:
-        raise OptionError("settings", type(settings).__name__, "a mapping that JSON keeps as it is: lists, not tuples")
 
 
 _PRICES: dict[type, Callable[[Stage, Privacy, Context, int | None], PricedStage]] = {

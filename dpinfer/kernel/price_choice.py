@@ -5,7 +5,7 @@ from __future__ import annotations
 from fractions import Fraction
 from typing import TYPE_CHECKING
 
-from dpinfer.errors import OptionError, PrivacyUnitError
+from dpinfer.errors import OptionError, PrivacyUnitError, type_of
 from dpinfer.kernel.priced_stage import PricedStage
 from dpinfer.kernel.rank_weights import LARGEST_CHOICE, RANK, SLACK
 from dpinfer.privacy.selection import choice_cost, choice_scale
@@ -73,4 +73,4 @@ def _check_probabilities(probabilities: Sequence[Fraction]) -> None:
     right = right and all(0 <= p <= 1 and (p * RANK).denominator == 1 for p in probabilities)
     if not probabilities or not right:
         wanted = "a tuple of fractions, multiples of 2^-20 from 0 to 1, at least one"
-        raise OptionError("probabilities", type(probabilities).__name__, wanted)
+        raise OptionError("probabilities", type_of(probabilities), wanted)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from copy import deepcopy
+from dataclasses import replace
 from functools import cached_property
 from typing import TYPE_CHECKING
 
@@ -63,7 +65,10 @@ class Rehearsal:
             exact = self._exact(priced)
             noise = priced.law.rvs(1, self._rng)[0]
             values = [total * priced.multiplier + int(drawn) for total, drawn in zip(exact, noise, strict=True)]
-        return StageRelease(priced.names, tuple(values), priced.steps, priced.law, priced.stage.settings)
+        # Copies: a procedure keeps what it is handed, and may change it before the stage is drawn.
+        return StageRelease(
+            priced.names, tuple(values), priced.steps, replace(priced.law), deepcopy(priced.stage.settings)
+        )
 
     def _exact(self, priced: PricedStage) -> list[int]:
         rows = priced.rows

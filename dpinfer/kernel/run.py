@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from dpinfer.errors import MeasurementFailedError, OptionError
+from dpinfer.errors import MeasurementFailedError, OptionError, type_of
 from dpinfer.kernel.blocks import block_run
-from dpinfer.kernel.plan import coordinates, planned, price_next
+from dpinfer.kernel.plan import coordinates, handed, planned, price_next
 from dpinfer.kernel.price import amounts
 from dpinfer.kernel.quantiles import chosen_points
 from dpinfer.kernel.quiet import quiet
@@ -52,12 +51,12 @@ def run(
     `MeasurementFailedError`, which says nothing of rows and carries what was released before.
     """
     if isinstance(procedure, type) or not all(
-        callable(getattr(procedure, name, None)) for name in ("resolve", "stage")
+        callable(getattr(procedure, name, None)) for name in ("resolve", "stage", "to_release")
     ):
         raise OptionError(
-            "procedure", type(procedure).__name__, "a question, such as dpi.mean(...) or a Procedure of your own"
+            "procedure", type_of(procedure), "a question, such as dpi.mean(...) or a Procedure of your own"
         )
-    procedure = procedure.resolve(replace(context))
+    procedure = procedure.resolve(handed(context))
     measured = planned(procedure, context, rehearse=draws.private)
     for law in sorted((stage.law for stage in measured.stages), key=room):  # the strictest says what is served
         check_scales(law, context.privacy)
@@ -84,8 +83,7 @@ def run(
         return release(stages, charge_ids)
     ended: type[BaseException] | None = None
     try:
-        with quiet():
-            _measure(procedure, context, measured, source(), draws, stages)
+        _measure(procedure, context, measured, source(), draws, stages)
     except BaseException as error:  # whose text, cause and traceback may tell of a row
         ended = type(error)
     if ended is KeyboardInterrupt:  # the user's own; without the error that it may have met
@@ -98,21 +96,25 @@ def run(
 def _measure(
     procedure: Any, context: Context, measured: Plan, source: Source, draws: Draws, stages: list[StageRelease]
 ) -> None:
-    """Ask for each stage, sum, draw, and append what it releases."""
-    values = None if measured.blocks is None else block_run(measured.blocks, source, draws)
+    """Ask for each stage, sum, draw, and append what it releases.
+
+    Rows are read quietly. What a procedure does to the process when it is asked for a stage is undone by then.
+    """
+    with quiet(draws.private):
+        values = None if measured.blocks is None else block_run(measured.blocks, source, draws)
     slots = measured.slots
     for place, (slot, amount) in enumerate(zip(slots, amounts(context.privacy, slots), strict=True)):
         if slot.adaptive:
-            priced = price_next(procedure, place, slot, amount, context, tuple(stages), coordinates(slots))
+            released, most = tuple(stages), coordinates(slots)
+            priced = price_next(procedure, place, slot, amount, context, released, most, measured.blocks)
             check_scales(priced.law, context.privacy)
             reserved = measured.costs[place]
             if reserved.larger(priced.cost) != reserved:
-                raise OptionError(
-                    "stage", type(priced.rows).__name__, "a stage that costs no more than was charged for it"
-                )
+                raise OptionError("stage", type_of(priced.rows), "a stage that costs no more than was charged for it")
         else:
             priced = measured.stages[place]
-        stages.append(_release(priced, source, values, draws))
+        with quiet(draws.private):
+            stages.append(_release(priced, source, values, draws))
 
 
 def _release(priced: PricedStage, source: Source, values: BlockValues | None, draws: Draws) -> StageRelease:

@@ -6,13 +6,15 @@ nothing of them is used: every part of a stage is checked to be of one of the ke
 
 from __future__ import annotations
 
+import json
+from collections.abc import Mapping
 from dataclasses import fields
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from dpinfer.errors import OptionError
+from dpinfer.errors import OptionError, type_of
 from dpinfer.kernel.rows.blocks import BlockMoments, Blocks, OctaveCounts, PlaceCounts
 from dpinfer.kernel.rows.cells import CellSum
 from dpinfer.kernel.rows.features import Features, RowClip
@@ -27,20 +29,23 @@ from dpinfer.kernel.rows.rounds import RoundSum, Term
 from dpinfer.kernel.rows.scores import ScoreSum
 from dpinfer.kernel.rows.tree import PointRows, TreeSum
 from dpinfer.kernel.stage import Largest, Noise, Place, Resampled, Stage, Sum
+from dpinfer.privacy.units import GDP, ZCDP, ApproxDP, PureDP
 from dpinfer.schema.axis_types import BinsAxis, ConditionAxis, LevelsAxis
 from dpinfer.schema.columns import Boolean, Category, Integer, Real
 from dpinfer.schema.expression import Expression
 from dpinfer.schema.grid import UNIT, Basis, Block, Curve
-from dpinfer.schema.nodes import Node
+from dpinfer.schema.nodes import ARGUMENTS, Node
 from dpinfer.schema.region import Region
 from dpinfer.schema.schema import Schema
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-__all__ = ["check_columns", "sealed_blocks", "sealed_stage"]
+    from dpinfer.privacy.units import Privacy
 
-_PLAIN = frozenset({type(None), bool, int, float, str, Fraction})
+__all__ = ["check_columns", "own_fraction", "own_price", "own_schema", "sealed_blocks", "sealed_stage"]
+
+_PLAIN = frozenset({type(None), bool, int, float, str})
 
 _RECORDS = frozenset(
     {Sum, Largest, Place, Resampled, Noise}
@@ -49,6 +54,17 @@ _RECORDS = frozenset(
     | {RoundSum, RoundCounts, RoundFrame, Term, Bins, Interpolant}
     | {Features, RowClip, Basis, Block, Curve, Expression, LevelsAxis, ConditionAxis, BinsAxis, Region}
 )
+
+_ARRAYS = {
+    Block: {"codes"},
+    Curve: {"edges", "lower", "upper"},
+    Region: {"center"},
+    QuerySum: {"matrix"},
+    RoundFrame: {"maps"},
+    Interpolant: {"values"},
+    Bins: {"cuts"},
+}
+"""Where a record holds an array; elsewhere one could tell rows apart by their place."""
 
 _COLUMNS = frozenset({Real, Integer, Boolean, Category})
 
@@ -64,20 +80,57 @@ def sealed_stage(stage: Stage, schema: Schema) -> Stage:
     check = _CHECKS.get(type(measure.rows))
     if check is not None:
         check(measure.rows)
-    return Stage(measure, seal(stage.noise), dict(stage.settings))
+    return Stage(measure, seal(stage.noise), _settings(stage.settings))
+
+
+def _settings(settings: object) -> dict[str, Any]:
+    """Return settings as a release stores them; what fails to be written is found before the charge."""
+    try:
+        given = dict(settings) if isinstance(settings, Mapping) else None
+        stored = json.loads(json.dumps(given, allow_nan=False))
+    except (TypeError, ValueError, RecursionError):
+        given, stored = None, None
+    if not isinstance(stored, dict) or stored != given:
+        raise OptionError("settings", type_of(settings), "a mapping that JSON keeps as it is: lists, not tuples")
+    return stored
+
+
+def own_schema(schema: Schema) -> Schema:
+    """Return the same schema made of new columns of plain values, for the kernel or to be handed out."""
+    check_columns(schema)
+    return Schema.from_json(schema.to_json())
+
+
+def own_price(privacy: Privacy) -> Privacy:
+    """Return the same amount of privacy made of plain numbers."""
+    kind = type(privacy)
+    if kind not in (PureDP, ZCDP, GDP, ApproxDP):  # not a subclass, whose amount may change
+        raise OptionError("privacy", privacy, "an amount such as ZCDP(0.1), PureDP(1.0), GDP(0.5), ApproxDP(1.0, 1e-6)")
+    parts = {f.name: getattr(privacy, f.name) for f in fields(kind)}
+    if not all(type(part) in (int, float) for part in parts.values()):
+        raise OptionError("privacy", kind.__name__, "an amount of plain numbers")
+    return kind(**parts)
 
 
 def sealed_blocks(blocks: Blocks | None, schema: Schema) -> Blocks | None:
-    """Return the same blocks made of new parts, but for the estimator; refuse as `sealed_stage` does."""
+    """Return the same blocks made of new parts; refuse as `sealed_stage` does.
+
+    An estimator of the library's own is made anew, too: it sees rows in this process. Any other is kept as it is.
+    """
     if blocks is None:
         return None
     if type(blocks) is not Blocks:
-        raise OptionError("units", type(blocks).__name__, "Blocks, or None")
+        raise OptionError("units", type_of(blocks), "Blocks, or None")
     seal = _Seal(schema)
     parts = {f.name: getattr(blocks, f.name) for f in fields(Blocks)}
     made = {name: part if name == "estimator" else seal(part) for name, part in parts.items()}
+    if blocks.trusted:
+        made["estimator"] = type(blocks.estimator).remade(blocks.estimator, schema)  # type: ignore[attr-defined]
+    if type(made["region"]) is not Region:
+        raise OptionError("region", type_of(made["region"]), "a Region")
+    _check_region(made["region"])
     if type(made["count"]) is not int or made["count"] < 1:
-        raise OptionError("count", type(made["count"]).__name__, "a positive whole number of blocks")
+        raise OptionError("count", type_of(made["count"]), "a positive whole number of blocks")
     return Blocks(**made)
 
 
@@ -85,9 +138,9 @@ def check_columns(schema: Schema) -> None:
     """Refuse a schema, or columns, that are not the library's own: their code would see every cell."""
     for name in schema if type(schema) is Schema else ():
         if type(schema[name]) not in _COLUMNS:
-            raise OptionError(name, type(schema[name]).__name__, "Real, Integer, Boolean or Category")
+            raise OptionError(name, type_of(schema[name]), "Real, Integer, Boolean or Category")
     if type(schema) is not Schema:
-        raise OptionError("schema", type(schema).__name__, "a dpinfer Schema")
+        raise OptionError("schema", type_of(schema), "a dpinfer Schema")
 
 
 class _Seal:
@@ -102,17 +155,29 @@ class _Seal:
         kind = type(value)
         if kind in _PLAIN:
             return value
-        if kind in _RECORDS:
-            return kind(**{f.name: self(getattr(value, f.name)) for f in fields(kind) if f.init})
         if kind in (tuple, list):
             return tuple(self(one) for one in value)
+        if kind in _RECORDS:
+            return self._record(value)
         if kind is Schema:
             return self._columns_of(value)
         if kind in _COPIES:
             return _COPIES[kind](value)
-        if issubclass(kind, np.generic) and type(value.item()) in _PLAIN:
-            return value.item()
+        if issubclass(kind, np.generic):
+            return self(value.item())
         raise OptionError("stage", kind.__name__, "parts of the kernel's own types, and plain numbers and texts")
+
+    def _record(self, value: Any) -> Any:
+        """Rebuild a record: with arrays only where it holds them, and with what `_PARTS` demands."""
+        kind = type(value)
+        parts = {f.name: self(getattr(value, f.name)) for f in fields(kind) if f.init}
+        for name, part in parts.items():
+            if isinstance(part, np.ndarray) and name not in _ARRAYS.get(kind, ()):
+                raise OptionError(name, "array", "a plain number, text or part of the kernel's own types")
+        made = kind(**parts)
+        if kind in _PARTS:
+            _PARTS[kind](made)
+        return made
 
     def _columns_of(self, schema: Schema) -> Schema:
         """Return columns of the data by the names of a schema that declares them alike."""
@@ -126,16 +191,22 @@ class _Seal:
         return self._known[id(schema)][1]
 
 
-def _checked(node: Node) -> Node:
-    """Return a tree of operations, which nobody can change, of which every part is plain."""
-    waiting = [node]
-    while waiting:
-        one = waiting.pop()
-        plain = {type(one.operation), type(one.name)} == {str} and type(one.value) in (int, float)
-        if not plain or type(one.arguments) is not tuple or not all(type(part) is Node for part in one.arguments):
-            raise OptionError("node", type(one.value).__name__, "an expression that was compiled from a text")
-        waiting += one.arguments
-    return node
+def _remade(node: Node) -> Node:
+    """Return a tree of operations made anew, of which every part is plain and has the arguments that it takes."""
+    operation, arguments, name, value = node.operation, node.arguments, node.name, node.value
+    right = type(operation) is str and type(name) is str and type(value) in (int, float)
+    right = right and type(arguments) is tuple and all(type(part) is Node for part in arguments)
+    if not right or ARGUMENTS.get(operation) != len(arguments):
+        raise OptionError("node", type_of(value), "an expression that was compiled from a text")
+    return Node(operation, tuple(_remade(part) for part in arguments), name, value)
+
+
+def own_fraction(value: Fraction | int) -> Fraction:
+    """Return the same fraction made of plain whole numbers."""
+    parts = value.numerator, value.denominator
+    if not all(type(part) is int for part in parts):
+        raise OptionError("fraction", type_of(value), "a fraction of whole numbers")
+    return Fraction(*parts)
 
 
 def _frozen(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
@@ -149,12 +220,48 @@ def _frozen(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
 
 _COPIES: dict[type, Callable[[Any], Any]] = {
     np.ndarray: _frozen,
-    Node: _checked,
+    Node: _remade,
+    Fraction: own_fraction,
     dict: dict,  # with the next, the canonical form of an expression: no row meets it
     frozenset: frozenset,
 }
 
 # What the bounds of a row sum take for granted
+
+
+def _check_expression(expression: Expression) -> None:
+    """Refuse bounds that are none, and columns other than those that the tree reads."""
+    ends = expression.lower, expression.upper
+    if not all(type(end) in (int, float) for end in ends) or not -np.inf < ends[0] <= ends[1] < np.inf:
+        raise OptionError("expression", expression.text, "finite bounds in order")
+    if type(expression.boolean) is not bool or {*expression.columns} != _columns_read(expression.node):
+        raise OptionError("expression", expression.text, "the columns that it reads, and whether it is 0 or 1")
+
+
+def _columns_read(node: Node) -> set[str]:
+    mine = {node.name} if node.operation in ("column", "level") else set()
+    return mine.union(*(_columns_read(part) for part in node.arguments))
+
+
+def _check_block(block: Block) -> None:
+    """Refuse a numeric part whose scale would turn its bounds round."""
+    if not all(type(one) in (int, float) and np.isfinite(one) for one in (block.center, block.half)) or block.half <= 0:
+        raise OptionError("block", type_of(block.half), "a finite centre and a positive half width")
+
+
+def _check_region(region: Region) -> None:
+    try:
+        Region.from_dict(region.to_dict())
+    except (KeyError, TypeError, ValueError):
+        raise OptionError("region", type_of(region), "balls of positive radius around a finite centre") from None
+
+
+_PARTS: dict[type, Callable[[Any], None]] = {
+    Expression: _check_expression,
+    Block: _check_block,
+    Region: _check_region,
+}
+"""What is checked of every part, once it is made anew."""
 
 
 def _check_features(features: Features) -> None:
@@ -169,7 +276,7 @@ def _check_features(features: Features) -> None:
         right = right and block.shape == tuple(len(schema[name].level_texts) for name in block.factors)
         right = right and bool((np.abs(codes) <= UNIT).all())
         if not right or not (block.factors or codes.tolist() == [[UNIT]]):
-            raise OptionError("codes", type(codes).__name__, "whole numbers of the grid, a row for each level")
+            raise OptionError("codes", type_of(codes), "whole numbers of the grid, a row for each level")
 
 
 def _check_plain(features: Features) -> None:
@@ -188,9 +295,10 @@ def _check_curve(curve: Curve, basis: Basis) -> None:
     right = right and len(set(curve.places)) == len(curve.places)
     shape = (len(curve.places), len(curve.edges) - 1) if right else ()
     right = right and curve.lower.shape == curve.upper.shape == shape and curve.edges.ndim == 1 and min(shape) > 0
+    right = right and bool((np.diff(curve.edges) > 0).all())  # a search among others would look at the row before
     right = right and bool(((curve.lower >= -1) & (curve.lower <= curve.upper) & (curve.upper <= 1)).all())
     if not (right and all(np.array_equal(ends * UNIT, np.rint(ends * UNIT)) for ends in (curve.lower, curve.upper))):
-        raise OptionError("curves", type(curve).__name__, "boxes of whole steps, within the scaled features' bounds")
+        raise OptionError("curves", type_of(curve), "boxes of whole steps, within the scaled features' bounds")
 
 
 def _check_cells(rows: CellSum) -> None:
@@ -200,7 +308,7 @@ def _check_cells(rows: CellSum) -> None:
 
 def _check_queries(rows: QuerySum) -> None:
     if type(rows.cells) is not CellSum or not rows.cells.counts_only:
-        raise OptionError("cells", type(rows.cells).__name__, "a table of counts")
+        raise OptionError("cells", type_of(rows.cells), "a table of counts")
     _check_cells(rows.cells)
     rows.check()
 
@@ -214,7 +322,7 @@ def _check_tree(rows: TreeSum) -> None:
 
 def _check_points(rows: PointRows) -> None:
     if type(rows.tree) is not TreeSum:
-        raise OptionError("tree", type(rows.tree).__name__, "a TreeSum")
+        raise OptionError("tree", type_of(rows.tree), "a TreeSum")
     _check_tree(rows.tree)
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
-from dpinfer.errors import OptionError
+from dpinfer.errors import OptionError, type_of
 from dpinfer.privacy.units import GDP, NEIGHBORS, ZCDP, ApproxDP, Neighbors, Privacy, PureDP
 from dpinfer.release.laws import MOST_DRAWS
 from dpinfer.schema.schema import Schema
@@ -71,7 +71,7 @@ class Noise:
         if type(self.draws) is not int or not 1 <= self.draws <= MOST_DRAWS:
             raise OptionError("draws", self.draws, f"a whole number from 1 to {MOST_DRAWS}")
         if type(self.tulap) is not bool:
-            raise OptionError("tulap", type(self.tulap).__name__, (True, False))
+            raise OptionError("tulap", type_of(self.tulap), (True, False))
 
 
 @dataclass(frozen=True, eq=False, slots=True)

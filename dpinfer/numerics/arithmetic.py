@@ -14,9 +14,7 @@ from dpinfer.errors import FormulaError
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from numpy.typing import NDArray
-
-    Array = NDArray[np.float64]
+    from dpinfer.numerics.arrays import Array
 
 __all__ = ["Arithmetic"]
 

@@ -8,9 +8,7 @@ import numpy as np
 from scipy import special, stats
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    Array = NDArray[np.float64]
+    from dpinfer.numerics.arrays import Array
 
 __all__ = ["binomial_pmf", "binomial_sf", "discounted_tail"]
 
@@ -20,21 +18,13 @@ _LEVELS = 12
 
 
 def binomial_pmf(count: Array, n: Array, p: Array, complement: Array) -> Array:
-    """P(X = count) for X ~ Binomial(n, p), 0 outside 0..n.
-
-    Parameters
-    ----------
-    count, n, p, complement : ndarray (...)
-        Whole numbers of either sign, sizes >= 0, probabilities in [0, 1] and 1 - p, all of one shape; the smaller
-        of the two probabilities is the one used.
-    """
+    """P(X = count) for X ~ Binomial(n, p), 0 outside 0..n; arguments as in `binomial_sf`."""
     inside = (count >= 0) & (count <= n)
     count, small = np.where(inside, count, 0.0), p <= 0.5
     chance = np.where(small, p, complement)
     chance = np.where(chance < _NEVER, 0.0, chance)  # scipy raises where n / p overflows
     found = stats.binom.pmf(np.where(small, count, n - count), n, chance)
-    out: Array = np.where(inside, found, 0.0)
-    return out
+    return np.where(inside, found, 0.0)
 
 
 def binomial_sf(count: Array, n: Array, p: Array, complement: Array) -> Array:
@@ -57,8 +47,7 @@ def binomial_sf(count: Array, n: Array, p: Array, complement: Array) -> Array:
     small = p <= 0.5
     tail[small] = special.betainc(successes[small], failures[small], p[small])
     tail[~small] = special.betaincc(failures[~small], successes[~small], complement[~small])
-    out: Array = np.where(inside, tail, np.where(count < 0, 1.0, 0.0))
-    return out
+    return np.where(inside, tail, np.where(count < 0, 1.0, 0.0))
 
 
 def discounted_tail(count: Array, n: Array, p: Array, complement: Array, rate: Array) -> Array:
@@ -104,5 +93,4 @@ def _gauss(count: Array, n: Array, odds: Array) -> Array:
         even = k * (n + k) * odds / ((count + 2 * k - 1) * (count + 2 * k))
         level = 1 + even / (1 - odd / level)
     first = odds * (n - count) / (count + 1) / level
-    out: Array = first / (1 - first)
-    return out
+    return first / (1 - first)

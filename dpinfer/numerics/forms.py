@@ -1,4 +1,4 @@
-"""Quadratic forms of many small matrices at once."""
+"""Symmetric matrices: from triangles, their roots and quadratic forms."""
 
 from __future__ import annotations
 
@@ -7,11 +7,24 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
+    from dpinfer.numerics.arrays import Array
 
-    Array = NDArray[np.float64]
+__all__ = ["inverse_form", "root_of", "symmetric"]
 
-__all__ = ["inverse_form"]
+
+def symmetric(triangles: Array, width: int) -> Array:
+    """Return the symmetric matrices (..., width, width) whose upper triangles, row by row, come first in (..., m)."""
+    upper = np.triu_indices(width)
+    full = np.zeros((*triangles.shape[:-1], width, width))
+    full[..., upper[0], upper[1]] = triangles[..., : len(upper[0])]
+    full[..., upper[1], upper[0]] = triangles[..., : len(upper[0])]
+    return full
+
+
+def root_of(matrices: Array) -> Array:
+    """Return R (..., p, p) with R R' the given symmetric matrices, negative eigenvalues set to zero."""
+    values, vectors = np.linalg.eigh(matrices)
+    return np.asarray(vectors * np.sqrt(np.maximum(values, 0.0))[..., None, :])
 
 
 def inverse_form(matrix: Array, vector: Array) -> Array:

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 from scipy import stats
 
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
+from dpinfer.numerics.roots import bisected
 
-    Array = NDArray[np.float64]
+if TYPE_CHECKING:
+    from dpinfer.numerics.arrays import Array
 
 __all__ = ["floored_variances", "mixture_isf", "mixture_sf"]
 
@@ -71,10 +71,5 @@ def mixture_sf(distance: Array, variances: Array) -> Array:
 def mixture_isf(alpha: float, variances: Array) -> Array:
     """Distance (k,) at which `mixture_sf` is alpha."""
     root = np.sqrt(variances)
-    lower = np.zeros(len(root))
     upper = root.max(axis=1) * float(stats.norm.isf(alpha / 2))
-    for _ in range(64):
-        middle = 0.5 * (lower + upper)
-        above = mixture_sf(middle, variances) > alpha
-        lower, upper = np.where(above, middle, lower), np.where(above, upper, middle)
-    return np.asarray(upper)
+    return bisected(lambda x: mixture_sf(x, variances) > alpha, np.zeros_like(upper), upper, rounds=64)[1]

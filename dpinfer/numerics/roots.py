@@ -9,17 +9,24 @@ import numpy as np
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from numpy.typing import NDArray
+    from dpinfer.numerics.arrays import Array, Mask
 
-    Array = NDArray[np.float64]
-
-__all__ = ["outermost_crossing"]
+__all__ = ["bisected", "outermost_crossing"]
 
 _BISECTIONS = 36
 
 
+def bisected(within: Callable[[Array], Mask], low: Array, high: Array, *, rounds: int) -> tuple[Array, Array]:
+    """Halve brackets (...) of the points up to which a condition holds, and return their ends."""
+    for _ in range(rounds):
+        middle = 0.5 * (low + high)
+        held = within(middle)
+        low, high = np.where(held, middle, low), np.where(held, high, middle)
+    return low, high
+
+
 def outermost_crossing(
-    inside: Callable[[Array], NDArray[np.bool_]],
+    inside: Callable[[Array], Mask],
     *,
     shape: tuple[int, ...],
     reach: float = 1e6,
@@ -52,8 +59,5 @@ def outermost_crossing(
         last = np.where(inside(np.full(shape, grid[index])), index, last)
     unbounded = last == grid.size - 1
     low, high = grid[last], grid[np.minimum(last + 1, grid.size - 1)]
-    for _ in range(_BISECTIONS):
-        middle = 0.5 * (low + high)
-        within = inside(middle)
-        low, high = np.where(within, middle, low), np.where(within, high, middle)
+    _, high = bisected(inside, low, high, rounds=_BISECTIONS)
     return np.where(unbounded, np.inf, high)

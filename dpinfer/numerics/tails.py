@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING
 import numpy as np
 from scipy import stats
 
+from dpinfer.numerics.roots import bisected
+
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
+    from dpinfer.numerics.arrays import Array
 
-    Array = NDArray[np.float64]
-
-__all__ = ["laplace_sum_isf", "laplace_sum_sf"]
+__all__ = ["critical_value", "laplace_sum_isf", "laplace_sum_sf", "pvalue_of"]
 
 _CUT, _NODES, _FAR = 40.0, 320, 7.0
 _T, _WEIGHT = np.polynomial.legendre.leggauss(_NODES)
@@ -26,13 +26,11 @@ def _characteristic(shares: Array) -> Array:
     out = np.exp(-0.5 * np.clip(normal, 0, None) * _T**2)
     for index in range(shares.shape[-1]):
         out = out / (1 + 0.5 * shares[..., index, None] * _T**2)
-    result: Array = out
-    return result
+    return np.asarray(out)
 
 
 def _central(x: Array, weighted: Array) -> Array:
-    result: Array = 1 - (2 / np.pi) * np.einsum("...n,...n->...", np.sin(x[..., None] * _T), weighted)
-    return result
+    return np.asarray(1 - (2 / np.pi) * np.einsum("...n,...n->...", np.sin(x[..., None] * _T), weighted))
 
 
 def _chernoff(x: Array, shares: Array) -> Array:
@@ -44,8 +42,7 @@ def _chernoff(x: Array, shares: Array) -> Array:
         t = fraction * reach
         log_moment = 0.5 * normal * t**2 - np.log1p(-0.5 * shares * t[..., None] ** 2).sum(axis=-1)
         best = np.maximum(best, t * x - log_moment)
-    result: Array = np.minimum(1.0, 2 * np.exp(-best))
-    return result
+    return np.asarray(np.minimum(1.0, 2 * np.exp(-best)))
 
 
 def laplace_sum_sf(x: Array, shares: Array) -> Array:
@@ -86,11 +83,36 @@ def laplace_sum_isf(alpha: float, shares: Array) -> Array:
     """
     shares = np.asarray(shares, dtype=float)
     weighted = _characteristic(shares) * (_WEIGHT / _T)
-    low = np.zeros(shares.shape[:-1])
-    high = np.full(shares.shape[:-1], max(_FAR, -np.log(alpha / 2) / np.sqrt(2) + 1))
-    for _ in range(34):
-        middle = 0.5 * (low + high)
-        above = _central(middle, weighted) > alpha
-        low, high = np.where(above, middle, low), np.where(above, high, middle)
-    result: Array = np.maximum(high, stats.norm.isf(alpha / 2) * 0.5)
-    return result
+    highest = np.full(shares.shape[:-1], max(_FAR, -np.log(alpha / 2) / np.sqrt(2) + 1))
+    _, high = bisected(lambda x: _central(x, weighted) > alpha, np.zeros_like(highest), highest, rounds=34)
+    return np.asarray(np.maximum(high, stats.norm.isf(alpha / 2) * 0.5))
+
+
+def critical_value(alpha: float, df: Array | float | None = None, shares: Array | None = None) -> Array:
+    """Two-sided critical value of a studentised sum of one normal and several Laplace variables.
+
+    Parameters
+    ----------
+    alpha : float
+    df : ndarray (...), optional
+        Degrees of freedom of the variance that it is divided by; None where that is known.
+    shares : ndarray (..., m), optional
+        As in `laplace_sum_sf`; None where there is no Laplace variable.
+    """
+    normal = stats.norm.isf(alpha / 2) if shares is None else laplace_sum_isf(alpha, shares)
+    if df is None:
+        return np.asarray(normal)
+    return np.asarray(stats.t.isf(alpha / 2 if shares is None else stats.norm.sf(normal), df))
+
+
+def pvalue_of(
+    distance: Array, df: Array | float | None = None, shares: Array | None = None, *, least: float = 1e-300
+) -> Array:
+    """Two-sided p-value of a studentised distance (...); arguments as in `critical_value`.
+
+    With degrees of freedom and Laplace variables, p-values of Student's law below ``least`` count as that.
+    """
+    if df is None:
+        return np.asarray(2 * stats.norm.sf(distance)) if shares is None else laplace_sum_sf(distance, shares)
+    found = np.asarray(2 * stats.t.sf(distance, df))
+    return found if shares is None else laplace_sum_sf(stats.norm.isf(np.maximum(found, least) / 2), shares)

@@ -8,10 +8,20 @@ from contextlib import suppress
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, cast
 
-from dpinfer.errors import BudgetExceededError, DPInferError, LedgerError, LedgerMismatchError, OptionError
+from dpinfer.errors import BudgetExceededError, DPInferError, LedgerError, LedgerMismatchError, OptionError, type_of
 from dpinfer.privacy.cost import Cost
 from dpinfer.privacy.filters import Entry, Filter, filter_for
-from dpinfer.privacy.store import Charge, FileStore, Header, Store, add_charge, keep_unit, read_charges, read_header
+from dpinfer.privacy.store import (
+    Charge,
+    FileStore,
+    Header,
+    MemoryStore,
+    Store,
+    add_charge,
+    keep_unit,
+    read_charges,
+    read_header,
+)
 from dpinfer.privacy.units import NEIGHBORS, Neighbors, privacy_from_dict
 
 if TYPE_CHECKING:
@@ -26,6 +36,8 @@ class Account:
     __slots__ = ("filter", "header", "store")
 
     def __init__(self, store: Store, header: Header) -> None:
+        if type(store) not in (FileStore, MemoryStore):  # not a subclass, which might keep nothing
+            raise OptionError("store", type_of(store), "a FileStore or a MemoryStore")
         self.store, self.header = store, header
         self.filter = filter_of(store, header)
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, NoReturn, Self
 
 import pandas as pd
 
-from dpinfer.errors import LedgerError, LedgerMismatchError, OptionError
+from dpinfer.errors import LedgerError, LedgerMismatchError, OptionError, type_of
 from dpinfer.privacy.account import Account, filter_of, found_header
 from dpinfer.privacy.filters import Entry, filter_for
 from dpinfer.privacy.store import (
@@ -174,7 +174,7 @@ class Ledger:
     def account(self) -> Account:
         """What `PrivateData` charges."""
         if type(self) is not Ledger:  # one that might charge less
-            raise OptionError("ledger", type(self).__name__, "a dpinfer Ledger: Ledger(...) or Ledger.in_memory(...)")
+            raise OptionError("ledger", type_of(self), "a dpinfer Ledger: Ledger(...) or Ledger.in_memory(...)")
         return self._account
 
     def _read(self) -> tuple[Entry, list[Charge]]:
@@ -347,7 +347,7 @@ def _header(dataset: str, budget: Privacy, neighbors: Neighbors, currency: str |
     """Check what describes a ledger, and write it as text."""
     if not isinstance(dataset, str) or not dataset:
         raise OptionError("dataset", dataset, "a name for the confidential data")
-    if neighbors not in NEIGHBORS:
+    if type(neighbors) is not str or neighbors not in NEIGHBORS:
         raise OptionError("neighbors", neighbors, NEIGHBORS)
     chosen = filter_for(budget, currency).currency
     return Header(uuid.uuid4().hex, dataset, json.dumps(budget.to_dict()), neighbors, chosen)

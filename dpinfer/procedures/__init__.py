@@ -1,23 +1,19 @@
-"""Procedures: questions that become measurements, and inferences."""
+"""Procedures: questions, their measurement and their inference. The classes; the functions are in `dpinfer`."""
 
-from dpinfer.procedures.aggregate import SampleAggregate, sample_aggregate
-from dpinfer.procedures.binomial import BinomTest, binomtest
-from dpinfer.procedures.bootstrap import Bootstrap, bootstrap
-from dpinfer.procedures.chisquare import ChiSquare, chi2_contingency, chisquare
-from dpinfer.procedures.combine import combine
-from dpinfer.procedures.density import Density, density
+from dpinfer.procedures.aggregate import SampleAggregate
+from dpinfer.procedures.binomial import BinomTest
+from dpinfer.procedures.bootstrap import Bootstrap
+from dpinfer.procedures.count_test import ChiSquare
+from dpinfer.procedures.density import Density
 from dpinfer.procedures.description import Description
-from dpinfer.procedures.descriptions import corr, count, cov, histogram, mean, table, total, variance
-from dpinfer.procedures.distribution import CDF, cdf
-from dpinfer.procedures.expfam import ExpFam, expfam
-from dpinfer.procedures.linear import gram, ols
-from dpinfer.procedures.mean_tests import MeanComparison, f_oneway, ttest_1samp, ttest_ind, ttest_rel
+from dpinfer.procedures.distribution import CDF
+from dpinfer.procedures.expfam import ExpFam
+from dpinfer.procedures.mean_comparison import MeanComparison
 from dpinfer.procedures.procedure import Procedure
-from dpinfer.procedures.proportions import proportion
-from dpinfer.procedures.quantiles import Quantile, median, quantile
-from dpinfer.procedures.queries import LinearQueries, linear_queries
+from dpinfer.procedures.quantiles import Quantile
+from dpinfer.procedures.queries import LinearQueries
 from dpinfer.procedures.regression import OLS, Gram
-from dpinfer.procedures.selection import ExponentialMechanism, MostFrequent, exponential_mechanism, most_frequent
+from dpinfer.procedures.selection import ExponentialMechanism, MostFrequent
 
 __all__ = [
     "CDF",
@@ -36,33 +32,4 @@ __all__ = [
     "Procedure",
     "Quantile",
     "SampleAggregate",
-    "binomtest",
-    "bootstrap",
-    "cdf",
-    "chi2_contingency",
-    "chisquare",
-    "combine",
-    "corr",
-    "count",
-    "cov",
-    "density",
-    "expfam",
-    "exponential_mechanism",
-    "f_oneway",
-    "gram",
-    "histogram",
-    "linear_queries",
-    "mean",
-    "median",
-    "most_frequent",
-    "ols",
-    "proportion",
-    "quantile",
-    "sample_aggregate",
-    "table",
-    "total",
-    "ttest_1samp",
-    "ttest_ind",
-    "ttest_rel",
-    "variance",
 ]

@@ -16,10 +16,12 @@ from dpinfer.kernel.rows.blocks import BlockMoments, Blocks, OctaveCounts
 from dpinfer.kernel.stage import Context, Data, Slot, Stage
 from dpinfer.procedures.block_model import BlockModel, Link, check_picklable, own_options, told_options
 from dpinfer.procedures.block_plan import FEWEST, MOST, BlockPlan, number_of_blocks, rows_of, small_blocks
+from dpinfer.procedures.conditions import compiled_where, told_where, where_notes
+from dpinfer.procedures.expected import first_error
 from dpinfer.procedures.keywords import suggests
-from dpinfer.procedures.procedure import Procedure, inferred, unstored
+from dpinfer.procedures.options import Allowed, inferred, measured, one_of, texts_of, unstored
+from dpinfer.procedures.procedure import Procedure
 from dpinfer.results.aggregate import AggregateResults
-from dpinfer.schema.axes import compile_condition
 from dpinfer.schema.region import Region
 
 if TYPE_CHECKING:
@@ -38,6 +40,17 @@ _LARGEST_SUM = 1e20
 """Bound on noisy sums, in units of the ball; the largest noise that can be drawn is far below."""
 
 
+_BLOCKS = Allowed(
+    lambda given: given == "auto" or (type(given) is int and FEWEST <= given <= MOST),
+    f'"auto" or a whole number from {FEWEST} to {MOST:,}',
+)
+_TRUTH = Allowed(lambda given: type(given) is bool, (True, False))
+_JOBS = Allowed(
+    lambda given: given is None or (type(given) is int and given != 0),
+    "a number of processes, -1 for all cores, or None",
+)
+
+
 @dataclass(frozen=True, eq=False)
 class SampleAggregate(Procedure):
     """A model fitted to blocks of rows. See `sample_aggregate`.
@@ -53,46 +66,35 @@ class SampleAggregate(Procedure):
     model_options: Mapping[str, str] = field(default_factory=dict)
     fit_options: Mapping[str, str] = field(default_factory=dict)
     region: Region | None = None
-    blocks: int | Literal["auto"] = "auto"
-    aggregator: Aggregator = "winsorized"
-    bias_correction: Correction = "half_blocks"
+    blocks: int | Literal["auto"] = measured("auto", _BLOCKS)
+    aggregator: Aggregator = measured("winsorized", one_of(get_args(Aggregator)))
+    bias_correction: Correction = measured("half_blocks", one_of(get_args(Correction)))
     response: str | None = None
     link: Link | None = None
     where: str | None = None
     nobs: float | None = None
-    inference: Method = inferred("auto")
+    inference: Method = inferred("auto", one_of(get_args(Method)))
     fits: BlockModel | None = unstored(None)
-    n_jobs: int | None = unstored(None)
-    progress: bool = unstored(False)
+    n_jobs: int | None = unstored(None, _JOBS)
+    progress: bool = unstored(False, _TRUTH)
 
-    def __post_init__(self) -> None:
-        choices = {"aggregator": Aggregator, "bias_correction": Correction, "inference": Method}
-        for name, right in choices.items():
-            if getattr(self, name) not in get_args(right):
-                raise OptionError(name, getattr(self, name), get_args(right))
-        whole = type(self.blocks) is int and FEWEST <= self.blocks <= MOST
-        if not (whole or self.blocks == "auto"):
-            raise OptionError("blocks", self.blocks, f'"auto" or a whole number from {FEWEST} to {MOST:,}')
-        if self.n_jobs is not None and (type(self.n_jobs) is not int or self.n_jobs == 0):
-            raise OptionError("n_jobs", self.n_jobs, "a number of processes, -1 for all cores, or None")
-        if type(self.progress) is not bool:
-            raise OptionError("progress", self.progress, (True, False))
+    def check_options(self) -> None:
+        """Refuse an invalid number of rows."""
         rows_of(self.nobs)
-        super().__post_init__()
 
     # The question
 
     def text(self, schema: Schema) -> str:  # noqa: ARG002
         """Return the question in one line."""
         asked = self.formula if isinstance(self.formula, str) else ", ".join(self.formula)
-        return f"sample_aggregate: {self.model} of {asked}" + (f", where {self.where}" if self.where else "")
+        return f"sample_aggregate: {self.model} of {asked}{told_where(self.where)}"
 
     def check(self, schema: Schema, neighbors: Neighbors) -> None:
         """Refuse a model, region, condition or number of blocks that the schema cannot serve."""
         self._placed(schema, neighbors, self.source.nobs if isinstance(self.source, Data) else None)
 
     def _placed(self, schema: Schema, neighbors: Neighbors, public: int | None) -> SampleAggregate:
-        """Return the question with region, number of blocks, response and link in it."""
+        """Return the question with its region, number of blocks, response and link."""
         if self.region is not None:
             return self
         prepared = self._runnable.prepared(self.formula, schema)
@@ -123,11 +125,11 @@ class SampleAggregate(Procedure):
         return self._resolved[context]
 
     def _columns(self, schema: Schema) -> Schema:
-        """Return the columns that the model and the condition read; of a release these are all that it knows."""
+        """Return the columns that the model and the condition read; for a release, all columns that it holds."""
         columns = schema if self.fits is None else self.fits.prepared(self.formula, schema).schema
-        if self.where is None:
+        condition = compiled_where(self.where, schema)
+        if condition is None:
             return columns
-        condition = compile_condition(self.where, schema)
         return schema.select([name for name in schema if name in columns or name in condition.columns])
 
     def columns_read(self, context: Context) -> tuple[str, ...]:
@@ -172,7 +174,7 @@ class SampleAggregate(Procedure):
             count=plan.count,
             estimator=estimator,
             halves=plan.halves,
-            where=None if self.where is None else compile_condition(self.where, context.schema),
+            where=compiled_where(self.where, context.schema),
             workers=self.n_jobs,
             progress=self.progress,
         )
@@ -182,7 +184,7 @@ class SampleAggregate(Procedure):
         return blocks
 
     def slots(self, context: Context) -> tuple[Slot, ...]:
-        """Give histograms of scale and place a small share, and sums over the blocks the rest."""
+        """Give a small share to histograms of scale and place, and the rest to sums over the blocks."""
         return self.plan(context).slots
 
     def stage(self, place: int, context: Context, released: tuple[StageRelease, ...]) -> Stage:
@@ -198,10 +200,10 @@ class SampleAggregate(Procedure):
             What is measured, its bound, noise and guarantee; and the noise of the estimates: in units of the spread
             between blocks where these are winsorised, else in those of the parameters.
         """
-        measured = self.measurement(privacy, schema=schema, neighbors=neighbors)
-        plan, last = self.plan(measured.context), measured.stages[-1]
-        noise = float(np.sqrt(last.law.variances[0])) * last.steps[0] / plan.count
-        lines = [f"question     {measured.text}, in {plan.count:,} secret blocks", measured.describe()]
+        planned = self.measurement(privacy, schema=schema, neighbors=neighbors)
+        plan = self.plan(planned.context)
+        noise = first_error(planned.stages[-1]) / plan.count
+        lines = [f"question     {planned.text}, in {plan.count:,} secret blocks", planned.describe()]
         lines += [f"region       {plan.region.describe()}"]
         if plan.located:
             ratio = noise * plan.radius * np.sqrt(plan.count)
@@ -218,12 +220,10 @@ class SampleAggregate(Procedure):
 
     # Inference
 
-    def reads(self, other: Procedure) -> bool:
-        """Take a release of the same model and rows, into however many blocks these were dealt."""
-        if not isinstance(other, SampleAggregate):
-            return False
-        same = ("formula", "model", "model_options", "fit_options", "where")
-        return all(getattr(self, name) == getattr(other, name) for name in same)
+    @property
+    def about(self) -> object:
+        """The model and the rows; the number of blocks does not matter."""
+        return type(self), self.formula, self.model, self.model_options, self.fit_options, self.where
 
     def infer(self, release: Release | None = None) -> AggregateResults:
         """Infer from a release of this question: free, and without any row."""
@@ -280,7 +280,7 @@ class SampleAggregate(Procedure):
             f"estimate{corrected}, {bounded}.",
             f"Declared region: {region.describe()}.",
         )
-        return (*found, f"Rows: {self.where}.") if self.where else found
+        return (*found, *where_notes(self.where))
 
 
 @suggests
@@ -384,26 +384,18 @@ def sample_aggregate(
         model_options=own_options("model_options", model_options),
         fit_options=own_options("fit_options", fit_options),
     )
-    return SampleAggregate(
-        source=data,
+    return SampleAggregate.asking(
+        locals(),
         formula=formula if isinstance(formula, str) else _texts("formula", formula),
         model=fits.called,
         model_options=told_options(fits.model_options),
         fit_options=told_options(fits.fit_options),
-        blocks=blocks,
-        aggregator=aggregator,
-        bias_correction=bias_correction,
-        where=where,
         nobs=rows_of(nobs),
-        inference=inference,
-        fits=fits,
-        n_jobs=n_jobs,
-        progress=progress,
     )
 
 
 def _texts(option: str, given: object) -> tuple[str, ...]:
-    listed = tuple(given) if isinstance(given, Sequence) and not isinstance(given, str) else ()
-    if not listed or not all(isinstance(name, str) and name for name in listed) or len(set(listed)) < len(listed):
+    listed = () if isinstance(given, str) else texts_of(given)
+    if not listed or not all(listed) or len(set(listed)) < len(listed):
         raise OptionError(option, given, "a list of distinct texts")
     return listed

@@ -7,96 +7,57 @@ from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
-from dpinfer.errors import InferenceError, NotProvedError, OptionError, ReleaseFormatError
+from dpinfer.errors import InferenceError, OptionError, ReleaseFormatError
 from dpinfer.inference.testing.binomial import ALTERNATIVES, binomial_pvalue, noisy_binomial_estimate
 from dpinfer.inference.tulap import Alternative
-from dpinfer.kernel.stage import Context, Data, Noise, Stage, Sum
 from dpinfer.privacy.units import PureDP
-from dpinfer.procedures.description import held_plan
+from dpinfer.procedures.expected import first_error, sizes_shown
+from dpinfer.procedures.joint_table import counts_in
 from dpinfer.procedures.keywords import suggests
-from dpinfer.procedures.procedure import Procedure, inferred
-from dpinfer.procedures.success_count import SuccessCount
+from dpinfer.procedures.options import Allowed, inferred, is_number, one_of
+from dpinfer.procedures.successes import OfSuccesses, check_count
 from dpinfer.procedures.sum_plan import SumPlan
 from dpinfer.release import Release
-from dpinfer.release.laws import TULAP_GRID
 from dpinfer.results.testing.binomial import NOISES, BinomTestResults, count_flags
 
 if TYPE_CHECKING:
+    from dpinfer.kernel.stage import Context, Data
     from dpinfer.privacy.units import Neighbors, Privacy
-    from dpinfer.release import StageRelease
+    from dpinfer.procedures.joint_table import MeasuredCounts
+    from dpinfer.procedures.procedure import Procedure
     from dpinfer.schema.schema import Schema
 
 __all__ = ["BinomTest", "binomtest"]
 
+_SHARE = Allowed(lambda given: is_number(given) and 0 <= given <= 1, "a number in [0, 1]: the tested proportion")
+
 
 @dataclass(frozen=True, eq=False)
-class BinomTest(Procedure):
+class BinomTest(OfSuccesses):
     """A test of one proportion. See `binomtest`.
 
     At a `PureDP` price the count has Tulap noise; at any other it is an ordinary count with discrete Gaussian noise.
     """
 
     procedures: ClassVar[tuple[str, ...]] = ("binomtest",)
+    asked_by = "binomtest"
+    instead = "proportion(..., {})"
+    instead_of_dropping = 'proportion(..., inference="simulated") or "score"'
 
-    column: str = ""
-    p: float = inferred(0.5)
-    alternative: Alternative = inferred("two-sided")
+    p: float = inferred(0.5, _SHARE)
+    alternative: Alternative = inferred("two-sided", one_of(ALTERNATIVES))
 
-    def __post_init__(self) -> None:
-        if not isinstance(self.column, str):
-            raise OptionError("column", self.column, 'a Boolean column, or a condition such as "age >= 18"')
-        number = isinstance(self.p, int | float | np.number) and not isinstance(self.p, bool)
-        if not (number and 0 <= self.p <= 1):
-            raise OptionError("p", self.p, "a number in [0, 1]: the tested proportion")
+    def check_options(self) -> None:
+        """Store p as a float."""
         object.__setattr__(self, "p", float(self.p))
-        if self.alternative not in ALTERNATIVES:
-            raise OptionError("alternative", self.alternative, ALTERNATIVES)
-        super().__post_init__()
-
-    def successes(self, schema: Schema) -> SuccessCount:
-        """Return the count, compiled against a schema."""
-        return SuccessCount(schema, self.column)
-
-    def plan(self, schema: Schema) -> SumPlan | None:
-        """Return what is counted as an ordinary count; None where the release has Tulap noise."""
-        if isinstance(self.source, Release) and self.source.kind == "binomial":
-            return None
-        return SumPlan("count", schema, where=self.column, target="data")
 
     def text(self, schema: Schema) -> str:  # noqa: ARG002
         """Return the question in one line."""
         return f"binomial test of {self.column}, p = {self.p:g}"
 
-    def check(self, schema: Schema, neighbors: Neighbors) -> None:
-        """Refuse data whose number of rows is not public, and a column whose cells may drop their row."""
-        if schema.people is not None:
-            raise NotProvedError(
-                "binomtest needs a public number of rows; with id= it is confidential under either relation: use "
-                'proportion(..., inference="score")'
-            )
-        if neighbors != "replace_one":
-            raise NotProvedError(
-                'binomtest needs a public number of rows, that is neighbors="replace_one"; under add_remove use '
-                'proportion(..., inference="simulated") or "score"'
-            )
-        for name in self.successes(schema).condition.columns:
-            if schema[name].may_drop:
-                raise NotProvedError(
-                    f"binomtest needs every row to count: declare missing= and impossible= constants for {name!r} "
-                    '(such as False), or use proportion(..., inference="simulated") or "score"'
-                )
-
-    # What is measured
-
     def release_kind(self, context: Context) -> str:
         """Return "binomial" for a count with Tulap noise, else "count"."""
         return "binomial" if isinstance(context.privacy, PureDP) else "count"
-
-    def stage(self, place: int, context: Context, released: tuple[StageRelease, ...]) -> Stage:  # noqa: ARG002
-        """Ask for one count."""
-        self.check(context.schema, context.neighbors)
-        rows = self.successes(context.schema).rows
-        return Stage(Sum(rows), Noise(tulap=isinstance(context.privacy, PureDP)))
 
     def explain(self, privacy: Privacy, *, schema: Schema | None = None, neighbors: Neighbors | None = None) -> str:
         """Describe the measurement, and the standard error that noise alone gives, before anything is spent.
@@ -108,32 +69,37 @@ class BinomTest(Procedure):
             privacy noise alone, beside the largest that sampling can give.
         """
         measured = self.measurement(privacy, schema=schema, neighbors=neighbors)
-        nobs = measured.context.nobs
-        noise = float(np.sqrt(measured.law.variances[0])) * measured.steps[0]
+        noise = first_error(measured)
         wording = {"two-sided": "differs from", "greater": "is above", "less": "is below"}[self.alternative]
         lines = [
             measured.describe(),
             f"test         exact, by the law of count and noise: whether P({self.column}) {wording} {self.p:g}",
             "standard error of the proportion from privacy noise alone (and from sampling at most):",
         ]
-        for rows in (nobs,) if nobs is not None else (1_000, 10_000, 100_000):
+        for rows in sizes_shown(measured.context.nobs):
             units = max(rows, 1)
             lines.append(f"  n = {rows:,}: {noise / units:.4g} ({0.5 / np.sqrt(units):.4g})")
         return "\n".join(lines)
 
     # What is inferred
 
+    def summed(self) -> SumPlan | None:
+        """Return what its release holds as an ordinary count; None where the count has Tulap noise."""
+        if not isinstance(self.source, Release) or self.holds_tulap:
+            return None
+        return SumPlan("count", self.source.schema, where=self.column, target="data")
+
+    def counted(self) -> MeasuredCounts | None:
+        """Return the count that its release holds."""
+        held = self.summed()
+        return super().counted() if held is None else counts_in(held)
+
     def reads(self, other: Procedure) -> bool:
         """Whether a release serves: any count of the same successes."""
-        if isinstance(other.source, Release) and other.source.kind == "binomial":
-            return getattr(other, "column", None) == self.column
-        held = held_plan(other)
-        return held is not None and held.kind == "count" and not held.axes and held.where == self.column
-
-    def check_release(self, release: Release) -> None:
-        """Refuse a release that holds no count with the noise that its price asks for, of public rows."""
-        super().check_release(release)
-        _check_count(release, "tulap" if release.kind == "binomial" else "gaussian")
+        held = other.summed()
+        if held is None:
+            return super().reads(other)
+        return held.kind == "count" and not held.axes and held.where == self.column
 
     def infer(self, release: Release | None = None) -> BinomTestResults:
         """Test from a release of this count, whatever proportion it was measured for: free, and without any row.
@@ -154,7 +120,7 @@ class BinomTest(Procedure):
                 "binomtest(column).measure(privacy) brings, or Gaussian noise"
             )
         self.check(found.schema, found.neighbors)
-        _check_count(found, "tulap" if found.kind == "binomial" else "gaussian")
+        check_count(found)
         return self._results(found)
 
     def _results(self, release: Release) -> BinomTestResults:
@@ -188,21 +154,6 @@ class BinomTest(Procedure):
             law=release.law,
             step=step,
         )
-
-
-def _check_count(release: Release, family: str) -> None:
-    """Refuse a damaged release of a count.
-
-    Raises
-    ------
-    ReleaseFormatError
-    """
-    if release.nobs is None:
-        raise ReleaseFormatError("the release is damaged: the number of rows must be public")
-    if release.law.family != family or len(release.values) != 1:
-        raise ReleaseFormatError(f"the release is damaged: it holds no single count with {NOISES[family]} noise")
-    if family == "tulap" and release.steps[0] * TULAP_GRID != 1:
-        raise ReleaseFormatError("the release is damaged: its step is not that of Tulap noise")
 
 
 @suggests
@@ -268,4 +219,4 @@ def binomtest(
     >>> bool(results.pvalue < 0.001), results.n
     (True, 500)
     """
-    return BinomTest(source=data, column=column, p=p, alternative=alternative)
+    return BinomTest.asking(locals())

@@ -17,15 +17,16 @@ from statsmodels.duration.hazard_regression import PHReg
 from statsmodels.miscmodels.ordinal_model import OrderedModel
 from statsmodels.regression.linear_model import OLS
 
-from dpinfer.errors import FormulaError, NotProvedError, OptionError, SchemaError, UnknownColumnError
+from dpinfer.errors import FormulaError, NotProvedError, OptionError, SchemaError, UnknownColumnError, type_of
 from dpinfer.kernel.rows.blocks import OwnEstimator
 from dpinfer.kernel.sealing import check_columns
 from dpinfer.schema.algebra import Expression
+from dpinfer.schema.axes import LevelsAxis
 from dpinfer.schema.category import Category
 from dpinfer.schema.formula import CompiledFormula, DesignColumn, compile_formula
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Mapping
 
     from numpy.typing import NDArray
 
@@ -74,6 +75,10 @@ def model_class(model: object) -> type | None:
     return None
 
 
+_OWN = (Logit, Poisson, OLS)
+"""Models that `NewtonEstimator` fits."""
+
+
 @dataclass(frozen=True, eq=False)
 class FormulaEstimator:
     """Fits a statsmodels model to a frame and returns its parameters as one vector.
@@ -114,24 +119,17 @@ class FormulaEstimator:
         return model.fit(**chosen)
 
     def made(self, frame: pd.DataFrame) -> Any:
-        """Return statsmodels' model of a frame, before it is fitted."""
-        return self._formula_model(frame) if self.compiled is None else self._compiled_model(frame)
-
-    def _options(self, frame: pd.DataFrame) -> dict[str, Any]:
-        return {
+        """Return the statsmodels model of a frame, not yet fitted."""
+        options = {
             name: frame[value].to_numpy() if name in COLUMN_OPTIONS and isinstance(value, str) else value
             for name, value in self.options.items()
         }
-
-    def _formula_model(self, frame: pd.DataFrame) -> Any:
-        options = self._options(frame)
-        return self.model.from_formula(self.formula, frame, eval_env={"np": np}, **options)  # type: ignore[attr-defined]
-
-    def _compiled_model(self, frame: pd.DataFrame) -> Any:
+        if self.compiled is None:
+            return self.model.from_formula(self.formula, frame, eval_env={"np": np}, **options)  # type: ignore[attr-defined]
         endog, exog = self.design(frame)
         if np.linalg.matrix_rank(exog.to_numpy()) < exog.shape[1]:
             raise ValueError("a coefficient is not determined")  # statsmodels may return one of many solutions
-        return self.model(endog, exog, **self._options(frame))
+        return self.model(endog, exog, **options)
 
     def design(self, frame: pd.DataFrame) -> tuple[pd.Series, pd.DataFrame]:
         """Return response (m,) and regressors (m, q) of a frame."""
@@ -157,13 +155,7 @@ class FormulaEstimator:
             assert self.compiled.response is not None
             found = np.broadcast_to(self.compiled.response.expression.evaluate(values), (len(frame),))
             return pd.Series(found, name=self.compiled.response.name), pd.DataFrame(exog, index=frame.index)
-        column = self.schema[self.response]
-        if isinstance(column, Category):
-            labels: Sequence[Any] = list(column.levels)
-        else:
-            labels = [
-                int(float(text)) if text not in ("False", "True") else text == "True" for text in column.level_texts
-            ]
+        labels = LevelsAxis(self.schema, self.response).labels
         codes: Any = pd.Categorical.from_codes(levels[self.response], categories=pd.Index(labels), ordered=True)
         return pd.Series(codes, name=self.response), pd.DataFrame(exog, index=frame.index)
 
@@ -181,10 +173,26 @@ class NewtonEstimator(FormulaEstimator, OwnEstimator):
         check_columns(self.schema)
         read = self.compiled
         if type(read) is not CompiledFormula:
-            raise OptionError("formula", type(read).__name__, "a compiled formula")
+            raise OptionError("formula", type_of(read), "a compiled formula")
         for part in (*read.design, read.response):
             if type(part) is not DesignColumn or type(part.expression) is not Expression:
-                raise OptionError("formula", type(part).__name__, "a compiled formula")
+                raise OptionError("formula", type_of(part), "a compiled formula")
+
+    def remade(self, schema: Schema) -> NewtonEstimator:
+        """Return a new one of the model and the text of the formula.
+
+        Raises
+        ------
+        OptionError
+            If they are none of those that the library fits itself.
+        """
+        model = next((one for one in _OWN if one is self.model), None)
+        made = None
+        if model is not None and type(self.formula) is str:
+            made = formula_estimator(model, self.formula, schema, options={}, fit_options={})
+        if not isinstance(made, NewtonEstimator):
+            raise OptionError("model", type_of(self.model), "Logit, Poisson or OLS, with a formula")
+        return made
 
     def __call__(self, frame: pd.DataFrame) -> Array:
         """Return the parameters (p,), NaN where the steps do not converge."""
@@ -194,14 +202,7 @@ class NewtonEstimator(FormulaEstimator, OwnEstimator):
 
 
 def newton(model: type, y: Array, x: Array) -> Array | None:
-    """Fit Logit, Poisson or OLS; None where the steps do not converge.
-
-    Parameters
-    ----------
-    model : type
-    y : ndarray (m,)
-    x : ndarray (m, p)
-    """
+    """Fit Logit, Poisson or OLS to a response (m,) and regressors (m, p); None where the steps do not converge."""
     rows, size = x.shape
     finite = np.isfinite(x).all() and np.isfinite(y).all()  # LAPACK complains on standard error of what is not
     if rows < size or not finite or (model is Poisson and (y < 0).any()):
@@ -253,19 +254,7 @@ def _step(x: Array, root: Array, target: Array) -> Array:
 def formula_estimator(
     model: type, formula: object, schema: Schema, *, options: Mapping[str, Any], fit_options: Mapping[str, Any]
 ) -> FormulaEstimator:
-    """Prepare a statsmodels model and a formula for blocks.
-
-    Parameters
-    ----------
-    model : type
-    formula : str
-    schema : Schema
-    options, fit_options : mapping
-
-    Returns
-    -------
-    FormulaEstimator
-        A `NewtonEstimator` for Logit, Poisson and OLS without options.
+    """Prepare a statsmodels model and a formula for blocks: Logit, Poisson and OLS without options by Newton's steps.
 
     Raises
     ------
@@ -285,7 +274,7 @@ def formula_estimator(
     named = {name: value for name, value in options.items() if name in COLUMN_OPTIONS}
     for name, value in named.items():
         if not isinstance(value, str):
-            raise OptionError(name, type(value).__name__, "the name of a declared column: it has a value for each row")
+            raise OptionError(name, type_of(value), "the name of a declared column: it has a value for each row")
         if isinstance(schema[value], Category):
             raise OptionError(name, value, "a column of numbers")
     left, right = formula.split("~", 1)
@@ -306,13 +295,13 @@ def formula_estimator(
         except (FormulaError, UnknownColumnError):
             compiled, used = None, _named_columns(formula, schema)
     columns = schema.select([name for name in schema if name in used | set(named.values())])
-    plain = compiled is not None and model in (Logit, Poisson, OLS) and not options and not fit_options
+    plain = compiled is not None and model in _OWN and not options and not fit_options
     kind = NewtonEstimator if plain else FormulaEstimator
     return kind(model, formula, columns, compiled, levels, dict(options), dict(fit_options))
 
 
 def _named_columns(formula: str, schema: Schema) -> set[str]:
-    """Return the declared columns whose names stand in a formula that statsmodels is to read.
+    """Return the declared columns that a formula for statsmodels names.
 
     Raises
     ------
@@ -328,18 +317,9 @@ def _named_columns(formula: str, schema: Schema) -> set[str]:
 
 
 def probe_names(estimator: FormulaEstimator, given: tuple[str, ...] | None = None) -> tuple[tuple[str, ...], str]:
-    """Fit rows that are drawn from the schema, not from the data, to see which parameters there are.
+    """Return the names of the parameters, and the response, by a fit to rows drawn from the schema.
 
-    Parameters
-    ----------
-    estimator : FormulaEstimator
-    given : tuple of str, optional
-        Names to use instead; then it suffices that the model can be made of such rows.
-
-    Returns
-    -------
-    names : tuple of str, length p
-    response : str
+    Where names are given, it is enough that the model can be built from such rows.
 
     Raises
     ------

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, get_args
 
 import cloudpickle
 import numpy as np
 
-from dpinfer.errors import OptionError
+from dpinfer.errors import OptionError, type_of
 from dpinfer.kernel.pickling import called, packed
 from dpinfer.procedures.block_estimators import formula_estimator, model_class, probe_names
 from dpinfer.schema.balls import region_names, region_of
@@ -29,19 +29,9 @@ _LINKS: dict[str, Link] = {
     "Logit": "logit",
     "Probit": "probit",
     "Poisson": "log",
-    "OLS": "identity",
-    "WLS": "identity",
-    "GLS": "identity",
-    "RLM": "identity",
-    "QuantReg": "identity",
+    **dict.fromkeys(("OLS", "WLS", "GLS", "RLM", "QuantReg"), "identity"),
 }
-_FAMILY_LINKS: dict[str, Link] = {
-    "identity": "identity",
-    "logit": "logit",
-    "probit": "probit",
-    "log": "log",
-    "nonetype": "identity",
-}
+_FAMILY_LINKS: dict[str, Link] = {**{link: link for link in get_args(Link)}, "nonetype": "identity"}
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -95,7 +85,7 @@ class BlockModel:
 
     @property
     def called(self) -> str:
-        """What the model is called."""
+        """Name of the model."""
         return str(getattr(model_class(self.model) or self.model, "__name__", type(self.model).__name__))
 
     @cached_property
@@ -145,7 +135,7 @@ def _link(kind: type, options: Mapping[str, Any]) -> Link | None:
 
 
 def own_options(name: str, options: object) -> dict[str, Any]:
-    """Return a copy of options: no change from outside then makes what is prepared another model.
+    """Return a copy of options, so that later changes by the caller do not change the model.
 
     Raises
     ------
@@ -153,12 +143,12 @@ def own_options(name: str, options: object) -> dict[str, Any]:
         If they are no mapping.
     """
     if not isinstance(options, Mapping | None):
-        raise OptionError(name, type(options).__name__, "a mapping of argument names to values")
+        raise OptionError(name, type_of(options), "a mapping of argument names to values")
     return dict(options or {})
 
 
 def told_options(options: Mapping[str, Any]) -> dict[str, str]:
-    """Return options as a release can hold them: numbers and texts in full, of other objects the type."""
+    """Return options as a release stores them: numbers and texts in full, other objects by their type."""
     return {str(name): _told(value) for name, value in options.items()}
 
 

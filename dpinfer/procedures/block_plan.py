@@ -9,12 +9,13 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from dpinfer.errors import OptionError
+from dpinfer.errors import OptionError, type_of
 from dpinfer.inference.block_frames import bins_of, find_frame, find_scales, limit, whole_frame
 from dpinfer.kernel.price import amounts, price_stage
 from dpinfer.kernel.rows.blocks import BINS, OCTAVES, BlockMoments, OctaveCounts, PlaceCounts
 from dpinfer.kernel.stage import Slot, Stage, Sum
 from dpinfer.privacy.units import PureDP
+from dpinfer.procedures.expected import first_error
 from dpinfer.release import Release
 
 if TYPE_CHECKING:
@@ -68,12 +69,12 @@ class BlockShares:
 
     @property
     def moments(self) -> Fraction:
-        """What is left."""
+        """The rest of the price."""
         return 1 - self.octaves - self.places
 
     @property
     def parts(self) -> tuple[float, float]:
-        """Of the share for moments, those of sums with products and of the two counts."""
+        """How sums with products, and the two counts, split the share for moments."""
         counts = float(COUNT_SHARE / self.moments)
         return 1 - counts, counts
 
@@ -147,8 +148,7 @@ class BlockPlan:
 
     def _noise(self, stage: Stage, amount: Privacy) -> float:
         """Return the standard deviation of the noise of a stage's first sum, in its units."""
-        priced = price_stage(stage, amount, self.context)
-        return float(np.sqrt(priced.law.variances[0])) * priced.steps[0]
+        return first_error(price_stage(stage, amount, self.context))
 
     @property
     def located(self) -> bool:
@@ -182,9 +182,7 @@ class BlockPlan:
         noise = self._noise(self._moments(self.whole), amounts(self.context.privacy, self.slots)[-1])
         needed = limit(self.count, self.size, self.norm)
         ratio = noise / self.count * needed * np.sqrt(self.count)
-        wide = (
-            _LITTLE / ratio if ratio > 0 else _WIDEST
-        )  # without noise: a price that is refused once all stages are known
+        wide = _LITTLE / ratio if ratio > 0 else _WIDEST  # no noise: a price that is refused when stages are known
         return float(np.clip(wide, 1.0, _WIDEST)) * needed
 
     def stage(self, place: int, released: tuple[StageRelease, ...]) -> Stage:
@@ -212,24 +210,8 @@ def _deviation(released: StageRelease) -> float:
 def block_size(nobs: float, size: int, *, halves: bool) -> float:
     """Rows that a block should hold, so that the bias left is a fraction of the standard error.
 
-    Parameters
-    ----------
-    nobs : float
-        Number of rows n.
-    size : int
-        Number p of parameters.
-    halves : bool
-        Whether the bias of order 1/m is taken off by half-blocks.
-
-    Returns
-    -------
-    float
-        4 p^(3/4) n^(1/4) with the correction, 3 (p n)^(1/2) without; at least 20 (p + 1).
-
-    Notes
-    -----
-    Bias over standard error goes as m^-2 n^(1/2), or m^-1 n^(1/2); the constants leave about a quarter in a logit
-    with slopes up to 1 (`validation/blocks/aggregate_coverage.py`).
+    Bias over standard error goes as m^-2 n^(1/2) with the correction by half-blocks, as m^-1 n^(1/2) without; the
+    constants leave about a quarter in a logit with slopes up to 1 (`validation/blocks/aggregate_coverage.py`).
     """
     wanted = 4 * size**0.75 * nobs**0.25 if halves else 3 * np.sqrt(size * nobs)
     return float(max(wanted, 20 * (size + 1)))
@@ -279,7 +261,7 @@ def number_of_blocks(asked: int | str, nobs: float | None, size: int, neighbors:
 
 
 def rows_of(nobs: object) -> float | None:
-    """Return a number of rows, given as such or as a release or results that hold one."""
+    """Return a number of rows, given as a number, or as a release or results that hold one."""
     if nobs is None:
         return None
     found = nobs
@@ -288,7 +270,7 @@ def rows_of(nobs: object) -> float | None:
         if found is None and isinstance(nobs, Release):
             found = nobs.array[0] if nobs.kind == "gram" else getattr(nobs.infer(), "nobs", None)
     if isinstance(found, bool) or not isinstance(found, int | float | np.integer | np.floating):
-        raise OptionError("nobs", type(nobs).__name__, "a number of rows that is public, or a release that holds one")
+        raise OptionError("nobs", type_of(nobs), "a number of rows that is public, or a release that holds one")
     if not 1 <= found <= 2**53:
         raise OptionError("nobs", nobs, "a number of rows of at least 1")
     return float(found)

@@ -12,7 +12,6 @@ import numpy as np
 from dpinfer.errors import OptionError
 from dpinfer.inference.bootstrap import METHODS, BootstrapInference, ReplicateSums
 from dpinfer.inference.gram import noise_level
-from dpinfer.inference.moment_inference import TARGETS
 from dpinfer.kernel.price import price_stage
 from dpinfer.kernel.rows.cells import MOST_SUMS, CellSum
 from dpinfer.kernel.rows.products import GramSum
@@ -20,8 +19,10 @@ from dpinfer.kernel.rows.resampled import Resampling
 from dpinfer.kernel.stage import Context, Data, Resampled, Stage, Sum
 from dpinfer.privacy.resampling import POISSON
 from dpinfer.procedures.bootstrap_plan import STATISTICS, BootstrapPlan, PublicTotal
+from dpinfer.procedures.conditions import where_notes
 from dpinfer.procedures.keywords import suggests
-from dpinfer.procedures.procedure import Procedure, inferred
+from dpinfer.procedures.options import TARGET, Allowed, inferred, measured, one_of, whole
+from dpinfer.procedures.procedure import Procedure
 from dpinfer.results.bootstrap import BootstrapDescription, BootstrapResults
 from dpinfer.schema.basis import represent
 
@@ -46,6 +47,17 @@ _RELIABLE = 3.0
 """Ratio of the smallest eigenvalue of the regressors' cross-products to their noise, from which there are intervals."""
 
 
+_STATISTIC = Allowed(
+    lambda given: isinstance(given, str), f"one of {', '.join(STATISTICS)}, a formula, or arithmetic of means"
+)
+_REPLICATES = Allowed(lambda given: type(given) is int and given >= 2, "a whole number, at least 2")
+_WHERE = Allowed(lambda given: isinstance(given, str | None), 'a condition such as "age >= 18", or None')
+_PROBABILITY = Allowed(
+    lambda given: isinstance(given, int | float) and not isinstance(given, bool) and 0 < given < 1,
+    "a probability between 0 and 1, both excluded",
+)
+
+
 @dataclass(frozen=True, eq=False)
 class Bootstrap(Procedure):
     """A question about functions of sums, measured many times under random weights. See `bootstrap`."""
@@ -53,51 +65,26 @@ class Bootstrap(Procedure):
     procedures = ("bootstrap",)
 
     columns: tuple[str, ...] = ()
-    statistic: str = inferred("mean")
-    replicates: int = 200
-    weights: Resampling = "double_or_nothing"
-    where: str | None = None
-    seed: int = 0
-    target: str = inferred("population")
-    inference: str = inferred("auto")
-    conservative: float = inferred(0.05)
+    statistic: str = inferred("mean", _STATISTIC)
+    replicates: int = measured(200, _REPLICATES)
+    weights: Resampling = measured("double_or_nothing", one_of(get_args(Resampling)))
+    where: str | None = measured(None, _WHERE)
+    seed: int = measured(0, whole(0, 2**63 - 1, "a whole number from 0 to 2^63 - 1"))
+    target: str = inferred("population", TARGET)
+    inference: str = inferred("auto", one_of(METHODS))
+    conservative: float = inferred(0.05, _PROBABILITY)
 
-    def __post_init__(self) -> None:
-        if not isinstance(self.statistic, str):
-            right = f"one of {', '.join(STATISTICS)}, a formula, or arithmetic of means"
-            raise OptionError("statistic", self.statistic, right)
-        if self.inference not in METHODS:
-            raise OptionError("inference", self.inference, METHODS)
-        share = self.conservative
-        if isinstance(share, bool) or not isinstance(share, int | float) or not 0 < share < 1:
-            raise OptionError("conservative", share, "a probability between 0 and 1, both excluded")
-        if self.target not in TARGETS:
-            raise OptionError("target", self.target, TARGETS)
-        if self.weights not in get_args(Resampling):
-            raise OptionError("weights", self.weights, get_args(Resampling))
-        if type(self.replicates) is not int or self.replicates < 2:
-            raise OptionError("replicates", self.replicates, "a whole number, at least 2")
+    def check_options(self) -> None:
+        """Refuse an odd number of replicates with public weights."""
         if self.weights == "public" and self.replicates % 2:
             raise OptionError("replicates", self.replicates, "an even number: public weights come in pairs")
-        if type(self.seed) is not int or not 0 <= self.seed < 2**63:
-            raise OptionError("seed", self.seed, "a whole number from 0 to 2^63 - 1")
-        if not isinstance(self.where, str | None):
-            raise OptionError("where", self.where, 'a condition such as "age >= 18", or None')
-        super().__post_init__()
 
     # The question
 
     def plan(self, schema: Schema) -> BootstrapPlan:
         """Return the sums and the statistic, compiled against a schema."""
-        return _plan(
-            schema,
-            columns=self.columns,
-            statistic=self.statistic,
-            replicates=self.replicates,
-            weights=self.weights,
-            seed=self.seed,
-            where=self.where,
-        )
+        asked = ("columns", "statistic", "replicates", "weights", "seed", "where")
+        return _plan(schema, **{name: getattr(self, name) for name in asked})
 
     def text(self, schema: Schema) -> str:
         """Return the question in one line."""
@@ -156,8 +143,8 @@ class Bootstrap(Procedure):
     # Inference
 
     def reads(self, other: Procedure) -> bool:
-        """Take sums of the same columns and rows; replicates and weights are then those of the release."""
-        if not isinstance(other, Bootstrap) or other.where != self.where:
+        """Whether a release holds sums of the same columns and rows; its replicates and weights are then used."""
+        if type(other) is not type(self) or other.where != self.where:
             return False
         return "~" in self.statistic or other.columns == self.columns
 
@@ -171,10 +158,10 @@ class Bootstrap(Procedure):
         """
         found, theirs = self._asked_of(release)
         assert isinstance(theirs, Bootstrap)
-        measured = theirs.plan(found.schema)
+        held = theirs.plan(found.schema)
         asked = replace(theirs, statistic=self.statistic).plan(found.schema)
-        inference = self._inference(found, measured, asked)
-        notes = _notes(measured, asked)
+        inference = self._inference(found, held, asked)
+        notes = _notes(held, asked)
         if asked.regression:
             response = asked.gram.columns[-1].name
             return BootstrapResults(
@@ -290,18 +277,7 @@ def bootstrap(
         if statistic != "mean":
             raise OptionError("statistic", statistic, "none: the formula given as columns is the statistic")
         listed, statistic = (), columns
-    return Bootstrap(
-        source=data,
-        columns=tuple(listed),
-        statistic=statistic,
-        replicates=replicates,
-        weights=weights,
-        where=where,
-        target=target,
-        inference=inference,
-        conservative=conservative,
-        seed=seed,
-    )
+    return Bootstrap.asking(locals(), columns=tuple(listed))
 
 
 @lru_cache(maxsize=32)
@@ -322,7 +298,7 @@ def _replicate_sums(release: Release, measured: BootstrapPlan) -> ReplicateSums:
 
 
 def _unstable(sums: ReplicateSums, measured: BootstrapPlan, asked: BootstrapPlan) -> tuple[str, ...]:
-    """Say why no interval can be given; from released numbers only."""
+    """Return the reasons why no interval is given, from released numbers alone."""
     found = []
     error = float(np.sqrt(sums.noise_of_mean[0, 0]))
     if asked.statistic != "total" and sums.mean[0] < max(_FEW * error, 2.0):
@@ -349,12 +325,11 @@ _WORDS = {
 
 
 def _notes(measured: BootstrapPlan, asked: BootstrapPlan) -> tuple[str, ...]:
-    notes = [f"Rows: {measured.where}."] if measured.where else []
+    notes = where_notes(measured.where)
     drawn = _WORDS[measured.weights]
     if measured.schema.people is not None:
         drawn = drawn.replace("every row counts", "the rows of a person together count")
     notes.append(f"{measured.replicates:,} replicates of the noisy sums: {drawn}.")
     if not asked.regression:
-        bounds = ", ".join(f"{e.text} to [{e.lower:.6g}, {e.upper:.6g}]" for e in asked.moments.expressions)
-        notes.append(f"Values are clamped to their declared bounds ({bounds}).")
+        notes.append(f"Values are clamped to their declared bounds ({asked.moments.clamping}).")
     return tuple(notes)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import combinations_with_replacement
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -12,6 +13,7 @@ from dpinfer.errors import FormulaError, MissingFromReleaseError, OptionError
 from dpinfer.kernel.rows.features import Features
 from dpinfer.kernel.rows.resampled import ReplicateSum, Resampling
 from dpinfer.numerics.arithmetic import Arithmetic
+from dpinfer.procedures.conditions import compiled_where, quoted, told_where
 from dpinfer.procedures.gram_design import GramDesign
 from dpinfer.procedures.sum_plan import SumPlan
 from dpinfer.release.laws import NoiseLaw
@@ -92,15 +94,14 @@ class BootstrapPlan:
 
     @cached_property
     def conditions(self) -> list[tuple[str, str]]:
-        """Conditions whose shares are asked for, and their names; a categorical column is one of its levels each."""
+        """Conditions whose shares are asked for, and their names; a categorical column gives one for each level."""
         found = []
         for column in self.columns:
             declared = self.schema.get(column)
             if isinstance(declared, Category):
-                quoted = column if column.isidentifier() else f"`{column}`"
-                found += [(f"{quoted} == {level!r}", f"{column}={level}") for level in declared.levels]
+                found += [(f"{quoted(column)} == {level!r}", f"{column}={level}") for level in declared.levels]
             elif isinstance(declared, Boolean):
-                found.append((column if column.isidentifier() else f"`{column}`", column))
+                found.append((quoted(column), column))
             else:
                 found.append((compile_condition(column, self.schema).text, column))
         return found
@@ -127,7 +128,7 @@ class BootstrapPlan:
     @cached_property
     def condition(self) -> Expression | None:
         """The compiled ``where``."""
-        return None if self.where is None else compile_condition(self.where, self.schema)
+        return compiled_where(self.where, self.schema)
 
     @cached_property
     def rows(self) -> ReplicateSum:
@@ -157,16 +158,12 @@ class BootstrapPlan:
             return tuple(column.name for column in self.gram.columns[:-1])
         if self.arithmetic is not None:
             return (self.statistic,)
-        texts = [expression.text for expression in self.moments.expressions]
         if self.statistic == "proportion":
             return tuple(name for _, name in self.conditions)
-        if self.statistic in ("cov", "corr"):
-            pairs = _pairs(len(texts), diagonal=self.statistic == "cov")
-            return tuple(f"{self.statistic}({texts[i]}, {texts[j]})" for i, j in pairs)
-        return tuple(texts)
+        return tuple(self.moments.quantities)
 
     def statistic_of(self, asked: BootstrapPlan) -> Statistic:
-        """Return what maps sums of this question's features (R, d) to the estimates that another asks for (R, p).
+        """Return the function from sums of this question's features (R, d) to the estimates of another (R, p).
 
         Raises
         ------
@@ -204,8 +201,9 @@ class BootstrapPlan:
             return np.asarray(count * means)
         if self.statistic not in _OF_PRODUCTS:
             return np.asarray(means)
-        pairs = _pairs(len(center), diagonal=True) if self.statistic in ("cov", "corr") else []
-        pairs = pairs or [(i, i) for i in range(len(center))]
+        pairs = [(i, i) for i in range(len(center))]
+        if self.statistic in ("cov", "corr"):
+            pairs = list(combinations_with_replacement(range(len(center)), 2))
         both = [place[(*(a + b for a, b in zip(unit[i], unit[j], strict=True)), 0)] for i, j in pairs]
         left, right = [i for i, _ in pairs], [j for _, j in pairs]
         centred = (powers[:, both] - first[:, left] * first[:, right]) * count / (count - 1)
@@ -230,11 +228,7 @@ class BootstrapPlan:
     def text(self) -> str:
         """The question in one line."""
         said = f"regression {self.statistic}" if self.regression else f"{self.statistic} of {', '.join(self.columns)}"
-        return f"bootstrap of {said}" + (f", where {self.where}" if self.where else "")
-
-
-def _pairs(count: int, *, diagonal: bool) -> list[tuple[int, int]]:
-    return [(i, j) for i in range(count) for j in range(i + (not diagonal), count)]
+        return f"bootstrap of {said}{told_where(self.where)}"
 
 
 @dataclass(frozen=True, eq=False)

@@ -9,6 +9,7 @@ from dpinfer.errors import OptionError, named
 from dpinfer.procedures.count_test import ChiSquare
 from dpinfer.procedures.keywords import suggests
 from dpinfer.procedures.level_numbers import read_shares, read_sizes
+from dpinfer.procedures.options import Allowed, is_text
 from dpinfer.procedures.table_axes import axes_of, edges_of
 
 if TYPE_CHECKING:
@@ -21,9 +22,7 @@ if TYPE_CHECKING:
 __all__ = ["ChiSquare", "chi2_contingency", "chisquare"]
 
 
-def _check_name(column: object, option: str) -> None:
-    if not isinstance(column, str) or not column.strip():
-        raise OptionError(option, column, 'a column, or a condition such as "age >= 18"')
+_LEVELED = Allowed(is_text, 'a column, or a condition such as "age >= 18"')
 
 
 def _axis(column: str, bins: object) -> Mapping[str, Any]:
@@ -113,17 +112,8 @@ def chisquare(
         shares = read_shares("f_exp", f_exp, scaled=True)
     elif p0 is not None:
         shares = read_shares("p0", p0)
-    _check_name(column, "column")
-    return ChiSquare(
-        source=data,
-        axes=(_axis(column, bins),),
-        where=where,
-        p0=shares,
-        statistic=statistic,
-        null=null,
-        draws=draws,
-        seed=seed,
-    )
+    _LEVELED.check("column", column)
+    return ChiSquare.asking(locals(), axes=(_axis(column, bins),), p0=shares)
 
 
 @suggests
@@ -175,8 +165,8 @@ def chi2_contingency(
     ----------
     Kifer & Rogers (2017), A new class of private chi-square hypothesis tests, AISTATS.
     """
-    _check_name(row, "row")
-    _check_name(column, "column")
+    _LEVELED.check("row", row)
+    _LEVELED.check("column", column)
     if row == column:
         raise OptionError("column", column, f"another column than row={named(row)}")
     edges = {} if bins is None else bins
@@ -185,14 +175,4 @@ def chi2_contingency(
     axes = (_axis(row, edges.get(row)), _axis(column, edges.get(column)))
     if fixed not in (None, row, column):
         raise OptionError("fixed", fixed, f"{row!r}, {column!r} or None")
-    return ChiSquare(
-        source=data,
-        axes=axes,
-        where=where,
-        fixed=fixed,
-        sizes=None if sizes is None else read_sizes(sizes),
-        statistic=statistic,
-        null=null,
-        draws=draws,
-        seed=seed,
-    )
+    return ChiSquare.asking(locals(), axes=axes, sizes=None if sizes is None else read_sizes(sizes))

@@ -2,24 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 import pandas as pd
 
-from dpinfer.errors import DPInferError, InferenceError, OptionError, ReleaseFormatError
+from dpinfer.errors import DPInferError, InferenceError, OptionError, ReleaseFormatError, type_of
 from dpinfer.inference.combination import CombinedNoise, Consistency, least_squares, weighted_means
 from dpinfer.inference.linear_noise import METHODS, LinearNoise
-from dpinfer.procedures.description import held_plan
-from dpinfer.procedures.joint_table import COUNTED, JointTable, measured_counts
+from dpinfer.procedures.conditions import where_notes
+from dpinfer.procedures.joint_table import COUNTED, JointTable
 from dpinfer.procedures.keywords import suggests
-from dpinfer.procedures.mean_comparison import MeanComparison
+from dpinfer.procedures.of_sums import OfSums
 from dpinfer.procedures.procedure import read_question
 from dpinfer.procedures.sum_plan import MOMENTS
 from dpinfer.release import NoiseLaw, Release
-from dpinfer.release.codec import encode
 from dpinfer.release.combined import CombinedRelease, SeveralCosts
 from dpinfer.release.stage import StageRelease
 from dpinfer.results.combined import CombinedResults
@@ -36,6 +35,8 @@ if TYPE_CHECKING:
     Array = NDArray[np.float64]
 
 __all__ = ["combine"]
+
+Read = TypeVar("Read")
 
 _FINE = 2.0**30
 """Noise scale of combined sums, in steps of the grid that they are put on."""
@@ -100,10 +101,10 @@ def combine(releases: Sequence[Release], inference: str = "auto") -> CombinedRes
     (True, 2)
     """
     if isinstance(releases, Release) or not isinstance(releases, Sequence) or not releases:
-        raise OptionError("releases", type(releases).__name__, "a list of one or more releases")
+        raise OptionError("releases", type_of(releases), "a list of one or more releases")
     for one in releases:
         if not isinstance(one, Release):
-            raise OptionError("releases", type(one).__name__, "releases, from .measure(privacy) or read_release(path)")
+            raise OptionError("releases", type_of(one), "releases, from .measure(privacy) or read_release(path)")
     given = tuple(releases)
     _check_together(given)
     schema = _joint_schema(given)
@@ -137,8 +138,7 @@ def _check_together(releases: tuple[Release, ...]) -> None:
     _check_same("privacy", ["public" if release.public else "private" for release in releases])
     _check_same("data set", [release.dataset for release in releases])
     _check_same("neighbours", [release.neighbors for release in releases])
-    schemas = [_read(place, lambda release=release: release.schema) for place, release in enumerate(releases, 1)]
-    _check_same("unit of protection", [_unit_of(schema) for schema in schemas])
+    _check_same("unit of protection", [_unit_of(schema) for schema in _each(releases, _schema_of)])
     _check_same("public number of rows", [release.nobs for release in releases])
     charges: dict[object, int] = {}
     for place, release in enumerate(releases, 1):
@@ -174,8 +174,8 @@ def _joint_schema(releases: tuple[Release, ...]) -> Schema:
         If two declare one differently.
     """
     columns: dict[str, tuple[int, Any]] = {}
-    for place, release in enumerate(releases, 1):
-        for name, column in _read(place, lambda release=release: release.schema).items():
+    for place, schema in enumerate(_each(releases, _schema_of), 1):
+        for name, column in schema.items():
             first, known = columns.setdefault(name, (place, column))
             if known != column:
                 raise InferenceError(
@@ -186,22 +186,33 @@ def _joint_schema(releases: tuple[Release, ...]) -> Schema:
     return found if people is None else found.with_people(people.id, people.max_rows)
 
 
-def _read(place: int, reader: Any) -> Any:
-    try:
-        return reader()
-    except ReleaseFormatError:
-        raise
-    except (KeyError, TypeError, ValueError, AttributeError, DPInferError) as error:
-        raise ReleaseFormatError(f"the question of release {place} is damaged: {error}") from error
+def _schema_of(release: Release) -> Schema:
+    return release.schema
+
+
+def _each(releases: tuple[Release, ...], read: Callable[[Release], Read]) -> list[Read]:
+    """Read something from each release; refuse one that is damaged.
+
+    Raises
+    ------
+    ReleaseFormatError
+    """
+    found = []
+    for place, release in enumerate(releases, 1):
+        try:
+            found.append(read(release))
+        except ReleaseFormatError:
+            raise
+        except (KeyError, TypeError, ValueError, AttributeError, DPInferError) as error:
+            raise ReleaseFormatError(f"the question of release {place} is damaged: {error}") from error
+    return found
 
 
 # Counts
 
 
 def _combine_counts(releases: tuple[Release, ...], schema: Schema) -> CombinedResults:
-    measured = [
-        _read(place, lambda release=release: measured_counts(release)) for place, release in enumerate(releases, 1)
-    ]
+    measured = _each(releases, _counted)
     _check_same("where", [one.where for one in measured])
     noise = CombinedNoise(tuple((release.law, np.asarray(release.steps)) for release in releases))
     if not (noise.variances > 0).all():
@@ -241,10 +252,18 @@ def _combine_counts(releases: tuple[Release, ...], schema: Schema) -> CombinedRe
     )
 
 
+def _counted(release: Release) -> MeasuredCounts:
+    """Return what counts a release holds."""
+    found = read_question(release).counted()
+    if found is None:
+        raise ReleaseFormatError(f"a release of kind {release.kind!r} that does not count rows is damaged")
+    return found
+
+
 def _parameters(
     joint: JointTable, fit: LeastSquares, design: Array, noise: CombinedNoise, labels: list[tuple[int, str]]
 ) -> tuple[tuple[str, ...], pd.Index, Array | None, list[str]]:
-    """Names, labels and rows (None for the cells themselves) of the parameters, and notes."""
+    """Return names, labels and rows of the parameters (None for the cells themselves), and notes."""
     if fit.full:
         named = [part.name for part in joint.parts]
         cells = joint.cells
@@ -276,10 +295,7 @@ def _notes(releases: tuple[Release, ...], measured: Sequence[MeasuredCounts] | N
         f"{place}: {text} ({release.cost.price})"
         for place, (text, release) in enumerate(zip(texts, releases, strict=True), 1)
     ]
-    found = [f"Releases: {'; '.join(listed)}."]
-    if measured and measured[0].where:
-        found.append(f"Rows: {measured[0].where}.")
-    return found
+    return [f"Releases: {'; '.join(listed)}.", *(where_notes(measured[0].where) if measured else [])]
 
 
 def _together(releases: tuple[Release, ...]) -> CombinedRelease:
@@ -299,10 +315,10 @@ def _together(releases: tuple[Release, ...]) -> CombinedRelease:
 
 def _combine_sums(releases: tuple[Release, ...], inference: str) -> CombinedResults:
     """Average the sums of releases of one question by inverse variances, and infer as from one release."""
-    plans = [_read(place, lambda release=release: _summed(release)) for place, release in enumerate(releases, 1)]
+    plans = _each(releases, _summed)
     _check_same("where", [plan.where for plan in plans])
     for place, plan in enumerate(plans[1:], 2):
-        if _question(plan) != _question(plans[0]):
+        if (plan.asked, plan.target) != (plans[0].asked, plans[0].target):
             raise InferenceError(
                 f"releases 1 and {place} ask different questions: {plans[0].text} and {plan.text}; other than counts, "
                 "only releases of exactly the same question are combined"
@@ -310,9 +326,8 @@ def _combine_sums(releases: tuple[Release, ...], inference: str) -> CombinedResu
     merged, consistency, noisy = _merged(releases)
     names = [name for name, kept in zip(releases[0].names, noisy, strict=True) if kept]
     asked = read_question(merged)
-    if isinstance(asked, MeanComparison):
-        asked = asked.means
-    found: DescriptionResults = asked.with_options({"inference": inference}).infer(merged)
+    assert isinstance(asked, OfSums)
+    found: DescriptionResults = asked.described.with_options({"inference": inference}).infer(merged)
     return CombinedResults(
         found.inference,
         _together(releases),
@@ -329,19 +344,14 @@ def _combine_sums(releases: tuple[Release, ...], inference: str) -> CombinedResu
 
 def _summed(release: Release) -> SumPlan:
     """Return what sums a release holds."""
-    found = held_plan(read_question(release))
+    found = read_question(release).summed()
     if found is None:
         raise ReleaseFormatError(f"a release of kind {release.kind!r} that holds no sums is damaged")
     return found
 
 
-def _question(plan: SumPlan) -> object:
-    """Everything that is asked of the rows, comparable."""
-    return encode([plan.kind, plan.columns, plan.axes, plan.where, plan.weights, plan.target])
-
-
 def _merged(releases: tuple[Release, ...]) -> tuple[Release, Consistency, NDArray[np.bool_]]:
-    """Merge releases into one; which of its sums are noisy; and how the releases agree on these."""
+    """Return the merged release, how the releases agree on its noisy sums, and which these are."""
     values = np.stack([release.array for release in releases])
     variances = np.stack([release.noise_variances for release in releases])
     noisy: NDArray[np.bool_] = np.asarray((variances > 0).all(axis=0))

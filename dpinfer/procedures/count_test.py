@@ -13,12 +13,13 @@ from dpinfer.errors import NotProvedError, OptionError, ReleaseFormatError
 from dpinfer.inference.testing.count_noise import CountNoise
 from dpinfer.inference.testing.nulls import Draws, NullDistribution, check_draws, simulate
 from dpinfer.inference.testing.tables import STATISTICS, GoodnessOfFit, Homogeneity, Independence
-from dpinfer.kernel.stage import Context, Stage, Sum
 from dpinfer.privacy.units import PureDP
+from dpinfer.procedures.conditions import told_where, where_notes
 from dpinfer.procedures.described import counts_of_table
-from dpinfer.procedures.description import held_plan
+from dpinfer.procedures.expected import first_error
 from dpinfer.procedures.level_numbers import by_label, read_shares, read_sizes, shown
-from dpinfer.procedures.procedure import Procedure, inferred
+from dpinfer.procedures.of_sums import OfSums
+from dpinfer.procedures.options import inferred, one_of
 from dpinfer.procedures.sum_plan import TABLES, SumPlan
 from dpinfer.procedures.table_axes import axis_name
 from dpinfer.release import NoiseLaw
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from dpinfer.kernel.stage import Context, Stage
     from dpinfer.privacy.units import Neighbors, Privacy
     from dpinfer.release import Release, StageRelease
     from dpinfer.results.testing.tables import CountModel
@@ -44,7 +46,7 @@ NULLS = ("simulated", "asymptotic")
 
 
 @dataclass(frozen=True, eq=False)
-class ChiSquare(Procedure):
+class ChiSquare(OfSums):
     """A chi-squared test of the cells of a table. See `chisquare` and `chi2_contingency`.
 
     Attributes
@@ -72,18 +74,15 @@ class ChiSquare(Procedure):
     p0: tuple[tuple[Any, float], ...] | None = inferred(None)
     fixed: str | None = inferred(None)
     sizes: tuple[tuple[Any, float], ...] | None = inferred(None)
-    statistic: str = inferred("projected")
-    null: str = inferred("simulated")
+    statistic: str = inferred("projected", one_of(STATISTICS))
+    null: str = inferred("simulated", one_of(NULLS))
     draws: Draws = inferred("adaptive")
     seed: int = inferred(0)
 
-    def __post_init__(self) -> None:
+    def check_options(self) -> None:
+        """Refuse options, and public numbers, that do not belong together."""
         if len(self.axes) not in (1, 2):
             raise OptionError("axes", len(self.axes), "one column or two")
-        if self.statistic not in STATISTICS:
-            raise OptionError("statistic", self.statistic, STATISTICS)
-        if self.null not in NULLS:
-            raise OptionError("null", self.null, NULLS)
         check_draws(self.draws, self.seed)
         if self.null == "asymptotic" and self.statistic == "pearson":
             raise NotProvedError(
@@ -91,15 +90,8 @@ class ChiSquare(Procedure):
                 "statistic='projected'"
             )
         self._check_given()
-        super().__post_init__()
 
     def _check_given(self) -> None:
-        """Refuse public numbers that do not belong to the test.
-
-        Raises
-        ------
-        OptionError
-        """
         if self.p0 is not None:
             read_shares("p0", [value for _, value in self.p0], [label for label, _ in self.p0])
             if len(self.axes) > 1:
@@ -129,27 +121,20 @@ class ChiSquare(Procedure):
 
     def text(self, schema: Schema) -> str:  # noqa: ARG002
         """Return the question in one line."""
-        return f"{self.procedure} of {' and '.join(self.columns)}" + (f", where {self.where}" if self.where else "")
+        return f"{self.procedure} of {' and '.join(self.columns)}{told_where(self.where)}"
 
-    def check(self, schema: Schema, neighbors: Neighbors) -> None:  # noqa: ARG002
+    def check(self, schema: Schema, neighbors: Neighbors) -> None:
         """Refuse people with several rows, columns without levels, and numbers that do not match the levels."""
         _refuse_people(schema)
         plan = self.plan(schema)
         self.check_fit(plan.cells, laplace=False, keeps=plan.rows.keeps_every_row)
-        plan.check()
+        super().check(schema, neighbors)
 
     def check_fit(self, axes: Sequence[Axis], *, laplace: bool, keeps: bool, nobs: int | None = None) -> None:
         """Refuse a table that the test does not fit.
 
-        Parameters
-        ----------
-        axes : sequence of Axis
-        laplace : bool
-            Whether the noise is Laplace.
-        keeps : bool
-            Whether every row is in some cell, so that public sizes are those of the counts.
-        nobs : int, optional
-            The number of rows where it is public.
+        ``keeps`` says whether every row is in some cell, so that public sizes are those of the counts; ``nobs`` is the
+        number of rows where it is public.
 
         Raises
         ------
@@ -193,17 +178,12 @@ class ChiSquare(Procedure):
 
     # What is measured
 
-    def release_kind(self, context: Context) -> str:  # noqa: ARG002
-        """Return "table": that is what is measured."""
-        return "table"
-
-    def stage(self, place: int, context: Context, released: tuple[StageRelease, ...]) -> Stage:  # noqa: ARG002
+    def stage(self, place: int, context: Context, released: tuple[StageRelease, ...]) -> Stage:
         """Ask for an ordinary table."""
-        self.check(context.schema, context.neighbors)
-        plan = self.plan(context.schema)
+        stage, plan = super().stage(place, context, released), self.plan(context.schema)
         laplace, keeps = isinstance(context.privacy, PureDP), plan.rows.keeps_every_row
         self.check_fit(plan.cells, laplace=laplace, keeps=keeps, nobs=context.nobs)
-        return Stage(Sum(plan.rows))
+        return stage
 
     def explain(self, privacy: Privacy, *, schema: Schema | None = None, neighbors: Neighbors | None = None) -> str:
         """Describe the table that would be measured, its noise, and how large counts must be to be seen over it.
@@ -213,7 +193,7 @@ class ChiSquare(Procedure):
         str
         """
         measured = self.measurement(privacy, schema=schema, neighbors=neighbors)
-        spread = float(np.sqrt(measured.law.variances[0])) * measured.steps[0]
+        spread = first_error(measured)
         cells = len(measured.law.scales)
         return (
             f"{measured.describe()}\nnoise on each of the {cells} counts: standard deviation {spread:.4g} rows. Cells "
@@ -222,10 +202,9 @@ class ChiSquare(Procedure):
 
     # What is inferred
 
-    def reads(self, other: Procedure) -> bool:
-        """Whether a release serves: any table of counts of the same rows."""
-        held = held_plan(other)
-        return held is not None and held.kind in TABLES and held.where == self.where
+    def reads_sums(self, held: SumPlan) -> bool:
+        """Return whether sums serve: those of any table of counts of the same rows."""
+        return held.kind in TABLES and held.where == self.where
 
     def infer(self, release: Release | None = None) -> ChiSquareResults:
         """Test a release of these columns, or of a table that holds them among others: free, and without any row.
@@ -237,9 +216,7 @@ class ChiSquare(Procedure):
         OptionError, NotProvedError
             If the table does not fit the test.
         """
-        found, theirs = self._asked_of(release)
-        plan = held_plan(theirs)
-        assert plan is not None  # `reads` refuses other releases
+        found, plan = self._release_and_sums(release)
         _refuse_people(plan.schema)
         if plan.weights is not None:
             raise NotProvedError("a chi-squared test counts rows: a table of weighted rows has none")
@@ -295,7 +272,7 @@ class ChiSquare(Procedure):
         )
 
     def _check_bins(self, plan: SumPlan) -> None:
-        """Refuse a table whose bins are others than those that were asked for."""
+        """Refuse a table whose bins differ from those that were asked for."""
         stored = {axis_name(axis): axis for axis in plan.axes}
         for axis in self.axes:
             name = axis_name(axis)
@@ -314,7 +291,7 @@ class ChiSquare(Procedure):
         return Homogeneity(shape, noise, self.sample_sizes(axes[0]), self.statistic)
 
     def _notes(self) -> tuple[str, ...]:
-        found = [f"Rows: {self.where}."] if self.where else []
+        found = where_notes(self.where)
         for name, given in (("p0", self.p0), ("sizes", self.sizes)):
             if given is not None:
                 found.append(f"{name} was supplied as a public fact: the guarantee does not cover it.")
@@ -333,7 +310,7 @@ class ChiSquare(Procedure):
 
 
 def _noise_of(release: Release, together: int) -> CountNoise:
-    """Noise of counts that are sums of so many released ones.
+    """Noise of counts, each the sum of ``together`` released ones.
 
     Raises
     ------

@@ -8,14 +8,15 @@ from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
-from dpinfer.errors import OptionError
-from dpinfer.inference.moment_inference import TARGETS
 from dpinfer.kernel.price import amounts, price_stage
 from dpinfer.kernel.stage import Context, Data, Slot, Stage, Sum
+from dpinfer.procedures.conditions import told_where
 from dpinfer.procedures.density_plan import DensityPlan
+from dpinfer.procedures.expected import first_error
 from dpinfer.procedures.fine_grid import read_edges
 from dpinfer.procedures.keywords import suggests
-from dpinfer.procedures.procedure import Procedure, inferred
+from dpinfer.procedures.options import TARGET, inferred, measured, named
+from dpinfer.procedures.procedure import Procedure
 from dpinfer.results.density import DensityResults
 
 if TYPE_CHECKING:
@@ -32,7 +33,7 @@ _SHARES = {"rows": Fraction(1, 50), "fine": Fraction(1, 10)}
 """Parts of the price for the number of rows and for the fine counts; the rest is for the counts of the chosen bins."""
 
 _LEAST = float(np.finfo(np.float64).tiny)
-"""Noise variance that choices go by at least: a price that leaves less is refused once all stages are known."""
+"""Least noise variance that choices assume: a price that leaves less is refused when all stages are known."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -41,18 +42,14 @@ class Density(Procedure):
 
     procedures = ("density",)
 
-    column: str = ""
+    column: str = measured("", named("the name of a numeric column"))
     bins: Literal["auto"] | int | tuple[float, ...] = "auto"
     where: str | None = None
-    target: str = inferred("population")
+    target: str = inferred("population", TARGET)
 
-    def __post_init__(self) -> None:
-        if not isinstance(self.column, str) or not self.column:
-            raise OptionError("column", self.column, "the name of a numeric column")
-        if self.target not in TARGETS:
-            raise OptionError("target", self.target, TARGETS)
+    def check_options(self) -> None:
+        """Refuse invalid bins."""
         read_edges(self.bins)
-        super().__post_init__()
 
     def plan(self, schema: Schema) -> DensityPlan:
         """Return the bins, compiled against a schema."""
@@ -60,7 +57,7 @@ class Density(Procedure):
 
     def text(self, schema: Schema) -> str:  # noqa: ARG002
         """Return the question in one line."""
-        return f"density of {self.column}" + (f", where {self.where}" if self.where else "")
+        return f"density of {self.column}{told_where(self.where)}"
 
     def check(self, schema: Schema, neighbors: Neighbors) -> None:  # noqa: ARG002
         """Refuse a column or bins that the schema cannot serve."""
@@ -69,7 +66,7 @@ class Density(Procedure):
     # What is measured
 
     def slots(self, context: Context) -> tuple[Slot, ...]:
-        """Share the price among the number of rows, where it is not public, fine counts and those of chosen bins."""
+        """Share the price among the number of rows (unless public), the fine counts and the counts in chosen bins."""
         if self.bins != "auto":
             return (Slot(),)
         grid = self.plan(context.schema).grid(context.neighbors)
@@ -112,13 +109,13 @@ class Density(Procedure):
         str
             What is measured, its bound, noise and guarantee; and the noise of counts.
         """
-        measured = self.measurement(privacy, schema=schema, neighbors=neighbors)
-        errors = [float(np.sqrt(stage.law.variances[0])) * stage.steps[0] for stage in measured.stages]
+        planned = self.measurement(privacy, schema=schema, neighbors=neighbors)
+        errors = [first_error(stage) for stage in planned.stages]
         told = ["the number of rows", "a fine count", "a count of the chosen bins"][-len(errors) :]
         shown = [f"{words} {error:.4g}" for words, error in zip(told, errors, strict=True)]
         if self.bins != "auto":
             shown = [f"a count {errors[0]:.4g}"]
-        lines = [f"question     {measured.text}", measured.describe()]
+        lines = [f"question     {planned.text}", planned.describe()]
         lines.append(f"standard deviation of the noise, in rows: {', '.join(shown)}")
         lines.append(
             "a density is a count over the number of rows and the width of its bin; so is its noise, and sampling "
@@ -214,4 +211,4 @@ def density(
     >>> bool(abs(results.density(0.2) - 2.4576) < 0.4)
     True
     """
-    return Density(source=data, column=column, bins=read_edges(bins), where=where, target=target)
+    return Density.asking(locals(), bins=read_edges(bins))

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from dpinfer.errors import ReleaseFormatError
 from dpinfer.inference.histograms import BinCounts, Histograms
+from dpinfer.procedures.conditions import compiled_where
 from dpinfer.procedures.fine_grid import FINE, FineGrid, bin_edges, histogram_rows
-from dpinfer.schema.axes import compile_condition
 from dpinfer.schema.columns import Integer
 
 if TYPE_CHECKING:
@@ -50,7 +50,7 @@ class DensityPlan:
     @cached_property
     def condition(self) -> Expression | None:
         """The compiled ``where``."""
-        return None if self.where is None else compile_condition(self.where, self.schema)
+        return compiled_where(self.where, self.schema)
 
     @cached_property
     def edges(self) -> Array:
@@ -89,15 +89,24 @@ class DensityPlan:
             raise ReleaseFormatError("the noise of the release is not such as counts are given")
         if not (np.abs(release.array) <= _LARGEST).all():
             raise ReleaseFormatError("the sums of the release are not such as counts give")
-        return self._of_chosen(release) if self.bins == "auto" else self._of_given(release)
+        known: dict[str, Any] = {
+            "column": self.column,
+            "whole": isinstance(self.schema[self.column], Integer),
+            "where": self.where,
+            "rows_per_unit": self.schema.rows_per_unit,
+            "laplace": release.law.family == "laplace",
+        }
+        return Histograms(**known, **(self._chosen(release) if self.bins == "auto" else self._given(release)))
 
-    def _of_given(self, release: Release) -> Histograms:
+    def _given(self, release: Release) -> dict[str, Any]:
+        """Read counts in given bins."""
         if len(release.stages) != 1 or release.names != self.rows.names:
             raise ReleaseFormatError("the sums of the release are not those that its question asks for")
         nobs = release.nobs if self.rows.keeps_every_row else None
-        return self._histograms(release, _counts(self.edges, release.stages[0]), nobs)
+        return {"measured": _counts(self.edges, release.stages[0]), "nobs": nobs}
 
-    def _of_chosen(self, release: Release) -> Histograms:
+    def _chosen(self, release: Release) -> dict[str, Any]:
+        """Read counts in fine bins, and in those that were chosen by them."""
         grid = self.grid(release.neighbors)
         if len(release.stages) != 2 + grid.counted:
             raise ReleaseFormatError("stages: not as many as the question asks for")
@@ -110,37 +119,13 @@ class DensityPlan:
         nobs = None if grid.counted else release.nobs
         total = float(measured.counts.sum()) if nobs is None else float(nobs)
         chosen = grid.merged_width(measured.counts, width, nobs=total, noise=measured.noise)
-        return self._histograms(
-            release,
-            measured,
-            nobs,
-            merged=-(-chosen // width),
-            fine=_counts(grid.edges(fine), first),
-            finer=-(-width // fine),
-        )
-
-    def _histograms(
-        self,
-        release: Release,
-        measured: BinCounts,
-        nobs: int | None,
-        *,
-        merged: int = 1,
-        fine: BinCounts | None = None,
-        finer: int = 1,
-    ) -> Histograms:
-        return Histograms(
-            column=self.column,
-            whole=isinstance(self.schema[self.column], Integer),
-            where=self.where,
-            rows_per_unit=self.schema.rows_per_unit,
-            measured=measured,
-            laplace=release.law.family == "laplace",
-            nobs=nobs,
-            merged=merged,
-            fine=fine,
-            finer=finer,
-        )
+        return {
+            "measured": measured,
+            "nobs": nobs,
+            "merged": -(-chosen // width),
+            "fine": _counts(grid.edges(fine), first),
+            "finer": -(-width // fine),
+        }
 
 
 def _counts(edges: Array, stage: StageRelease) -> BinCounts:

@@ -9,17 +9,22 @@ import numpy as np
 import pandas as pd
 
 from dpinfer.errors import MissingFromReleaseError, named
+from dpinfer.inference.expfam import clamped_problem
+from dpinfer.inference.families.continuous import Normal
 from dpinfer.inference.moment_estimates import correlations, covariances, means, proportions, totals, variances
 from dpinfer.inference.moments import Estimates, MomentSums
+from dpinfer.inference.multinormal import estimate_multinormal
 from dpinfer.procedures.sum_plan import TABLES, SumPlan
 from dpinfer.release.laws import NORMAL_DRAWS
+from dpinfer.schema.columns import Real
+from dpinfer.schema.schema import Schema
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from numpy.typing import NDArray
 
-    from dpinfer.release import NoiseLaw
+    from dpinfer.inference.released import Released
     from dpinfer.schema.axes import Axis
 
     Array = NDArray[np.float64]
@@ -40,7 +45,7 @@ class Described:
     """
 
     def __init__(self, plan: SumPlan, quantities: Sequence[str], axes: Sequence[Axis]) -> None:
-        self.plan, self.quantities = plan, tuple(quantities)
+        self.quantities = tuple(quantities)
         self.labels = _cell_labels(axes)
         self.names = tuple(
             f"{quantity}[{label}]" if label else quantity for label in self.labels for quantity in self.quantities
@@ -49,81 +54,79 @@ class Described:
         self.index = _index(axes, self.quantities)
 
 
-def describe(  # noqa: PLR0911  (a return for each kind)
-    plan: SumPlan,
-    values: Array,
-    *,
-    law: NoiseLaw,
-    steps: Array,
-    nobs: int | None,
-    target: str,
-    columns: Sequence[str] | None = None,
+def describe(
+    plan: SumPlan, released: Released, *, target: str, columns: Sequence[str] | None = None
 ) -> tuple[Estimates, Described]:
-    """Estimate what a plan asks for from R releases.
+    """Estimate what a plan asks for from R releases of its sums.
 
-    Parameters
-    ----------
-    plan : SumPlan
-    values : ndarray (R, m)
-        Noisy sums, in units of the scaled features.
-    law : NoiseLaw
-    steps : ndarray (m,)
-    nobs : int or None
-        The number of rows where it is public.
-    target : {"population", "data"}
-    columns : sequence of str, optional
-        Of a table: the axes that are kept, the others being summed over; all of them by default.
+    A table is summed over all axes but ``columns``, by default over none.
 
-    Returns
-    -------
-    Estimates, Described
+    Raises
+    ------
+    MissingFromReleaseError
+        If the table has no such axis.
     """
     population = target == "population"
-    public = nobs if nobs is not None and plan.rows.keeps_every_row else None
-    most = plan.schema.rows_per_unit
+    public = released.nobs if released.nobs is not None and plan.rows.keeps_every_row else None
     if plan.kind in TABLES:
-        axes, counts = counts_of_table(plan, values, columns)
-        noise = (law.variances * steps**2)[: counts.shape[-1] * (len(axes[-1].labels) if axes else 1)]
-        single = law.family == "laplace" and law.draws < NORMAL_DRAWS
-        if plan.kind == "proportion":
-            sums = _level_sums(counts, noise, axes[-1], public, laplace=single)
-            sums = replace(sums, rows_per_unit=most)
-            return proportions(sums, population=population), Described(plan, _levels_shown(axes[-1]), axes[:-1])
-        together = counts.shape[-1]
-        counted, ones = counts.sum(axis=-1, keepdims=True), np.ones((1, together))
-        sums = MomentSums(((0,),), counted, ones, noise[:together], single, rows_per_unit=most)
-        found = totals(sums, population=population, nobs=public, lower=0.0, counts=True)
-        return found, Described(plan, ["count"], axes)
-    sums = plan.moment_sums(values, law, steps)
-    texts = [expression.text for expression in plan.expressions]
-    if plan.kind == "mean":
-        return means(sums, population=population), Described(plan, texts, plan.cells)
-    if plan.kind == "variance":
-        return variances(sums, population=population), Described(plan, texts, plan.cells)
+        return _describe_counts(plan, released, columns, public, population=population)
+    sums = plan.moment_sums(released.values, released.law, released.steps)
     if plan.kind == "total":
         least = 0.0 if all(expression.lower >= 0 for expression in plan.expressions) else -np.inf
         found = totals(sums, population=population, nobs=public, lower=least, counts=False)
-        return found, Described(plan, texts, plan.cells)
-    pairs = [(i, j) for i in range(len(texts)) for j in range(i, len(texts))]
-    if plan.kind == "cov":
-        covered = [f"cov({texts[i]}, {texts[j]})" for i, j in pairs]
-        return covariances(sums, population=population), Described(plan, covered, plan.cells)
-    correlated = [f"corr({texts[i]}, {texts[j]})" for i, j in pairs if i < j]
-    return correlations(sums, population=population), Described(plan, correlated, plan.cells)
+    else:
+        found = _ESTIMATES[plan.kind](sums, population=population)
+    return found, Described(plan, plan.quantities, plan.cells)
+
+
+def _multinormal(sums: MomentSums, *, population: bool) -> Estimates:
+    problem = clamped_problem(Normal(), "u", Schema(u=Real(-1.0, 1.0)))
+    return estimate_multinormal(sums, [problem] * sums.columns, population=population)
+
+
+_ESTIMATES = {
+    "mean": means,
+    "variance": variances,
+    "cov": covariances,
+    "corr": correlations,
+    "multinormal": _multinormal,
+}
+
+
+def _describe_counts(
+    plan: SumPlan, released: Released, columns: Sequence[str] | None, public: int | None, *, population: bool
+) -> tuple[Estimates, Described]:
+    """Estimate counts, or shares of the levels of the last axis."""
+    axes, counts = counts_of_table(plan, released.values, columns)
+    law, most, together = released.law, plan.schema.rows_per_unit, counts.shape[-1]
+    laplace = law.family == "laplace" and law.draws < NORMAL_DRAWS
+    noise = released.noise_variances[: together * (len(axes[-1].labels) if axes else 1)]
+    if plan.kind == "proportion":
+        sums = replace(_level_sums(counts, noise, axes[-1], public, laplace=laplace), rows_per_unit=most)
+        return proportions(sums, population=population), Described(plan, _levels_shown(axes[-1]), axes[:-1])
+    counted, ones = counts.sum(axis=-1, keepdims=True), np.ones((1, together))
+    sums = MomentSums(((0,),), counted, ones, noise[:together], laplace, rows_per_unit=most)
+    found = totals(sums, population=population, nobs=public, lower=0.0, counts=True)
+    return found, Described(plan, ["count"], axes)
 
 
 def _units(plan: SumPlan, width: int) -> tuple[Array, Array]:
+    """Shift and factor of each quantity, from scaled units to those of the columns."""
     center, half = plan.scaled
     if plan.kind == "mean":
         return center, half
-    if plan.by_person:  # people are summed as parts of one with all rows
-        return np.zeros(width), np.full(width, float(plan.schema.rows_per_unit))
-    if plan.kind == "variance":
-        return np.zeros(width), half**2
-    if plan.kind == "cov":
-        pairs = [half[i] * half[j] for i in range(len(half)) for j in range(i, len(half))]
-        return np.zeros(width), np.array(pairs)
-    return np.zeros(width), np.ones(width)
+    shift, factor = np.zeros(width), np.ones(width)
+    if plan.kind == "multinormal":
+        shift[: len(center)] = center
+        factor[: 2 * len(half)] = np.tile(half, 2)
+    elif plan.by_person:  # people are summed as parts of one with all rows
+        factor = np.full(width, float(plan.schema.rows_per_unit))
+    elif plan.kind == "variance":
+        factor = half**2
+    elif plan.kind == "cov":
+        first, second = np.triu_indices(len(half))
+        factor = half[first] * half[second]
+    return shift, factor
 
 
 def counts_of_table(plan: SumPlan, values: Array, columns: Sequence[str] | None) -> tuple[tuple[Axis, ...], Array]:

@@ -85,18 +85,7 @@ def mean(
     >>> bool(np.allclose(results.estimates, 50, atol=4))
     True
     """
-    return Description(
-        source=data,
-        kind="mean",
-        columns=column_texts("columns", columns),
-        axes=axes_of(by),
-        where=where,
-        weights=weights,
-        target=target,
-        inference=inference,
-        replicates=replicates,
-        seed=seed,
-    )
+    return _described("mean", locals())
 
 
 @suggests
@@ -132,17 +121,7 @@ def total(
     FormulaError, UnknownColumnError, SchemaError, OptionError
         As `mean`.
     """
-    return Description(
-        source=data,
-        kind="total",
-        columns=column_texts("columns", columns),
-        axes=axes_of(by),
-        where=where,
-        weights=weights,
-        target=target,
-        inference=inference,
-        draws=draws,
-    )
+    return _described("total", locals())
 
 
 @suggests
@@ -178,18 +157,7 @@ def variance(
     -----
     From noisy sums of first and second powers; fourth powers give the sampling error, of any distribution.
     """
-    return Description(
-        source=data,
-        kind="variance",
-        columns=column_texts("columns", columns),
-        axes=axes_of(by),
-        where=where,
-        weights=weights,
-        target=target,
-        inference=inference,
-        replicates=replicates,
-        seed=seed,
-    )
+    return _described("variance", locals())
 
 
 @suggests
@@ -221,18 +189,7 @@ def cov(
     FormulaError, UnknownColumnError, SchemaError, OptionError
         As `mean`.
     """
-    return Description(
-        source=data,
-        kind="cov",
-        columns=column_texts("columns", columns),
-        axes=axes_of(by),
-        where=where,
-        weights=weights,
-        target=target,
-        inference=inference,
-        replicates=replicates,
-        seed=seed,
-    )
+    return _described("cov", locals())
 
 
 @suggests
@@ -264,21 +221,9 @@ def corr(
     FormulaError, UnknownColumnError, SchemaError, OptionError
         As `mean`.
     """
-    chosen = column_texts("columns", columns)
-    if len(chosen) < 2:
+    if len(column_texts("columns", columns)) < 2:
         raise OptionError("columns", columns, "two or more columns")
-    return Description(
-        source=data,
-        kind="corr",
-        columns=chosen,
-        axes=axes_of(by),
-        where=where,
-        weights=weights,
-        target=target,
-        inference=inference,
-        replicates=replicates,
-        seed=seed,
-    )
+    return _described("corr", locals())
 
 
 @suggests
@@ -314,7 +259,7 @@ def count(
     FormulaError, UnknownColumnError, SchemaError
         As `mean`.
     """
-    return _counting("count", data, axes_of(by), where, weights, target, inference, draws)
+    return _counting("count", locals(), axes_of(by))
 
 
 @suggests
@@ -352,7 +297,7 @@ def table(
     axes = axes_of(columns)
     if not axes:
         raise OptionError("columns", columns, "one or more columns")
-    return _counting("table", data, axes, where, weights, target, inference, draws)
+    return _counting("table", locals(), axes)
 
 
 @suggests
@@ -400,28 +345,18 @@ def histogram(
     if not isinstance(column, str):
         raise OptionError("column", column, "the name of a numeric column")
     edges = edges_of(column, bins, bounds, data)
-    axes = (*axes_of(by), {"column": column, "edges": edges})
-    return _counting("histogram", data, axes, where, None, target, inference, draws)
+    return _counting("histogram", locals(), (*axes_of(by), {"column": column, "edges": edges}))
 
 
-def _counting(
-    kind: Kind,
-    data: Data | Release | None,
-    axes: tuple[Mapping[str, Any], ...],
-    where: str | None,
-    weights: str | None,
-    target: str,
-    inference: str,
-    draws: int,
-) -> Description:
-    columns = () if weights is None else column_texts("weights", weights)
-    return Description(
-        source=data,
-        kind=kind if weights is None else "total",
-        columns=columns,
-        axes=axes,
-        where=where,
-        target=target,
-        inference=inference,
-        draws=draws,
-    )
+def _described(kind: Kind, given: Mapping[str, Any]) -> Description:
+    columns, axes = column_texts("columns", given["columns"]), axes_of(given["by"])
+    return Description.asking(given, kind=kind, columns=columns, axes=axes)
+
+
+def _counting(kind: Kind, given: Mapping[str, Any], axes: tuple[Mapping[str, Any], ...]) -> Description:
+    """Count rows in cells, or sum a column of weights in them."""
+    weights = given.get("weights")
+    if weights is None:
+        return Description.asking(given, kind=kind, columns=(), axes=axes)
+    columns = column_texts("weights", weights)
+    return Description.asking(given, kind="total", columns=columns, axes=axes, weights=None)

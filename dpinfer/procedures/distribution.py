@@ -8,15 +8,13 @@ from typing import TYPE_CHECKING, Any, Literal, Self
 
 import numpy as np
 
-from dpinfer.errors import OptionError
 from dpinfer.inference.distribution import fit_tree
-from dpinfer.inference.quantiles import TARGETS
-from dpinfer.kernel.rows.tree import MOST_LEAVES
 from dpinfer.kernel.stage import Context, Stage, Sum
 from dpinfer.procedures.keywords import suggests
-from dpinfer.procedures.procedure import Procedure, inferred
+from dpinfer.procedures.options import REPLICATES, SEED, TARGET, inferred, measured, named
+from dpinfer.procedures.procedure import Procedure
 from dpinfer.procedures.table_axes import axes_of
-from dpinfer.procedures.tree_plan import TreePlan
+from dpinfer.procedures.tree_plan import LEAVES, TreePlan
 from dpinfer.results.distribution import CDFResults
 
 if TYPE_CHECKING:
@@ -37,20 +35,13 @@ __all__ = ["CDF", "OfDistribution", "cdf"]
 class OfDistribution(Procedure):
     """A question about the distribution of a column, by group: any release of that distribution serves it."""
 
-    column: str = ""
+    released_as = "cdf"
+
+    column: str = measured("", named("the name of a Real or Integer column"))
     axes: tuple[Mapping[str, Any], ...] = ()
     where: str | None = None
-    resolution: int | Literal["auto"] = "auto"
-    target: str = inferred("population")
-
-    def __post_init__(self) -> None:
-        if not isinstance(self.column, str) or not self.column:
-            raise OptionError("column", self.column, "the name of a Real or Integer column")
-        if self.target not in TARGETS:
-            raise OptionError("target", self.target, TARGETS)
-        if self.resolution != "auto" and type(self.resolution) is not int:
-            raise OptionError("resolution", self.resolution, f'a power of two from 2 to {MOST_LEAVES:,}, or "auto"')
-        super().__post_init__()
+    resolution: int | Literal["auto"] = measured("auto", LEAVES)
+    target: str = inferred("population", TARGET)
 
     def plan(self, schema: Schema) -> TreePlan:
         """Return the tree, compiled against a schema."""
@@ -64,21 +55,14 @@ class OfDistribution(Procedure):
         """Return the same question with the number of leaves that the column gets."""
         return replace(self, resolution=self.plan(context.schema).leaves)
 
-    def release_kind(self, context: Context) -> str:  # noqa: ARG002
-        """Return "cdf": every release holds a distribution function."""
-        return "cdf"
-
     def stage(self, place: int, context: Context, released: tuple[StageRelease, ...]) -> Stage:  # noqa: ARG002
         """Ask for the tree of counts."""
         return Stage(Sum(self.plan(context.schema).tree))
 
-    def reads(self, other: Procedure) -> bool:
-        """Whether another question is about the same distribution."""
-        return isinstance(other, OfDistribution) and self._whose == other._whose
-
     @property
-    def _whose(self) -> tuple[Any, ...]:
-        return self.column, [dict(axis) for axis in self.axes], self.where
+    def about(self) -> object:
+        """The column, the groups and the rows."""
+        return OfDistribution, self.column, [dict(axis) for axis in self.axes], self.where
 
     def check_release(self, release: Release) -> None:
         """Refuse a release that holds no such tree."""
@@ -104,17 +88,8 @@ class CDF(OfDistribution):
 
     procedures = ("cdf",)
 
-    replicates: int = inferred(999)
-    seed: int = inferred(0)
-
-    def __post_init__(self) -> None:
-        if type(self.replicates) is not int or self.replicates < 99:
-            raise OptionError("replicates", self.replicates, "a whole number of at least 99")
-        if type(self.seed) is not int or self.seed < 0:
-            raise OptionError(
-                "seed", self.seed, "a whole number, not negative: it is public and draws no privacy noise"
-            )
-        super().__post_init__()
+    replicates: int = inferred(999, REPLICATES)
+    seed: int = inferred(0, SEED)
 
     def text(self, schema: Schema) -> str:
         """Return the question in one line."""
@@ -159,16 +134,7 @@ def cdf(
     OptionError, SchemaError, UnknownColumnError, FormulaError
         As `quantile`.
     """
-    return CDF(
-        source=data,
-        column=column,
-        axes=axes_of(by),
-        where=where,
-        resolution=resolution,  # type: ignore[arg-type]
-        target=target,
-        replicates=replicates,
-        seed=seed,
-    )
+    return CDF.asking(locals(), axes=axes_of(by))
 
 
 def _largest_error(measured: Measurement) -> float:

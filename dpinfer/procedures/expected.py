@@ -16,30 +16,28 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from dpinfer.kernel.measurement import Measurement
+    from dpinfer.kernel.priced_stage import PricedStage
     from dpinfer.procedures.gram_design import GramDesign
 
-__all__ = ["expected_noise"]
+__all__ = ["expected_noise", "first_error", "sizes_shown"]
 
 _ROWS = 4096
 
 
+def sizes_shown(nobs: int | None) -> tuple[int, ...]:
+    """Return numbers of rows to show noise for: the public one, or several."""
+    return (1_000, 10_000, 100_000) if nobs is None else (nobs,)
+
+
+def first_error(priced: Measurement | PricedStage) -> float:
+    """Return the standard deviation of the noise of the first sum that is released."""
+    return float(np.sqrt(priced.law.variances[0])) * priced.steps[0]
+
+
 def expected_noise(question: GramDesign, measurement: Measurement, sizes: Sequence[int]) -> pd.DataFrame:
-    """Compute the standard error that privacy noise alone would give each coefficient.
+    """Compute the standard error that privacy noise alone would give each coefficient: a column per number of rows.
 
-    Parameters
-    ----------
-    question : GramDesign
-        A regression.
-    measurement : Measurement
-        Its measurement at a price.
-    sizes : sequence of int
-        Numbers of rows to show.
-
-    Returns
-    -------
-    DataFrame
-        A row per coefficient, a column per number of rows. The rows are taken to be spread evenly and
-        independently over the declared bounds, which is public.
+    The rows are taken to be spread evenly and independently over the declared bounds, which is public.
     """
     width = question.basis.width
     upper = np.triu_indices(width)

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
 
-from dpinfer.errors import NotProvedError, OptionError
+from dpinfer.errors import OptionError
 from dpinfer.inference.expfam import ClampedProblem, clamped_problem
 from dpinfer.inference.expfam_batch import batch_family, family_oracle
 from dpinfer.inference.expfam_inference import family_inference
@@ -20,58 +19,30 @@ from dpinfer.kernel.rows.cells import CellSum
 from dpinfer.kernel.rows.features import Features
 from dpinfer.kernel.stage import Context, Data, Stage, Sum
 from dpinfer.privacy.units import ZCDP, Neighbors, Privacy, PureDP
-from dpinfer.procedures.description import check_options
+from dpinfer.procedures.conditions import compiled_where, told_where, where_notes
+from dpinfer.procedures.description import Proportion
+from dpinfer.procedures.estimated import Estimated
 from dpinfer.procedures.keywords import suggests
 from dpinfer.procedures.multinormal import MultivariateNormal
-from dpinfer.procedures.procedure import Procedure, inferred
-from dpinfer.procedures.proportions import Proportion, proportion
+from dpinfer.procedures.options import refuse_simulated
 from dpinfer.procedures.sum_plan import check_summed
+from dpinfer.procedures.table_axes import axes_of
 from dpinfer.results.families import FamilyResults
 from dpinfer.results.people import alike_flags
-from dpinfer.schema.axes import compile_condition
 from dpinfer.schema.basis import basis_of
 
 if TYPE_CHECKING:
     from dpinfer.inference.batch import BatchEstimates, Oracle
     from dpinfer.inference.released import Released
+    from dpinfer.procedures.options import Contrasts
     from dpinfer.release import Release, StageRelease
     from dpinfer.schema.schema import Schema
 
-__all__ = ["ExpFam", "FamilyPlan", "expfam"]
+__all__ = ["ExpFam", "expfam"]
 
 
 @dataclass(frozen=True, eq=False)
-class FamilyPlan:
-    """The sums of a family's sufficient statistics of one clamped column, compiled against a schema.
-
-    Attributes
-    ----------
-    schema : Schema
-    column : str
-    family : ExponentialFamily
-    where : str or None
-    """
-
-    schema: Schema
-    column: str
-    family: ExponentialFamily
-    where: str | None
-
-    @cached_property
-    def problem(self) -> ClampedProblem:
-        """The family on the column's bounds; refuses what does not match or cannot be bounded."""
-        return clamped_problem(self.family, self.column, self.schema)
-
-    @cached_property
-    def rows(self) -> CellSum:
-        """The row sum."""
-        texts = [expression.text for expression in self.problem.expressions]
-        condition = None if self.where is None else compile_condition(self.where, self.schema)
-        return CellSum(Features(basis_of(texts, self.schema), condition))
-
-
-@dataclass(frozen=True, eq=False)
-class ExpFam(Procedure):
+class ExpFam(Estimated):
     """Parameters of an exponential family of one column. See `expfam`."""
 
     procedures = ("expfam",)
@@ -79,30 +50,27 @@ class ExpFam(Procedure):
     column: str = ""
     family: ExponentialFamily = field(default_factory=Normal)
     where: str | None = None
-    target: str = inferred("population")
-    inference: str = inferred("auto")
-    replicates: int = inferred(999)
-    seed: int = inferred(0)
 
-    def __post_init__(self) -> None:
-        check_options(self.inference, self.target, self.replicates, self.seed)
-        super().__post_init__()
+    def problem(self, schema: Schema) -> ClampedProblem:
+        """Return the family on the column's bounds; refuse what does not match or cannot be bounded."""
+        return clamped_problem(self.family, self.column, schema)
 
-    def plan(self, schema: Schema) -> FamilyPlan:
-        """Return the sums, compiled against a schema."""
-        return FamilyPlan(schema, self.column, self.family, self.where)
+    def rows(self, schema: Schema) -> CellSum:
+        """Return the row sum: the sufficient statistics of the clamped column."""
+        texts = [expression.text for expression in self.problem(schema).expressions]
+        return CellSum(Features(basis_of(texts, schema), compiled_where(self.where, schema)))
 
     def text(self, schema: Schema) -> str:  # noqa: ARG002
         """Return the question in one line."""
-        return f"{self.family.name} family of {self.column}" + (f", where {self.where}" if self.where else "")
+        return f"{self.family.name} family of {self.column}{told_where(self.where)}"
 
     def check(self, schema: Schema, neighbors: Neighbors) -> None:  # noqa: ARG002
         """Refuse a column that does not suit the family, and statistics that cannot be bounded."""
-        _ = self.plan(schema).rows
+        self.rows(schema)
 
     def stage(self, place: int, context: Context, released: tuple[StageRelease, ...]) -> Stage:  # noqa: ARG002
         """Ask for the sums of the sufficient statistics."""
-        return Stage(Sum(self.plan(context.schema).rows))
+        return Stage(Sum(self.rows(context.schema)))
 
     def explain(self, privacy: Privacy, *, schema: Schema | None = None, neighbors: Neighbors | None = None) -> str:
         """Describe the measurement, and set Laplace noise beside Gaussian, before anything is spent.
@@ -147,7 +115,7 @@ class ExpFam(Procedure):
         found, _ = self._asked_of(release)
         if isinstance(self.family, Family):
             self.family.require_density()
-        problem = self.plan(found.schema).problem
+        problem = self.problem(found.schema)
         estimated = family_inference(
             found,
             problem=problem,
@@ -158,7 +126,7 @@ class ExpFam(Procedure):
             rows_per_unit=found.schema.rows_per_unit,
             notes=alike_flags(found.schema, self.target),
         )
-        notes = [f"Rows: {self.where}."] if self.where else []
+        notes = where_notes(self.where)
         notes.append(
             f"The statistics are of values clamped to [{problem.lower:.6g}, {problem.upper:.6g}], and their "
             "expectation is that of clamped values: the parameters are of the family itself."
@@ -177,7 +145,7 @@ class ExpFam(Procedure):
         released: Released,
         *,
         alpha: float = 0.05,
-        contrasts: Mapping[str, Mapping[str, float]] | None = None,
+        contrasts: Contrasts = None,
         pvalues: bool = False,
     ) -> BatchEstimates:
         """Infer from many releases at once; see `Procedure.estimate`.
@@ -189,12 +157,11 @@ class ExpFam(Procedure):
         pvalues : bool
             Whether to test that parameters are zero; studies do not ask, since most parameters cannot be.
         """
-        if self.inference == "simulated":
-            raise NotProvedError('inference="simulated" has no form for many releases at once; use .infer one by one')
+        refuse_simulated(self.inference)
         check_summed(released)
         return batch_family(
             released.values,
-            problem=self.plan(released.schema).problem,
+            problem=self.problem(released.schema),
             law=released.law,
             steps=released.steps.tolist(),
             alpha=alpha,
@@ -205,18 +172,12 @@ class ExpFam(Procedure):
             rows_per_unit=released.schema.rows_per_unit,
         )
 
-    def oracle(
-        self,
-        released: Released,
-        *,
-        alpha: float = 0.05,
-        contrasts: Mapping[str, Mapping[str, float]] | None = None,
-    ) -> Oracle:
+    def oracle(self, released: Released, *, alpha: float = 0.05, contrasts: Contrasts = None) -> Oracle:
         """Say how wide an interval would be that knew the population; for studies."""
         check_summed(released)
         return family_oracle(
             released.values[0],  # noqa: PD011
-            problem=self.plan(released.schema).problem,
+            problem=self.problem(released.schema),
             law=released.law,
             steps=released.steps.tolist(),
             alpha=alpha,
@@ -291,22 +252,13 @@ def expfam(
     >>> bool(abs(results.params["mean"] - 10) < 4 * results.bse["mean"])
     True
     """
-    options: dict[str, Any] = {
-        "where": where,
-        "target": target,
-        "inference": inference,
-        "replicates": replicates,
-        "seed": seed,
-    }
     if not isinstance(column, str):
         columns = tuple(column) if isinstance(column, Sequence | pd.Index) else ()
         if family != "normal" and not isinstance(family, Normal):
             raise OptionError("family", family, '"normal" for several columns')
         if len(columns) < 2 or not all(isinstance(one, str) for one in columns):
             raise OptionError("column", column, "a column, or two or more columns for the multivariate normal")
-        return MultivariateNormal(source=data, columns=columns, **options)
+        return MultivariateNormal.asking(locals(), columns=columns)
     if family == "categorical":
-        found = proportion(column, data, **options)
-        assert isinstance(found, Proportion)
-        return found
-    return ExpFam(source=data, column=column, family=as_family(family), **options)
+        return Proportion.asking(locals(), axes=axes_of(column))
+    return ExpFam.asking(locals(), family=as_family(family))

@@ -103,23 +103,15 @@ class FineGrid:
         return tuple(name for cells in widths for name in self.stage(cells).names)
 
     def fine_width(self, nobs: float, noise: float) -> int:
-        """Say how many cells a bin of the first stage holds.
-
-        Parameters
-        ----------
-        nobs : float
-            Noisy or public number of rows.
-        noise : float
-            Standard deviation of the noise of its counts.
-        """
+        """Say how many cells a bin of the first stage holds; ``noise`` is the standard deviation of its counts."""
         most = max(min(_OVER_NOISE * nobs / noise, _OVER_SAMPLING * max(nobs, 0.0) ** 0.5), _FEWEST)
         return next(width for width in FINE if -(-self.size // width) <= most)
 
     def widths(self, fine: int) -> tuple[int, ...]:
         """List the widths that the first stage can tell apart, from all cells on down.
 
-        Bins of a Real column are all equal. Of an Integer the last may be smaller, and of widths that give the same
-        number of bins the least is taken.
+        Bins of a Real column are all equal. The last bin of an Integer column may be smaller; the least of several
+        widths is taken that give the same number of bins.
         """
         equal = not isinstance(self.schema[self.column], Integer)
         by_count: dict[int, int] = {1: self.size}
@@ -129,19 +121,10 @@ class FineGrid:
         return tuple(width for _, width in sorted(by_count.items()))
 
     def bin_width(self, counts: Array, fine: int, *, nobs: float, fine_noise: float, bin_noise: float) -> int:
-        """Choose how many cells a bin of the second stage holds, from the noisy counts of the first.
+        """Choose how many cells a bin of the second stage holds, from the noisy counts (F,) of bins of ``fine`` cells.
 
-        These bins may be merged by `merged_width` when their counts are known.
-
-        Parameters
-        ----------
-        counts : ndarray (F,)
-            Noisy counts of bins of ``fine`` cells.
-        fine : int
-        nobs : float
-            Number of rows.
-        fine_noise, bin_noise : float
-            Noise variances of counts in the first and second stage.
+        ``fine_noise`` and ``bin_noise`` are noise variances of counts in the first and second stage. `merged_width` may
+        merge the bins when their counts are known.
         """
         widths = self.widths(fine)
         if not self.counted and len(widths) > 1:  # one bin holds all rows, whose number is public
@@ -158,17 +141,9 @@ class FineGrid:
         return isinstance(self.schema[self.column], Integer) or count <= _PLAIN or count % 20 == 0
 
     def merged_width(self, counts: Array, width: int, *, nobs: float, noise: float) -> int:
-        """Choose how many cells a bin of the density holds, from the noisy counts of the second stage.
+        """Choose how many cells a bin of the density holds, from the noisy counts (K,) of bins of ``width`` cells.
 
-        Parameters
-        ----------
-        counts : ndarray (K,)
-            Noisy counts of bins of ``width`` cells.
-        width : int
-        nobs : float
-            Number of rows.
-        noise : float
-            Noise variance of these counts.
+        ``noise`` is the noise variance of these counts.
         """
         widths = self.widths(width)
         share = np.diff(self.edges(width)) / (self.grid[-1] - self.grid[0])
@@ -201,20 +176,11 @@ def histogram_rows(schema: Schema, name: str, edges: Array, where: Expression | 
 
 
 def bin_edges(schema: Schema, name: str, bins: int | Sequence[float]) -> Array:
-    """Return the edges of given bins.
+    """Return the edges (k + 1,) of a number of equal bins over the declared bounds, or of given edges within them.
 
-    Parameters
-    ----------
-    schema : Schema
-    name : str
-    bins : int or sequence of float
-        A number of equal bins over the declared bounds, or increasing edges within them.
-
-    Returns
-    -------
-    ndarray (k + 1,)
-        Of an Integer column half-way between whole numbers: the bins are as equal as whole numbers allow; of given
-        edges a bin holds the whole numbers from its lower edge on and below its upper one, the last that one too.
+    Edges of an Integer column lie half-way between whole numbers. Equal bins are as equal as whole numbers allow. A bin
+    with given edges holds the whole numbers from its lower edge on and below its upper one; the last bin holds that
+    too.
 
     Raises
     ------

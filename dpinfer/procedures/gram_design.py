@@ -112,12 +112,7 @@ class GramDesign:
             raise NotProvedError("row_norm= and split= are proved for a response that is a numeric feature of its own")
 
     def stage(self, split: tuple[float, float, float] | None = None) -> Stage:
-        """Ask for the cross-products.
-
-        Parameters
-        ----------
-        split : tuple of three floats, optional
-            Shares of the price for X'X, X'y and y'y; priced jointly by default.
+        """Ask for the cross-products, priced jointly unless ``split`` gives shares of the price for X'X, X'y and y'y.
 
         Raises
         ------

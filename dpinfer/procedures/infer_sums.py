@@ -1,4 +1,4 @@
-"""From one release of sums in cells to results."""
+"""Results from one release of sums in cells."""
 
 from __future__ import annotations
 
@@ -9,7 +9,10 @@ import pandas as pd
 
 from dpinfer.errors import InferenceError
 from dpinfer.inference.moment_inference import MomentInference
+from dpinfer.inference.released import Released
+from dpinfer.procedures.conditions import where_notes
 from dpinfer.procedures.described import describe
+from dpinfer.procedures.procedure import context_of
 from dpinfer.procedures.sum_plan import MOMENTS
 from dpinfer.results.descriptions import DescriptionResults, ProportionResults, TableResults
 from dpinfer.results.people import alike_flags, separate_flags
@@ -28,12 +31,10 @@ if TYPE_CHECKING:
 __all__ = ["infer_sums"]
 
 _TITLES = {
-    "mean": "mean",
-    "variance": "variance",
     "cov": "covariance",
     "corr": "correlation",
-    "total": "total",
-    "proportion": "proportion",
+    "multinormal": "multivariate normal",
+    **dict.fromkeys(("table", "histogram"), "count"),
 }
 
 
@@ -50,20 +51,8 @@ def infer_sums(
 ) -> DescriptionResults:
     """Infer what a plan asks for from a release of its sums.
 
-    Parameters
-    ----------
-    release : Release
-    plan : SumPlan
-        What was measured; of a table its kind says whether counts or shares are asked for.
-    columns : sequence of str, optional
-        Of a table: the axes that are kept, the others being summed over; all of them by default.
-    target : {"population", "data"}, optional
-        By default that of the plan.
-    inference : {"auto", "score", "wald", "simulated"}
-    replicates, seed : int
-        For ``inference="simulated"``.
-    table : CountedTable, optional
-        What answers further questions to a table of counts.
+    The kind of the plan says whether counts or shares of a table are asked for. ``columns`` are the axes of the table
+    that are kept. ``table`` answers further questions.
 
     Raises
     ------
@@ -73,24 +62,17 @@ def infer_sums(
         If a column is not in the table.
     """
     chosen = plan.target if target is None else target
-    if chosen == "population" and plan.target == "data" and plan.kind in MOMENTS:
+    normal = plan.kind == "multinormal"  # whose sampling errors follow from the model
+    if chosen == "population" and plan.target == "data" and plan.kind in MOMENTS and not normal:
         raise InferenceError(
             'the release was measured with target="data": it holds no sums for sampling errors; measure with '
             'target="population"'
         )
-    steps = np.asarray(release.steps)
-    estimates, described = describe(
-        plan,
-        release.array[None],
-        law=release.law,
-        steps=steps,
-        nobs=release.nobs,
-        target=chosen,
-        columns=columns,
-    )
-    title = _TITLES.get(plan.kind, "count")
+    released = Released.of_release(release, context_of(release), plan.rows)
+    estimates, described = describe(plan, released, target=chosen, columns=columns)
+    title = _TITLES.get(plan.kind, plan.kind)
     sizes = None
-    if title not in ("total", "count"):
+    if title not in ("total", "count") and not normal:
         rows = estimates.size[0] * _rows_of_one(plan)
         sizes = pd.Series(np.repeat(rows, len(described.quantities)), index=described.index)
     exact = release.nobs is not None and plan.rows.keeps_every_row
@@ -104,7 +86,7 @@ def infer_sums(
         method="score" if inference == "auto" else inference,
         target=chosen,
         law=release.law,
-        steps=steps,
+        steps=released.steps,
         replicates=replicates,
         seed=seed,
         labels=described.labels,
@@ -114,7 +96,7 @@ def infer_sums(
         "model_name": f"Private {title}",
         "response": _response(plan, columns),
         "notes": _notes(plan),
-        "quantity": title,
+        "quantity": "estimate" if normal else title,
         "index": described.index,
         "sizes": sizes,
     }
@@ -152,12 +134,16 @@ def _flags(plan: SumPlan, target: str, groups: int) -> tuple[str, ...]:
 
 
 def _notes(plan: SumPlan) -> tuple[str, ...]:
-    notes = [f"Rows: {plan.where}."] if plan.where else []
+    notes = where_notes(plan.where)
     if plan.weights:
         notes.append(f"Rows are weighted by {plan.weights}.")
-    if plan.kind in MOMENTS:
-        bounds = ", ".join(f"{e.text} to [{e.lower:.6g}, {e.upper:.6g}]" for e in plan.expressions)
+    if plan.kind == "multinormal":
         notes.append(
-            f"Values are clamped to their declared bounds ({bounds}): what is estimated is that of clamped values."
+            f"The statistics are of clamped values ({plan.clamping}), and so is their expectation under the model."
+        )
+    elif plan.kind in MOMENTS:
+        notes.append(
+            f"Values are clamped to their declared bounds ({plan.clamping}): what is estimated is that of clamped "
+            "values."
         )
     return tuple(notes)

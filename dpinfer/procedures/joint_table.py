@@ -11,11 +11,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from dpinfer.errors import InferenceError, ReleaseFormatError
-from dpinfer.procedures.description import held_plan
-from dpinfer.procedures.procedure import read_question
-from dpinfer.procedures.queries import LinearQueries
 from dpinfer.procedures.sum_plan import TABLES
-from dpinfer.schema.axes import Axis, axis_to_dict, condition_axis, cuts_of, part_in_words
+from dpinfer.schema.axes import axis_to_dict, cuts_of, part_in_words
 from dpinfer.schema.clamping import limits_of
 from dpinfer.schema.columns import Integer
 
@@ -24,13 +21,13 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from dpinfer.release import Release
-    from dpinfer.schema.expressions import Expression
+    from dpinfer.procedures.sum_plan import SumPlan
+    from dpinfer.schema.axes import Axis
     from dpinfer.schema.schema import Schema
 
     Array = NDArray[np.float64]
 
-__all__ = ["COUNTED", "JointTable", "MeasuredCounts", "measured_counts"]
+__all__ = ["COUNTED", "JointTable", "MeasuredCounts", "counts_in"]
 
 COUNTED = (*TABLES, "linear", "binomial")
 """Kinds of releases that measure sums of counts."""
@@ -48,7 +45,6 @@ class MeasuredCounts:
 
     Attributes
     ----------
-    text : str
     axes : tuple of Axis
     weights : ndarray (m, cells) or None
         The measured quantities as combinations of the cells; None where they are the cells.
@@ -59,7 +55,6 @@ class MeasuredCounts:
         Whether each row of the data is in one of the cells.
     """
 
-    text: str
     axes: tuple[Axis, ...]
     weights: Array | None
     names: tuple[str, ...]
@@ -67,38 +62,26 @@ class MeasuredCounts:
     every_row: bool
 
 
-def measured_counts(release: Release) -> MeasuredCounts:
-    """Read what a release of counts measured.
+def counts_in(plan: SumPlan) -> MeasuredCounts:
+    """Return what a table of counts measured.
 
     Raises
     ------
     ReleaseFormatError
-        If the release is damaged.
+        If it does not count rows.
     """
-    asked = read_question(release)
-    text = asked.text(release.schema)
-    if isinstance(asked, LinearQueries):
-        rows = asked.rows(release.schema)
-        axes, condition = rows.cells.axes, rows.cells.features.where
-        return MeasuredCounts(text, axes, rows.weights, rows.names, _spelled(condition), rows.keeps_every_row)
-    plan = held_plan(asked)
-    if plan is None:  # one count with Tulap noise
-        column = str(getattr(asked, "column", ""))
-        axis = condition_axis(column, release.schema)
-        return MeasuredCounts(text, (axis,), np.array([[0.0, 1.0]]), (column,), None, every_row=True)
     if not plan.rows.counts_only:
-        raise ReleaseFormatError(f"a release of kind {release.kind!r} that does not count rows is damaged")
-    names = tuple(_cell_name(plan.cells, cell) for cell in plan.rows.cells)
-    return MeasuredCounts(text, plan.cells, None, names, _spelled(plan.condition), plan.rows.keeps_every_row)
+        raise ReleaseFormatError(f"a release of kind {plan.kind!r} that does not count rows is damaged")
+    named = [
+        ", ".join(f"{axis.name}={label}" for axis, label in zip(plan.cells, cell, strict=True))
+        for cell in plan.rows.cells
+    ]
+    where = None if plan.condition is None else plan.condition.text
+    return MeasuredCounts(plan.cells, None, _count_names(named), where, plan.rows.keeps_every_row)
 
 
-def _spelled(condition: Expression | None) -> str | None:
-    return None if condition is None else condition.text
-
-
-def _cell_name(axes: Sequence[Axis], cell: Sequence[Any]) -> str:
-    named = ", ".join(f"{axis.name}={label}" for axis, label in zip(axes, cell, strict=True))
-    return f"count[{named}]" if named else "count"
+def _count_names(cells: Iterable[str]) -> tuple[str, ...]:
+    return tuple(f"count[{cell}]" if cell else "count" for cell in cells)
 
 
 @dataclass(frozen=True, eq=False)
@@ -198,7 +181,7 @@ class JointTable:
         """Names of the touched cells."""
         named = [part.name for part in self.parts]
         found = [", ".join(f"{name}={label}" for name, label in zip(named, cell, strict=True)) for cell in self.cells]
-        return tuple(f"count[{one}]" if one else "count" for one in found)
+        return _count_names(found)
 
 
 def _key(axis: Axis) -> str:

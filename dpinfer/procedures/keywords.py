@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
 import numpy as np
 
-from dpinfer.errors import OptionError
+from dpinfer.errors import OptionError, type_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -29,7 +29,7 @@ _WEIGHTED = (
     'a column of weights goes to dpi.sample_aggregate("y ~ x", data, model=sm.WLS, model_options={"weights": "w"}), '
     "and to weights= of dpi.mean, total, count and proportion"
 )
-_GROUPS = 'groups are asked for by by="group"; not every question takes it'
+_GROUPS = 'groups are given as by="column", where the question takes them'
 _PRICE = "the price goes to fit: .fit(dpi.ZCDP(0.1)), .fit(dpi.PureDP(1.0))"
 _LEVEL = "the level is chosen afterwards, at no cost: results.conf_int(alpha=0.05)"
 _NO_STEPS = "noisy sums are solved at once, without iterations or starting values"
@@ -85,7 +85,7 @@ def suggests(function: Callable[_P, _R]) -> Callable[_P, _R]:
         if place is not None and len(args) > place and keywords.keys() <= taken.keys():
             extra = len(args) > len(positional) or "data" in keywords
             if extra or isinstance(args[place], _NO_DATA):
-                raise OptionError("data", type(args[place]).__name__, _spelling(function.__name__, taken, positional))
+                raise OptionError("data", type_of(args[place]), _spelling(function.__name__, taken, positional))
         return function(*args, **keywords)
 
     return checked

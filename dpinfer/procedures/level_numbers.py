@@ -9,6 +9,7 @@ import numpy as np
 import pandas as pd
 
 from dpinfer.errors import OptionError
+from dpinfer.procedures.options import FINITE
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -58,13 +59,10 @@ def _pairs(option: str, given: object, labels: Sequence[Any] | None, right: str)
         labels = [None] * len(values) if labels is None else labels
     else:
         raise OptionError(option, given, right)
-    numbers = [value for value in values if isinstance(value, int | float | np.number) and not isinstance(value, bool)]
-    if len(numbers) != len(values) or len(values) < 2 or not all(np.isfinite(number) for number in numbers):
-        raise OptionError(option, given, right)
-    if not all(isinstance(label, Hashable) for label in labels):
+    if len(values) < 2 or not all(map(FINITE.fits, values)) or not all(isinstance(one, Hashable) for one in labels):
         raise OptionError(option, given, right)
     plain = [label.item() if isinstance(label, np.generic) else label for label in labels]
-    return tuple((label, float(number)) for label, number in zip(plain, numbers, strict=True))
+    return tuple((label, float(number)) for label, number in zip(plain, values, strict=True))
 
 
 def read_shares(
@@ -72,20 +70,10 @@ def read_shares(
 ) -> tuple[tuple[Any, float], ...]:
     """Read probabilities from an array (by position), or a Series or mapping (by level).
 
-    Parameters
-    ----------
-    option : str
-        What the argument is called.
-    given : array_like, Series or mapping
-    labels : sequence, optional
-        Levels of an array.
-    scaled : bool
-        Whether numbers of any positive sum are brought to sum 1.
-
     Raises
     ------
     OptionError
-        If they are not positive, do not add up to 1, or a share is below 1e-15.
+        If they are not positive, a share is below 1e-15, or they do not add up to 1 and are not to be ``scaled`` to it.
     """
     right = "positive numbers" if scaled else "positive probabilities that add up to 1"
     pairs = _pairs(option, given, labels, right + ", one for each level")

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import TYPE_CHECKING, Literal
 
 from dpinfer.errors import OptionError
 from dpinfer.procedures.keywords import suggests
+from dpinfer.procedures.options import texts_of
 from dpinfer.procedures.regression import OLS, Gram
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from dpinfer.kernel.stage import Data
     from dpinfer.release import Release
 
@@ -92,19 +94,7 @@ def ols(
     >>> bool(abs(results.params["x"] - 0.5) < 5 * results.bse["x"])
     True
     """
-    return OLS(
-        source=data.release if isinstance(data, Gram) else data,
-        formula=formula,
-        where=where,
-        row_norm=row_norm,
-        norm=norm,
-        split=split,
-        clamped_share=clamped_share,
-        inference=inference,
-        target=target,
-        replicates=replicates,
-        seed=seed,
-    )
+    return OLS.asking(locals(), source=data.release if isinstance(data, Gram) else data)
 
 
 @suggests
@@ -139,7 +129,7 @@ def gram(
     FormulaError, UnknownColumnError, CollinearDesignError
         If a column cannot be bounded from the schema.
     """
-    named = isinstance(columns, Sequence) and all(isinstance(term, str) for term in columns)
-    if isinstance(columns, str) or not named or not columns:
+    terms = texts_of(columns)
+    if isinstance(columns, str) or not terms:
         raise OptionError("columns", columns, 'a list of columns, such as ["income", "age"]')
-    return Gram(source=data, terms=tuple(columns), where=where, clamped_share=clamped_share)
+    return Gram.asking(locals())

@@ -10,11 +10,12 @@ import numpy as np
 from dpinfer.errors import DPInferError, InferenceError, MissingFromReleaseError, OptionError
 from dpinfer.inference.testing.groups import ALTERNATIVES, Alternative, group_means
 from dpinfer.inference.testing.nulls import Draws, batch_pvalues, check_draws, simulate
-from dpinfer.kernel.stage import Context, Data, Stage, Sum
-from dpinfer.privacy.units import PureDP
-from dpinfer.procedures.description import Description, held_plan
+from dpinfer.kernel.stage import Data
+from dpinfer.procedures.conditions import told_where, where_notes
+from dpinfer.procedures.description import Description
 from dpinfer.procedures.infer_sums import infer_sums
-from dpinfer.procedures.procedure import Procedure, inferred
+from dpinfer.procedures.of_sums import OfSums
+from dpinfer.procedures.options import FINITE, NUMERIC, TRUTH, inferred, is_text, measured, one_of
 from dpinfer.procedures.sum_plan import SumPlan, check_summed
 from dpinfer.procedures.table_axes import axes_of
 from dpinfer.results.people import refuse_dependent_rows
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
     from dpinfer.inference.released import Released
     from dpinfer.inference.testing.groups import GroupMeans
     from dpinfer.privacy.units import Neighbors, Privacy
-    from dpinfer.release import NoiseLaw, Release, StageRelease
+    from dpinfer.release import NoiseLaw, Release
     from dpinfer.schema.schema import Schema
 
     Array = NDArray[np.float64]
@@ -45,7 +46,7 @@ _TITLES = {
 
 
 @dataclass(frozen=True, eq=False)
-class MeanComparison(Procedure):
+class MeanComparison(OfSums):
     """A test of means. See `ttest_1samp`, `ttest_ind`, `ttest_rel` and `f_oneway`.
 
     Attributes
@@ -68,35 +69,26 @@ class MeanComparison(Procedure):
     procedures: ClassVar[tuple[str, ...]] = ("ttest_1samp", "ttest_ind", "ttest_rel", "f_oneway")
 
     test: MeanTest = "ttest_1samp"
-    column: str = "x"
+    column: str = measured("x", NUMERIC)
     by: str | None = None
     where: str | None = None
-    popmean: float = inferred(0.0)
-    equal_var: bool = inferred(True)
-    alternative: Alternative = inferred("two-sided")
+    popmean: float = inferred(0.0, FINITE)
+    equal_var: bool = inferred(True, TRUTH)
+    alternative: Alternative = inferred("two-sided", one_of(ALTERNATIVES))
     draws: Draws = inferred("adaptive")
     seed: int = inferred(0)
 
-    def __post_init__(self) -> None:
-        if not isinstance(self.column, str) or not self.column.strip():
-            raise OptionError("column", self.column, 'a column, or an expression such as "log(1 + income)"')
-        if self.grouped and (not isinstance(self.by, str) or not self.by.strip()):
+    def check_options(self) -> None:
+        """Refuse options that do not go together."""
+        if self.grouped and not is_text(self.by):
             raise OptionError("by", self.by, 'one column of groups, or a condition such as "age >= 18"')
         if not self.grouped and self.by is not None:
             raise OptionError("by", self.by, "None: one sample has no groups")
-        number = isinstance(self.popmean, int | float | np.number) and not isinstance(self.popmean, bool)
-        if not number or not np.isfinite(self.popmean):
-            raise OptionError("popmean", self.popmean, "a finite number")
         if self.grouped and self.popmean != 0:
             raise OptionError("popmean", self.popmean, "0: groups are compared with each other")
-        if not isinstance(self.equal_var, bool):
-            raise OptionError("equal_var", self.equal_var, "True or False")
-        if self.alternative not in ALTERNATIVES:
-            raise OptionError("alternative", self.alternative, ALTERNATIVES)
         if self.test == "f_oneway" and self.alternative != "two-sided":
             raise OptionError("alternative", self.alternative, '"two-sided": an analysis of variance has no sides')
         check_draws(self.draws, self.seed)
-        super().__post_init__()
 
     @property
     def procedure(self) -> str:
@@ -109,30 +101,28 @@ class MeanComparison(Procedure):
         return self.test in ("ttest_ind", "f_oneway")
 
     @property
-    def means(self) -> Description:
+    def described(self) -> Description:
         """The means that are tested, as a question of their own."""
         axes = () if self.by is None else axes_of(self.by)
-        return Description(None, "mean", (self.column,), axes, self.where)
+        return Description(kind="mean", columns=(self.column,), axes=axes, where=self.where)
 
     def plan(self, schema: Schema) -> SumPlan:
         """Return the sums, compiled against a schema: those of the means."""
-        axes = () if self.by is None else axes_of(self.by)
-        return SumPlan("mean", schema, columns=(self.column,), axes=axes, where=self.where)
+        return self.described.plan(schema)
 
     def text(self, schema: Schema) -> str:  # noqa: ARG002
         """Return the question in one line."""
-        return self._said + (f", where {self.where}" if self.where else "")
+        return self._said + told_where(self.where)
 
     @property
     def _said(self) -> str:
         return f"{self.test} of {self.column}" + (f" by {self.by}" if self.by else "")
 
-    def check(self, schema: Schema, neighbors: Neighbors) -> None:  # noqa: ARG002
+    def check(self, schema: Schema, neighbors: Neighbors) -> None:
         """Refuse people with several rows, groups that the test does not fit, and a mean beyond the bounds."""
         _refuse_people(schema)
-        plan = self.plan(schema)
-        self._check_fit(plan, 0)
-        plan.check()
+        self._check_fit(self.plan(schema), 0)
+        super().check(schema, neighbors)
 
     def _check_fit(self, plan: SumPlan, place: int) -> None:
         """Refuse groups and bounds that the test does not fit.
@@ -154,12 +144,6 @@ class MeanComparison(Procedure):
     def scaled_mean(self, plan: SumPlan, place: int = 0) -> float:
         """Return the mean under the hypothesis in units of the scaled column, in [-1, 1].
 
-        Parameters
-        ----------
-        plan : SumPlan
-        place : int
-            Which of its columns is tested.
-
         Raises
         ------
         OptionError
@@ -175,18 +159,6 @@ class MeanComparison(Procedure):
         center, half = plan.scaled
         return float(np.clip((self.popmean - center[place]) / half[place], -1.0, 1.0))
 
-    # What is measured
-
-    def release_kind(self, context: Context) -> str:  # noqa: ARG002
-        """Return "mean": that is what is measured."""
-        return "mean"
-
-    def stage(self, place: int, context: Context, released: tuple[StageRelease, ...]) -> Stage:  # noqa: ARG002
-        """Ask for ordinary means."""
-        self.check(context.schema, context.neighbors)
-        plan = self.plan(context.schema)
-        return Stage(Sum(plan.rows, weights=tuple(plan.noise_weights(pure=isinstance(context.privacy, PureDP)))))
-
     def explain(self, privacy: Privacy, *, schema: Schema | None = None, neighbors: Neighbors | None = None) -> str:
         """Describe the means that would be measured, and the standard error that noise alone would give them.
 
@@ -196,15 +168,14 @@ class MeanComparison(Procedure):
         """
         context = self._context(privacy, schema, neighbors)
         self.check(context.schema, context.neighbors)
-        means = self.means.bind(self.source) if isinstance(self.source, Data) else self.means
+        means = self.described.bind(self.source) if isinstance(self.source, Data) else self.described
         return f"{self._said}\n{means.explain(privacy, schema=context.schema, neighbors=context.neighbors)}"
 
     # What is inferred
 
-    def reads(self, other: Procedure) -> bool:
-        """Whether a release serves: any means of the same rows."""
-        held = held_plan(other)
-        return held is not None and held.kind == "mean" and held.where == self.where
+    def reads_sums(self, held: SumPlan) -> bool:
+        """Return whether sums serve: those of any means of the same rows."""
+        return held.kind == "mean" and held.where == self.where
 
     def infer(self, release: Release | None = None) -> MeanTestResults:
         """Test a release of this question, or of means of the column in the groups: free, and without any row.
@@ -218,47 +189,19 @@ class MeanComparison(Procedure):
         NotProvedError
             Where a person may have several rows.
         """
-        found, theirs = self._asked_of(release)
-        plan = held_plan(theirs)
-        assert plan is not None  # `reads` refuses other releases
+        found, plan = self._release_and_sums(release)
         model, values = self.model(plan, found.array[None], law=found.law, steps=np.asarray(found.steps))
         return self._results(found, plan, model, values)
 
     def batch_pvalues(self, released: Released, *, draws: int = 199, rng: np.random.Generator) -> Array:
-        """Simulate the p-values of many releases at once; for studies.
-
-        Parameters
-        ----------
-        released : Released
-            R releases of this question.
-        draws : int
-        rng : numpy.random.Generator
-
-        Returns
-        -------
-        ndarray (R,)
-        """
+        """Simulate the p-values (R,) of R releases of this question; for studies."""
         check_summed(released)
         plan = self.plan(released.schema)
         model, sums = self.model(plan, released.values, law=released.law, steps=released.steps)
         return batch_pvalues(model, sums, draws=draws, rng=rng)
 
     def model(self, plan: SumPlan, values: Array, *, law: NoiseLaw, steps: Array) -> tuple[GroupMeans, Array]:
-        """Give the null model, and its values, for R releases of means.
-
-        Parameters
-        ----------
-        plan : SumPlan
-            Of means: what was measured.
-        values : ndarray (R, m)
-            Noisy sums, in units of the scaled features.
-        law : NoiseLaw
-        steps : ndarray (m,)
-
-        Returns
-        -------
-        model : GroupMeans
-        values : ndarray (R, 3 G)
+        """Return the null model, and its values (R, 3 G), for R releases of means: sums (R, m) of the scaled features.
 
         Raises
         ------
@@ -347,9 +290,7 @@ class MeanComparison(Procedure):
             notes.append(f"Residual degrees of freedom, by the noisy counts: {resid:.6g}.")
         if self.grouped:
             notes.append("One variance for all groups." if self.equal_var else "A variance for every group (Welch).")
-        if self.where:
-            notes.append(f"Rows: {self.where}.")
-        return tuple(notes)
+        return (*notes, *where_notes(self.where))
 
 
 def _refuse_people(schema: Schema) -> None:

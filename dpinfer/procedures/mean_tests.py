@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from dpinfer.errors import OptionError
 from dpinfer.procedures.keywords import suggests
 from dpinfer.procedures.mean_comparison import MeanComparison
+from dpinfer.procedures.options import NUMERIC
 
 if TYPE_CHECKING:
     from dpinfer.inference.testing.groups import Alternative
@@ -79,9 +80,7 @@ def ttest_1samp(
     >>> bool(ttest_1samp("age", data, popmean=40).fit(dpi.ZCDP(0.1)).pvalue < 0.01)
     True
     """
-    return MeanComparison(
-        data, "ttest_1samp", column, where=where, popmean=popmean, alternative=alternative, draws=draws, seed=seed
-    )
+    return MeanComparison.asking(locals(), test="ttest_1samp")
 
 
 @suggests
@@ -137,8 +136,7 @@ def ttest_ind(
     >>> bool(results.confidence_interval().high < 0)
     True
     """
-    options: dict[str, Any] = {"equal_var": equal_var, "alternative": alternative, "draws": draws, "seed": seed}
-    return MeanComparison(data, "ttest_ind", column, by, where, **options)
+    return MeanComparison.asking(locals(), test="ttest_ind")
 
 
 @suggests
@@ -179,12 +177,10 @@ def ttest_rel(
         As `ttest_1samp`.
     """
     for name, given in (("a", a), ("b", b)):
-        if not isinstance(given, str) or not given.strip():
-            raise OptionError(name, given, 'a column, or an expression such as "log(1 + income)"')
+        NUMERIC.check(name, given)
     if a.strip() == b.strip():
         raise OptionError("b", b, "another column than a")
-    difference = f"({a.strip()}) - ({b.strip()})"
-    return MeanComparison(data, "ttest_rel", difference, where=where, alternative=alternative, draws=draws, seed=seed)
+    return MeanComparison.asking(locals(), test="ttest_rel", column=f"({a.strip()}) - ({b.strip()})")
 
 
 @suggests
@@ -242,4 +238,4 @@ def f_oneway(
     >>> bool(0 < results.pvalue <= 1)
     True
     """
-    return MeanComparison(data, "f_oneway", column, by, where, equal_var=equal_var, draws=draws, seed=seed)
+    return MeanComparison.asking(locals(), test="f_oneway")

@@ -3,16 +3,25 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from dataclasses import Field, dataclass, field, fields, replace
+from dataclasses import Field, dataclass, fields, replace
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, ClassVar, Self, get_type_hints
 
-from dpinfer.errors import DPInferError, InferenceError, NotProvedError, OptionError, ReleaseFormatError, names_of
+from dpinfer.errors import (
+    DPInferError,
+    InferenceError,
+    NotProvedError,
+    OptionError,
+    ReleaseFormatError,
+    names_of,
+    type_of,
+)
 from dpinfer.inference.released import Released
 from dpinfer.kernel.measurement import Measurement, price_procedure
 from dpinfer.kernel.stage import Context, Data, Slot, Stage
 from dpinfer.privacy.units import Neighbors, Privacy
 from dpinfer.procedures.keywords import suggests
+from dpinfer.procedures.options import check_values, inferred, unstored
 from dpinfer.release import Release, StageRelease
 from dpinfer.release.codec import decode, encode
 from dpinfer.release.registry import find_inference, register
@@ -24,18 +33,11 @@ if TYPE_CHECKING:
 
     from dpinfer.inference.batch import BatchEstimates
     from dpinfer.kernel.rows.blocks import Blocks
+    from dpinfer.procedures.joint_table import MeasuredCounts
+    from dpinfer.procedures.options import Contrasts
+    from dpinfer.procedures.sum_plan import SumPlan
 
 __all__ = ["Procedure", "inferred", "unstored"]
-
-
-def inferred(default: Any) -> Any:
-    """Declare a field of a question that only inference uses: any release of the same measured fields serves it."""
-    return field(default=default, metadata={"role": "inferred"})
-
-
-def unstored(default: Any) -> Any:
-    """Declare a field that only running uses, such as a number of processes: releases do not hold it."""
-    return field(default=default, metadata={"role": "unstored"}, repr=False)
 
 
 @dataclass(frozen=True, eq=False)
@@ -55,7 +57,10 @@ class Procedure(ABC):
     procedures: ClassVar[tuple[str, ...]] = ()
     """Names under which releases know the class."""
 
-    source: Data | Release | None = field(default=None, repr=False, metadata={"role": "unstored"})
+    released_as: ClassVar[str] = ""
+    """What is measured, where other procedures read it too; else it goes by the procedure's own name."""
+
+    source: Data | Release | None = unstored(None)
 
     def __init_subclass__(cls, **options: Any) -> None:
         """Make the class known to releases."""
@@ -64,13 +69,37 @@ class Procedure(ABC):
             register(name, cls.infer_release)
 
     def __post_init__(self) -> None:
-        """Refuse a source that is neither data nor a release."""
+        """Refuse options that have no such value, and a source that is neither data nor a release."""
+        check_values(self)
+        self.check_options()
         if not (self.source is None or isinstance(self.source, Data | Release)):
-            raise OptionError("data", type(self.source).__name__, "PrivateData, PublicData or a Release")
+            raise OptionError("data", type_of(self.source), "PrivateData, PublicData or a Release")
         if isinstance(self.source, Data):
             self.check(self.source.schema, self.source.neighbors)
 
+    @classmethod
+    def asking(cls, given: Mapping[str, Any], /, **read: Any) -> Self:
+        """Return the question that a public function was asked.
+
+        Parameters
+        ----------
+        given : mapping
+            The arguments of the function, its ``locals()``: those that are fields are taken as they are.
+        **read
+            The fields that are not, as the function read them from its arguments.
+        """
+        as_given = {one.name: given[one.name] for one in fields(cls) if one.name in given}
+        return cls(**{"source": given["data"], **as_given, **read})
+
     # The question
+
+    def check_options(self) -> None:  # noqa: B027  (most options are checked one by one)
+        """Refuse options that do not go together.
+
+        Raises
+        ------
+        DPInferError
+        """
 
     @property
     def procedure(self) -> str:
@@ -128,8 +157,7 @@ class Procedure(ABC):
     def columns_read(self, context: Context) -> tuple[str, ...]:
         """Columns of the data that are read; by default those of the first stage, or of the blocks."""
         blocks = self.units(context)
-        found = self.stage(0, context, ()).measure.rows.columns if blocks is None else blocks.columns
-        return tuple(found)
+        return tuple(self.stage(0, context, ()).measure.rows.columns if blocks is None else blocks.columns)
 
     # What is measured
 
@@ -156,8 +184,8 @@ class Procedure(ABC):
         return None
 
     def release_kind(self, context: Context) -> str:  # noqa: ARG002
-        """Return what is measured, which other procedures may read too: by default the procedure's own name."""
-        return self.procedure
+        """Return what is measured, which other procedures may read too: by default `released_as`."""
+        return self.released_as or self.procedure
 
     def measurement(
         self, privacy: Privacy, *, schema: Schema | None = None, neighbors: Neighbors | None = None
@@ -237,22 +265,25 @@ class Procedure(ABC):
         released = Released.of_release(found, context, rows)
         return Estimates(lambda alpha: self.estimate(released, alpha=alpha), found)
 
-    def reads(self, other: Procedure) -> bool:
-        """Whether a release of another question serves this one: by default if all measured fields are equal."""
-        if type(other) is not type(self):
-            return False
+    @property
+    def about(self) -> object:
+        """What is measured, in comparable form; by default the measured fields."""
         measured = [one.name for one in _stored(type(self)) if one.metadata.get("role") != "inferred"]
-        return bool(
-            encode([getattr(self, name) for name in measured]) == encode([getattr(other, name) for name in measured])
-        )
+        return type(self), encode([getattr(self, name) for name in measured])
 
-    def estimate(
-        self,
-        released: Released,  # noqa: ARG002
-        *,
-        alpha: float = 0.05,  # noqa: ARG002
-        contrasts: Mapping[str, Mapping[str, float]] | None = None,  # noqa: ARG002
-    ) -> BatchEstimates:
+    def reads(self, other: Procedure) -> bool:
+        """Whether a release of another question serves this one: by default if both are `about` the same."""
+        return bool(self.about == other.about)
+
+    def summed(self) -> SumPlan | None:
+        """Return the sums in cells that its release holds; None if it is bound to none, or holds others."""
+        return None
+
+    def counted(self) -> MeasuredCounts | None:
+        """Return what its release counts of the cells of a table; None if it holds no counts."""
+        return None
+
+    def estimate(self, released: Released, *, alpha: float = 0.05, contrasts: Contrasts = None) -> BatchEstimates:  # noqa: ARG002
         """Infer from many releases at once; equal to `infer` one by one.
 
         Parameters
@@ -364,9 +395,7 @@ class Procedure(ABC):
     def _release(self, release: Release | None) -> Release:
         chosen = self.source if release is None else release
         if not isinstance(chosen, Release):
-            raise OptionError(
-                "release", type(chosen).__name__, "a Release, from .measure(privacy) or read_release(path)"
-            )
+            raise OptionError("release", type_of(chosen), "a Release, from .measure(privacy) or read_release(path)")
         return chosen
 
     def _context(self, privacy: Privacy, schema: Schema | None = None, neighbors: Neighbors | None = None) -> Context:

@@ -3,97 +3,54 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pandas as pd
 
-from dpinfer.errors import NotProvedError, OptionError, ReleaseFormatError
+from dpinfer.errors import NotProvedError, OptionError
 from dpinfer.inference.exact_proportion import EXACT_METHODS, ExactProportion, batch_exact, exact_oracle
-from dpinfer.inference.moment_inference import METHODS, TARGETS
-from dpinfer.kernel.stage import Context, Data, Noise, Stage, Sum
+from dpinfer.inference.moment_inference import METHODS
 from dpinfer.procedures.description import Description, Proportion
 from dpinfer.procedures.keywords import suggests
-from dpinfer.procedures.procedure import Procedure, inferred
-from dpinfer.procedures.success_count import SuccessCount
+from dpinfer.procedures.options import TARGET, inferred, one_of
+from dpinfer.procedures.successes import OfSuccesses
 from dpinfer.procedures.table_axes import axes_of
-from dpinfer.release import Release, StageRelease
 from dpinfer.release.laws import TULAP_GRID
 from dpinfer.results.descriptions import DescriptionResults
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Sequence
 
     from dpinfer.inference.batch import BatchEstimates, Oracle
     from dpinfer.inference.released import Released
-    from dpinfer.privacy.units import Neighbors
+    from dpinfer.kernel.stage import Data
+    from dpinfer.procedures.options import Contrasts
+    from dpinfer.release import Release
     from dpinfer.schema.schema import Schema
 
 __all__ = ["ExactProportionModel", "Proportion", "proportion"]
 
 
 @dataclass(frozen=True, eq=False)
-class ExactProportionModel(Procedure):
+class ExactProportionModel(OfSuccesses):
     """One proportion with an exact interval. See `proportion` with ``inference="exact"``."""
 
     procedures = ("exact_proportion",)
+    asked_by = 'inference="exact"'
+    instead = "{}"
+    instead_of_dropping = 'inference="score"'
 
-    column: str = ""
-    target: str = inferred("population")
-    inference: str = inferred("exact")
+    target: str = inferred("population", TARGET)
+    inference: str = inferred("exact", one_of(EXACT_METHODS))
 
-    def __post_init__(self) -> None:
-        if self.target not in TARGETS:
-            raise OptionError("target", self.target, TARGETS)
+    def check_options(self) -> None:
+        """Refuse to take the rows as the whole population."""
         if self.target == "data":
             raise NotProvedError('an exact interval is about a population; for target="data" use inference="score"')
-        if self.inference not in EXACT_METHODS:
-            raise OptionError("inference", self.inference, EXACT_METHODS)
-        super().__post_init__()
-
-    def plan(self, schema: Schema) -> SuccessCount:
-        """Return the count, compiled against a schema."""
-        return SuccessCount(schema, self.column)
 
     def text(self, schema: Schema) -> str:  # noqa: ARG002
         """Return the question in one line."""
         return f"proportion of {self.column}, exactly"
-
-    def check(self, schema: Schema, neighbors: Neighbors) -> None:
-        """Refuse data whose number of rows is not public, and a column whose cells may drop their row."""
-        if schema.people is not None:
-            raise NotProvedError(
-                'inference="exact" needs a public number of rows; with id= it is confidential under either relation: '
-                'use inference="score"'
-            )
-        if neighbors != "replace_one":
-            raise NotProvedError(
-                'inference="exact" needs a public number of rows, that is neighbors="replace_one"; '
-                'under add_remove use inference="simulated" or "score"'
-            )
-        self.plan(schema).check()
-
-    def release_kind(self, context: Context) -> str:  # noqa: ARG002
-        """Return "binomial": a test of the proportion reads it too."""
-        return "binomial"
-
-    def stage(self, place: int, context: Context, released: tuple[StageRelease, ...]) -> Stage:  # noqa: ARG002
-        """Ask for one count, with noise whose law allows exact inference."""
-        self.check(context.schema, context.neighbors)
-        return Stage(Sum(self.plan(context.schema).rows), Noise(tulap=True))
-
-    def reads(self, other: Procedure) -> bool:
-        """Return whether a release serves: any count of the same successes with Tulap noise."""
-        if isinstance(other.source, Release) and other.source.kind == "binomial":
-            return getattr(other, "column", None) == self.column
-        return super().reads(other)
-
-    def check_release(self, release: Release) -> None:
-        """Refuse a release that holds no count with Tulap noise among a public number of rows."""
-        super().check_release(release)
-        if release.law.family != "tulap" or len(release.values) != 1:
-            raise ReleaseFormatError("it holds no single count with Tulap noise")
-        if release.nobs is None:
-            raise ReleaseFormatError("the number of rows must be public")
 
     def infer(self, release: Release | None = None) -> DescriptionResults:
         """Infer from a release of this question: free, and without any row."""
@@ -114,9 +71,7 @@ class ExactProportionModel(Procedure):
             sizes=pd.Series([float(size)]),
         )
 
-    def estimate(
-        self, released: Released, *, alpha: float = 0.05, contrasts: Mapping[str, Mapping[str, float]] | None = None
-    ) -> BatchEstimates:
+    def estimate(self, released: Released, *, alpha: float = 0.05, contrasts: Contrasts = None) -> BatchEstimates:
         """Infer from many releases at once; see `Procedure.estimate`."""
         if contrasts or released.nobs is None:
             raise OptionError("contrasts", contrasts, "none, where the number of rows is public")
@@ -129,13 +84,7 @@ class ExactProportionModel(Procedure):
             method=self.inference,
         )
 
-    def oracle(
-        self,
-        released: Released,
-        *,
-        alpha: float = 0.05,
-        contrasts: Mapping[str, Mapping[str, float]] | None = None,  # noqa: ARG002
-    ) -> Oracle:
+    def oracle(self, released: Released, *, alpha: float = 0.05, contrasts: Contrasts = None) -> Oracle:  # noqa: ARG002
         """Say how wide an interval would be that knew the population; for studies."""
         scale = released.law.scales[0] / TULAP_GRID
         count = float(released.values[0, 0])  # noqa: PD011
@@ -215,14 +164,6 @@ def proportion(
         return ExactProportionModel(source=data, column=column, target=target)
     if inference not in METHODS:
         raise OptionError("inference", inference, (*METHODS, "exact"))
-    options: dict[str, Any] = {
-        "source": data,
-        "where": where,
-        "target": target,
-        "inference": inference,
-        "replicates": replicates,
-        "seed": seed,
-    }
     if weights is not None:
-        return Description(kind="mean", columns=(column,), axes=axes_of(by), weights=weights, **options)
-    return Proportion(axes=(*axes_of(by), *axes_of(column)), **options)
+        return Description.asking(locals(), kind="mean", columns=(column,), axes=axes_of(by))
+    return Proportion.asking(locals(), axes=(*axes_of(by), *axes_of(column)))

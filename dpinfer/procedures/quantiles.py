@@ -8,12 +8,11 @@ from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
-from dpinfer.errors import OptionError
 from dpinfer.inference.quantiles import METHODS
 from dpinfer.kernel.stage import Context, Data, Place, Slot, Stage
 from dpinfer.procedures.distribution import OfDistribution
 from dpinfer.procedures.keywords import suggests
-from dpinfer.procedures.procedure import inferred
+from dpinfer.procedures.options import TRUTH, inferred, measured, one_of
 from dpinfer.procedures.table_axes import axes_of
 from dpinfer.results.quantiles import quantile_results, read_probabilities
 
@@ -45,19 +44,13 @@ class Quantile(OfDistribution):
     procedures = ("quantile",)
 
     probabilities: tuple[float, ...] = inferred((0.5,))
-    method: str = "auto"
-    inference: str = inferred("auto")
-    continuous: bool = inferred(False)
+    method: str = measured("auto", one_of(CHOICES))
+    inference: str = inferred("auto", one_of(METHODS))
+    continuous: bool = inferred(False, TRUTH)
 
-    def __post_init__(self) -> None:
-        if not isinstance(self.continuous, bool):
-            raise OptionError("continuous", self.continuous, "True or False")
-        if self.method not in CHOICES:
-            raise OptionError("method", self.method, CHOICES)
-        if self.inference not in METHODS:
-            raise OptionError("inference", self.inference, METHODS)
+    def check_options(self) -> None:
+        """Refuse invalid probabilities."""
         read_probabilities(self.probabilities)
-        super().__post_init__()
 
     @property
     def _chosen(self) -> bool:
@@ -73,7 +66,7 @@ class Quantile(OfDistribution):
         return replace(super().resolve(context), method="exponential" if self._chosen else "tree")
 
     def slots(self, context: Context) -> tuple[Slot, ...]:
-        """Give chosen quantiles a quarter of the price, and the tree that intervals come from the rest."""
+        """Give a quarter of the price to chosen quantiles, and the rest to the tree, which intervals come from."""
         if not self._chosen:
             return (Slot(),)
         tree = self.plan(context.schema).tree
@@ -93,13 +86,13 @@ class Quantile(OfDistribution):
         for stage in release.choices:
             self.plan(release.schema).check_points(stage)
 
-    def _explained(self, measured: Measurement) -> list[str]:
+    def _explained(self, planned: Measurement) -> list[str]:
         if not self._chosen:
-            return super()._explained(measured)
-        choice = measured.stages[0]
+            return super()._explained(planned)
+        choice = planned.stages[0]
         missed = np.sqrt(2) * max(choice.law.scales) * choice.steps[0]
         line = f"choice       a chosen quantile misses its rank by about {missed:.4g} rows"
-        return [*super()._explained(measured), line]
+        return [*super()._explained(planned), line]
 
     def infer(self, release: Release | None = None) -> DescriptionResults:
         """Infer from a release of this question, or of the same distribution: free, and without any row."""
@@ -204,18 +197,7 @@ def quantile(
     >>> bool(abs(results.params.iloc[0] / np.exp(10) - 1) < 0.1)
     True
     """
-    return Quantile(
-        source=data,
-        column=column,
-        axes=axes_of(by),
-        where=where,
-        resolution=resolution,  # type: ignore[arg-type]
-        target=target,
-        probabilities=read_probabilities(q),
-        method=method,
-        inference=inference,
-        continuous=continuous,
-    )
+    return Quantile.asking(locals(), axes=axes_of(by), probabilities=read_probabilities(q))
 
 
 @suggests
@@ -257,14 +239,4 @@ def median(
     >>> bool(abs(dpi.median("age", data).fit(dpi.ZCDP(0.1)).params.iloc[0] - 50) < 5)
     True
     """
-    return quantile(
-        column,
-        data,
-        by=by,
-        where=where,
-        method=method,
-        resolution=resolution,
-        target=target,
-        inference=inference,
-        continuous=continuous,
-    )
+    return Quantile.asking(locals(), axes=axes_of(by), probabilities=(0.5,))

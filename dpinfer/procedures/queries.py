@@ -9,12 +9,16 @@ from typing import TYPE_CHECKING, Any, Literal, Self
 import numpy as np
 import pandas as pd
 
-from dpinfer.errors import OptionError
+from dpinfer.errors import OptionError, type_of
 from dpinfer.inference.linear_noise import METHODS, batch_queries, measured_queries, query_oracle
 from dpinfer.kernel.stage import Context, Data, Noise, Stage, Sum
 from dpinfer.numerics.reading import floats
+from dpinfer.procedures.conditions import told_where, where_notes
+from dpinfer.procedures.expected import first_error
+from dpinfer.procedures.joint_table import MeasuredCounts
 from dpinfer.procedures.keywords import suggests
-from dpinfer.procedures.procedure import Procedure, inferred
+from dpinfer.procedures.options import inferred, is_text, one_of, texts_of
+from dpinfer.procedures.procedure import Procedure
 from dpinfer.procedures.query_plan import GivenWeights, GridWeights, Weights, query_rows
 from dpinfer.procedures.table_axes import axes_of
 from dpinfer.release import Release
@@ -27,6 +31,7 @@ if TYPE_CHECKING:
     from dpinfer.inference.released import Released
     from dpinfer.kernel.rows.queries import QuerySum
     from dpinfer.privacy.units import Neighbors, Privacy
+    from dpinfer.procedures.options import Contrasts
     from dpinfer.release import StageRelease
     from dpinfer.schema.schema import Schema
 
@@ -42,24 +47,21 @@ class LinearQueries(Procedure):
     """Chosen combinations of the counts of a table's cells. See `linear_queries`."""
 
     procedures = ("linear_queries",)
+    released_as = "linear"
 
     names: tuple[str, ...] = ()
     weights: Weights = _NO_WEIGHTS
     axes: tuple[Mapping[str, Any], ...] = ()
     where: str | None = None
     draws: int = 1
-    inference: str = inferred("auto")
-    target: Literal["data"] = inferred("data")
+    inference: str = inferred("auto", one_of(METHODS))
+    target: Literal["data"] = inferred("data", one_of(("data",)))
 
-    def __post_init__(self) -> None:
-        if self.inference not in METHODS:
-            raise OptionError("inference", self.inference, METHODS)
-        if self.target != "data":
-            raise OptionError("target", self.target, ("data",))
+    def check_options(self) -> None:
+        """Refuse invalid names and an invalid number of draws."""
         if not all(isinstance(name, str) and name for name in self.names) or len(set(self.names)) < len(self.names):
             raise OptionError("names", list(self.names[:10]), "different texts")
         _ = Noise(draws=self.draws)
-        super().__post_init__()
 
     def rows(self, schema: Schema) -> QuerySum:
         """Return the row sum; errors as `query_rows`."""
@@ -69,7 +71,7 @@ class LinearQueries(Procedure):
         """Return the question in one line."""
         axes = ", ".join(axis.name for axis in self.rows(schema).cells.axes)
         listed = ", ".join(self.names[:5]) + (f", ... ({len(self.names)} in all)" if len(self.names) > 5 else "")
-        return f"linear queries of {axes}: {listed}" + (f", where {self.where}" if self.where else "")
+        return f"linear queries of {axes}: {listed}{told_where(self.where)}"
 
     def check(self, schema: Schema, neighbors: Neighbors) -> None:  # noqa: ARG002
         """Refuse columns that cannot be tabulated, and weights that do not fit the cells."""
@@ -79,10 +81,6 @@ class LinearQueries(Procedure):
         """Return the same queries with their weights on the grid."""
         rows = self.rows(context.schema)
         return replace(self, weights=GridWeights(rows.matrix, rows.step))
-
-    def release_kind(self, context: Context) -> str:  # noqa: ARG002
-        """Return "linear"."""
-        return "linear"
 
     def stage(self, place: int, context: Context, released: tuple[StageRelease, ...]) -> Stage:  # noqa: ARG002
         """Ask for the queries."""
@@ -98,12 +96,10 @@ class LinearQueries(Procedure):
             common, whatever the rows are.
         """
         measured = self.measurement(privacy, schema=schema, neighbors=neighbors)
-        error = float(np.sqrt(measured.law.variances[0])) * measured.steps[0]
         names = measured.names
         listed = ", ".join(names[:10]) + (f", ... ({len(names):,} in all)" if len(names) > 10 else "")
-        return "\n".join(
-            [measured.describe(), f"standard error from privacy noise, whatever the rows are: {error:.4g} ({listed})"]
-        )
+        told = f"standard error from privacy noise, whatever the rows are: {first_error(measured):.4g} ({listed})"
+        return f"{measured.describe()}\n{told}"
 
     def reads(self, other: Procedure) -> bool:
         """Whether the same queries of the same table were measured."""
@@ -118,11 +114,20 @@ class LinearQueries(Procedure):
     def _table(self) -> tuple[Any, ...]:
         return [dict(axis) for axis in self.axes], self.where
 
+    def counted(self) -> MeasuredCounts | None:
+        """Return the combinations of counts that its release holds."""
+        if not isinstance(self.source, Release):
+            return None
+        rows = self.rows(self.source.schema)
+        condition = rows.cells.features.where
+        where = None if condition is None else condition.text
+        return MeasuredCounts(rows.cells.axes, rows.weights, rows.names, where, rows.keeps_every_row)
+
     def infer(self, release: Release | None = None) -> DescriptionResults:
         """Infer from a release of this question: free, and without any row."""
         found, _ = self._asked_of(release)
         rows = self.rows(found.schema)
-        notes = [f"Rows: {self.where}."] if self.where else []
+        notes = where_notes(self.where)
         if rows.step != 1:
             notes.append(f"Weights are those on the public grid of steps of {rows.step:.3g}.")
         return DescriptionResults(
@@ -135,9 +140,7 @@ class LinearQueries(Procedure):
             index=pd.Index(list(self.names), name="query"),
         )
 
-    def estimate(
-        self, released: Released, *, alpha: float = 0.05, contrasts: Mapping[str, Mapping[str, float]] | None = None
-    ) -> BatchEstimates:
+    def estimate(self, released: Released, *, alpha: float = 0.05, contrasts: Contrasts = None) -> BatchEstimates:
         """Infer from many releases at once; see `Procedure.estimate`."""
         return batch_queries(
             released.values,
@@ -148,9 +151,7 @@ class LinearQueries(Procedure):
             contrasts=contrasts,
         )
 
-    def oracle(
-        self, released: Released, *, alpha: float = 0.05, contrasts: Mapping[str, Mapping[str, float]] | None = None
-    ) -> Oracle:
+    def oracle(self, released: Released, *, alpha: float = 0.05, contrasts: Contrasts = None) -> Oracle:
         """Say how wide an interval must be: the law of the noise is all that matters."""
         law, steps = released.law, released.steps.tolist()
         return query_oracle(law=law, steps=steps, names=self.names, alpha=alpha, contrasts=contrasts)
@@ -224,22 +225,15 @@ def linear_queries(
     >>> results.t_test("0.5 * sum + 0.5 * difference").sd.round(1).item()
     2.0
     """
-    named = (columns,) if isinstance(columns, str) else tuple(columns) if isinstance(columns, Sequence) else ()
-    if not named or not all(isinstance(name, str) and name.strip() for name in named):
+    named = texts_of(columns)
+    if not named or not all(map(is_text, named)):
         raise OptionError("columns", columns, "a column, or a list of columns")
     found = _queries(queries)
     called = tuple(name for name, _ in found) if names is None else names
     if isinstance(called, str) or len(called) != len(found):
         raise OptionError("names", names, f"{len(found)} names")
-    return LinearQueries(
-        source=data,
-        names=tuple(called),
-        weights=GivenWeights(tuple(weights for _, weights in found)),
-        axes=axes_of(named),
-        where=where,
-        draws=draws,
-        inference=inference,
-    )
+    weights = GivenWeights(tuple(weights for _, weights in found))
+    return LinearQueries.asking(locals(), names=tuple(called), axes=axes_of(named))
 
 
 def _queries(given: Any) -> tuple[tuple[str, Any], ...]:
@@ -259,9 +253,7 @@ def _queries(given: Any) -> tuple[tuple[str, Any], ...]:
     except (TypeError, ValueError):
         array = np.zeros(0)
     if array.ndim != 2 or not array.size:
-        raise OptionError(
-            "queries", type(given).__name__, "an array (q, G), a DataFrame, or a mapping of name to weights"
-        )
+        raise OptionError("queries", type_of(given), "an array (q, G), a DataFrame, or a mapping of name to weights")
     return tuple((f"q{place}", tuple(row)) for place, row in enumerate(array.tolist()))
 
 

@@ -13,7 +13,8 @@ from dpinfer.errors import OptionError, ReleaseFormatError, names_of
 from dpinfer.kernel.rows.cells import CellSum
 from dpinfer.kernel.rows.features import Features
 from dpinfer.kernel.rows.queries import LARGEST_WEIGHT, MOST_CELLS, MOST_QUERIES, QuerySum
-from dpinfer.schema.axes import axis_from_dict, compile_condition
+from dpinfer.procedures.conditions import compiled_where
+from dpinfer.schema.axes import axis_from_dict
 from dpinfer.schema.basis import basis_of
 
 if TYPE_CHECKING:
@@ -35,14 +36,7 @@ class Weights(ABC):
 
     @abstractmethod
     def on_grid(self, names: tuple[str, ...], labels: list[Any]) -> GridWeights:
-        """Return whole-number weights.
-
-        Parameters
-        ----------
-        names : tuple of str, length q
-            What the queries are called.
-        labels : list, length G
-            Labels of the cells.
+        """Return whole-number weights of the cells, whose labels (G,) are given, in each query (q,).
 
         Raises
         ------
@@ -103,7 +97,7 @@ class GridWeights(Weights):
         return self
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the step, and the weights of each query as one line of whole numbers."""
+        """Return the step, and the weights of each query as a line of whole numbers."""
         return {"step": self.step, "lines": [" ".join(map(str, line)) for line in self.matrix.tolist()]}
 
     @classmethod
@@ -138,7 +132,7 @@ def query_rows(
         If the weights do not fit the cells, or the columns cannot be tabulated.
     """
     found = tuple(axis_from_dict(axis, schema) for axis in axes)
-    cells = _count_rows(schema, found, None if where is None else compile_condition(where, schema))
+    cells = _count_rows(schema, found, compiled_where(where, schema))
     labels = [cell[0] if len(cell) == 1 else cell for cell in cells.cells]
     measured = weights.on_grid(names, labels)
     return QuerySum(cells, measured.matrix, measured.step, names)

@@ -2,32 +2,35 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from abc import abstractmethod
+from dataclasses import KW_ONLY, dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
-from dpinfer.errors import InferenceError, MissingFromReleaseError, NotProvedError, OptionError, UnknownColumnError
+from dpinfer.errors import InferenceError, MissingFromReleaseError, OptionError, UnknownColumnError, type_of
 from dpinfer.inference.batch import BatchEstimates, Oracle, batch_linear, linear_oracle
-from dpinfer.inference.linear import METHODS, TARGETS, linear_inference
+from dpinfer.inference.linear import METHODS, linear_inference
 from dpinfer.kernel.rows.features import NORMS
 from dpinfer.kernel.rows.products import GramSum
-from dpinfer.procedures.expected import expected_noise
+from dpinfer.procedures.conditions import where_notes
+from dpinfer.procedures.estimated import Estimated
+from dpinfer.procedures.expected import expected_noise, sizes_shown
 from dpinfer.procedures.gram_design import GramDesign, two_sided
 from dpinfer.procedures.keywords import suggests
-from dpinfer.procedures.procedure import Procedure, inferred
+from dpinfer.procedures.options import Allowed, inferred, measured, one_of, refuse_simulated
+from dpinfer.procedures.procedure import Procedure
 from dpinfer.release import Release, StageRelease
 from dpinfer.results.base import PrivateResults
 from dpinfer.results.people import alike_flags
 from dpinfer.schema.basis import represent
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from dpinfer.inference.released import Released
     from dpinfer.kernel.stage import Context, Stage
     from dpinfer.privacy.units import Neighbors, Privacy
+    from dpinfer.procedures.options import Contrasts
     from dpinfer.schema.schema import Schema
 
 Array = NDArray[np.float64]
@@ -35,19 +38,40 @@ Array = NDArray[np.float64]
 __all__ = ["OLS", "Gram"]
 
 
+_SHARE = Allowed(
+    lambda given: isinstance(given, int | float) and 0 <= given < 0.5, "a share of the price from 0 to below 0.5"
+)
+_FORMULA = Allowed(lambda given: isinstance(given, str), 'a formula such as "income ~ age"')
+
+
 @dataclass(frozen=True, eq=False)
-class Gram(Procedure):
+class OfProducts(Procedure):
+    """A question that is answered from noisy cross-products."""
+
+    released_as = "gram"
+
+    @abstractmethod
+    def design(self, schema: Schema) -> GramDesign:
+        """Return the columns, compiled against a schema."""
+
+    def check(self, schema: Schema, neighbors: Neighbors) -> None:  # noqa: ARG002
+        """Refuse columns, or a formula, that the schema cannot bound."""
+        self.design(schema).check()
+
+    def stage(self, place: int, context: Context, released: tuple[StageRelease, ...]) -> Stage:  # noqa: ARG002
+        """Ask for the cross-products."""
+        return self.design(context.schema).stage()
+
+
+@dataclass(frozen=True, eq=False)
+class Gram(OfProducts):
     """The noisy cross-products of some columns: one price, every regression among them. See `gram`."""
 
     procedures = ("gram",)
 
     terms: tuple[str, ...] = ()
     where: str | None = None
-    clamped_share: float = 0.0
-
-    def __post_init__(self) -> None:
-        _check_share(self.clamped_share)
-        super().__post_init__()
+    clamped_share: float = measured(0.0, _SHARE)
 
     def design(self, schema: Schema) -> GramDesign:
         """Return the columns, compiled against a schema."""
@@ -56,14 +80,6 @@ class Gram(Procedure):
     def text(self, schema: Schema) -> str:  # noqa: ARG002
         """Return the question in one line."""
         return "gram of " + ", ".join(self.terms)
-
-    def check(self, schema: Schema, neighbors: Neighbors) -> None:  # noqa: ARG002
-        """Refuse columns that the schema cannot bound."""
-        self.design(schema).check()
-
-    def stage(self, place: int, context: Context, released: tuple[StageRelease, ...]) -> Stage:  # noqa: ARG002
-        """Ask for the cross-products."""
-        return self.design(context.schema).stage()
 
     @suggests
     def fit(self, privacy: Privacy) -> Gram:
@@ -111,44 +127,26 @@ class Gram(Procedure):
 
 
 @dataclass(frozen=True, eq=False)
-class OLS(Procedure):
+class OLS(OfProducts, Estimated):
     """Private ordinary least squares. See `ols`."""
 
     procedures = ("ols",)
 
-    formula: str = ""
+    formula: str = measured("", _FORMULA)
     where: str | None = None
     row_norm: float | None = None
     norm: Literal["l2", "l1"] = "l2"
     split: tuple[float, float, float] | None = None
-    clamped_share: float = 0.0
-    inference: str = inferred("auto")
-    target: str = inferred("population")
-    replicates: int = inferred(999)
-    seed: int = inferred(0)
+    clamped_share: float = measured(0.0, _SHARE)
+    _: KW_ONLY
+    inference: str = inferred("auto", one_of(METHODS))
 
-    def __post_init__(self) -> None:
-        if not isinstance(self.formula, str):
-            raise OptionError("formula", self.formula, 'a formula such as "income ~ age"')
-        if self.inference not in METHODS:
-            raise OptionError("inference", self.inference, METHODS)
-        if self.target not in TARGETS:
-            raise OptionError("target", self.target, TARGETS)
-        if not (isinstance(self.replicates, int) and self.replicates >= 99):
-            raise OptionError("replicates", self.replicates, "a whole number of at least 99")
-        if not (isinstance(self.seed, int) and self.seed >= 0):
-            raise OptionError(
-                "seed", self.seed, "a whole number, not negative: it is public and draws no privacy noise"
-            )
-        _check_share(self.clamped_share)
+    def check_options(self) -> None:
+        """Refuse an invalid norm, and options that differ from what a release has measured."""
         if self.row_norm is None and self.norm not in NORMS:
             raise OptionError("norm", self.norm, NORMS)
-        super().__post_init__()
-        if isinstance(self.source, Release):
-            self._refuse_measurement_options()
-
-    def _refuse_measurement_options(self) -> None:
-        assert isinstance(self.source, Release)
+        if not isinstance(self.source, Release):
+            return
         stored, asked = self.source.question, self.to_dict()
         for name in ("where", "row_norm", "split"):
             if asked[name] is not None and asked[name] != stored.get(name):
@@ -171,17 +169,9 @@ class OLS(Procedure):
         """Return the question in one line."""
         return self.formula
 
-    def check(self, schema: Schema, neighbors: Neighbors) -> None:  # noqa: ARG002
-        """Refuse a formula that the schema cannot bound."""
-        self.design(schema).check()
-
     def stage(self, place: int, context: Context, released: tuple[StageRelease, ...]) -> Stage:  # noqa: ARG002
         """Ask for the cross-products that the regression is read from."""
         return self.design(context.schema).stage(self.split)
-
-    def release_kind(self, context: Context) -> str:  # noqa: ARG002
-        """Return "gram": any regression among the columns reads it."""
-        return "gram"
 
     def explain(self, privacy: Privacy, *, schema: Schema | None = None, neighbors: Neighbors | None = None) -> str:
         """Describe the measurement, and the noise that each coefficient would carry, before anything is spent.
@@ -192,21 +182,20 @@ class OLS(Procedure):
             What is measured, its bound, noise and guarantee; and the standard error that privacy noise alone
             would give each coefficient if the rows were spread evenly over their declared bounds.
         """
-        measured = self.measurement(privacy, schema=schema, neighbors=neighbors)
-        nobs = measured.context.nobs
-        sizes = (nobs,) if nobs is not None else (1_000, 10_000, 100_000)
-        table = expected_noise(self.design(measured.context.schema), measured, sizes)
+        planned = self.measurement(privacy, schema=schema, neighbors=neighbors)
+        context = planned.context
+        table = expected_noise(self.design(context.schema), planned, sizes_shown(context.nobs))
         heading = (
             "standard error from privacy noise alone, if every column were spread evenly over its bounds and\n"
             "independent of the others (columns that are related, or use little of their bounds, carry more):"
         )
-        return f"{measured.describe()}\n{heading}\n{table.to_string(float_format=lambda x: f'{x:.4g}')}"
+        return f"{planned.describe()}\n{heading}\n{table.to_string(float_format=lambda x: f'{x:.4g}')}"
 
     # Inference
 
     def reads(self, other: Procedure) -> bool:
-        """Any cross-products serve, if they span the columns."""
-        return isinstance(other, OLS | Gram)
+        """Whether a release holds cross-products; `infer` refuses those that do not span the columns."""
+        return other.released_as == self.released_as
 
     def infer(self, release: Release | None = None) -> PrivateResults:
         """Infer this regression from a release of its own, or of a Gram that spans its columns.
@@ -219,14 +208,15 @@ class OLS(Procedure):
             If the formula cannot be compiled.
         """
         found, theirs = self._asked_of(release)
-        measured = theirs.design(found.schema)  # type: ignore[attr-defined]
+        assert isinstance(theirs, OfProducts)  # `reads` refuses other questions
+        held = theirs.design(found.schema)
         try:
             compiled = two_sided(self.formula, found.schema)
         except UnknownColumnError as error:
-            held = ", ".join(found.schema)
-            raise MissingFromReleaseError(f"{error.name!r} was not measured; the release is about: {held}") from None
+            columns = ", ".join(found.schema)
+            raise MissingFromReleaseError(f"{error.name!r} was not measured; the release is about: {columns}") from None
         assert compiled.response is not None
-        weights = represent(measured.basis, (*compiled.design, compiled.response))
+        weights = represent(held.basis, (*compiled.design, compiled.response))
         clamped, flags = _clamped(found)
         estimated = linear_inference(
             found,
@@ -234,18 +224,18 @@ class OLS(Procedure):
             response=weights[-1],
             names=tuple(column.name for column in compiled.design),
             method=self.inference,
-            weighted=measured.row_norm is not None,
+            weighted=held.row_norm is not None,
             rows_per_unit=found.schema.rows_per_unit,
             notes=(*flags, *alike_flags(found.schema, self.target)),
             target=self.target,
             replicates=self.replicates,
             seed=self.seed,
         )
-        notes = [f"Rows: {measured.where}."] if measured.where else []
-        if measured.row_norm is not None:
+        notes = where_notes(held.where)
+        if held.row_norm is not None:
             notes.append(
-                f"Rows weigh less where the {measured.norm.upper()} norm of their scaled regressors exceeds "
-                f"{measured.row_norm:g}."
+                f"Rows weigh less where the {held.norm.upper()} norm of their scaled regressors exceeds "
+                f"{held.row_norm:g}."
             )
         return PrivateResults(
             estimated,
@@ -255,12 +245,9 @@ class OLS(Procedure):
             notes=(*notes, *clamped),
         )
 
-    def estimate(
-        self, released: Released, *, alpha: float = 0.05, contrasts: Mapping[str, Mapping[str, float]] | None = None
-    ) -> BatchEstimates:
+    def estimate(self, released: Released, *, alpha: float = 0.05, contrasts: Contrasts = None) -> BatchEstimates:
         """Infer from many releases at once; see `Procedure.estimate`."""
-        if self.inference == "simulated":
-            raise NotProvedError('inference="simulated" has no form for many releases at once; use .infer one by one')
+        refuse_simulated(self.inference)
         design, response, names = self._columns(released)
         return batch_linear(
             released.values,
@@ -276,9 +263,7 @@ class OLS(Procedure):
             rows_per_unit=released.schema.rows_per_unit,
         )
 
-    def oracle(
-        self, released: Released, *, alpha: float = 0.05, contrasts: Mapping[str, Mapping[str, float]] | None = None
-    ) -> Oracle:
+    def oracle(self, released: Released, *, alpha: float = 0.05, contrasts: Contrasts = None) -> Oracle:
         """Say how wide an interval would be that knew the population; see `Procedure.oracle`."""
         design, response, names = self._columns(released)
         return linear_oracle(
@@ -296,15 +281,10 @@ class OLS(Procedure):
 
     def _columns(self, released: Released) -> tuple[Array, Array, tuple[str, ...]]:
         if not isinstance(released.rows, GramSum):
-            raise OptionError("released", type(released.rows).__name__, "releases of cross-products")
+            raise OptionError("released", type_of(released.rows), "releases of cross-products")
         columns = self.design(released.schema).columns
         weights = represent(released.rows.features.basis, columns)
         return weights[:-1], weights[-1], tuple(column.name for column in columns[:-1])
-
-
-def _check_share(share: float) -> None:
-    if not (isinstance(share, int | float) and 0 <= share < 0.5):
-        raise OptionError("clamped_share", share, "a share of the price from 0 to below 0.5")
 
 
 def _clamped(release: Release) -> tuple[tuple[str, ...], tuple[str, ...]]:

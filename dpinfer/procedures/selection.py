@@ -1,4 +1,4 @@
-"""Choosing from candidates, where adding noise makes no sense."""
+"""Private choice from candidates."""
 
 from __future__ import annotations
 
@@ -16,12 +16,13 @@ from dpinfer.kernel.rows.scores import MOST_CANDIDATES, ScoreSum
 from dpinfer.kernel.stage import Context, Data, Largest, Stage
 from dpinfer.privacy.exact import binary, float_above
 from dpinfer.privacy.units import PureDP
+from dpinfer.procedures.conditions import compiled_where, quoted, told_where
 from dpinfer.procedures.keywords import suggests
+from dpinfer.procedures.options import is_text, measured, one_of
 from dpinfer.procedures.procedure import Procedure
 from dpinfer.release.laws import CHOICES
 from dpinfer.results.selection import Label, SelectionResults, accuracy
-from dpinfer.schema.axes import compile_condition
-from dpinfer.schema.category import Category
+from dpinfer.schema.axes import LevelsAxis
 from dpinfer.schema.columns import Boolean
 from dpinfer.schema.expressions import compile_expression
 
@@ -41,22 +42,19 @@ _CANDIDATE = re.compile(r"""('[^']*'|"[^"]*"|`[^`]*`)|(?<![\w.])candidate(?![\w(
 class Selection(Procedure):
     """A choice of the candidate with the largest noisy score, a sum over rows."""
 
-    where: str | None = None
-    method: str = "auto"
+    released_as = "selection"
 
-    def __post_init__(self) -> None:
-        if self.method not in METHODS:
-            raise OptionError("method", self.method, METHODS)
-        super().__post_init__()
+    where: str | None = None
+    method: str = measured("auto", one_of(METHODS))
 
     @abstractmethod
     def scored(self, schema: Schema) -> tuple[tuple[Label, ...], tuple[str, ...]]:
-        """Return the candidates, and for each what a row adds to its score."""
+        """Return the candidates, and the expression of what a row adds to the score of each."""
 
     @property
     @abstractmethod
     def words(self) -> str:
-        """What is chosen, in words."""
+        """The choice in words."""
 
     def rows(self, schema: Schema) -> ScoreSum:
         """Return the row sum.
@@ -70,7 +68,7 @@ class Selection(Procedure):
 
     def text(self, schema: Schema) -> str:  # noqa: ARG002
         """Return the question in one line."""
-        return self.words + (f", where {self.where}" if self.where else "")
+        return self.words + told_where(self.where)
 
     def check(self, schema: Schema, neighbors: Neighbors) -> None:  # noqa: ARG002
         """Refuse scores that the schema cannot bound."""
@@ -82,10 +80,6 @@ class Selection(Procedure):
             return self
         return replace(self, method="permute_and_flip" if isinstance(context.privacy, PureDP) else "exponential")
 
-    def release_kind(self, context: Context) -> str:  # noqa: ARG002
-        """Return "selection"."""
-        return "selection"
-
     def stage(self, place: int, context: Context, released: tuple[StageRelease, ...]) -> Stage:  # noqa: ARG002
         """Ask for the candidate with the largest noisy score."""
         gumbel = self.resolve(context).method == "exponential"
@@ -93,14 +87,14 @@ class Selection(Procedure):
 
     def explain(self, privacy: Privacy, *, schema: Schema | None = None, neighbors: Neighbors | None = None) -> str:
         """Describe the choice, and how far from the best it may be, before anything is spent."""
-        measured = self.measurement(privacy, schema=schema, neighbors=neighbors)
-        scale = measured.law.scales[0] * measured.steps[0]
-        count = measured.rows.entries
+        planned = self.measurement(privacy, schema=schema, neighbors=neighbors)
+        scale = planned.law.scales[0] * planned.steps[0]
+        count = planned.rows.entries
         bounds = ", ".join(
-            f"{accuracy(count, scale, measured.law.family, beta):.4g} ({1 - beta:.0%})" for beta in (0.5, 0.05)
+            f"{accuracy(count, scale, planned.law.family, beta):.4g} ({1 - beta:.0%})" for beta in (0.5, 0.05)
         )
         return (
-            f"question     {measured.text}\n{measured.describe()}\n"
+            f"question     {planned.text}\n{planned.describe()}\n"
             f"error        the score of the choice is within {bounds} of the largest one"
         )
 
@@ -135,31 +129,31 @@ class ExponentialMechanism(Selection):
     score: str | tuple[str, ...] = ""
     candidates: tuple[str | bool | int | float, ...] = ()
 
-    def __post_init__(self) -> None:
+    def check_options(self) -> None:
+        """Refuse invalid candidates, and scores that do not fit them."""
         _check_labels(self.candidates)
         fits = isinstance(self.score, str) or len(self.score) == len(self.candidates)
-        if not fits or not all(map(_said, self._given)):
+        if not fits or not all(map(is_text, self._given)):
             raise OptionError(
                 "score",
                 self.score,
                 'an expression such as "candidate * (worth >= candidate)", or one for each candidate',
             )
-        super().__post_init__()
 
     @cached_property
     def scores(self) -> tuple[str, ...]:
-        """For each candidate what a row adds to its score."""
+        """Expression of what a row adds to the score of each candidate."""
         given = (self.score,) * len(self.candidates) if isinstance(self.score, str) else self.score
         return tuple(_with(label, score) for label, score in zip(self.candidates, given, strict=True))
 
     @property
     def words(self) -> str:
-        """What is chosen, in words."""
+        """The choice in words."""
         shown = ", ".join(map(str, self.candidates[:3])) + (", ..." if len(self.candidates) > 3 else "")
         return f"the best of {len(self.candidates):,} candidates ({shown})"
 
     def scored(self, schema: Schema) -> tuple[tuple[Label, ...], tuple[str, ...]]:
-        """Return the candidates, and for each what a row adds to its score."""
+        """Return the candidates, and the expression of what a row adds to the score of each."""
         if "candidate" in schema and any(map(_names_candidate, self._given)):
             raise OptionError("score", "candidate", "another name for that column: in a score it is the candidate")
         return self.candidates, self.scores
@@ -168,13 +162,10 @@ class ExponentialMechanism(Selection):
     def _given(self) -> tuple[str, ...]:
         return (self.score,) if isinstance(self.score, str) else self.score
 
-    def reads(self, other: Procedure) -> bool:
-        """Whether another question has the same candidates with the same scores."""
-        return isinstance(other, ExponentialMechanism) and self._scored == other._scored
-
     @property
-    def _scored(self) -> tuple[Any, ...]:
-        return tuple(map(repr, self.candidates)), self.scores, self.where
+    def about(self) -> object:
+        """The candidates, their scores and the rows; the method does not matter."""
+        return type(self), tuple(map(repr, self.candidates)), self.scores, self.where
 
 
 @dataclass(frozen=True, eq=False)
@@ -185,24 +176,25 @@ class MostFrequent(Selection):
 
     columns: tuple[str, ...] = ()
 
-    def __post_init__(self) -> None:
+    def check_options(self) -> None:
+        """Refuse invalid columns."""
         columns = self.columns
-        if not columns or not all(map(_said, columns)) or len(set(columns)) < len(columns):
+        if not columns or not all(map(is_text, columns)) or len(set(columns)) < len(columns):
             raise OptionError("columns", list(columns), "a column, or several different Boolean columns")
-        super().__post_init__()
 
     @property
     def words(self) -> str:
-        """What is chosen, in words."""
+        """The choice in words."""
         return f"most frequent {'of ' if len(self.columns) > 1 else ''}{', '.join(self.columns)}"
 
     def scored(self, schema: Schema) -> tuple[tuple[Label, ...], tuple[str, ...]]:
-        """Return the levels or columns, and for each what a row adds to its score."""
+        """Return the levels or columns, and the expression of what a row adds to the score of each."""
         return _votes(self.columns, schema)
 
-    def reads(self, other: Procedure) -> bool:
-        """Whether another question is about the same levels or columns."""
-        return isinstance(other, MostFrequent) and (self.columns, self.where) == (other.columns, other.where)
+    @property
+    def about(self) -> object:
+        """The levels or columns, and the rows; the method does not matter."""
+        return type(self), self.columns, self.where
 
 
 @suggests
@@ -262,7 +254,7 @@ def exponential_mechanism(
     True
     """
     given, labels = _read(score, candidates)
-    return ExponentialMechanism(source=data, score=given, candidates=labels, where=where, method=method)
+    return ExponentialMechanism.asking(locals(), score=given, candidates=labels)
 
 
 @suggests
@@ -305,7 +297,7 @@ def most_frequent(
     'flu'
     """
     listed = (columns,) if isinstance(columns, str) else tuple(columns) if isinstance(columns, Sequence) else ()
-    return MostFrequent(source=data, columns=listed, where=where, method=method)
+    return MostFrequent.asking(locals(), columns=listed)
 
 
 def _read(score: Any, candidates: Any) -> tuple[str | tuple[str, ...], tuple[Label, ...]]:
@@ -333,10 +325,6 @@ def _names_candidate(score: str) -> bool:
     return any(found[1] is None for found in _CANDIDATE.finditer(score))
 
 
-def _said(text: object) -> bool:
-    return isinstance(text, str) and bool(text.strip())
-
-
 def _labels(given: list[Any]) -> tuple[Label, ...]:
     """Read candidates: numbers of numpy become plain ones."""
     return tuple(one.item() if isinstance(one, np.generic) else one for one in given)
@@ -360,7 +348,7 @@ def score_sum(schema: Schema, scores: tuple[str, ...], where: str | None) -> Sco
         If scores cannot be bounded, or depend on no column.
     """
     compiled = tuple(compile_expression(score, schema) for score in scores)
-    found = ScoreSum(schema, compiled, None if where is None else compile_condition(where, schema))
+    found = ScoreSum(schema, compiled, compiled_where(where, schema))
     found.check()
     return found
 
@@ -371,7 +359,7 @@ def _votes(columns: tuple[str, ...], schema: Schema) -> tuple[tuple[Label, ...],
         for name in columns:
             if not isinstance(schema[name], Boolean):
                 raise SchemaError(f"{name!r} is not Boolean: several columns are yes/no answers, each Boolean")
-        return columns, tuple(_quoted(name) for name in columns)
+        return columns, tuple(quoted(name) for name in columns)
     (name,) = columns
     column = schema[name]
     if not column.level_texts:
@@ -380,10 +368,6 @@ def _votes(columns: tuple[str, ...], schema: Schema) -> tuple[tuple[Label, ...],
             "values; for a Real give exponential_mechanism() conditions"
         )
     if isinstance(column, Boolean):
-        return (False, True), (f"not {_quoted(name)}", _quoted(name))
-    levels: tuple[Any, ...] = column.levels if isinstance(column, Category) else tuple(map(int, column.level_texts))
-    return levels, tuple(f"{_quoted(name)} == {level!r}" for level in levels)
-
-
-def _quoted(name: str) -> str:
-    return name if name.isidentifier() else f"`{name}`"
+        return (False, True), (f"not {quoted(name)}", quoted(name))
+    levels = LevelsAxis(schema, name).labels
+    return levels, tuple(f"{quoted(name)} == {level!r}" for level in levels)

@@ -9,13 +9,15 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from dpinfer.errors import FormulaError, OptionError
+from dpinfer.errors import FormulaError, OptionError, type_of
 from dpinfer.inference.moments import MomentSums
 from dpinfer.kernel.rows.cells import CellSum
 from dpinfer.kernel.rows.features import Features
 from dpinfer.kernel.rows.persons import PersonSum
+from dpinfer.procedures.conditions import compiled_where, told_where
+from dpinfer.release.codec import encode
 from dpinfer.release.laws import NORMAL_DRAWS
-from dpinfer.schema.axes import Axis, axis_from_dict, compile_condition
+from dpinfer.schema.axes import Axis, axis_from_dict
 from dpinfer.schema.basis import Basis, basis_of
 from dpinfer.schema.expressions import Expression, compile_expression
 
@@ -140,7 +142,7 @@ class SumPlan:
 
     @cached_property
     def exponents(self) -> tuple[Exponent, ...]:
-        """All monomials that are summed, the constant 1 first where it is: `first`, then products for errors."""
+        """All monomials that are summed: the constant 1, the others of `first`, then products for errors."""
         found = dict.fromkeys(self.first)
         if self.target == "population" and not self.by_person:
             found |= dict.fromkeys(_added(a, b) for a, b in combinations_with_replacement(self.first, 2))
@@ -156,9 +158,16 @@ class SumPlan:
 
     @cached_property
     def person_exponents(self) -> tuple[Exponent, ...]:
-        """Monomials that are summed over people, of first power in a person's weight and then products of these."""
+        """Monomials that are summed over people: those of first power in a person's weight, then their products."""
         linear = [(*exponent[:-1], 1) for exponent in self.first]
         return (*linear, *(_added(a, b) for a, b in combinations_with_replacement(linear, 2)))
+
+    @property
+    def released(self) -> tuple[Exponent, ...]:
+        """Monomials whose sums are released."""
+        if self.by_person:
+            return self.person_exponents
+        return self.exponents if self.counted else self.exponents[1:]
 
     @property
     def counted(self) -> bool:
@@ -185,7 +194,7 @@ class SumPlan:
     @cached_property
     def condition(self) -> Expression | None:
         """The compiled ``where``."""
-        return None if self.where is None else compile_condition(self.where, self.schema)
+        return compiled_where(self.where, self.schema)
 
     @cached_property
     def rows(self) -> CellSum:
@@ -198,11 +207,8 @@ class SumPlan:
 
         Sums that serve standard errors alone share a fixed part of the budget, however many they are.
         """
-        exponents = self.exponents if self.counted else self.exponents[1:]
         needed = set(self.first) | {(0,) * len(self.exponents[0])}
-        second = [exponent not in needed for exponent in exponents]
-        if self.by_person:
-            second = [exponent[-1] > 1 for exponent in self.person_exponents]
+        second = [exponent[-1] > 1 if self.by_person else exponent not in needed for exponent in self.released]
         n_first, n_second = len(second) - sum(second), sum(second)
         share = _SECOND_SHARE.get(self.kind, 1.0)
         if self.weight is not None or self.by_person:
@@ -216,47 +222,33 @@ class SumPlan:
         _ = self.weight, self.rows.names
 
     def moment_sums(self, values: Array, law: NoiseLaw, steps: Array) -> MomentSums:
-        """Turn released sums of R releases (R, m), in units of the scaled features, into sums of monomials."""
-        if self.by_person:
-            return self._person_sums(values, law, steps)
-        width = self.rows.width
-        _, half = self.scaled
-        blocks = self.basis.blocks
-        mixing = np.zeros((len(self.exponents), len(self.exponents)))
-        mixing[0, 0] = 1.0
-        for place, (exponent, block) in enumerate(zip(self.exponents[1:], blocks[1:], strict=True), 1):
-            unit = float(np.prod(half ** np.array(exponent[:-1])))
-            mixing[place, 0], mixing[place, place] = block.center / unit, block.half / unit
-        exponents = self.exponents
-        if not self.counted:
-            mixing, exponents = mixing[1:, 1:], exponents[1:]
-        sums = values.reshape(len(values), self.rows.size, width)
-        variances = (law.variances * steps**2)[:width]
-        laplace = law.family == "laplace" and law.draws < NORMAL_DRAWS
-        most = self.schema.rows_per_unit
-        return MomentSums(exponents, sums @ mixing.T, mixing, variances, laplace, rows_per_unit=most)
+        """Turn released sums of R releases (R, m), in units of the scaled features, into sums of monomials.
 
-    def _person_sums(self, values: Array, law: NoiseLaw, steps: Array) -> MomentSums:
-        """Give sums over people of monomials and products, in units of a person with all rows at the bound."""
+        Sums over people are in units of a person with all rows at the bound.
+        """
+        mixing = _with_products(self._monomials) if self.by_person else self._monomials
+        width = len(mixing)
+        sums = values.reshape(len(values), self.rows.size, width)
+        return MomentSums(
+            self.released,
+            sums @ mixing.T,
+            mixing,
+            (law.variances * steps**2)[:width],
+            laplace=law.family == "laplace" and law.draws < NORMAL_DRAWS,
+            people=self.by_person,
+            rows_per_unit=1 if self.by_person else self.schema.rows_per_unit,
+        )
+
+    @property
+    def _monomials(self) -> Array:
+        """The monomials as combinations of the features."""
         _, half = self.scaled
-        linear = np.zeros((len(self.exponents), len(self.exponents)))
-        linear[0, 0] = 1.0
+        found = np.zeros((len(self.exponents), len(self.exponents)))
+        found[0, 0] = 1.0
         for place, (exponent, block) in enumerate(zip(self.exponents[1:], self.basis.blocks[1:], strict=True), 1):
             unit = float(np.prod(half ** np.array(exponent[:-1])))
-            linear[place, 0], linear[place, place] = block.center / unit, block.half / unit
-        if not self.counted:
-            linear = linear[1:, 1:]
-        first, second = np.triu_indices(len(linear))
-        products = linear[first][:, first] * linear[second][:, second]
-        crossed = linear[first][:, second] * linear[second][:, first]
-        width = len(linear) + len(first)
-        mixing = np.zeros((width, width))
-        mixing[: len(linear), : len(linear)] = linear
-        mixing[len(linear) :, len(linear) :] = products + np.where(first == second, 0.0, crossed)
-        sums = values.reshape(len(values), self.rows.size, width)
-        variances = (law.variances * steps**2)[:width]
-        laplace = law.family == "laplace" and law.draws < NORMAL_DRAWS
-        return MomentSums(self.person_exponents, sums @ mixing.T, mixing, variances, laplace, people=True)
+            found[place, 0], found[place, place] = block.center / unit, block.half / unit
+        return found if self.counted else found[1:, 1:]
 
     @property
     def text(self) -> str:
@@ -267,8 +259,43 @@ class SumPlan:
             said += f" by {', '.join(axes)}" if axes else ""
         else:
             said = f"{self.kind} of {', '.join(axes)}" if axes else "count of rows"
-        said += f", weights {self.weights}" if self.weights else ""
-        return said + (f", where {self.where}" if self.where else "")
+        return said + (f", weights {self.weights}" if self.weights else "") + told_where(self.where)
+
+    @property
+    def quantities(self) -> list[str]:
+        """Names of the moments that are asked for in each cell."""
+        texts = [expression.text for expression in self.expressions]
+        pairs = list(combinations_with_replacement(texts, 2))
+        if self.kind == "cov":
+            return [f"cov({a}, {b})" for a, b in pairs]
+        correlations = [f"corr({a}, {b})" for a, b in pairs if a != b]
+        if self.kind == "corr":
+            return correlations
+        if self.kind == "multinormal":
+            return [*(f"mean({text})" for text in texts), *(f"sd({text})" for text in texts), *correlations]
+        return texts
+
+    @property
+    def clamping(self) -> str:
+        """The bounds to which values are clamped."""
+        return ", ".join(f"{e.text} to [{e.lower:.6g}, {e.upper:.6g}]" for e in self.expressions)
+
+    @property
+    def asked(self) -> object:
+        """What is asked of the rows, without the target, in comparable form."""
+        return encode([self.kind, self.columns, self.axes, self.where, self.weights])
+
+
+def _with_products(linear: Array) -> Array:
+    """Return the combinations of a person's sums that give monomials, and products of two of them."""
+    first, second = np.triu_indices(len(linear))
+    products = linear[first][:, first] * linear[second][:, second]
+    crossed = linear[first][:, second] * linear[second][:, first]
+    width = len(linear) + len(first)
+    mixing = np.zeros((width, width))
+    mixing[: len(linear), : len(linear)] = linear
+    mixing[len(linear) :, len(linear) :] = products + np.where(first == second, 0.0, crossed)
+    return mixing
 
 
 def _added(a: Exponent, b: Exponent) -> Exponent:
@@ -283,4 +310,4 @@ def check_summed(released: Released) -> None:
     OptionError
     """
     if not isinstance(released.rows, CellSum):
-        raise OptionError("released", type(released.rows).__name__, "releases of sums in the cells of a table")
+        raise OptionError("released", type_of(released.rows), "releases of sums in the cells of a table")

@@ -10,6 +10,7 @@ import numpy as np
 from dpinfer.errors import OptionError, SchemaError
 from dpinfer.kernel.rows.cells import MOST_SUMS
 from dpinfer.numerics.reading import floats
+from dpinfer.procedures.options import FINITE, texts_of
 from dpinfer.release import Release
 from dpinfer.schema.columns import Real
 
@@ -56,22 +57,21 @@ def _ends(bounds: object) -> tuple[float, float] | None:
     if bounds is None:
         return None
     pair = tuple(bounds) if isinstance(bounds, tuple | list) else ()
-    numbers = [end for end in pair if isinstance(end, int | float) and not isinstance(end, bool) and np.isfinite(end)]
-    if len(pair) != 2 or len(numbers) != 2 or not numbers[0] < numbers[1]:
+    if len(pair) != 2 or not all(map(FINITE.fits, pair)) or not pair[0] < pair[1]:
         raise OptionError("bounds", bounds, "two finite numbers in order")
-    return float(numbers[0]), float(numbers[1])
+    return float(pair[0]), float(pair[1])
 
 
 def column_texts(option: str, given: Columns) -> tuple[str, ...]:
-    """Return columns as a tuple; refuse what is no text or sequence of texts."""
-    texts = (given,) if isinstance(given, str) else given
-    if not isinstance(texts, Sequence) or not texts or not all(isinstance(text, str) for text in texts):
+    """Return columns as a tuple; refuse anything but a text or a sequence of texts."""
+    texts = texts_of(given)
+    if not texts:
         raise OptionError(option, given, 'a column, or a list of columns such as ["income", "age"]')
-    return tuple(texts)
+    return texts
 
 
 def axes_of(by: Columns) -> tuple[Mapping[str, Any], ...]:
-    """Name the axes of a table: a column, or a condition where the text is no plain name."""
+    """Name the axes of a table: columns, or conditions where a text holds a comparison."""
     if isinstance(by, Sequence) and not isinstance(by, str) and not by:
         return ()
     if isinstance(by, str) and not by.strip():

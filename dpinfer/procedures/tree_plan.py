@@ -11,8 +11,10 @@ import numpy as np
 from dpinfer.errors import OptionError, ReleaseFormatError
 from dpinfer.inference.distribution import fit_tree
 from dpinfer.kernel.rows.tree import MOST_LEAVES, PointRows, TreeSum
+from dpinfer.procedures.conditions import compiled_where, told_where
+from dpinfer.procedures.options import Allowed
 from dpinfer.results.quantiles import Distribution
-from dpinfer.schema.axes import axis_from_dict, compile_condition
+from dpinfer.schema.axes import axis_from_dict
 from dpinfer.schema.columns import Integer
 
 if TYPE_CHECKING:
@@ -25,9 +27,13 @@ if TYPE_CHECKING:
 
     Array = NDArray[np.float64]
 
-__all__ = ["TreePlan"]
+__all__ = ["LEAVES", "TreePlan"]
 
 _LEAVES = 4096
+
+LEAVES = Allowed(
+    lambda given: given == "auto" or type(given) is int, f'a power of two from 2 to {MOST_LEAVES:,}, or "auto"'
+)
 
 _LEAST_VARIANCE = 1e-12
 """Least variance of a noisy count: at a huge price it may vanish in floating point."""
@@ -65,7 +71,7 @@ class TreePlan:
             return _default_leaves(self.schema[self.column])
         found = self.resolution
         if type(found) is not int or not 2 <= found <= MOST_LEAVES or found & (found - 1):
-            raise OptionError("resolution", found, f'a power of two from 2 to {MOST_LEAVES:,}, or "auto"')
+            raise OptionError("resolution", found, LEAVES.expected)
         return found
 
     @cached_property
@@ -78,8 +84,7 @@ class TreePlan:
             If the column or the groups cannot be served from the schema.
         """
         groups = tuple(axis_from_dict(axis, self.schema) for axis in self.axes)
-        condition = None if self.where is None else compile_condition(self.where, self.schema)
-        found = TreeSum(self.schema, self.column, self.leaves, groups, condition)
+        found = TreeSum(self.schema, self.column, self.leaves, groups, compiled_where(self.where, self.schema))
         found.check()
         return found
 
@@ -98,8 +103,7 @@ class TreePlan:
     def text(self) -> str:
         """Column, groups and condition in words."""
         groups = [axis.name for axis in self.tree.groups]
-        said = self.column + (f" by {', '.join(groups)}" if groups else "")
-        return said + (f", where {self.where}" if self.where else "")
+        return self.column + (f" by {', '.join(groups)}" if groups else "") + told_where(self.where)
 
     def check_noise(self, release: Release) -> None:
         """Refuse noise that is not a tree's: the same at all nodes, but none at a public root.
@@ -122,7 +126,7 @@ class TreePlan:
             raise ReleaseFormatError("the noise of the release is not that of a tree of counts")
 
     def check_points(self, chosen: StageRelease) -> None:
-        """Refuse chosen quantiles that are no points of the grid.
+        """Refuse chosen quantiles that are not points of the grid.
 
         Raises
         ------

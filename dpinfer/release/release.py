@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import tempfile
@@ -216,8 +217,15 @@ class Release:
         Parameters
         ----------
         path : path-like
+
+        Raises
+        ------
+        OSError
+            If nothing can be written there, such as where the folder does not exist.
         """
         target = Path(path)
+        if not target.parent.is_dir():
+            raise FileNotFoundError(errno.ENOENT, "no such folder", str(target.parent))
         handle, temporary = tempfile.mkstemp(dir=target.parent, prefix=target.name, suffix=".part")
         try:
             with os.fdopen(handle, "w", encoding="utf-8") as file:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 from scipy import special
@@ -45,16 +45,14 @@ class AggregateResults(PrivateResults):
         super().__init__(*args, **{**options, "inverse_link": INVERSE_LINKS[link or "identity"]})
         self._link = link
 
-    def with_inference(self, method: str) -> AggregateResults:
+    def with_inference(self, method: str) -> Self:
         """Return the same estimates under another method of inference; see `PrivateResults.with_inference`."""
-        return AggregateResults(
-            self._inference.with_method(method),
-            self._release,
-            model_name=self._model_name,
-            response=self._response,
-            notes=self._notes,
-            link=self._link,
-        )
+        return self._inferred(method)
+
+    def _labels(self) -> dict[str, Any]:
+        labels = super()._labels()
+        labels["link"] = self._link
+        return labels
 
     def get_prediction(self, exog: object) -> MeanPrediction:
         """Return predicted means at public design points; see `PrivateResults.get_prediction`.

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 from dpinfer.results import plots, summary
 from dpinfer.results.estimates import PrivateEstimates
 from dpinfer.results.prediction import MeanPrediction, design_rows
+from dpinfer.results.printing import Exported
 from dpinfer.results.wording import short_guarantee
 
 if TYPE_CHECKING:
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
 __all__ = ["PrivateResults"]
 
 
-class PrivateResults(PrivateEstimates):
+class PrivateResults(Exported, PrivateEstimates):
     """Estimates, intervals and tests from a release, with statsmodels' names and labels.
 
     Every number comes from one inference, so that intervals, p-values, tests, tables and plots agree. The
@@ -206,18 +207,6 @@ class PrivateResults(PrivateEstimates):
         return summary.build_summary2(
             self, yname=yname, xname=xname, title=title, alpha=alpha, float_format=float_format
         )
-
-    def to_latex(self, alpha: float = 0.05) -> str:
-        """Return ``summary(alpha=alpha)`` as LaTeX (needs booktabs)."""
-        return self.summary(alpha=alpha).as_latex()
-
-    def to_html(self, alpha: float = 0.05) -> str:
-        """Return ``summary(alpha=alpha)`` as HTML."""
-        return self.summary(alpha=alpha).as_html()
-
-    def to_markdown(self, alpha: float = 0.05) -> str:
-        """Return ``summary(alpha=alpha)`` as markdown."""
-        return self.summary(alpha=alpha).as_markdown()
 
     def coefficient_frame(self, alpha: float = 0.05) -> pd.DataFrame:
         """Return what ``plot_coefficients`` draws.

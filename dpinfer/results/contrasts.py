@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     Array = NDArray[np.float64]
 
-__all__ = ["CoefficientTest", "JointTest", "check_alpha", "linear_constraints"]
+__all__ = ["CoefficientTest", "JointTest", "check_alpha", "linear_constraints", "standard_errors"]
 
 
 def check_alpha(alpha: float) -> float:
@@ -112,6 +112,13 @@ def _with_plain_names(spec: Any, names: Sequence[str], plain: Sequence[str]) -> 
     return re.sub(pattern, lambda found: known[found.group()], spec)
 
 
+def standard_errors(inference: Inference, combinations: Array) -> Array:
+    """Return the standard errors (k,), sampling and noise, of linear combinations (k, p) of the parameters."""
+    covariance = inference.cov_sampling + inference.cov_noise
+    found: Array = np.sqrt(np.einsum("ij,jk,ik->i", combinations, covariance, combinations))
+    return found
+
+
 class CoefficientTest(ContrastResults):  # type: ignore[misc]
     """Tests of single linear combinations, in the form of statsmodels' ``ContrastResults``.
 
@@ -142,9 +149,8 @@ class CoefficientTest(ContrastResults):  # type: ignore[misc]
     """
 
     def __init__(self, inference: Inference, restrictions: Array, values: Array) -> None:
-        covariance = inference.cov_sampling + inference.cov_noise
         effect = restrictions @ inference.params
-        deviation = np.sqrt(np.einsum("ij,jk,ik->i", restrictions, covariance, restrictions))
+        deviation = standard_errors(inference, restrictions)
         if not (deviation > 0).all():
             raise OptionError("r_matrix", restrictions.tolist(), "no row of zeros")
         shape = (1, 1) if len(effect) == 1 else (-1,)

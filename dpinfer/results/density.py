@@ -2,26 +2,24 @@
 
 from __future__ import annotations
 
-import copy
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING
 
 import numpy as np
 import pandas as pd
-from statsmodels.iolib.table import SimpleTable
-from statsmodels.iolib.tableformatting import fmt_params
 
 from dpinfer.inference.density import DensityEstimates, density_intervals, projected, variance_error
 from dpinfer.results.axes import given_or_new
 from dpinfer.results.contrasts import check_alpha
 from dpinfer.results.people import alike_flags
-from dpinfer.results.printing import PrivateSummary, header_table, interval_labels, table_width
-from dpinfer.results.wording import charge_notes, format_count, guarantee, short_guarantee
+from dpinfer.results.printing import PrivateSummary, cell_table, interval_labels, summary_of
+from dpinfer.results.wording import charge_notes, format_count, guarantee, guarantee_facts, short_guarantee
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from numpy.typing import ArrayLike, NDArray
+    from statsmodels.iolib.table import SimpleTable
 
     from dpinfer.inference.histograms import Histograms
     from dpinfer.release import Release
@@ -212,15 +210,12 @@ class DensityResults:
             ("Target:", self.target),
         ]
         right = [
-            ("Guarantee:", short_guarantee(self.release)),
-            ("Neighbours:", str(self.release.neighbors)),
+            *guarantee_facts(self.release),
             ("Noise share of variance:", f"{error.noise / error.variance:.1%}" if error.variance > 0 else "none"),
         ]
         step = -(-self.bins // _MOST_LINES)
         table = _table(frame.iloc[::step], interval_labels(alpha))
-        return PrivateSummary(
-            title, header_table(left, right, title, table_width(table)), table, self._notes(step), self.flags
-        )
+        return summary_of(title, left, right, table, self._notes(step), self.flags)
 
     @property
     def _chosen(self) -> bool:
@@ -293,5 +288,4 @@ def _table(frame: pd.DataFrame, ends: tuple[str, str]) -> SimpleTable:
         [f"{value:.1%}" if name == "noise share" else f"{value:.4g}" for name, value in zip(shown, row, strict=True)]
         for row in frame[shown].to_numpy()
     ]
-    layout = copy.deepcopy(fmt_params) | {"data_fmts": ["%s"] * len(shown)}
-    return SimpleTable(rows, headers=shown, stubs=stubs, txt_fmt=layout)
+    return cell_table(rows, shown, stubs)

@@ -2,21 +2,17 @@
 
 from __future__ import annotations
 
-import copy
 from typing import TYPE_CHECKING, Any, Protocol, Self
 
 import numpy as np
 import pandas as pd
-from statsmodels.iolib.summary import forg
-from statsmodels.iolib.table import SimpleTable
-from statsmodels.iolib.tableformatting import fmt_params
 
 from dpinfer.errors import InferenceError, OptionError
 from dpinfer.results.base import PrivateResults
 from dpinfer.results.contrasts import check_alpha
 from dpinfer.results.plots import plot_coefficients
-from dpinfer.results.printing import PrivateSummary, interval_labels
-from dpinfer.results.summary import build_header, explain
+from dpinfer.results.printing import PrivateSummary, estimate_table, interval_labels, summary_of
+from dpinfer.results.summary import explain, header_facts
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -93,7 +89,7 @@ class DescriptionResults(PrivateResults):
         OptionError
             Where there is no such method.
         """
-        return type(self)(self._inference.with_method(method), self._release, **self._labels())
+        return self._inferred(method)
 
     def _labels(self) -> dict[str, Any]:
         """Everything but the inference and the release that the results are made of."""
@@ -161,14 +157,12 @@ class DescriptionResults(PrivateResults):
         names = list(self._inference.names) if xname is None else list(xname)
         if len(names) != len(frame):
             raise OptionError("xname", names, f"{len(frame)} names")
-        table = _estimate_table(frame, names)
-        title = title or f"{self._model_name} of {self._response}"
-        header = build_header(self, yname or self._response, title, table)
+        left, right = header_facts(self, yname or self._response)
         shown = frame[[*interval_labels(alpha), "noise share"]]
         notes = [note for note in explain(self, shown) if "coef / std err" not in note]
-        return PrivateSummary(
-            title, header, table, [note.replace("a coefficient's", "an estimate's") for note in notes], self.flags
-        )
+        notes = [note.replace("a coefficient's", "an estimate's") for note in notes]
+        title = title or f"{self._model_name} of {self._response}"
+        return summary_of(title, left, right, estimate_table(frame, names), notes, self.flags)
 
     def plot(self, ax: Axes | None = None, *, alpha: float = 0.05, color: str | None = None) -> Axes:
         """Plot estimates with intervals, the sampling part told apart from the noise part.
@@ -187,24 +181,6 @@ class DescriptionResults(PrivateResults):
         axes = plot_coefficients(self, ax, alpha=alpha, terms=names, color=color, zero=False)
         axes.set_xlabel(f"{self.quantity} of {self._response}" if self._response else self.quantity)
         return axes
-
-
-def _estimate_table(frame: pd.DataFrame, names: list[str]) -> SimpleTable:
-    shown = [name for name in frame.columns if name not in {"std err (sampling)", "std err (noise)"}]
-    rows = []
-    for _, values in frame[shown].iterrows():
-        cells = []
-        for name, value in values.items():
-            if name == "noise share":
-                cells.append(f"{value:.1%}")
-            elif name == "count":
-                cells.append(f"{value:,.0f}")
-            else:
-                cells.append(forg(float(value), prec=4))
-        rows.append(cells)
-    layout = copy.deepcopy(fmt_params)
-    layout["data_fmts"] = ["%s"] * len(shown)
-    return SimpleTable(rows, headers=shown, stubs=names, txt_fmt=layout)
 
 
 class ProportionResults(DescriptionResults):

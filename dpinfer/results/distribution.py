@@ -7,16 +7,13 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import pandas as pd
-from statsmodels.iolib.summary import forg
-from statsmodels.iolib.table import SimpleTable
-from statsmodels.iolib.tableformatting import fmt_params
 
 from dpinfer.inference.quantiles import cdf_interval, simultaneous_width
 from dpinfer.results.axes import given_or_new
 from dpinfer.results.contrasts import check_alpha
-from dpinfer.results.printing import PrivateSummary, header_table, table_width
+from dpinfer.results.printing import PrivateSummary, estimate_table, label_texts, summary_of
 from dpinfer.results.quantiles import Distribution, quantile_results, read_probabilities
-from dpinfer.results.wording import charge_notes, format_count, guarantee, short_guarantee
+from dpinfer.results.wording import charge_notes, format_count, guarantee, guarantee_facts, short_guarantee
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -144,18 +141,8 @@ class CDFResults:
     def summary(self, alpha: float = 0.05) -> PrivateSummary:
         """Return a table of quantiles, with the guarantee and the band's width."""
         check_alpha(alpha)
-        found = self.quantile(_SHOWN).summary_frame(alpha)
-        shown = [name for name in found.columns if name not in ("std err (sampling)", "std err (noise)", "count")]
-        rows = [
-            [f"{value:.1%}" if name == "noise share" else forg(float(value), prec=4) for name, value in one.items()]
-            for _, one in found[shown].iterrows()
-        ]
-        table = SimpleTable(
-            rows,
-            headers=shown,
-            stubs=[str(one) if np.isscalar(one) else ", ".join(map(str, one)) for one in found.index],
-            txt_fmt=fmt_params | {"data_fmts": ["%s"] * len(shown)},
-        )
+        found = self.quantile(_SHOWN).summary_frame(alpha).drop(columns="count")
+        table = estimate_table(found, label_texts(found.index))
         title = f"Private distribution function of {self.column}"
         left = [
             ("Column:", self.column),
@@ -163,8 +150,7 @@ class CDFResults:
             ("Leaves:", f"{self.distribution.leaves:,}"),
         ]
         right = [
-            ("Guarantee:", short_guarantee(self.release)),
-            ("Neighbours:", str(self.release.neighbors)),
+            *guarantee_facts(self.release),
             (f"Band ({1 - alpha:.0%}):", f"+- {self.band_width(alpha).max():.4g}"),
         ]
         notes = [
@@ -176,7 +162,7 @@ class CDFResults:
         ]
         notes += charge_notes(self.release)
         flags = self.quantile(0.5).flags
-        return PrivateSummary(title, header_table(left, right, title, table_width(table)), table, notes, flags)
+        return summary_of(title, left, right, table, notes, flags)
 
     def plot(self, ax: Axes | None = None, *, alpha: float = 0.05) -> Axes:
         """Draw the distribution function of each group with its simultaneous band.

@@ -119,14 +119,19 @@ class PrivateEstimates(ResultsWrapper):  # type: ignore[misc]
         """
         if method not in METHODS:
             raise OptionError("method", method, METHODS)
-        return type(self)(
-            self._inference.with_method(method),
-            self._release,
-            model_name=self._model_name,
-            response=self._response,
-            notes=self._notes,
-            inverse_link=self._inverse_link,
-        )
+        return self._inferred(method)
+
+    def _inferred(self, method: str) -> Self:
+        return type(self)(self._inference.with_method(method), self._release, **self._labels())
+
+    def _labels(self) -> dict[str, Any]:
+        """Everything but the inference and the release that the results are made of."""
+        return {
+            "model_name": self._model_name,
+            "response": self._response,
+            "notes": self._notes,
+            "inverse_link": self._inverse_link,
+        }
 
     # Estimates
 
@@ -231,10 +236,15 @@ class PrivateEstimates(ResultsWrapper):  # type: ignore[misc]
         Raises
         ------
         OptionError
-            Where ``alpha`` is not strictly between 0 and 1.
+            Where ``alpha`` is not strictly between 0 and 1, or ``cols`` are no such positions.
         """
         ends = pd.DataFrame(self._results.conf_int(alpha), index=list(self._inference.names))
-        return ends if cols is None else ends.iloc[list(cols)]
+        if cols is None:
+            return ends
+        places = list(cols)
+        if not all(isinstance(one, int | np.integer) and -len(ends) <= one < len(ends) for one in places):
+            raise OptionError("cols", cols, f"positions of coefficients, from 0 to {len(ends) - 1}")
+        return ends.iloc[places]
 
     def t_test(self, r_matrix: object, cov_p: None = None, use_t: bool | None = None) -> CoefficientTest:
         """Test linear combinations of coefficients, one at a time.

@@ -9,6 +9,7 @@ import pandas as pd
 from statsmodels.iolib.summary import Summary
 from statsmodels.iolib.table import SimpleTable
 
+from dpinfer.results.printing import interval_labels
 from dpinfer.results.wording import guarantee
 
 if TYPE_CHECKING:
@@ -73,14 +74,14 @@ class Estimates:
 
     def summary_frame(self, alpha: float = 0.05) -> pd.DataFrame:
         """Return the one table behind `summary`."""
-        ends = self.conf_int(alpha)
+        ends, (lower, upper) = self.conf_int(alpha), interval_labels(alpha)
         return pd.DataFrame(
             {
                 "coef": self.params,
                 "std err": self.bse,
                 "P>|z|": self.pvalues,
-                f"[{alpha / 2:g}": ends[0],
-                f"{1 - alpha / 2:g}]": ends[1],
+                lower: ends[0],
+                upper: ends[1],
             }
         )
 

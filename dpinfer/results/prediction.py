@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pandas as pd
 
-from dpinfer.errors import OptionError, UnknownColumnError
-from dpinfer.results.contrasts import check_alpha
+from dpinfer.errors import OptionError, UnknownColumnError, kind_of, type_of
+from dpinfer.results.contrasts import check_alpha, standard_errors
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -71,11 +71,11 @@ def design_rows(exog: object, names: Sequence[str]) -> tuple[Array, pd.Index]:
             raise
         rows = None
     if rows is None:  # outside of the handler, whose exception quotes what is no number
-        raise OptionError("exog", type(exog).__name__, "columns of numbers")
+        raise OptionError("exog", type_of(exog), "columns of numbers")
     if rows.ndim == 1:
         rows = rows[:, None] if len(names) == 1 else rows[None, :]
     if rows.ndim != 2 or rows.shape[1] != len(names):
-        raise OptionError("exog", f"array {rows.shape}", f"an array (m, {len(names)}): {', '.join(names)}")
+        raise OptionError("exog", kind_of(rows), f"an array (m, {len(names)}): {', '.join(names)}")
     return rows, pd.RangeIndex(len(rows))
 
 
@@ -121,8 +121,7 @@ class MeanPrediction:
     @property
     def se_linear(self) -> pd.Series:
         """Series (m,): standard errors of the linear predictor, sampling and noise."""
-        covariance = self.inference.cov_sampling + self.inference.cov_noise
-        return pd.Series(np.sqrt(np.einsum("ij,jk,ik->i", self.rows, covariance, self.rows)), index=self.index)
+        return pd.Series(standard_errors(self.inference, self.rows), index=self.index)
 
     def conf_int(self, alpha: float = 0.05) -> pd.DataFrame:
         """Return intervals for the means.

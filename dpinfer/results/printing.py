@@ -4,18 +4,31 @@ from __future__ import annotations
 
 import copy
 import textwrap
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
-from statsmodels.iolib.summary import Summary
+from statsmodels.iolib.summary import Summary, forg
 from statsmodels.iolib.table import SimpleTable
-from statsmodels.iolib.tableformatting import fmt_2cols
+from statsmodels.iolib.tableformatting import fmt_2cols, fmt_params
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    import pandas as pd
+
     Facts = list[tuple[str, str]]
 
-__all__ = ["PrivateSummary", "escape_markdown", "header_table", "interval_labels", "table_width"]
+__all__ = [
+    "Exported",
+    "PrivateSummary",
+    "cell_table",
+    "escape_markdown",
+    "estimate_table",
+    "interval_labels",
+    "label_texts",
+    "summary_of",
+    "table_width",
+    "without_parts",
+]
 
 _BEYOND_STATSMODELS = {
     "\\": r"\textbackslash ",
@@ -144,6 +157,65 @@ def escape_markdown(text: str) -> str:
 def table_width(table: SimpleTable) -> int:
     """Return the number of characters of the longest line."""
     return max(len(line) for line in table.as_text().splitlines())
+
+
+def without_parts(frame: pd.DataFrame) -> pd.DataFrame:
+    """Leave out the parts of standard errors, which only frames have."""
+    return frame.drop(columns=["std err (sampling)", "std err (noise)"])
+
+
+def label_texts(index: pd.Index) -> list[str]:
+    """Write the labels of rows, those of several levels separated by commas."""
+    return [", ".join(map(str, label)) if isinstance(label, tuple) else str(label) for label in index]
+
+
+def cell_table(
+    cells: Sequence[Sequence[str]], headers: Sequence[str], stubs: Sequence[str], formats: Sequence[str] = ()
+) -> SimpleTable:
+    """Build a table of cells that are texts already, laid out as statsmodels lays out coefficients."""
+    layout = copy.deepcopy(fmt_params) | {"data_fmts": list(formats) or ["%s"] * len(headers)}
+    return SimpleTable(cells, headers=list(headers), stubs=list(stubs), txt_fmt=layout)
+
+
+def estimate_table(frame: pd.DataFrame, names: Sequence[str]) -> SimpleTable:
+    """Build a table of the ``summary_frame`` of descriptions, its rows called by these names."""
+    shown = without_parts(frame)
+    styles = {"noise share": "{:.1%}".format, "count": "{:,.0f}".format}
+    columns = [[styles.get(name, _four_digits)(value) for value in shown[name]] for name in shown.columns]
+    return cell_table(list(zip(*columns, strict=True)), list(shown.columns), names)
+
+
+def _four_digits(value: float) -> str:
+    return str(forg(float(value), prec=4))
+
+
+def summary_of(
+    title: str, left: Facts, right: Facts, table: SimpleTable, notes: Sequence[str], warnings: Sequence[str] = ()
+) -> PrivateSummary:
+    """Put a header of facts, in two halves, above a table and as wide as it where there is room to grow."""
+    rows = max(len(left), len(right))
+    left, right = (half + [("", "")] * (rows - len(half)) for half in (left, right))
+    return PrivateSummary(title, header_table(left, right, title, table_width(table)), table, notes, warnings)
+
+
+class _Summarised(Protocol):
+    def summary(self, *, alpha: float = 0.05) -> PrivateSummary: ...
+
+
+class Exported:
+    """Results whose summary is written in other formats."""
+
+    def to_latex(self: _Summarised, alpha: float = 0.05) -> str:
+        """Return ``summary(alpha=alpha)`` as LaTeX (needs booktabs)."""
+        return self.summary(alpha=alpha).as_latex()
+
+    def to_html(self: _Summarised, alpha: float = 0.05) -> str:
+        """Return ``summary(alpha=alpha)`` as HTML."""
+        return self.summary(alpha=alpha).as_html()
+
+    def to_markdown(self: _Summarised, alpha: float = 0.05) -> str:
+        """Return ``summary(alpha=alpha)`` as markdown."""
+        return self.summary(alpha=alpha).as_markdown()
 
 
 def header_table(left: Facts, right: Facts, title: str, width: int) -> SimpleTable:

@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-import copy
 import math
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from statsmodels.iolib.table import SimpleTable
-from statsmodels.iolib.tableformatting import fmt_params
-
 from dpinfer.errors import OptionError
-from dpinfer.results.printing import PrivateSummary, header_table, table_width
-from dpinfer.results.wording import charge_notes, guarantee, short_guarantee
+from dpinfer.results.printing import PrivateSummary, cell_table, summary_of
+from dpinfer.results.wording import charge_notes, guarantee, guarantee_facts, short_guarantee
 
 if TYPE_CHECKING:
     from dpinfer.release import Release
@@ -94,8 +90,7 @@ class SelectionResults:
             ("Mechanism:", self.method),
         ]
         right = [
-            ("Guarantee:", short_guarantee(self.release)),
-            ("Neighbours:", str(self.release.neighbors)),
+            *guarantee_facts(self.release),
             ("Error (95%):", f"{self.accuracy(0.05):.4g}"),
         ]
         notes = [
@@ -104,20 +99,13 @@ class SelectionResults:
             "largest one, whatever the data are. Nothing else is told of the scores, nor how clear the choice was.",
         ]
         notes += charge_notes(self.release)
-        table = SimpleTable(
-            [
-                [
-                    f"{self.accuracy(1 - share):.4g}",
-                    f"{self.accuracy(1 - share, bound='theorem6'):.4g}",
-                    f"{1 - share:.0%}",
-                ]
-                for share in _SHARES
-            ],
-            headers=["score within", "textbook bound", "may fail"],
-            stubs=[f"{share:.0%}" for share in _SHARES],
-            txt_fmt=copy.deepcopy(fmt_params) | {"data_fmts": ["%s"] * 3},
-        )
-        return PrivateSummary(title, header_table(left, right, title, table_width(table)), table, notes)
+        cells = [
+            [f"{self.accuracy(beta):.4g}", f"{self.accuracy(beta, bound='theorem6'):.4g}", f"{beta:.0%}"]
+            for beta in (1 - share for share in _SHARES)
+        ]
+        stubs = [f"{share:.0%}" for share in _SHARES]
+        table = cell_table(cells, ["score within", "textbook bound", "may fail"], stubs)
+        return summary_of(title, left, right, table, notes)
 
     def __repr__(self) -> str:
         return (

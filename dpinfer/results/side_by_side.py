@@ -205,8 +205,8 @@ def summary_table(
     >>> table = summary_table([dpi.ols("y ~ x", gram).infer(), dpi.ols("x ~ y", gram).infer()])
     >>> table.frame.loc[("Guarantee", "")].tolist()
     ['ZCDP(rho=0.1)', 'ZCDP(rho=0.1)']
-    >>> [note for note in table.notes if note.startswith("Total")][0][:62]
-    "Total budget of data set 'survey' (add_remove), 1 release: 0.1"
+    >>> [note for note in table.notes if note.startswith("Total")][0][:78]
+    "Total spent by these results on data set 'survey' (add_remove), 1 release: 0.1"
     """
     given = _checked(results)
     check_alpha(alpha)
@@ -230,8 +230,7 @@ def summary_table(
 
 def _checked(results: object) -> tuple[object, ...]:
     if isinstance(results, str) or not isinstance(results, Sequence) or not results:
-        told = "nothing" if isinstance(results, Sequence) and not results else type(results).__name__
-        raise OptionError("results", told, f"a list of one or more {KINDS}")
+        raise OptionError("results", results, f"a list of one or more {KINDS}")
     return tuple(results)
 
 

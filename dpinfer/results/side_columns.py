@@ -10,7 +10,7 @@ import pandas as pd
 from statsmodels.base.model import LikelihoodModelResults
 from statsmodels.base.wrapper import ResultsWrapper
 
-from dpinfer.errors import OptionError
+from dpinfer.errors import OptionError, type_of
 from dpinfer.results.adapter import DataFreeResults
 from dpinfer.results.estimates import PrivateEstimates
 from dpinfer.results.wording import format_nobs, short_guarantee
@@ -49,14 +49,14 @@ def read_column(one: object, place: str, show: str, alpha: float, stars: bool) -
     """
     right = isinstance(one, (ResultsWrapper, LikelihoodModelResults)) and not isinstance(one, DataFreeResults)
     if not right or any(getattr(one, name, None) is None for name in ("params", "bse")):
-        raise OptionError(place, type(one).__name__, KINDS)
+        raise OptionError(place, type_of(one), KINDS)
     result: Any = one
     try:
         below = result.bse if show == "std err" else result.conf_int(alpha)
         pvalues = result.pvalues if stars else None
     except (AttributeError, NotImplementedError) as error:
         wanted = "results with standard errors, with intervals to show them and with p-values for stars"
-        raise OptionError(place, type(one).__name__, wanted) from error
+        raise OptionError(place, type_of(one), wanted) from error
     private = one if isinstance(one, PrivateEstimates) else None
     terms = private.inference.names if private else _ordinary_terms(result)
     size, width = len(terms), 1 + (show == "conf_int")
@@ -64,7 +64,7 @@ def read_column(one: object, place: str, show: str, alpha: float, stars: bool) -
     limits = np.asarray(below, dtype=np.float64).reshape(-1, 2) if width == 2 else _by_equation(below)
     chances = np.full(size, np.nan) if pvalues is None else _by_equation(pvalues)
     if len(set(terms)) != size or not len(estimates) == len(limits) == len(chances) == size:
-        raise OptionError(place, type(one).__name__, "results with a number for every term, and no term twice")
+        raise OptionError(place, type_of(one), "results with a number for every term, and no term twice")
     label = (private.response or private.model_name) if private else _ordinary_label(result)
     facts = _private_facts(private) if private else _ordinary_facts(result)
     return Column(one_line(label) or "y", terms, estimates, limits, chances, facts, private)

@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-import copy
 from typing import TYPE_CHECKING
 
 import numpy as np
 import pandas as pd
 from statsmodels.iolib.summary import forg
 from statsmodels.iolib.summary2 import Summary as Summary2
-from statsmodels.iolib.table import SimpleTable
-from statsmodels.iolib.tableformatting import fmt_params
 
 from dpinfer.errors import OptionError
 from dpinfer.results.contrasts import check_alpha
-from dpinfer.results.printing import PrivateSummary, header_table, interval_labels, table_width
-from dpinfer.results.wording import charge_notes, format_nobs, guarantee, short_guarantee
+from dpinfer.results.printing import PrivateSummary, cell_table, interval_labels, summary_of, without_parts
+from dpinfer.results.wording import charge_notes, format_nobs, guarantee, guarantee_facts
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -23,7 +20,7 @@ if TYPE_CHECKING:
     from dpinfer.results.estimates import PrivateEstimates
     from dpinfer.results.printing import Facts
 
-__all__ = ["build_header", "build_summary", "build_summary2", "explain", "summary_frame"]
+__all__ = ["build_summary", "build_summary2", "explain", "header_facts", "summary_frame"]
 
 _TARGETS = {
     "population": "Intervals and tests are about the population: sampling and privacy noise both count.",
@@ -97,23 +94,15 @@ def summary_frame(results: PrivateEstimates, alpha: float = 0.05) -> pd.DataFram
 
 def _cells(frame: pd.DataFrame) -> list[list[str]]:
     """Write a coefficient frame as statsmodels writes numbers; noise shares as percentages."""
-    columns = [name for name in frame.columns if name not in {"std err (sampling)", "std err (noise)"}]
     rows = []
-    for values in frame[columns].to_numpy(dtype=np.float64):
+    for values in without_parts(frame).to_numpy(dtype=np.float64):
         coef, *middle, pvalue, lower, upper, share = values
         numbers = [forg(coef, prec=4), *(forg(value) for value in middle), f"{pvalue:#6.3f}"]
         rows.append([*numbers, forg(lower), forg(upper), f"{share:.1%}"])
     return rows
 
 
-def _coefficient_table(frame: pd.DataFrame) -> SimpleTable:
-    headers = [name for name in frame.columns if name not in {"std err (sampling)", "std err (noise)"}]
-    text_format = copy.deepcopy(fmt_params)
-    text_format["data_fmts"] = ["%s", "%s", "%8s", "%s", "%11s", "%11s", "%s"]
-    return SimpleTable(_cells(frame), headers=headers, stubs=[str(name) for name in frame.index], txt_fmt=text_format)
-
-
-def _facts(results: PrivateEstimates, response: str) -> tuple[Facts, Facts]:
+def header_facts(results: PrivateEstimates, response: str) -> tuple[Facts, Facts]:
     """Return the label-value pairs of the left and the right half of the header."""
     inference = results.inference
     reference = ("Df Residuals:", f"{inference.df_resid:.6g}") if results.use_t else ("Reference:", "normal")
@@ -122,8 +111,7 @@ def _facts(results: PrivateEstimates, response: str) -> tuple[Facts, Facts]:
     left = [
         ("Model:", results.model_name),
         ("Dep. Variable:", response),
-        ("Guarantee:", short_guarantee(results.release)),
-        ("Neighbours:", str(results.release.neighbors)),
+        *guarantee_facts(results.release),
         ("Inference:", inference.method),
     ]
     right = [
@@ -133,12 +121,7 @@ def _facts(results: PrivateEstimates, response: str) -> tuple[Facts, Facts]:
         *([("R-squared:", rsquared)] if rsquared else []),
         *([("Scale:", scale)] if scale else []),
     ]
-    return left, right + [("", "")] * (len(left) - len(right))
-
-
-def build_header(results: PrivateEstimates, response: str, title: str, table: SimpleTable) -> SimpleTable:
-    """Build the facts above a table of estimates, at least as wide as it where there is room to grow."""
-    return header_table(*_facts(results, response), title, table_width(table))
+    return left, right
 
 
 def _renamed(results: PrivateEstimates, xname: Sequence[str] | None, alpha: float) -> pd.DataFrame:
@@ -161,9 +144,10 @@ def build_summary(
     """Build the summary; parameters, returns and errors as ``PrivateResults.summary``."""
     frame = _renamed(results, xname, alpha)
     title = title or f"{results.model_name} Results"
-    coefficients = _coefficient_table(frame)
-    header = build_header(results, yname or results.response, title, coefficients)
-    return PrivateSummary(title, header, coefficients, explain(results, frame), results.flags)
+    left, right = header_facts(results, yname or results.response)
+    headers, stubs = list(without_parts(frame).columns), [str(name) for name in frame.index]
+    table = cell_table(_cells(frame), headers, stubs, ["%s", "%s", "%8s", "%s", "%11s", "%11s", "%s"])
+    return summary_of(title, left, right, table, explain(results, frame), results.flags)
 
 
 def build_summary2(
@@ -177,11 +161,10 @@ def build_summary2(
 ) -> Summary2:
     """Build the second layout; parameters, returns and errors as ``PrivateResults.summary2``."""
     frame = _renamed(results, xname, alpha)
-    left, right = _facts(results, yname or results.response)
+    left, right = header_facts(results, yname or results.response)
     table = Summary2()
-    table.add_dict(dict(left) | {label: value for label, value in right if label})
-    shown = frame.drop(columns=["std err (sampling)", "std err (noise)"])
-    table.add_df(shown, float_format=float_format)
+    table.add_dict(dict(left) | dict(right))
+    table.add_df(without_parts(frame), float_format=float_format)
     table.settings[0]["float_format"] = float_format  # statsmodels takes the first table's for all
     table.add_title(title or f"Results: {results.model_name}")
     for note in [*explain(results, frame), *(f"Warning: {warning}" for warning in results.flags)]:

@@ -68,7 +68,7 @@ def _total(dataset: str | None, neighbors: str, bills: list[_Bill]) -> str:
     distinct, exact = _paid_once(bills)
     count = len(frozenset[str]().union(*(bill.charges for bill in distinct)))
     where = "a data set that the releases do not name" if dataset is None else f"data set {dataset!r}"
-    begun = f"Total budget of {where} ({neighbors}), {count} release{'s' if count > 1 else ''}: "
+    begun = f"Total spent by these results on {where} ({neighbors}), {count} release{'s' if count > 1 else ''}: "
     sums = _summed([cost for bill in distinct for cost in bill.cost.parts])
     most = "" if exact else "at most "
     if len(sums) == 1:

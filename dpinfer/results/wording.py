@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from dpinfer.inference.base import Inference
     from dpinfer.release.combined import AnyRelease
+    from dpinfer.results.printing import Facts
 
-__all__ = ["charge_notes", "format_count", "format_nobs", "guarantee", "short_guarantee"]
+__all__ = ["charge_notes", "format_count", "format_nobs", "guarantee", "guarantee_facts", "short_guarantee"]
 
 _NEIGHBORS = {
     "add_remove": "data sets are neighbours when one unit is added or removed (add_remove)",
@@ -39,6 +40,11 @@ def short_guarantee(release: AnyRelease) -> str:
     if release.public:
         return "none (public data)"
     return str(release.cost.price)
+
+
+def guarantee_facts(release: AnyRelease) -> Facts:
+    """Return the lines of a header on price and neighbours."""
+    return [("Guarantee:", short_guarantee(release)), ("Neighbours:", str(release.neighbors))]
 
 
 def format_nobs(inference: Inference) -> str:

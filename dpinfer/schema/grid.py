@@ -124,9 +124,9 @@ class Block:
         ``out`` (m,) receives whole numbers in [-UNIT, UNIT]; ``keep`` (m,) becomes False where the value
         is not finite.
         """
-        np.subtract(value, self.center, out=out)
         if keep is not None:
-            keep &= np.isfinite(out)
+            keep &= np.isfinite(value)
+        np.subtract(value, self.center, out=out)
         np.multiply(out, UNIT / self.half, out=out)
         np.fmin(np.fmax(out, -UNIT, out=out), UNIT, out=out)  # NaN, too, comes to lie in the box
         np.rint(out, out=out)

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-__all__ = ["FUNCTIONS", "Node", "evaluate"]
+__all__ = ["ARGUMENTS", "FUNCTIONS", "Node", "evaluate"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,6 +67,14 @@ FUNCTIONS: dict[str, Callable[..., Any]] = {
     "clip": lambda x, a, b: np.minimum(np.maximum(x, a), b),
 }
 _OPERATIONS |= FUNCTIONS
+
+ARGUMENTS = (
+    dict.fromkeys(("constant", "column", "level"), 0)
+    | dict.fromkeys(("power", "negative", "not", "log", "log1p", "log2", "log10", "exp", "expm1", "sqrt", "abs"), 1)
+    | dict.fromkeys(("+", "-", "*", "/", "**", "and", "or", "==", "!=", "<", "<=", ">", ">="), 2)
+    | {"minimum": 2, "maximum": 2, "clip": 3}
+)
+"""How many arguments each operation takes: one more would be where numpy writes its result."""
 
 
 def evaluate(node: Node, values: Mapping[str, NDArray[np.float64]]) -> NDArray[np.float64]:

@@ -64,7 +64,7 @@ class PrivacyCost:
             color = f"C{place}"
             ax.plot(part["replicates"], part["exact epsilon"], "o-", ms=4, color=color, label=f"mu = {mu:g}, exact")
             ax.plot(part["replicates"], part["claimed epsilon"], ":", color=color, label="claimed")
-            ax.plot(part["replicates"], part["asymptotic epsilon"], "--", lw=0.9, color=color, label="2 - 2/e")
+            ax.plot(part["replicates"], part["asymptotic epsilon"], "--", lw=0.9, color=color, label="asymptotic")
         ax.set(xscale="log", yscale="log", xlabel="replicates", ylabel=f"epsilon at delta = {self.delta:g}")
         for axis in (ax.xaxis, ax.yaxis):
             axis.set_major_formatter("{x:g}")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -128,9 +129,8 @@ def _rehearse(design: Design) -> None:
         raise
     except Exception as error:
         raise DataError(f"generate failed at n = {min(design.n)}: {type(error).__name__}: {error}") from error
-    trial = run_block(
-        Design(**{**vars(design), "n": (min(design.n),), "privacy": design.privacy[:1], "replicates": 1}), Task(0, 0, 1)
-    )
+    least = replace(design, n=(min(design.n),), privacy=design.privacy[:1], replicates=1)
+    trial = run_block(least, Task(0, 0, 1))
     known = trial.column("term").to_pylist()
     failure = trial.column("failure").to_pylist()[0]
     if failure and not design.estimates_many:

@@ -10,7 +10,7 @@ import pandas as pd
 import pyarrow as pa
 
 from dpinfer.errors import DataError
-from dpinfer.inference.batch import contrast_rows
+from dpinfer.inference.contrasts import contrast_rows
 from dpinfer.inference.released import Released
 from dpinfer.kernel.rows.base import Batch
 from dpinfer.kernel.rows.features import CHUNK_ROWS
@@ -22,13 +22,11 @@ from dpinfer.studies.design import BLOCK
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from numpy.typing import NDArray
-
     from dpinfer.kernel.measurement import Measurement
     from dpinfer.kernel.rows.base import RowSum
+    from dpinfer.numerics.arrays import Array, Mask
     from dpinfer.studies.design import Design, Task
 
-    Array = NDArray[np.float64]
     Columns = Mapping[str, Any]
 
 __all__ = ["draw_columns", "run_block"]
@@ -62,18 +60,10 @@ def draw_columns(design: Design, rng: np.random.Generator, n: int) -> Columns:
 
 
 def run_block(design: Design, task: Task) -> pa.Table:
-    """Run a block of replicates at every price.
+    """Run a block of replicates at every price: a row per replicate, price and coefficient.
 
-    Parameters
-    ----------
-    design : Design
-    task : Task
-
-    Returns
-    -------
-    pyarrow.Table
-        A row per replicate, price and coefficient. The metadata "sums" holds, where the procedure has one, the
-        total of the noise-free sums and the number of data sets in it.
+    The metadata "sums" of the table hold, where the procedure has them, the total of the noise-free sums and the
+    number of data sets in it.
     """
     if design.estimates_many and design.schema.people is None:
         return _vectorised(design, task)
@@ -142,31 +132,29 @@ def _infer_all(
     price: int,
     measurement: Measurement,
     sums: Array,
-    done: NDArray[np.bool_],
+    done: Mask,
     failures: list[str],
 ) -> pd.DataFrame:
     noise = measurement.law.rvs(len(sums), design.stream(task, 1 + price))
     values = (sums * measurement.multiplier + noise) * np.asarray(measurement.steps)
     released = Released.of_study(measurement, values[done])
     found = design.procedure.estimate(released, alpha=1 - design.level, contrasts=design.contrasts or None)
-    shape = (len(sums), len(found.names))
-    full = {name: np.full(shape, np.nan) for name in _NUMBERS}
-    ends = found.intervals
-    for name, part in zip(_NUMBERS, (found.params, found.bse, ends[..., 0], ends[..., 1], found.pvalues), strict=True):
-        full[name][done] = part
+    numbers = np.full((len(_NUMBERS), len(sums), len(found.names)), np.nan)
+    numbers[:, done] = found.params, found.bse, *np.moveaxis(found.intervals, -1, 0), found.pvalues
     flagged = np.zeros(len(sums), dtype=bool)
     flagged[done] = found.flagged
-    return _tidy(task, price, found.names, full, flagged, failures)
+    return _tidy(task, price, found.names, numbers, flagged, failures)
 
 
 def _tidy(
     task: Task,
     price: int,
     names: tuple[str, ...],
-    numbers: dict[str, Array],
-    flagged: NDArray[np.bool_],
+    numbers: Array,
+    flagged: Mask,
     failures: list[str],
 ) -> pd.DataFrame:
+    """Return a row per replicate and coefficient, from numbers (5, R, p)."""
     count, width = len(flagged), len(names)
     first = task.block * BLOCK
     return pd.DataFrame(
@@ -175,7 +163,7 @@ def _tidy(
             "price": np.full(count * width, price, dtype=np.int32),
             "replicate": np.repeat(np.arange(first, first + count, dtype=np.int64), width),
             "term": np.tile(np.array(names, dtype=object), count),
-            **{name: values.ravel() for name, values in numbers.items()},
+            **{name: values.ravel() for name, values in zip(_NUMBERS, numbers, strict=True)},
             "flagged": np.repeat(flagged, width),
             "failure": np.repeat(np.array(failures, dtype=object), width),
         }
@@ -211,39 +199,30 @@ def _ordinary(design: Design, task: Task) -> pa.Table:
     return _pack(design, pd.concat(parts, ignore_index=True), baselines, None)
 
 
-def _read_results(results: Any, design: Design) -> dict[str, Any]:
+def _read_results(results: Any, design: Design) -> tuple[tuple[str, ...], Array, bool]:
+    """Return the names, numbers (5, p) and whether there is a warning."""
     names = tuple(str(name) for name in results.params.index)
-    ends = np.asarray(results.conf_int(alpha=1 - design.level))
-    found = {
-        "estimate": np.asarray(results.params),
-        "error": np.asarray(results.bse),
-        "lower": ends[:, 0],
-        "upper": ends[:, 1],
-        "pvalue": np.asarray(results.pvalues),
-    }
+    alpha = 1 - design.level
+    numbers = _numbers(results.params, results.bse, results.conf_int(alpha=alpha), results.pvalues)
     if design.contrasts:
         test = results.t_test(contrast_rows(names, design.contrasts)[len(names) :])
-        limits = np.asarray(test.conf_int(alpha=1 - design.level))
-        added = (test.effect, test.sd, limits[:, 0], limits[:, 1], test.pvalue)
-        found = {
-            name: np.append(values, np.ravel(more)) for (name, values), more in zip(found.items(), added, strict=True)
-        }
-    return {**found, "names": (*names, *design.contrasts), "flagged": bool(getattr(results, "flags", ()))}
+        numbers = np.hstack([numbers, _numbers(test.effect, test.sd, test.conf_int(alpha=alpha), test.pvalue)])
+    return (*names, *design.contrasts), numbers, bool(getattr(results, "flags", ()))
+
+
+def _numbers(estimate: Any, error: Any, ends: Any, pvalue: Any) -> Array:
+    return np.stack([np.ravel(estimate), np.ravel(error), *np.asarray(ends).T, np.ravel(pvalue)])
 
 
 def _collect(design: Design, task: Task, price: int, results: list[Any], failures: list[str]) -> pd.DataFrame:
-    names = next((one["names"] for one in results if one is not None), tuple(design.truth))
-    numbers = {name: np.full((len(results), len(names)), np.nan) for name in _NUMBERS}
+    names = next((one[0] for one in results if one is not None), tuple(design.truth))
+    numbers = np.full((len(_NUMBERS), len(results), len(names)), np.nan)
     flagged = np.zeros(len(results), dtype=bool)
     for index, one in enumerate(results):
-        if one is None:
-            continue
-        if one["names"] != names:
-            failures[index] = f"DataError: coefficients {one['names']} differ from {names}"
-            continue
-        for name in _NUMBERS:
-            numbers[name][index] = one[name]
-        flagged[index] = one["flagged"]
+        if one is not None and one[0] == names:
+            _, numbers[:, index], flagged[index] = one
+        elif one is not None:
+            failures[index] = f"DataError: coefficients {one[0]} differ from {names}"
     return _tidy(task, price, names, numbers, flagged, failures)
 
 

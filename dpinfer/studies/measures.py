@@ -11,9 +11,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    Array = NDArray[np.float64]
+    from dpinfer.numerics.arrays import Array, Mask
 
 __all__ = ["Replicates", "performance"]
 
@@ -34,8 +32,8 @@ class Replicates:
     lower: Array
     upper: Array
     pvalue: Array
-    flagged: NDArray[np.bool_]
-    failed: NDArray[np.bool_]
+    flagged: Mask
+    failed: Mask
 
 
 def performance(replicates: Replicates, truth: float, *, level: float) -> dict[str, float]:
@@ -115,7 +113,7 @@ def _widths(width: Array, total: int) -> dict[str, float]:
     return {"width": mean, "MCSE of width": error, "unbounded": float((width.size - bounded.size) / total)}
 
 
-def _shares(name: str, marked: NDArray[np.bool_], total: int) -> dict[str, float]:
+def _shares(name: str, marked: Mask, total: int) -> dict[str, float]:
     share = float(marked.sum()) / total
     return {name: share, f"MCSE of {name}": float(np.sqrt(share * (1 - share) / total))}
 

@@ -15,30 +15,20 @@ if TYPE_CHECKING:
     import pandas as pd
     from matplotlib.axes import Axes
 
-    from dpinfer.studies.frames import StudyFrames
+    from dpinfer.studies.results import StudyResults
 
 __all__ = ["coverage_plot", "nested_loop_plot", "pvalue_plot", "zip_plot"]
 
 
-def _term(study: StudyFrames, term: str) -> pd.DataFrame:
+def _term(study: StudyResults, term: str) -> pd.DataFrame:
     frame = study.frame
     if term not in set(frame["term"]):
         raise OptionError("term", term, sorted(set(frame["term"])))
     return frame[frame["term"] == term]
 
 
-def coverage_plot(study: StudyFrames, *, ax: Axes | None = None) -> Axes:
-    """Coverage of every cell with 95% Monte Carlo bands, and the least coverage that the rules allow.
-
-    Parameters
-    ----------
-    study : StudyFrames
-    ax : Axes, optional
-
-    Returns
-    -------
-    Axes
-    """
+def coverage_plot(study: StudyResults, *, ax: Axes | None = None) -> Axes:
+    """Coverage of every cell with 95% Monte Carlo bands, and the least coverage that the rules allow."""
     cells = study.cells[np.isfinite(study.cells["coverage"])]
     labels = [f"{row.term}   n = {row.n:,}   {row.privacy}" for row in cells.itertuples()]
     axes = given_or_new(ax, 7.0, 1.2 + 0.22 * len(cells))
@@ -53,19 +43,10 @@ def coverage_plot(study: StudyFrames, *, ax: Axes | None = None) -> Axes:
     return axes
 
 
-def nested_loop_plot(study: StudyFrames, measure: str = "coverage", *, ax: Axes | None = None) -> Axes:
+def nested_loop_plot(study: StudyResults, measure: str = "coverage", *, ax: Axes | None = None) -> Axes:
     """One measure as a step line for each coefficient over the nested factors: price within number of rows.
 
-    Parameters
-    ----------
-    study : StudyFrames
-    measure : str
-        A column of ``study.cells``.
-    ax : Axes, optional
-
-    Notes
-    -----
-    Ruecker & Schwarzer (2014).
+    ``measure`` is a column of ``study.cells``. Ruecker & Schwarzer (2014).
     """
     cells = study.cells
     if measure not in cells:
@@ -89,20 +70,10 @@ def nested_loop_plot(study: StudyFrames, measure: str = "coverage", *, ax: Axes 
 
 
 def zip_plot(
-    study: StudyFrames, term: str, *, n: int | None = None, privacy: str | None = None, ax: Axes | None = None
+    study: StudyResults, term: str, *, n: int | None = None, privacy: str | None = None, ax: Axes | None = None
 ) -> Axes:
-    """Intervals of one cell, ranked by how far the truth is from the estimate in standard errors.
+    """Intervals of one cell (by default the first), ranked by the distance of the truth in standard errors.
 
-    Parameters
-    ----------
-    study : StudyFrames
-    term : str
-    n, privacy : optional
-        The cell; by default the first.
-    ax : Axes, optional
-
-    Notes
-    -----
     Morris, White & Crowther (2019). Intervals that miss the truth are red; the line is the nominal level.
     """
     if term not in study.design.truth:
@@ -130,15 +101,10 @@ def zip_plot(
     return axes
 
 
-def pvalue_plot(study: StudyFrames, term: str, *, ax: Axes | None = None) -> Axes:
+def pvalue_plot(study: StudyResults, term: str, *, ax: Axes | None = None) -> Axes:
     """Quantiles of p-values against the uniform, with a band that holds 95% of exact ones at every point.
 
-    Parameters
-    ----------
-    study : StudyFrames
-    term : str
-        A coefficient; its p-values test zero, and are uniform where that is true.
-    ax : Axes, optional
+    The p-values of a coefficient test zero, and are uniform where that is true.
     """
     axes = given_or_new(ax, 4.8, 4.8)
     count = study.design.replicates

@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
-from numpy.typing import NDArray
 
 from dpinfer.errors import OptionError
 from dpinfer.schema import Real, Schema
@@ -14,9 +13,10 @@ from dpinfer.schema import Real, Schema
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
+    from dpinfer.numerics.arrays import Array
+
 __all__ = ["POPULATIONS", "Population", "population"]
 
-Array = NDArray[np.float64]
 
 _CUT = 2.5
 

@@ -1,10 +1,10 @@
-"""The smallest number of rows, or price, that gives a power."""
+"""Power of a simulated test from draws of it, and the smallest number of rows, or price, that gives a power."""
 
 from __future__ import annotations
 
 from dataclasses import fields, replace
 from decimal import ROUND_CEILING, Context, Decimal
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 import numpy as np
 from scipy import stats
@@ -12,9 +12,12 @@ from scipy import stats
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from dpinfer.inference.testing.nulls import Draws
+    from dpinfer.numerics.arrays import Array
     from dpinfer.privacy.units import Privacy
+    from dpinfer.studies.power_truth import Truth
 
-__all__ = ["amount_of", "amounted", "smallest", "three_digits_up", "unit_of"]
+__all__ = ["Power", "amount_of", "amounted", "in_chunks", "rejected", "smallest", "three_digits_up", "unit_of"]
 
 _STRIDE, _NEAR, _CLOSE, _SMOOTHED = 8.0, 1.1, 1.001, 7
 
@@ -93,3 +96,36 @@ def unit_of(price: Privacy) -> str:
 def three_digits_up(value: float) -> float:
     """Round up to three digits."""
     return float(Context(prec=3, rounding=ROUND_CEILING).plus(Decimal(value)))
+
+
+_CHUNK = 200_000
+_TIE = 1e-9
+
+
+class Power(NamedTuple):
+    """Power and its Monte Carlo standard error."""
+
+    power: float
+    error: float
+
+
+def in_chunks(function: Callable[[int], Array], size: int, population: Truth, n: int) -> Array:
+    """Concatenate what a function gives for parts of ``size`` draws that fit the cache."""
+    most = max(_CHUNK // population.expected(n).size, 100)
+    return np.concatenate([function(min(most, size - start)) for start in range(0, size, most)])
+
+
+def rejected(null: Array, moved: Array, alpha: float, draws: Draws) -> Power:
+    """Share of statistics whose Monte Carlo p-value is at most alpha, and its error, that of the null included."""
+    size, moved = len(null), np.where(np.isfinite(moved), moved, -np.inf)
+    below = np.searchsorted(np.sort(null), moved - _TIE * np.maximum(np.abs(moved), 1.0), side="left")
+    beyond = size - below  # NaN is sorted last, and counts as beyond
+
+    def hits(level: float) -> Array:
+        if draws == "adaptive":
+            return np.asarray((1 + beyond) / (size + 1) <= level, dtype=np.float64)
+        return np.asarray(stats.binom.cdf(np.floor(level * (draws + 1) + _TIE) - 1, draws, beyond / size))
+
+    found, blur = hits(alpha), np.sqrt(alpha * (1 - alpha) / size)
+    moves = (hits(min(alpha + blur, 1.0)).mean() - hits(alpha - blur).mean()) / 2
+    return Power(float(found.mean()), float(np.sqrt(found.var() / len(found) + moves**2)))

@@ -22,8 +22,16 @@ from dpinfer.procedures.chisquare import ChiSquare
 from dpinfer.procedures.mean_tests import MeanComparison
 from dpinfer.results.axes import given_or_new
 from dpinfer.schema.schema import Schema
-from dpinfer.studies.power_draws import Power, in_chunks, rejected
-from dpinfer.studies.power_search import amount_of, amounted, smallest, three_digits_up, unit_of
+from dpinfer.studies.power_search import (
+    Power,
+    amount_of,
+    amounted,
+    in_chunks,
+    rejected,
+    smallest,
+    three_digits_up,
+    unit_of,
+)
 from dpinfer.studies.power_truth import (
     NO_NOISE,
     CountTruth,
@@ -38,12 +46,10 @@ from dpinfer.studies.power_truth import (
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
-    from numpy.typing import NDArray
 
     from dpinfer.kernel.measurement import Measurement
     from dpinfer.privacy.units import Neighbors
 
-    Array = NDArray[np.float64]
     Test = ChiSquare | BinomTest | MeanComparison
 
 __all__ = ["PowerStudy", "power"]

@@ -24,12 +24,11 @@ if TYPE_CHECKING:
     from dpinfer.inference.testing.nulls import NullModel
     from dpinfer.kernel.measurement import Measurement
     from dpinfer.kernel.rows.cells import CellSum
+    from dpinfer.numerics.arrays import Array
     from dpinfer.privacy.units import Privacy
     from dpinfer.procedures.chisquare import ChiSquare
     from dpinfer.procedures.mean_tests import MeanComparison
     from dpinfer.schema.schema import Schema
-
-    Array = NDArray[np.float64]
 
 __all__ = [
     "NO_NOISE",
@@ -56,19 +55,15 @@ class Truth(Protocol):
     @property
     def least(self) -> int:
         """Smallest number of rows."""
-        ...
 
     def model(self, n: int, price: Privacy | None) -> NullModel:
         """Give the hypothesis and the statistic."""
-        ...
 
     def expected(self, n: int) -> Array:
         """Give the expected sums, without noise (m,)."""
-        ...
 
     def draw(self, n: int, model: Any, size: int, rng: np.random.Generator) -> Array:
         """Draw releases (size, m), sampling and noise alike."""
-        ...
 
 
 @dataclass(frozen=True, eq=False)

@@ -9,13 +9,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 
-from dpinfer.errors import OptionError
+from dpinfer.errors import OptionError, type_of
 from dpinfer.results.axes import given_or_new
 from dpinfer.schema.people import MOST_ROWS
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
-    from numpy.typing import NDArray
+
+    from dpinfer.numerics.arrays import Array
 
 __all__ = ["Truncation", "truncation"]
 
@@ -112,7 +113,7 @@ def truncation(
     return Truncation(frame)
 
 
-def _distribution(given: Any) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+def _distribution(given: Any) -> tuple[Array, Array]:
     """Numbers of rows, and the share of people with each."""
     right = "a mapping from numbers of rows, 1 or more, to shares of people, or a list of numbers of rows"
     if isinstance(given, pd.Series):
@@ -123,7 +124,7 @@ def _distribution(given: Any) -> tuple[NDArray[np.float64], NDArray[np.float64]]
         numbers = list(given)
         shares = [1.0] * len(numbers)
     else:
-        raise OptionError("rows_per_person", type(given).__name__, right)
+        raise OptionError("rows_per_person", type_of(given), right)
     whole = all(isinstance(one, int | np.integer) and not isinstance(one, bool) and one >= 1 for one in numbers)
     known = all(isinstance(one, int | float | np.number) and np.isfinite(one) and one >= 0 for one in shares)
     if not (numbers and whole and known and sum(shares) > 0):

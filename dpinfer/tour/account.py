@@ -10,7 +10,7 @@ import dpinfer as dpi
 from dpinfer.errors import BudgetExceededError
 from dpinfer.tour.figures import account_figure
 from dpinfer.tour.report import Block, Code, Picture, Table, Text
-from dpinfer.tour.session import GRAM_SHARE
+from dpinfer.tour.session import GRAM_SHARE, VISITS_LEDGER
 
 if TYPE_CHECKING:
     from dpinfer.tour.session import Tour
@@ -20,9 +20,10 @@ __all__ = ["account_chapter"]
 
 def account_chapter(tour: Tour) -> list[Block]:
     """List the charges, and ask for too much."""
-    ledger, price = tour.ledger, tour.budget * GRAM_SHARE
+    script = tour.run("print(ledger.charges())\nprint(ledger.spent.describe(), ledger.remaining)")
+    ledger, others, price = tour["ledger"], tour["visits_ledger"], tour.budget * GRAM_SHARE
     charges = ledger.charges()
-    answer = _answer(dpi.gram(list(tour.schema), tour.data), price)
+    answer = _answer(dpi.gram(list(tour["schema"]), tour["data"]), price)
     made = {
         "time (UTC)": charges["time"].dt.strftime("%Y-%m-%d %H:%M:%S"),
         "what": charges["description"],
@@ -30,7 +31,7 @@ def account_chapter(tour: Tour) -> list[Block]:
         "id": charges["id"].str[:8],
     }
     return [
-        Code("print(ledger.charges())\nprint(ledger.spent.describe(), ledger.remaining)", python=True),
+        script,
         Table(pd.DataFrame(made).set_axis(range(1, len(charges) + 1)), "What has been charged"),
         Text(f"Spent in all: {ledger.spent.describe()}. Remaining: {ledger.remaining}."),
         Picture("account.png", account_figure(ledger), "What each charge took, and what is left."),
@@ -38,8 +39,10 @@ def account_chapter(tour: Tour) -> list[Block]:
             answers:"""),
         Code(answer),
         Text(f"""Charges before: {len(charges)}; after: {len(ledger.charges())}. A refusal draws nothing and
-            costs nothing. The remaining {ledger.remaining} can still be spent; when it is gone, these rows
-            answer nothing more, but every release made so far still does."""),
+            costs nothing. The remaining {ledger.remaining} can still be spent. When it is gone, nothing more can be
+            measured from these rows, but every release made so far still answers questions."""),
+        Text(f"""The people with several rows have a ledger of their own, `{VISITS_LEDGER}`. Of its
+            {others.budget}, {others.spent.describe()} is spent."""),
     ]
 
 

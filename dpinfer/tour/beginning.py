@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING
 
 import pandas as pd
 
-import dpinfer as dpi
 from dpinfer.tour.report import Block, Code, Note, Table, Text
 from dpinfer.tour.session import FIRST_SHARE, FORMULA, LEDGER
 
@@ -18,8 +17,18 @@ __all__ = ["ledger_chapter", "price_chapter", "schema_chapter"]
 
 def schema_chapter(tour: Tour) -> list[Block]:
     """Say what is public about the columns."""
-    columns = tour.schema.items()
-    declared = ",\n    ".join(f"{name}=dpi.{column!r}" for name, column in columns)
+    script = tour.run("""\
+import dpinfer as dpi
+
+schema = dpi.Schema(
+    rate_marriage=dpi.Integer(1, 5),
+    age=dpi.Real(17.5, 42.0),
+    yrs_married=dpi.Real(0.5, 23.0),
+    children=dpi.Real(0.0, 5.5),
+    religious=dpi.Integer(1, 4),
+    educ=dpi.Real(9.0, 20.0),
+)""")
+    columns = tour["schema"].items()
     cells = {n: [type(c).__name__, c.describe(), str(c.missing), str(c.impossible)] for n, c in columns}
     names = ["type", "values", "missing", "impossible"]
     frame = pd.DataFrame.from_dict(cells, orient="index", columns=names)
@@ -29,10 +38,10 @@ def schema_chapter(tour: Tour) -> list[Block]:
             religious they are, and years of education. The file is public; the tour treats it as
             confidential."""),
         Text("""Differential privacy needs the bounds of every column before a row is read. They come from the
-            questionnaire, never from the rows: bounds looked up in the rows would give rows away. Values
-            outside are moved to the nearest bound, and wide bounds cost noise."""),
-        Code(f"import dpinfer as dpi\n\nschema = dpi.Schema(\n    {declared},\n)", python=True),
-        Table(frame, "What is declared, and therefore public", text=repr(tour.schema)),
+            questionnaire, never from the rows: bounds looked up in the rows would disclose them. Values
+            outside are moved to the nearest bound. The wider the bounds, the larger the noise."""),
+        script,
+        Table(frame, "What is declared, and therefore public", text=repr(tour["schema"])),
         Text("""A column that is not declared cannot be used. A cell that is missing, or that cannot be such a
             value, is handled as declared here: `drop` leaves the row out."""),
     ]
@@ -40,7 +49,13 @@ def schema_chapter(tour: Tour) -> list[Block]:
 
 def ledger_chapter(tour: Tour) -> list[Block]:
     """Open the ledger and say what the budget means."""
-    ledger = tour.ledger
+    script = tour.run(f"""\
+from statsmodels.datasets import fair
+
+frame = fair.load_pandas().data
+ledger = dpi.Ledger("{LEDGER}", dataset="fair-1978", budget=dpi.{tour.budget!r})
+data = dpi.PrivateData(frame, schema, ledger)""")
+    ledger = tour["ledger"]
     facts = {
         "data": ledger.dataset,
         "budget": ledger.budget.describe(),
@@ -50,41 +65,36 @@ def ledger_chapter(tour: Tour) -> list[Block]:
     }
     width = max(map(len, facts))
     listed = "\n".join(f"{name:{width}}  {fact}" for name, fact in facts.items())
-    script = (
-        f'ledger = dpi.Ledger("{LEDGER}", dataset="{ledger.dataset}", budget=dpi.{tour.budget!r})\n'
-        "data = dpi.PrivateData(frame, schema, ledger)"
-    )
     return [
         Text("""The budget limits what all releases together can tell about any one person: whether a row is
             in the data or not changes the probability of anything that is published only as far as the
             budget allows. So the number of rows is confidential too. The unit here is zCDP; the smaller rho,
             the stricter."""),
-        Code(script, python=True),
+        script,
         Table(pd.DataFrame({"": facts}), "The ledger before the first question", text=listed),
         Text(f"""The ledger is one file (`{LEDGER}`). A charge is written to it before any noise is drawn, and
             two processes that share the file cannot overspend together."""),
         Note(
             "Only in a tour",
             """Each run of this tour begins a new ledger and replaces its own old one. With confidential rows
-            there is one ledger for a data set, for good: to begin again would be to forget what was
-            spent.""",
+            a data set has one ledger for good: a new one would not know what was spent before.""",
         ),
     ]
 
 
 def price_chapter(tour: Tour) -> list[Block]:
     """Say what a fit would cost, and its noise, before it is bought."""
-    price, before = tour.budget * FIRST_SHARE, tour.ledger.spent
-    explained = dpi.ols(FORMULA, tour.data).explain(price)
+    price, before = tour.budget * FIRST_SHARE, tour.spent
+    script = tour.run(f'model = dpi.ols("{FORMULA}", data)\nprint(model.explain(dpi.{price!r}))')
     return [
         Text(f"""We want `{FORMULA}` for {price}. Before anything is spent, `explain` says what will be
             measured, the bound on what one row can change, the noise, the guarantee, and the standard error
             that noise alone would give each coefficient."""),
-        Code(f'model = dpi.ols("{FORMULA}", data)\nprint(model.explain(dpi.{price!r}))', python=True),
-        Code(explained),
+        script,
+        Code(tour["model"].explain(price)),
         Text("""The last table supposes rows spread evenly and independently over the declared bounds, because
             that is all that is public. Real rows that lie close together, or columns that move together as
-            age and years married do, make the noise weigh more. What it is in the end, the fitted table
-            says."""),
-        Text(f"Spent before this question: {before}. Spent after it: {tour.ledger.spent}."),
+            age and years married do, make the noise weigh more. The fitted table says how
+            much it is."""),
+        Text(f"Spent before this question: {before}. Spent after it: {tour.spent}."),
     ]

@@ -4,18 +4,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-import numpy as np
 import pandas as pd
 
 import dpinfer as dpi
 from dpinfer.tour.figures import described_figure, drawn_figure
 from dpinfer.tour.frames import described_frame, format_number, format_pvalue, scalar, warning_notes
-from dpinfer.tour.report import Block, Code, Picture, Table, Text
+from dpinfer.tour.report import Block, Picture, Table, Text
 from dpinfer.tour.session import DESCRIBED_SHARE, JOINT_TEST
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
     from dpinfer.results import ChiSquareResults
     from dpinfer.tour.session import Tour
 
@@ -27,84 +24,70 @@ GROUP_TEST = "age[religious=1] = age[religious=4]"
 
 def description_chapter(tour: Tour) -> list[Block]:
     """Describe the rows: means by group, a table with its margins and shares, and a family."""
-    price, data = tour.budget * DESCRIBED_SHARE, tour.data
-    means, counts, spent = tour.means, tour.counts, tour.ledger.spent
-    shares = counts.proportions("rate_marriage")
-    family = dpi.expfam("educ", data, family="normal").fit(price)
-    script = f"""\
+    price = tour.budget * DESCRIBED_SHARE
+    described = tour.run(f"""\
 means = dpi.mean("age", data, by="religious").fit(dpi.{price!r})
 means.t_test("{GROUP_TEST}")  # the least religious against the most
 
 counts = dpi.table(["religious", "rate_marriage"], data).fit(dpi.{price!r})
 counts.frame(), counts.margin("religious")
-shares = counts.proportions("rate_marriage")
-
+shares = counts.proportions("rate_marriage")""")
+    spent = tour.spent
+    fitted = tour.run(f"""\
 family = dpi.expfam("educ", data, family="normal").fit(dpi.{price!r})
-family.params, family.natural_params()"""
+family.params, family.natural_params()""")
+    means, counts, shares, family = (tour[name] for name in ("means", "counts", "shares", "family"))
     test = means.t_test(GROUP_TEST)
     whole = pd.DataFrame(counts.frame()).round(0).astype(int)
     return [
-        Text(f"""What is published first is rarely a regression. Means by group, a cross-table and the parameters of a
-            family each cost {price} here, and each carries its noise in its standard errors."""),
-        Code(script, python=True),
+        Text(f"""The first things published are often means and tables. Means by group, a cross-table and
+            the parameters of a family each cost {price} here, and each carries its noise in its standard errors."""),
+        described,
         Table(described_frame(means), "Mean age by how religious, 95% intervals", str(means.summary())),
         *warning_notes(means),
         Picture("means.png", described_figure(means), "Mean age by how religious, 95% intervals."),
         Text(f"""Groups are compared like coefficients: the difference between the least and the most religious is
-            {scalar(test.effect):.2f} years (standard error {scalar(test.sd):.2f}). A group's noisy size is measured
-            with it, because which group a person is in is confidential too."""),
+            {scalar(test.effect):.2f} years (standard error {scalar(test.sd):.2f}). The size of a
+            group is a noisy count, because a person's group is confidential too."""),
         Table(whole, "Noisy counts: how religious (rows) by rating (columns)"),
         Table(described_frame(shares), "Shares of the ratings, from the same table", str(shares.summary())),
         Picture("shares.png", described_figure(shares), "Shares of the ratings, 95% intervals."),
         Text(f"""The shares, and every margin, come from the one table: spent after it {spent}, and after them too.
-            Noisy counts do not quite add up to other noisy counts, and small ones may be negative: results say
-            so."""),
+            Separately released noisy counts do not add up exactly, and small ones may be negative."""),
+        fitted,
         Table(described_frame(family), "Years of education as a normal family", str(family.summary())),
-        Text("""The bounds of education cut off tails that the family knows of: its expectations are those of clamped
-            values, so the clamping costs no bias. The interval is a test inversion that counts the noise."""),
+        Text("""Clamping moves years of education beyond the bounds to them. The estimator takes expectations of clamped
+            values under the family, so clamping causes no bias. The intervals invert a test that counts the noise."""),
     ]
 
 
 def test_chapter(tour: Tour) -> list[Block]:
     """Test hypotheses on what was released already: nothing more is paid."""
-    before, table, means = tour.ledger.spent, tour.counts.release, tour.means.release
-    assert isinstance(table, dpi.Release)
-    assert isinstance(means, dpi.Release)
-    independent = dpi.chi2_contingency("religious", "rate_marriage", table).infer()
-    even = dpi.chisquare("religious", table).infer()
-    equal = dpi.f_oneway("age", "religious", means).infer()
-    joint = tour.first.f_test(JOINT_TEST, null="simulated")
-    tests = {"independence": independent, "even shares": even, "equal means": equal, "regression": joint}
-    corrected = dpi.multipletests(tests)
-    script = f"""\
+    before = tour.spent
+    tested = tour.run(f"""\
 independent = dpi.chi2_contingency("religious", "rate_marriage", counts.release).infer()
 print(independent.summary())
 even = dpi.chisquare("religious", counts.release).infer()  # as many in every group?
 equal = dpi.f_oneway("age", "religious", means.release).infer()  # of the same mean age?
-joint = results.f_test("{JOINT_TEST}", null="simulated")
-dpi.multipletests({{"independence": independent, "even shares": even, "equal means": equal, "regression": joint}})
-
+joint = results.f_test("{JOINT_TEST}", null="simulated")  # of the first regression
+tests = {{"independence": independent, "even shares": even, "equal means": equal, "regression": joint}}
+corrected = dpi.multipletests(tests)""")
+    planned = tour.run(f"""\
 import numpy as np
 
 question = dpi.chi2_contingency("religious", "rate_marriage")
 truth = np.full((4, 5), 1 / 20)  # religious by rating
 truth[-1] *= [0.8, 1.2, 0.8, 1.2, 1.0]  # the most religious differ a little
 prices = [dpi.{PLANNED!r}, dpi.{PLANNED * 0.1!r}]
-dpi.power(question, truth, n=[500, 1000, 2000, 5000, 10_000], privacy=prices, schema=schema)"""
+sizes = [500, 1000, 2000, 5000, 10_000]
+curve = dpi.power(question, truth, n=sizes, privacy=prices, schema=schema, replicates=2000)""")
+    independent = tour["independent"]
     effect = independent.effect_size()
-    curve = dpi.power(
-        dpi.chi2_contingency("religious", "rate_marriage"),
-        _slight_dependence(),
-        n=[500, 1000, 2000, 5000, 10_000],
-        privacy=[PLANNED, PLANNED * 0.1],
-        schema=tour.schema,
-        replicates=2000,
-    )
     return [
         Text("""A chi-squared test that takes noisy counts for exact ones finds differences that are only noise. These
             p-values count the noise: the releases of the last chapter are compared with what the same question would
             release if the hypothesis were true, sampling and privacy noise alike."""),
-        Code(script, python=True),
+        tested,
         Table(_cell_frame(independent), "Are rating and religiousness independent?", str(independent.summary())),
         *warning_notes(independent),
         Picture(
@@ -117,25 +100,19 @@ dpi.power(question, truth, n=[500, 1000, 2000, 5000, 10_000], privacy=prices, sc
             drawn_figure(independent.plot_residuals, 5.6),
             "Where they are not: standardised residuals with 95% intervals.",
         ),
-        Text(f"""How strongly, says {effect.name}: {effect.estimate:.3f}, 95% interval {effect.lower:.3f} to
-            {effect.upper:.3f}, with the bias of sampling and noise taken off."""),
-        Table(_corrected_frame(corrected), "Four tests from three releases, corrected by Holm's method"),
-        Text(f"""Spent before these tests: {before}; after them: {tour.ledger.spent}. How many rows and how large a
+        Text(f"""{effect.name} measures how strong the dependence is: {effect.estimate:.3f}, 95% interval
+            {effect.lower:.3f} to {effect.upper:.3f}, corrected for the bias from sampling and noise."""),
+        Table(_corrected_frame(tour["corrected"]), "Four tests from three releases, corrected by Holm's method"),
+        Text(f"""Spent before these tests: {before}; after them: {tour.spent}. How many rows and how large a
             budget a test needs can be asked before anything is spent:"""),
+        planned,
         Picture(
             "power.png",
-            drawn_figure(curve.plot, 3.6),
+            drawn_figure(tour["curve"].plot, 3.6),
             """Power at .05 to find a slight dependence (ratings of the most religious a fifth more or less likely), by
             number of rows and price; dashed without privacy.""",
         ),
     ]
-
-
-def _slight_dependence() -> NDArray[np.float64]:
-    """Joint shares of religiousness (rows) and rating: even, but for the most religious."""
-    shares = np.full((4, 5), 1 / 20)
-    shares[-1] *= [0.8, 1.2, 0.8, 1.2, 1.0]
-    return shares
 
 
 def _cell_frame(test: ChiSquareResults) -> pd.DataFrame:

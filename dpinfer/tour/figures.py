@@ -99,7 +99,8 @@ def account_figure(ledger: Ledger) -> Figure:
     starts = np.concatenate([[0.0], np.cumsum(amounts)])
     for number, (start, amount) in enumerate(zip(starts, amounts, strict=False), 1):
         label = f"charge {number}: {amount:.4g}"
-        axes.barh(0, amount, left=start, color=_BLUE, alpha=1 / number, edgecolor="white", label=label)
+        shade = 1 - 0.75 * (number - 1) / len(amounts)
+        axes.barh(0, amount, left=start, color=_BLUE, alpha=shade, edgecolor="white", label=label)
     rest = float(ledger.remaining.composable[0])
     axes.barh(0, rest, left=starts[-1], color=_PALE, edgecolor="white", label=f"remaining: {rest:.4g}")
     axes.set(yticks=[], xlim=(0, starts[-1] + rest), xlabel=f"{ledger.currency} of zCDP")

@@ -7,12 +7,15 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 
+from dpinfer.results.printing import without_parts
 from dpinfer.tour.report import Block, Note, Table
 
 if TYPE_CHECKING:
     from dpinfer.results import PrivateResults, TestResults
+    from dpinfer.results.side_by_side import SummaryTable
 
 __all__ = [
+    "compared_frame",
     "described_frame",
     "format_number",
     "format_pvalue",
@@ -21,6 +24,8 @@ __all__ = [
     "scalar",
     "warning_notes",
 ]
+
+_WRITTEN = {"noise share": "{:.1%}".format, "count": "{:,.0f}".format}
 
 
 def regression_frame(results: PrivateResults) -> pd.DataFrame:
@@ -47,12 +52,18 @@ def regression_frame(results: PrivateResults) -> pd.DataFrame:
 def described_frame(results: PrivateResults) -> pd.DataFrame:
     """Return estimates and intervals of a description as texts."""
     frame = results.summary_frame()
-    shown = frame.drop(columns=["std err (sampling)", "std err (noise)"])
+    shown = without_parts(frame)
     shown.index = pd.Index(list(results.params.index))
     for name in shown.columns:
-        style = "{:.1%}" if name == "noise share" else "{:,.0f}" if name == "count" else "{:.4g}"
-        shown[name] = [style.format(value) for value in shown[name]]
+        write = _WRITTEN.get(name, format_number)
+        shown[name] = [write(value) for value in shown[name]]
     return shown
+
+
+def compared_frame(table: SummaryTable) -> pd.DataFrame:
+    """Return results side by side, every term named once: its standard error stands below without a label."""
+    shown = table.frame.droplevel(1)
+    return shown.set_axis(shown.index.where(~shown.index.duplicated(), ""))
 
 
 def warning_notes(results: PrivateResults | TestResults) -> list[Block]:

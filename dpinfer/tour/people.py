@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 import dpinfer as dpi
 from dpinfer.tour.figures import drawn_figure
 from dpinfer.tour.frames import described_frame, warning_notes
-from dpinfer.tour.people_rows import CONDITIONS, MOST_ROWS, SAME, VISITS_BUDGET, VISITS_LEDGER
 from dpinfer.tour.report import Block, Code, Picture, Table, Text
+from dpinfer.tour.session import VISITS_LEDGER
 
 if TYPE_CHECKING:
     from dpinfer.tour.session import Tour
@@ -16,49 +16,49 @@ if TYPE_CHECKING:
 __all__ = ["people_chapter", "shape_chapter"]
 
 SMALL, SMALLER = dpi.GDP(0.5), dpi.GDP(0.25)
-QUARTILES = [0.25, 0.5, 0.75, 0.9]
-_SCHEMA = """\
+MOST_ROWS = 5
+
+
+def people_chapter(tour: Tour) -> list[Block]:
+    """Protect people who have several rows, and say what keeping fewer of them would cost."""
+    script = tour.run(f"""\
+from statsmodels.datasets import randhie
+
+people = randhie.load_pandas().data
+same = ["lncoins", "idp", "lpi", "fmde", "physlm", "disea"]  # alike in a person's years
+people["person"] = people[same].ne(people[same].shift()).any(axis=1).cumsum()
 visits_schema = dpi.Schema(
     mdvis=dpi.Integer(0, 30),  # visits to a doctor in a year
     lncoins=dpi.Real(0, 5),
     physlm=dpi.Real(0, 1),
     disea=dpi.Real(0, 60),  # an index of chronic diseases
-    hlthg=dpi.Boolean(), hlthf=dpi.Boolean(), hlthp=dpi.Boolean(),  # good, fair, poor health
-)"""
-
-
-def people_chapter(tour: Tour) -> list[Block]:
-    """Protect people who have several rows, and say what keeping fewer of them would cost."""
-    question = dpi.mean("mdvis", tour.visits)
-    explained, means = question.explain(SMALL), question.fit(SMALL)
-    shares = {1: 0.04, 2: 0.04, 3: 0.6, 4: 0.02, 5: 0.25, 10: 0.05}
-    kept = dpi.truncation(shares, [1, 3, 5, 10])
-    script = f"""\
-from statsmodels.datasets import randhie
-
-people = randhie.load_pandas().data
-same = {SAME!r}  # a person's years follow each other and share these
-people["person"] = people[same].ne(people[same].shift()).any(axis=1).cumsum()
-{_SCHEMA}
-visits_ledger = dpi.Ledger("{VISITS_LEDGER}", dataset="randhie", budget=dpi.{VISITS_BUDGET!r})
+    hlthg=dpi.Boolean(),  # good health
+    hlthf=dpi.Boolean(),  # fair health
+    hlthp=dpi.Boolean(),  # poor health
+)
+visits_ledger = dpi.Ledger("{VISITS_LEDGER}", dataset="randhie", budget=dpi.GDP(mu=2.5))
 visits = dpi.PrivateData(people, visits_schema, visits_ledger, id="person", max_rows={MOST_ROWS})
 question = dpi.mean("mdvis", visits)
 print(question.explain(dpi.{SMALL!r}))
 yearly = question.fit(dpi.{SMALL!r})
-print(yearly.summary())"""
+print(yearly.summary())""")
+    means = tour["yearly"]
+    shares = {1: 0.04, 2: 0.04, 3: 0.6, 4: 0.02, 5: 0.25, 10: 0.05}
+    kept = dpi.truncation(shares, [1, 3, 5, 10])
     return [
         Text(f"""The rows so far were one for each person. In the RAND health insurance experiment a person has a row a
-            year: other people, with a ledger of their own. With `id=` all rows of a person are protected together, of
-            which at most {MOST_ROWS} are kept by a public rule; every bound counts that many. The data set tells of
-            no persons, but the rows of one follow each other, and share what does not change."""),
-        Code(script, python=True),
-        Code(explained),
+            year. These are other people, and their data set has a ledger of its own. With `id=` all rows of a person
+            are protected together. A public rule keeps at most {MOST_ROWS} of them, and every bound counts that many.
+            The file has no column that identifies a person, but a person's rows follow each other and agree in the
+            columns that do not change."""),
+        script,
+        Code(tour["question"].explain(SMALL)),
         Table(described_frame(means), "Visits to a doctor in a year, 95% interval", str(means.summary())),
         *warning_notes(means),
         Text("""The years of one person are alike, so these rows tell less than those of as many people would. The
-            standard error counts that: it comes from noisy sums of squares of sums per person."""),
+            standard error counts that: it comes from noisy sums, over people, of their squared totals."""),
         Table(
-            kept.frame.map("{:.3g}".format),
+            kept.frame.map("{:.2f}".format),
             "What keeping fewer rows would do, if people had 1 to 10 rows in publicly known shares",
             str(kept.frame),
         ),
@@ -67,35 +67,32 @@ print(yearly.summary())"""
 
 def shape_chapter(tour: Tour) -> list[Block]:
     """Choose, and tell the shape of a distribution: quantiles, a distribution function, a density."""
-    common = dpi.most_frequent(CONDITIONS, tour.visits).fit(SMALLER)
-    distribution = dpi.cdf("disea", tour.visits).fit(SMALL)
-    quartiles = distribution.quantile(QUARTILES)
-    shape = dpi.density("mdvis", tour.visits).fit(SMALL)
-    script = f"""\
-common = dpi.most_frequent({CONDITIONS!r}, visits).fit(dpi.{SMALLER!r})
+    script = tour.run(f"""\
+common = dpi.most_frequent(["hlthg", "hlthf", "hlthp"], visits).fit(dpi.{SMALLER!r})
 print(common.summary())
 distribution = dpi.cdf("disea", visits).fit(dpi.{SMALL!r})
-print(distribution.quantile({QUARTILES!r}).summary())
-shape = dpi.density("mdvis", visits).fit(dpi.{SMALL!r})
-print(shape.summary())"""
+quartiles = distribution.quantile([0.25, 0.5, 0.75, 0.9])
+print(quartiles.summary())
+shape = dpi.density("mdvis", visits).fit(dpi.{SMALL!r})""")
+    quartiles = tour["quartiles"]
     return [
-        Text("""Sometimes the answer is no number: which of several conditions is the most common? Adding noise to the
-            winner makes no sense. Noise is added to the counts instead, and only who comes out on top is
-            released: at the price of one count, whatever their number."""),
-        Code(script, python=True),
-        Code(str(common.summary())),
+        Text("""Sometimes the answer is no number: which of several conditions is the most common? Noise cannot be
+            added to a name. It is added to the counts instead, and only the name of the largest is released, at the
+            price of one count, however many conditions there are."""),
+        script,
+        Code(str(tour["common"].summary())),
         Text("""All quantiles are read from one noisy distribution function, and further ones cost nothing. Their
-            intervals need no density, and hold for tied values too."""),
+            intervals need no density, and hold where many rows have the same value."""),
         Table(described_frame(quartiles), "Quantiles of the index of diseases", str(quartiles.summary())),
         *warning_notes(quartiles),
         Picture(
             "distribution.png",
-            drawn_figure(distribution.plot, 3.6),
+            drawn_figure(tour["distribution"].plot, 3.6),
             "Distribution function of the index of chronic diseases, with a 95% band for all of it.",
         ),
         Picture(
             "density.png",
-            drawn_figure(shape.plot, 3.6),
+            drawn_figure(tour["shape"].plot, 3.6),
             "Density of the number of visits: its bins were chosen privately, for a small share of the price.",
         ),
     ]

@@ -5,15 +5,16 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import pandas as pd
+import statsmodels.formula.api as smf
 from statsmodels.iolib.summary2 import summary_col
 
-import dpinfer as dpi
 from dpinfer.tour.figures import budget_figure, coefficient_figure, comparison_figure
 from dpinfer.tour.frames import format_number, format_pvalue, regression_table, scalar, warning_notes
-from dpinfer.tour.report import Block, Code, Note, Picture, Table, Text
+from dpinfer.tour.report import Block, Note, Picture, Table, Text
 from dpinfer.tour.session import FIRST_SHARE, FORMULA, GRAM, GRAM_SHARE, JOINT_TEST, SECOND_FORMULA, SINGLE_TEST
 
 if TYPE_CHECKING:
+    import dpinfer as dpi
     from dpinfer.tour.session import Tour
 
 __all__ = ["gram_chapter", "regression_chapter"]
@@ -21,12 +22,14 @@ __all__ = ["gram_chapter", "regression_chapter"]
 
 def regression_chapter(tour: Tour) -> list[Block]:
     """Fit the first regression, and compare it with the ordinary one."""
-    results, price = tour.first, tour.budget * FIRST_SHARE
+    price = tour.budget * FIRST_SHARE
+    script = tour.run(f"results = model.fit(dpi.{price!r})\nprint(results.summary())")
+    results = tour["results"]
     share = results.noise_share.drop("Intercept")
     calm: list[Block] = [Text("The inference raised no warning: in no direction does noise drown the data.")]
     return [
         Text("The fit charges the ledger, measures noisy sums once, and infers from them alone."),
-        Code(f"results = model.fit(dpi.{price!r})\nprint(results.summary())", python=True),
+        script,
         regression_table(results, "How the marriage is rated: private regression"),
         *(warning_notes(results) or calm),
         Text(f"""Read it as any regression table. The standard error counts both sampling and privacy noise;
@@ -35,7 +38,7 @@ def regression_chapter(tour: Tour) -> list[Block]:
         Picture(
             "coefficients.png",
             coefficient_figure(results),
-            """Private coefficients with 95% intervals. The thick part is what sampling alone accounts for,
+            """Private coefficients with 95% intervals. The thick part is the interval from sampling alone,
             the rest of the line is what privacy noise adds.""",
         ),
         *_comparison(tour),
@@ -53,34 +56,37 @@ def regression_chapter(tour: Tour) -> list[Block]:
 
 def gram_chapter(tour: Tour) -> list[Block]:
     """Buy the cross-products once, and infer from the file as a reader would."""
-    price, path = tour.budget * GRAM_SHARE, tour.folder / GRAM
-    tour.gram.save(path)
-    spent, release = tour.ledger.spent, dpi.read_release(path)
-    second, again = dpi.ols(SECOND_FORMULA, release).infer(), dpi.ols(FORMULA, release).infer()
-    script = f"""\
+    price = tour.budget * GRAM_SHARE
+    purchase = tour.run(f"""\
 gram = dpi.gram(list(schema), data).fit(dpi.{price!r}).release
-gram.save("{GRAM}")
-
+gram.save("{GRAM}")""")
+    spent = tour.spent
+    use = tour.run(f"""\
 release = dpi.read_release("{GRAM}")  # from here on no data, no ledger
 second = dpi.ols("{SECOND_FORMULA}", release).infer()
 print(second.summary(), second.t_test("{SINGLE_TEST}"))
-again = dpi.ols("{FORMULA}", release).infer()
-print(again.wald_test("{JOINT_TEST}"))"""
+again = dpi.ols(
+    "{FORMULA}", release
+).infer()
+print(again.wald_test("{JOINT_TEST}"))""")
+    release, second, again = tour["release"], tour["second"], tour["again"]
     return [
         Text(f"""One purchase can serve many questions. For {price} the noisy cross-products of all
-            {len(tour.schema)} columns are released: {len(release.values)} numbers, which give every
+            {len(tour["schema"])} columns are released: {len(release.values)} numbers, which give every
             regression among them. They are saved as readable JSON together with the law of their noise, and
             may be published."""),
-        Code(script, python=True),
-        Text(f"""`{GRAM}` read back equals what was saved: {"yes" if release == tour.gram else "no"}. Spent
-            when it was saved: {spent}; after two regressions and their tests: {tour.ledger.spent}."""),
+        purchase,
+        use,
+        Text(f"""`{GRAM}` read back equals what was saved: {"yes" if release == tour["gram"] else "no"}. Spent
+            when it was saved: {spent}; after two regressions and their tests: {tour.spent}."""),
         regression_table(second, "Number of children: private regression from the saved file"),
         *warning_notes(second),
         Picture("second.png", coefficient_figure(second), "The second regression, 95% intervals."),
         Table(_test_frame(second, again), "Tests of single coefficients and of two together, from the file"),
         *warning_notes(again),
         Text("""Age and years married move together. Each may then be unclear by itself while both together
-            are not, with or without privacy, and the joint test is the one to report."""),
+            are not, with or without privacy, and the joint test is the one to report. These are not the numbers of
+            the last chapter: another release has other noise."""),
         Text("""Had the cross-products been bought first, the regression of the last chapter would have been
             free: where several questions are to come, buy the sums that serve them all."""),
     ]
@@ -88,7 +94,7 @@ print(again.wald_test("{JOINT_TEST}"))"""
 
 def _comparison(tour: Tour) -> list[Block]:
     """Set the ordinary fit beside the private one."""
-    results, ordinary = tour.first, tour.ordinary
+    results, ordinary = tour["results"], smf.ols(FORMULA, tour["frame"]).fit()
     ends = results.conf_int()
     covered = int(((ends[0] <= ordinary.params) & (ordinary.params <= ends[1])).sum())
     facts = {"N": lambda fit: f"{fit.nobs:,.0f}"}

@@ -38,6 +38,7 @@ PAGE = "report.html"
 
 MARKER = '<meta name="generator" content="dpinfer report">'
 _WIDTH = 92
+_FOLD = 98
 _DPI = 160
 
 
@@ -86,13 +87,14 @@ class Code:
     def as_text(self) -> str:
         """Return the lines, indented; a script with the prompts of Python."""
         if not self.python:
-            return textwrap.indent(self.text, "    ")
+            return textwrap.indent(_folded(self.text), "    ")
         lines = self.text.splitlines()
         return "\n".join(f"{'...' if line[:1] in (' ', ')') else '>>>'} {line}" for line in lines if line)
 
     def as_html(self) -> str:
         """Return a ``pre`` element."""
-        return f'<pre class="{"python" if self.python else "output"}">{escape(self.text)}</pre>'
+        kind, shown = ("python", self.text) if self.python else ("output", _folded(self.text))
+        return f'<pre class="{kind}">{escape(shown)}</pre>'
 
 
 @dataclass(frozen=True, eq=False)
@@ -122,7 +124,7 @@ class Table:
 
     def as_html(self) -> str:
         """Return a ``figure`` element that scrolls sideways where the screen is narrow."""
-        names = ["", *self.frame.columns]
+        names = [self.frame.index.name or "", *self.frame.columns]
         head = "".join(f'<th scope="col">{escape(str(name))}</th>' for name in names) if any(names) else ""
         rows = []
         for label, cells in zip(self.frame.index, self.frame.to_numpy(dtype=object), strict=True):
@@ -212,6 +214,18 @@ def page_html(title: str, lead: Sequence[Block], sections: Sequence[Section], fo
 
 def _flowing(text: str) -> str:
     return " ".join(text.split())
+
+
+def _folded(text: str) -> str:
+    """Break long lines of two columns; what follows starts below the second one."""
+    return "\n".join(map(_folded_line, text.splitlines()))
+
+
+def _folded_line(line: str) -> str:
+    label = re.match(r"\S+ {2,}", line)
+    if label is None or len(line) <= _FOLD:
+        return line
+    return textwrap.fill(line, _FOLD, subsequent_indent=" " * len(label[0]))
 
 
 def _inline(text: str) -> str:

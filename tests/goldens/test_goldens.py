@@ -43,6 +43,7 @@ def differences(found: dict, golden: dict) -> list[str]:
     return differ
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", CASES)
 def test_a_case_is_as_it_was(name):
     assert differences(record(CASES[name]), GOLDENS[name]) == []

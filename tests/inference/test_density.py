@@ -9,13 +9,13 @@ from statsmodels.stats.proportion import proportion_confint
 
 from dpinfer.inference.density import (
     DensityEstimates,
-    bias_estimate,
     density_intervals,
     projected,
     variance_error,
 )
+from dpinfer.inference.histograms import BinCounts
 from dpinfer.inference.moment_estimates import proportions
-from dpinfer.inference.moment_intervals import intervals
+from dpinfer.inference.moment_inference import intervals
 from dpinfer.inference.moments import MomentSums
 from dpinfer.release.laws import NoiseLaw
 
@@ -146,8 +146,8 @@ def test_the_bias_is_estimated_without_bias_and_with_its_error():
     """Mean of 2,000 estimates to 5 standard errors; their standard deviation to 15% of the stated one."""
     p = np.diff(stats.beta(2, 5).cdf(np.linspace(0, 1, 49)))
     counts, noise = drawn(p, 3000, 2000, noise=40.0, laplace=False, seed=9)
-    share = np.full(48, 1 / 48)
-    found = np.array([bias_estimate(one, share, 8, nobs=3000, noise=noise, length=2.0) for one in counts])
+    edges = np.linspace(0, 2, 49)
+    found = np.array([BinCounts(edges, one, noise).bias(8, nobs=3000) for one in counts])
     truth = (48 * (p**2).sum() - 6 * (p.reshape(6, 8).sum(axis=1) ** 2).sum()) / 2.0
     spread = found[:, 0].std()
     assert abs(found[:, 0].mean() - truth) < 5 * spread / np.sqrt(2000)

@@ -7,8 +7,7 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from dpinfer.inference.moment_estimates import correlations, covariances, means, proportions, totals, variances
-from dpinfer.inference.moment_inference import batch_moments
-from dpinfer.inference.moment_intervals import intervals, pvalues
+from dpinfer.inference.moment_inference import batch_moments, intervals, pvalues
 from dpinfer.inference.moments import MomentSums
 
 EXPONENTS = [

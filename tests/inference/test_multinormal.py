@@ -9,7 +9,7 @@ from scipy import special, stats
 
 from dpinfer.inference.expfam import clamped_problem
 from dpinfer.inference.families import Normal
-from dpinfer.inference.moment_intervals import intervals, pvalues
+from dpinfer.inference.moment_inference import intervals, pvalues
 from dpinfer.inference.moments import MomentSums
 from dpinfer.inference.multinormal import clamped_product, estimate_multinormal, signal
 from dpinfer.schema import Real, Schema

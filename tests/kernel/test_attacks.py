@@ -473,6 +473,8 @@ BOXES = {
     "no numbers": {"lower": np.full_like(CURVE.lower, np.nan)},
     "parts of a step": {"lower": CURVE.lower - 2.0**-30},
     "of other pieces": {"edges": CURVE.edges[1:]},
+    "of pieces in no order": {"edges": CURVE.edges[::-1]},
+    "of pieces without ends": {"edges": np.full_like(CURVE.edges, np.nan)},
     "of no piece": {"edges": CURVE.edges[:1], "lower": CURVE.lower[:, :0], "upper": CURVE.upper[:, :0]},
 }
 

@@ -114,7 +114,7 @@ def test_sources_of_unknown_type(source):
 
 def test_arguments_of_wrong_type():
     ledger = dpi.Ledger.in_memory(dpi.ZCDP(1))
-    with pytest.raises(OptionError, match="schema='dict'"):
+    with pytest.raises(OptionError, match="schema=<dict>"):
         dpi.PrivateData(FRAME, {"x": dpi.Real(0, 1)}, ledger)
     for wrong in (dpi.ZCDP(1), None, "study.db"):
         with pytest.raises(OptionError, match="ledger"):

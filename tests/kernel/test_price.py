@@ -19,10 +19,10 @@ from dpinfer.kernel.price import price_stage
 from dpinfer.kernel.rows.cells import MOST_SUMS
 from dpinfer.kernel.sources import open_source
 from dpinfer.kernel.stage import Context, Noise, Stage, Sum
-from dpinfer.kernel.sums import exact_sums
 from dpinfer.privacy.units import NEIGHBORS
 from dpinfer.procedures.sum_plan import SumPlan
 from dpinfer.release.laws import TULAP_GRID
+from tests.sum_privacy import allowed, frame_of, keeping_schema, loss, sums_of
 
 COLUMNS = {
     "x": dpi.Real(-3, 11),
@@ -34,16 +34,7 @@ COLUMNS = {
     "w": dpi.Real(0, 3),
 }
 DROPPING = dpi.Schema(COLUMNS)
-KEEPING = dpi.Schema(
-    {
-        name: type(column)(
-            **{k: v for k, v in column.to_dict().items() if k in ("lower", "upper", "levels")},
-            missing=constant,
-            impossible=constant,
-        )
-        for (name, column), constant in zip(COLUMNS.items(), (0, 2, 1, 16, True, "f", 3), strict=True)
-    }
-)
+KEEPING = keeping_schema(COLUMNS, (0, 2, 1, 16, True, "f", 3))
 ASKED = {
     "mean": dpi.mean("x"),
     "means": dpi.mean(["x", "u", "k", "b"]),
@@ -95,33 +86,6 @@ def measured(name, price, neighbors, keeping):
     if procedure.draws > 1 and not isinstance(price, dpi.PureDP):
         return None
     return procedure.measurement(price, schema=KEEPING if keeping else DROPPING, neighbors=neighbors)
-
-
-def frame_of(*rows):
-    return pd.DataFrame({name: pd.Series([row[name] for row in rows], dtype=object) for name in COLUMNS})
-
-
-def sums_of(measurement, *rows):
-    sums = exact_sums(measurement.rows, open_source(frame_of(*rows)), threads=1)
-    return [total * measurement.multiplier for total in sums]
-
-
-def loss(change, law):
-    """Privacy loss of a change of the sums, exactly: sum d^2/(2 s^2) or sum abs(d)/s."""
-    total = Fraction(0)
-    for scale, moved in zip(law.scales, change, strict=True):
-        if scale == 0:
-            assert moved == 0, "a sum without noise moved"
-        elif moved and law.family == "gaussian":
-            total += Fraction(moved * moved) / (2 * Fraction(scale) ** 2)
-        elif moved:
-            total += abs(moved) / Fraction(scale)
-    return total
-
-
-def allowed(measurement):
-    cost = measurement.cost
-    return cost.rho if measurement.law.family == "gaussian" else cost.pure_epsilon
 
 
 def rows():

@@ -2,7 +2,7 @@
 
 import re
 
-from validation.publish import trusted
+from validation.publish import ordinary_path, trusted
 
 
 def test_the_page_lists_the_files_that_a_private_run_imports():
@@ -18,8 +18,26 @@ def test_the_page_tells_their_lines():
 def test_questions_inference_and_the_reader_of_texts_are_not_among_them():
     files = set(trusted.closure())
     assert {path.split("/")[1] for path in files}.isdisjoint({"procedures", "inference", "results", "studies"})
-    assert files.isdisjoint({f"dpinfer/schema/{name}.py" for name in ("formula", "syntax", "expressions", "basis")})
+    texts = ("formula", "syntax", "expressions", "basis", "intervals", "tree_bounds", "curves", "balls")
+    assert files.isdisjoint({f"dpinfer/schema/{name}.py" for name in texts})
+
+
+def test_what_is_for_people_and_simulation_is_not_among_them():
+    others = ("kernel/simulated", "kernel/measurement", "kernel/wording", "privacy/ledger", "privacy/planning")
+    files = set(trusted.closure())
+    assert files.isdisjoint({f"dpinfer/{name}.py" for name in (*others, "release/release", "release/registry")})
 
 
 def test_imports_within_functions_count():
-    assert {"dpinfer/kernel/run.py", "dpinfer/privacy/ledger.py"} <= set(trusted.closure())
+    assert {"dpinfer/kernel/run.py", "dpinfer/privacy/account.py", "dpinfer/privacy/store.py"} <= set(trusted.closure())
+
+
+def test_the_page_tells_how_much_an_ordinary_question_runs():
+    told = re.search(
+        r"`mean` enters functions of ([\d,]+) lines of code, and `ols` of ([\d,]+)", trusted.PAGE.read_text()
+    )
+    stated = [int(one.replace(",", "")) for one in told.groups()]
+    found = [ordinary_path.total(ask) for ask in ordinary_path.QUESTIONS.values()]
+    assert all(0.95 * said <= run <= said for run, said in zip(found, stated, strict=True)), (
+        f"the page should say {found}"
+    )

@@ -159,6 +159,7 @@ def usual():
     }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", FRAMES)
 def test_only_the_released_numbers_depend_on_the_rows(name, usual, caplog, capfd):
     caplog.set_level(logging.DEBUG)

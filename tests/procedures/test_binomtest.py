@@ -128,7 +128,8 @@ def test_one_count_is_measured_with_sensitivity_one(price):
     assert scale == pytest.approx(right.get(type(price).__name__, 4.22488), rel=1e-4)
     pure = isinstance(price, dpi.PureDP)
     assert (measured.kind, measured.law.family) == (("binomial", "tulap") if pure else ("count", "gaussian"))
-    assert "changes the count by at most 1\n" in measured.describe()
+    told = "changes the count by at most 1\n" if pure else "of the change of all sums at most 1 in units of rows\n"
+    assert told in measured.describe()
     assert "n = 10,000: " in binomtest("s").explain(price, schema=SCHEMA, neighbors="replace_one")
 
 

@@ -37,6 +37,7 @@ FRAMES = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", FRAMES)
 @pytest.mark.parametrize("column", list(SCHEMA))
 @pytest.mark.parametrize("neighbors", NEIGHBORS)

@@ -24,6 +24,7 @@ from dpinfer.errors import (
 )
 from dpinfer.inference.released import Released
 from dpinfer.privacy.units import NEIGHBORS
+from tests.odd_cells import with_cells
 
 SCHEMA = dpi.Schema(
     x=dpi.Real(0, 10),
@@ -63,21 +64,12 @@ def plain(rows=80):
     return frame
 
 
-def with_cells(**cells):
-    frame = plain().astype(object)
-    for name, cell in cells.items():
-        column = frame[name].to_numpy(dtype=object, copy=True)
-        column[5] = cell
-        frame[name] = pd.Series(column, dtype=object)
-    return frame
-
-
 FRAMES = {
-    "NaN": lambda: with_cells(x=np.nan, g=np.nan, b=np.nan, k=np.nan, w=np.nan),
-    "infinity": lambda: with_cells(x=np.inf, y=-np.inf, n=np.inf, w=np.inf),
-    "text": lambda: with_cells(x="oops", b="maybe", n="12", g=3, k="1.5"),
-    "None": lambda: with_cells(x=None, g=None, b=None, n=None),
-    "objects": lambda: with_cells(x=object(), g=[1], b=b"x", k=pd.Timestamp("2020-01-01"), n=10**400),
+    "NaN": lambda: with_cells(plain(), x=np.nan, g=np.nan, b=np.nan, k=np.nan, w=np.nan),
+    "infinity": lambda: with_cells(plain(), x=np.inf, y=-np.inf, n=np.inf, w=np.inf),
+    "text": lambda: with_cells(plain(), x="oops", b="maybe", n="12", g=3, k="1.5"),
+    "None": lambda: with_cells(plain(), x=None, g=None, b=None, n=None),
+    "objects": lambda: with_cells(plain(), x=object(), g=[1], b=b"x", k=pd.Timestamp("2020-01-01"), n=10**400),
     "no rows": lambda: plain(0),
     "one row": lambda: plain(1),
     "two rows": lambda: plain(2),
@@ -182,6 +174,7 @@ def options_of(kind, method):
     return {"inference": method} | ({"replicates": 99} if method == "simulated" else {})
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", FRAMES)
 def test_only_the_released_numbers_depend_on_the_rows(name, usual, caplog, capfd):
     caplog.set_level(logging.DEBUG)

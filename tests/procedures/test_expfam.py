@@ -21,6 +21,7 @@ from dpinfer.errors import (
 from dpinfer.inference.released import Released
 from dpinfer.privacy.units import NEIGHBORS
 from dpinfer.procedures.expfam import ExpFam
+from tests.odd_cells import with_cells
 
 COLUMNS = {
     "b": dpi.Boolean(),
@@ -78,25 +79,18 @@ def plain(rows=80):
     )
 
 
-def with_cells(**cells):
-    frame = plain().astype(object)
-    for name, cell in cells.items():
-        column = frame[name].to_numpy(dtype=object, copy=True)
-        column[5] = cell
-        frame[name] = pd.Series(column, dtype=object)
-    return frame
-
-
 def with_numbers(value):
     return plain().assign(**{name: value for name, column in COLUMNS.items() if isinstance(column, dpi.Real)})
 
 
 FRAMES = {
-    "NaN": lambda: with_cells(**dict.fromkeys(COLUMNS, np.nan)),
-    "None": lambda: with_cells(**dict.fromkeys(COLUMNS)),
-    "infinity": lambda: with_cells(x=np.inf, y=-np.inf, p=-np.inf, q=np.inf, k=np.inf, w=np.inf, m=-np.inf),
-    "text": lambda: with_cells(**dict.fromkeys(COLUMNS, "oops")),
-    "objects": lambda: with_cells(x=object(), y=[1], p=b"x", q=pd.Timestamp("2020-01-01"), k=10**400, b={}, g=()),
+    "NaN": lambda: with_cells(plain(), **dict.fromkeys(COLUMNS, np.nan)),
+    "None": lambda: with_cells(plain(), **dict.fromkeys(COLUMNS)),
+    "infinity": lambda: with_cells(plain(), x=np.inf, y=-np.inf, p=-np.inf, q=np.inf, k=np.inf, w=np.inf, m=-np.inf),
+    "text": lambda: with_cells(plain(), **dict.fromkeys(COLUMNS, "oops")),
+    "objects": lambda: with_cells(
+        plain(), x=object(), y=[1], p=b"x", q=pd.Timestamp("2020-01-01"), k=10**400, b={}, g=()
+    ),
     "no rows": lambda: plain(0),
     "one row": lambda: plain(1),
     "two rows": lambda: plain(2),
@@ -166,6 +160,7 @@ def usual():
     return get
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", FRAMES)
 def test_only_the_released_numbers_depend_on_the_rows(name, usual, caplog, capfd):
     caplog.set_level(logging.DEBUG)

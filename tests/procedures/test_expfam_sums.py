@@ -3,7 +3,6 @@
 Sums add over rows, so what one unit does to them is seen on single rows and pairs of rows alone.
 """
 
-from fractions import Fraction
 from functools import cache
 from itertools import product
 
@@ -15,8 +14,8 @@ from hypothesis import strategies as st
 
 import dpinfer as dpi
 from dpinfer.kernel.sources import open_source
-from dpinfer.kernel.sums import exact_sums
 from dpinfer.privacy.units import NEIGHBORS
+from tests.sum_privacy import allowed, frame_of, keeping_schema, loss, sums_of
 
 COLUMNS = {
     "b": dpi.Boolean(),
@@ -33,16 +32,7 @@ COLUMNS = {
 }
 SCHEMA = dpi.Schema(COLUMNS)
 CONSTANTS = (False, 0, 3, 7, 0.0, 2.0, 5.0, 8.0, 0.1, 0.5, "b")
-KEEPING = dpi.Schema(
-    {
-        name: type(column)(
-            **{key: value for key, value in column.to_dict().items() if key in ("lower", "upper", "levels")},
-            missing=constant,
-            impossible=constant,
-        )
-        for (name, column), constant in zip(COLUMNS.items(), CONSTANTS, strict=True)
-    }
-)
+KEEPING = keeping_schema(COLUMNS, CONSTANTS)
 OWN = dpi.Family(
     "weighted",
     parameters={"shape": (0, np.inf), "rate": (0, np.inf)},
@@ -77,33 +67,6 @@ WILD = [NAN, INF, -INF, None, "oops", "2", b"x", 1e308, -1e308, 10**400, True, p
 @cache
 def measured(kind, price, neighbors, keeping):
     return KINDS[kind].measurement(price, schema=KEEPING if keeping else SCHEMA, neighbors=neighbors)
-
-
-def frame_of(*rows):
-    return pd.DataFrame({name: pd.Series([row[name] for row in rows], dtype=object) for name in COLUMNS})
-
-
-def sums_of(measurement, *rows):
-    sums = exact_sums(measurement.rows, open_source(frame_of(*rows)), threads=1)
-    return [total * measurement.multiplier for total in sums]
-
-
-def loss(change, law):
-    """Privacy loss of a change of the sums, exactly: sum d^2/(2 s^2) or sum abs(d)/s."""
-    total = Fraction(0)
-    for scale, moved in zip(law.scales, change, strict=True):
-        if scale == 0:
-            assert moved == 0, "a sum without noise moved"
-        elif moved and law.family == "gaussian":
-            total += Fraction(moved * moved) / (2 * Fraction(scale) ** 2)
-        elif moved:
-            total += abs(moved) / Fraction(scale)
-    return total
-
-
-def allowed(measurement):
-    cost = measurement.cost
-    return cost.rho if measurement.law.family == "gaussian" else cost.pure_epsilon
 
 
 def cells_of(name):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import inspect
 import re
 
@@ -11,9 +12,16 @@ import pytest
 import dpinfer as dpi
 from dpinfer import procedures
 from dpinfer.errors import OptionError
+from dpinfer.procedures.description import Proportion
 from dpinfer.procedures.keywords import INSTEAD
+from dpinfer.procedures.multinormal import MultivariateNormal
+from dpinfer.procedures.proportions import ExactProportionModel
 
-QUESTIONS = [name for name in procedures.__all__ if name.islower()]
+QUESTIONS = [
+    name
+    for name in dpi.__all__
+    if name.islower() and getattr(getattr(dpi, name), "__module__", "").startswith("dpinfer.procedures.")
+]
 
 
 @pytest.mark.parametrize(
@@ -84,3 +92,52 @@ def test_no_alternative_shadows_an_option():
     assert "weights" in taken["mean"]
     assert "weights" in INSTEAD
     assert dpi.mean("x", weights="w").weights == "w"
+
+
+CLASSES = {
+    cls.__name__: cls
+    for cls in (*map(vars(procedures).get, procedures.__all__), MultivariateNormal, Proportion, ExactProportionModel)
+}
+READ = {
+    "by",
+    "columns",
+    "column",
+    "row",
+    "a",
+    "b",
+    "q",
+    "f_exp",
+    "p0",
+    "sizes",
+    "queries",
+    "bins",
+    "bounds",
+    "model",
+    "names",
+}
+"""Arguments that a function reads, and that a field of another name or form holds."""
+
+
+@pytest.mark.parametrize("name", [name for name in QUESTIONS if name != "combine"])
+def test_every_option_is_a_field_or_is_read(name):
+    ask = getattr(dpi, name)
+    fields = [
+        {one.name for one in dataclasses.fields(CLASSES[cls])} for cls in ask.__annotations__["return"].split(" | ")
+    ]
+    for option in inspect.signature(ask).parameters.keys() - READ - {"data"}:
+        assert any(option in known for known in fields)
+
+
+def test_options_reach_their_fields():
+    asked = dpi.total("x", by="g", where="x > 1", weights="w", target="population", inference="wald", draws=3)
+    assert (asked.columns, asked.axes, asked.where, asked.weights) == (("x",), ({"column": "g"},), "x > 1", "w")
+    assert (asked.target, asked.inference, asked.draws) == ("population", "wald", 3)
+    counted = dpi.count(by="g", weights="w")
+    assert (counted.kind, counted.columns, counted.weights) == ("total", ("w",), None)
+    regressed = dpi.ols("y ~ x", row_norm=2.0, norm="l1", split=(0.2, 0.3, 0.5), clamped_share=0.1, seed=4)
+    assert (regressed.formula, regressed.row_norm, regressed.norm) == ("y ~ x", 2.0, "l1")
+    assert (regressed.split, regressed.clamped_share, regressed.seed) == ((0.2, 0.3, 0.5), 0.1, 4)
+    paired = dpi.ttest_rel("x", " y", alternative="less", draws=2000, seed=1)
+    assert (paired.column, paired.alternative, paired.draws, paired.seed) == ("(x) - (y)", "less", 2000, 1)
+    middle = dpi.median("x", by="g", method="tree", resolution=64, continuous=True)
+    assert (middle.probabilities, middle.method, middle.resolution, middle.continuous) == ((0.5,), "tree", 64, True)

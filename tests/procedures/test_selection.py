@@ -21,6 +21,7 @@ from dpinfer.errors import (
     UnknownColumnError,
 )
 from dpinfer.privacy.units import NEIGHBORS
+from tests.odd_cells import with_cells
 
 SCHEMA = dpi.Schema(
     {
@@ -49,19 +50,10 @@ def plain(rows=80):
     return SCHEMA.sample(rows, np.random.default_rng(8))
 
 
-def with_cells(**cells):
-    frame = plain().astype(object)
-    for name, cell in cells.items():
-        column = frame[name].to_numpy(dtype=object, copy=True)
-        column[5] = cell
-        frame[name] = pd.Series(column, dtype=object)
-    return frame
-
-
 FRAMES = {
-    "NaN and infinity": lambda: with_cells(x=np.inf, g=np.nan, b=np.nan, k=-np.inf, n=np.nan),
-    "text": lambda: with_cells(x="oops", b="maybe", n="12", g=3, k="1.5"),
-    "objects": lambda: with_cells(x=object(), g=[1], b=b"x", k=pd.Timestamp("2020-01-01"), c=None),
+    "NaN and infinity": lambda: with_cells(plain(), x=np.inf, g=np.nan, b=np.nan, k=-np.inf, n=np.nan),
+    "text": lambda: with_cells(plain(), x="oops", b="maybe", n="12", g=3, k="1.5"),
+    "objects": lambda: with_cells(plain(), x=object(), g=[1], b=b"x", k=pd.Timestamp("2020-01-01"), c=None),
     "no rows": lambda: plain(0),
     "one row": lambda: plain(1),
     "everything clamped": lambda: plain().assign(x=1e300, k=99, n=-1),

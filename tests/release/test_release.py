@@ -78,6 +78,8 @@ def test_files_and_pickles_lose_nothing(release, tmp_path):
     read = read_release(path)
     assert read == release == pickle.loads(pickle.dumps(release))
     same_results(read.infer(), release.infer())
+    with pytest.raises(FileNotFoundError, match=f"no such folder: '{tmp_path / 'missing'}'"):
+        release.save(tmp_path / "missing" / "income.json")
     assert read_release(str(path)) == release
 
 

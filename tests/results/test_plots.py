@@ -6,7 +6,7 @@ import pandas as pd
 import pytest
 from scipy import stats
 
-from dpinfer.errors import UnknownColumnError
+from dpinfer.errors import OptionError, UnknownColumnError
 
 
 @pytest.fixture(autouse=True)
@@ -68,6 +68,8 @@ def test_plot_into_given_axes_with_given_terms(case):
     assert plt.get_fignums() == [figure.number]
     assert [label.get_text() for label in ax.get_yticklabels()] == ["educ", "Intercept"]
     assert ax.get_legend() is None
+    with pytest.raises(OptionError, match=r"^ax=<str> is not valid: expected matplotlib Axes"):
+        case.noisy().plot_coefficients("here")
     with pytest.raises(UnknownColumnError, match="'wage'"):
         case.noisy().plot_coefficients(ax, terms=["wage"])
 

@@ -34,6 +34,9 @@ def test_without_noise_intervals_and_covariance_equal_statsmodels(case):
     contrast = np.array([[0.0, 1.0, -1.0, 0.0]])
     np.testing.assert_allclose(results.cov_params(contrast), contrast @ case.ols.cov_params() @ contrast.T)
     assert list(results.conf_int(cols=[2, 1]).index) == ["educ", "age"]
+    for cols in (["age"], [4], [0.5]):
+        with pytest.raises(OptionError, match=r"^cols=<list of length 1> .* positions of coefficients, from 0 to 3"):
+            results.conf_int(cols=cols)
 
 
 def test_noise_adds_to_the_variance_and_is_shown_apart(case):

@@ -247,7 +247,9 @@ def test_estimates_about_the_data_are_said_to_be(case):
 def test_a_release_behind_several_columns_is_paid_for_once(case):
     results = [case.noisy(release=paid(charge)) for charge in ("a", "b", "a", "b", "a")]
     (total,) = totals(summary_table(results))
-    assert total.startswith("Total budget of data set 'survey' (add_remove), 2 releases: 0.2-zCDP, which implies")
+    assert total.startswith(
+        "Total spent by these results on data set 'survey' (add_remove), 2 releases: 0.2-zCDP, which implies"
+    )
     (total,) = totals(summary_table(results[:1]))
     assert ", 1 release: 0.1-zCDP" in total
 
@@ -465,13 +467,13 @@ def test_what_is_no_list_of_results_is_refused(case):
             summary_table(given)
     test = case.noisy(release=paid("a"))
     for other in (3, None, SimpleNamespace(params=1, bse=1), test.t_test("age = 0"), test._results):
-        with pytest.raises(OptionError, match=r"results\[1\]='" + type(other).__name__):
+        with pytest.raises(OptionError, match=rf"results\[1\]=<{type(other).__name__}>"):
             summary_table([case.ols, other])
 
 
 def test_results_without_what_is_to_be_shown_are_refused(case):
     model = sm.OLS(case.design["age"], case.design[["Intercept"]])
-    with pytest.raises(OptionError, match=r"results\[0\]='RegularizedResultsWrapper'"):
+    with pytest.raises(OptionError, match=r"results\[0\]=<RegularizedResultsWrapper>"):
         summary_table([model.fit_regularized()])
     walk = pd.DataFrame(np.random.default_rng(2).normal(size=(80, 2)), columns=["a", "b"])
     vector = sm.tsa.VAR(walk).fit(1)

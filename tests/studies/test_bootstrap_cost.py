@@ -97,7 +97,7 @@ def test_the_plot_shows_the_table(unit):
     assert (drawn.get_xlabel(), drawn.get_ylabel()) == ("replicates", "epsilon at delta = 1e-06")
     assert (drawn.get_xscale(), drawn.get_yscale()) == ("log", "log")
     lines = {line.get_label(): line for line in drawn.get_lines()}
-    assert list(lines) == ["mu = 1, exact", "claimed", "2 - 2/e"]
+    assert list(lines) == ["mu = 1, exact", "claimed", "asymptotic"]
     assert [text.get_text() for text in drawn.get_legend().get_texts()] == list(lines)
     for line, column in zip(lines.values(), ("exact epsilon", "claimed epsilon", "asymptotic epsilon"), strict=True):
         np.testing.assert_array_equal(line.get_xdata(), unit.frame["replicates"])
@@ -110,7 +110,7 @@ def test_the_plot_goes_where_it_is_told():
     assert several.plot(own) is own
     assert several.plot(ax=own) is own
     labels = [line.get_label() for line in own.get_lines()]
-    assert labels[:6] == ["mu = 0.2, exact", "claimed", "2 - 2/e", "mu = 0.4, exact", "claimed", "2 - 2/e"]
+    assert labels[:6] == ["mu = 0.2, exact", "claimed", "asymptotic", "mu = 0.4, exact", "claimed", "asymptotic"]
     colors = [line.get_color() for line in own.get_lines()]
     assert colors[0] == colors[1] != colors[3]
 

@@ -166,6 +166,7 @@ def test_an_interval_that_covers_93_percent_is_caught():
     assert stats.binom.cdf(np.ceil(least * 5000) - 1, 5000, 0.95) <= 1e-4
 
 
+@pytest.mark.slow
 def test_a_test_that_rejects_too_often_is_caught_whatever_the_grid():
     """Size is judged where the truth is zero, at a level shared by all such cells."""
     rules = Rules(alarm=1e-12)

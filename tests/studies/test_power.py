@@ -411,7 +411,7 @@ def test_bound_data_are_neither_read_nor_charged_nor_kept():
     assert ledger.spent.is_zero
     assert study.test.source is None
     assert study.neighbors == "add_remove"
-    assert study.schema is OPEN
+    assert study.schema == OPEN
     free = power(chisquare("p"), 0.25 + ZIGZAG, n=500, privacy=PRICE, schema=OPEN, replicates=200)
     assert free.frame.equals(study.frame)
     public = dpi.PublicData(rows, OPEN, rng=np.random.default_rng(1), neighbors="replace_one")

@@ -11,7 +11,7 @@ from scipy import stats
 
 import dpinfer as dpi
 from dpinfer.inference.batch import batch_linear, linear_oracle
-from dpinfer.inference.moment_intervals import intervals
+from dpinfer.inference.moment_inference import intervals
 from dpinfer.inference.released import Released
 from dpinfer.procedures.described import describe
 from validation.people.people_designs import COLUMNS, DESIGNS, KEPT, SLOPE, draw, slope_variance, sums_of
@@ -97,8 +97,8 @@ def noisy(measurement: Any, sums: np.ndarray, rng: np.random.Generator) -> np.nd
 
 def told(name: str, measurement: Any, values: np.ndarray, schema: dpi.Schema) -> tuple[Any, Any]:
     """Describe releases of a question about means, totals or proportions."""
-    question, steps = QUESTIONS[name], np.asarray(measurement.steps)
-    return describe(question.plan(schema), values, law=measurement.law, steps=steps, nobs=None, target=question.target)
+    question = QUESTIONS[name]
+    return describe(question.plan(schema), Released.of_study(measurement, values), target=question.target)
 
 
 def ends_of(name: str, measurement: Any, values: np.ndarray, alone: np.ndarray | None) -> tuple[np.ndarray, ...]:

@@ -17,10 +17,9 @@ RUNNING = ("dpinfer.kernel.run", "dpinfer.kernel.data")
 PURPOSES = {
     "kernel": "running, prices, samplers, rows of people, processes of blocks",
     "kernel/rows": "row sums: what is forced, and its bound",
-    "numerics": "octaves of block estimates",
-    "privacy": "units, exact arithmetic, costs, filters, the ledger and its file",
-    "release": "what comes out",
-    "schema": "columns, cells, expressions and their bounds, features, axes",
+    "privacy": "units, exact arithmetic, costs, filters, the account of a ledger and its file",
+    "release": "noise laws, and what a stage releases",
+    "schema": "columns, cells, expressions, features, axes",
     "": "errors",
 }
 

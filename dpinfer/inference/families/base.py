@@ -8,16 +8,15 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from dpinfer.errors import OptionError, SchemaError
+from dpinfer.numerics.arrays import Array
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from dpinfer.schema.column import Column
 
-Array = NDArray[np.float64]
 Features = Callable[[Array], Array]
 
 __all__ = [
@@ -94,19 +93,21 @@ class Parameter:
 
     def to_link(self, theta: Array) -> Array:
         """Map values inside the space to the real line; its ends go to minus and plus infinity."""
+        theta = np.asarray(theta, dtype=np.float64)
         if self.link == "identity":
-            return np.asarray(theta, dtype=np.float64)
+            return theta
         with np.errstate(divide="ignore"):
-            below = np.log(np.asarray(theta, dtype=np.float64) - self.lower)
-            return below if self.link == "log" else below - np.log(self.upper - np.asarray(theta))
+            below = np.log(theta - self.lower)
+            return below if self.link == "log" else below - np.log(self.upper - theta)
 
     def from_link(self, eta: Array) -> Array:
         """Map the real line into the space."""
+        eta = np.asarray(eta, dtype=np.float64)
         if self.link == "identity":
-            return np.asarray(eta, dtype=np.float64)
+            return eta
         if self.link == "log":
             return self.lower + np.exp(eta)
-        return self.lower + (self.upper - self.lower) / (1 + np.exp(-np.asarray(eta)))
+        return self.lower + (self.upper - self.lower) / (1 + np.exp(-eta))
 
     def slope(self, eta: Array) -> Array:
         """Differentiate `from_link`."""

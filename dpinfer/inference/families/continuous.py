@@ -102,10 +102,8 @@ class Normal(_Continuous):
     """Normal law with mean and standard deviation."""
 
     name: str = field(default="normal", init=False)
-    parameters: tuple[Parameter, ...] = field(
-        default=(Parameter("mean", -np.inf, np.inf), Parameter("sd", 0.0, np.inf)), init=False, repr=False
-    )
-    natural_names: tuple[str, ...] = field(default=("mean/sd**2", "-1/(2 sd**2)"), init=False, repr=False)
+    parameters = (Parameter("mean", -np.inf, np.inf), Parameter("sd", 0.0, np.inf))
+    natural_names = ("mean/sd**2", "-1/(2 sd**2)")
     _right: ClassVar[str] = "Real(lower, upper)"
 
     def statistics(self, column: str, lower: float, upper: float) -> tuple[str, ...]:
@@ -158,10 +156,8 @@ class Lognormal(Normal):
     """Law of a value whose logarithm is normal with mean ``meanlog`` and standard deviation ``sdlog``."""
 
     name: str = field(default="lognormal", init=False)
-    parameters: tuple[Parameter, ...] = field(
-        default=(Parameter("meanlog", -np.inf, np.inf), Parameter("sdlog", 0.0, np.inf)), init=False, repr=False
-    )
-    natural_names: tuple[str, ...] = field(default=("meanlog/sdlog**2", "-1/(2 sdlog**2)"), init=False, repr=False)
+    parameters = (Parameter("meanlog", -np.inf, np.inf), Parameter("sdlog", 0.0, np.inf))
+    natural_names = ("meanlog/sdlog**2", "-1/(2 sdlog**2)")
     _right: ClassVar[str] = "Real(lower, upper) with lower > 0, so that its logarithm is bounded"
 
     def _suits(self, lower: float, upper: float) -> bool:  # noqa: ARG002
@@ -183,11 +179,8 @@ class Lognormal(Normal):
     def _atoms(self, theta: Array, lower: float, upper: float) -> tuple[Array, Array]:
         return Normal()._atoms(theta, *np.log([lower, upper]))
 
-    def _coordinate(self, x: Array) -> Array:
-        return np.log(x)
-
-    def _value(self, y: Array) -> Array:
-        return np.exp(y)
+    _coordinate = _Continuous._coordinate
+    _value = _Continuous._value
 
 
 @dataclass(frozen=True)
@@ -195,8 +188,8 @@ class Exponential(_Continuous):
     """Exponential law with a mean."""
 
     name: str = field(default="exponential", init=False)
-    parameters: tuple[Parameter, ...] = field(default=(Parameter("mean", 0.0, np.inf),), init=False, repr=False)
-    natural_names: tuple[str, ...] = field(default=("-1/mean",), init=False, repr=False)
+    parameters = (Parameter("mean", 0.0, np.inf),)
+    natural_names = ("-1/mean",)
     _right: ClassVar[str] = "Real(lower, upper) with lower >= 0"
 
     def _suits(self, lower: float, upper: float) -> bool:  # noqa: ARG002
@@ -244,10 +237,8 @@ class Gamma(_Continuous):
     """Gamma law with shape and scale; its mean is their product."""
 
     name: str = field(default="gamma", init=False)
-    parameters: tuple[Parameter, ...] = field(
-        default=(Parameter("shape", 0.0, np.inf), Parameter("scale", 0.0, np.inf)), init=False, repr=False
-    )
-    natural_names: tuple[str, ...] = field(default=("-1/scale", "shape - 1"), init=False, repr=False)
+    parameters = (Parameter("shape", 0.0, np.inf), Parameter("scale", 0.0, np.inf))
+    natural_names = ("-1/scale", "shape - 1")
     _right: ClassVar[str] = "Real(lower, upper) with lower > 0, so that its logarithm is bounded"
 
     def _suits(self, lower: float, upper: float) -> bool:  # noqa: ARG002
@@ -305,10 +296,8 @@ class Beta(_Continuous):
     """Beta law on the unit interval, density proportional to ``x**(a - 1) (1 - x)**(b - 1)``."""
 
     name: str = field(default="beta", init=False)
-    parameters: tuple[Parameter, ...] = field(
-        default=(Parameter("a", 0.0, np.inf), Parameter("b", 0.0, np.inf)), init=False, repr=False
-    )
-    natural_names: tuple[str, ...] = field(default=("a - 1", "b - 1"), init=False, repr=False)
+    parameters = (Parameter("a", 0.0, np.inf), Parameter("b", 0.0, np.inf))
+    natural_names = ("a - 1", "b - 1")
     _right: ClassVar[str] = "Real(lower, upper) with 0 < lower and upper < 1, so that the logarithms are bounded"
 
     def _suits(self, lower: float, upper: float) -> bool:

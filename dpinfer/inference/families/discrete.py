@@ -59,8 +59,8 @@ class Binomial(_Count):
 
     trials: int
     name: str = field(default="binomial", init=False)
-    parameters: tuple[Parameter, ...] = field(default=_PROBABILITY, init=False, repr=False)
-    natural_names: tuple[str, ...] = field(default=("logit(p)",), init=False, repr=False)
+    parameters = _PROBABILITY
+    natural_names = ("logit(p)",)
 
     def __post_init__(self) -> None:
         if isinstance(self.trials, bool) or not isinstance(self.trials, int) or self.trials < 1:
@@ -75,8 +75,7 @@ class Binomial(_Count):
 
     def natural(self, theta: Array) -> Array:
         """See `ExponentialFamily`."""
-        result: Array = special.logit(theta)
-        return result
+        return np.asarray(special.logit(theta))
 
     def start(self, means: Array, lower: float, upper: float) -> Array:  # noqa: ARG002
         """See `ExponentialFamily`."""
@@ -121,8 +120,7 @@ def _below(trials: int, k: float, p: Array) -> Array:
         return np.zeros_like(p)
     if k >= trials:
         return np.ones_like(p)
-    result: Array = special.betainc(trials - k, k + 1.0, 1 - p)
-    return result
+    return np.asarray(special.betainc(trials - k, k + 1.0, 1 - p))
 
 
 @dataclass(frozen=True)
@@ -155,8 +153,8 @@ class Poisson(_Count):
     """Counts with a constant rate."""
 
     name: str = field(default="poisson", init=False)
-    parameters: tuple[Parameter, ...] = field(default=(Parameter("rate", 0.0, np.inf),), init=False, repr=False)
-    natural_names: tuple[str, ...] = field(default=("log(rate)",), init=False, repr=False)
+    parameters = (Parameter("rate", 0.0, np.inf),)
+    natural_names = ("log(rate)",)
 
     def check(self, column: str, declared: Column) -> None:
         """See `ExponentialFamily`."""
@@ -178,8 +176,7 @@ class Poisson(_Count):
     def _value(self, theta: Array, lower: float, upper: float) -> tuple[Array, Array, Array]:
         def between(low: float, high: float) -> Array:
             below: Array | float = special.pdtr(low - 1, theta) if low > 0 else 0.0
-            result: Array = (special.pdtr(high, theta) if high >= 0 else 0.0 * theta) - below
-            return result
+            return (special.pdtr(high, theta) if high >= 0 else 0.0 * theta) - below
 
         first = theta * between(lower - 1, upper - 1)
         second = theta**2 * between(lower - 2, upper - 2) + first
@@ -198,8 +195,8 @@ class Geometric(_Count):
     """Number of failures before the first success: 0, 1, 2, ... with probability ``p (1 - p)**k``."""
 
     name: str = field(default="geometric", init=False)
-    parameters: tuple[Parameter, ...] = field(default=_PROBABILITY, init=False, repr=False)
-    natural_names: tuple[str, ...] = field(default=("log(1 - p)",), init=False, repr=False)
+    parameters = _PROBABILITY
+    natural_names = ("log(1 - p)",)
 
     def check(self, column: str, declared: Column) -> None:
         """See `ExponentialFamily`."""

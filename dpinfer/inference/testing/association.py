@@ -17,15 +17,14 @@ from scipy import special
 from dpinfer.errors import OptionError
 from dpinfer.inference.testing.products import LEAST
 from dpinfer.inference.testing.residuals import check_alpha
+from dpinfer.numerics.roots import bisected
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from numpy.typing import NDArray
-
     from dpinfer.inference.testing.count_noise import CountNoise
+    from dpinfer.numerics.arrays import Array, Mask
 
-    Array = NDArray[np.float64]
     Derivatives = tuple[Array, Array, Array]
 
 __all__ = ["NOT_RESOLVED", "EffectSize", "cohens_w", "cramers_v"]
@@ -61,7 +60,7 @@ class EffectSize:
     estimate: Array
     lower: Array
     upper: Array
-    resolved: NDArray[np.bool_]
+    resolved: Mask
     largest: float
     alpha: float
 
@@ -255,7 +254,7 @@ def _effect_size(
     noise: CountNoise,
     *,
     known: bool,
-    clear: NDArray[np.bool_],
+    clear: Mask,
     scale: float,
     largest: float,
     alpha: float,
@@ -315,8 +314,5 @@ def _solve(function: Callable[[Array], Array], goal: Array, most: float, shape: 
     low, high = np.zeros(shape), np.full(shape, np.sqrt(most))
     low = np.where(function(high**2) < goal, high, low)
     high = np.where(function(np.zeros(shape)) >= goal, 0.0, high)
-    for _ in range(_HALVINGS):
-        middle = 0.5 * (low + high)
-        reached = function(middle**2) >= goal
-        low, high = np.where(reached, low, middle), np.where(reached, middle, high)
+    low, high = bisected(lambda middle: ~(function(middle**2) >= goal), low, high, rounds=_HALVINGS)
     return np.asarray((0.5 * (low + high)) ** 2)

@@ -7,23 +7,30 @@ tests hold their level at every n, theta and price, not in a limit. See `dpinfer
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, get_args
+from typing import TYPE_CHECKING
 
 import numpy as np
-from scipy.optimize import elementwise
 
-from dpinfer.errors import OptionError
 from dpinfer.inference.testing.noisy_count import check_law, count_tail, noisy_binomial_cdf, noisy_binomial_sf
-from dpinfer.inference.tulap import Alternative, ProportionEstimate, proportion_estimate
+from dpinfer.inference.tulap import (
+    ALTERNATIVES,
+    NOTHING,
+    Alternative,
+    ProportionEstimate,
+    check_test,
+    guarded,
+    last_angle,
+    proportion_estimate,
+    two_sided,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from numpy.typing import ArrayLike, NDArray
+    from numpy.typing import ArrayLike
 
+    from dpinfer.numerics.arrays import Array
     from dpinfer.release import NoiseLaw
-
-    Array = NDArray[np.float64]
 
 __all__ = [
     "ALTERNATIVES",
@@ -35,25 +42,13 @@ __all__ = [
     "noisy_binomial_sf",
 ]
 
-ALTERNATIVES: tuple[str, ...] = get_args(Alternative)
-
-_GUARD, _GUARD_ROOT = 1e-9, 1e-14
-"""Relative margin by which tails are kept from their level, and its least multiple of sqrt(n), as for Tulap noise."""
-_NOTHING = 1e-30
-
-
-def _check_test(alpha: float, alternative: str) -> None:
-    if alternative not in ALTERNATIVES:
-        raise OptionError("alternative", alternative, ALTERNATIVES)
-    if not 0 < alpha < 1:
-        raise OptionError("alpha", alpha, "a number between 0 and 1")
+_TOLERANCES = {"xatol": 1e-14, "xrtol": 1e-13}
 
 
 def _kept(z: Array, n: Array, law: NoiseLaw, *, upper: bool) -> Array:
     """Keep z off the ends on the side that would reject every theta: see `binomial_interval`."""
     margin = 0.5 if law.family == "tulap" else 0.0
-    out: Array = np.minimum(z, n - margin) if upper else np.maximum(z, margin)
-    return out
+    return np.minimum(z, n - margin) if upper else np.maximum(z, margin)
 
 
 def binomial_pvalue(
@@ -108,39 +103,14 @@ def binomial_pvalue(
     >>> binomial_pvalue(28.25, n=30, theta0=0.8, law=law, step=0.25, alternative="greater").round(3).item()
     0.079
     """
-    _check_test(0.5, alternative)
+    check_test(0.5, alternative)
     if alternative != "two-sided":
         tail = noisy_binomial_sf if alternative == "greater" else noisy_binomial_cdf
         return tail(z, n, theta0, law, step=step)
     count, size = np.asarray(z, dtype=float), np.asarray(n, dtype=float)
     over = noisy_binomial_sf(_kept(count, size, law, upper=True), size, theta0, law, step=step)
     under = noisy_binomial_cdf(_kept(count, size, law, upper=False), size, theta0, law, step=step)
-    out: Array = np.minimum(2 * np.minimum(over, under), 1.0)
-    return out
-
-
-def _last_angle(tail: Callable[[Array, Array, Array, Array], Array], z: Array, n: Array, level: Array) -> Array:
-    """Largest angle phi, rounded up, at which a tail that falls with phi is at least its level; 0 if there is none.
-
-    The tail takes z, n, sin(phi)^2 and cos(phi)^2. On the angle it falls over about 1 / sqrt(n) whatever theta is.
-    """
-
-    def excess(phi: Array, z: Array, n: Array, level: Array) -> Array:
-        shape = np.broadcast(phi, z, n, level).shape
-        parts = (np.ravel(np.broadcast_to(part, shape)) for part in (z, n, np.sin(phi) ** 2, np.cos(phi) ** 2))
-        out: Array = tail(*parts).reshape(shape) - level
-        return out
-
-    zero, one = np.zeros_like(z), np.ones_like(z)
-    open_, closed = tail(z, n, zero, one) < level, tail(z, n, one, zero) >= level
-    out: Array = np.where(open_, 0.0, 0.5 * np.pi)
-    sought = np.flatnonzero(~open_ & ~closed)
-    if sought.size:
-        bounds = (zero[sought], 0.5 * np.pi * one[sought])
-        args = (z[sought], n[sought], level[sought])
-        found = elementwise.find_root(excess, bounds, args=args, tolerances={"xatol": 1e-14, "xrtol": 1e-13})
-        out[sought] = np.where(found.f_x <= 0, found.x, found.bracket[1])
-    return out
+    return two_sided(over, under)
 
 
 def binomial_interval(
@@ -196,49 +166,35 @@ def binomial_interval(
     [[0.109, 0.312], [0.0, 0.083]]
     """
     check_law(n, 0.5, law, step)
-    _check_test(alpha, alternative)
+    check_test(alpha, alternative)
     count, size = np.broadcast_arrays(np.asarray(z, dtype=float), np.asarray(n, dtype=float))
     shape, missing = count.shape, np.ravel(np.isnan(count))
     size = np.ravel(size)
     count = np.where(missing, 0.5 * size, np.ravel(count))
     two = alternative == "two-sided"
-    level = alpha / (1 + two) * (1 - np.maximum(_GUARD, _GUARD_ROOT * np.sqrt(size)))
+    level = guarded(alpha / (1 + two), size)
     lower, upper = np.zeros_like(size), np.ones_like(size)
     if alternative != "less":
         kept = _kept(count, size, law, upper=True) if two else count
-        angle = _last_angle(lambda z, n, q, p: count_tail(z, n, p, q, law, step, upper=True), kept, size, level)
+        angle = last_angle(
+            lambda q, p, z, n: count_tail(z, n, p, q, law, step, upper=True), level, kept, size, tolerances=_TOLERANCES
+        )
         lower = np.cos(angle) ** 2
     if alternative != "greater":
         kept = _kept(count, size, law, upper=False) if two else count
-        angle = _last_angle(lambda z, n, p, q: count_tail(z, n, p, q, law, step, upper=False), kept, size, level)
+        angle = last_angle(
+            lambda p, q, z, n: count_tail(z, n, p, q, law, step, upper=False), level, kept, size, tolerances=_TOLERANCES
+        )
         upper = np.sin(angle) ** 2
-    lower = np.where(missing | (lower < _NOTHING), 0.0, lower)
+    lower = np.where(missing | (lower < NOTHING), 0.0, lower)
     return np.stack([lower, np.where(missing, 1.0, upper)], axis=-1).reshape(*shape, 2)
 
 
 def noisy_binomial_estimate(z: ArrayLike, n: ArrayLike, law: NoiseLaw, *, step: float = 1.0) -> ProportionEstimate:
     """Estimate a proportion from a noisy count, with its variance from sampling and from noise.
 
-    Parameters
-    ----------
-    z : array_like (R,)
-        Noisy counts; NaN counts as n / 2, clipped.
-    n : array_like, broadcast against z
-        Public sizes.
-    law : NoiseLaw
-        See `noisy_binomial_cdf`.
-    step : float
-        Size of a step of the law in counts.
-
-    Returns
-    -------
-    ProportionEstimate
-        See `dpinfer.inference.tulap.proportion_estimate`; everything finite.
-
-    Raises
-    ------
-    OptionError
-        If an argument is out of its range.
+    Arguments as `binomial_interval`; a missing count is n / 2, clipped. Everything is finite: see
+    `dpinfer.inference.tulap.proportion_estimate`.
     """
     check_law(n, 0.5, law, step)
     found = proportion_estimate(z, n, 0.0)
@@ -299,7 +255,7 @@ def binomial_power(
     0.304
     """
     check_law(n, [p0, p1], law, step)
-    _check_test(alpha, alternative)
+    check_test(alpha, alternative)
     two, spacing = alternative == "two-sided", round(1 / step)
     level = alpha / (1 + two)
     reach = int(60 * law.scales[0]) + spacing

@@ -10,11 +10,8 @@ import numpy as np
 from dpinfer.release.laws import NORMAL_DRAWS
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
+    from dpinfer.numerics.arrays import Array
     from dpinfer.release.laws import NoiseLaw
-
-    Array = NDArray[np.float64]
 
 __all__ = ["CountNoise"]
 

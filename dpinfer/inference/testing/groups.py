@@ -19,12 +19,9 @@ from typing import TYPE_CHECKING, Literal
 import numpy as np
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
     from dpinfer.inference.moments import MomentSums
+    from dpinfer.numerics.arrays import Array, Mask
     from dpinfer.release.laws import NoiseLaw
-
-    Array = NDArray[np.float64]
 
 __all__ = ["ALTERNATIVES", "Alternative", "FittedMeans", "GroupEstimates", "GroupMeans", "group_means"]
 
@@ -76,7 +73,7 @@ class GroupEstimates:
     noise: Array
     far: Array
     dof: Array
-    hidden: NDArray[np.bool_]
+    hidden: Mask
 
     @property
     def variance(self) -> Array:
@@ -136,7 +133,7 @@ class GroupMeans:
     @cached_property
     def cov(self) -> Array:
         """Covariance of the noise of the three sums (3, 3)."""
-        return np.asarray((self.mixing * self.variances) @ self.mixing.T)
+        return (self.mixing * self.variances) @ self.mixing.T
 
     def estimates(self, values: Array) -> GroupEstimates:
         """Estimate sizes, common mean and variances (..., 3 G) under the hypothesis."""

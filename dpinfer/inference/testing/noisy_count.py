@@ -13,16 +13,15 @@ import numpy as np
 from scipy import special
 
 from dpinfer.errors import OptionError
-from dpinfer.inference.tulap import proportion_cdf, proportion_sf
+from dpinfer.inference.tulap import check_sizes, proportion_cdf, proportion_sf
 from dpinfer.numerics.binomial import binomial_pmf, binomial_sf
 from dpinfer.release.laws import TULAP_GRID
 
 if TYPE_CHECKING:
-    from numpy.typing import ArrayLike, NDArray
+    from numpy.typing import ArrayLike
 
+    from dpinfer.numerics.arrays import Array, Mask
     from dpinfer.release import NoiseLaw
-
-    Array = NDArray[np.float64]
 
 __all__ = ["check_law", "count_tail", "noisy_binomial_cdf", "noisy_binomial_sf"]
 
@@ -46,11 +45,7 @@ def check_law(n: ArrayLike, theta: ArrayLike, law: NoiseLaw, step: float) -> Non
     ------
     OptionError
     """
-    size, value = np.asarray(n, dtype=float), np.asarray(theta, dtype=float)
-    if not (np.all(size >= 0) and np.all(size <= 2.0**53) and np.all(size == np.rint(size))):
-        raise OptionError("n", n, "whole numbers from 0 to 2**53")
-    if not np.all((value >= 0) & (value <= 1)):
-        raise OptionError("theta", theta, "probabilities in [0, 1]")
+    check_sizes(n, theta)
     if law.family not in ("gaussian", "tulap") or len(law.scales) != 1:
         raise OptionError("law", law.to_dict(), 'one coordinate of the family "gaussian" or "tulap"')
     spacing = 1 / step if step > 0 else 0.0
@@ -65,21 +60,18 @@ def _tail_table(scale: float) -> Array:
     """P(N <= -i) of a discrete Gaussian law for i = 0, 1, ..., summed from the far end: accurate in the tail."""
     weights = np.exp(-0.5 * (np.arange(np.ceil(39 * scale) + 2) / scale) ** 2)
     total = weights[0] + 2 * np.cumsum(weights[:0:-1])[-1]
-    found: Array = np.cumsum(weights[::-1])[::-1] / total
-    return found
+    return np.asarray(np.cumsum(weights[::-1])[::-1] / total)
 
 
 def _below(steps: Array, scale: float) -> Array:
     """P(N <= -steps) of a discrete Gaussian law for whole numbers ``steps >= 0``."""
     if scale < _TABLE_BELOW:
         table = _tail_table(scale)
-        found: Array = np.where(steps < table.size, table[np.minimum(steps, table.size - 1).astype(np.intp)], 0.0)
-        return found
+        return np.where(steps < table.size, table[np.minimum(steps, table.size - 1).astype(np.intp)], 0.0)
     edge = np.minimum((steps - 0.5) / scale, 40.0)
     density = np.exp(-0.5 * edge**2) / np.sqrt(2 * np.pi)
     correction = edge / (24 * scale**2) + 7 / 5760 * (3 * edge - edge**3) / scale**4
-    out: Array = np.maximum(special.ndtr(-edge) - density * correction, 0.0)
-    return out
+    return np.asarray(np.maximum(special.ndtr(-edge) - density * correction, 0.0))
 
 
 def _noise_between(low: Array, high: Array, scale: float) -> Array:
@@ -89,18 +81,16 @@ def _noise_between(low: Array, high: Array, scale: float) -> Array:
     crossing = near <= 0
     tail = _below(np.maximum(near, 0.0), scale) - _below(np.maximum(far, 1.0), scale)
     middle = 1 - _below(np.maximum(1 - near, 1.0), scale) - _below(np.maximum(far, 1.0), scale)
-    out: Array = np.maximum(np.where(crossing, middle, tail), 0.0)
-    return out
+    return np.maximum(np.where(crossing, middle, tail), 0.0)
 
 
 def _noise_cdf(steps: Array, scale: float) -> Array:
     """P(N <= steps) of a discrete Gaussian law, whole numbers."""
     tail = _below(np.where(steps > 0, steps + 1, -steps), scale)
-    out: Array = np.where(steps > 0, 1 - tail, tail)
-    return out
+    return np.where(steps > 0, 1 - tail, tail)
 
 
-def _windows(low: Array, high: Array, stride: Array) -> tuple[Array, NDArray[np.bool_]]:
+def _windows(low: Array, high: Array, stride: Array) -> tuple[Array, Mask]:
     """Nodes from low to high (R, T), and which of them count."""
     length = np.floor((high - low) / stride)
     nodes = low[:, None] + stride[:, None] * np.arange(int(length.max()) + 1)
@@ -110,8 +100,7 @@ def _windows(low: Array, high: Array, stride: Array) -> tuple[Array, NDArray[np.
 def _stride(variance: Array, width: float) -> Array:
     """Spacing of the nodes: the summand is a product of bells as wide as count and noise."""
     joint = np.sqrt(variance * width**2 / np.maximum(variance + width**2, 1e-300))
-    out: Array = np.maximum(np.floor(joint / _SMOOTH), 1.0)
-    return out
+    return np.maximum(np.floor(joint / _SMOOTH), 1.0)
 
 
 def _over_counts(z: Array, n: Array, theta: Array, complement: Array, scale: float, spacing: float) -> Array:
@@ -155,8 +144,7 @@ def _gaussian_cdf(z: Array, n: Array, theta: Array, complement: Array, scale: fl
         for start in range(0, places.size, _ROWS):
             some = places[start : start + _ROWS]
             out[some] = summed(steps[some], n[some], theta[some], complement[some], scale, spacing)
-    found: Array = np.clip(out + _NEGLECTED, 0.0, 1.0)
-    return found
+    return np.asarray(np.clip(out + _NEGLECTED, 0.0, 1.0))
 
 
 def _cdf(z: Array, n: Array, theta: Array, complement: Array, law: NoiseLaw, step: float) -> Array:
@@ -173,19 +161,9 @@ def _cdf(z: Array, n: Array, theta: Array, complement: Array, law: NoiseLaw, ste
 def count_tail(
     z: Array, n: Array, theta: Array, complement: Array, law: NoiseLaw, step: float, *, upper: bool
 ) -> Array:
-    """P(Z >= z), as P(n - Z <= n - z) of the failures, or P(Z <= z); NaN is not expected.
+    """P(Z >= z), as P(n - Z <= n - z) of the failures, or P(Z <= z); arrays (R,), none of them NaN.
 
-    Parameters
-    ----------
-    z, n, theta, complement : ndarray (R,)
-        Noisy counts, sizes, probabilities and 1 - theta, the smaller of the two exact.
-    law : NoiseLaw
-    step : float
-    upper : bool
-
-    Returns
-    -------
-    ndarray (R,)
+    Of theta and its complement 1 - theta, the smaller has to be exact.
     """
     if upper:
         return _cdf(n - z, n, complement, theta, law, step)
@@ -239,24 +217,7 @@ def noisy_binomial_cdf(z: ArrayLike, n: ArrayLike, theta: ArrayLike, law: NoiseL
 
 
 def noisy_binomial_sf(z: ArrayLike, n: ArrayLike, theta: ArrayLike, law: NoiseLaw, *, step: float = 1.0) -> Array:
-    """P(Z >= z) for a noisy binomial count; z itself counts. See `noisy_binomial_cdf`.
-
-    Parameters
-    ----------
-    z, n, theta : array_like (...)
-    law : NoiseLaw
-    step : float
-        Size of a step of the law in counts.
-
-    Returns
-    -------
-    ndarray (...)
-
-    Raises
-    ------
-    OptionError
-        If n, theta, the law or the step is out of its range.
-    """
+    """P(Z >= z) for a noisy binomial count; z itself counts. Arguments and errors as `noisy_binomial_cdf`."""
     return _probability(z, n, theta, law, step, upper=True)
 
 
@@ -266,5 +227,4 @@ def _probability(z: ArrayLike, n: ArrayLike, theta: ArrayLike, law: NoiseLaw, st
     count, size, chance = (np.ravel(array) for array in arrays)
     missing = np.isnan(count)
     found = count_tail(np.where(missing, 0.0, count), size, chance, 1 - chance, law, step, upper=upper)
-    out: Array = np.where(missing, 1.0, found).reshape(arrays[0].shape)
-    return out
+    return np.where(missing, 1.0, found).reshape(arrays[0].shape)

@@ -9,9 +9,7 @@ import numpy as np
 from dpinfer.inference.testing.products import LEAST
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    Array = NDArray[np.float64]
+    from dpinfer.numerics.arrays import Array
 
 __all__ = ["NullParts", "one_group", "product_parts", "raised"]
 
@@ -31,24 +29,9 @@ def raised(x: Array) -> Array:
 
 
 def product_parts(table: Array, by_row: Array, total: Array, *, rows_known: bool, size_known: bool) -> NullParts:
-    """Return the parts of the product of margins.
+    """Return the parts, each (..., r c), of the product of margins of a table (..., r, c).
 
-    Parameters
-    ----------
-    table : ndarray (..., r, c)
-    by_row : ndarray (..., r)
-        Counts of the rows of the table.
-    total : ndarray (...)
-        Number of rows.
-    rows_known : bool
-        Whether ``by_row`` is public.
-    size_known : bool
-        Whether ``total`` is public.
-
-    Returns
-    -------
-    NullParts
-        Each (..., r c).
+    ``by_row`` (..., r) are the counts of its rows and ``total`` (...) their number, public or not.
     """
     r, c = table.shape[-2:]
     by_column = raised(table.sum(axis=-2) + ((total - table.sum(axis=(-2, -1))) / c)[..., None])

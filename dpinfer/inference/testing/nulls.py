@@ -10,9 +10,7 @@ import numpy as np
 from dpinfer.errors import OptionError
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    Array = NDArray[np.float64]
+    from dpinfer.numerics.arrays import Array, Mask, Places
 
 __all__ = [
     "ENOUGH",
@@ -50,15 +48,12 @@ class NullModel(Protocol):
 
     def statistic(self, values: Array) -> Array:
         """Evidence against the hypothesis, the larger the more; (..., m) to (...). NaN where it cannot be computed."""
-        ...
 
     def fit(self, values: Array) -> Any:
         """Fit the hypothesis to R releases (R, m)."""
-        ...
 
     def draw(self, fitted: Any, size: int, rng: np.random.Generator) -> Array:
         """Draw releases (R, size, m) from fitted hypotheses, sampling and privacy noise alike."""
-        ...
 
 
 class Candidate(NamedTuple):
@@ -75,7 +70,7 @@ class Candidate(NamedTuple):
     """
 
     model: NullModel
-    where: NDArray[np.intp]
+    where: Places
     fitted: Any
 
 
@@ -85,7 +80,6 @@ class SeveralFits(Protocol):
 
     def candidates(self, values: Array) -> list[Candidate]:
         """Fit the hypothesis to R releases (R, m); the first fit is of all of them."""
-        ...
 
 
 def candidates(model: NullModel, values: Array) -> list[Candidate]:
@@ -222,6 +216,6 @@ def batch_pvalues(model: NullModel, values: Array, *, draws: int, rng: np.random
     return found
 
 
-def _reaches(drawn: Array, observed: Array | float) -> NDArray[np.bool_]:
+def _reaches(drawn: Array, observed: Array | float) -> Mask:
     """Whether statistics are at least as large, ties included; one that could not be computed is."""
     return np.asarray(~(drawn < observed - _TIE * np.maximum(np.abs(observed), 1.0)))

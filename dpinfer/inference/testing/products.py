@@ -13,9 +13,7 @@ import numpy as np
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from numpy.typing import NDArray
-
-    Array = NDArray[np.float64]
+    from dpinfer.numerics.arrays import Array
 
 __all__ = ["LEAST", "Product", "at_least", "by_blocks", "margins_of", "nearest_product"]
 

@@ -19,12 +19,9 @@ from dpinfer.inference.score import score_joint
 from dpinfer.inference.simulated import draw_noise, draw_sums
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
     from dpinfer.inference.linear import LinearInference
+    from dpinfer.numerics.arrays import Array
     from dpinfer.release.laws import NoiseLaw
-
-    Array = NDArray[np.float64]
 
 __all__ = ["LinearRestrictions", "RestrictedFit", "gram_values", "released_values", "scale_error"]
 
@@ -53,13 +50,7 @@ class RestrictedFit:
 
 
 def gram_values(gram: Array, nobs: Array) -> Array:
-    """Put the number of rows beside the sums of z z', as `LinearRestrictions` reads them, (..., 1 + d d).
-
-    Parameters
-    ----------
-    gram : ndarray (..., d, d)
-    nobs : ndarray (...)
-    """
+    """Put numbers of rows (...) beside sums of z z' (..., d, d), as `LinearRestrictions` reads them, (..., 1 + d d)."""
     flat = gram.reshape(*gram.shape[:-2], gram.shape[-1] ** 2)
     return np.concatenate([np.asarray(nobs)[..., None], flat], axis=-1)
 

@@ -11,12 +11,10 @@ from scipy import stats
 from dpinfer.errors import OptionError
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
     from dpinfer.inference.testing.count_noise import CountNoise
     from dpinfer.inference.testing.tables import GoodnessOfFit, Homogeneity, Independence
+    from dpinfer.numerics.arrays import Array, Mask
 
-    Array = NDArray[np.float64]
     Model = GoodnessOfFit | Independence | Homogeneity
 
 __all__ = ["ResidualTable", "check_alpha", "residual_table", "small_cells"]
@@ -56,7 +54,7 @@ class ResidualTable:
     alpha: float
 
 
-def small_cells(expected: Array, noise: CountNoise) -> NDArray[np.bool_]:
+def small_cells(expected: Array, noise: CountNoise) -> Mask:
     """Whether expected counts (..., d) are below 5, or below the standard deviation of their noise."""
     return np.asarray(expected < max(_SMALL, float(np.sqrt(noise.variance))))
 

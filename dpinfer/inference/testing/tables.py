@@ -18,8 +18,9 @@ larger p-value counts.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
@@ -32,8 +33,8 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from dpinfer.inference.testing.count_noise import CountNoise
-
-    Array = NDArray[np.float64]
+    from dpinfer.inference.testing.nulls import NullModel
+    from dpinfer.numerics.arrays import Array, Places
 
 __all__ = ["STATISTICS", "GoodnessOfFit", "Homogeneity", "Independence"]
 
@@ -149,8 +150,68 @@ class GoodnessOfFit:
         return noise
 
 
+class _TwoWay(ABC):
+    """What tests of an r by c table share."""
+
+    shape: tuple[int, int]
+
+    @property
+    def dof(self) -> int:
+        """Degrees of freedom."""
+        return (self.shape[0] - 1) * (self.shape[1] - 1)
+
+    @property
+    @abstractmethod
+    def steadier(self) -> _TwoWay | None:
+        """The test whose statistic varies least with hidden margins; None where it is this one."""
+
+    @abstractmethod
+    def _margins(self, table: Array) -> tuple[Array, Array]:
+        """Margins of tables (r, c, N) whose product is expected, (r, N) and (c, N)."""
+
+    @abstractmethod
+    def _of_tables(self, table: Array) -> Array:
+        """Statistics (N,) of tables (r, c, N)."""
+
+    @abstractmethod
+    def _nearest(self, table: Array) -> Product:
+        """Fit the margins of tables (r, c, N)."""
+
+    @abstractmethod
+    def _fitted(self, found: Product, rows: Array, columns: Array) -> tuple[Any, Any]:
+        """Give what `draw` takes, for margins (r, N) and (c, N)."""
+
+    def expected(self, values: Array) -> Array:
+        """Return the counts expected under the hypothesis (..., r c)."""
+        rows, columns = self._margins(_cells_first(values, self.shape))
+        return np.asarray((rows[:, None] * columns).reshape(values.shape[-1], -1).T.reshape(values.shape))
+
+    def statistic(self, values: Array) -> Array:
+        """See `NullModel.statistic`."""
+        return by_blocks(self._of_tables, values, self.shape)
+
+    def fit(self, values: Array) -> tuple[Any, Any]:
+        """See `NullModel.fit`."""
+        found = self._nearest(_cells_first(values, self.shape))
+        return self._fitted(found, *_floored(found))
+
+    def candidates(self, values: Array) -> list[Candidate]:
+        """Fits that the data do not tell apart; see `dpinfer.inference.testing.nulls.SeveralFits`."""
+        nearest = self._nearest(_cells_first(values, self.shape))
+        fitted, sharp = (self._fitted(nearest, *margins(nearest)) for margins in (_floored, _sharpened))
+        found = [Candidate(cast("NullModel", self), np.arange(len(values)), fitted)]
+        unclear = _unclear(nearest)
+        if unclear.size:
+            some, other = (tuple(part[unclear] for part in one) for one in (fitted, sharp))
+            found.append(Candidate(cast("NullModel", self), unclear, other))
+            if self.steadier is not None:
+                steadier = cast("NullModel", self.steadier)
+                found += [Candidate(steadier, unclear, some), Candidate(steadier, unclear, other)]
+        return found
+
+
 @dataclass(frozen=True, eq=False)
-class Independence:
+class Independence(_TwoWay):
     """Counts of an r by c table against the product of its margins; implements `NullModel`.
 
     Attributes
@@ -167,41 +228,23 @@ class Independence:
     nobs: int | None = None
     kind: str = "projected"
 
-    @property
-    def dof(self) -> int:
-        """Degrees of freedom."""
-        return (self.shape[0] - 1) * (self.shape[1] - 1)
-
-    def expected(self, values: Array) -> Array:
-        """Return the counts expected under the hypothesis (..., r c), from the noisy margins."""
-        rows, columns = margins_of(_cells_first(values, self.shape), self.nobs)
-        return np.asarray((rows[:, None] * columns).reshape(values.shape[-1], -1).T.reshape(values.shape))
-
-    def statistic(self, values: Array) -> Array:
-        """See `NullModel.statistic`."""
-        return by_blocks(self._of_tables, values, self.shape)
+    def _margins(self, table: Array) -> tuple[Array, Array]:
+        return margins_of(table, self.nobs)
 
     def _of_tables(self, table: Array) -> Array:
         """Statistics (N,) of tables (r, c, N)."""
         if self.kind == "projected":
             return nearest_product(table, self.noise.variance, self.nobs).length
-        rows, columns = margins_of(table, self.nobs)
+        rows, columns = self._margins(table)
         return _pearson(table, rows[:, None] * columns)
 
-    def fit(self, values: Array) -> tuple[NDArray[np.int64], Array]:
-        """Numbers of rows (R,), and probabilities of the cells (R, r c)."""
-        found = nearest_product(_cells_first(values, self.shape), self.noise.variance, self.nobs)
-        return self._fitted(found, *_floored(found))
+    def _nearest(self, table: Array) -> Product:
+        return nearest_product(table, self.noise.variance, self.nobs)
 
     def _fitted(self, found: Product, rows: Array, columns: Array) -> tuple[NDArray[np.int64], Array]:
+        """Numbers of rows (N,), and probabilities of the cells (N, r c)."""
         cells = (rows / rows.sum(axis=0))[:, None] * (columns / columns.sum(axis=0))
         return _whole(found.rows.sum(axis=0)), cells.reshape(-1, cells.shape[-1]).T
-
-    def candidates(self, values: Array) -> list[Candidate]:
-        """Fits that the data do not tell apart; see `dpinfer.inference.testing.nulls.SeveralFits`."""
-        found = nearest_product(_cells_first(values, self.shape), self.noise.variance, self.nobs)
-        sharp = self._fitted(found, *_sharpened(found))
-        return _candidates(self, self._fitted(found, *_floored(found)), sharp, _unclear(found))
 
     def null_parts(self, x: Array) -> NullParts:
         """See `NullParts`."""
@@ -252,29 +295,15 @@ def _sharpened(found: Product) -> tuple[Array, Array]:
     )
 
 
-def _unclear(found: Product) -> NDArray[np.intp]:
+def _unclear(found: Product) -> Places:
     """Which tables have a margin that their noise hides."""
     rows, columns = _floored(found)
     hidden = (rows < _CLEAR * found.row_error).any(axis=0) | (columns < _CLEAR * found.column_error).any(axis=0)
     return np.flatnonzero(hidden)
 
 
-def _candidates(
-    model: Independence | Homogeneity, fitted: tuple[Any, Any], sharp: tuple[Any, Any], unclear: NDArray[np.intp]
-) -> list[Candidate]:
-    everywhere = np.arange(len(fitted[0]))
-    found = [Candidate(model, everywhere, fitted)]
-    if unclear.size:
-        some, other = tuple(part[unclear] for part in fitted), tuple(part[unclear] for part in sharp)
-        found.append(Candidate(model, unclear, other))
-        steadier = model.steadier
-        if steadier is not None:
-            found += [Candidate(steadier, unclear, some), Candidate(steadier, unclear, other)]
-    return found
-
-
 @dataclass(frozen=True, eq=False)
-class Homogeneity:
+class Homogeneity(_TwoWay):
     """Counts in r samples of sizes fixed by design, against one distribution of c levels; implements `NullModel`.
 
     Attributes
@@ -292,26 +321,12 @@ class Homogeneity:
     sizes: Array | None = None
     kind: str = "projected"
 
-    @property
-    def dof(self) -> int:
-        """Degrees of freedom."""
-        return (self.shape[0] - 1) * (self.shape[1] - 1)
-
     def _margins(self, table: Array) -> tuple[Array, Array]:
         """Sizes of samples (r, N) and common shares (c, N), none below one row."""
         totals = table.sum(axis=1)
         sizes = at_least(totals) if self.sizes is None else np.repeat(self.sizes[:, None], table.shape[-1], axis=1)
         common = at_least(table.sum(axis=0) + (sizes - totals).sum(axis=0) / self.shape[1])
         return sizes, common / common.sum(axis=0)
-
-    def expected(self, values: Array) -> Array:
-        """Return the counts expected under the hypothesis (..., r c)."""
-        sizes, common = self._margins(_cells_first(values, self.shape))
-        return np.asarray((sizes[:, None] * common).reshape(values.shape[-1], -1).T.reshape(values.shape))
-
-    def statistic(self, values: Array) -> Array:
-        """See `NullModel.statistic`."""
-        return by_blocks(self._of_tables, values, self.shape)
 
     def _of_tables(self, table: Array) -> Array:
         """Statistics (N,) of tables (r, c, N)."""
@@ -339,8 +354,7 @@ class Homogeneity:
         matrix[levels, levels] += own[:-1]
         return np.asarray(np.maximum(length - inverse_form(matrix, slope), 0.0))
 
-    def _nearest(self, values: Array) -> Product:
-        table = _cells_first(values, self.shape)
+    def _nearest(self, table: Array) -> Product:
         found = nearest_product(table, self.noise.variance, None)
         if self.sizes is None:
             return found
@@ -348,17 +362,9 @@ class Homogeneity:
         error = np.full(common.shape, (self.noise.variance * self.shape[0]) ** 0.5)
         return Product(sizes, common, np.zeros(sizes.shape), error, found.length)
 
-    def _fitted(self, rows: Array, columns: Array) -> tuple[NDArray[np.int64], Array]:
+    def _fitted(self, found: Product, rows: Array, columns: Array) -> tuple[NDArray[np.int64], Array]:  # noqa: ARG002
+        """Sizes (N, r), and shares of the levels (N, c)."""
         return _whole(rows.T), np.asarray((columns / columns.sum(axis=0)).T)
-
-    def fit(self, values: Array) -> tuple[NDArray[np.int64], Array]:
-        """Sizes (R, r), and shares of the levels (R, c)."""
-        return self._fitted(*_floored(self._nearest(values)))
-
-    def candidates(self, values: Array) -> list[Candidate]:
-        """Fits that the data do not tell apart; see `dpinfer.inference.testing.nulls.SeveralFits`."""
-        found = self._nearest(values)
-        return _candidates(self, self._fitted(*_floored(found)), self._fitted(*_sharpened(found)), _unclear(found))
 
     def null_parts(self, x: Array) -> NullParts:
         """See `NullParts`."""

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from dpinfer.errors import NotProvedError, OptionError
+from dpinfer.errors import NotProvedError, OptionError, type_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -200,5 +200,5 @@ def _positive(name: str, given: Sequence[float], count: int) -> Array:
         found = np.zeros(0)
     # Squares of what is divided by a weight neither overflow nor lose digits.
     if found.shape != (count,) or not ((found >= 1 / _LARGEST_WEIGHT) & (found <= _LARGEST_WEIGHT)).all():
-        raise OptionError(name, type(given).__name__, f"{count} positive finite numbers of at most {_LARGEST_WEIGHT:g}")
+        raise OptionError(name, type_of(given), f"{count} positive finite numbers of at most {_LARGEST_WEIGHT:g}")
     return found

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
@@ -9,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from dpinfer.errors import NotProvedError, OptionError
+from dpinfer.errors import NotProvedError, OptionError, type_of
 from dpinfer.kernel.rows.base import RowSum
 from dpinfer.privacy.exact import binary, sqrt_above
 from dpinfer.privacy.sensitivity import joint_sensitivity
@@ -57,12 +59,16 @@ _LAPLACE_PRODUCTS = 3
 """Under Laplace noise, scale of the noise of products over that of sums, in units of the ball."""
 
 
-class OwnEstimator:
+class OwnEstimator(ABC):
     """What marks the library's own estimators, which see confidential rows in this process; nobody else's can be."""
 
     def __init_subclass__(cls) -> None:
         if cls.__module__.partition(".")[0] != __name__.partition(".")[0]:
             raise TypeError("OwnEstimator is for the library's own code: any other runs in a process of its own")
+
+    @abstractmethod
+    def remade(self, schema: Schema) -> OwnEstimator:
+        """Return a new one of plain texts and a schema: the kernel runs nothing that somebody else may have changed."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -86,7 +92,9 @@ class Blocks:
     @property
     def trusted(self) -> bool:
         """Whether the estimator is the library's own code; any other runs on confidential rows in other processes."""
-        return issubclass(type(self.estimator), OwnEstimator)
+        kind = type(self.estimator)
+        module = sys.modules.get(kind.__module__)  # a class may state any module, but is not found there
+        return issubclass(kind, OwnEstimator) and getattr(module, kind.__qualname__, None) is kind
 
     @property
     def columns(self) -> tuple[str, ...]:
@@ -250,7 +258,7 @@ class BlockMoments(BlockSum):
     def __post_init__(self) -> None:
         right = len(self.center) == len(self.half) == self.size and all(one > 0 for one in self.half)
         if not (right and np.isfinite(self.center).all() and np.isfinite(self.half).all()):
-            raise OptionError("half", type(self.half).__name__, f"{self.size} centres and positive half widths")
+            raise OptionError("half", type_of(self.half), f"{self.size} centres and positive half widths")
 
     @cached_property
     def names(self) -> tuple[str, ...]:
@@ -325,10 +333,11 @@ class BlockMoments(BlockSum):
 
     def add(self, batch: BlockValues) -> Ints:  # type: ignore[override]
         """Sum moved estimates, their products, and the counts (1, m)."""
-        v = (batch.estimates - np.asarray(self.center)) / np.asarray(self.half)
-        v = np.where(np.isfinite(v) & ~batch.failed[:, None], v, 0.0)
-        length = np.sqrt((v**2).sum(axis=1)) if self.norm == "l2" else np.abs(v).sum(axis=1)
-        whole = np.rint(v / np.maximum(length, 1.0)[:, None] * BLOCK_UNIT).astype(np.int64)
+        with np.errstate(all="ignore"):
+            v = (batch.estimates - np.asarray(self.center)) / np.asarray(self.half)
+            v = np.where(np.isfinite(v) & ~batch.failed[:, None], v, 0.0)
+            length = np.sqrt((v**2).sum(axis=1)) if self.norm == "l2" else np.abs(v).sum(axis=1)
+            whole = np.rint(v / np.maximum(length, 1.0)[:, None] * BLOCK_UNIT).astype(np.int64)
         size = (whole**2).sum(axis=1) if self.norm == "l2" else np.abs(whole).sum(axis=1)
         whole[size > (self.reach**2 if self.norm == "l2" else self.reach)] = 0
         products = (whole.T @ whole)[np.triu_indices(self.size)]
@@ -341,9 +350,10 @@ def octave(values: Array, width: float, count: int) -> NDArray[np.intp]:
 
     Values above ``width`` are in the first bin, values below all others in the last.
     """
-    with np.errstate(divide="ignore"):
+    with np.errstate(all="ignore"):
         found = np.floor(-np.log2(np.maximum(values, 0.0) / width))
-    return np.clip(found, 0, count - 1).astype(np.intp)
+    bins: NDArray[np.intp] = np.clip(np.nan_to_num(found, nan=count - 1), 0, count - 1).astype(np.intp)
+    return bins
 
 
 def _root(squared: Fraction) -> Fraction:

@@ -15,7 +15,7 @@ from dpinfer.kernel.rows.base import Batch, RowSum
 from dpinfer.kernel.rows.reach import Boxes, Reach
 from dpinfer.privacy.sensitivity import joint_sensitivity
 from dpinfer.schema.axis_types import Axis
-from dpinfer.schema.clamping import limits_of
+from dpinfer.schema.clamping import clamped_values
 from dpinfer.schema.grid import UNIT
 
 if TYPE_CHECKING:
@@ -232,22 +232,16 @@ class CellSum(RowSum):
         quick = self._looked_up(raw)
         if quick is not None:
             return quick, None
-        keep: NDArray[np.bool_] | None = None if self.axes else np.ones(count, dtype=bool)
-        values: dict[str, Array] = {}
-        for name in dict.fromkeys(name for axis in self.axes for name in axis.columns):
-            value = schema[name].coerce(raw[name])
-            finite = np.isfinite(value)
-            keep = finite if keep is None else keep & finite
-            lower, upper = limits_of(schema[name])
-            values[name] = np.fmin(np.fmax(value, lower), upper)
+        names = dict.fromkeys(name for axis in self.axes for name in axis.columns)
+        values, keep = clamped_values(schema, names, raw, count)
         cells = np.zeros(count, dtype=np.intp)
         for axis, size in zip(self.axes, self.shape, strict=True):
             place = axis.place(values)
             if not axis.covers:
-                keep = place >= 0 if keep is None else keep & (place >= 0)
+                keep &= place >= 0
             cells *= size
             cells += place
-        return cells, keep
+        return np.clip(cells, 0, self.size, out=cells), keep  # whatever an axis says, a row is in one cell or in none
 
     def _looked_up(self, raw: Mapping[str, NDArray[Any] | Coded]) -> NDArray[np.intp] | None:
         """Cells of an array of whole numbers by one look-up; the same as the long way, which reads them as floats."""

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from scipy.spatial.distance import cdist
 
-from dpinfer.errors import OptionError
+from dpinfer.errors import OptionError, type_of
 from dpinfer.kernel.rows.counted import CountedSum
 from dpinfer.privacy.exact import binary, sqrt_above
 
@@ -68,7 +68,7 @@ class QuerySum(CountedSum):
         whole = isinstance(found, np.ndarray) and found.dtype == np.int64 and found.shape == size
         if not whole or found.size == 0 or int(found.max()) > LARGEST_WEIGHT or int(found.min()) < -LARGEST_WEIGHT:
             right = f"whole numbers of at most {LARGEST_WEIGHT:,} for {size[1]:,} cells in {size[0]:,} queries"
-            raise OptionError("W", type(found).__name__, right)
+            raise OptionError("W", type_of(found), right)
         if not 0 < self.step < np.inf or size[0] > MOST_QUERIES or size[1] > MOST_CELLS:
             raise OptionError("W", self.step, "a positive step, and fewer queries or cells")
 

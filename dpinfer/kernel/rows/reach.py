@@ -97,5 +97,5 @@ def _along(lower: Array, upper: Array, weights: Array, power: int) -> tuple[floa
     scaled = weights[:, None]
     length = ((np.maximum(np.abs(lower), np.abs(upper)) / scaled) ** power).sum(axis=0).max()
     apart = np.maximum(upper[:, :, None] - lower[:, None, :], upper[:, None, :] - lower[:, :, None])
-    spread = ((apart / scaled[:, :, None]) ** power).sum(axis=0).max()
+    spread = ((np.maximum(apart, 0.0) / scaled[:, :, None]) ** power).sum(axis=0).max()
     return float(length), float(spread)

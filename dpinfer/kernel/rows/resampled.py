@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal, get_args
 
 import numpy as np
 
-from dpinfer.errors import OptionError
+from dpinfer.errors import NotProvedError, OptionError
 from dpinfer.kernel.rows.base import Batch, RowSum
 from dpinfer.kernel.rows.cells import CellSum
 from dpinfer.kernel.rows.products import HALF
@@ -110,6 +110,8 @@ class ReplicateSum(RowSum):
 
     def change(self, weights: Array, neighbors: Neighbors, norm: Norm) -> Fraction:  # noqa: ARG002  (one part)
         """Bound on what one unit adds to the sums at weight 1, or by which replacing it moves them, in L2."""
+        if norm != "l2":
+            raise NotProvedError("sums under random weights are proved for Gaussian noise")
         if self.products:
             return gram_sensitivity(self.features.bounds, neighbors=neighbors, norm="l2")
         return self._plain.change(np.ones(self.width), neighbors, "l2")

@@ -93,6 +93,9 @@ class ScoreSum:
             raise OptionError(
                 "score", f"values up to {largest:g}", f"values from {1 / _HUGE:g} to {_HUGE:g}: rescale it"
             )
+        lower, upper = self.limits
+        if not ((lower <= upper) & (np.abs(lower) <= _LARGEST) & (np.abs(upper) <= _LARGEST)).all():
+            raise OptionError("score", f"values up to {largest:g}", "bounds in order, and of votes 0 and 1")
         if not self.columns or min(self.spread("add_remove"), self.spread("replace_one")) == 0:
             raise OptionError("score", self.scores[0].text, "a score that depends on columns")
 

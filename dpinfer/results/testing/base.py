@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import textwrap
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, field
@@ -10,13 +9,11 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 from statsmodels.iolib.summary import forg
-from statsmodels.iolib.table import SimpleTable
-from statsmodels.iolib.tableformatting import fmt_params
 
 from dpinfer.errors import InferenceError
 from dpinfer.results.axes import given_or_new
-from dpinfer.results.printing import PrivateSummary, header_table, table_width
-from dpinfer.results.wording import charge_notes, format_count, guarantee, short_guarantee
+from dpinfer.results.printing import Exported, PrivateSummary, cell_table, label_texts, summary_of
+from dpinfer.results.wording import charge_notes, format_count, guarantee, guarantee_facts, short_guarantee
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -24,6 +21,7 @@ if TYPE_CHECKING:
     import pandas as pd
     from matplotlib.axes import Axes
     from numpy.typing import NDArray
+    from statsmodels.iolib.table import SimpleTable
 
     from dpinfer.inference.testing.nulls import NullDistribution
     from dpinfer.release.combined import AnyRelease
@@ -34,7 +32,7 @@ __all__ = ["TestResults"]
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class TestResults(ABC):
+class TestResults(Exported, ABC):
     """One hypothesis test on a release: a statistic, its p-value, and how both came about.
 
     Unpacks as scipy's results do: ``statistic, pvalue = results``.
@@ -123,12 +121,10 @@ class TestResults(ABC):
         PrivateSummary
             It has as_text(), as_html(), as_latex() and as_markdown().
         """
-        table = self._table(self.frame(alpha))
         left = [
             ("Null hypothesis:", self.hypothesis),
             *([("Alternative:", self.alternative)] if self.alternative else []),
-            ("Guarantee:", short_guarantee(self.release)),
-            ("Neighbours:", str(self.release.neighbors)),
+            *guarantee_facts(self.release),
             ("No. Observations:", format_count(self.nobs, public=self.nobs_is_public)),
         ]
         right = [
@@ -138,22 +134,8 @@ class TestResults(ABC):
             ("Null:", self.null),
             *([] if self.distribution is None else [("Simulated draws:", f"{self.distribution.draws:,}")]),
         ]
-        rows = max(len(left), len(right))
-        left, right = (half + [("", "")] * (rows - len(half)) for half in (left, right))
-        header = header_table(left, right, self.title, table_width(table))
-        return PrivateSummary(self.title, header, table, self._explain(alpha), self.flags)
-
-    def to_latex(self, alpha: float = 0.05) -> str:
-        """Return ``summary(alpha)`` as LaTeX (needs booktabs)."""
-        return self.summary(alpha).as_latex()
-
-    def to_html(self, alpha: float = 0.05) -> str:
-        """Return ``summary(alpha)`` as HTML."""
-        return self.summary(alpha).as_html()
-
-    def to_markdown(self, alpha: float = 0.05) -> str:
-        """Return ``summary(alpha)`` as markdown."""
-        return self.summary(alpha).as_markdown()
+        table = _table(self.frame(alpha))
+        return summary_of(self.title, left, right, table, self._explain(alpha), self.flags)
 
     def _repr_html_(self) -> str:
         return self.to_html()
@@ -214,12 +196,10 @@ class TestResults(ABC):
             how += f" (public seed {self.distribution.seed}; +- is its Monte Carlo standard error)."
         return [guarantee(self.release), how, *self.notes, *charge_notes(self.release)]
 
-    def _table(self, frame: pd.DataFrame) -> SimpleTable:
-        shown = copy.deepcopy(fmt_params)
-        shown["data_fmts"] = ["%s"] * frame.shape[1]
-        labels = [", ".join(map(str, label)) if isinstance(label, tuple) else str(label) for label in frame.index]
-        cells = [[_cell(value) for value in row] for row in frame.itertuples(index=False)]
-        return SimpleTable(cells, headers=[str(name) for name in frame.columns], stubs=labels, txt_fmt=shown)
+
+def _table(frame: pd.DataFrame) -> SimpleTable:
+    cells = [[_cell(value) for value in row] for row in frame.itertuples(index=False)]
+    return cell_table(cells, [str(name) for name in frame.columns], label_texts(frame.index))
 
 
 def _cell(value: object) -> str:

@@ -12,7 +12,7 @@ from dpinfer.errors import NotProvedError
 from dpinfer.inference.linear import LinearInference
 from dpinfer.inference.testing.nulls import simulate
 from dpinfer.inference.testing.regression import LinearRestrictions, released_values, scale_error
-from dpinfer.results.contrasts import check_alpha, linear_constraints
+from dpinfer.results.contrasts import check_alpha, linear_constraints, standard_errors
 from dpinfer.results.people import refuse_dependent_rows
 from dpinfer.results.printing import interval_labels
 from dpinfer.results.testing.base import TestResults
@@ -85,15 +85,13 @@ class RegressionTestResults(TestResults):
         OptionError
             Where ``alpha`` is not strictly between 0 and 1.
         """
-        total = self.inference.cov_sampling + self.inference.cov_noise
-        error = np.sqrt(np.einsum("kp,pq,kq->k", self.restrictions, total, self.restrictions))
         ends = self.inference.intervals(self.restrictions, check_alpha(alpha))
         lower, upper = interval_labels(alpha)
         return pd.DataFrame(
             {
                 "estimate": self.restrictions @ self.inference.params,
                 "under H0": self.targets,
-                "std err": error,
+                "std err": standard_errors(self.inference, self.restrictions),
                 lower: ends[:, 0],
                 upper: ends[:, 1],
             },

@@ -78,7 +78,7 @@ def multipletests(
             named[name if name not in named else f"{name} ({len(named) + 1})"] = one
     wrong = [one for one in named.values() if not isinstance(one, TestResults)]
     if wrong or not named:
-        raise OptionError("tests", [type(one).__name__ for one in wrong], "one or more results of tests")
+        raise OptionError("tests", tests, "one or more results of tests")
     if method not in METHODS:
         raise OptionError("method", method, METHODS)
     pvalues = [one.pvalue for one in named.values()]

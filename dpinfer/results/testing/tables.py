@@ -17,6 +17,7 @@ from dpinfer.inference.testing.residuals import residual_table, small_cells
 from dpinfer.inference.testing.tables import GoodnessOfFit, Homogeneity, Independence
 from dpinfer.results.axes import given_or_new
 from dpinfer.results.contrasts import check_alpha
+from dpinfer.results.printing import interval_labels, label_texts
 from dpinfer.results.testing.base import TestResults
 
 if TYPE_CHECKING:
@@ -127,6 +128,7 @@ class ChiSquareResults(TestResults):
         OptionError
             Where ``alpha`` is not strictly between 0 and 1.
         """
+        lower, upper = interval_labels(alpha)
         found: ResidualTable = residual_table(self.model, self.values, alpha=check_alpha(alpha))
         return pd.DataFrame(
             {
@@ -136,8 +138,8 @@ class ChiSquareResults(TestResults):
                 "std err": found.standard_error,
                 "std err (noise)": found.noise_error,
                 "residual": found.standardised,
-                f"[{alpha / 2:.6g}": found.lower,
-                f"{1 - alpha / 2:.6g}]": found.upper,
+                lower: found.lower,
+                upper: found.upper,
             },
             index=self.index,
         )
@@ -215,9 +217,8 @@ class ChiSquareResults(TestResults):
             lower, upper = table.iloc[:, -2].to_numpy(), table.iloc[:, -1].to_numpy()
             ax.hlines(place, lower, upper, color=color, lw=1.6)
         ax.plot(centre, place, "o", color=color, ms=4)
-        labels = [", ".join(map(str, label)) if isinstance(label, tuple) else str(label) for label in table.index]
         if len(table) <= _DRAWN:
-            ax.set_yticks(place, labels)
+            ax.set_yticks(place, label_texts(table.index))
         ax.set_xlabel(f"standardised residual ({1 - alpha:.0%} of one cell in the shade if the hypothesis holds)")
         ax.set_ylabel(", ".join(str(name) for name in self.index.names))
         ax.set_title(textwrap.fill(self.hypothesis, 70), fontsize=10)

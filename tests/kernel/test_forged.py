@@ -1,0 +1,419 @@
+"""Parts that a procedure forges or changes later: refused before the charge, or without any effect on what is paid.
+
+Nothing here touches the kernel's own attributes: only objects that are handed over, or that were handed out.
+"""
+
+import os
+from fractions import Fraction
+
+import numpy as np
+import pandas as pd
+import pytest
+from statsmodels.regression.linear_model import OLS
+
+import dpinfer as dpi
+from dpinfer.errors import DPInferError, MeasurementFailedError, NotProvedError, OptionError, PrivacyUnitError
+from dpinfer.kernel.rows.blocks import BlockMoments, Blocks, OctaveCounts, OwnEstimator
+from dpinfer.kernel.rows.cells import CellSum
+from dpinfer.kernel.rows.features import Features
+from dpinfer.kernel.rows.products import GramSum
+from dpinfer.kernel.rows.resampled import ReplicateSum
+from dpinfer.kernel.rows.scores import ScoreSum
+from dpinfer.kernel.stage import Largest, Slot, Stage, Sum
+from dpinfer.schema.axis_types import BinsAxis, ConditionAxis, LevelsAxis
+from dpinfer.schema.expression import Expression
+from dpinfer.schema.grid import UNIT, Basis, Block, constant_basis
+from dpinfer.schema.nodes import _OPERATIONS, ARGUMENTS, Node
+from dpinfer.schema.region import Region
+
+SCHEMA = dpi.Schema(x=dpi.Real(0, 1, missing=0, impossible=0), g=dpi.Category(["a", "b"]))
+HALVES = (Slot(Fraction(1, 2), 64), Slot(Fraction(1, 2), 64, adaptive=True))
+ONE = np.array([[UNIT]], dtype=np.int64)
+REGION = Region(("a",), ((0,),), (2.0,), np.zeros(1))
+
+
+class Asked:
+    """Asks for given stages; ``hook`` is called wherever the kernel asks for something."""
+
+    def __init__(self, *stages, slots=None, units=None, hook=lambda what, context: None):
+        self.asked, self.given, self.dealt, self.hook, self.calls = stages, slots or (Slot(),), units, hook, 0
+
+    def resolve(self, context):
+        self.hook("resolve", context)
+        return self
+
+    def question(self, context):
+        return {"text": "forged", "schema": context.schema.to_dict()}
+
+    def slots(self, context):
+        return self.given
+
+    def units(self, context):
+        return self.dealt
+
+    def release_kind(self, context):
+        self.hook("release_kind", context)
+        return "total"
+
+    def stage(self, place, context, released):
+        self.calls += 1
+        self.hook("stage", context)
+        one = self.asked[place]
+        return one(self.calls, context, released) if callable(one) else one
+
+    def to_release(self, **measured):
+        return dpi.Release(**measured)
+
+
+def guarded(rows=100, budget=None, neighbors="add_remove", schema=SCHEMA, **unit):
+    rng = np.random.default_rng(1)
+    frame = pd.DataFrame({"x": rng.random(rows), "g": rng.choice(["a", "b"], rows), "id": np.arange(rows)})
+    return dpi.PrivateData(frame, schema, dpi.Ledger.in_memory(budget or dpi.ZCDP(1.0), neighbors=neighbors), **unit)
+
+
+def expression(node, columns=("x",), lower=0.0, upper=1.0, *, boolean=False):
+    return Expression("forged", tuple(columns), lower, upper, boolean, {}, frozenset(), node)
+
+
+def column(name="x"):
+    return Node("column", name=name)
+
+
+def block(made, center=0.0, half=1.0):
+    return Block(made, (), center, half, ONE, ())
+
+
+def basis(*blocks):
+    return Basis(SCHEMA, (constant_basis(SCHEMA).blocks[0], *blocks))
+
+
+def counts(*axes):
+    return CellSum(Features(constant_basis(SCHEMA)), axes)
+
+
+def refused(stage, *, error=OptionError, data=None, units=None):
+    data = data or guarded()
+    with pytest.raises(error):
+        data.run(Asked(stage, units=units), type(data.ledger.budget)(1e-3))
+    assert data.ledger.charges().empty
+
+
+def test_the_number_of_arguments_of_every_operation_is_known():
+    assert ARGUMENTS.keys() == _OPERATIONS.keys() | {"constant", "column", "level", "power"}
+
+
+ARGUMENT = Node("constant", value=1e6)
+TREES = {
+    "numpy's out": Node("+", (ARGUMENT, column("g"), column("g"))),
+    "no such operation": Node("eval", (column(),)),
+    "an argument for a column": Node("column", (column(),), name="x"),
+    "an argument too few": Node("*", (column(),)),
+    "a list of arguments": Node("abs", [column()]),
+    "a number that is none": Node("level", name="x", value=np.zeros(3)),
+    "another column": column("g"),
+}
+
+
+@pytest.mark.parametrize("name", TREES)
+@pytest.mark.parametrize("as_axis", [True, False])
+def test_trees_of_operations_are_checked(name, as_axis):
+    made = expression(TREES[name], ("g", "x") if name == "numpy's out" else ("x",))
+    rows = counts(ConditionAxis(SCHEMA, "c", made), LevelsAxis(SCHEMA, "g"))
+    refused(Stage(Sum(rows if as_axis else GramSum(Features(basis(block(made)))))))
+
+
+ENDS = [(1.0, 0.0), (-np.inf, 1.0), (0.0, np.nan), (np.zeros(256), np.ones(256)), (0.0, Fraction(1)), (0.0, "1")]
+
+
+@pytest.mark.parametrize("ends", ENDS, ids=["reversed", "infinite", "nan", "arrays", "fraction", "text"])
+@pytest.mark.parametrize("kind", ["gram", "cells", "scores"])
+def test_bounds_of_expressions_are_finite_numbers_in_order(kind, ends):
+    made = expression(column(), lower=ends[0], upper=ends[1])
+    features = Features(basis(block(expression(column()), 0.5, 0.5)), where=made)
+    rows = {"gram": GramSum, "cells": CellSum, "scores": lambda _: ScoreSum(SCHEMA, (made, expression(column())))}
+    data = guarded(budget=dpi.PureDP(1.0))
+    measure = Largest(rows[kind](features), "gumbel") if kind == "scores" else Sum(rows[kind](features))
+    refused(Stage(measure), error=DPInferError, data=data)
+
+
+@pytest.mark.parametrize(("center", "half"), [(0, -1), (0, 0), (np.nan, 1), (0, np.inf), (np.zeros(256), 1), ("0", 1)])
+@pytest.mark.parametrize("kind", [GramSum, CellSum])
+def test_scales_of_features_are_numbers_that_turn_nothing_round(kind, center, half):
+    refused(Stage(Sum(kind(Features(basis(block(expression(column()), center, half)))))), error=DPInferError)
+
+
+@pytest.mark.parametrize(("lower", "upper"), [(0.0, 2.0**50), (2.0**18, -(2.0**18)), (-(2.0**50), 1.0)])
+def test_votes_are_small_and_in_order(lower, upper):
+    scores = tuple(expression(column(), lower=low, upper=high, boolean=True) for low, high in [(lower, upper), (0, 1)])
+    refused(Stage(Largest(ScoreSum(SCHEMA, scores), "gumbel")), data=guarded(budget=dpi.PureDP(1.0)))
+
+
+def test_no_cell_drops_a_row_whose_policies_keep_it():
+    """A difference that overflows is no missing value: the public number of rows stays what it is."""
+    far = block(expression(column(), lower=-1e308, upper=1.7e308), 1e308, 1.0)
+    x = np.where(np.arange(100) < 3, -1.7e308, 0.5)
+    ledger = dpi.Ledger.in_memory(dpi.ZCDP(1.0), neighbors="replace_one")
+    data = dpi.PrivateData(pd.DataFrame({"x": x, "g": "a"}), SCHEMA, ledger)
+    release = data.run(Asked(Stage(Sum(GramSum(Features(basis(far)))))), dpi.ZCDP(1e-6))
+    assert release.array[0] == 100
+
+
+@pytest.mark.parametrize("radius", [0.0, -1.0, np.nan, 1e300])
+@pytest.mark.parametrize("whose", ["blocks", "sum", "both"])
+def test_regions_are_balls_and_those_of_the_blocks(whose, radius):
+    forged = Region(("a",), ((0,),), (radius,), np.zeros(1))
+    units = Blocks(SCHEMA, REGION if whose == "sum" else forged, 2, lambda _: np.zeros(1), workers=1)
+    rows = OctaveCounts(SCHEMA, REGION if whose == "blocks" else forged)
+    refused(Stage(Sum(rows)), units=units)
+
+
+def test_a_wider_region_than_that_of_the_blocks_is_refused():
+    units = Blocks(SCHEMA, REGION, 2, lambda _: np.zeros(1), workers=1)
+    wide = Region(("a",), ((0,),), (4.0,), np.zeros(1))
+    refused(Stage(Sum(OctaveCounts(SCHEMA, wide))), units=units)
+
+
+def test_secret_weights_have_no_price_in_l1():
+    rows = ReplicateSum(Features(constant_basis(SCHEMA)), products=False, replicates=4, weights="double_or_nothing")
+    with pytest.raises(NotProvedError, match="Gaussian"):
+        rows.bounded("add_remove", "l1")
+
+
+# What is handed over or out, and is changed later
+
+
+def test_a_law_that_is_handed_out_is_not_the_one_that_is_drawn():
+    bins = Stage(Sum(counts(BinsAxis(SCHEMA, "x", (0.0, 0.25, 0.5, 1.0)))), settings={"a": 1})
+
+    def second(call, context, released):
+        if call == 2:  # the rehearsal
+            object.__setattr__(released[0].law, "scales", (0.0,) * 3)
+            released[0].settings["a"] = 2
+        return bins
+
+    found = guarded().run(Asked(bins, second, slots=HALVES), dpi.ZCDP(1e-6)).stages[0]
+    assert min(found.law.scales) * min(found.steps) > 100
+    assert found.settings == {"a": 1}
+
+
+class Changing(float):
+    """A number that is another one from the third time on."""
+
+    asked = 0
+
+    def __float__(self):
+        self.asked += 1
+        return 50.0 if self.asked > 2 else 1e-9
+
+
+@pytest.mark.parametrize("price", [dpi.ZCDP(1e-9), dpi.GDP(1e-4), dpi.PureDP(1e-4)])
+def test_a_price_is_made_of_plain_numbers(price):
+    data = guarded(budget=type(price)(1.0))
+    (name,) = price.__dataclass_fields__
+    object.__setattr__(price, name, Changing(1e-9))
+    with pytest.raises((OptionError, PrivacyUnitError)):
+        data.run(Asked(Stage(Sum(counts()))), price)
+    assert data.ledger.charges().empty
+
+
+@pytest.mark.parametrize("when", ["resolve", "stage", "release_kind"])
+def test_the_price_is_the_one_that_was_asked_for(when):
+    def raised(what, context):
+        if what == when:
+            object.__setattr__(context.privacy, "rho", 1.0)
+
+    data = guarded()
+    release = data.run(Asked(Stage(Sum(counts())), hook=raised), dpi.ZCDP(1e-6))
+    assert data.ledger.spent == release.cost.price == dpi.ZCDP(1e-6)
+
+
+def test_a_basic_ledger_charges_the_price_before_it_was_changed():
+    def lowered(what, context):
+        if what == "release_kind":
+            object.__setattr__(context.privacy, "epsilon", 1e-9)
+            object.__setattr__(context.privacy, "delta", 1e-300)
+
+    ledger = dpi.Ledger.in_memory(dpi.ApproxDP(30.0, 0.1), currency="basic")
+    data = dpi.PrivateData(pd.DataFrame({"x": [0.5], "g": ["a"]}), SCHEMA, ledger)
+    data.run(Asked(Stage(Sum(counts())), hook=lowered), dpi.ApproxDP(20.0, 0.01))
+    assert ledger.spent == dpi.ApproxDP(20.0, 0.01)
+
+
+@pytest.mark.parametrize("when", ["resolve", "stage", "release_kind"])
+@pytest.mark.parametrize("whose", ["given", "handed out", "told"])
+def test_no_column_that_was_made_or_told_elsewhere_sees_a_cell(when, whose):
+    schema = dpi.Schema(x=dpi.Real(0, 1, missing=0, impossible=0), g=dpi.Category(["a", "b"]))
+    data, seen = guarded(schema=schema), []
+
+    def watch(what, context):
+        if what == when:
+            owner = {"given": schema, "handed out": data.schema, "told": context.schema}[whose]
+            object.__setattr__(owner["x"], "coerce", lambda cells: seen.append(cells) or np.zeros(len(cells)))
+
+    rows = CellSum(Features(basis(block(expression(column()), 0.5, 0.5))))
+    data.run(Asked(lambda *_: Stage(Sum(rows)), hook=watch), dpi.ZCDP(1e-6))
+    assert not [one for one in seen if len(one) == 100]
+
+
+@pytest.mark.parametrize("whose", ["handed out", "told"])
+def test_people_and_policies_are_those_of_the_data(whose):
+    data = guarded(budget=dpi.ZCDP(10.0), id="id", max_rows=50)
+
+    def changed(what, context):
+        owner = data.schema if whose == "handed out" else context.schema
+        object.__setattr__(owner.people, "max_rows", 1 if what == "resolve" else 50)
+        object.__setattr__(owner["x"], "missing", 0.0 if what == "resolve" else "drop")
+
+    def stage(call, context, released):
+        return Stage(Sum(CellSum(Features(constant_basis(data.schema)))))
+
+    honest = data.run(Asked(stage), dpi.ZCDP(0.1))
+    forged = data.run(Asked(stage, hook=changed), dpi.ZCDP(0.1))
+    assert forged.law == honest.law
+    assert forged.steps == honest.steps
+
+
+@pytest.mark.parametrize("when", ["resolve", "stage", "release_kind"])
+def test_a_tree_that_is_changed_later_is_not_the_one_that_is_evaluated(when):
+    seen = []
+
+    class Eye:
+        __array_ufunc__ = None
+        __hash__ = None
+
+        def __eq__(self, other):
+            seen.append(other)
+            return np.zeros(len(other), dtype=bool)
+
+    node = Node("level", name="x", value=0.0)
+
+    def changed(what, context):
+        if what == when and asked.calls:
+            object.__setattr__(node, "value", Eye())
+
+    asked = Asked(Stage(Sum(CellSum(Features(constant_basis(SCHEMA), expression(node))))), hook=changed)
+    data = guarded()
+    try:
+        data.run(asked, dpi.ZCDP(1e-6))
+    except OptionError:
+        assert data.ledger.charges().empty
+    assert seen == []
+
+
+def test_a_ledger_of_the_right_type_is_charged_by_its_own_code():
+    ledger = dpi.Ledger.in_memory(dpi.ZCDP(1e-6))
+    for name in ("charge", "remaining", "spent"):
+        try:
+            setattr(ledger, name, lambda *_, **__: "free")
+        except AttributeError:
+            continue
+    data = dpi.PrivateData(pd.DataFrame({"x": [0.5], "g": ["a"]}), SCHEMA, ledger)
+    with pytest.raises(dpi.errors.BudgetExceededError):
+        data.run(Asked(Stage(Sum(counts()))), dpi.ZCDP(50.0))
+
+
+def test_a_relation_is_a_plain_text():
+    class Both(str):
+        __slots__ = ()
+
+        def __eq__(self, other):
+            return other in ("add_remove", "replace_one")
+
+        __hash__ = str.__hash__
+
+    with pytest.raises(OptionError, match="neighbors"):
+        dpi.Ledger.in_memory(dpi.ZCDP(1.0), neighbors=Both("add_remove"))
+
+
+# Processes and global state
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork")
+def test_a_process_that_is_forked_after_the_charge_draws_nothing(tmp_path):
+    told = tmp_path / "child"
+
+    def second(call, context, released):
+        if call == 3:  # two stages were rehearsed
+            children.append(os.fork())
+        return Stage(Sum(counts()))
+
+    children = []
+    asked = Asked(Stage(Sum(counts())), second, slots=HALVES)
+    stages = -1
+    try:
+        stages = len(guarded().run(asked, dpi.ZCDP(1e-3)).stages)
+    except MeasurementFailedError as error:
+        stages = len(error.partial.stages)
+    finally:
+        if children == [0]:
+            told.write_text(str(stages))
+            os._exit(0)
+    assert os.waitpid(children[0], 0)[1] == 0
+    assert told.read_text() == "1"  # the stage before the fork
+    assert stages == 2
+
+
+def test_a_stage_does_not_make_numpy_raise_while_rows_are_read():
+    region = Region(("a",), ((0,),), (1e100,), np.zeros(1))
+
+    def second(call, context, released):
+        if call == 3:
+            np.seterr(all="raise")
+        return Stage(Sum(BlockMoments(SCHEMA, region, (0.0,), (1e-250,), "l2")))
+
+    units = Blocks(SCHEMA, region, 2, lambda frame: np.array([frame.x.max() * 1e99]), halves=False, workers=1)
+    before = np.geterr()
+    try:
+        asked = Asked(Stage(Sum(OctaveCounts(SCHEMA, region))), second, slots=HALVES, units=units)
+        assert len(guarded().run(asked, dpi.ZCDP(1e-3)).stages) == 2
+    finally:
+        np.seterr(**before)
+
+
+# Estimators that see rows in this process
+
+
+def test_no_class_says_that_it_is_the_librarys_own():
+    seen = []
+
+    class Mine(OwnEstimator):
+        __module__ = "dpinfer.procedures.mine"
+
+        def __call__(self, frame):
+            seen.append(frame)
+            return np.zeros(1)
+
+        def remade(self, schema):
+            return self
+
+    units = Blocks(SCHEMA, REGION, 1, Mine(), halves=False, workers=1)
+    assert not units.trusted
+    guarded().run(Asked(Stage(Sum(OctaveCounts(SCHEMA, REGION))), units=units), dpi.ZCDP(1e-3))
+    assert seen == []
+
+
+@pytest.mark.parametrize("what", ["design", "model", "compiled", "formula"])
+def test_the_librarys_own_estimator_is_made_anew(what):
+    schema = dpi.Schema(x=dpi.Real(0, 1), y=dpi.Real(0, 1))
+    rng = np.random.default_rng(1)
+    frame = pd.DataFrame({"x": rng.random(60), "y": rng.random(60)})
+    data = dpi.PrivateData(frame, schema, dpi.Ledger.in_memory(dpi.ZCDP(1.0)))
+    model = dpi.sample_aggregate("y ~ x", data, model=OLS, blocks=8, bounds=dpi.Ball(2))
+    context = data.context(dpi.ZCDP(1e-3))
+    units = model.resolve(context).units(context)
+    assert units.trusted
+    seen = []
+
+    class Watched(str):
+        __slots__ = ()
+
+    forged = {"design": lambda frame: seen.append(frame), "compiled": None, "model": type("Own", (OLS,), {})}
+    object.__setattr__(units.estimator, what, forged.get(what, Watched("y ~ x")))
+    asked = Asked(Stage(Sum(OctaveCounts(schema, units.region))), units=units)
+    if what in ("model", "formula"):
+        with pytest.raises(OptionError, match="model"):
+            data.run(asked, dpi.ZCDP(1e-3))
+        assert data.ledger.charges().empty
+    else:
+        assert len(data.run(asked, dpi.ZCDP(1e-3)).stages) == 1
+    assert seen == []
