@@ -4,6 +4,8 @@ Nothing here touches the kernel's own attributes: only objects that are handed o
 """
 
 import os
+from contextlib import suppress
+from dataclasses import fields, replace
 from fractions import Fraction
 
 import numpy as np
@@ -20,6 +22,7 @@ from dpinfer.kernel.rows.products import GramSum
 from dpinfer.kernel.rows.resampled import ReplicateSum
 from dpinfer.kernel.rows.scores import ScoreSum
 from dpinfer.kernel.stage import Largest, Slot, Stage, Sum
+from dpinfer.procedures.block_estimators import FormulaEstimator
 from dpinfer.schema.axis_types import BinsAxis, ConditionAxis, LevelsAxis
 from dpinfer.schema.expression import Expression
 from dpinfer.schema.grid import UNIT, Basis, Block, constant_basis
@@ -417,3 +420,38 @@ def test_the_librarys_own_estimator_is_made_anew(what):
     else:
         assert len(data.run(asked, dpi.ZCDP(1e-3)).stages) == 1
     assert seen == []
+
+
+def test_what_an_estimator_says_of_its_class_later_is_not_read():
+    """Where it is fitted was settled when the blocks were made anew, before the charge."""
+    schema = dpi.Schema(x=dpi.Real(0, 1), y=dpi.Real(0, 1))
+    rng = np.random.default_rng(1)
+    frame = pd.DataFrame({"x": rng.random(60), "y": rng.random(60)})
+    data = dpi.PrivateData(frame, schema, dpi.Ledger.in_memory(dpi.ZCDP(1.0)))
+    model = dpi.sample_aggregate("y ~ x", data, model=OLS, blocks=8, bounds=dpi.Ball(2))
+    context = data.context(dpi.ZCDP(1e-3))
+    units = model.resolve(context).units(context)
+    own, seen = units.estimator, []
+    parts = {field.name: getattr(own, field.name) for field in fields(own)}
+    disguised = FormulaEstimator(**parts)
+    object.__setattr__(disguised, "design", lambda block: seen.append(block))
+
+    def change(what, context):
+        if what == "stage":
+            object.__setattr__(disguised, "__class__", type(own))
+
+    given = replace(units, estimator=disguised, own=True, workers=1)
+    asked = Asked(Stage(Sum(OctaveCounts(schema, units.region))), units=given, hook=change)
+    with suppress(MeasurementFailedError):  # it is sent to another process, or cannot be
+        data.run(asked, dpi.ZCDP(1e-3))
+    assert type(disguised) is type(own)
+    assert seen == []
+
+
+@pytest.mark.parametrize("name", ["filter", "header", "store"])
+def test_the_account_of_a_ledger_cannot_be_changed(name):
+    ledger = dpi.Ledger.in_memory(dpi.ZCDP(1e-6))
+    with pytest.raises(AttributeError, match="cannot be changed"):
+        setattr(ledger.account, name, getattr(dpi.Ledger.in_memory(dpi.ZCDP(1e6)).account, name))
+    with pytest.raises(AttributeError, match="cannot be changed"):
+        delattr(ledger.account, name)
