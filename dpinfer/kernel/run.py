@@ -15,6 +15,7 @@ from dpinfer.kernel.rows.blocks import BlockSum
 from dpinfer.kernel.samplers import check_scales, room
 from dpinfer.kernel.stage import Largest, Place, Resampled, Sum
 from dpinfer.kernel.sums import exact_sums
+from dpinfer.privacy.cost import Cost
 from dpinfer.release.stage import StageRelease
 
 if TYPE_CHECKING:
@@ -66,7 +67,7 @@ def run(
             kind=measured.kind,
             question=measured.question,
             stages=tuple(stages),
-            cost=measured.cost,
+            cost=Cost.from_dict(measured.cost.to_dict()),  # a copy: it is handed over before it is charged
             neighbors=context.neighbors,
             nobs=context.nobs,
             charge_ids=charge_ids,

@@ -199,6 +199,35 @@ def test_a_law_that_is_handed_out_is_not_the_one_that_is_drawn():
     assert found.settings == {"a": 1}
 
 
+PRICES = [dpi.ZCDP(0.5), dpi.GDP(0.5), dpi.PureDP(0.5), dpi.ApproxDP(0.5, 1e-6)]
+
+
+@pytest.mark.parametrize("price", PRICES, ids=lambda price: type(price).__name__)
+@pytest.mark.parametrize("adaptive", [False, True])
+def test_a_cost_that_is_handed_over_is_not_the_one_that_is_charged(price, adaptive):
+    """A procedure writes its release, before the charge and after."""
+
+    class Cheap(Asked):
+        def to_release(self, **measured):
+            cost = measured["cost"]
+            for name in ("pure_epsilon", "rho", "mu_squared", "tau"):
+                object.__setattr__(cost, name, Fraction(0))
+            for one in (cost.price, cost.approx):
+                for name in () if one is None else one.__dataclass_fields__:
+                    object.__setattr__(one, name, 1e-9)
+            return super().to_release(**measured)
+
+    count = Stage(Sum(counts()))
+    given = ((count, lambda *_: count), HALVES) if adaptive else ((count,), None)
+    paid = []
+    for kind in (Asked, Cheap):
+        data = guarded(budget=type(price)(*(2 * getattr(price, name) for name in price.__dataclass_fields__)))
+        release = data.run(kind(*given[0], slots=given[1]), price)
+        paid.append((data.ledger.spent, data.ledger.remaining, [stage.law for stage in release.stages]))
+    assert paid[0] == paid[1]
+    assert not paid[1][0].is_zero
+
+
 class Changing(float):
     """A number that is another one from the third time on."""
 
