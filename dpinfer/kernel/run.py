@@ -16,7 +16,6 @@ from dpinfer.kernel.samplers import check_scales, room
 from dpinfer.kernel.stage import Largest, Place, Resampled, Sum
 from dpinfer.kernel.sums import exact_sums
 from dpinfer.privacy.cost import Cost
-from dpinfer.release.stage import StageRelease
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -28,6 +27,7 @@ if TYPE_CHECKING:
     from dpinfer.kernel.sources import Source
     from dpinfer.kernel.stage import Context
     from dpinfer.release import Release
+    from dpinfer.release.stage import StageRelease
 
 __all__ = ["run"]
 
@@ -120,7 +120,7 @@ def _measure(
 
 def _release(priced: PricedStage, source: Source, values: BlockValues | None, draws: Draws) -> StageRelease:
     noisy = _MEASURES[type(priced.stage.measure)](priced, source, values, draws)
-    return StageRelease(priced.names, tuple(noisy), priced.steps, priced.law, priced.stage.settings)
+    return priced.released(noisy)
 
 
 def _sum(priced: PricedStage, source: Source, values: BlockValues | None, draws: Draws) -> list[int]:

@@ -14,7 +14,9 @@ import pytest
 from statsmodels.regression.linear_model import OLS
 
 import dpinfer as dpi
+import dpinfer.kernel.run as run_module
 from dpinfer.errors import DPInferError, MeasurementFailedError, NotProvedError, OptionError, PrivacyUnitError
+from dpinfer.kernel.plan import planned
 from dpinfer.kernel.rows.blocks import BlockMoments, Blocks, OctaveCounts, OwnEstimator
 from dpinfer.kernel.rows.cells import CellSum
 from dpinfer.kernel.rows.features import Features
@@ -484,3 +486,78 @@ def test_the_account_of_a_ledger_cannot_be_changed(name):
         setattr(ledger.account, name, getattr(dpi.Ledger.in_memory(dpi.ZCDP(1e6)).account, name))
     with pytest.raises(AttributeError, match="cannot be changed"):
         delattr(ledger.account, name)
+
+
+# Nothing that a procedure is handed is what the kernel goes by
+
+
+class Watched:
+    """A procedure, and all objects that the kernel has handed to it."""
+
+    def __init__(self, inner, handed):
+        self._inner, self._handed = inner, handed
+
+    def resolve(self, context):
+        self._handed.append(context)
+        return Watched(self._inner.resolve(context), self._handed)
+
+    def __getattr__(self, name):
+        method = getattr(self._inner, name)
+
+        def call(*given, **named):
+            self._handed.extend([*given, *named.values()])
+            return method(*given, **named)
+
+        return call
+
+
+FIXED = (str, bytes, int, float, bool, complex, type(None), type, Fraction, np.generic)
+
+
+def reached(roots):
+    """Every object that can be changed and is reached from others, by its identity."""
+    found, waiting = {}, list(roots)
+    while waiting:
+        one = waiting.pop()
+        if isinstance(one, FIXED) or callable(one) or id(one) in found:
+            continue
+        if not isinstance(one, tuple | frozenset):
+            found[id(one)] = one
+        if isinstance(one, dict):
+            waiting += [*one.keys(), *one.values()]
+        elif isinstance(one, tuple | list | set | frozenset):
+            waiting += one
+        else:
+            slots = [name for kind in type(one).__mro__ for name in getattr(kind, "__slots__", ())]
+            waiting += [getattr(one, name) for name in slots if hasattr(one, name)]
+            waiting += getattr(one, "__dict__", {}).values()
+    return found
+
+
+QUESTIONS = {
+    "mean": lambda: dpi.mean("x", by="g"),
+    "gram": lambda: dpi.gram(["x", "g"]),
+    "quantile": lambda: dpi.quantile("x", q=0.5),
+    "density": lambda: dpi.density("x"),
+    "choice": lambda: dpi.most_frequent("g"),
+    "bootstrap": lambda: dpi.bootstrap("x", statistic="mean", replicates=4),
+    "blocks": lambda: dpi.sample_aggregate("x ~ 1", model=OLS, blocks=8, bounds=dpi.Ball(2)),
+}
+
+
+@pytest.mark.parametrize("name", QUESTIONS)
+def test_nothing_that_is_handed_over_is_what_the_kernel_goes_by(name, monkeypatch):
+    handed, plans = [], []
+    monkeypatch.setattr(
+        run_module, "planned", lambda *given, **named: plans.append(planned(*given, **named)) or plans[0]
+    )
+    data = guarded(budget=dpi.GDP(3.0))
+    handed.append(data.schema)
+    data.run(Watched(QUESTIONS[name](), handed), dpi.GDP(1.0))
+    (plan,) = plans
+    own = reached([plan.context, plan.stages, plan.slots, plan.costs, plan.cost, plan.blocks])
+    theirs = reached(handed)
+    shared = [type(own[one]).__name__ for one in own.keys() & theirs.keys()]
+    assert len(own) > 10
+    assert len(theirs) > 5
+    assert shared == []
