@@ -108,8 +108,18 @@ def _cut_repr(given: object) -> str:
         return kind_of(given)
 
 
+def _restored(kind: type[DPInferError], arguments: tuple[object, ...], fields: dict[str, object]) -> DPInferError:
+    error = kind.__new__(kind)
+    error.args = arguments
+    vars(error).update(fields)
+    return error
+
+
 class DPInferError(Exception):
     """Root of all errors of dpinfer."""
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return _restored, (type(self), self.args, vars(self))  # else unpickling would call it with its message
 
 
 class OptionError(DPInferError, ValueError):

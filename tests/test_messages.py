@@ -7,6 +7,7 @@ and one text that appear nowhere else. What is built is then priced, measured an
 from __future__ import annotations
 
 import inspect
+import pickle
 import traceback
 import warnings
 from typing import TYPE_CHECKING
@@ -270,3 +271,20 @@ def test_errors_keep_no_rows() -> None:
 def test_a_column_passed_as_a_series_is_refused_by_its_type(ask) -> None:
     with pytest.raises(OptionError, match=r"<Series of shape \(3,\)> is not valid: expected "):
         ask(public())
+
+
+ERRORS = [
+    OptionError("data", FRAME, "PrivateData"),
+    UnknownColumnError("x", ["y"]),
+    FormulaError("x ** 2", "is none"),
+    dpi.errors.BudgetExceededError(dpi.ZCDP(1), dpi.ZCDP(0.5)),
+    dpi.errors.MeasurementFailedError(MEAN),
+    dpi.errors.SchemaError("a text"),
+]
+
+
+@pytest.mark.parametrize("error", ERRORS, ids=lambda error: type(error).__name__)
+def test_errors_travel_between_processes(error) -> None:
+    again = pickle.loads(pickle.dumps(error))
+    assert (type(again), str(again), again.args) == (type(error), str(error), error.args)
+    assert repr(vars(again)) == repr(vars(error))

@@ -285,7 +285,7 @@ def score_pvalue(fit: FamilyFit, index: int, value: Array) -> Array:
     """
     reference = _reference(fit, index)
     distance = _largest_root(fit, index, linked(fit, index, value), reference.offset)
-    return pvalue_of(distance, reference.df, reference.shares, least=0.0)
+    return pvalue_of(distance, reference.df, reference.shares)
 
 
 def _largest_root(fit: FamilyFit, index: int, tested: Array, offset: Array) -> Array:

@@ -127,7 +127,7 @@ def laplace_shares(problem: GramProblem, residual: Array, on_features: Array, va
 def score_pvalue(fit: GramFit, contrasts: Array, values: Array) -> Array:
     """Two-sided p-values (R, k) of ``contrasts @ params = values``; Laplace noise enters by its own law."""
     score = score_of(fit, contrasts)
-    return pvalue_of(np.abs(score_statistic(score, values)), score.df, score.shares, least=0.0)
+    return pvalue_of(np.abs(score_statistic(score, values)), score.df, score.shares)
 
 
 def score_interval(fit: GramFit, contrasts: Array, alpha: float) -> Array:

@@ -74,7 +74,7 @@ def block_fits(rows: Blocks, source: Source, labels: NDArray[np.intp], *, privat
         mine = [np.sort(order[starts[first] : starts[last]]) for first, last in labelled[:fits]]
         return [_frame(rows.schema, {name: values[name][part] for name in rows.schema}) for part in mine]
 
-    if (private and not rows.trusted) or (not private and rows.workers not in (None, 1)):
+    if (private and not rows.own) or (not private and rows.workers not in (None, 1)):
         fitted, width, workers = _Parts(rows.estimator, rows.size), (fits, rows.size), rows.workers or -1
         return fit_apart(fitted, frames, count=rows.count, width=width, n_jobs=workers, progress=rows.progress)
     found = [[fit_here(rows.estimator, part, width=rows.size) for part in frames(b)] for b in range(rows.count)]

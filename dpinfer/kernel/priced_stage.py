@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from copy import deepcopy
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
+from dpinfer.release.stage import StageRelease
+
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from fractions import Fraction
 
     from dpinfer.kernel.stage import Stage
@@ -35,3 +39,7 @@ class PricedStage:
     def rows(self) -> Any:
         """The row sum that is measured."""
         return self.stage.measure.rows
+
+    def released(self, values: Sequence[int]) -> StageRelease:
+        """Return what the stage released, of copies: a procedure keeps what it is handed, and may change it."""
+        return StageRelease(self.names, tuple(values), self.steps, replace(self.law), deepcopy(self.stage.settings))

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from copy import deepcopy
-from dataclasses import replace
 from functools import cached_property
 from typing import TYPE_CHECKING
 
@@ -13,12 +11,12 @@ from dpinfer.errors import OptionError
 from dpinfer.kernel.rows.base import Batch
 from dpinfer.kernel.rows.blocks import BlockSum, BlockValues, block_values
 from dpinfer.kernel.stage import Largest, Place, Resampled
-from dpinfer.release.stage import StageRelease
 
 if TYPE_CHECKING:
     from dpinfer.kernel.priced_stage import PricedStage
     from dpinfer.kernel.rows.blocks import Blocks
     from dpinfer.kernel.stage import Context
+    from dpinfer.release.stage import StageRelease
     from dpinfer.schema.schema import Schema
 
 __all__ = ["Rehearsal", "sample_batch"]
@@ -65,10 +63,7 @@ class Rehearsal:
             exact = self._exact(priced)
             noise = priced.law.rvs(1, self._rng)[0]
             values = [total * priced.multiplier + int(drawn) for total, drawn in zip(exact, noise, strict=True)]
-        # Copies: a procedure keeps what it is handed, and may change it before the stage is drawn.
-        return StageRelease(
-            priced.names, tuple(values), priced.steps, replace(priced.law), deepcopy(priced.stage.settings)
-        )
+        return priced.released(values)
 
     def _exact(self, priced: PricedStage) -> list[int]:
         rows = priced.rows

@@ -15,7 +15,7 @@ from dpinfer.kernel.rows.blocks import BlockSum
 from dpinfer.kernel.samplers import check_scales, room
 from dpinfer.kernel.stage import Largest, Place, Resampled, Sum
 from dpinfer.kernel.sums import exact_sums
-from dpinfer.release.stage import StageRelease
+from dpinfer.privacy.cost import Cost
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from dpinfer.kernel.sources import Source
     from dpinfer.kernel.stage import Context
     from dpinfer.release import Release
+    from dpinfer.release.stage import StageRelease
 
 __all__ = ["run"]
 
@@ -66,7 +67,7 @@ def run(
             kind=measured.kind,
             question=measured.question,
             stages=tuple(stages),
-            cost=measured.cost,
+            cost=Cost.from_dict(measured.cost.to_dict()),  # a copy: it is handed over before it is charged
             neighbors=context.neighbors,
             nobs=context.nobs,
             charge_ids=charge_ids,
@@ -119,7 +120,7 @@ def _measure(
 
 def _release(priced: PricedStage, source: Source, values: BlockValues | None, draws: Draws) -> StageRelease:
     noisy = _MEASURES[type(priced.stage.measure)](priced, source, values, draws)
-    return StageRelease(priced.names, tuple(noisy), priced.steps, priced.law, priced.stage.settings)
+    return priced.released(noisy)
 
 
 def _sum(priced: PricedStage, source: Source, values: BlockValues | None, draws: Draws) -> list[int]:

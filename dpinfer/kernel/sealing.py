@@ -124,7 +124,8 @@ def sealed_blocks(blocks: Blocks | None, schema: Schema) -> Blocks | None:
     seal = _Seal(schema)
     parts = {f.name: getattr(blocks, f.name) for f in fields(Blocks)}
     made = {name: part if name == "estimator" else seal(part) for name, part in parts.items()}
-    if blocks.trusted:
+    made["own"] = blocks.trusted
+    if made["own"]:
         made["estimator"] = type(blocks.estimator).remade(blocks.estimator, schema)  # type: ignore[attr-defined]
     if type(made["region"]) is not Region:
         raise OptionError("region", type_of(made["region"]), "a Region")

@@ -18,6 +18,7 @@ _CUT, _NODES, _FAR = 40.0, 320, 7.0
 _T, _WEIGHT = np.polynomial.legendre.leggauss(_NODES)
 _T, _WEIGHT = _CUT * (_T + 1) / 2, _WEIGHT * _CUT / 2
 _CHERNOFF = np.linspace(0.02, 0.998, 50)
+_LEAST = 1e-300
 
 
 def _characteristic(shares: Array) -> Array:
@@ -105,14 +106,13 @@ def critical_value(alpha: float, df: Array | float | None = None, shares: Array 
     return np.asarray(stats.t.isf(alpha / 2 if shares is None else stats.norm.sf(normal), df))
 
 
-def pvalue_of(
-    distance: Array, df: Array | float | None = None, shares: Array | None = None, *, least: float = 1e-300
-) -> Array:
+def pvalue_of(distance: Array, df: Array | float | None = None, shares: Array | None = None) -> Array:
     """Two-sided p-value of a studentised distance (...); arguments as in `critical_value`.
 
-    With degrees of freedom and Laplace variables, p-values of Student's law below ``least`` count as that.
+    With degrees of freedom and Laplace variables, p-values of Student's law below 1e-300 count as that: one of zero
+    would be the same for every distance beyond, and Laplace variables have heavier tails.
     """
     if df is None:
         return np.asarray(2 * stats.norm.sf(distance)) if shares is None else laplace_sum_sf(distance, shares)
     found = np.asarray(2 * stats.t.sf(distance, df))
-    return found if shares is None else laplace_sum_sf(stats.norm.isf(np.maximum(found, least) / 2), shares)
+    return found if shares is None else laplace_sum_sf(stats.norm.isf(np.maximum(found, _LEAST) / 2), shares)

@@ -34,12 +34,21 @@ class Account:
     """What a ledger keeps, and the only way to charge it; `dpinfer.privacy.ledger.Ledger` is its face."""
 
     __slots__ = ("filter", "header", "store")
+    filter: Filter
+    header: Header
+    store: Store
 
     def __init__(self, store: Store, header: Header) -> None:
         if type(store) not in (FileStore, MemoryStore):  # not a subclass, which might keep nothing
             raise OptionError("store", type_of(store), "a FileStore or a MemoryStore")
-        self.store, self.header = store, header
-        self.filter = filter_of(store, header)
+        for name, value in (("store", store), ("header", header), ("filter", filter_of(store, header))):
+            object.__setattr__(self, name, value)
+
+    def __setattr__(self, name: str, value: object) -> None:
+        raise AttributeError("an account cannot be changed")
+
+    def __delattr__(self, name: str) -> None:
+        raise AttributeError("an account cannot be changed")
 
     @property
     def neighbors(self) -> Neighbors:

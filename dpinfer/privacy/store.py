@@ -11,6 +11,7 @@ import os
 import sqlite3
 import threading
 import uuid
+import weakref
 from abc import ABC, abstractmethod
 from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
@@ -195,6 +196,8 @@ class MemoryStore(Store):
         self._process = os.getpid()
         self._lock = threading.Lock()
         self._connection = sqlite3.connect(":memory:", isolation_level=None, check_same_thread=False)
+        # It holds the connection, so that in a reference cycle, too, this is closed before it is collected.
+        weakref.finalize(self, self._connection.close)
 
     def __str__(self) -> str:
         return "the ledger in memory"
@@ -215,9 +218,6 @@ class MemoryStore(Store):
             )
         with self._lock, _transaction(self._connection, str(self), write=write):
             yield self._connection
-
-    def __del__(self) -> None:
-        self._connection.close()
 
 
 @contextmanager

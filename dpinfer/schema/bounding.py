@@ -13,7 +13,7 @@ from dpinfer.schema.tree_bounds import function_interval, real_power
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from dpinfer.schema.algebra import Expression
+    from dpinfer.schema.expression import Expression
 
 __all__ = ["function_bounds", "interval_of", "quotient_bounds", "real_power_bounds"]
 

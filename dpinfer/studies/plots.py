@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 from scipy import stats
@@ -15,19 +15,38 @@ if TYPE_CHECKING:
     import pandas as pd
     from matplotlib.axes import Axes
 
-    from dpinfer.studies.results import StudyResults
+    from dpinfer.studies.design import Design
 
 __all__ = ["coverage_plot", "nested_loop_plot", "pvalue_plot", "zip_plot"]
 
 
-def _term(study: StudyResults, term: str) -> pd.DataFrame:
+class Study(Protocol):
+    """What figures read of the results of a study."""
+
+    @property
+    def frame(self) -> pd.DataFrame:
+        """A row for each replicate and term."""
+        ...
+
+    @property
+    def cells(self) -> pd.DataFrame:
+        """A row for each cell and term."""
+        ...
+
+    @property
+    def design(self) -> Design:
+        """What was asked."""
+        ...
+
+
+def _term(study: Study, term: str) -> pd.DataFrame:
     frame = study.frame
     if term not in set(frame["term"]):
         raise OptionError("term", term, sorted(set(frame["term"])))
     return frame[frame["term"] == term]
 
 
-def coverage_plot(study: StudyResults, *, ax: Axes | None = None) -> Axes:
+def coverage_plot(study: Study, *, ax: Axes | None = None) -> Axes:
     """Coverage of every cell with 95% Monte Carlo bands, and the least coverage that the rules allow."""
     cells = study.cells[np.isfinite(study.cells["coverage"])]
     labels = [f"{row.term}   n = {row.n:,}   {row.privacy}" for row in cells.itertuples()]
@@ -43,7 +62,7 @@ def coverage_plot(study: StudyResults, *, ax: Axes | None = None) -> Axes:
     return axes
 
 
-def nested_loop_plot(study: StudyResults, measure: str = "coverage", *, ax: Axes | None = None) -> Axes:
+def nested_loop_plot(study: Study, measure: str = "coverage", *, ax: Axes | None = None) -> Axes:
     """One measure as a step line for each coefficient over the nested factors: price within number of rows.
 
     ``measure`` is a column of ``study.cells``. Ruecker & Schwarzer (2014).
@@ -70,7 +89,7 @@ def nested_loop_plot(study: StudyResults, measure: str = "coverage", *, ax: Axes
 
 
 def zip_plot(
-    study: StudyResults, term: str, *, n: int | None = None, privacy: str | None = None, ax: Axes | None = None
+    study: Study, term: str, *, n: int | None = None, privacy: str | None = None, ax: Axes | None = None
 ) -> Axes:
     """Intervals of one cell (by default the first), ranked by the distance of the truth in standard errors.
 
@@ -101,7 +120,7 @@ def zip_plot(
     return axes
 
 
-def pvalue_plot(study: StudyResults, term: str, *, ax: Axes | None = None) -> Axes:
+def pvalue_plot(study: Study, term: str, *, ax: Axes | None = None) -> Axes:
     """Quantiles of p-values against the uniform, with a band that holds 95% of exact ones at every point.
 
     The p-values of a coefficient test zero, and are uniform where that is true.

@@ -15,7 +15,7 @@ from dpinfer.inference.tulap import (
     proportion_pvalue,
     proportion_sf,
 )
-from tests.inference.tulap_law import tulap_cdf, tulap_sf
+from validation.common.tulap_law import tulap_cdf, tulap_sf
 
 EXTREME = [-np.inf, -1e300, -1e9, -40.0, -0.5, -1e-9, 0.0, 0.5, 7.3, 99.5, 100.0, 1e4, 1e17, 1e308, np.inf, np.nan]
 

@@ -4,6 +4,8 @@ Nothing here touches the kernel's own attributes: only objects that are handed o
 """
 
 import os
+from contextlib import suppress
+from dataclasses import fields, replace
 from fractions import Fraction
 
 import numpy as np
@@ -12,7 +14,9 @@ import pytest
 from statsmodels.regression.linear_model import OLS
 
 import dpinfer as dpi
+import dpinfer.kernel.run as run_module
 from dpinfer.errors import DPInferError, MeasurementFailedError, NotProvedError, OptionError, PrivacyUnitError
+from dpinfer.kernel.plan import planned
 from dpinfer.kernel.rows.blocks import BlockMoments, Blocks, OctaveCounts, OwnEstimator
 from dpinfer.kernel.rows.cells import CellSum
 from dpinfer.kernel.rows.features import Features
@@ -20,6 +24,7 @@ from dpinfer.kernel.rows.products import GramSum
 from dpinfer.kernel.rows.resampled import ReplicateSum
 from dpinfer.kernel.rows.scores import ScoreSum
 from dpinfer.kernel.stage import Largest, Slot, Stage, Sum
+from dpinfer.procedures.block_estimators import FormulaEstimator
 from dpinfer.schema.axis_types import BinsAxis, ConditionAxis, LevelsAxis
 from dpinfer.schema.expression import Expression
 from dpinfer.schema.grid import UNIT, Basis, Block, constant_basis
@@ -194,6 +199,35 @@ def test_a_law_that_is_handed_out_is_not_the_one_that_is_drawn():
     found = guarded().run(Asked(bins, second, slots=HALVES), dpi.ZCDP(1e-6)).stages[0]
     assert min(found.law.scales) * min(found.steps) > 100
     assert found.settings == {"a": 1}
+
+
+PRICES = [dpi.ZCDP(0.5), dpi.GDP(0.5), dpi.PureDP(0.5), dpi.ApproxDP(0.5, 1e-6)]
+
+
+@pytest.mark.parametrize("price", PRICES, ids=lambda price: type(price).__name__)
+@pytest.mark.parametrize("adaptive", [False, True])
+def test_a_cost_that_is_handed_over_is_not_the_one_that_is_charged(price, adaptive):
+    """A procedure writes its release, before the charge and after."""
+
+    class Cheap(Asked):
+        def to_release(self, **measured):
+            cost = measured["cost"]
+            for name in ("pure_epsilon", "rho", "mu_squared", "tau"):
+                object.__setattr__(cost, name, Fraction(0))
+            for one in (cost.price, cost.approx):
+                for name in () if one is None else one.__dataclass_fields__:
+                    object.__setattr__(one, name, 1e-9)
+            return super().to_release(**measured)
+
+    count = Stage(Sum(counts()))
+    given = ((count, lambda *_: count), HALVES) if adaptive else ((count,), None)
+    paid = []
+    for kind in (Asked, Cheap):
+        data = guarded(budget=type(price)(*(2 * getattr(price, name) for name in price.__dataclass_fields__)))
+        release = data.run(kind(*given[0], slots=given[1]), price)
+        paid.append((data.ledger.spent, data.ledger.remaining, [stage.law for stage in release.stages]))
+    assert paid[0] == paid[1]
+    assert not paid[1][0].is_zero
 
 
 class Changing(float):
@@ -417,3 +451,113 @@ def test_the_librarys_own_estimator_is_made_anew(what):
     else:
         assert len(data.run(asked, dpi.ZCDP(1e-3)).stages) == 1
     assert seen == []
+
+
+def test_what_an_estimator_says_of_its_class_later_is_not_read():
+    """Where it is fitted was settled when the blocks were made anew, before the charge."""
+    schema = dpi.Schema(x=dpi.Real(0, 1), y=dpi.Real(0, 1))
+    rng = np.random.default_rng(1)
+    frame = pd.DataFrame({"x": rng.random(60), "y": rng.random(60)})
+    data = dpi.PrivateData(frame, schema, dpi.Ledger.in_memory(dpi.ZCDP(1.0)))
+    model = dpi.sample_aggregate("y ~ x", data, model=OLS, blocks=8, bounds=dpi.Ball(2))
+    context = data.context(dpi.ZCDP(1e-3))
+    units = model.resolve(context).units(context)
+    own, seen = units.estimator, []
+    parts = {field.name: getattr(own, field.name) for field in fields(own)}
+    disguised = FormulaEstimator(**parts)
+    object.__setattr__(disguised, "design", lambda block: seen.append(block))
+
+    def change(what, context):
+        if what == "stage":
+            object.__setattr__(disguised, "__class__", type(own))
+
+    given = replace(units, estimator=disguised, own=True, workers=1)
+    asked = Asked(Stage(Sum(OctaveCounts(schema, units.region))), units=given, hook=change)
+    with suppress(MeasurementFailedError):  # it is sent to another process, or cannot be
+        data.run(asked, dpi.ZCDP(1e-3))
+    assert type(disguised) is type(own)
+    assert seen == []
+
+
+@pytest.mark.parametrize("name", ["filter", "header", "store"])
+def test_the_account_of_a_ledger_cannot_be_changed(name):
+    ledger = dpi.Ledger.in_memory(dpi.ZCDP(1e-6))
+    with pytest.raises(AttributeError, match="cannot be changed"):
+        setattr(ledger.account, name, getattr(dpi.Ledger.in_memory(dpi.ZCDP(1e6)).account, name))
+    with pytest.raises(AttributeError, match="cannot be changed"):
+        delattr(ledger.account, name)
+
+
+# Nothing that a procedure is handed is what the kernel goes by
+
+
+class Watched:
+    """A procedure, and all objects that the kernel has handed to it."""
+
+    def __init__(self, inner, handed):
+        self._inner, self._handed = inner, handed
+
+    def resolve(self, context):
+        self._handed.append(context)
+        return Watched(self._inner.resolve(context), self._handed)
+
+    def __getattr__(self, name):
+        method = getattr(self._inner, name)
+
+        def call(*given, **named):
+            self._handed.extend([*given, *named.values()])
+            return method(*given, **named)
+
+        return call
+
+
+FIXED = (str, bytes, int, float, bool, complex, type(None), type, Fraction, np.generic)
+
+
+def reached(roots):
+    """Every object that can be changed and is reached from others, by its identity."""
+    found, waiting = {}, list(roots)
+    while waiting:
+        one = waiting.pop()
+        if isinstance(one, FIXED) or callable(one) or id(one) in found:
+            continue
+        if not isinstance(one, tuple | frozenset):
+            found[id(one)] = one
+        if isinstance(one, dict):
+            waiting += [*one.keys(), *one.values()]
+        elif isinstance(one, tuple | list | set | frozenset):
+            waiting += one
+        else:
+            slots = [name for kind in type(one).__mro__ for name in getattr(kind, "__slots__", ())]
+            waiting += [getattr(one, name) for name in slots if hasattr(one, name)]
+            waiting += getattr(one, "__dict__", {}).values()
+    return found
+
+
+QUESTIONS = {
+    "mean": lambda: dpi.mean("x", by="g"),
+    "gram": lambda: dpi.gram(["x", "g"]),
+    "quantile": lambda: dpi.quantile("x", q=0.5),
+    "density": lambda: dpi.density("x"),
+    "choice": lambda: dpi.most_frequent("g"),
+    "bootstrap": lambda: dpi.bootstrap("x", statistic="mean", replicates=4),
+    "blocks": lambda: dpi.sample_aggregate("x ~ 1", model=OLS, blocks=8, bounds=dpi.Ball(2)),
+}
+
+
+@pytest.mark.parametrize("name", QUESTIONS)
+def test_nothing_that_is_handed_over_is_what_the_kernel_goes_by(name, monkeypatch):
+    handed, plans = [], []
+    monkeypatch.setattr(
+        run_module, "planned", lambda *given, **named: plans.append(planned(*given, **named)) or plans[0]
+    )
+    data = guarded(budget=dpi.GDP(3.0))
+    handed.append(data.schema)
+    data.run(Watched(QUESTIONS[name](), handed), dpi.GDP(1.0))
+    (plan,) = plans
+    own = reached([plan.context, plan.stages, plan.slots, plan.costs, plan.cost, plan.blocks])
+    theirs = reached(handed)
+    shared = [type(own[one]).__name__ for one in own.keys() & theirs.keys()]
+    assert len(own) > 10
+    assert len(theirs) > 5
+    assert shared == []

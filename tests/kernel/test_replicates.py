@@ -365,10 +365,9 @@ from dpinfer.procedures.bootstrap_plan import BootstrapPlan
 schema = dpi.Schema(x=dpi.Real(0, 1))
 frame = schema.sample(5000, np.random.default_rng(0))
 rows = BootstrapPlan(schema, ("x",), replicates=4).rows
-draw = PrivateDraws()
 
-def sums():
-    return replicate_sums(rows, open_source(frame), draw)[1::2]
+def sums():  # each process is a run of its own, with its own charge
+    return replicate_sums(rows, open_source(frame), PrivateDraws())[1::2]
 
 found = [sums()]
 for _ in range(3):

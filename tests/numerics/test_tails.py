@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from dpinfer.numerics.tails import laplace_sum_isf, laplace_sum_sf
+from dpinfer.numerics.tails import laplace_sum_isf, laplace_sum_sf, pvalue_of
 
 
 def test_one_laplace_variable_has_exponential_tails():
@@ -40,3 +40,12 @@ def test_far_tail_is_an_upper_bound_and_decreases():
         assert np.all(np.diff(tail) < 0)
         assert np.all(tail >= 2 * stats.norm.sf(x) * 0.999)
     assert np.all(laplace_sum_sf(x, np.array([1.0])) >= np.exp(-np.sqrt(2) * x))
+
+
+@pytest.mark.parametrize("df", [None, 100.0, 20_000.0])
+def test_no_p_value_with_laplace_noise_is_zero(df):
+    """A Student's p-value that is rounded to 0 says nothing of Laplace variables, which have heavier tails."""
+    distance, shares = np.array([20.0, 39.4, 60.0, 500.0]), np.array([[0.4, 0.3]])
+    found = pvalue_of(distance, df, shares)
+    assert (np.diff(found) <= 0).all()
+    assert (found[:3] >= np.minimum(laplace_sum_sf(distance[:3], shares), 1e-24)).all()

@@ -1,9 +1,11 @@
 """The ledger in one process: filters, exact sums, whole budgets, mismatches, copies, threads."""
 
 import copy
+import gc
 import pickle
 import sqlite3
 import threading
+import warnings
 from fractions import Fraction
 
 import numpy as np
@@ -349,6 +351,24 @@ def test_what_is_no_ledger_is_refused_and_left_alone(tmp_path):
     for bad in (":memory:", "", None, 3):
         with pytest.raises(LedgerError, match="in_memory"):
             Ledger(bad, dataset="d", budget=ZCDP(1))
+
+
+def test_a_ledger_in_memory_that_dies_in_a_reference_cycle_closes_its_connection():
+    # Python 3.13 warns of every connection that is collected while it is open.
+    def cycles():
+        kept = []
+        for _ in range(10):
+            ledger = Ledger.in_memory(ZCDP(1))
+            kept.append([ledger.account.store._connection, ledger, kept])
+        return kept
+
+    kept = cycles()
+    gc.collect()  # the order in which garbage is finalized is another for what has survived
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        del kept
+        gc.collect()
+    assert caught == []
 
 
 def test_newer_version_is_refused(path):

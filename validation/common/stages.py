@@ -44,7 +44,9 @@ def release_of(
     for place, (slot, amount) in enumerate(zip(slots, amounts(context.privacy, slots), strict=True)):
         priced = measured.stages[place]
         if slot.adaptive:
-            priced = price_next(question, place, slot, amount, context, tuple(stages), coordinates(slots))
+            priced = price_next(
+                question, place, slot, amount, context, tuple(stages), coordinates(slots), measured.blocks
+            )
         drawn = simulated_noise(priced.law, rng)
         values = tuple(
             int(total) * priced.multiplier + noise for total, noise in zip(exact(priced), drawn, strict=True)

@@ -13,8 +13,9 @@ from scipy import stats
 from scipy.optimize import elementwise
 from tqdm import tqdm
 
-from dpinfer.inference.tulap import proportion_cdf, proportion_interval, proportion_pvalue, proportion_sf, tulap_cdf
+from dpinfer.inference.tulap import proportion_cdf, proportion_interval, proportion_pvalue, proportion_sf
 from validation.common.outputs import Claim, Options, options, write_figure, write_table
+from validation.common.tulap_law import tulap_cdf
 
 SIZES = (10, 30, 100, 1000)
 PROPORTIONS = (0.01, 0.05, 0.2, 0.5)

@@ -21,8 +21,8 @@ from validation.common.outputs import Claim, Options, options, write_figure, wri
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+    from dpinfer.kernel.measurement import Measurement
     from dpinfer.privacy import Privacy
-    from dpinfer.release import Measurement
 
     Array = NDArray[np.float64]
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, ClassVar
 
@@ -53,17 +54,20 @@ class _Continuous(ExponentialFamily):
         """Map the coordinate to values."""
         return np.exp(y)
 
+    @abstractmethod
     def _breaks(self, theta: Array) -> Array:
         """Give the ends of panels that hold the mass, in the coordinate, (R, B)."""
-        raise NotImplementedError
+        ...
 
+    @abstractmethod
     def _density(self, y: Array, theta: Array) -> tuple[Array, list[Array]]:
         """Log density of the coordinate (R, N), and its derivatives by each parameter; theta is (p, R, 1)."""
-        raise NotImplementedError
+        ...
 
+    @abstractmethod
     def _tails(self, theta: Array, lower: float, upper: float) -> Array:
         """Probabilities to be at most ``lower`` and to be at least ``upper``, (..., 2); theta is (p, ...)."""
-        raise NotImplementedError
+        ...
 
     def _atoms(self, theta: Array, lower: float, upper: float) -> tuple[Array, Array]:
         """Masses clamped to each bound (R, 2) and their derivatives (R, 2, p)."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -29,9 +30,10 @@ class _Count(ExponentialFamily):
         """See `ExponentialFamily`."""
         return (quoted(column),)
 
+    @abstractmethod
     def _value(self, theta: Array, lower: float, upper: float) -> tuple[Array, Array, Array]:
         """Mean of the clamped value above its lower bound, its variance, and the mean's derivative, each (R,)."""
-        raise NotImplementedError
+        ...
 
     def clamped(self, theta: Array, lower: float, upper: float, features: Features) -> Moments:
         """See `ExponentialFamily`."""

@@ -77,7 +77,8 @@ class Blocks:
 
     ``estimator(frame)`` returns p numbers on the rows of a block, or of half a block where ``halves`` asks for these
     too, to take off the bias of order 1/m; every estimate is moved into the ``region``. Of ``workers`` -1 stands for
-    all cores, the default. Public rows are fitted in this process unless it says more.
+    all cores, the default. Public rows are fitted in this process unless it says more. Whether the estimator is the
+    kernel's ``own`` is settled once, when it is made anew: what anybody else says of it is not read.
     """
 
     schema: Schema
@@ -88,6 +89,7 @@ class Blocks:
     where: Expression | None = None
     workers: int | None = None
     progress: bool = False
+    own: bool = False
 
     @property
     def trusted(self) -> bool:

@@ -21,7 +21,7 @@ from dpinfer.inference.testing.binomial import (
 )
 from dpinfer.inference.tulap import proportion_interval, proportion_pvalue
 from dpinfer.release.laws import TULAP_GRID, NoiseLaw
-from tests.inference.tulap_law import tulap_cdf
+from validation.common.tulap_law import tulap_cdf
 
 EXTREME = [-np.inf, -1e300, -1e9, -40.0, -0.5, -1e-9, 0.0, 0.5, 7.3, 10.0, 11.0, 1e4, 1e17, 1e308, np.inf, np.nan]
 
