@@ -31,7 +31,7 @@ from dpinfer.numerics.roots import outermost_crossing
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from dpinfer.numerics.arrays import Array
+    from dpinfer.numerics.arrays import Array, Mask
     from dpinfer.numerics.responses import Response
 
 __all__ = ["Moments", "NewtonFit", "Round", "next_point", "solve_rounds"]
@@ -54,10 +54,6 @@ class Moments:
 
     mean: Array
     cov: Array
-
-    def predictor(self, theta: Array) -> tuple[float, float]:
-        """Mean and variance of the linear predictor."""
-        return float(self.mean @ theta), float(theta @ self.cov @ theta)
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,13 +102,15 @@ def _legendre() -> tuple[Array, Array]:
     return 0.5 * (points + 1.0), 0.5 * weights
 
 
-def _slopes(response: Response, moments: Moments, start: Array, end: Array) -> tuple[float, float]:
+def _slopes(response: Response | None, moments: Moments, start: Array, end: Array) -> tuple[float, float]:
     """Mean slope on the way between two points, and at its end, over that at the start."""
+    if response is None:
+        return 1.0, 1.0
     points, weights = _legendre()
-    first = response.average_slope(*moments.predictor(start))
-    on_the_way = [response.average_slope(*moments.predictor(start + one * (end - start))) for one in points]
-    last = response.average_slope(*moments.predictor(end))
-    kept = np.clip(np.array([weights @ np.array(on_the_way), last]) / max(first, 1e-300), *_SLOPE_RANGE)
+    path = start + np.concatenate([[0.0], points, [1.0]])[:, None] * (end - start)
+    spread = np.einsum("tp,pq,tq->t", path, moments.cov, path)
+    found = response.average_slope(path @ moments.mean, spread)
+    kept = np.clip(np.array([weights @ found[1:-1], found[-1]]) / max(float(found[0]), 1e-300), *_SLOPE_RANGE)
     return float(kept[0]), float(kept[1])
 
 
@@ -141,8 +139,10 @@ class NewtonFit:
         Of the rounds; they add up to 1.
     clear : float
         Least eigenvalue of the whitened Hessian over the size of its noise; below 3 noise dominates.
-    dominated : ndarray (p,) of float
-        How much of each coefficient lies in directions that noise dominates, from 0 to 1.
+    directions : ndarray (p, p)
+        Columns are directions of the coefficients in which the whitened Hessian is diagonal.
+    lost : ndarray (p,) of bool
+        Which of them noise dominates.
     rounds, response, moments
         As given.
     """
@@ -152,9 +152,10 @@ class NewtonFit:
     meat: Array
     weights: Array
     clear: float
-    dominated: Array
+    directions: Array
+    lost: Mask
     rounds: tuple[Round, ...]
-    response: Response
+    response: Response | None
     moments: Moments
 
     @property
@@ -177,30 +178,40 @@ class NewtonFit:
         return _noise(self.rounds, theta, np.array(slopes), self.weights)
 
     def statistic(self, contrast: Array, value: float) -> float:
-        """Signed root of the score statistic of ``contrast @ params = value``.
+        """Root of the score statistic of ``contrast @ params = value``; see `joint_statistic`."""
+        return float(np.sqrt(self.joint_statistic(contrast[None], np.array([value]))))
+
+    def joint_statistic(self, contrasts: Array, values: Array) -> float:
+        """Score statistic of ``contrasts @ params = values`` (k,), chi-squared with k degrees of freedom.
 
         The other coefficients are where the statistic is least for the covariance at the estimate, and score and
         covariance are taken there.
         """
-        weights = self.inverse.T @ contrast
+        weights = self.inverse.T @ contrasts.T
         covariance = self._noise(self.params) + self.meat
         direction = self.inverse @ covariance @ weights
-        distance = value - float(contrast @ self.params)
-        tested = self.params + direction * (distance / float(contrast @ direction))
+        distance = values - contrasts @ self.params
+        tested = self.params + direction @ np.linalg.solve(contrasts @ direction, distance)
         state = _combined(self.rounds, self.response, self.moments, tested, self.weights)
-        variance = float(weights @ (self._noise(tested) + self.meat) @ weights)
-        return float(weights @ state.score) / np.sqrt(variance)
+        variance = weights.T @ (self._noise(tested) + self.meat) @ weights
+        score = weights.T @ state.score
+        return float(score @ np.linalg.solve(variance, score))
+
+    def share_dominated(self, contrasts: Array) -> Array:
+        """How much of each contrast (k, p) lies in directions that noise dominates, from 0 to 1 (k,)."""
+        moved = contrasts @ self.directions
+        return np.asarray((moved**2)[:, self.lost].sum(axis=1) / np.maximum((moved**2).sum(axis=1), 1e-300))
 
     def interval(self, contrast: Array, *, alpha: float = 0.05) -> tuple[float, float]:
         """Values that the score test of one contrast does not reject, to the outermost; infinite where it never does."""
-        critical = stats.norm.isf(alpha / 2)
+        critical = float(stats.norm.isf(alpha / 2))
         variance = float(contrast @ (self.cov_noise + self.cov_sampling) @ contrast)
         centre, unit = float(contrast @ self.params), np.sqrt(variance)
         ends = []
         for side in (-1.0, 1.0):
 
-            def inside(distances: Array, side: float = side) -> Array:
-                found = [abs(self.statistic(contrast, centre + side * unit * float(one))) for one in distances]
+            def inside(distances: Array) -> Mask:
+                found = [self.statistic(contrast, centre + side * unit * float(one)) for one in distances]  # noqa: B023
                 return np.array(found) <= critical
 
             ends.append(centre + side * unit * float(outermost_crossing(inside, shape=(1,), reach=1e3)[0]))
@@ -212,7 +223,7 @@ def _noise(rounds: Sequence[Round], theta: Array, slopes: Array, weights: Array)
     return np.sum(parts, axis=0)
 
 
-def _combined(rounds: Sequence[Round], response: Response, moments: Moments, theta: Array, weights: Array) -> _State:
+def _combined(rounds: Sequence[Round], response: Response | None, moments: Moments, theta: Array, weights: Array) -> _State:
     slopes = np.array([_slopes(response, moments, one.point, theta) for one in rounds])
     score = sum(
         weight * (one.score - slope * one.hessian @ (theta - one.point))
@@ -234,22 +245,28 @@ def _weights(rounds: Sequence[Round], theta: Array, slopes: Array) -> Array:
     return np.array(found) / sum(found)
 
 
-def _inverse(rounds: Sequence[Round], state: _State, whiten: Array) -> tuple[Array, float, Array]:
-    """Inverse Hessian with whitened eigenvalues kept above noise, the least one over noise, and what noise dominates."""
+@dataclass(frozen=True, slots=True)
+class _Inverse:
+    """Inverse of a Hessian with whitened eigenvalues kept above noise; see `NewtonFit`."""
+
+    matrix: Array
+    clear: float
+    directions: Array
+    lost: Mask
+
+
+def _inverse(rounds: Sequence[Round], state: _State, whiten: Array) -> _Inverse:
     white = whiten @ state.hessian @ whiten.T
     values, vectors = np.linalg.eigh(0.5 * (white + white.T))
     scales = np.array([one.hessian_scale for one in rounds]) * state.slopes[:, 1] * state.weights
     noise = float(np.sqrt((scales**2).sum() * len(values) / 2.0))
     kept = np.maximum(values, noise)
     inverse = whiten.T @ (vectors / kept) @ vectors.T @ whiten
-    lost = values < _CLEAR * noise
-    back = np.linalg.pinv(whiten) @ vectors
-    dominated = (back[:, lost] ** 2).sum(axis=1) / np.maximum((back**2).sum(axis=1), 1e-300)
-    return inverse, float(values.min() / max(noise, 1e-300)), dominated
+    return _Inverse(inverse, float(values.min() / max(noise, 1e-300)), whiten.T @ vectors, values < _CLEAR * noise)
 
 
 def solve_rounds(
-    rounds: Sequence[Round], response: Response, moments: Moments, meat: Array, *, start: Array, size: float
+    rounds: Sequence[Round], response: Response | None, moments: Moments, meat: Array, *, start: Array, size: float
 ) -> NewtonFit:
     """Find where the combined score is zero, by damped Newton steps on released numbers.
 
@@ -271,29 +288,29 @@ def solve_rounds(
     NewtonFit
     """
     width = len(start)
-    whiten = np.linalg.pinv(rounds[-1].spread)
+    whiten = np.asarray(np.linalg.pinv(rounds[-1].spread))
     theta, weights = start, np.full(len(rounds), 1.0 / len(rounds))
     for step in range(_STEPS):
         state = _combined(rounds, response, moments, theta, weights)
         if step in _WEIGHTED_AT:
             weights = _weights(rounds, theta, state.slopes)
             state = _combined(rounds, response, moments, theta, weights)
-        inverse, _, _ = _inverse(rounds, state, whiten)
-        move = inverse @ state.score
+        move = _inverse(rounds, state, whiten).matrix @ state.score
         length = float(np.linalg.norm(rounds[-1].spread.T @ move))
         theta = theta + move * min(1.0, _LONGEST_STEP / max(length, 1e-300))
         if step > max(_WEIGHTED_AT) and length < 1e-10:
             break
     state = _combined(rounds, response, moments, theta, weights)
-    inverse, clear, dominated = _inverse(rounds, state, whiten)
+    inverse = _inverse(rounds, state, whiten)
     small = size / (size - width) if size > 2 * width else 2.0
     return NewtonFit(
         params=theta,
-        inverse=inverse,
+        inverse=inverse.matrix,
         meat=meat * small,
         weights=weights,
-        clear=clear,
-        dominated=dominated,
+        clear=inverse.clear,
+        directions=inverse.directions,
+        lost=inverse.lost,
         rounds=tuple(rounds),
         response=response,
         moments=moments,
@@ -303,7 +320,6 @@ def solve_rounds(
 def next_point(one: Round) -> Array:
     """Point (p,) of the next round: a Newton step from this one, eigenvalues kept above noise, at most 3 long."""
     state = _State(one.score, one.hessian, np.ones((1, 2)), np.ones(1))
-    inverse, _, _ = _inverse([one], state, np.linalg.pinv(one.spread))
-    move = inverse @ one.score
+    move = _inverse([one], state, np.asarray(np.linalg.pinv(one.spread))).matrix @ one.score
     length = float(np.linalg.norm(one.spread.T @ move))
     return np.asarray(one.point + move * min(1.0, _FIRST_STEP / max(length, 1e-300)))

@@ -11,12 +11,14 @@ from scipy import optimize
 from statsmodels.genmod.families import links
 
 if TYPE_CHECKING:
+    from numpy.typing import ArrayLike
+
     from dpinfer.numerics.arrays import Array
 
 __all__ = ["BINARY", "Response", "intercept_for", "matched_scale"]
 
 _FARTHEST = 30.0
-"""Linear predictors are cut here: no mean function changes beyond in double precision."""
+"""Linear predictors are cut here: no mean function of these models can be told apart beyond."""
 
 _LARGEST_SCALE = 200.0
 
@@ -47,67 +49,73 @@ class Response:
     ----------
     name : str
     link : statsmodels link
+    farthest : float
+        Linear predictors are cut to this size.
     """
 
     name: str
     link: _Link
+    farthest: float = _FARTHEST
 
     def mean(self, predictor: Array) -> Array:
         """Mean at linear predictors (...)."""
-        return np.asarray(self.link.inverse(np.clip(predictor, -_FARTHEST, _FARTHEST)))
+        return np.asarray(self.link.inverse(np.clip(predictor, -self.farthest, self.farthest)))
 
     def slope(self, predictor: Array) -> Array:
         """Derivative of the mean at linear predictors (...)."""
-        return np.asarray(self.link.inverse_deriv(np.clip(predictor, -_FARTHEST, _FARTHEST)))
+        return np.asarray(self.link.inverse_deriv(np.clip(predictor, -self.farthest, self.farthest)))
 
-    def average_mean(self, centre: float, variance: float) -> float:
+    def average_mean(self, centre: ArrayLike, variance: ArrayLike) -> Array:
         """Mean of the response where the linear predictor is normal (21-point Gauss-Hermite rule)."""
-        points, weights = _hermite()
-        return float(weights @ self.mean(centre + np.sqrt(max(variance, 0.0)) * points))
+        return self._averaged(self.mean, centre, variance)
 
-    def average_slope(self, centre: float, variance: float) -> float:
+    def average_slope(self, centre: ArrayLike, variance: ArrayLike) -> Array:
         """Mean of the slope where the linear predictor is normal."""
+        return self._averaged(self.slope, centre, variance)
+
+    def _averaged(self, function: object, centre: ArrayLike, variance: ArrayLike) -> Array:
         points, weights = _hermite()
-        return float(weights @ self.slope(centre + np.sqrt(max(variance, 0.0)) * points))
+        spread = np.sqrt(np.maximum(variance, 0.0))[..., None]
+        values = function(np.asarray(centre)[..., None] + spread * points)  # type: ignore[operator]
+        return np.asarray(values @ weights)
 
 
 BINARY = {
     "logit": Response("logit", links.Logit()),
-    "probit": Response("probit", links.Probit()),
+    "probit": Response("probit", links.Probit(), 8.0),
     "cloglog": Response("cloglog", links.CLogLog()),
 }
 """Mean functions of binary responses by name."""
 
 
 def intercept_for(response: Response, share: float, variance: float) -> float:
-    """Centre of a normal linear predictor at which the mean response is ``share``, within 30 of zero."""
+    """Centre of a normal linear predictor at which the mean response is ``share``, as far as predictors go."""
 
     def excess(centre: float) -> float:
-        return response.average_mean(centre, variance) - share
+        return float(response.average_mean(centre, variance)) - share
 
-    ends = (-_FARTHEST, _FARTHEST)
-    if excess(ends[0]) >= 0 or excess(ends[1]) <= 0:
-        return ends[0] if excess(ends[0]) >= 0 else ends[1]
-    return float(optimize.brentq(excess, *ends))
+    ends = (-response.farthest, response.farthest)
+    if excess(ends[0]) >= 0:
+        return ends[0]
+    return ends[1] if excess(ends[1]) <= 0 else float(optimize.brentq(excess, *ends, xtol=1e-4))
 
 
 def matched_scale(response: Response, share: float, variance: float) -> float:
     """Factor k by which least-squares slopes become those of the model: k times the mean slope at k is 1.
 
     ``variance`` is that of the least-squares predictor, and ``share`` the mean response. Where no factor up to 200
-    serves, as near separation, the largest is returned. See Erdogdu, Bayati & Dicker (2016).
+    serves, as near separation, that of the largest excess is returned. See Erdogdu, Bayati & Dicker (2016).
     """
 
     def excess(factor: float) -> float:
         spread = factor**2 * variance
-        return factor * response.average_slope(intercept_for(response, share, spread), spread) - 1.0
+        return factor * float(response.average_slope(intercept_for(response, share, spread), spread)) - 1.0
 
-    if excess(_LARGEST_SCALE) <= 0:
-        grid = np.geomspace(0.5, _LARGEST_SCALE, 30)
-        values = np.array([excess(float(one)) for one in grid])
-        if not (values > 0).any():
-            return float(grid[int(values.argmax())])
-        high = float(grid[int(np.flatnonzero(values > 0)[0])])
-    else:
-        high = _LARGEST_SCALE
-    return float(optimize.brentq(excess, 1e-3, high))
+    factor, last, best = 0.5, excess(0.5), (-np.inf, 0.5)
+    while last <= 0 and factor < _LARGEST_SCALE:
+        best = max(best, (last, factor))
+        factor *= 1.5
+        last = excess(factor)
+    if last <= 0:
+        return best[1]
+    return factor if factor == 0.5 else float(optimize.brentq(excess, factor / 1.5, factor, xtol=1e-3))

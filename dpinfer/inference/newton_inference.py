@@ -1,0 +1,124 @@
+"""Estimates of a regression by noisy Newton rounds, with intervals and tests."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+import numpy as np
+from scipy import stats
+
+from dpinfer.inference.base import BaseInference
+from dpinfer.inference.contrasts import rows_of
+from dpinfer.inference.restrictions import independent
+
+if TYPE_CHECKING:
+    from dpinfer.inference.newton import NewtonFit
+    from dpinfer.numerics.arrays import Array
+
+__all__ = ["METHODS", "NewtonInference"]
+
+METHODS = ("auto", "wald", "score")
+
+_DOMINATED = 0.05
+"""Share of a coefficient in directions that noise dominates, from which it is named."""
+
+
+@dataclass(frozen=True, eq=False)
+class NewtonInference(BaseInference):
+    """Coefficients of a regression; implements `Inference`.
+
+    Attributes
+    ----------
+    names : tuple of str, length p
+    fit : NewtonFit
+        In its own coordinates.
+    weights : ndarray (p, p)
+        Coefficients by name are ``weights @ fit.params + shift``.
+    shift : ndarray (p,)
+    nobs, nobs_is_public, target
+        As in `Inference`.
+    notes : tuple of str
+        Further warnings.
+    """
+
+    names: tuple[str, ...]
+    fit: NewtonFit
+    weights: Array
+    shift: Array
+    nobs: float | None = None
+    nobs_is_public: bool = False
+    target: str = "population"
+    notes: tuple[str, ...] = ()
+    method: str = "auto"
+
+    methods = METHODS
+    automatic = "auto"
+
+    @cached_property
+    def params(self) -> Array:
+        """Point estimates (p,)."""
+        return np.asarray(self.weights @ self.fit.params + self.shift)
+
+    @cached_property
+    def cov_sampling(self) -> Array:
+        """Covariance from sampling (p, p)."""
+        return np.asarray(self.weights @ self.fit.cov_sampling @ self.weights.T)
+
+    @cached_property
+    def cov_noise(self) -> Array:
+        """Covariance from privacy noise (p, p)."""
+        return np.asarray(self.weights @ self.fit.cov_noise @ self.weights.T)
+
+    @cached_property
+    def _dominated(self) -> Array:
+        """Whether noise dominates each coefficient (p,)."""
+        if not self.fit.flagged:
+            return np.zeros(len(self.names), dtype=bool)
+        return np.asarray(self.fit.share_dominated(self.weights) > _DOMINATED)
+
+    @property
+    def flags(self) -> tuple[str, ...]:
+        """Warnings, from released numbers only."""
+        if not self.fit.flagged:
+            return self.notes
+        named = [name for name, which in zip(self.names, self._dominated, strict=True) if which] or list(self.names)
+        return (f"privacy noise dominates {', '.join(named)}: intervals may be wide or unbounded", *self.notes)
+
+    def intervals(self, contrasts: Array, alpha: float) -> Array:
+        """Intervals of level ``1 - alpha`` for each row of ``contrasts`` (k, p), as (k, 2)."""
+        rows = rows_of(contrasts)
+        if self._by_score:
+            found = [self.fit.interval(row @ self.weights, alpha=alpha) for row in rows]
+            return np.array(found) + (rows @ self.shift)[:, None]
+        half = stats.norm.isf(alpha / 2) * self._errors(rows)
+        centre = rows @ self.params
+        return np.stack([centre - half, centre + half], axis=-1)
+
+    def contrast_pvalues(self, contrasts: Array, values: Array) -> Array:
+        """Two-sided p-values (k,) of ``contrasts @ params = values``."""
+        rows = rows_of(contrasts)
+        if self._by_score:
+            tested = np.broadcast_to(values, (len(rows),)) - rows @ self.shift
+            found = [self.fit.statistic(row @ self.weights, float(one)) for row, one in zip(rows, tested, strict=True)]
+            return np.asarray(2 * stats.norm.sf(np.abs(found)))
+        return np.asarray(2 * stats.norm.sf(np.abs(rows @ self.params - values) / self._errors(rows)))
+
+    def wald(self, restrictions: Array, values: Array) -> tuple[float, float, float]:
+        """Joint test of ``restrictions @ params = values``: statistic (chi-squared), degrees of freedom, p-value."""
+        rows, values, count = independent(restrictions, values)
+        if self._by_score:
+            statistic = self.fit.joint_statistic(rows @ self.weights, values - rows @ self.shift)
+        else:
+            distance = rows @ self.params - values
+            total = rows @ (self.cov_sampling + self.cov_noise) @ rows.T
+            statistic = float(distance @ np.linalg.solve(total, distance))
+        return statistic, count, float(stats.chi2.sf(statistic, count))
+
+    @property
+    def _by_score(self) -> bool:
+        return self.method == "score" or (self.method == "auto" and self.fit.flagged)
+
+    def _errors(self, rows: Array) -> Array:
+        return np.sqrt(np.einsum("kp,pq,kq->k", rows, self.cov_sampling + self.cov_noise, rows))

@@ -1,0 +1,186 @@
+"""The columns of a regression by Newton rounds: as measured, and in coordinates that are evenly spread."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property, lru_cache
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from dpinfer.kernel.rows.features import Features
+from dpinfer.kernel.rows.interpolants import Interpolant
+from dpinfer.kernel.rows.round_frame import RoundFrame
+from dpinfer.procedures.conditions import compiled_where, quoted
+from dpinfer.procedures.gram_design import two_sided
+from dpinfer.schema.basis import basis_of, build_basis, represent
+from dpinfer.schema.clamping import limits_of
+from dpinfer.schema.columns import Integer, Real
+from dpinfer.schema.grid import UNIT
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    import pandas as pd
+
+    from dpinfer.numerics.arrays import Array
+    from dpinfer.schema.formula import CompiledFormula
+    from dpinfer.schema.grid import Basis
+    from dpinfer.schema.schema import Schema
+
+__all__ = ["NewtonColumns", "Scaled"]
+
+_SAMPLED = 2048
+"""Public rows on which columns are orthogonalised."""
+
+_LARGEST_SUM = 2.0**34
+"""A map of a frame has whole numbers whose sizes add up to at most this; see `RoundFrame`."""
+
+_LEAST = 1e-9
+"""Least share of a column's spread that the columns before it may leave to it."""
+
+
+@dataclass(frozen=True, eq=False)
+class Scaled:
+    """Coordinates u of the regressors that are orthonormal where columns are spread evenly over their ranges.
+
+    Attributes
+    ----------
+    transform : ndarray (p, p)
+        Lower triangular: ``u = transform @ columns``.
+    radius : float
+        Length of u that most public rows stay within.
+    shift, unit : float
+        Middle and standard deviation of the response on public rows.
+    """
+
+    transform: Array
+    radius: float
+    shift: float
+    unit: float
+
+
+@dataclass(frozen=True, eq=False)
+class NewtonColumns:
+    """The columns of a regression, compiled against a schema.
+
+    Attributes
+    ----------
+    schema : Schema
+    formula : str
+    where : str, optional
+    """
+
+    schema: Schema
+    formula: str
+    where: str | None = None
+
+    @cached_property
+    def compiled(self) -> CompiledFormula:
+        """Regressors and response."""
+        return two_sided(self.formula, self.schema)
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Names of the regressors (p,)."""
+        return tuple(column.name for column in self.compiled.design)
+
+    @cached_property
+    def basis(self) -> Basis:
+        """The features measured."""
+        assert self.compiled.response is not None
+        return build_basis((*self.compiled.design, self.compiled.response), self.schema)
+
+    @cached_property
+    def features(self) -> Features:
+        """The row function."""
+        return Features(self.basis, compiled_where(self.where, self.schema))
+
+    @cached_property
+    def maps(self) -> Array:
+        """Regressors, then response, as combinations of the features (p + 1, d)."""
+        assert self.compiled.response is not None
+        return np.asarray(represent(self.basis, (*self.compiled.design, self.compiled.response)))
+
+    @property
+    def intercept(self) -> bool:
+        """Whether the first column is the constant."""
+        return self.compiled.design[0].name == "Intercept"
+
+    # Ranges
+
+    @cached_property
+    def numeric(self) -> tuple[str, ...]:
+        """Columns of the data whose range is worth knowing, sorted."""
+        return tuple(name for name in self.compiled.columns if isinstance(self.schema[name], Real | Integer))
+
+    @cached_property
+    def ranged(self) -> RoundFrame:
+        """A frame whose coordinates are the numeric columns, each scaled to [-1, 1] by its declared bounds."""
+        basis = basis_of([quoted(name) for name in self.numeric], self.schema)
+        maps = np.zeros((len(self.numeric) + 2, basis.width), dtype=np.int64)
+        maps[np.arange(len(self.numeric)), 1 + np.arange(len(self.numeric))] = 1
+        return RoundFrame(Features(basis, self.features.where), maps, (0,) * len(maps))
+
+    # Coordinates
+
+    def scaled(self, ranges: Mapping[str, tuple[float, float]]) -> Scaled:
+        """Orthogonalise the regressors on public rows: columns uniform over these ranges, or over declared bounds."""
+        rows, _ = Features(self.basis).encode(_raw(_evenly(self.schema, self.compiled.columns), self.schema, ranges))
+        columns = self.maps @ (rows / UNIT)
+        regressors, response = columns[:-1], columns[-1]
+        size = np.sqrt((regressors**2).mean(axis=1))
+        normed = regressors / np.maximum(size, 1e-300)[:, None]
+        second = normed @ normed.T / rows.shape[1]
+        lower = np.linalg.cholesky(second + _LEAST * np.eye(len(second)))
+        transform = np.linalg.inv(lower) / np.maximum(size, 1e-300)
+        lengths = np.sqrt(((transform @ regressors) ** 2).sum(axis=0))
+        return Scaled(
+            transform,
+            float(np.quantile(lengths, 0.9)),
+            float(response.mean()) if self.intercept else 0.0,
+            float(np.sqrt(((response - response.mean() * self.intercept) ** 2).mean())) or 1.0,
+        )
+
+    def frame(
+        self,
+        coordinates: Array,
+        point: Array,
+        response: tuple[float, float],
+        mean: Interpolant | None = None,
+        inverse_sd: Interpolant | None = None,
+        lift: Interpolant | None = None,
+        **options: object,
+    ) -> RoundFrame:
+        """Return a frame of coordinates (q, p) and linear predictor (p,) of the regressors.
+
+        The response is measured less ``response[0]``, over ``response[1]``.
+        """
+        shift, unit = response
+        measured = self.maps[-1].copy()
+        measured[0] -= shift
+        rows = np.vstack([coordinates @ self.maps[:-1], point @ self.maps[:-1], measured / unit])
+        bits = [_bits(row) for row in rows]
+        whole = np.stack([np.trunc(np.ldexp(row, one)) for row, one in zip(rows, bits, strict=True)]).astype(np.int64)
+        return RoundFrame(self.features, whole, tuple(bits), mean, inverse_sd, lift, **options)  # type: ignore[arg-type]
+
+
+def _bits(row: Array) -> int:
+    """Most binary places at which the sizes of a row's whole numbers stay within what a frame takes."""
+    total = float(np.abs(row).sum())
+    return 0 if total == 0 else int(np.clip(np.floor(np.log2(_LARGEST_SUM / total)), 0, 64))
+
+
+@lru_cache(maxsize=16)
+def _evenly(schema: Schema, columns: tuple[str, ...]) -> pd.DataFrame:
+    return schema.select(list(columns)).sample(_SAMPLED, np.random.default_rng(0))
+
+
+def _raw(frame: pd.DataFrame, schema: Schema, ranges: Mapping[str, tuple[float, float]]) -> dict[str, Array]:
+    """Move the numeric columns of public rows from their declared bounds into ranges."""
+    cells = {name: frame[name].to_numpy() for name in frame}
+    for name, (low, high) in ranges.items():
+        lower, upper = limits_of(schema[name])
+        moved = low + (cells[name] - lower) * ((high - low) / (upper - lower))
+        cells[name] = np.rint(moved) if isinstance(schema[name], Integer) else moved
+    return cells

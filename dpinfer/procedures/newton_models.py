@@ -1,0 +1,219 @@
+"""What a model asks of the rows in each round: tables of the linear predictor and of the residual, terms and prices.
+
+A price is right if no row pays more than 1 for all terms of a round together; which prices are right is proved in
+`docs/regression.md`. Wrong ones would cost rows, never privacy: the kernel forces every row into what it prices.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from dpinfer.kernel.rows.interpolants import Interpolant
+from dpinfer.kernel.rows.rounds import Term
+from dpinfer.numerics.responses import BINARY
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from dpinfer.numerics.arrays import Array
+    from dpinfer.numerics.responses import Response
+
+__all__ = ["BinaryModel", "LinearModel", "RoundModel", "Tables"]
+
+ROWS = 0.02
+"""Part of the price of the first round that counts rows."""
+
+_NODES = 4096
+
+
+@dataclass(frozen=True, eq=False)
+class Tables:
+    """Functions of the linear predictor that a round reads; see `RoundFrame`."""
+
+    mean: Interpolant | None = None
+    inverse_sd: Interpolant | None = None
+    lift: Interpolant | None = None
+
+
+@dataclass(frozen=True, eq=False)
+class Cut:
+    """Where residuals are cut: at ``low``, and what lies beyond counts up to ``high``; in the unit of the response."""
+
+    low: float = 1.0
+    high: float = 2.0
+
+
+def steps_of(function: Callable[[Array], Array], low: float, high: float, nodes: int = _NODES) -> Interpolant:
+    """Return a function as a table, held at its ends."""
+    values = np.asarray(function(np.linspace(low, high, nodes + 1)), dtype=np.float64)
+    return Interpolant(low, high, values, float(values[0]), float(values[-1]))
+
+
+def constant(value: float) -> Interpolant:
+    """Return a number as a function."""
+    return Interpolant(-1.0, 1.0, np.array([value, value]), value, value)
+
+
+class RoundModel(ABC):
+    """What a model asks of the rows, round by round.
+
+    Attributes
+    ----------
+    response : Response or None
+        Its mean function; None where the linear predictor is the mean.
+    """
+
+    response: Response | None
+
+    @property
+    @abstractmethod
+    def shares(self) -> dict[str, Fraction]:
+        """Shares of the price for ranges, start, counts, first and second."""
+
+    @abstractmethod
+    def start_terms(self) -> tuple[Term, ...]:
+        """Terms of the start: "rows", "gram" and "score" at coefficients of zero, for a cut response."""
+
+    @abstractmethod
+    def tables(self) -> Tables:
+        """Functions of the linear predictor in later rounds."""
+
+    @abstractmethod
+    def terms(self, cut: Cut, *, last: bool) -> tuple[Term, ...]:
+        """Terms of a later round: "score", "hessian", and in the last one "meat"."""
+
+    def factors(self, cut: Cut) -> tuple[float, float]:
+        """What the released score and Hessian are multiplied by."""
+        return 1.0, 1.0
+
+
+@dataclass(frozen=True)
+class BinaryModel(RoundModel):
+    """A binary response with the residual score: logit, probit, cloglog.
+
+    Attributes
+    ----------
+    link : str
+    meat : float
+        Share of the last round for the robust covariance.
+    """
+
+    link: str = "logit"
+    meat: float = 0.2
+
+    @property
+    def response(self) -> Response:  # type: ignore[override]
+        """Its mean function."""
+        return BINARY[self.link]
+
+    @property
+    def shares(self) -> dict[str, Fraction]:
+        """See `RoundModel`."""
+        return {"start": Fraction(20, 100), "counts": Fraction(2, 100), "first": Fraction(29, 100), "second": Fraction(49, 100)}
+
+    def start_terms(self) -> tuple[Term, ...]:
+        """See `RoundModel`: the response is measured from one half, so that a score is half as long as z at most."""
+        part = 0.4 * (1 - ROWS)
+        return (
+            Term("score", "vector", 4 * part, of="difference"),
+            Term("gram", "matrix", 1 - ROWS - part, constant(1.0)),
+            Term("rows", "mass", ROWS, constant(1.0), power=0),
+        )
+
+    def tables(self) -> Tables:
+        """See `RoundModel`."""
+        return Tables(mean=self._mean)
+
+    @cached_property
+    def _ends(self) -> tuple[float, float]:
+        return {"logit": (-20.0, 20.0), "probit": (-6.0, 6.0), "cloglog": (-20.0, 3.0)}[self.link]
+
+    @cached_property
+    def _mean(self) -> Interpolant:
+        return steps_of(self.response.mean, *self._ends)
+
+    @cached_property
+    def _slope(self) -> Interpolant:
+        return steps_of(self.response.slope, *self._ends)
+
+    def terms(self, cut: Cut, *, last: bool) -> tuple[Term, ...]:  # noqa: ARG002
+        """See `RoundModel`."""
+        meat = self.meat if last else 0.0
+        found = (
+            Term("score", "vector", 1.0 - meat, of="difference"),
+            Term("hessian", "matrix", self.largest_price(meat), self._slope, of="linear"),
+        )
+        return (*found, Term("meat", "outer", meat)) if last else found
+
+    def largest_price(self, meat: float) -> float:
+        """Largest price of the Hessian for which no row pays more than 1 beside its score and its meat."""
+        means, slopes = self._mean.values, self._slope.values
+        largest = np.maximum(means, 1 - means)
+        left = 1 - (1 - meat) * largest**2 - meat * largest**4
+        return float((left[slopes > 0] / slopes[slopes > 0] ** 2).min()) * (1 - 1e-4)
+
+
+@dataclass(frozen=True)
+class LinearModel(RoundModel):
+    """Least squares with residuals cut, and what was cut given back."""
+
+    response = None
+
+    @property
+    def shares(self) -> dict[str, Fraction]:
+        """See `RoundModel`."""
+        return {
+            "ranges": Fraction(10, 100),
+            "start": Fraction(13, 100),
+            "counts": Fraction(7, 100),
+            "first": Fraction(16, 100),
+            "second": Fraction(54, 100),
+        }
+
+    def start_terms(self) -> tuple[Term, ...]:
+        """See `RoundModel`: for z and the cut response of length at most 1 each, (|z|^2 + psi^2)^2 / 4 is at most 1."""
+        part = (1 - ROWS) / 4
+        inside = Interpolant(-1.0, 1.0, np.array([-1.0, 1.0]), -1.0, 1.0)
+        squared = steps_of(np.square, -1.0, 1.0, 256)
+        return (
+            Term("score", "vector", 2 * part, inside),
+            Term("gram", "matrix", part, constant(1.0)),
+            Term("square", "mass", part, squared),
+            Term("rows", "mass", ROWS, constant(1.0), power=0),
+        )
+
+    def tables(self) -> Tables:
+        """See `RoundModel`."""
+        return Tables()
+
+    def terms(self, cut: Cut, *, last: bool) -> tuple[Term, ...]:
+        """See `RoundModel`: a row is cut, or it is in the Hessian, so that both are paid from one share."""
+        c, hi = cut.low, cut.high
+        score = Interpolant(-c, c, np.array([-1.0, 1.0]), -1.0, 1.0)
+        inlier = Interpolant(-c, c, np.array([1.0, 1.0]), 0.0, 0.0)
+        if not last:
+            return Term("score", "vector", 0.8, score), Term("hessian", "matrix", 0.2, inlier)
+        side = Interpolant(-c, c, np.array([0.0, 0.0]), -1.0, 1.0)
+        nodes = max(2, round(hi / c * 32)) * 2
+        grid = np.linspace(-hi, hi, nodes + 1)
+        beyond = np.maximum(np.abs(grid) - c, 0.0)
+        excess = np.sign(grid) * beyond / (hi - c)
+        square = np.where(beyond > 0, (grid**2 - c**2) / (hi**2 - c**2), 0.0)
+        return (
+            Term("score", "vector", 0.64, score),
+            Term("hessian", "matrix", 0.20, inlier),
+            Term("meat", "outer", 0.16),
+            Term("side", "vector", 0.09, side),
+            Term("excess", "number", 0.09, Interpolant(-hi, hi, excess, -1.0, 1.0)),
+            Term("beyond", "mass", 0.02, Interpolant(-hi, hi, square, 1.0, 1.0), power=2),
+        )
+
+    def factors(self, cut: Cut) -> tuple[float, float]:
+        """See `RoundModel`: the score is measured in units of where residuals are cut."""
+        return cut.low, 1.0

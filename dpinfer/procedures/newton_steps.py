@@ -1,0 +1,378 @@
+"""The stages of a regression by noisy Newton rounds, each built from what earlier ones released."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from dpinfer.inference.newton import Moments, Round, next_point
+from dpinfer.inference.newton_terms import Released, floored, split_terms
+from dpinfer.kernel.rows.round_counts import Bins, RoundCounts
+from dpinfer.kernel.rows.rounds import RoundSum
+from dpinfer.kernel.stage import Slot, Stage, Sum
+from dpinfer.numerics.responses import intercept_for, matched_scale
+from dpinfer.privacy.accounting import gaussian_amount
+from dpinfer.privacy.units import PureDP
+from dpinfer.procedures.newton_models import Cut
+from dpinfer.schema.clamping import limits_of
+from dpinfer.schema.columns import Integer
+
+if TYPE_CHECKING:
+    from dpinfer.kernel.rows.round_frame import RoundFrame
+    from dpinfer.kernel.rows.rounds import Term
+    from dpinfer.kernel.stage import Context
+    from dpinfer.numerics.arrays import Array
+    from dpinfer.numerics.responses import Response
+    from dpinfer.procedures.newton_columns import NewtonColumns
+    from dpinfer.procedures.newton_models import RoundModel
+    from dpinfer.release.stage import StageRelease
+
+__all__ = ["NewtonPlan", "edge_of", "range_of"]
+
+_LEVELS = 12
+_RANGE = 1.8
+"""Standard deviations on either side of the middle that public rows are spread over; uniform, they then have nearly one."""
+
+_TAILS = ((0.1, 1.2816), (0.05, 1.6449), (0.02, 2.0537), (0.01, 2.3263))
+"""Tail probabilities, and how many standard deviations of a normal law lie between them and the middle."""
+
+_CUT_START = 3.0
+"""Standard deviations of public responses at which the start cuts a response."""
+
+_SEEN = 4.0
+"""Standard deviations of its noise from which a count is taken to be of rows."""
+
+_FLOOR, _OF_EDGE = 0.02, 1.5
+"""Eigenvalues of the second moments that whiten are at least this, and this many edges of their noise."""
+
+_LEAST_CUT, _OF_NOISE = 3.0, 0.5
+_FARTHEST = 1e3
+"""Linear predictors of a start have at most this standard deviation, in units of the residual's."""
+
+_LARGEST_PREDICTOR = 4.0
+
+
+@dataclass(frozen=True, eq=False)
+class NewtonPlan:
+    """Stages of one regression.
+
+    Attributes
+    ----------
+    columns : NewtonColumns
+    model : RoundModel
+    context : Context
+    ranges : bool
+        Whether ranges of numeric columns are measured first.
+    """
+
+    columns: NewtonColumns
+    model: RoundModel
+    context: Context
+    ranges: bool
+
+    @cached_property
+    def kinds(self) -> tuple[str, ...]:
+        """What each stage is."""
+        first = ("ranges",) if self.ranges and self.columns.numeric else ()
+        return (*first, "start", "counts", "first", "second")
+
+    @property
+    def width(self) -> int:
+        """Number p of regressors."""
+        return len(self.columns.names)
+
+    def share(self, kind: str) -> Any:
+        """Share of the price of a stage; what no stage takes goes to the last."""
+        shares = self.model.shares
+        mine = shares.get(kind, 0)
+        if kind == "second":
+            mine += 1 - sum(shares.get(one, 0) for one in {*self.kinds, "second"})
+        if kind == "ranges" and not mine:
+            return shares["second"] / 10
+        if kind == "second" and self.ranges and not shares.get("ranges"):
+            mine -= shares["second"] / 10
+        return mine
+
+    def slots(self) -> tuple[Slot, ...]:
+        """What each stage may take of the price."""
+        p = self.width
+        products = p * (p + 1) // 2
+        most = {
+            "ranges": len(self.columns.numeric) * 2 ** (_LEVELS + 1),
+            "start": products + p + 2,
+            "counts": len(_size_cuts(p)) + len(_residual_cuts()) + 2,
+            "first": products + p,
+            "second": 2 * products + 2 * p + 2,
+        }
+        return tuple(Slot(self.share(kind), most[kind], adaptive=place > 0) for place, kind in enumerate(self.kinds))
+
+    def stage(self, place: int, released: tuple[StageRelease, ...]) -> Stage:
+        """Return one stage."""
+        before = dict(zip(self.kinds, released, strict=False))
+        build = {"ranges": self._ranges, "start": self._start, "counts": self._counts, "first": self._first}
+        return build.get(self.kinds[place], self._second)(before)
+
+    # Ranges
+
+    def _ranges(self, before: dict[str, StageRelease]) -> Stage:  # noqa: ARG002
+        cuts = np.linspace(-1, 1, 2**_LEVELS + 1)[1:-1]
+        places = [
+            Bins(name, "coordinate", cuts, levels=_LEVELS, place=place) for place, name in enumerate(self.columns.numeric)
+        ]
+        return Stage(Sum(RoundCounts(self.columns.ranged, tuple(places))))
+
+    def _found_ranges(self, before: dict[str, StageRelease]) -> dict[str, tuple[float, float]]:
+        if "ranges" not in before:
+            return {}
+        stage = before["ranges"]
+        noise = float(np.sqrt(stage.noise_variances[0]))
+        parts = np.split(stage.array, len(self.columns.numeric))
+        return {
+            name: self._range(name, *range_of(part, noise))
+            for name, part in zip(self.columns.numeric, parts, strict=True)
+        }
+
+    def _range(self, name: str, middle: float, spread: float) -> tuple[float, float]:
+        """Where public values of a column lie, from its middle and standard deviation in units of the declared bounds."""
+        column = self.context.schema[name]
+        lower, upper = limits_of(column)
+        half = (upper - lower) / 2
+        reach = max(spread * half, 0.25 if isinstance(column, Integer) else 0.0) * _RANGE
+        center = lower + (1 + middle) * half
+        low, high = max(center - reach, lower), min(center + reach, upper)
+        return (low, high) if high - low > 1e-9 * half else (lower, upper)
+
+    # Start
+
+    def _start(self, before: dict[str, StageRelease]) -> Stage:
+        scaled = self.columns.scaled(self._found_ranges(before))
+        binary = self.model.response is not None
+        shift, unit = (0.5, 1.0) if binary else (scaled.shift, _CUT_START * scaled.unit)
+        settings = {
+            "transform": scaled.transform.tolist(),
+            "radius": scaled.radius,
+            "shift": shift,
+            "unit": unit,
+        }
+        frame = self.columns.frame(scaled.transform / scaled.radius, np.zeros(self.width), (shift, unit))
+        return self._round(frame, self.model.start_terms(), settings)
+
+    def _round(self, frame: RoundFrame, terms: tuple[Term, ...], settings: dict[str, Any]) -> Stage:
+        rows = RoundSum(frame, terms)
+        weights = rows.usual_weights(self.context.neighbors, "l1" if isinstance(self.context.privacy, PureDP) else "l2")
+        return Stage(Sum(rows, weights=tuple(weights.tolist())), settings=settings)
+
+    # Counts
+
+    def _counts(self, before: dict[str, StageRelease]) -> Stage:
+        start = self.begun(before["start"])
+        values, vectors = np.linalg.eigh(start.second)
+        whiten = (vectors * values**-0.5) @ vectors.T
+        point, unit = self.start_point(start)
+        settings = {"whiten": whiten.tolist(), "point": point.tolist(), "unit": unit}
+        frame = self.columns.frame(
+            whiten @ start.transform, start.transform.T @ point, (float(before["start"].settings["shift"]), unit)
+        )
+        places = [Bins("size", "size", _size_cuts(self.width))]
+        if self.model.response is not None:
+            return Stage(Sum(RoundCounts(frame, tuple(places))), settings=settings)
+        places.append(Bins("residual", "residual", _residual_cuts()))
+        return Stage(Sum(RoundCounts(frame, tuple(places)), weights=(0.5**0.5, 0.2**0.5)), settings=settings)
+
+    def begun(self, stage: StageRelease) -> Begun:
+        """Read what the start released."""
+        terms = split_terms(stage, self.model.start_terms(), self.width)
+        radius = float(stage.settings["radius"])
+        transform = np.array(stage.settings["transform"])
+        rows = self.context.nobs if self.columns.features.keeps_every_row else None
+        size = float(terms["rows"].value[0] if rows is None else rows)
+        size = max(size, 2.0 * self.width, 4.0 * terms["rows"].scale)
+        gram = terms["gram"]
+        edge = gram.scale * np.sqrt(self.width) * radius**2 / size
+        second = floored(gram.value * (radius**2 / size), max(_OF_EDGE * edge, _FLOOR))
+        return Begun(transform, float(stage.settings["unit"]) / _CUT_START, size, second, terms["score"].value * (radius / size), edge, terms)
+
+    def start_point(self, start: Begun) -> tuple[Array, float]:
+        """Return the first point, in the coordinates of the start, and the unit of the response from then on."""
+        response = self.model.response
+        if response is not None:
+            return _binary_start(response, start, intercept=self.columns.intercept), 1.0
+        slope = np.linalg.solve(start.second, start.score)
+        square = start.terms["square"]
+        least = 2.0 * square.scale / start.size
+        left = float(square.value[0]) / start.size - float(slope @ start.score)
+        spread = float(np.sqrt(np.clip(left, max(least, 1e-8), 1.0)))
+        return slope / spread, _CUT_START * float(start.unit) * spread
+
+    # Rounds
+
+    def _first(self, before: dict[str, StageRelease]) -> Stage:
+        counts = before["counts"]
+        start = self.begun(before["start"])
+        sizes = len(_size_cuts(self.width)) + 1
+        noise = np.sqrt(counts.noise_variances)
+        cuts = _size_cuts(self.width)
+        radius = float(np.sqrt(edge_of(counts.array[1:sizes], cuts, noise[0])))
+        settings = {"radius": radius, **self._cut(counts.array[sizes:], noise[-1], radius, start.size)}
+        settings["frame"] = (np.array(counts.settings["whiten"]) / radius).tolist()
+        settings["point"] = counts.settings["point"]
+        return self._later(before, settings, last=False)
+
+    def _cut(self, counts: Array, noise: float, radius: float, size: float) -> dict[str, float]:
+        """Where residuals are cut, from counts of residuals in units of their standard deviation."""
+        if self.model.response is not None:
+            return {}
+        cuts = _residual_cuts()
+        middle = len(counts) // 2
+        both = counts[middle:] + counts[: middle + len(counts) % 2][::-1] if len(counts) % 2 == 0 else counts
+        positive = cuts[cuts > 0]
+        edge = edge_of(both[1:], positive, noise * np.sqrt(2.0))
+        share = float(self.share("second"))
+        allowed = np.sqrt(_OF_NOISE * size) * self._precision(0.64 * share) / radius
+        low = max(_LEAST_CUT, min(edge, allowed))
+        high = min(2 * max(edge, low), low + np.sqrt(size) * self._precision(0.09 * share))
+        steps = max(4, min(round(high / low * 32), 2**12))
+        return {"cut": low, "high": low * max(steps, 33) / 32, "edge": edge}
+
+    def _precision(self, share: float) -> float:
+        """Return 1 over the standard deviation of the noise of a sum that is bounded by 1, at a share of the price."""
+        privacy = self.context.privacy
+        if isinstance(privacy, PureDP):
+            found = float(privacy.epsilon) * share / np.sqrt(2.0)
+        else:
+            amount = gaussian_amount(privacy)
+            found = float(np.sqrt(2 * amount.rho * share) if hasattr(amount, "rho") else amount.mu * np.sqrt(share))
+        return found / (1.0 if self.context.neighbors == "add_remove" else 2.0)
+
+    def _second(self, before: dict[str, StageRelease]) -> Stage:
+        first = before["first"]
+        settings = {name: first.settings[name] for name in ("radius", "frame", *(["cut", "high", "edge"] if "cut" in first.settings else []))}
+        settings["point"] = next_point(self.round(first, last=False)).tolist()
+        return self._later(before, settings, last=True)
+
+    def _later(self, before: dict[str, StageRelease], settings: dict[str, Any], *, last: bool) -> Stage:
+        transform = np.array(before["start"].settings["transform"])
+        tables = self.model.tables()
+        frame = self.columns.frame(
+            np.array(settings["frame"]) @ transform,
+            transform.T @ np.array(settings["point"]),
+            (float(before["start"].settings["shift"]) if self.model.response is None else 0.0, self._unit(before)),
+            tables.mean,
+            tables.inverse_sd,
+            tables.lift,
+        )
+        return self._round(frame, self.model.terms(cut_of(settings), last=last), settings)
+
+    def _unit(self, before: dict[str, StageRelease]) -> float:
+        if self.model.response is not None:
+            return 1.0
+        return float(before["counts"].settings["unit"])
+
+    def round(self, stage: StageRelease, *, last: bool) -> Round:
+        """Read a later round, in the coordinates of the start."""
+        cut = cut_of(stage.settings)
+        terms = split_terms(stage, self.model.terms(cut, last=last), self.width)
+        back = np.linalg.inv(np.array(stage.settings["frame"]))
+        score, hessian = self.model.factors(cut)
+        return Round.released(
+            np.array(stage.settings["point"]),
+            terms["score"].value * score,
+            terms["hessian"].value * hessian,
+            back,
+            (terms["score"].scale * score, terms["hessian"].scale * hessian),
+        )
+
+
+@dataclass(frozen=True, eq=False)
+class Begun:
+    """What the start released, a row, in its coordinates u."""
+
+    transform: Array
+    unit: float
+    size: float
+    second: Array
+    score: Array
+    edge: float
+    terms: dict[str, Released]
+
+    def moments(self, *, intercept: bool) -> Moments:
+        """Mean and covariance of the regressors."""
+        if not intercept:
+            return Moments(np.zeros(len(self.second)), self.second)
+        mean = self.second[0] / self.second[0, 0]
+        cov = self.second - np.outer(mean, mean) * self.second[0, 0]
+        cov[0], cov[:, 0] = 0.0, 0.0
+        return Moments(mean, floored(cov, 0.0))
+
+
+def cut_of(settings: Any) -> Cut:
+    """Read where residuals are cut."""
+    return Cut(float(settings["cut"]), float(settings["high"])) if "cut" in settings else Cut()
+
+
+def _binary_start(response: Response, start: Begun, *, intercept: bool) -> Array:
+    """Scaled least squares: slopes of the linear fit times one factor, and the intercept that gives the share of ones."""
+    if not intercept:
+        return np.asarray(np.linalg.solve(start.second, start.score) / float(response.slope(np.zeros(1))[0]))
+    moments = start.moments(intercept=True)
+    share = float(np.clip(start.score[0] / start.second[0, 0] + 0.5, 0.002, 0.998))
+    cov = floored(moments.cov[1:, 1:], max(_OF_EDGE * start.edge, _FLOOR))
+    cross = start.score[1:] - moments.mean[1:] * start.score[0]
+    slope = np.linalg.solve(cov, cross)
+    variance = float(slope @ cov @ slope)
+    factor = matched_scale(response, share, variance)
+    factor *= min(1.0, _LARGEST_PREDICTOR / max(factor * np.sqrt(variance), 1e-9))
+    centre = intercept_for(response, share, factor**2 * variance)
+    return np.concatenate([[centre - factor * float(moments.mean[1:] @ slope)], factor * slope])
+
+
+def range_of(counts: Array, noise: float) -> tuple[float, float]:
+    """Middle and standard deviation of a column from noisy counts on all levels of halves, on a scale from -1 to 1."""
+    below = np.array([0.0])
+    start, size = 0, 2
+    while start < len(counts):
+        level = counts[start : start + size]
+        finer = np.empty(size + 1)
+        if size == 2:
+            finer[:] = [0.0, level[0], level[0] + level[1]]
+        else:
+            finer[::2] = below
+            finer[1::2] = below[:-1] + level[::2]
+        below, start, size = finer, start + size, 2 * size
+    total = max(below[-1], 1.0)
+    rising = 0.5 * (np.maximum.accumulate(below) + np.minimum.accumulate(below[::-1])[::-1])
+    edges = np.linspace(-1, 1, len(rising))
+
+    def between(tail: float) -> tuple[float, float]:
+        low = int(np.searchsorted(rising, tail * total, side="right")) - 1
+        high = int(np.searchsorted(rising, (1 - tail) * total, side="left"))
+        return float(edges[np.clip(low, 0, len(edges) - 2)]), float(edges[np.clip(high, 1, len(edges) - 1)])
+
+    low, high = between(0.1)
+    found = (high - low) / 2 / _TAILS[0][1]
+    for tail, deviations in _TAILS[1:]:
+        if tail * total >= _SEEN * noise * np.sqrt(_LEVELS):
+            outer = between(tail)
+            found = max(found, (outer[1] - outer[0]) / 2 / deviations)
+    return 0.5 * (low + high), max(found, 1.0 / 2**_LEVELS)
+
+
+def edge_of(counts: Array, cuts: Array, noise: float) -> float:
+    """Upper end of the last bin whose noisy count is of rows, beyond doubt; ``counts`` (B,) begin at each of the cuts (B,)."""
+    seen = np.flatnonzero(counts >= _SEEN * noise)
+    last = int(seen.max()) if seen.size else -1
+    return float(cuts[min(last + 1, len(cuts) - 1)])
+
+
+def _size_cuts(width: int) -> Array:
+    """Half octaves of the squared length of whitened regressors, whose mean is their number."""
+    return np.asarray(width * 2.0 ** (np.arange(0, 61) / 2))
+
+
+def _residual_cuts() -> Array:
+    """Half octaves of residuals in standard deviations, to both sides."""
+    positive = 2.0 ** (np.arange(-2, 51) / 2)
+    return np.concatenate([-positive[::-1], positive])
