@@ -3,23 +3,21 @@
 from __future__ import annotations
 
 from dataclasses import KW_ONLY, dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-import numpy as np
-
-from dpinfer.inference.newton import solve_rounds
-from dpinfer.inference.newton_inference import METHODS, NewtonInference
-from dpinfer.inference.newton_terms import floored, split_terms
+from dpinfer.inference.newton_inference import METHODS
 from dpinfer.procedures.conditions import where_notes
 from dpinfer.procedures.keywords import suggests
+from dpinfer.procedures.newton_estimates import estimates_of
 from dpinfer.procedures.newton_columns import NewtonColumns
 from dpinfer.procedures.newton_models import BinaryModel, LinearModel, RoundModel
-from dpinfer.procedures.newton_steps import NewtonPlan, cut_of
+from dpinfer.procedures.newton_steps import NewtonPlan
 from dpinfer.procedures.options import Allowed, inferred, measured, one_of
 from dpinfer.procedures.procedure import Procedure, context_of
 from dpinfer.results.base import PrivateResults
 
 if TYPE_CHECKING:
+    from dpinfer.inference.newton_inference import NewtonInference
     from dpinfer.kernel.stage import Context, Data, Slot, Stage
     from dpinfer.privacy.units import Neighbors
     from dpinfer.release import Release, StageRelease
@@ -94,39 +92,8 @@ class Newton(Procedure):
 
     def estimated(self, release: Release, method: str) -> NewtonInference:
         """Return the inference of a release of this question."""
-        context = context_of(release)
-        plan = self.plan(context)
-        stages = dict(zip(plan.kinds, release.stages, strict=True))
-        start = plan.begun(stages["start"])
-        rounds = [plan.round(stages["first"], last=False), plan.round(stages["second"], last=True)]
-        last = stages["second"]
-        cut = cut_of(last.settings)
-        terms = split_terms(last, plan.model.terms(cut, last=True), plan.width)
-        back = rounds[-1].spread
-        factor = plan.model.factors(cut)[0]
-        meat = back @ floored(terms["meat"].value, 0.0) @ back.T * factor**2
-        fit = solve_rounds(
-            rounds,
-            plan.model.response,
-            start.moments(intercept=plan.columns.intercept),
-            meat,
-            start=rounds[-1].point,
-            size=start.size,
-        )
-        unit, shift = 1.0, np.zeros(plan.width)
-        if plan.model.response is None:
-            unit = float(stages["counts"].settings["unit"])
-            shift[0] = float(stages["start"].settings["shift"])
-        public = context.nobs if plan.columns.features.keeps_every_row else None
-        return NewtonInference(
-            plan.columns.names,
-            fit,
-            start.transform.T * unit,
-            shift,
-            nobs=start.size if public is None else float(public),
-            nobs_is_public=public is not None,
-            method=method,
-        )
+        plan = self.plan(context_of(release))
+        return estimates_of(plan, dict(zip(plan.kinds, release.stages, strict=True)), method)
 
 
 @suggests

@@ -154,12 +154,14 @@ class NewtonColumns:
     ) -> RoundFrame:
         """Return a frame of coordinates (q, p) and linear predictor (p,) of the regressors.
 
-        The response is measured less ``response[0]``, over ``response[1]``.
+        The response is measured less ``response[0]``, over ``response[1]``; without a table of means the linear
+        predictor is taken off as it is.
         """
         shift, unit = response
         measured = self.maps[-1].copy()
         measured[0] -= shift
-        rows = np.vstack([coordinates @ self.maps[:-1], point @ self.maps[:-1], measured / unit])
+        linear = point @ self.maps[:-1]
+        rows = np.vstack([coordinates @ self.maps[:-1], linear, measured / unit - (0.0 if mean else linear)])
         bits = [_bits(row) for row in rows]
         whole = np.stack([np.trunc(np.ldexp(row, one)) for row, one in zip(rows, bits, strict=True)]).astype(np.int64)
         return RoundFrame(self.features, whole, tuple(bits), mean, inverse_sd, lift, **options)  # type: ignore[arg-type]

@@ -80,6 +80,11 @@ class NewtonPlan:
         return (*first, "start", "counts", "first", "second")
 
     @property
+    def public_size(self) -> int | None:
+        """Number of rows where it is public."""
+        return self.context.nobs if self.columns.features.keeps_every_row else None
+
+    @property
     def width(self) -> int:
         """Number p of regressors."""
         return len(self.columns.names)
@@ -187,8 +192,8 @@ class NewtonPlan:
         terms = split_terms(stage, self.model.start_terms(), self.width)
         radius = float(stage.settings["radius"])
         transform = np.array(stage.settings["transform"])
-        rows = self.context.nobs if self.columns.features.keeps_every_row else None
-        size = float(terms["rows"].value[0] if rows is None else rows)
+        public = self.public_size
+        size = float(terms["rows"].value[0] if public is None else public)
         size = max(size, 2.0 * self.width, 4.0 * terms["rows"].scale)
         gram = terms["gram"]
         edge = gram.scale * np.sqrt(self.width) * radius**2 / size
@@ -226,10 +231,9 @@ class NewtonPlan:
         if self.model.response is not None:
             return {}
         cuts = _residual_cuts()
-        middle = len(counts) // 2
-        both = counts[middle:] + counts[: middle + len(counts) % 2][::-1] if len(counts) % 2 == 0 else counts
-        positive = cuts[cuts > 0]
-        edge = edge_of(both[1:], positive, noise * np.sqrt(2.0))
+        middle = len(cuts) // 2  # the bin around zero
+        both = counts[middle + 1 :] + counts[:middle][::-1]
+        edge = edge_of(both, cuts[middle:], noise * np.sqrt(2.0))
         share = float(self.share("second"))
         allowed = np.sqrt(_OF_NOISE * size) * self._precision(0.64 * share) / radius
         low = max(_LEAST_CUT, min(edge, allowed))

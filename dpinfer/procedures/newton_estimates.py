@@ -1,0 +1,53 @@
+"""From what the stages of a regression released to its estimates."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from dpinfer.inference.newton import solve_rounds
+from dpinfer.inference.newton_inference import NewtonInference
+from dpinfer.inference.newton_terms import floored, split_terms
+from dpinfer.procedures.newton_steps import cut_of
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from dpinfer.procedures.newton_steps import NewtonPlan
+    from dpinfer.release.stage import StageRelease
+
+__all__ = ["estimates_of"]
+
+
+def estimates_of(plan: NewtonPlan, stages: Mapping[str, StageRelease], method: str = "auto") -> NewtonInference:
+    """Return the estimates of one regression from its stages by kind: "start", "counts", "first", "second"."""
+    start = plan.begun(stages["start"])
+    last = stages["second"]
+    rounds = [plan.round(stages["first"], last=False), plan.round(last, last=True)]
+    cut = cut_of(last.settings)
+    terms = split_terms(last, plan.model.terms(cut, last=True), plan.width)
+    back = rounds[-1].spread
+    factor = plan.model.factors(cut)[0]
+    fit = solve_rounds(
+        rounds,
+        plan.model.response,
+        start.moments(intercept=plan.columns.intercept),
+        back @ floored(terms["meat"].value, 0.0) @ back.T * factor**2,
+        start=rounds[-1].point,
+        size=start.size,
+    )
+    unit, shift = 1.0, np.zeros(plan.width)
+    if plan.model.response is None:
+        unit = float(stages["counts"].settings["unit"])
+        shift[0] = float(stages["start"].settings["shift"])
+    public = plan.public_size
+    return NewtonInference(
+        plan.columns.names,
+        fit,
+        start.transform.T * unit,
+        shift,
+        nobs=start.size if public is None else float(public),
+        nobs_is_public=public is not None,
+        method=method,
+    )

@@ -1,0 +1,92 @@
+"""Regressions by Newton rounds on many data sets: the library's own stages and row sums, with seeded noise.
+
+What the kernel does for one release (price, charge, draw discrete noise, store) is left out, and its noise scales are
+stated here once more: `tests/procedures/test_newton_draws.py` compares both ways.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from dpinfer.kernel.price import amounts
+from dpinfer.kernel.rows.round_counts import RoundCounts
+from dpinfer.kernel.rows.rounds import RoundSum
+from dpinfer.kernel.stage import Context
+from dpinfer.privacy.units import PureDP
+from dpinfer.privacy.accounting import gaussian_amount
+from dpinfer.procedures.newton import Newton
+from dpinfer.procedures.newton_estimates import estimates_of
+from dpinfer.procedures.newton_steps import NewtonPlan
+
+
+@dataclass
+class Drawn:
+    """What a stage released, as `StageRelease` shows it."""
+
+    array: np.ndarray
+    noise_variances: np.ndarray
+    settings: dict[str, Any] = field(default_factory=dict)
+
+
+class Drawer:
+    """One question at one price, asked of many data sets given as arrays."""
+
+    def __init__(self, question: Newton, context: Context) -> None:
+        self.question, self.context = question, context
+        self.plan: NewtonPlan = question.plan(context)
+        self.slots = self.plan.slots()
+
+    def stages(self, cells: dict[str, np.ndarray], rng: np.random.Generator) -> dict[str, Drawn]:
+        """Run all stages on the rows of one data set."""
+        encoded: dict[int, np.ndarray] = {}
+        released: list[Drawn] = []
+        for place, amount in enumerate(amounts(self.context.privacy, self.slots)):
+            stage = self.plan.stage(place, tuple(released))
+            rows, weights = stage.measure.rows, stage.measure.weights or (1.0,) * len(stage.measure.rows.parts)
+            features = rows.frame.features
+            if id(features) not in encoded:
+                encoded[id(features)] = _encoded(features, cells)
+            exact = self._exact(rows, encoded[id(features)])
+            scales = self._scales(rows, np.array(weights), amount)
+            laplace = isinstance(self.context.privacy, PureDP)
+            noise = rng.laplace(size=exact.size) * scales if laplace else rng.normal(size=exact.size) * scales
+            variances = (2.0 if laplace else 1.0) * scales**2
+            released.append(Drawn(exact + noise, variances, dict(stage.settings)))
+        return dict(zip(self.plan.kinds, released, strict=True))
+
+    def estimate(self, cells: dict[str, np.ndarray], rng: np.random.Generator, method: str = "auto") -> Any:
+        """Return the estimates of one data set."""
+        return estimates_of(self.plan, self.stages(cells, rng), method)
+
+    @staticmethod
+    def _exact(rows: RoundSum | RoundCounts, encoded: np.ndarray) -> np.ndarray:
+        if isinstance(rows, RoundSum):
+            found = np.zeros(len(rows.units))
+            for start in range(0, encoded.shape[1], 2**13):
+                found += rows._summed(rows.integers(encoded[:, start : start + 2**13]))
+            return found / rows.units
+        return np.array(rows.finish(rows._counted(encoded).tolist()), dtype=np.float64)
+
+    def _scales(self, rows: RoundSum | RoundCounts, weights: np.ndarray, amount: Any) -> np.ndarray:
+        laplace = isinstance(amount, PureDP)
+        norm = "l1" if laplace else "l2"
+        bound = float(rows.change(weights, self.context.neighbors, norm))
+        if laplace:
+            per = bound / float(amount.epsilon)
+        else:
+            priced = gaussian_amount(amount)
+            per = bound / float(np.sqrt(2 * priced.rho) if hasattr(priced, "rho") else priced.mu)
+        pattern = rows.pattern(norm) / rows.units if isinstance(rows, RoundSum) else np.ones(len(rows.part_of))
+        return per * weights[rows.part_of] * pattern
+
+
+def _encoded(features: Any, cells: dict[str, np.ndarray]) -> np.ndarray:
+    size = len(next(iter(cells.values())))
+    parts = [
+        features.encode({name: cells[name][start : start + 2**15] for name in features.columns})[0]
+        for start in range(0, size, 2**15)
+    ]
+    return np.concatenate(parts, axis=1)
