@@ -19,13 +19,14 @@ noise tau_t on the diagonal and tau_t/sqrt 2 beside it.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from typing import TYPE_CHECKING
 
 import numpy as np
 from scipy import stats
 
+from dpinfer.inference.newton_tail import Tail
 from dpinfer.numerics.roots import outermost_crossing
 
 if TYPE_CHECKING:
@@ -145,6 +146,10 @@ class NewtonFit:
         Which of them noise dominates.
     rounds, response, moments
         As given.
+    hessian : ndarray (p, p)
+        Combined.
+    tail : Tail
+        What is added to the zero of the score; ``params`` hold it.
     """
 
     params: Array
@@ -157,6 +162,8 @@ class NewtonFit:
     rounds: tuple[Round, ...]
     response: Response | None
     moments: Moments
+    hessian: Array
+    tail: Tail
 
     @property
     def flagged(self) -> bool:
@@ -166,12 +173,12 @@ class NewtonFit:
     @property
     def cov_noise(self) -> Array:
         """Covariance (p, p) of the coefficients from privacy noise."""
-        return self.inverse @ self._noise(self.params) @ self.inverse.T
+        return self.inverse @ self._noise(self.params - self.tail.move) @ self.inverse.T + self.tail.noise
 
     @property
     def cov_sampling(self) -> Array:
         """Covariance (p, p) of the coefficients from sampling."""
-        return self.inverse @ self.meat @ self.inverse.T
+        return self.inverse @ self.meat @ self.inverse.T + self.tail.sampling
 
     def _noise(self, theta: Array) -> Array:
         slopes = [_slopes(self.response, self.moments, one.point, theta)[0] for one in self.rounds]
@@ -188,14 +195,19 @@ class NewtonFit:
         covariance are taken there.
         """
         weights = self.inverse.T @ contrasts.T
-        covariance = self._noise(self.params) + self.meat
-        direction = self.inverse @ covariance @ weights
+        centre = self.params - self.tail.move
+        direction = self.inverse @ (self._noise(centre) + self.meat) @ weights
         distance = values - contrasts @ self.params
-        tested = self.params + direction @ np.linalg.solve(contrasts @ direction, distance)
+        tested = centre + direction @ np.linalg.solve(contrasts @ direction, distance)
         state = _combined(self.rounds, self.response, self.moments, tested, self.weights)
         variance = weights.T @ (self._noise(tested) + self.meat) @ weights
+        variance += contrasts @ (self.tail.noise + self.tail.sampling) @ contrasts.T
         score = weights.T @ state.score
         return float(score @ np.linalg.solve(variance, score))
+
+    def with_tail(self, tail: Tail) -> NewtonFit:
+        """Return the fit with what was cut given back."""
+        return replace(self, params=self.params + tail.move, tail=tail)
 
     def share_dominated(self, contrasts: Array) -> Array:
         """How much of each contrast (k, p) lies in directions that noise dominates, from 0 to 1 (k,)."""
@@ -223,7 +235,9 @@ def _noise(rounds: Sequence[Round], theta: Array, slopes: Array, weights: Array)
     return np.sum(parts, axis=0)
 
 
-def _combined(rounds: Sequence[Round], response: Response | None, moments: Moments, theta: Array, weights: Array) -> _State:
+def _combined(
+    rounds: Sequence[Round], response: Response | None, moments: Moments, theta: Array, weights: Array
+) -> _State:
     slopes = np.array([_slopes(response, moments, one.point, theta) for one in rounds])
     score = sum(
         weight * (one.score - slope * one.hessian @ (theta - one.point))
@@ -314,6 +328,8 @@ def solve_rounds(
         rounds=tuple(rounds),
         response=response,
         moments=moments,
+        hessian=state.hessian,
+        tail=Tail.none(width),
     )
 
 

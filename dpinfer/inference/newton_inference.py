@@ -11,6 +11,7 @@ from scipy import stats
 
 from dpinfer.inference.base import BaseInference
 from dpinfer.inference.contrasts import rows_of
+from dpinfer.inference.newton_tail import folded_quantile, folded_tail
 from dpinfer.inference.restrictions import independent
 
 if TYPE_CHECKING:
@@ -92,7 +93,9 @@ class NewtonInference(BaseInference):
         if self._by_score:
             found = [self.fit.interval(row @ self.weights, alpha=alpha) for row in rows]
             return np.array(found) + (rows @ self.shift)[:, None]
-        half = stats.norm.isf(alpha / 2) * self._errors(rows)
+        errors, biases = self._errors(rows), self._biases(rows)
+        half = folded_quantile(alpha, biases / errors) * errors
+        half[biases > errors] = np.inf
         centre = rows @ self.params
         return np.stack([centre - half, centre + half], axis=-1)
 
@@ -103,7 +106,9 @@ class NewtonInference(BaseInference):
             tested = np.broadcast_to(values, (len(rows),)) - rows @ self.shift
             found = [self.fit.statistic(row @ self.weights, float(one)) for row, one in zip(rows, tested, strict=True)]
             return np.asarray(2 * stats.norm.sf(np.abs(found)))
-        return np.asarray(2 * stats.norm.sf(np.abs(rows @ self.params - values) / self._errors(rows)))
+        errors, biases = self._errors(rows), self._biases(rows)
+        found = folded_tail(np.abs(rows @ self.params - values) / errors, biases / errors)
+        return np.where(biases > errors, 1.0, found)
 
     def wald(self, restrictions: Array, values: Array) -> tuple[float, float, float]:
         """Joint test of ``restrictions @ params = values``: statistic (chi-squared), degrees of freedom, p-value."""
@@ -119,6 +124,10 @@ class NewtonInference(BaseInference):
     @property
     def _by_score(self) -> bool:
         return self.method == "score" or (self.method == "auto" and self.fit.flagged)
+
+    def _biases(self, rows: Array) -> Array:
+        """Bound on the bias of contrasts (k, p) that giving back what was cut may leave (k,)."""
+        return self.fit.tail.bias(rows @ self.weights)
 
     def _errors(self, rows: Array) -> Array:
         return np.sqrt(np.einsum("kp,pq,kq->k", rows, self.cov_sampling + self.cov_noise, rows))

@@ -26,6 +26,10 @@ class Released:
     value: Array
     scale: float
 
+    def times(self, factor: float) -> Released:
+        """Return it in another unit."""
+        return Released(self.value * factor, self.scale * factor)
+
 
 def split_terms(stage: StageRelease, terms: Sequence[Term], size: int) -> dict[str, Released]:
     """Read the terms of a round in ``size`` coordinates, by name."""

@@ -8,6 +8,7 @@ import numpy as np
 
 from dpinfer.inference.newton import solve_rounds
 from dpinfer.inference.newton_inference import NewtonInference
+from dpinfer.inference.newton_tail import Beyond
 from dpinfer.inference.newton_terms import floored, split_terms
 from dpinfer.procedures.newton_steps import cut_of
 
@@ -39,6 +40,20 @@ def estimates_of(plan: NewtonPlan, stages: Mapping[str, StageRelease], method: s
     )
     unit, shift = 1.0, np.zeros(plan.width)
     if plan.model.response is None:
+        side = back @ terms["side"].value
+        spread = terms["side"].scale ** 2 * back @ back.T
+        excess, square = (terms[one] for one in ("excess", "beyond"))
+        beyond = Beyond(
+            side,
+            spread,
+            excess.times(cut.high - cut.low),
+            square.times(cut.high**2 - cut.low**2),
+            *plan.rows_beyond(stages["counts"], cut),
+            cut.low,
+            cut.high,
+        )
+        constant = np.eye(plan.width)[0] if plan.columns.intercept else None
+        fit = fit.with_tail(beyond.tail(fit.inverse, fit.hessian, fit.meat, constant, start.size))
         unit = float(stages["counts"].settings["unit"])
         shift[0] = float(stages["start"].settings["shift"])
     public = plan.public_size

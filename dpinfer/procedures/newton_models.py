@@ -115,7 +115,12 @@ class BinaryModel(RoundModel):
     @property
     def shares(self) -> dict[str, Fraction]:
         """See `RoundModel`."""
-        return {"start": Fraction(20, 100), "counts": Fraction(2, 100), "first": Fraction(29, 100), "second": Fraction(49, 100)}
+        return {
+            "start": Fraction(20, 100),
+            "counts": Fraction(2, 100),
+            "first": Fraction(29, 100),
+            "second": Fraction(49, 100),
+        }
 
     def start_terms(self) -> tuple[Term, ...]:
         """See `RoundModel`: the response is measured from one half, so that a score is half as long as z at most."""

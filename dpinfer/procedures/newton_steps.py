@@ -125,7 +125,8 @@ class NewtonPlan:
     def _ranges(self, before: dict[str, StageRelease]) -> Stage:  # noqa: ARG002
         cuts = np.linspace(-1, 1, 2**_LEVELS + 1)[1:-1]
         places = [
-            Bins(name, "coordinate", cuts, levels=_LEVELS, place=place) for place, name in enumerate(self.columns.numeric)
+            Bins(name, "coordinate", cuts, levels=_LEVELS, place=place)
+            for place, name in enumerate(self.columns.numeric)
         ]
         return Stage(Sum(RoundCounts(self.columns.ranged, tuple(places))))
 
@@ -198,7 +199,15 @@ class NewtonPlan:
         gram = terms["gram"]
         edge = gram.scale * np.sqrt(self.width) * radius**2 / size
         second = floored(gram.value * (radius**2 / size), max(_OF_EDGE * edge, _FLOOR))
-        return Begun(transform, float(stage.settings["unit"]) / _CUT_START, size, second, terms["score"].value * (radius / size), edge, terms)
+        return Begun(
+            transform,
+            float(stage.settings["unit"]) / _CUT_START,
+            size,
+            second,
+            terms["score"].value * (radius / size),
+            edge,
+            terms,
+        )
 
     def start_point(self, start: Begun) -> tuple[Array, float]:
         """Return the first point, in the coordinates of the start, and the unit of the response from then on."""
@@ -230,16 +239,24 @@ class NewtonPlan:
         """Where residuals are cut, from counts of residuals in units of their standard deviation."""
         if self.model.response is not None:
             return {}
-        cuts = _residual_cuts()
-        middle = len(cuts) // 2  # the bin around zero
-        both = counts[middle + 1 :] + counts[:middle][::-1]
-        edge = edge_of(both, cuts[middle:], noise * np.sqrt(2.0))
+        edge = edge_of(_both_sides(counts), _positive_cuts(), noise * np.sqrt(2.0))
         share = float(self.share("second"))
         allowed = np.sqrt(_OF_NOISE * size) * self._precision(0.64 * share) / radius
         low = max(_LEAST_CUT, min(edge, allowed))
         high = min(2 * max(edge, low), low + np.sqrt(size) * self._precision(0.09 * share))
         steps = max(4, min(round(high / low * 32), 2**12))
         return {"cut": low, "high": low * max(steps, 33) / 32, "edge": edge}
+
+    def rows_beyond(self, stage: StageRelease, cut: Cut) -> tuple[float, float]:
+        """Return noisy numbers of rows with residuals beyond both cuts, none farther than any was seen."""
+        both = _both_sides(stage.array[len(_size_cuts(self.width)) + 1 :])
+        from_ = _positive_cuts()
+        noise = float(np.sqrt(2 * stage.noise_variances[-1]))
+        last = edge_of(both, from_, noise)
+        found = [
+            float(both[(from_ >= one * 0.999) & (from_ < max(last, 2 * one))].sum()) for one in (cut.low, cut.high)
+        ]
+        return found[0], found[1]
 
     def _precision(self, share: float) -> float:
         """Return 1 over the standard deviation of the noise of a sum that is bounded by 1, at a share of the price."""
@@ -253,7 +270,10 @@ class NewtonPlan:
 
     def _second(self, before: dict[str, StageRelease]) -> Stage:
         first = before["first"]
-        settings = {name: first.settings[name] for name in ("radius", "frame", *(["cut", "high", "edge"] if "cut" in first.settings else []))}
+        settings = {
+            name: first.settings[name]
+            for name in ("radius", "frame", *(["cut", "high", "edge"] if "cut" in first.settings else []))
+        }
         settings["point"] = next_point(self.round(first, last=False)).tolist()
         return self._later(before, settings, last=True)
 
@@ -376,7 +396,17 @@ def _size_cuts(width: int) -> Array:
     return np.asarray(width * 2.0 ** (np.arange(0, 61) / 2))
 
 
+def _positive_cuts() -> Array:
+    """Half octaves of residuals in standard deviations."""
+    return np.asarray(2.0 ** (np.arange(-2, 51) / 2))
+
+
 def _residual_cuts() -> Array:
-    """Half octaves of residuals in standard deviations, to both sides."""
-    positive = 2.0 ** (np.arange(-2, 51) / 2)
-    return np.concatenate([-positive[::-1], positive])
+    """The same to both sides."""
+    return np.concatenate([-_positive_cuts()[::-1], _positive_cuts()])
+
+
+def _both_sides(counts: Array) -> Array:
+    """Counts of sizes from each positive cut on, of counts between all cuts."""
+    middle = len(counts) // 2
+    return np.asarray(counts[middle + 1 :] + counts[:middle][::-1])
