@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from dpinfer.results import plots, summary
 from dpinfer.results.estimates import PrivateEstimates
+from dpinfer.results.margin_plots import margins_frame, plot_margins
 from dpinfer.results.prediction import MeanPrediction, design_rows
 from dpinfer.results.printing import Exported
 from dpinfer.results.terms import pairwise_tests, term_tests
@@ -350,6 +351,75 @@ class PrivateResults(Exported, PrivateEstimates):
             Where ``alpha`` is not strictly between 0 and 1.
         """
         return plots.plot_coefficients(self, ax, alpha=alpha, terms=terms, color=color, legend=legend)
+
+    def margins_frame(
+        self, term: str, at: object = None, *, grid: Sequence[object] | None = None, alpha: float = 0.05
+    ) -> pd.DataFrame:
+        """Return what ``plot_margins`` draws: predicted means along one column of the schema.
+
+        Parameters
+        ----------
+        term : str
+            A column that the formula reads.
+        at : dict or DataFrame, optional
+            Public values of all other columns that it reads; several values make several curves.
+        grid : sequence, optional
+            Public values of ``term``; by default its levels, or points evenly over its declared bounds.
+        alpha : float
+            One minus the confidence.
+
+        Returns
+        -------
+        DataFrame
+            A row for each curve and point: "curve" (0, 1, ...), the columns that the formula reads, and those of
+            ``get_prediction(...).summary_frame(alpha)``.
+
+        Raises
+        ------
+        UnknownColumnError
+            Where the formula does not read ``term``, or ``at`` lacks a column.
+        OptionError
+            Where there is no formula, or a value is no number or declared level.
+        FormulaError
+            Where a term is not defined at a point.
+        """
+        return margins_frame(self, self._design, term, at, grid=grid, alpha=alpha)
+
+    def plot_margins(
+        self,
+        term: str,
+        at: object = None,
+        ax: Axes | None = None,
+        *,
+        grid: Sequence[object] | None = None,
+        alpha: float = 0.05,
+        color: str | None = None,
+        legend: bool = True,
+    ) -> Axes:
+        """Plot the predicted mean along one column, the others at public values, with a pointwise band.
+
+        Parameters
+        ----------
+        term, at, grid, alpha
+            As in ``margins_frame``.
+        ax : matplotlib.axes.Axes, optional
+            Where to draw; a new figure by default.
+        color : str, optional
+            Colour of a single curve.
+        legend : bool
+            Whether to draw a legend where there are several curves.
+
+        Returns
+        -------
+        matplotlib.axes.Axes
+            The axes. An infinite end is drawn to the edge.
+
+        Raises
+        ------
+        UnknownColumnError, OptionError, FormulaError
+            As ``margins_frame``.
+        """
+        return plot_margins(self, self._design, term, at, ax, grid=grid, alpha=alpha, color=color, legend=legend)
 
     @property
     def default_model_infos(self) -> dict[str, Callable[[Any], str]]:

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     Array = NDArray[np.float64]
 
-__all__ = ["CONSTANTS", "MeanPrediction", "design_rows"]
+__all__ = ["CONSTANTS", "MeanPrediction", "design_rows", "public_points"]
 
 CONSTANTS = ("Intercept", "const", "1")
 """Names under which a column of ones is known."""
@@ -64,16 +64,39 @@ def design_rows(exog: object, names: Sequence[str], design: FormulaDesign | None
     >>> rows.tolist()
     [[1.0, 30.0], [1.0, 40.0]]
     """
+    rows, _ = public_points(exog, names, design)
+    frame = _public_frame(exog)
+    return rows, pd.RangeIndex(len(rows)) if frame is None else frame.index
+
+
+def public_points(
+    exog: object, names: Sequence[str], design: FormulaDesign | None = None
+) -> tuple[Array, dict[str, Array] | None]:
+    """Read public design points as ``design_rows`` does.
+
+    Returns
+    -------
+    rows : ndarray (m, p)
+        The design.
+    values : dict of str to ndarray (m,), or None
+        Columns of the schema as numbers, where the points were given by all of them.
+
+    Raises
+    ------
+    UnknownColumnError, OptionError, FormulaError
+        As ``design_rows``.
+    """
     frame = _public_frame(exog)
     if frame is not None and design is not None and not _has_parameters(frame, names):
-        return design.rows(design.read(frame), len(frame)), frame.index
+        values = design.read(frame)
+        return design.rows(values, len(frame)), values
     try:
         if frame is not None:
             columns = [_column(frame, name) for name in names]
-            return np.column_stack(columns), frame.index
+            return _finite(np.column_stack(columns)), None
         rows = np.asarray(exog, dtype=np.float64)
     except (TypeError, ValueError) as error:
-        if isinstance(error, UnknownColumnError):
+        if isinstance(error, UnknownColumnError | OptionError):
             raise
         rows = None
     if rows is None:  # outside of the handler, whose exception quotes what is no number
@@ -82,13 +105,22 @@ def design_rows(exog: object, names: Sequence[str], design: FormulaDesign | None
         rows = rows[:, None] if len(names) == 1 else rows[None, :]
     if rows.ndim != 2 or rows.shape[1] != len(names):
         raise OptionError("exog", kind_of(rows), f"an array (m, {len(names)}): {', '.join(names)}")
-    return rows, pd.RangeIndex(len(rows))
+    return _finite(rows), None
+
+
+def _finite(rows: Array) -> Array:
+    if not np.isfinite(rows).all():
+        raise OptionError("exog", type_of(rows), "finite numbers")
+    return rows
 
 
 def _public_frame(exog: object) -> pd.DataFrame | None:
     """Return columns by name as a frame; None for what has no names."""
     if isinstance(exog, Mapping):
         scalars = all(np.ndim(column) == 0 for column in exog.values())
+        sizes = {len(column) for column in exog.values() if np.ndim(column)}
+        if len(sizes) > 1:
+            raise OptionError("exog", type_of(exog), "columns of one length")
         return pd.DataFrame(dict(exog), index=[0] if scalars else None)
     return exog if isinstance(exog, pd.DataFrame) else None
 

@@ -74,7 +74,8 @@ class FormulaDesign:
         return found
 
     @cached_property
-    def _coded(self) -> frozenset[str]:
+    def coded(self) -> frozenset[str]:
+        """Schema columns that the formula takes as factors."""
         return frozenset(name for column in self.columns for name, _ in column.codings)
 
     def read(self, points: pd.DataFrame) -> dict[str, Array]:
@@ -113,7 +114,7 @@ class FormulaDesign:
             plain = given.dtype.kind in "iufb" and isinstance(given.dtype, np.dtype)
             values = _NUMBERS.coerce(given.to_numpy() if plain else given.to_numpy(dtype=object))
             wrong, expected = ~np.isfinite(values), "a finite number"
-            if name in self._coded:
+            if name in self.coded:
                 levels = column.level_texts
                 lower = float(getattr(column, "lower", 0.0))
                 with np.errstate(invalid="ignore"):
