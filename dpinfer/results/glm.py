@@ -248,6 +248,8 @@ class GLMResults(PrivateResults):
             return self._average_effects(at, method, terms, dummy=dummy, count=count)
         points = self._points(at, atexog)
         names = self._inference.names
+        if method.startswith("ey") and not (self._mean.near(points.rows @ self._inference.params) > 0).all():
+            raise OptionError("method", method, "'dydx' or 'dyex': a predicted mean is not positive at the points")
         effects = _chosen(effects_at(points, names, self._design, dummy=dummy, count=count), terms)
         curve, params = self._mean.curve(logarithm=method.startswith("ey")), np.asarray(self._inference.params)
         found = [one.evaluate(points, params, curve, relative=method.endswith("ex")) for one in effects]

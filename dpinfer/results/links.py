@@ -20,7 +20,7 @@ __all__ = ["Curve", "MeanFunction"]
 _FARTHEST = 300.0
 """Linear predictors are cut here for derivatives, so that their products stay finite."""
 
-_SMALLEST = 1e-300
+_SMALLEST, _STEEPEST = 1e-300, 1e100
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,8 +60,11 @@ class MeanFunction:
 
     def mean(self, predictor: Array) -> Array:
         """Return means at linear predictors (...), which may be infinite."""
+        given = np.asarray(predictor, dtype=np.float64)
         with np.errstate(all="ignore"):
-            return np.asarray(self.link.inverse(np.asarray(predictor, dtype=np.float64)), dtype=np.float64)
+            if type(self.link) is links.CLogLog:
+                return np.asarray(-np.expm1(-np.exp(given)))  # keeps the digits of small means
+            return np.asarray(self.link.inverse(given), dtype=np.float64)
 
     def near(self, predictor: Array) -> Array:
         """Return finite means, linear predictors cut at 300 on both sides."""
@@ -92,11 +95,12 @@ class MeanFunction:
 
     def log_slope(self, predictor: Array) -> Array:
         """Return derivatives of the logarithm of the mean (...)."""
-        return self.slope(predictor) / np.maximum(self.near(predictor), _SMALLEST)
+        return np.minimum(self.slope(predictor) / np.maximum(self.near(predictor), _SMALLEST), _STEEPEST)
 
     def log_curvature(self, predictor: Array) -> Array:
         """Return second derivatives of the logarithm of the mean (...)."""
         curved = self.curvature(predictor) / np.maximum(self.near(predictor), _SMALLEST)
+        curved = np.clip(curved, -(_STEEPEST**2), _STEEPEST**2)
         return curved - self.log_slope(predictor) ** 2
 
     def curve(self, *, logarithm: bool) -> Curve:

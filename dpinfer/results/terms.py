@@ -7,10 +7,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 from statsmodels.stats.contrast import MultiCompResult, WaldTestResults
-from statsmodels.stats.multitest import multipletests, multitest_methods_names
+from statsmodels.stats.multitest import multipletests, multitest_alias
 
 from dpinfer.errors import OptionError
 from dpinfer.results.contrasts import check_alpha, linear_constraints
+from dpinfer.results.testing.several import METHODS
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -77,8 +78,8 @@ def pairwise_tests(
     check_alpha(alpha)
     methods = [method] if isinstance(method, str) else list(method)
     for one in methods:
-        if one not in multitest_methods_names:
-            raise OptionError("method", one, tuple(multitest_methods_names))
+        if multitest_alias.get(one, "lfdr") == "lfdr":  # listed by statsmodels, and not served
+            raise OptionError("method", one, METHODS)
     coding, places, levels = _factor(design, term_name)
     if factor_labels is not None:
         if len(factor_labels) != len(levels):
@@ -91,7 +92,8 @@ def pairwise_tests(
     test = results.t_test(contrasts)
     frame = test.summary_frame(xname=labels)
     for one in methods:
-        rejected, adjusted, *_ = multipletests(np.atleast_1d(test.pvalue), method=one, alpha=alpha)
+        with np.errstate(divide="ignore"):  # of a p-value of 1
+            rejected, adjusted, *_ = multipletests(np.atleast_1d(test.pvalue), method=one, alpha=alpha)
         frame[f"pvalue-{one}"], frame[f"reject-{one}"] = adjusted, rejected
     return MultiCompResult(frame, contrasts, term_name, labels, coding)
 

@@ -48,7 +48,7 @@ class FormulaDesign:
     >>> schema = Schema(y=Real(0, 1), age=Real(0, 100), race=Category(["a", "b"]))
     >>> design = FormulaDesign(schema, compile_formula("y ~ age + I(age**2) + race", schema).design)
     >>> design.rows(design.read(pd.DataFrame({"age": [3, 120], "race": ["a", "b"]}))).tolist()
-    [[1.0, 0.0, 3.0, 9.0], [1.0, 1.0, 120.0, 14400.0]]
+    [[1.0, 3.0, 9.0, 0.0], [1.0, 120.0, 14400.0, 1.0]]
     """
 
     schema: Schema
