@@ -9,17 +9,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import dpinfer as dpi
-from dpinfer.errors import NotProvedError, OptionError
+from dpinfer.errors import OptionError
 from dpinfer.kernel.price import price_stage
 from dpinfer.kernel.rows.base import Batch
-from dpinfer.kernel.rows.features import Features
 from dpinfer.kernel.rows.round_counts import Bins, RoundCounts
 from dpinfer.kernel.rows.round_frame import RoundFrame
+from dpinfer.kernel.rows.rounds import Term
 from dpinfer.kernel.sources import open_source
 from dpinfer.kernel.stage import Context, Stage, Sum
 from dpinfer.kernel.sums import exact_sums
 from dpinfer.privacy.units import NEIGHBORS
-from dpinfer.schema.basis import UNIT, basis_of
+from dpinfer.schema.basis import UNIT
 from tests.kernel.rows.round_bounds import CELLS, cells_of, frame_of
 from tests.kernel.rows.round_cases import LINKS, SCHEMA, features, maps_of
 
@@ -173,6 +173,11 @@ WRONG = {
     "many levels": in_bins(levels=10**6),
     "another coordinate": in_bins(place=4),
     "coordinate from the end": in_bins(place=-1),
+    "a person without a vector": in_bins(of="person"),
+    "a person's number": in_bins(of="person", term=Term("score", "number", 1.0)),
+    "a vector of rows": in_bins(term=Term("score", "vector", 1.0)),
+    "a vector that is none": in_bins(of="person", term="score"),
+    "a vector at no price": in_bins(of="person", term=Term("score", "vector", 0.0)),
     "no label": in_bins(of="label", place=0),
     "no places": replace(COUNTS, places=()),
     "places of a list": replace(COUNTS, places="ab"),
@@ -203,10 +208,3 @@ def test_subclasses_are_refused():
     for rows in (Few(FRAME, PLACES), replace(COUNTS, places=(other,))):
         with pytest.raises(OptionError):
             price_stage(Stage(Sum(rows)), dpi.ZCDP(0.1), context)
-
-
-def test_people_are_not_proved():
-    people = SCHEMA.with_people("id", 3)
-    asked = Features(basis_of(["x", "u", "b", "y"], people))
-    with pytest.raises(NotProvedError, match="RoundCounts is proved for rows"):
-        replace(COUNTS, frame=replace(FRAME, features=asked)).bounded("add_remove", "l2")
