@@ -275,7 +275,7 @@ class RoundSum(RowSum):
             mine = None if self._cut(place) else owned
             paid += term.price * _size(term, whole, self.frame.norm, self._unit(place), mine)
         dropped = ~(paid <= _KEPT)
-        for place, one in enumerate(found):
+        for place, one in enumerate(found):  # once more for "outer", whose numbers are the vector's
             np.copyto(one, 0.0, where=dropped if owned is None or self._cut(place) else dropped[owned])
         return found
 
@@ -325,8 +325,8 @@ def whole_numbers(term: Term, looked: Looked) -> Array:
 
 
 def _rounded(exact: Array) -> Array:
-    """Round to whole numbers in [-UNIT, UNIT], in place; NaN, too, comes to lie in the interval."""
-    np.fmin(np.fmax(exact, -UNIT, out=exact), UNIT, out=exact)
+    """Round to whole numbers in [-UNIT, UNIT], in place; NaN stays, at a size that nobody can pay."""
+    np.clip(exact, -UNIT, UNIT, out=exact)
     return np.rint(exact, out=exact)
 
 
