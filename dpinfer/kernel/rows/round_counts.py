@@ -10,6 +10,7 @@ import numpy as np
 
 from dpinfer.errors import OptionError
 from dpinfer.kernel.rows.base import Batch, RowSum
+from dpinfer.kernel.rows.interpolants import LARGEST
 from dpinfer.kernel.rows.round_frame import Looked, RoundFrame
 from dpinfer.kernel.rows.rounds import BLOCK_ROWS, Term, by_person, lengths, owners, pieces, whole_numbers
 from dpinfer.privacy.exact import binary, sqrt_above
@@ -35,6 +36,9 @@ _OF = ("size", "residual", "difference", "linear", "coordinate", "label", "perso
 _MOST_PLACES = 512
 _MOST_BINS = 2**14
 _MOST_COUNTS = 2**20
+
+_FEW = 8
+"""Among fewer cuts a search is as fast as anything."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -70,7 +74,7 @@ class Bins:
         if self.of not in _OF:
             raise OptionError("of", self.of, _OF)
         right = type(self.cuts) is np.ndarray and self.cuts.dtype == np.float64 and self.cuts.ndim == 1
-        right = right and self.cuts.size < _MOST_BINS and bool(np.isfinite(self.cuts).all())
+        right = right and self.cuts.size < _MOST_BINS and bool((np.abs(self.cuts) <= LARGEST).all())
         if not (right and bool((np.diff(self.cuts) > 0).all())):
             raise OptionError("cuts", type(self.cuts).__name__, f"up to {_MOST_BINS - 1:,} increasing numbers")
         whole = type(self.levels) is int and 1 <= self.levels <= _MOST_BINS.bit_length()
@@ -96,8 +100,41 @@ class Bins:
             number = (looked.z if self.of == "coordinate" else looked.labels)[self.place]
         else:
             number = getattr(looked, self.of)
-        found = np.searchsorted(self.cuts, number, side="right")
-        return np.bincount(found[kept], minlength=self.size).astype(np.int64)
+        found = np.where(kept, self.bins(number), self.size)
+        return np.bincount(found, minlength=self.size + 1)[:-1].astype(np.int64)
+
+    def bins(self, numbers: Array) -> NDArray[np.intp]:
+        """Return how many cuts each number (m,) is not below.
+
+        No number is in a higher cell of an even grid than one above it. So only cuts in its own cell need a look; with
+        several of them in one cell there is a search.
+        """
+        if self._grid is None:
+            found: NDArray[np.intp] = np.searchsorted(self.cuts, numbers, side="right")
+            return found
+        below, only = self._grid
+        cell = self._cell(numbers)
+        found = below[cell]
+        found += numbers >= only.take(cell)
+        return found
+
+    def _cell(self, numbers: Array) -> NDArray[np.intp]:
+        steps = 2 * len(self.cuts)
+        place: Array = (numbers - self.cuts[0]) * (steps / (self.cuts[-1] - self.cuts[0]))
+        np.fmin(np.fmax(place, 0.0, out=place), steps, out=place)
+        return place.astype(np.intp)
+
+    @cached_property
+    def _grid(self) -> tuple[NDArray[np.intp], Array] | None:
+        """Of each cell how many cuts are in lower ones, and its own cut, or infinity; None if one has several."""
+        if len(self.cuts) < _FEW or not self.cuts[-1] - self.cuts[0] > 1 / LARGEST:
+            return None
+        cells = self._cell(self.cuts)
+        if not (np.diff(cells) > 0).all():
+            return None
+        only = np.full(2 * len(self.cuts) + 1, np.inf)
+        only[cells] = self.cuts
+        return np.searchsorted(cells, np.arange(len(only))), only
 
 
 @dataclass(frozen=True, eq=False)

@@ -37,6 +37,35 @@ COUNTS = RoundCounts(FRAME, PLACES)
 SHIFTS = {"l2": lambda one: one**2, "l1": lambda one: one}
 
 
+def around(cuts):
+    """Numbers at cuts, next to them, and anywhere."""
+    rng = np.random.default_rng(0)
+    ends = np.r_[cuts, np.nextafter(cuts, np.inf), np.nextafter(cuts, -np.inf)]
+    span = np.abs(cuts).max() * 3
+    return np.r_[ends, rng.uniform(-span, span, 2000), rng.choice(cuts, 500) * rng.normal(size=500), 0.0, 1e100, -1e100]
+
+
+@pytest.mark.parametrize(
+    "cuts",
+    [
+        np.linspace(-1, 1, 4097)[1:-1],
+        np.linspace(-1e-9, 3e5, 64),
+        np.arange(11) + 0.5,
+        np.linspace(1e9, 1e9 + 1e-4, 9),
+        np.linspace(-1e29, 1e30, 9),
+        2.0 ** np.arange(-20, 20),
+        np.sort(np.random.default_rng(1).normal(size=100)),
+        np.nextafter(1.0, 2) * np.arange(1, 10) / 3,
+        np.arange(9) * 5e-324,
+        np.array([0.0]),
+    ],
+)
+def test_a_number_is_in_the_bin_that_a_search_finds(cuts):
+    numbers = around(cuts)
+    found = Bins("it", "linear", cuts).bins(numbers)
+    assert found.tolist() == np.searchsorted(cuts, numbers, side="right").tolist()
+
+
 def raw_of(cells):
     found = {name: np.empty(len(cells), dtype=object) for name in COUNTS.columns}
     for name, column in found.items():
@@ -164,6 +193,7 @@ WRONG = {
     "cuts that fall": in_bins(cuts=np.array([0.0, -1.0, 1.0])),
     "the same twice": in_bins(cuts=np.array([0.0, 0.0, 1.0])),
     "cuts of whole numbers": in_bins(cuts=np.array([0, 1, 2])),
+    "cuts beyond all numbers": in_bins(cuts=np.array([0.0, 1.0, 1e300])),
     "square cuts": in_bins(cuts=np.zeros((1, 1))),
     "cuts of a list": in_bins(cuts=[0.0]),
     "too many cuts": in_bins(cuts=np.arange(2.0**14)),
