@@ -17,6 +17,8 @@ from dpinfer.procedures.newton_steps import NewtonPlan
 from dpinfer.procedures.options import TARGET, Allowed, inferred, measured, one_of
 from dpinfer.procedures.procedure import Procedure, context_of
 from dpinfer.results.base import PrivateResults
+from dpinfer.results.glm import GLMResults
+from dpinfer.schema.points import FormulaDesign
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -140,13 +142,15 @@ class Newton(Procedure):
         estimated = estimates_of(
             plan, dict(zip(plan.kinds, found.stages, strict=True)), method=self.inference, target=self.target
         )
-        return PrivateResults(
-            estimated,
-            found,
-            model_name=f"Private {_TITLES[self.model]}",
-            response=plan.columns.response.name,
-            notes=tuple(where_notes(self.where)),
-        )
+        shown: dict[str, Any] = {
+            "model_name": f"Private {_TITLES[self.model]}",
+            "response": plan.columns.response.name,
+            "notes": (*where_notes(self.where), *plan.notes(found.stages)),
+            "design": FormulaDesign(found.schema, plan.columns.compiled.design),
+        }
+        if plan.model.response is None:
+            return PrivateResults(estimated, found, **shown)
+        return GLMResults(estimated, found, link=plan.model.response.link, counts=self.model not in _BINARY, **shown)
 
 
 def _check_finite(settings: Mapping[str, Any]) -> None:
