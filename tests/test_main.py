@@ -24,7 +24,16 @@ from dpinfer.tour import frames, report
 from dpinfer.tour import session as tour
 from tests.linear import gram_ols
 
-PICTURES = {"account.png", "budget.png", "coefficients.png", "comparison.png", "second.png", "means.png", "shares.png"}
+PICTURES = {
+    "account.png",
+    "margins.png",
+    "budget.png",
+    "coefficients.png",
+    "comparison.png",
+    "second.png",
+    "means.png",
+    "shares.png",
+}
 PICTURES |= {
     "null.png",
     "residuals.png",

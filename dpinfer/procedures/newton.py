@@ -10,6 +10,7 @@ import numpy as np
 from dpinfer.errors import FormulaError, ReleaseFormatError
 from dpinfer.inference.newton_inference import METHODS
 from dpinfer.procedures.conditions import told_where, where_notes
+from dpinfer.procedures.expected import sizes_shown
 from dpinfer.procedures.newton_columns import NewtonColumns
 from dpinfer.procedures.newton_estimates import estimates_of
 from dpinfer.procedures.newton_models import BinaryModel, LinearModel, RoundModel
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from dpinfer.kernel.stage import Context, Slot, Stage
-    from dpinfer.privacy.units import Neighbors
+    from dpinfer.privacy.units import Neighbors, Privacy
     from dpinfer.release import Release, StageRelease
     from dpinfer.schema.schema import Schema
 
@@ -125,6 +126,25 @@ class Newton(Procedure):
             for name, mine in asked.settings.items():
                 if np.shape(mine) != np.shape(stage.settings[name]):
                     raise ReleaseFormatError(f"settings: {name} is of a wrong shape")
+
+    def explain(self, privacy: Privacy, *, schema: Schema | None = None, neighbors: Neighbors | None = None) -> str:
+        """Describe the measurement, and how much wider noise would make intervals, before anything is spent.
+
+        Returns
+        -------
+        str
+            What is measured, its bounds, noise and guarantee; and by how much privacy noise would make standard errors
+            larger at several numbers of rows, if most rows lie at usual distances from the middle.
+        """
+        planned = self.measurement(privacy, schema=schema, neighbors=neighbors)
+        plan = self.plan(planned.context)
+        sizes = sizes_shown(planned.context.nobs)
+        shown = ", ".join(f"{plan.expected_ratio(size) - 1:.1%} at n = {size:,}" for size in sizes)
+        return (
+            f"{planned.describe()}\n"
+            "standard errors of slopes from sampling and noise together, over those from sampling alone, about\n"
+            f"1 + {shown} (a rough guide: rare levels and collinear columns carry more)"
+        )
 
     # What is inferred
 

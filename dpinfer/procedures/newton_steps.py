@@ -120,6 +120,14 @@ class NewtonPlan:
         build = {"ranges": self._ranges, "start": self._start, "counts": self._counts, "first": self._first}
         return build.get(self.kinds[place], self._second)(before)
 
+    def expected_ratio(self, size: int) -> float:
+        """Guess standard errors with noise over those without, where rows are weighed by no more than usual leverage."""
+        score = {"first": 0.8, "second": 0.6} if self.model.response is None else {"first": 1.0, "second": 0.8}
+        precise = sum(self._precision(part * float(self.share(kind))) ** 2 for kind, part in score.items())
+        # A row's score is at most _LEAST_CUT standard deviations long, and one of a binary response two.
+        longest = 2.0 * self.width * (_LEAST_CUT if self.model.response is None else 2.0) ** 2
+        return float(np.sqrt(1 + longest / (size * precise)))
+
     def notes(self, released: tuple[StageRelease, ...]) -> tuple[str, ...]:
         """Return sentences for tables: what was measured, and how many rows count less or were cut."""
         stages = dict(zip(self.kinds, released, strict=True))
