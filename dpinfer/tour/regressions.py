@@ -85,6 +85,7 @@ print(affairs.predict(points))""")
     ordinary = smf.logit(LOGIT_FORMULA, tour["frame"].astype({"affair": float})).fit(disp=0)
     both = summary_col([results, ordinary], model_names=["private", "ordinary"])
     low, high = results.predict(tour["points"])
+    others = {name: value for name, value in tour["points"].items() if name != "rate_marriage"}
     return [
         Text(f"""Whether there was an affair is yes or no, and a logit tells how its odds go with the rest. It is measured
             as the regression before, and costs {price}."""),
@@ -97,7 +98,7 @@ print(affairs.predict(points))""")
             they are computed from what was released."""),
         Picture(
             "margins.png",
-            drawn_figure(lambda axes: results.plot_margins("rate_marriage", tour["points"], ax=axes), 3.2),
+            drawn_figure(lambda axes: results.plot_margins("rate_marriage", others, ax=axes), 3.8),
             "Predicted probability of an affair by how the marriage is rated, with 95% intervals.",
         ),
         Note("Only on public data", "The ordinary fit is shown because these rows are in truth public."),
