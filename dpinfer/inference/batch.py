@@ -9,6 +9,7 @@ import numpy as np
 
 from dpinfer.inference.contrasts import Contrasts, contrast_rows, variance_of
 from dpinfer.inference.gram import KAPPA_RELIABLE, GramProblem, covariance, fit_gram, noise_action, noise_level
+from dpinfer.inference.rare import ridges
 from dpinfer.inference.score import laplace_shares, score_interval, score_pvalue
 from dpinfer.numerics.forms import symmetric
 from dpinfer.numerics.tails import critical_value
@@ -16,7 +17,8 @@ from dpinfer.numerics.tails import critical_value
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from dpinfer.numerics.arrays import Array, Mask
+    from dpinfer.inference.rare import LevelColumns, Ridge
+    from dpinfer.numerics.arrays import Array, Mask, Places
     from dpinfer.release.laws import NoiseLaw
 
 __all__ = ["BatchEstimates", "Oracle", "batch_linear", "linear_oracle"]
@@ -89,6 +91,7 @@ def batch_linear(
     target: str = "population",
     contrasts: Mapping[str, Mapping[str, float]] | None = None,
     rows_per_unit: int = 1,
+    levels: LevelColumns | None = None,
 ) -> BatchEstimates:
     """Infer a linear regression from many releases of cross-products; equal to `linear_inference` one by one.
 
@@ -98,7 +101,7 @@ def batch_linear(
         Noisy upper triangles, in units of the scaled features.
     law, steps
         Of one release.
-    design, response, names, target, rows_per_unit
+    design, response, names, target, rows_per_unit, levels
         As in `linear_inference`.
     alpha : float
         Intervals have level ``1 - alpha``.
@@ -119,7 +122,21 @@ def batch_linear(
     else:
         intervals = score_interval(fit, wanted, alpha)
         pvalues = score_pvalue(fit, wanted, np.zeros((1, len(names))))
-    return BatchEstimates(names, params, errors, pvalues, intervals, (fit.kappa < KAPPA_RELIABLE) | (fit.rsquared >= 1))
+    flagged = (fit.kappa < KAPPA_RELIABLE) | (fit.rsquared >= 1)
+    found_all = BatchEstimates(names, params, errors, pvalues, intervals, flagged)
+    if levels is not None:
+        for places, ridge in ridges(fit, gram, gram[:, 0, 0], levels):
+            _put(found_all, places, ridge, wanted, alpha)
+    return found_all
+
+
+def _put(found: BatchEstimates, places: Places, ridge: Ridge, wanted: Array, alpha: float) -> None:
+    """Write the estimates of releases with near-empty levels in their places."""
+    found.params[places] = ridge.fit.params @ wanted.T
+    found.bse[places] = np.sqrt(np.einsum("kp,rpq,kq->rk", wanted, np.add(*ridge.covariance()), wanted))
+    found.intervals[places] = ridge.intervals(wanted, alpha)
+    found.pvalues[places] = ridge.pvalues(wanted, np.zeros((1, len(wanted))))
+    found.flagged[places] = True
 
 
 def linear_oracle(

@@ -19,6 +19,7 @@ from dpinfer.procedures.estimated import Estimated
 from dpinfer.procedures.expected import expected_noise, sizes_shown
 from dpinfer.procedures.gram_design import GramDesign, two_sided
 from dpinfer.procedures.keywords import suggests
+from dpinfer.procedures.level_columns import level_columns
 from dpinfer.procedures.options import Allowed, inferred, measured, one_of, refuse_simulated
 from dpinfer.procedures.procedure import Procedure
 from dpinfer.release import Release, StageRelease
@@ -230,6 +231,7 @@ class OLS(OfProducts, Estimated):
             target=self.target,
             replicates=self.replicates,
             seed=self.seed,
+            levels=level_columns(compiled.design, compiled.response, held.basis, weights[:-1]),
         )
         notes = where_notes(held.where)
         if held.row_norm is not None:
@@ -249,6 +251,8 @@ class OLS(OfProducts, Estimated):
         """Infer from many releases at once; see `Procedure.estimate`."""
         refuse_simulated(self.inference)
         design, response, names = self._columns(released)
+        *regressors, explained = self.design(released.schema).columns
+        assert isinstance(released.rows, GramSum)  # `_columns` refuses others
         return batch_linear(
             released.values,
             law=released.law,
@@ -261,6 +265,7 @@ class OLS(OfProducts, Estimated):
             target=self.target,
             contrasts=contrasts,
             rows_per_unit=released.schema.rows_per_unit,
+            levels=level_columns(regressors, explained, released.rows.features.basis, design),
         )
 
     def oracle(self, released: Released, *, alpha: float = 0.05, contrasts: Contrasts = None) -> Oracle:
