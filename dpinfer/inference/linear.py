@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Self
 
 import numpy as np
 from scipy import stats
@@ -76,8 +76,7 @@ class LinearInference(BaseInference):
     notes : tuple of str
         Further warnings, from other parts of the release.
     ridge : Ridge or None
-        Where some levels are near-empty: the ridge on them that is in ``fit``. "score" then bounds their bias; "wald"
-        and "simulated" are the same as "score".
+        Where some levels are near-empty: the ridge on them that is in ``fit``. The method is then "score".
     """
 
     release: Release
@@ -162,6 +161,17 @@ class LinearInference(BaseInference):
         if not self._residual_is_positive:
             found.append("the noisy error variance is not positive: it and R-squared cannot be told")
         return (*found, *self.notes)
+
+    def with_method(self, method: str) -> Self:
+        """Return the same estimates under another inference method; beside near-empty levels there is one.
+
+        Raises
+        ------
+        OptionError
+            If there is no such method.
+        """
+        chosen = super().with_method(method)
+        return chosen if self.ridge is None else replace(chosen, method="score")
 
     @cached_property
     def _pivots(self) -> tuple[Array, Array]:

@@ -117,8 +117,9 @@ class Ridge:
     def warning(self) -> str:
         """Name what is not determined."""
         return (
-            f"not determined: {', '.join(self.names)}; the noisy number of rows is too near zero. Coefficients that "
-            "rest on it have unbounded intervals and p-values of 1; all others allow for every value that it may take"
+            f"not determined: {', '.join(self.names)}; the noisy number of rows is too near zero. Coefficients and tests "
+            "that rest on it have unbounded intervals and p-values of 1; all others are by the score method, and allow "
+            "for every value that it may have"
         )
 
     def base(self, beta: Array) -> Array:
@@ -265,7 +266,7 @@ class _Score:
             def inside(distance: Array) -> Mask:
                 return np.asarray(self._tail(-sign * distance * scale) >= alpha)
 
-            return self.centre + sign * scale * outermost_crossing(inside, shape=scale.shape)
+            return np.asarray(self.centre + sign * scale * outermost_crossing(inside, shape=scale.shape))
 
         return np.stack([end(-1.0), end(1.0)], axis=-1)
 
@@ -336,8 +337,8 @@ def _ridge(
     kept = (rest >= _REST) & (np.linalg.svd(own, compute_uv=False)[:, -1] >= _LEAST_OWN)
     raw, own, gram, nobs = raw[kept], own[kept], gram[kept], nobs[kept]
     back: Array = np.linalg.inv(own).astype(np.float64)
-    functionals = np.linalg.solve(plain.mix, np.swapaxes(back @ raw, 1, 2))
-    functionals = np.ascontiguousarray(np.swapaxes(functionals, 1, 2))
+    rotated: Array = np.linalg.solve(plain.mix, np.swapaxes(back @ raw, 1, 2)).astype(np.float64)
+    functionals = np.ascontiguousarray(np.swapaxes(rotated, 1, 2))
     targets, bounds = back @ levels.targets[chosen], np.abs(back) @ levels.bounds[chosen]
     strength = np.maximum(missing[kept][:, chosen], 0.0)
     added = np.einsum("rl,rli,rlj->rij", strength, functionals, functionals)

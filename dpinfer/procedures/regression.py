@@ -42,6 +42,10 @@ __all__ = ["OLS", "Gram"]
 _SHARE = Allowed(
     lambda given: isinstance(given, int | float) and 0 <= given < 0.5, "a share of the price from 0 to below 0.5"
 )
+_ASSUMED = (
+    "Read from cross-products, standard errors assume a linear model with errors of equal spread (one error variance); "
+    "a robust covariance needs the rows."
+)
 _FORMULA = Allowed(lambda given: isinstance(given, str), 'a formula such as "income ~ age"')
 
 
@@ -234,6 +238,8 @@ class OLS(OfProducts, Estimated):
             levels=level_columns(compiled.design, compiled.response, held.basis, weights[:-1]),
         )
         notes = where_notes(held.where)
+        if self.target == "population":
+            notes.append(_ASSUMED)
         if held.row_norm is not None:
             notes.append(
                 f"Rows weigh less where the {held.norm.upper()} norm of their scaled regressors exceeds "
