@@ -22,7 +22,7 @@ PRICE = dpi.ZCDP(0.3)
 COMMON = "abce"
 
 
-def people(few=0, n=4000, seed=1, rare="d", *, extreme=False):
+def people(few=0, n=3000, seed=1, rare="d", *, extreme=False):
     rng = np.random.default_rng(seed)
     frame = SCHEMA.sample(n, rng)
     others = [level for level in LEVELS if level != rare]
@@ -60,12 +60,12 @@ def test_an_empty_level_alone_is_not_determined(empty):
 @pytest.mark.parametrize("price", [PRICE, dpi.PureDP(4.0), dpi.GDP(0.8)], ids=["zcdp", "pure", "gdp"])
 @pytest.mark.parametrize("extreme", [False, True])
 def test_p_values_and_intervals_are_one_rule(price, extreme):
-    results = fitted(people(8, n=12_000, extreme=extreme), price=price)
+    results = fitted(people(8, n=6000, extreme=extreme), price=price)
     assert any("not determined" in flag for flag in results.flags)
     known = np.delete(np.eye(len(results.params)), list(results.params.index).index("g[T.d]"), axis=0)
     for alpha in (0.05, 0.2):
         for end in results.inference.intervals(known, alpha).T:
-            np.testing.assert_allclose(results.inference.contrast_pvalues(known, end), alpha, rtol=2e-3)
+            np.testing.assert_allclose(results.inference.contrast_pvalues(known, end), alpha, rtol=5e-3)
     low, high = results.inference.intervals(known, 0.05).T
     for row, *ends in zip(known, low, high, strict=True):
         assert results.t_test(row[None] - 0.0).pvalue == pytest.approx(results.wald_test(row[None]).pvalue)
@@ -105,8 +105,8 @@ def test_where_the_reference_is_empty_the_other_levels_can_be_compared():
 @pytest.mark.parametrize("coding", ["C(g, contr.sum)", "C(g, contr.helmert)", "0 + g"])
 def test_the_coding_of_a_factor_does_not_matter(coding, empty):
     other = fitted(people(), f"y ~ x + s + {coding}" if coding != "0 + g" else "y ~ 0 + g + x + s")
-    np.testing.assert_allclose(other.conf_int().loc["x"], empty.conf_int().loc["x"], rtol=1e-6)
-    assert other.params["x"] == pytest.approx(empty.params["x"], rel=1e-9)
+    np.testing.assert_allclose(other.conf_int().loc["x"], empty.conf_int().loc["x"], rtol=1e-4)
+    assert other.params["x"] == pytest.approx(empty.params["x"], rel=1e-6)
 
 
 def test_interactions_with_an_empty_level_are_not_determined_either():
@@ -140,7 +140,9 @@ def test_without_rows_the_level_changes_no_estimate():
 
 
 def released(formula, few, count, price=PRICE, **options):
-    procedure = dpi.ols(formula, dpi.PublicData(people(), SCHEMA, rng=np.random.default_rng(0), neighbors="add_remove"), **options)
+    procedure = dpi.ols(
+        formula, dpi.PublicData(people(), SCHEMA, rng=np.random.default_rng(0), neighbors="add_remove"), **options
+    )
     fits = [fitted(people(few, seed=seed), formula, seed, price, **options) for seed in range(count)]
     values = np.stack([one.release.array for one in fits])
     return procedure, fits, Released.of_study(procedure.measurement(price), values)

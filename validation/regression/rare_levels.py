@@ -16,7 +16,7 @@ from validation.common.outputs import Claim, Options, options, write_figure, wri
 
 RULES = Rules()
 N, SIGMA, SLOPE = 5000, 0.2, 0.2
-LEVELS = tuple("abcdefgh")
+LEVELS = tuple(range(1, 9))
 MEANS = np.array([0.0, 0.1, -0.1, 0.05, -0.05, 0.1, -0.1])
 FORMULA = "y ~ x + C(g)"
 ROWS = (0, 1, 5, 20, 50, 100)
@@ -64,7 +64,7 @@ class Rows:
             g = np.where(chosen, len(MEANS), g)
             mean = np.where(chosen, 0.75 if self.extreme else 0.0, mean)
             spread = np.where(chosen & self.extreme, 0.1, spread)
-        return {"x": x, "g": np.array(LEVELS)[g], "y": mean + SLOPE * x + spread * error}
+        return {"x": x, "g": g + 1, "y": mean + SLOPE * x + spread * error}
 
 
 def study(rows: Rows, price: float, replicates: int, seed: int, jobs: int) -> pd.DataFrame:
