@@ -160,7 +160,7 @@ class Ridge:
         known = self.determined(contrasts)
         if known.any():
             score = _Score(self, contrasts[known])
-            found[:, known] = score.pvalues(np.abs(score.centre - np.broadcast_to(values, found.shape)[:, known]))
+            found[:, known] = score.pvalues(score.centre - np.broadcast_to(values, found.shape)[:, known])
         return found
 
     def joint(self, restrictions: Array, values: Array) -> tuple[float, float]:
@@ -173,7 +173,7 @@ class Ridge:
             return 0.0, 1.0
         score = _Score(self, restrictions)
         if len(restrictions) == 1:
-            distance = np.abs(score.centre - values)
+            distance = score.centre - values
             return float((distance / score.error)[0, 0] ** 2), float(score.pvalues(distance)[0, 0])
         spread = score.joint_variance()
         distance = (score.centre - values)[0]
@@ -255,7 +255,7 @@ class _Score:
         return biased_pvalue(np.abs(distance) / error, self.bias / error, self.df, self._shares)
 
     def pvalues(self, distance: Array) -> Array:
-        """P-values (R, k) of values at these distances from the estimates."""
+        """P-values (R, k) of values that the estimates exceed by so much."""
         return self._tail(distance)
 
     def intervals(self, alpha: float) -> Array:

@@ -65,10 +65,10 @@ def test_p_values_and_intervals_are_one_rule(price, extreme):
     known = np.delete(np.eye(len(results.params)), list(results.params.index).index("g[T.d]"), axis=0)
     for alpha in (0.05, 0.2):
         for end in results.inference.intervals(known, alpha).T:
-            np.testing.assert_allclose(results.inference.contrast_pvalues(known, end), alpha, rtol=5e-3)
+            np.testing.assert_allclose(results.inference.contrast_pvalues(known, end), alpha, rtol=1e-4)
     low, high = results.inference.intervals(known, 0.05).T
     for row, *ends in zip(known, low, high, strict=True):
-        assert results.t_test(row[None] - 0.0).pvalue == pytest.approx(results.wald_test(row[None]).pvalue)
+        assert results.t_test(row[None]).pvalue == pytest.approx(results.wald_test(row[None]).pvalue)
         assert (ends[0] <= 0 <= ends[1]) == (results.t_test(row[None]).pvalue >= 0.05)
 
 
@@ -102,9 +102,9 @@ def test_where_the_reference_is_empty_the_other_levels_can_be_compared():
     assert high - low < 0.2
 
 
-@pytest.mark.parametrize("coding", ["C(g, contr.sum)", "C(g, contr.helmert)", "0 + g"])
-def test_the_coding_of_a_factor_does_not_matter(coding, empty):
-    other = fitted(people(), f"y ~ x + s + {coding}" if coding != "0 + g" else "y ~ 0 + g + x + s")
+@pytest.mark.parametrize("formula", ["x + s + C(g, contr.sum)", "x + s + C(g, contr.helmert)", "0 + g + x + s"])
+def test_the_coding_of_a_factor_does_not_matter(formula, empty):
+    other = dpi.ols(f"y ~ {formula}").infer(empty.release)
     np.testing.assert_allclose(other.conf_int().loc["x"], empty.conf_int().loc["x"], rtol=1e-4)
     assert other.params["x"] == pytest.approx(empty.params["x"], rel=1e-6)
 
@@ -148,7 +148,7 @@ def released(formula, few, count, price=PRICE, **options):
     return procedure, fits, Released.of_study(procedure.measurement(price), values)
 
 
-@pytest.mark.parametrize("few", [0, 24])
+@pytest.mark.parametrize("few", [0, 17])
 @pytest.mark.parametrize("target", ["population", "data"])
 def test_many_releases_at_once_equal_one_by_one(few, target):
     procedure, fits, many = released("y ~ x + s + g", few, 8, target=target)
