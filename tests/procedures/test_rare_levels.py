@@ -5,6 +5,7 @@ import itertools
 import numpy as np
 import pytest
 import statsmodels.formula.api as smf
+from scipy import stats
 
 import dpinfer as dpi
 from dpinfer.inference.batch import batch_linear
@@ -12,6 +13,7 @@ from dpinfer.inference.gram import GramProblem, fit_gram
 from dpinfer.inference.linear import LinearInference
 from dpinfer.inference.rare import ridges
 from dpinfer.inference.released import Released
+from dpinfer.numerics.tails import biased_pvalue, pvalue_of
 from dpinfer.procedures.level_columns import level_columns
 
 LEVELS = ["a", "b", "c", "d", "e"]
@@ -239,3 +241,10 @@ def test_a_table_says_what_it_assumes(empty):
     assert any(said in note for note in empty.notes)
     census = fitted(people(), target="data")
     assert not any(said in note for note in census.notes)
+
+
+def test_a_shifted_p_value_is_that_of_a_noncentral_chi_squared():
+    distance, shift = np.array([1.0, 2.5, 4.0]), np.array([0.0, 0.7, 3.0])
+    np.testing.assert_allclose(biased_pvalue(distance, shift), stats.ncx2.sf(distance**2, 1, shift**2), rtol=1e-9)
+    shares = np.array([0.3, 0.2])
+    np.testing.assert_allclose(biased_pvalue(distance, 0 * shift, 20.0, shares), pvalue_of(distance, 20.0, shares))
