@@ -349,7 +349,7 @@ def _binary_start(response: Response, start: Begun, *, intercept: bool) -> Array
     variance = float(slope @ cov @ slope)
     factor = matched_scale(response, share, variance)
     factor *= min(1.0, _LARGEST_PREDICTOR / max(factor * np.sqrt(variance), 1e-9))
-    centre = intercept_for(response, share, factor**2 * variance)
+    centre = float(intercept_for(response, share, factor**2 * variance))
     return np.concatenate([[centre - factor * float(moments.mean[1:] @ slope)], factor * slope])
 
 
