@@ -36,10 +36,12 @@ if TYPE_CHECKING:
 
 __all__ = ["Moments", "NewtonFit", "Round", "next_point", "solve_rounds"]
 
-_STEPS, _LONGEST_STEP, _FIRST_STEP = 40, 1.0, 3.0
+_STEPS, _LONGEST_STEP, _FIRST_STEP = 40, 1.0, 1.5
 _WEIGHTED_AT = (0, 3, 6, 12)
 """Steps at which the weights of the rounds are set anew."""
 
+_RIDGE, _FIRST_RIDGE = 2.0, 0.0
+_REACH = 2.0
 _SLOPE_RANGE = (0.02, 50.0)
 _CURVED, _FARTHEST = 0.05, 9.0
 """Relative error of a Hessian used at a squared distance of 1, and the squared distance up to which it grows."""
@@ -68,6 +70,8 @@ class Round:
     spread : ndarray (p, q)
         M: the noise of the score has covariance ``score_scale**2 * spread @ spread.T``.
     score_scale, hessian_scale : float
+    radius : float
+        Length in the coordinates of the release of a row that is 1 long in whitened ones, inverted.
     """
 
     point: Array
@@ -76,11 +80,28 @@ class Round:
     spread: Array
     score_scale: float
     hessian_scale: float
+    radius: float = 1.0
 
     @classmethod
-    def released(cls, point: Array, score: Array, hessian: Array, spread: Array, scales: tuple[float, float]) -> Round:
+    def released(
+        cls,
+        point: Array,
+        score: Array,
+        hessian: Array,
+        spread: Array,
+        scales: tuple[float, float],
+        radius: float = 1.0,
+    ) -> Round:
         """Map a score (q,) and a Hessian (q, q) from the coordinates in which they were released."""
-        return cls(point, spread @ score, spread @ hessian @ spread.T, spread, *scales)
+        return cls(point, spread @ score, spread @ hessian @ spread.T, spread, *scales, radius)
+
+    def length(self, move: Array) -> float:
+        """Return the standard deviation by which a change of the coefficients moves linear predictors, about."""
+        return float(np.linalg.norm(self.spread.T @ move)) / self.radius
+
+    def ridged(self, ridge: float) -> Array:
+        """Return ``ridge`` times the identity of the coordinates of the release, in those of the coefficients."""
+        return ridge * (self.spread @ self.spread.T)
 
     def apart(self, theta: Array) -> Array:
         """The difference to the point in the coordinates of the release (q,)."""
@@ -165,7 +186,8 @@ class _Sums:
         """Inverse to the noise of each round and to the error of using its Hessian far from its point."""
         square = (self.apart(theta) ** 2).sum(axis=1)
         score, hessian = self.scales
-        curved = (_CURVED * slopes * self.whitened) ** 2 * square * np.minimum(square, _FARTHEST)
+        radii = np.array([one.radius for one in self.rounds])
+        curved = (_CURVED * slopes * self.whitened) ** 2 * square * np.minimum(square / radii**2, _FARTHEST)
         found = 1.0 / (score**2 + (slopes * hessian) ** 2 * square + curved)
         return np.asarray(found / found.sum())
 
@@ -382,11 +404,14 @@ def solve_rounds(
         hessian = np.tensordot(weights * ends, sums.hessians, 1)
         noise = float(np.sqrt(((sums.scales[1] * ends * weights) ** 2).sum() * width / 2.0))
         inverse = _inverse(hessian, noise, whiten)
-        move = inverse.matrix @ sums.score(theta, slopes, weights)
-        length = float(np.linalg.norm(rounds[-1].spread.T @ move))
+        ridge = rounds[-1].ridged(max(0.0, _RIDGE - inverse.clear) * noise)
+        used = _inverse(hessian + ridge, noise, whiten).matrix if ridge.any() else inverse.matrix
+        move = used @ (sums.score(theta, slopes, weights) - ridge @ (theta - start))
+        length = rounds[-1].length(move)
         if step == _STEPS or (step > max(_WEIGHTED_AT) and length < 1e-10):
             break
-        theta = theta + move * min(1.0, _LONGEST_STEP / max(length, 1e-300))
+        theta = theta + move * min(1.0, _LONGEST_STEP / max(length, 1e-300)) - start
+        theta = start + theta * min(1.0, _REACH / max(rounds[-1].length(theta), 1e-300))
     small = size / (size - width) if size > 2 * width else 2.0
     return NewtonFit(
         params=theta,
@@ -407,6 +432,7 @@ def solve_rounds(
 def next_point(one: Round) -> Array:
     """Point (p,) of the next round: a Newton step from this one, eigenvalues kept above noise, at most 3 long."""
     noise = one.hessian_scale * float(np.sqrt(len(one.point) / 2.0))
-    move = _inverse(one.hessian, noise, np.asarray(np.linalg.pinv(one.spread))).matrix @ one.score
-    length = float(np.linalg.norm(one.spread.T @ move))
-    return np.asarray(one.point + move * min(1.0, _FIRST_STEP / max(length, 1e-300)))
+    whiten = np.asarray(np.linalg.pinv(one.spread))
+    ridge = max(0.0, _FIRST_RIDGE - _inverse(one.hessian, noise, whiten).clear) * noise
+    move = _inverse(one.hessian + one.ridged(ridge), noise, whiten).matrix @ one.score
+    return np.asarray(one.point + move * min(1.0, _FIRST_STEP / max(one.length(move), 1e-300)))

@@ -165,6 +165,10 @@ class NewtonColumns:
             float(np.sqrt(((response - response.mean() * self.intercept) ** 2).mean())) or 1.0,
         )
 
+    def longest(self, coordinates: Array) -> float:
+        """Return a length that no row exceeds in coordinates (q, p) of the regressors: no feature is larger than 1."""
+        return float(np.linalg.norm(np.abs(coordinates @ self.maps[:-1]).sum(axis=1)))
+
     def frame(
         self,
         coordinates: Array,

@@ -229,7 +229,8 @@ class NewtonPlan:
         sizes = len(_size_cuts(self.width)) + 1
         noise = np.sqrt(counts.noise_variances)
         cuts = _size_cuts(self.width)
-        radius = float(np.sqrt(edge_of(counts.array[1:sizes], cuts, noise[0])))
+        most = self.columns.longest(np.array(counts.settings["whiten"]) @ start.transform)
+        radius = min(float(np.sqrt(edge_of(counts.array[1:sizes], cuts, noise[0]))), most)
         settings = {"radius": radius, **self._cut(counts.array[sizes:], noise[-1], radius, start.size)}
         settings["frame"] = (np.array(counts.settings["whiten"]) / radius).tolist()
         settings["point"] = counts.settings["point"]
@@ -307,6 +308,7 @@ class NewtonPlan:
             terms["hessian"].value * hessian,
             back,
             (terms["score"].scale * score, terms["hessian"].scale * hessian),
+            float(stage.settings["radius"]),
         )
 
 
