@@ -10,6 +10,7 @@ import numpy as np
 from dpinfer.errors import FormulaError, ReleaseFormatError
 from dpinfer.inference.newton_inference import METHODS
 from dpinfer.procedures.conditions import told_where, where_notes
+from dpinfer.procedures.expected import sizes_shown
 from dpinfer.procedures.newton_columns import NewtonColumns
 from dpinfer.procedures.newton_estimates import estimates_of
 from dpinfer.procedures.newton_models import BinaryModel, LinearModel, RoundModel
@@ -17,12 +18,14 @@ from dpinfer.procedures.newton_steps import NewtonPlan
 from dpinfer.procedures.options import TARGET, Allowed, inferred, measured, one_of
 from dpinfer.procedures.procedure import Procedure, context_of
 from dpinfer.results.base import PrivateResults
+from dpinfer.results.glm import GLMResults
+from dpinfer.schema.points import FormulaDesign
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from dpinfer.kernel.stage import Context, Slot, Stage
-    from dpinfer.privacy.units import Neighbors
+    from dpinfer.privacy.units import Neighbors, Privacy
     from dpinfer.release import Release, StageRelease
     from dpinfer.schema.schema import Schema
 
@@ -124,6 +127,25 @@ class Newton(Procedure):
                 if np.shape(mine) != np.shape(stage.settings[name]):
                     raise ReleaseFormatError(f"settings: {name} is of a wrong shape")
 
+    def explain(self, privacy: Privacy, *, schema: Schema | None = None, neighbors: Neighbors | None = None) -> str:
+        """Describe the measurement, and how much wider noise would make intervals, before anything is spent.
+
+        Returns
+        -------
+        str
+            What is measured, its bounds, noise and guarantee; and by how much privacy noise would make standard errors
+            larger at several numbers of rows, if most rows lie at usual distances from the middle.
+        """
+        planned = self.measurement(privacy, schema=schema, neighbors=neighbors)
+        plan = self.plan(planned.context)
+        sizes = sizes_shown(planned.context.nobs)
+        shown = ", ".join(f"{plan.expected_ratio(size) - 1:.1%} at n = {size:,}" for size in sizes)
+        return (
+            f"{planned.describe()}\n"
+            "standard errors of slopes from sampling and noise together, over those from sampling alone, about\n"
+            f"1 + {shown} (a rough guide: rare levels and collinear columns carry more)"
+        )
+
     # What is inferred
 
     def infer(self, release: Release | None = None) -> PrivateResults:
@@ -140,13 +162,15 @@ class Newton(Procedure):
         estimated = estimates_of(
             plan, dict(zip(plan.kinds, found.stages, strict=True)), method=self.inference, target=self.target
         )
-        return PrivateResults(
-            estimated,
-            found,
-            model_name=f"Private {_TITLES[self.model]}",
-            response=plan.columns.response.name,
-            notes=tuple(where_notes(self.where)),
-        )
+        shown: dict[str, Any] = {
+            "model_name": f"Private {_TITLES[self.model]}",
+            "response": plan.columns.response.name,
+            "notes": (*where_notes(self.where), *plan.notes(found.stages)),
+            "design": FormulaDesign(found.schema, plan.columns.compiled.design),
+        }
+        if plan.model.response is None:
+            return PrivateResults(estimated, found, **shown)
+        return GLMResults(estimated, found, link=plan.model.response.link, counts=self.model not in _BINARY, **shown)
 
 
 def _check_finite(settings: Mapping[str, Any]) -> None:

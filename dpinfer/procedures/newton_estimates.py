@@ -67,5 +67,6 @@ def estimates_of(
         nobs=start.size if public is None else float(public),
         nobs_is_public=public is not None,
         target=target,
+        nobs_variance=0.0 if public is not None else start.terms["rows"].scale ** 2,
         method=method,
     )
