@@ -14,7 +14,7 @@ of them, so that g has the sampling covariance of one score, and the noise of al
     dz = M' (theta - theta_t).
 
 M maps the coordinates in which a round was released to those of the coefficients, and a symmetric matrix is released with
-noise tau_t on the diagonal and tau_t/sqrt 2 beside it.
+noise tau_t on the diagonal and tau_t/sqrt 2 beside it. Under Laplace noise all entries have equal noise, and ``M diag(dz)^2 M'`` is taken off.
 """
 
 from __future__ import annotations
@@ -27,6 +27,7 @@ import numpy as np
 from scipy import stats
 
 from dpinfer.inference.newton_tail import Tail
+from dpinfer.inference.newton_terms import floored
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -72,6 +73,8 @@ class Round:
     score_scale, hessian_scale : float
     radius : float
         Length in the coordinates of the release of a row that is 1 long in whitened ones, inverted.
+    flat : bool
+        Whether all entries of the Hessian have equal noise, ``hessian_scale / sqrt(2)``, as under Laplace noise.
     """
 
     point: Array
@@ -81,6 +84,7 @@ class Round:
     score_scale: float
     hessian_scale: float
     radius: float = 1.0
+    flat: bool = False
 
     @classmethod
     def released(
@@ -91,9 +95,17 @@ class Round:
         spread: Array,
         scales: tuple[float, float],
         radius: float = 1.0,
+        *,
+        flat: bool = False,
     ) -> Round:
-        """Map a score (q,) and a Hessian (q, q) from the coordinates in which they were released."""
-        return cls(point, spread @ score, spread @ hessian @ spread.T, spread, *scales, radius)
+        """Map a score (q,) and a Hessian (q, q) from the coordinates in which they were released.
+
+        ``scales`` are the standard deviations of the noise of the score and of the Hessian's diagonal.
+        """
+        score_scale, hessian_scale = scales
+        hessian_scale *= float(np.sqrt(2.0)) if flat else 1.0
+        mapped = spread @ score, spread @ hessian @ spread.T
+        return cls(point, *mapped, spread, score_scale, hessian_scale, radius, flat)
 
     def length(self, move: Array) -> float:
         """Return the standard deviation by which a change of the coefficients moves linear predictors, about."""
@@ -112,9 +124,10 @@ class Round:
         apart = self.apart(theta)
         square = self.spread @ self.spread.T
         moved = self.spread @ apart
-        return self.score_scale**2 * square + 0.5 * (slope * self.hessian_scale) ** 2 * (
-            float(apart @ apart) * square + np.outer(moved, moved)
-        )
+        products = float(apart @ apart) * square + np.outer(moved, moved)
+        if self.flat:
+            products -= (self.spread * apart**2) @ self.spread.T
+        return self.score_scale**2 * square + 0.5 * (slope * self.hessian_scale) ** 2 * products
 
 
 @cache
@@ -175,7 +188,10 @@ class _Sums:
         centre = mean[:, None, None] * (1 - at) + (thetas @ self.moments.mean)[:, None] * at
         spread = variance[:, None, None] * (1 - at) ** 2 + 2 * cross * (at * (1 - at)) + ends * at**2
         found = self.response.average_slope(centre, spread)
-        ratios = np.stack([found[..., 1:-1] @ weights, found[..., -1]]) / np.maximum(found[..., 0], 1e-300)
+        first = found[..., 0]
+        if self.response.weight is not None:
+            first = self.response.average_weight(mean, variance)[:, None]
+        ratios = np.stack([found[..., 1:-1] @ weights, found[..., -1]]) / np.maximum(first, 1e-300)
         return np.clip(ratios, *_SLOPE_RANGE)
 
     def apart(self, theta: Array) -> Array:
@@ -193,15 +209,12 @@ class _Sums:
 
     def score(self, theta: Array, slopes: Array, weights: Array) -> Array:
         """Combined score (p,)."""
-        return weights @ self.scores - np.einsum(
-            "t,tpr,tr->p", weights * slopes, self.hessians, theta - self.points
-        )
+        return weights @ self.scores - np.einsum("t,tpr,tr->p", weights * slopes, self.hessians, theta - self.points)
 
     def noise(self, theta: Array, slopes: Array, weights: Array) -> Array:
         """Covariance (p, p) that noise gives the combined score."""
         parts = [
-            weight**2 * one.noise(theta, slope)
-            for one, slope, weight in zip(self.rounds, slopes, weights, strict=True)
+            weight**2 * one.noise(theta, slope) for one, slope, weight in zip(self.rounds, slopes, weights, strict=True)
         ]
         return np.sum(parts, axis=0)
 
@@ -215,7 +228,10 @@ class _Sums:
         aligned = np.einsum("tq,tsq->ts", seen, apart)
         moved = np.einsum("p,tpr,tsr->ts", direction, self.hessians, thetas - self.points[:, None])
         value = weights @ (self.scores @ direction) - weights @ (slopes * moved)
-        second = 0.5 * (slopes * hessian[:, None]) ** 2 * ((apart**2).sum(axis=2) * length + aligned**2)
+        products = (apart**2).sum(axis=2) * length + aligned**2
+        flat = np.array([one.flat for one in self.rounds])[:, None]
+        products -= np.where(flat, np.einsum("tq,tsq->ts", seen**2, apart**2), 0.0)
+        second = 0.5 * (slopes * hessian[:, None]) ** 2 * products
         return value, weights**2 @ (score[:, None] ** 2 * length + second)
 
 
@@ -291,7 +307,9 @@ class NewtonFit:
         weights = self.inverse.T @ contrast
         direction = self.inverse @ self._total @ weights
         steps = (values - contrast @ self.params) / (contrast @ direction)
-        score, noise = self._sums.along(self.params - self.tail.move + steps[:, None] * direction, self.weights, weights)
+        score, noise = self._sums.along(
+            self.params - self.tail.move + steps[:, None] * direction, self.weights, weights
+        )
         given_back = contrast @ (self.tail.noise + self.tail.sampling) @ contrast
         return np.asarray(np.abs(score) / np.sqrt(noise + weights @ self.meat @ weights + given_back))
 
@@ -322,8 +340,8 @@ class NewtonFit:
     def hessian_variance(self) -> float:
         """Variance of the noise of the first diagonal entry of the combined Hessian."""
         found = 0.0
-        for one, weight in zip(self.rounds, self.weights, strict=True):
-            _, slope = _slopes(self.response, self.moments, one.point, self.params)
+        slopes = self._sums.slopes(self.params[None])[1, :, 0]
+        for one, weight, slope in zip(self.rounds, self.weights, slopes, strict=True):
             found += (weight * slope * one.hessian_scale * float(one.spread[0] @ one.spread[0])) ** 2
         return found
 
@@ -388,8 +406,25 @@ def _inverse(hessian: Array, noise: float, whiten: Array) -> _Inverse:
     return _Inverse(inverse, float(values.min() / max(noise, 1e-300)), whiten.T @ vectors, values < _CLEAR * noise)
 
 
+def _toward(hessian: Array, meat: Array, whiten: Array, scale: float, *, flat: bool) -> Array:
+    """Return the meat, drawn to what the model says it is by as much as noise may explain the difference."""
+    difference = whiten @ (meat - hessian) @ whiten.T
+    width = len(difference)
+    expected = scale**2 * width * (width if flat else (width + 1) / 2)
+    kept = max(0.0, 1.0 - expected / max(float((difference**2).sum()), 1e-300))
+    back = np.linalg.inv(whiten)
+    return back @ floored(whiten @ hessian @ whiten.T + kept * difference, 0.0) @ back.T
+
+
 def solve_rounds(
-    rounds: Sequence[Round], response: Response | None, moments: Moments, meat: Array, *, start: Array, size: float
+    rounds: Sequence[Round],
+    response: Response | None,
+    moments: Moments,
+    meat: Array,
+    *,
+    start: Array,
+    size: float,
+    meat_scale: float | None = None,
 ) -> NewtonFit:
     """Find where the combined score is zero, by damped Newton steps on released numbers.
 
@@ -405,6 +440,9 @@ def solve_rounds(
     start : ndarray (p,)
     size : float
         Rows, for the factor n/(n - p) of small samples.
+    meat_scale : float, optional
+        Noise of the meat's diagonal in whitened coordinates, where the model says that the meat is the Hessian: it is
+        drawn to it by as much as noise may explain the difference.
 
     Returns
     -------
@@ -429,6 +467,8 @@ def solve_rounds(
             break
         theta = theta + move * min(1.0, _LONGEST_STEP / max(length, 1e-300)) - start
         theta = start + theta * min(1.0, _REACH / max(rounds[-1].length(theta), 1e-300))
+    if meat_scale is not None:
+        meat = _toward(hessian, meat, whiten, meat_scale, flat=rounds[-1].flat)
     small = size / (size - width) if size > 2 * width else 2.0
     return NewtonFit(
         params=theta,

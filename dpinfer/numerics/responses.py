@@ -53,11 +53,14 @@ class Response:
         Its ``inverse`` is the mean, and ``inverse_deriv`` the slope, as for links of statsmodels.
     farthest : float
         Linear predictors are cut to this size.
+    weight : callable, optional
+        Weight of a Hessian at linear predictors, where it is not the slope.
     """
 
     name: str
     link: _Link
     farthest: float = _FARTHEST
+    weight: Callable[[Array], Array] | None = None
 
     def mean(self, predictor: Array) -> Array:
         """Mean at linear predictors (...)."""
@@ -74,6 +77,10 @@ class Response:
     def average_slope(self, centre: ArrayLike, variance: ArrayLike) -> Array:
         """Mean of the slope where the linear predictor is normal."""
         return self._averaged(self.slope, centre, variance)
+
+    def average_weight(self, centre: ArrayLike, variance: ArrayLike) -> Array:
+        """Mean of the weight of a Hessian where the linear predictor is normal."""
+        return self._averaged(self.slope if self.weight is None else self.weight, centre, variance)
 
     def _averaged(self, function: object, centre: ArrayLike, variance: ArrayLike) -> Array:
         points, weights = _hermite()
