@@ -112,7 +112,7 @@ class BinaryModel(RoundModel):
     """
 
     link: str = "logit"
-    meat: float = 0.2
+    meat: float = 0.1
     ratio: float | None = None
 
     def under(self, norm: Norm, width: int) -> BinaryModel:

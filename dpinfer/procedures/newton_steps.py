@@ -161,8 +161,8 @@ class NewtonPlan:
 
     @property
     def _size_cuts(self) -> Array:
-        """Half octaves of the sizes of whitened rows, beginning with what a row of normal numbers has."""
-        steps = np.arange(61) / 2
+        """Quarter octaves of the sizes of whitened rows, beginning with what a row of normal numbers has."""
+        steps = np.arange(81) / 4
         if self.norm == "l1":
             return np.asarray(0.8 * self.width * 2.0 ** (steps / 2))
         return np.asarray(self.width * 2.0**steps)
