@@ -9,6 +9,7 @@ import numpy as np
 
 from dpinfer.errors import FormulaError, ReleaseFormatError
 from dpinfer.inference.newton_inference import METHODS
+from dpinfer.privacy.units import PureDP
 from dpinfer.procedures.conditions import told_where, where_notes
 from dpinfer.procedures.expected import sizes_shown
 from dpinfer.procedures.newton_columns import NewtonColumns
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from dpinfer.kernel.stage import Context, Slot, Stage
+    from dpinfer.privacy.sensitivity import Norm
     from dpinfer.privacy.units import Neighbors, Privacy
     from dpinfer.release import Release, StageRelease
     from dpinfer.schema.schema import Schema
@@ -65,7 +67,9 @@ class Newton(Procedure):
 
     def plan(self, context: Context) -> NewtonPlan:
         """Return the stages."""
-        return NewtonPlan(self.columns(context.schema), self.rounds, context, self._ranged)
+        columns = self.columns(context.schema)
+        norm: Norm = "l1" if isinstance(context.privacy, PureDP) else "l2"
+        return NewtonPlan(columns, self.rounds.under(norm, len(columns.names)), context, self._ranged)
 
     @property
     def _ranged(self) -> bool:

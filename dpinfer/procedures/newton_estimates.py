@@ -32,13 +32,15 @@ def estimates_of(
     terms = split_terms(last, plan.model.terms(cut, last=True), plan.width)
     back = rounds[-1].spread
     factor = plan.model.factors(cut)[0]
+    meat, drawn = terms["meat"], plan.model.response is not None and target == "population"
     fit = solve_rounds(
         rounds,
         plan.model.response,
         start.moments(intercept=plan.columns.intercept),
-        back @ floored(terms["meat"].value, 0.0) @ back.T * factor**2 * (target == "population"),
+        back @ (meat.value if drawn else floored(meat.value, 0.0)) @ back.T * factor**2 * (target == "population"),
         start=rounds[-1].point,
         size=start.size,
+        meat_scale=meat.scale if drawn else None,
     )
     unit, shift = 1.0, np.zeros(plan.width)
     if plan.model.response is None:
