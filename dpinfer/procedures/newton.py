@@ -11,6 +11,7 @@ from dpinfer.procedures.keywords import suggests
 from dpinfer.procedures.newton_estimates import estimates_of
 from dpinfer.procedures.newton_columns import NewtonColumns
 from dpinfer.procedures.newton_models import BinaryModel, LinearModel, RoundModel
+from dpinfer.procedures.newton_robust import HuberModel, QuantileModel
 from dpinfer.procedures.newton_steps import NewtonPlan
 from dpinfer.procedures.options import Allowed, inferred, measured, one_of
 from dpinfer.procedures.procedure import Procedure, context_of
@@ -35,7 +36,8 @@ class Newton(Procedure):
     procedures = ("newton",)
 
     formula: str = measured("", _FORMULA)
-    model: str = measured("ols", one_of(("ols", "logit", "probit", "cloglog")))
+    model: str = measured("ols", one_of(("ols", "logit", "probit", "cloglog", "huber", "quantile")))
+    parameter: float | None = None
     where: str | None = None
     ranges: bool | None = None
     _: KW_ONLY
@@ -48,11 +50,15 @@ class Newton(Procedure):
     @property
     def rounds(self) -> RoundModel:
         """What the model asks of the rows."""
+        if self.model == "huber":
+            return HuberModel() if self.parameter is None else HuberModel(self.parameter)
+        if self.model == "quantile":
+            return QuantileModel() if self.parameter is None else QuantileModel(self.parameter)
         return LinearModel() if self.model == "ols" else BinaryModel(self.model)
 
     def plan(self, context: Context) -> NewtonPlan:
         """Return the stages."""
-        ranges = self.model == "ols" if self.ranges is None else self.ranges
+        ranges = "ranges" in self.rounds.shares if self.ranges is None else self.ranges
         return NewtonPlan(self.columns(context.schema), self.rounds, context, ranges)
 
     def text(self, schema: Schema) -> str:  # noqa: ARG002

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
     from dpinfer.numerics.arrays import Array
     from dpinfer.numerics.responses import Response
+    from dpinfer.procedures.newton_robust import Seen
 
 __all__ = ["BinaryModel", "LinearModel", "RoundModel", "Tables"]
 
@@ -43,10 +44,16 @@ class Tables:
 
 @dataclass(frozen=True, eq=False)
 class Cut:
-    """Where residuals are cut: at ``low``, and what lies beyond counts up to ``high``; in the unit of the response."""
+    """Where residuals are cut: at ``low``, and what lies beyond counts up to ``high``; in the unit of the response.
+
+    ``meat`` is what the released meat is multiplied by, and ``intercept`` the variance that the choice of the cut adds to
+    the intercept.
+    """
 
     low: float = 1.0
     high: float = 2.0
+    meat: float = 1.0
+    intercept: float = 0.0
 
 
 def steps_of(function: Callable[[Array], Array], low: float, high: float, nodes: int = _NODES) -> Interpolant:
@@ -91,6 +98,9 @@ class RoundModel(ABC):
     def factors(self, cut: Cut) -> tuple[float, float]:
         """What the released score and Hessian are multiplied by."""
         return 1.0, 1.0
+
+    def tuned(self, seen: Seen) -> tuple[Cut, float] | None:
+        """Where residuals are cut, and what is added to the intercept of the start; None where least squares' rule serves."""
 
 
 @dataclass(frozen=True)

@@ -17,6 +17,7 @@ from dpinfer.numerics.responses import intercept_for, matched_scale
 from dpinfer.privacy.accounting import gaussian_amount
 from dpinfer.privacy.units import PureDP
 from dpinfer.procedures.newton_models import Cut
+from dpinfer.procedures.newton_robust import ResidualLaw, Seen
 from dpinfer.schema.clamping import limits_of
 from dpinfer.schema.columns import Integer
 
@@ -232,13 +233,22 @@ class NewtonPlan:
         radius = float(np.sqrt(edge_of(counts.array[1:sizes], cuts, noise[0])))
         settings = {"radius": radius, **self._cut(counts.array[sizes:], noise[-1], radius, start.size)}
         settings["frame"] = (np.array(counts.settings["whiten"]) / radius).tolist()
-        settings["point"] = counts.settings["point"]
+        point = np.array(counts.settings["point"])
+        if self.columns.intercept:
+            point[0] += settings.pop("move", 0.0)
+        settings["point"] = point.tolist()
         return self._later(before, settings, last=False)
 
     def _cut(self, counts: Array, noise: float, radius: float, size: float) -> dict[str, float]:
         """Where residuals are cut, from counts of residuals in units of their standard deviation."""
         if self.model.response is not None:
             return {}
+        tuned = self.model.tuned(
+            Seen(ResidualLaw.of(counts, _residual_cuts(), noise), noise, size, self.width, radius, self._precision)
+        )
+        if tuned is not None:
+            cut, move = tuned
+            return {"cut": cut.low, "high": cut.high, "meat": cut.meat, "intercept": cut.intercept, "move": move}
         edge = edge_of(_both_sides(counts), _positive_cuts(), noise * np.sqrt(2.0))
         share = float(self.share("second"))
         allowed = np.sqrt(_OF_NOISE * size) * self._precision(0.64 * share) / radius
@@ -272,7 +282,8 @@ class NewtonPlan:
         first = before["first"]
         settings = {
             name: first.settings[name]
-            for name in ("radius", "frame", *(["cut", "high", "edge"] if "cut" in first.settings else []))
+            for name in ("radius", "frame", "cut", "high", "edge", "meat", "intercept")
+            if name in first.settings
         }
         settings["point"] = next_point(self.round(first, last=False)).tolist()
         return self._later(before, settings, last=True)
@@ -334,7 +345,8 @@ class Begun:
 
 def cut_of(settings: Any) -> Cut:
     """Read where residuals are cut."""
-    return Cut(float(settings["cut"]), float(settings["high"])) if "cut" in settings else Cut()
+    names = {"cut": "low", "high": "high", "meat": "meat", "intercept": "intercept"}
+    return Cut(**{mine: float(settings[name]) for name, mine in names.items() if name in settings})
 
 
 def _binary_start(response: Response, start: Begun, *, intercept: bool) -> Array:
@@ -398,7 +410,7 @@ def _size_cuts(width: int) -> Array:
 
 def _positive_cuts() -> Array:
     """Half octaves of residuals in standard deviations."""
-    return np.asarray(2.0 ** (np.arange(-2, 51) / 2))
+    return np.asarray(2.0 ** (np.arange(-8, 51) / 2))
 
 
 def _residual_cuts() -> Array:
