@@ -21,7 +21,9 @@ if TYPE_CHECKING:
 __all__ = ["estimates_of"]
 
 
-def estimates_of(plan: NewtonPlan, stages: Mapping[str, StageRelease], method: str = "auto") -> NewtonInference:
+def estimates_of(
+    plan: NewtonPlan, stages: Mapping[str, StageRelease], method: str = "auto", target: str = "population"
+) -> NewtonInference:
     """Return the estimates of one regression from its stages by kind: "start", "counts", "first", "second"."""
     start = plan.begun(stages["start"])
     last = stages["second"]
@@ -30,13 +32,19 @@ def estimates_of(plan: NewtonPlan, stages: Mapping[str, StageRelease], method: s
     terms = split_terms(last, plan.model.terms(cut, last=True), plan.width)
     back = rounds[-1].spread
     factor = plan.model.factors(cut)[0]
+    meat, drawn = terms["meat"], plan.model.response is not None and target == "population"
     fit = solve_rounds(
         rounds,
         plan.model.response,
         start.moments(intercept=plan.columns.intercept),
-        back @ floored(terms["meat"].value, 0.0) @ back.T * (factor**2 * cut.meat),
+        back
+        @ (meat.value if drawn else floored(meat.value, 0.0))
+        @ back.T
+        * (factor**2 * cut.meat)
+        * (target == "population"),
         start=rounds[-1].point,
         size=start.size,
+        meat_scale=meat.scale if drawn else None,
     )
     unit, shift = 1.0, np.zeros(plan.width)
     if "side" in terms:
@@ -67,5 +75,7 @@ def estimates_of(plan: NewtonPlan, stages: Mapping[str, StageRelease], method: s
         shift,
         nobs=start.size if public is None else float(public),
         nobs_is_public=public is not None,
+        target=target,
+        nobs_variance=0.0 if public is not None else start.terms["rows"].scale ** 2,
         method=method,
     )

@@ -6,13 +6,12 @@ moves its intercept, and the density there, on which its bandwidths depend.
 
 Notes
 -----
-*Huber.* With T = psi/c for psi the residual cut at -c and c, a row pays ``alpha T^2 + lam T^4 + K 1{|r| <= c}``, at most
-``alpha + lam + K``: prices that add up to 1. (A smooth score, c tanh(r/c), would have its Hessian for nothing, but
+*Huber.* With T = psi/c for psi the residual cut at -c and c, a row pays ``alpha T^2 + lam T^4 + K 1{|r| <= c}``, at
+most ``alpha + lam + K``: prices that add up to 1. (A smooth score, c tanh(r/c), would have its Hessian for nothing, but
 estimates another intercept where errors are skewed, and statsmodels' `RLM` would not be met at any price.)
 
-*Quantiles.* The check loss is smoothed with a kernel of fourth order, as conquer's (He, Pan, Tan & Zhou 2023) but with a
-bias of order h^4 in place of h^2: ``psi = q - P(-r/h)``, ``P(u) = Phi(u) + u phi(u)/2``. The Hessian has
-a positive kernel: ``J = sum v w(r) z z' / (h sqrt(2 pi))`` with ``w = exp(-r^2/(2 h^2)) <= 1``. With T = psi/B, B the
+*Quantiles.* The check loss is smoothed as conquer's (He, Pan, Tan & Zhou 2023), but with a kernel of fourth order, whose
+bias is of order h^4 and not h^2: ``psi = q - P(-r/h)``, ``P(u) = Phi(u) + u phi(u)/2``. The Hessian has a positive kernel: ``J = sum v w(r) z z' / (h sqrt(2 pi))`` with ``w = exp(-r^2/(2 h^2)) <= 1``. With T = psi/B, B the
 largest size of psi, and shares alpha, lam of the score and of the meat, the largest price of the Hessian is
 ``K = min over r of (1 - alpha T^2 - lam T^4)/w^2``. Between the nodes of the tables T and w are linear, so that
 ``alpha T^2 + lam T^4 + K w^2`` is convex there: no row pays more than at a node.
@@ -20,26 +19,26 @@ largest size of psi, and shares alpha, lam of the score and of the meat, the lar
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from fractions import Fraction
+from dataclasses import dataclass, replace
 from functools import lru_cache
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 from scipy import interpolate, special
 
 from dpinfer.kernel.rows.interpolants import Interpolant
 from dpinfer.kernel.rows.rounds import Term
-from dpinfer.procedures.newton_models import Cut, LinearModel, Tables, steps_of
+from dpinfer.procedures.newton_models import Cut, LinearModel, ratio_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from dpinfer.numerics.arrays import Array
+    from dpinfer.privacy.sensitivity import Norm
 
 __all__ = ["HuberModel", "QuantileModel", "ResidualLaw"]
 
-_SEEN = 4.0
+_SEEN, _FAR, _SEEN_FAR = 4.0, 6, 6.0
 _GRID = 4001
 _NORMAL = 0.6744897501960817
 """Median absolute deviation of a standard normal variable."""
@@ -55,6 +54,8 @@ _WINDOW, _LEAST_DENSITY = 0.5, 0.03
 _LAST = 0.54
 _BANDWIDTH, _AT, _WIDEST = 0.6, 2000.0, 2.0
 _STEADY = 6.0
+_FINEST = -8
+_FARTHEST = 6.0
 _PAID, _MEAT = 0.92, 0.18
 
 
@@ -68,7 +69,7 @@ class ResidualLaw:
     @classmethod
     def of(cls, counts: Array, cuts: Array, noise: float) -> ResidualLaw:
         """Read counts (B,) between cuts (B - 1,), none farther out than rows are beyond doubt."""
-        seen = np.flatnonzero(counts >= _SEEN * noise)
+        seen = _chained(counts, noise)
         if not seen.size:
             points = np.linspace(-4.0, 4.0, _GRID)
             return cls(points, special.ndtr(points))
@@ -116,6 +117,22 @@ class ResidualLaw:
         return centre, scale
 
 
+def _chained(counts: Array, noise: float) -> Array:
+    """Places of the bins that hold rows beyond doubt: clearer ones, if they are far from the others."""
+    seen = np.flatnonzero(counts >= _SEEN * noise)
+    if not seen.size:
+        return seen
+    middle = int(np.argmin(np.abs(seen - len(counts) // 2)))
+    for side in (seen[middle:], seen[: middle + 1][::-1]):
+        last = side[0]
+        for one in side[1:]:
+            if abs(one - last) > _FAR and counts[one] < _SEEN_FAR * noise:
+                seen = seen[seen != one]
+            else:
+                last = one
+    return seen
+
+
 @dataclass(frozen=True, eq=False)
 class Seen:
     """What is known before the first round: the law of residuals, rows, columns, and the radius of their coordinates.
@@ -136,6 +153,12 @@ class HuberModel(LinearModel):
     """Huber's M-estimator, residuals cut at ``tuning`` median absolute deviations."""
 
     tuning: float = 1.345
+    ratio: float | None = None
+    finest: ClassVar[int] = _FINEST
+
+    def under(self, norm: Norm, width: int) -> HuberModel:
+        """See `RoundModel`: prices add up to 1, so that they serve sums of sizes as well as of squares."""
+        return replace(self, ratio=ratio_of(width)) if norm == "l1" else self
 
     def tuned(self, seen: Seen) -> tuple[Cut, float]:
         """Where residuals are cut, and by how much the intercept of the start moves."""
@@ -168,12 +191,13 @@ class HuberModel(LinearModel):
         c = cut.low
         score = Interpolant(-c, c, np.array([-1.0, 1.0]), -1.0, 1.0)
         inlier = Interpolant(-c, c, np.array([1.0, 1.0]), 0.0, 0.0)
+        per = 1.0 if self.ratio is None else 1 / self.ratio
         if not last:
-            return Term("score", "vector", 0.8, score), Term("hessian", "matrix", 0.2, inlier)
+            return Term("score", "vector", 0.8, score), Term("hessian", "matrix", 0.2 * per, inlier)
         return (
             Term("score", "vector", 0.66, score),
-            Term("hessian", "matrix", 0.18, inlier),
-            Term("meat", "outer", 0.16),
+            Term("hessian", "matrix", 0.18 * per, inlier),
+            Term("meat", "outer", 0.16 * per),
         )
 
 
@@ -188,6 +212,12 @@ class QuantileModel(LinearModel):
     """
 
     q: float = 0.5
+    ratio: float | None = None
+    finest: ClassVar[int] = _FINEST
+
+    def under(self, norm: Norm, width: int) -> QuantileModel:
+        """See `RoundModel`."""
+        return replace(self, ratio=ratio_of(width)) if norm == "l1" else self
 
     def tuned(self, seen: Seen) -> tuple[Cut, float]:
         """Bandwidth, what smoothing takes from the variance of the score, and the move of the intercept."""
@@ -206,12 +236,17 @@ class QuantileModel(LinearModel):
         """See `RoundModel`."""
         curves = _curves(self.q, cut.low)
         meat = _MEAT if last else 0.0
-        price = curves.largest_price(_PAID - meat, meat)
+        price = curves.largest_price(_PAID - meat, meat, "l2" if self.ratio is None else "l1")
+        per = 1.0 if self.ratio is None else 1 / self.ratio
         found = (
             Term("score", "vector", _PAID - meat, curves.score),
-            Term("hessian", "matrix", price, curves.hessian),
+            Term("hessian", "matrix", price * per, curves.hessian),
         )
-        return (*found, Term("meat", "outer", meat)) if last else found
+        return (*found, Term("meat", "outer", meat * per)) if last else found
+
+    def longest(self, cut: Cut) -> float:
+        """See `RoundModel`: a density is known about as far as its kernel reaches."""
+        return min(3.0, _FARTHEST * cut.low)
 
     def factors(self, cut: Cut) -> tuple[float, float]:
         """See `RoundModel`."""
@@ -226,11 +261,13 @@ class _Curves:
     hessian: Interpolant
     size: float
 
-    def largest_price(self, score: float, meat: float) -> float:
+    def largest_price(self, score: float, meat: float, norm: Norm) -> float:
         """Largest price of the Hessian for which no row pays more than 1."""
-        weights, squares = self.hessian.values, self.score.values**2
-        left = 1 - score * squares - meat * squares**2
-        return float((left[weights > 0] / weights[weights > 0] ** 2).min()) * (1 - 1e-4)
+        weights, sizes = self.hessian.values, np.abs(self.score.values)
+        if norm == "l2":
+            weights, sizes = weights**2, sizes**2
+        left = 1 - score * sizes - meat * sizes**2
+        return float((left / weights).min()) * (1 - 1e-4)
 
 
 @lru_cache(maxsize=16)

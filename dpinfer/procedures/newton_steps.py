@@ -16,7 +16,7 @@ from dpinfer.kernel.stage import Slot, Stage, Sum
 from dpinfer.numerics.responses import intercept_for, matched_scale
 from dpinfer.privacy.accounting import gaussian_amount
 from dpinfer.privacy.units import PureDP
-from dpinfer.procedures.newton_models import Cut
+from dpinfer.procedures.newton_models import Cut, ratio_of
 from dpinfer.procedures.newton_robust import ResidualLaw, Seen
 from dpinfer.schema.clamping import limits_of
 from dpinfer.schema.columns import Integer
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from dpinfer.kernel.stage import Context
     from dpinfer.numerics.arrays import Array
     from dpinfer.numerics.responses import Response
+    from dpinfer.privacy.sensitivity import Norm
     from dpinfer.procedures.newton_columns import NewtonColumns
     from dpinfer.procedures.newton_models import RoundModel
     from dpinfer.release.stage import StageRelease
@@ -109,7 +110,7 @@ class NewtonPlan:
         most = {
             "ranges": len(self.columns.numeric) * 2 ** (_LEVELS + 1),
             "start": products + p + 2,
-            "counts": len(_size_cuts(p)) + len(_residual_cuts()) + 2,
+            "counts": len(self._size_cuts) + len(_residual_cuts(self.model.finest)) + 2,
             "first": products + p,
             "second": 2 * products + 2 * p + 2,
         }
@@ -120,6 +121,52 @@ class NewtonPlan:
         before = dict(zip(self.kinds, released, strict=False))
         build = {"ranges": self._ranges, "start": self._start, "counts": self._counts, "first": self._first}
         return build.get(self.kinds[place], self._second)(before)
+
+    def expected_ratio(self, size: int) -> float:
+        """Guess standard errors with noise over those without, where rows are weighed by no more than usual leverage."""
+        score = {"first": 0.8, "second": 0.6} if self.model.response is None else {"first": 1.0, "second": 0.8}
+        precise = sum(self._precision(part * float(self.share(kind))) ** 2 for kind, part in score.items())
+        # A row's score is at most _LEAST_CUT standard deviations long, and one of a binary response two.
+        longest = 2.0 * self.width * (_LEAST_CUT if self.model.response is None else 2.0) ** 2
+        return float(np.sqrt(1 + longest / (size * precise)))
+
+    def notes(self, released: tuple[StageRelease, ...]) -> tuple[str, ...]:
+        """Return sentences for tables: what was measured, and how many rows count less or were cut."""
+        stages = dict(zip(self.kinds, released, strict=True))
+        size = self.begun(stages["start"]).size
+        settings = stages["second"].settings
+        counts = stages["counts"].array[: len(self._size_cuts) + 1]
+        lighter = float(counts[1:][self._size_cuts >= 0.999 * settings["radius"] ** 2].sum())
+        told = [
+            f"{len(self.kinds)} rounds: {', '.join(self.kinds)}. Standard errors are robust to unequal spread and to a "
+            "wrong model, whose best approximation is then what is estimated.",
+            f"Rows that count less for outlying regressors: {_share(lighter, size)} (noisy).",
+        ]
+        if "cut" in settings:
+            beyond = self.rows_beyond(stages["counts"], cut_of(settings))[0]
+            told.append(
+                f"Rows whose residual was cut, and given back: {_share(beyond, size)} (noisy); beyond what was seen, "
+                "residuals are taken to fall off as a Pareto law of index 3."
+            )
+        return tuple(told)
+
+    @property
+    def norm(self) -> Norm:
+        """What the noise is for."""
+        return "l1" if isinstance(self.context.privacy, PureDP) else "l2"
+
+    @property
+    def _framed(self) -> dict[str, Any]:
+        """How rows are weighed; see `RoundFrame`."""
+        return {"norm": "l1", "ratio": ratio_of(self.width)} if self.norm == "l1" else {}
+
+    @property
+    def _size_cuts(self) -> Array:
+        """Half octaves of the sizes of whitened rows, beginning with what a row of normal numbers has."""
+        steps = np.arange(61) / 2
+        if self.norm == "l1":
+            return np.asarray(0.8 * self.width * 2.0 ** (steps / 2))
+        return np.asarray(self.width * 2.0**steps)
 
     # Ranges
 
@@ -158,18 +205,14 @@ class NewtonPlan:
         scaled = self.columns.scaled(self._found_ranges(before))
         binary = self.model.response is not None
         shift, unit = (0.5, 1.0) if binary else (scaled.shift, _CUT_START * scaled.unit)
-        settings = {
-            "transform": scaled.transform.tolist(),
-            "radius": scaled.radius,
-            "shift": shift,
-            "unit": unit,
-        }
-        frame = self.columns.frame(scaled.transform / scaled.radius, np.zeros(self.width), (shift, unit))
+        radius = scaled.radius * (0.85 * float(np.sqrt(self.width)) if self.norm == "l1" else 1.0)
+        settings = {"transform": scaled.transform.tolist(), "radius": radius, "shift": shift, "unit": unit}
+        frame = self.columns.frame(scaled.transform / radius, np.zeros(self.width), (shift, unit), **self._framed)
         return self._round(frame, self.model.start_terms(), settings)
 
     def _round(self, frame: RoundFrame, terms: tuple[Term, ...], settings: dict[str, Any]) -> Stage:
         rows = RoundSum(frame, terms)
-        weights = rows.usual_weights(self.context.neighbors, "l1" if isinstance(self.context.privacy, PureDP) else "l2")
+        weights = rows.usual_weights(self.context.neighbors, self.norm)
         return Stage(Sum(rows, weights=tuple(weights.tolist())), settings=settings)
 
     # Counts
@@ -181,12 +224,15 @@ class NewtonPlan:
         point, unit = self.start_point(start)
         settings = {"whiten": whiten.tolist(), "point": point.tolist(), "unit": unit}
         frame = self.columns.frame(
-            whiten @ start.transform, start.transform.T @ point, (float(before["start"].settings["shift"]), unit)
+            whiten @ start.transform,
+            start.transform.T @ point,
+            (float(before["start"].settings["shift"]), unit),
+            **({"norm": "l1", "ratio": 2.0**20} if self.norm == "l1" else {}),
         )
-        places = [Bins("size", "size", _size_cuts(self.width))]
+        places = [Bins("size", "size", self._size_cuts)]
         if self.model.response is not None:
             return Stage(Sum(RoundCounts(frame, tuple(places))), settings=settings)
-        places.append(Bins("residual", "residual", _residual_cuts()))
+        places.append(Bins("residual", "residual", _residual_cuts(self.model.finest)))
         return Stage(Sum(RoundCounts(frame, tuple(places)), weights=(0.5**0.5, 0.2**0.5)), settings=settings)
 
     def begun(self, stage: StageRelease) -> Begun:
@@ -198,7 +244,8 @@ class NewtonPlan:
         size = float(terms["rows"].value[0] if public is None else public)
         size = max(size, 2.0 * self.width, 4.0 * terms["rows"].scale)
         gram = terms["gram"]
-        edge = gram.scale * np.sqrt(self.width) * radius**2 / size
+        flat = np.sqrt(2.0) if self.norm == "l1" else 1.0
+        edge = gram.scale * flat * np.sqrt(self.width) * radius**2 / size
         second = floored(gram.value * (radius**2 / size), max(_OF_EDGE * edge, _FLOOR))
         return Begun(
             transform,
@@ -227,10 +274,12 @@ class NewtonPlan:
     def _first(self, before: dict[str, StageRelease]) -> Stage:
         counts = before["counts"]
         start = self.begun(before["start"])
-        sizes = len(_size_cuts(self.width)) + 1
+        sizes = len(self._size_cuts) + 1
         noise = np.sqrt(counts.noise_variances)
-        cuts = _size_cuts(self.width)
-        radius = float(np.sqrt(edge_of(counts.array[1:sizes], cuts, noise[0])))
+        cuts = self._size_cuts
+        edge = edge_of(counts.array[1:sizes], cuts, noise[0])
+        most = self.columns.longest(np.array(counts.settings["whiten"]) @ start.transform, self.norm)
+        radius = min(edge if self.norm == "l1" else float(np.sqrt(edge)), most)
         settings = {"radius": radius, **self._cut(counts.array[sizes:], noise[-1], radius, start.size)}
         settings["frame"] = (np.array(counts.settings["whiten"]) / radius).tolist()
         point = np.array(counts.settings["point"])
@@ -244,7 +293,14 @@ class NewtonPlan:
         if self.model.response is not None:
             return {}
         tuned = self.model.tuned(
-            Seen(ResidualLaw.of(counts, _residual_cuts(), noise), noise, size, self.width, radius, self._precision)
+            Seen(
+                ResidualLaw.of(counts, _residual_cuts(self.model.finest), noise),
+                noise,
+                size,
+                self.width,
+                radius,
+                self._precision,
+            )
         )
         if tuned is not None:
             cut, move = tuned
@@ -259,7 +315,7 @@ class NewtonPlan:
 
     def rows_beyond(self, stage: StageRelease, cut: Cut) -> tuple[float, float]:
         """Return noisy numbers of rows with residuals beyond both cuts, none farther than any was seen."""
-        both = _both_sides(stage.array[len(_size_cuts(self.width)) + 1 :])
+        both = _both_sides(stage.array[len(self._size_cuts) + 1 :])
         from_ = _positive_cuts()
         noise = float(np.sqrt(2 * stage.noise_variances[-1]))
         last = edge_of(both, from_, noise)
@@ -285,7 +341,7 @@ class NewtonPlan:
             for name in ("radius", "frame", "cut", "high", "edge", "meat", "intercept")
             if name in first.settings
         }
-        settings["point"] = next_point(self.round(first, last=False)).tolist()
+        settings["point"] = next_point(self.round(first, last=False), self.model.longest(cut_of(settings))).tolist()
         return self._later(before, settings, last=True)
 
     def _later(self, before: dict[str, StageRelease], settings: dict[str, Any], *, last: bool) -> Stage:
@@ -298,6 +354,7 @@ class NewtonPlan:
             tables.mean,
             tables.inverse_sd,
             tables.lift,
+            **self._framed,
         )
         return self._round(frame, self.model.terms(cut_of(settings), last=last), settings)
 
@@ -318,6 +375,8 @@ class NewtonPlan:
             terms["hessian"].value * hessian,
             back,
             (terms["score"].scale * score, terms["hessian"].scale * hessian),
+            float(stage.settings["radius"]),
+            flat=self.norm == "l1",
         )
 
 
@@ -343,6 +402,10 @@ class Begun:
         return Moments(mean, floored(cov, 0.0))
 
 
+def _share(count: float, size: float) -> str:
+    return f"{min(max(count, 0.0) / size, 1.0):.2%}"
+
+
 def cut_of(settings: Any) -> Cut:
     """Read where residuals are cut."""
     names = {"cut": "low", "high": "high", "meat": "meat", "intercept": "intercept"}
@@ -361,7 +424,7 @@ def _binary_start(response: Response, start: Begun, *, intercept: bool) -> Array
     variance = float(slope @ cov @ slope)
     factor = matched_scale(response, share, variance)
     factor *= min(1.0, _LARGEST_PREDICTOR / max(factor * np.sqrt(variance), 1e-9))
-    centre = intercept_for(response, share, factor**2 * variance)
+    centre = float(intercept_for(response, share, factor**2 * variance))
     return np.concatenate([[centre - factor * float(moments.mean[1:] @ slope)], factor * slope])
 
 
@@ -403,19 +466,14 @@ def edge_of(counts: Array, cuts: Array, noise: float) -> float:
     return float(cuts[min(last + 1, len(cuts) - 1)])
 
 
-def _size_cuts(width: int) -> Array:
-    """Half octaves of the squared length of whitened regressors, whose mean is their number."""
-    return np.asarray(width * 2.0 ** (np.arange(0, 61) / 2))
-
-
-def _positive_cuts() -> Array:
+def _positive_cuts(least: int = -2) -> Array:
     """Half octaves of residuals in standard deviations."""
-    return np.asarray(2.0 ** (np.arange(-8, 51) / 2))
+    return np.asarray(2.0 ** (np.arange(least, 51) / 2))
 
 
-def _residual_cuts() -> Array:
+def _residual_cuts(least: int = -2) -> Array:
     """The same to both sides."""
-    return np.concatenate([-_positive_cuts()[::-1], _positive_cuts()])
+    return np.concatenate([-_positive_cuts(least)[::-1], _positive_cuts(least)])
 
 
 def _both_sides(counts: Array) -> Array:
