@@ -486,10 +486,10 @@ def solve_rounds(
     )
 
 
-def next_point(one: Round) -> Array:
-    """Point (p,) of the next round: a Newton step from this one, eigenvalues kept above noise, at most 3 long."""
+def next_point(one: Round, longest: float = _FIRST_STEP) -> Array:
+    """Point (p,) of the next round: a Newton step from this one, eigenvalues kept above noise, of limited length."""
     noise = one.hessian_scale * float(np.sqrt(len(one.point) / 2.0))
     whiten = np.asarray(np.linalg.pinv(one.spread))
     ridge = max(0.0, _FIRST_RIDGE - _inverse(one.hessian, noise, whiten).clear) * noise
     move = _inverse(one.hessian + one.ridged(ridge), noise, whiten).matrix @ one.score
-    return np.asarray(one.point + move * min(1.0, _FIRST_STEP / max(one.length(move), 1e-300)))
+    return np.asarray(one.point + move * min(1.0, longest / max(one.length(move), 1e-300)))

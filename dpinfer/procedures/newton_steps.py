@@ -17,6 +17,7 @@ from dpinfer.numerics.responses import intercept_for, matched_scale
 from dpinfer.privacy.accounting import gaussian_amount
 from dpinfer.privacy.units import PureDP
 from dpinfer.procedures.newton_models import Cut, ratio_of
+from dpinfer.procedures.newton_robust import ResidualLaw, Seen
 from dpinfer.schema.clamping import limits_of
 from dpinfer.schema.columns import Integer
 
@@ -109,7 +110,7 @@ class NewtonPlan:
         most = {
             "ranges": len(self.columns.numeric) * 2 ** (_LEVELS + 1),
             "start": products + p + 2,
-            "counts": len(self._size_cuts) + len(_residual_cuts()) + 2,
+            "counts": len(self._size_cuts) + len(_residual_cuts(self.model.finest)) + 2,
             "first": products + p,
             "second": 2 * products + 2 * p + 2,
         }
@@ -231,7 +232,7 @@ class NewtonPlan:
         places = [Bins("size", "size", self._size_cuts)]
         if self.model.response is not None:
             return Stage(Sum(RoundCounts(frame, tuple(places))), settings=settings)
-        places.append(Bins("residual", "residual", _residual_cuts()))
+        places.append(Bins("residual", "residual", _residual_cuts(self.model.finest)))
         return Stage(Sum(RoundCounts(frame, tuple(places)), weights=(0.5**0.5, 0.2**0.5)), settings=settings)
 
     def begun(self, stage: StageRelease) -> Begun:
@@ -281,13 +282,29 @@ class NewtonPlan:
         radius = min(edge if self.norm == "l1" else float(np.sqrt(edge)), most)
         settings = {"radius": radius, **self._cut(counts.array[sizes:], noise[-1], radius, start.size)}
         settings["frame"] = (np.array(counts.settings["whiten"]) / radius).tolist()
-        settings["point"] = counts.settings["point"]
+        point = np.array(counts.settings["point"])
+        if self.columns.intercept:
+            point[0] += settings.pop("move", 0.0)
+        settings["point"] = point.tolist()
         return self._later(before, settings, last=False)
 
     def _cut(self, counts: Array, noise: float, radius: float, size: float) -> dict[str, float]:
         """Where residuals are cut, from counts of residuals in units of their standard deviation."""
         if self.model.response is not None:
             return {}
+        tuned = self.model.tuned(
+            Seen(
+                ResidualLaw.of(counts, _residual_cuts(self.model.finest), noise),
+                noise,
+                size,
+                self.width,
+                radius,
+                self._precision,
+            )
+        )
+        if tuned is not None:
+            cut, move = tuned
+            return {"cut": cut.low, "high": cut.high, "meat": cut.meat, "intercept": cut.intercept, "move": move}
         edge = edge_of(_both_sides(counts), _positive_cuts(), noise * np.sqrt(2.0))
         share = float(self.share("second"))
         allowed = np.sqrt(_OF_NOISE * size) * self._precision(0.64 * share) / radius
@@ -321,9 +338,10 @@ class NewtonPlan:
         first = before["first"]
         settings = {
             name: first.settings[name]
-            for name in ("radius", "frame", *(["cut", "high", "edge"] if "cut" in first.settings else []))
+            for name in ("radius", "frame", "cut", "high", "edge", "meat", "intercept")
+            if name in first.settings
         }
-        settings["point"] = next_point(self.round(first, last=False)).tolist()
+        settings["point"] = next_point(self.round(first, last=False), self.model.longest(cut_of(settings))).tolist()
         return self._later(before, settings, last=True)
 
     def _later(self, before: dict[str, StageRelease], settings: dict[str, Any], *, last: bool) -> Stage:
@@ -390,7 +408,8 @@ def _share(count: float, size: float) -> str:
 
 def cut_of(settings: Any) -> Cut:
     """Read where residuals are cut."""
-    return Cut(float(settings["cut"]), float(settings["high"])) if "cut" in settings else Cut()
+    names = {"cut": "low", "high": "high", "meat": "meat", "intercept": "intercept"}
+    return Cut(**{mine: float(settings[name]) for name, mine in names.items() if name in settings})
 
 
 def _binary_start(response: Response, start: Begun, *, intercept: bool) -> Array:
@@ -447,14 +466,14 @@ def edge_of(counts: Array, cuts: Array, noise: float) -> float:
     return float(cuts[min(last + 1, len(cuts) - 1)])
 
 
-def _positive_cuts() -> Array:
+def _positive_cuts(least: int = -2) -> Array:
     """Half octaves of residuals in standard deviations."""
-    return np.asarray(2.0 ** (np.arange(-2, 51) / 2))
+    return np.asarray(2.0 ** (np.arange(least, 51) / 2))
 
 
-def _residual_cuts() -> Array:
+def _residual_cuts(least: int = -2) -> Array:
     """The same to both sides."""
-    return np.concatenate([-_positive_cuts()[::-1], _positive_cuts()])
+    return np.concatenate([-_positive_cuts(least)[::-1], _positive_cuts(least)])
 
 
 def _both_sides(counts: Array) -> Array:
