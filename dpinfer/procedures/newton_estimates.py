@@ -78,4 +78,5 @@ def estimates_of(
         target=target,
         nobs_variance=0.0 if public is not None else start.terms["rows"].scale ** 2,
         method=method,
+        notes=plan.model.warnings(start.size, float(np.sqrt(rounds[-1].noise(rounds[-1].point, 1.0)[0, 0]))),
     )

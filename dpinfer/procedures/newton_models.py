@@ -107,6 +107,14 @@ class RoundModel(ABC):
         """What the released score and Hessian are multiplied by."""
         return 1.0, 1.0
 
+    def notes(self, cut: Cut, unit: float) -> list[str]:  # noqa: ARG002
+        """Return sentences for tables, ``unit`` being that of the residuals."""
+        return []
+
+    def warnings(self, rows: float, noise: float) -> tuple[str, ...]:  # noqa: ARG002
+        """Return warnings from the number of rows and the noise of the sum of all residuals' scores."""
+        return ()
+
     def longest(self, cut: Cut) -> float:  # noqa: ARG002
         """Longest step of the first round, for rows of length 1."""
         return 3.0

@@ -142,7 +142,8 @@ class NewtonPlan:
             "wrong model, whose best approximation is then what is estimated.",
             f"Rows that count less for outlying regressors: {_share(lighter, size)} (noisy).",
         ]
-        if "cut" in settings:
+        told += self.model.notes(cut_of(settings), self._unit(stages))
+        if "edge" in settings:
             beyond = self.rows_beyond(stages["counts"], cut_of(settings))[0]
             told.append(
                 f"Rows whose residual was cut, and given back: {_share(beyond, size)} (noisy); beyond what was seen, "
