@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Bins", "RoundCounts"]
 
-_OF = ("size", "residual", "difference", "linear", "coordinate")
+_OF = ("size", "residual", "difference", "linear", "coordinate", "label")
 
 _MOST_PLACES = 512
 _MOST_BINS = 2**14
@@ -40,7 +40,7 @@ class Bins:
     """Bins of one number of a row: between ``cuts`` (B - 1,), and below and above all of them.
 
     With several ``levels`` neighbouring bins are also counted by pairs, by fours and so on; then B is divisible by the
-    largest of these. ``place`` says which coordinate, if it is one that is binned.
+    largest of these. ``place`` says which, if it is a coordinate or a label that is binned.
     """
 
     name: str
@@ -72,12 +72,14 @@ class Bins:
         whole = type(self.levels) is int and 1 <= self.levels <= _MOST_BINS.bit_length()
         if not whole or self.size % 2 ** (self.levels - 1):
             raise OptionError("levels", self.levels, f"levels of which each halves {self.size:,} bins")
-        if type(self.place) is not int or not 0 <= self.place < frame.size:
-            raise OptionError("place", self.place, f"a coordinate, from 0 to {frame.size - 1}")
+        places = frame.labels if self.of == "label" else frame.size
+        if type(self.place) is not int or not 0 <= self.place < places:
+            raise OptionError("place", self.place, f"a whole number below {places}")
 
     def found(self, looked: Looked) -> NDArray[np.intp]:
         """Return the bin of each row (m,)."""
-        number = looked.z[self.place] if self.of == "coordinate" else getattr(looked, self.of)
+        several = {"coordinate": looked.z, "label": looked.labels}
+        number = several[self.of][self.place] if self.of in several else getattr(looked, self.of)
         found: NDArray[np.intp] = np.searchsorted(self.cuts, number, side="right")
         return found
 

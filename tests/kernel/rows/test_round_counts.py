@@ -173,6 +173,7 @@ WRONG = {
     "many levels": in_bins(levels=10**6),
     "another coordinate": in_bins(place=4),
     "coordinate from the end": in_bins(place=-1),
+    "no label": in_bins(of="label", place=0),
     "no places": replace(COUNTS, places=()),
     "places of a list": replace(COUNTS, places="ab"),
     "twice": replace(COUNTS, places=PLACES[:1] * 2),
