@@ -26,6 +26,10 @@ _DOMINATED = 0.05
 """Share of a coefficient in directions that noise dominates, from which it is named."""
 
 
+_WORST = 3.0
+"""Standard errors of bias from which a coefficient is not determined."""
+
+
 @dataclass(frozen=True, eq=False)
 class NewtonInference(BaseInference):
     """Coefficients of a regression; implements `Inference`.
@@ -95,7 +99,7 @@ class NewtonInference(BaseInference):
             return np.array(found) + (rows @ self.shift)[:, None]
         errors, biases = self._errors(rows), self._biases(rows)
         half = folded_quantile(alpha, biases / errors) * errors
-        half[biases > errors] = np.inf
+        half[biases > _WORST * errors] = np.inf
         centre = rows @ self.params
         return np.stack([centre - half, centre + half], axis=-1)
 
@@ -108,7 +112,7 @@ class NewtonInference(BaseInference):
             return np.asarray(2 * stats.norm.sf(np.abs(found)))
         errors, biases = self._errors(rows), self._biases(rows)
         found = folded_tail(np.abs(rows @ self.params - values) / errors, biases / errors)
-        return np.where(biases > errors, 1.0, found)
+        return np.where(biases > _WORST * errors, 1.0, found)
 
     def wald(self, restrictions: Array, values: Array) -> tuple[float, float, float]:
         """Joint test of ``restrictions @ params = values``: statistic (chi-squared), degrees of freedom, p-value."""
