@@ -1,70 +1,107 @@
-"""Regressions by noisy Newton rounds: questions of `logit` and its kin."""
+"""Questions of regressions by noisy Newton rounds."""
 
 from __future__ import annotations
 
-from dataclasses import KW_ONLY, dataclass
-from typing import TYPE_CHECKING
+from dataclasses import KW_ONLY, dataclass, replace
+from typing import TYPE_CHECKING, Any, Self
 
+import numpy as np
+
+from dpinfer.errors import FormulaError, ReleaseFormatError
 from dpinfer.inference.newton_inference import METHODS
-from dpinfer.procedures.conditions import where_notes
-from dpinfer.procedures.keywords import suggests
-from dpinfer.procedures.newton_estimates import estimates_of
+from dpinfer.procedures.conditions import told_where, where_notes
+from dpinfer.procedures.expected import sizes_shown
 from dpinfer.procedures.newton_columns import NewtonColumns
+from dpinfer.procedures.newton_estimates import estimates_of
 from dpinfer.procedures.newton_models import BinaryModel, LinearModel, RoundModel
 from dpinfer.procedures.newton_steps import NewtonPlan
-from dpinfer.procedures.options import Allowed, inferred, measured, one_of
+from dpinfer.procedures.options import TARGET, Allowed, inferred, measured, one_of
 from dpinfer.procedures.procedure import Procedure, context_of
 from dpinfer.results.base import PrivateResults
+from dpinfer.results.glm import GLMResults
+from dpinfer.schema.points import FormulaDesign
 
 if TYPE_CHECKING:
-    from dpinfer.inference.newton_inference import NewtonInference
-    from dpinfer.kernel.stage import Context, Data, Slot, Stage
-    from dpinfer.privacy.units import Neighbors
+    from collections.abc import Mapping
+
+    from dpinfer.kernel.stage import Context, Slot, Stage
+    from dpinfer.privacy.units import Neighbors, Privacy
     from dpinfer.release import Release, StageRelease
     from dpinfer.schema.schema import Schema
 
-__all__ = ["Newton", "logit"]
+__all__ = ["Newton"]
 
 _FORMULA = Allowed(lambda given: isinstance(given, str), 'a formula such as "affair ~ age"')
+
+_BINARY = ("logit", "probit", "cloglog")
+
+_TITLES = {"ols": "OLS", "logit": "Logit", "probit": "Probit", "cloglog": "Binomial, complementary log-log"}
+"""What tables call a model."""
 
 
 @dataclass(frozen=True, eq=False)
 class Newton(Procedure):
-    """A regression by noisy Newton rounds. See `logit`, `ols`."""
+    """A regression by noisy Newton rounds. See `ols`, `logit`, `glm`."""
 
     procedures = ("newton",)
 
     formula: str = measured("", _FORMULA)
-    model: str = measured("ols", one_of(("ols", "logit", "probit", "cloglog")))
+    model: str = measured("ols", one_of(tuple(_TITLES)))
+    parameter: float | None = None
     where: str | None = None
     ranges: bool | None = None
     _: KW_ONLY
     inference: str = inferred("auto", one_of(METHODS))
-
-    def columns(self, schema: Schema) -> NewtonColumns:
-        """Return the columns, compiled against a schema."""
-        return NewtonColumns(schema, self.formula, self.where)
+    target: str = inferred("population", TARGET)
 
     @property
     def rounds(self) -> RoundModel:
         """What the model asks of the rows."""
         return LinearModel() if self.model == "ols" else BinaryModel(self.model)
 
+    def columns(self, schema: Schema) -> NewtonColumns:
+        """Return the columns, compiled against a schema."""
+        return NewtonColumns(schema, self.formula, self.where)
+
     def plan(self, context: Context) -> NewtonPlan:
         """Return the stages."""
-        ranges = self.model == "ols" if self.ranges is None else self.ranges
-        return NewtonPlan(self.columns(context.schema), self.rounds, context, ranges)
+        return NewtonPlan(self.columns(context.schema), self.rounds, context, self._ranged)
+
+    @property
+    def _ranged(self) -> bool:
+        """Whether ranges are measured: where nothing is said, as the model has a share for them."""
+        return "ranges" in self.rounds.shares if self.ranges is None else self.ranges
+
+    def resolve(self, context: Context) -> Self:  # noqa: ARG002
+        """Return the same question with ranges decided."""
+        return replace(self, ranges=self._ranged)
+
+    @property
+    def about(self) -> object:
+        """What is measured, with ranges decided."""
+        return super().about if self.ranges is not None else replace(self, ranges=self._ranged).about
 
     def text(self, schema: Schema) -> str:  # noqa: ARG002
         """Return the question in one line."""
-        return f"{self.model} {self.formula}"
+        return f"{self.model}: {self.formula}{told_where(self.where)}"
 
     def check(self, schema: Schema, neighbors: Neighbors) -> None:  # noqa: ARG002
-        """Refuse a formula that the schema cannot bound."""
-        _ = self.columns(schema).maps
+        """Refuse a formula that the schema cannot bound, and a response that the model does not have."""
+        columns = self.columns(schema)
+        _ = columns.maps
+        response = columns.response
+        lower, upper = response.expression.lower, response.expression.upper
+        if self.model in _BINARY and not (response.codings or columns.binary):
+            raise FormulaError(
+                response.name,
+                f"lies between {lower:g} and {upper:g}: the response of {self.model} is 0 or 1",
+                "declare Boolean(), Integer(0, 1) or a Category of two levels, or write a condition: I(y > 3)",
+            )
+
+    # What is measured
 
     def slots(self, context: Context) -> tuple[Slot, ...]:
-        """Share the price among the rounds."""
+        """Share the price among the stages."""
         return self.plan(context).slots()
 
     def columns_read(self, context: Context) -> tuple[str, ...]:
@@ -75,35 +112,73 @@ class Newton(Procedure):
         """Ask for ranges, a start, counts, and two rounds; see `NewtonPlan`."""
         return self.plan(context).stage(place, released)
 
-    def infer(self, release: Release | None = None) -> PrivateResults:
-        """Infer from a release of this question: free, and without any row."""
-        found, theirs = self._asked_of(release)
-        assert isinstance(theirs, Newton)
-        estimated = theirs.estimated(found, self.inference)
-        columns = self.columns(found.schema)
-        assert columns.compiled.response is not None
-        return PrivateResults(
-            estimated,
-            found,
-            model_name=f"Private {self.model.capitalize()}",
-            response=columns.compiled.response.name,
-            notes=tuple(where_notes(self.where)),
+    def check_release(self, release: Release) -> None:
+        """Refuse a release whose sums or settings are not those of the stages."""
+        context = context_of(release)
+        plan = self.plan(context)
+        if release.kind != self.release_kind(context) or len(release.stages) != len(plan.kinds):
+            raise ReleaseFormatError("stages: not those that the question asks for")
+        for place, stage in enumerate(release.stages):
+            _check_finite(stage.settings)
+            asked = plan.stage(place, release.stages[:place])
+            if asked.measure.names != stage.names or asked.settings.keys() != stage.settings.keys():
+                raise ReleaseFormatError("the sums of the release are not those that its question asks for")
+            for name, mine in asked.settings.items():
+                if np.shape(mine) != np.shape(stage.settings[name]):
+                    raise ReleaseFormatError(f"settings: {name} is of a wrong shape")
+
+    def explain(self, privacy: Privacy, *, schema: Schema | None = None, neighbors: Neighbors | None = None) -> str:
+        """Describe the measurement, and how much wider noise would make intervals, before anything is spent.
+
+        Returns
+        -------
+        str
+            What is measured, its bounds, noise and guarantee; and by how much privacy noise would make standard errors
+            larger at several numbers of rows, if most rows lie at usual distances from the middle.
+        """
+        planned = self.measurement(privacy, schema=schema, neighbors=neighbors)
+        plan = self.plan(planned.context)
+        sizes = sizes_shown(planned.context.nobs)
+        shown = ", ".join(f"{plan.expected_ratio(size) - 1:.1%} at n = {size:,}" for size in sizes)
+        return (
+            f"{planned.describe()}\n"
+            "standard errors of slopes from sampling and noise together, over those from sampling alone, about\n"
+            f"1 + {shown} (a rough guide: rare levels and collinear columns carry more)"
         )
 
-    def estimated(self, release: Release, method: str) -> NewtonInference:
-        """Return the inference of a release of this question."""
-        plan = self.plan(context_of(release))
-        return estimates_of(plan, dict(zip(plan.kinds, release.stages, strict=True)), method)
+    # What is inferred
+
+    def infer(self, release: Release | None = None) -> PrivateResults:
+        """Infer from a release of this question: free, and without any row.
+
+        Raises
+        ------
+        InferenceError
+            If the release was made for another question.
+        """
+        found, theirs = self._asked_of(release)
+        assert isinstance(theirs, Newton)
+        plan = theirs.plan(context_of(found))
+        estimated = estimates_of(
+            plan, dict(zip(plan.kinds, found.stages, strict=True)), method=self.inference, target=self.target
+        )
+        shown: dict[str, Any] = {
+            "model_name": f"Private {_TITLES[self.model]}",
+            "response": plan.columns.response.name,
+            "notes": (*where_notes(self.where), *plan.notes(found.stages)),
+            "design": FormulaDesign(found.schema, plan.columns.compiled.design),
+        }
+        if plan.model.response is None:
+            return PrivateResults(estimated, found, **shown)
+        return GLMResults(estimated, found, link=plan.model.response.link, counts=self.model not in _BINARY, **shown)
 
 
-@suggests
-def logit(
-    formula: str,
-    data: Data | Release | None = None,
-    *,
-    where: str | None = None,
-    ranges: bool | None = None,
-    inference: str = "auto",
-) -> Newton:
-    """Logistic regression under differential privacy."""
-    return Newton.asking(locals(), model="logit")
+def _check_finite(settings: Mapping[str, Any]) -> None:
+    """Refuse settings that are no finite numbers."""
+    for name, value in settings.items():
+        try:
+            right = bool(np.isfinite(np.asarray(value, dtype=np.float64)).all())
+        except (TypeError, ValueError):
+            right = False
+        if not right:
+            raise ReleaseFormatError(f"settings: {name} is not made of finite numbers")

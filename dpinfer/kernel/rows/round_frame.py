@@ -108,18 +108,14 @@ class RoundFrame:
 
     @cached_property
     def _exact(self) -> Array:
-        return self.maps.astype(np.float64)
-
-    @cached_property
-    def _steps(self) -> Array:
-        """The number 1 over that of each map's products (q + 2, 1): powers of two."""
-        steps: Array = np.ldexp(1.0, -(np.array(self.bits) + GRID_BITS))[:, None]
-        return steps
+        """The maps (q + 2 + k, d) of integer features: whole numbers times powers of two."""
+        steps = np.ldexp(1.0, -(np.array(self.bits) + GRID_BITS))
+        exact: Array = self.maps.astype(np.float64) * steps[:, None]
+        return exact
 
     def look(self, rows: Array) -> Looked:
         """Map integer rows (d, m); a function of each row alone, to the last bit."""
-        mapped = np.dot(self._exact, rows)  # whole numbers of at most 2^53, in whatever order they are added
-        mapped *= self._steps
+        mapped = np.dot(self._exact, rows)  # whole steps, at most 2^53 of them, in whatever order they are added
         z, (linear, response), others = np.split(mapped, [self.size, self.size + 2])
         difference = response if self.mean is None else response - self.mean(linear)
         residual = difference if self.inverse_sd is None else difference * self.inverse_sd(linear)
