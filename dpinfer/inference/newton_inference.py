@@ -27,6 +27,10 @@ _DOMINATED = 0.05
 """Share of a coefficient in directions that noise dominates, from which it is named."""
 
 
+_WORST = 3.0
+"""Standard errors of bias from which a coefficient is not determined."""
+
+
 @dataclass(frozen=True, eq=False)
 class NewtonInference(BaseInference):
     """Coefficients of a regression; implements `Inference`.
@@ -127,7 +131,7 @@ class NewtonInference(BaseInference):
         errors, biases = self._errors(rows), self._biases(rows)
         if biases.any():
             half = folded_quantile(alpha, biases / errors) * errors
-            half[biases > errors] = np.inf
+            half[biases > _WORST * errors] = np.inf
         else:
             half = float(stats.norm.isf(alpha / 2)) * errors
         centre = rows @ self.params
@@ -142,7 +146,7 @@ class NewtonInference(BaseInference):
             return np.asarray(2 * stats.norm.sf(np.concatenate(found)))
         errors, biases = self._errors(rows), self._biases(rows)
         found = folded_tail(np.abs(rows @ self.params - values) / errors, biases / errors)
-        return np.where(biases > errors, 1.0, found)
+        return np.where(biases > _WORST * errors, 1.0, found)
 
     def wald(self, restrictions: Array, values: Array) -> tuple[float, float, float]:
         """Joint test of ``restrictions @ params = values``: statistic (chi-squared), degrees of freedom, p-value."""

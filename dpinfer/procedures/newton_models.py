@@ -281,11 +281,12 @@ class LinearModel(RoundModel):
         excess = np.sign(grid) * beyond / (hi - c)
         square = np.where(beyond > 0, (grid**2 - c**2) / (hi**2 - c**2), 0.0)
         return (
-            Term("score", "vector", 0.64, score),
-            Term("hessian", "matrix", 0.20, inlier),
-            Term("meat", "outer", 0.16),
-            Term("side", "vector", 0.09, side),
-            Term("excess", "number", 0.09, Interpolant(-hi, hi, excess, -1.0, 1.0)),
+            Term("score", "vector", 0.60, score),
+            Term("hessian", "matrix", 0.26, inlier),
+            Term("meat", "outer", 0.14),
+            Term("side", "vector", 0.13, side),
+            Term("sides", "number", 0.015, side),
+            Term("excess", "number", 0.095, Interpolant(-hi, hi, excess, -1.0, 1.0)),
             Term("beyond", "mass", 0.02, Interpolant(-hi, hi, square, 1.0, 1.0), power=2),
         )
 
