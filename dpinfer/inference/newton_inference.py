@@ -31,6 +31,10 @@ _WORST = 3.0
 """Standard errors of bias from which a coefficient is not determined."""
 
 
+_APART = 1e-9
+"""Part of a variance that is added to it, so that a covariance has an inverse in floating point."""
+
+
 @dataclass(frozen=True, eq=False)
 class NewtonInference(BaseInference):
     """Coefficients of a regression; implements `Inference`.
@@ -88,7 +92,9 @@ class NewtonInference(BaseInference):
     @cached_property
     def cov_noise(self) -> Array:
         """Covariance from privacy noise (p, p)."""
-        return np.asarray(self.weights @ self.fit.cov_noise @ self.weights.T)
+        found = self.weights @ self.fit.cov_noise @ self.weights.T
+        # Columns that no row tells apart: in floating point their covariance would have no inverse.
+        return np.asarray(found + _APART * np.diag(np.diag(found + self.cov_sampling)))
 
     @cached_property
     def average_slope(self) -> AverageSlope | None:
