@@ -2,19 +2,20 @@
 
 Notes
 -----
-Round t releases, at a public point theta_t, a noisy score s_t and a noisy Hessian H_t. With f_t(theta) the mean slope of
-the response on the way from theta_t to theta over that at theta_t,
+Round t releases, at a public point theta_t, a noisy score s_t and a noisy Hessian H_t. With f_t(theta) the mean slope
+of the response on the way from theta_t to theta over that at theta_t,
 
     g(theta) = sum_t a_t [s_t - f_t(theta) H_t (theta - theta_t)]
 
-is a score that uses every round. Where rounds weigh rows alike, s_t - f_t H_t (theta_0 - theta_t) is the same sample in all
-of them, so that g has the sampling covariance of one score, and the noise of all:
+is a score that uses every round. Where rounds weigh rows alike, s_t - f_t H_t (theta_0 - theta_t) is the same sample in
+all of them, so that g has the sampling covariance of one score, and the noise of all:
 
     V(theta) = meat n/(n - p) + sum_t a_t^2 [sigma_t^2 M M' + f_t^2 (tau_t^2/2) (|dz|^2 M M' + M dz dz' M')],
     dz = M' (theta - theta_t).
 
-M maps the coordinates in which a round was released to those of the coefficients, and a symmetric matrix is released with
-noise tau_t on the diagonal and tau_t/sqrt 2 beside it. Under Laplace noise all entries have equal noise, and ``M diag(dz)^2 M'`` is taken off.
+M maps the coordinates in which a round was released to those of the coefficients, and a symmetric matrix is released
+with noise tau_t on the diagonal and tau_t/sqrt 2 beside it. Under Laplace noise all entries have equal noise
+tau_t/sqrt 2, and M diag(dz)^2 M' is taken off.
 """
 
 from __future__ import annotations
@@ -41,8 +42,12 @@ _STEPS, _LONGEST_STEP, _FIRST_STEP = 40, 1.0, 1.5
 _WEIGHTED_AT = (0, 3, 6, 12)
 """Steps at which the weights of the rounds are set anew."""
 
-_RIDGE, _FIRST_RIDGE = 2.0, 0.0
+_RIDGE = 2.0
+"""Least eigenvalue over the size of its noise, below which an estimate is drawn to the last round's point."""
+
 _REACH = 2.0
+"""Estimates move linear predictors by at most this standard deviation from the last round's point."""
+
 _SLOPE_RANGE = (0.02, 50.0)
 _CURVED, _FARTHEST = 0.05, 9.0
 """Relative error of a Hessian used at a squared distance of 1, and the squared distance up to which it grows."""
@@ -72,7 +77,7 @@ class Round:
         M: the noise of the score has covariance ``score_scale**2 * spread @ spread.T``.
     score_scale, hessian_scale : float
     radius : float
-        Length in the coordinates of the release of a row that is 1 long in whitened ones, inverted.
+        By how much longer a row is in whitened coordinates than in those of the release.
     flat : bool
         Whether all entries of the Hessian have equal noise, ``hessian_scale / sqrt(2)``, as under Laplace noise.
     """
@@ -116,7 +121,7 @@ class Round:
         return ridge * (self.spread @ self.spread.T)
 
     def apart(self, theta: Array) -> Array:
-        """The difference to the point in the coordinates of the release (q,)."""
+        """Return the difference to the point in the coordinates of the release (q,)."""
         return self.spread.T @ (theta - self.point)
 
     def noise(self, theta: Array, slope: float) -> Array:
@@ -208,7 +213,7 @@ class _Sums:
         return np.asarray(found / found.sum())
 
     def score(self, theta: Array, slopes: Array, weights: Array) -> Array:
-        """Combined score (p,)."""
+        """Return the combined score (p,)."""
         return weights @ self.scores - np.einsum("t,tpr,tr->p", weights * slopes, self.hessians, theta - self.points)
 
     def noise(self, theta: Array, slopes: Array, weights: Array) -> Array:
@@ -219,7 +224,7 @@ class _Sums:
         return np.sum(parts, axis=0)
 
     def along(self, thetas: Array, weights: Array, direction: Array) -> tuple[Array, Array]:
-        """Combined score in a direction (p,) at many points (S, p), and the variance that noise gives it (S,)."""
+        """Return the combined score in a direction (p,) at many points (S, p), and the variance of its noise (S,)."""
         slopes = self.slopes(thetas)[0]
         score, hessian = self.scales
         seen = np.einsum("p,tpq->tq", direction, self.spreads)
@@ -329,7 +334,7 @@ class NewtonFit:
         return float(score @ np.linalg.solve(variance, score))
 
     def slope_gradient(self) -> Array:
-        """Derivative (p,) of the average slope by the coefficients, for a normal linear predictor."""
+        """Return the derivative (p,) of the average slope by the coefficients, for a normal linear predictor."""
         assert self.response is not None
         steps = 1e-3 * np.eye(len(self.params))
         around = np.stack([self.params + steps, self.params - steps])
@@ -342,7 +347,8 @@ class NewtonFit:
         found = 0.0
         slopes = self._sums.slopes(self.params[None])[1, :, 0]
         for one, weight, slope in zip(self.rounds, self.weights, slopes, strict=True):
-            found += (weight * slope * one.hessian_scale * float(one.spread[0] @ one.spread[0])) ** 2
+            scale = one.hessian_scale * (0.5**0.5 if one.flat else 1.0)
+            found += (weight * slope * scale * float(one.spread[0] @ one.spread[0])) ** 2
         return found
 
     def with_tail(self, tail: Tail) -> NewtonFit:
@@ -355,7 +361,7 @@ class NewtonFit:
         return np.asarray((moved**2)[:, self.lost].sum(axis=1) / np.maximum((moved**2).sum(axis=1), 1e-300))
 
     def interval(self, contrast: Array, *, alpha: float = 0.05) -> tuple[float, float]:
-        """Values that the score test of one contrast does not reject, to the outermost; infinite where it never does."""
+        """Return the outermost values that the score test of a contrast does not reject; infinite where it never does."""
         critical = float(stats.norm.isf(alpha / 2))
         variance = float(contrast @ (self.cov_noise + self.cov_sampling) @ contrast)
         centre, unit = float(contrast @ self.params), np.sqrt(variance)
@@ -487,9 +493,8 @@ def solve_rounds(
 
 
 def next_point(one: Round) -> Array:
-    """Point (p,) of the next round: a Newton step from this one, eigenvalues kept above noise, at most 3 long."""
+    """Return the point (p,) of the next round: a Newton step of bounded length, eigenvalues kept above noise."""
     noise = one.hessian_scale * float(np.sqrt(len(one.point) / 2.0))
     whiten = np.asarray(np.linalg.pinv(one.spread))
-    ridge = max(0.0, _FIRST_RIDGE - _inverse(one.hessian, noise, whiten).clear) * noise
-    move = _inverse(one.hessian + one.ridged(ridge), noise, whiten).matrix @ one.score
+    move = _inverse(one.hessian, noise, whiten).matrix @ one.score
     return np.asarray(one.point + move * min(1.0, _FIRST_STEP / max(one.length(move), 1e-300)))

@@ -67,7 +67,7 @@ class Response:
         return np.asarray(self.link.inverse(np.clip(predictor, -self.farthest, self.farthest)))
 
     def slope(self, predictor: Array) -> Array:
-        """Derivative of the mean at linear predictors (...)."""
+        """Return the derivative of the mean at linear predictors (...)."""
         return np.asarray(self.link.inverse_deriv(np.clip(predictor, -self.farthest, self.farthest)))
 
     def average_mean(self, centre: ArrayLike, variance: ArrayLike) -> Array:

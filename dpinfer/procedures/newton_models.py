@@ -178,6 +178,7 @@ class BinaryModel(RoundModel):
 
 
 _NOTHING = 1e-13
+"""Weights up to this are no more than what rounding leaves of 1."""
 
 
 def ratio_of(width: int) -> float:
