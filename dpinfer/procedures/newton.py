@@ -15,6 +15,7 @@ from dpinfer.procedures.expected import sizes_shown
 from dpinfer.procedures.newton_columns import NewtonColumns
 from dpinfer.procedures.newton_estimates import estimates_of
 from dpinfer.procedures.newton_models import BinaryModel, LinearModel, RoundModel
+from dpinfer.procedures.newton_robust import HuberModel, QuantileModel
 from dpinfer.procedures.newton_steps import NewtonPlan
 from dpinfer.procedures.options import TARGET, Allowed, inferred, measured, one_of
 from dpinfer.procedures.procedure import Procedure, context_of
@@ -37,7 +38,14 @@ _FORMULA = Allowed(lambda given: isinstance(given, str), 'a formula such as "aff
 
 _BINARY = ("logit", "probit", "cloglog")
 
-_TITLES = {"ols": "OLS", "logit": "Logit", "probit": "Probit", "cloglog": "Binomial, complementary log-log"}
+_TITLES = {
+    "ols": "OLS",
+    "logit": "Logit",
+    "probit": "Probit",
+    "cloglog": "Binomial, complementary log-log",
+    "huber": "Robust",
+    "quantile": "Quantile",
+}
 """What tables call a model."""
 
 
@@ -59,6 +67,10 @@ class Newton(Procedure):
     @property
     def rounds(self) -> RoundModel:
         """What the model asks of the rows."""
+        if self.model == "huber":
+            return HuberModel() if self.parameter is None else HuberModel(self.parameter)
+        if self.model == "quantile":
+            return QuantileModel() if self.parameter is None else QuantileModel(self.parameter)
         return LinearModel() if self.model == "ols" else BinaryModel(self.model)
 
     def columns(self, schema: Schema) -> NewtonColumns:

@@ -10,7 +10,7 @@ from abc import ABC, abstractmethod
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cache, partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from dpinfer.numerics.arrays import Array
     from dpinfer.numerics.responses import Response
     from dpinfer.privacy.sensitivity import Norm
+    from dpinfer.procedures.newton_robust import Seen
 
 __all__ = ["BinaryModel", "LinearModel", "RoundModel", "Tables"]
 
@@ -44,10 +45,16 @@ class Tables:
 
 @dataclass(frozen=True, eq=False)
 class Cut:
-    """Where residuals are cut: at ``low``, and what lies beyond counts up to ``high``; in the unit of the response."""
+    """Where residuals are cut: at ``low``, and what lies beyond counts up to ``high``; in the unit of the response.
+
+    ``meat`` is what the released meat is multiplied by, and ``intercept`` the variance that the choice of the cut adds to
+    the intercept.
+    """
 
     low: float = 1.0
     high: float = 2.0
+    meat: float = 1.0
+    intercept: float = 0.0
 
 
 def steps_of(function: Callable[[Array], Array], low: float, high: float, nodes: int = _NODES) -> Interpolant:
@@ -68,9 +75,12 @@ class RoundModel(ABC):
     ----------
     response : Response or None
         Its mean function; None where the linear predictor is the mean.
+    finest : int
+        Residuals are counted in half octaves from this one on, of which 0 ends at one standard deviation.
     """
 
     response: Response | None
+    finest: ClassVar[int] = -2
 
     @property
     @abstractmethod
@@ -96,6 +106,21 @@ class RoundModel(ABC):
     def factors(self, cut: Cut) -> tuple[float, float]:
         """What the released score and Hessian are multiplied by."""
         return 1.0, 1.0
+
+    def notes(self, cut: Cut, unit: float) -> list[str]:  # noqa: ARG002
+        """Return sentences for tables, ``unit`` being that of the residuals."""
+        return []
+
+    def warnings(self, rows: float, noise: float) -> tuple[str, ...]:  # noqa: ARG002
+        """Return warnings from the number of rows and the noise of the sum of all residuals' scores."""
+        return ()
+
+    def longest(self, cut: Cut) -> float:  # noqa: ARG002
+        """Longest step of the first round, for rows of length 1."""
+        return 3.0
+
+    def tuned(self, seen: Seen) -> tuple[Cut, float] | None:
+        """Return where residuals are cut, and what to add to the intercept; None where least squares' rule serves."""
 
 
 @dataclass(frozen=True)
@@ -257,11 +282,12 @@ class LinearModel(RoundModel):
         excess = np.sign(grid) * beyond / (hi - c)
         square = np.where(beyond > 0, (grid**2 - c**2) / (hi**2 - c**2), 0.0)
         return (
-            Term("score", "vector", 0.64, score),
-            Term("hessian", "matrix", 0.20, inlier),
-            Term("meat", "outer", 0.16),
-            Term("side", "vector", 0.09, side),
-            Term("excess", "number", 0.09, Interpolant(-hi, hi, excess, -1.0, 1.0)),
+            Term("score", "vector", 0.60, score),
+            Term("hessian", "matrix", 0.26, inlier),
+            Term("meat", "outer", 0.14),
+            Term("side", "vector", 0.13, side),
+            Term("sides", "number", 0.015, side),
+            Term("excess", "number", 0.095, Interpolant(-hi, hi, excess, -1.0, 1.0)),
             Term("beyond", "mass", 0.02, Interpolant(-hi, hi, square, 1.0, 1.0), power=2),
         )
 
