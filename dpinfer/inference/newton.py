@@ -174,7 +174,7 @@ class NewtonFit:
         return np.asarray((moved**2)[:, self.lost].sum(axis=1) / np.maximum((moved**2).sum(axis=1), 1e-300))
 
     def interval(self, contrast: Array, *, alpha: float = 0.05) -> tuple[float, float]:
-        """Return the outermost values that the score test of a contrast does not reject, infinite where it never does."""
+        """Return the outermost values that the score test does not reject, infinite where it never does."""
         critical = float(stats.norm.isf(alpha / 2))
         variance = float(contrast @ (self.cov_noise + self.cov_sampling) @ contrast)
         centre, unit = float(contrast @ self.params), np.sqrt(variance)

@@ -114,18 +114,22 @@ class Sums:
 
     @cached_property
     def points(self) -> Array:
+        """Their points (T, p)."""
         return np.stack([one.point for one in self.rounds])
 
     @cached_property
     def scores(self) -> Array:
+        """Their scores (T, p)."""
         return np.stack([one.score for one in self.rounds])
 
     @cached_property
     def hessians(self) -> Array:
+        """Their Hessians (T, p, p)."""
         return np.stack([one.hessian for one in self.rounds])
 
     @cached_property
     def spreads(self) -> Array:
+        """Their maps M (T, p, q)."""
         return np.stack([one.spread for one in self.rounds])
 
     @cached_property
