@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from dpinfer.kernel.rows.features import Features
-from dpinfer.kernel.rows.interpolants import Interpolant
 from dpinfer.kernel.rows.round_frame import RoundFrame
 from dpinfer.procedures.conditions import compiled_where, quoted
 from dpinfer.procedures.gram_design import two_sided
@@ -26,6 +25,7 @@ if TYPE_CHECKING:
 
     import pandas as pd
 
+    from dpinfer.kernel.rows.interpolants import Interpolant
     from dpinfer.numerics.arrays import Array
     from dpinfer.privacy.sensitivity import Norm
     from dpinfer.schema.grid import Basis

@@ -103,8 +103,8 @@ class RoundModel(ABC):
         """Return the model for noise of a norm and a number of regressors."""
         return self
 
-    def factors(self, cut: Cut) -> tuple[float, float]:
-        """What the released score and Hessian are multiplied by."""
+    def factors(self, cut: Cut) -> tuple[float, float]:  # noqa: ARG002
+        """Return what the released score and Hessian are multiplied by."""
         return 1.0, 1.0
 
     def notes(self, cut: Cut, unit: float) -> list[str]:  # noqa: ARG002
@@ -203,6 +203,7 @@ class BinaryModel(RoundModel):
 
 
 _NOTHING = 1e-13
+"""Weights up to this are no more than what rounding leaves of 1."""
 
 
 def ratio_of(width: int) -> float:
