@@ -122,7 +122,7 @@ class ResidualLaw:
 
 def _chained(counts: Array, noise: float) -> list[int]:
     """Places of the bins that hold rows beyond doubt: clearer ones, if they are far from the others."""
-    seen = np.flatnonzero(counts >= _SEEN * noise)
+    seen = np.flatnonzero(counts >= max(_SEEN * noise, 0.5))
     if not seen.size:
         return seen.tolist()
     middle = int(np.argmin(np.abs(seen - len(counts) // 2)))
@@ -278,10 +278,10 @@ class QuantileModel(LinearModel):
 
 
 def _peaked(law: ResidualLaw, point: float, width: float) -> float:
-    """Density at a point over its mean under the kernel, as far as a kernel of fourth order tells; at most 1."""
+    """Density at a point over its mean under the kernel, as far as a kernel of fourth order tells."""
     apart = (0.5 * (law.points[1:] + law.points[:-1]) - point) / width
     mass = np.diff(law.rising) * np.exp(-(apart**2) / 2)
-    return float(np.clip(1.5 - 0.5 * (mass @ apart**2) / max(float(mass.sum()), 1e-9), 0.5, 1.0))
+    return float(np.clip(1.5 - 0.5 * (mass @ apart**2) / max(float(mass.sum()), 1e-9), 0.5, 1.1))
 
 
 @dataclass(frozen=True, eq=False)
