@@ -259,8 +259,8 @@ def run(arguments: Options) -> list[Claim]:
         f"Cells: {len(table)}; too little coverage: {int((~table['covers']).sum())}; too wide: "
         f"{int((~table['narrow']).sum())}.",
         f"Rules: coverage of the intercept and of every slope at least {least:.4f}; where noise is at most "
-        f"{SMALL_NOISE:.0%} of the variance, median width at most {widest(arguments.replicates):.3g} times the oracle's. "
-        "The oracle knows the true density at the quantile and has no noise.",
+        f"{SMALL_NOISE:.0%} of the variance, median width at most {widest(arguments.replicates):.3g} times the "
+        "oracle's. The oracle knows the true density at the quantile and has no noise.",
     ]
     write_table(table, "robust_coverage", arguments, notes)
     write_figure(figure_of(table, least), "robust_coverage", arguments)
