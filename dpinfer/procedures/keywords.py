@@ -61,7 +61,7 @@ INSTEAD: dict[str, str] = {
     "W": "the weights of linear_queries are queries=",
     "neighbors": 'the relation is that of the ledger: dpi.Ledger(..., neighbors="replace_one")',
     "family": (
-        "families of regressions are those of dpi.glm, of distributions those of dpi.expfam; any statsmodels model runs in "
+        "families of regressions are those of dpi.glm, of distributions those of dpi.expfam; any model runs in "
         "dpi.sample_aggregate(..., model=)"
     ),
     "range": "the ends of equal bins are bounds=(lower, upper), as the schema declares them by default",

@@ -47,8 +47,8 @@ class Tables:
 class Cut:
     """Where residuals are cut: at ``low``, and what lies beyond counts up to ``high``; in the unit of the response.
 
-    ``meat`` and ``hessian`` are what released ones are multiplied by, and ``intercept`` is the variance that the choice of
-    the cut adds to the intercept, and ``bias`` its largest bias.
+    ``meat`` and ``hessian`` are what released ones are multiplied by. ``intercept`` is the variance that the choice of the
+    cut adds to the intercept, and ``bias`` the largest bias that smoothing gives it.
     """
 
     low: float = 1.0
@@ -139,7 +139,7 @@ class BinaryModel(RoundModel):
     """
 
     link: str = "logit"
-    meat: float = 0.2
+    meat: float = 0.1
     ratio: float | None = None
 
     def under(self, norm: Norm, width: int) -> BinaryModel:
@@ -283,11 +283,12 @@ class LinearModel(RoundModel):
         excess = np.sign(grid) * beyond / (hi - c)
         square = np.where(beyond > 0, (grid**2 - c**2) / (hi**2 - c**2), 0.0)
         return (
-            Term("score", "vector", 0.64, score),
-            Term("hessian", "matrix", 0.20, inlier),
-            Term("meat", "outer", 0.16),
-            Term("side", "vector", 0.09, side),
-            Term("excess", "number", 0.09, Interpolant(-hi, hi, excess, -1.0, 1.0)),
+            Term("score", "vector", 0.60, score),
+            Term("hessian", "matrix", 0.26, inlier),
+            Term("meat", "outer", 0.14),
+            Term("side", "vector", 0.13, side),
+            Term("sides", "number", 0.015, side),
+            Term("excess", "number", 0.095, Interpolant(-hi, hi, excess, -1.0, 1.0)),
             Term("beyond", "mass", 0.02, Interpolant(-hi, hi, square, 1.0, 1.0), power=2),
         )
 
