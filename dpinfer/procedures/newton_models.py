@@ -47,14 +47,16 @@ class Tables:
 class Cut:
     """Where residuals are cut: at ``low``, and what lies beyond counts up to ``high``; in the unit of the response.
 
-    ``meat`` is what the released meat is multiplied by, and ``intercept`` the variance that the choice of the cut adds to
-    the intercept.
+    ``meat`` and ``hessian`` are what released ones are multiplied by. ``intercept`` is the variance that the choice of the
+    cut adds to the intercept, and ``bias`` the largest bias that smoothing gives it.
     """
 
     low: float = 1.0
     high: float = 2.0
     meat: float = 1.0
+    hessian: float = 1.0
     intercept: float = 0.0
+    bias: float = 0.0
 
 
 def steps_of(function: Callable[[Array], Array], low: float, high: float, nodes: int = _NODES) -> Interpolant:

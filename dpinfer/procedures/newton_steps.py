@@ -310,7 +310,8 @@ class NewtonPlan:
         )
         if tuned is not None:
             cut, move = tuned
-            return {"cut": cut.low, "high": cut.high, "meat": cut.meat, "intercept": cut.intercept, "move": move}
+            settings = {"cut": cut.low, "high": cut.high, "meat": cut.meat, "hessian": cut.hessian}
+            return {**settings, "intercept": cut.intercept, "bias": cut.bias, "move": move}
         edge = edge_of(_both_sides(counts), _positive_cuts(), noise * np.sqrt(2.0))
         share = float(self.share("second"))
         allowed = np.sqrt(_OF_NOISE * size) * self._precision(0.60 * share) / radius
@@ -350,7 +351,7 @@ class NewtonPlan:
         first = before["first"]
         settings = {
             name: first.settings[name]
-            for name in ("radius", "frame", "cut", "high", "edge", "meat", "intercept")
+            for name in ("radius", "frame", "cut", "high", "edge", "meat", "hessian", "intercept", "bias")
             if name in first.settings
         }
         settings["point"] = next_point(self.round(first, last=False), self.model.longest(cut_of(settings))).tolist()
@@ -398,7 +399,7 @@ def _share(count: float, size: float) -> str:
 
 def cut_of(settings: Any) -> Cut:
     """Read where residuals are cut."""
-    names = {"cut": "low", "high": "high", "meat": "meat", "intercept": "intercept"}
+    names = {"cut": "low", **{name: name for name in ("high", "meat", "hessian", "intercept", "bias")}}
     return Cut(**{mine: float(settings[name]) for name, mine in names.items() if name in settings})
 
 
