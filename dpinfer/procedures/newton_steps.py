@@ -56,6 +56,8 @@ _NEAR, _OFF_CENTER = 1.2, 0.03
 """Residuals in bins from below this are near; the start may be so far off their centre, times their number."""
 
 _LEAST_CUT, _OF_NOISE = 3.0, 0.5
+_OF_NOISE_FAR = 0.3
+"""Part of the sampling variance that the noise of a score may have before rows far out count less."""
 _FARTHEST = 1e3
 """Linear predictors of a start have at most this standard deviation, in units of the residual's."""
 
@@ -285,7 +287,10 @@ class NewtonPlan:
         cuts = self._size_cuts
         edge = edge_of(counts.array[1:sizes], cuts, noise[0])
         most = self.columns.longest(np.array(counts.settings["whiten"]) @ start.transform, self.norm)
-        radius = min(edge if self.norm == "l1" else float(np.sqrt(edge)), most)
+        seen = edge if self.norm == "l1" else float(np.sqrt(edge))
+        # A weight below 1 moves what is estimated where the model is wrong, so there is one only where noise asks for it.
+        cheap = np.sqrt(_OF_NOISE_FAR * start.size) * self._precision(0.5 * float(self.share("second"))) / _LEAST_CUT
+        radius = min(max(seen, float(cheap)) if self.model.response is None else seen, most)
         settings = {"radius": radius, **self._cut(counts.array[sizes:], noise[-1], radius, start.size)}
         settings["frame"] = (np.array(counts.settings["whiten"]) / radius).tolist()
         point = np.array(counts.settings["point"])
