@@ -47,8 +47,8 @@ class Tables:
 class Cut:
     """Where residuals are cut: at ``low``, and what lies beyond counts up to ``high``; in the unit of the response.
 
-    ``meat`` and ``hessian`` are what released ones are multiplied by. ``intercept`` is the variance that the choice of the
-    cut adds to the intercept, and ``bias`` the largest bias that smoothing gives it.
+    ``meat`` and ``hessian`` are what released ones are multiplied by. ``intercept`` is the variance that the choice of
+    the cut adds to the intercept, and ``bias`` the largest bias that smoothing gives it.
     """
 
     low: float = 1.0
@@ -105,8 +105,8 @@ class RoundModel(ABC):
         """Return the model for noise of a norm and a number of regressors."""
         return self
 
-    def factors(self, cut: Cut) -> tuple[float, float]:
-        """What the released score and Hessian are multiplied by."""
+    def factors(self, cut: Cut) -> tuple[float, float]:  # noqa: ARG002
+        """Return what the released score and Hessian are multiplied by."""
         return 1.0, 1.0
 
     def notes(self, cut: Cut, unit: float) -> list[str]:  # noqa: ARG002
@@ -121,8 +121,9 @@ class RoundModel(ABC):
         """Longest step of the first round, for rows of length 1."""
         return 3.0
 
-    def tuned(self, seen: Seen) -> tuple[Cut, float] | None:
+    def tuned(self, seen: Seen) -> tuple[Cut, float] | None:  # noqa: ARG002
         """Return where residuals are cut, and what to add to the intercept; None where least squares' rule serves."""
+        return None
 
 
 @dataclass(frozen=True)
