@@ -29,7 +29,7 @@ def estimates_of(
     last = stages["second"]
     rounds = [plan.round(stages["first"], last=False), plan.round(last, last=True)]
     cut = cut_of(last.settings)
-    terms = split_terms(last, plan.model.terms(cut, last=True), plan.width)
+    terms = split_terms(last, plan.model.terms(cut, last=True), len(last.settings["point"]))
     back = rounds[-1].spread
     factor = plan.model.factors(cut)[0]
     fit = solve_rounds(
@@ -42,7 +42,7 @@ def estimates_of(
     )
     unit, shift = 1.0, np.zeros(plan.width)
     if plan.model.response is None:
-        rows, farther, skewed = plan.tail_counts(stages["counts"], cut)
+        rows, farther, skewed = plan.rows_beyond(stages["counts"], cut)
         side = back @ terms["side"].value
         spread = terms["side"].scale ** 2 * back @ back.T
         excess, square = (terms[one] for one in ("excess", "beyond"))
@@ -59,7 +59,7 @@ def estimates_of(
             skewed,
             float(last.settings["edge"]) > cut.low,
         )
-        constant = np.eye(plan.width)[0] if plan.columns.intercept else None
+        constant = np.eye(len(start.score))[0] if plan.columns.intercept else None
         fit = fit.with_tail(beyond.tail(fit.inverse, fit.hessian, fit.meat, constant, start.size))
         unit = float(stages["counts"].settings["unit"])
         shift[0] = float(stages["start"].settings["shift"])
@@ -74,4 +74,5 @@ def estimates_of(
         target=target,
         nobs_variance=0.0 if public is not None else start.terms["rows"].scale ** 2,
         method=method,
+        unknown=start.kept.unknown,
     )

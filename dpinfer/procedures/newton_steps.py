@@ -16,6 +16,7 @@ from dpinfer.kernel.stage import Slot, Stage, Sum
 from dpinfer.numerics.responses import intercept_for, matched_scale
 from dpinfer.privacy.accounting import gaussian_amount
 from dpinfer.privacy.units import PureDP
+from dpinfer.procedures.newton_levels import levels_of, without_levels
 from dpinfer.procedures.newton_models import Cut
 from dpinfer.schema.clamping import limits_of
 from dpinfer.schema.columns import Integer
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
     from dpinfer.numerics.arrays import Array
     from dpinfer.numerics.responses import Response
     from dpinfer.procedures.newton_columns import NewtonColumns
+    from dpinfer.procedures.newton_levels import Kept
     from dpinfer.procedures.newton_models import RoundModel
     from dpinfer.release.stage import StageRelease
 
@@ -153,7 +155,7 @@ class NewtonPlan:
             beyond = self.rows_beyond(stages["counts"], cut_of(settings))[0]
             told.append(
                 f"Rows whose residual was cut, and given back: {_share(beyond, size)} (noisy); beyond what was seen, "
-                "residuals are taken to fall off as a Pareto law of index 3."
+                "residuals are taken to fall off as a Pareto law of index 2.5, or faster."
             )
         return tuple(told)
 
@@ -217,7 +219,10 @@ class NewtonPlan:
         point, unit = self.start_point(start)
         settings = {"whiten": whiten.tolist(), "point": point.tolist(), "unit": unit}
         frame = self.columns.frame(
-            whiten @ start.transform, start.transform.T @ point, (float(before["start"].settings["shift"]), unit)
+            whiten @ start.transform,
+            start.transform.T @ point,
+            (float(before["start"].settings["shift"]), unit),
+            skipped=start.kept.skipped,
         )
         places = [Bins("size", "size", _size_cuts(self.width))]
         if self.model.response is not None:
@@ -234,17 +239,40 @@ class NewtonPlan:
         size = float(terms["rows"].value[0] if public is None else public)
         size = max(size, 2.0 * self.width, 4.0 * terms["rows"].scale)
         gram = terms["gram"]
-        edge = gram.scale * np.sqrt(self.width) * radius**2 / size
-        second = floored(gram.value * (radius**2 / size), max(_OF_EDGE * edge, _FLOOR))
+        kept = self._kept(transform, gram.times(radius**2))
+        basis = kept.basis
+        edge = gram.scale * np.sqrt(basis.shape[1]) * radius**2 / size
+        second = floored(basis.T @ gram.value @ basis * (radius**2 / size), max(_OF_EDGE * edge, _FLOOR))
         return Begun(
-            transform,
+            basis.T @ transform,
             float(stage.settings["unit"]) / _CUT_START,
             size,
             second,
-            terms["score"].value * (radius / size),
+            basis.T @ terms["score"].value * (radius / size),
             edge,
             terms,
+            kept,
         )
+
+    def _kept(self, transform: Array, gram: Released) -> Kept:
+        """Leave out levels whose noisy number of rows may be noise alone, unless a factor has no others."""
+        skipped: list[tuple[str, int]] = []
+        back = np.linalg.inv(transform)
+        for name, weights in self._levels.items():
+            moved = weights @ back
+            counts = np.einsum("lp,pq,lq->l", moved, gram.value, moved)
+            few = counts < _SEEN * gram.scale * (moved**2).sum(axis=1)
+            if not few.all():
+                skipped += [(name, int(place)) for place in np.flatnonzero(few)]
+        return without_levels(self.columns, transform, self._public_rows, tuple(skipped))
+
+    @cached_property
+    def _levels(self) -> dict[str, Array]:
+        return levels_of(self.columns)
+
+    @cached_property
+    def _public_rows(self) -> Array:
+        return self.columns.public_rows({})[:-1]
 
     def start_point(self, start: Begun) -> tuple[Array, float]:
         """Return the first point, in the coordinates of the start, and the unit of the response from then on."""
@@ -284,7 +312,7 @@ class NewtonPlan:
         steps = max(4, min(round(high / low * 32), 2**12))
         return {"cut": low, "high": low * max(steps, 33) / 32, "edge": edge}
 
-    def tail_counts(self, stage: StageRelease, cut: Cut) -> tuple[float, float, float]:
+    def rows_beyond(self, stage: StageRelease, cut: Cut) -> tuple[float, float, float]:
         """Return numbers of rows with residuals beyond both cuts, none farther than any was seen, and of skewness.
 
         The first is noisy; of the second what noise may have added is taken off. The third compares near residuals to
@@ -321,7 +349,8 @@ class NewtonPlan:
         return self._later(before, settings, last=True)
 
     def _later(self, before: dict[str, StageRelease], settings: dict[str, Any], *, last: bool) -> Stage:
-        transform = np.array(before["start"].settings["transform"])
+        start = self.begun(before["start"])
+        transform = start.transform
         tables = self.model.tables()
         frame = self.columns.frame(
             np.array(settings["frame"]) @ transform,
@@ -330,6 +359,7 @@ class NewtonPlan:
             tables.mean,
             tables.inverse_sd,
             tables.lift,
+            start.kept.skipped,
         )
         return self._round(frame, self.model.terms(cut_of(settings), last=last), settings)
 
@@ -341,7 +371,7 @@ class NewtonPlan:
     def round(self, stage: StageRelease, *, last: bool) -> Round:
         """Read a later round, in the coordinates of the start."""
         cut = cut_of(stage.settings)
-        terms = split_terms(stage, self.model.terms(cut, last=last), self.width)
+        terms = split_terms(stage, self.model.terms(cut, last=last), len(stage.settings["point"]))
         back = np.linalg.inv(np.array(stage.settings["frame"]))
         score, hessian = self.model.factors(cut)
         return Round.released(
@@ -364,6 +394,7 @@ class Begun:
     score: Array
     edge: float
     terms: dict[str, Released]
+    kept: Kept
 
     def moments(self, *, intercept: bool) -> Moments:
         """Mean and covariance of the regressors."""
