@@ -13,7 +13,6 @@ from dpinfer.inference.base import BaseInference
 from dpinfer.inference.contrasts import rows_of
 from dpinfer.inference.newton_tail import folded_quantile, folded_tail
 from dpinfer.inference.restrictions import independent
-
 from dpinfer.inference.slopes import AverageSlope
 
 if TYPE_CHECKING:
@@ -143,7 +142,10 @@ class NewtonInference(BaseInference):
             ends[self._lost(rows)] = (-np.inf, np.inf)
             return ends
         errors, biases = self._errors(rows), self._biases(rows)
-        half = folded_quantile(alpha, biases / errors) * errors
+        if biases.any():
+            half = folded_quantile(alpha, biases / errors) * errors
+        else:
+            half = float(stats.norm.isf(alpha / 2)) * errors
         half[(biases > _WORST * errors) | self._lost(rows)] = np.inf
         centre = rows @ self.params
         return np.stack([centre - half, centre + half], axis=-1)
@@ -153,8 +155,8 @@ class NewtonInference(BaseInference):
         rows = rows_of(contrasts)
         if self._by_score:
             tested = np.broadcast_to(values, (len(rows),)) - rows @ self.shift
-            found = [self.fit.statistic(row @ self.weights, float(one)) for row, one in zip(rows, tested, strict=True)]
-            return np.where(self._lost(rows), 1.0, 2 * stats.norm.sf(np.abs(found)))
+            found = [self.fit.statistics(row @ self.weights, one[None]) for row, one in zip(rows, tested, strict=True)]
+            return np.where(self._lost(rows), 1.0, 2 * stats.norm.sf(np.concatenate(found)))
         errors, biases = self._errors(rows), self._biases(rows)
         found = folded_tail(np.abs(rows @ self.params - values) / errors, biases / errors)
         return np.where((biases > _WORST * errors) | self._lost(rows), 1.0, found)

@@ -8,7 +8,7 @@ import numpy as np
 
 from dpinfer.inference.newton import solve_rounds
 from dpinfer.inference.newton_inference import NewtonInference
-from dpinfer.inference.newton_tail import Beyond
+from dpinfer.inference.newton_tail import Beyond, Tail
 from dpinfer.inference.newton_terms import floored, split_terms
 from dpinfer.procedures.newton_steps import cut_of
 
@@ -32,17 +32,23 @@ def estimates_of(
     terms = split_terms(last, plan.model.terms(cut, last=True), len(last.settings["point"]))
     back = rounds[-1].spread
     factor = plan.model.factors(cut)[0]
+    meat, drawn = terms["meat"], plan.model.response is not None and target == "population"
     fit = solve_rounds(
         rounds,
         plan.model.response,
         start.moments(intercept=plan.columns.intercept),
-        back @ floored(terms["meat"].value, 0.0) @ back.T * factor**2 * (target == "population"),
+        back
+        @ (meat.value if drawn else floored(meat.value, 0.0))
+        @ back.T
+        * (factor**2 * cut.meat)
+        * (target == "population"),
         start=rounds[-1].point,
         size=start.size,
+        meat_scale=meat.scale if drawn else None,
     )
     unit, shift = 1.0, np.zeros(plan.width)
-    if plan.model.response is None:
-        rows, farther, skewed = plan.rows_beyond(stages["counts"], cut)
+    if "side" in terms:
+        rows, farther, skewed = plan.tail_counts(stages["counts"], cut)
         side = back @ terms["side"].value
         spread = terms["side"].scale ** 2 * back @ back.T
         excess, square = (terms[one] for one in ("excess", "beyond"))
@@ -61,6 +67,9 @@ def estimates_of(
         )
         constant = np.eye(len(start.score))[0] if plan.columns.intercept else None
         fit = fit.with_tail(beyond.tail(fit.inverse, fit.hessian, fit.meat, constant, start.size))
+    elif cut.intercept > 0:
+        fit = fit.with_tail(Tail.of_intercept(len(start.score), cut.intercept))
+    if plan.model.response is None:
         unit = float(stages["counts"].settings["unit"])
         shift[0] = float(stages["start"].settings["shift"])
     public = plan.public_size
@@ -75,4 +84,5 @@ def estimates_of(
         nobs_variance=0.0 if public is not None else start.terms["rows"].scale ** 2,
         method=method,
         unknown=start.kept.unknown,
+        notes=plan.model.warnings(start.size, float(np.sqrt(rounds[-1].noise(rounds[-1].point, 1.0)[0, 0]))),
     )

@@ -17,7 +17,8 @@ from dpinfer.numerics.responses import intercept_for, matched_scale
 from dpinfer.privacy.accounting import gaussian_amount
 from dpinfer.privacy.units import PureDP
 from dpinfer.procedures.newton_levels import levels_of, without_levels
-from dpinfer.procedures.newton_models import Cut
+from dpinfer.procedures.newton_models import Cut, ratio_of
+from dpinfer.procedures.newton_robust import ResidualLaw, Seen
 from dpinfer.schema.clamping import limits_of
 from dpinfer.schema.columns import Integer
 
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
     from dpinfer.kernel.stage import Context
     from dpinfer.numerics.arrays import Array
     from dpinfer.numerics.responses import Response
+    from dpinfer.privacy.sensitivity import Norm
     from dpinfer.procedures.newton_columns import NewtonColumns
     from dpinfer.procedures.newton_levels import Kept
     from dpinfer.procedures.newton_models import RoundModel
@@ -119,7 +121,7 @@ class NewtonPlan:
         most = {
             "ranges": len(self.columns.numeric) * 2 ** (_LEVELS + 1),
             "start": products + p + 2,
-            "counts": len(_size_cuts(p)) + len(_residual_cuts()) + 2,
+            "counts": len(self._size_cuts) + len(_residual_cuts(self.model.finest)) + 2,
             "first": products + p,
             "second": 2 * products + 2 * p + 3,
         }
@@ -144,20 +146,39 @@ class NewtonPlan:
         stages = dict(zip(self.kinds, released, strict=True))
         size = self.begun(stages["start"]).size
         settings = stages["second"].settings
-        counts = stages["counts"].array[: len(_size_cuts(self.width)) + 1]
-        lighter = float(counts[1:][_size_cuts(self.width) >= 0.999 * settings["radius"] ** 2].sum())
+        counts = stages["counts"].array[: len(self._size_cuts) + 1]
+        lighter = float(counts[1:][self._size_cuts >= 0.999 * settings["radius"] ** 2].sum())
         told = [
             f"{len(self.kinds)} rounds: {', '.join(self.kinds)}. Standard errors are robust to unequal spread and to a "
             "wrong model, whose best approximation is then what is estimated.",
             f"Rows that count less for outlying regressors: {_share(lighter, size)} (noisy).",
         ]
-        if "cut" in settings:
-            beyond = self.rows_beyond(stages["counts"], cut_of(settings))[0]
+        told += self.model.notes(cut_of(settings), self._unit(stages))
+        if "edge" in settings:
+            beyond = self.tail_counts(stages["counts"], cut_of(settings))[0]
             told.append(
                 f"Rows whose residual was cut, and given back: {_share(beyond, size)} (noisy); beyond what was seen, "
                 "residuals are taken to fall off as a Pareto law of index 2.5, or faster."
             )
         return tuple(told)
+
+    @property
+    def norm(self) -> Norm:
+        """What the noise is for."""
+        return "l1" if isinstance(self.context.privacy, PureDP) else "l2"
+
+    @property
+    def _framed(self) -> dict[str, Any]:
+        """How rows are weighed; see `RoundFrame`."""
+        return {"norm": "l1", "ratio": ratio_of(self.width)} if self.norm == "l1" else {}
+
+    @property
+    def _size_cuts(self) -> Array:
+        """Quarter octaves of the sizes of whitened rows, beginning with what a row of normal numbers has."""
+        steps = np.arange(81) / 4
+        if self.norm == "l1":
+            return np.asarray(0.8 * self.width * 2.0 ** (steps / 2))
+        return np.asarray(self.width * 2.0**steps)
 
     # Ranges
 
@@ -196,18 +217,14 @@ class NewtonPlan:
         scaled = self.columns.scaled(self._found_ranges(before))
         binary = self.model.response is not None
         shift, unit = (0.5, 1.0) if binary else (scaled.shift, _CUT_START * scaled.unit)
-        settings = {
-            "transform": scaled.transform.tolist(),
-            "radius": scaled.radius,
-            "shift": shift,
-            "unit": unit,
-        }
-        frame = self.columns.frame(scaled.transform / scaled.radius, np.zeros(self.width), (shift, unit))
+        radius = scaled.radius * (0.85 * float(np.sqrt(self.width)) if self.norm == "l1" else 1.0)
+        settings = {"transform": scaled.transform.tolist(), "radius": radius, "shift": shift, "unit": unit}
+        frame = self.columns.frame(scaled.transform / radius, np.zeros(self.width), (shift, unit), **self._framed)
         return self._round(frame, self.model.start_terms(), settings)
 
     def _round(self, frame: RoundFrame, terms: tuple[Term, ...], settings: dict[str, Any]) -> Stage:
         rows = RoundSum(frame, terms)
-        weights = rows.usual_weights(self.context.neighbors, "l1" if isinstance(self.context.privacy, PureDP) else "l2")
+        weights = rows.usual_weights(self.context.neighbors, self.norm)
         return Stage(Sum(rows, weights=tuple(weights.tolist())), settings=settings)
 
     # Counts
@@ -223,11 +240,12 @@ class NewtonPlan:
             start.transform.T @ point,
             (float(before["start"].settings["shift"]), unit),
             skipped=start.kept.skipped,
+            **({"norm": "l1", "ratio": 2.0**20} if self.norm == "l1" else {}),
         )
-        places = [Bins("size", "size", _size_cuts(self.width))]
+        places = [Bins("size", "size", self._size_cuts)]
         if self.model.response is not None:
             return Stage(Sum(RoundCounts(frame, tuple(places))), settings=settings)
-        places.append(Bins("residual", "residual", _residual_cuts()))
+        places.append(Bins("residual", "residual", _residual_cuts(self.model.finest)))
         return Stage(Sum(RoundCounts(frame, tuple(places)), weights=(0.5**0.5, 0.2**0.5)), settings=settings)
 
     def begun(self, stage: StageRelease) -> Begun:
@@ -241,7 +259,8 @@ class NewtonPlan:
         gram = terms["gram"]
         kept = self._kept(transform, gram.times(radius**2))
         basis = kept.basis
-        edge = gram.scale * np.sqrt(basis.shape[1]) * radius**2 / size
+        flat = np.sqrt(2.0) if self.norm == "l1" else 1.0
+        edge = gram.scale * flat * np.sqrt(basis.shape[1]) * radius**2 / size
         second = floored(basis.T @ gram.value @ basis * (radius**2 / size), max(_OF_EDGE * edge, _FLOOR))
         return Begun(
             basis.T @ transform,
@@ -291,19 +310,37 @@ class NewtonPlan:
     def _first(self, before: dict[str, StageRelease]) -> Stage:
         counts = before["counts"]
         start = self.begun(before["start"])
-        sizes = len(_size_cuts(self.width)) + 1
+        sizes = len(self._size_cuts) + 1
         noise = np.sqrt(counts.noise_variances)
-        cuts = _size_cuts(self.width)
-        radius = float(np.sqrt(edge_of(counts.array[1:sizes], cuts, noise[0])))
+        cuts = self._size_cuts
+        edge = edge_of(counts.array[1:sizes], cuts, noise[0])
+        most = self.columns.longest(np.array(counts.settings["whiten"]) @ start.transform, self.norm)
+        radius = min(edge if self.norm == "l1" else float(np.sqrt(edge)), most)
         settings = {"radius": radius, **self._cut(counts.array[sizes:], noise[-1], radius, start.size)}
         settings["frame"] = (np.array(counts.settings["whiten"]) / radius).tolist()
-        settings["point"] = counts.settings["point"]
+        point = np.array(counts.settings["point"])
+        if self.columns.intercept:
+            point[0] += settings.pop("move", 0.0)
+        settings["point"] = point.tolist()
         return self._later(before, settings, last=False)
 
     def _cut(self, counts: Array, noise: float, radius: float, size: float) -> dict[str, float]:
         """Where residuals are cut, from counts of residuals in units of their standard deviation."""
         if self.model.response is not None:
             return {}
+        tuned = self.model.tuned(
+            Seen(
+                ResidualLaw.of(counts, _residual_cuts(self.model.finest), noise),
+                noise,
+                size,
+                self.width,
+                radius,
+                self._precision,
+            )
+        )
+        if tuned is not None:
+            cut, move = tuned
+            return {"cut": cut.low, "high": cut.high, "meat": cut.meat, "intercept": cut.intercept, "move": move}
         edge = edge_of(_both_sides(counts), _positive_cuts(), noise * np.sqrt(2.0))
         share = float(self.share("second"))
         allowed = np.sqrt(_OF_NOISE * size) * self._precision(0.60 * share) / radius
@@ -312,13 +349,13 @@ class NewtonPlan:
         steps = max(4, min(round(high / low * 32), 2**12))
         return {"cut": low, "high": low * max(steps, 33) / 32, "edge": edge}
 
-    def rows_beyond(self, stage: StageRelease, cut: Cut) -> tuple[float, float, float]:
+    def tail_counts(self, stage: StageRelease, cut: Cut) -> tuple[float, float, float]:
         """Return numbers of rows with residuals beyond both cuts, none farther than any was seen, and of skewness.
 
         The first is noisy; of the second what noise may have added is taken off. The third compares near residuals to
         both sides, squared, over what chance makes of it.
         """
-        counts, noise = stage.array[len(_size_cuts(self.width)) + 1 :], float(np.sqrt(stage.noise_variances[-1]))
+        counts, noise = stage.array[len(self._size_cuts) + 1 :], float(np.sqrt(stage.noise_variances[-1]))
         both, from_ = _both_sides(counts), _positive_cuts()
         last = edge_of(both, from_, noise * np.sqrt(2.0))
         bins = [(from_ >= one * 0.999) & (from_ < max(last, 2 * one)) for one in (cut.low, cut.high)]
@@ -343,9 +380,10 @@ class NewtonPlan:
         first = before["first"]
         settings = {
             name: first.settings[name]
-            for name in ("radius", "frame", *(["cut", "high", "edge"] if "cut" in first.settings else []))
+            for name in ("radius", "frame", "cut", "high", "edge", "meat", "intercept")
+            if name in first.settings
         }
-        settings["point"] = next_point(self.round(first, last=False)).tolist()
+        settings["point"] = next_point(self.round(first, last=False), self.model.longest(cut_of(settings))).tolist()
         return self._later(before, settings, last=True)
 
     def _later(self, before: dict[str, StageRelease], settings: dict[str, Any], *, last: bool) -> Stage:
@@ -360,6 +398,7 @@ class NewtonPlan:
             tables.inverse_sd,
             tables.lift,
             start.kept.skipped,
+            **self._framed,
         )
         return self._round(frame, self.model.terms(cut_of(settings), last=last), settings)
 
@@ -380,6 +419,8 @@ class NewtonPlan:
             terms["hessian"].value * hessian,
             back,
             (terms["score"].scale * score, terms["hessian"].scale * hessian),
+            float(stage.settings["radius"]),
+            flat=self.norm == "l1",
         )
 
 
@@ -412,7 +453,8 @@ def _share(count: float, size: float) -> str:
 
 def cut_of(settings: Any) -> Cut:
     """Read where residuals are cut."""
-    return Cut(float(settings["cut"]), float(settings["high"])) if "cut" in settings else Cut()
+    names = {"cut": "low", "high": "high", "meat": "meat", "intercept": "intercept"}
+    return Cut(**{mine: float(settings[name]) for name, mine in names.items() if name in settings})
 
 
 def _binary_start(response: Response, start: Begun, *, intercept: bool) -> Array:
@@ -427,7 +469,7 @@ def _binary_start(response: Response, start: Begun, *, intercept: bool) -> Array
     variance = float(slope @ cov @ slope)
     factor = matched_scale(response, share, variance)
     factor *= min(1.0, _LARGEST_PREDICTOR / max(factor * np.sqrt(variance), 1e-9))
-    centre = intercept_for(response, share, factor**2 * variance)
+    centre = float(intercept_for(response, share, factor**2 * variance))
     return np.concatenate([[centre - factor * float(moments.mean[1:] @ slope)], factor * slope])
 
 
@@ -471,19 +513,14 @@ def edge_of(counts: Array, cuts: Array, noise: float) -> float:
     return float(cuts[min(last + 1, len(cuts) - 1)])
 
 
-def _size_cuts(width: int) -> Array:
-    """Half octaves of the squared length of whitened regressors, whose mean is their number."""
-    return np.asarray(width * 2.0 ** (np.arange(0, 61) / 2))
-
-
-def _positive_cuts() -> Array:
+def _positive_cuts(least: int = -2) -> Array:
     """Half octaves of residuals in standard deviations."""
-    return np.asarray(2.0 ** (np.arange(-2, 51) / 2))
+    return np.asarray(2.0 ** (np.arange(least, 51) / 2))
 
 
-def _residual_cuts() -> Array:
+def _residual_cuts(least: int = -2) -> Array:
     """The same to both sides."""
-    return np.concatenate([-_positive_cuts()[::-1], _positive_cuts()])
+    return np.concatenate([-_positive_cuts(least)[::-1], _positive_cuts(least)])
 
 
 def _both_sides(counts: Array) -> Array:
