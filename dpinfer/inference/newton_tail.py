@@ -24,7 +24,7 @@ _CHANCE_BEYOND = 4.0
 """The same of the two that are of rows beyond the cut, in one of seven cases."""
 
 _UNEVEN = 0.3
-"""Excesses are larger where more rows are beyond the cut: slopes get this share more, and it may be twice that."""
+"""Excesses may be larger by this share where more rows are beyond the cut: half of it is added, for slopes."""
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -132,10 +132,10 @@ class Beyond:
         one_sided = max(1.0 - (len(constant) - 1) / max(uneven, 1e-300), 0.0)
         kept = (1.0 - min(_CHANCE / seen, 1.0) ** 2) * (1.0 - min(_CHANCE_BEYOND / beyond, 1.0) ** 2)
         steeper = _UNEVEN * (1.0 if self.seen_beyond else 2.0)
-        factor = kept * (1.0 + 0.5 * lost + steeper)
+        factor = kept * (1.0 + 0.5 * lost + 0.5 * steeper)
         error = (self.excess.scale**2 + (mean * self.sides.scale) ** 2) / least
         slopes = factor * mean * differ
-        unsure = mean * (0.5 * lost + steeper + 1.0 - kept) * seen / (seen + _CHANCE)
+        unsure = mean * (0.5 * lost + 1.5 * steeper + 1.0 - kept) * seen / (seen + _CHANCE)
         unsure += (1.0 - kept) * one_sided * self.low / 2.0
 
         # To slopes a row beyond adds low and the mean excess, to the intercept low and all of its own.

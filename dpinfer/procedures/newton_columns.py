@@ -159,10 +159,11 @@ class NewtonColumns:
         columns = self.public_rows(ranges)
         regressors, response = columns[:-1], columns[-1]
         size = np.sqrt((regressors**2).mean(axis=1))
-        normed = regressors / np.maximum(size, 1e-300)[:, None]
+        size[size < 1e-150] = 1.0
+        normed = regressors / size[:, None]
         second = normed @ normed.T / columns.shape[1]
         lower = np.linalg.cholesky(second + _LEAST * np.eye(len(second)))
-        transform = np.linalg.inv(lower) / np.maximum(size, 1e-300)
+        transform = np.linalg.inv(lower) / size
         lengths = np.sqrt(((transform @ regressors) ** 2).sum(axis=0))
         return Scaled(
             transform,

@@ -206,7 +206,7 @@ class NewtonPlan:
         column = self.context.schema[name]
         lower, upper = limits_of(column)
         half = (upper - lower) / 2
-        reach = max(spread * half, 0.25 if isinstance(column, Integer) else 0.0) * _RANGE
+        reach = max(spread * half * _RANGE, 0.75 if isinstance(column, Integer) else 0.0)  # two whole numbers or more
         center = lower + (1 + middle) * half
         low, high = max(center - reach, lower), min(center + reach, upper)
         return (low, high) if high - low > 1e-9 * half else (lower, upper)
