@@ -34,6 +34,10 @@ _WORST = 3.0
 """Standard errors of bias from which a coefficient is not determined."""
 
 
+_APART = 1e-9
+"""Part of a variance that is added to it, so that a covariance has an inverse in floating point."""
+
+
 @dataclass(frozen=True, eq=False)
 class NewtonInference(BaseInference):
     """Coefficients of a regression; implements `Inference`.
@@ -95,7 +99,9 @@ class NewtonInference(BaseInference):
     @cached_property
     def cov_noise(self) -> Array:
         """Covariance from privacy noise (p, p)."""
-        return np.asarray(self.weights @ self.fit.cov_noise @ self.weights.T)
+        found = self.weights @ self.fit.cov_noise @ self.weights.T
+        # Columns that no row tells apart: in floating point their covariance would have no inverse.
+        return np.asarray(found + _APART * np.diag(np.diag(found + self.cov_sampling)))
 
     @cached_property
     def average_slope(self) -> AverageSlope | None:
@@ -105,7 +111,7 @@ class NewtonInference(BaseInference):
         linear predictor with the released moments.
         """
         fit = self.fit
-        if fit.response is None or self.nobs is None or not fit.moments.mean[0] == 1.0:
+        if fit.response is None or self.nobs is None or fit.moments.mean[0] != 1.0:
             return None
         rows = max(self.nobs, 1.0)
         value = max(float(fit.hessian[0, 0]) / rows, 0.0)

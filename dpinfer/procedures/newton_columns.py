@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from dpinfer.kernel.rows.features import Features
-from dpinfer.kernel.rows.interpolants import Interpolant
 from dpinfer.kernel.rows.round_frame import RoundFrame
 from dpinfer.procedures.conditions import compiled_where, quoted
 from dpinfer.procedures.gram_design import two_sided
@@ -27,6 +26,7 @@ if TYPE_CHECKING:
 
     import pandas as pd
 
+    from dpinfer.kernel.rows.interpolants import Interpolant
     from dpinfer.numerics.arrays import Array
     from dpinfer.privacy.sensitivity import Norm
     from dpinfer.schema.grid import Basis
@@ -150,7 +150,7 @@ class NewtonColumns:
     # Coordinates
 
     def public_rows(self, ranges: Mapping[str, tuple[float, float]]) -> Array:
-        """Regressors and response (p + 1, m) of public rows: columns uniform over these ranges, or over declared bounds."""
+        """Return regressors and response (p + 1, m) of public rows, uniform over these ranges or declared bounds."""
         rows, _ = Features(self.basis).encode(_raw(_evenly(self.schema, self.compiled.columns), self.schema, ranges))
         return np.asarray(self.maps @ (rows / UNIT))
 

@@ -67,8 +67,8 @@ def estimates_of(
         )
         constant = np.eye(len(start.score))[0] if plan.columns.intercept else None
         fit = fit.with_tail(beyond.tail(fit.inverse, fit.hessian, fit.meat, constant, start.size))
-    elif cut.intercept > 0:
-        fit = fit.with_tail(Tail.of_intercept(len(start.score), cut.intercept))
+    elif plan.columns.intercept and plan.model.response is None:
+        fit = fit.with_tail(Tail.of_intercept(len(start.score), cut.intercept, cut.bias))
     if plan.model.response is None:
         unit = float(stages["counts"].settings["unit"])
         shift[0] = float(stages["start"].settings["shift"])

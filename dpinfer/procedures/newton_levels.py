@@ -1,4 +1,4 @@
-"""Levels of factors that too few rows have: they are left out of a regression by rounds, and what they alone determine."""
+"""Levels of factors that too few rows have, and what is left of a regression by rounds without them."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def levels_of(columns: NewtonColumns) -> dict[str, Array]:
             indicators = level_indicators(columns.basis, name)
         except MissingFromReleaseError:
             continue
-        weights = np.linalg.lstsq(regressors.T, indicators.T, rcond=None)[0].T
+        weights: Array = np.asarray(np.linalg.lstsq(regressors.T, indicators.T, rcond=None)[0].T, dtype=np.float64)
         if np.abs(weights @ regressors - indicators).max() < _ALIKE:
             found[name] = weights
     return found
