@@ -19,6 +19,7 @@ from dpinfer.schema.columns import Boolean, Integer, Real
 from dpinfer.schema.expressions import constant_expression
 from dpinfer.schema.formula import CompiledFormula, DesignColumn, compile_formula
 from dpinfer.schema.grid import UNIT
+from dpinfer.schema.level_maps import kept_map
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -148,16 +149,21 @@ class NewtonColumns:
 
     # Coordinates
 
+    def public_rows(self, ranges: Mapping[str, tuple[float, float]]) -> Array:
+        """Return regressors and response (p + 1, m) of public rows, uniform over these ranges or declared bounds."""
+        rows, _ = Features(self.basis).encode(_raw(_evenly(self.schema, self.compiled.columns), self.schema, ranges))
+        return np.asarray(self.maps @ (rows / UNIT))
+
     def scaled(self, ranges: Mapping[str, tuple[float, float]]) -> Scaled:
         """Orthogonalise the regressors on public rows: columns uniform over these ranges, or over declared bounds."""
-        rows, _ = Features(self.basis).encode(_raw(_evenly(self.schema, self.compiled.columns), self.schema, ranges))
-        columns = self.maps @ (rows / UNIT)
+        columns = self.public_rows(ranges)
         regressors, response = columns[:-1], columns[-1]
         size = np.sqrt((regressors**2).mean(axis=1))
-        normed = regressors / np.maximum(size, 1e-300)[:, None]
-        second = normed @ normed.T / rows.shape[1]
+        size[size < 1e-150] = 1.0
+        normed = regressors / size[:, None]
+        second = normed @ normed.T / columns.shape[1]
         lower = np.linalg.cholesky(second + _LEAST * np.eye(len(second)))
-        transform = np.linalg.inv(lower) / np.maximum(size, 1e-300)
+        transform = np.linalg.inv(lower) / size
         lengths = np.sqrt(((transform @ regressors) ** 2).sum(axis=0))
         return Scaled(
             transform,
@@ -179,18 +185,22 @@ class NewtonColumns:
         mean: Interpolant | None = None,
         inverse_sd: Interpolant | None = None,
         lift: Interpolant | None = None,
+        skipped: tuple[tuple[str, int], ...] = (),
         **options: object,
     ) -> RoundFrame:
         """Return a frame of coordinates (q, p) and linear predictor (p,) of the regressors.
 
         The response is measured less ``response[0]``, over ``response[1]``; without a table of means the linear
-        predictor is taken off as it is.
+        predictor is taken off as it is. Rows at the levels ``skipped`` have no weight.
         """
         shift, unit = response
         measured = self.maps[-1].copy()
         measured[0] -= shift
         linear = point @ self.maps[:-1]
         rows = np.vstack([coordinates @ self.maps[:-1], linear, measured / unit - (0.0 if mean else linear)])
+        if skipped:
+            rows = np.vstack([rows, kept_map(self.basis, skipped)])
+            options["weighted"] = True
         bits = [_bits(row) for row in rows]
         whole = np.stack([np.trunc(np.ldexp(row, one)) for row, one in zip(rows, bits, strict=True)]).astype(np.int64)
         return RoundFrame(self.features, whole, tuple(bits), mean, inverse_sd, lift, **options)  # type: ignore[arg-type]

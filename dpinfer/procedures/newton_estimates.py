@@ -29,7 +29,7 @@ def estimates_of(
     last = stages["second"]
     rounds = [plan.round(stages["first"], last=False), plan.round(last, last=True)]
     cut = cut_of(last.settings)
-    terms = split_terms(last, plan.model.terms(cut, last=True), plan.width)
+    terms = split_terms(last, plan.model.terms(cut, last=True), len(last.settings["point"]))
     back = rounds[-1].spread
     factor = plan.model.factors(cut)[0]
     meat, drawn = terms["meat"], plan.model.response is not None and target == "population"
@@ -65,10 +65,10 @@ def estimates_of(
             skewed,
             float(last.settings["edge"]) > cut.low,
         )
-        constant = np.eye(plan.width)[0] if plan.columns.intercept else None
+        constant = np.eye(len(start.score))[0] if plan.columns.intercept else None
         fit = fit.with_tail(beyond.tail(fit.inverse, fit.hessian, fit.meat, constant, start.size))
     elif plan.columns.intercept and plan.model.response is None:
-        fit = fit.with_tail(Tail.of_intercept(plan.width, cut.intercept, cut.bias))
+        fit = fit.with_tail(Tail.of_intercept(len(start.score), cut.intercept, cut.bias))
     if plan.model.response is None:
         unit = float(stages["counts"].settings["unit"])
         shift[0] = float(stages["start"].settings["shift"])
@@ -83,5 +83,6 @@ def estimates_of(
         target=target,
         nobs_variance=0.0 if public is not None else start.terms["rows"].scale ** 2,
         method=method,
+        unknown=start.kept.unknown,
         notes=plan.model.warnings(start.size, float(np.sqrt(rounds[-1].noise(rounds[-1].point, 1.0)[0, 0]))),
     )

@@ -14,6 +14,7 @@ from dpinfer.numerics.responses import intercept_for, matched_scale
 if TYPE_CHECKING:
     from dpinfer.numerics.arrays import Array
     from dpinfer.numerics.responses import Response
+    from dpinfer.procedures.newton_levels import Kept
 
 __all__ = ["FLOOR", "OF_EDGE", "Begun", "binary_start"]
 
@@ -38,6 +39,7 @@ class Begun:
     score: Array
     edge: float
     terms: dict[str, Released]
+    kept: Kept
 
     @property
     def _followed(self) -> float:
