@@ -14,6 +14,7 @@ from dpinfer.procedures.expected import sizes_shown
 from dpinfer.procedures.newton_columns import NewtonColumns
 from dpinfer.procedures.newton_estimates import estimates_of
 from dpinfer.procedures.newton_models import BinaryModel, LinearModel, RoundModel
+from dpinfer.procedures.newton_people import PeoplePlan
 from dpinfer.procedures.newton_steps import NewtonPlan
 from dpinfer.procedures.options import TARGET, Allowed, inferred, measured, one_of
 from dpinfer.procedures.procedure import Procedure, context_of
@@ -65,7 +66,8 @@ class Newton(Procedure):
 
     def plan(self, context: Context) -> NewtonPlan:
         """Return the stages."""
-        return NewtonPlan(self.columns(context.schema), self.rounds, context, self._ranged)
+        plan = NewtonPlan if context.schema.rows_per_unit == 1 else PeoplePlan
+        return plan(self.columns(context.schema), self.rounds, context, self._ranged)
 
     @property
     def _ranged(self) -> bool:

@@ -25,6 +25,7 @@ def estimates_of(
     plan: NewtonPlan, stages: Mapping[str, StageRelease], method: str = "auto", target: str = "population"
 ) -> NewtonInference:
     """Return the estimates of one regression from its stages by kind: "start", "counts", "first", "second"."""
+    stages = plan.seen(stages)
     start = plan.begun(stages["start"])
     last = stages["second"]
     rounds = [plan.round(stages["first"], last=False), plan.round(last, last=True)]
@@ -38,7 +39,7 @@ def estimates_of(
         start.moments(intercept=plan.columns.intercept),
         back @ floored(terms["meat"].value, 0.0) @ back.T * factor**2 * (target == "population"),
         start=rounds[-1].point,
-        size=start.size,
+        size=plan.units(stages, start.size),
     )
     unit, shift = 1.0, np.zeros(plan.width)
     if plan.model.response is None:
@@ -67,6 +68,7 @@ def estimates_of(
         nobs=start.size if public is None else float(public),
         nobs_is_public=public is not None,
         target=target,
+        notes=plan.warnings(stages) if target == "population" else (),
         nobs_variance=0.0 if public is not None else start.terms["rows"].scale ** 2,
         method=method,
     )

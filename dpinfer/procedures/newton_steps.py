@@ -21,6 +21,8 @@ from dpinfer.schema.clamping import limits_of
 from dpinfer.schema.columns import Integer
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from dpinfer.kernel.rows.round_frame import RoundFrame
     from dpinfer.kernel.rows.rounds import Term
     from dpinfer.kernel.stage import Context
@@ -116,9 +118,21 @@ class NewtonPlan:
 
     def stage(self, place: int, released: tuple[StageRelease, ...]) -> Stage:
         """Return one stage."""
-        before = dict(zip(self.kinds, released, strict=False))
+        before = self.seen(dict(zip(self.kinds, released, strict=False)))
         build = {"ranges": self._ranges, "start": self._start, "counts": self._counts, "first": self._first}
         return build.get(self.kinds[place], self._second)(before)
+
+    def seen(self, stages: Mapping[str, StageRelease]) -> dict[str, Any]:
+        """Return what stages released, of counts those of rows."""
+        return dict(stages)
+
+    def units(self, stages: Mapping[str, Any], rows: float) -> float:  # noqa: ARG002
+        """Return how many independent units there are, for corrections of small samples."""
+        return rows
+
+    def warnings(self, stages: Mapping[str, Any]) -> tuple[str, ...]:  # noqa: ARG002
+        """Return what should be known of the estimates, from released numbers."""
+        return ()
 
     def expected_ratio(self, size: int) -> float:
         """Guess standard errors with noise over those without, where rows are weighed by no more than usual leverage."""
@@ -130,7 +144,7 @@ class NewtonPlan:
 
     def notes(self, released: tuple[StageRelease, ...]) -> tuple[str, ...]:
         """Return sentences for tables: what was measured, and how many rows count less or were cut."""
-        stages = dict(zip(self.kinds, released, strict=True))
+        stages = self.seen(dict(zip(self.kinds, released, strict=True)))
         size = self.begun(stages["start"]).size
         settings = stages["second"].settings
         counts = stages["counts"].array[: len(_size_cuts(self.width)) + 1]
@@ -257,11 +271,15 @@ class NewtonPlan:
         sizes = len(_size_cuts(self.width)) + 1
         noise = np.sqrt(counts.noise_variances)
         cuts = _size_cuts(self.width)
-        radius = float(np.sqrt(edge_of(counts.array[1:sizes], cuts, noise[0])))
+        radius = self._radius(float(np.sqrt(edge_of(counts.array[1:sizes], cuts, noise[0]))))
         settings = {"radius": radius, **self._cut(counts.array[sizes:], noise[-1], radius, start.size)}
         settings["frame"] = (np.array(counts.settings["whiten"]) / radius).tolist()
         settings["point"] = counts.settings["point"]
         return self._later(before, settings, last=False)
+
+    def _radius(self, edge: float) -> float:
+        """Length of whitened regressors up to which rows keep their weight, from the longest that were seen."""
+        return edge
 
     def _cut(self, counts: Array, noise: float, radius: float, size: float) -> dict[str, float]:
         """Where residuals are cut, from counts of residuals in units of their standard deviation."""

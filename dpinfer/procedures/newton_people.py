@@ -1,0 +1,218 @@
+"""Regressions by noisy Newton rounds of people who may have several rows: scores are added up by person, and cut.
+
+A person's score is cut to a length ``tau``, chosen from counts of people by the length of theirs, so that its noise and
+that of the robust covariance know no number of rows. The Hessian is not free beside a score that is cut: with M a bound
+on what a row adds to it, prices of a/tau^2 for the score, b/(m M)^2 for the Hessian, c/tau^4 for the products of scores and
+d/m^2 for anything else leave no person out if a + b + c and a + d + c are at most 1, since a row that is in the Hessian of
+least squares is not among the rest; see `docs/kernel.md`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from dpinfer.errors import NotProvedError
+from dpinfer.kernel.rows.round_counts import Bins, RoundCounts
+from dpinfer.kernel.rows.rounds import RoundSum
+from dpinfer.kernel.stage import Stage, Sum
+from dpinfer.privacy.units import PureDP
+from dpinfer.procedures.newton_models import Cut, LinearModel
+from dpinfer.procedures.newton_steps import NewtonPlan, cut_of, edge_of
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from dpinfer.kernel.rows.round_frame import RoundFrame
+    from dpinfer.kernel.rows.rounds import Term
+    from dpinfer.kernel.stage import Slot
+    from dpinfer.numerics.arrays import Array
+    from dpinfer.release.stage import StageRelease
+
+__all__ = ["PeoplePlan", "people_prices"]
+
+_PERSON = "person"
+_FAR = 32.0
+"""Standard deviations at which residuals are cut where people are counted by the length of their score."""
+
+_SHARES = {"size": 0.25, "residual": 0.35, _PERSON: 0.4}
+"""Shares of the price of the counts."""
+
+_HESSIAN = 0.25
+"""Price of a Hessian that was free beside the score of a row."""
+
+_LEAST_SIZE = 4.0
+"""Squared length of whitened regressors, over their number, up to which rows always keep their weight."""
+
+_MANY = 0.02
+"""Share of people whose score was cut from which results are flagged."""
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class _Seen:
+    """Part of what a stage released."""
+
+    array: Array
+    noise_variances: Array
+    settings: Mapping[str, Any]
+
+
+@dataclass(frozen=True, eq=False)
+class PeoplePlan(NewtonPlan):
+    """Stages of one regression of people; see `NewtonPlan`.
+
+    Raises
+    ------
+    NotProvedError
+        Under pure differential privacy, for which cut scores of people have no proof.
+    """
+
+    def __post_init__(self) -> None:
+        """Refuse a price under which nothing is proved."""
+        if isinstance(self.context.privacy, PureDP):
+            raise NotProvedError(
+                "scores of people with several rows are cut to a length, which is proved for Gaussian noise and not for "
+                "PureDP; take ZCDP, GDP or ApproxDP, or max_rows=1"
+            )
+
+    @property
+    def most(self) -> int:
+        """Rows m that a person has at most."""
+        return self.context.schema.rows_per_unit
+
+    def slots(self) -> tuple[Slot, ...]:
+        """See `NewtonPlan`."""
+        place = self.kinds.index("counts")
+        found = list(super().slots())
+        found[place] = replace(found[place], most=found[place].most + len(self._lengths) + 1)
+        return tuple(found)
+
+    def _precision(self, share: float) -> float:
+        """Return 1 over the noise of a sum that is bounded by 1 for each row."""
+        return super()._precision(share) / self.most
+
+    # Counts
+
+    @property
+    def _lengths(self) -> Array:
+        """Half octaves of the length of a person's score, for whitened regressors and residuals in their own unit."""
+        return np.asarray(np.sqrt(self.width) * 2.0 ** (np.arange(-6, 41) / 2))
+
+    @property
+    def _halvings(self) -> int:
+        """How often coordinates are halved where people are counted, so that nearly all rows have weight 1."""
+        return 4 + int(np.ceil(np.log2(self.width) / 2))
+
+    @property
+    def _counted(self) -> Cut:
+        """Where residuals are cut where people are counted."""
+        return Cut(_FAR, 2 * _FAR) if isinstance(self.model, LinearModel) else Cut()
+
+    def _counts(self, before: dict[str, StageRelease]) -> Stage:
+        stage = super()._counts(before)
+        assert isinstance(stage.measure, Sum)
+        rows = stage.measure.rows
+        assert isinstance(rows, RoundCounts)
+        frame, halvings, cut = rows.frame, self._halvings, self._counted
+        bits = tuple(min(one + halvings * (place < frame.size), 64) for place, one in enumerate(frame.bits))
+        places = [replace(one, cuts=one.cuts * 0.25**halvings) if one.of == "size" else one for one in rows.places]
+        lengths = self._lengths * 0.5**halvings / self.model.factors(cut)[0]
+        places.append(Bins(_PERSON, "person", lengths, term=self.model.terms(cut, last=False)[0]))
+        weights = [(1 if one.of == "person" else self.most) / _SHARES.get(one.name, 0.3) ** 0.5 for one in places]
+        counts = RoundCounts(replace(frame, bits=bits), tuple(places))
+        return Stage(Sum(counts, weights=tuple(weights)), settings=stage.settings)
+
+    def seen(self, stages: Mapping[str, StageRelease]) -> dict[str, Any]:
+        """See `NewtonPlan`: counts of people are apart from those of rows."""
+        found = dict(stages)
+        if "counts" in found:
+            whole, ends = found["counts"], (slice(-len(self._lengths) - 1), slice(-len(self._lengths) - 1, None))
+            for name, part in zip(("counts", "people"), ends, strict=True):
+                found[name] = _Seen(whole.array[part], whole.noise_variances[part], whole.settings)
+        return found
+
+    # Rounds
+
+    def _radius(self, edge: float) -> float:
+        """See `NewtonPlan`: long regressors cost people's scores nothing."""
+        return max(edge, float(np.sqrt(_LEAST_SIZE * self.width)))
+
+    def _later(self, before: dict[str, StageRelease], settings: dict[str, Any], *, last: bool) -> Stage:
+        people, radius = before["people"], float(settings["radius"])
+        return super()._later(before, {**settings, "tau": self._tau(people, radius, cut_of(settings))}, last=last)
+
+    def _tau(self, people: StageRelease, radius: float, cut: Cut) -> float:
+        """Where a person's score is cut, in units of the rounds.
+
+        It is as long as any score that is seen, one row with usual regressors and the largest residual can have, and not
+        longer than m rows can be.
+        """
+        noise = float(np.sqrt(people.noise_variances[0]))
+        largest = self.model.factors(cut)[0]
+        length = max(edge_of(people.array[1:], self._lengths, noise), largest * float(np.sqrt(self.width)))
+        return float(np.clip(length / (radius * largest), 2.0**-12, self.most))
+
+    def _round(self, frame: RoundFrame, terms: tuple[Term, ...], settings: dict[str, Any]) -> Stage:
+        if "tau" not in settings:
+            return super()._round(frame, terms, settings)
+        tau = float(settings["tau"])
+        rows = RoundSum(frame, people_prices(terms, tau, self.most), tau)
+        weights = rows.usual_weights(self.context.neighbors, "l2")
+        return Stage(Sum(rows, weights=tuple(weights.tolist())), settings=settings)
+
+    # What is told
+
+    def units(self, stages: Mapping[str, Any], rows: float) -> float:
+        """See `NewtonPlan`: people are independent, not their rows."""
+        return float(np.clip(stages["people"].array.sum(), rows / self.most, rows))
+
+    def _cut_people(self, stages: Mapping[str, Any]) -> tuple[float, float]:
+        """Noisy share of people whose score at the start is longer than ``tau``, and its standard deviation."""
+        people, settings = stages["people"], stages["second"].settings
+        length = float(settings["tau"]) * float(settings["radius"]) * self.model.factors(cut_of(settings))[0]
+        beyond = self._lengths >= length * 0.999
+        size = max(float(people.array.sum()), 1.0)
+        noise = float(np.sqrt(people.noise_variances[0] * beyond.sum()))
+        return min(max(float(people.array[1:][beyond].sum()), 0.0) / size, 1.0), noise / size
+
+    def notes(self, released: tuple[StageRelease, ...]) -> tuple[str, ...]:
+        """See `NewtonPlan`."""
+        share, _ = self._cut_people(self.seen(dict(zip(self.kinds, released, strict=True))))
+        return (
+            *super().notes(released),
+            f"People are independent, not their rows, of which {self.most} count at most: standard errors are clustered "
+            f"by person. People whose score was cut: {share:.2%} (noisy).",
+        )
+
+    def warnings(self, stages: Mapping[str, Any]) -> tuple[str, ...]:
+        """See `NewtonPlan`."""
+        share, noise = self._cut_people(stages)
+        if share - 2 * noise <= _MANY:
+            return ()
+        return (
+            f"the scores of about {share:.1%} of the people were cut, which the Hessian does not know: estimates may be "
+            "biased, and standard errors too small",
+        )
+
+
+def people_prices(terms: tuple[Term, ...], tau: float, most: int) -> tuple[Term, ...]:
+    """Return the terms of a round of rows at prices of people with at most so many rows, whose score is cut.
+
+    Terms of rows that share one price keep their parts of it; a Hessian that was free beside the score gets a part.
+    """
+    found = {term.name: term for term in terms}
+    hessian = found["hessian"]
+    assert hessian.curve is not None
+    curve = hessian.curve
+    largest = max(float(curve.values.max()), curve.below, curve.above)
+    own, part = sum(term.price for term in terms if term.name in ("score", "meat")), hessian.price * largest**2
+    free = own + part > 1 + 1e-9
+    factor = (1 - _HESSIAN) / own if free else 1.0
+    prices = {term.name: term.price / most**2 for term in terms}
+    prices["score"] = found["score"].price * factor / tau**2
+    prices["hessian"] = (_HESSIAN if free else part) / (most * largest) ** 2
+    if "meat" in found:
+        prices["meat"] = found["meat"].price * factor / tau**4
+    return tuple(replace(term, price=prices[term.name]) for term in terms)
