@@ -27,7 +27,7 @@ def estimates_of(
     """Return the estimates of one regression from its stages by kind: "start", "counts", "first", "second"."""
     stages = plan.seen(stages)
     start = plan.begun(stages["start"])
-    last = stages["second"]
+    last, rows = stages["second"], plan.number(start)
     rounds = [plan.round(stages["first"], last=False), plan.round(last, last=True)]
     cut = cut_of(last.settings)
     terms = split_terms(last, plan.model.terms(cut, last=True), plan.width)
@@ -39,7 +39,7 @@ def estimates_of(
         start.moments(intercept=plan.columns.intercept),
         back @ floored(terms["meat"].value, 0.0) @ back.T * factor**2 * (target == "population"),
         start=rounds[-1].point,
-        size=plan.units(stages, start.size),
+        size=plan.units(stages, float(rows.value[0])),
     )
     unit, shift = 1.0, np.zeros(plan.width)
     if plan.model.response is None:
@@ -59,16 +59,16 @@ def estimates_of(
         fit = fit.with_tail(beyond.tail(fit.inverse, fit.hessian, fit.meat, constant, start.size))
         unit = float(stages["counts"].settings["unit"])
         shift[0] = float(stages["start"].settings["shift"])
-    public = plan.public_size
     return NewtonInference(
         plan.columns.names,
         fit,
         start.transform.T * unit,
         shift,
-        nobs=start.size if public is None else float(public),
-        nobs_is_public=public is not None,
+        nobs=float(rows.value[0]),
+        nobs_is_public=plan.public_size is not None,
         target=target,
         notes=plan.warnings(stages) if target == "population" else (),
-        nobs_variance=0.0 if public is not None else start.terms["rows"].scale ** 2,
+        total=start.size,
+        total_variance=rows.scale**2 if plan.columns.weight is None else start.terms["rows"].scale ** 2,
         method=method,
     )

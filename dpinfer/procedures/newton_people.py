@@ -1,10 +1,10 @@
 """Regressions by noisy Newton rounds of people who may have several rows: scores are added up by person, and cut.
 
 A person's score is cut to a length ``tau``, chosen from counts of people by the length of theirs, so that its noise and
-that of the robust covariance know no number of rows. The Hessian is not free beside a score that is cut: with M a bound
-on what a row adds to it, prices of a/tau^2 for the score, b/(m M)^2 for the Hessian, c/tau^4 for the products of scores and
-d/m^2 for anything else leave no person out if a + b + c and a + d + c are at most 1, since a row that is in the Hessian of
-least squares is not among the rest; see `docs/kernel.md`.
+that of the robust covariance know no number of rows. The Hessian is not free beside a score that is cut: with M a
+bound on what a row adds to it, prices of a/tau^2 for the score, b/(m M)^2 for the Hessian, c/tau^4 for the products of
+scores and d/m^2 for the others leave no person out if a + b + c and a + d + c are at most 1, since a row that is in the
+Hessian of least squares is not among the others. A wrong price would cost people, never privacy; see `docs/kernel.md`.
 """
 
 from __future__ import annotations
@@ -73,8 +73,8 @@ class PeoplePlan(NewtonPlan):
         """Refuse a price under which nothing is proved."""
         if isinstance(self.context.privacy, PureDP):
             raise NotProvedError(
-                "scores of people with several rows are cut to a length, which is proved for Gaussian noise and not for "
-                "PureDP; take ZCDP, GDP or ApproxDP, or max_rows=1"
+                "scores of people with several rows are cut to a length, which is proved for Gaussian noise and not "
+                "for PureDP; take ZCDP, GDP or ApproxDP, or max_rows=1"
             )
 
     @property
@@ -126,7 +126,7 @@ class PeoplePlan(NewtonPlan):
 
     def seen(self, stages: Mapping[str, StageRelease]) -> dict[str, Any]:
         """See `NewtonPlan`: counts of people are apart from those of rows."""
-        found = dict(stages)
+        found: dict[str, Any] = dict(stages)
         if "counts" in found:
             whole, ends = found["counts"], (slice(-len(self._lengths) - 1), slice(-len(self._lengths) - 1, None))
             for name, part in zip(("counts", "people"), ends, strict=True):
@@ -146,8 +146,8 @@ class PeoplePlan(NewtonPlan):
     def _tau(self, people: StageRelease, radius: float, cut: Cut) -> float:
         """Where a person's score is cut, in units of the rounds.
 
-        It is as long as any score that is seen, one row with usual regressors and the largest residual can have, and not
-        longer than m rows can be.
+        It is as long as scores that are seen, and as that of one row with usual regressors and the largest residual;
+        and no longer than m rows can be.
         """
         noise = float(np.sqrt(people.noise_variances[0]))
         largest = self.model.factors(cut)[0]
@@ -182,8 +182,8 @@ class PeoplePlan(NewtonPlan):
         share, _ = self._cut_people(self.seen(dict(zip(self.kinds, released, strict=True))))
         return (
             *super().notes(released),
-            f"People are independent, not their rows, of which {self.most} count at most: standard errors are clustered "
-            f"by person. People whose score was cut: {share:.2%} (noisy).",
+            f"People are independent, not their rows, of which {self.most} count at most: standard errors are "
+            f"clustered by person. People whose score was cut: {share:.2%} (noisy).",
         )
 
     def warnings(self, stages: Mapping[str, Any]) -> tuple[str, ...]:
@@ -192,8 +192,8 @@ class PeoplePlan(NewtonPlan):
         if share - 2 * noise <= _MANY:
             return ()
         return (
-            f"the scores of about {share:.1%} of the people were cut, which the Hessian does not know: estimates may be "
-            "biased, and standard errors too small",
+            f"the scores of about {share:.1%} of the people were cut, which the Hessian does not know: estimates may "
+            "be biased, and standard errors too small",
         )
 
 

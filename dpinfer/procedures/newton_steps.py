@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -11,12 +11,12 @@ import numpy as np
 from dpinfer.inference.newton import Moments, Round, next_point
 from dpinfer.inference.newton_terms import Released, floored, split_terms
 from dpinfer.kernel.rows.round_counts import Bins, RoundCounts
-from dpinfer.kernel.rows.rounds import RoundSum
+from dpinfer.kernel.rows.rounds import RoundSum, Term
 from dpinfer.kernel.stage import Slot, Stage, Sum
 from dpinfer.numerics.responses import intercept_for, matched_scale
 from dpinfer.privacy.accounting import gaussian_amount
 from dpinfer.privacy.units import PureDP
-from dpinfer.procedures.newton_models import Cut
+from dpinfer.procedures.newton_models import ROWS, Cut, constant
 from dpinfer.schema.clamping import limits_of
 from dpinfer.schema.columns import Integer
 
@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from dpinfer.kernel.rows.round_frame import RoundFrame
-    from dpinfer.kernel.rows.rounds import Term
     from dpinfer.kernel.stage import Context
     from dpinfer.numerics.arrays import Array
     from dpinfer.numerics.responses import Response
@@ -86,6 +85,15 @@ class NewtonPlan:
         """Number of rows where it is public."""
         return self.context.nobs if self.columns.features.keeps_every_row else None
 
+    def number(self, start: Begun) -> Released:
+        """Return the number of rows."""
+        if self.public_size is not None:
+            return Released(np.array([float(self.public_size)]), 0.0)
+        rows = start.terms.get("nobs")
+        if rows is None:
+            return Released(np.array([start.size]), start.terms["rows"].scale)
+        return replace(rows, value=np.maximum(rows.value, max(2.0 * self.width, 4.0 * rows.scale)))
+
     @property
     def width(self) -> int:
         """Number p of regressors."""
@@ -109,7 +117,7 @@ class NewtonPlan:
         products = p * (p + 1) // 2
         most = {
             "ranges": len(self.columns.numeric) * 2 ** (_LEVELS + 1),
-            "start": products + p + 2,
+            "start": products + p + 3,
             "counts": len(_size_cuts(p)) + len(_residual_cuts()) + 2,
             "first": products + p,
             "second": 2 * products + 2 * p + 2,
@@ -145,7 +153,7 @@ class NewtonPlan:
     def notes(self, released: tuple[StageRelease, ...]) -> tuple[str, ...]:
         """Return sentences for tables: what was measured, and how many rows count less or were cut."""
         stages = self.seen(dict(zip(self.kinds, released, strict=True)))
-        size = self.begun(stages["start"]).size
+        size = float(self.number(self.begun(stages["start"])).value[0])
         settings = stages["second"].settings
         counts = stages["counts"].array[: len(_size_cuts(self.width)) + 1]
         lighter = float(counts[1:][_size_cuts(self.width) >= 0.999 * settings["radius"] ** 2].sum())
@@ -160,6 +168,8 @@ class NewtonPlan:
                 f"Rows whose residual was cut, and given back: {_share(beyond, size)} (noisy); beyond what was seen, "
                 "residuals are taken to fall off as a Pareto law of index 3."
             )
+        if self.columns.weights is not None:
+            told.append(f"Rows count by {self.columns.weights}; standard errors are those of weights as they are.")
         return tuple(told)
 
     # Ranges
@@ -195,6 +205,14 @@ class NewtonPlan:
 
     # Start
 
+    def start_terms(self) -> tuple[Term, ...]:
+        """Terms of the start; with survey weights "rows" is what these add up to, and "nobs" counts rows."""
+        terms = self.model.start_terms()
+        if self.columns.weight is None:
+            return terms
+        half = [replace(one, price=one.price / 2, power=1) if one.name == "rows" else one for one in terms]
+        return *half, Term("nobs", "mass", ROWS / 2, constant(1.0), power=0)
+
     def _start(self, before: dict[str, StageRelease]) -> Stage:
         scaled = self.columns.scaled(self._found_ranges(before))
         binary = self.model.response is not None
@@ -206,7 +224,7 @@ class NewtonPlan:
             "unit": unit,
         }
         frame = self.columns.frame(scaled.transform / scaled.radius, np.zeros(self.width), (shift, unit))
-        return self._round(frame, self.model.start_terms(), settings)
+        return self._round(frame, self.start_terms(), settings)
 
     def _round(self, frame: RoundFrame, terms: tuple[Term, ...], settings: dict[str, Any]) -> Stage:
         rows = RoundSum(frame, terms)
@@ -232,10 +250,10 @@ class NewtonPlan:
 
     def begun(self, stage: StageRelease) -> Begun:
         """Read what the start released."""
-        terms = split_terms(stage, self.model.start_terms(), self.width)
+        terms = split_terms(stage, self.start_terms(), self.width)
         radius = float(stage.settings["radius"])
         transform = np.array(stage.settings["transform"])
-        public = self.public_size
+        public = self.public_size if self.columns.weight is None else None
         size = float(terms["rows"].value[0] if public is None else public)
         size = max(size, 2.0 * self.width, 4.0 * terms["rows"].scale)
         gram = terms["gram"]

@@ -7,6 +7,7 @@ stated here once more: `tests/procedures/test_newton_draws.py` compares both way
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -110,4 +111,4 @@ def _slices(size: int, persons: np.ndarray | None) -> list[slice]:
     ends = np.append(np.arange(0, size, 2**13), size)
     if persons is not None:
         ends = np.unique(np.searchsorted(persons, np.append(persons[ends[:-1]], persons[-1] + 1)))
-    return [slice(int(low), int(high)) for low, high in zip(ends[:-1], ends[1:], strict=True)]
+    return [slice(int(low), int(high)) for low, high in pairwise(ends)]
