@@ -13,7 +13,6 @@ from dpinfer.inference.base import BaseInference
 from dpinfer.inference.contrasts import rows_of
 from dpinfer.inference.newton_tail import folded_quantile, folded_tail
 from dpinfer.inference.restrictions import independent
-
 from dpinfer.inference.slopes import AverageSlope
 
 if TYPE_CHECKING:
@@ -129,8 +128,11 @@ class NewtonInference(BaseInference):
             found = [self.fit.interval(row @ self.weights, alpha=alpha) for row in rows]
             return np.array(found) + (rows @ self.shift)[:, None]
         errors, biases = self._errors(rows), self._biases(rows)
-        half = folded_quantile(alpha, biases / errors) * errors
-        half[biases > errors] = np.inf
+        if biases.any():
+            half = folded_quantile(alpha, biases / errors) * errors
+            half[biases > errors] = np.inf
+        else:
+            half = float(stats.norm.isf(alpha / 2)) * errors
         centre = rows @ self.params
         return np.stack([centre - half, centre + half], axis=-1)
 
@@ -139,8 +141,8 @@ class NewtonInference(BaseInference):
         rows = rows_of(contrasts)
         if self._by_score:
             tested = np.broadcast_to(values, (len(rows),)) - rows @ self.shift
-            found = [self.fit.statistic(row @ self.weights, float(one)) for row, one in zip(rows, tested, strict=True)]
-            return np.asarray(2 * stats.norm.sf(np.abs(found)))
+            found = [self.fit.statistics(row @ self.weights, one[None]) for row, one in zip(rows, tested, strict=True)]
+            return np.asarray(2 * stats.norm.sf(np.concatenate(found)))
         errors, biases = self._errors(rows), self._biases(rows)
         found = folded_tail(np.abs(rows @ self.params - values) / errors, biases / errors)
         return np.where(biases > errors, 1.0, found)

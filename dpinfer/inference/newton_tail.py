@@ -40,6 +40,13 @@ class Tail:
         zero = np.zeros((width, width))
         return cls(np.zeros(width), zero, zero, np.zeros((0, width)))
 
+    @classmethod
+    def of_intercept(cls, width: int, variance: float) -> Tail:
+        """Return a variance of the first coefficient alone."""
+        added = np.zeros((width, width))
+        added[0, 0] = variance
+        return cls(np.zeros(width), added, np.zeros((width, width)), np.zeros((0, width)))
+
     def bias(self, contrasts: Array) -> Array:
         """Bound on the bias of contrasts (k, p), as (k,)."""
         return np.asarray(np.abs(contrasts @ self.biases.T).sum(axis=1))

@@ -9,12 +9,14 @@ import numpy as np
 
 from dpinfer.errors import FormulaError, NotProvedError, ReleaseFormatError
 from dpinfer.inference.newton_inference import METHODS
+from dpinfer.privacy.units import PureDP
 from dpinfer.procedures.conditions import told_where, where_notes
 from dpinfer.procedures.expected import sizes_shown
 from dpinfer.procedures.newton_columns import NewtonColumns
 from dpinfer.procedures.newton_estimates import estimates_of
 from dpinfer.procedures.newton_models import BinaryModel, LinearModel, RoundModel
 from dpinfer.procedures.newton_people import PeoplePlan
+from dpinfer.procedures.newton_robust import HuberModel, QuantileModel
 from dpinfer.procedures.newton_steps import NewtonPlan
 from dpinfer.procedures.options import TARGET, Allowed, inferred, is_text, measured, one_of
 from dpinfer.procedures.procedure import Procedure, context_of
@@ -26,6 +28,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from dpinfer.kernel.stage import Context, Slot, Stage
+    from dpinfer.privacy.sensitivity import Norm
     from dpinfer.privacy.units import Neighbors, Privacy
     from dpinfer.release import Release, StageRelease
     from dpinfer.schema.schema import Schema
@@ -38,7 +41,14 @@ _WEIGHTS = Allowed(lambda given: given is None or is_text(given), "a column or a
 
 _BINARY = ("logit", "probit", "cloglog")
 
-_TITLES = {"ols": "OLS", "logit": "Logit", "probit": "Probit", "cloglog": "Binomial, complementary log-log"}
+_TITLES = {
+    "ols": "OLS",
+    "logit": "Logit",
+    "probit": "Probit",
+    "cloglog": "Binomial, complementary log-log",
+    "huber": "Robust",
+    "quantile": "Quantile",
+}
 """What tables call a model."""
 
 
@@ -61,6 +71,10 @@ class Newton(Procedure):
     @property
     def rounds(self) -> RoundModel:
         """What the model asks of the rows."""
+        if self.model == "huber":
+            return HuberModel() if self.parameter is None else HuberModel(self.parameter)
+        if self.model == "quantile":
+            return QuantileModel() if self.parameter is None else QuantileModel(self.parameter)
         return LinearModel() if self.model == "ols" else BinaryModel(self.model)
 
     def columns(self, schema: Schema) -> NewtonColumns:
@@ -69,8 +83,10 @@ class Newton(Procedure):
 
     def plan(self, context: Context) -> NewtonPlan:
         """Return the stages."""
+        columns = self.columns(context.schema)
+        norm: Norm = "l1" if isinstance(context.privacy, PureDP) else "l2"
         plan = NewtonPlan if context.schema.rows_per_unit == 1 else PeoplePlan
-        return plan(self.columns(context.schema), self.rounds, context, self._ranged)
+        return plan(columns, self.rounds.under(norm, len(columns.names)), context, self._ranged)
 
     @property
     def _ranged(self) -> bool:

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from dpinfer.numerics.arrays import Array
+    from dpinfer.privacy.sensitivity import Norm
     from dpinfer.schema.expressions import Expression
     from dpinfer.schema.grid import Basis
     from dpinfer.schema.schema import Schema
@@ -200,6 +201,11 @@ class NewtonColumns:
             float(response.mean()) if self.intercept else 0.0,
             float(np.sqrt(((response - response.mean() * self.intercept) ** 2).mean())) or 1.0,
         )
+
+    def longest(self, coordinates: Array, norm: Norm = "l2") -> float:
+        """Return a length that no row exceeds in coordinates (q, p) of the regressors: no feature is larger than 1."""
+        largest = np.abs(coordinates @ self.maps[:-1]).sum(axis=1)
+        return float(np.linalg.norm(largest, 1 if norm == "l1" else 2))
 
     def frame(
         self,

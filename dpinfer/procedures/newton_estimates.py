@@ -8,7 +8,7 @@ import numpy as np
 
 from dpinfer.inference.newton import solve_rounds
 from dpinfer.inference.newton_inference import NewtonInference
-from dpinfer.inference.newton_tail import Beyond
+from dpinfer.inference.newton_tail import Beyond, Tail
 from dpinfer.inference.newton_terms import floored, split_terms
 from dpinfer.procedures.newton_steps import cut_of
 
@@ -33,16 +33,22 @@ def estimates_of(
     terms = split_terms(last, plan.model.terms(cut, last=True), plan.width)
     back = rounds[-1].spread
     factor = plan.model.factors(cut)[0]
+    meat, drawn = terms["meat"], plan.drawn and target == "population"
     fit = solve_rounds(
         rounds,
         plan.model.response,
         start.moments(intercept=plan.columns.intercept),
-        back @ floored(terms["meat"].value, 0.0) @ back.T * factor**2 * (target == "population"),
+        back
+        @ (meat.value if drawn else floored(meat.value, 0.0))
+        @ back.T
+        * (factor**2 * cut.meat)
+        * (target == "population"),
         start=rounds[-1].point,
         size=plan.units(stages, float(rows.value[0])),
+        meat_scale=meat.scale if drawn else None,
     )
     unit, shift = 1.0, np.zeros(plan.width)
-    if plan.model.response is None:
+    if "side" in terms:
         side = back @ terms["side"].value
         spread = terms["side"].scale ** 2 * back @ back.T
         excess, square = (terms[one] for one in ("excess", "beyond"))
@@ -57,6 +63,9 @@ def estimates_of(
         )
         constant = np.eye(plan.width)[0] if plan.columns.intercept else None
         fit = fit.with_tail(beyond.tail(fit.inverse, fit.hessian, fit.meat, constant, start.size))
+    elif cut.intercept > 0:
+        fit = fit.with_tail(Tail.of_intercept(plan.width, cut.intercept))
+    if plan.model.response is None:
         unit = float(stages["counts"].settings["unit"])
         shift[0] = float(stages["start"].settings["shift"])
     return NewtonInference(

@@ -19,7 +19,7 @@ from dpinfer.kernel.rows.round_counts import Bins, RoundCounts
 from dpinfer.kernel.rows.rounds import RoundSum
 from dpinfer.kernel.stage import Stage, Sum
 from dpinfer.privacy.units import PureDP
-from dpinfer.procedures.newton_models import Cut, LinearModel
+from dpinfer.procedures.newton_models import BinaryModel, Cut, LinearModel
 from dpinfer.procedures.newton_steps import NewtonPlan, cut_of, edge_of
 
 if TYPE_CHECKING:
@@ -40,8 +40,8 @@ _FAR = 32.0
 _SHARES = {"size": 0.25, "residual": 0.35, _PERSON: 0.4}
 """Shares of the price of the counts."""
 
-_HESSIAN = 0.25
-"""Price of a Hessian that was free beside the score of a row."""
+_FREE = {False: {"score": 0.75, "hessian": 0.25}, True: {"score": 0.55, "hessian": 0.25, "meat": 0.20}}
+"""Prices of the first round and of the last where the Hessian is free beside the score of a row."""
 
 _LEAST_SIZE = 4.0
 """Squared length of whitened regressors, over their number, up to which rows always keep their weight."""
@@ -66,16 +66,24 @@ class PeoplePlan(NewtonPlan):
     Raises
     ------
     NotProvedError
-        Under pure differential privacy, for which cut scores of people have no proof.
+        Under pure differential privacy, for which cut scores of people have no proof; and for models other than least
+        squares and binary responses, whose choices of cuts take rows as independent.
     """
 
     def __post_init__(self) -> None:
-        """Refuse a price under which nothing is proved."""
+        """Refuse what is not proved for people."""
+        if not isinstance(self.model, BinaryModel | LinearModel):
+            raise NotProvedError(
+                "people with several rows are served by ols, logit, probit and cloglog; other regressions choose cuts "
+                "as if rows were independent: take max_rows=1"
+            )
         if isinstance(self.context.privacy, PureDP):
             raise NotProvedError(
                 "scores of people with several rows are cut to a length, which is proved for Gaussian noise and not "
                 "for PureDP; take ZCDP, GDP or ApproxDP, or max_rows=1"
             )
+
+    drawn = False
 
     @property
     def most(self) -> int:
@@ -137,7 +145,7 @@ class PeoplePlan(NewtonPlan):
 
     def _radius(self, edge: float) -> float:
         """See `NewtonPlan`: long regressors cost people's scores nothing."""
-        return max(edge, float(np.sqrt(_LEAST_SIZE * self.width)))
+        return max(super()._radius(edge), float(np.sqrt(_LEAST_SIZE * self.width)))
 
     def _later(self, before: dict[str, StageRelease], settings: dict[str, Any], *, last: bool) -> Stage:
         people, radius = before["people"], float(settings["radius"])
@@ -200,19 +208,13 @@ class PeoplePlan(NewtonPlan):
 def people_prices(terms: tuple[Term, ...], tau: float, most: int) -> tuple[Term, ...]:
     """Return the terms of a round of rows at prices of people with at most so many rows, whose score is cut.
 
-    Terms of rows that share one price keep their parts of it; a Hessian that was free beside the score gets a part.
+    Terms of rows that share one price keep their parts of it; where the Hessian is free beside the score, it gets one.
     """
-    found = {term.name: term for term in terms}
-    hessian = found["hessian"]
-    assert hessian.curve is not None
-    curve = hessian.curve
+    curve = next(term.curve for term in terms if term.name == "hessian")
+    assert curve is not None
     largest = max(float(curve.values.max()), curve.below, curve.above)
-    own, part = sum(term.price for term in terms if term.name in ("score", "meat")), hessian.price * largest**2
-    free = own + part > 1 + 1e-9
-    factor = (1 - _HESSIAN) / own if free else 1.0
-    prices = {term.name: term.price / most**2 for term in terms}
-    prices["score"] = found["score"].price * factor / tau**2
-    prices["hessian"] = (_HESSIAN if free else part) / (most * largest) ** 2
-    if "meat" in found:
-        prices["meat"] = found["meat"].price * factor / tau**4
-    return tuple(replace(term, price=prices[term.name]) for term in terms)
+    lengths = {"score": tau**2, "hessian": (most * largest) ** 2, "meat": tau**4}
+    parts = {term.name: term.price * (largest**2 if term.name == "hessian" else 1.0) for term in terms}
+    if sum(parts.get(name, 0.0) for name in lengths) > 1 + 1e-9:
+        parts |= _FREE["meat" in parts]
+    return tuple(replace(term, price=parts[term.name] / lengths.get(term.name, most**2)) for term in terms)

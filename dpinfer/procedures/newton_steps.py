@@ -16,7 +16,8 @@ from dpinfer.kernel.stage import Slot, Stage, Sum
 from dpinfer.numerics.responses import intercept_for, matched_scale
 from dpinfer.privacy.accounting import gaussian_amount
 from dpinfer.privacy.units import PureDP
-from dpinfer.procedures.newton_models import ROWS, Cut, constant
+from dpinfer.procedures.newton_models import ROWS, Cut, constant, ratio_of
+from dpinfer.procedures.newton_robust import ResidualLaw, Seen
 from dpinfer.schema.clamping import limits_of
 from dpinfer.schema.columns import Integer
 
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
     from dpinfer.kernel.stage import Context
     from dpinfer.numerics.arrays import Array
     from dpinfer.numerics.responses import Response
+    from dpinfer.privacy.sensitivity import Norm
     from dpinfer.procedures.newton_columns import NewtonColumns
     from dpinfer.procedures.newton_models import RoundModel
     from dpinfer.release.stage import StageRelease
@@ -118,7 +120,7 @@ class NewtonPlan:
         most = {
             "ranges": len(self.columns.numeric) * 2 ** (_LEVELS + 1),
             "start": products + p + 3,
-            "counts": len(_size_cuts(p)) + len(_residual_cuts()) + 2,
+            "counts": len(self._size_cuts) + len(_residual_cuts(self.model.finest)) + 2,
             "first": products + p,
             "second": 2 * products + 2 * p + 2,
         }
@@ -133,6 +135,11 @@ class NewtonPlan:
     def seen(self, stages: Mapping[str, StageRelease]) -> dict[str, Any]:
         """Return what stages released, of counts those of rows."""
         return dict(stages)
+
+    @property
+    def drawn(self) -> bool:
+        """Whether the model says what the covariance of the score is, of rows that count alike."""
+        return self.model.response is not None and self.columns.weight is None
 
     def units(self, stages: Mapping[str, Any], rows: float) -> float:  # noqa: ARG002
         """Return how many independent units there are, for corrections of small samples."""
@@ -155,8 +162,8 @@ class NewtonPlan:
         stages = self.seen(dict(zip(self.kinds, released, strict=True)))
         size = float(self.number(self.begun(stages["start"])).value[0])
         settings = stages["second"].settings
-        counts = stages["counts"].array[: len(_size_cuts(self.width)) + 1]
-        lighter = float(counts[1:][_size_cuts(self.width) >= 0.999 * settings["radius"] ** 2].sum())
+        counts = stages["counts"].array[: len(self._size_cuts) + 1]
+        lighter = float(counts[1:][self._size_cuts >= 0.999 * settings["radius"] ** 2].sum())
         told = [
             f"{len(self.kinds)} rounds: {', '.join(self.kinds)}. Standard errors are robust to unequal spread and to a "
             "wrong model, whose best approximation is then what is estimated.",
@@ -171,6 +178,24 @@ class NewtonPlan:
         if self.columns.weights is not None:
             told.append(f"Rows count by {self.columns.weights}; standard errors are those of weights as they are.")
         return tuple(told)
+
+    @property
+    def norm(self) -> Norm:
+        """What the noise is for."""
+        return "l1" if isinstance(self.context.privacy, PureDP) else "l2"
+
+    @property
+    def _framed(self) -> dict[str, Any]:
+        """How rows are weighed; see `RoundFrame`."""
+        return {"norm": "l1", "ratio": ratio_of(self.width)} if self.norm == "l1" else {}
+
+    @property
+    def _size_cuts(self) -> Array:
+        """Quarter octaves of the sizes of whitened rows, beginning with what a row of normal numbers has."""
+        steps = np.arange(81) / 4
+        if self.norm == "l1":
+            return np.asarray(0.8 * self.width * 2.0 ** (steps / 2))
+        return np.asarray(self.width * 2.0**steps)
 
     # Ranges
 
@@ -217,18 +242,14 @@ class NewtonPlan:
         scaled = self.columns.scaled(self._found_ranges(before))
         binary = self.model.response is not None
         shift, unit = (0.5, 1.0) if binary else (scaled.shift, _CUT_START * scaled.unit)
-        settings = {
-            "transform": scaled.transform.tolist(),
-            "radius": scaled.radius,
-            "shift": shift,
-            "unit": unit,
-        }
-        frame = self.columns.frame(scaled.transform / scaled.radius, np.zeros(self.width), (shift, unit))
+        radius = scaled.radius * (0.85 * float(np.sqrt(self.width)) if self.norm == "l1" else 1.0)
+        settings = {"transform": scaled.transform.tolist(), "radius": radius, "shift": shift, "unit": unit}
+        frame = self.columns.frame(scaled.transform / radius, np.zeros(self.width), (shift, unit), **self._framed)
         return self._round(frame, self.start_terms(), settings)
 
     def _round(self, frame: RoundFrame, terms: tuple[Term, ...], settings: dict[str, Any]) -> Stage:
         rows = RoundSum(frame, terms)
-        weights = rows.usual_weights(self.context.neighbors, "l1" if isinstance(self.context.privacy, PureDP) else "l2")
+        weights = rows.usual_weights(self.context.neighbors, self.norm)
         return Stage(Sum(rows, weights=tuple(weights.tolist())), settings=settings)
 
     # Counts
@@ -240,12 +261,15 @@ class NewtonPlan:
         point, unit = self.start_point(start)
         settings = {"whiten": whiten.tolist(), "point": point.tolist(), "unit": unit}
         frame = self.columns.frame(
-            whiten @ start.transform, start.transform.T @ point, (float(before["start"].settings["shift"]), unit)
+            whiten @ start.transform,
+            start.transform.T @ point,
+            (float(before["start"].settings["shift"]), unit),
+            **({"norm": "l1", "ratio": 2.0**20} if self.norm == "l1" else {}),
         )
-        places = [Bins("size", "size", _size_cuts(self.width))]
+        places = [Bins("size", "size", self._size_cuts)]
         if self.model.response is not None:
             return Stage(Sum(RoundCounts(frame, tuple(places))), settings=settings)
-        places.append(Bins("residual", "residual", _residual_cuts()))
+        places.append(Bins("residual", "residual", _residual_cuts(self.model.finest)))
         return Stage(Sum(RoundCounts(frame, tuple(places)), weights=(0.5**0.5, 0.2**0.5)), settings=settings)
 
     def begun(self, stage: StageRelease) -> Begun:
@@ -257,7 +281,8 @@ class NewtonPlan:
         size = float(terms["rows"].value[0] if public is None else public)
         size = max(size, 2.0 * self.width, 4.0 * terms["rows"].scale)
         gram = terms["gram"]
-        edge = gram.scale * np.sqrt(self.width) * radius**2 / size
+        flat = np.sqrt(2.0) if self.norm == "l1" else 1.0
+        edge = gram.scale * flat * np.sqrt(self.width) * radius**2 / size
         second = floored(gram.value * (radius**2 / size), max(_OF_EDGE * edge, _FLOOR))
         return Begun(
             transform,
@@ -286,23 +311,41 @@ class NewtonPlan:
     def _first(self, before: dict[str, StageRelease]) -> Stage:
         counts = before["counts"]
         start = self.begun(before["start"])
-        sizes = len(_size_cuts(self.width)) + 1
+        sizes = len(self._size_cuts) + 1
         noise = np.sqrt(counts.noise_variances)
-        cuts = _size_cuts(self.width)
-        radius = self._radius(float(np.sqrt(edge_of(counts.array[1:sizes], cuts, noise[0]))))
+        cuts = self._size_cuts
+        edge = edge_of(counts.array[1:sizes], cuts, noise[0])
+        most = self.columns.longest(np.array(counts.settings["whiten"]) @ start.transform, self.norm)
+        radius = min(self._radius(edge), most)
         settings = {"radius": radius, **self._cut(counts.array[sizes:], noise[-1], radius, start.size)}
         settings["frame"] = (np.array(counts.settings["whiten"]) / radius).tolist()
-        settings["point"] = counts.settings["point"]
+        point = np.array(counts.settings["point"])
+        if self.columns.intercept:
+            point[0] += settings.pop("move", 0.0)
+        settings["point"] = point.tolist()
         return self._later(before, settings, last=False)
 
     def _radius(self, edge: float) -> float:
-        """Length of whitened regressors up to which rows keep their weight, from the longest that were seen."""
-        return edge
+        """Length of whitened regressors up to which rows keep their weight, from the largest size that was seen."""
+        return edge if self.norm == "l1" else float(np.sqrt(edge))
 
     def _cut(self, counts: Array, noise: float, radius: float, size: float) -> dict[str, float]:
         """Where residuals are cut, from counts of residuals in units of their standard deviation."""
         if self.model.response is not None:
             return {}
+        tuned = self.model.tuned(
+            Seen(
+                ResidualLaw.of(counts, _residual_cuts(self.model.finest), noise),
+                noise,
+                size,
+                self.width,
+                radius,
+                self._precision,
+            )
+        )
+        if tuned is not None:
+            cut, move = tuned
+            return {"cut": cut.low, "high": cut.high, "meat": cut.meat, "intercept": cut.intercept, "move": move}
         edge = edge_of(_both_sides(counts), _positive_cuts(), noise * np.sqrt(2.0))
         share = float(self.share("second"))
         allowed = np.sqrt(_OF_NOISE * size) * self._precision(0.64 * share) / radius
@@ -313,7 +356,7 @@ class NewtonPlan:
 
     def rows_beyond(self, stage: StageRelease, cut: Cut) -> tuple[float, float]:
         """Return noisy numbers of rows with residuals beyond both cuts, none farther than any was seen."""
-        both = _both_sides(stage.array[len(_size_cuts(self.width)) + 1 :])
+        both = _both_sides(stage.array[len(self._size_cuts) + 1 :])
         from_ = _positive_cuts()
         noise = float(np.sqrt(2 * stage.noise_variances[-1]))
         last = edge_of(both, from_, noise)
@@ -336,9 +379,10 @@ class NewtonPlan:
         first = before["first"]
         settings = {
             name: first.settings[name]
-            for name in ("radius", "frame", *(["cut", "high", "edge"] if "cut" in first.settings else []))
+            for name in ("radius", "frame", "cut", "high", "edge", "meat", "intercept")
+            if name in first.settings
         }
-        settings["point"] = next_point(self.round(first, last=False)).tolist()
+        settings["point"] = next_point(self.round(first, last=False), self.model.longest(cut_of(settings))).tolist()
         return self._later(before, settings, last=True)
 
     def _later(self, before: dict[str, StageRelease], settings: dict[str, Any], *, last: bool) -> Stage:
@@ -351,6 +395,7 @@ class NewtonPlan:
             tables.mean,
             tables.inverse_sd,
             tables.lift,
+            **self._framed,
         )
         return self._round(frame, self.model.terms(cut_of(settings), last=last), settings)
 
@@ -371,6 +416,8 @@ class NewtonPlan:
             terms["hessian"].value * hessian,
             back,
             (terms["score"].scale * score, terms["hessian"].scale * hessian),
+            float(stage.settings["radius"]),
+            flat=self.norm == "l1",
         )
 
 
@@ -402,7 +449,8 @@ def _share(count: float, size: float) -> str:
 
 def cut_of(settings: Any) -> Cut:
     """Read where residuals are cut."""
-    return Cut(float(settings["cut"]), float(settings["high"])) if "cut" in settings else Cut()
+    names = {"cut": "low", "high": "high", "meat": "meat", "intercept": "intercept"}
+    return Cut(**{mine: float(settings[name]) for name, mine in names.items() if name in settings})
 
 
 def _binary_start(response: Response, start: Begun, *, intercept: bool) -> Array:
@@ -417,7 +465,7 @@ def _binary_start(response: Response, start: Begun, *, intercept: bool) -> Array
     variance = float(slope @ cov @ slope)
     factor = matched_scale(response, share, variance)
     factor *= min(1.0, _LARGEST_PREDICTOR / max(factor * np.sqrt(variance), 1e-9))
-    centre = intercept_for(response, share, factor**2 * variance)
+    centre = float(intercept_for(response, share, factor**2 * variance))
     return np.concatenate([[centre - factor * float(moments.mean[1:] @ slope)], factor * slope])
 
 
@@ -459,19 +507,14 @@ def edge_of(counts: Array, cuts: Array, noise: float) -> float:
     return float(cuts[min(last + 1, len(cuts) - 1)])
 
 
-def _size_cuts(width: int) -> Array:
-    """Half octaves of the squared length of whitened regressors, whose mean is their number."""
-    return np.asarray(width * 2.0 ** (np.arange(0, 61) / 2))
-
-
-def _positive_cuts() -> Array:
+def _positive_cuts(least: int = -2) -> Array:
     """Half octaves of residuals in standard deviations."""
-    return np.asarray(2.0 ** (np.arange(-2, 51) / 2))
+    return np.asarray(2.0 ** (np.arange(least, 51) / 2))
 
 
-def _residual_cuts() -> Array:
+def _residual_cuts(least: int = -2) -> Array:
     """The same to both sides."""
-    return np.concatenate([-_positive_cuts()[::-1], _positive_cuts()])
+    return np.concatenate([-_positive_cuts(least)[::-1], _positive_cuts(least)])
 
 
 def _both_sides(counts: Array) -> Array:

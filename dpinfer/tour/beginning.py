@@ -36,8 +36,8 @@ schema = dpi.Schema(
     return [
         Text("""The rows are those of Fair (1978): married women who answered a magazine's questionnaire, with
             their rating of the marriage (1 very poor to 5 very good), age, years married, children, how
-            religious they are, years of education, and whether they had an affair. The file is public; the tour treats it as
-            confidential."""),
+            religious they are, years of education, and whether they had an affair. The file is
+            public; the tour treats it as confidential."""),
         Text("""Differential privacy needs the bounds of every column before a row is read. They come from the
             questionnaire, never from the rows: bounds looked up in the rows would disclose them. Values
             outside are moved to the nearest bound. The wider the bounds, the larger the noise."""),

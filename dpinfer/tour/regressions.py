@@ -87,8 +87,8 @@ print(affairs.predict(points))""")
     low, high = results.predict(tour["points"])
     others = {name: value for name, value in tour["points"].items() if name != "rate_marriage"}
     return [
-        Text(f"""Whether there was an affair is yes or no, and a logit tells how its odds go with the rest. It is measured
-            as the regression before, and costs {price}."""),
+        Text(f"""Whether there was an affair is yes or no, and a logit tells how its odds go with the rest. It is
+            measured as the regression before, and costs {price}."""),
         script,
         regression_table(results, "Whether there was an affair: private logit"),
         *warning_notes(results),
