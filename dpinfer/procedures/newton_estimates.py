@@ -38,11 +38,7 @@ def estimates_of(
         rounds,
         plan.model.response,
         start.moments(intercept=plan.columns.intercept),
-        back
-        @ (meat.value if drawn else floored(meat.value, 0.0))
-        @ back.T
-        * (factor**2 * cut.meat)
-        * (target == "population"),
+        back @ plan.sampled(meat, terms["score"]) @ back.T * (factor**2 * cut.meat) * (target == "population"),
         start=rounds[-1].point,
         size=plan.units(stages, float(rows.value[0])),
         meat_scale=meat.scale if drawn else None,

@@ -10,11 +10,13 @@ Hessian of least squares is not among the others. A wrong price would cost peopl
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from dpinfer.errors import NotProvedError
+from dpinfer.inference.newton_terms import floored
 from dpinfer.kernel.rows.round_counts import Bins, RoundCounts
 from dpinfer.kernel.rows.rounds import RoundSum
 from dpinfer.kernel.stage import Stage, Sum
@@ -25,6 +27,7 @@ from dpinfer.procedures.newton_steps import NewtonPlan, cut_of, edge_of
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from dpinfer.inference.newton_terms import Released
     from dpinfer.kernel.rows.round_frame import RoundFrame
     from dpinfer.kernel.rows.rounds import Term
     from dpinfer.kernel.stage import Slot
@@ -37,8 +40,11 @@ _PERSON = "person"
 _FAR = 32.0
 """Standard deviations at which residuals are cut where people are counted by the length of their score."""
 
-_SHARES = {"size": 0.25, "residual": 0.35, _PERSON: 0.4}
+_SHARES = {"size": 0.15, "residual": 0.35, _PERSON: 0.5}
 """Shares of the price of the counts."""
+
+_MOVED = Fraction(4, 100)
+"""Share of the price that counts get from the first round."""
 
 _FREE = {False: {"score": 0.75, "hessian": 0.25}, True: {"score": 0.55, "hessian": 0.25, "meat": 0.20}}
 """Prices of the first round and of the last where the Hessian is free beside the score of a row."""
@@ -46,17 +52,25 @@ _FREE = {False: {"score": 0.75, "hessian": 0.25}, True: {"score": 0.55, "hessian
 _LEAST_SIZE = 4.0
 """Squared length of whitened regressors, over their number, up to which rows always keep their weight."""
 
+_LEAST_CUT = 3.0
+_OF_INTERCEPT = 0.35
+"""Noise of what is given back over sampling, at most."""
+
+_CONVEX = 1.21
+"""(1 + z^2)/4 at z = 1.96."""
+
 _MANY = 0.02
 """Share of people whose score was cut from which results are flagged."""
 
 
 @dataclass(frozen=True, eq=False, slots=True)
 class _Seen:
-    """Part of what a stage released."""
+    """Part of what a stage released; counts of rows know those of people."""
 
     array: Array
     noise_variances: Array
     settings: Mapping[str, Any]
+    people: _Seen | None = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -72,7 +86,7 @@ class PeoplePlan(NewtonPlan):
 
     def __post_init__(self) -> None:
         """Refuse what is not proved for people."""
-        if not isinstance(self.model, BinaryModel | LinearModel):
+        if type(self.model) not in (BinaryModel, LinearModel):
             raise NotProvedError(
                 "people with several rows are served by ols, logit, probit and cloglog; other regressions choose cuts "
                 "as if rows were independent: take max_rows=1"
@@ -89,6 +103,14 @@ class PeoplePlan(NewtonPlan):
     def most(self) -> int:
         """Rows m that a person has at most."""
         return self.context.schema.rows_per_unit
+
+    def share(self, kind: str) -> Any:
+        """See `NewtonPlan`."""
+        return super().share(kind) + {"counts": _MOVED, "first": -_MOVED}.get(kind, 0)
+
+    def expected_ratio(self, size: int) -> float:
+        """See `NewtonPlan`: noise knows no number of rows, and there may be as few as ``size / m`` people."""
+        return super().expected_ratio(size * self.most)
 
     def slots(self) -> tuple[Slot, ...]:
         """See `NewtonPlan`."""
@@ -136,9 +158,10 @@ class PeoplePlan(NewtonPlan):
         """See `NewtonPlan`: counts of people are apart from those of rows."""
         found: dict[str, Any] = dict(stages)
         if "counts" in found:
-            whole, ends = found["counts"], (slice(-len(self._lengths) - 1), slice(-len(self._lengths) - 1, None))
-            for name, part in zip(("counts", "people"), ends, strict=True):
-                found[name] = _Seen(whole.array[part], whole.noise_variances[part], whole.settings)
+            whole, place = found["counts"], -len(self._lengths) - 1
+            people = _Seen(whole.array[place:], whole.noise_variances[place:], whole.settings)
+            found["people"] = people
+            found["counts"] = _Seen(whole.array[:place], whole.noise_variances[:place], whole.settings, people)
         return found
 
     # Rounds
@@ -148,19 +171,40 @@ class PeoplePlan(NewtonPlan):
         return max(super()._radius(edge), float(np.sqrt(_LEAST_SIZE * self.width)))
 
     def _later(self, before: dict[str, StageRelease], settings: dict[str, Any], *, last: bool) -> Stage:
-        people, radius = before["people"], float(settings["radius"])
-        return super()._later(before, {**settings, "tau": self._tau(people, radius, cut_of(settings))}, last=last)
+        length = self._longest(before["people"])
+        if not last and "cut" in settings:
+            settings = {**settings, **self._cut_within(length, self.begun(before["start"]).size)}
+        unit = float(settings["radius"]) * self.model.factors(cut_of(settings))[0]
+        tau = float(np.clip(length / unit, 2.0**-12, self.most))
+        return super()._later(before, {**settings, "tau": tau}, last=last)
 
-    def _tau(self, people: StageRelease, radius: float, cut: Cut) -> float:
-        """Where a person's score is cut, in units of the rounds.
+    def _longest(self, people: StageRelease) -> float:
+        """Length at which a person's score is cut, for whitened regressors and residuals in their own unit.
 
-        It is as long as scores that are seen, and as that of one row with usual regressors and the largest residual;
-        and no longer than m rows can be.
+        It is as long as scores that are seen, and as that of usual regressors with m independent residuals, each the
+        largest that a row may have.
         """
-        noise = float(np.sqrt(people.noise_variances[0]))
-        largest = self.model.factors(cut)[0]
-        length = max(edge_of(people.array[1:], self._lengths, noise), largest * float(np.sqrt(self.width)))
-        return float(np.clip(length / (radius * largest), 2.0**-12, self.most))
+        least = (1.0 if self.model.response else _LEAST_CUT) * float(np.sqrt(self.width * self.most))
+        return max(edge_of(people.array[1:], self._lengths, float(np.sqrt(people.noise_variances[0]))), least)
+
+    def _cut_within(self, length: float, size: float) -> dict[str, float]:
+        """Where residuals are cut: usual regressors with the largest one are as long as the longest scores.
+
+        A farther cut costs nothing, for it is people's scores that noise is for. What is given back beyond it should
+        add little noise to the intercept.
+        """
+        low = max(_LEAST_CUT, length / float(np.sqrt(self.width)))
+        reach = _OF_INTERCEPT * np.sqrt(size) * self._precision(0.09 * float(self.share("second")))
+        return {"cut": low, "high": low + float(np.clip(reach, low / 32, low)), "edge": low}
+
+    def rows_beyond(self, stage: StageRelease, cut: Cut) -> tuple[float, float]:
+        """See `NewtonPlan`: people whose score was cut count as rows, by how far their usual residual is beyond."""
+        assert isinstance(stage, _Seen)
+        assert stage.people is not None
+        rows, farther = super().rows_beyond(stage, cut)
+        length = self._longest(stage.people)
+        people = max(self._people_beyond(stage.people, length)[0], 0.0)
+        return rows, max(farther, 0.0) + people * length / float(np.sqrt(self.width)) / cut.high
 
     def _round(self, frame: RoundFrame, terms: tuple[Term, ...], settings: dict[str, Any]) -> Stage:
         if "tau" not in settings:
@@ -176,14 +220,26 @@ class PeoplePlan(NewtonPlan):
         """See `NewtonPlan`: people are independent, not their rows."""
         return float(np.clip(stages["people"].array.sum(), rows / self.most, rows))
 
+    def sampled(self, meat: Released, score: Released) -> Array:
+        """See `NewtonPlan`: with what intervals lose, on average, to a variance that is itself noisy.
+
+        At a relative error d of the variance, coverage of 95% falls as if it were too small by (1 + 1.96^2)/4 of d^2.
+        """
+        found = floored(meat.value, 0.0)
+        total = floored(found + 0.7 * score.scale**2 * np.eye(len(found)), meat.scale)
+        return np.asarray(found + _CONVEX * meat.scale**2 * np.linalg.inv(total))
+
+    def _people_beyond(self, people: StageRelease, length: float) -> tuple[float, float]:
+        """Noisy number of people whose score at the start is longer, up to 8 times, and its standard deviation."""
+        beyond = (self._lengths >= length * 0.999) & (self._lengths < 8 * length)
+        return float(people.array[1:][beyond].sum()), float(np.sqrt(people.noise_variances[0] * beyond.sum()))
+
     def _cut_people(self, stages: Mapping[str, Any]) -> tuple[float, float]:
-        """Noisy share of people whose score at the start is longer than ``tau``, and its standard deviation."""
-        people, settings = stages["people"], stages["second"].settings
-        length = float(settings["tau"]) * float(settings["radius"]) * self.model.factors(cut_of(settings))[0]
-        beyond = self._lengths >= length * 0.999
+        """Noisy share of people whose score was cut, and its standard deviation."""
+        people = stages["people"]
         size = max(float(people.array.sum()), 1.0)
-        noise = float(np.sqrt(people.noise_variances[0] * beyond.sum()))
-        return min(max(float(people.array[1:][beyond].sum()), 0.0) / size, 1.0), noise / size
+        found, noise = self._people_beyond(people, self._longest(people))
+        return min(max(found, 0.0) / size, 1.0), noise / size
 
     def notes(self, released: tuple[StageRelease, ...]) -> tuple[str, ...]:
         """See `NewtonPlan`."""

@@ -141,6 +141,10 @@ class NewtonPlan:
         """Whether the model says what the covariance of the score is, of rows that count alike."""
         return self.model.response is not None and self.columns.weight is None
 
+    def sampled(self, meat: Released, score: Released) -> Array:  # noqa: ARG002
+        """Return the covariance of the score by sampling, in the coordinates of the round."""
+        return meat.value if self.drawn else floored(meat.value, 0.0)
+
     def units(self, stages: Mapping[str, Any], rows: float) -> float:  # noqa: ARG002
         """Return how many independent units there are, for corrections of small samples."""
         return rows
