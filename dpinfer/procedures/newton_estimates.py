@@ -45,17 +45,22 @@ def estimates_of(
     )
     unit, shift = 1.0, np.zeros(plan.width)
     if "side" in terms:
+        rows, farther, skewed = plan.tail_counts(stages["counts"], cut)
         side = back @ terms["side"].value
         spread = terms["side"].scale ** 2 * back @ back.T
         excess, square = (terms[one] for one in ("excess", "beyond"))
         beyond = Beyond(
             side,
             spread,
+            terms["sides"],
             excess.times(cut.high - cut.low),
             square.times(cut.high**2 - cut.low**2),
-            *plan.rows_beyond(stages["counts"], cut),
+            rows,
+            farther,
             cut.low,
             cut.high,
+            skewed,
+            float(last.settings["edge"]) > cut.low,
         )
         constant = np.eye(plan.width)[0] if plan.columns.intercept else None
         fit = fit.with_tail(beyond.tail(fit.inverse, fit.hessian, fit.meat, constant, start.size))
@@ -76,4 +81,5 @@ def estimates_of(
         total=start.size,
         total_variance=rows.scale**2 if plan.columns.weight is None else start.terms["rows"].scale ** 2,
         method=method,
+        notes=plan.model.warnings(start.size, float(np.sqrt(rounds[-1].noise(rounds[-1].point, 1.0)[0, 0]))),
     )

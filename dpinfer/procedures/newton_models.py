@@ -107,6 +107,14 @@ class RoundModel(ABC):
         """What the released score and Hessian are multiplied by."""
         return 1.0, 1.0
 
+    def notes(self, cut: Cut, unit: float) -> list[str]:  # noqa: ARG002
+        """Return sentences for tables, ``unit`` being that of the residuals."""
+        return []
+
+    def warnings(self, rows: float, noise: float) -> tuple[str, ...]:  # noqa: ARG002
+        """Return warnings from the number of rows and the noise of the sum of all residuals' scores."""
+        return ()
+
     def longest(self, cut: Cut) -> float:  # noqa: ARG002
         """Longest step of the first round, for rows of length 1."""
         return 3.0
@@ -273,11 +281,12 @@ class LinearModel(RoundModel):
         excess = np.sign(grid) * beyond / (hi - c)
         square = np.where(beyond > 0, (grid**2 - c**2) / (hi**2 - c**2), 0.0)
         return (
-            Term("score", "vector", 0.64, score),
-            Term("hessian", "matrix", 0.20, inlier),
-            Term("meat", "outer", 0.16),
-            Term("side", "vector", 0.09, side),
-            Term("excess", "number", 0.09, Interpolant(-hi, hi, excess, -1.0, 1.0)),
+            Term("score", "vector", 0.60, score),
+            Term("hessian", "matrix", 0.26, inlier),
+            Term("meat", "outer", 0.14),
+            Term("side", "vector", 0.13, side),
+            Term("sides", "number", 0.015, side),
+            Term("excess", "number", 0.095, Interpolant(-hi, hi, excess, -1.0, 1.0)),
             Term("beyond", "mass", 0.02, Interpolant(-hi, hi, square, 1.0, 1.0), power=2),
         )
 

@@ -10,11 +10,13 @@ Notes
 most ``alpha + lam + K``: prices that add up to 1. (A smooth score, c tanh(r/c), would have its Hessian for nothing, but
 estimates another intercept where errors are skewed, and statsmodels' `RLM` would not be met at any price.)
 
-*Quantiles.* The check loss is smoothed as conquer's (He, Pan, Tan & Zhou 2023), but with a kernel of fourth order, whose
-bias is of order h^4 and not h^2: ``psi = q - P(-r/h)``, ``P(u) = Phi(u) + u phi(u)/2``. The Hessian has a positive kernel: ``J = sum v w(r) z z' / (h sqrt(2 pi))`` with ``w = exp(-r^2/(2 h^2)) <= 1``. With T = psi/B, B the
-largest size of psi, and shares alpha, lam of the score and of the meat, the largest price of the Hessian is
+*Quantiles.* The check loss is smoothed as in conquer (He, Pan, Tan & Zhou 2023), but by a kernel of fourth order, whose
+bias is of order h^4, not h^2: ``psi = q - P(-r/h)`` with ``P(u) = Phi(u) + u phi(u)/2``. The Hessian has a positive
+kernel: ``J = sum v w(r) z z' / (h sqrt(2 pi))`` with ``w = exp(-r^2/(2 h^2)) <= 1``. With T = psi/B, B the largest size
+of psi, and shares alpha, lam of the score and of the meat, the largest price of the Hessian is
 ``K = min over r of (1 - alpha T^2 - lam T^4)/w^2``. Between the nodes of the tables T and w are linear, so that
-``alpha T^2 + lam T^4 + K w^2`` is convex there: no row pays more than at a node.
+``alpha T^2 + lam T^4 + K w^2`` is convex there: no row pays more than at a node. Under Laplace noise sizes take the
+place of squares: ``K = min over r of (1 - alpha T - lam T^2)/w``.
 """
 
 from __future__ import annotations
@@ -56,6 +58,7 @@ _BANDWIDTH, _AT, _WIDEST = 0.6, 2000.0, 2.0
 _STEADY = 6.0
 _FINEST = -8
 _FARTHEST = 6.0
+_LEAST_ROWS = 10.0
 _PAID, _MEAT = 0.92, 0.18
 
 
@@ -70,10 +73,10 @@ class ResidualLaw:
     def of(cls, counts: Array, cuts: Array, noise: float) -> ResidualLaw:
         """Read counts (B,) between cuts (B - 1,), none farther out than rows are beyond doubt."""
         seen = _chained(counts, noise)
-        if not seen.size:
+        if not seen:
             points = np.linspace(-4.0, 4.0, _GRID)
             return cls(points, special.ndtr(points))
-        first, last = int(seen.min()), int(seen.max())
+        first, last = min(seen), max(seen)
         ends = np.concatenate([[2 * cuts[0]], cuts, [2 * cuts[-1]]])[first : last + 2]
         below = np.concatenate([[0.0], np.cumsum(counts[first : last + 1])])
         rising = 0.5 * (np.maximum.accumulate(below) + np.minimum.accumulate(below[::-1])[::-1])
@@ -117,11 +120,11 @@ class ResidualLaw:
         return centre, scale
 
 
-def _chained(counts: Array, noise: float) -> Array:
+def _chained(counts: Array, noise: float) -> list[int]:
     """Places of the bins that hold rows beyond doubt: clearer ones, if they are far from the others."""
     seen = np.flatnonzero(counts >= _SEEN * noise)
     if not seen.size:
-        return seen
+        return seen.tolist()
     middle = int(np.argmin(np.abs(seen - len(counts) // 2)))
     for side in (seen[middle:], seen[: middle + 1][::-1]):
         last = side[0]
@@ -130,7 +133,7 @@ def _chained(counts: Array, noise: float) -> Array:
                 seen = seen[seen != one]
             else:
                 last = one
-    return seen
+    return seen.tolist()
 
 
 @dataclass(frozen=True, eq=False)
@@ -185,6 +188,13 @@ class HuberModel(LinearModel):
         sampled = float(mass @ both**2) / slope**2 - float(mass @ score**2) / inside**2
         noisy = _BINS * (rise / slope / density * seen.noise / seen.size) ** 2
         return max(sampled, 0.0) / seen.size + noisy
+
+    def notes(self, cut: Cut, unit: float) -> list[str]:
+        """See `RoundModel`."""
+        return [
+            f"Residuals are cut at {cut.low * unit:.4g}, {self.tuning:g} times their median absolute deviation over "
+            f"{_NORMAL:.4f}."
+        ]
 
     def terms(self, cut: Cut, *, last: bool) -> tuple[Term, ...]:
         """See `RoundModel`."""
@@ -243,6 +253,16 @@ class QuantileModel(LinearModel):
             Term("hessian", "matrix", price * per, curves.hessian),
         )
         return (*found, Term("meat", "outer", meat * per)) if last else found
+
+    def notes(self, cut: Cut, unit: float) -> list[str]:
+        """See `RoundModel`."""
+        return [f"The check loss is smoothed with a bandwidth of {cut.low * unit:.3g} in the response."]
+
+    def warnings(self, rows: float, noise: float) -> tuple[str, ...]:
+        """See `RoundModel`: as many rows as lie beyond the quantile, against noise in their number."""
+        if rows * min(self.q, 1 - self.q) >= max(_LEAST_ROWS, _SEEN * noise):
+            return ()
+        return (f"q = {self.q:g} is too extreme for the number of rows and the price: few rows lie beyond it",)
 
     def longest(self, cut: Cut) -> float:
         """See `RoundModel`: a density is known about as far as its kernel reaches."""

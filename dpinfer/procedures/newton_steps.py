@@ -48,6 +48,15 @@ _CUT_START = 3.0
 _SEEN = 4.0
 """Standard deviations of its noise from which a count is taken to be of rows."""
 
+_FAR, _SEEN_FAR = 6, 6.0
+"""More than this many bins beyond the last one, a count must be clearer: there are many empty bins."""
+
+_MARGIN = 2.0
+"""Standard deviations of noise that are taken off numbers of rows beyond what is seen."""
+
+_NEAR, _OFF_CENTER = 1.2, 0.03
+"""Residuals in bins from below this are near; the start may be so far off their centre, times their number."""
+
 _FLOOR, _OF_EDGE = 0.02, 1.5
 """Eigenvalues of the second moments that whiten are at least this, and this many edges of their noise."""
 
@@ -122,7 +131,7 @@ class NewtonPlan:
             "start": products + p + 3,
             "counts": len(self._size_cuts) + len(_residual_cuts(self.model.finest)) + 2,
             "first": products + p,
-            "second": 2 * products + 2 * p + 2,
+            "second": 2 * products + 2 * p + 3,
         }
         return tuple(Slot(self.share(kind), most[kind], adaptive=place > 0) for place, kind in enumerate(self.kinds))
 
@@ -173,8 +182,9 @@ class NewtonPlan:
             "wrong model, whose best approximation is then what is estimated.",
             f"Rows that count less for outlying regressors: {_share(lighter, size)} (noisy).",
         ]
-        if "cut" in settings:
-            beyond = self.rows_beyond(stages["counts"], cut_of(settings))[0]
+        told += self.model.notes(cut_of(settings), self._unit(stages))
+        if "edge" in settings:
+            beyond = self.tail_counts(stages["counts"], cut_of(settings))[0]
             told.append(
                 f"Rows whose residual was cut, and given back: {_share(beyond, size)} (noisy); beyond what was seen, "
                 "residuals are taken to fall off as a Pareto law of index 3."
@@ -352,22 +362,28 @@ class NewtonPlan:
             return {"cut": cut.low, "high": cut.high, "meat": cut.meat, "intercept": cut.intercept, "move": move}
         edge = edge_of(_both_sides(counts), _positive_cuts(), noise * np.sqrt(2.0))
         share = float(self.share("second"))
-        allowed = np.sqrt(_OF_NOISE * size) * self._precision(0.64 * share) / radius
+        allowed = np.sqrt(_OF_NOISE * size) * self._precision(0.60 * share) / radius
         low = max(_LEAST_CUT, min(edge, allowed))
-        high = min(2 * max(edge, low), low + np.sqrt(size) * self._precision(0.09 * share))
+        high = min(2 * max(edge, low), low + np.sqrt(size) * self._precision(0.095 * share))
         steps = max(4, min(round(high / low * 32), 2**12))
         return {"cut": low, "high": low * max(steps, 33) / 32, "edge": edge}
 
-    def rows_beyond(self, stage: StageRelease, cut: Cut) -> tuple[float, float]:
-        """Return noisy numbers of rows with residuals beyond both cuts, none farther than any was seen."""
-        both = _both_sides(stage.array[len(self._size_cuts) + 1 :])
-        from_ = _positive_cuts()
-        noise = float(np.sqrt(2 * stage.noise_variances[-1]))
-        last = edge_of(both, from_, noise)
-        found = [
-            float(both[(from_ >= one * 0.999) & (from_ < max(last, 2 * one))].sum()) for one in (cut.low, cut.high)
-        ]
-        return found[0], found[1]
+    def tail_counts(self, stage: StageRelease, cut: Cut) -> tuple[float, float, float]:
+        """Return numbers of rows with residuals beyond both cuts, none farther than any was seen, and of skewness.
+
+        The first is noisy; of the second what noise may have added is taken off. The third compares near residuals to
+        both sides, squared, over what chance makes of it.
+        """
+        counts, noise = stage.array[len(self._size_cuts) + 1 :], float(np.sqrt(stage.noise_variances[-1]))
+        both, from_ = _both_sides(counts), _positive_cuts()
+        last = edge_of(both, from_, noise * np.sqrt(2.0))
+        bins = [(from_ >= one * 0.999) & (from_ < max(last, 2 * one)) for one in (cut.low, cut.high)]
+        low, high = (float(both[one].sum()) for one in bins)
+        near = from_ < _NEAR
+        differ = float(_both_sides(counts * np.where(np.arange(len(counts)) < len(counts) // 2, -1.0, 1.0))[near].sum())
+        size = max(float(counts.sum()), 1.0)
+        chance = 0.5 * size + 2 * near.sum() * noise**2 + (_OFF_CENTER * size) ** 2
+        return low, max(high - _MARGIN * noise * np.sqrt(2.0 * bins[1].sum()), 0.0), differ**2 / chance
 
     def _precision(self, share: float) -> float:
         """Return 1 over the standard deviation of the noise of a sum that is bounded by 1, at a share of the price."""
@@ -506,8 +522,10 @@ def range_of(counts: Array, noise: float) -> tuple[float, float]:
 
 def edge_of(counts: Array, cuts: Array, noise: float) -> float:
     """Upper end of the last bin whose noisy count is of rows, beyond doubt; ``counts`` (B,) begin at each of the cuts (B,)."""
-    seen = np.flatnonzero(counts >= _SEEN * noise)
-    last = int(seen.max()) if seen.size else -1
+    last = -1
+    for one in np.flatnonzero(counts >= _SEEN * noise):
+        if one - last <= _FAR or counts[one] >= _SEEN_FAR * noise:
+            last = int(one)
     return float(cuts[min(last + 1, len(cuts) - 1)])
 
 
