@@ -27,7 +27,7 @@ def estimates_of(
     """Return the estimates of one regression from its stages by kind: "start", "counts", "first", "second"."""
     stages = plan.seen(stages)
     start = plan.begun(stages["start"])
-    last, rows = stages["second"], plan.number(start)
+    last, number = stages["second"], plan.number(start)
     rounds = [plan.round(stages["first"], last=False), plan.round(last, last=True)]
     cut = cut_of(last.settings)
     terms = split_terms(last, plan.model.terms(cut, last=True), plan.width)
@@ -40,7 +40,7 @@ def estimates_of(
         start.moments(intercept=plan.columns.intercept),
         back @ plan.sampled(meat, terms["score"]) @ back.T * (factor**2 * cut.meat) * (target == "population"),
         start=rounds[-1].point,
-        size=plan.units(stages, float(rows.value[0])),
+        size=plan.units(stages, float(number.value[0])),
         meat_scale=meat.scale if drawn else None,
     )
     unit, shift = 1.0, np.zeros(plan.width)
@@ -74,12 +74,14 @@ def estimates_of(
         fit,
         start.transform.T * unit,
         shift,
-        nobs=float(rows.value[0]),
+        nobs=float(number.value[0]),
         nobs_is_public=plan.public_size is not None,
         target=target,
-        notes=plan.warnings(stages) if target == "population" else (),
         total=start.size,
-        total_variance=rows.scale**2 if plan.columns.weight is None else start.terms["rows"].scale ** 2,
+        total_variance=number.scale**2 if plan.columns.weight is None else start.terms["rows"].scale ** 2,
         method=method,
-        notes=plan.model.warnings(start.size, float(np.sqrt(rounds[-1].noise(rounds[-1].point, 1.0)[0, 0]))),
+        notes=(
+            *plan.model.warnings(start.size, float(np.sqrt(rounds[-1].noise(rounds[-1].point, 1.0)[0, 0]))),
+            *plan.warnings(stages),
+        ),
     )

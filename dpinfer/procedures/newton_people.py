@@ -178,7 +178,7 @@ class PeoplePlan(NewtonPlan):
         tau = float(np.clip(length / unit, 2.0**-12, self.most))
         return super()._later(before, {**settings, "tau": tau}, last=last)
 
-    def _longest(self, people: StageRelease) -> float:
+    def _longest(self, people: StageRelease | _Seen) -> float:
         """Length at which a person's score is cut, for whitened regressors and residuals in their own unit.
 
         It is as long as scores that are seen, and as that of usual regressors with m independent residuals, each the
@@ -194,17 +194,17 @@ class PeoplePlan(NewtonPlan):
         add little noise to the intercept.
         """
         low = max(_LEAST_CUT, length / float(np.sqrt(self.width)))
-        reach = _OF_INTERCEPT * np.sqrt(size) * self._precision(0.09 * float(self.share("second")))
-        return {"cut": low, "high": low + float(np.clip(reach, low / 32, low)), "edge": low}
+        reach = _OF_INTERCEPT * np.sqrt(size) * self._precision(0.095 * float(self.share("second")))
+        return {"cut": low, "high": low + float(np.clip(reach, low / 32, low))}
 
-    def rows_beyond(self, stage: StageRelease, cut: Cut) -> tuple[float, float]:
+    def tail_counts(self, stage: StageRelease, cut: Cut) -> tuple[float, float, float]:
         """See `NewtonPlan`: people whose score was cut count as rows, by how far their usual residual is beyond."""
         assert isinstance(stage, _Seen)
         assert stage.people is not None
-        rows, farther = super().rows_beyond(stage, cut)
+        rows, farther, skewed = super().tail_counts(stage, cut)
         length = self._longest(stage.people)
-        people = max(self._people_beyond(stage.people, length)[0], 0.0)
-        return rows, max(farther, 0.0) + people * length / float(np.sqrt(self.width)) / cut.high
+        people, noise = self._people_beyond(stage.people, length)
+        return rows, farther + max(people - 2 * noise, 0.0) * length / float(np.sqrt(self.width)) / cut.high, skewed
 
     def _round(self, frame: RoundFrame, terms: tuple[Term, ...], settings: dict[str, Any]) -> Stage:
         if "tau" not in settings:
@@ -229,7 +229,7 @@ class PeoplePlan(NewtonPlan):
         total = floored(found + 0.7 * score.scale**2 * np.eye(len(found)), meat.scale)
         return np.asarray(found + _CONVEX * meat.scale**2 * np.linalg.inv(total))
 
-    def _people_beyond(self, people: StageRelease, length: float) -> tuple[float, float]:
+    def _people_beyond(self, people: StageRelease | _Seen, length: float) -> tuple[float, float]:
         """Noisy number of people whose score at the start is longer, up to 8 times, and its standard deviation."""
         beyond = (self._lengths >= length * 0.999) & (self._lengths < 8 * length)
         return float(people.array[1:][beyond].sum()), float(np.sqrt(people.noise_variances[0] * beyond.sum()))

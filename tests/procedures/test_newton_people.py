@@ -111,15 +111,15 @@ def test_noise_knows_no_number_of_rows():
 
 
 @pytest.mark.parametrize("kind", SCHEMAS)
-def test_laplace_noise_is_refused_before_anything_is_spent(kind):
-    ledger = dpi.Ledger(dpi.PureDP(1.0))
+def test_laplace_noise_is_refused_before_anything_is_spent(kind, tmp_path):
+    ledger = dpi.Ledger(tmp_path / "ledger.db", dataset="people", budget=dpi.PureDP(1.0))
     data = dpi.PrivateData(people(kind), SCHEMAS[kind], ledger, id="id", max_rows=MOST)
     question = getattr(dpi, kind)(FORMULA, data)
     with pytest.raises(NotProvedError, match="PureDP"):
         question.explain(dpi.PureDP(0.5))
     with pytest.raises(NotProvedError, match="max_rows=1"):
         question.fit(dpi.PureDP(0.5))
-    assert ledger.spent.epsilon == 0
+    assert ledger.charges().empty
 
 
 def test_one_row_each_is_as_rows_are():
@@ -156,13 +156,16 @@ def test_many_cut_scores_are_flagged():
     plan = Newton(formula=FORMULA, model="logit").plan(
         Context(SCHEMAS["logit"].with_people("id", MOST), "add_remove", dpi.ZCDP(1.0))
     )
+    place = int(np.searchsorted(plan._lengths, plan._longest(_seen(plan, {})["people"]) * 0.999))
+    assert plan.warnings(_seen(plan, {place - 4: 900.0})) == ()
+    tail = {place + step: 35.0 for step in range(5)}
+    assert "of the people were cut" in plan.warnings(_seen(plan, {place - 4: 900.0, **tail}, 100.0))[0]
+    assert plan.warnings(_seen(plan, {place - 4: 900.0, **tail}, 1e4)) == ()
+
+
+def _seen(plan, counts, variance=1.0):
+    """Counts of people from some of the lengths on."""
     people = np.zeros(len(plan._lengths) + 1)
-    people[[8, 30]] = 900.0, 100.0
-    seen = {"people": SimpleNamespace(array=people, noise_variances=np.full(len(people), 1.0))}
-    assert plan.warnings(seen) == ()
-    seen["people"].noise_variances *= 1e4
-    people[15:18] = 500.0
-    assert plan.warnings(seen) == ()
-    people[15:18], people[30] = 99.0, 0.0
-    seen["people"].noise_variances /= 12.0
-    assert "of the people were cut" in plan.warnings(seen)[0]
+    for place, count in counts.items():
+        people[1 + place] = count
+    return {"people": SimpleNamespace(array=people, noise_variances=np.full(len(people), variance))}
