@@ -2,30 +2,32 @@
 
 Notes
 -----
-Round t releases, at a public point theta_t, a noisy score s_t and a noisy Hessian H_t. With f_t(theta) the mean slope of
-the response on the way from theta_t to theta over that at theta_t,
+Round t releases, at a public point theta_t, a noisy score s_t and a noisy Hessian H_t. With f_t(theta) the mean slope
+of the response on the way from theta_t to theta over that at theta_t,
 
     g(theta) = sum_t a_t [s_t - f_t(theta) H_t (theta - theta_t)]
 
-is a score that uses every round. Where rounds weigh rows alike, s_t - f_t H_t (theta_0 - theta_t) is the same sample in all
-of them, so that g has the sampling covariance of one score, and the noise of all:
+is a score that uses every round. Where rounds weigh rows alike, s_t - f_t H_t (theta_0 - theta_t) is the same sample in
+all of them, so that g has the sampling covariance of one score, and the noise of all:
 
     V(theta) = meat n/(n - p) + sum_t a_t^2 [sigma_t^2 M M' + f_t^2 (tau_t^2/2) (|dz|^2 M M' + M dz dz' M')],
     dz = M' (theta - theta_t).
 
-M maps the coordinates in which a round was released to those of the coefficients, and a symmetric matrix is released with
-noise tau_t on the diagonal and tau_t/sqrt 2 beside it. Under Laplace noise all entries have equal noise, and ``M diag(dz)^2 M'`` is taken off.
+M maps the coordinates in which a round was released to those of the coefficients, and a symmetric matrix is released
+with noise tau_t on the diagonal and tau_t/sqrt 2 beside it. Under Laplace noise all entries have equal noise
+tau_t/sqrt 2, and M diag(dz)^2 M' is taken off.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from functools import cache, cached_property
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 import numpy as np
 from scipy import stats
 
+from dpinfer.inference.newton_rounds import Moments, Round, Sums
 from dpinfer.inference.newton_tail import Tail
 from dpinfer.inference.newton_terms import floored
 
@@ -41,198 +43,14 @@ _STEPS, _LONGEST_STEP, _FIRST_STEP = 40, 1.0, 1.5
 _WEIGHTED_AT = (0, 3, 6, 12)
 """Steps at which the weights of the rounds are set anew."""
 
-_RIDGE, _FIRST_RIDGE = 2.0, 0.0
+_RIDGE = 2.0
+"""Least eigenvalue over the size of its noise, below which an estimate is drawn to the last round's point."""
+
 _REACH = 2.0
-_SLOPE_RANGE = (0.02, 50.0)
-_CURVED, _FARTHEST = 0.05, 9.0
-"""Relative error of a Hessian used at a squared distance of 1, and the squared distance up to which it grows."""
+"""Estimates move linear predictors by at most this standard deviation from the last round's point."""
 
 _CLEAR = 3.0
 """Least eigenvalue of the Hessian over the size of its noise, below which noise is said to dominate."""
-
-
-@dataclass(frozen=True, slots=True)
-class Moments:
-    """Released mean (p,) and covariance (p, p) of the regressors, the constant first with mean 1."""
-
-    mean: Array
-    cov: Array
-
-
-@dataclass(frozen=True, slots=True)
-class Round:
-    """What one round released, in the coordinates of the coefficients.
-
-    Attributes
-    ----------
-    point : ndarray (p,)
-    score : ndarray (p,)
-    hessian : ndarray (p, p)
-    spread : ndarray (p, q)
-        M: the noise of the score has covariance ``score_scale**2 * spread @ spread.T``.
-    score_scale, hessian_scale : float
-    radius : float
-        Length in the coordinates of the release of a row that is 1 long in whitened ones, inverted.
-    flat : bool
-        Whether all entries of the Hessian have equal noise, ``hessian_scale / sqrt(2)``, as under Laplace noise.
-    """
-
-    point: Array
-    score: Array
-    hessian: Array
-    spread: Array
-    score_scale: float
-    hessian_scale: float
-    radius: float = 1.0
-    flat: bool = False
-
-    @classmethod
-    def released(
-        cls,
-        point: Array,
-        score: Array,
-        hessian: Array,
-        spread: Array,
-        scales: tuple[float, float],
-        radius: float = 1.0,
-        *,
-        flat: bool = False,
-    ) -> Round:
-        """Map a score (q,) and a Hessian (q, q) from the coordinates in which they were released.
-
-        ``scales`` are the standard deviations of the noise of the score and of the Hessian's diagonal.
-        """
-        score_scale, hessian_scale = scales
-        hessian_scale *= float(np.sqrt(2.0)) if flat else 1.0
-        mapped = spread @ score, spread @ hessian @ spread.T
-        return cls(point, *mapped, spread, score_scale, hessian_scale, radius, flat)
-
-    def length(self, move: Array) -> float:
-        """Return the standard deviation by which a change of the coefficients moves linear predictors, about."""
-        return float(np.linalg.norm(self.spread.T @ move)) / self.radius
-
-    def ridged(self, ridge: float) -> Array:
-        """Return ``ridge`` times the identity of the coordinates of the release, in those of the coefficients."""
-        return ridge * (self.spread @ self.spread.T)
-
-    def apart(self, theta: Array) -> Array:
-        """The difference to the point in the coordinates of the release (q,)."""
-        return self.spread.T @ (theta - self.point)
-
-    def noise(self, theta: Array, slope: float) -> Array:
-        """Covariance (p, p) that noise gives ``score - slope * hessian @ (theta - point)``."""
-        apart = self.apart(theta)
-        square = self.spread @ self.spread.T
-        moved = self.spread @ apart
-        products = float(apart @ apart) * square + np.outer(moved, moved)
-        if self.flat:
-            products -= (self.spread * apart**2) @ self.spread.T
-        return self.score_scale**2 * square + 0.5 * (slope * self.hessian_scale) ** 2 * products
-
-
-@cache
-def _legendre() -> tuple[Array, Array]:
-    points, weights = np.polynomial.legendre.leggauss(5)
-    return np.concatenate([[0.0], 0.5 * (points + 1.0), [1.0]]), 0.5 * weights
-
-
-@dataclass(frozen=True, eq=False)
-class _Sums:
-    """Rounds side by side, for the combined score at many values of the coefficients at once."""
-
-    rounds: tuple[Round, ...]
-    response: Response | None
-    moments: Moments
-
-    @cached_property
-    def points(self) -> Array:
-        return np.stack([one.point for one in self.rounds])
-
-    @cached_property
-    def scores(self) -> Array:
-        return np.stack([one.score for one in self.rounds])
-
-    @cached_property
-    def hessians(self) -> Array:
-        return np.stack([one.hessian for one in self.rounds])
-
-    @cached_property
-    def spreads(self) -> Array:
-        return np.stack([one.spread for one in self.rounds])
-
-    @cached_property
-    def scales(self) -> Array:
-        """Noise of scores and of Hessians (2, T)."""
-        return np.array([(one.score_scale, one.hessian_scale) for one in self.rounds]).T
-
-    @cached_property
-    def whitened(self) -> Array:
-        """Mean eigenvalue of each whitened Hessian (T,)."""
-        inverses = np.linalg.pinv(self.spreads)
-        return np.einsum("tqp,tpr,tqr->t", inverses, self.hessians, inverses) / self.spreads.shape[2]
-
-    @cached_property
-    def _starts(self) -> tuple[Array, Array, Array]:
-        """Mean and variance of the linear predictor at each point (T,), and the covariance's rows (T, p)."""
-        rows = self.points @ self.moments.cov
-        return self.points @ self.moments.mean, (rows * self.points).sum(axis=1), rows
-
-    def slopes(self, thetas: Array) -> Array:
-        """Mean slope on the way from each point to ``thetas`` (S, p), and at its end, over the point's (2, T, S)."""
-        if self.response is None:
-            return np.ones((2, len(self.rounds), len(thetas)))
-        at, weights = _legendre()
-        mean, variance, rows = self._starts
-        ends = ((thetas @ self.moments.cov) * thetas).sum(axis=1)[:, None]
-        cross = (rows @ thetas.T)[:, :, None]
-        centre = mean[:, None, None] * (1 - at) + (thetas @ self.moments.mean)[:, None] * at
-        spread = variance[:, None, None] * (1 - at) ** 2 + 2 * cross * (at * (1 - at)) + ends * at**2
-        found = self.response.average_slope(centre, spread)
-        first = found[..., 0]
-        if self.response.weight is not None:
-            first = self.response.average_weight(mean, variance)[:, None]
-        ratios = np.stack([found[..., 1:-1] @ weights, found[..., -1]]) / np.maximum(first, 1e-300)
-        return np.clip(ratios, *_SLOPE_RANGE)
-
-    def apart(self, theta: Array) -> Array:
-        """Differences to each point in the coordinates of its release (T, q)."""
-        return np.einsum("tpq,tp->tq", self.spreads, theta - self.points)
-
-    def weights(self, theta: Array, slopes: Array) -> Array:
-        """Inverse to the noise of each round and to the error of using its Hessian far from its point."""
-        square = (self.apart(theta) ** 2).sum(axis=1)
-        score, hessian = self.scales
-        radii = np.array([one.radius for one in self.rounds])
-        curved = (_CURVED * slopes * self.whitened) ** 2 * square * np.minimum(square / radii**2, _FARTHEST)
-        found = 1.0 / (score**2 + (slopes * hessian) ** 2 * square + curved)
-        return np.asarray(found / found.sum())
-
-    def score(self, theta: Array, slopes: Array, weights: Array) -> Array:
-        """Combined score (p,)."""
-        return weights @ self.scores - np.einsum("t,tpr,tr->p", weights * slopes, self.hessians, theta - self.points)
-
-    def noise(self, theta: Array, slopes: Array, weights: Array) -> Array:
-        """Covariance (p, p) that noise gives the combined score."""
-        parts = [
-            weight**2 * one.noise(theta, slope) for one, slope, weight in zip(self.rounds, slopes, weights, strict=True)
-        ]
-        return np.sum(parts, axis=0)
-
-    def along(self, thetas: Array, weights: Array, direction: Array) -> tuple[Array, Array]:
-        """Combined score in a direction (p,) at many points (S, p), and the variance that noise gives it (S,)."""
-        slopes = self.slopes(thetas)[0]
-        score, hessian = self.scales
-        seen = np.einsum("p,tpq->tq", direction, self.spreads)
-        length = (seen**2).sum(axis=1)[:, None]
-        apart = np.einsum("tpq,tsp->tsq", self.spreads, thetas - self.points[:, None])
-        aligned = np.einsum("tq,tsq->ts", seen, apart)
-        moved = np.einsum("p,tpr,tsr->ts", direction, self.hessians, thetas - self.points[:, None])
-        value = weights @ (self.scores @ direction) - weights @ (slopes * moved)
-        products = (apart**2).sum(axis=2) * length + aligned**2
-        flat = np.array([one.flat for one in self.rounds])[:, None]
-        products -= np.where(flat, np.einsum("tq,tsq->ts", seen**2, apart**2), 0.0)
-        second = 0.5 * (slopes * hessian[:, None]) ** 2 * products
-        return value, weights**2 @ (score[:, None] ** 2 * length + second)
 
 
 @dataclass(frozen=True, eq=False)
@@ -291,8 +109,8 @@ class NewtonFit:
         return self.inverse @ self.meat @ self.inverse.T + self.tail.sampling
 
     @cached_property
-    def _sums(self) -> _Sums:
-        return _Sums(self.rounds, self.response, self.moments)
+    def _sums(self) -> Sums:
+        return Sums(self.rounds, self.response, self.moments)
 
     def _noise(self, theta: Array) -> Array:
         return self._sums.noise(theta, self._sums.slopes(theta[None])[0, :, 0], self.weights)
@@ -329,7 +147,7 @@ class NewtonFit:
         return float(score @ np.linalg.solve(variance, score))
 
     def slope_gradient(self) -> Array:
-        """Derivative (p,) of the average slope by the coefficients, for a normal linear predictor."""
+        """Return the derivative (p,) of the average slope by the coefficients, for a normal linear predictor."""
         assert self.response is not None
         steps = 1e-3 * np.eye(len(self.params))
         around = np.stack([self.params + steps, self.params - steps])
@@ -342,7 +160,8 @@ class NewtonFit:
         found = 0.0
         slopes = self._sums.slopes(self.params[None])[1, :, 0]
         for one, weight, slope in zip(self.rounds, self.weights, slopes, strict=True):
-            found += (weight * slope * one.hessian_scale * float(one.spread[0] @ one.spread[0])) ** 2
+            scale = one.hessian_scale * (0.5**0.5 if one.flat else 1.0)
+            found += (weight * slope * scale * float(one.spread[0] @ one.spread[0])) ** 2
         return found
 
     def with_tail(self, tail: Tail) -> NewtonFit:
@@ -355,7 +174,7 @@ class NewtonFit:
         return np.asarray((moved**2)[:, self.lost].sum(axis=1) / np.maximum((moved**2).sum(axis=1), 1e-300))
 
     def interval(self, contrast: Array, *, alpha: float = 0.05) -> tuple[float, float]:
-        """Values that the score test of one contrast does not reject, to the outermost; infinite where it never does."""
+        """Return the outermost values that the score test does not reject, infinite where it never does."""
         critical = float(stats.norm.isf(alpha / 2))
         variance = float(contrast @ (self.cov_noise + self.cov_sampling) @ contrast)
         centre, unit = float(contrast @ self.params), np.sqrt(variance)
@@ -450,7 +269,7 @@ def solve_rounds(
     """
     width = len(start)
     whiten = np.asarray(np.linalg.pinv(rounds[-1].spread))
-    sums = _Sums(tuple(rounds), response, moments)
+    sums = Sums(tuple(rounds), response, moments)
     theta, weights = start, np.full(len(rounds), 1.0 / len(rounds))
     for step in range(_STEPS + 1):
         slopes, ends = sums.slopes(theta[None])[..., 0]
@@ -487,9 +306,7 @@ def solve_rounds(
 
 
 def next_point(one: Round, longest: float = _FIRST_STEP) -> Array:
-    """Point (p,) of the next round: a Newton step from this one, eigenvalues kept above noise, of limited length."""
+    """Return the point (p,) of the next round: a Newton step of limited length, eigenvalues kept above noise."""
     noise = one.hessian_scale * float(np.sqrt(len(one.point) / 2.0))
-    whiten = np.asarray(np.linalg.pinv(one.spread))
-    ridge = max(0.0, _FIRST_RIDGE - _inverse(one.hessian, noise, whiten).clear) * noise
-    move = _inverse(one.hessian + one.ridged(ridge), noise, whiten).matrix @ one.score
+    move = _inverse(one.hessian, noise, np.asarray(np.linalg.pinv(one.spread))).matrix @ one.score
     return np.asarray(one.point + move * min(1.0, longest / max(one.length(move), 1e-300)))

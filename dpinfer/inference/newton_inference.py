@@ -107,7 +107,7 @@ class NewtonInference(BaseInference):
         linear predictor with the released moments.
         """
         fit = self.fit
-        if fit.response is None or not fit.moments.mean[0] == 1.0:
+        if fit.response is None or fit.moments.mean[0] != 1.0:
             return None
         rows = max(self.total, 1.0)
         value = max(float(fit.hessian[0, 0]) / rows, 0.0)

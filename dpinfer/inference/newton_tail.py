@@ -50,11 +50,11 @@ class Tail:
         return cls(np.zeros(width), zero, zero, np.zeros((0, width)))
 
     @classmethod
-    def of_intercept(cls, width: int, variance: float) -> Tail:
-        """Return a variance of the first coefficient alone."""
-        added = np.zeros((width, width))
-        added[0, 0] = variance
-        return cls(np.zeros(width), added, np.zeros((width, width)), np.zeros((0, width)))
+    def of_intercept(cls, width: int, variance: float, bias: float) -> Tail:
+        """Return a variance and the largest bias of the first coefficient alone."""
+        first = np.eye(width)[0]
+        zero = np.zeros((width, width))
+        return cls(np.zeros(width), variance * np.outer(first, first), zero, bias * first[None])
 
     def bias(self, contrasts: Array) -> Array:
         """Bound on the bias of contrasts (k, p), as (k,)."""

@@ -67,7 +67,7 @@ class Response:
         return np.asarray(self.link.inverse(np.clip(predictor, -self.farthest, self.farthest)))
 
     def slope(self, predictor: Array) -> Array:
-        """Derivative of the mean at linear predictors (...)."""
+        """Return the derivative of the mean at linear predictors (...)."""
         return np.asarray(self.link.inverse_deriv(np.clip(predictor, -self.farthest, self.farthest)))
 
     def average_mean(self, centre: ArrayLike, variance: ArrayLike) -> Array:
@@ -126,7 +126,7 @@ def intercept_for(response: Response, share: float, variance: ArrayLike) -> Arra
         middle = 0.5 * (low + high)
         below = response.average_mean(middle, variance) < share
         low, high = np.where(below, middle, low), np.where(below, high, middle)
-    return 0.5 * (low + high)
+    return np.asarray(0.5 * (low + high))
 
 
 def matched_scale(response: Response, share: float, variance: float) -> float:
@@ -140,7 +140,7 @@ def matched_scale(response: Response, share: float, variance: float) -> float:
         spread = factors**2 * variance
         return factors * response.average_slope(intercept_for(response, share, spread), spread) - 1.0
 
-    tried = _FACTORS
+    tried: Array = np.asarray(_FACTORS)
     for _ in range(2):
         found = excess(tried)
         above = np.flatnonzero(found > 0)
@@ -151,5 +151,5 @@ def matched_scale(response: Response, share: float, variance: float) -> float:
             return float(tried[0])
         part = found[first - 1] / (found[first - 1] - found[first])
         middle = tried[first - 1] + part * (tried[first] - tried[first - 1])
-        tried = np.linspace(tried[first - 1], tried[first], 9)
+        tried = np.asarray(np.linspace(tried[first - 1], tried[first], 9))
     return float(middle)

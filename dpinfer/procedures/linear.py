@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Literal
 
 from dpinfer.errors import OptionError
-from dpinfer.procedures.keywords import suggests
+from dpinfer.procedures.keywords import INSTEAD, suggests
 from dpinfer.procedures.newton import Newton
 from dpinfer.procedures.options import texts_of
 from dpinfer.procedures.regression import OLS, Gram
@@ -125,7 +125,7 @@ def ols(
         if ranges is not True:
             raise OptionError("ranges", ranges, 'nothing: it is an option of method="newton"')
         if weights is not None:
-            raise OptionError("weights", weights, 'None: it is an option of method="newton"')
+            raise OptionError("weights", weights, f'nothing: it is an option of method="newton"; {INSTEAD["weights"]}')
         return OLS.asking(locals(), source=source)
     for name, default in _OF_GRAM.items():
         if locals()[name] != default:

@@ -10,7 +10,6 @@ import numpy as np
 
 from dpinfer.errors import OptionError
 from dpinfer.kernel.rows.features import Features
-from dpinfer.kernel.rows.interpolants import Interpolant
 from dpinfer.kernel.rows.round_frame import RoundFrame
 from dpinfer.procedures.conditions import compiled_where, quoted
 from dpinfer.procedures.gram_design import two_sided
@@ -27,6 +26,7 @@ if TYPE_CHECKING:
 
     import pandas as pd
 
+    from dpinfer.kernel.rows.interpolants import Interpolant
     from dpinfer.numerics.arrays import Array
     from dpinfer.privacy.sensitivity import Norm
     from dpinfer.schema.expressions import Expression

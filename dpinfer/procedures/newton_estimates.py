@@ -9,7 +9,7 @@ import numpy as np
 from dpinfer.inference.newton import solve_rounds
 from dpinfer.inference.newton_inference import NewtonInference
 from dpinfer.inference.newton_tail import Beyond, Tail
-from dpinfer.inference.newton_terms import floored, split_terms
+from dpinfer.inference.newton_terms import split_terms
 from dpinfer.procedures.newton_steps import cut_of
 
 if TYPE_CHECKING:
@@ -64,8 +64,8 @@ def estimates_of(
         )
         constant = np.eye(plan.width)[0] if plan.columns.intercept else None
         fit = fit.with_tail(beyond.tail(fit.inverse, fit.hessian, fit.meat, constant, start.size))
-    elif cut.intercept > 0:
-        fit = fit.with_tail(Tail.of_intercept(plan.width, cut.intercept))
+    elif plan.columns.intercept and plan.model.response is None:
+        fit = fit.with_tail(Tail.of_intercept(plan.width, cut.intercept, cut.bias))
     if plan.model.response is None:
         unit = float(stages["counts"].settings["unit"])
         shift[0] = float(stages["start"].settings["shift"])

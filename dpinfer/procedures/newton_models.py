@@ -47,14 +47,16 @@ class Tables:
 class Cut:
     """Where residuals are cut: at ``low``, and what lies beyond counts up to ``high``; in the unit of the response.
 
-    ``meat`` is what the released meat is multiplied by, and ``intercept`` the variance that the choice of the cut adds to
-    the intercept.
+    ``meat`` and ``hessian`` are what released ones are multiplied by. ``intercept`` is the variance that the choice of the
+    cut adds to the intercept, and ``bias`` the largest bias that smoothing gives it.
     """
 
     low: float = 1.0
     high: float = 2.0
     meat: float = 1.0
+    hessian: float = 1.0
     intercept: float = 0.0
+    bias: float = 0.0
 
 
 def steps_of(function: Callable[[Array], Array], low: float, high: float, nodes: int = _NODES) -> Interpolant:
@@ -103,8 +105,8 @@ class RoundModel(ABC):
         """Return the model for noise of a norm and a number of regressors."""
         return self
 
-    def factors(self, cut: Cut) -> tuple[float, float]:
-        """What the released score and Hessian are multiplied by."""
+    def factors(self, cut: Cut) -> tuple[float, float]:  # noqa: ARG002
+        """Return what the released score and Hessian are multiplied by."""
         return 1.0, 1.0
 
     def notes(self, cut: Cut, unit: float) -> list[str]:  # noqa: ARG002
@@ -203,6 +205,7 @@ class BinaryModel(RoundModel):
 
 
 _NOTHING = 1e-13
+"""Weights up to this are no more than what rounding leaves of 1."""
 
 
 def ratio_of(width: int) -> float:

@@ -52,10 +52,10 @@ _NODES = 2048
 _BINS = 10.0
 """Bins that a share of residuals is added up of, about."""
 
-_WINDOW, _LEAST_DENSITY = 0.5, 0.03
+_WINDOW, _LEAST_DENSITY = 0.3, 0.03
 _LAST = 0.54
 _BANDWIDTH, _AT, _WIDEST = 0.6, 2000.0, 2.0
-_STEADY = 6.0
+_STEADY = 5.0
 _FINEST = -8
 _FARTHEST = 6.0
 _LEAST_ROWS = 10.0
@@ -122,7 +122,7 @@ class ResidualLaw:
 
 def _chained(counts: Array, noise: float) -> list[int]:
     """Places of the bins that hold rows beyond doubt: clearer ones, if they are far from the others."""
-    seen = np.flatnonzero(counts >= _SEEN * noise)
+    seen = np.flatnonzero(counts >= max(_SEEN * noise, 0.5))
     if not seen.size:
         return seen.tolist()
     middle = int(np.argmin(np.abs(seen - len(counts) // 2)))
@@ -233,14 +233,18 @@ class QuantileModel(LinearModel):
         """Bandwidth, what smoothing takes from the variance of the score, and the move of the intercept."""
         move = seen.law.quantile(self.q)
         variance = self.q * (1 - self.q)
-        length = variance / max(seen.law.density(move, _WINDOW), _LEAST_DENSITY)
+        density = max(seen.law.density(move, _WINDOW), _LEAST_DENSITY)
+        length = variance / density
         noise = 0.4 * seen.radius**2 * np.sqrt(seen.width / 2) / (seen.precision(0.6 * _LAST) * seen.size)
         least = _BANDWIDTH * min(1.0, _AT / seen.size) ** 0.25
         width = float(np.clip(length * np.clip(_STEADY * noise / variance, least, _WIDEST), 0.01, 3.0))
         curves = _curves(self.q, width)
         middle = 0.5 * (seen.law.points[1:] + seen.law.points[:-1]) - move
         smoothed = float(np.diff(seen.law.rising) @ (curves.score(middle) * curves.size) ** 2)
-        return Cut(width, width, meat=float(np.clip(variance / max(smoothed, 1e-9), 1.0, 2.0))), move
+        meat = float(np.clip(variance / max(smoothed, 1e-9), 1.0, 2.0))
+        # Of an exponential tail with this share beyond, the kernel of fourth order moves the quantile by h^4/(8 S^3).
+        bias = width**4 / 8 * (density / min(self.q, 1 - self.q)) ** 3
+        return Cut(width, width, meat, _peaked(seen.law, move, width), bias=bias), move
 
     def terms(self, cut: Cut, *, last: bool) -> tuple[Term, ...]:
         """See `RoundModel`."""
@@ -270,7 +274,14 @@ class QuantileModel(LinearModel):
 
     def factors(self, cut: Cut) -> tuple[float, float]:
         """See `RoundModel`."""
-        return _curves(self.q, cut.low).size, 1 / (np.sqrt(2 * np.pi) * cut.low)
+        return _curves(self.q, cut.low).size, cut.hessian / (np.sqrt(2 * np.pi) * cut.low)
+
+
+def _peaked(law: ResidualLaw, point: float, width: float) -> float:
+    """Density at a point over its mean under the kernel, as far as a kernel of fourth order tells."""
+    apart = (0.5 * (law.points[1:] + law.points[:-1]) - point) / width
+    mass = np.diff(law.rising) * np.exp(-(apart**2) / 2)
+    return float(np.clip(1.5 - 0.5 * (mass @ apart**2) / max(float(mass.sum()), 1e-9), 0.5, 1.1))
 
 
 @dataclass(frozen=True, eq=False)

@@ -8,16 +8,16 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from dpinfer.inference.newton import Moments, Round, next_point
+from dpinfer.inference.newton import Round, next_point
 from dpinfer.inference.newton_terms import Released, floored, split_terms
 from dpinfer.kernel.rows.round_counts import Bins, RoundCounts
 from dpinfer.kernel.rows.rounds import RoundSum, Term
 from dpinfer.kernel.stage import Slot, Stage, Sum
-from dpinfer.numerics.responses import intercept_for, matched_scale
 from dpinfer.privacy.accounting import gaussian_amount
 from dpinfer.privacy.units import PureDP
 from dpinfer.procedures.newton_models import ROWS, Cut, constant, ratio_of
 from dpinfer.procedures.newton_robust import ResidualLaw, Seen
+from dpinfer.procedures.newton_start import FLOOR, OF_EDGE, Begun, binary_start
 from dpinfer.schema.clamping import limits_of
 from dpinfer.schema.columns import Integer
 
@@ -27,7 +27,6 @@ if TYPE_CHECKING:
     from dpinfer.kernel.rows.round_frame import RoundFrame
     from dpinfer.kernel.stage import Context
     from dpinfer.numerics.arrays import Array
-    from dpinfer.numerics.responses import Response
     from dpinfer.privacy.sensitivity import Norm
     from dpinfer.procedures.newton_columns import NewtonColumns
     from dpinfer.procedures.newton_models import RoundModel
@@ -37,7 +36,7 @@ __all__ = ["NewtonPlan", "edge_of", "range_of"]
 
 _LEVELS = 12
 _RANGE = 1.8
-"""Standard deviations on either side of the middle that public rows are spread over; uniform, they then have nearly one."""
+"""Standard deviations on either side of the middle that public rows are spread over: uniform, they have nearly one."""
 
 _TAILS = ((0.1, 1.2816), (0.05, 1.6449), (0.02, 2.0537), (0.01, 2.3263))
 """Tail probabilities, and how many standard deviations of a normal law lie between them and the middle."""
@@ -57,14 +56,9 @@ _MARGIN = 2.0
 _NEAR, _OFF_CENTER = 1.2, 0.03
 """Residuals in bins from below this are near; the start may be so far off their centre, times their number."""
 
-_FLOOR, _OF_EDGE = 0.02, 1.5
-"""Eigenvalues of the second moments that whiten are at least this, and this many edges of their noise."""
-
 _LEAST_CUT, _OF_NOISE = 3.0, 0.5
 _FARTHEST = 1e3
 """Linear predictors of a start have at most this standard deviation, in units of the residual's."""
-
-_LARGEST_PREDICTOR = 4.0
 
 
 @dataclass(frozen=True, eq=False)
@@ -123,7 +117,7 @@ class NewtonPlan:
         return mine
 
     def slots(self) -> tuple[Slot, ...]:
-        """What each stage may take of the price."""
+        """Return what each stage may take of the price."""
         p = self.width
         products = p * (p + 1) // 2
         most = {
@@ -163,7 +157,7 @@ class NewtonPlan:
         return ()
 
     def expected_ratio(self, size: int) -> float:
-        """Guess standard errors with noise over those without, where rows are weighed by no more than usual leverage."""
+        """Guess standard errors with noise over those without, where rows have no more than usual leverage."""
         score = {"first": 0.8, "second": 0.6} if self.model.response is None else {"first": 1.0, "second": 0.8}
         precise = sum(self._precision(part * float(self.share(kind))) ** 2 for kind, part in score.items())
         # A row's score is at most _LEAST_CUT standard deviations long, and one of a binary response two.
@@ -176,7 +170,9 @@ class NewtonPlan:
         size = float(self.number(self.begun(stages["start"])).value[0])
         settings = stages["second"].settings
         counts = stages["counts"].array[: len(self._size_cuts) + 1]
-        lighter = float(counts[1:][self._size_cuts >= 0.999 * settings["radius"] ** 2].sum())
+        lighter = float(
+            counts[1:][self._size_cuts >= 0.999 * settings["radius"] ** (1 if self.norm == "l1" else 2)].sum()
+        )
         told = [
             f"{len(self.kinds)} rounds: {', '.join(self.kinds)}. Standard errors are robust to unequal spread and to a "
             "wrong model, whose best approximation is then what is estimated.",
@@ -233,7 +229,7 @@ class NewtonPlan:
         }
 
     def _range(self, name: str, middle: float, spread: float) -> tuple[float, float]:
-        """Where public values of a column lie, from its middle and standard deviation in units of the declared bounds."""
+        """Return where public values of a column lie, from its middle and standard deviation in units of its bounds."""
         column = self.context.schema[name]
         lower, upper = limits_of(column)
         half = (upper - lower) / 2
@@ -278,7 +274,7 @@ class NewtonPlan:
             whiten @ start.transform,
             start.transform.T @ point,
             (float(before["start"].settings["shift"]), unit),
-            **({"norm": "l1", "ratio": 2.0**20} if self.norm == "l1" else {}),
+            **{**self._framed, **({"ratio": 2.0**20} if self.norm == "l1" else {})},
         )
         places = [Bins("size", "size", self._size_cuts)]
         if self.model.response is not None:
@@ -297,7 +293,7 @@ class NewtonPlan:
         gram = terms["gram"]
         flat = np.sqrt(2.0) if self.norm == "l1" else 1.0
         edge = gram.scale * flat * np.sqrt(self.width) * radius**2 / size
-        second = floored(gram.value * (radius**2 / size), max(_OF_EDGE * edge, _FLOOR))
+        second = floored(gram.value * (radius**2 / size), max(OF_EDGE * edge, FLOOR))
         return Begun(
             transform,
             float(stage.settings["unit"]) / _CUT_START,
@@ -312,7 +308,7 @@ class NewtonPlan:
         """Return the first point, in the coordinates of the start, and the unit of the response from then on."""
         response = self.model.response
         if response is not None:
-            return _binary_start(response, start, intercept=self.columns.intercept), 1.0
+            return binary_start(response, start, intercept=self.columns.intercept), 1.0
         slope = np.linalg.solve(start.second, start.score)
         square = start.terms["square"]
         least = 2.0 * square.scale / start.size
@@ -359,7 +355,8 @@ class NewtonPlan:
         )
         if tuned is not None:
             cut, move = tuned
-            return {"cut": cut.low, "high": cut.high, "meat": cut.meat, "intercept": cut.intercept, "move": move}
+            settings = {"cut": cut.low, "high": cut.high, "meat": cut.meat, "hessian": cut.hessian}
+            return {**settings, "intercept": cut.intercept, "bias": cut.bias, "move": move}
         edge = edge_of(_both_sides(counts), _positive_cuts(), noise * np.sqrt(2.0))
         share = float(self.share("second"))
         allowed = np.sqrt(_OF_NOISE * size) * self._precision(0.60 * share) / radius
@@ -399,7 +396,7 @@ class NewtonPlan:
         first = before["first"]
         settings = {
             name: first.settings[name]
-            for name in ("radius", "frame", "cut", "high", "edge", "meat", "intercept")
+            for name in ("radius", "frame", "cut", "high", "edge", "meat", "hessian", "intercept", "bias")
             if name in first.settings
         }
         settings["point"] = next_point(self.round(first, last=False), self.model.longest(cut_of(settings))).tolist()
@@ -441,52 +438,14 @@ class NewtonPlan:
         )
 
 
-@dataclass(frozen=True, eq=False)
-class Begun:
-    """What the start released, a row, in its coordinates u."""
-
-    transform: Array
-    unit: float
-    size: float
-    second: Array
-    score: Array
-    edge: float
-    terms: dict[str, Released]
-
-    def moments(self, *, intercept: bool) -> Moments:
-        """Mean and covariance of the regressors."""
-        if not intercept:
-            return Moments(np.zeros(len(self.second)), self.second)
-        mean = self.second[0] / self.second[0, 0]
-        cov = self.second - np.outer(mean, mean) * self.second[0, 0]
-        cov[0], cov[:, 0] = 0.0, 0.0
-        return Moments(mean, floored(cov, 0.0))
-
-
 def _share(count: float, size: float) -> str:
     return f"{min(max(count, 0.0) / size, 1.0):.2%}"
 
 
 def cut_of(settings: Any) -> Cut:
     """Read where residuals are cut."""
-    names = {"cut": "low", "high": "high", "meat": "meat", "intercept": "intercept"}
+    names = {"cut": "low", **{name: name for name in ("high", "meat", "hessian", "intercept", "bias")}}
     return Cut(**{mine: float(settings[name]) for name, mine in names.items() if name in settings})
-
-
-def _binary_start(response: Response, start: Begun, *, intercept: bool) -> Array:
-    """Scaled least squares: slopes of the linear fit times one factor, and the intercept that gives the share of ones."""
-    if not intercept:
-        return np.asarray(np.linalg.solve(start.second, start.score) / float(response.slope(np.zeros(1))[0]))
-    moments = start.moments(intercept=True)
-    share = float(np.clip(start.score[0] / start.second[0, 0] + 0.5, 0.002, 0.998))
-    cov = floored(moments.cov[1:, 1:], max(_OF_EDGE * start.edge, _FLOOR))
-    cross = start.score[1:] - moments.mean[1:] * start.score[0]
-    slope = np.linalg.solve(cov, cross)
-    variance = float(slope @ cov @ slope)
-    factor = matched_scale(response, share, variance)
-    factor *= min(1.0, _LARGEST_PREDICTOR / max(factor * np.sqrt(variance), 1e-9))
-    centre = float(intercept_for(response, share, factor**2 * variance))
-    return np.concatenate([[centre - factor * float(moments.mean[1:] @ slope)], factor * slope])
 
 
 def range_of(counts: Array, noise: float) -> tuple[float, float]:
@@ -521,7 +480,7 @@ def range_of(counts: Array, noise: float) -> tuple[float, float]:
 
 
 def edge_of(counts: Array, cuts: Array, noise: float) -> float:
-    """Upper end of the last bin whose noisy count is of rows, beyond doubt; ``counts`` (B,) begin at each of the cuts (B,)."""
+    """Return the upper end of the last bin whose noisy count is of rows; ``counts`` (B,) begin at each cut (B,)."""
     last = -1
     for one in np.flatnonzero(counts >= _SEEN * noise):
         if one - last <= _FAR or counts[one] >= _SEEN_FAR * noise:
@@ -535,11 +494,11 @@ def _positive_cuts(least: int = -2) -> Array:
 
 
 def _residual_cuts(least: int = -2) -> Array:
-    """The same to both sides."""
+    """Return the same to both sides."""
     return np.concatenate([-_positive_cuts(least)[::-1], _positive_cuts(least)])
 
 
 def _both_sides(counts: Array) -> Array:
-    """Counts of sizes from each positive cut on, of counts between all cuts."""
+    """Return counts of sizes from each positive cut on, of counts between all cuts."""
     middle = len(counts) // 2
     return np.asarray(counts[middle + 1 :] + counts[:middle][::-1])

@@ -71,7 +71,7 @@ class Drawer:
         return estimates_of(self.plan, self.stages(cells, rng, persons), method)
 
     @staticmethod
-    def _exact(rows: RoundSum | RoundCounts, encoded: np.ndarray, persons: np.ndarray | None) -> np.ndarray:
+    def _exact(rows: RoundSum | RoundCounts, encoded: np.ndarray, persons: np.ndarray | None = None) -> np.ndarray:
         size = encoded.shape[1]
         owned = np.arange(size) if persons is None else persons
         if isinstance(rows, RoundSum):
@@ -101,7 +101,7 @@ def _encoded(features: Any, cells: dict[str, np.ndarray]) -> np.ndarray:
     size = len(next(iter(cells.values())))
     parts = [
         features.encode({name: cells[name][start : start + 2**15] for name in features.columns})[0]
-        for start in range(0, size, 2**15)
+        for start in range(0, max(size, 1), 2**15)
     ]
     return np.concatenate(parts, axis=1)
 
