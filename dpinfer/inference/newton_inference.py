@@ -57,6 +57,8 @@ class NewtonInference(BaseInference):
     unknown : ndarray (m, p), optional
         Changes of the coefficients that no row that was kept tells of, each of largest entry 1: a contrast that moves
         with one of them is not determined.
+    total, total_variance : float
+        Sum of the weights of rows, with the variance of its noise: their number where they have none.
     """
 
     names: tuple[str, ...]
@@ -68,8 +70,9 @@ class NewtonInference(BaseInference):
     target: str = "population"
     notes: tuple[str, ...] = ()
     method: str = "auto"
-    nobs_variance: float = 0.0
     unknown: Array | None = None
+    total: float = 1.0
+    total_variance: float = 0.0
 
     methods = METHODS
 
@@ -111,13 +114,13 @@ class NewtonInference(BaseInference):
         linear predictor with the released moments.
         """
         fit = self.fit
-        if fit.response is None or self.nobs is None or fit.moments.mean[0] != 1.0:
+        if fit.response is None or fit.moments.mean[0] != 1.0:
             return None
-        rows = max(self.nobs, 1.0)
+        rows = max(self.total, 1.0)
         value = max(float(fit.hessian[0, 0]) / rows, 0.0)
         gradient = fit.slope_gradient()
         cov = fit.cov_sampling + fit.cov_noise
-        variance = fit.hessian_variance() / rows**2 + (value / rows) ** 2 * self.nobs_variance
+        variance = fit.hessian_variance() / rows**2 + (value / rows) ** 2 * self.total_variance
         return AverageSlope(value, variance + float(gradient @ cov @ gradient), self.weights @ cov @ gradient)
 
     @cached_property

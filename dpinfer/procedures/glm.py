@@ -38,6 +38,7 @@ def logit(
     formula: str,
     data: Data | Release | None = None,
     *,
+    weights: str | None = None,
     where: str | None = None,
     ranges: bool = False,
     inference: str = "auto",
@@ -52,6 +53,10 @@ def logit(
         in ``I()``, or a Category of two levels, of which the second counts as 1.
     data : PrivateData, PublicData or Release, optional
         Rows to measure, or a release of this question. Nothing is read or spent here.
+    weights : str, optional
+        A bounded column of survey weights, not negative, or an expression of such: estimates solve
+        sum w x (y - mean) = 0, with the robust standard errors of statsmodels' ``var_weights``. Noise is in proportion
+        to the declared upper bound over the usual weight.
     where : str, optional
         A condition on declared columns, such as ``"age >= 18"``; other rows count as absent.
     ranges : bool
@@ -100,6 +105,7 @@ def probit(
     formula: str,
     data: Data | Release | None = None,
     *,
+    weights: str | None = None,
     where: str | None = None,
     ranges: bool = False,
     inference: str = "auto",
@@ -158,6 +164,7 @@ def glm(
     data: Data | Release | None = None,
     *,
     family: Any = None,
+    weights: str | None = None,
     offset: str | None = None,
     exposure: str | None = None,
     where: str | None = None,
@@ -169,8 +176,8 @@ def glm(
 
     Parameters
     ----------
-    formula, data, where, ranges, inference, target
-        As in `logit`.
+    formula, data, weights, where, ranges, inference, target
+        As in `logit`; weights are served for binary responses and ``Gaussian()``.
     family : statsmodels family
         ``sm.families.Binomial()`` (links Logit, Probit, CLogLog), ``Poisson()``, ``NegativeBinomial(alpha=)``,
         ``Gamma(link=sm.families.links.Log())`` or ``Gaussian()``; the last is the default, as in statsmodels.
@@ -185,7 +192,7 @@ def glm(
     Raises
     ------
     NotProvedError
-        For another family or link.
+        For another family or link, and for weights of one that takes none.
     FormulaError, UnknownColumnError, CollinearDesignError, OptionError
         As `logit`.
     """

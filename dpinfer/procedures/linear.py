@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Literal
 
 from dpinfer.errors import OptionError
-from dpinfer.procedures.keywords import suggests
+from dpinfer.procedures.keywords import INSTEAD, suggests
 from dpinfer.procedures.newton import Newton
 from dpinfer.procedures.options import texts_of
 from dpinfer.procedures.regression import OLS, Gram
@@ -35,6 +35,7 @@ def ols(
     data: Data | Release | Gram | None = None,
     *,
     method: Literal["newton", "gram"] | None = None,
+    weights: str | None = None,
     where: str | None = None,
     ranges: bool = True,
     row_norm: float | None = None,
@@ -60,6 +61,9 @@ def ols(
         "newton" releases rounds of Newton's method for this one regression, with robust standard errors: the default
         for rows. "gram" releases cross-products, whose noise grows with the declared bounds, and reads the regression
         from them under the model of equal error variance: the default for a release, which serves many regressions.
+    weights : str, optional
+        For "newton": a bounded column of survey weights, not negative, or an expression of such. Estimates solve
+        sum w x (y - x'b) = 0, with the robust standard errors of statsmodels' WLS. See `logit`.
     where : str, optional
         A condition on declared columns, such as ``"age >= 18"``; other rows count as absent.
     ranges : bool
@@ -120,6 +124,8 @@ def ols(
     if method == "gram" or (method is None and _holds_products(source)):
         if ranges is not True:
             raise OptionError("ranges", ranges, 'nothing: it is an option of method="newton"')
+        if weights is not None:
+            raise OptionError("weights", weights, f'nothing: it is an option of method="newton"; {INSTEAD["weights"]}')
         return OLS.asking(locals(), source=source)
     for name, default in _OF_GRAM.items():
         if locals()[name] != default:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
-from dpinfer.errors import FormulaError, ReleaseFormatError
+from dpinfer.errors import FormulaError, NotProvedError, ReleaseFormatError
 from dpinfer.inference.newton_inference import METHODS
 from dpinfer.privacy.units import PureDP
 from dpinfer.procedures.conditions import told_where, where_notes
@@ -15,9 +15,10 @@ from dpinfer.procedures.expected import sizes_shown
 from dpinfer.procedures.newton_columns import NewtonColumns
 from dpinfer.procedures.newton_estimates import estimates_of
 from dpinfer.procedures.newton_models import BinaryModel, LinearModel, RoundModel
+from dpinfer.procedures.newton_people import PeoplePlan
 from dpinfer.procedures.newton_robust import HuberModel, QuantileModel
 from dpinfer.procedures.newton_steps import NewtonPlan
-from dpinfer.procedures.options import TARGET, Allowed, inferred, measured, one_of
+from dpinfer.procedures.options import TARGET, Allowed, inferred, is_text, measured, one_of
 from dpinfer.procedures.procedure import Procedure, context_of
 from dpinfer.results.base import PrivateResults
 from dpinfer.results.glm import GLMResults
@@ -35,6 +36,8 @@ if TYPE_CHECKING:
 __all__ = ["Newton"]
 
 _FORMULA = Allowed(lambda given: isinstance(given, str), 'a formula such as "affair ~ age"')
+
+_WEIGHTS = Allowed(lambda given: given is None or is_text(given), "a column or a bounded expression, or None")
 
 _BINARY = ("logit", "probit", "cloglog")
 
@@ -60,6 +63,7 @@ class Newton(Procedure):
     parameter: float | None = None
     where: str | None = None
     ranges: bool | None = None
+    weights: str | None = measured(None, _WEIGHTS)
     _: KW_ONLY
     inference: str = inferred("auto", one_of(METHODS))
     target: str = inferred("population", TARGET)
@@ -75,13 +79,14 @@ class Newton(Procedure):
 
     def columns(self, schema: Schema) -> NewtonColumns:
         """Return the columns, compiled against a schema."""
-        return NewtonColumns(schema, self.formula, self.where)
+        return NewtonColumns(schema, self.formula, self.where, self.weights)
 
     def plan(self, context: Context) -> NewtonPlan:
         """Return the stages."""
         columns = self.columns(context.schema)
         norm: Norm = "l1" if isinstance(context.privacy, PureDP) else "l2"
-        return NewtonPlan(columns, self.rounds.under(norm, len(columns.names)), context, self._ranged)
+        plan = NewtonPlan if context.schema.rows_per_unit == 1 else PeoplePlan
+        return plan(columns, self.rounds.under(norm, len(columns.names)), context, self._ranged)
 
     @property
     def _ranged(self) -> bool:
@@ -99,12 +104,15 @@ class Newton(Procedure):
 
     def text(self, schema: Schema) -> str:  # noqa: ARG002
         """Return the question in one line."""
-        return f"{self.model}: {self.formula}{told_where(self.where)}"
+        weighted = "" if self.weights is None else f", weights {self.weights}"
+        return f"{self.model}: {self.formula}{told_where(self.where)}{weighted}"
 
     def check(self, schema: Schema, neighbors: Neighbors) -> None:  # noqa: ARG002
         """Refuse a formula that the schema cannot bound, and a response that the model does not have."""
         columns = self.columns(schema)
-        _ = columns.maps
+        _ = columns.maps, columns.weight
+        if self.weights is not None and self.model not in ("ols", *_BINARY):
+            raise NotProvedError(f"weights= is served for ols, logit, probit and cloglog, not for {self.model}")
         response = columns.response
         lower, upper = response.expression.lower, response.expression.upper
         if self.model in _BINARY and not (response.codings or columns.binary):

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from dpinfer.errors import OptionError
 from dpinfer.kernel.rows.features import Features
 from dpinfer.kernel.rows.round_frame import RoundFrame
 from dpinfer.procedures.conditions import compiled_where, quoted
@@ -16,7 +17,7 @@ from dpinfer.schema.basis import basis_of, build_basis, represent
 from dpinfer.schema.category import Category
 from dpinfer.schema.clamping import limits_of
 from dpinfer.schema.columns import Boolean, Integer, Real
-from dpinfer.schema.expressions import constant_expression
+from dpinfer.schema.expressions import compile_expression, constant_expression
 from dpinfer.schema.formula import CompiledFormula, DesignColumn, compile_formula
 from dpinfer.schema.grid import UNIT
 from dpinfer.schema.level_maps import kept_map
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
     from dpinfer.kernel.rows.interpolants import Interpolant
     from dpinfer.numerics.arrays import Array
     from dpinfer.privacy.sensitivity import Norm
+    from dpinfer.schema.expressions import Expression
     from dpinfer.schema.grid import Basis
     from dpinfer.schema.schema import Schema
 
@@ -73,11 +75,14 @@ class NewtonColumns:
     schema : Schema
     formula : str
     where : str, optional
+    weights : str, optional
+        Bounded expression, not negative, by which rows count.
     """
 
     schema: Schema
     formula: str
     where: str | None = None
+    weights: str | None = None
 
     @cached_property
     def compiled(self) -> CompiledFormula:
@@ -115,7 +120,38 @@ class NewtonColumns:
     @cached_property
     def basis(self) -> Basis:
         """The features measured."""
-        return build_basis((*self.compiled.design, self.response), self.schema)
+        return build_basis((*self.compiled.design, *self._weights, self.response), self.schema)
+
+    @property
+    def _weights(self) -> tuple[DesignColumn, ...]:
+        return () if self.weighing is None else (DesignColumn(self.weighing.text, self.weighing.text, self.weighing),)
+
+    @cached_property
+    def weighing(self) -> Expression | None:
+        """The survey weight, compiled; bounded and not negative."""
+        if self.weights is None:
+            return None
+        found = compile_expression(self.weights, self.schema)
+        if found.lower < 0 or not found.upper > 0:
+            raise OptionError(
+                "weights",
+                self.weights,
+                f"a column or expression whose bounds are not negative, not from {found.lower:g} to {found.upper:g}",
+            )
+        return found
+
+    @cached_property
+    def weight(self) -> Array | None:
+        """The weight over its upper bound as a combination of the features (d,)."""
+        if self.weighing is None:
+            return None
+        found = represent(self.basis, self._weights, independent=False)[0]
+        return np.asarray(found / self.weighing.upper)
+
+    @property
+    def read(self) -> tuple[str, ...]:
+        """Columns of the data that regressors, response and weights are made of, sorted."""
+        return tuple(sorted({*self.compiled.columns, *(() if self.weighing is None else self.weighing.columns)}))
 
     @cached_property
     def features(self) -> Features:
@@ -151,7 +187,7 @@ class NewtonColumns:
 
     def public_rows(self, ranges: Mapping[str, tuple[float, float]]) -> Array:
         """Return regressors and response (p + 1, m) of public rows, uniform over these ranges or declared bounds."""
-        rows, _ = Features(self.basis).encode(_raw(_evenly(self.schema, self.compiled.columns), self.schema, ranges))
+        rows, _ = Features(self.basis).encode(_raw(_evenly(self.schema, self.read), self.schema, ranges))
         return np.asarray(self.maps @ (rows / UNIT))
 
     def scaled(self, ranges: Mapping[str, tuple[float, float]]) -> Scaled:
@@ -199,8 +235,9 @@ class NewtonColumns:
         linear = point @ self.maps[:-1]
         rows = np.vstack([coordinates @ self.maps[:-1], linear, measured / unit - (0.0 if mean else linear)])
         if skipped:
-            rows = np.vstack([rows, kept_map(self.basis, skipped)])
-            options["weighted"] = True
+            rows, options = np.vstack([rows, kept_map(self.basis, skipped, self.weight)]), {**options, "weighted": True}
+        elif self.weight is not None:
+            rows, options = np.vstack([rows, self.weight]), {**options, "weighted": True}
         bits = [_bits(row) for row in rows]
         whole = np.stack([np.trunc(np.ldexp(row, one)) for row, one in zip(rows, bits, strict=True)]).astype(np.int64)
         return RoundFrame(self.features, whole, tuple(bits), mean, inverse_sd, lift, **options)  # type: ignore[arg-type]

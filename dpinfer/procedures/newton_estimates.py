@@ -9,7 +9,7 @@ import numpy as np
 from dpinfer.inference.newton import solve_rounds
 from dpinfer.inference.newton_inference import NewtonInference
 from dpinfer.inference.newton_tail import Beyond, Tail
-from dpinfer.inference.newton_terms import floored, split_terms
+from dpinfer.inference.newton_terms import split_terms
 from dpinfer.procedures.newton_steps import cut_of
 
 if TYPE_CHECKING:
@@ -25,25 +25,22 @@ def estimates_of(
     plan: NewtonPlan, stages: Mapping[str, StageRelease], method: str = "auto", target: str = "population"
 ) -> NewtonInference:
     """Return the estimates of one regression from its stages by kind: "start", "counts", "first", "second"."""
+    stages = plan.seen(stages)
     start = plan.begun(stages["start"])
-    last = stages["second"]
+    last, number = stages["second"], plan.number(start)
     rounds = [plan.round(stages["first"], last=False), plan.round(last, last=True)]
     cut = cut_of(last.settings)
     terms = split_terms(last, plan.model.terms(cut, last=True), len(last.settings["point"]))
     back = rounds[-1].spread
     factor = plan.model.factors(cut)[0]
-    meat, drawn = terms["meat"], plan.model.response is not None and target == "population"
+    meat, drawn = terms["meat"], plan.drawn and target == "population"
     fit = solve_rounds(
         rounds,
         plan.model.response,
         start.moments(intercept=plan.columns.intercept),
-        back
-        @ (meat.value if drawn else floored(meat.value, 0.0))
-        @ back.T
-        * (factor**2 * cut.meat)
-        * (target == "population"),
+        back @ plan.sampled(meat, terms["score"]) @ back.T * (factor**2 * cut.meat) * (target == "population"),
         start=rounds[-1].point,
-        size=start.size,
+        size=plan.units(stages, float(number.value[0])),
         meat_scale=meat.scale if drawn else None,
     )
     unit, shift = 1.0, np.zeros(plan.width)
@@ -72,17 +69,20 @@ def estimates_of(
     if plan.model.response is None:
         unit = float(stages["counts"].settings["unit"])
         shift[0] = float(stages["start"].settings["shift"])
-    public = plan.public_size
     return NewtonInference(
         plan.columns.names,
         fit,
         start.transform.T * unit,
         shift,
-        nobs=start.size if public is None else float(public),
-        nobs_is_public=public is not None,
+        nobs=float(number.value[0]),
+        nobs_is_public=plan.public_size is not None,
         target=target,
-        nobs_variance=0.0 if public is not None else start.terms["rows"].scale ** 2,
+        total=start.size,
+        total_variance=number.scale**2 if plan.columns.weight is None else start.terms["rows"].scale ** 2,
         method=method,
         unknown=start.kept.unknown,
-        notes=plan.model.warnings(start.size, float(np.sqrt(rounds[-1].noise(rounds[-1].point, 1.0)[0, 0]))),
+        notes=(
+            *plan.model.warnings(start.size, float(np.sqrt(rounds[-1].noise(rounds[-1].point, 1.0)[0, 0]))),
+            *plan.warnings(stages),
+        ),
     )

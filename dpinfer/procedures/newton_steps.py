@@ -2,29 +2,30 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from dpinfer.inference.newton import Round, next_point
-from dpinfer.inference.newton_terms import floored, split_terms
+from dpinfer.inference.newton_terms import Released, floored, split_terms
 from dpinfer.kernel.rows.round_counts import Bins, RoundCounts
-from dpinfer.kernel.rows.rounds import RoundSum
+from dpinfer.kernel.rows.rounds import RoundSum, Term
 from dpinfer.kernel.stage import Slot, Stage, Sum
 from dpinfer.privacy.accounting import gaussian_amount
 from dpinfer.privacy.units import PureDP
 from dpinfer.procedures.newton_levels import levels_of, without_levels
-from dpinfer.procedures.newton_models import Cut, ratio_of
+from dpinfer.procedures.newton_models import ROWS, Cut, constant, ratio_of
 from dpinfer.procedures.newton_robust import ResidualLaw, Seen
 from dpinfer.procedures.newton_start import FLOOR, OF_EDGE, Begun, binary_start
 from dpinfer.schema.clamping import limits_of
 from dpinfer.schema.columns import Integer
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from dpinfer.kernel.rows.round_frame import RoundFrame
-    from dpinfer.kernel.rows.rounds import Term
     from dpinfer.kernel.stage import Context
     from dpinfer.numerics.arrays import Array
     from dpinfer.privacy.sensitivity import Norm
@@ -93,6 +94,15 @@ class NewtonPlan:
         """Number of rows where it is public."""
         return self.context.nobs if self.columns.features.keeps_every_row else None
 
+    def number(self, start: Begun) -> Released:
+        """Return the number of rows."""
+        if self.public_size is not None:
+            return Released(np.array([float(self.public_size)]), 0.0)
+        rows = start.terms.get("nobs")
+        if rows is None:
+            return Released(np.array([start.size]), start.terms["rows"].scale)
+        return replace(rows, value=np.maximum(rows.value, max(2.0 * self.width, 4.0 * rows.scale)))
+
     @property
     def width(self) -> int:
         """Number p of regressors."""
@@ -116,7 +126,7 @@ class NewtonPlan:
         products = p * (p + 1) // 2
         most = {
             "ranges": len(self.columns.numeric) * 2 ** (_LEVELS + 1),
-            "start": products + p + 2,
+            "start": products + p + 3,
             "counts": len(self._size_cuts) + len(_residual_cuts(self.model.finest)) + 2,
             "first": products + p,
             "second": 2 * products + 2 * p + 3,
@@ -125,9 +135,30 @@ class NewtonPlan:
 
     def stage(self, place: int, released: tuple[StageRelease, ...]) -> Stage:
         """Return one stage."""
-        before = dict(zip(self.kinds, released, strict=False))
+        before = self.seen(dict(zip(self.kinds, released, strict=False)))
         build = {"ranges": self._ranges, "start": self._start, "counts": self._counts, "first": self._first}
         return build.get(self.kinds[place], self._second)(before)
+
+    def seen(self, stages: Mapping[str, StageRelease]) -> dict[str, Any]:
+        """Return what stages released, of counts those of rows."""
+        return dict(stages)
+
+    @property
+    def drawn(self) -> bool:
+        """Whether the model says what the covariance of the score is, of rows that count alike."""
+        return self.model.response is not None and self.columns.weight is None
+
+    def sampled(self, meat: Released, score: Released) -> Array:  # noqa: ARG002
+        """Return the covariance of the score by sampling, in the coordinates of the round."""
+        return meat.value if self.drawn else floored(meat.value, 0.0)
+
+    def units(self, stages: Mapping[str, Any], rows: float) -> float:  # noqa: ARG002
+        """Return how many independent units there are, for corrections of small samples."""
+        return rows
+
+    def warnings(self, stages: Mapping[str, Any]) -> tuple[str, ...]:  # noqa: ARG002
+        """Return what should be known of the estimates, from released numbers."""
+        return ()
 
     def expected_ratio(self, size: int) -> float:
         """Guess standard errors with noise over those without, where rows have no more than usual leverage."""
@@ -139,8 +170,8 @@ class NewtonPlan:
 
     def notes(self, released: tuple[StageRelease, ...]) -> tuple[str, ...]:
         """Return sentences for tables: what was measured, and how many rows count less or were cut."""
-        stages = dict(zip(self.kinds, released, strict=True))
-        size = self.begun(stages["start"]).size
+        stages = self.seen(dict(zip(self.kinds, released, strict=True)))
+        size = float(self.number(self.begun(stages["start"])).value[0])
         settings = stages["second"].settings
         counts = stages["counts"].array[: len(self._size_cuts) + 1]
         lighter = float(
@@ -158,6 +189,8 @@ class NewtonPlan:
                 f"Rows whose residual was cut, and given back: {_share(beyond, size)} (noisy); beyond what was seen, "
                 "residuals are taken to fall off as a Pareto law of index 2.5, or faster."
             )
+        if self.columns.weights is not None:
+            told.append(f"Rows count by {self.columns.weights}; standard errors are those of weights as they are.")
         return tuple(told)
 
     @property
@@ -211,6 +244,14 @@ class NewtonPlan:
 
     # Start
 
+    def start_terms(self) -> tuple[Term, ...]:
+        """Terms of the start; with survey weights "rows" is what these add up to, and "nobs" counts rows."""
+        terms = self.model.start_terms()
+        if self.columns.weight is None:
+            return terms
+        half = [replace(one, price=one.price / 2, power=1) if one.name == "rows" else one for one in terms]
+        return *half, Term("nobs", "mass", ROWS / 2, constant(1.0), power=0)
+
     def _start(self, before: dict[str, StageRelease]) -> Stage:
         scaled = self.columns.scaled(self._found_ranges(before))
         binary = self.model.response is not None
@@ -218,7 +259,7 @@ class NewtonPlan:
         radius = scaled.radius * (0.85 * float(np.sqrt(self.width)) if self.norm == "l1" else 1.0)
         settings = {"transform": scaled.transform.tolist(), "radius": radius, "shift": shift, "unit": unit}
         frame = self.columns.frame(scaled.transform / radius, np.zeros(self.width), (shift, unit), **self._framed)
-        return self._round(frame, self.model.start_terms(), settings)
+        return self._round(frame, self.start_terms(), settings)
 
     def _round(self, frame: RoundFrame, terms: tuple[Term, ...], settings: dict[str, Any]) -> Stage:
         rows = RoundSum(frame, terms)
@@ -248,10 +289,10 @@ class NewtonPlan:
 
     def begun(self, stage: StageRelease) -> Begun:
         """Read what the start released."""
-        terms = split_terms(stage, self.model.start_terms(), self.width)
+        terms = split_terms(stage, self.start_terms(), self.width)
         radius = float(stage.settings["radius"])
         transform = np.array(stage.settings["transform"])
-        public = self.public_size
+        public = self.public_size if self.columns.weight is None else None
         size = float(terms["rows"].value[0] if public is None else public)
         size = max(size, 2.0 * self.width, 4.0 * terms["rows"].scale)
         gram = terms["gram"]
@@ -313,10 +354,7 @@ class NewtonPlan:
         cuts = self._size_cuts
         edge = edge_of(counts.array[1:sizes], cuts, noise[0])
         most = self.columns.longest(np.array(counts.settings["whiten"]) @ start.transform, self.norm)
-        seen = edge if self.norm == "l1" else float(np.sqrt(edge))
-        # A weight below 1 moves what is estimated where the model is wrong, so there is one only where noise asks for it.
-        cheap = np.sqrt(_OF_NOISE_FAR * start.size) * self._precision(0.5 * float(self.share("second"))) / _LEAST_CUT
-        radius = min(max(seen, float(cheap)) if self.model.response is None else seen, most)
+        radius = min(self._radius(edge, start.size), most)
         settings = {"radius": radius, **self._cut(counts.array[sizes:], noise[-1], radius, start.size)}
         settings["frame"] = (np.array(counts.settings["whiten"]) / radius).tolist()
         point = np.array(counts.settings["point"])
@@ -324,6 +362,16 @@ class NewtonPlan:
             point[0] += settings.pop("move", 0.0)
         settings["point"] = point.tolist()
         return self._later(before, settings, last=False)
+
+    def _radius(self, edge: float, size: float) -> float:
+        """Length of whitened regressors up to which rows keep their weight, from the largest size that was seen.
+
+        A weight below 1 moves what is estimated where the model is wrong, so there is one only where noise asks for it.
+        """
+        seen = edge if self.norm == "l1" else float(np.sqrt(edge))
+        if self.model.response is not None:
+            return seen
+        return max(seen, float(np.sqrt(_OF_NOISE_FAR * size)) * self._precision(0.5 * self.share("second")) / _LEAST_CUT)
 
     def _cut(self, counts: Array, noise: float, radius: float, size: float) -> dict[str, float]:
         """Where residuals are cut, from counts of residuals in units of their standard deviation."""

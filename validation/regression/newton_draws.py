@@ -7,6 +7,7 @@ stated here once more: `tests/procedures/test_newton_draws.py` compares both way
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -39,8 +40,10 @@ class Drawer:
         self.plan: NewtonPlan = question.plan(context)
         self.slots = self.plan.slots()
 
-    def stages(self, cells: dict[str, np.ndarray], rng: np.random.Generator) -> dict[str, Drawn]:
-        """Run all stages on the rows of one data set."""
+    def stages(
+        self, cells: dict[str, np.ndarray], rng: np.random.Generator, persons: np.ndarray | None = None
+    ) -> dict[str, Drawn]:
+        """Run all stages on the rows of one data set; ``persons`` says whose each row is: 0, 1, ..., in this order."""
         encoded: dict[int, np.ndarray] = {}
         released: list[Drawn] = []
         for place, amount in enumerate(amounts(self.context.privacy, self.slots)):
@@ -49,7 +52,7 @@ class Drawer:
             features = rows.frame.features
             if id(features) not in encoded:
                 encoded[id(features)] = _encoded(features, cells)
-            exact = self._exact(rows, encoded[id(features)])
+            exact = self._exact(rows, encoded[id(features)], persons)
             scales = self._scales(rows, np.array(weights), amount)
             laplace = isinstance(self.context.privacy, PureDP)
             noise = rng.laplace(size=exact.size) * scales if laplace else rng.normal(size=exact.size) * scales
@@ -57,18 +60,27 @@ class Drawer:
             released.append(Drawn(exact + noise, variances, dict(stage.settings)))
         return dict(zip(self.plan.kinds, released, strict=True))
 
-    def estimate(self, cells: dict[str, np.ndarray], rng: np.random.Generator, method: str = "auto") -> Any:
+    def estimate(
+        self,
+        cells: dict[str, np.ndarray],
+        rng: np.random.Generator,
+        method: str = "auto",
+        persons: np.ndarray | None = None,
+    ) -> Any:
         """Return the estimates of one data set."""
-        return estimates_of(self.plan, self.stages(cells, rng), method)
+        return estimates_of(self.plan, self.stages(cells, rng, persons), method)
 
     @staticmethod
-    def _exact(rows: RoundSum | RoundCounts, encoded: np.ndarray) -> np.ndarray:
+    def _exact(rows: RoundSum | RoundCounts, encoded: np.ndarray, persons: np.ndarray | None = None) -> np.ndarray:
+        size = encoded.shape[1]
+        owned = np.arange(size) if persons is None else persons
         if isinstance(rows, RoundSum):
             found = np.zeros(len(rows.units))
-            for start in range(0, encoded.shape[1], 2**13):
-                found += rows._summed(rows.integers(encoded[:, start : start + 2**13]))
+            for mine in _slices(size, persons):
+                theirs = None if rows.tau is None else owned[mine] - owned[mine.start]
+                found += rows._summed(rows.integers(encoded[:, mine], theirs))
             return found / rows.units
-        looked, owned = rows.frame.look(encoded), np.arange(encoded.shape[1])
+        looked = rows.frame.look(encoded)
         counted = np.concatenate([one.counts(looked, owned) for one in rows.places])
         return np.array(rows.finish(counted.tolist()), dtype=np.float64)
 
@@ -92,3 +104,11 @@ def _encoded(features: Any, cells: dict[str, np.ndarray]) -> np.ndarray:
         for start in range(0, max(size, 1), 2**15)
     ]
     return np.concatenate(parts, axis=1)
+
+
+def _slices(size: int, persons: np.ndarray | None) -> list[slice]:
+    """Slices of about 8,192 rows, none of which divides a person's."""
+    ends = np.append(np.arange(0, size, 2**13), size)
+    if persons is not None:
+        ends = np.unique(np.searchsorted(persons, np.append(persons[ends[:-1]], persons[-1] + 1)))
+    return [slice(int(low), int(high)) for low, high in pairwise(ends)]
