@@ -5,14 +5,18 @@ from __future__ import annotations
 from dataclasses import KW_ONLY, dataclass
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from dpinfer.inference.newton_inference import METHODS
 from dpinfer.procedures.conditions import where_notes
 from dpinfer.procedures.keywords import suggests
 from dpinfer.procedures.newton_estimates import estimates_of
-from dpinfer.procedures.newton_columns import NewtonColumns
+from dpinfer.procedures.newton_columns import NewtonColumns, offsets_of
+from dpinfer.procedures.newton_count_steps import CountPlan
+from dpinfer.procedures.newton_counts import COUNTS, CountModel, largest_response
 from dpinfer.procedures.newton_models import BinaryModel, LinearModel, RoundModel
 from dpinfer.procedures.newton_steps import NewtonPlan
-from dpinfer.procedures.options import Allowed, inferred, measured, one_of
+from dpinfer.procedures.options import Allowed, inferred, is_number, is_text, measured, one_of
 from dpinfer.procedures.procedure import Procedure, context_of
 from dpinfer.results.base import PrivateResults
 
@@ -35,15 +39,20 @@ class Newton(Procedure):
     procedures = ("newton",)
 
     formula: str = measured("", _FORMULA)
-    model: str = measured("ols", one_of(("ols", "logit", "probit", "cloglog")))
+    model: str = measured("ols", one_of(("ols", "logit", "probit", "cloglog", *COUNTS)))
     where: str | None = None
     ranges: bool | None = None
+    offset: str | None = measured(None, Allowed(lambda given: given is None or is_text(given), "a column or an expression"))
+    exposure: str | None = measured(
+        None, Allowed(lambda given: given is None or is_text(given), "a column or an expression")
+    )
+    alpha: float = measured(1.0, Allowed(lambda given: is_number(given) and 0 < given < np.inf, "a positive number"))
     _: KW_ONLY
     inference: str = inferred("auto", one_of(METHODS))
 
     def columns(self, schema: Schema) -> NewtonColumns:
         """Return the columns, compiled against a schema."""
-        return NewtonColumns(schema, self.formula, self.where)
+        return NewtonColumns(schema, self.formula, self.where, offsets_of(self.offset, self.exposure, schema))
 
     @property
     def rounds(self) -> RoundModel:
@@ -52,8 +61,12 @@ class Newton(Procedure):
 
     def plan(self, context: Context) -> NewtonPlan:
         """Return the stages."""
+        columns = self.columns(context.schema)
+        if self.model in COUNTS:
+            counts = CountModel.named(self.model, float(self.alpha), largest_response(columns))
+            return CountPlan(columns, counts, context, self.ranges is not False)
         ranges = self.model == "ols" if self.ranges is None else self.ranges
-        return NewtonPlan(self.columns(context.schema), self.rounds, context, ranges)
+        return NewtonPlan(columns, self.rounds, context, ranges)
 
     def text(self, schema: Schema) -> str:  # noqa: ARG002
         """Return the question in one line."""
@@ -61,7 +74,10 @@ class Newton(Procedure):
 
     def check(self, schema: Schema, neighbors: Neighbors) -> None:  # noqa: ARG002
         """Refuse a formula that the schema cannot bound."""
-        _ = self.columns(schema).maps
+        columns = self.columns(schema)
+        _ = columns.maps
+        if self.model in COUNTS:
+            largest_response(columns)
 
     def slots(self, context: Context) -> tuple[Slot, ...]:
         """Share the price among the rounds."""

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from dpinfer.errors import FormulaError
 from dpinfer.kernel.rows.features import Features
 from dpinfer.kernel.rows.interpolants import Interpolant
 from dpinfer.kernel.rows.round_frame import RoundFrame
@@ -16,6 +17,8 @@ from dpinfer.procedures.gram_design import two_sided
 from dpinfer.schema.basis import basis_of, build_basis, represent
 from dpinfer.schema.clamping import limits_of
 from dpinfer.schema.columns import Integer, Real
+from dpinfer.schema.expressions import compile_expression
+from dpinfer.schema.formula import DesignColumn
 from dpinfer.schema.grid import UNIT
 
 if TYPE_CHECKING:
@@ -24,11 +27,12 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from dpinfer.numerics.arrays import Array
+    from dpinfer.schema.expressions import Expression
     from dpinfer.schema.formula import CompiledFormula
     from dpinfer.schema.grid import Basis
     from dpinfer.schema.schema import Schema
 
-__all__ = ["NewtonColumns", "Scaled"]
+__all__ = ["NewtonColumns", "Scaled", "offsets_of"]
 
 _SAMPLED = 2048
 """Public rows on which columns are orthogonalised."""
@@ -52,12 +56,15 @@ class Scaled:
         Length of u that most public rows stay within.
     shift, unit : float
         Middle and standard deviation of the response on public rows.
+    offset : float
+        Mean of the offset on public rows.
     """
 
     transform: Array
     radius: float
     shift: float
     unit: float
+    offset: float = 0.0
 
 
 @dataclass(frozen=True, eq=False)
@@ -69,11 +76,14 @@ class NewtonColumns:
     schema : Schema
     formula : str
     where : str, optional
+    offsets : tuple of Expression
+        Added to the linear predictor as they are; see `offsets_of`.
     """
 
     schema: Schema
     formula: str
     where: str | None = None
+    offsets: tuple[Expression, ...] = ()
 
     @cached_property
     def compiled(self) -> CompiledFormula:
@@ -89,7 +99,16 @@ class NewtonColumns:
     def basis(self) -> Basis:
         """The features measured."""
         assert self.compiled.response is not None
-        return build_basis((*self.compiled.design, self.compiled.response), self.schema)
+        return build_basis((*self.compiled.design, *self._offsets, self.compiled.response), self.schema)
+
+    @property
+    def _offsets(self) -> tuple[DesignColumn, ...]:
+        return tuple(DesignColumn(one.text, one.text, one) for one in self.offsets)
+
+    @property
+    def read(self) -> tuple[str, ...]:
+        """Columns of the data that regressors, response and offsets are made of, sorted."""
+        return tuple(sorted({*self.compiled.columns, *(name for one in self.offsets for name in one.columns)}))
 
     @cached_property
     def features(self) -> Features:
@@ -102,6 +121,13 @@ class NewtonColumns:
         assert self.compiled.response is not None
         return np.asarray(represent(self.basis, (*self.compiled.design, self.compiled.response)))
 
+    @cached_property
+    def offset(self) -> Array:
+        """The sum of the offsets as a combination of the features (d,)."""
+        if not self.offsets:
+            return np.zeros(self.basis.width)
+        return np.asarray(represent(self.basis, self._offsets, independent=False).sum(axis=0))
+
     @property
     def intercept(self) -> bool:
         """Whether the first column is the constant."""
@@ -112,7 +138,7 @@ class NewtonColumns:
     @cached_property
     def numeric(self) -> tuple[str, ...]:
         """Columns of the data whose range is worth knowing, sorted."""
-        return tuple(name for name in self.compiled.columns if isinstance(self.schema[name], Real | Integer))
+        return tuple(name for name in self.read if isinstance(self.schema[name], Real | Integer))
 
     @cached_property
     def ranged(self) -> RoundFrame:
@@ -126,7 +152,7 @@ class NewtonColumns:
 
     def scaled(self, ranges: Mapping[str, tuple[float, float]]) -> Scaled:
         """Orthogonalise the regressors on public rows: columns uniform over these ranges, or over declared bounds."""
-        rows, _ = Features(self.basis).encode(_raw(_evenly(self.schema, self.compiled.columns), self.schema, ranges))
+        rows, _ = Features(self.basis).encode(_raw(_evenly(self.schema, self.read), self.schema, ranges))
         columns = self.maps @ (rows / UNIT)
         regressors, response = columns[:-1], columns[-1]
         size = np.sqrt((regressors**2).mean(axis=1))
@@ -140,6 +166,7 @@ class NewtonColumns:
             float(np.quantile(lengths, 0.9)),
             float(response.mean()) if self.intercept else 0.0,
             float(np.sqrt(((response - response.mean() * self.intercept) ** 2).mean())) or 1.0,
+            float((self.offset @ (rows / UNIT)).mean()),
         )
 
     def frame(
@@ -160,11 +187,35 @@ class NewtonColumns:
         shift, unit = response
         measured = self.maps[-1].copy()
         measured[0] -= shift
-        linear = point @ self.maps[:-1]
+        linear = point @ self.maps[:-1] + self.offset
         rows = np.vstack([coordinates @ self.maps[:-1], linear, measured / unit - (0.0 if mean else linear)])
         bits = [_bits(row) for row in rows]
         whole = np.stack([np.trunc(np.ldexp(row, one)) for row, one in zip(rows, bits, strict=True)]).astype(np.int64)
         return RoundFrame(self.features, whole, tuple(bits), mean, inverse_sd, lift, **options)  # type: ignore[arg-type]
+
+
+def offsets_of(offset: str | None, exposure: str | None, schema: Schema) -> tuple[Expression, ...]:
+    """Compile an offset, and an exposure as its logarithm.
+
+    Raises
+    ------
+    FormulaError
+        If the offset is unbounded, or the exposure may be 0.
+    """
+    found = [] if offset is None else [compile_expression(offset, schema)]
+    if exposure is not None:
+        given = compile_expression(exposure, schema)
+        if not given.lower > 0:
+            raise FormulaError(
+                exposure,
+                f"an exposure has to be positive, and this one can be {given.lower:.6g}",
+                "declare a positive lower bound",
+            )
+        found.append(compile_expression(f"log({exposure})", schema))
+    for one in found:
+        if one.boolean:
+            raise FormulaError(one.text, "is a condition", "an offset is a number")
+    return tuple(found)
 
 
 def _bits(row: Array) -> int:

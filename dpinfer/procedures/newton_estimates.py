@@ -10,6 +10,7 @@ from dpinfer.inference.newton import solve_rounds
 from dpinfer.inference.newton_inference import NewtonInference
 from dpinfer.inference.newton_tail import Beyond
 from dpinfer.inference.newton_terms import floored, split_terms
+from dpinfer.procedures.newton_count_steps import CountPlan
 from dpinfer.procedures.newton_steps import cut_of
 
 if TYPE_CHECKING:
@@ -23,6 +24,8 @@ __all__ = ["estimates_of"]
 
 def estimates_of(plan: NewtonPlan, stages: Mapping[str, StageRelease], method: str = "auto") -> NewtonInference:
     """Return the estimates of one regression from its stages by kind: "start", "counts", "first", "second"."""
+    if isinstance(plan, CountPlan):
+        return plan.estimates(stages, method)
     start = plan.begun(stages["start"])
     last = stages["second"]
     rounds = [plan.round(stages["first"], last=False), plan.round(last, last=True)]

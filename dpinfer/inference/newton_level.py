@@ -1,0 +1,87 @@
+"""The intercept of a regression with a log link, set so that the sum of responses is that of their means.
+
+Cutting residuals moves a score where the law of the response is not the assumed one, and most of all its intercept. The
+last round therefore releases, at its point, L, the sum of v (y - mu), cut much farther out. The intercept is moved to
+where L is zero. With e the direction of the intercept, r the row of the Hessian of L, and P = I - e r'/r_e, the
+estimate's error becomes P J^-1 g + e L/r_e: noise of g and L is independent, and their sampling covariance is taken to be
+that of full correlation, at which the variance of L is the released one.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from dpinfer.inference.newton_tail import Tail
+
+if TYPE_CHECKING:
+    from dpinfer.inference.newton import NewtonFit
+    from dpinfer.inference.newton_terms import Released
+    from dpinfer.numerics.arrays import Array
+
+__all__ = ["Level"]
+
+_LEAST_RATIO = 0.05
+"""The sum of responses over that of their means is taken to be at least this."""
+
+_POINTS, _WEIGHTS = np.array([0.0, 0.5, 1.0]), np.array([1.0, 4.0, 1.0]) / 6.0
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Level:
+    """What the last round released of the sum of v (y - mu).
+
+    Attributes
+    ----------
+    total : Released
+        The sum, less its expectation.
+    square : Released
+        The sum of squares.
+    row : ndarray (p,)
+        Minus the derivative of the sum at the point of the round; its first entry is that for the intercept.
+    point : ndarray (p,)
+    farther : float
+        What rows beyond the cut may add to the sum.
+    """
+
+    total: Released
+    square: Released
+    row: Array
+    point: Array
+    farther: float
+
+    def tail(self, fit: NewtonFit) -> Tail:
+        """Return what to add to a fit whose first coefficient is the intercept."""
+        width = len(self.row)
+        constant = np.eye(width)[0]
+        average, last = self._slopes(fit)
+        least = 2.0 * self.total.scale
+        own = max(self.row[0], least, 1e-300)
+        ratio = self.row / own
+        ratio[0] = 1.0
+        left = float(self.total.value[0]) / own - average * float(ratio @ (fit.params - self.point))
+        moved = float(np.log(max(1.0 + left / last, _LEAST_RATIO)))
+        slope = own * last
+        project = np.eye(width) - np.outer(constant, ratio)
+        noise = fit.cov_noise
+        sampling = fit.inverse @ fit.meat @ fit.inverse.T
+        square = max(float(self.square.value[0]), self.square.scale, 0.25 * float(fit.meat[0, 0]))
+        common = np.sqrt(square / max(float(fit.meat[0, 0]), 1e-300))
+        mixed = project @ fit.inverse + np.outer(constant, constant) * (common / slope)
+        return Tail(
+            constant * moved,
+            mixed @ fit.meat @ mixed.T - sampling,
+            project @ noise @ project.T - noise + np.outer(constant, constant) * (self.total.scale / slope) ** 2,
+            (constant * (self.farther / slope))[None],
+        )
+
+    def _slopes(self, fit: NewtonFit) -> tuple[float, float]:
+        """Mean slope of the means from the round's point to the estimate over that at the point, and the last one."""
+        assert fit.response is not None
+        path = self.point + _POINTS[:, None] * (fit.params - self.point)
+        spread = np.einsum("tp,pq,tq->t", path, fit.moments.cov, path)
+        found = fit.response.average_slope(path @ fit.moments.mean, spread)
+        kept = np.clip(found / max(float(found[0]), 1e-300), 0.02, 50.0)
+        return float(_WEIGHTS @ kept), float(kept[-1])

@@ -1,0 +1,333 @@
+"""The stages of a regression of counts or positive numbers, each built from what earlier ones released."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from dpinfer.inference.newton import Moments, Round, solve_rounds
+from dpinfer.inference.newton_inference import NewtonInference
+from dpinfer.inference.newton_level import Level
+from dpinfer.inference.newton_terms import Released, floored, split_terms
+from dpinfer.kernel.rows.round_counts import Bins, RoundCounts
+from dpinfer.numerics.count_laws import NegativeBinomial
+from dpinfer.kernel.stage import Slot, Stage, Sum
+from dpinfer.privacy.units import PureDP
+from dpinfer.procedures.newton_counts import CountCut, CountModel
+from dpinfer.procedures.newton_steps import Begun, NewtonPlan, edge_of
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from dpinfer.kernel.rows.round_frame import RoundFrame
+    from dpinfer.numerics.arrays import Array
+    from dpinfer.release.stage import StageRelease
+
+__all__ = ["CountPlan"]
+
+_FLOOR, _OF_EDGE = 0.02, 1.5
+"""Eigenvalues of the second moments that whiten are at least this, and this many edges of their noise."""
+
+_LEAST_CUT, _OF_NOISE = 1.5, 0.5
+"""Residuals are cut at this many standard deviations or farther, as far as noise stays below this part of sampling."""
+
+_LARGEST_PREDICTOR = 1.5
+"""Linear predictors of a start have at most this standard deviation, and the next point is at most so far."""
+
+_SIZES, _RESIDUALS, _DIFFERENCES = "size", "residual", "difference"
+_WEIGHTS = (0.4, 0.35, 0.25)
+"""Shares of the price of the counts: of sizes, residuals and differences."""
+
+
+@dataclass(frozen=True, eq=False)
+class CountPlan(NewtonPlan):
+    """Stages of one regression with a log link; see `NewtonPlan`."""
+
+    model: CountModel
+
+    @property
+    def norm(self) -> str:
+        """The norm of the set that rows are forced into."""
+        return "l1" if isinstance(self.context.privacy, PureDP) else "l2"
+
+    def slots(self) -> tuple[Slot, ...]:
+        """See `NewtonPlan`."""
+        more = len(_halves()) * 4 + len(_octaves(self.width))
+        return tuple(
+            Slot(one.share, one.most + (more if kind == "counts" else 0), adaptive=one.adaptive)
+            for one, kind in zip(super().slots(), self.kinds, strict=True)
+        )
+
+    # Start
+
+    def _start(self, before: dict[str, StageRelease]) -> Stage:
+        scaled = self.columns.scaled(self._found_ranges(before))
+        shift, unit = scaled.shift, 3.0 * scaled.unit
+        settings: dict[str, Any] = {
+            "transform": scaled.transform.tolist(),
+            "radius": scaled.radius,
+            "shift": shift,
+            "unit": unit,
+            "offset": scaled.offset,
+        }
+        tables = self.model.start_tables(shift / unit, scaled.offset)
+        if not self.columns.offsets:
+            frame = self._frame(scaled.transform / scaled.radius, np.zeros(self.width), (shift, unit))
+        else:
+            frame = self._frame(
+                scaled.transform / scaled.radius,
+                np.zeros(self.width),
+                (0.0, unit),
+                tables.mean,
+                tables.inverse_sd,
+            )
+        return self._round(frame, self.model.start_terms(), settings)
+
+    def _frame(self, *parts: Any) -> RoundFrame:
+        return self.columns.frame(*parts, norm=self.norm)
+
+    def _first_point(self, stage: StageRelease, start: Begun) -> Array:
+        """Return coefficients from least squares: slopes over the mean, shrunk, and the intercept that gives the mean."""
+        low, high = self.model.ends
+        unit, offset = 3.0 * start.unit, float(stage.settings["offset"])
+        if not self.columns.intercept:
+            slope = np.linalg.solve(start.second, start.score) * unit
+            return slope * min(1.0, _LARGEST_PREDICTOR / max(float(np.sqrt(slope @ start.second @ slope)), 1e-9))
+        moments = start.moments(intercept=True)
+        shift = float(stage.settings["shift"])
+        noise = start.terms["score"].scale * float(stage.settings["radius"]) / start.size
+        mean = float(start.score[0] / start.second[0, 0]) * unit + shift
+        mean = float(np.clip(mean, max(noise * unit, 0.5 / start.size, np.exp(low)), np.exp(high)))
+        cov = floored(moments.cov[1:, 1:], max(_OF_EDGE * start.edge, _FLOOR))
+        cross = start.score[1:] - moments.mean[1:] * start.score[0]
+        slope = np.linalg.solve(cov, cross)
+        square = float(slope @ cross)
+        # Stein's shrinkage: least squares of pure noise have a squared length of noise^2 in each direction.
+        noisy = (len(slope) - 2) * (noise**2 + min(mean / unit**2, 0.1) / start.size)
+        slope = slope * float(np.clip(1.0 - noisy / max(square, 1e-300), 0.0, 1.0)) * (unit / mean)
+        spread = float(np.sqrt(max(float(slope @ cov @ slope), 0.0)))
+        slope = slope * min(1.0, _LARGEST_PREDICTOR / max(spread, 1e-9))
+        centre = np.log(mean) - 0.5 * float(slope @ cov @ slope) - offset
+        centre = float(np.clip(centre, low + 1.0, high - 1.0))
+        return np.concatenate([[centre - float(moments.mean[1:] @ slope)], slope])
+
+    def _weighted(self, moments: Moments, point: Array, offset: float) -> tuple[float, Array, Array]:
+        """Return the mean of w, and mean products with the regressors (p, p) and of the mean response (p,), predicted."""
+        nodes, chances = np.polynomial.hermite_e.hermegauss(21)
+        chances = chances / chances.sum()
+        cov, mean = moments.cov, moments.mean
+        along = cov @ point
+        spread = float(np.sqrt(max(float(point @ along), 0.0)))
+        unit = along / max(spread, 1e-12)
+        values = np.exp(np.clip(float(mean @ point) + offset + spread * nodes, *self.model.ends))
+        weights = np.maximum(self.model.law.weight(values), 1e-300) * chances
+        total = float(weights.sum())
+        moved, square = float(weights @ nodes) / total, float(weights @ nodes**2) / total
+        second = cov + np.outer(mean, mean) * (0.0 if not self.columns.intercept else 1.0)
+        second = second + (square - 1.0) * np.outer(unit, unit) + moved * (np.outer(mean, unit) + np.outer(unit, mean))
+        level = float(values @ chances) * mean + float((values * nodes) @ chances) * unit
+        return total, second, level
+
+    # Counts
+
+    def _counts(self, before: dict[str, StageRelease]) -> Stage:
+        start = self.begun(before["start"])
+        point = self._first_point(before["start"], start)
+        offset = float(before["start"].settings["offset"])
+        moments = start.moments(intercept=self.columns.intercept)
+        weight, second, _ = self._weighted(moments, point, offset)
+        second = floored(second, max(_OF_EDGE * start.edge, _FLOOR))
+        values, vectors = np.linalg.eigh(second)
+        whiten = (vectors * values**-0.5) @ vectors.T
+        settings = {"whiten": whiten.tolist(), "point": point.tolist(), "weight": weight}
+        frame = self._pearson(start, whiten, point, CountCut(weight=weight))
+        places = (
+            Bins(_SIZES, "size", _octaves(self.width)),
+            Bins(_RESIDUALS, "residual", _both(_halves())),
+            Bins(_DIFFERENCES, self.model.level_of, _both(_halves())),
+        )
+        weights = tuple(float(one**-0.5 if self.norm == "l2" else 1 / one) for one in _WEIGHTS)
+        return Stage(Sum(RoundCounts(frame, places), weights=weights), settings=settings)
+
+    def _pearson(self, start: Begun, frame: Array, point: Array, cut: CountCut) -> RoundFrame:
+        tables = self.model.tables(cut)
+        return self._frame(
+            frame @ start.transform,
+            start.transform.T @ point,
+            (0.0, 1.0),
+            tables.mean,
+            tables.inverse_sd,
+            tables.lift,
+        )
+
+    # Rounds
+
+    def _first(self, before: dict[str, StageRelease]) -> Stage:
+        counts, start = before["counts"], self.begun(before["start"])
+        noise = np.sqrt(counts.noise_variances)
+        sizes = _octaves(self.width)
+        ends = np.cumsum([len(sizes) + 1, len(_both(_halves())) + 1])
+        found = np.split(counts.array, ends)
+        radius = float(np.sqrt(edge_of(found[0][1:], sizes, noise[0]) * (2.0 if self.norm == "l1" else 1.0)))
+        settings = {
+            **counts.settings,
+            **self._cuts(found[1], noise[ends[0]], found[2], noise[ends[1]], radius, start.size),
+            "radius": radius,
+            "frame": (np.array(counts.settings["whiten"]) / radius).tolist(),
+        }
+        del settings["whiten"]
+        return self._later(before, settings, last=False)
+
+    def _cuts(
+        self, residuals: Array, noise: float, differences: Array, other: float, radius: float, size: float
+    ) -> dict[str, float]:
+        """Return where residuals and the level are cut, and the standard deviation of residuals."""
+        halves = _halves()
+        share = float(self.share("second"))
+        edge = edge_of(_folded(residuals), halves, noise * np.sqrt(2.0))
+        spread = _spread(residuals, edge, size, noise)
+        farthest = edge_of(_folded(differences), halves, other * np.sqrt(2.0))
+        deviation = _spread(differences, farthest, size, other)
+        allowed = np.sqrt(_OF_NOISE * size) * self._precision(0.6 * share) / radius
+        low = spread * max(_LEAST_CUT, min(edge / spread, allowed))
+        reach = np.sqrt(_OF_NOISE * size) * self._precision(0.08 * share)
+        high = max(2 * deviation, min(2 * farthest, deviation * reach))
+        folded = _folded(differences)
+        beyond = (halves >= high * 0.999) & (halves < farthest)
+        return {
+            "cut": float(low),
+            "high": float(high),
+            "spread": spread,
+            "farther": float(max(folded[beyond].sum(), 0.0) * high / 2),
+        }
+
+    def _second(self, before: dict[str, StageRelease]) -> Stage:
+        first = before["first"]
+        start = self.begun(before["start"])
+        moments = start.moments(intercept=self.columns.intercept)
+        point = self._next(self.round(first, last=False), moments, float(first.settings["radius"]), start.size)
+        weight, _, _ = self._weighted(moments, point, float(before["start"].settings["offset"]))
+        settings = {**first.settings, "point": point.tolist(), "weight": weight}
+        return self._later(before, settings, last=True)
+
+    def _next(self, one: Round, moments: Moments, radius: float, size: float) -> Array:
+        """Return the zero of one round's score, at most 1.5 standard deviations of the predictor away."""
+        found = solve_rounds(
+            [one], self.model.response, moments, np.zeros((self.width, self.width)), start=one.point, size=size
+        ).params
+        length = float(np.linalg.norm(one.apart(found))) / radius
+        return np.asarray(one.point + (found - one.point) * min(1.0, _LARGEST_PREDICTOR / max(length, 1e-300)))
+
+    def _later(self, before: dict[str, StageRelease], settings: dict[str, Any], *, last: bool) -> Stage:
+        cut = _cut_of(settings)
+        frame = self._pearson(
+            self.begun(before["start"]), np.array(settings["frame"]), np.array(settings["point"]), cut
+        )
+        return self._round(frame, self.model.terms(cut, last=last), settings)
+
+    def round(self, stage: StageRelease, *, last: bool) -> Round:
+        """See `NewtonPlan`."""
+        cut = _cut_of(stage.settings)
+        terms = split_terms(stage, self.model.terms(cut, last=last), self.width)
+        score, hessian = self.model.factors(cut)
+        return Round.released(
+            np.array(stage.settings["point"]),
+            terms["score"].value * score,
+            terms["hessian"].value * hessian,
+            np.linalg.inv(np.array(stage.settings["frame"])),
+            (terms["score"].scale * score, terms["hessian"].scale * hessian),
+        )
+
+    def estimates(self, stages: Mapping[str, StageRelease], method: str = "auto") -> NewtonInference:
+        """Return the estimates from all stages by kind."""
+        start, last = self.begun(stages["start"]), stages["second"]
+        moments = start.moments(intercept=self.columns.intercept)
+        rounds = [self.round(stages["first"], last=False), self.round(last, last=True)]
+        cut = _cut_of(last.settings)
+        terms = split_terms(last, self.model.terms(cut, last=True), self.width)
+        back = rounds[-1].spread
+        factor = self.model.factors(cut)[0]
+        meat = back @ floored(terms["meat"].value, 0.0) @ back.T * factor**2
+        fit = solve_rounds(rounds, self.model.response, moments, meat, start=rounds[-1].point, size=start.size)
+        if self.columns.intercept:
+            offset = float(stages["start"].settings["offset"])
+            level = self._level(rounds[-1], cut, terms, moments, start, offset, float(last.settings["farther"]))
+            fit = fit.with_tail(level.tail(fit))
+        public = self.public_size
+        return NewtonInference(
+            self.columns.names,
+            fit,
+            start.transform.T,
+            np.zeros(self.width),
+            nobs=start.size if public is None else float(public),
+            nobs_is_public=public is not None,
+            method=method,
+        )
+
+    def _level(
+        self,
+        last: Round,
+        cut: CountCut,
+        terms: Mapping[str, Released],
+        moments: Moments,
+        start: Begun,
+        offset: float,
+        farther: float,
+    ) -> Level:
+        """Read the level of the last round."""
+        nodes, chances = np.polynomial.hermite_e.hermegauss(21)
+        chances = chances / chances.sum()
+        spread = float(np.sqrt(max(float(last.point @ moments.cov @ last.point), 0.0)))
+        centre = float(moments.mean @ last.point) + offset
+        means = np.exp(np.clip(centre + spread * nodes, *self.model.ends))
+        expected = float(self.model.expected_level(cut, means) @ chances) * start.size
+        _, kept = self.model.expected(cut)
+        shares = np.interp(means, self.model.means, kept)
+        weights = self.model.law.weight(means) * chances
+        row = last.hessian[0] * float(weights.sum() / max(float(weights @ shares), 1e-300))
+        if isinstance(self.model.law, NegativeBinomial):
+            row = self._weighted(moments, last.point, offset)[2] * start.size
+        total = terms["level"].times(cut.high)
+        return Level(
+            Released(total.value - expected, total.scale),
+            terms["square"].times(cut.high**2),
+            np.asarray(row),
+            last.point,
+            farther,
+        )
+
+
+def _cut_of(settings: Any) -> CountCut:
+    return CountCut(*(float(settings[one]) for one in ("cut", "high", "spread", "weight")))
+
+
+def _octaves(width: int) -> Array:
+    """Half octaves of the squared length of whitened regressors, whose mean is their number."""
+    return np.asarray(width * 2.0 ** (np.arange(0, 61) / 2))
+
+
+def _halves() -> Array:
+    """Half octaves of residuals and of differences."""
+    return np.asarray(2.0 ** (np.arange(-12, 51) / 2))
+
+
+def _both(cuts: Array) -> Array:
+    """Return the same to both sides."""
+    return np.concatenate([-cuts[::-1], cuts])
+
+
+def _folded(counts: Array) -> Array:
+    """Counts of sizes from each cut on, of counts between the cuts to both sides."""
+    middle = len(counts) // 2
+    return np.asarray(counts[middle + 1 :] + counts[:middle][::-1])
+
+
+def _spread(counts: Array, edge: float, size: float, noise: float) -> float:
+    """Root mean square from counts between all cuts to both sides, of rows that were seen."""
+    halves, folded = _halves(), _folded(counts)
+    seen = halves < edge * 0.999
+    squares = float((folded[seen] * halves[seen] ** 2).sum()) * 2.0**0.5
+    least = 2.0 * noise * edge**2 / 2.0
+    return float(np.clip(np.sqrt(max(squares, 0.1 * least) / size), max(edge / 8, 1e-6), edge))

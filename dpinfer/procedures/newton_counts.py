@@ -1,0 +1,202 @@
+"""What a regression of counts or positive numbers asks of the rows: tables, terms and prices of each round.
+
+With mu the mean, V its variance function, w = mu^2/V and z the coordinates, a row adds to the score
+``v sqrt(w) z (psi - E psi)``, where psi is the Pearson residual (y - mu)/sqrt V, cut, and E its expectation under the
+law: see Cantoni & Ronchetti (2001). The Hessian is the expected one. Cutting moves the intercept where the law is
+wrong: it is set by the sum of y - mu, cut much farther out; see `dpinfer.inference.newton_level`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import cached_property, lru_cache
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from dpinfer.errors import FormulaError
+from dpinfer.kernel.rows.interpolants import Interpolant
+from dpinfer.kernel.rows.rounds import Term
+from dpinfer.numerics.count_laws import LOG, CountLaw, Gamma, NegativeBinomial, Poisson
+from dpinfer.procedures.newton_models import ROWS, Cut, RoundModel, Tables, constant, steps_of
+
+if TYPE_CHECKING:
+    from dpinfer.numerics.arrays import Array
+    from dpinfer.procedures.newton_columns import NewtonColumns
+
+__all__ = ["COUNTS", "CountCut", "CountModel", "largest_response"]
+
+_NODES = 4096
+_SPAN = 25.0
+"""Linear predictors are told apart over this range, which ends at 10 times the largest response."""
+
+_PRICES = {
+    False: {"score": 0.75, "hessian": 0.25},
+    True: {"score": 0.60, "hessian": 0.15, "meat": 0.13, "level": 0.08, "square": 0.04},
+}
+"""Prices of the first round and of the last: every term of a row is at most 1, and they add up to 1."""
+
+COUNTS = ("poisson", "negativebinomial", "gamma")
+
+
+@dataclass(frozen=True, eq=False)
+class CountCut(Cut):
+    """Where Pearson residuals are cut (``low``), and differences y - mu for the level (``high``).
+
+    Attributes
+    ----------
+    spread : float
+        Standard deviation of Pearson residuals.
+    weight : float
+        Mean of w, by which coordinates are scaled.
+    """
+
+    spread: float = 1.0
+    weight: float = 1.0
+
+
+@dataclass(frozen=True)
+class CountModel(RoundModel):
+    """A response with a log link: a law, and the largest value that the response may have."""
+
+    law: CountLaw
+    largest: float
+
+    response = LOG
+
+    @classmethod
+    def named(cls, name: str, alpha: float, largest: float) -> CountModel:
+        """Return a model by name: "poisson", "negativebinomial" or "gamma"."""
+        laws = {"poisson": Poisson(), "gamma": Gamma(), "negativebinomial": NegativeBinomial(alpha)}
+        return cls(laws[name], largest)
+
+    @property
+    def shares(self) -> dict[str, Fraction]:
+        """See `RoundModel`."""
+        return {
+            "ranges": Fraction(8, 100),
+            "start": Fraction(12, 100),
+            "counts": Fraction(7, 100),
+            "first": Fraction(20, 100),
+            "second": Fraction(53, 100),
+        }
+
+    @property
+    def level_of(self) -> str:
+        """What the level is summed of: differences, or for a law with constant weights residuals."""
+        return "residual" if isinstance(self.law, Gamma) else "difference"
+
+    @cached_property
+    def ends(self) -> tuple[float, float]:
+        """Linear predictors between which tables are made."""
+        high = float(np.log(10 * max(self.largest, 1e-200)))
+        return high - _SPAN, high
+
+    @cached_property
+    def means(self) -> Array:
+        """Means at which tables are made."""
+        return np.exp(np.linspace(*self.ends, _NODES + 1))
+
+    def _table(self, values: Array) -> Interpolant:
+        return Interpolant(*self.ends, np.ascontiguousarray(values), float(values[0]), float(values[-1]))
+
+    def start_terms(self) -> tuple[Term, ...]:
+        """See `RoundModel`: for z and the cut response of length at most 1 each."""
+        inside = Interpolant(-1.0, 1.0, np.array([-1.0, 1.0]), -1.0, 1.0)
+        part = 1 - ROWS
+        return (
+            Term("score", "vector", 0.6 * part, inside),
+            Term("gram", "matrix", 0.4 * part, constant(1.0)),
+            Term("rows", "mass", ROWS, constant(1.0), power=0),
+        )
+
+    def start_tables(self, shift: float, offset: float) -> Tables:
+        """Tables with which the start sees rates at a typical offset: y exp(offset - its own), less ``shift``."""
+        low, high = offset - 5.0, offset + 5.0
+        return Tables(
+            steps_of(lambda own: shift * np.exp(own - offset), low, high),
+            steps_of(lambda own: np.exp(offset - own), low, high),
+        )
+
+    def tables(self, cut: Cut | None = None) -> Tables:
+        """See `RoundModel`."""
+        weight = cut.weight if isinstance(cut, CountCut) else 1.0
+        return Tables(
+            self._table(self.means),
+            self._table(self.law.variance(self.means) ** -0.5),
+            self._table(np.sqrt(self.law.weight(self.means) / weight)),
+        )
+
+    def expected(self, cut: CountCut) -> tuple[Array, Array]:
+        """Expectation of the cut residual at the means of the tables, and what share of the information it keeps."""
+        return _expected(self, cut.low, cut.spread)
+
+    def expected_level(self, cut: CountCut, means: Array) -> Array:
+        """Expectation of what the level adds up."""
+        size = np.sqrt(self.law.variance(means)) if self.level_of == "residual" else np.ones_like(means)
+        ends = cut.high * size
+        return np.nan_to_num(self.law.cut(means, -ends, ends, cut.spread)[0] / size)
+
+    def terms(self, cut: Cut, *, last: bool) -> tuple[Term, ...]:
+        """See `RoundModel`."""
+        assert isinstance(cut, CountCut)
+        prices = _PRICES[last]
+        center, kept = self.expected(cut)
+        largest = self._largest(cut, center)
+        c, hi = cut.low, cut.high
+        score = Interpolant(-c, c, np.array([-c, c]) / largest, -c / largest, c / largest)
+        weights = self.law.weight(self.means) / cut.weight
+        found = (
+            Term("score", "vector", prices["score"], score, center=self._table(center / largest)),
+            Term("hessian", "matrix", prices["hessian"], self._table(kept * weights), of="linear"),
+        )
+        if not last:
+            return found
+        level = Interpolant(-hi, hi, np.array([-1.0, 1.0]), -1.0, 1.0)
+        square = steps_of(lambda one: (one / hi) ** 2, -hi, hi, 1024)
+        return (
+            *found,
+            Term("meat", "outer", prices["meat"]),
+            Term("level", "number", prices["level"], level, of=self.level_of),
+            Term("square", "mass", prices["square"], square, of=self.level_of, power=2),
+        )
+
+    @staticmethod
+    def _largest(cut: CountCut, center: Array) -> float:
+        return cut.low + float(np.abs(center).max())
+
+    def factors(self, cut: Cut) -> tuple[float, float]:
+        """See `RoundModel`."""
+        assert isinstance(cut, CountCut)
+        center, _ = self.expected(cut)
+        return self._largest(cut, center) * float(np.sqrt(cut.weight)), cut.weight
+
+
+@lru_cache(maxsize=64)
+def _expected(model: CountModel, cut: float, spread: float) -> tuple[Array, Array]:
+    law, means = model.law, model.means
+    size = np.sqrt(law.variance(means))
+    first, product = law.cut(means, -cut * size, cut * size, spread)
+    kept = product / (size**2 * law.dispersion(spread))
+    return np.nan_to_num(np.clip(first / size, -cut, cut)), np.nan_to_num(np.clip(kept, 0.0, 1.0), nan=1.0)
+
+
+def largest_response(columns: NewtonColumns) -> float:
+    """Return the largest value that a response of counts or positive numbers may have.
+
+    Raises
+    ------
+    FormulaError
+        If it may be negative, or is never positive.
+    """
+    response = columns.compiled.response
+    assert response is not None
+    bounds = response.expression
+    if bounds.lower < 0:
+        raise FormulaError(
+            response.name,
+            f"with a log link the response cannot be negative, and its bounds are {bounds.lower:.6g} and {bounds.upper:.6g}",
+            "declare a lower bound of 0 or more",
+        )
+    return float(bounds.upper)
