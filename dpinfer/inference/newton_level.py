@@ -9,24 +9,62 @@ that of full correlation, at which the variance of L is the released one.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING
 
 import numpy as np
 
+from dpinfer.inference.newton import NewtonFit
 from dpinfer.inference.newton_tail import Tail
 
 if TYPE_CHECKING:
-    from dpinfer.inference.newton import NewtonFit
     from dpinfer.inference.newton_terms import Released
     from dpinfer.numerics.arrays import Array
 
-__all__ = ["Level"]
+__all__ = ["Level", "LeveledFit"]
 
 _LEAST_RATIO = 0.05
 """The sum of responses over that of their means is taken to be at least this."""
 
 _POINTS, _WEIGHTS = np.array([0.0, 0.5, 1.0]), np.array([1.0, 4.0, 1.0]) / 6.0
+
+
+@dataclass(frozen=True, slots=True)
+class LeveledFit(NewtonFit):
+    """A fit of which the intercept was moved; see `Level`.
+
+    Attributes
+    ----------
+    noisy, sampled : ndarray (p, p)
+        Coefficients by the noise of the score, and by the sampled score.
+    """
+
+    noisy: Array
+    sampled: Array
+
+    @property
+    def cov_noise(self) -> Array:
+        """Covariance (p, p) of the coefficients from privacy noise."""
+        return self.noisy @ self._noise(self.params - self.tail.move) @ self.noisy.T + self.tail.noise
+
+    @property
+    def cov_sampling(self) -> Array:
+        """Covariance (p, p) of the coefficients from sampling."""
+        return self.sampled @ self.meat @ self.sampled.T
+
+    def joint_statistic(self, contrasts: Array, values: Array) -> float:
+        """See `NewtonFit.joint_statistic`: what the level adds to the covariance does not depend on the coefficients."""
+        weights = self.inverse.T @ contrasts.T
+        centre = self.params - self.tail.move
+        direction = self.inverse @ (self._noise(centre) + self.meat) @ weights
+        distance = values - contrasts @ self.params
+        tested = centre + direction @ np.linalg.solve(contrasts @ direction, distance)
+        noisy, sampled = self.noisy.T @ contrasts.T, self.sampled.T @ contrasts.T
+        variance = noisy.T @ self._noise(tested) @ noisy + sampled.T @ self.meat @ sampled
+        variance += contrasts @ self.tail.noise @ contrasts.T
+        state = combined_score(self, tested)
+        score = weights.T @ state
+        return float(score @ np.linalg.solve(variance, score))
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -52,29 +90,29 @@ class Level:
     point: Array
     farther: float
 
-    def tail(self, fit: NewtonFit) -> Tail:
-        """Return what to add to a fit whose first coefficient is the intercept."""
+    def leveled(self, fit: NewtonFit) -> LeveledFit:
+        """Return a fit whose first coefficient is the intercept, with the intercept moved."""
         width = len(self.row)
         constant = np.eye(width)[0]
         average, last = self._slopes(fit)
-        least = 2.0 * self.total.scale
-        own = max(self.row[0], least, 1e-300)
+        own = max(self.row[0], 2.0 * self.total.scale, 1e-300)
         ratio = self.row / own
         ratio[0] = 1.0
         left = float(self.total.value[0]) / own - average * float(ratio @ (fit.params - self.point))
         moved = float(np.log(max(1.0 + left / last, _LEAST_RATIO)))
         slope = own * last
+        meat = float(fit.meat[0, 0])
+        square = max(float(self.square.value[0]), self.square.scale, 0.25 * meat, 1e-300)
         project = np.eye(width) - np.outer(constant, ratio)
-        noise = fit.cov_noise
-        sampling = fit.inverse @ fit.meat @ fit.inverse.T
-        square = max(float(self.square.value[0]), self.square.scale, 0.25 * float(fit.meat[0, 0]))
-        common = np.sqrt(square / max(float(fit.meat[0, 0]), 1e-300))
-        mixed = project @ fit.inverse + np.outer(constant, constant) * (common / slope)
-        return Tail(
-            constant * moved,
-            mixed @ fit.meat @ mixed.T - sampling,
-            project @ noise @ project.T - noise + np.outer(constant, constant) * (self.total.scale / slope) ** 2,
-            (constant * (self.farther / slope))[None],
+        common = np.outer(constant, constant) * (np.sqrt(square / max(meat, 1e-300)) / slope)
+        farther = np.stack([constant * (self.farther / slope)])
+        zero = np.zeros((width, width))
+        return LeveledFit(
+            *(getattr(fit, one.name) for one in fields(fit) if one.name not in ("params", "tail")),
+            params=fit.params + constant * moved,
+            tail=Tail(constant * moved, zero, np.outer(constant, constant) * (self.total.scale / slope) ** 2, farther),
+            noisy=project @ fit.inverse,
+            sampled=project @ fit.inverse + common,
         )
 
     def _slopes(self, fit: NewtonFit) -> tuple[float, float]:

@@ -64,7 +64,7 @@ class Newton(Procedure):
         columns = self.columns(context.schema)
         if self.model in COUNTS:
             counts = CountModel.named(self.model, float(self.alpha), largest_response(columns))
-            return CountPlan(columns, counts, context, self.ranges is not False)
+            return CountPlan(columns, counts, context, bool(self.ranges))
         ranges = self.model == "ols" if self.ranges is None else self.ranges
         return NewtonPlan(columns, self.rounds, context, ranges)
 

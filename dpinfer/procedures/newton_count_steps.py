@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
 
     from dpinfer.kernel.rows.round_frame import RoundFrame
     from dpinfer.numerics.arrays import Array
+    from dpinfer.procedures.newton_columns import Scaled
     from dpinfer.release.stage import StageRelease
 
 __all__ = ["CountPlan"]
@@ -41,6 +43,12 @@ _WEIGHTS = (0.4, 0.35, 0.25)
 """Shares of the price of the counts: of sizes, residuals and differences."""
 
 
+_NODES, _CHANCES = np.polynomial.hermite_e.hermegauss(21)
+_CHANCES = _CHANCES / _CHANCES.sum()
+
+_LEVELS = 12
+
+
 @dataclass(frozen=True, eq=False)
 class CountPlan(NewtonPlan):
     """Stages of one regression with a log link; see `NewtonPlan`."""
@@ -52,53 +60,87 @@ class CountPlan(NewtonPlan):
         """The norm of the set that rows are forced into."""
         return "l1" if isinstance(self.context.privacy, PureDP) else "l2"
 
+    @cached_property
+    def kinds(self) -> tuple[str, ...]:
+        """See `NewtonPlan`: the response's size is always measured, the regressors' ranges if asked."""
+        first = ("ranges",) if self.ranges and self.columns.numeric else ()
+        return (*first, "response", "start", "counts", "first", "second")
+
     def slots(self) -> tuple[Slot, ...]:
         """See `NewtonPlan`."""
-        more = len(_halves()) * 4 + len(_octaves(self.width))
-        return tuple(
-            Slot(one.share, one.most + (more if kind == "counts" else 0), adaptive=one.adaptive)
-            for one, kind in zip(super().slots(), self.kinds, strict=True)
-        )
+        p = self.width
+        products = p * (p + 1) // 2
+        most = {
+            "ranges": len(self.columns.numeric) * 2 ** (_LEVELS + 1),
+            "response": len(self._response_cuts) + 1,
+            "start": products + p + 2,
+            "counts": len(_octaves(p)) + 4 * len(_halves()) + 3,
+            "first": products + p,
+            "second": 2 * products + p + 2,
+        }
+        return tuple(Slot(self.share(kind), most[kind], adaptive=place > 0) for place, kind in enumerate(self.kinds))
+
+    def stage(self, place: int, released: tuple[StageRelease, ...]) -> Stage:
+        """See `NewtonPlan`."""
+        if self.kinds[place] == "response":
+            return self._response(dict(zip(self.kinds, released, strict=False)))
+        return super().stage(place, released)
 
     # Start
 
+    @cached_property
+    def _response_cuts(self) -> Array:
+        """Half octaves of the response, or of its rate at a typical offset."""
+        return np.asarray(self.model.largest * 2.0 ** (np.arange(-28, 5) / 2))
+
+    def _response(self, before: dict[str, StageRelease]) -> Stage:
+        scaled = self.columns.scaled(self._found_ranges(before))
+        frame = self._start_frame(scaled, 1.0)
+        return Stage(
+            Sum(RoundCounts(frame, (Bins("response", "residual", self._response_cuts),))),
+            settings={"offset": scaled.offset},
+        )
+
+    def _start_frame(self, scaled: Scaled, unit: float) -> RoundFrame:
+        tables = self.model.start_tables(scaled.offset)
+        return self._frame(
+            scaled.transform / scaled.radius, np.zeros(self.width), (0.0, unit), tables.mean, tables.inverse_sd
+        )
+
+    def _unit_of(self, stage: StageRelease) -> float:
+        """Return the size that responses were seen to have."""
+        noise = float(np.sqrt(stage.noise_variances[0]))
+        seen = bool((stage.array[1:] >= 4.0 * noise).any())
+        least = 1.0 if self.model.largest >= 1.0 else self.model.largest
+        return max(edge_of(stage.array[1:], self._response_cuts, noise), self.model.largest * 2.0**-13) if seen else least
+
     def _start(self, before: dict[str, StageRelease]) -> Stage:
         scaled = self.columns.scaled(self._found_ranges(before))
-        shift, unit = scaled.shift, 3.0 * scaled.unit
+        unit = self._unit_of(before["response"])
         settings: dict[str, Any] = {
             "transform": scaled.transform.tolist(),
             "radius": scaled.radius,
-            "shift": shift,
             "unit": unit,
             "offset": scaled.offset,
         }
-        tables = self.model.start_tables(shift / unit, scaled.offset)
-        if not self.columns.offsets:
-            frame = self._frame(scaled.transform / scaled.radius, np.zeros(self.width), (shift, unit))
-        else:
-            frame = self._frame(
-                scaled.transform / scaled.radius,
-                np.zeros(self.width),
-                (0.0, unit),
-                tables.mean,
-                tables.inverse_sd,
-            )
-        return self._round(frame, self.model.start_terms(), settings)
+        return self._round(self._start_frame(scaled, unit), self.model.start_terms(), settings)
 
     def _frame(self, *parts: Any) -> RoundFrame:
         return self.columns.frame(*parts, norm=self.norm)
 
-    def _first_point(self, stage: StageRelease, start: Begun) -> Array:
-        """Return coefficients from least squares: slopes over the mean, shrunk, and the intercept that gives the mean."""
+    def _first_point(self, stage: StageRelease, start: Begun) -> tuple[Array, float]:
+        """Return coefficients from least squares: slopes over the mean, shrunk, and the intercept that gives the mean.
+
+        The second number is the standard deviation of Pearson residuals, from the squares of the responses.
+        """
         low, high = self.model.ends
         unit, offset = 3.0 * start.unit, float(stage.settings["offset"])
         if not self.columns.intercept:
             slope = np.linalg.solve(start.second, start.score) * unit
-            return slope * min(1.0, _LARGEST_PREDICTOR / max(float(np.sqrt(slope @ start.second @ slope)), 1e-9))
+            return slope * min(1.0, _LARGEST_PREDICTOR / max(float(np.sqrt(slope @ start.second @ slope)), 1e-9)), 1.0
         moments = start.moments(intercept=True)
-        shift = float(stage.settings["shift"])
         noise = start.terms["score"].scale * float(stage.settings["radius"]) / start.size
-        mean = float(start.score[0] / start.second[0, 0]) * unit + shift
+        mean = float(start.score[0] / start.second[0, 0]) * unit
         mean = float(np.clip(mean, max(noise * unit, 0.5 / start.size, np.exp(low)), np.exp(high)))
         cov = floored(moments.cov[1:, 1:], max(_OF_EDGE * start.edge, _FLOOR))
         cross = start.score[1:] - moments.mean[1:] * start.score[0]
@@ -111,17 +153,31 @@ class CountPlan(NewtonPlan):
         slope = slope * min(1.0, _LARGEST_PREDICTOR / max(spread, 1e-9))
         centre = np.log(mean) - 0.5 * float(slope @ cov @ slope) - offset
         centre = float(np.clip(centre, low + 1.0, high - 1.0))
-        return np.concatenate([[centre - float(moments.mean[1:] @ slope)], slope])
+        point = np.concatenate([[centre - float(moments.mean[1:] @ slope)], slope])
+        return point, self._deviation(start, point, moments, offset)
+
+    def _deviation(self, start: Begun, point: Array, moments: Moments, offset: float) -> float:
+        """Return the standard deviation of Pearson residuals: at least 1 for counts."""
+        means, chances = self._predicted(moments, point, offset)
+        square = start.terms["square"]
+        second = max(float(square.value[0]), 2 * square.scale) * (3.0 * start.unit) ** 2 / start.size
+        left = second - float(means**2 @ chances)
+        found = left / max(float(self.model.law.variance(means) @ chances), 1e-300)
+        least = 0.05 if self.model.level_of == "residual" else 1.0
+        return float(np.sqrt(np.clip(found, least, 1e4)))
+
+    def _predicted(self, moments: Moments, point: Array, offset: float) -> tuple[Array, Array]:
+        """Return means of the response and their chances, where the linear predictor is normal."""
+        spread = float(np.sqrt(max(float(point @ moments.cov @ point), 0.0)))
+        centre = float(moments.mean @ point) + offset
+        return np.exp(np.clip(centre + spread * _NODES, *self.model.ends)), _CHANCES
 
     def _weighted(self, moments: Moments, point: Array, offset: float) -> tuple[float, Array, Array]:
         """Return the mean of w, and mean products with the regressors (p, p) and of the mean response (p,), predicted."""
-        nodes, chances = np.polynomial.hermite_e.hermegauss(21)
-        chances = chances / chances.sum()
         cov, mean = moments.cov, moments.mean
-        along = cov @ point
-        spread = float(np.sqrt(max(float(point @ along), 0.0)))
-        unit = along / max(spread, 1e-12)
-        values = np.exp(np.clip(float(mean @ point) + offset + spread * nodes, *self.model.ends))
+        along, nodes = cov @ point, _NODES
+        unit = along / max(float(np.sqrt(max(float(point @ along), 0.0))), 1e-12)
+        values, chances = self._predicted(moments, point, offset)
         weights = np.maximum(self.model.law.weight(values), 1e-300) * chances
         total = float(weights.sum())
         moved, square = float(weights @ nodes) / total, float(weights @ nodes**2) / total
@@ -134,14 +190,14 @@ class CountPlan(NewtonPlan):
 
     def _counts(self, before: dict[str, StageRelease]) -> Stage:
         start = self.begun(before["start"])
-        point = self._first_point(before["start"], start)
+        point, spread = self._first_point(before["start"], start)
         offset = float(before["start"].settings["offset"])
         moments = start.moments(intercept=self.columns.intercept)
         weight, second, _ = self._weighted(moments, point, offset)
         second = floored(second, max(_OF_EDGE * start.edge, _FLOOR))
         values, vectors = np.linalg.eigh(second)
         whiten = (vectors * values**-0.5) @ vectors.T
-        settings = {"whiten": whiten.tolist(), "point": point.tolist(), "weight": weight}
+        settings = {"whiten": whiten.tolist(), "point": point.tolist(), "offset": offset, "weight": weight, "spread": spread}
         frame = self._pearson(start, whiten, point, CountCut(weight=weight))
         places = (
             Bins(_SIZES, "size", _octaves(self.width)),
@@ -173,7 +229,7 @@ class CountPlan(NewtonPlan):
         radius = float(np.sqrt(edge_of(found[0][1:], sizes, noise[0]) * (2.0 if self.norm == "l1" else 1.0)))
         settings = {
             **counts.settings,
-            **self._cuts(found[1], noise[ends[0]], found[2], noise[ends[1]], radius, start.size),
+            **self._cuts(found[1], noise[ends[0]], found[2], noise[ends[1]], radius, start, counts.settings),
             "radius": radius,
             "frame": (np.array(counts.settings["whiten"]) / radius).tolist(),
         }
@@ -181,20 +237,29 @@ class CountPlan(NewtonPlan):
         return self._later(before, settings, last=False)
 
     def _cuts(
-        self, residuals: Array, noise: float, differences: Array, other: float, radius: float, size: float
+        self,
+        residuals: Array,
+        noise: float,
+        differences: Array,
+        other: float,
+        radius: float,
+        start: Begun,
+        settings: Mapping[str, Any],
     ) -> dict[str, float]:
         """Return where residuals and the level are cut, and the standard deviation of residuals."""
-        halves = _halves()
-        share = float(self.share("second"))
+        halves, folded = _halves(), _folded(differences)
+        share, size = float(self.share("second")), start.size
         edge = edge_of(_folded(residuals), halves, noise * np.sqrt(2.0))
-        spread = _spread(residuals, edge, size, noise)
-        farthest = edge_of(_folded(differences), halves, other * np.sqrt(2.0))
-        deviation = _spread(differences, farthest, size, other)
+        spread = max(float(settings["spread"]), _spread(residuals, edge, size))
+        farthest = edge_of(folded, halves, other * np.sqrt(2.0))
+        moments = start.moments(intercept=self.columns.intercept)
+        means, chances = self._predicted(moments, np.array(settings["point"]), float(settings["offset"]))
+        typical = 1.0 if self.model.level_of == "residual" else float(np.sqrt(self.model.law.variance(means) @ chances))
+        deviation = max(spread * typical, _spread(differences, farthest, size))
         allowed = np.sqrt(_OF_NOISE * size) * self._precision(0.6 * share) / radius
-        low = spread * max(_LEAST_CUT, min(edge / spread, allowed))
+        low = spread * max(_LEAST_CUT, min(2 * edge / spread, allowed))
         reach = np.sqrt(_OF_NOISE * size) * self._precision(0.08 * share)
         high = max(2 * deviation, min(2 * farthest, deviation * reach))
-        folded = _folded(differences)
         beyond = (halves >= high * 0.999) & (halves < farthest)
         return {
             "cut": float(low),
@@ -254,7 +319,7 @@ class CountPlan(NewtonPlan):
         if self.columns.intercept:
             offset = float(stages["start"].settings["offset"])
             level = self._level(rounds[-1], cut, terms, moments, start, offset, float(last.settings["farther"]))
-            fit = fit.with_tail(level.tail(fit))
+            fit = level.leveled(fit)
         public = self.public_size
         return NewtonInference(
             self.columns.names,
@@ -277,11 +342,7 @@ class CountPlan(NewtonPlan):
         farther: float,
     ) -> Level:
         """Read the level of the last round."""
-        nodes, chances = np.polynomial.hermite_e.hermegauss(21)
-        chances = chances / chances.sum()
-        spread = float(np.sqrt(max(float(last.point @ moments.cov @ last.point), 0.0)))
-        centre = float(moments.mean @ last.point) + offset
-        means = np.exp(np.clip(centre + spread * nodes, *self.model.ends))
+        means, chances = self._predicted(moments, last.point, offset)
         expected = float(self.model.expected_level(cut, means) @ chances) * start.size
         _, kept = self.model.expected(cut)
         shares = np.interp(means, self.model.means, kept)
@@ -324,10 +385,9 @@ def _folded(counts: Array) -> Array:
     return np.asarray(counts[middle + 1 :] + counts[:middle][::-1])
 
 
-def _spread(counts: Array, edge: float, size: float, noise: float) -> float:
+def _spread(counts: Array, edge: float, size: float) -> float:
     """Root mean square from counts between all cuts to both sides, of rows that were seen."""
     halves, folded = _halves(), _folded(counts)
     seen = halves < edge * 0.999
     squares = float((folded[seen] * halves[seen] ** 2).sum()) * 2.0**0.5
-    least = 2.0 * noise * edge**2 / 2.0
-    return float(np.clip(np.sqrt(max(squares, 0.1 * least) / size), max(edge / 8, 1e-6), edge))
+    return float(np.clip(np.sqrt(max(squares, 0.0) / size), edge / 8, edge))

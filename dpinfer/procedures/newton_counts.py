@@ -75,11 +75,11 @@ class CountModel(RoundModel):
     def shares(self) -> dict[str, Fraction]:
         """See `RoundModel`."""
         return {
-            "ranges": Fraction(8, 100),
-            "start": Fraction(12, 100),
+            "response": Fraction(3, 100),
+            "start": Fraction(14, 100),
             "counts": Fraction(7, 100),
             "first": Fraction(20, 100),
-            "second": Fraction(53, 100),
+            "second": Fraction(56, 100),
         }
 
     @property
@@ -106,18 +106,15 @@ class CountModel(RoundModel):
         inside = Interpolant(-1.0, 1.0, np.array([-1.0, 1.0]), -1.0, 1.0)
         part = 1 - ROWS
         return (
-            Term("score", "vector", 0.6 * part, inside),
+            Term("score", "vector", 0.5 * part, inside),
             Term("gram", "matrix", 0.4 * part, constant(1.0)),
+            Term("square", "mass", 0.1 * part, steps_of(np.square, -1.0, 1.0, 256)),
             Term("rows", "mass", ROWS, constant(1.0), power=0),
         )
 
-    def start_tables(self, shift: float, offset: float) -> Tables:
-        """Tables with which the start sees rates at a typical offset: y exp(offset - its own), less ``shift``."""
-        low, high = offset - 5.0, offset + 5.0
-        return Tables(
-            steps_of(lambda own: shift * np.exp(own - offset), low, high),
-            steps_of(lambda own: np.exp(offset - own), low, high),
-        )
+    def start_tables(self, offset: float) -> Tables:
+        """Tables with which the start sees rates at a typical offset: y exp(offset - its own)."""
+        return Tables(constant(0.0), steps_of(lambda own: np.exp(offset - own), offset - 5.0, offset + 5.0))
 
     def tables(self, cut: Cut | None = None) -> Tables:
         """See `RoundModel`."""
