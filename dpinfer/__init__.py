@@ -20,6 +20,7 @@ from dpinfer.procedures.density import density
 from dpinfer.procedures.descriptions import corr, count, cov, histogram, mean, table, total, variance
 from dpinfer.procedures.distribution import cdf
 from dpinfer.procedures.expfam import expfam
+from dpinfer.procedures.glm import glm, logit, poisson, probit, quantreg, rlm
 from dpinfer.procedures.linear import gram, ols
 from dpinfer.procedures.mean_tests import f_oneway, ttest_1samp, ttest_ind, ttest_rel
 from dpinfer.procedures.proportions import proportion
@@ -68,19 +69,25 @@ __all__ = [
     "expfam",
     "exponential_mechanism",
     "f_oneway",
+    "glm",
     "gram",
     "histogram",
     "linear_queries",
+    "logit",
     "mean",
     "median",
     "most_frequent",
     "multipletests",
     "ols",
+    "poisson",
     "power",
     "privacy_cost",
+    "probit",
     "proportion",
     "quantile",
+    "quantreg",
     "read_release",
+    "rlm",
     "sample_aggregate",
     "summary_table",
     "table",

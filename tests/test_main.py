@@ -22,6 +22,7 @@ from dpinfer import __main__ as main
 from dpinfer.errors import DPInferError
 from dpinfer.tour import frames, report
 from dpinfer.tour import session as tour
+from tests.linear import gram_ols
 
 PICTURES = {"account.png", "budget.png", "coefficients.png", "comparison.png", "second.png", "means.png", "shares.png"}
 PICTURES |= {
@@ -119,12 +120,12 @@ def test_the_page_and_the_terminal_have_every_chapter_in_order(made):
 
 def test_numbers_of_the_page_are_those_of_the_release(made):
     release = dpi.read_release(made.folder / tour.GRAM)
-    second = dpi.ols(tour.SECOND_FORMULA, release).infer()
+    second = gram_ols(tour.SECOND_FORMULA, release).infer()
     for label, cells in frames.regression_frame(second).iterrows():
         row = f'<tr><th scope="row">{label}</th>' + "".join(f"<td>{html.escape(cell)}</td>" for cell in cells)
         assert row in made.page
     assert str(second.summary()).splitlines()[12].strip() in made.out
-    again = dpi.ols(tour.FORMULA, release).infer()
+    again = gram_ols(tour.FORMULA, release).infer()
     joint = again.wald_test(tour.JOINT_TEST)
     cells = [frames.format_number(joint.statistic), html.escape(frames.format_pvalue(float(joint.pvalue)))]
     assert "".join(f"<td>{cell}</td>" for cell in cells) in made.page

@@ -21,6 +21,7 @@ import statsmodels.api as sm
 
 import dpinfer as dpi
 from dpinfer.errors import FormulaError, OptionError, UnknownColumnError, shown
+from tests.linear import gram_ols
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -45,7 +46,7 @@ def private(neighbors: str = "add_remove") -> dpi.PrivateData:
 
 MEAN = dpi.mean("x", public()).measure(PRICE)
 TEST = dpi.ttest_1samp("x", public(), popmean=5, draws=1000).fit(PRICE)
-OLS = dpi.ols("y ~ x", public()).fit(PRICE)
+OLS = gram_ols("y ~ x", public()).fit(PRICE)
 
 VALID = {
     "GDP": {"mu": 1.0},
@@ -87,14 +88,17 @@ VALID = {
     "expfam": {"column": "x"},
     "exponential_mechanism": {"score": "candidate * (x >= candidate)", "candidates": [1, 2]},
     "f_oneway": {"column": "x", "by": "g", "draws": 1000},
+    "glm": {"formula": "y ~ x"},
     "gram": {"columns": ["x", "y"]},
     "histogram": {"column": "x", "bins": 4, "bounds": (0, 10)},
     "linear_queries": {"columns": "g", "queries": [[1, 0], [1, 1]]},
+    "logit": {"formula": "b ~ x"},
     "mean": {"columns": "x"},
     "median": {"column": "x"},
     "most_frequent": {"columns": "g"},
     "multipletests": {"tests": [TEST]},
     "ols": {"formula": "y ~ x"},
+    "poisson": {"formula": "x ~ y"},
     "power": {
         "test": dpi.ttest_1samp("x", popmean=5),
         "truth": {"mean": 5, "sd": 1},
@@ -104,9 +108,12 @@ VALID = {
         "replicates": 100,
     },
     "privacy_cost": {"replicates": 5},
+    "probit": {"formula": "b ~ x"},
     "proportion": {"column": "b"},
     "quantile": {"column": "x"},
+    "quantreg": {"formula": "y ~ x"},
     "read_release": {"path": "mean.json"},
+    "rlm": {"formula": "y ~ x"},
     "sample_aggregate": {"formula": "y ~ x", "model": sm.OLS, "blocks": 8, "bounds": (-9, 9), "n_jobs": 1},
     "summary_table": {"results": [OLS]},
     "table": {"columns": "g"},

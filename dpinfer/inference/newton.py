@@ -205,6 +205,23 @@ class NewtonFit:
         score = weights.T @ state.score
         return float(score @ np.linalg.solve(variance, score))
 
+    def slope_gradient(self) -> Array:
+        """Derivative (p,) of the average slope by the coefficients, for a normal linear predictor."""
+        assert self.response is not None
+        steps = 1e-3 * np.eye(len(self.params))
+        around = np.stack([self.params + steps, self.params - steps])
+        spread = np.einsum("sjp,pq,sjq->sj", around, self.moments.cov, around)
+        ahead, back = self.response.average_slope(around @ self.moments.mean, spread)
+        return np.asarray((ahead - back) / 2e-3)
+
+    def hessian_variance(self) -> float:
+        """Variance of the noise of the first diagonal entry of the combined Hessian."""
+        found = 0.0
+        for one, weight in zip(self.rounds, self.weights, strict=True):
+            _, slope = _slopes(self.response, self.moments, one.point, self.params)
+            found += (weight * slope * one.hessian_scale * float(one.spread[0] @ one.spread[0])) ** 2
+        return found
+
     def with_tail(self, tail: Tail) -> NewtonFit:
         """Return the fit with what was cut given back."""
         return replace(self, params=self.params + tail.move, tail=tail)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Self
 
 import numpy as np
 from scipy import stats
@@ -13,6 +13,8 @@ from dpinfer.inference.base import BaseInference
 from dpinfer.inference.contrasts import rows_of
 from dpinfer.inference.newton_tail import folded_quantile, folded_tail
 from dpinfer.inference.restrictions import independent
+
+from dpinfer.inference.slopes import AverageSlope
 
 if TYPE_CHECKING:
     from dpinfer.inference.newton import NewtonFit
@@ -53,9 +55,22 @@ class NewtonInference(BaseInference):
     target: str = "population"
     notes: tuple[str, ...] = ()
     method: str = "auto"
+    nobs_variance: float = 0.0
 
     methods = METHODS
-    automatic = "auto"
+
+    def __post_init__(self) -> None:
+        if self.method == "auto":
+            object.__setattr__(self, "method", self._automatic)
+
+    @property
+    def _automatic(self) -> str:
+        """What "auto" stands for: tests by scores where noise dominates, for there estimates are not normal."""
+        return "score" if self.fit.flagged else "wald"
+
+    def with_method(self, method: str) -> Self:
+        """Return the same estimates under another inference method; errors as `BaseInference.with_method`."""
+        return super().with_method(self._automatic if method == "auto" else method)
 
     @cached_property
     def params(self) -> Array:
@@ -71,6 +86,23 @@ class NewtonInference(BaseInference):
     def cov_noise(self) -> Array:
         """Covariance from privacy noise (p, p)."""
         return np.asarray(self.weights @ self.fit.cov_noise @ self.weights.T)
+
+    @cached_property
+    def average_slope(self) -> AverageSlope | None:
+        """The average over rows of the derivative of the mean; None where no coordinate is the constant.
+
+        The coordinate of the constant is the first. How the average moves with the coefficients is that of a normal
+        linear predictor with the released moments.
+        """
+        fit = self.fit
+        if fit.response is None or self.nobs is None or not fit.moments.mean[0] == 1.0:
+            return None
+        rows = max(self.nobs, 1.0)
+        value = max(float(fit.hessian[0, 0]) / rows, 0.0)
+        gradient = fit.slope_gradient()
+        cov = fit.cov_sampling + fit.cov_noise
+        variance = fit.hessian_variance() / rows**2 + (value / rows) ** 2 * self.nobs_variance
+        return AverageSlope(value, variance + float(gradient @ cov @ gradient), self.weights @ cov @ gradient)
 
     @cached_property
     def _dominated(self) -> Array:
@@ -123,7 +155,7 @@ class NewtonInference(BaseInference):
 
     @property
     def _by_score(self) -> bool:
-        return self.method == "score" or (self.method == "auto" and self.fit.flagged)
+        return self.method == "score"
 
     def _biases(self, rows: Array) -> Array:
         """Bound on the bias of contrasts (k, p) that giving back what was cut may leave (k,)."""

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from dpinfer.inference.newton import NewtonFit
+from dpinfer.inference.newton import NewtonFit, _combined
 from dpinfer.inference.newton_tail import Tail
 
 if TYPE_CHECKING:
@@ -62,8 +62,7 @@ class LeveledFit(NewtonFit):
         noisy, sampled = self.noisy.T @ contrasts.T, self.sampled.T @ contrasts.T
         variance = noisy.T @ self._noise(tested) @ noisy + sampled.T @ self.meat @ sampled
         variance += contrasts @ self.tail.noise @ contrasts.T
-        state = combined_score(self, tested)
-        score = weights.T @ state
+        score = weights.T @ _combined(self.rounds, self.response, self.moments, tested, self.weights).score
         return float(score @ np.linalg.solve(variance, score))
 
 

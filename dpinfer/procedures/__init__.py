@@ -9,6 +9,7 @@ from dpinfer.procedures.description import Description
 from dpinfer.procedures.distribution import CDF
 from dpinfer.procedures.expfam import ExpFam
 from dpinfer.procedures.mean_comparison import MeanComparison
+from dpinfer.procedures.newton import Newton
 from dpinfer.procedures.procedure import Procedure
 from dpinfer.procedures.quantiles import Quantile
 from dpinfer.procedures.queries import LinearQueries
@@ -29,6 +30,7 @@ __all__ = [
     "LinearQueries",
     "MeanComparison",
     "MostFrequent",
+    "Newton",
     "Procedure",
     "Quantile",
     "SampleAggregate",

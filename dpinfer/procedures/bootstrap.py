@@ -25,6 +25,7 @@ from dpinfer.procedures.options import TARGET, Allowed, inferred, measured, one_
 from dpinfer.procedures.procedure import Procedure
 from dpinfer.results.bootstrap import BootstrapDescription, BootstrapResults
 from dpinfer.schema.basis import represent
+from dpinfer.schema.points import FormulaDesign
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -165,7 +166,12 @@ class Bootstrap(Procedure):
         if asked.regression:
             response = asked.gram.columns[-1].name
             return BootstrapResults(
-                inference, found, model_name="Private OLS, bootstrap", response=response, notes=notes
+                inference,
+                found,
+                model_name="Private OLS, bootstrap",
+                response=response,
+                notes=notes,
+                design=FormulaDesign(found.schema, asked.gram.compiled.design),
             )
         return BootstrapDescription(
             inference,

@@ -2,20 +2,31 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from dpinfer.errors import OptionError
 from dpinfer.procedures.keywords import suggests
+from dpinfer.procedures.newton import Newton
 from dpinfer.procedures.options import texts_of
 from dpinfer.procedures.regression import OLS, Gram
+from dpinfer.release import Release
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from dpinfer.kernel.stage import Data
-    from dpinfer.release import Release
 
 __all__ = ["gram", "ols"]
+
+_OF_GRAM: dict[str, Any] = {
+    "row_norm": None,
+    "norm": "l2",
+    "split": None,
+    "clamped_share": 0.0,
+    "replicates": 999,
+    "seed": 0,
+}
+"""Options that only a Gram has, with their defaults."""
 
 
 @suggests
@@ -23,7 +34,9 @@ def ols(
     formula: str,
     data: Data | Release | Gram | None = None,
     *,
+    method: Literal["newton", "gram"] | None = None,
     where: str | None = None,
+    ranges: bool = True,
     row_norm: float | None = None,
     norm: Literal["l2", "l1"] = "l2",
     split: tuple[float, float, float] | None = None,
@@ -32,7 +45,7 @@ def ols(
     target: str = "population",
     replicates: int = 999,
     seed: int = 0,
-) -> OLS:
+) -> OLS | Newton:
     """Linear regression by ordinary least squares under differential privacy.
 
     Parameters
@@ -43,9 +56,16 @@ def ols(
         Outside of ``I()`` the signs ``+ - * : / **`` join terms, as in ``(age + educ)**2``.
     data : PrivateData, PublicData, Release or Gram, optional
         Rows to measure, or a release that spans the columns. Nothing is read or spent here.
+    method : {"newton", "gram"}, optional
+        "newton" releases rounds of Newton's method for this one regression, with robust standard errors: the default
+        for rows. "gram" releases cross-products, whose noise grows with the declared bounds, and reads the regression
+        from them under the model of equal error variance: the default for a release, which serves many regressions.
     where : str, optional
         A condition on declared columns, such as ``"age >= 18"``; other rows count as absent.
+    ranges : bool
+        For "newton": whether to spend a share of the price on where most values of the numeric columns lie.
     row_norm : float, optional
+        For "gram", as are ``norm``, ``split``, ``clamped_share``, ``replicates`` and ``seed``.
         Bound on the norm of the scaled regressors' row, the constant included. Rows above it get a weight
         below one, which depends on regressors alone and so leaves a linear model consistent. Less noise.
     norm : {"l2", "l1"}
@@ -94,7 +114,22 @@ def ols(
     >>> bool(abs(results.params["x"] - 0.5) < 5 * results.bse["x"])
     True
     """
-    return OLS.asking(locals(), source=data.release if isinstance(data, Gram) else data)
+    source = data.release if isinstance(data, Gram) else data
+    if method not in (None, "newton", "gram"):
+        raise OptionError("method", method, ("newton", "gram"))
+    if method == "gram" or (method is None and _holds_products(source)):
+        if ranges is not True:
+            raise OptionError("ranges", ranges, 'nothing: it is an option of method="newton"')
+        return OLS.asking(locals(), source=source)
+    for name, default in _OF_GRAM.items():
+        if locals()[name] != default:
+            raise OptionError(name, locals()[name], f'{default!r}: it is an option of method="gram"')
+    return Newton.asking(locals(), source=source, model="ols")
+
+
+def _holds_products(source: object) -> bool:
+    """Whether a release was made for another question than rounds of Newton's method."""
+    return isinstance(source, Release) and source.question.get("procedure") != "newton"
 
 
 @suggests

@@ -1,86 +1,121 @@
-"""Regressions by noisy Newton rounds: questions of `logit` and its kin."""
+"""Questions of regressions by noisy Newton rounds."""
 
 from __future__ import annotations
 
-from dataclasses import KW_ONLY, dataclass
-from typing import TYPE_CHECKING
+from dataclasses import KW_ONLY, dataclass, replace
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
+from dpinfer.errors import FormulaError, ReleaseFormatError
 from dpinfer.inference.newton_inference import METHODS
-from dpinfer.procedures.conditions import where_notes
-from dpinfer.procedures.keywords import suggests
-from dpinfer.procedures.newton_estimates import estimates_of
+from dpinfer.procedures.conditions import told_where, where_notes
 from dpinfer.procedures.newton_columns import NewtonColumns, offsets_of
 from dpinfer.procedures.newton_count_steps import CountPlan
-from dpinfer.procedures.newton_counts import COUNTS, CountModel, largest_response
+from dpinfer.procedures.newton_counts import COUNTS, CountModel
+from dpinfer.procedures.newton_estimates import estimates_of
 from dpinfer.procedures.newton_models import BinaryModel, LinearModel, RoundModel
 from dpinfer.procedures.newton_steps import NewtonPlan
-from dpinfer.procedures.options import Allowed, inferred, is_number, is_text, measured, one_of
+from dpinfer.procedures.options import TARGET, Allowed, inferred, is_text, measured, one_of
 from dpinfer.procedures.procedure import Procedure, context_of
 from dpinfer.results.base import PrivateResults
+from dpinfer.results.glm import GLMResults
+from dpinfer.schema.points import FormulaDesign
 
 if TYPE_CHECKING:
-    from dpinfer.inference.newton_inference import NewtonInference
-    from dpinfer.kernel.stage import Context, Data, Slot, Stage
+    from collections.abc import Mapping
+
+    from dpinfer.kernel.stage import Context, Slot, Stage
     from dpinfer.privacy.units import Neighbors
     from dpinfer.release import Release, StageRelease
     from dpinfer.schema.schema import Schema
 
-__all__ = ["Newton", "logit"]
+__all__ = ["Newton"]
 
 _FORMULA = Allowed(lambda given: isinstance(given, str), 'a formula such as "affair ~ age"')
+
+_EXPRESSION = Allowed(lambda given: given is None or is_text(given), "a column or a bounded expression, or None")
+
+_BINARY = ("logit", "probit", "cloglog")
+
+_TITLES = {"ols": "OLS", "logit": "Logit", "probit": "Probit", "cloglog": "Binomial, complementary log-log", **COUNTS}
+"""What tables call a model."""
 
 
 @dataclass(frozen=True, eq=False)
 class Newton(Procedure):
-    """A regression by noisy Newton rounds. See `logit`, `ols`."""
+    """A regression by noisy Newton rounds. See `ols`, `logit`, `glm`."""
 
     procedures = ("newton",)
 
     formula: str = measured("", _FORMULA)
-    model: str = measured("ols", one_of(("ols", "logit", "probit", "cloglog", *COUNTS)))
+    model: str = measured("ols", one_of(tuple(_TITLES)))
+    parameter: float | None = None
     where: str | None = None
     ranges: bool | None = None
-    offset: str | None = measured(None, Allowed(lambda given: given is None or is_text(given), "a column or an expression"))
-    exposure: str | None = measured(
-        None, Allowed(lambda given: given is None or is_text(given), "a column or an expression")
-    )
-    alpha: float = measured(1.0, Allowed(lambda given: is_number(given) and 0 < given < np.inf, "a positive number"))
+    offset: str | None = measured(None, _EXPRESSION)
+    exposure: str | None = measured(None, _EXPRESSION)
     _: KW_ONLY
     inference: str = inferred("auto", one_of(METHODS))
+    target: str = inferred("population", TARGET)
+
+    @property
+    def rounds(self) -> RoundModel:
+        """What the model asks of the rows."""
+        if self.model in COUNTS:
+            return CountModel.named(self.model, self.parameter)
+        return LinearModel() if self.model == "ols" else BinaryModel(self.model)
 
     def columns(self, schema: Schema) -> NewtonColumns:
         """Return the columns, compiled against a schema."""
         return NewtonColumns(schema, self.formula, self.where, offsets_of(self.offset, self.exposure, schema))
 
-    @property
-    def rounds(self) -> RoundModel:
-        """What the model asks of the rows."""
-        return LinearModel() if self.model == "ols" else BinaryModel(self.model)
-
     def plan(self, context: Context) -> NewtonPlan:
         """Return the stages."""
-        columns = self.columns(context.schema)
-        if self.model in COUNTS:
-            counts = CountModel.named(self.model, float(self.alpha), largest_response(columns))
-            return CountPlan(columns, counts, context, bool(self.ranges))
-        ranges = self.model == "ols" if self.ranges is None else self.ranges
-        return NewtonPlan(columns, self.rounds, context, ranges)
+        plan = CountPlan if self.model in COUNTS else NewtonPlan
+        return plan(self.columns(context.schema), self.rounds, context, self._ranged)
+
+    @property
+    def _ranged(self) -> bool:
+        """Whether ranges are measured: where nothing is said, as the model has a share for them."""
+        return "ranges" in self.rounds.shares if self.ranges is None else self.ranges
+
+    def resolve(self, context: Context) -> Self:  # noqa: ARG002
+        """Return the same question with ranges decided."""
+        return replace(self, ranges=self._ranged)
+
+    @property
+    def about(self) -> object:
+        """What is measured, with ranges decided."""
+        return super().about if self.ranges is not None else replace(self, ranges=self._ranged).about
 
     def text(self, schema: Schema) -> str:  # noqa: ARG002
         """Return the question in one line."""
-        return f"{self.model} {self.formula}"
+        return f"{self.model}: {self.formula}{told_where(self.where)}"
 
     def check(self, schema: Schema, neighbors: Neighbors) -> None:  # noqa: ARG002
-        """Refuse a formula that the schema cannot bound."""
+        """Refuse a formula that the schema cannot bound, and a response that the model does not have."""
         columns = self.columns(schema)
         _ = columns.maps
-        if self.model in COUNTS:
-            largest_response(columns)
+        response = columns.response
+        lower, upper = response.expression.lower, response.expression.upper
+        if self.model in COUNTS and lower < 0:
+            raise FormulaError(
+                response.name,
+                f"lies between {lower:g} and {upper:g}: the response of {self.model} is not negative",
+                "declare a lower bound of 0 or more",
+            )
+        if self.model in _BINARY and not (response.codings or columns.binary):
+            raise FormulaError(
+                response.name,
+                f"lies between {lower:g} and {upper:g}: the response of {self.model} is 0 or 1",
+                "declare Boolean(), Integer(0, 1) or a Category of two levels, or write a condition: I(y > 3)",
+            )
+
+    # What is measured
 
     def slots(self, context: Context) -> tuple[Slot, ...]:
-        """Share the price among the rounds."""
+        """Share the price among the stages."""
         return self.plan(context).slots()
 
     def columns_read(self, context: Context) -> tuple[str, ...]:
@@ -91,35 +126,54 @@ class Newton(Procedure):
         """Ask for ranges, a start, counts, and two rounds; see `NewtonPlan`."""
         return self.plan(context).stage(place, released)
 
+    def check_release(self, release: Release) -> None:
+        """Refuse a release whose sums or settings are not those of the stages."""
+        context = context_of(release)
+        plan = self.plan(context)
+        if release.kind != self.release_kind(context) or len(release.stages) != len(plan.kinds):
+            raise ReleaseFormatError("stages: not those that the question asks for")
+        for place, stage in enumerate(release.stages):
+            _check_finite(stage.settings)
+            asked = plan.stage(place, release.stages[:place])
+            if asked.measure.names != stage.names or asked.settings.keys() != stage.settings.keys():
+                raise ReleaseFormatError("the sums of the release are not those that its question asks for")
+            for name, mine in asked.settings.items():
+                if np.shape(mine) != np.shape(stage.settings[name]):
+                    raise ReleaseFormatError(f"settings: {name} is of a wrong shape")
+
+    # What is inferred
+
     def infer(self, release: Release | None = None) -> PrivateResults:
-        """Infer from a release of this question: free, and without any row."""
+        """Infer from a release of this question: free, and without any row.
+
+        Raises
+        ------
+        InferenceError
+            If the release was made for another question.
+        """
         found, theirs = self._asked_of(release)
         assert isinstance(theirs, Newton)
-        estimated = theirs.estimated(found, self.inference)
-        columns = self.columns(found.schema)
-        assert columns.compiled.response is not None
-        return PrivateResults(
-            estimated,
-            found,
-            model_name=f"Private {self.model.capitalize()}",
-            response=columns.compiled.response.name,
-            notes=tuple(where_notes(self.where)),
+        plan = theirs.plan(context_of(found))
+        estimated = estimates_of(
+            plan, dict(zip(plan.kinds, found.stages, strict=True)), method=self.inference, target=self.target
         )
+        shown: dict[str, Any] = {
+            "model_name": f"Private {_TITLES[self.model]}",
+            "response": plan.columns.response.name,
+            "notes": (*where_notes(self.where), *plan.notes(found.stages)),
+            "design": FormulaDesign(found.schema, plan.columns.compiled.design),
+        }
+        if plan.model.response is None:
+            return PrivateResults(estimated, found, **shown)
+        return GLMResults(estimated, found, link=plan.model.response.link, counts=self.model not in _BINARY, **shown)
 
-    def estimated(self, release: Release, method: str) -> NewtonInference:
-        """Return the inference of a release of this question."""
-        plan = self.plan(context_of(release))
-        return estimates_of(plan, dict(zip(plan.kinds, release.stages, strict=True)), method)
 
-
-@suggests
-def logit(
-    formula: str,
-    data: Data | Release | None = None,
-    *,
-    where: str | None = None,
-    ranges: bool | None = None,
-    inference: str = "auto",
-) -> Newton:
-    """Logistic regression under differential privacy."""
-    return Newton.asking(locals(), model="logit")
+def _check_finite(settings: Mapping[str, Any]) -> None:
+    """Refuse settings that are no finite numbers."""
+    for name, value in settings.items():
+        try:
+            right = bool(np.isfinite(np.asarray(value, dtype=np.float64)).all())
+        except (TypeError, ValueError):
+            right = False
+        if not right:
+            raise ReleaseFormatError(f"settings: {name} is not made of finite numbers")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING
 
@@ -15,10 +15,11 @@ from dpinfer.kernel.rows.round_frame import RoundFrame
 from dpinfer.procedures.conditions import compiled_where, quoted
 from dpinfer.procedures.gram_design import two_sided
 from dpinfer.schema.basis import basis_of, build_basis, represent
+from dpinfer.schema.category import Category
 from dpinfer.schema.clamping import limits_of
-from dpinfer.schema.columns import Integer, Real
-from dpinfer.schema.expressions import compile_expression
-from dpinfer.schema.formula import DesignColumn
+from dpinfer.schema.columns import Boolean, Integer, Real
+from dpinfer.schema.expressions import compile_expression, constant_expression
+from dpinfer.schema.formula import CompiledFormula, DesignColumn, compile_formula
 from dpinfer.schema.grid import UNIT
 
 if TYPE_CHECKING:
@@ -28,7 +29,6 @@ if TYPE_CHECKING:
 
     from dpinfer.numerics.arrays import Array
     from dpinfer.schema.expressions import Expression
-    from dpinfer.schema.formula import CompiledFormula
     from dpinfer.schema.grid import Basis
     from dpinfer.schema.schema import Schema
 
@@ -87,8 +87,31 @@ class NewtonColumns:
 
     @cached_property
     def compiled(self) -> CompiledFormula:
-        """Regressors and response."""
-        return two_sided(self.formula, self.schema)
+        """Regressors and response; a Category of two levels counts as whether a row has the second."""
+        left, tilde, right = self.formula.partition("~")
+        name = left.strip().strip("`")
+        column = self.schema[name] if tilde and name in self.schema else None
+        if not isinstance(column, Category) or len(column.level_texts) != 2:
+            return two_sided(self.formula, self.schema)
+        regressors = compile_formula(f"~{right}", self.schema)
+        label = f"{name}[{column.level_texts[1]}]"
+        response = DesignColumn(label, name, constant_expression(1.0), ((name, (0.0, 1.0)),))
+        used = tuple(sorted({*regressors.columns, name}))
+        return replace(regressors, text=self.formula, response=response, columns=used)
+
+    @property
+    def response(self) -> DesignColumn:
+        """The response."""
+        assert self.compiled.response is not None
+        return self.compiled.response
+
+    @property
+    def binary(self) -> bool:
+        """Whether the response can only be 0 or 1."""
+        node, expression = self.response.expression.node, self.response.expression
+        column = self.schema[node.name] if node.operation == "column" else None
+        whole = isinstance(column, Boolean | Integer) or expression.boolean
+        return whole and (expression.lower, expression.upper) == (0.0, 1.0)
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -98,8 +121,7 @@ class NewtonColumns:
     @cached_property
     def basis(self) -> Basis:
         """The features measured."""
-        assert self.compiled.response is not None
-        return build_basis((*self.compiled.design, *self._offsets, self.compiled.response), self.schema)
+        return build_basis((*self.compiled.design, *self._offsets, self.response), self.schema)
 
     @property
     def _offsets(self) -> tuple[DesignColumn, ...]:
@@ -118,8 +140,7 @@ class NewtonColumns:
     @cached_property
     def maps(self) -> Array:
         """Regressors, then response, as combinations of the features (p + 1, d)."""
-        assert self.compiled.response is not None
-        return np.asarray(represent(self.basis, (*self.compiled.design, self.compiled.response)))
+        return np.asarray(represent(self.basis, (*self.compiled.design, self.response)))
 
     @cached_property
     def offset(self) -> Array:

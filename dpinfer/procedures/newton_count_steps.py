@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -54,6 +54,11 @@ class CountPlan(NewtonPlan):
     """Stages of one regression with a log link; see `NewtonPlan`."""
 
     model: CountModel
+
+    def __post_init__(self) -> None:
+        """Tell the model how large the response may be."""
+        upper = float(self.columns.response.expression.upper)
+        object.__setattr__(self, "model", replace(self.model, largest=max(upper, 1e-100)))
 
     @property
     def norm(self) -> str:
@@ -305,7 +310,9 @@ class CountPlan(NewtonPlan):
             (terms["score"].scale * score, terms["hessian"].scale * hessian),
         )
 
-    def estimates(self, stages: Mapping[str, StageRelease], method: str = "auto") -> NewtonInference:
+    def estimates(
+        self, stages: Mapping[str, StageRelease], method: str = "auto", target: str = "population"
+    ) -> NewtonInference:
         """Return the estimates from all stages by kind."""
         start, last = self.begun(stages["start"]), stages["second"]
         moments = start.moments(intercept=self.columns.intercept)
@@ -314,7 +321,7 @@ class CountPlan(NewtonPlan):
         terms = split_terms(last, self.model.terms(cut, last=True), self.width)
         back = rounds[-1].spread
         factor = self.model.factors(cut)[0]
-        meat = back @ floored(terms["meat"].value, 0.0) @ back.T * factor**2
+        meat = back @ floored(terms["meat"].value, 0.0) @ back.T * factor**2 * (target == "population")
         fit = solve_rounds(rounds, self.model.response, moments, meat, start=rounds[-1].point, size=start.size)
         if self.columns.intercept:
             offset = float(stages["start"].settings["offset"])
@@ -328,6 +335,8 @@ class CountPlan(NewtonPlan):
             np.zeros(self.width),
             nobs=start.size if public is None else float(public),
             nobs_is_public=public is not None,
+            target=target,
+            nobs_variance=0.0 if public is not None else start.terms["rows"].scale ** 2,
             method=method,
         )
 

@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from dpinfer.errors import FormulaError
 from dpinfer.kernel.rows.interpolants import Interpolant
 from dpinfer.kernel.rows.rounds import Term
 from dpinfer.numerics.count_laws import LOG, CountLaw, Gamma, NegativeBinomial, Poisson
@@ -23,9 +22,8 @@ from dpinfer.procedures.newton_models import ROWS, Cut, RoundModel, Tables, cons
 
 if TYPE_CHECKING:
     from dpinfer.numerics.arrays import Array
-    from dpinfer.procedures.newton_columns import NewtonColumns
 
-__all__ = ["COUNTS", "CountCut", "CountModel", "largest_response"]
+__all__ = ["COUNTS", "CountCut", "CountModel"]
 
 _NODES = 4096
 _SPAN = 25.0
@@ -37,7 +35,8 @@ _PRICES = {
 }
 """Prices of the first round and of the last: every term of a row is at most 1, and they add up to 1."""
 
-COUNTS = ("poisson", "negativebinomial", "gamma")
+COUNTS = {"poisson": "Poisson", "negativebinomial": "Negative Binomial", "gamma": "Gamma"}
+"""Names of models, and what tables call them."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -61,15 +60,16 @@ class CountModel(RoundModel):
     """A response with a log link: a law, and the largest value that the response may have."""
 
     law: CountLaw
-    largest: float
+    largest: float = 1.0
 
     response = LOG
 
     @classmethod
-    def named(cls, name: str, alpha: float, largest: float) -> CountModel:
-        """Return a model by name: "poisson", "negativebinomial" or "gamma"."""
-        laws = {"poisson": Poisson(), "gamma": Gamma(), "negativebinomial": NegativeBinomial(alpha)}
-        return cls(laws[name], largest)
+    def named(cls, name: str, alpha: float | None) -> CountModel:
+        """Return a model by name; ``alpha`` is that of the negative binomial law, 1 if nothing is said."""
+        if name == "negativebinomial":
+            return cls(NegativeBinomial(1.0 if alpha is None else float(alpha)))
+        return cls(Poisson() if name == "poisson" else Gamma())
 
     @property
     def shares(self) -> dict[str, Fraction]:
@@ -178,22 +178,3 @@ def _expected(model: CountModel, cut: float, spread: float) -> tuple[Array, Arra
     kept = product / (size**2 * law.dispersion(spread))
     return np.nan_to_num(np.clip(first / size, -cut, cut)), np.nan_to_num(np.clip(kept, 0.0, 1.0), nan=1.0)
 
-
-def largest_response(columns: NewtonColumns) -> float:
-    """Return the largest value that a response of counts or positive numbers may have.
-
-    Raises
-    ------
-    FormulaError
-        If it may be negative, or is never positive.
-    """
-    response = columns.compiled.response
-    assert response is not None
-    bounds = response.expression
-    if bounds.lower < 0:
-        raise FormulaError(
-            response.name,
-            f"with a log link the response cannot be negative, and its bounds are {bounds.lower:.6g} and {bounds.upper:.6g}",
-            "declare a lower bound of 0 or more",
-        )
-    return float(bounds.upper)

@@ -22,10 +22,12 @@ if TYPE_CHECKING:
 __all__ = ["estimates_of"]
 
 
-def estimates_of(plan: NewtonPlan, stages: Mapping[str, StageRelease], method: str = "auto") -> NewtonInference:
+def estimates_of(
+    plan: NewtonPlan, stages: Mapping[str, StageRelease], method: str = "auto", target: str = "population"
+) -> NewtonInference:
     """Return the estimates of one regression from its stages by kind: "start", "counts", "first", "second"."""
     if isinstance(plan, CountPlan):
-        return plan.estimates(stages, method)
+        return plan.estimates(stages, method, target)
     start = plan.begun(stages["start"])
     last = stages["second"]
     rounds = [plan.round(stages["first"], last=False), plan.round(last, last=True)]
@@ -37,7 +39,7 @@ def estimates_of(plan: NewtonPlan, stages: Mapping[str, StageRelease], method: s
         rounds,
         plan.model.response,
         start.moments(intercept=plan.columns.intercept),
-        back @ floored(terms["meat"].value, 0.0) @ back.T * factor**2,
+        back @ floored(terms["meat"].value, 0.0) @ back.T * factor**2 * (target == "population"),
         start=rounds[-1].point,
         size=start.size,
     )
@@ -67,5 +69,7 @@ def estimates_of(plan: NewtonPlan, stages: Mapping[str, StageRelease], method: s
         shift,
         nobs=start.size if public is None else float(public),
         nobs_is_public=public is not None,
+        target=target,
+        nobs_variance=0.0 if public is not None else start.terms["rows"].scale ** 2,
         method=method,
     )

@@ -120,6 +120,26 @@ class NewtonPlan:
         build = {"ranges": self._ranges, "start": self._start, "counts": self._counts, "first": self._first}
         return build.get(self.kinds[place], self._second)(before)
 
+    def notes(self, released: tuple[StageRelease, ...]) -> tuple[str, ...]:
+        """Return sentences for tables: what was measured, and how many rows count less or were cut."""
+        stages = dict(zip(self.kinds, released, strict=True))
+        size = self.begun(stages["start"]).size
+        settings = stages["second"].settings
+        counts = stages["counts"].array[: len(_size_cuts(self.width)) + 1]
+        lighter = float(counts[1:][_size_cuts(self.width) >= 0.999 * settings["radius"] ** 2].sum())
+        told = [
+            f"{len(self.kinds)} rounds: {', '.join(self.kinds)}. Standard errors are robust to unequal spread and to a "
+            "wrong model, whose best approximation is then what is estimated.",
+            f"Rows that count less for outlying regressors: {_share(lighter, size)} (noisy).",
+        ]
+        if "cut" in settings:
+            beyond = self.rows_beyond(stages["counts"], cut_of(settings))[0]
+            told.append(
+                f"Rows whose residual was cut, and given back: {_share(beyond, size)} (noisy); beyond what was seen, "
+                "residuals are taken to fall off as a Pareto law of index 3."
+            )
+        return tuple(told)
+
     # Ranges
 
     def _ranges(self, before: dict[str, StageRelease]) -> Stage:  # noqa: ARG002
@@ -330,6 +350,10 @@ class Begun:
         cov = self.second - np.outer(mean, mean) * self.second[0, 0]
         cov[0], cov[:, 0] = 0.0, 0.0
         return Moments(mean, floored(cov, 0.0))
+
+
+def _share(count: float, size: float) -> str:
+    return f"{min(max(count, 0.0) / size, 1.0):.2%}"
 
 
 def cut_of(settings: Any) -> Cut:

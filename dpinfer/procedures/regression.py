@@ -25,6 +25,7 @@ from dpinfer.release import Release, StageRelease
 from dpinfer.results.base import PrivateResults
 from dpinfer.results.people import alike_flags
 from dpinfer.schema.basis import represent
+from dpinfer.schema.points import FormulaDesign
 
 if TYPE_CHECKING:
     from dpinfer.inference.released import Released
@@ -243,6 +244,7 @@ class OLS(OfProducts, Estimated):
             model_name="Private OLS",
             response=compiled.response.name,
             notes=(*notes, *clamped),
+            design=FormulaDesign(found.schema, compiled.design),
         )
 
     def estimate(self, released: Released, *, alpha: float = 0.05, contrasts: Contrasts = None) -> BatchEstimates:

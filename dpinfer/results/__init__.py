@@ -6,6 +6,8 @@ from dpinfer.results.density import DensityResults
 from dpinfer.results.descriptions import DescriptionResults, ProportionResults, TableResults
 from dpinfer.results.distribution import CDFResults
 from dpinfer.results.families import FamilyResults
+from dpinfer.results.glm import GLMResults
+from dpinfer.results.margins import MarginalEffects
 from dpinfer.results.prediction import MeanPrediction
 from dpinfer.results.selection import SelectionResults
 from dpinfer.results.testing.base import TestResults
@@ -20,6 +22,8 @@ __all__ = [
     "DensityResults",
     "DescriptionResults",
     "FamilyResults",
+    "GLMResults",
+    "MarginalEffects",
     "MeanPrediction",
     "PrivateResults",
     "ProportionResults",

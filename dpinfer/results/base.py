@@ -6,8 +6,10 @@ from typing import TYPE_CHECKING, Any
 
 from dpinfer.results import plots, summary
 from dpinfer.results.estimates import PrivateEstimates
+from dpinfer.results.margin_plots import margins_frame, plot_margins
 from dpinfer.results.prediction import MeanPrediction, design_rows
 from dpinfer.results.printing import Exported
+from dpinfer.results.terms import pairwise_tests, term_tests
 from dpinfer.results.wording import short_guarantee
 
 if TYPE_CHECKING:
@@ -16,6 +18,7 @@ if TYPE_CHECKING:
     import pandas as pd
     from matplotlib.axes import Axes
     from statsmodels.iolib.summary2 import Summary as Summary2
+    from statsmodels.stats.contrast import MultiCompResult, WaldTestResults
 
     from dpinfer.results.printing import PrivateSummary
 
@@ -42,6 +45,8 @@ class PrivateResults(Exported, PrivateEstimates):
         Sentences to print below the tables.
     inverse_link : callable, optional
         A monotone function from linear predictor to mean, used by predictions; the identity if None.
+    design : FormulaDesign, optional
+        The formula's design, for predictions from columns of the schema and for tests of terms.
 
     Attributes
     ----------
@@ -82,8 +87,10 @@ class PrivateResults(Exported, PrivateEstimates):
         Parameters
         ----------
         exog : DataFrame, dict or array (m, p)
-            Columns of the design by parameter name (a constant may be left out), or an array with the columns
-            in the order of the parameters. Never rows of the confidential data.
+            Columns that the formula reads, such as ``{"age": [30, 40], "sex": "b"}``; or columns of the design by
+            parameter name (a constant may be left out), which come first where all are there; or an array with
+            the columns in the order of the parameters. Values may lie beyond declared bounds. Never rows of the
+            confidential data.
 
         Returns
         -------
@@ -93,11 +100,13 @@ class PrivateResults(Exported, PrivateEstimates):
         Raises
         ------
         UnknownColumnError
-            Where a parameter has no column.
+            Where a column that the formula reads, or a parameter, is missing.
         OptionError
-            Where the columns are not numbers, or have the wrong shape.
+            Where the columns are not numbers or declared levels, or have the wrong shape.
+        FormulaError
+            Where a term is not defined at a point, as ``log(age)`` at 0.
         """
-        rows, index = design_rows(exog, self._inference.names)
+        rows, index = design_rows(exog, self._inference.names, self._design)
         return MeanPrediction(self._inference, rows, index, self._inverse_link)
 
     def predict(self, exog: object) -> pd.Series:
@@ -115,10 +124,86 @@ class PrivateResults(Exported, PrivateEstimates):
 
         Raises
         ------
-        UnknownColumnError, OptionError
+        UnknownColumnError, OptionError, FormulaError
             As ``get_prediction``.
         """
         return self.get_prediction(exog).predicted_mean
+
+    # Terms of the formula
+
+    def wald_test_terms(
+        self,
+        skip_single: bool = False,
+        extra_constraints: Sequence[tuple[str, object]] | None = None,
+        combine_terms: Sequence[str] | None = None,
+        scalar: bool = True,
+    ) -> WaldTestResults:
+        """Test jointly, for every term of the formula, that all its coefficients are zero.
+
+        Parameters
+        ----------
+        skip_single : bool
+            Whether to leave out terms with a single coefficient.
+        extra_constraints : list of (str, constraints), optional
+            Further tests: a name, and restrictions as in ``t_test``.
+        combine_terms : list of str, optional
+            Each text makes a joint test of all terms whose names contain it.
+        scalar : bool
+            Give statistics as floats, or as arrays (1, 1).
+
+        Returns
+        -------
+        statsmodels.stats.contrast.WaldTestResults
+            ``table`` with a row for each term and columns "statistic", "pvalue", "df_constraint" (and "df_denom"
+            for F); ``summary_frame()``. P-values are those of the inference. Results without a formula have a row
+            for each coefficient.
+
+        Raises
+        ------
+        OptionError
+            Where restrictions cannot be read, or no term contains a text.
+        """
+        return term_tests(
+            self,
+            self._design,
+            skip_single=skip_single,
+            extra_constraints=extra_constraints,
+            combine_terms=combine_terms,
+            scalar=scalar,
+        )
+
+    def t_test_pairwise(
+        self,
+        term_name: str,
+        method: str | Sequence[str] = "hs",
+        alpha: float = 0.05,
+        factor_labels: Sequence[str] | None = None,
+    ) -> MultiCompResult:
+        """Compare every two levels of a categorical term, with p-values corrected for their number.
+
+        Parameters
+        ----------
+        term_name : str
+            A term that is one factor, such as ``"C(race)"``, under any contrasts.
+        method : str or list of str
+            Corrections of ``statsmodels.stats.multitest.multipletests``.
+        alpha : float
+            Level at which the corrected tests reject.
+        factor_labels : list of str, optional
+            Labels of the levels, in declared order; by default the levels.
+
+        Returns
+        -------
+        statsmodels.stats.contrast.MultiCompResult
+            ``result_frame``, a row for each pair: effect, standard error, statistic, p-value and interval from the
+            inference, then "pvalue-hs" and "reject-hs"; ``contrasts`` (k, p).
+
+        Raises
+        ------
+        OptionError
+            Where the term is no factor by itself, or an option has no such value.
+        """
+        return pairwise_tests(self, self._design, term_name, method=method, alpha=alpha, factor_labels=factor_labels)
 
     # Tables and plots
 
@@ -266,6 +351,75 @@ class PrivateResults(Exported, PrivateEstimates):
             Where ``alpha`` is not strictly between 0 and 1.
         """
         return plots.plot_coefficients(self, ax, alpha=alpha, terms=terms, color=color, legend=legend)
+
+    def margins_frame(
+        self, term: str, at: object = None, *, grid: Sequence[object] | None = None, alpha: float = 0.05
+    ) -> pd.DataFrame:
+        """Return what ``plot_margins`` draws: predicted means along one column of the schema.
+
+        Parameters
+        ----------
+        term : str
+            A column that the formula reads.
+        at : dict or DataFrame, optional
+            Public values of all other columns that it reads; several values make several curves.
+        grid : sequence, optional
+            Public values of ``term``; by default its levels, or points evenly over its declared bounds.
+        alpha : float
+            One minus the confidence.
+
+        Returns
+        -------
+        DataFrame
+            A row for each curve and point: "curve" (0, 1, ...), the columns that the formula reads, and those of
+            ``get_prediction(...).summary_frame(alpha)``.
+
+        Raises
+        ------
+        UnknownColumnError
+            Where the formula does not read ``term``, or ``at`` lacks a column.
+        OptionError
+            Where there is no formula, or a value is no number or declared level.
+        FormulaError
+            Where a term is not defined at a point.
+        """
+        return margins_frame(self, self._design, term, at, grid=grid, alpha=alpha)
+
+    def plot_margins(
+        self,
+        term: str,
+        at: object = None,
+        ax: Axes | None = None,
+        *,
+        grid: Sequence[object] | None = None,
+        alpha: float = 0.05,
+        color: str | None = None,
+        legend: bool = True,
+    ) -> Axes:
+        """Plot the predicted mean along one column, the others at public values, with a pointwise band.
+
+        Parameters
+        ----------
+        term, at, grid, alpha
+            As in ``margins_frame``.
+        ax : matplotlib.axes.Axes, optional
+            Where to draw; a new figure by default.
+        color : str, optional
+            Colour of a single curve.
+        legend : bool
+            Whether to draw a legend where there are several curves.
+
+        Returns
+        -------
+        matplotlib.axes.Axes
+            The axes. An infinite end is drawn to the edge.
+
+        Raises
+        ------
+        UnknownColumnError, OptionError, FormulaError
+            As ``margins_frame``.
+        """
+        return plot_margins(self, self._design, term, at, ax, grid=grid, alpha=alpha, color=color, legend=legend)
 
     @property
     def default_model_infos(self) -> dict[str, Callable[[Any], str]]:

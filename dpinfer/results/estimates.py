@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from dpinfer.release.combined import AnyRelease
     from dpinfer.results.contrasts import CoefficientTest, JointTest
     from dpinfer.results.testing.regression import RegressionTestResults
+    from dpinfer.schema.points import FormulaDesign
 
     Array = NDArray[np.float64]
 
@@ -39,7 +40,7 @@ class PrivateEstimates(ResultsWrapper):  # type: ignore[misc]
 
     Parameters
     ----------
-    inference, release, model_name, response, notes, inverse_link
+    inference, release, model_name, response, notes, inverse_link, design
         As in ``PrivateResults``.
 
     Raises
@@ -57,11 +58,12 @@ class PrivateEstimates(ResultsWrapper):  # type: ignore[misc]
         response: str = "y",
         notes: Sequence[str] = (),
         inverse_link: Callable[[Array], Array] | None = None,
+        design: FormulaDesign | None = None,
     ) -> None:
         self._results = DataFreeResults(inference, response)
         self._inference, self._release = inference, release
         self._model_name, self._response, self._notes = model_name, response, tuple(notes)
-        self._inverse_link = inverse_link
+        self._inverse_link, self._design = inverse_link, design
 
     def __dir__(self) -> list[str]:
         return sorted({*object.__dir__(self), *dir(self._results)})
@@ -131,6 +133,7 @@ class PrivateEstimates(ResultsWrapper):  # type: ignore[misc]
             "response": self._response,
             "notes": self._notes,
             "inverse_link": self._inverse_link,
+            "design": self._design,
         }
 
     # Estimates

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     Array = NDArray[np.float64]
 
-__all__ = ["coefficient_frame", "plot_coefficients"]
+__all__ = ["coefficient_frame", "draw_intervals", "plot_coefficients"]
 
 
 def coefficient_frame(results: PrivateEstimates, alpha: float = 0.05) -> pd.DataFrame:
@@ -82,6 +82,23 @@ def plot_coefficients(
     ``zero`` says whether zero is marked, and always within the axis.
     """
     frame = _selected(coefficient_frame(results, alpha), terms)
+    title = f"{results.response}: {short_guarantee(results.release)}"
+    label = f"coefficient ({results.inference.method} inference)"
+    return draw_intervals(frame, ax, alpha=alpha, color=color, legend=legend, zero=zero, label=label, title=title)
+
+
+def draw_intervals(
+    frame: pd.DataFrame,
+    ax: Axes | None,
+    *,
+    alpha: float,
+    color: str | None,
+    legend: bool,
+    zero: bool,
+    label: str,
+    title: str,
+) -> Axes:
+    """Draw estimates with intervals and the part of them from sampling, columns as ``coefficient_frame`` has them."""
     ax = given_or_new(ax, 6.4, 1.4 + 0.42 * len(frame))
     color = color or "C0"
     low, high = _limits(frame, zero=zero)
@@ -117,7 +134,9 @@ def plot_coefficients(
             markersize=7,
             clip_on=False,
         )
-    _dress(ax, results, frame, (low, high), legend=legend)
+    ax.set_xlabel(label)
+    ax.set_title(title, fontsize="medium")
+    _dress(ax, frame, (low, high), legend=legend)
     return ax
 
 
@@ -140,13 +159,9 @@ def _limits(frame: pd.DataFrame, *, zero: bool) -> tuple[float, float]:
     return low - margin, high + margin
 
 
-def _dress(
-    ax: Axes, results: PrivateEstimates, frame: pd.DataFrame, limits: tuple[float, float], *, legend: bool
-) -> None:
+def _dress(ax: Axes, frame: pd.DataFrame, limits: tuple[float, float], *, legend: bool) -> None:
     ax.set_xlim(*limits)
     ax.set_yticks(np.arange(len(frame)), [str(name) for name in frame.index])
-    ax.set_xlabel(f"coefficient ({results.inference.method} inference)")
-    ax.set_title(f"{results.response}: {short_guarantee(results.release)}", fontsize="medium")
     ax.spines[["top", "right"]].set_visible(False)
     room = _add_legend(ax, len(frame)) if legend else 0.0
     ax.set_ylim(len(frame) - 0.5 + room, -0.5)

@@ -18,25 +18,29 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from dpinfer.inference.base import Inference
+    from dpinfer.schema.points import FormulaDesign
 
     Array = NDArray[np.float64]
 
-__all__ = ["CONSTANTS", "MeanPrediction", "design_rows"]
+__all__ = ["CONSTANTS", "MeanPrediction", "design_rows", "public_points"]
 
 CONSTANTS = ("Intercept", "const", "1")
 """Names under which a column of ones is known."""
 
 
-def design_rows(exog: object, names: Sequence[str]) -> tuple[Array, pd.Index]:
+def design_rows(exog: object, names: Sequence[str], design: FormulaDesign | None = None) -> tuple[Array, pd.Index]:
     """Read public design points.
 
     Parameters
     ----------
     exog : DataFrame, dict, or array (m, p) or (p,)
         Columns of the design by parameter name (a column of ones may be left out, other columns are not
-        looked at), or an array with the columns in the order of the parameters.
+        looked at); or columns of the schema, where there is a formula and a parameter has no column of its
+        name; or an array with the columns in the order of the parameters.
     names : sequence of str, length p
         The parameter names.
+    design : FormulaDesign, optional
+        The formula's design.
 
     Returns
     -------
@@ -48,9 +52,11 @@ def design_rows(exog: object, names: Sequence[str]) -> tuple[Array, pd.Index]:
     Raises
     ------
     UnknownColumnError
-        Where a parameter has no column.
+        Where a parameter, or a column that the formula reads, has no column.
     OptionError
-        Where the columns are not numbers, or an array has another number of columns.
+        Where the columns are not numbers or levels, or an array has another number of columns.
+    FormulaError
+        Where a term of the formula is not defined at a point.
 
     Examples
     --------
@@ -58,16 +64,39 @@ def design_rows(exog: object, names: Sequence[str]) -> tuple[Array, pd.Index]:
     >>> rows.tolist()
     [[1.0, 30.0], [1.0, 40.0]]
     """
-    if isinstance(exog, Mapping):
-        scalars = all(np.ndim(column) == 0 for column in exog.values())
-        exog = pd.DataFrame(dict(exog), index=[0] if scalars else None)
+    rows, _ = public_points(exog, names, design)
+    frame = _public_frame(exog)
+    return rows, pd.RangeIndex(len(rows)) if frame is None else frame.index
+
+
+def public_points(
+    exog: object, names: Sequence[str], design: FormulaDesign | None = None
+) -> tuple[Array, dict[str, Array] | None]:
+    """Read public design points as ``design_rows`` does.
+
+    Returns
+    -------
+    rows : ndarray (m, p)
+        The design.
+    values : dict of str to ndarray (m,), or None
+        Columns of the schema as numbers, where the points were given by all of them.
+
+    Raises
+    ------
+    UnknownColumnError, OptionError, FormulaError
+        As ``design_rows``.
+    """
+    frame = _public_frame(exog)
+    if frame is not None and design is not None and not _has_parameters(frame, names):
+        values = design.read(frame)
+        return design.rows(values, len(frame)), values
     try:
-        if isinstance(exog, pd.DataFrame):
-            columns = [_column(exog, name) for name in names]
-            return np.column_stack(columns), exog.index
+        if frame is not None:
+            columns = [_column(frame, name) for name in names]
+            return _finite(np.column_stack(columns)), None
         rows = np.asarray(exog, dtype=np.float64)
     except (TypeError, ValueError) as error:
-        if isinstance(error, UnknownColumnError):
+        if isinstance(error, UnknownColumnError | OptionError):
             raise
         rows = None
     if rows is None:  # outside of the handler, whose exception quotes what is no number
@@ -76,7 +105,28 @@ def design_rows(exog: object, names: Sequence[str]) -> tuple[Array, pd.Index]:
         rows = rows[:, None] if len(names) == 1 else rows[None, :]
     if rows.ndim != 2 or rows.shape[1] != len(names):
         raise OptionError("exog", kind_of(rows), f"an array (m, {len(names)}): {', '.join(names)}")
-    return rows, pd.RangeIndex(len(rows))
+    return _finite(rows), None
+
+
+def _finite(rows: Array) -> Array:
+    if not np.isfinite(rows).all():
+        raise OptionError("exog", type_of(rows), "finite numbers")
+    return rows
+
+
+def _public_frame(exog: object) -> pd.DataFrame | None:
+    """Return columns by name as a frame; None for what has no names."""
+    if isinstance(exog, Mapping):
+        scalars = all(np.ndim(column) == 0 for column in exog.values())
+        sizes = {len(column) for column in exog.values() if np.ndim(column)}
+        if len(sizes) > 1:
+            raise OptionError("exog", type_of(exog), "columns of one length")
+        return pd.DataFrame(dict(exog), index=[0] if scalars else None)
+    return exog if isinstance(exog, pd.DataFrame) else None
+
+
+def _has_parameters(frame: pd.DataFrame, names: Sequence[str]) -> bool:
+    return all(name in frame.columns or name in CONSTANTS for name in names)
 
 
 def _column(frame: pd.DataFrame, name: str) -> Array:
@@ -101,17 +151,27 @@ class MeanPrediction:
         Their labels.
     inverse_link : callable, optional
         A monotone function from the linear predictor to the mean; the identity if None.
+    slope : callable, optional
+        The derivative of ``inverse_link``, for standard errors of the means.
+    offset : ndarray (m,), optional
+        Public numbers that are added to the linear predictor.
     """
 
     inference: Inference
     rows: Array
     index: pd.Index
     inverse_link: Callable[[Array], Array] | None = None
+    slope: Callable[[Array], Array] | None = None
+    offset: Array | None = None
+
+    @property
+    def _added(self) -> Array:
+        return np.zeros(len(self.rows)) if self.offset is None else self.offset
 
     @property
     def linear_predictor(self) -> pd.Series:
-        """Series (m,): design times parameters."""
-        return pd.Series(self.rows @ self.inference.params, index=self.index)
+        """Series (m,): design times parameters, with the offset."""
+        return pd.Series(self.rows @ self.inference.params + self._added, index=self.index)
 
     @property
     def predicted_mean(self) -> pd.Series:
@@ -122,6 +182,15 @@ class MeanPrediction:
     def se_linear(self) -> pd.Series:
         """Series (m,): standard errors of the linear predictor, sampling and noise."""
         return pd.Series(standard_errors(self.inference, self.rows), index=self.index)
+
+    @property
+    def se_mean(self) -> pd.Series:
+        """Series (m,): standard errors of the means, by the delta method; AttributeError without a derivative."""
+        if self.inverse_link is None:
+            return self.se_linear
+        if self.slope is None:
+            raise AttributeError("se_mean: the derivative of the inverse link is not known here")
+        return self.se_linear * self.slope(self.linear_predictor.to_numpy(dtype=np.float64))
 
     def conf_int(self, alpha: float = 0.05) -> pd.DataFrame:
         """Return intervals for the means.
@@ -141,7 +210,7 @@ class MeanPrediction:
         OptionError
             Where ``alpha`` is not strictly between 0 and 1.
         """
-        ends = self.inference.intervals(self.rows, check_alpha(alpha))
+        ends = self.inference.intervals(self.rows, check_alpha(alpha)) + self._added[:, None]
         if self.inverse_link is not None:
             ends = np.sort(self.inverse_link(ends), axis=1)
         return pd.DataFrame(ends, index=self.index)
@@ -157,12 +226,12 @@ class MeanPrediction:
         Returns
         -------
         DataFrame
-            Columns ``mean``, ``mean_se`` (only where the link is the identity), ``mean_ci_lower`` and
-            ``mean_ci_upper``, one row for each design point.
+            Columns ``mean``, ``mean_se`` (where the link is the identity, or its derivative is known),
+            ``mean_ci_lower`` and ``mean_ci_upper``, one row for each design point.
         """
         frame = pd.DataFrame({"mean": self.predicted_mean})
-        if self.inverse_link is None:
-            frame["mean_se"] = self.se_linear
+        if self.inverse_link is None or self.slope is not None:
+            frame["mean_se"] = self.se_mean
         return frame.join(self.conf_int(alpha).set_axis(["mean_ci_lower", "mean_ci_upper"], axis=1))
 
     def _means(self, linear: pd.Series) -> pd.Series:

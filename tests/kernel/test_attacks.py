@@ -23,6 +23,7 @@ from dpinfer.kernel.rows.interpolants import Interpolant
 from dpinfer.kernel.rows.products import GramSum
 from dpinfer.kernel.rows.queries import QuerySum
 from dpinfer.kernel.rows.resampled import ReplicateSum
+from dpinfer.kernel.rows.round_counts import Bins, RoundCounts
 from dpinfer.kernel.rows.round_frame import RoundFrame
 from dpinfer.kernel.rows.rounds import RoundSum, Term
 from dpinfer.kernel.rows.scores import ScoreSum
@@ -35,6 +36,7 @@ from dpinfer.schema.axes import LevelsAxis
 from dpinfer.schema.basis import UNIT, Basis, basis_of
 from dpinfer.schema.expressions import compile_expression
 from dpinfer.schema.region import Region
+from tests.linear import gram_ols
 
 density, quantiles = (importlib.import_module(f"dpinfer.procedures.{name}") for name in ("density", "quantiles"))
 
@@ -115,7 +117,7 @@ def totals(schema=SCHEMA, texts=("x",)):
 
 QUESTIONS = {
     "gram": lambda: dpi.gram(["x", "y"]),
-    "ols split": lambda: dpi.ols("y ~ x", split=(0.5, 0.3, 0.2)),
+    "ols split": lambda: gram_ols("y ~ x", split=(0.5, 0.3, 0.2)),
     "total": lambda: dpi.total("x", by="g"),
     "variance": lambda: dpi.variance("x"),
     "count": lambda: dpi.count(by="g"),
@@ -355,6 +357,8 @@ FORGED_ROUNDS = {
     "maps": lambda: in_frame(maps=ROUND.frame.maps.view(LyingArray)),
     "values": lambda: in_table(values=HALFWAY.values.view(LyingArray)),
     "price": lambda: in_term(price=Long(1.0)),
+    "tau": lambda: replace(ROUND, tau=Long(1.0)),
+    "person": lambda: RoundCounts(ROUND.frame, (Bins("p", "person", np.zeros(1), term=object.__new__(CheapTerm)),)),
 }
 FORGED |= {f"round, {name}": lambda make=make: Stage(Sum(make())) for name, make in FORGED_ROUNDS.items()}
 
@@ -411,6 +415,12 @@ ROUNDS = {
     "bits that underflow": in_frame(bits=(2000, 0, 0)),
     "bits of floats": in_frame(bits=(1.0, 0.5, 0.0)),
     "bits of truths": in_frame(bits=(True, False, True)),
+    **{f"tau {tau}": replace(ROUND, tau=tau) for tau in (0.0, -1.0, NAN, INF, 1, "1", True)},
+    "weighted by a number": in_frame(weighted=1),
+    "weight that is a coordinate": in_frame(weighted=True),
+    "labels that are coordinates": in_frame(labels=1),
+    "labels below zero": in_frame(labels=-1),
+    "labels of a truth": in_frame(labels=False),
     "another norm": in_frame(norm="max"),
     "no norm": in_frame(norm=None),
     "the other norm": in_frame(norm="l1"),
@@ -578,12 +588,16 @@ def test_a_round_changed_after_the_price():
     assert not sealed.frame.mean.values.flags.writeable
 
 
-def test_a_round_of_people_is_not_proved():
+def test_a_round_of_people_pays_for_all_their_rows():
     data = dpi.PrivateData(FRAME, SCHEMA, dpi.Ledger.in_memory(DEAR), id="secret", max_rows=2)
     people = SCHEMA.with_people("secret", 2)
     rows = in_frame(features=Features(basis_of(["x", "b"], people)))
-    with pytest.raises(dpi.errors.NotProvedError, match="people"):
-        data.run(ask(Stage(Sum(rows))), CHEAP)
+    one_by_one, together = (
+        price_procedure(ask(Stage(Sum(one))), data.context(CHEAP)).stages[0] for one in (rows, replace(rows, tau=1.0))
+    )
+    assert one_by_one.bound == 2 * together.bound == 2 * ROUND.bounded("add_remove", "l2").bound
+    with pytest.raises(dpi.errors.OptionError, match="that of the data"):
+        data.run(ask(Stage(Sum(ROUND))), CHEAP)
     assert data.ledger.charges().empty
 
 

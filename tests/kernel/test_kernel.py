@@ -19,6 +19,7 @@ from dpinfer.kernel import simulated as simulated_module
 from dpinfer.kernel.sums import exact_sums
 from dpinfer.privacy.account import Account
 from dpinfer.privacy.units import NEIGHBORS
+from tests.linear import gram_ols
 
 SCHEMA = dpi.Schema(x=dpi.Real(0, 1), g=dpi.Category(["a", "b", "c"]), y=dpi.Real(0, 1))
 FRAME = SCHEMA.sample(300, np.random.default_rng(0))
@@ -54,7 +55,7 @@ def guarded(budget, neighbors="add_remove", frame=FRAME, **options):
 
 def test_the_charge_comes_before_the_rows_and_the_noise(watch):
     data = guarded(dpi.ZCDP(1.0))
-    release = dpi.ols("y ~ x", data).measure(dpi.ZCDP(0.25))
+    release = gram_ols("y ~ x", data).measure(dpi.ZCDP(0.25))
     assert watch.events == ["charge", "exact_sums", "private_noise"]
     charges = data.ledger.charges()
     assert charges["id"].tolist() == list(release.charge_ids)
@@ -65,7 +66,7 @@ def test_the_charge_comes_before_the_rows_and_the_noise(watch):
 
 def test_public_data_are_charged_to_nobody(watch):
     data = dpi.PublicData(FRAME, SCHEMA, rng=np.random.default_rng(1))
-    release = dpi.ols("y ~ x", data).measure(dpi.ZCDP(0.25))
+    release = gram_ols("y ~ x", data).measure(dpi.ZCDP(0.25))
     assert watch.events == ["exact_sums", "simulated_noise"]
     assert release.public
     assert release.charge_ids == ()
@@ -75,7 +76,7 @@ def test_public_data_are_charged_to_nobody(watch):
 @pytest.mark.parametrize("budget", BUDGETS, ids=str)
 def test_a_fit_that_asks_for_the_whole_budget_is_granted_once(budget, neighbors, watch):
     data = guarded(budget, neighbors)
-    model = dpi.ols("y ~ x + g", data, clamped_share=0.1)
+    model = gram_ols("y ~ x + g", data, clamped_share=0.1)
     results = model.fit(budget)
     assert np.isfinite(results.params).all()
     assert data.ledger.spent == budget
@@ -97,7 +98,7 @@ def test_a_fit_beyond_the_budget_draws_nothing(budget, neighbors, watch):
     before, remaining = data.ledger.charges(), data.ledger.remaining
     watch.events.clear()
     with pytest.raises(BudgetExceededError, match="does not allow"):
-        dpi.ols("y ~ x", data).fit(budget)
+        gram_ols("y ~ x", data).fit(budget)
     assert watch.events == ["charge"]
     assert data.ledger.remaining == remaining
     pd.testing.assert_frame_equal(data.ledger.charges(), before)
@@ -111,7 +112,7 @@ def test_a_fit_beyond_the_budget_draws_nothing(budget, neighbors, watch):
 def test_a_price_without_proof_in_the_ledgers_currency_draws_nothing(budget, price, watch):
     data = guarded(budget)
     with pytest.raises(NotProvedError):
-        dpi.ols("y ~ x", data).fit(price)
+        gram_ols("y ~ x", data).fit(price)
     assert watch.events == ["charge"]
     assert data.ledger.spent == dpi.PureDP(0)
 
@@ -121,7 +122,7 @@ def test_a_price_too_small_for_the_sampler_is_refused_before_the_charge(price, w
     budgets = {dpi.PureDP: dpi.PureDP(1), dpi.ZCDP: dpi.ZCDP(1), dpi.GDP: dpi.GDP(1)}
     data = guarded(budgets[type(price)])
     with pytest.raises(PrivacyUnitError):
-        dpi.ols("y ~ x", data).fit(price)
+        gram_ols("y ~ x", data).fit(price)
     assert watch.events == []
     assert data.ledger.charges().empty
 
@@ -130,14 +131,14 @@ def test_a_price_too_small_for_the_sampler_is_refused_before_the_charge(price, w
 def test_a_price_of_nothing_is_refused_before_the_charge(price, watch):
     data = guarded(dpi.ApproxDP(1.0, 1e-6))
     with pytest.raises(PrivacyUnitError, match="above zero"):
-        dpi.ols("y ~ x", data).fit(price)
+        gram_ols("y ~ x", data).fit(price)
     assert watch.events == []
 
 
 @pytest.mark.parametrize("price", [0.1, "0.1", None, dpi.ZCDP, {"rho": 0.1}, np.float64(1)])
 def test_a_price_of_no_unit_is_refused_before_the_charge(price, watch):
     data = guarded(dpi.ZCDP(1.0))
-    for procedure in (dpi.ols("y ~ x", data), dpi.gram(["x"], data)):
+    for procedure in (gram_ols("y ~ x", data), dpi.gram(["x"], data)):
         with pytest.raises(OptionError, match="privacy"):
             procedure.fit(price)
     assert watch.events == []
@@ -145,14 +146,14 @@ def test_a_price_of_no_unit_is_refused_before_the_charge(price, watch):
 
 def test_a_plan_is_not_run_and_rows_are_measured_under_their_own_relation(watch):
     data = guarded(dpi.ZCDP(1.0), "replace_one")
-    wrong = dpi.ols("y ~ x").measurement(dpi.ZCDP(0.1), schema=SCHEMA, neighbors="add_remove")
+    wrong = gram_ols("y ~ x").measurement(dpi.ZCDP(0.1), schema=SCHEMA, neighbors="add_remove")
     for given in (wrong, dpi.mean, "ols", None):
         with pytest.raises(OptionError, match=f"procedure.*{type(given).__name__}.*a question"):
             data.run(given, dpi.ZCDP(0.1))
     assert watch.events == []
-    release = data.run(dpi.ols("y ~ x"), dpi.ZCDP(0.1))
+    release = data.run(gram_ols("y ~ x"), dpi.ZCDP(0.1))
     assert release.neighbors == "replace_one"
-    assert release.law == dpi.ols("y ~ x", data).measurement(dpi.ZCDP(0.1)).law != wrong.law
+    assert release.law == gram_ols("y ~ x", data).measurement(dpi.ZCDP(0.1)).law != wrong.law
 
 
 def test_a_failure_after_the_charge_never_gives_budget_back(monkeypatch):
@@ -163,7 +164,7 @@ def test_a_failure_after_the_charge_never_gives_budget_back(monkeypatch):
 
     monkeypatch.setattr(run_module, "exact_sums", fail)
     with pytest.raises(MeasurementFailedError):
-        dpi.ols("y ~ x", data).fit(dpi.ZCDP(0.4))
+        gram_ols("y ~ x", data).fit(dpi.ZCDP(0.4))
     assert data.ledger.spent == dpi.ZCDP(0.4)
 
 
@@ -172,7 +173,7 @@ def test_a_ledger_that_cannot_be_written_means_no_draw(tmp_path, watch):
     data = dpi.PrivateData(FRAME, SCHEMA, ledger)
     (tmp_path / "study.db").unlink()
     with pytest.raises(LedgerError):
-        dpi.ols("y ~ x", data).fit(dpi.ZCDP(0.1))
+        gram_ols("y ~ x", data).fit(dpi.ZCDP(0.1))
     assert watch.events == ["charge"]
 
 
@@ -186,7 +187,7 @@ def test_a_release_is_the_sums_plus_the_noise_and_shows_no_other_number(neighbor
 
     monkeypatch.setattr(draws_module, "private_noise", noise)
     data = guarded(dpi.ZCDP(1.0), neighbors)
-    model = dpi.ols("y ~ x", data)
+    model = gram_ols("y ~ x", data)
     release = model.measure(dpi.ZCDP(0.5))
     exact = exact_sums(model.measurement(dpi.ZCDP(0.5)).rows, data._source)
     assert release.values == tuple(total + extra for total, extra in zip(exact, drawn, strict=True))  # noqa: PD011
@@ -197,7 +198,7 @@ def test_a_release_is_the_sums_plus_the_noise_and_shows_no_other_number(neighbor
 
 def test_two_fits_of_the_same_question_differ_in_every_noisy_sum():
     data = guarded(dpi.ZCDP(1.0))
-    model = dpi.ols("y ~ x + g", data)
+    model = gram_ols("y ~ x + g", data)
     first, second = model.measure(dpi.ZCDP(0.1)), model.measure(dpi.ZCDP(0.1))
     assert all(one != two for one, two in zip(first.values, second.values, strict=True))
     assert first.charge_ids != second.charge_ids

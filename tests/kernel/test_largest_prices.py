@@ -10,6 +10,7 @@ import dpinfer as dpi
 from dpinfer.errors import NotProvedError, OptionError, PrivacyUnitError
 from dpinfer.kernel.samplers import LEAST_SCALES, check_scales
 from dpinfer.release.laws import FAMILIES, NoiseLaw
+from tests.linear import gram_ols
 
 SCHEMA = dpi.Schema(x=dpi.Real(0, 10), b=dpi.Boolean(), g=dpi.Category(["a", "b", "c"]), y=dpi.Real(0, 50))
 FRAME = SCHEMA.sample(240, np.random.default_rng(8))
@@ -22,7 +23,7 @@ ASKED = {
     "averaged counts": lambda data: dpi.histogram("x", data=data, bins=3, draws=4),
     "total": lambda data: dpi.total("x", data),
     "exact proportion": lambda data: dpi.proportion("b", data, inference="exact"),
-    "ols": lambda data: dpi.ols("y ~ x", data),
+    "ols": lambda data: gram_ols("y ~ x", data),
     "quantile": lambda data: dpi.quantile("x", q=0.5, data=data, method="exponential"),
     "tree": lambda data: dpi.quantile("x", q=0.5, data=data, method="tree"),
     "density": lambda data: dpi.density("x", data),

@@ -46,6 +46,7 @@ class Rounds(Procedure):
 
     rounds: int = 2
     norm: str = "l2"
+    tau: float | None = None
 
     def text(self, schema):
         return "y on x and u"
@@ -71,8 +72,14 @@ class Rounds(Procedure):
             Features(basis_of(["x", "u", "y"], schema)), maps, (BITS,) * 4 + (1,), mean=link.mean, norm=self.norm
         )
         free = link.free if self.norm == "l2" else 1.0
-        terms = Term("score", "vector", 1.0, clipped(1.0)), Term("hessian", "matrix", free, link.slope, "linear")
-        return RoundSum(frame, terms)
+        prices = 1.0, free
+        if self.tau is not None:  # a Hessian has a norm of at most 1/4 a row, of which a person has two
+            prices = 0.5 / self.tau**2, 0.5 * 16 / 2**2
+        terms = (
+            Term("score", "vector", prices[0], clipped(1.0)),
+            Term("hessian", "matrix", prices[1], link.slope, "linear"),
+        )
+        return RoundSum(frame, terms, self.tau)
 
     @staticmethod
     def read(released):
@@ -179,8 +186,26 @@ def test_noise_of_the_other_norm_is_refused_before_the_charge():
         assert data.ledger.charges().empty
 
 
-def test_people_are_refused_before_the_charge():
-    data = guarded(dpi.ZCDP(0.5), frame=FRAME.assign(id=np.arange(len(FRAME)) // 2), id="id", max_rows=2)
-    with pytest.raises(NotProvedError, match="RoundSum is proved for rows"):
-        Rounds().bind(data).measure(dpi.ZCDP(0.5))
+@pytest.mark.parametrize("neighbors", ["add_remove", "replace_one"])
+@pytest.mark.parametrize("tau", [None, 1.2])
+def test_people_are_served_by_rows_or_as_a_whole(tau, neighbors):
+    frame = FRAME.assign(id=np.arange(len(FRAME)) // 2)
+    price, asked = dpi.ZCDP(0.5), Rounds(tau=tau)
+    data = guarded(price, neighbors, frame=frame, id="id", max_rows=2)
+    release = asked.bind(data).measure(price)
+    assert data.ledger.spent <= price
+    assert np.abs(asked.infer(release) - likelihood(FRAME).params).max() < 0.6  # more than six standard deviations
+    schema = SCHEMA.with_people("id", 2)
+    law = Rounds(rounds=1, tau=tau).measurement(price, schema=schema, neighbors=neighbors).stages[0]
+    noise = np.array(law.law.scales) * np.array(law.steps)
+    signed, squared = {"add_remove": (1, 1), "replace_one": (2, 2**0.5)}[neighbors]
+    score, hessian = (2, 2 * 0.30029) if tau is None else (tau / 0.5**0.5, 2 / 4 / 0.5**0.5)
+    np.testing.assert_allclose(noise[:3], signed * score, rtol=2e-4)
+    np.testing.assert_allclose(noise[[3, 6, 8]], squared * hessian, rtol=2e-4)
+
+
+def test_people_as_a_whole_under_laplace_noise_are_refused_before_the_charge():
+    data = guarded(dpi.PureDP(1.0), frame=FRAME.assign(id=np.arange(len(FRAME)) // 2), id="id", max_rows=2)
+    with pytest.raises(NotProvedError, match="tau= is proved for Gaussian noise"):
+        Rounds(norm="l1", tau=1.0).bind(data).measure(dpi.PureDP(1.0))
     assert data.ledger.charges().empty

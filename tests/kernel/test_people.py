@@ -31,6 +31,7 @@ from dpinfer.privacy.units import NEIGHBORS
 from dpinfer.procedures.queries import linear_queries
 from dpinfer.schema.cells import Coded
 from dpinfer.schema.region import Region
+from tests.linear import gram_ols
 
 SCHEMA = dpi.Schema(
     x=dpi.Real(0, 10), y=dpi.Real(-3, 1), k=dpi.Integer(0, 3), b=dpi.Boolean(), g=dpi.Category(["a", "b", "c"])
@@ -308,7 +309,7 @@ def test_a_schema_with_people_makes_data_of_people():
 def test_no_row_is_read_before_the_charge(monkeypatch):
     data = guarded(FRAME, id="id", max_rows=3)
     monkeypatch.setattr(data_module, "KeptSource", lambda *_: pytest.fail("a row was read"))
-    for procedure in (dpi.mean("x", data), dpi.ols("y ~ x", data), dpi.table(["b", "g"], data)):
+    for procedure in (dpi.mean("x", data), gram_ols("y ~ x", data), dpi.table(["b", "g"], data)):
         assert "at most 3 rows each, chosen by a public hash" in procedure.explain(dpi.ZCDP(0.1))
     with pytest.raises(BudgetExceededError):
         dpi.mean("x", data).fit(dpi.ZCDP(11))
@@ -318,7 +319,7 @@ def test_no_row_is_read_before_the_charge(monkeypatch):
 def test_a_release_is_charged_once_and_says_whom_it_protects():
     data = guarded(FRAME, id="id", max_rows=3)
     dpi.mean("x", data).measure(dpi.ZCDP(0.5))
-    dpi.ols("y ~ x", data).measure(dpi.ZCDP(0.25))
+    gram_ols("y ~ x", data).measure(dpi.ZCDP(0.25))
     assert data.ledger.remaining == dpi.ZCDP(9.25)
 
 
@@ -389,9 +390,9 @@ PROCEDURES = {
     "queries": linear_queries("b", queries={"b": {True: 3, False: -1}, "all": {True: 1, False: 1}}),
     "family": dpi.expfam("x", family="normal"),
     "normal": dpi.expfam(["x", "y"], family="normal"),
-    "regression": dpi.ols("y ~ x + g"),
-    "split regression": dpi.ols("y ~ x + b", split=(0.5, 0.3, 0.2), clamped_share=0.1),
-    "row norm": dpi.ols("y ~ x + k", row_norm=1.2),
+    "regression": gram_ols("y ~ x + g"),
+    "split regression": gram_ols("y ~ x + b", split=(0.5, 0.3, 0.2), clamped_share=0.1),
+    "row norm": gram_ols("y ~ x + k", row_norm=1.2),
     "cross-products": dpi.gram(["x", "y", "g", "b"], clamped_share=0.2),
 }
 PRICES = {"gaussian": dpi.ZCDP(0.5), "laplace": dpi.PureDP(1.0)}

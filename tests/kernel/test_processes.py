@@ -28,6 +28,7 @@ def counted(law):
     return true_noise(law)
 
 from dpinfer.kernel import draws
+from tests.linear import gram_ols
 draws.private_noise = counted
 
 
@@ -39,7 +40,7 @@ def child(question):
 
 
 def forked(ledger):
-    question = dpi.ols("y ~ x", dpi.PrivateData(frame, schema, ledger))
+    question = gram_ols("y ~ x", dpi.PrivateData(frame, schema, ledger))
     before = child(question)  # loads the samplers and starts threads before the fork
     drawn[0] = 0
     answers = []

@@ -22,6 +22,7 @@ from dpinfer.errors import (
     UnknownColumnError,
 )
 from dpinfer.privacy.units import NEIGHBORS
+from tests.linear import gram_ols
 
 SCHEMA = dpi.Schema(
     x=dpi.Real(0, 10), k=dpi.Integer(0, 16), b=dpi.Boolean(), g=dpi.Category(["a", "b", "c"]), y=dpi.Real(0, 50)
@@ -122,7 +123,7 @@ def traced(frame, neighbors, price=None, **options):
     data = dpi.PrivateData(frame, SCHEMA, dpi.Ledger.in_memory(price, neighbors=neighbors))
     with warnings.catch_warnings(record=True) as warned:
         warnings.simplefilter("always")
-        results = dpi.ols(FORMULA, data, **options).fit(price)
+        results = gram_ols(FORMULA, data, **options).fit(price)
         table = results.summary_frame()
     release = results.release
     stored = {**release.question}
@@ -209,61 +210,61 @@ def test_no_cells_can_make_a_measurement_fail(rows):
             cells[place, column] = cell
     frame = pd.DataFrame(cells, columns=list(SCHEMA), dtype=object)
     data = dpi.PublicData(frame, SCHEMA, rng=np.random.default_rng(0))
-    release = dpi.ols(FORMULA, data, where="k >= 2", clamped_share=0.1).measure(dpi.ZCDP(0.5))
+    release = gram_ols(FORMULA, data, where="k >= 2", clamped_share=0.1).measure(dpi.ZCDP(0.5))
     assert len(release.values) == len(release.names) == 8 * 9 // 2 + 1
 
 
 BAD = [
-    (lambda data: dpi.ols("y ~ z", data), UnknownColumnError),
-    (lambda data: dpi.ols("z ~ x", data), UnknownColumnError),
-    (lambda data: dpi.ols("y ~ x", data, where="z > 1"), UnknownColumnError),
+    (lambda data: gram_ols("y ~ z", data), UnknownColumnError),
+    (lambda data: gram_ols("z ~ x", data), UnknownColumnError),
+    (lambda data: gram_ols("y ~ x", data, where="z > 1"), UnknownColumnError),
     (lambda data: dpi.gram(["x", "z"], data), UnknownColumnError),
-    (lambda data: dpi.ols("y ~ center(x)", data), FormulaError),
-    (lambda data: dpi.ols("y ~ scale(x)", data), FormulaError),
-    (lambda data: dpi.ols("y ~ bs(x, df=4)", data), FormulaError),
-    (lambda data: dpi.ols("y ~ poly(x, 2)", data), FormulaError),
-    (lambda data: dpi.ols("y ~ I(x - np.mean(x))", data), FormulaError),
-    (lambda data: dpi.ols("y ~ x.rank()", data), FormulaError),
-    (lambda data: dpi.ols("y ~ lag(x)", data), FormulaError),
-    (lambda data: dpi.ols("y ~ print(x)", data), FormulaError),
-    (lambda data: dpi.ols("y ~ __import__('os').getcwd()", data), FormulaError),
-    (lambda data: dpi.ols("y ~ log(x)", data), FormulaError),
-    (lambda data: dpi.ols("y ~ I(1 / x)", data), FormulaError),
-    (lambda data: dpi.ols("~ x", data), FormulaError),
-    (lambda data: dpi.ols("y ~ 0", data), FormulaError),
-    (lambda data: dpi.ols("g ~ x", data), FormulaError),
-    (lambda data: dpi.ols("y ~ x", data, where="x + 1"), FormulaError),
-    (lambda data: dpi.ols("y ~ x", data, where="x > np.mean(x)"), FormulaError),
-    (lambda data: dpi.ols("y ~ x", data, where=3), DPInferError),
-    (lambda data: dpi.ols("y ~ x + I(2 * x)", data), CollinearDesignError),
-    (lambda data: dpi.ols("y ~ x + y", data), CollinearDesignError),
-    (lambda data: dpi.ols("y ~ g:y + x", data), CollinearDesignError),
-    (lambda data: dpi.ols(None, data), OptionError),
-    (lambda data: dpi.ols("y ~ x", data, row_norm=-1.0), OptionError),
-    (lambda data: dpi.ols("y ~ x", data, row_norm="2"), OptionError),
-    (lambda data: dpi.ols("y ~ x", data, row_norm=np.nan), OptionError),
-    (lambda data: dpi.ols("y ~ x", data, norm="linf"), OptionError),
-    (lambda data: dpi.ols("y ~ x", data, row_norm=1.0, norm="linf"), OptionError),
-    (lambda data: dpi.ols("y ~ x", data, split=(0.5, 0.5)), OptionError),
-    (lambda data: dpi.ols("y ~ x", data, split=(0.5, 0.6, -0.1)), OptionError),
-    (lambda data: dpi.ols("y ~ x", data, split=(np.nan,) * 3), OptionError),
-    (lambda data: dpi.ols("y ~ x", data, split="abc"), OptionError),
-    (lambda data: dpi.ols("y ~ x", data, split=0.5), OptionError),
-    (lambda data: dpi.ols("y ~ x", data, clamped_share=0.5), OptionError),
-    (lambda data: dpi.ols("y ~ x", data, clamped_share=-0.1), OptionError),
-    (lambda data: dpi.ols("y ~ x", data, clamped_share=np.nan), OptionError),
-    (lambda data: dpi.ols("y ~ x", data, clamped_share="some"), OptionError),
-    (lambda data: dpi.ols("y ~ x", data, inference="bayes"), OptionError),
-    (lambda data: dpi.ols("y ~ x", data, target="me"), OptionError),
-    (lambda data: dpi.ols("y ~ x", data, replicates=5), OptionError),
-    (lambda data: dpi.ols("y ~ x", data, seed=-1), OptionError),
+    (lambda data: gram_ols("y ~ center(x)", data), FormulaError),
+    (lambda data: gram_ols("y ~ scale(x)", data), FormulaError),
+    (lambda data: gram_ols("y ~ bs(x, df=4)", data), FormulaError),
+    (lambda data: gram_ols("y ~ poly(x, 2)", data), FormulaError),
+    (lambda data: gram_ols("y ~ I(x - np.mean(x))", data), FormulaError),
+    (lambda data: gram_ols("y ~ x.rank()", data), FormulaError),
+    (lambda data: gram_ols("y ~ lag(x)", data), FormulaError),
+    (lambda data: gram_ols("y ~ print(x)", data), FormulaError),
+    (lambda data: gram_ols("y ~ __import__('os').getcwd()", data), FormulaError),
+    (lambda data: gram_ols("y ~ log(x)", data), FormulaError),
+    (lambda data: gram_ols("y ~ I(1 / x)", data), FormulaError),
+    (lambda data: gram_ols("~ x", data), FormulaError),
+    (lambda data: gram_ols("y ~ 0", data), FormulaError),
+    (lambda data: gram_ols("g ~ x", data), FormulaError),
+    (lambda data: gram_ols("y ~ x", data, where="x + 1"), FormulaError),
+    (lambda data: gram_ols("y ~ x", data, where="x > np.mean(x)"), FormulaError),
+    (lambda data: gram_ols("y ~ x", data, where=3), DPInferError),
+    (lambda data: gram_ols("y ~ x + I(2 * x)", data), CollinearDesignError),
+    (lambda data: gram_ols("y ~ x + y", data), CollinearDesignError),
+    (lambda data: gram_ols("y ~ g:y + x", data), CollinearDesignError),
+    (lambda data: gram_ols(None, data), OptionError),
+    (lambda data: gram_ols("y ~ x", data, row_norm=-1.0), OptionError),
+    (lambda data: gram_ols("y ~ x", data, row_norm="2"), OptionError),
+    (lambda data: gram_ols("y ~ x", data, row_norm=np.nan), OptionError),
+    (lambda data: gram_ols("y ~ x", data, norm="linf"), OptionError),
+    (lambda data: gram_ols("y ~ x", data, row_norm=1.0, norm="linf"), OptionError),
+    (lambda data: gram_ols("y ~ x", data, split=(0.5, 0.5)), OptionError),
+    (lambda data: gram_ols("y ~ x", data, split=(0.5, 0.6, -0.1)), OptionError),
+    (lambda data: gram_ols("y ~ x", data, split=(np.nan,) * 3), OptionError),
+    (lambda data: gram_ols("y ~ x", data, split="abc"), OptionError),
+    (lambda data: gram_ols("y ~ x", data, split=0.5), OptionError),
+    (lambda data: gram_ols("y ~ x", data, clamped_share=0.5), OptionError),
+    (lambda data: gram_ols("y ~ x", data, clamped_share=-0.1), OptionError),
+    (lambda data: gram_ols("y ~ x", data, clamped_share=np.nan), OptionError),
+    (lambda data: gram_ols("y ~ x", data, clamped_share="some"), OptionError),
+    (lambda data: gram_ols("y ~ x", data, inference="bayes"), OptionError),
+    (lambda data: gram_ols("y ~ x", data, target="me"), OptionError),
+    (lambda data: gram_ols("y ~ x", data, replicates=5), OptionError),
+    (lambda data: gram_ols("y ~ x", data, seed=-1), OptionError),
     (lambda data: dpi.gram("x", data), OptionError),
     (lambda data: dpi.gram([], data), OptionError),
     (lambda data: dpi.gram(["x", 3], data), DPInferError),
     (lambda data: dpi.gram(["x"], data, clamped_share=2), OptionError),
     (lambda data: dpi.gram(["center(x)"], data), FormulaError),
-    (lambda _: dpi.ols("y ~ x"), OptionError),
-    (lambda _: dpi.ols("y ~ x", plain()), OptionError),
+    (lambda _: gram_ols("y ~ x"), OptionError),
+    (lambda _: gram_ols("y ~ x", plain()), OptionError),
 ]
 
 
@@ -289,15 +290,15 @@ def test_messages_hold_no_cell():
 def test_a_release_answers_only_what_it_holds():
     data = dpi.PrivateData(plain(), SCHEMA, dpi.Ledger.in_memory(dpi.ZCDP(1.0)))
     release = dpi.gram(["x", "y"], data).fit(dpi.ZCDP(0.5)).release
-    assert list(dpi.ols("y ~ x", release).infer().params.index) == ["Intercept", "x"]
+    assert list(gram_ols("y ~ x", release).infer().params.index) == ["Intercept", "x"]
     for formula in ("y ~ k", "y ~ I(x**2)"):
         with pytest.raises(MissingFromReleaseError):
-            dpi.ols(formula, release).infer()
+            gram_ols(formula, release).infer()
     with pytest.raises(OptionError, match="a release only infers"):
-        dpi.ols("y ~ x", release).fit(dpi.ZCDP(0.1))
+        gram_ols("y ~ x", release).fit(dpi.ZCDP(0.1))
     for options in ({"where": "x > 1"}, {"row_norm": 1.0}, {"split": (0.2, 0.3, 0.5)}):
         with pytest.raises(OptionError, match="already measured"):
-            dpi.ols("y ~ x", release, **options)
+            gram_ols("y ~ x", release, **options)
 
 
 def test_a_clip_with_a_response_that_is_no_feature_of_its_own_is_refused():
@@ -305,5 +306,5 @@ def test_a_clip_with_a_response_that_is_no_feature_of_its_own_is_refused():
     for options in ({"row_norm": 1.5}, {"split": (0.2, 0.3, 0.5)}):
         for formula in ("y ~ g:y", "y ~ y * g - y", "y ~ x + y"):
             with pytest.raises((CollinearDesignError, NotProvedError)):
-                dpi.ols(formula, data, **options).fit(dpi.ZCDP(0.5))
+                gram_ols(formula, data, **options).fit(dpi.ZCDP(0.5))
     assert data.ledger.charges().empty

@@ -24,6 +24,7 @@ from dpinfer.errors import (
 )
 from dpinfer.privacy.resampling import DOUBLE_OR_NOTHING, dominating_mu, noise_mu
 from dpinfer.procedures.bootstrap import Bootstrap, bootstrap
+from tests.linear import gram_ols
 
 ROWS = 1500
 SCHEMA = dpi.Schema(
@@ -495,7 +496,7 @@ def test_a_release_answers_its_question_without_rows():
     with pytest.raises(InferenceError, match="another question"):
         in_pairs(["x", "y"], release, where="x > 1").infer()
     with pytest.raises(InferenceError, match="another question"):
-        bootstrap("y ~ x", dpi.ols("y ~ x", public()).measure(dpi.ZCDP(1.0))).infer()
+        bootstrap("y ~ x", gram_ols("y ~ x", public()).measure(dpi.ZCDP(1.0))).infer()
     with pytest.raises(OptionError, match="data"):
         bootstrap("x", FRAME)
 

@@ -16,6 +16,7 @@ from dpinfer.procedures.description import Proportion
 from dpinfer.procedures.keywords import INSTEAD
 from dpinfer.procedures.multinormal import MultivariateNormal
 from dpinfer.procedures.proportions import ExactProportionModel
+from tests.linear import gram_ols
 
 QUESTIONS = [
     name
@@ -27,11 +28,11 @@ QUESTIONS = [
 @pytest.mark.parametrize(
     ("ask", "option", "instead"),
     [
-        (lambda: dpi.ols("y ~ x").fit(dpi.ZCDP(1), cov_type="HC1"), "cov_type", r"dpi\.bootstrap\("),
-        (lambda: dpi.ols("y ~ x", cov_type="HC3"), "cov_type", r"dpi\.bootstrap\("),
-        (lambda: dpi.ols("y ~ x", weights="w"), "weights", r"model=sm\.WLS"),
-        (lambda: dpi.ols("y ~ x", data=None, hasconst=False), "hasconst", "0 \\+ x"),
-        (lambda: dpi.ols("y ~ x", missing="drop"), "missing", "schema"),
+        (lambda: gram_ols("y ~ x").fit(dpi.ZCDP(1), cov_type="HC1"), "cov_type", r"dpi\.bootstrap\("),
+        (lambda: gram_ols("y ~ x", cov_type="HC3"), "cov_type", r"dpi\.bootstrap\("),
+        (lambda: gram_ols("y ~ x", weights="w"), "weights", r"model=sm\.WLS"),
+        (lambda: gram_ols("y ~ x", data=None, hasconst=False), "hasconst", "0 \\+ x"),
+        (lambda: gram_ols("y ~ x", missing="drop"), "missing", "schema"),
         (lambda: dpi.gram(["x", "y"]).fit(dpi.ZCDP(1), maxiter=5), "maxiter", "without iterations"),
         (lambda: dpi.mean("x").fit(dpi.ZCDP(1), alpha=0.1), "alpha", r"conf_int\(alpha="),
         (lambda: dpi.mean("x").fit(epsilon=1.0), "epsilon", r"dpi\.PureDP"),
@@ -84,7 +85,7 @@ def test_tests_show_the_order_of_their_arguments(name):
 
 def test_fit_refuses_unknown_keywords():
     with pytest.raises(TypeError, match="colour"):
-        dpi.ols("y ~ x").fit(dpi.ZCDP(1), colour="red")
+        gram_ols("y ~ x").fit(dpi.ZCDP(1), colour="red")
 
 
 def test_no_alternative_shadows_an_option():
@@ -99,6 +100,8 @@ CLASSES = {
     for cls in (*map(vars(procedures).get, procedures.__all__), MultivariateNormal, Proportion, ExactProportionModel)
 }
 READ = {
+    "method",
+    "family",
     "by",
     "columns",
     "column",
@@ -134,7 +137,7 @@ def test_options_reach_their_fields():
     assert (asked.target, asked.inference, asked.draws) == ("population", "wald", 3)
     counted = dpi.count(by="g", weights="w")
     assert (counted.kind, counted.columns, counted.weights) == ("total", ("w",), None)
-    regressed = dpi.ols("y ~ x", row_norm=2.0, norm="l1", split=(0.2, 0.3, 0.5), clamped_share=0.1, seed=4)
+    regressed = gram_ols("y ~ x", row_norm=2.0, norm="l1", split=(0.2, 0.3, 0.5), clamped_share=0.1, seed=4)
     assert (regressed.formula, regressed.row_norm, regressed.norm) == ("y ~ x", 2.0, "l1")
     assert (regressed.split, regressed.clamped_share, regressed.seed) == ((0.2, 0.3, 0.5), 0.1, 4)
     paired = dpi.ttest_rel("x", " y", alternative="less", draws=2000, seed=1)

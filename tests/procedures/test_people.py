@@ -14,6 +14,7 @@ from dpinfer.procedures.combine import combine
 from dpinfer.procedures.mean_tests import f_oneway, ttest_1samp, ttest_ind, ttest_rel
 from dpinfer.release import Release
 from dpinfer.studies.truncation import truncation
+from tests.linear import gram_ols
 
 SCHEMA = dpi.Schema(
     x=dpi.Real(0, 10),
@@ -135,7 +136,7 @@ def test_a_bootstrap_has_the_error_of_clusters():
 @pytest.mark.parametrize(
     "ask",
     [
-        lambda data: dpi.ols("y ~ x", data),
+        lambda data: gram_ols("y ~ x", data),
         lambda data: dpi.variance("x", data),
         lambda data: dpi.corr(["x", "y"], data),
         lambda data: dpi.expfam("x", data, family="normal"),
@@ -157,7 +158,7 @@ def test_sampling_variances_are_multiplied_by_the_rows_of_a_person(ask):
     np.testing.assert_allclose(wide / narrow, np.sqrt(6.0), rtol=0.03)
 
 
-@pytest.mark.parametrize("ask", [dpi.ols("y ~ x"), dpi.expfam("x", family="normal"), dpi.mean("x"), dpi.variance("x")])
+@pytest.mark.parametrize("ask", [gram_ols("y ~ x"), dpi.expfam("x", family="normal"), dpi.mean("x"), dpi.variance("x")])
 def test_simulated_intervals_count_the_rows_of_a_person_too(ask):
     data = data_of()
     results = ask.bind(data).fit(ALMOST_NOISELESS)
@@ -168,14 +169,14 @@ def test_simulated_intervals_count_the_rows_of_a_person_too(ask):
 
 
 def test_for_the_data_only_noise_counts_and_nothing_is_flagged():
-    results = dpi.ols("y ~ x", data_of(), target="data").fit(dpi.ZCDP(1))
+    results = gram_ols("y ~ x", data_of(), target="data").fit(dpi.ZCDP(1))
     assert results.flags == ()
     assert (np.diag(results.inference.cov_sampling) == 0).all()
 
 
 def test_many_releases_at_once_are_inferred_as_one_by_one():
     schema = SCHEMA.with_people("id", 3)
-    for procedure in (dpi.ols("y ~ x"), dpi.mean("x", by="g"), dpi.expfam("x", family="normal"), dpi.variance("x")):
+    for procedure in (gram_ols("y ~ x"), dpi.mean("x", by="g"), dpi.expfam("x", family="normal"), dpi.variance("x")):
         data = data_of()
         measurement = procedure.measurement(dpi.ZCDP(1), schema=schema)
         release = procedure.bind(data).measure(dpi.ZCDP(1))
@@ -199,7 +200,7 @@ def test_data_without_people_are_measured_as_before():
 
 
 def test_one_row_each_costs_the_noise_of_rows():
-    for procedure in (dpi.mean("x", by="g"), dpi.ols("y ~ x"), dpi.table(["b", "g"])):
+    for procedure in (dpi.mean("x", by="g"), gram_ols("y ~ x"), dpi.table(["b", "g"])):
         rows, people = (
             procedure.measurement(dpi.ZCDP(1), schema=schema, neighbors="add_remove")
             for schema in (SCHEMA, SCHEMA.with_people("id", 1))
@@ -265,7 +266,7 @@ def test_releases_of_people_are_not_tested_as_if_rows_were_independent():
     ):
         with pytest.raises(NotProvedError, match="takes rows as independent"):
             test.infer(release)
-    regression = dpi.ols("y ~ x", data).fit(dpi.ZCDP(1))
+    regression = gram_ols("y ~ x", data).fit(dpi.ZCDP(1))
     with pytest.raises(NotProvedError, match="asymptotic"):
         regression.f_test("x = 0", null="simulated")
     assert regression.f_test("x = 0").pvalue < 0.01

@@ -15,6 +15,7 @@ import pytest
 import dpinfer as dpi
 from dpinfer.errors import DPInferError, InferenceError, ReleaseError, ReleaseFormatError, ReleaseVersionError
 from dpinfer.release.release import FORMAT_VERSION, Release, read_release
+from tests.linear import gram_ols
 
 SCHEMA = dpi.Schema(
     {"hours per week": dpi.Real(0, 99)}, x=dpi.Real(0, 1), g=dpi.Category(["a", "é", "c"]), y=dpi.Real(0, 1)
@@ -30,15 +31,15 @@ def frame():
 
 FRAME = frame()
 QUESTIONS = {
-    "gaussian": (dpi.ols("y ~ x + C(g, contr.sum) + `hours per week`"), dpi.ZCDP(0.5), "add_remove"),
-    "laplace": (dpi.ols("y ~ x", inference="wald"), dpi.PureDP(2.0), "replace_one"),
+    "gaussian": (gram_ols("y ~ x + C(g, contr.sum) + `hours per week`"), dpi.ZCDP(0.5), "add_remove"),
+    "laplace": (gram_ols("y ~ x", inference="wald"), dpi.PureDP(2.0), "replace_one"),
     "options": (
-        dpi.ols("y ~ x + g", where="x > 0.1", row_norm=1.7, clamped_share=0.1, target="data"),
+        gram_ols("y ~ x + g", where="x > 0.1", row_norm=1.7, clamped_share=0.1, target="data"),
         dpi.GDP(1.0),
         "add_remove",
     ),
-    "split": (dpi.ols("y ~ x", split=(0.2, 0.3, 0.5)), dpi.ApproxDP(1.0, 1e-6), "replace_one"),
-    "simulated": (dpi.ols("y ~ x", inference="simulated", replicates=99, seed=5), dpi.ZCDP(0.5), "add_remove"),
+    "split": (gram_ols("y ~ x", split=(0.2, 0.3, 0.5)), dpi.ApproxDP(1.0, 1e-6), "replace_one"),
+    "simulated": (gram_ols("y ~ x", inference="simulated", replicates=99, seed=5), dpi.ZCDP(0.5), "add_remove"),
 }
 
 

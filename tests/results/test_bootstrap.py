@@ -22,6 +22,7 @@ from dpinfer.inference.bootstrap import METHODS
 from dpinfer.procedures.bootstrap import Bootstrap
 from dpinfer.release import Release
 from dpinfer.results.bootstrap import BootstrapResults
+from tests.linear import gram_ols
 
 ROWS, REPLICATES = 3000, 40
 SCHEMA = dpi.Schema(
@@ -286,7 +287,7 @@ def test_what_the_sums_do_not_hold_is_refused(kind, statistic, error, message):
 
 def test_a_release_of_another_question_is_refused():
     data = dpi.PublicData(FRAME, SCHEMA, rng=np.random.default_rng(3), neighbors="replace_one")
-    release = dpi.ols("y ~ x", data).measure(dpi.ZCDP(1.0))
+    release = gram_ols("y ~ x", data).measure(dpi.ZCDP(1.0))
     with pytest.raises(InferenceError, match="another question"):
         dpi.bootstrap("y ~ x", release).infer()
 

@@ -17,6 +17,7 @@ from dpinfer.errors import InferenceError, MissingFromReleaseError, OptionError,
 from dpinfer.inference.released import Released
 from dpinfer.privacy.units import NEIGHBORS
 from dpinfer.results.descriptions import TableResults
+from tests.linear import gram_ols
 
 SCHEMA = dpi.Schema(
     x=dpi.Real(-10, 10, missing=0, impossible=0),
@@ -436,7 +437,7 @@ def test_a_release_of_something_else_is_refused():
     for asked in (dpi.table("g"), dpi.count(by="g"), dpi.proportion("g"), dpi.total("x"), dpi.mean("x", where="b")):
         with pytest.raises(InferenceError, match="another question"):
             asked.infer(mean)
-    gram = noisy(dpi.ols("y ~ x")).release
+    gram = noisy(gram_ols("y ~ x")).release
     for asked in (dpi.mean("x"), dpi.table("g")):
         with pytest.raises(InferenceError, match="another question"):
             asked.infer(gram)

@@ -17,6 +17,7 @@ from dpinfer.privacy.cost import Cost
 from dpinfer.procedures.combine import combine
 from dpinfer.release.combined import CombinedRelease, SeveralCosts
 from dpinfer.results.side_by_side import SummaryTable, summary_table
+from tests.linear import gram_ols
 
 
 @dataclass(frozen=True)
@@ -266,7 +267,7 @@ def test_a_ledger_agrees_with_the_total(case):
     ledger = dpi.Ledger.in_memory(GDP(2), dataset="survey")
     data = dpi.PrivateData(schema.sample(1500, rng), schema, ledger)
     gram = dpi.gram(["x", "y"], data).fit(GDP(0.3)).release
-    results = [dpi.ols("y ~ x", gram).infer(), dpi.ols("x ~ y", gram).infer(), dpi.mean("x", data).fit(GDP(0.4))]
+    results = [gram_ols("y ~ x", gram).infer(), gram_ols("x ~ y", gram).infer(), dpi.mean("x", data).fit(GDP(0.4))]
     (total,) = totals(summary_table(results))
     assert ledger.spent == GDP(0.5)
     assert "2 releases: " in total

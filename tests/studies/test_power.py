@@ -25,6 +25,7 @@ from dpinfer.procedures.mean_tests import f_oneway, ttest_1samp, ttest_ind, ttes
 from dpinfer.release import NoiseLaw
 from dpinfer.studies import PowerStudy
 from dpinfer.studies.power_study import power
+from tests.linear import gram_ols
 
 OPEN = dpi.Schema(
     p=dpi.Category(list("abcd")),
@@ -499,7 +500,7 @@ REFUSED = {
     "a negative seed": ({"seed": -1}, "seed=-1"),
     "no schema": ({"schema": None}, "schema=None"),
     "other neighbours": ({"neighbors": "both"}, "neighbors='both'"),
-    "no test": ({"test": dpi.ols("v ~ w")}, "test=.*chisquare"),
+    "no test": ({"test": gram_ols("v ~ w")}, "test=.*chisquare"),
 }  # fmt: skip
 
 

@@ -54,7 +54,7 @@ class Interpolant:
 
     @cached_property
     def _rises(self) -> Array:
-        return np.diff(self.values)
+        return np.append(np.diff(self.values), 0.0)
 
     def __call__(self, numbers: Array) -> Array:
         """Return the function of each number (m,)."""
@@ -62,10 +62,11 @@ class Interpolant:
         place = np.fmin(np.fmax(numbers, self.low), self.high)
         place -= self.low
         place *= steps / (self.high - self.low)
-        node = np.minimum(place.astype(np.intp), steps - 1)
-        place -= node
-        place *= self._rises.take(node)
-        place += self.values.take(node)
+        whole = np.floor(place)
+        node = whole.astype(np.intp)
+        place -= whole
+        place *= self._rises.take(node, mode="clip")
+        place += self.values.take(node, mode="clip")
         if self.below != self.values[0]:
             np.copyto(place, self.below, where=numbers < self.low)
         if self.above != self.values[-1]:

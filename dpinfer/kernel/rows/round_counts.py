@@ -8,11 +8,14 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from dpinfer.errors import NotProvedError, OptionError
+from dpinfer.errors import OptionError
 from dpinfer.kernel.rows.base import Batch, RowSum
+from dpinfer.kernel.rows.interpolants import LARGEST
 from dpinfer.kernel.rows.round_frame import Looked, RoundFrame
+from dpinfer.kernel.rows.rounds import BLOCK_ROWS, Term, by_person, lengths, owners, pieces, whole_numbers
 from dpinfer.privacy.exact import binary, sqrt_above
 from dpinfer.privacy.sensitivity import joint_sensitivity
+from dpinfer.schema.grid import UNIT
 
 if TYPE_CHECKING:
     from fractions import Fraction
@@ -28,11 +31,14 @@ if TYPE_CHECKING:
 
 __all__ = ["Bins", "RoundCounts"]
 
-_OF = ("size", "residual", "difference", "linear", "coordinate")
+_OF = ("size", "residual", "difference", "linear", "coordinate", "label", "person")
 
 _MOST_PLACES = 512
 _MOST_BINS = 2**14
 _MOST_COUNTS = 2**20
+
+_FEW = 8
+"""Among fewer cuts a search is as fast as anything."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -40,7 +46,8 @@ class Bins:
     """Bins of one number of a row: between ``cuts`` (B - 1,), and below and above all of them.
 
     With several ``levels`` neighbouring bins are also counted by pairs, by fours and so on; then B is divisible by the
-    largest of these. ``place`` says which coordinate, if it is one that is binned.
+    largest of these. ``place`` says which, if it is a coordinate or a label that is binned. Of a "person" it is the
+    Euclidean length of what all their rows add to a vector, the ``term``, that is binned, once for all rows.
     """
 
     name: str
@@ -48,6 +55,7 @@ class Bins:
     cuts: Array
     levels: int = 1
     place: int = 0
+    term: Term | None = None
 
     @property
     def size(self) -> int:
@@ -66,20 +74,67 @@ class Bins:
         if self.of not in _OF:
             raise OptionError("of", self.of, _OF)
         right = type(self.cuts) is np.ndarray and self.cuts.dtype == np.float64 and self.cuts.ndim == 1
-        right = right and self.cuts.size < _MOST_BINS and bool(np.isfinite(self.cuts).all())
+        right = right and self.cuts.size < _MOST_BINS and bool((np.abs(self.cuts) <= LARGEST).all())
         if not (right and bool((np.diff(self.cuts) > 0).all())):
             raise OptionError("cuts", type(self.cuts).__name__, f"up to {_MOST_BINS - 1:,} increasing numbers")
         whole = type(self.levels) is int and 1 <= self.levels <= _MOST_BINS.bit_length()
         if not whole or self.size % 2 ** (self.levels - 1):
             raise OptionError("levels", self.levels, f"levels of which each halves {self.size:,} bins")
-        if type(self.place) is not int or not 0 <= self.place < frame.size:
-            raise OptionError("place", self.place, f"a coordinate, from 0 to {frame.size - 1}")
+        places = frame.labels if self.of == "label" else frame.size
+        if type(self.place) is not int or not 0 <= self.place < places:
+            raise OptionError("place", self.place, f"a whole number below {places}")
+        if self.term is not None:
+            if type(self.term) is not Term:
+                raise OptionError("term", type(self.term).__name__, "a Term")
+            self.term.check()
+        if (self.of == "person") != (self.term is not None and self.term.kind == "vector"):
+            raise OptionError("term", self.of, "a vector for people, and None for anything else")
 
-    def found(self, looked: Looked) -> NDArray[np.intp]:
-        """Return the bin of each row (m,)."""
-        number = looked.z[self.place] if self.of == "coordinate" else getattr(looked, self.of)
-        found: NDArray[np.intp] = np.searchsorted(self.cuts, number, side="right")
+    def counts(self, looked: Looked, owned: Ints) -> Ints:
+        """Count the rows (m,), or the people of whom ``owned`` (m,) says which each row is of, in each bin (B,)."""
+        kept = looked.weight > 0
+        if self.term is not None:
+            number = lengths(by_person(whole_numbers(self.term, looked), owned)) / UNIT
+            kept = np.bincount(owned, kept) > 0
+        elif self.of in ("coordinate", "label"):
+            number = (looked.z if self.of == "coordinate" else looked.labels)[self.place]
+        else:
+            number = getattr(looked, self.of)
+        found = np.where(kept, self.bins(number), self.size)
+        return np.bincount(found, minlength=self.size + 1)[:-1].astype(np.int64)
+
+    def bins(self, numbers: Array) -> NDArray[np.intp]:
+        """Return how many cuts each number (m,) is not below.
+
+        No number is in a higher cell of an even grid than one above it. So only cuts in its own cell need a look; with
+        several of them in one cell there is a search.
+        """
+        if self._grid is None:
+            found: NDArray[np.intp] = np.searchsorted(self.cuts, numbers, side="right")
+            return found
+        below, only = self._grid
+        cell = self._cell(numbers)
+        found = below[cell]
+        found += numbers >= only.take(cell)
         return found
+
+    def _cell(self, numbers: Array) -> NDArray[np.intp]:
+        steps = 2 * len(self.cuts)
+        place: Array = (numbers - self.cuts[0]) * (steps / (self.cuts[-1] - self.cuts[0]))
+        np.fmin(np.fmax(place, 0.0, out=place), steps, out=place)
+        return place.astype(np.intp)
+
+    @cached_property
+    def _grid(self) -> tuple[NDArray[np.intp], Array] | None:
+        """Of each cell how many cuts are in lower ones, and its own cut, or infinity; None if one has several."""
+        if len(self.cuts) < _FEW or not self.cuts[-1] - self.cuts[0] > 1 / LARGEST:
+            return None
+        cells = self._cell(self.cuts)
+        if not (np.diff(cells) > 0).all():
+            return None
+        only = np.full(2 * len(self.cuts) + 1, np.inf)
+        only[cells] = self.cuts
+        return np.searchsorted(cells, np.arange(len(only))), only
 
 
 @dataclass(frozen=True, eq=False)
@@ -155,11 +210,14 @@ class RoundCounts(RowSum):
         return joint_sensitivity(list(zip(parts, weights.tolist(), strict=True)), norm=norm)
 
     def part_changes(self, neighbors: Neighbors, norm: Norm) -> tuple[Fraction, ...]:
-        """Bound on the change of each place: a row is in one count of each level, and a replaced row in two or none."""
-        if self.schema.people is not None:
-            raise NotProvedError("RoundCounts is proved for rows as the unit of privacy: people are not served")
+        """Bound on the change of each place: a row is in one count of each level, and a replaced row in two or none.
+
+        Rows of a person count one by one, unless it is the person who is in a bin.
+        """
         moved = [one.levels * (1 if neighbors == "add_remove" else 2) for one in self.places]
-        return tuple(binary(one if norm == "l1" else sqrt_above(binary(one), binary)) for one in moved)
+        rows = [1 if one.of == "person" else self.schema.rows_per_unit for one in self.places]
+        bounds = (binary(one if norm == "l1" else sqrt_above(binary(one), binary)) for one in moved)
+        return tuple(many * one for many, one in zip(rows, bounds, strict=True))
 
     @property
     def _sizes(self) -> list[int]:
@@ -181,14 +239,12 @@ class RoundCounts(RowSum):
     def add(self, batch: Batch) -> Ints:
         """Count rows by bin (sets, entries); see `RowSum.add`."""
         rows, _ = self.frame.features.encode(batch.cells)
-        each = batch.size // batch.sets
-        return np.stack([self._counted(rows[:, start * each : (start + 1) * each]) for start in range(batch.sets)])
-
-    def _counted(self, rows: Array) -> Ints:
-        looked = self.frame.look(rows)
-        kept = looked.weight > 0
-        counts = [np.bincount(one.found(looked)[kept], minlength=one.size) for one in self.places]
-        return np.concatenate(counts).astype(np.int64)
+        people = any(one.of == "person" for one in self.places)
+        found = np.zeros((batch.sets, self.entries), dtype=np.int64)
+        for place, mine in pieces(batch, batch.size if people else BLOCK_ROWS):
+            looked, owned = self.frame.look(rows[:, mine]), owners(batch, mine)
+            found[place] += np.concatenate([one.counts(looked, owned) for one in self.places])
+        return found
 
     def finish(self, totals: list[int]) -> list[int]:
         """Return the counts of all levels from those of the bins."""

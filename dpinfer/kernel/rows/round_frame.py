@@ -37,8 +37,8 @@ class Looked:
 
     ``z`` (q, m) are coordinates, of all the others there is one for each row (m,): ``linear`` is the linear predictor,
     ``difference`` the response less its mean, ``residual`` that over its standard deviation, ``lift`` what z is
-    multiplied by in scores, ``size`` what the weight is 1 over where it is above 1, and ``weight`` the row's weight, 0
-    of a row that is dropped.
+    multiplied by in scores, ``size`` what the survey weight is divided by where it is above 1, and ``weight`` the
+    result, 0 of a row that is dropped. ``labels`` (k, m) are the numbers of a row that only bins are made of.
     """
 
     z: Array
@@ -48,17 +48,19 @@ class Looked:
     lift: Array | None
     size: Array
     weight: Array
+    labels: Array
 
 
 @dataclass(frozen=True, eq=False)
 class RoundFrame:
     """Maps integer rows to coordinates z, the linear predictor and a weighted residual, by public numbers.
 
-    ``maps`` (q + 2, d) are whole numbers, row j in steps of ``2^-bits[j]``. Times the features of a row they give its q
-    coordinates, its linear predictor and its response. ``mean``, ``inverse_sd`` and ``lift`` are functions of the
-    linear predictor; left out they are 0, 1 and 1. The weight v of a row keeps ``v |u|^2 <= 1`` for ``u = lift z``: it
-    is 1, or 1 over ``|u|^2`` where that is larger. With the norm "l1" it is 1 over the largest of 1, the absolute sum
-    of u, and that of the upper triangle of u u' over ``ratio``.
+    ``maps`` (q + 2 + k, d) are whole numbers, row j in steps of ``2^-bits[j]``. Times the features of a row they give
+    its q coordinates, its linear predictor, its response, if ``weighted`` its survey weight w, which is cut to [0, 1],
+    and ``labels`` more numbers. ``mean``, ``inverse_sd`` and ``lift`` are functions of the linear predictor; left out
+    they are 0, 1 and 1. The weight v of a row keeps ``v |u|^2 <= 1`` for ``u = lift z``: it is the smaller of w, or 1,
+    and 1 over ``|u|^2``. With the norm "l1" it is the smallest of w, 1 over the absolute sum of u, and ``ratio`` over
+    that of the upper triangle of u u'.
     """
 
     features: Features
@@ -69,19 +71,25 @@ class RoundFrame:
     lift: Interpolant | None = None
     norm: Norm = "l2"
     ratio: float = 1.0
+    weighted: bool = False
+    labels: int = 0
 
     @property
     def size(self) -> int:
         """Number q of coordinates."""
-        return len(self.maps) - 2
+        return len(self.maps) - 2 - self.weighted - self.labels
 
     def check(self) -> None:
         """Refuse maps whose products with a row would be rounded, and what is no frame."""
         features = self.features
         if type(features) is not Features or features.clip is not None or features.count_clamped:
             raise OptionError("features", type(features).__name__, "Features without row_norm= and marks")
+        if type(self.weighted) is not bool:
+            raise OptionError("weighted", type(self.weighted).__name__, "True or False")
+        if type(self.labels) is not int or not 0 <= self.labels <= MOST_COORDINATES:
+            raise OptionError("labels", self.labels, f"a whole number to {MOST_COORDINATES}")
         right = type(self.maps) is np.ndarray and self.maps.dtype == np.int64 and self.maps.ndim == 2
-        right = right and 3 <= len(self.maps) <= MOST_COORDINATES + 2 and self.maps.shape[1] == features.basis.width
+        right = right and 1 <= self.size <= MOST_COORDINATES and self.maps.shape[1] == features.basis.width
         right = right and bool(((self.maps >= -_ROW_SUM) & (self.maps <= _ROW_SUM)).all())
         if not (right and bool((np.abs(self.maps).sum(axis=1) <= _ROW_SUM).all())):
             raise OptionError(
@@ -100,26 +108,26 @@ class RoundFrame:
 
     @cached_property
     def _exact(self) -> Array:
-        return self.maps.astype(np.float64)
-
-    @cached_property
-    def _steps(self) -> Array:
-        """The number 1 over that of each map's products (q + 2, 1): powers of two."""
-        steps: Array = np.ldexp(1.0, -(np.array(self.bits) + GRID_BITS))[:, None]
-        return steps
+        """The maps (q + 2 + k, d) of integer features: whole numbers times powers of two."""
+        steps = np.ldexp(1.0, -(np.array(self.bits) + GRID_BITS))
+        exact: Array = self.maps.astype(np.float64) * steps[:, None]
+        return exact
 
     def look(self, rows: Array) -> Looked:
         """Map integer rows (d, m); a function of each row alone, to the last bit."""
-        mapped = np.dot(self._exact, rows)  # whole numbers of at most 2^53, in whatever order they are added
-        mapped *= self._steps
-        z, linear, response = mapped[:-2], mapped[-2], mapped[-1]
+        mapped = np.dot(self._exact, rows)  # whole steps, at most 2^53 of them, in whatever order they are added
+        z, (linear, response), others = np.split(mapped, [self.size, self.size + 2])
         difference = response if self.mean is None else response - self.mean(linear)
         residual = difference if self.inverse_sd is None else difference * self.inverse_sd(linear)
         lift = None if self.lift is None else self.lift(linear)
         size = self._size(z, lift)
-        weight = 1.0 / np.maximum(size, 1.0)
+        weight = np.ones(len(size))
+        if self.weighted:
+            np.fmin(np.fmax(others[0], 0.0), 1.0, out=weight)
+            size *= weight
+        weight /= np.maximum(size, 1.0)
         np.copyto(weight, 0.0, where=rows[0] == 0.0)
-        return Looked(z, linear, difference, residual, lift, size, weight)
+        return Looked(z, linear, difference, residual, lift, size, weight, others[self.weighted :])
 
     def _size(self, z: Array, lift: Array | None) -> Array:
         """Measure rows (m,), coordinate after coordinate: numbers that are not whole have one order of addition."""

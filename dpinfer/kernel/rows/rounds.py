@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
+from math import frexp
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -15,9 +16,11 @@ from dpinfer.kernel.rows.interpolants import LARGEST
 from dpinfer.kernel.rows.products import HALF
 from dpinfer.kernel.rows.round_frame import RoundFrame, check_table
 from dpinfer.privacy.exact import binary, sqrt_above
-from dpinfer.schema.grid import UNIT
+from dpinfer.schema.grid import GRID_BITS, UNIT
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from numpy.typing import NDArray
 
     from dpinfer.kernel.rows.interpolants import Interpolant
@@ -29,13 +32,13 @@ if TYPE_CHECKING:
     Array = NDArray[np.float64]
     Ints = NDArray[np.int64]
 
-__all__ = ["SLACK", "RoundSum", "Term"]
+__all__ = ["BLOCK_ROWS", "SLACK", "RoundSum", "Term", "by_person", "lengths", "owners", "pieces", "whole_numbers"]
 
 SLACK = Fraction(1, 2**12)
 """What a row may pay above 1: more than rounding to the grid adds to the price of one that pays 1."""
 
 _KEPT = float((1 + SLACK) * (1 - Fraction(1, 2**40)))
-"""What a row that is kept may pay in floating point, whose errors are below 2^-44 of it: S then holds exactly."""
+"""What a row that is kept may pay in floating point, whose errors are below 2^-42 of it: S then holds exactly."""
 
 _KINDS = ("vector", "matrix", "outer", "number", "mass")
 _SQUARED = ("matrix", "outer")
@@ -44,8 +47,11 @@ _OF = ("residual", "difference", "linear")
 _MOST_TERMS = 64
 _MOST_SUMS = 2**20
 
-_BLOCK = 2**13
+BLOCK_ROWS = 2**13
 """Rows that are mapped at once."""
+
+_LONGEST = 2**15
+"""So many sizes of rows, of at most 2^38 in each coordinate, add up to at most 2^53."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -95,11 +101,14 @@ class RoundSum(RowSum):
     """Sums of what each row adds to one round: vectors, matrices and numbers, of which the sizes pay prices.
 
     A row whose sizes pay more than 1, and a slack, for all terms together adds nothing. The prices, tables and maps are
-    public and may be any: of the right ones no row pays more, see `docs/kernel.md`.
+    public and may be any: of the right ones no row pays more, see `docs/kernel.md`. With ``tau`` a person pays for what
+    all their rows add up to, where the sum of their first vectors is first cut to that length; it is also what "outer"
+    multiplies.
     """
 
     frame: RoundFrame
     terms: tuple[Term, ...]
+    tau: float | None = None
 
     @property
     def schema(self) -> Schema:
@@ -131,7 +140,8 @@ class RoundSum(RowSum):
     @property
     def units(self) -> Array:
         """The number 1 in each integer sum (m,)."""
-        return np.repeat([self._unit(term) for term in self.terms], self._sizes)
+        return np.repeat([self._unit(place) ** (2 if one.kind in _SQUARED else 1)
+                          for place, one in enumerate(self.terms)], self._sizes)  # fmt: skip
 
     def check(self) -> None:
         """Refuse a frame or terms that are none, and more sums than can be held."""
@@ -150,6 +160,11 @@ class RoundSum(RowSum):
             raise OptionError("terms", kinds, "a vector before what is made of it")
         if sum(self._sizes) > _MOST_SUMS:
             raise OptionError("terms", f"{sum(self._sizes):,} sums", f"at most {_MOST_SUMS:,}")
+        if self.tau is not None:
+            if type(self.tau) is not float or not 1 / UNIT <= self.tau <= _LONGEST:
+                raise OptionError("tau", self.tau, f"a length of at most {_LONGEST:,}, or None")
+            if self.schema.rows_per_unit * self.frame.size > _LONGEST:
+                raise NotProvedError(f"tau= is proved for people of at most {_LONGEST // self.frame.size:,} rows")
 
     # Bounds
 
@@ -178,19 +193,21 @@ class RoundSum(RowSum):
     def change(self, weights: Array, neighbors: Neighbors, norm: Norm) -> Fraction:
         """Bound on the change of all sums, each over its noise, for rows in the set: see `docs/kernel.md`.
 
-        Noise of another norm than the set's is not proved, nor are people as units.
+        Rows of a person count one by one, unless people are in the set as a whole, which is proved for Gaussian noise.
+        Noise of another norm than the set's is not proved.
         """
-        if self.schema.people is not None:
-            raise NotProvedError("RoundSum is proved for rows as the unit of privacy: people are not served")
         if norm != self.frame.norm:
             raise NotProvedError(f"rows are in a set of norm {self.frame.norm}: {norm} noise is not proved")
+        if norm == "l1" and self.tau is not None:
+            raise NotProvedError("tau= is proved for Gaussian noise: l1 noise is not proved")
+        rows = self.schema.rows_per_unit if self.tau is None else 1
         power = 2 if norm == "l2" else 1
         shares = [
             _factor(term, neighbors, norm) / (Fraction(term.price) * Fraction(weight) ** power)
             for term, weight in zip(self.terms, weights.tolist(), strict=True)
         ]
         bound = (1 + SLACK) * max(shares)
-        return bound if norm == "l1" else binary(sqrt_above(bound, binary))
+        return rows * (bound if norm == "l1" else binary(sqrt_above(bound, binary)))
 
     @cached_property
     def _upper(self) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
@@ -207,45 +224,66 @@ class RoundSum(RowSum):
         """How many integers each row has for a term."""
         return 1 if term.kind in ("number", "mass") else self.frame.size
 
-    def _unit(self, term: Term) -> float:
-        return float(UNIT) ** (2 if term.kind in _SQUARED else 1)
+    def _unit(self, place: int) -> float:
+        """Return the number 1 in the whole numbers of a term: a power of two, at which a length tau is below 2^19."""
+        if self.tau is None or not self._cut(place):
+            return float(UNIT)
+        return float(np.ldexp(1.0, GRID_BITS - frexp(self.tau)[1]))
+
+    def _cut(self, place: int) -> bool:
+        """Whether what a term adds is made of people's vectors, cut to the length tau."""
+        return self.tau is not None and (place == self._first or self.terms[place].kind == "outer")
+
+    @property
+    def _first(self) -> int:
+        """Place of the first vector, or -1."""
+        return next((place for place, one in enumerate(self.terms) if one.kind == "vector"), -1)
 
     # Integers
 
     def add(self, batch: Batch) -> Ints:
-        """Sum what rows add (sets, m); see `RowSum.add`.
+        """Sum what units add (sets, m); see `RowSum.add`.
 
-        Integers of a row are at most 2^19, so that sums of products over a batch of 2^15 rows are exact in float64.
+        Whole numbers are at most 2^19, so that sums of products over a batch of 2^15 rows are exact in float64.
         """
         rows, _ = self.frame.features.encode(batch.cells)
-        each = batch.size // batch.sets
         found = np.zeros((batch.sets, self.entries), dtype=np.int64)
-        for place in range(batch.sets):
-            for start in range(place * each, (place + 1) * each, _BLOCK):
-                mine = rows[:, start : min(start + _BLOCK, (place + 1) * each)]
-                found[place] += self._summed(self.integers(mine))
+        for place, mine in pieces(batch, BLOCK_ROWS if self.tau is None else batch.size):
+            owned = None if self.tau is None else owners(batch, mine)
+            found[place] += self._summed(self.integers(rows[:, mine], owned))
         return found
 
-    def integers(self, rows: Array) -> list[Array]:
+    def integers(self, rows: Array, owned: Ints | None = None) -> list[Array]:
         """Map integer features (d, m) to the whole numbers of each term (k, m), forced into the set.
 
-        A matrix has the vector q of its sum of q q'. Whatever does not fit becomes zero, for all terms of a row.
+        A matrix has the vector q of its sum of q q'. Whatever does not fit becomes zero, for all terms of a unit. With
+        ``tau`` the first vector has those of people, of whom ``owned`` (m,) says which each row is of, from 0.
         """
         looked = self.frame.look(rows)
+        if self.tau is not None and owned is None:
+            owned = np.arange(rows.shape[1])
         found: list[Array] = []
-        paid = np.zeros(rows.shape[1])
-        for term in self.terms:
-            found.append(found[self._first] if term.kind == "outer" else _whole(term, looked))
-            paid += term.price * _size(term, found[-1], self.frame.norm)
+        paid = np.zeros(rows.shape[1] if owned is None else int(owned.max(initial=-1)) + 1)
+        for place, term in enumerate(self.terms):
+            if term.kind == "outer":
+                whole = found[self._first]
+            else:
+                whole = whole_numbers(term, looked)
+                if owned is not None and place == self._first:
+                    whole = self._shortened(by_person(whole, owned))
+            found.append(whole)
+            mine = None if self._cut(place) else owned
+            paid += term.price * _size(term, whole, self.frame.norm, self._unit(place), mine)
         dropped = ~(paid <= _KEPT)
-        for one in found:
-            np.copyto(one, 0.0, where=dropped)
+        for place, one in enumerate(found):  # once more for "outer", whose numbers are the vector's
+            np.copyto(one, 0.0, where=dropped if owned is None or self._cut(place) else dropped[owned])
         return found
 
-    @property
-    def _first(self) -> int:
-        """Place of the first vector."""
-        return [term.kind for term in self.terms].index("vector")
+    def _shortened(self, whole: Array) -> Array:
+        """Cut the whole numbers of people (k, n) to the length tau, in whole steps."""
+        assert self.tau is not None
+        share = np.minimum(self.tau * UNIT / np.maximum(lengths(whole), 1.0), 1.0)
+        return _rounded(whole * (share * (self._unit(self._first) / UNIT)))
 
     def _summed(self, integers: list[Array]) -> Ints:
         """Sum over rows; np.dot, unlike the operator @, lets other threads run meanwhile."""
@@ -266,7 +304,7 @@ def _factor(term: Term, neighbors: Neighbors, norm: Norm) -> int:
     return 4 if norm == "l2" and term.kind in ("vector", "number") else 2
 
 
-def _whole(term: Term, looked: Looked) -> Array:
+def whole_numbers(term: Term, looked: Looked) -> Array:
     """Return the whole numbers (k, m) of a term, in [-UNIT, UNIT]."""
     number: Array = getattr(looked, term.of)
     amount = number.copy() if term.curve is None else term.curve(number)
@@ -276,23 +314,67 @@ def _whole(term: Term, looked: Looked) -> Array:
         for _ in range(term.power):
             amount *= looked.weight
         np.copyto(amount, 0.0, where=looked.weight == 0.0)
-        exact: Array = amount[None] * UNIT
-    elif term.kind == "matrix":
+        return _rounded(amount[None] * UNIT)
+    if term.kind == "matrix":
         amount *= looked.weight
-        exact = looked.z * (np.sqrt(amount) * UNIT)
-    else:
-        if term.center is not None:
-            amount -= term.center(looked.linear)
-        amount *= looked.weight * UNIT
-        exact = looked.z * (amount if looked.lift is None else amount * looked.lift)
-    np.fmin(np.fmax(exact, -UNIT, out=exact), UNIT, out=exact)  # NaN, too, comes to lie in the interval
+        return _rounded(looked.z * (np.sqrt(amount) * UNIT))
+    if term.center is not None:
+        amount -= term.center(looked.linear)
+    amount *= looked.weight * UNIT
+    return _rounded(looked.z * (amount if looked.lift is None else amount * looked.lift))
+
+
+def _rounded(exact: Array) -> Array:
+    """Round to whole numbers in [-UNIT, UNIT], in place; NaN stays, at a size that nobody can pay."""
+    np.clip(exact, -UNIT, UNIT, out=exact)
     return np.rint(exact, out=exact)
 
 
-def _size(term: Term, whole: Array, norm: Norm) -> Array:
-    """Return the size (m,) that a term's price is for, in units of 1, from exact sums of whole numbers."""
-    squared: Array = np.einsum("km,km->m", whole, whole) / UNIT**2
+def _size(term: Term, whole: Array, norm: Norm, unit: float, owned: Ints | None) -> Array:
+    """Return the size (n,) that a term's price is for, in units of 1.
+
+    Of people whose rows are given it is the size of what these add up to; of a sum of matrices, what theirs add up to.
+    """
+    if owned is not None and term.kind != "matrix":
+        whole, owned = by_person(whole, owned), None
+    squared: Array = _squares(whole) / unit**2
+    if owned is not None:
+        squared = np.bincount(owned, squared).astype(np.float64)
     if norm == "l2":
         return squared * squared if term.kind in _SQUARED else squared
-    absolute: Array = np.abs(whole).sum(axis=0) / UNIT
+    absolute: Array = np.abs(whole).sum(axis=0) / unit
     return (absolute * absolute + squared) / 2 if term.kind in _SQUARED else absolute
+
+
+def _squares(whole: Array) -> Array:
+    """Sum squares of columns, coordinate after coordinate: where they are not exact there is one order of addition."""
+    found = np.zeros(whole.shape[1])
+    for one in whole:
+        found += one * one
+    return found
+
+
+def lengths(whole: Array) -> Array:
+    """Return the Euclidean length (m,) of each column of whole numbers (k, m)."""
+    return np.sqrt(_squares(whole))
+
+
+def by_person(whole: Array, owned: Ints) -> Array:
+    """Sum the whole numbers of rows (k, m) over each person's (k, n), exactly."""
+    return np.stack([np.bincount(owned, one) for one in whole])
+
+
+def owners(batch: Batch, mine: slice) -> Ints:
+    """Return whose each of some rows is (m,), 0, 1, ...: all rows of a person are there, or each is another's."""
+    if batch.persons is None:
+        return np.arange(mine.stop - mine.start)
+    found: Ints = np.unique(batch.persons[mine], return_inverse=True)[1]
+    return found
+
+
+def pieces(batch: Batch, most: int) -> Iterator[tuple[int, slice]]:
+    """Yield slices of at most so many rows of each data set of a batch."""
+    each = batch.size // batch.sets
+    for place in range(batch.sets):
+        for start in range(place * each, (place + 1) * each, most):
+            yield place, slice(start, min(start + most, (place + 1) * each))

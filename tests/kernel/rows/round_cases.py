@@ -1,6 +1,6 @@
 """Rounds of Newton's method as a procedure would ask for them: links, their prices, and frames at random."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 
 import numpy as np
@@ -206,6 +206,16 @@ def quantile(q=0.25, free=0.848, h=0.05, **options):
     )
 
 
+def weighted(make, **options):
+    """A round of rows with survey weights, of which some are cut to 0 and to 1, and with a label."""
+    rng = options.get("rng") or np.random.default_rng(1)
+    rows = make(**options)
+    more = np.rint(rng.normal(size=(2, rows.frame.maps.shape[1])) * 2**23).astype(np.int64)
+    more[0, 0] = 2**23
+    maps, bits = np.vstack([rows.frame.maps, more]), (*rows.frame.bits, 24, 20)
+    return replace(rows, frame=replace(rows.frame, maps=maps, bits=bits, weighted=True, labels=1))
+
+
 ROUNDS = {
     "logit": binary,
     "logit with products": lambda **o: binary(meat=0.2, **o),
@@ -222,6 +232,9 @@ ROUNDS = {
     "median": lambda **o: quantile(0.5, 0.999, **o),
     "quartile": quantile,
     "Poisson": counts,
+    "logit, weighted": lambda **o: weighted(binary, **o, meat=0.2),
+    "logit, weighted, L1": lambda **o: weighted(binary, **o, meat=0.2, norm="l1"),
+    "Poisson, weighted": lambda **o: weighted(counts, **o),
 }
 """Right prices: no row pays more than 1."""
 

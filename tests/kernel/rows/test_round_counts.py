@@ -9,17 +9,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import dpinfer as dpi
-from dpinfer.errors import NotProvedError, OptionError
+from dpinfer.errors import OptionError
 from dpinfer.kernel.price import price_stage
 from dpinfer.kernel.rows.base import Batch
-from dpinfer.kernel.rows.features import Features
 from dpinfer.kernel.rows.round_counts import Bins, RoundCounts
 from dpinfer.kernel.rows.round_frame import RoundFrame
+from dpinfer.kernel.rows.rounds import Term
 from dpinfer.kernel.sources import open_source
 from dpinfer.kernel.stage import Context, Stage, Sum
 from dpinfer.kernel.sums import exact_sums
 from dpinfer.privacy.units import NEIGHBORS
-from dpinfer.schema.basis import UNIT, basis_of
+from dpinfer.schema.basis import UNIT
 from tests.kernel.rows.round_bounds import CELLS, cells_of, frame_of
 from tests.kernel.rows.round_cases import LINKS, SCHEMA, features, maps_of
 
@@ -35,6 +35,35 @@ PLACES = (
 )
 COUNTS = RoundCounts(FRAME, PLACES)
 SHIFTS = {"l2": lambda one: one**2, "l1": lambda one: one}
+
+
+def around(cuts):
+    """Numbers at cuts, next to them, and anywhere."""
+    rng = np.random.default_rng(0)
+    ends = np.r_[cuts, np.nextafter(cuts, np.inf), np.nextafter(cuts, -np.inf)]
+    span = np.abs(cuts).max() * 3
+    return np.r_[ends, rng.uniform(-span, span, 2000), rng.choice(cuts, 500) * rng.normal(size=500), 0.0, 1e100, -1e100]
+
+
+@pytest.mark.parametrize(
+    "cuts",
+    [
+        np.linspace(-1, 1, 4097)[1:-1],
+        np.linspace(-1e-9, 3e5, 64),
+        np.arange(11) + 0.5,
+        np.linspace(1e9, 1e9 + 1e-4, 9),
+        np.linspace(-1e29, 1e30, 9),
+        2.0 ** np.arange(-20, 20),
+        np.sort(np.random.default_rng(1).normal(size=100)),
+        np.nextafter(1.0, 2) * np.arange(1, 10) / 3,
+        np.arange(9) * 5e-324,
+        np.array([0.0]),
+    ],
+)
+def test_a_number_is_in_the_bin_that_a_search_finds(cuts):
+    numbers = around(cuts)
+    found = Bins("it", "linear", cuts).bins(numbers)
+    assert found.tolist() == np.searchsorted(cuts, numbers, side="right").tolist()
 
 
 def raw_of(cells):
@@ -164,6 +193,7 @@ WRONG = {
     "cuts that fall": in_bins(cuts=np.array([0.0, -1.0, 1.0])),
     "the same twice": in_bins(cuts=np.array([0.0, 0.0, 1.0])),
     "cuts of whole numbers": in_bins(cuts=np.array([0, 1, 2])),
+    "cuts beyond all numbers": in_bins(cuts=np.array([0.0, 1.0, 1e300])),
     "square cuts": in_bins(cuts=np.zeros((1, 1))),
     "cuts of a list": in_bins(cuts=[0.0]),
     "too many cuts": in_bins(cuts=np.arange(2.0**14)),
@@ -173,6 +203,12 @@ WRONG = {
     "many levels": in_bins(levels=10**6),
     "another coordinate": in_bins(place=4),
     "coordinate from the end": in_bins(place=-1),
+    "a person without a vector": in_bins(of="person"),
+    "a person's number": in_bins(of="person", term=Term("score", "number", 1.0)),
+    "a vector of rows": in_bins(term=Term("score", "vector", 1.0)),
+    "a vector that is none": in_bins(of="person", term="score"),
+    "a vector at no price": in_bins(of="person", term=Term("score", "vector", 0.0)),
+    "no label": in_bins(of="label", place=0),
     "no places": replace(COUNTS, places=()),
     "places of a list": replace(COUNTS, places="ab"),
     "twice": replace(COUNTS, places=PLACES[:1] * 2),
@@ -202,10 +238,3 @@ def test_subclasses_are_refused():
     for rows in (Few(FRAME, PLACES), replace(COUNTS, places=(other,))):
         with pytest.raises(OptionError):
             price_stage(Stage(Sum(rows)), dpi.ZCDP(0.1), context)
-
-
-def test_people_are_not_proved():
-    people = SCHEMA.with_people("id", 3)
-    asked = Features(basis_of(["x", "u", "b", "y"], people))
-    with pytest.raises(NotProvedError, match="RoundCounts is proved for rows"):
-        replace(COUNTS, frame=replace(FRAME, features=asked)).bounded("add_remove", "l2")

@@ -195,8 +195,3 @@ def test_what_is_not_proved_is_refused():
         binary(norm="l1").bounded("add_remove", "l2")
     with pytest.raises(NotProvedError, match="shares"):
         binary().bounded("add_remove", "l2", shares=[0.5, 0.5])
-    people = SCHEMA.with_people("id", 3)
-    rows = binary()
-    asked = Features(basis_of(["x", "u", "w", "b", "x * u", "y"], people))
-    with pytest.raises(NotProvedError, match="people"):
-        replace(rows, frame=replace(rows.frame, features=asked)).bounded("add_remove", "l2")

@@ -12,6 +12,7 @@ from dpinfer.errors import InferenceError, NotProvedError, OptionError
 from dpinfer.results.base import PrivateResults
 from dpinfer.results.testing.base import TestResults
 from dpinfer.results.testing.regression import RegressionTestResults, restriction_texts
+from tests.linear import gram_ols
 
 SCHEMA = dpi.Schema(
     age=dpi.Real(0, 100, missing=0.0, impossible=0.0),
@@ -33,7 +34,7 @@ def frame(n=2000, seed=0):
 
 def fitted(rows=None, price=None, *, neighbors="add_remove", **options):
     data = dpi.PublicData(frame() if rows is None else rows, SCHEMA, rng=np.random.default_rng(1), neighbors=neighbors)
-    return dpi.ols(FORMULA, data, **options).fit(price or dpi.ZCDP(0.1))
+    return gram_ols(FORMULA, data, **options).fit(price or dpi.ZCDP(0.1))
 
 
 @pytest.fixture(scope="module")
@@ -138,7 +139,7 @@ def test_a_release_answers_after_storage(results, test):
 def test_a_gram_serves_its_regressions():
     data = dpi.PublicData(frame(), SCHEMA, rng=np.random.default_rng(2))
     release = dpi.gram(["income", "age", "educ", "hours"], data).fit(dpi.ZCDP(0.1)).release
-    found = dpi.ols("income ~ 0 + age + hours", release).infer().f_test("age = 0", null="simulated", draws=99)
+    found = gram_ols("income ~ 0 + age + hours", release).infer().f_test("age = 0", null="simulated", draws=99)
     assert isinstance(found, RegressionTestResults)
     assert found.pvalue == 0.01
 

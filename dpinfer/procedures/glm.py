@@ -1,0 +1,258 @@
+"""Regressions of one response, by noisy Newton rounds: `logit`, `probit`, `poisson`, `glm`, `rlm`, `quantreg`."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from statsmodels.genmod import families
+from statsmodels.genmod.families import links
+
+from dpinfer.errors import NotProvedError, OptionError, type_of
+from dpinfer.procedures.keywords import suggests
+from dpinfer.procedures.newton import Newton
+
+if TYPE_CHECKING:
+    from dpinfer.kernel.stage import Data
+    from dpinfer.release import Release
+
+__all__ = ["glm", "logit", "poisson", "probit", "quantreg", "rlm"]
+
+_FAMILIES = (
+    "sm.families.Binomial() with link Logit, Probit or CLogLog, Poisson(), NegativeBinomial(alpha=), "
+    "Gamma(link=Log()) or Gaussian()"
+)
+
+_MODELS: dict[tuple[type, type], str] = {
+    (families.Binomial, links.Logit): "logit",
+    (families.Binomial, links.Probit): "probit",
+    (families.Binomial, links.CLogLog): "cloglog",
+    (families.Poisson, links.Log): "poisson",
+    (families.NegativeBinomial, links.Log): "negativebinomial",
+    (families.Gamma, links.Log): "gamma",
+    (families.Gaussian, links.Identity): "ols",
+}
+
+
+@suggests
+def logit(
+    formula: str,
+    data: Data | Release | None = None,
+    *,
+    where: str | None = None,
+    ranges: bool = False,
+    inference: str = "auto",
+    target: str = "population",
+) -> Newton:
+    """Logistic regression under differential privacy, with robust standard errors.
+
+    Parameters
+    ----------
+    formula : str
+        Such as ``"affair ~ age + C(religious)"``, as in `ols`. The response is Boolean, ``Integer(0, 1)``, a condition
+        in ``I()``, or a Category of two levels, of which the second counts as 1.
+    data : PrivateData, PublicData or Release, optional
+        Rows to measure, or a release of this question. Nothing is read or spent here.
+    where : str, optional
+        A condition on declared columns, such as ``"age >= 18"``; other rows count as absent.
+    ranges : bool
+        Whether to spend a share of the price on where most values of the numeric columns lie. Worth it where bounds
+        are several times as wide as the data.
+    inference : {"auto", "wald", "score"}
+        Method of intervals, p-values and tests alike; "auto" is Wald's, and the score's where noise dominates.
+    target : {"population", "data"}
+        For "data" the rows are the whole population and only the noise counts as error.
+
+    Returns
+    -------
+    Newton
+        With ``.explain(privacy)``, ``.fit(privacy)``, ``.measure(privacy)`` and ``.infer()``.
+
+    Raises
+    ------
+    FormulaError, UnknownColumnError, CollinearDesignError
+        If the formula cannot be bounded from the schema, or the response is not binary, before anything is spent.
+    OptionError
+        If an option has no such value.
+
+    Notes
+    -----
+    A noisy start, a histogram of leverages, and two rounds of Newton's method are released. All rounds count in one
+    combined score; standard errors hold sampling, by the robust covariance, and noise. Proofs, formulas and
+    measurements are in `docs/glm.md`.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import dpinfer as dpi
+    >>> schema = dpi.Schema(x=dpi.Real(-1, 1), y=dpi.Boolean())
+    >>> rng = np.random.default_rng(1)
+    >>> frame = schema.sample(5000, rng)
+    >>> frame["y"] = rng.random(5000) < 1 / (1 + np.exp(-2 * frame["x"]))
+    >>> results = dpi.logit("y ~ x", dpi.PublicData(frame, schema, rng=rng)).fit(dpi.ZCDP(0.5))
+    >>> bool(abs(results.params["x"] - 2) < 5 * results.bse["x"])
+    True
+    """
+    return Newton.asking(locals(), model="logit")
+
+
+@suggests
+def probit(
+    formula: str,
+    data: Data | Release | None = None,
+    *,
+    where: str | None = None,
+    ranges: bool = False,
+    inference: str = "auto",
+    target: str = "population",
+) -> Newton:
+    """Probit regression under differential privacy, with robust standard errors.
+
+    Parameters, returned object and errors are those of `logit`.
+
+    Notes
+    -----
+    The score is that of least squares, x times response minus mean, for the score of the likelihood has no bound.
+    """
+    return Newton.asking(locals(), model="probit")
+
+
+@suggests
+def poisson(
+    formula: str,
+    data: Data | Release | None = None,
+    *,
+    offset: str | None = None,
+    exposure: str | None = None,
+    where: str | None = None,
+    ranges: bool = True,
+    inference: str = "auto",
+    target: str = "population",
+) -> Newton:
+    """Poisson regression of counts under differential privacy, with robust standard errors.
+
+    Parameters
+    ----------
+    formula, data, where, ranges, inference, target
+        As in `logit`. The response has declared bounds from 0 up.
+    offset : str, optional
+        A bounded expression of declared columns that is added to the linear predictor.
+    exposure : str, optional
+        A positive bounded expression, whose logarithm is added.
+
+    Returns
+    -------
+    Newton
+        As `logit`.
+
+    Raises
+    ------
+    FormulaError, UnknownColumnError, CollinearDesignError, OptionError
+        As `logit`; also for an offset that is not bounded, and an exposure that may be 0.
+    """
+    return Newton.asking(locals(), model="poisson")
+
+
+@suggests
+def glm(
+    formula: str,
+    data: Data | Release | None = None,
+    *,
+    family: Any = None,
+    offset: str | None = None,
+    exposure: str | None = None,
+    where: str | None = None,
+    ranges: bool | None = None,
+    inference: str = "auto",
+    target: str = "population",
+) -> Newton:
+    """Fit a generalized linear model under differential privacy, with robust standard errors.
+
+    Parameters
+    ----------
+    formula, data, where, ranges, inference, target
+        As in `logit`.
+    family : statsmodels family
+        ``sm.families.Binomial()`` (links Logit, Probit, CLogLog), ``Poisson()``, ``NegativeBinomial(alpha=)``,
+        ``Gamma(link=sm.families.links.Log())`` or ``Gaussian()``; the last is the default, as in statsmodels.
+    offset, exposure : str, optional
+        As in `poisson`, for families with a logarithmic link.
+
+    Returns
+    -------
+    Newton
+        As `logit`.
+
+    Raises
+    ------
+    NotProvedError
+        For another family or link.
+    FormulaError, UnknownColumnError, CollinearDesignError, OptionError
+        As `logit`.
+    """
+    model, parameter = _read_family(families.Gaussian() if family is None else family)
+    return Newton.asking(locals(), model=model, parameter=parameter)
+
+
+@suggests
+def rlm(
+    formula: str,
+    data: Data | Release | None = None,
+    *,
+    where: str | None = None,
+    ranges: bool = True,
+    inference: str = "auto",
+    target: str = "population",
+) -> Newton:
+    """Robust linear regression by Huber's M-estimator under differential privacy.
+
+    Parameters, returned object and errors are those of `logit`; the response is numeric.
+    """
+    return Newton.asking(locals(), model="rlm")
+
+
+@suggests
+def quantreg(
+    formula: str,
+    data: Data | Release | None = None,
+    *,
+    q: float = 0.5,
+    where: str | None = None,
+    ranges: bool = True,
+    inference: str = "auto",
+    target: str = "population",
+) -> Newton:
+    """Quantile regression under differential privacy, by a smoothed check function.
+
+    Parameters
+    ----------
+    formula, data, where, ranges, inference, target
+        As in `logit`; the response is numeric.
+    q : float
+        The quantile, between 0 and 1.
+
+    Returns
+    -------
+    Newton
+        As `logit`.
+
+    Raises
+    ------
+    FormulaError, UnknownColumnError, CollinearDesignError, OptionError
+        As `logit`; also for a quantile that is none.
+    """
+    if not (isinstance(q, float | int) and not isinstance(q, bool) and 0 < q < 1):
+        raise OptionError("q", q, "a number between 0 and 1")
+    return Newton.asking(locals(), model="quantreg", parameter=float(q))
+
+
+def _read_family(family: object) -> tuple[str, float | None]:
+    """Return the name of the model of a statsmodels family, and its parameter."""
+    link = getattr(family, "link", None)
+    model = _MODELS.get((type(family), type(link)))
+    if model is None:
+        if not isinstance(family, families.Family):
+            raise OptionError("family", type_of(family), _FAMILIES)
+        raise NotProvedError(
+            f"family= {type(family).__name__} with link {type(link).__name__} is not served; served are {_FAMILIES}"
+        )
+    return model, float(family.alpha) if isinstance(family, families.NegativeBinomial) else None

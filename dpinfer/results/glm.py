@@ -1,0 +1,367 @@
+"""Results of generalized linear models: predictions, ratios and marginal effects."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+import pandas as pd
+
+from dpinfer.errors import MissingFromReleaseError, OptionError, UnknownColumnError
+from dpinfer.results.base import PrivateResults
+from dpinfer.results.contrasts import check_alpha
+from dpinfer.results.effects import Points, effects_at, lone_terms
+from dpinfer.results.links import MeanFunction
+from dpinfer.results.margins import MARGIN_LABELS, MarginalEffects
+from dpinfer.results.prediction import CONSTANTS, MeanPrediction, design_rows, public_points
+from dpinfer.results.printing import interval_labels
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from numpy.typing import ArrayLike, NDArray
+
+    from dpinfer.inference.base import Inference
+    from dpinfer.inference.slopes import AverageSlope
+    from dpinfer.release.combined import AnyRelease
+    from dpinfer.results.effects import Effect
+    from dpinfer.schema.points import FormulaDesign
+
+    Array = NDArray[np.float64]
+
+__all__ = ["GLMResults"]
+
+_AT = ("overall", "mean", "median", "zero", "all")
+
+
+class GLMResults(PrivateResults):
+    """Coefficients of a generalized linear model, with predicted means, ratios and marginal effects.
+
+    Everything that `PrivateResults` has is here too.
+
+    Parameters
+    ----------
+    inference, release, model_name, response, notes, design
+        As in `PrivateResults`.
+    link : statsmodels link
+        Such as ``sm.families.links.Logit()``: it gives the mean and its derivatives.
+    counts : bool
+        Whether the response is a number of events, so that exponentiated coefficients are rate ratios.
+    average_slope : AverageSlope, optional
+        For average marginal effects; by default ``inference.average_slope``, where there is one.
+
+    Raises
+    ------
+    InferenceError
+        As `PrivateResults`.
+    """
+
+    def __init__(
+        self,
+        inference: Inference,
+        release: AnyRelease,
+        *,
+        link: Any,
+        model_name: str = "Private GLM",
+        response: str = "y",
+        notes: Sequence[str] = (),
+        design: FormulaDesign | None = None,
+        counts: bool = False,
+        average_slope: AverageSlope | None = None,
+    ) -> None:
+        self._mean, self._counts, self._average_slope = MeanFunction(link), counts, average_slope
+        super().__init__(
+            inference,
+            release,
+            model_name=model_name,
+            response=response,
+            notes=notes,
+            inverse_link=None if self._mean.is_identity else self._mean.mean,
+            design=design,
+        )
+
+    def _labels(self) -> dict[str, Any]:
+        """Everything but the inference and the release that the results are made of."""
+        kept = {name: value for name, value in super()._labels().items() if name != "inverse_link"}
+        return {**kept, "link": self.link, "counts": self._counts, "average_slope": self._average_slope}
+
+    def __repr__(self) -> str:
+        return super().__repr__().replace("<PrivateResults", f"<{type(self).__name__}", 1)
+
+    @property
+    def link(self) -> Any:
+        """The link, a statsmodels object."""
+        return self._mean.link
+
+    # Predictions
+
+    def get_prediction(
+        self, exog: object, *, offset: ArrayLike | None = None, exposure: ArrayLike | None = None
+    ) -> MeanPrediction:
+        """Return predicted means at public design points, with standard errors and intervals.
+
+        Parameters
+        ----------
+        exog : DataFrame, dict or array (m, p)
+            As in ``PrivateResults.get_prediction``.
+        offset : float or array (m,), optional
+            Added to the linear predictor; 0 by default, whatever the rows had.
+        exposure : float or array (m,), optional
+            Positive; its logarithm is added to the linear predictor.
+
+        Returns
+        -------
+        MeanPrediction
+            ``predicted_mean``, ``se_mean``, ``conf_int(alpha)``, ``summary_frame(alpha)``. Intervals are those of the
+            linear predictor, put through the inverse link.
+
+        Raises
+        ------
+        UnknownColumnError, OptionError, FormulaError
+            As ``PrivateResults.get_prediction``; where ``offset`` or ``exposure`` are no such numbers.
+        """
+        rows, index = design_rows(exog, self._inference.names, self._design)
+        added = _numbers("offset", offset, len(rows), 0.0) + np.log(_numbers("exposure", exposure, len(rows), 1.0))
+        slope = None if self._inverse_link is None else self._mean.slope
+        return MeanPrediction(self._inference, rows, index, self._inverse_link, slope, added)
+
+    def predict(
+        self,
+        exog: object,
+        *,
+        offset: ArrayLike | None = None,
+        exposure: ArrayLike | None = None,
+        which: Literal["mean", "linear"] = "mean",
+    ) -> pd.Series:
+        """Return predicted means, or linear predictors, at public design points.
+
+        Parameters
+        ----------
+        exog, offset, exposure
+            As in ``get_prediction``.
+        which : {"mean", "linear"}
+            What to return.
+
+        Returns
+        -------
+        Series (m,)
+            Labelled as the rows of ``exog``.
+
+        Raises
+        ------
+        UnknownColumnError, OptionError, FormulaError
+            As ``get_prediction``.
+        """
+        if which not in ("mean", "linear"):
+            raise OptionError("which", which, ("mean", "linear"))
+        found = self.get_prediction(exog, offset=offset, exposure=exposure)
+        return found.predicted_mean if which == "mean" else found.linear_predictor
+
+    # Ratios
+
+    def exponentiated(self, alpha: float = 0.05) -> pd.DataFrame:
+        """Return exponentials of the coefficients: odds ratios of a logit, rate ratios of counts with a log link.
+
+        Parameters
+        ----------
+        alpha : float
+            One minus the confidence.
+
+        Returns
+        -------
+        DataFrame (p, 3)
+            Columns "odds ratio", "rate ratio" or else "exp(coef)", and the ends of the interval: the exponentials of
+            those of the coefficients, 0 or infinite where these are infinite.
+
+        Raises
+        ------
+        OptionError
+            Where ``alpha`` is not strictly between 0 and 1.
+        """
+        rate = self._mean.is_log and self._counts
+        label = "odds ratio" if self._mean.is_logit else "rate ratio" if rate else "exp(coef)"
+        lower, upper = interval_labels(check_alpha(alpha))
+        ends = self.conf_int(alpha)
+        columns = {label: self.params, lower: ends[0], upper: ends[1]}
+        with np.errstate(over="ignore"):
+            return pd.DataFrame({name: np.exp(values) for name, values in columns.items()})
+
+    # Marginal effects
+
+    def get_margeff(
+        self,
+        at: str = "overall",
+        method: str = "dydx",
+        atexog: object = None,
+        dummy: bool = False,
+        count: bool = False,
+        *,
+        terms: Sequence[str] | None = None,
+    ) -> MarginalEffects:
+        """Return marginal effects on the mean, by the delta method.
+
+        Parameters
+        ----------
+        at : {"overall", "mean", "median", "zero", "all"}
+            As in statsmodels: the average of effects over points, the effects at the mean or the median of the design,
+            at a design of zeros, or at every point. Without ``atexog`` the points are the confidential rows, of which
+            only "overall" can have been released; "zero" needs none.
+        method : {"dydx", "eyex", "dyex", "eydx"}
+            Derivatives of the mean ("dy") or its logarithm ("ey") by a term ("dx") or its logarithm ("ex").
+        atexog : DataFrame, dict or array (m, p), optional
+            Public points that take the place of the rows, as in ``predict``: columns that the formula reads.
+        dummy : bool
+            Whether terms that are 0 or 1 change from 0 to 1, and factors from their reference level to each other.
+            False, as in statsmodels, takes the derivative by every column.
+        count : bool
+            Whether whole numbers from 0 on change by one: half the difference between one more and one less.
+        terms : sequence of str, optional
+            Which effects, by name; all by default.
+
+        Returns
+        -------
+        MarginalEffects
+            ``margeff``, ``margeff_se``, ``conf_int(alpha)``, ``pvalues``, ``tvalues``, ``summary()``,
+            ``summary_frame(alpha)``, ``plot()``.
+
+        Raises
+        ------
+        MissingFromReleaseError
+            Where an average over rows is needed that was not released. It names the effects.
+        UnknownColumnError, FormulaError
+            As ``predict``; where a term of ``terms`` does not exist.
+        OptionError
+            Where an option has no such value, or does not go with the others.
+
+        Notes
+        -----
+        The effects are those of the terms, as in statsmodels, but for columns that take part in several terms: ``age``
+        with ``age + I(age**2)`` has one effect through both. With ``dummy=True`` the levels of a factor exclude each
+        other, where statsmodels changes one column at a time.
+
+        The average effect of a continuous term is its coefficient times the released average slope of the mean. Like
+        statsmodels, the standard error takes the rows' regressors as fixed.
+        """
+        _check_margins(at, method, dummy=dummy, count=count)
+        if atexog is None and at != "zero":
+            return self._average_effects(at, method, terms, dummy=dummy, count=count)
+        points = self._points(at, atexog)
+        names = self._inference.names
+        if method.startswith("ey") and not (self._mean.near(points.rows @ self._inference.params) > 0).all():
+            raise OptionError("method", method, "'dydx' or 'dyex': a predicted mean is not positive at the points")
+        effects = _chosen(effects_at(points, names, self._design, dummy=dummy, count=count), terms)
+        curve, params = self._mean.curve(logarithm=method.startswith("ey")), np.asarray(self._inference.params)
+        found = [one.evaluate(points, params, curve, relative=method.endswith("ex")) for one in effects]
+        values = np.column_stack([value for value, _ in found])
+        labels = tuple(one.name for one in effects)
+        notes = ("Effects are at public points.",)
+        if at == "all":
+            return MarginalEffects(self, labels, values, None, at=at, method=method, notes=notes)
+        gradients = np.stack([gradient.mean(axis=0) for _, gradient in found])
+        return MarginalEffects(self, labels, values.mean(axis=0), gradients, at=at, method=method, notes=notes)
+
+    def _points(self, at: str, atexog: object) -> Points:
+        """Read the points, and put their mean, median or zero in their place where asked."""
+        names = self._inference.names
+        if at == "zero":
+            return Points(np.array([[float(name in CONSTANTS) for name in names]]))
+        rows, values = public_points(atexog, names, self._design)
+        if at in ("overall", "all"):
+            return Points(rows, values)
+        return Points(np.atleast_2d((np.mean if at == "mean" else np.median)(rows, axis=0)))
+
+    def _average_effects(
+        self, at: str, method: str, terms: Sequence[str] | None, *, dummy: bool, count: bool
+    ) -> MarginalEffects:
+        """Return averages over the rows, from the released average slope."""
+        if at != "overall":
+            raise OptionError("at", at, "'overall' or 'zero' without atexog=: the rows' regressors were not released")
+        value, variance, covariance = self._released_slope(method)
+        names = self._inference.names
+        simple = {name: place for place, name in enumerate(names) if name not in CONSTANTS}
+        other: dict[str, str] = {}
+        if self._design is not None:
+            simple, other = lone_terms(self._design, dummy=dummy, count=count)
+        elif dummy or count:
+            raise OptionError("dummy" if dummy else "count", True, "False: these results have no formula to tell")
+        wanted = [*simple, *other] if terms is None else list(terms)
+        for name in wanted:
+            if name not in simple and name not in other:
+                raise UnknownColumnError(name, [*simple, *other], "the effects")
+        missing = [f"{name} ({other[name]})" for name in wanted if name in other]
+        if missing:
+            raise MissingFromReleaseError(
+                f"average marginal effects of {', '.join(missing)} need a sum over rows that was not released; "
+                "margins=True at the fit releases it, atexog= gives effects at public points, terms= leaves them out"
+            )
+        places = [simple[name] for name in wanted]
+        params = np.asarray(self._inference.params)[places]
+        gradients = value * np.eye(len(names))[places]
+        total = np.asarray(self._inference.cov_sampling + self._inference.cov_noise)[np.ix_(places, places)]
+        errors = np.sqrt(np.diag(total))
+        spread = None
+        if covariance is None:
+            se = np.abs(value) * errors + np.abs(params) * np.sqrt(variance)
+        else:
+            mixed = value * np.outer(params, np.asarray(covariance, dtype=np.float64)[places])
+            spread = value**2 * total + variance * np.outer(params, params) + mixed + mixed.T
+            se = np.sqrt(np.maximum(np.diag(spread), 0.0))
+        return MarginalEffects(
+            self,
+            tuple(wanted),
+            value * params,
+            gradients,
+            margeff_se=se,
+            margeff_cov=spread,
+            at=at,
+            method=method,
+            notes=("Averages over the rows, their regressors taken as fixed.",),
+        )
+
+    def _released_slope(self, method: str) -> tuple[float, float, Array | None]:
+        """Return what a coefficient is multiplied with: 1 by the link's form, or the released average slope."""
+        nothing = np.zeros(len(self._inference.names))
+        if (self._mean.is_identity and method == "dydx") or (self._mean.is_log and method == "eydx"):
+            return 1.0, 0.0, nothing
+        found = self._average_slope or getattr(self._inference, "average_slope", None)
+        if method != "dydx" or found is None:
+            raise MissingFromReleaseError(
+                f"the average of {MARGIN_LABELS[method]} over rows was not released; "
+                "atexog= gives effects at public points"
+            )
+        value, variance, covariance = found
+        return float(value), max(float(variance), 0.0), covariance
+
+
+def _check_margins(at: str, method: str, *, dummy: bool, count: bool) -> None:
+    if at not in _AT:
+        raise OptionError("at", at, _AT)
+    if method not in MARGIN_LABELS:
+        raise OptionError("method", method, tuple(MARGIN_LABELS))
+    if (dummy or count) and method in ("dyex", "eyex"):
+        raise OptionError("method", method, "'dydx' or 'eydx' with dummy=True or count=True")
+    if (dummy or count) and at in ("median", "zero"):
+        raise OptionError("at", at, "'overall', 'mean' or 'all' with dummy=True or count=True")
+
+
+def _chosen(effects: list[Effect], terms: Sequence[str] | None) -> list[Effect]:
+    by_name = {one.name: one for one in effects}
+    for name in terms or []:
+        if name not in by_name:
+            raise UnknownColumnError(name, by_name, "the effects")
+    chosen = effects if terms is None else [by_name[name] for name in terms]
+    if not chosen:
+        raise OptionError("terms", terms, "at least one effect: the design has a constant alone")
+    return chosen
+
+
+def _numbers(option: str, given: ArrayLike | None, size: int, default: float) -> Array:
+    """Read an offset or an exposure as (m,)."""
+    found = None
+    with suppress(TypeError, ValueError):
+        found = np.broadcast_to(np.asarray(default if given is None else given, dtype=np.float64), (size,))
+    if found is None or not np.isfinite(found).all() or (option == "exposure" and not (found > 0).all()):
+        sign = "positive " if option == "exposure" else ""
+        raise OptionError(option, given, f"a finite {sign}number, or {size} of them")
+    return found
