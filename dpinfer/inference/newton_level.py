@@ -106,13 +106,11 @@ class Level:
         common = np.outer(constant, constant) * (np.sqrt(square / max(meat, 1e-300)) / slope)
         farther = np.stack([constant * (self.farther / slope)])
         zero = np.zeros((width, width))
-        return LeveledFit(
-            *(getattr(fit, one.name) for one in fields(fit) if one.name not in ("params", "tail")),
-            params=fit.params + constant * moved,
-            tail=Tail(constant * moved, zero, np.outer(constant, constant) * (self.total.scale / slope) ** 2, farther),
-            noisy=project @ fit.inverse,
-            sampled=project @ fit.inverse + common,
-        )
+        kept = {one.name: getattr(fit, one.name) for one in fields(fit)}
+        kept["params"] = fit.params + constant * moved
+        level = np.outer(constant, constant) * (self.total.scale / slope) ** 2
+        kept["tail"] = Tail(constant * moved, zero, level, farther)
+        return LeveledFit(**kept, noisy=project @ fit.inverse, sampled=project @ fit.inverse + common)
 
     def _slopes(self, fit: NewtonFit) -> tuple[float, float]:
         """Mean slope of the means from the round's point to the estimate over that at the point, and the last one."""

@@ -68,7 +68,9 @@ class Drawer:
             for start in range(0, encoded.shape[1], 2**13):
                 found += rows._summed(rows.integers(encoded[:, start : start + 2**13]))
             return found / rows.units
-        return np.array(rows.finish(rows._counted(encoded).tolist()), dtype=np.float64)
+        looked, owned = rows.frame.look(encoded), np.arange(encoded.shape[1])
+        counted = np.concatenate([one.counts(looked, owned) for one in rows.places])
+        return np.array(rows.finish(counted.tolist()), dtype=np.float64)
 
     def _scales(self, rows: RoundSum | RoundCounts, weights: np.ndarray, amount: Any) -> np.ndarray:
         laplace = isinstance(amount, PureDP)
