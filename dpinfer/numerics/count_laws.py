@@ -21,6 +21,10 @@ LOG = Response("log", links.Log(), 30.0)
 """The mean function of counts and positive numbers."""
 
 
+_CLOSE = 1e-3
+"""A spread so near to 1 is that of the law itself."""
+
+
 class CountLaw(ABC):
     """A law by its mean, in which the mean is the exponential of the linear predictor."""
 
@@ -31,6 +35,10 @@ class CountLaw(ABC):
     @abstractmethod
     def partial(self, mean: Array, bound: Array, spread: float) -> tuple[Array, Array, Array]:
         """Probability, and first and second moment, of values of at most ``bound``."""
+
+    def spreading(self, spread: float, mean: Array, chances: Array) -> tuple[CountLaw, ...]:  # noqa: ARG002
+        """Laws of this kind whose Pearson residuals have a standard deviation ``spread``, for the means at hand."""
+        return (self,)
 
     def weight(self, mean: Array) -> Array:
         """Information on the linear predictor, up to the dispersion."""
@@ -58,6 +66,12 @@ class CountLaw(ABC):
 class Poisson(CountLaw):
     """Variance equal to the mean."""
 
+    def spreading(self, spread: float, mean: Array, chances: Array) -> tuple[CountLaw, ...]:
+        """Return mixtures with a variance of spread^2 times the mean, and of the mean plus a part of its square."""
+        if spread <= 1.0 + _CLOSE:
+            return (self,)
+        return Proportional(spread**2), NegativeBinomial((spread**2 - 1) * float(mean @ chances / (mean**2 @ chances)))
+
     def variance(self, mean: Array) -> Array:
         """See `CountLaw`."""
         return mean
@@ -81,15 +95,43 @@ class NegativeBinomial(CountLaw):
         """See `CountLaw`."""
         return np.asarray(mean * (1 + self.alpha * mean))
 
+    def spreading(self, spread: float, mean: Array, chances: Array) -> tuple[CountLaw, ...]:
+        """Return laws with a variance of spread^2 times this one's, and with a larger ``alpha``."""
+        if spread <= 1.0 + _CLOSE:
+            return (self,)
+        more = (spread**2 - 1) * float(self.variance(mean) @ chances / (mean**2 @ chances))
+        return Proportional(spread**2, self.alpha), NegativeBinomial(self.alpha + more)
+
     def partial(self, mean: Array, bound: Array, spread: float) -> tuple[Array, Array, Array]:  # noqa: ARG002
-        """See `CountLaw`: factorial moments weigh by laws of more trials."""
-        places, trials = np.floor(bound), 1.0 / self.alpha
-        chance = 1.0 / (1.0 + self.alpha * mean)
-        zero, one, two = (
-            np.where(places >= more, special.betainc(trials + more, np.maximum(places - more, 0.0) + 1, chance), 0.0)
-            for more in (0, 1, 2)
-        )
-        return zero, mean * one, (1 + self.alpha) * mean**2 * two + mean * one
+        """See `CountLaw`."""
+        return _mixed(mean, bound, np.full_like(mean, self.alpha))
+
+
+@dataclass(frozen=True)
+class Proportional(CountLaw):
+    """Negative binomial counts whose variance is ``factor`` times ``mean + alpha mean^2``."""
+
+    factor: float
+    alpha: float = 0.0
+
+    def variance(self, mean: Array) -> Array:
+        """See `CountLaw`."""
+        return np.asarray(self.factor * mean * (1 + self.alpha * mean))
+
+    def partial(self, mean: Array, bound: Array, spread: float) -> tuple[Array, Array, Array]:  # noqa: ARG002
+        """See `CountLaw`."""
+        return _mixed(mean, bound, (self.factor * (1 + self.alpha * mean) - 1) / mean)
+
+
+def _mixed(mean: Array, bound: Array, alpha: Array) -> tuple[Array, Array, Array]:
+    """Partial moments of negative binomial counts: factorial moments weigh by laws of more trials."""
+    places, trials = np.floor(bound), 1.0 / alpha
+    chance = 1.0 / (1.0 + alpha * mean)
+    zero, one, two = (
+        np.where(places >= more, special.betainc(trials + more, np.maximum(places - more, 0.0) + 1, chance), 0.0)
+        for more in (0, 1, 2)
+    )
+    return zero, mean * one, (1 + alpha) * mean**2 * two + mean * one
 
 
 @dataclass(frozen=True)

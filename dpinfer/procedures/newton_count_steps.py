@@ -16,7 +16,7 @@ from dpinfer.kernel.rows.round_counts import Bins, RoundCounts
 from dpinfer.numerics.count_laws import NegativeBinomial
 from dpinfer.kernel.stage import Slot, Stage, Sum
 from dpinfer.privacy.units import PureDP
-from dpinfer.procedures.newton_counts import CountCut, CountModel
+from dpinfer.procedures.newton_counts import CHANCES, NODES, CountCut, CountModel
 from dpinfer.procedures.newton_steps import Begun, NewtonPlan, edge_of
 
 if TYPE_CHECKING:
@@ -43,10 +43,10 @@ _WEIGHTS = (0.4, 0.35, 0.25)
 """Shares of the price of the counts: of sizes, residuals and differences."""
 
 
-_NODES, _CHANCES = np.polynomial.hermite_e.hermegauss(21)
-_CHANCES = _CHANCES / _CHANCES.sum()
-
 _LEVELS = 12
+
+_EXPLAINED = 0.3
+"""Standard deviation of the linear predictor along one direction that a start takes to be usual."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -149,8 +149,12 @@ class CountPlan(NewtonPlan):
         mean = float(np.clip(mean, max(noise * unit, 0.5 / start.size, np.exp(low)), np.exp(high)))
         cov = floored(moments.cov[1:, 1:], max(_OF_EDGE * start.edge, _FLOOR))
         cross = start.score[1:] - moments.mean[1:] * start.score[0]
-        slope = np.linalg.solve(cov, cross)
-        square = float(slope @ cross)
+        # Slopes of directions that vary little are the noisiest: each is shrunk as if it explained as much as the others.
+        values, vectors = np.linalg.eigh(cov)
+        along = vectors.T @ cross
+        explained = (_EXPLAINED * mean / unit) ** 2
+        slope = vectors @ (along / values * (explained * values / (explained * values + noise**2)))
+        square = float(slope @ cov @ slope)
         # Stein's shrinkage: least squares of pure noise have a squared length of noise^2 in each direction.
         noisy = (len(slope) - 2) * (noise**2 + min(mean / unit**2, 0.1) / start.size)
         slope = slope * float(np.clip(1.0 - noisy / max(square, 1e-300), 0.0, 1.0)) * (unit / mean)
@@ -175,12 +179,17 @@ class CountPlan(NewtonPlan):
         """Return means of the response and their chances, where the linear predictor is normal."""
         spread = float(np.sqrt(max(float(point @ moments.cov @ point), 0.0)))
         centre = float(moments.mean @ point) + offset
-        return np.exp(np.clip(centre + spread * _NODES, *self.model.ends)), _CHANCES
+        return np.exp(np.clip(centre + spread * NODES, *self.model.ends)), CHANCES
+
+    def _spread_of(self, moments: Moments, point: Array, offset: float) -> dict[str, float]:
+        """Return mean and standard deviation of the linear predictor, for settings."""
+        spread = float(np.sqrt(max(float(point @ moments.cov @ point), 0.0)))
+        return {"centre": float(np.clip(moments.mean @ point + offset, *self.model.ends)), "width": min(spread, 10.0)}
 
     def _weighted(self, moments: Moments, point: Array, offset: float) -> tuple[float, Array, Array]:
         """Return the mean of w, and mean products with the regressors (p, p) and of the mean response (p,), predicted."""
         cov, mean = moments.cov, moments.mean
-        along, nodes = cov @ point, _NODES
+        along, nodes = cov @ point, NODES
         unit = along / max(float(np.sqrt(max(float(point @ along), 0.0))), 1e-12)
         values, chances = self._predicted(moments, point, offset)
         weights = np.maximum(self.model.law.weight(values), 1e-300) * chances
@@ -235,6 +244,11 @@ class CountPlan(NewtonPlan):
         settings = {
             **counts.settings,
             **self._cuts(found[1], noise[ends[0]], found[2], noise[ends[1]], radius, start, counts.settings),
+            **self._spread_of(
+                start.moments(intercept=self.columns.intercept),
+                np.array(counts.settings["point"]),
+                float(counts.settings["offset"]),
+            ),
             "radius": radius,
             "frame": (np.array(counts.settings["whiten"]) / radius).tolist(),
         }
@@ -366,11 +380,22 @@ class CountPlan(NewtonPlan):
             np.asarray(row),
             last.point,
             farther,
+            self._uncertain(cut, moments, last.point, offset) * start.size,
         )
+
+    def _uncertain(self, cut: CountCut, moments: Moments, point: Array, offset: float) -> Array:
+        """Return half of the distance between the scores of the laws that may hold, a row (p,)."""
+        extremes = self.model.extremes(cut)
+        half = 0.5 * (extremes[0][0] - extremes[-1][0])
+        means, chances = self._predicted(moments, point, offset)
+        weights = np.sqrt(self.model.law.weight(means)) * np.interp(means, self.model.means, half) * chances
+        along = moments.cov @ point
+        unit = along / max(float(np.sqrt(max(float(point @ along), 0.0))), 1e-12)
+        return np.asarray(float(weights.sum()) * moments.mean + float(weights @ NODES) * unit)
 
 
 def _cut_of(settings: Any) -> CountCut:
-    return CountCut(*(float(settings[one]) for one in ("cut", "high", "spread", "weight")))
+    return CountCut(*(float(settings[one]) for one in ("cut", "high", "spread", "weight", "centre", "width")))
 
 
 def _octaves(width: int) -> Array:

@@ -23,9 +23,16 @@ from dpinfer.procedures.newton_models import ROWS, Cut, RoundModel, Tables, cons
 if TYPE_CHECKING:
     from dpinfer.numerics.arrays import Array
 
-__all__ = ["COUNTS", "CountCut", "CountModel"]
+__all__ = ["CHANCES", "COUNTS", "NODES", "CountCut", "CountModel"]
 
 _NODES = 4096
+_EACH = 4
+"""Expectations are computed at every fourth node."""
+
+NODES, CHANCES = np.polynomial.hermite_e.hermegauss(21)
+CHANCES = CHANCES / CHANCES.sum()
+"""Nodes and weights of a rule for normal laws."""
+
 _SPAN = 25.0
 """Linear predictors are told apart over this range, which ends at 10 times the largest response."""
 
@@ -49,10 +56,14 @@ class CountCut(Cut):
         Standard deviation of Pearson residuals.
     weight : float
         Mean of w, by which coordinates are scaled.
+    centre, width : float
+        Mean and standard deviation of the linear predictor.
     """
 
     spread: float = 1.0
     weight: float = 1.0
+    centre: float = 0.0
+    width: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -127,7 +138,18 @@ class CountModel(RoundModel):
 
     def expected(self, cut: CountCut) -> tuple[Array, Array]:
         """Expectation of the cut residual at the means of the tables, and what share of the information it keeps."""
-        return _expected(self, cut.low, cut.spread)
+        found = self.extremes(cut)
+        return np.mean([one for one, _ in found], axis=0), np.mean([kept for _, kept in found], axis=0)
+
+    def extremes(self, cut: CountCut) -> list[tuple[Array, Array]]:
+        """Return the same under each of the laws that spread as residuals do.
+
+        Which of them holds is not known: the mean of both expectations is taken off, and half of their distance is a
+        bound on the bias.
+        """
+        means = np.exp(np.clip(cut.centre + cut.width * NODES, *self.ends))
+        laws = self.law.spreading(cut.spread, means, CHANCES)
+        return [_expected(self, law, cut.low, cut.spread) for law in laws]
 
     def expected_level(self, cut: CountCut, means: Array) -> Array:
         """Expectation of what the level adds up."""
@@ -171,10 +193,13 @@ class CountModel(RoundModel):
 
 
 @lru_cache(maxsize=64)
-def _expected(model: CountModel, cut: float, spread: float) -> tuple[Array, Array]:
-    law, means = model.law, model.means
-    size = np.sqrt(law.variance(means))
+def _expected(model: CountModel, law: CountLaw, cut: float, spread: float) -> tuple[Array, Array]:
+    """Expectations under a law for residuals of the model, at the means of the tables."""
+    means = model.means[::_EACH]
+    size = np.sqrt(model.law.variance(means))
     first, product = law.cut(means, -cut * size, cut * size, spread)
-    kept = product / (size**2 * law.dispersion(spread))
-    return np.nan_to_num(np.clip(first / size, -cut, cut)), np.nan_to_num(np.clip(kept, 0.0, 1.0), nan=1.0)
-
+    kept = product / (law.variance(means) * law.dispersion(spread))
+    center = np.nan_to_num(np.clip(first / size, -cut, cut))
+    share = np.nan_to_num(np.clip(kept, 0.0, 1.0), nan=1.0)
+    steps, places = np.arange(len(means)) * _EACH, np.arange(len(model.means))
+    return np.interp(places, steps, center), np.interp(places, steps, share)
