@@ -32,14 +32,14 @@ __all__ = ["CountPlan"]
 _FLOOR, _OF_EDGE = 0.02, 1.5
 """Eigenvalues of the second moments that whiten are at least this, and this many edges of their noise."""
 
-_LEAST_CUT, _OF_NOISE = 1.5, 0.5
+_LEAST_CUT, _FARTHEST_CUT, _OF_NOISE = 1.5, 4.0, 0.5
 """Residuals are cut at this many standard deviations or farther, as far as noise stays below this part of sampling."""
 
 _LARGEST_PREDICTOR = 1.5
 """Linear predictors of a start have at most this standard deviation, and the next point is at most so far."""
 
 _SIZES, _RESIDUALS, _DIFFERENCES = "size", "residual", "difference"
-_WEIGHTS = (0.4, 0.35, 0.25)
+_WEIGHTS = (0.35, 0.4, 0.25)
 """Shares of the price of the counts: of sizes, residuals and differences."""
 
 
@@ -69,7 +69,7 @@ class CountPlan(NewtonPlan):
     def kinds(self) -> tuple[str, ...]:
         """See `NewtonPlan`: the response's size is always measured, the regressors' ranges if asked."""
         first = ("ranges",) if self.ranges and self.columns.numeric else ()
-        return (*first, "response", "start", "counts", "first", "second")
+        return (*first, "response", "start", "counts", "first", "sizes", "second")
 
     def slots(self) -> tuple[Slot, ...]:
         """See `NewtonPlan`."""
@@ -81,15 +81,15 @@ class CountPlan(NewtonPlan):
             "start": products + p + 2,
             "counts": len(_octaves(p)) + 4 * len(_halves()) + 3,
             "first": products + p,
+            "sizes": len(_octaves(p)) + 1,
             "second": 2 * products + p + 2,
         }
         return tuple(Slot(self.share(kind), most[kind], adaptive=place > 0) for place, kind in enumerate(self.kinds))
 
     def stage(self, place: int, released: tuple[StageRelease, ...]) -> Stage:
         """See `NewtonPlan`."""
-        if self.kinds[place] == "response":
-            return self._response(dict(zip(self.kinds, released, strict=False)))
-        return super().stage(place, released)
+        build = {"response": self._response, "sizes": self._sized}.get(self.kinds[place])
+        return super().stage(place, released) if build is None else build(dict(zip(self.kinds, released, strict=False)))
 
     # Start
 
@@ -235,37 +235,36 @@ class CountPlan(NewtonPlan):
     # Rounds
 
     def _first(self, before: dict[str, StageRelease]) -> Stage:
-        counts, start = before["counts"], self.begun(before["start"])
-        noise = np.sqrt(counts.noise_variances)
+        counts = before["counts"]
         sizes = _octaves(self.width)
-        ends = np.cumsum([len(sizes) + 1, len(_both(_halves())) + 1])
-        found = np.split(counts.array, ends)
-        radius = float(np.sqrt(edge_of(found[0][1:], sizes, noise[0]) * (2.0 if self.norm == "l1" else 1.0)))
-        settings = {
-            **counts.settings,
-            **self._cuts(found[1], noise[ends[0]], found[2], noise[ends[1]], radius, start, counts.settings),
-            **self._spread_of(
-                start.moments(intercept=self.columns.intercept),
-                np.array(counts.settings["point"]),
-                float(counts.settings["offset"]),
-            ),
-            "radius": radius,
-            "frame": (np.array(counts.settings["whiten"]) / radius).tolist(),
-        }
-        del settings["whiten"]
-        return self._later(before, settings, last=False)
+        radius = self._radius(counts.array[1 : len(sizes) + 1], float(np.sqrt(counts.noise_variances[0])))
+        return self._later(before, self._settings(before, counts.settings, radius), last=False)
 
-    def _cuts(
-        self,
-        residuals: Array,
-        noise: float,
-        differences: Array,
-        other: float,
-        radius: float,
-        start: Begun,
-        settings: Mapping[str, Any],
-    ) -> dict[str, float]:
+    def _radius(self, counts: Array, noise: float) -> float:
+        """Return the length of regressors that few rows are beyond; see `RoundFrame` for the norm "l1"."""
+        edge = edge_of(counts, _octaves(self.width), noise)
+        return float(np.sqrt(edge * (2.0 if self.norm == "l1" else 0.5**0.5)))
+
+    def _settings(self, before: dict[str, StageRelease], seen: Mapping[str, Any], radius: float) -> dict[str, Any]:
+        """Return the settings of a round, at the point and in the coordinates in which rows were counted."""
+        start = self.begun(before["start"])
+        moments = start.moments(intercept=self.columns.intercept)
+        point, offset = np.array(seen["point"]), float(before["start"].settings["offset"])
+        return {
+            "point": point.tolist(),
+            "weight": float(seen["weight"]),
+            **self._cuts(before["counts"], radius, start),
+            **self._spread_of(moments, point, offset),
+            "radius": radius,
+            "frame": (np.array(seen["whiten"]) / radius).tolist(),
+        }
+
+    def _cuts(self, counts: StageRelease, radius: float, start: Begun) -> dict[str, float]:
         """Return where residuals and the level are cut, and the standard deviation of residuals."""
+        settings = counts.settings
+        ends = np.cumsum([len(_octaves(self.width)) + 1, len(_both(_halves())) + 1])
+        _, residuals, differences = np.split(counts.array, ends)
+        noise, other = np.sqrt(counts.noise_variances)[ends]
         halves, folded = _halves(), _folded(differences)
         share, size = float(self.share("second")), start.size
         edge = edge_of(_folded(residuals), halves, noise * np.sqrt(2.0))
@@ -276,7 +275,7 @@ class CountPlan(NewtonPlan):
         typical = 1.0 if self.model.level_of == "residual" else float(np.sqrt(self.model.law.variance(means) @ chances))
         deviation = max(spread * typical, _spread(differences, farthest, size))
         allowed = np.sqrt(_OF_NOISE * size) * self._precision(0.6 * share) / radius
-        low = spread * max(_LEAST_CUT, min(2 * edge / spread, allowed))
+        low = spread * max(_LEAST_CUT, min(max(2 * edge / spread, _FARTHEST_CUT), allowed))
         reach = np.sqrt(_OF_NOISE * size) * self._precision(0.08 * share)
         high = max(2 * deviation, min(2 * farthest, deviation * reach))
         beyond = (halves >= high * 0.999) & (halves < farthest)
@@ -287,14 +286,29 @@ class CountPlan(NewtonPlan):
             "farther": float(max(folded[beyond].sum(), 0.0) * high / 2),
         }
 
+    def _sized(self, before: dict[str, StageRelease]) -> Stage:
+        """Count rows by size in coordinates that the first round's Hessian whitens."""
+        first, start = before["first"], self.begun(before["start"])
+        moments, offset = start.moments(intercept=self.columns.intercept), float(before["start"].settings["offset"])
+        one = self.round(first, last=False)
+        point = self._next(one, moments, float(first.settings["radius"]), start.size)
+        weight, _, _ = self._weighted(moments, point, offset)
+        rows = max(float(one.hessian[0, 0]), 0.1 * start.size * float(first.settings["weight"]), 1e-300)
+        radius = float(first.settings["radius"])
+        edge = one.hessian_scale * radius**2 * np.sqrt(self.width) / rows
+        # Noise is alike in all directions of the coordinates in which the Hessian was released.
+        white = np.array(before["counts"].settings["whiten"])
+        second = floored(white @ (one.hessian / rows) @ white.T, max(_OF_EDGE * edge, _FLOOR))
+        values, vectors = np.linalg.eigh(second)
+        whiten = (vectors * values**-0.5) @ vectors.T @ white
+        frame = self._pearson(start, whiten, point, CountCut(weight=weight))
+        settings = {"whiten": whiten.tolist(), "point": point.tolist(), "weight": weight}
+        return Stage(Sum(RoundCounts(frame, (Bins(_SIZES, "size", _octaves(self.width)),))), settings=settings)
+
     def _second(self, before: dict[str, StageRelease]) -> Stage:
-        first = before["first"]
-        start = self.begun(before["start"])
-        moments = start.moments(intercept=self.columns.intercept)
-        point = self._next(self.round(first, last=False), moments, float(first.settings["radius"]), start.size)
-        weight, _, _ = self._weighted(moments, point, float(before["start"].settings["offset"]))
-        settings = {**first.settings, "point": point.tolist(), "weight": weight}
-        return self._later(before, settings, last=True)
+        sizes = before["sizes"]
+        radius = self._radius(sizes.array[1:], float(np.sqrt(sizes.noise_variances[0])))
+        return self._later(before, self._settings(before, sizes.settings, radius), last=True)
 
     def _next(self, one: Round, moments: Moments, radius: float, size: float) -> Array:
         """Return the zero of one round's score, at most 1.5 standard deviations of the predictor away."""

@@ -86,11 +86,12 @@ class CountModel(RoundModel):
     def shares(self) -> dict[str, Fraction]:
         """See `RoundModel`."""
         return {
-            "response": Fraction(3, 100),
-            "start": Fraction(14, 100),
-            "counts": Fraction(7, 100),
-            "first": Fraction(20, 100),
-            "second": Fraction(56, 100),
+            "response": Fraction(2, 100),
+            "start": Fraction(13, 100),
+            "counts": Fraction(6, 100),
+            "first": Fraction(18, 100),
+            "sizes": Fraction(2, 100),
+            "second": Fraction(59, 100),
         }
 
     @property
