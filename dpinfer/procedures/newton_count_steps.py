@@ -32,11 +32,20 @@ __all__ = ["CountPlan"]
 _FLOOR, _OF_EDGE = 0.02, 1.5
 """Eigenvalues of the second moments that whiten are at least this, and this many edges of their noise."""
 
-_LEAST_CUT, _FARTHEST_CUT, _OF_NOISE = 1.5, 4.0, 0.5
-"""Residuals are cut at this many standard deviations or farther, as far as noise stays below this part of sampling."""
+_LEAST_CUT, _FARTHEST_CUT, _OF_NOISE, _OF_NOISE_SPREAD = 1.5, 4.0, 0.2, 0.1
+"""Residuals are cut at this many standard deviations or farther, as far as noise stays below this part of sampling.
+
+The part is larger for counts that spread more than their law: what cutting takes is less known then.
+"""
 
 _LARGEST_PREDICTOR = 1.5
-"""Linear predictors of a start have at most this standard deviation, and the next point is at most so far."""
+"""Linear predictors of a start have at most this standard deviation."""
+
+_BETWEEN = 0.75
+"""Part of the distance between the laws that spread as residuals do by which the truth may be off their middle."""
+
+_LONGEST = 0.8
+"""The next point changes linear predictors by at most this standard deviation."""
 
 _SIZES, _RESIDUALS, _DIFFERENCES = "size", "residual", "difference"
 _WEIGHTS = (0.35, 0.4, 0.25)
@@ -243,7 +252,7 @@ class CountPlan(NewtonPlan):
     def _radius(self, counts: Array, noise: float) -> float:
         """Return the length of regressors that few rows are beyond; see `RoundFrame` for the norm "l1"."""
         edge = edge_of(counts, _octaves(self.width), noise)
-        return float(np.sqrt(edge * (2.0 if self.norm == "l1" else 0.5**0.5)))
+        return float(np.sqrt(edge * (2.0 if self.norm == "l1" else 1.0)))
 
     def _settings(self, before: dict[str, StageRelease], seen: Mapping[str, Any], radius: float) -> dict[str, Any]:
         """Return the settings of a round, at the point and in the coordinates in which rows were counted."""
@@ -274,10 +283,11 @@ class CountPlan(NewtonPlan):
         means, chances = self._predicted(moments, np.array(settings["point"]), float(settings["offset"]))
         typical = 1.0 if self.model.level_of == "residual" else float(np.sqrt(self.model.law.variance(means) @ chances))
         deviation = max(spread * typical, _spread(differences, farthest, size))
-        allowed = np.sqrt(_OF_NOISE * size) * self._precision(0.6 * share) / radius
+        part = _OF_NOISE + _OF_NOISE_SPREAD * min(max(2 * (spread - 1), 0.0), 1.0)
+        allowed = np.sqrt(part * size) * self._precision(0.6 * share) / radius
         low = spread * max(_LEAST_CUT, min(max(2 * edge / spread, _FARTHEST_CUT), allowed))
-        reach = np.sqrt(_OF_NOISE * size) * self._precision(0.08 * share)
-        high = max(2 * deviation, min(2 * farthest, deviation * reach))
+        reach = np.sqrt(0.5 * size) * self._precision(0.08 * share)
+        high = max(2.5 * deviation, min(max(2 * farthest, 4 * deviation), deviation * reach))
         beyond = (halves >= high * 0.999) & (halves < farthest)
         return {
             "cut": float(low),
@@ -291,7 +301,7 @@ class CountPlan(NewtonPlan):
         first, start = before["first"], self.begun(before["start"])
         moments, offset = start.moments(intercept=self.columns.intercept), float(before["start"].settings["offset"])
         one = self.round(first, last=False)
-        point = self._next(one, moments, float(first.settings["radius"]), start.size)
+        point = self._next(one, float(first.settings["radius"]))
         weight, _, _ = self._weighted(moments, point, offset)
         rows = max(float(one.hessian[0, 0]), 0.1 * start.size * float(first.settings["weight"]), 1e-300)
         radius = float(first.settings["radius"])
@@ -310,13 +320,17 @@ class CountPlan(NewtonPlan):
         radius = self._radius(sizes.array[1:], float(np.sqrt(sizes.noise_variances[0])))
         return self._later(before, self._settings(before, sizes.settings, radius), last=True)
 
-    def _next(self, one: Round, moments: Moments, radius: float, size: float) -> Array:
-        """Return the zero of one round's score, at most 1.5 standard deviations of the predictor away."""
-        found = solve_rounds(
-            [one], self.model.response, moments, np.zeros((self.width, self.width)), start=one.point, size=size
-        ).params
-        length = float(np.linalg.norm(one.apart(found))) / radius
-        return np.asarray(one.point + (found - one.point) * min(1.0, _LARGEST_PREDICTOR / max(length, 1e-300)))
+    def _next(self, one: Round, radius: float) -> Array:
+        """Return the point of a Newton step, the predictor's change limited in its standard deviation.
+
+        Eigenvalues of the Hessian are kept above its noise.
+        """
+        back = np.linalg.inv(one.spread)
+        values, vectors = np.linalg.eigh(back @ one.hessian @ back.T)
+        kept = np.maximum(values, one.hessian_scale * np.sqrt(self.width / 2.0))
+        move = vectors @ ((vectors.T @ (back @ one.score)) / kept)
+        length = float(np.linalg.norm(move)) / radius
+        return np.asarray(one.point + back.T @ move * min(1.0, _LONGEST / max(length, 1e-300)))
 
     def _later(self, before: dict[str, StageRelease], settings: dict[str, Any], *, last: bool) -> Stage:
         cut = _cut_of(settings)
@@ -344,7 +358,9 @@ class CountPlan(NewtonPlan):
         """Return the estimates from all stages by kind."""
         start, last = self.begun(stages["start"]), stages["second"]
         moments = start.moments(intercept=self.columns.intercept)
-        rounds = [self.round(stages["first"], last=False), self.round(last, last=True)]
+        # The first round cuts and weighs other rows than the last one, and its Hessian serves at its point alone: an
+        # exponential mean bends too much for it to help. So it finds the point of the last one, and no more.
+        rounds = [self.round(last, last=True)]
         cut = _cut_of(last.settings)
         terms = split_terms(last, self.model.terms(cut, last=True), self.width)
         back = rounds[-1].spread
@@ -400,7 +416,7 @@ class CountPlan(NewtonPlan):
     def _uncertain(self, cut: CountCut, moments: Moments, point: Array, offset: float) -> Array:
         """Return half of the distance between the scores of the laws that may hold, a row (p,)."""
         extremes = self.model.extremes(cut)
-        half = 0.5 * (extremes[0][0] - extremes[-1][0])
+        half = _BETWEEN * (extremes[0][0] - extremes[-1][0])
         means, chances = self._predicted(moments, point, offset)
         weights = np.sqrt(self.model.law.weight(means)) * np.interp(means, self.model.means, half) * chances
         along = moments.cov @ point

@@ -89,9 +89,9 @@ class CountModel(RoundModel):
             "response": Fraction(2, 100),
             "start": Fraction(13, 100),
             "counts": Fraction(6, 100),
-            "first": Fraction(18, 100),
+            "first": Fraction(13, 100),
             "sizes": Fraction(2, 100),
-            "second": Fraction(59, 100),
+            "second": Fraction(64, 100),
         }
 
     @property
@@ -148,15 +148,18 @@ class CountModel(RoundModel):
         Which of them holds is not known: the mean of both expectations is taken off, and half of their distance is a
         bound on the bias.
         """
-        means = np.exp(np.clip(cut.centre + cut.width * NODES, *self.ends))
-        laws = self.law.spreading(cut.spread, means, CHANCES)
-        return [_expected(self, law, cut.low, cut.spread) for law in laws]
+        return [_expected(self, law, cut.low, cut.spread) for law in self._laws(cut)]
 
     def expected_level(self, cut: CountCut, means: Array) -> Array:
-        """Expectation of what the level adds up."""
+        """Expectation of what the level adds up, in the mean of the laws that spread as residuals do."""
         size = np.sqrt(self.law.variance(means)) if self.level_of == "residual" else np.ones_like(means)
         ends = cut.high * size
-        return np.nan_to_num(self.law.cut(means, -ends, ends, cut.spread)[0] / size)
+        found = [np.nan_to_num(law.cut(means, -ends, ends, cut.spread)[0] / size) for law in self._laws(cut)]
+        return np.asarray(np.mean(found, axis=0))
+
+    def _laws(self, cut: CountCut) -> tuple[CountLaw, ...]:
+        means = np.exp(np.clip(cut.centre + cut.width * NODES, *self.ends))
+        return self.law.spreading(cut.spread, means, CHANCES)
 
     def terms(self, cut: Cut, *, last: bool) -> tuple[Term, ...]:
         """See `RoundModel`."""
