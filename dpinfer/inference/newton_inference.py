@@ -13,7 +13,6 @@ from dpinfer.inference.base import BaseInference
 from dpinfer.inference.contrasts import rows_of
 from dpinfer.inference.newton_tail import folded_quantile, folded_tail
 from dpinfer.inference.restrictions import independent
-
 from dpinfer.inference.slopes import AverageSlope
 
 if TYPE_CHECKING:

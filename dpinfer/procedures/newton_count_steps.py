@@ -13,8 +13,8 @@ from dpinfer.inference.newton_inference import NewtonInference
 from dpinfer.inference.newton_level import Level
 from dpinfer.inference.newton_terms import Released, floored, split_terms
 from dpinfer.kernel.rows.round_counts import Bins, RoundCounts
-from dpinfer.numerics.count_laws import NegativeBinomial
 from dpinfer.kernel.stage import Slot, Stage, Sum
+from dpinfer.numerics.count_laws import NegativeBinomial
 from dpinfer.privacy.units import PureDP
 from dpinfer.procedures.newton_counts import CHANCES, NODES, CountCut, CountModel
 from dpinfer.procedures.newton_steps import Begun, NewtonPlan, edge_of
@@ -126,7 +126,9 @@ class CountPlan(NewtonPlan):
         noise = float(np.sqrt(stage.noise_variances[0]))
         seen = bool((stage.array[1:] >= 4.0 * noise).any())
         least = 1.0 if self.model.largest >= 1.0 else self.model.largest
-        return max(edge_of(stage.array[1:], self._response_cuts, noise), self.model.largest * 2.0**-13) if seen else least
+        return (
+            max(edge_of(stage.array[1:], self._response_cuts, noise), self.model.largest * 2.0**-13) if seen else least
+        )
 
     def _start(self, before: dict[str, StageRelease]) -> Stage:
         scaled = self.columns.scaled(self._found_ranges(before))
@@ -220,7 +222,13 @@ class CountPlan(NewtonPlan):
         second = floored(second, max(_OF_EDGE * start.edge, _FLOOR))
         values, vectors = np.linalg.eigh(second)
         whiten = (vectors * values**-0.5) @ vectors.T
-        settings = {"whiten": whiten.tolist(), "point": point.tolist(), "offset": offset, "weight": weight, "spread": spread}
+        settings = {
+            "whiten": whiten.tolist(),
+            "point": point.tolist(),
+            "offset": offset,
+            "weight": weight,
+            "spread": spread,
+        }
         frame = self._pearson(start, whiten, point, CountCut(weight=weight))
         places = (
             Bins(_SIZES, "size", _octaves(self.width)),
@@ -284,7 +292,7 @@ class CountPlan(NewtonPlan):
         typical = 1.0 if self.model.level_of == "residual" else float(np.sqrt(self.model.law.variance(means) @ chances))
         deviation = max(spread * typical, _spread(differences, farthest, size))
         part = _OF_NOISE + _OF_NOISE_SPREAD * min(max(2 * (spread - 1), 0.0), 1.0)
-        allowed = np.sqrt(part * size) * self._precision(0.6 * share) / radius
+        allowed = np.sqrt(part * size) * self._precision(0.55 * share) / radius
         low = spread * max(_LEAST_CUT, min(max(2 * edge / spread, _FARTHEST_CUT), allowed))
         reach = np.sqrt(0.5 * size) * self._precision(0.08 * share)
         high = max(2.5 * deviation, min(max(2 * farthest, 4 * deviation), deviation * reach))
@@ -350,6 +358,22 @@ class CountPlan(NewtonPlan):
             terms["hessian"].value * hessian,
             np.linalg.inv(np.array(stage.settings["frame"])),
             (terms["score"].scale * score, terms["hessian"].scale * hessian),
+        )
+
+    def notes(self, released: tuple[StageRelease, ...]) -> tuple[str, ...]:
+        """See `NewtonPlan`."""
+        stages = dict(zip(self.kinds, released, strict=True))
+        settings, size = stages["second"].settings, self.begun(stages["start"]).size
+        places, residuals = len(_octaves(self.width)) + 1, len(_both(_halves())) + 1
+        lighter = stages["sizes"].array[1:][_octaves(self.width) >= 0.999 * float(settings["radius"]) ** 2].sum()
+        folded = _folded(stages["counts"].array[places : places + residuals])
+        noise = float(np.sqrt(2 * stages["counts"].noise_variances[places]))
+        seen = (_halves() >= 0.999 * float(settings["cut"])) & (_halves() < edge_of(folded, _halves(), noise))
+        return (
+            f"{len(self.kinds)} rounds: {', '.join(self.kinds)}. Standard errors are robust to other laws of the response.",
+            f"Rows that count less for outlying regressors: {share_of(float(lighter), size)} (noisy).",
+            f"Pearson residuals have a standard deviation of {float(settings['spread']):.3g} or less (noisy), and are "
+            f"cut at {float(settings['cut']):.3g}: {share_of(float(folded[seen].sum()), size)} of the rows (noisy).",
         )
 
     def estimates(
@@ -422,6 +446,11 @@ class CountPlan(NewtonPlan):
         along = moments.cov @ point
         unit = along / max(float(np.sqrt(max(float(point @ along), 0.0))), 1e-12)
         return np.asarray(float(weights.sum()) * moments.mean + float(weights @ NODES) * unit)
+
+
+def share_of(count: float, size: float) -> str:
+    """Return a noisy number of rows as a share of all."""
+    return f"{min(max(count, 0.0) / size, 1.0):.2%}"
 
 
 def _cut_of(settings: Any) -> CountCut:

@@ -38,7 +38,7 @@ _SPAN = 25.0
 
 _PRICES = {
     False: {"score": 0.75, "hessian": 0.25},
-    True: {"score": 0.60, "hessian": 0.15, "meat": 0.13, "level": 0.08, "square": 0.04},
+    True: {"score": 0.55, "hessian": 0.24, "meat": 0.10, "level": 0.08, "square": 0.03},
 }
 """Prices of the first round and of the last: every term of a row is at most 1, and they add up to 1."""
 
@@ -89,9 +89,9 @@ class CountModel(RoundModel):
             "response": Fraction(2, 100),
             "start": Fraction(13, 100),
             "counts": Fraction(6, 100),
-            "first": Fraction(13, 100),
+            "first": Fraction(19, 100),
             "sizes": Fraction(2, 100),
-            "second": Fraction(64, 100),
+            "second": Fraction(58, 100),
         }
 
     @property

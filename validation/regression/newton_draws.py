@@ -15,8 +15,8 @@ from dpinfer.kernel.price import amounts
 from dpinfer.kernel.rows.round_counts import RoundCounts
 from dpinfer.kernel.rows.rounds import RoundSum
 from dpinfer.kernel.stage import Context
-from dpinfer.privacy.units import PureDP
 from dpinfer.privacy.accounting import gaussian_amount
+from dpinfer.privacy.units import PureDP
 from dpinfer.procedures.newton import Newton
 from dpinfer.procedures.newton_estimates import estimates_of
 from dpinfer.procedures.newton_steps import NewtonPlan
