@@ -3,7 +3,7 @@
 Cutting residuals moves a score where the law of the response is not the assumed one, and most of all its intercept. The
 last round therefore releases, at its point, L, the sum of v (y - mu), cut much farther out. The intercept is moved to
 where L is zero. With e the direction of the intercept, r the row of the Hessian of L, and P = I - e r'/r_e, the
-estimate's error becomes P J^-1 g + e L/r_e: noise of g and L is independent, and their sampling covariance is taken to be
+estimate's error becomes P J^-1 g + e L/r_e. Noise of g and L is independent; their sampling covariance is taken to be
 that of full correlation, at which the variance of L is the released one.
 """
 
@@ -53,7 +53,7 @@ class LeveledFit(NewtonFit):
         return self.sampled @ self.meat @ self.sampled.T
 
     def joint_statistic(self, contrasts: Array, values: Array) -> float:
-        """See `NewtonFit.joint_statistic`: what the level adds to the covariance does not depend on the coefficients."""
+        """See `NewtonFit.joint_statistic`; what the level adds to the covariance depends on no coefficient."""
         weights = self.inverse.T @ contrasts.T
         centre = self.params - self.tail.move
         direction = self.inverse @ (self._noise(centre) + self.meat) @ weights

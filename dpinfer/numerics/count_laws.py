@@ -50,7 +50,7 @@ class CountLaw(ABC):
         return 1.0
 
     def cut(self, mean: Array, low: Array, high: Array, spread: float) -> tuple[Array, Array]:
-        """Expectations of ``d = clip(y - mean, low, high)`` and of ``d (y - mean)``, where low < 0 < high."""
+        """Return the expectations of ``d = clip(y - mean, low, high)`` and of ``d (y - mean)``; low < 0 < high."""
         total = (np.ones_like(mean), mean, self.dispersion(spread) * self.variance(mean) + mean**2)
         upper = self.partial(mean, mean + high, spread)
         lower = self.partial(mean, mean + low, spread)

@@ -72,8 +72,10 @@ class Newton(Procedure):
 
     def plan(self, context: Context) -> NewtonPlan:
         """Return the stages."""
-        plan = CountPlan if self.model in COUNTS else NewtonPlan
-        return plan(self.columns(context.schema), self.rounds, context, self._ranged)
+        rounds, columns = self.rounds, self.columns(context.schema)
+        if isinstance(rounds, CountModel):
+            return CountPlan(columns, rounds, context, self._ranged)
+        return NewtonPlan(columns, rounds, context, self._ranged)
 
     @property
     def _ranged(self) -> bool:

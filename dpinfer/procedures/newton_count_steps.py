@@ -16,6 +16,7 @@ from dpinfer.kernel.rows.round_counts import Bins, RoundCounts
 from dpinfer.kernel.stage import Slot, Stage, Sum
 from dpinfer.numerics.count_laws import NegativeBinomial
 from dpinfer.privacy.units import PureDP
+from dpinfer.procedures.newton_count_bins import both_sides, folded_counts, halves, octaves, share_of, spread_of
 from dpinfer.procedures.newton_counts import CHANCES, NODES, CountCut, CountModel
 from dpinfer.procedures.newton_steps import Begun, NewtonPlan, edge_of
 
@@ -88,9 +89,9 @@ class CountPlan(NewtonPlan):
             "ranges": len(self.columns.numeric) * 2 ** (_LEVELS + 1),
             "response": len(self._response_cuts) + 1,
             "start": products + p + 2,
-            "counts": len(_octaves(p)) + 4 * len(_halves()) + 3,
+            "counts": len(octaves(p)) + 4 * len(halves()) + 3,
             "first": products + p,
-            "sizes": len(_octaves(p)) + 1,
+            "sizes": len(octaves(p)) + 1,
             "second": 2 * products + p + 2,
         }
         return tuple(Slot(self.share(kind), most[kind], adaptive=place > 0) for place, kind in enumerate(self.kinds))
@@ -153,14 +154,16 @@ class CountPlan(NewtonPlan):
         unit, offset = 3.0 * start.unit, float(stage.settings["offset"])
         if not self.columns.intercept:
             slope = np.linalg.solve(start.second, start.score) * unit
-            return slope * min(1.0, _LARGEST_PREDICTOR / max(float(np.sqrt(slope @ start.second @ slope)), 1e-9)), 1.0
+            return np.asarray(slope) * min(
+                1.0, _LARGEST_PREDICTOR / max(float(np.sqrt(slope @ start.second @ slope)), 1e-9)
+            ), 1.0
         moments = start.moments(intercept=True)
         noise = start.terms["score"].scale * float(stage.settings["radius"]) / start.size
         mean = float(start.score[0] / start.second[0, 0]) * unit
         mean = float(np.clip(mean, max(noise * unit, 0.5 / start.size, np.exp(low)), np.exp(high)))
         cov = floored(moments.cov[1:, 1:], max(_OF_EDGE * start.edge, _FLOOR))
         cross = start.score[1:] - moments.mean[1:] * start.score[0]
-        # Slopes of directions that vary little are the noisiest: each is shrunk as if it explained as much as the others.
+        # Slopes of directions that vary little are the noisiest: each is shrunk as if all explained alike.
         values, vectors = np.linalg.eigh(cov)
         along = vectors.T @ cross
         explained = (_EXPLAINED * mean / unit) ** 2
@@ -173,7 +176,7 @@ class CountPlan(NewtonPlan):
         slope = slope * min(1.0, _LARGEST_PREDICTOR / max(spread, 1e-9))
         centre = np.log(mean) - 0.5 * float(slope @ cov @ slope) - offset
         centre = float(np.clip(centre, low + 1.0, high - 1.0))
-        point = np.concatenate([[centre - float(moments.mean[1:] @ slope)], slope])
+        point: Array = np.concatenate([[centre - float(moments.mean[1:] @ slope)], slope])
         return point, self._deviation(start, point, moments, offset)
 
     def _deviation(self, start: Begun, point: Array, moments: Moments, offset: float) -> float:
@@ -198,7 +201,7 @@ class CountPlan(NewtonPlan):
         return {"centre": float(np.clip(moments.mean @ point + offset, *self.model.ends)), "width": min(spread, 10.0)}
 
     def _weighted(self, moments: Moments, point: Array, offset: float) -> tuple[float, Array, Array]:
-        """Return the mean of w, and mean products with the regressors (p, p) and of the mean response (p,), predicted."""
+        """Predict the mean of w, and mean products of regressors (p, p), and of them with the mean response (p,)."""
         cov, mean = moments.cov, moments.mean
         along, nodes = cov @ point, NODES
         unit = along / max(float(np.sqrt(max(float(point @ along), 0.0))), 1e-12)
@@ -222,18 +225,13 @@ class CountPlan(NewtonPlan):
         second = floored(second, max(_OF_EDGE * start.edge, _FLOOR))
         values, vectors = np.linalg.eigh(second)
         whiten = (vectors * values**-0.5) @ vectors.T
-        settings = {
-            "whiten": whiten.tolist(),
-            "point": point.tolist(),
-            "offset": offset,
-            "weight": weight,
-            "spread": spread,
-        }
+        settings = {"whiten": whiten.tolist(), "point": point.tolist(), "offset": offset, "weight": weight}
+        settings["spread"] = spread
         frame = self._pearson(start, whiten, point, CountCut(weight=weight))
         places = (
-            Bins(_SIZES, "size", _octaves(self.width)),
-            Bins(_RESIDUALS, "residual", _both(_halves())),
-            Bins(_DIFFERENCES, self.model.level_of, _both(_halves())),
+            Bins(_SIZES, "size", octaves(self.width)),
+            Bins(_RESIDUALS, "residual", both_sides(halves())),
+            Bins(_DIFFERENCES, self.model.level_of, both_sides(halves())),
         )
         weights = tuple(float(one**-0.5 if self.norm == "l2" else 1 / one) for one in _WEIGHTS)
         return Stage(Sum(RoundCounts(frame, places), weights=weights), settings=settings)
@@ -253,13 +251,13 @@ class CountPlan(NewtonPlan):
 
     def _first(self, before: dict[str, StageRelease]) -> Stage:
         counts = before["counts"]
-        sizes = _octaves(self.width)
+        sizes = octaves(self.width)
         radius = self._radius(counts.array[1 : len(sizes) + 1], float(np.sqrt(counts.noise_variances[0])))
         return self._later(before, self._settings(before, counts.settings, radius), last=False)
 
     def _radius(self, counts: Array, noise: float) -> float:
         """Return the length of regressors that few rows are beyond; see `RoundFrame` for the norm "l1"."""
-        edge = edge_of(counts, _octaves(self.width), noise)
+        edge = edge_of(counts, octaves(self.width), noise)
         return float(np.sqrt(edge * (2.0 if self.norm == "l1" else 1.0)))
 
     def _settings(self, before: dict[str, StageRelease], seen: Mapping[str, Any], radius: float) -> dict[str, Any]:
@@ -279,24 +277,25 @@ class CountPlan(NewtonPlan):
     def _cuts(self, counts: StageRelease, radius: float, start: Begun) -> dict[str, float]:
         """Return where residuals and the level are cut, and the standard deviation of residuals."""
         settings = counts.settings
-        ends = np.cumsum([len(_octaves(self.width)) + 1, len(_both(_halves())) + 1])
+        ends = np.cumsum([len(octaves(self.width)) + 1, len(both_sides(halves())) + 1])
         _, residuals, differences = np.split(counts.array, ends)
         noise, other = np.sqrt(counts.noise_variances)[ends]
-        halves, folded = _halves(), _folded(differences)
+        cuts, folded = halves(), folded_counts(differences)
         share, size = float(self.share("second")), start.size
-        edge = edge_of(_folded(residuals), halves, noise * np.sqrt(2.0))
-        spread = max(float(settings["spread"]), _spread(residuals, edge, size))
-        farthest = edge_of(folded, halves, other * np.sqrt(2.0))
+        edge = edge_of(folded_counts(residuals), cuts, noise * np.sqrt(2.0))
+        spread = max(float(settings["spread"]), spread_of(residuals, edge, size))
+        farthest = edge_of(folded, cuts, other * np.sqrt(2.0))
         moments = start.moments(intercept=self.columns.intercept)
         means, chances = self._predicted(moments, np.array(settings["point"]), float(settings["offset"]))
         typical = 1.0 if self.model.level_of == "residual" else float(np.sqrt(self.model.law.variance(means) @ chances))
-        deviation = max(spread * typical, _spread(differences, farthest, size))
-        part = _OF_NOISE + _OF_NOISE_SPREAD * min(max(2 * (spread - 1), 0.0), 1.0)
+        deviation = max(spread * typical, spread_of(differences, farthest, size))
+        beyond_law = min(max(2 * (spread - 1), 0.0), 1.0) if self.model.level_of == "difference" else 0.0
+        part = _OF_NOISE + _OF_NOISE_SPREAD * beyond_law
         allowed = np.sqrt(part * size) * self._precision(0.55 * share) / radius
-        low = spread * max(_LEAST_CUT, min(max(2 * edge / spread, _FARTHEST_CUT), allowed))
+        low = spread * max(_LEAST_CUT + beyond_law, min(max(2 * edge / spread, _FARTHEST_CUT), allowed))
         reach = np.sqrt(0.5 * size) * self._precision(0.08 * share)
         high = max(2.5 * deviation, min(max(2 * farthest, 4 * deviation), deviation * reach))
-        beyond = (halves >= high * 0.999) & (halves < farthest)
+        beyond = (cuts >= high * 0.999) & (cuts < farthest)
         return {
             "cut": float(low),
             "high": float(high),
@@ -321,7 +320,7 @@ class CountPlan(NewtonPlan):
         whiten = (vectors * values**-0.5) @ vectors.T @ white
         frame = self._pearson(start, whiten, point, CountCut(weight=weight))
         settings = {"whiten": whiten.tolist(), "point": point.tolist(), "weight": weight}
-        return Stage(Sum(RoundCounts(frame, (Bins(_SIZES, "size", _octaves(self.width)),))), settings=settings)
+        return Stage(Sum(RoundCounts(frame, (Bins(_SIZES, "size", octaves(self.width)),))), settings=settings)
 
     def _second(self, before: dict[str, StageRelease]) -> Stage:
         sizes = before["sizes"]
@@ -364,13 +363,13 @@ class CountPlan(NewtonPlan):
         """See `NewtonPlan`."""
         stages = dict(zip(self.kinds, released, strict=True))
         settings, size = stages["second"].settings, self.begun(stages["start"]).size
-        places, residuals = len(_octaves(self.width)) + 1, len(_both(_halves())) + 1
-        lighter = stages["sizes"].array[1:][_octaves(self.width) >= 0.999 * float(settings["radius"]) ** 2].sum()
-        folded = _folded(stages["counts"].array[places : places + residuals])
+        places, residuals = len(octaves(self.width)) + 1, len(both_sides(halves())) + 1
+        lighter = stages["sizes"].array[1:][octaves(self.width) >= 0.999 * float(settings["radius"]) ** 2].sum()
+        folded = folded_counts(stages["counts"].array[places : places + residuals])
         noise = float(np.sqrt(2 * stages["counts"].noise_variances[places]))
-        seen = (_halves() >= 0.999 * float(settings["cut"])) & (_halves() < edge_of(folded, _halves(), noise))
+        seen = (halves() >= 0.999 * float(settings["cut"])) & (halves() < edge_of(folded, halves(), noise))
         return (
-            f"{len(self.kinds)} rounds: {', '.join(self.kinds)}. Standard errors are robust to other laws of the response.",
+            f"{len(self.kinds)} rounds: {', '.join(self.kinds)}. Standard errors are robust to the response's law.",
             f"Rows that count less for outlying regressors: {share_of(float(lighter), size)} (noisy).",
             f"Pearson residuals have a standard deviation of {float(settings['spread']):.3g} or less (noisy), and are "
             f"cut at {float(settings['cut']):.3g}: {share_of(float(folded[seen].sum()), size)} of the rows (noisy).",
@@ -448,39 +447,5 @@ class CountPlan(NewtonPlan):
         return np.asarray(float(weights.sum()) * moments.mean + float(weights @ NODES) * unit)
 
 
-def share_of(count: float, size: float) -> str:
-    """Return a noisy number of rows as a share of all."""
-    return f"{min(max(count, 0.0) / size, 1.0):.2%}"
-
-
 def _cut_of(settings: Any) -> CountCut:
     return CountCut(*(float(settings[one]) for one in ("cut", "high", "spread", "weight", "centre", "width")))
-
-
-def _octaves(width: int) -> Array:
-    """Half octaves of the squared length of whitened regressors, whose mean is their number."""
-    return np.asarray(width * 2.0 ** (np.arange(0, 61) / 2))
-
-
-def _halves() -> Array:
-    """Half octaves of residuals and of differences."""
-    return np.asarray(2.0 ** (np.arange(-12, 51) / 2))
-
-
-def _both(cuts: Array) -> Array:
-    """Return the same to both sides."""
-    return np.concatenate([-cuts[::-1], cuts])
-
-
-def _folded(counts: Array) -> Array:
-    """Counts of sizes from each cut on, of counts between the cuts to both sides."""
-    middle = len(counts) // 2
-    return np.asarray(counts[middle + 1 :] + counts[:middle][::-1])
-
-
-def _spread(counts: Array, edge: float, size: float) -> float:
-    """Root mean square from counts between all cuts to both sides, of rows that were seen."""
-    halves, folded = _halves(), _folded(counts)
-    seen = halves < edge * 0.999
-    squares = float((folded[seen] * halves[seen] ** 2).sum()) * 2.0**0.5
-    return float(np.clip(np.sqrt(max(squares, 0.0) / size), edge / 8, edge))

@@ -138,7 +138,7 @@ class CountModel(RoundModel):
         )
 
     def expected(self, cut: CountCut) -> tuple[Array, Array]:
-        """Expectation of the cut residual at the means of the tables, and what share of the information it keeps."""
+        """Return the expectation of the cut residual at the means of the tables, and the information that it keeps."""
         found = self.extremes(cut)
         return np.mean([one for one, _ in found], axis=0), np.mean([kept for _, kept in found], axis=0)
 
@@ -151,7 +151,7 @@ class CountModel(RoundModel):
         return [_expected(self, law, cut.low, cut.spread) for law in self._laws(cut)]
 
     def expected_level(self, cut: CountCut, means: Array) -> Array:
-        """Expectation of what the level adds up, in the mean of the laws that spread as residuals do."""
+        """Return the expectation of what the level adds up, in the mean of the laws that spread as residuals do."""
         size = np.sqrt(self.law.variance(means)) if self.level_of == "residual" else np.ones_like(means)
         ends = cut.high * size
         found = [np.nan_to_num(law.cut(means, -ends, ends, cut.spread)[0] / size) for law in self._laws(cut)]
@@ -198,7 +198,7 @@ class CountModel(RoundModel):
 
 @lru_cache(maxsize=64)
 def _expected(model: CountModel, law: CountLaw, cut: float, spread: float) -> tuple[Array, Array]:
-    """Expectations under a law for residuals of the model, at the means of the tables."""
+    """Return expectations under a law for residuals of the model, at the means of the tables."""
     means = model.means[::_EACH]
     size = np.sqrt(model.law.variance(means))
     first, product = law.cut(means, -cut * size, cut * size, spread)
