@@ -24,7 +24,16 @@ from dpinfer.tour import frames, report
 from dpinfer.tour import session as tour
 from tests.linear import gram_ols
 
-PICTURES = {"account.png", "budget.png", "coefficients.png", "comparison.png", "second.png", "means.png", "shares.png"}
+PICTURES = {
+    "account.png",
+    "margins.png",
+    "budget.png",
+    "coefficients.png",
+    "comparison.png",
+    "second.png",
+    "means.png",
+    "shares.png",
+}
 PICTURES |= {
     "null.png",
     "residuals.png",
@@ -135,16 +144,16 @@ def test_the_ledger_survives_the_move_and_agrees_with_the_page(made):
     ledger = dpi.Ledger.open(made.folder / tour.LEDGER)
     assert (ledger.budget, ledger.spent, ledger.remaining) == (dpi.ZCDP(1.0), dpi.ZCDP(0.9), dpi.ZCDP(0.1))
     charges = ledger.charges()
-    small = ["ZCDP(rho=0.05)"] * 3
-    assert [str(price) for price in charges["price"]] == ["ZCDP(rho=0.2)", "ZCDP(rho=0.3)", *small, "ZCDP(rho=0.25)"]
+    prices = [0.2, 0.1, 0.2, 0.05, 0.05, 0.05, 0.25]
+    assert [str(price) for price in charges["price"]] == [f"ZCDP(rho={rho})" for rho in prices]
     assert all(identifier[:8] in made.page for identifier in charges["id"])
-    assert dpi.read_release(made.folder / tour.GRAM).charge_ids == (charges["id"].iloc[1],)
+    assert dpi.read_release(made.folder / tour.GRAM).charge_ids == (charges["id"].iloc[2],)
 
 
 def test_a_question_that_asks_for_too_much_is_refused_in_one_line(made):
     refused = [line for line in made.out.splitlines() if "BudgetExceededError" in line]
     assert len(refused) == 1
-    assert "requested ZCDP(rho=0.3), remaining ZCDP(rho=0.1)" in refused[0]
+    assert "requested ZCDP(rho=0.2), remaining ZCDP(rho=0.1)" in refused[0]
     assert "Charges before: 6; after: 6." in made.page
 
 
@@ -184,7 +193,7 @@ def again(made, tmp_path_factory):
 def test_another_run_replaces_the_report_and_keeps_what_else_is_there(made, again):
     assert names(again.folder) == FILES | {"mine.txt"}
     prices = [dpi.read_release(one.folder / tour.GRAM).cost.price for one in (made, again)]
-    assert prices == [dpi.ZCDP(0.3), dpi.ZCDP(0.00003)]
+    assert prices == [dpi.ZCDP(0.2), dpi.ZCDP(0.00002)]
     assert dpi.Ledger.open(again.folder / tour.LEDGER).spent == dpi.ZCDP(0.00009)
     assert "--budget 0.0001" in again.page
 

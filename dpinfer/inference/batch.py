@@ -8,15 +8,17 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from dpinfer.inference.contrasts import Contrasts, contrast_rows, variance_of
-from dpinfer.inference.gram import KAPPA_RELIABLE, GramProblem, covariance, fit_gram, noise_action, noise_level
-from dpinfer.inference.score import laplace_shares, score_interval, score_pvalue
+from dpinfer.inference.gram import KAPPA_RELIABLE, GramFit, GramProblem, covariance, fit_gram, noise_action, noise_level
+from dpinfer.inference.rare import ridges
+from dpinfer.inference.score import laplace_shares, score_interval, score_pvalue, taken
 from dpinfer.numerics.forms import symmetric
 from dpinfer.numerics.tails import critical_value
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from dpinfer.numerics.arrays import Array, Mask
+    from dpinfer.inference.rare import LevelColumns, Ridge
+    from dpinfer.numerics.arrays import Array, Mask, Places
     from dpinfer.release.laws import NoiseLaw
 
 __all__ = ["BatchEstimates", "Oracle", "batch_linear", "linear_oracle"]
@@ -89,6 +91,7 @@ def batch_linear(
     target: str = "population",
     contrasts: Mapping[str, Mapping[str, float]] | None = None,
     rows_per_unit: int = 1,
+    levels: LevelColumns | None = None,
 ) -> BatchEstimates:
     """Infer a linear regression from many releases of cross-products; equal to `linear_inference` one by one.
 
@@ -98,7 +101,7 @@ def batch_linear(
         Noisy upper triangles, in units of the scaled features.
     law, steps
         Of one release.
-    design, response, names, target, rows_per_unit
+    design, response, names, target, rows_per_unit, levels
         As in `linear_inference`.
     alpha : float
         Intervals have level ``1 - alpha``.
@@ -111,15 +114,48 @@ def batch_linear(
     fit = fit_gram(problem, gram, gram[:, 0, 0])
     wanted = contrast_rows(names, contrasts)
     names = (*names, *(contrasts or {}))
+    rare = [] if levels is None else list(ridges(fit, gram, gram[:, 0, 0], levels))
+    if not rare:
+        return _plain(fit, wanted, names, alpha, method)
+    size = (len(values), len(names))
+    found = BatchEstimates(
+        names, np.empty(size), np.empty(size), np.empty(size), np.empty((*size, 2)), np.ones(len(values), dtype=bool)
+    )
+    left = np.setdiff1d(np.arange(len(values)), np.concatenate([places for places, _ in rare]))
+    if left.size:
+        _put(found, left, _plain(taken(fit, left), wanted, names, alpha, method))
+    for places, ridge in rare:
+        _put(found, places, _beside_near_empty(ridge, wanted, names, alpha))
+    return found
+
+
+def _plain(fit: GramFit, wanted: Array, names: tuple[str, ...], alpha: float, method: str) -> BatchEstimates:
     params = fit.params @ wanted.T
     errors = np.sqrt(np.einsum("kp,rpq,kq->rk", wanted, np.add(*covariance(fit)), wanted))
     if method == "wald":
-        found = Contrasts(params, errors, fit.df_units[:, None] if problem.population else np.inf)
+        found = Contrasts(params, errors, fit.df_units[:, None] if fit.problem.population else np.inf)
         intervals, pvalues = found.intervals(alpha), found.pvalues()
     else:
         intervals = score_interval(fit, wanted, alpha)
         pvalues = score_pvalue(fit, wanted, np.zeros((1, len(names))))
     return BatchEstimates(names, params, errors, pvalues, intervals, (fit.kappa < KAPPA_RELIABLE) | (fit.rsquared >= 1))
+
+
+def _beside_near_empty(ridge: Ridge, wanted: Array, names: tuple[str, ...], alpha: float) -> BatchEstimates:
+    return BatchEstimates(
+        names=names,
+        params=ridge.fit.params @ wanted.T,
+        bse=np.sqrt(np.einsum("kp,rpq,kq->rk", wanted, np.add(*ridge.covariance()), wanted)),
+        pvalues=ridge.pvalues(wanted, np.zeros((1, len(wanted)))),
+        intervals=ridge.intervals(wanted, alpha),
+        flagged=np.ones(len(ridge.strength), dtype=bool),
+    )
+
+
+def _put(found: BatchEstimates, places: Places, part: BatchEstimates) -> None:
+    """Write the estimates of some releases in their places."""
+    for name in ("params", "bse", "pvalues", "intervals", "flagged"):
+        getattr(found, name)[places] = getattr(part, name)
 
 
 def linear_oracle(

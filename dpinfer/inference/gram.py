@@ -130,10 +130,12 @@ def noise_action(problem: GramProblem, residual: Array, weight: Array) -> Array:
     return weight * ((residual**2) @ problem.noise) + residual * cross
 
 
-def fit_gram(problem: GramProblem, gram: Array, nobs: Array) -> GramFit:
+def fit_gram(problem: GramProblem, gram: Array, nobs: Array, penalty: tuple[Array, Array] | None = None) -> GramFit:
     """Solve the noisy normal equations of R releases.
 
     ``gram`` (R, d, d) holds noisy sums of z z', the first feature the constant 1; ``nobs`` (R,) is public or released.
+    ``penalty`` is added to the normal equations of the rotated regressors: a matrix (R, p, p), and a vector (R, p) for
+    their right side.
     """
     orthonormal, upper = np.linalg.qr(problem.design.T)
     rows, mix = orthonormal.T, upper.T
@@ -143,15 +145,16 @@ def fit_gram(problem: GramProblem, gram: Array, nobs: Array) -> GramFit:
     first = gram[:, 0, :] @ problem.response
     size = np.maximum(nobs, rows.shape[0] + 1.0)
     spread = float(np.sqrt(problem.response**2 @ problem.noise @ problem.response**2))
-    eigenvalues, vectors = np.linalg.eigh(cross)
+    solved, towards = (cross, moment) if penalty is None else (cross + penalty[0], moment + penalty[1])
+    eigenvalues, vectors = np.linalg.eigh(solved)
     level = noise_level(problem.noise, rows)
     floor = np.maximum(level, _TINY * np.abs(eigenvalues).max(axis=1))[:, None]
     kept = np.maximum(eigenvalues, floor)
     safe = np.where(np.abs(eigenvalues) < _TINY * floor, _TINY * floor, eigenvalues)
     back = np.swapaxes(vectors, 1, 2)
     inverse, floored = (vectors / safe[:, None, :]) @ back, (vectors * kept[:, None, :]) @ back
-    plain = (inverse @ moment[..., None])[..., 0]
-    stable = (vectors @ ((back @ moment[..., None])[..., 0] / kept)[..., None])[..., 0]
+    plain = (inverse @ towards[..., None])[..., 0]
+    stable = (vectors @ ((back @ towards[..., None])[..., 0] / kept)[..., None])[..., 0]
     rotated = np.where(eigenvalues[:, :1] >= floor, plain, stable)
     df_resid = size - rows.shape[0]
     fitted = 2 * np.einsum("ri,ri->r", rotated, moment) - np.einsum("ri,rij,rj->r", rotated, cross, rotated)

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Self
 
 import numpy as np
 from scipy import stats
@@ -19,12 +19,14 @@ from dpinfer.inference.gram import (
     covariance,
     fit_gram,
 )
+from dpinfer.inference.rare import Ridge, ridges
 from dpinfer.inference.restrictions import independent, wald_lengths, wald_statistic
 from dpinfer.inference.score import score_interval, score_joint, score_pvalue
 from dpinfer.inference.simulated import simulate_pivots
 from dpinfer.numerics.forms import symmetric
 
 if TYPE_CHECKING:
+    from dpinfer.inference.rare import LevelColumns
     from dpinfer.numerics.arrays import Array
     from dpinfer.release.release import Release
 
@@ -73,6 +75,8 @@ class LinearInference(BaseInference):
         Number of simulated releases and their public seed, for "simulated".
     notes : tuple of str
         Further warnings, from other parts of the release.
+    ridge : Ridge or None
+        Where some levels are near-empty: the ridge on them that is in ``fit``. The method is then "score".
     """
 
     release: Release
@@ -85,12 +89,13 @@ class LinearInference(BaseInference):
     replicates: int
     seed: int
     notes: tuple[str, ...] = ()
+    ridge: Ridge | None = None
 
     methods = METHODS
 
     @cached_property
     def _covariances(self) -> tuple[Array, Array]:
-        sampling, noise = covariance(self.fit)
+        sampling, noise = covariance(self.fit) if self.ridge is None else self.ridge.covariance()
         return sampling[0], noise[0]
 
     @property
@@ -134,13 +139,13 @@ class LinearInference(BaseInference):
 
     @property
     def kappa(self) -> float:
-        """Smallest eigenvalue of the scaled cross-products over the noise level."""
-        return float(self.fit.kappa[0])
+        """Smallest eigenvalue of the scaled cross-products over the noise level, near-empty levels left out."""
+        return float(self.fit.kappa[0] if self.ridge is None else self.ridge.rest[0])
 
     @property
     def flags(self) -> tuple[str, ...]:
         """Warnings, from released numbers only."""
-        found = []
+        found = [] if self.ridge is None else [self.ridge.warning]
         if self.kappa < 1:
             found.append(
                 f"privacy noise dominates: the smallest eigenvalue of the noisy cross-products is {self.kappa:.2g} "
@@ -156,6 +161,17 @@ class LinearInference(BaseInference):
         if not self._residual_is_positive:
             found.append("the noisy error variance is not positive: it and R-squared cannot be told")
         return (*found, *self.notes)
+
+    def with_method(self, method: str) -> Self:
+        """Return the same estimates under another inference method; beside near-empty levels there is one.
+
+        Raises
+        ------
+        OptionError
+            If there is no such method.
+        """
+        chosen = super().with_method(method)
+        return chosen if self.ridge is None else replace(chosen, method="score")
 
     @cached_property
     def _pivots(self) -> tuple[Array, Array]:
@@ -176,6 +192,8 @@ class LinearInference(BaseInference):
     def intervals(self, contrasts: Array, alpha: float) -> Array:
         """Intervals of level ``1 - alpha`` for each row of ``contrasts`` (k, p), as (k, 2); may be infinite."""
         contrasts = rows_of(contrasts)
+        if self.ridge is not None:
+            return np.asarray(self.ridge.intervals(contrasts, alpha)[0])
         if self.method == "score":
             return np.asarray(score_interval(self.fit, contrasts, alpha)[0])
         found = self._wald(contrasts)
@@ -187,6 +205,8 @@ class LinearInference(BaseInference):
         """Two-sided p-values (k,) of ``contrasts @ params = values``."""
         contrasts = rows_of(contrasts)
         values = np.broadcast_to(np.asarray(values, dtype=np.float64), (len(contrasts),))
+        if self.ridge is not None:
+            return np.asarray(self.ridge.pvalues(contrasts, values[None])[0])
         if self.method == "score":
             return np.asarray(score_pvalue(self.fit, contrasts, values[None])[0])
         found = self._wald(contrasts)
@@ -197,6 +217,9 @@ class LinearInference(BaseInference):
     def wald(self, restrictions: Array, values: Array) -> tuple[float, float, float]:
         """Joint test of ``restrictions @ params = values``: statistic (chi-squared), degrees of freedom, p-value."""
         restrictions, values, count = independent(restrictions, values)
+        if self.ridge is not None:
+            statistic_ridge, pvalue = self.ridge.joint(restrictions, values)
+            return statistic_ridge, count, pvalue
         if self.method == "score":
             statistic, df = score_joint(self.fit, restrictions, values[None])
             return float(statistic[0]), count, float(stats.f.sf(statistic[0] / count, count, df[0]))
@@ -221,6 +244,7 @@ def linear_inference(
     weighted: bool = False,
     rows_per_unit: int = 1,
     notes: tuple[str, ...] = (),
+    levels: LevelColumns | None = None,
 ) -> LinearInference:
     """Infer a linear regression from a release of cross-products.
 
@@ -244,6 +268,8 @@ def linear_inference(
         Rows of one independent unit at most: the sampling covariance is multiplied by it.
     notes : tuple of str
         Further warnings to carry.
+    levels : LevelColumns, optional
+        Columns of single levels: a ridge goes to those that are near-empty.
 
     Returns
     -------
@@ -260,10 +286,12 @@ def linear_inference(
     problem = GramProblem(noise, design, response, laplace, target == "population", rows_per_unit)
     size = float(sums[0, 0])
     exact = release.law.scales[0] == 0.0
-    fit = fit_gram(problem, sums[None], np.array([size]))
+    nobs = np.array([size])
+    fit = fit_gram(problem, sums[None], nobs)
+    ridge = None if levels is None else next((one for _, one in ridges(fit, sums[None], nobs, levels)), None)
     unknown = LinearInference(
         release=release,
-        fit=fit,
+        fit=fit if ridge is None else ridge.fit,
         names=names,
         nobs=(None if release.nobs is None else float(release.nobs)) if weighted else size,
         nobs_is_public=(release.nobs is not None) if weighted else exact,
@@ -272,5 +300,6 @@ def linear_inference(
         replicates=replicates,
         seed=seed,
         notes=notes,
+        ridge=ridge,
     )
     return unknown.with_method(method)

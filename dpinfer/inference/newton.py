@@ -2,130 +2,58 @@
 
 Notes
 -----
-Round t releases, at a public point theta_t, a noisy score s_t and a noisy Hessian H_t. With f_t(theta) the mean slope of
-the response on the way from theta_t to theta over that at theta_t,
+Round t releases, at a public point theta_t, a noisy score s_t and a noisy Hessian H_t. With f_t(theta) the mean slope
+of the response on the way from theta_t to theta over that at theta_t,
 
     g(theta) = sum_t a_t [s_t - f_t(theta) H_t (theta - theta_t)]
 
-is a score that uses every round. Where rounds weigh rows alike, s_t - f_t H_t (theta_0 - theta_t) is the same sample in all
-of them, so that g has the sampling covariance of one score, and the noise of all:
+is a score that uses every round. Where rounds weigh rows alike, s_t - f_t H_t (theta_0 - theta_t) is the same sample in
+all of them, so that g has the sampling covariance of one score, and the noise of all:
 
     V(theta) = meat n/(n - p) + sum_t a_t^2 [sigma_t^2 M M' + f_t^2 (tau_t^2/2) (|dz|^2 M M' + M dz dz' M')],
     dz = M' (theta - theta_t).
 
-M maps the coordinates in which a round was released to those of the coefficients, and a symmetric matrix is released with
-noise tau_t on the diagonal and tau_t/sqrt 2 beside it.
+M maps the coordinates in which a round was released to those of the coefficients, and a symmetric matrix is released
+with noise tau_t on the diagonal and tau_t/sqrt 2 beside it. Under Laplace noise all entries have equal noise
+tau_t/sqrt 2, and M diag(dz)^2 M' is taken off.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from functools import cache
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 import numpy as np
 from scipy import stats
 
+from dpinfer.inference.newton_rounds import Moments, Round, Sums
 from dpinfer.inference.newton_tail import Tail
-from dpinfer.numerics.roots import outermost_crossing
+from dpinfer.inference.newton_terms import floored
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from dpinfer.numerics.arrays import Array, Mask
     from dpinfer.numerics.responses import Response
 
 __all__ = ["Moments", "NewtonFit", "Round", "next_point", "solve_rounds"]
 
-_STEPS, _LONGEST_STEP, _FIRST_STEP = 40, 1.0, 3.0
+_STEPS, _LONGEST_STEP, _FIRST_STEP = 40, 1.0, 1.5
 _WEIGHTED_AT = (0, 3, 6, 12)
 """Steps at which the weights of the rounds are set anew."""
 
-_SLOPE_RANGE = (0.02, 50.0)
-_CURVED, _FARTHEST = 0.05, 9.0
-"""Relative error of a Hessian used at a squared distance of 1, and the squared distance up to which it grows."""
+_RIDGE = 2.0
+"""Least eigenvalue over the size of its noise, below which an estimate is drawn to the last round's point."""
+
+_REACH = 2.0
+"""Estimates move linear predictors by at most this standard deviation from the last round's point."""
 
 _CLEAR = 3.0
 """Least eigenvalue of the Hessian over the size of its noise, below which noise is said to dominate."""
 
 
-@dataclass(frozen=True, slots=True)
-class Moments:
-    """Released mean (p,) and covariance (p, p) of the regressors, the constant first with mean 1."""
-
-    mean: Array
-    cov: Array
-
-
-@dataclass(frozen=True, slots=True)
-class Round:
-    """What one round released, in the coordinates of the coefficients.
-
-    Attributes
-    ----------
-    point : ndarray (p,)
-    score : ndarray (p,)
-    hessian : ndarray (p, p)
-    spread : ndarray (p, q)
-        M: the noise of the score has covariance ``score_scale**2 * spread @ spread.T``.
-    score_scale, hessian_scale : float
-    """
-
-    point: Array
-    score: Array
-    hessian: Array
-    spread: Array
-    score_scale: float
-    hessian_scale: float
-
-    @classmethod
-    def released(cls, point: Array, score: Array, hessian: Array, spread: Array, scales: tuple[float, float]) -> Round:
-        """Map a score (q,) and a Hessian (q, q) from the coordinates in which they were released."""
-        return cls(point, spread @ score, spread @ hessian @ spread.T, spread, *scales)
-
-    def apart(self, theta: Array) -> Array:
-        """The difference to the point in the coordinates of the release (q,)."""
-        return self.spread.T @ (theta - self.point)
-
-    def noise(self, theta: Array, slope: float) -> Array:
-        """Covariance (p, p) that noise gives ``score - slope * hessian @ (theta - point)``."""
-        apart = self.apart(theta)
-        square = self.spread @ self.spread.T
-        moved = self.spread @ apart
-        return self.score_scale**2 * square + 0.5 * (slope * self.hessian_scale) ** 2 * (
-            float(apart @ apart) * square + np.outer(moved, moved)
-        )
-
-
-@cache
-def _legendre() -> tuple[Array, Array]:
-    points, weights = np.polynomial.legendre.leggauss(5)
-    return 0.5 * (points + 1.0), 0.5 * weights
-
-
-def _slopes(response: Response | None, moments: Moments, start: Array, end: Array) -> tuple[float, float]:
-    """Mean slope on the way between two points, and at its end, over that at the start."""
-    if response is None:
-        return 1.0, 1.0
-    points, weights = _legendre()
-    path = start + np.concatenate([[0.0], points, [1.0]])[:, None] * (end - start)
-    spread = np.einsum("tp,pq,tq->t", path, moments.cov, path)
-    found = response.average_slope(path @ moments.mean, spread)
-    kept = np.clip(np.array([weights @ found[1:-1], found[-1]]) / max(float(found[0]), 1e-300), *_SLOPE_RANGE)
-    return float(kept[0]), float(kept[1])
-
-
-@dataclass(frozen=True, slots=True)
-class _State:
-    """The combined score at one value of the coefficients."""
-
-    score: Array
-    hessian: Array
-    slopes: Array
-    weights: Array
-
-
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, eq=False)
 class NewtonFit:
     """Coefficients at which the combined score is zero, and what is needed for tests and intervals.
 
@@ -180,13 +108,28 @@ class NewtonFit:
         """Covariance (p, p) of the coefficients from sampling."""
         return self.inverse @ self.meat @ self.inverse.T + self.tail.sampling
 
-    def _noise(self, theta: Array) -> Array:
-        slopes = [_slopes(self.response, self.moments, one.point, theta)[0] for one in self.rounds]
-        return _noise(self.rounds, theta, np.array(slopes), self.weights)
+    @cached_property
+    def _sums(self) -> Sums:
+        return Sums(self.rounds, self.response, self.moments)
 
-    def statistic(self, contrast: Array, value: float) -> float:
-        """Root of the score statistic of ``contrast @ params = value``; see `joint_statistic`."""
-        return float(np.sqrt(self.joint_statistic(contrast[None], np.array([value]))))
+    def _noise(self, theta: Array) -> Array:
+        return self._sums.noise(theta, self._sums.slopes(theta[None])[0, :, 0], self.weights)
+
+    @cached_property
+    def _total(self) -> Array:
+        """Covariance (p, p) of the score at the estimate."""
+        return self._noise(self.params - self.tail.move) + self.meat
+
+    def statistics(self, contrast: Array, values: Array) -> Array:
+        """Roots of the score statistics of ``contrast @ params = values`` (S,); see `joint_statistic`."""
+        weights = self.inverse.T @ contrast
+        direction = self.inverse @ self._total @ weights
+        steps = (values - contrast @ self.params) / (contrast @ direction)
+        score, noise = self._sums.along(
+            self.params - self.tail.move + steps[:, None] * direction, self.weights, weights
+        )
+        given_back = contrast @ (self.tail.noise + self.tail.sampling) @ contrast
+        return np.asarray(np.abs(score) / np.sqrt(noise + weights @ self.meat @ weights + given_back))
 
     def joint_statistic(self, contrasts: Array, values: Array) -> float:
         """Score statistic of ``contrasts @ params = values`` (k,), chi-squared with k degrees of freedom.
@@ -195,18 +138,16 @@ class NewtonFit:
         covariance are taken there.
         """
         weights = self.inverse.T @ contrasts.T
-        centre = self.params - self.tail.move
-        direction = self.inverse @ (self._noise(centre) + self.meat) @ weights
+        direction = self.inverse @ self._total @ weights
         distance = values - contrasts @ self.params
-        tested = centre + direction @ np.linalg.solve(contrasts @ direction, distance)
-        state = _combined(self.rounds, self.response, self.moments, tested, self.weights)
+        tested = self.params - self.tail.move + direction @ np.linalg.solve(contrasts @ direction, distance)
+        score = weights.T @ self._sums.score(tested, self._sums.slopes(tested[None])[0, :, 0], self.weights)
         variance = weights.T @ (self._noise(tested) + self.meat) @ weights
         variance += contrasts @ (self.tail.noise + self.tail.sampling) @ contrasts.T
-        score = weights.T @ state.score
         return float(score @ np.linalg.solve(variance, score))
 
     def slope_gradient(self) -> Array:
-        """Derivative (p,) of the average slope by the coefficients, for a normal linear predictor."""
+        """Return the derivative (p,) of the average slope by the coefficients, for a normal linear predictor."""
         assert self.response is not None
         steps = 1e-3 * np.eye(len(self.params))
         around = np.stack([self.params + steps, self.params - steps])
@@ -217,9 +158,10 @@ class NewtonFit:
     def hessian_variance(self) -> float:
         """Variance of the noise of the first diagonal entry of the combined Hessian."""
         found = 0.0
-        for one, weight in zip(self.rounds, self.weights, strict=True):
-            _, slope = _slopes(self.response, self.moments, one.point, self.params)
-            found += (weight * slope * one.hessian_scale * float(one.spread[0] @ one.spread[0])) ** 2
+        slopes = self._sums.slopes(self.params[None])[1, :, 0]
+        for one, weight, slope in zip(self.rounds, self.weights, slopes, strict=True):
+            scale = one.hessian_scale * (0.5**0.5 if one.flat else 1.0)
+            found += (weight * slope * scale * float(one.spread[0] @ one.spread[0])) ** 2
         return found
 
     def with_tail(self, tail: Tail) -> NewtonFit:
@@ -232,7 +174,7 @@ class NewtonFit:
         return np.asarray((moved**2)[:, self.lost].sum(axis=1) / np.maximum((moved**2).sum(axis=1), 1e-300))
 
     def interval(self, contrast: Array, *, alpha: float = 0.05) -> tuple[float, float]:
-        """Values that the score test of one contrast does not reject, to the outermost; infinite where it never does."""
+        """Return the outermost values that the score test does not reject, infinite where it never does."""
         critical = float(stats.norm.isf(alpha / 2))
         variance = float(contrast @ (self.cov_noise + self.cov_sampling) @ contrast)
         centre, unit = float(contrast @ self.params), np.sqrt(variance)
@@ -240,40 +182,28 @@ class NewtonFit:
         for side in (-1.0, 1.0):
 
             def inside(distances: Array) -> Mask:
-                found = [self.statistic(contrast, centre + side * unit * float(one)) for one in distances]  # noqa: B023
-                return np.array(found) <= critical
+                return self.statistics(contrast, centre + side * unit * distances) <= critical  # noqa: B023
 
-            ends.append(centre + side * unit * float(outermost_crossing(inside, shape=(1,), reach=1e3)[0]))
+            ends.append(centre + side * unit * float(_outermost(inside)))
         return ends[0], ends[1]
 
 
-def _noise(rounds: Sequence[Round], theta: Array, slopes: Array, weights: Array) -> Array:
-    parts = [weight**2 * one.noise(theta, slope) for one, slope, weight in zip(rounds, slopes, weights, strict=True)]
-    return np.sum(parts, axis=0)
+_GRID = np.concatenate([[0.0], np.geomspace(0.5, 1e3, 48)])
 
 
-def _combined(
-    rounds: Sequence[Round], response: Response | None, moments: Moments, theta: Array, weights: Array
-) -> _State:
-    slopes = np.array([_slopes(response, moments, one.point, theta) for one in rounds])
-    score = sum(
-        weight * (one.score - slope * one.hessian @ (theta - one.point))
-        for one, (slope, _), weight in zip(rounds, slopes, weights, strict=True)
-    )
-    hessian = sum(weight * last * one.hessian for one, (_, last), weight in zip(rounds, slopes, weights, strict=True))
-    return _State(np.asarray(score), np.asarray(hessian), slopes, weights)
-
-
-def _weights(rounds: Sequence[Round], theta: Array, slopes: Array) -> Array:
-    """Inverse to the noise of each round and to the error of using its Hessian far from its point."""
-    found = []
-    for one, (slope, _) in zip(rounds, slopes, strict=True):
-        apart = one.apart(theta)
-        square = float(apart @ apart)
-        white = np.linalg.pinv(one.spread) @ one.hessian @ np.linalg.pinv(one.spread).T
-        curved = (_CURVED * slope * float(np.trace(white)) / len(white)) ** 2 * square * min(square, _FARTHEST)
-        found.append(1.0 / (one.score_scale**2 + (slope * one.hessian_scale) ** 2 * square + curved))
-    return np.array(found) / sum(found)
+def _outermost(inside: Callable[[Array], Mask]) -> float:
+    """Return the largest distance from zero that is inside, from outside: infinite beyond 1000."""
+    held = inside(_GRID)
+    last = int(np.flatnonzero(held).max()) if held.any() else 0
+    if last == len(_GRID) - 1:
+        return np.inf
+    low, high = _GRID[last], _GRID[last + 1]
+    for _ in range(6):
+        points = np.linspace(low, high, 33)
+        held = inside(points[1:-1])
+        last = int(np.flatnonzero(held).max()) + 1 if held.any() else 0
+        low, high = points[last], points[last + 1]
+    return float(high)
 
 
 @dataclass(frozen=True, slots=True)
@@ -286,18 +216,34 @@ class _Inverse:
     lost: Mask
 
 
-def _inverse(rounds: Sequence[Round], state: _State, whiten: Array) -> _Inverse:
-    white = whiten @ state.hessian @ whiten.T
+def _inverse(hessian: Array, noise: float, whiten: Array) -> _Inverse:
+    """Invert a Hessian whose noise has this size in whitened coordinates."""
+    white = whiten @ hessian @ whiten.T
     values, vectors = np.linalg.eigh(0.5 * (white + white.T))
-    scales = np.array([one.hessian_scale for one in rounds]) * state.slopes[:, 1] * state.weights
-    noise = float(np.sqrt((scales**2).sum() * len(values) / 2.0))
     kept = np.maximum(values, noise)
     inverse = whiten.T @ (vectors / kept) @ vectors.T @ whiten
     return _Inverse(inverse, float(values.min() / max(noise, 1e-300)), whiten.T @ vectors, values < _CLEAR * noise)
 
 
+def _toward(hessian: Array, meat: Array, whiten: Array, scale: float, *, flat: bool) -> Array:
+    """Return the meat, drawn to what the model says it is by as much as noise may explain the difference."""
+    difference = whiten @ (meat - hessian) @ whiten.T
+    width = len(difference)
+    expected = scale**2 * width * (width if flat else (width + 1) / 2)
+    kept = max(0.0, 1.0 - expected / max(float((difference**2).sum()), 1e-300))
+    back = np.linalg.inv(whiten)
+    return back @ floored(whiten @ hessian @ whiten.T + kept * difference, 0.0) @ back.T
+
+
 def solve_rounds(
-    rounds: Sequence[Round], response: Response | None, moments: Moments, meat: Array, *, start: Array, size: float
+    rounds: Sequence[Round],
+    response: Response | None,
+    moments: Moments,
+    meat: Array,
+    *,
+    start: Array,
+    size: float,
+    meat_scale: float | None = None,
 ) -> NewtonFit:
     """Find where the combined score is zero, by damped Newton steps on released numbers.
 
@@ -313,6 +259,9 @@ def solve_rounds(
     start : ndarray (p,)
     size : float
         Rows, for the factor n/(n - p) of small samples.
+    meat_scale : float, optional
+        Noise of the meat's diagonal in whitened coordinates, where the model says that the meat is the Hessian: it is
+        drawn to it by as much as noise may explain the difference.
 
     Returns
     -------
@@ -320,19 +269,25 @@ def solve_rounds(
     """
     width = len(start)
     whiten = np.asarray(np.linalg.pinv(rounds[-1].spread))
+    sums = Sums(tuple(rounds), response, moments)
     theta, weights = start, np.full(len(rounds), 1.0 / len(rounds))
-    for step in range(_STEPS):
-        state = _combined(rounds, response, moments, theta, weights)
+    for step in range(_STEPS + 1):
+        slopes, ends = sums.slopes(theta[None])[..., 0]
         if step in _WEIGHTED_AT:
-            weights = _weights(rounds, theta, state.slopes)
-            state = _combined(rounds, response, moments, theta, weights)
-        move = _inverse(rounds, state, whiten).matrix @ state.score
-        length = float(np.linalg.norm(rounds[-1].spread.T @ move))
-        theta = theta + move * min(1.0, _LONGEST_STEP / max(length, 1e-300))
-        if step > max(_WEIGHTED_AT) and length < 1e-10:
+            weights = sums.weights(theta, slopes)
+        hessian = np.tensordot(weights * ends, sums.hessians, 1)
+        noise = float(np.sqrt(((sums.scales[1] * ends * weights) ** 2).sum() * width / 2.0))
+        inverse = _inverse(hessian, noise, whiten)
+        ridge = rounds[-1].ridged(max(0.0, _RIDGE - inverse.clear) * noise)
+        used = _inverse(hessian + ridge, noise, whiten).matrix if ridge.any() else inverse.matrix
+        move = used @ (sums.score(theta, slopes, weights) - ridge @ (theta - start))
+        length = rounds[-1].length(move)
+        if step == _STEPS or (step > max(_WEIGHTED_AT) and length < 1e-10):
             break
-    state = _combined(rounds, response, moments, theta, weights)
-    inverse = _inverse(rounds, state, whiten)
+        theta = theta + move * min(1.0, _LONGEST_STEP / max(length, 1e-300)) - start
+        theta = start + theta * min(1.0, _REACH / max(rounds[-1].length(theta), 1e-300))
+    if meat_scale is not None:
+        meat = _toward(hessian, meat, whiten, meat_scale, flat=rounds[-1].flat)
     small = size / (size - width) if size > 2 * width else 2.0
     return NewtonFit(
         params=theta,
@@ -345,14 +300,13 @@ def solve_rounds(
         rounds=tuple(rounds),
         response=response,
         moments=moments,
-        hessian=state.hessian,
+        hessian=hessian,
         tail=Tail.none(width),
     )
 
 
-def next_point(one: Round) -> Array:
-    """Point (p,) of the next round: a Newton step from this one, eigenvalues kept above noise, at most 3 long."""
-    state = _State(one.score, one.hessian, np.ones((1, 2)), np.ones(1))
-    move = _inverse([one], state, np.asarray(np.linalg.pinv(one.spread))).matrix @ one.score
-    length = float(np.linalg.norm(one.spread.T @ move))
-    return np.asarray(one.point + move * min(1.0, _FIRST_STEP / max(length, 1e-300)))
+def next_point(one: Round, longest: float = _FIRST_STEP) -> Array:
+    """Return the point (p,) of the next round: a Newton step of limited length, eigenvalues kept above noise."""
+    noise = one.hessian_scale * float(np.sqrt(len(one.point) / 2.0))
+    move = _inverse(one.hessian, noise, np.asarray(np.linalg.pinv(one.spread))).matrix @ one.score
+    return np.asarray(one.point + move * min(1.0, longest / max(one.length(move), 1e-300)))

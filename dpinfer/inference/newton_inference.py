@@ -27,6 +27,14 @@ _DOMINATED = 0.05
 """Share of a coefficient in directions that noise dominates, from which it is named."""
 
 
+_WORST = 3.0
+"""Standard errors of bias from which a coefficient is not determined."""
+
+
+_APART = 1e-9
+"""Part of a variance that is added to it, so that a covariance has an inverse in floating point."""
+
+
 @dataclass(frozen=True, eq=False)
 class NewtonInference(BaseInference):
     """Coefficients of a regression; implements `Inference`.
@@ -84,7 +92,9 @@ class NewtonInference(BaseInference):
     @cached_property
     def cov_noise(self) -> Array:
         """Covariance from privacy noise (p, p)."""
-        return np.asarray(self.weights @ self.fit.cov_noise @ self.weights.T)
+        found = self.weights @ self.fit.cov_noise @ self.weights.T
+        # Columns that no row tells apart: in floating point their covariance would have no inverse.
+        return np.asarray(found + _APART * np.diag(np.diag(found + self.cov_sampling)))
 
     @cached_property
     def average_slope(self) -> AverageSlope | None:
@@ -94,7 +104,7 @@ class NewtonInference(BaseInference):
         linear predictor with the released moments.
         """
         fit = self.fit
-        if fit.response is None or self.nobs is None or not fit.moments.mean[0] == 1.0:
+        if fit.response is None or self.nobs is None or fit.moments.mean[0] != 1.0:
             return None
         rows = max(self.nobs, 1.0)
         value = max(float(fit.hessian[0, 0]) / rows, 0.0)
@@ -125,8 +135,11 @@ class NewtonInference(BaseInference):
             found = [self.fit.interval(row @ self.weights, alpha=alpha) for row in rows]
             return np.array(found) + (rows @ self.shift)[:, None]
         errors, biases = self._errors(rows), self._biases(rows)
-        half = folded_quantile(alpha, biases / errors) * errors
-        half[biases > errors] = np.inf
+        if biases.any():
+            half = folded_quantile(alpha, biases / errors) * errors
+            half[biases > _WORST * errors] = np.inf
+        else:
+            half = float(stats.norm.isf(alpha / 2)) * errors
         centre = rows @ self.params
         return np.stack([centre - half, centre + half], axis=-1)
 
@@ -135,11 +148,11 @@ class NewtonInference(BaseInference):
         rows = rows_of(contrasts)
         if self._by_score:
             tested = np.broadcast_to(values, (len(rows),)) - rows @ self.shift
-            found = [self.fit.statistic(row @ self.weights, float(one)) for row, one in zip(rows, tested, strict=True)]
-            return np.asarray(2 * stats.norm.sf(np.abs(found)))
+            found = [self.fit.statistics(row @ self.weights, one[None]) for row, one in zip(rows, tested, strict=True)]
+            return np.asarray(2 * stats.norm.sf(np.concatenate(found)))
         errors, biases = self._errors(rows), self._biases(rows)
         found = folded_tail(np.abs(rows @ self.params - values) / errors, biases / errors)
-        return np.where(biases > errors, 1.0, found)
+        return np.where(biases > _WORST * errors, 1.0, found)
 
     def wald(self, restrictions: Array, values: Array) -> tuple[float, float, float]:
         """Joint test of ``restrictions @ params = values``: statistic (chi-squared), degrees of freedom, p-value."""

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from dpinfer.inference.newton import NewtonFit, _combined
+from dpinfer.inference.newton import NewtonFit
 from dpinfer.inference.newton_tail import Tail
 
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ _LEAST_RATIO = 0.05
 _POINTS, _WEIGHTS = np.array([0.0, 0.5, 1.0]), np.array([1.0, 4.0, 1.0]) / 6.0
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, eq=False)
 class LeveledFit(NewtonFit):
     """A fit of which the intercept was moved; see `Level`.
 
@@ -52,17 +52,21 @@ class LeveledFit(NewtonFit):
         """Covariance (p, p) of the coefficients from sampling."""
         return self.sampled @ self.meat @ self.sampled.T
 
+    def statistics(self, contrast: Array, values: Array) -> Array:
+        """See `NewtonFit.statistics`; what the level adds to the covariance depends on no coefficient."""
+        found = [self.joint_statistic(contrast[None], np.array([value])) for value in values]
+        return np.sqrt(np.maximum(found, 0.0))
+
     def joint_statistic(self, contrasts: Array, values: Array) -> float:
         """See `NewtonFit.joint_statistic`; what the level adds to the covariance depends on no coefficient."""
         weights = self.inverse.T @ contrasts.T
-        centre = self.params - self.tail.move
-        direction = self.inverse @ (self._noise(centre) + self.meat) @ weights
+        direction = self.inverse @ self._total @ weights
         distance = values - contrasts @ self.params
-        tested = centre + direction @ np.linalg.solve(contrasts @ direction, distance)
+        tested = self.params - self.tail.move + direction @ np.linalg.solve(contrasts @ direction, distance)
+        score = weights.T @ self._sums.score(tested, self._sums.slopes(tested[None])[0, :, 0], self.weights)
         noisy, sampled = self.noisy.T @ contrasts.T, self.sampled.T @ contrasts.T
         variance = noisy.T @ self._noise(tested) @ noisy + sampled.T @ self.meat @ sampled
         variance += contrasts @ self.tail.noise @ contrasts.T
-        score = weights.T @ _combined(self.rounds, self.response, self.moments, tested, self.weights).score
         return float(score @ np.linalg.solve(variance, score))
 
 

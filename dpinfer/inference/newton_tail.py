@@ -14,6 +14,15 @@ if TYPE_CHECKING:
 
 __all__ = ["Beyond", "Tail", "folded_quantile", "folded_tail"]
 
+_INDEX = 2.5
+"""Index of the Pareto tail beyond what is seen: near that of lognormal errors from three standard deviations on."""
+
+_CHANCE = 7.8
+"""What noise alone makes of the three squared numbers that tell of a skewed tail, in one of twenty cases."""
+
+_UNEVEN = 0.3
+"""Excesses are larger where more rows are beyond the cut: slopes get this share more, and it may be twice that."""
+
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Tail:
@@ -40,6 +49,13 @@ class Tail:
         zero = np.zeros((width, width))
         return cls(np.zeros(width), zero, zero, np.zeros((0, width)))
 
+    @classmethod
+    def of_intercept(cls, width: int, variance: float, bias: float) -> Tail:
+        """Return a variance and the largest bias of the first coefficient alone."""
+        first = np.eye(width)[0]
+        zero = np.zeros((width, width))
+        return cls(np.zeros(width), variance * np.outer(first, first), zero, bias * first[None])
+
     def bias(self, contrasts: Array) -> Array:
         """Bound on the bias of contrasts (k, p), as (k,)."""
         return np.asarray(np.abs(contrasts @ self.biases.T).sum(axis=1))
@@ -51,54 +67,80 @@ class Beyond:
 
     Attributes
     ----------
-    side : Released
+    side : ndarray (p,)
         Sum of v u sign(r), in the coordinates of the coefficients.
     spread : ndarray (p, p)
         Covariance of the noise of ``side``.
-    excess, square : Released
-        Sums of v sign(r) (min(abs(r), high) - low) and of v^2 (min(abs(r), high)^2 - low^2).
+    sides, excess, square : Released
+        Sums of v sign(r), of v sign(r) (min(abs(r), high) - low) and of v^2 (min(abs(r), high)^2 - low^2).
     rows, farther : float
-        Noisy numbers of rows beyond ``low``, and beyond ``high``.
+        Numbers of rows beyond ``low``, which is noisy, and beyond ``high``, less what noise may have added.
     low, high : float
+    skewed : float
+        What rows nearer than both tell of skewness: about chi-squared with 1 degree of freedom if there is none.
+    seen_beyond : bool
+        Whether rows were seen beyond ``low``; if not, their excess is guessed from fewer of them.
     """
 
     side: Array
     spread: Array
+    sides: Released
     excess: Released
     square: Released
     rows: float
     farther: float
     low: float
     high: float
+    skewed: float = 0.0
+    seen_beyond: bool = True
 
     def tail(self, inverse: Array, hessian: Array, meat: Array, constant: Array | None, size: float) -> Tail:
         """Return what to add to a fit with an inverse Hessian and a meat (p, p).
 
         ``constant`` (p,) are the weights of the coordinates whose sum is 1 in every row. Without them nothing is given
-        back but to slopes.
+        back.
+
+        Notes
+        -----
+        A row beyond the cut takes ``low`` to the score, and lacks its excess. The excess of all of them goes to the
+        intercept; slopes get the mean excess times what the numbers beyond the cut differ by along the regressors.
+        Beyond ``high`` excesses are not seen: at a Pareto tail of index 5/2 there is ``lost`` times as much as between
+        the cuts, at a light one nothing. Half of that is added, as far as the excess is clear of its noise.
         """
         if constant is None:
             return Tail.none(len(inverse))
-        excess = float(self.excess.value[0])
-        sides = float(constant @ self.side)
-        noise = float(constant @ self.spread @ constant)
-        mean = float(np.clip(excess * sides / max(sides**2 + noise, 1e-300), 0.0, 2 * (self.high - self.low)))
+        excess, sides = float(self.excess.value[0]), float(self.sides.value[0])
+        lost = 1.0 / ((self.high / self.low) ** (_INDEX - 1.0) - 1.0)
+        clear = excess**2 / (excess**2 + self.excess.scale**2)
+        steep = clear * (3.0 - 2.0 * clear)  # the derivative of clear * excess by excess
         inside = max(float(constant @ hessian @ constant), 0.1 * size)
-        slopes = mean * (inverse @ self.side)
-        move = slopes + constant * ((excess - mean * sides) / inside)
-        # A row beyond adds low + mean of its residual to the slopes, and all of it to the intercept.
+        level = constant / inside
+        whole = excess * (1.0 + 0.5 * lost * clear)
+
+        least = sides**2 + self.sides.scale**2
+        mean = float(np.clip(excess * sides / least, 0.0, 2 * (self.high - self.low)))
+        seen = (excess / self.excess.scale) ** 2 + (sides / self.sides.scale) ** 2 + self.skewed
+        apart = inverse - np.outer(level, constant)  # how far numbers beyond the cut differ along the regressors
+        differ = apart @ self.side
+        kept = 1.0 - min(_CHANCE / seen, 1.0) ** 2
+        steeper = _UNEVEN * (1.0 if self.seen_beyond else 2.0)
+        factor = kept * (1.0 + 0.5 * lost + steeper)
+        error = (self.excess.scale**2 + (mean * self.sides.scale) ** 2) / least
+        slopes = factor * mean * differ
+        unsure = (0.5 * lost + steeper + 1.0 - kept) * seen / (seen + _CHANCE)
+
+        # To slopes a row beyond adds low and the mean excess, to the intercept low and all of its own.
         square = max(float(self.square.value[0]), 0.0)
         total = max(float(constant @ meat @ constant), 1e-300)
-        added = min(square, ((self.low + mean) ** 2 - self.low**2) * max(self.rows, 0.0)) / total
-        outer = np.outer(constant, constant) / inside**2
-        sampling = added * (inverse @ meat @ inverse.T) + max(square - added * total, 0.0) * outer
-        clipped = max(self.farther, 0.0) * self.high / (2 * size)
-        return Tail(
-            move,
-            sampling,
-            mean**2 * inverse @ self.spread @ inverse.T + self.excess.scale**2 * outer,
-            np.stack([slopes / 2, constant * clipped]),
-        )
+        added = min(square, ((self.low + factor * mean) ** 2 - self.low**2) * max(self.rows, 0.0)) / total
+        outer = np.outer(level, level)
+        grown = (1.0 + 0.5 * lost * steep) ** 2
+        sampling = added * (inverse @ meat @ inverse.T) + max(grown * square - added * total, 0.0) * outer
+        noise = (factor * mean) ** 2 * apart @ self.spread @ apart.T
+        noise += factor**2 * error * np.outer(differ, differ) + grown * self.excess.scale**2 * outer
+        missed = max(lost * abs(excess) * (1.0 - 0.5 * clear), self.farther * self.high / 2)
+        biases = np.stack([unsure * mean * differ, level * missed])
+        return Tail(level * whole + slopes, sampling, noise, biases)
 
 
 def folded_quantile(alpha: float, bias: Array) -> Array:

@@ -14,7 +14,7 @@ from dpinfer.numerics.tails import critical_value, pvalue_of
 if TYPE_CHECKING:
     from dpinfer.numerics.arrays import Array, Mask, Places
 
-__all__ = ["laplace_shares", "score_interval", "score_joint", "score_of", "score_pvalue", "score_statistic"]
+__all__ = ["laplace_shares", "score_interval", "score_joint", "score_of", "score_pvalue", "score_statistic", "taken"]
 
 _ROUNDS = 3
 _NORMAL_DF = 1e9
@@ -141,14 +141,14 @@ def score_interval(fit: GramFit, contrasts: Array, alpha: float) -> Array:
     settled = np.zeros(len(fit.kappa), dtype=bool)
     clear = np.flatnonzero(fit.kappa >= _CONTRACTS)
     if clear.size:
-        ends[clear], settled[clear] = _contracted_ends(_take(fit, clear), contrasts, alpha)
+        ends[clear], settled[clear] = _contracted_ends(taken(fit, clear), contrasts, alpha)
     rest = np.flatnonzero(~settled)
     if rest.size:
-        ends[rest] = _scanned_ends(_take(fit, rest), contrasts, alpha)
+        ends[rest] = _scanned_ends(taken(fit, rest), contrasts, alpha)
     return ends
 
 
-def _take(fit: GramFit, index: Places) -> GramFit:
+def taken(fit: GramFit, index: Places) -> GramFit:
     """Return some of the replicates."""
     if len(index) == len(fit.kappa):
         return fit

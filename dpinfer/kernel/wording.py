@@ -89,14 +89,20 @@ def _(rows: GramSum) -> str:
 @measures.register
 def _(rows: RoundSum) -> str:
     names = rows.frame.features.basis.names
-    parts = ", ".join(rows.parts)
-    return f"{parts} of a round in {rows.frame.size} coordinates of {len(names)} bounded features: {', '.join(names)}"
+    parts, cut = (
+        ", ".join(rows.parts),
+        "" if rows.tau is None else f" (what a person adds cut to length {rows.tau:.6g})",
+    )
+    of = f"{rows.frame.size} coordinates of {len(names)} bounded features"
+    return f"{parts}{cut} of a round in {of}: {', '.join(names)}"
 
 
 @measures.register
 def _(rows: RoundCounts) -> str:
-    bins = ", ".join(f"{one.name} ({one.size:,} bins)" for one in rows.places)
-    return f"the number of rows by {bins}"
+    counted: dict[str, list[str]] = {"rows": [], "people": []}
+    for one in rows.places:
+        counted["people" if one.of == "person" else "rows"].append(f"{one.name} ({one.size:,} bins)")
+    return "; ".join(f"the number of {units} by {', '.join(bins)}" for units, bins in counted.items() if bins)
 
 
 @measures.register
@@ -204,6 +210,8 @@ def _unit_of(rows: Any) -> str:
         return "blocks, and of the ball that holds their estimates" if held else "blocks"
     if isinstance(rows, PersonSum):
         return "a person with all rows at their bounds"
+    if isinstance(rows, RoundCounts) and any(one.of == "person" for one in rows.places):
+        return "rows, and of people"
     if isinstance(rows, CountedSum | RoundCounts) or (isinstance(rows, CellSum) and rows.counts_only):
         return "rows"
     others = {ScoreSum: "the scores", PointRows: "ranks", RoundSum: "rows at their bounds"}

@@ -7,10 +7,11 @@ from functools import cache
 from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
-from scipy import optimize
-from statsmodels.genmod.families import links
+from scipy import special
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from numpy.typing import ArrayLike
 
     from dpinfer.numerics.arrays import Array
@@ -24,7 +25,7 @@ _LARGEST_SCALE = 200.0
 
 
 class _Link(Protocol):
-    """A link of statsmodels."""
+    """A mean function and its slope, as links of statsmodels have them."""
 
     def inverse(self, z: Array) -> Array:
         """Mean at a linear predictor."""
@@ -48,21 +49,25 @@ class Response:
     Attributes
     ----------
     name : str
-    link : statsmodels link
+    link : object
+        Its ``inverse`` is the mean, and ``inverse_deriv`` the slope, as for links of statsmodels.
     farthest : float
         Linear predictors are cut to this size.
+    weight : callable, optional
+        Weight of a Hessian at linear predictors, where it is not the slope.
     """
 
     name: str
     link: _Link
     farthest: float = _FARTHEST
+    weight: Callable[[Array], Array] | None = None
 
     def mean(self, predictor: Array) -> Array:
         """Mean at linear predictors (...)."""
         return np.asarray(self.link.inverse(np.clip(predictor, -self.farthest, self.farthest)))
 
     def slope(self, predictor: Array) -> Array:
-        """Derivative of the mean at linear predictors (...)."""
+        """Return the derivative of the mean at linear predictors (...)."""
         return np.asarray(self.link.inverse_deriv(np.clip(predictor, -self.farthest, self.farthest)))
 
     def average_mean(self, centre: ArrayLike, variance: ArrayLike) -> Array:
@@ -73,6 +78,10 @@ class Response:
         """Mean of the slope where the linear predictor is normal."""
         return self._averaged(self.slope, centre, variance)
 
+    def average_weight(self, centre: ArrayLike, variance: ArrayLike) -> Array:
+        """Mean of the weight of a Hessian where the linear predictor is normal."""
+        return self._averaged(self.slope if self.weight is None else self.weight, centre, variance)
+
     def _averaged(self, function: object, centre: ArrayLike, variance: ArrayLike) -> Array:
         points, weights = _hermite()
         spread = np.sqrt(np.maximum(variance, 0.0))[..., None]
@@ -80,24 +89,44 @@ class Response:
         return np.asarray(values @ weights)
 
 
+@dataclass(frozen=True, slots=True)
+class _Inverse:
+    """A mean function and its slope."""
+
+    inverse: Callable[[Array], Array]
+    inverse_deriv: Callable[[Array], Array]
+
+
+def _logistic_slope(z: Array) -> Array:
+    mean = special.expit(z)
+    return np.asarray(mean * special.expit(-z))
+
+
 BINARY = {
-    "logit": Response("logit", links.Logit()),
-    "probit": Response("probit", links.Probit(), 8.0),
-    "cloglog": Response("cloglog", links.CLogLog()),
+    "logit": Response("logit", _Inverse(special.expit, _logistic_slope)),
+    "probit": Response("probit", _Inverse(special.ndtr, lambda z: np.exp(-0.5 * z**2) / np.sqrt(2 * np.pi)), 8.0),
+    "cloglog": Response("cloglog", _Inverse(lambda z: -np.expm1(-np.exp(z)), lambda z: np.exp(z - np.exp(z)))),
 }
 """Mean functions of binary responses by name."""
 
 
-def intercept_for(response: Response, share: float, variance: float) -> float:
-    """Centre of a normal linear predictor at which the mean response is ``share``, as far as predictors go."""
+_HALVINGS = 26
+_FACTORS = 0.5 * 1.5 ** np.arange(16)
+"""Factors that are tried, up to about 200."""
 
-    def excess(centre: float) -> float:
-        return float(response.average_mean(centre, variance)) - share
 
-    ends = (-response.farthest, response.farthest)
-    if excess(ends[0]) >= 0:
-        return ends[0]
-    return ends[1] if excess(ends[1]) <= 0 else float(optimize.brentq(excess, *ends, xtol=1e-4))
+def intercept_for(response: Response, share: float, variance: ArrayLike) -> Array:
+    """Centres (...) of normal linear predictors of these variances at which the mean response is ``share``.
+
+    The nearest that predictors go where none serves.
+    """
+    low = np.full(np.shape(variance), -response.farthest)
+    high = -low
+    for _ in range(_HALVINGS):
+        middle = 0.5 * (low + high)
+        below = response.average_mean(middle, variance) < share
+        low, high = np.where(below, middle, low), np.where(below, high, middle)
+    return np.asarray(0.5 * (low + high))
 
 
 def matched_scale(response: Response, share: float, variance: float) -> float:
@@ -107,15 +136,20 @@ def matched_scale(response: Response, share: float, variance: float) -> float:
     serves, as near separation, that of the largest excess is returned. See Erdogdu, Bayati & Dicker (2016).
     """
 
-    def excess(factor: float) -> float:
-        spread = factor**2 * variance
-        return factor * float(response.average_slope(intercept_for(response, share, spread), spread)) - 1.0
+    def excess(factors: Array) -> Array:
+        spread = factors**2 * variance
+        return factors * response.average_slope(intercept_for(response, share, spread), spread) - 1.0
 
-    factor, last, best = 0.5, excess(0.5), (-np.inf, 0.5)
-    while last <= 0 and factor < _LARGEST_SCALE:
-        best = max(best, (last, factor))
-        factor *= 1.5
-        last = excess(factor)
-    if last <= 0:
-        return best[1]
-    return factor if factor == 0.5 else float(optimize.brentq(excess, factor / 1.5, factor, xtol=1e-3))
+    tried: Array = np.asarray(_FACTORS)
+    for _ in range(2):
+        found = excess(tried)
+        above = np.flatnonzero(found > 0)
+        if not above.size:
+            return float(tried[found.argmax()])
+        first = int(above[0])
+        if first == 0:
+            return float(tried[0])
+        part = found[first - 1] / (found[first - 1] - found[first])
+        middle = tried[first - 1] + part * (tried[first] - tried[first - 1])
+        tried = np.asarray(np.linspace(tried[first - 1], tried[first], 9))
+    return float(middle)

@@ -12,7 +12,7 @@ from dpinfer.numerics.roots import bisected
 if TYPE_CHECKING:
     from dpinfer.numerics.arrays import Array
 
-__all__ = ["critical_value", "laplace_sum_isf", "laplace_sum_sf", "pvalue_of"]
+__all__ = ["biased_pvalue", "critical_value", "laplace_sum_isf", "laplace_sum_sf", "pvalue_of"]
 
 _CUT, _NODES, _FAR = 40.0, 320, 7.0
 _T, _WEIGHT = np.polynomial.legendre.leggauss(_NODES)
@@ -116,3 +116,17 @@ def pvalue_of(distance: Array, df: Array | float | None = None, shares: Array | 
         return np.asarray(2 * stats.norm.sf(distance)) if shares is None else laplace_sum_sf(distance, shares)
     found = np.asarray(2 * stats.t.sf(distance, df))
     return found if shares is None else laplace_sum_sf(stats.norm.isf(np.maximum(found, _LEAST) / 2), shares)
+
+
+def biased_pvalue(distance: Array, shift: Array, df: Array | float | None = None, shares: Array | None = None) -> Array:
+    """Largest two-sided p-value of a studentised distance (...) whose centre is off by at most ``shift`` (...).
+
+    Other arguments as in `critical_value`. For a symmetric unimodal law D the probability of ``abs(D + t) >= x`` grows
+    with ``abs(t)``, so that the largest is that of the largest shift.
+    """
+
+    def upper(x: Array) -> Array:
+        half = 0.5 * pvalue_of(np.abs(x), df, shares)
+        return np.where(x >= 0, half, 1.0 - half)
+
+    return np.asarray(np.minimum(upper(distance - shift) + upper(distance + shift), 1.0))

@@ -207,7 +207,7 @@ def rlm(
 
     Parameters, returned object and errors are those of `logit`; the response is numeric.
     """
-    return Newton.asking(locals(), model="rlm")
+    return Newton.asking(locals(), model="huber")
 
 
 @suggests
@@ -242,7 +242,7 @@ def quantreg(
     """
     if not (isinstance(q, float | int) and not isinstance(q, bool) and 0 < q < 1):
         raise OptionError("q", q, "a number between 0 and 1")
-    return Newton.asking(locals(), model="quantreg", parameter=float(q))
+    return Newton.asking(locals(), model="quantile", parameter=float(q))
 
 
 def _read_family(family: object) -> tuple[str, float | None]:

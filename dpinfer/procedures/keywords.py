@@ -24,7 +24,10 @@ _P = ParamSpec("_P")
 _R = TypeVar("_R")
 
 _SCHEMA = "the schema declares what becomes of missing cells: Real(0, 100, missing=0)"
-_ROBUST = 'standard errors under unequal spread come from dpi.bootstrap("y ~ x", data)'
+_ROBUST = (
+    "regressions by rounds (dpi.ols, logit, poisson, glm) have robust standard errors; those that are read from a gram "
+    'have not, and dpi.bootstrap("y ~ x", data) costs more'
+)
 _WEIGHTED = (
     'a column of weights goes to dpi.sample_aggregate("y ~ x", data, model=sm.WLS, model_options={"weights": "w"}), '
     "and to weights= of dpi.mean, total, count and proportion"
@@ -39,7 +42,8 @@ _BOUNDS = "bounds are declared in the schema, as in Real(0, 100), and values bey
 
 INSTEAD: dict[str, str] = {
     **dict.fromkeys(("cov_type", "cov_kwds", "use_t", "robust", "vcov", "cov"), _ROBUST),
-    **dict.fromkeys(("weights", "freq_weights", "var_weights", "sample_weight", "offset", "exposure"), _WEIGHTED),
+    **dict.fromkeys(("weights", "freq_weights", "var_weights", "sample_weight"), _WEIGHTED),
+    **dict.fromkeys(("offset", "exposure"), "offset= and exposure= are those of dpi.poisson and dpi.glm"),
     **dict.fromkeys(("missing", "nan_policy", "dropna", "skipna"), _SCHEMA),
     **dict.fromkeys(("groups", "groupby", "group", "by"), _GROUPS),
     **dict.fromkeys(("epsilon", "delta", "rho", "mu", "eps", "price", "budget", "privacy"), _PRICE),
@@ -56,7 +60,10 @@ INSTEAD: dict[str, str] = {
     **dict.fromkeys(("target", "inference", "where", "replicates"), "options stand in the question, as dpi.ols(...)"),
     "W": "the weights of linear_queries are queries=",
     "neighbors": 'the relation is that of the ledger: dpi.Ledger(..., neighbors="replace_one")',
-    "family": "families are those of dpi.expfam; any statsmodels model runs in dpi.sample_aggregate(..., model=)",
+    "family": (
+        "families of regressions are those of dpi.glm, of distributions those of dpi.expfam; any model runs in "
+        "dpi.sample_aggregate(..., model=)"
+    ),
     "range": "the ends of equal bins are bounds=(lower, upper), as the schema declares them by default",
     "axis": "columns are given by name, and rows are never an axis",
     "ddof": "variances have the divisor n - 1",

@@ -9,12 +9,15 @@ import numpy as np
 
 from dpinfer.errors import FormulaError, ReleaseFormatError
 from dpinfer.inference.newton_inference import METHODS
+from dpinfer.privacy.units import PureDP
 from dpinfer.procedures.conditions import told_where, where_notes
+from dpinfer.procedures.expected import sizes_shown
 from dpinfer.procedures.newton_columns import NewtonColumns, offsets_of
 from dpinfer.procedures.newton_count_steps import CountPlan
 from dpinfer.procedures.newton_counts import COUNTS, CountModel
 from dpinfer.procedures.newton_estimates import estimates_of
 from dpinfer.procedures.newton_models import BinaryModel, LinearModel, RoundModel
+from dpinfer.procedures.newton_robust import HuberModel, QuantileModel
 from dpinfer.procedures.newton_steps import NewtonPlan
 from dpinfer.procedures.options import TARGET, Allowed, inferred, is_text, measured, one_of
 from dpinfer.procedures.procedure import Procedure, context_of
@@ -26,7 +29,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from dpinfer.kernel.stage import Context, Slot, Stage
-    from dpinfer.privacy.units import Neighbors
+    from dpinfer.privacy.sensitivity import Norm
+    from dpinfer.privacy.units import Neighbors, Privacy
     from dpinfer.release import Release, StageRelease
     from dpinfer.schema.schema import Schema
 
@@ -38,7 +42,15 @@ _EXPRESSION = Allowed(lambda given: given is None or is_text(given), "a column o
 
 _BINARY = ("logit", "probit", "cloglog")
 
-_TITLES = {"ols": "OLS", "logit": "Logit", "probit": "Probit", "cloglog": "Binomial, complementary log-log", **COUNTS}
+_TITLES = {
+    "ols": "OLS",
+    "logit": "Logit",
+    "probit": "Probit",
+    "cloglog": "Binomial, complementary log-log",
+    "huber": "Robust",
+    "quantile": "Quantile",
+    **COUNTS,
+}
 """What tables call a model."""
 
 
@@ -64,6 +76,10 @@ class Newton(Procedure):
         """What the model asks of the rows."""
         if self.model in COUNTS:
             return CountModel.named(self.model, self.parameter)
+        if self.model == "huber":
+            return HuberModel() if self.parameter is None else HuberModel(self.parameter)
+        if self.model == "quantile":
+            return QuantileModel() if self.parameter is None else QuantileModel(self.parameter)
         return LinearModel() if self.model == "ols" else BinaryModel(self.model)
 
     def columns(self, schema: Schema) -> NewtonColumns:
@@ -72,10 +88,11 @@ class Newton(Procedure):
 
     def plan(self, context: Context) -> NewtonPlan:
         """Return the stages."""
-        rounds, columns = self.rounds, self.columns(context.schema)
-        if isinstance(rounds, CountModel):
-            return CountPlan(columns, rounds, context, self._ranged)
-        return NewtonPlan(columns, rounds, context, self._ranged)
+        columns = self.columns(context.schema)
+        norm: Norm = "l1" if isinstance(context.privacy, PureDP) else "l2"
+        if isinstance(self.rounds, CountModel):
+            return CountPlan(columns, self.rounds, context, self._ranged)
+        return NewtonPlan(columns, self.rounds.under(norm, len(columns.names)), context, self._ranged)
 
     @property
     def _ranged(self) -> bool:
@@ -142,6 +159,25 @@ class Newton(Procedure):
             for name, mine in asked.settings.items():
                 if np.shape(mine) != np.shape(stage.settings[name]):
                     raise ReleaseFormatError(f"settings: {name} is of a wrong shape")
+
+    def explain(self, privacy: Privacy, *, schema: Schema | None = None, neighbors: Neighbors | None = None) -> str:
+        """Describe the measurement, and how much wider noise would make intervals, before anything is spent.
+
+        Returns
+        -------
+        str
+            What is measured, its bounds, noise and guarantee; and by how much privacy noise would make standard errors
+            larger at several numbers of rows, if most rows lie at usual distances from the middle.
+        """
+        planned = self.measurement(privacy, schema=schema, neighbors=neighbors)
+        plan = self.plan(planned.context)
+        sizes = sizes_shown(planned.context.nobs)
+        shown = ", ".join(f"{plan.expected_ratio(size) - 1:.1%} at n = {size:,}" for size in sizes)
+        return (
+            f"{planned.describe()}\n"
+            "standard errors of slopes from sampling and noise together, over those from sampling alone, about\n"
+            f"1 + {shown} (a rough guide: rare levels and collinear columns carry more)"
+        )
 
     # What is inferred
 

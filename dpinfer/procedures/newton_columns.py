@@ -10,7 +10,6 @@ import numpy as np
 
 from dpinfer.errors import FormulaError
 from dpinfer.kernel.rows.features import Features
-from dpinfer.kernel.rows.interpolants import Interpolant
 from dpinfer.kernel.rows.round_frame import RoundFrame
 from dpinfer.procedures.conditions import compiled_where, quoted
 from dpinfer.procedures.gram_design import two_sided
@@ -27,7 +26,9 @@ if TYPE_CHECKING:
 
     import pandas as pd
 
+    from dpinfer.kernel.rows.interpolants import Interpolant
     from dpinfer.numerics.arrays import Array
+    from dpinfer.privacy.sensitivity import Norm
     from dpinfer.schema.expressions import Expression
     from dpinfer.schema.grid import Basis
     from dpinfer.schema.schema import Schema
@@ -189,6 +190,11 @@ class NewtonColumns:
             float(np.sqrt(((response - response.mean() * self.intercept) ** 2).mean())) or 1.0,
             float((self.offset @ (rows / UNIT)).mean()),
         )
+
+    def longest(self, coordinates: Array, norm: Norm = "l2") -> float:
+        """Return a length that no row exceeds in coordinates (q, p) of the regressors: no feature is larger than 1."""
+        largest = np.abs(coordinates @ self.maps[:-1]).sum(axis=1)
+        return float(np.linalg.norm(largest, 1 if norm == "l1" else 2))
 
     def frame(
         self,

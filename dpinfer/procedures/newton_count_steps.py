@@ -8,17 +8,17 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from dpinfer.inference.newton import Moments, Round, solve_rounds
+from dpinfer.inference.newton import solve_rounds
 from dpinfer.inference.newton_inference import NewtonInference
 from dpinfer.inference.newton_level import Level
+from dpinfer.inference.newton_rounds import Moments, Round
 from dpinfer.inference.newton_terms import Released, floored, split_terms
 from dpinfer.kernel.rows.round_counts import Bins, RoundCounts
 from dpinfer.kernel.stage import Slot, Stage, Sum
 from dpinfer.numerics.count_laws import NegativeBinomial
-from dpinfer.privacy.units import PureDP
 from dpinfer.procedures.newton_count_bins import both_sides, folded_counts, halves, octaves, share_of, spread_of
 from dpinfer.procedures.newton_counts import CHANCES, NODES, CountCut, CountModel
-from dpinfer.procedures.newton_steps import Begun, NewtonPlan, edge_of
+from dpinfer.procedures.newton_steps import NewtonPlan, edge_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from dpinfer.kernel.rows.round_frame import RoundFrame
     from dpinfer.numerics.arrays import Array
     from dpinfer.procedures.newton_columns import Scaled
+    from dpinfer.procedures.newton_start import Begun
     from dpinfer.release.stage import StageRelease
 
 __all__ = ["CountPlan"]
@@ -69,11 +70,6 @@ class CountPlan(NewtonPlan):
         """Tell the model how large the response may be."""
         upper = float(self.columns.response.expression.upper)
         object.__setattr__(self, "model", replace(self.model, largest=max(upper, 1e-100)))
-
-    @property
-    def norm(self) -> str:
-        """The norm of the set that rows are forced into."""
-        return "l1" if isinstance(self.context.privacy, PureDP) else "l2"
 
     @cached_property
     def kinds(self) -> tuple[str, ...]:
@@ -357,6 +353,8 @@ class CountPlan(NewtonPlan):
             terms["hessian"].value * hessian,
             np.linalg.inv(np.array(stage.settings["frame"])),
             (terms["score"].scale * score, terms["hessian"].scale * hessian),
+            float(stage.settings["radius"]),
+            flat=self.norm == "l1",
         )
 
     def notes(self, released: tuple[StageRelease, ...]) -> tuple[str, ...]:

@@ -8,7 +8,7 @@ import numpy as np
 
 from dpinfer.inference.newton import solve_rounds
 from dpinfer.inference.newton_inference import NewtonInference
-from dpinfer.inference.newton_tail import Beyond
+from dpinfer.inference.newton_tail import Beyond, Tail
 from dpinfer.inference.newton_terms import floored, split_terms
 from dpinfer.procedures.newton_count_steps import CountPlan
 from dpinfer.procedures.newton_steps import cut_of
@@ -35,30 +35,44 @@ def estimates_of(
     terms = split_terms(last, plan.model.terms(cut, last=True), plan.width)
     back = rounds[-1].spread
     factor = plan.model.factors(cut)[0]
+    meat, drawn = terms["meat"], plan.model.response is not None and target == "population"
     fit = solve_rounds(
         rounds,
         plan.model.response,
         start.moments(intercept=plan.columns.intercept),
-        back @ floored(terms["meat"].value, 0.0) @ back.T * factor**2 * (target == "population"),
+        back
+        @ (meat.value if drawn else floored(meat.value, 0.0))
+        @ back.T
+        * (factor**2 * cut.meat)
+        * (target == "population"),
         start=rounds[-1].point,
         size=start.size,
+        meat_scale=meat.scale if drawn else None,
     )
     unit, shift = 1.0, np.zeros(plan.width)
-    if plan.model.response is None:
+    if "side" in terms:
+        rows, farther, skewed = plan.tail_counts(stages["counts"], cut)
         side = back @ terms["side"].value
         spread = terms["side"].scale ** 2 * back @ back.T
         excess, square = (terms[one] for one in ("excess", "beyond"))
         beyond = Beyond(
             side,
             spread,
+            terms["sides"],
             excess.times(cut.high - cut.low),
             square.times(cut.high**2 - cut.low**2),
-            *plan.rows_beyond(stages["counts"], cut),
+            rows,
+            farther,
             cut.low,
             cut.high,
+            skewed,
+            float(last.settings["edge"]) > cut.low,
         )
         constant = np.eye(plan.width)[0] if plan.columns.intercept else None
         fit = fit.with_tail(beyond.tail(fit.inverse, fit.hessian, fit.meat, constant, start.size))
+    elif plan.columns.intercept and plan.model.response is None:
+        fit = fit.with_tail(Tail.of_intercept(plan.width, cut.intercept, cut.bias))
+    if plan.model.response is None:
         unit = float(stages["counts"].settings["unit"])
         shift[0] = float(stages["start"].settings["shift"])
     public = plan.public_size
@@ -72,4 +86,5 @@ def estimates_of(
         target=target,
         nobs_variance=0.0 if public is not None else start.terms["rows"].scale ** 2,
         method=method,
+        notes=plan.model.warnings(start.size, float(np.sqrt(rounds[-1].noise(rounds[-1].point, 1.0)[0, 0]))),
     )

@@ -7,10 +7,10 @@ A price is right if no row pays more than 1 for all terms of a round together; w
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
-from functools import cached_property
-from typing import TYPE_CHECKING
+from functools import cache, partial
+from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 
     from dpinfer.numerics.arrays import Array
     from dpinfer.numerics.responses import Response
+    from dpinfer.privacy.sensitivity import Norm
+    from dpinfer.procedures.newton_robust import Seen
 
 __all__ = ["BinaryModel", "LinearModel", "RoundModel", "Tables"]
 
@@ -43,10 +45,18 @@ class Tables:
 
 @dataclass(frozen=True, eq=False)
 class Cut:
-    """Where residuals are cut: at ``low``, and what lies beyond counts up to ``high``; in the unit of the response."""
+    """Where residuals are cut: at ``low``, and what lies beyond counts up to ``high``; in the unit of the response.
+
+    ``meat`` and ``hessian`` are what released ones are multiplied by. ``intercept`` is the variance that the choice of the
+    cut adds to the intercept, and ``bias`` the largest bias that smoothing gives it.
+    """
 
     low: float = 1.0
     high: float = 2.0
+    meat: float = 1.0
+    hessian: float = 1.0
+    intercept: float = 0.0
+    bias: float = 0.0
 
 
 def steps_of(function: Callable[[Array], Array], low: float, high: float, nodes: int = _NODES) -> Interpolant:
@@ -67,9 +77,12 @@ class RoundModel(ABC):
     ----------
     response : Response or None
         Its mean function; None where the linear predictor is the mean.
+    finest : int
+        Residuals are counted in half octaves from this one on, of which 0 ends at one standard deviation.
     """
 
     response: Response | None
+    finest: ClassVar[int] = -2
 
     @property
     @abstractmethod
@@ -88,9 +101,28 @@ class RoundModel(ABC):
     def terms(self, cut: Cut, *, last: bool) -> tuple[Term, ...]:
         """Terms of a later round: "score", "hessian", and in the last one "meat"."""
 
-    def factors(self, cut: Cut) -> tuple[float, float]:
-        """What the released score and Hessian are multiplied by."""
+    def under(self, norm: Norm, width: int) -> RoundModel:  # noqa: ARG002
+        """Return the model for noise of a norm and a number of regressors."""
+        return self
+
+    def factors(self, cut: Cut) -> tuple[float, float]:  # noqa: ARG002
+        """Return what the released score and Hessian are multiplied by."""
         return 1.0, 1.0
+
+    def notes(self, cut: Cut, unit: float) -> list[str]:  # noqa: ARG002
+        """Return sentences for tables, ``unit`` being that of the residuals."""
+        return []
+
+    def warnings(self, rows: float, noise: float) -> tuple[str, ...]:  # noqa: ARG002
+        """Return warnings from the number of rows and the noise of the sum of all residuals' scores."""
+        return ()
+
+    def longest(self, cut: Cut) -> float:  # noqa: ARG002
+        """Longest step of the first round, for rows of length 1."""
+        return 3.0
+
+    def tuned(self, seen: Seen) -> tuple[Cut, float] | None:
+        """Return where residuals are cut, and what to add to the intercept; None where least squares' rule serves."""
 
 
 @dataclass(frozen=True)
@@ -102,66 +134,107 @@ class BinaryModel(RoundModel):
     link : str
     meat : float
         Share of the last round for the robust covariance.
+    ratio : float or None
+        Under Laplace noise what `RoundFrame` calls by this name; None under Gaussian noise.
     """
 
     link: str = "logit"
-    meat: float = 0.2
+    meat: float = 0.1
+    ratio: float | None = None
+
+    def under(self, norm: Norm, width: int) -> BinaryModel:
+        """See `RoundModel`."""
+        return replace(self, ratio=ratio_of(width)) if norm == "l1" else self
 
     @property
     def response(self) -> Response:  # type: ignore[override]
-        """Its mean function."""
-        return BINARY[self.link]
+        """Its mean function, and the weight of the Hessian where it is not the slope."""
+        response = BINARY[self.link]
+        return response if self.ratio is None else replace(response, weight=self._damped)
 
     @property
     def shares(self) -> dict[str, Fraction]:
         """See `RoundModel`."""
         return {
             "start": Fraction(20, 100),
-            "counts": Fraction(2, 100),
+            "counts": Fraction(2, 100) if self.ratio is None else Fraction(5, 100),
             "first": Fraction(29, 100),
-            "second": Fraction(49, 100),
+            "second": Fraction(49, 100) if self.ratio is None else Fraction(46, 100),
         }
 
     def start_terms(self) -> tuple[Term, ...]:
         """See `RoundModel`: the response is measured from one half, so that a score is half as long as z at most."""
         part = 0.4 * (1 - ROWS)
+        score, gram = (4 * part, 1.0) if self.ratio is None else (2 * part, 1 / self.ratio)
         return (
-            Term("score", "vector", 4 * part, of="difference"),
-            Term("gram", "matrix", 1 - ROWS - part, constant(1.0)),
+            Term("score", "vector", score, of="difference"),
+            Term("gram", "matrix", (1 - ROWS - part) * gram, constant(1.0)),
             Term("rows", "mass", ROWS, constant(1.0), power=0),
         )
 
     def tables(self) -> Tables:
         """See `RoundModel`."""
-        return Tables(mean=self._mean)
-
-    @cached_property
-    def _ends(self) -> tuple[float, float]:
-        return {"logit": (-20.0, 20.0), "probit": (-6.0, 6.0), "cloglog": (-20.0, 3.0)}[self.link]
-
-    @cached_property
-    def _mean(self) -> Interpolant:
-        return steps_of(self.response.mean, *self._ends)
-
-    @cached_property
-    def _slope(self) -> Interpolant:
-        return steps_of(self.response.slope, *self._ends)
+        return Tables(mean=_mean_table(self.link))
 
     def terms(self, cut: Cut, *, last: bool) -> tuple[Term, ...]:  # noqa: ARG002
         """See `RoundModel`."""
         meat = self.meat if last else 0.0
+        per = 1.0 if self.ratio is None else 1 / self.ratio
+        weight = _slope_table(self.link) if self.ratio is None else _damped_table(self.link)
         found = (
             Term("score", "vector", 1.0 - meat, of="difference"),
-            Term("hessian", "matrix", self.largest_price(meat), self._slope, of="linear"),
+            Term("hessian", "matrix", self.largest_price(meat) * per, weight, of="linear"),
         )
-        return (*found, Term("meat", "outer", meat)) if last else found
+        return (*found, Term("meat", "outer", meat * per)) if last else found
 
     def largest_price(self, meat: float) -> float:
         """Largest price of the Hessian for which no row pays more than 1 beside its score and its meat."""
-        means, slopes = self._mean.values, self._slope.values
+        means = _mean_table(self.link).values
         largest = np.maximum(means, 1 - means)
-        left = 1 - (1 - meat) * largest**2 - meat * largest**4
-        return float((left[slopes > 0] / slopes[slopes > 0] ** 2).min()) * (1 - 1e-4)
+        if self.ratio is None:
+            weights = _slope_table(self.link).values
+            left, size = 1 - (1 - meat) * largest**2 - meat * largest**4, weights**2
+        else:
+            size = _damped_table(self.link).values
+            left = 1 - (1 - meat) * largest - meat * largest**2
+        # In the last places of 1 nothing is left to weigh, and the slack of the kernel pays.
+        return float((left[size > _NOTHING] / size[size > _NOTHING]).min()) * (1 - 1e-4)
+
+    def _damped(self, predictor: Array) -> Array:
+        return damped_slope(BINARY[self.link], predictor)
+
+
+_NOTHING = 1e-13
+"""Weights up to this are no more than what rounding leaves of 1."""
+
+
+def ratio_of(width: int) -> float:
+    """Bound on products over the squared bound on absolute sums that few rows of this many coordinates exceed."""
+    return min(1.0, 0.5 + 1.0 / width)
+
+
+def damped_slope(response: Response, predictor: Array) -> Array:
+    """Slope of a mean function, less where the residual leaves nothing of an absolute sum to a Hessian."""
+    means = response.mean(predictor)
+    return np.minimum(response.slope(predictor), 2.0 * np.minimum(means, 1 - means))
+
+
+_ENDS = {"logit": (-20.0, 20.0), "probit": (-6.0, 6.0), "cloglog": (-20.0, 3.0)}
+
+
+@cache
+def _mean_table(link: str) -> Interpolant:
+    return steps_of(BINARY[link].mean, *_ENDS[link])
+
+
+@cache
+def _slope_table(link: str) -> Interpolant:
+    return steps_of(BINARY[link].slope, *_ENDS[link])
+
+
+@cache
+def _damped_table(link: str) -> Interpolant:
+    return steps_of(partial(damped_slope, BINARY[link]), *_ENDS[link])
 
 
 @dataclass(frozen=True)
@@ -211,11 +284,12 @@ class LinearModel(RoundModel):
         excess = np.sign(grid) * beyond / (hi - c)
         square = np.where(beyond > 0, (grid**2 - c**2) / (hi**2 - c**2), 0.0)
         return (
-            Term("score", "vector", 0.64, score),
-            Term("hessian", "matrix", 0.20, inlier),
-            Term("meat", "outer", 0.16),
-            Term("side", "vector", 0.09, side),
-            Term("excess", "number", 0.09, Interpolant(-hi, hi, excess, -1.0, 1.0)),
+            Term("score", "vector", 0.60, score),
+            Term("hessian", "matrix", 0.26, inlier),
+            Term("meat", "outer", 0.14),
+            Term("side", "vector", 0.13, side),
+            Term("sides", "number", 0.015, side),
+            Term("excess", "number", 0.095, Interpolant(-hi, hi, excess, -1.0, 1.0)),
             Term("beyond", "mass", 0.02, Interpolant(-hi, hi, square, 1.0, 1.0), power=2),
         )
 

@@ -8,15 +8,16 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from dpinfer.inference.newton import Moments, Round, next_point
-from dpinfer.inference.newton_terms import Released, floored, split_terms
+from dpinfer.inference.newton import Round, next_point
+from dpinfer.inference.newton_terms import floored, split_terms
 from dpinfer.kernel.rows.round_counts import Bins, RoundCounts
 from dpinfer.kernel.rows.rounds import RoundSum
 from dpinfer.kernel.stage import Slot, Stage, Sum
-from dpinfer.numerics.responses import intercept_for, matched_scale
 from dpinfer.privacy.accounting import gaussian_amount
 from dpinfer.privacy.units import PureDP
-from dpinfer.procedures.newton_models import Cut
+from dpinfer.procedures.newton_models import Cut, ratio_of
+from dpinfer.procedures.newton_robust import ResidualLaw, Seen
+from dpinfer.procedures.newton_start import FLOOR, OF_EDGE, Begun, binary_start
 from dpinfer.schema.clamping import limits_of
 from dpinfer.schema.columns import Integer
 
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
     from dpinfer.kernel.rows.rounds import Term
     from dpinfer.kernel.stage import Context
     from dpinfer.numerics.arrays import Array
-    from dpinfer.numerics.responses import Response
+    from dpinfer.privacy.sensitivity import Norm
     from dpinfer.procedures.newton_columns import NewtonColumns
     from dpinfer.procedures.newton_models import RoundModel
     from dpinfer.release.stage import StageRelease
@@ -34,7 +35,7 @@ __all__ = ["NewtonPlan", "edge_of", "range_of"]
 
 _LEVELS = 12
 _RANGE = 1.8
-"""Standard deviations on either side of the middle that public rows are spread over; uniform, they then have nearly one."""
+"""Standard deviations on either side of the middle that public rows are spread over: uniform, they have nearly one."""
 
 _TAILS = ((0.1, 1.2816), (0.05, 1.6449), (0.02, 2.0537), (0.01, 2.3263))
 """Tail probabilities, and how many standard deviations of a normal law lie between them and the middle."""
@@ -45,14 +46,18 @@ _CUT_START = 3.0
 _SEEN = 4.0
 """Standard deviations of its noise from which a count is taken to be of rows."""
 
-_FLOOR, _OF_EDGE = 0.02, 1.5
-"""Eigenvalues of the second moments that whiten are at least this, and this many edges of their noise."""
+_FAR, _SEEN_FAR = 6, 6.0
+"""More than this many bins beyond the last one, a count must be clearer: there are many empty bins."""
+
+_MARGIN = 2.0
+"""Standard deviations of noise that are taken off numbers of rows beyond what is seen."""
+
+_NEAR, _OFF_CENTER = 1.2, 0.03
+"""Residuals in bins from below this are near; the start may be so far off their centre, times their number."""
 
 _LEAST_CUT, _OF_NOISE = 3.0, 0.5
 _FARTHEST = 1e3
 """Linear predictors of a start have at most this standard deviation, in units of the residual's."""
-
-_LARGEST_PREDICTOR = 4.0
 
 
 @dataclass(frozen=True, eq=False)
@@ -102,15 +107,15 @@ class NewtonPlan:
         return mine
 
     def slots(self) -> tuple[Slot, ...]:
-        """What each stage may take of the price."""
+        """Return what each stage may take of the price."""
         p = self.width
         products = p * (p + 1) // 2
         most = {
             "ranges": len(self.columns.numeric) * 2 ** (_LEVELS + 1),
             "start": products + p + 2,
-            "counts": len(_size_cuts(p)) + len(_residual_cuts()) + 2,
+            "counts": len(self._size_cuts) + len(_residual_cuts(self.model.finest)) + 2,
             "first": products + p,
-            "second": 2 * products + 2 * p + 2,
+            "second": 2 * products + 2 * p + 3,
         }
         return tuple(Slot(self.share(kind), most[kind], adaptive=place > 0) for place, kind in enumerate(self.kinds))
 
@@ -120,25 +125,54 @@ class NewtonPlan:
         build = {"ranges": self._ranges, "start": self._start, "counts": self._counts, "first": self._first}
         return build.get(self.kinds[place], self._second)(before)
 
+    def expected_ratio(self, size: int) -> float:
+        """Guess standard errors with noise over those without, where rows have no more than usual leverage."""
+        score = {"first": 0.8, "second": 0.6} if self.model.response is None else {"first": 1.0, "second": 0.8}
+        precise = sum(self._precision(part * float(self.share(kind))) ** 2 for kind, part in score.items())
+        # A row's score is at most _LEAST_CUT standard deviations long, and one of a binary response two.
+        longest = 2.0 * self.width * (_LEAST_CUT if self.model.response is None else 2.0) ** 2
+        return float(np.sqrt(1 + longest / (size * precise)))
+
     def notes(self, released: tuple[StageRelease, ...]) -> tuple[str, ...]:
         """Return sentences for tables: what was measured, and how many rows count less or were cut."""
         stages = dict(zip(self.kinds, released, strict=True))
         size = self.begun(stages["start"]).size
         settings = stages["second"].settings
-        counts = stages["counts"].array[: len(_size_cuts(self.width)) + 1]
-        lighter = float(counts[1:][_size_cuts(self.width) >= 0.999 * settings["radius"] ** 2].sum())
+        counts = stages["counts"].array[: len(self._size_cuts) + 1]
+        lighter = float(
+            counts[1:][self._size_cuts >= 0.999 * settings["radius"] ** (1 if self.norm == "l1" else 2)].sum()
+        )
         told = [
             f"{len(self.kinds)} rounds: {', '.join(self.kinds)}. Standard errors are robust to unequal spread and to a "
             "wrong model, whose best approximation is then what is estimated.",
             f"Rows that count less for outlying regressors: {_share(lighter, size)} (noisy).",
         ]
-        if "cut" in settings:
-            beyond = self.rows_beyond(stages["counts"], cut_of(settings))[0]
+        told += self.model.notes(cut_of(settings), self._unit(stages))
+        if "edge" in settings:
+            beyond = self.tail_counts(stages["counts"], cut_of(settings))[0]
             told.append(
                 f"Rows whose residual was cut, and given back: {_share(beyond, size)} (noisy); beyond what was seen, "
                 "residuals are taken to fall off as a Pareto law of index 3."
             )
         return tuple(told)
+
+    @property
+    def norm(self) -> Norm:
+        """What the noise is for."""
+        return "l1" if isinstance(self.context.privacy, PureDP) else "l2"
+
+    @property
+    def _framed(self) -> dict[str, Any]:
+        """How rows are weighed; see `RoundFrame`."""
+        return {"norm": "l1", "ratio": ratio_of(self.width)} if self.norm == "l1" else {}
+
+    @property
+    def _size_cuts(self) -> Array:
+        """Quarter octaves of the sizes of whitened rows, beginning with what a row of normal numbers has."""
+        steps = np.arange(81) / 4
+        if self.norm == "l1":
+            return np.asarray(0.8 * self.width * 2.0 ** (steps / 2))
+        return np.asarray(self.width * 2.0**steps)
 
     # Ranges
 
@@ -162,7 +196,7 @@ class NewtonPlan:
         }
 
     def _range(self, name: str, middle: float, spread: float) -> tuple[float, float]:
-        """Where public values of a column lie, from its middle and standard deviation in units of the declared bounds."""
+        """Return where public values of a column lie, from its middle and standard deviation in units of its bounds."""
         column = self.context.schema[name]
         lower, upper = limits_of(column)
         half = (upper - lower) / 2
@@ -177,18 +211,14 @@ class NewtonPlan:
         scaled = self.columns.scaled(self._found_ranges(before))
         binary = self.model.response is not None
         shift, unit = (0.5, 1.0) if binary else (scaled.shift, _CUT_START * scaled.unit)
-        settings = {
-            "transform": scaled.transform.tolist(),
-            "radius": scaled.radius,
-            "shift": shift,
-            "unit": unit,
-        }
-        frame = self.columns.frame(scaled.transform / scaled.radius, np.zeros(self.width), (shift, unit))
+        radius = scaled.radius * (0.85 * float(np.sqrt(self.width)) if self.norm == "l1" else 1.0)
+        settings = {"transform": scaled.transform.tolist(), "radius": radius, "shift": shift, "unit": unit}
+        frame = self.columns.frame(scaled.transform / radius, np.zeros(self.width), (shift, unit), **self._framed)
         return self._round(frame, self.model.start_terms(), settings)
 
     def _round(self, frame: RoundFrame, terms: tuple[Term, ...], settings: dict[str, Any]) -> Stage:
         rows = RoundSum(frame, terms)
-        weights = rows.usual_weights(self.context.neighbors, "l1" if isinstance(self.context.privacy, PureDP) else "l2")
+        weights = rows.usual_weights(self.context.neighbors, self.norm)
         return Stage(Sum(rows, weights=tuple(weights.tolist())), settings=settings)
 
     # Counts
@@ -200,12 +230,15 @@ class NewtonPlan:
         point, unit = self.start_point(start)
         settings = {"whiten": whiten.tolist(), "point": point.tolist(), "unit": unit}
         frame = self.columns.frame(
-            whiten @ start.transform, start.transform.T @ point, (float(before["start"].settings["shift"]), unit)
+            whiten @ start.transform,
+            start.transform.T @ point,
+            (float(before["start"].settings["shift"]), unit),
+            **{**self._framed, **({"ratio": 2.0**20} if self.norm == "l1" else {})},
         )
-        places = [Bins("size", "size", _size_cuts(self.width))]
+        places = [Bins("size", "size", self._size_cuts)]
         if self.model.response is not None:
             return Stage(Sum(RoundCounts(frame, tuple(places))), settings=settings)
-        places.append(Bins("residual", "residual", _residual_cuts()))
+        places.append(Bins("residual", "residual", _residual_cuts(self.model.finest)))
         return Stage(Sum(RoundCounts(frame, tuple(places)), weights=(0.5**0.5, 0.2**0.5)), settings=settings)
 
     def begun(self, stage: StageRelease) -> Begun:
@@ -217,8 +250,9 @@ class NewtonPlan:
         size = float(terms["rows"].value[0] if public is None else public)
         size = max(size, 2.0 * self.width, 4.0 * terms["rows"].scale)
         gram = terms["gram"]
-        edge = gram.scale * np.sqrt(self.width) * radius**2 / size
-        second = floored(gram.value * (radius**2 / size), max(_OF_EDGE * edge, _FLOOR))
+        flat = np.sqrt(2.0) if self.norm == "l1" else 1.0
+        edge = gram.scale * flat * np.sqrt(self.width) * radius**2 / size
+        second = floored(gram.value * (radius**2 / size), max(OF_EDGE * edge, FLOOR))
         return Begun(
             transform,
             float(stage.settings["unit"]) / _CUT_START,
@@ -233,7 +267,7 @@ class NewtonPlan:
         """Return the first point, in the coordinates of the start, and the unit of the response from then on."""
         response = self.model.response
         if response is not None:
-            return _binary_start(response, start, intercept=self.columns.intercept), 1.0
+            return binary_start(response, start, intercept=self.columns.intercept), 1.0
         slope = np.linalg.solve(start.second, start.score)
         square = start.terms["square"]
         least = 2.0 * square.scale / start.size
@@ -246,37 +280,62 @@ class NewtonPlan:
     def _first(self, before: dict[str, StageRelease]) -> Stage:
         counts = before["counts"]
         start = self.begun(before["start"])
-        sizes = len(_size_cuts(self.width)) + 1
+        sizes = len(self._size_cuts) + 1
         noise = np.sqrt(counts.noise_variances)
-        cuts = _size_cuts(self.width)
-        radius = float(np.sqrt(edge_of(counts.array[1:sizes], cuts, noise[0])))
+        cuts = self._size_cuts
+        edge = edge_of(counts.array[1:sizes], cuts, noise[0])
+        most = self.columns.longest(np.array(counts.settings["whiten"]) @ start.transform, self.norm)
+        radius = min(edge if self.norm == "l1" else float(np.sqrt(edge)), most)
         settings = {"radius": radius, **self._cut(counts.array[sizes:], noise[-1], radius, start.size)}
         settings["frame"] = (np.array(counts.settings["whiten"]) / radius).tolist()
-        settings["point"] = counts.settings["point"]
+        point = np.array(counts.settings["point"])
+        if self.columns.intercept:
+            point[0] += settings.pop("move", 0.0)
+        settings["point"] = point.tolist()
         return self._later(before, settings, last=False)
 
     def _cut(self, counts: Array, noise: float, radius: float, size: float) -> dict[str, float]:
         """Where residuals are cut, from counts of residuals in units of their standard deviation."""
         if self.model.response is not None:
             return {}
+        tuned = self.model.tuned(
+            Seen(
+                ResidualLaw.of(counts, _residual_cuts(self.model.finest), noise),
+                noise,
+                size,
+                self.width,
+                radius,
+                self._precision,
+            )
+        )
+        if tuned is not None:
+            cut, move = tuned
+            settings = {"cut": cut.low, "high": cut.high, "meat": cut.meat, "hessian": cut.hessian}
+            return {**settings, "intercept": cut.intercept, "bias": cut.bias, "move": move}
         edge = edge_of(_both_sides(counts), _positive_cuts(), noise * np.sqrt(2.0))
         share = float(self.share("second"))
-        allowed = np.sqrt(_OF_NOISE * size) * self._precision(0.64 * share) / radius
+        allowed = np.sqrt(_OF_NOISE * size) * self._precision(0.60 * share) / radius
         low = max(_LEAST_CUT, min(edge, allowed))
-        high = min(2 * max(edge, low), low + np.sqrt(size) * self._precision(0.09 * share))
+        high = min(2 * max(edge, low), low + np.sqrt(size) * self._precision(0.095 * share))
         steps = max(4, min(round(high / low * 32), 2**12))
         return {"cut": low, "high": low * max(steps, 33) / 32, "edge": edge}
 
-    def rows_beyond(self, stage: StageRelease, cut: Cut) -> tuple[float, float]:
-        """Return noisy numbers of rows with residuals beyond both cuts, none farther than any was seen."""
-        both = _both_sides(stage.array[len(_size_cuts(self.width)) + 1 :])
-        from_ = _positive_cuts()
-        noise = float(np.sqrt(2 * stage.noise_variances[-1]))
-        last = edge_of(both, from_, noise)
-        found = [
-            float(both[(from_ >= one * 0.999) & (from_ < max(last, 2 * one))].sum()) for one in (cut.low, cut.high)
-        ]
-        return found[0], found[1]
+    def tail_counts(self, stage: StageRelease, cut: Cut) -> tuple[float, float, float]:
+        """Return numbers of rows with residuals beyond both cuts, none farther than any was seen, and of skewness.
+
+        The first is noisy; of the second what noise may have added is taken off. The third compares near residuals to
+        both sides, squared, over what chance makes of it.
+        """
+        counts, noise = stage.array[len(self._size_cuts) + 1 :], float(np.sqrt(stage.noise_variances[-1]))
+        both, from_ = _both_sides(counts), _positive_cuts()
+        last = edge_of(both, from_, noise * np.sqrt(2.0))
+        bins = [(from_ >= one * 0.999) & (from_ < max(last, 2 * one)) for one in (cut.low, cut.high)]
+        low, high = (float(both[one].sum()) for one in bins)
+        near = from_ < _NEAR
+        differ = float(_both_sides(counts * np.where(np.arange(len(counts)) < len(counts) // 2, -1.0, 1.0))[near].sum())
+        size = max(float(counts.sum()), 1.0)
+        chance = 0.5 * size + 2 * near.sum() * noise**2 + (_OFF_CENTER * size) ** 2
+        return low, max(high - _MARGIN * noise * np.sqrt(2.0 * bins[1].sum()), 0.0), differ**2 / chance
 
     def _precision(self, share: float) -> float:
         """Return 1 over the standard deviation of the noise of a sum that is bounded by 1, at a share of the price."""
@@ -292,9 +351,10 @@ class NewtonPlan:
         first = before["first"]
         settings = {
             name: first.settings[name]
-            for name in ("radius", "frame", *(["cut", "high", "edge"] if "cut" in first.settings else []))
+            for name in ("radius", "frame", "cut", "high", "edge", "meat", "hessian", "intercept", "bias")
+            if name in first.settings
         }
-        settings["point"] = next_point(self.round(first, last=False)).tolist()
+        settings["point"] = next_point(self.round(first, last=False), self.model.longest(cut_of(settings))).tolist()
         return self._later(before, settings, last=True)
 
     def _later(self, before: dict[str, StageRelease], settings: dict[str, Any], *, last: bool) -> Stage:
@@ -307,6 +367,7 @@ class NewtonPlan:
             tables.mean,
             tables.inverse_sd,
             tables.lift,
+            **self._framed,
         )
         return self._round(frame, self.model.terms(cut_of(settings), last=last), settings)
 
@@ -327,29 +388,9 @@ class NewtonPlan:
             terms["hessian"].value * hessian,
             back,
             (terms["score"].scale * score, terms["hessian"].scale * hessian),
+            float(stage.settings["radius"]),
+            flat=self.norm == "l1",
         )
-
-
-@dataclass(frozen=True, eq=False)
-class Begun:
-    """What the start released, a row, in its coordinates u."""
-
-    transform: Array
-    unit: float
-    size: float
-    second: Array
-    score: Array
-    edge: float
-    terms: dict[str, Released]
-
-    def moments(self, *, intercept: bool) -> Moments:
-        """Mean and covariance of the regressors."""
-        if not intercept:
-            return Moments(np.zeros(len(self.second)), self.second)
-        mean = self.second[0] / self.second[0, 0]
-        cov = self.second - np.outer(mean, mean) * self.second[0, 0]
-        cov[0], cov[:, 0] = 0.0, 0.0
-        return Moments(mean, floored(cov, 0.0))
 
 
 def _share(count: float, size: float) -> str:
@@ -358,23 +399,8 @@ def _share(count: float, size: float) -> str:
 
 def cut_of(settings: Any) -> Cut:
     """Read where residuals are cut."""
-    return Cut(float(settings["cut"]), float(settings["high"])) if "cut" in settings else Cut()
-
-
-def _binary_start(response: Response, start: Begun, *, intercept: bool) -> Array:
-    """Scaled least squares: slopes of the linear fit times one factor, and the intercept that gives the share of ones."""
-    if not intercept:
-        return np.asarray(np.linalg.solve(start.second, start.score) / float(response.slope(np.zeros(1))[0]))
-    moments = start.moments(intercept=True)
-    share = float(np.clip(start.score[0] / start.second[0, 0] + 0.5, 0.002, 0.998))
-    cov = floored(moments.cov[1:, 1:], max(_OF_EDGE * start.edge, _FLOOR))
-    cross = start.score[1:] - moments.mean[1:] * start.score[0]
-    slope = np.linalg.solve(cov, cross)
-    variance = float(slope @ cov @ slope)
-    factor = matched_scale(response, share, variance)
-    factor *= min(1.0, _LARGEST_PREDICTOR / max(factor * np.sqrt(variance), 1e-9))
-    centre = intercept_for(response, share, factor**2 * variance)
-    return np.concatenate([[centre - factor * float(moments.mean[1:] @ slope)], factor * slope])
+    names = {"cut": "low", **{name: name for name in ("high", "meat", "hessian", "intercept", "bias")}}
+    return Cut(**{mine: float(settings[name]) for name, mine in names.items() if name in settings})
 
 
 def range_of(counts: Array, noise: float) -> tuple[float, float]:
@@ -409,28 +435,25 @@ def range_of(counts: Array, noise: float) -> tuple[float, float]:
 
 
 def edge_of(counts: Array, cuts: Array, noise: float) -> float:
-    """Upper end of the last bin whose noisy count is of rows, beyond doubt; ``counts`` (B,) begin at each of the cuts (B,)."""
-    seen = np.flatnonzero(counts >= _SEEN * noise)
-    last = int(seen.max()) if seen.size else -1
+    """Return the upper end of the last bin whose noisy count is of rows; ``counts`` (B,) begin at each cut (B,)."""
+    last = -1
+    for one in np.flatnonzero(counts >= _SEEN * noise):
+        if one - last <= _FAR or counts[one] >= _SEEN_FAR * noise:
+            last = int(one)
     return float(cuts[min(last + 1, len(cuts) - 1)])
 
 
-def _size_cuts(width: int) -> Array:
-    """Half octaves of the squared length of whitened regressors, whose mean is their number."""
-    return np.asarray(width * 2.0 ** (np.arange(0, 61) / 2))
-
-
-def _positive_cuts() -> Array:
+def _positive_cuts(least: int = -2) -> Array:
     """Half octaves of residuals in standard deviations."""
-    return np.asarray(2.0 ** (np.arange(-2, 51) / 2))
+    return np.asarray(2.0 ** (np.arange(least, 51) / 2))
 
 
-def _residual_cuts() -> Array:
-    """The same to both sides."""
-    return np.concatenate([-_positive_cuts()[::-1], _positive_cuts()])
+def _residual_cuts(least: int = -2) -> Array:
+    """Return the same to both sides."""
+    return np.concatenate([-_positive_cuts(least)[::-1], _positive_cuts(least)])
 
 
 def _both_sides(counts: Array) -> Array:
-    """Counts of sizes from each positive cut on, of counts between all cuts."""
+    """Return counts of sizes from each positive cut on, of counts between all cuts."""
     middle = len(counts) // 2
     return np.asarray(counts[middle + 1 :] + counts[:middle][::-1])

@@ -19,6 +19,7 @@ from dpinfer.procedures.estimated import Estimated
 from dpinfer.procedures.expected import expected_noise, sizes_shown
 from dpinfer.procedures.gram_design import GramDesign, two_sided
 from dpinfer.procedures.keywords import suggests
+from dpinfer.procedures.level_columns import level_columns
 from dpinfer.procedures.options import Allowed, inferred, measured, one_of, refuse_simulated
 from dpinfer.procedures.procedure import Procedure
 from dpinfer.release import Release, StageRelease
@@ -41,6 +42,10 @@ __all__ = ["OLS", "Gram"]
 
 _SHARE = Allowed(
     lambda given: isinstance(given, int | float) and 0 <= given < 0.5, "a share of the price from 0 to below 0.5"
+)
+_ASSUMED = (
+    "Read from cross-products, standard errors assume a linear model with errors of equal spread (one error variance); "
+    "a robust covariance needs the rows."
 )
 _FORMULA = Allowed(lambda given: isinstance(given, str), 'a formula such as "income ~ age"')
 
@@ -231,8 +236,11 @@ class OLS(OfProducts, Estimated):
             target=self.target,
             replicates=self.replicates,
             seed=self.seed,
+            levels=level_columns(compiled.design, compiled.response, held.basis, weights[:-1]),
         )
         notes = where_notes(held.where)
+        if self.target == "population":
+            notes.append(_ASSUMED)
         if held.row_norm is not None:
             notes.append(
                 f"Rows weigh less where the {held.norm.upper()} norm of their scaled regressors exceeds "
@@ -251,6 +259,8 @@ class OLS(OfProducts, Estimated):
         """Infer from many releases at once; see `Procedure.estimate`."""
         refuse_simulated(self.inference)
         design, response, names = self._columns(released)
+        *regressors, explained = self.design(released.schema).columns
+        assert isinstance(released.rows, GramSum)  # `_columns` refuses others
         return batch_linear(
             released.values,
             law=released.law,
@@ -263,6 +273,7 @@ class OLS(OfProducts, Estimated):
             target=self.target,
             contrasts=contrasts,
             rows_per_unit=released.schema.rows_per_unit,
+            levels=level_columns(regressors, explained, released.rows.features.basis, design),
         )
 
     def oracle(self, released: Released, *, alpha: float = 0.05, contrasts: Contrasts = None) -> Oracle:

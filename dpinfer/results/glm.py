@@ -255,7 +255,7 @@ class GLMResults(PrivateResults):
         found = [one.evaluate(points, params, curve, relative=method.endswith("ex")) for one in effects]
         values = np.column_stack([value for value, _ in found])
         labels = tuple(one.name for one in effects)
-        notes = ("Effects are at public points.",)
+        notes = ("Effects are at public points.", *self._on_factors(dummy=dummy))
         if at == "all":
             return MarginalEffects(self, labels, values, None, at=at, method=method, notes=notes)
         gradients = np.stack([gradient.mean(axis=0) for _, gradient in found])
@@ -286,6 +286,8 @@ class GLMResults(PrivateResults):
         elif dummy or count:
             raise OptionError("dummy" if dummy else "count", True, "False: these results have no formula to tell")
         wanted = [*simple, *other] if terms is None else list(terms)
+        if not wanted:
+            raise OptionError("terms", terms, "at least one effect, of a term that is not constant")
         for name in wanted:
             if name not in simple and name not in other:
                 raise UnknownColumnError(name, [*simple, *other], "the effects")
@@ -316,8 +318,16 @@ class GLMResults(PrivateResults):
             margeff_cov=spread,
             at=at,
             method=method,
-            notes=("Averages over the rows, their regressors taken as fixed.",),
+            notes=("Averages over the rows, their regressors taken as fixed.", *self._on_factors(dummy=dummy)),
         )
+
+    def _on_factors(self, *, dummy: bool) -> tuple[str, ...]:
+        """Say what is done with terms that are 0 or 1 and with factors, where there are any."""
+        columns = () if self._design is None else self._design.columns
+        discrete = any(one.codings or (one.expression.boolean and one.expression.columns) for one in columns)
+        if dummy or not discrete:
+            return ()
+        return ("Columns of 0 and 1 are taken as continuous, as in statsmodels; dummy=True takes differences.",)
 
     def _released_slope(self, method: str) -> tuple[float, float, Array | None]:
         """Return what a coefficient is multiplied with: 1 by the link's form, or the released average slope."""
@@ -352,7 +362,7 @@ def _chosen(effects: list[Effect], terms: Sequence[str] | None) -> list[Effect]:
             raise UnknownColumnError(name, by_name, "the effects")
     chosen = effects if terms is None else [by_name[name] for name in terms]
     if not chosen:
-        raise OptionError("terms", terms, "at least one effect: the design has a constant alone")
+        raise OptionError("terms", terms, "at least one effect, of a term that is not constant")
     return chosen
 
 

@@ -14,6 +14,7 @@ from dpinfer.errors import OptionError
 from dpinfer.results.contrasts import check_alpha
 from dpinfer.results.plots import draw_intervals
 from dpinfer.results.printing import Exported, PrivateSummary, cell_table, interval_labels, summary_of
+from dpinfer.results.summary import method_notes, statistic_labels
 from dpinfer.results.wording import charge_notes, guarantee, guarantee_facts, short_guarantee
 
 if TYPE_CHECKING:
@@ -230,8 +231,7 @@ class MarginalEffects(Exported):
         """
         results, frame = self.results, self.summary_frame(alpha)
         lower, upper = interval_labels(alpha)
-        letter = "t" if results.use_t else "z"
-        headers = [frame.columns[0], "std err", letter, f"P>|{letter}|", lower, upper]
+        headers = [frame.columns[0], "std err", *statistic_labels(results), lower, upper]
         cells = []
         for effect, error, ratio, pvalue, low, high in frame.to_numpy():
             cells.append([forg(effect, prec=4), forg(error), forg(ratio), f"{pvalue:#6.3f}", forg(low), forg(high)])
@@ -239,7 +239,8 @@ class MarginalEffects(Exported):
         left = [("Dep. Variable:", results.response), *guarantee_facts(results.release)]
         right = [("Method:", self.margeff_options["method"]), ("At:", self.margeff_options["at"])]
         right.append(("Inference:", results.inference.method))
-        notes = [guarantee(results.release), *self.notes, *charge_notes(results.release)]
+        ends = frame.iloc[:, -2:].to_numpy(dtype=np.float64)
+        notes = [guarantee(results.release), *self.notes, *method_notes(results, ends), *charge_notes(results.release)]
         title = f"{results.model_name} Marginal Effects"
         return summary_of(title, left, right, table, notes, results.flags)
 

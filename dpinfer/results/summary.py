@@ -17,10 +17,20 @@ from dpinfer.results.wording import charge_notes, format_nobs, guarantee, guaran
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from numpy.typing import NDArray
+
     from dpinfer.results.estimates import PrivateEstimates
     from dpinfer.results.printing import Facts
 
-__all__ = ["build_summary", "build_summary2", "explain", "header_facts", "summary_frame"]
+__all__ = [
+    "build_summary",
+    "build_summary2",
+    "explain",
+    "header_facts",
+    "method_notes",
+    "statistic_labels",
+    "summary_frame",
+]
 
 _TARGETS = {
     "population": "Intervals and tests are about the population: sampling and privacy noise both count.",
@@ -172,6 +182,13 @@ def build_summary2(
     return table
 
 
+def method_notes(results: PrivateEstimates, ends: NDArray[np.float64]) -> list[str]:
+    """Say where p-values and intervals (k, 2) come from, and what an infinite end means."""
+    method = _METHODS.get(results.inference.method, "").format(letter="t" if results.use_t else "z")
+    infinite = "" if np.isfinite(ends).all() else "An infinite end means that the release does not bound that side."
+    return [note for note in (method, infinite) if note]
+
+
 def explain(results: PrivateEstimates, frame: pd.DataFrame) -> list[str]:
     """Return the notes below a table.
 
@@ -193,8 +210,7 @@ def explain(results: PrivateEstimates, frame: pd.DataFrame) -> list[str]:
         guarantee(release),
         _TARGETS.get(inference.target, f"Target: {inference.target}."),
         "Noise share is the part of a coefficient's variance that is privacy noise.",
-        _METHODS.get(inference.method, "").format(letter="t" if results.use_t else "z"),
-        "" if np.isfinite(ends).all() else "An infinite end means that the release does not bound that side.",
+        *method_notes(results, ends),
         *charge_notes(release),
         *results.notes,
     ]

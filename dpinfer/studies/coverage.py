@@ -94,7 +94,7 @@ def coverage_study(
     >>> from dpinfer.studies import population
     >>> one = population("one uniform")
     >>> study = dpi.coverage_study(
-    ...     one.generate, dpi.ols(one.formula), schema=one.schema, truth=one.truth, n=500,
+    ...     one.generate, dpi.ols(one.formula, method="gram"), schema=one.schema, truth=one.truth, n=500,
     ...     privacy=dpi.ZCDP(0.5), replicates=200, seed=1, progress=False,
     ... )
     >>> cells = study.cells.set_index("term")

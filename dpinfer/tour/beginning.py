@@ -27,6 +27,7 @@ schema = dpi.Schema(
     children=dpi.Real(0.0, 5.5),
     religious=dpi.Integer(1, 4),
     educ=dpi.Real(9.0, 20.0),
+    affair=dpi.Boolean(),
 )""")
     columns = tour["schema"].items()
     cells = {n: [type(c).__name__, c.describe(), str(c.missing), str(c.impossible)] for n, c in columns}
@@ -35,8 +36,8 @@ schema = dpi.Schema(
     return [
         Text("""The rows are those of Fair (1978): married women who answered a magazine's questionnaire, with
             their rating of the marriage (1 very poor to 5 very good), age, years married, children, how
-            religious they are, and years of education. The file is public; the tour treats it as
-            confidential."""),
+            religious they are, years of education, and whether they had an affair. The file is
+            public; the tour treats it as confidential."""),
         Text("""Differential privacy needs the bounds of every column before a row is read. They come from the
             questionnaire, never from the rows: bounds looked up in the rows would disclose them. Values
             outside are moved to the nearest bound. The wider the bounds, the larger the noise."""),
@@ -53,6 +54,7 @@ def ledger_chapter(tour: Tour) -> list[Block]:
 from statsmodels.datasets import fair
 
 frame = fair.load_pandas().data
+frame["affair"] = frame.affairs > 0
 ledger = dpi.Ledger("{LEDGER}", dataset="fair-1978", budget=dpi.{tour.budget!r})
 data = dpi.PrivateData(frame, schema, ledger)""")
     ledger = tour["ledger"]
@@ -88,13 +90,13 @@ def price_chapter(tour: Tour) -> list[Block]:
     script = tour.run(f'model = dpi.ols("{FORMULA}", data)\nprint(model.explain(dpi.{price!r}))')
     return [
         Text(f"""We want `{FORMULA}` for {price}. Before anything is spent, `explain` says what will be
-            measured, the bound on what one row can change, the noise, the guarantee, and the standard error
-            that noise alone would give each coefficient."""),
+            measured, the bound on what one row can change, the noise, the guarantee, and how much wider noise
+            would make the intervals."""),
         script,
         Code(tour["model"].explain(price)),
-        Text("""The last table supposes rows spread evenly and independently over the declared bounds, because
-            that is all that is public. Real rows that lie close together, or columns that move together as
-            age and years married do, make the noise weigh more. The fitted table says how
-            much it is."""),
+        Text("""The regression is measured in rounds. The first ones find where the values lie and where the
+            coefficients are, roughly; the last two measure at that place what one step of Newton's method needs,
+            with noise that is as small as the residuals there. The last lines are a guess, because only bounds are
+            public so far. The fitted table says how much noise it is."""),
         Text(f"Spent before this question: {before}. Spent after it: {tour.spent}."),
     ]

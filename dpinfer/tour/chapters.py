@@ -9,7 +9,7 @@ from dpinfer.tour.beginning import ledger_chapter, price_chapter, schema_chapter
 from dpinfer.tour.descriptions import description_chapter, test_chapter
 from dpinfer.tour.models import blocks_chapter, bootstrap_chapter
 from dpinfer.tour.people import people_chapter, shape_chapter
-from dpinfer.tour.regressions import gram_chapter, regression_chapter
+from dpinfer.tour.regressions import gram_chapter, logit_chapter, regression_chapter
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -24,6 +24,7 @@ CHAPTERS: tuple[tuple[str, Callable[[Tour], list[Block]]], ...] = (
     ("The budget and its ledger", ledger_chapter),
     ("The price of a question", price_chapter),
     ("A first private regression", regression_chapter),
+    ("Odds and probabilities", logit_chapter),
     ("One purchase, many regressions", gram_chapter),
     ("Means, tables and families", description_chapter),
     ("Tests that keep their level", test_chapter),

@@ -69,7 +69,7 @@ independent = dpi.chi2_contingency("religious", "rate_marriage", counts.release)
 print(independent.summary())
 even = dpi.chisquare("religious", counts.release).infer()  # as many in every group?
 equal = dpi.f_oneway("age", "religious", means.release).infer()  # of the same mean age?
-joint = results.f_test("{JOINT_TEST}", null="simulated")  # of the first regression
+joint = again.f_test("{JOINT_TEST}", null="simulated")  # of the regression read from the file
 tests = {{"independence": independent, "even shares": even, "equal means": equal, "regression": joint}}
 corrected = dpi.multipletests(tests)""")
     planned = tour.run(f"""\

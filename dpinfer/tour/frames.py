@@ -12,6 +12,7 @@ from dpinfer.tour.report import Block, Note, Table
 
 if TYPE_CHECKING:
     from dpinfer.results import PrivateResults, TestResults
+    from dpinfer.results.margins import MarginalEffects
     from dpinfer.results.side_by_side import SummaryTable
 
 __all__ = [
@@ -19,6 +20,7 @@ __all__ = [
     "described_frame",
     "format_number",
     "format_pvalue",
+    "margins_table",
     "regression_frame",
     "regression_table",
     "scalar",
@@ -88,6 +90,12 @@ def regression_table(results: PrivateResults, caption: str, *, rows: bool = True
     summary = results.summary()
     notes = (*([f"Rows: {results.nobs:,.0f}, as released."] if rows else []), *summary.notes)
     return Table(regression_frame(results), caption, str(summary), notes)
+
+
+def margins_table(margins: MarginalEffects) -> pd.DataFrame:
+    """Return marginal effects as texts."""
+    frame = margins.summary_frame()
+    return frame.apply(lambda column: column.map(format_pvalue if column.name.startswith("P>") else format_number))
 
 
 def scalar(value: Any) -> float:

@@ -1,4 +1,4 @@
-"""Chapters on regressions: one bought by itself, and many from one purchase."""
+"""Chapters on regressions: one bought by itself, a logit, and many from one purchase."""
 
 from __future__ import annotations
 
@@ -8,16 +8,33 @@ import pandas as pd
 import statsmodels.formula.api as smf
 from statsmodels.iolib.summary2 import summary_col
 
-from dpinfer.tour.figures import budget_figure, coefficient_figure, comparison_figure
-from dpinfer.tour.frames import format_number, format_pvalue, regression_table, scalar, warning_notes
+from dpinfer.tour.figures import budget_figure, coefficient_figure, comparison_figure, drawn_figure
+from dpinfer.tour.frames import (
+    format_number,
+    format_pvalue,
+    margins_table,
+    regression_table,
+    scalar,
+    warning_notes,
+)
 from dpinfer.tour.report import Block, Note, Picture, Table, Text
-from dpinfer.tour.session import FIRST_SHARE, FORMULA, GRAM, GRAM_SHARE, JOINT_TEST, SECOND_FORMULA, SINGLE_TEST
+from dpinfer.tour.session import (
+    FIRST_SHARE,
+    FORMULA,
+    GRAM,
+    GRAM_SHARE,
+    JOINT_TEST,
+    LOGIT_FORMULA,
+    LOGIT_SHARE,
+    SECOND_FORMULA,
+    SINGLE_TEST,
+)
 
 if TYPE_CHECKING:
     import dpinfer as dpi
     from dpinfer.tour.session import Tour
 
-__all__ = ["gram_chapter", "regression_chapter"]
+__all__ = ["gram_chapter", "logit_chapter", "regression_chapter"]
 
 
 def regression_chapter(tour: Tour) -> list[Block]:
@@ -51,6 +68,41 @@ def regression_chapter(tour: Tour) -> list[Block]:
         ),
         Text("""The noise does not depend on the number of rows. With ten times as many rows it weighs a tenth
             in every coefficient, so large data sets can do with far smaller budgets."""),
+    ]
+
+
+def logit_chapter(tour: Tour) -> list[Block]:
+    """Fit a logit, and read it in probabilities."""
+    price = tour.budget * LOGIT_SHARE
+    script = tour.run(f"""\
+affairs = dpi.logit("{LOGIT_FORMULA}", data).fit(dpi.{price!r})
+print(affairs.summary())
+margins = affairs.get_margeff()
+print(margins.summary())
+points = {{"rate_marriage": [1, 5], "age": 30, "yrs_married": 8, "religious": 2}}
+print(affairs.predict(points))""")
+    results, margins = tour["affairs"], tour["margins"]
+    ordinary = smf.logit(LOGIT_FORMULA, tour["frame"].astype({"affair": float})).fit(disp=0)
+    both = summary_col([results, ordinary], model_names=["private", "ordinary"])
+    low, high = results.predict(tour["points"])
+    others = {name: value for name, value in tour["points"].items() if name != "rate_marriage"}
+    return [
+        Text(f"""Whether there was an affair is yes or no, and a logit tells how its odds go with the rest. It is
+            measured as the regression before, and costs {price}."""),
+        script,
+        regression_table(results, "Whether there was an affair: private logit"),
+        *warning_notes(results),
+        Table(margins_table(margins), "Average marginal effects on the probability", str(margins.summary())),
+        Text(f"""Of a woman of 30, eight years married, the model expects an affair with probability {low:.2f} where the
+            marriage is rated 1, and {high:.2f} where it is rated 5. Marginal effects and predictions cost nothing:
+            they are computed from what was released."""),
+        Picture(
+            "margins.png",
+            drawn_figure(lambda axes: results.plot_margins("rate_marriage", others, ax=axes), 3.8),
+            "Predicted probability of an affair by how the marriage is rated, with 95% intervals.",
+        ),
+        Note("Only on public data", "The ordinary fit is shown because these rows are in truth public."),
+        Table(both.tables[0], "Private and ordinary logit, standard errors in parentheses"),
     ]
 
 

@@ -13,8 +13,9 @@ if TYPE_CHECKING:
     from dpinfer.privacy import ZCDP, Privacy
 
 LEDGER, VISITS_LEDGER, GRAM = "tour-ledger.db", "visits-ledger.db", "gram.json"
-FIRST_SHARE, GRAM_SHARE, DESCRIBED_SHARE, BLOCKS_SHARE = 0.2, 0.3, 0.05, 0.25
+FIRST_SHARE, LOGIT_SHARE, GRAM_SHARE, DESCRIBED_SHARE, BLOCKS_SHARE = 0.2, 0.1, 0.2, 0.05, 0.25
 FORMULA = "rate_marriage ~ age + yrs_married + children + religious + educ"
+LOGIT_FORMULA = "affair ~ rate_marriage + age + yrs_married + religious"
 SECOND_FORMULA = "children ~ age + yrs_married + religious + educ"
 SINGLE_TEST, JOINT_TEST = "religious = 0", "age = 0, yrs_married = 0"
 """Hypotheses of the chapters."""

@@ -7,12 +7,12 @@ from dpinfer.inference.gram import GramProblem, covariance, fit_gram, noise_acti
 from dpinfer.inference.score import (
     _contracted_ends,
     _scanned_ends,
-    _take,
     score_interval,
     score_joint,
     score_of,
     score_pvalue,
     score_statistic,
+    taken,
 )
 
 
@@ -175,8 +175,8 @@ def test_both_ways_to_the_ends_of_an_interval_agree():
         fit = fit_gram(GramProblem(noise, np.eye(4, 5), np.eye(5)[4]), grams, grams[:, 0, 0])
         clear = np.flatnonzero(fit.kappa >= 4)
         assert clear.size > 10
-        ends, settled = _contracted_ends(_take(fit, clear), np.eye(4), 0.05)
-        scanned = _scanned_ends(_take(fit, clear), np.eye(4), 0.05)
+        ends, settled = _contracted_ends(taken(fit, clear), np.eye(4), 0.05)
+        scanned = _scanned_ends(taken(fit, clear), np.eye(4), 0.05)
         assert np.all(settled)
         width = scanned[..., 1] - scanned[..., 0]
         np.testing.assert_allclose((ends - scanned) / width[..., None], 0, atol=1e-5)

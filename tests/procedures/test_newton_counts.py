@@ -53,7 +53,7 @@ def test_without_noise_it_is_the_quasi_likelihood(model: str, family: object, re
     design = np.column_stack([np.ones(len(cells["x"])), cells["x"], cells["g"]]).astype(float)
     right = sm.GLM(cells[response], design, family=family, offset=np.log(cells["e"]) if offset else None)
     right = right.fit(cov_type="HC1")
-    assert np.abs(found.params - right.params).max() < 0.1 * right.bse.max()
+    assert np.abs(found.params - right.params).max() < 0.2 * right.bse.max()
     errors = np.sqrt(np.diag(found.cov_sampling + found.cov_noise))
     assert errors == pytest.approx(right.bse, rel=0.1)
 

@@ -342,6 +342,8 @@ def test_unknown_effects_and_missing_columns_are_named(logit):
     for options in ({}, {"atexog": NEW}):
         with pytest.raises(UnknownColumnError, match="'income' is not in the effects; it has: age, educ, devout"):
             logit.results.get_margeff(terms=["income"], **options)
+        with pytest.raises(OptionError, match="at least one effect, of a term that is not constant"):
+            logit.results.get_margeff(terms=[], **options)
     with pytest.raises(UnknownColumnError, match="'devout' is not in exog"):
         logit.results.get_margeff(atexog={"age": 3, "educ": 12})
 
@@ -371,7 +373,8 @@ def test_what_is_not_determined_stays_infinite_and_never_nan(logit):
             results.t_test_pairwise("C(occupation)").result_frame.drop(columns="reject-hs"),
         ]
         assert not any(np.isnan(table.to_numpy(dtype=float)).any() for table in tables)
-        assert "inf" in str(effects.summary())
+        for part in ("inf", "P (score)", "invert the score test", "An infinite end means"):
+            assert part in str(effects.summary())
         for draw in (effects.plot, results.plot_coefficients):
             draw()
         results.plot_margins("age", {"educ": 12, "devout": 0, "occupation": 1})
@@ -428,6 +431,8 @@ def test_tables_and_plots_of_effects(logit):
     for part in ("Private GLM Marginal Effects", "d(lny)/dx", "[0.05", "C(occupation)[T.3]", "Guarantee:", "overall"):
         assert part in text
     assert "age" in effects.to_markdown()
+    assert "dummy=True takes differences" in " ".join(effects.notes)
+    assert not any("dummy" in note for note in logit.results.get_margeff(atexog=NEW, dummy=True).notes)
     assert "eydx" in repr(effects)
     ax = effects.plot(alpha=0.1)
     assert [label.get_text() for label in ax.get_yticklabels()] == list(effects.names)

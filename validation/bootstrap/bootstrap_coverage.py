@@ -310,7 +310,7 @@ def direct(what: str, n: int, seeds: range, seed: int) -> np.ndarray:
     pair = (dpi.bootstrap("y", replicates=DIRECT), dpi.mean("y"))
     draw, truth, which = alike, 0.5, 0
     if what == "slope":
-        pair, which = (dpi.bootstrap(FORMULA, replicates=DIRECT), dpi.ols(FORMULA)), 1
+        pair, which = (dpi.bootstrap(FORMULA, replicates=DIRECT), dpi.ols(FORMULA, method="gram")), 1
     found = []
     for number in seeds:
         rng = np.random.default_rng([seed, n, DIRECTLY.index(what), number])

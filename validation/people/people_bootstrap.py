@@ -28,7 +28,7 @@ RULES = Rules()
 FORMULA, PRICE, SHARE = "score ~ x", dpi.GDP(2.0), 0.2
 """What is fitted, its price, and the share of the replicates that are asked for: one at a time, inference is slow."""
 
-BOOTSTRAP, OLS = dpi.bootstrap(FORMULA, replicates=50), dpi.ols(FORMULA)
+BOOTSTRAP, OLS = dpi.bootstrap(FORMULA, replicates=50), dpi.ols(FORMULA, method="gram")
 CHUNK, SERIAL = 25, 100
 
 

@@ -22,7 +22,7 @@ QUESTIONS: dict[str, Any] = {
     "proportion": dpi.proportion("spending > 3"),
     "total": dpi.total("spending", target="population"),
     "total of the data": dpi.total("spending"),
-    "slope": dpi.ols("score ~ x"),
+    "slope": dpi.ols("score ~ x", method="gram"),
 }
 
 

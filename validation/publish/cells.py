@@ -95,7 +95,7 @@ def of_ols(cell: Mapping[str, str], arguments: Options) -> Row:
     )
     design = Design(
         generate=kind,
-        procedure=dpi.ols("y ~ " + " + ".join(kind.names)),
+        procedure=dpi.ols("y ~ " + " + ".join(kind.names), method="gram"),
         schema=kind.schema(cell["neighbors"]),
         truth=kind.truth,
         n=kind.sizes,

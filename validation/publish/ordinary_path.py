@@ -30,7 +30,7 @@ PACKAGE = ROOT / "dpinfer"
 OUTSIDE = tuple(str(PACKAGE / folder) for folder in ("procedures", "results", "inference", "studies"))
 QUESTIONS: dict[str, Callable[[dpi.PrivateData], Any]] = {
     'mean("income", data)': lambda data: dpi.mean("income", data),
-    'ols("income ~ age", data)': lambda data: dpi.ols("income ~ age", data),
+    'ols("income ~ age", data)': lambda data: dpi.ols("income ~ age", data, method="gram"),
 }
 
 

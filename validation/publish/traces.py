@@ -31,7 +31,7 @@ SCHEMA = dpi.Schema(
     region=dpi.Category(("north", "south", "east")),
 )
 QUESTIONS: dict[str, Callable[[dpi.PrivateData], Any]] = {
-    "ols": lambda data: dpi.ols("income ~ age + married", data=data),
+    "ols": lambda data: dpi.ols("income ~ age + married", data=data, method="gram"),
     "mean": lambda data: dpi.mean("income", data=data, by="married"),
     "chi2_contingency": lambda data: dpi.chi2_contingency("region", "married", data=data),
     "quantile": lambda data: dpi.quantile("income", data=data, q=(0.25, 0.5, 0.75)),

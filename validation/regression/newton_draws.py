@@ -89,6 +89,6 @@ def _encoded(features: Any, cells: dict[str, np.ndarray]) -> np.ndarray:
     size = len(next(iter(cells.values())))
     parts = [
         features.encode({name: cells[name][start : start + 2**15] for name in features.columns})[0]
-        for start in range(0, size, 2**15)
+        for start in range(0, max(size, 1), 2**15)
     ]
     return np.concatenate(parts, axis=1)

@@ -105,7 +105,7 @@ def judge(kind: Kind, neighbors: str, replicates: int, seed: int, jobs: int) -> 
     """Study one kind under one relation; a row per number of rows, price and run, with the worst slope."""
     study = dpi.coverage_study(
         kind,
-        dpi.ols("y ~ " + " + ".join(kind.names)),
+        dpi.ols("y ~ " + " + ".join(kind.names), method="gram"),
         schema=kind.schema(neighbors),
         truth=kind.truth,
         contrasts=kind.contrasts,
@@ -161,7 +161,7 @@ def slope_test(n: int, b: float, replicates: int, seed: int, jobs: int) -> dict:
     schema = dpi.Schema({name: dpi.Real(-2, 2, missing=0.0, impossible=0.0) for name in ("x", "y")})
     study = dpi.coverage_study(
         SlopeTest(b),
-        dpi.ols("y ~ x"),
+        dpi.ols("y ~ x", method="gram"),
         schema=schema,
         truth={"x": b} if b == 0 else {},
         n=n,

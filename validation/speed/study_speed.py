@@ -30,7 +30,7 @@ def study(replicates: int, jobs: int) -> float:
     start = time.perf_counter()
     dpi.coverage_study(
         draw,
-        dpi.ols(ONE.formula),
+        dpi.ols(ONE.formula, method="gram"),
         schema=ONE.schema,
         truth=ONE.truth,
         n=ROWS,

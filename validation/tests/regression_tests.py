@@ -98,7 +98,9 @@ class Kind:
         names = [f"x{place}" for place in range(self.slopes)]
         columns = {name: dpi.Real(-1.0, 1.0, **policy) for name in names}
         schema = dpi.Schema({**columns, "y": dpi.Real(-self.bound, self.bound, **policy)})
-        measured = dpi.ols("y ~ " + " + ".join(names)).measurement(price, schema=schema, neighbors=self.neighbors)
+        measured = dpi.ols("y ~ " + " + ".join(names), method="gram").measurement(
+            price, schema=schema, neighbors=self.neighbors
+        )
         steps, width = np.asarray(measured.steps), self.slopes + 2
         variances = symmetric(measured.law.variances * steps**2, width)
         response = np.eye(width)[-1] * self.bound

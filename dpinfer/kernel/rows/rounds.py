@@ -336,9 +336,12 @@ def _size(term: Term, whole: Array, norm: Norm, unit: float, owned: Ints | None)
     Of people whose rows are given it is the size of what these add up to; of a sum of matrices, what theirs add up to.
     """
     if owned is not None and term.kind != "matrix":
-        whole, owned = by_person(whole, owned), None
-    squared: Array = _squares(whole) / unit**2
-    if owned is not None:
+        whole = by_person(whole, owned)
+        squared = _squares(whole)
+    else:
+        squared = np.einsum("km,km->m", whole, whole)  # below 2^53: exact in any order
+    squared /= unit**2
+    if owned is not None and term.kind == "matrix":
         squared = np.bincount(owned, squared).astype(np.float64)
     if norm == "l2":
         return squared * squared if term.kind in _SQUARED else squared

@@ -18,6 +18,7 @@ from dpinfer.kernel.rows.rounds import SLACK, Term
 from dpinfer.kernel.sources import open_source
 from dpinfer.kernel.stage import Context, Stage, Sum
 from dpinfer.kernel.sums import exact_sums
+from dpinfer.kernel.wording import measures
 from dpinfer.privacy.units import NEIGHBORS, ZCDP
 from dpinfer.schema.basis import UNIT
 from tests.kernel.rows.round_bounds import (
@@ -295,3 +296,9 @@ def test_vectors_that_are_no_terms_are_refused():
     other = replace(PERSON, term=Short("score", "vector", 1.0))
     with pytest.raises(OptionError):
         price_stage(Stage(Sum(counts_with(other))), ZCDP(0.1), Context(PEOPLE, "add_remove", ZCDP(0.1)))
+
+
+def test_the_plan_tells_people_from_rows():
+    text = measures(counts_with(PERSON, LENGTH))
+    assert text == "the number of rows by length (4 bins); the number of people by person (5 bins)"
+    assert "(what a person adds cut to length 0.5) of a round in" in measures(of_people(BOTH["logit"](), tau=0.5))

@@ -1,0 +1,208 @@
+"""What noisy Newton rounds released, and their combined score at many values of the coefficients; see `NewtonFit`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cache, cached_property
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from dpinfer.numerics.arrays import Array
+    from dpinfer.numerics.responses import Response
+
+__all__ = ["Moments", "Round", "Sums"]
+
+_SLOPE_RANGE = (0.02, 50.0)
+_CURVED, _FARTHEST = 0.05, 9.0
+"""Relative error of a Hessian used at a squared distance of 1, and the squared distance up to which it grows."""
+
+
+@dataclass(frozen=True, slots=True)
+class Moments:
+    """Released mean (p,) and covariance (p, p) of the regressors, the constant first with mean 1."""
+
+    mean: Array
+    cov: Array
+
+
+@dataclass(frozen=True, slots=True)
+class Round:
+    """What one round released, in the coordinates of the coefficients.
+
+    Attributes
+    ----------
+    point : ndarray (p,)
+    score : ndarray (p,)
+    hessian : ndarray (p, p)
+    spread : ndarray (p, q)
+        M: the noise of the score has covariance ``score_scale**2 * spread @ spread.T``.
+    score_scale, hessian_scale : float
+    radius : float
+        By how much longer a row is in whitened coordinates than in those of the release.
+    flat : bool
+        Whether all entries of the Hessian have equal noise, ``hessian_scale / sqrt(2)``, as under Laplace noise.
+    """
+
+    point: Array
+    score: Array
+    hessian: Array
+    spread: Array
+    score_scale: float
+    hessian_scale: float
+    radius: float = 1.0
+    flat: bool = False
+
+    @classmethod
+    def released(
+        cls,
+        point: Array,
+        score: Array,
+        hessian: Array,
+        spread: Array,
+        scales: tuple[float, float],
+        radius: float = 1.0,
+        *,
+        flat: bool = False,
+    ) -> Round:
+        """Map a score (q,) and a Hessian (q, q) from the coordinates in which they were released.
+
+        ``scales`` are the standard deviations of the noise of the score and of the Hessian's diagonal.
+        """
+        score_scale, hessian_scale = scales
+        hessian_scale *= float(np.sqrt(2.0)) if flat else 1.0
+        mapped = spread @ score, spread @ hessian @ spread.T
+        return cls(point, *mapped, spread, score_scale, hessian_scale, radius, flat)
+
+    def length(self, move: Array) -> float:
+        """Return the standard deviation by which a change of the coefficients moves linear predictors, about."""
+        return float(np.linalg.norm(self.spread.T @ move)) / self.radius
+
+    def ridged(self, ridge: float) -> Array:
+        """Return ``ridge`` times the identity of the coordinates of the release, in those of the coefficients."""
+        return ridge * (self.spread @ self.spread.T)
+
+    def apart(self, theta: Array) -> Array:
+        """Return the difference to the point in the coordinates of the release (q,)."""
+        return self.spread.T @ (theta - self.point)
+
+    def noise(self, theta: Array, slope: float) -> Array:
+        """Covariance (p, p) that noise gives ``score - slope * hessian @ (theta - point)``."""
+        apart = self.apart(theta)
+        square = self.spread @ self.spread.T
+        moved = self.spread @ apart
+        products = float(apart @ apart) * square + np.outer(moved, moved)
+        if self.flat:
+            products -= (self.spread * apart**2) @ self.spread.T
+        return self.score_scale**2 * square + 0.5 * (slope * self.hessian_scale) ** 2 * products
+
+
+@cache
+def _legendre() -> tuple[Array, Array]:
+    points, weights = np.polynomial.legendre.leggauss(5)
+    return np.concatenate([[0.0], 0.5 * (points + 1.0), [1.0]]), 0.5 * weights
+
+
+@dataclass(frozen=True, eq=False)
+class Sums:
+    """Rounds side by side, for the combined score at many values of the coefficients at once."""
+
+    rounds: tuple[Round, ...]
+    response: Response | None
+    moments: Moments
+
+    @cached_property
+    def points(self) -> Array:
+        """Their points (T, p)."""
+        return np.stack([one.point for one in self.rounds])
+
+    @cached_property
+    def scores(self) -> Array:
+        """Their scores (T, p)."""
+        return np.stack([one.score for one in self.rounds])
+
+    @cached_property
+    def hessians(self) -> Array:
+        """Their Hessians (T, p, p)."""
+        return np.stack([one.hessian for one in self.rounds])
+
+    @cached_property
+    def spreads(self) -> Array:
+        """Their maps M (T, p, q)."""
+        return np.stack([one.spread for one in self.rounds])
+
+    @cached_property
+    def scales(self) -> Array:
+        """Noise of scores and of Hessians (2, T)."""
+        return np.array([(one.score_scale, one.hessian_scale) for one in self.rounds]).T
+
+    @cached_property
+    def whitened(self) -> Array:
+        """Mean eigenvalue of each whitened Hessian (T,)."""
+        inverses = np.linalg.pinv(self.spreads)
+        return np.asarray(np.einsum("tqp,tpr,tqr->t", inverses, self.hessians, inverses) / self.spreads.shape[2])
+
+    @cached_property
+    def _starts(self) -> tuple[Array, Array, Array]:
+        """Mean and variance of the linear predictor at each point (T,), and the covariance's rows (T, p)."""
+        rows = self.points @ self.moments.cov
+        return self.points @ self.moments.mean, (rows * self.points).sum(axis=1), rows
+
+    def slopes(self, thetas: Array) -> Array:
+        """Mean slope on the way from each point to ``thetas`` (S, p), and at its end, over the point's (2, T, S)."""
+        if self.response is None:
+            return np.ones((2, len(self.rounds), len(thetas)))
+        at, weights = _legendre()
+        mean, variance, rows = self._starts
+        ends = ((thetas @ self.moments.cov) * thetas).sum(axis=1)[:, None]
+        cross = (rows @ thetas.T)[:, :, None]
+        centre = mean[:, None, None] * (1 - at) + (thetas @ self.moments.mean)[:, None] * at
+        spread = variance[:, None, None] * (1 - at) ** 2 + 2 * cross * (at * (1 - at)) + ends * at**2
+        found = self.response.average_slope(centre, spread)
+        first = found[..., 0]
+        if self.response.weight is not None:
+            first = self.response.average_weight(mean, variance)[:, None]
+        ratios = np.stack([found[..., 1:-1] @ weights, found[..., -1]]) / np.maximum(first, 1e-300)
+        return np.clip(ratios, *_SLOPE_RANGE)
+
+    def apart(self, theta: Array) -> Array:
+        """Differences to each point in the coordinates of its release (T, q)."""
+        return np.asarray(np.einsum("tpq,tp->tq", self.spreads, theta - self.points))
+
+    def weights(self, theta: Array, slopes: Array) -> Array:
+        """Inverse to the noise of each round and to the error of using its Hessian far from its point."""
+        square = (self.apart(theta) ** 2).sum(axis=1)
+        score, hessian = self.scales
+        radii = np.array([one.radius for one in self.rounds])
+        curved = (_CURVED * slopes * self.whitened) ** 2 * square * np.minimum(square / radii**2, _FARTHEST)
+        found = 1.0 / (score**2 + (slopes * hessian) ** 2 * square + curved)
+        return np.asarray(found / found.sum())
+
+    def score(self, theta: Array, slopes: Array, weights: Array) -> Array:
+        """Return the combined score (p,)."""
+        moved = np.einsum("t,tpr,tr->p", weights * slopes, self.hessians, theta - self.points)
+        return np.asarray(weights @ self.scores - moved)
+
+    def noise(self, theta: Array, slopes: Array, weights: Array) -> Array:
+        """Covariance (p, p) that noise gives the combined score."""
+        parts = [
+            weight**2 * one.noise(theta, slope) for one, slope, weight in zip(self.rounds, slopes, weights, strict=True)
+        ]
+        return np.asarray(np.sum(parts, axis=0))
+
+    def along(self, thetas: Array, weights: Array, direction: Array) -> tuple[Array, Array]:
+        """Return the combined score in a direction (p,) at many points (S, p), and the variance of its noise (S,)."""
+        slopes = self.slopes(thetas)[0]
+        score, hessian = self.scales
+        seen = np.einsum("p,tpq->tq", direction, self.spreads)
+        length = (seen**2).sum(axis=1)[:, None]
+        apart = np.einsum("tpq,tsp->tsq", self.spreads, thetas - self.points[:, None])
+        aligned = np.einsum("tq,tsq->ts", seen, apart)
+        moved = np.einsum("p,tpr,tsr->ts", direction, self.hessians, thetas - self.points[:, None])
+        value = weights @ (self.scores @ direction) - weights @ (slopes * moved)
+        products = (apart**2).sum(axis=2) * length + aligned**2
+        flat = np.array([one.flat for one in self.rounds])[:, None]
+        products -= np.where(flat, np.einsum("tq,tsq->ts", seen**2, apart**2), 0.0)
+        second = 0.5 * (slopes * hessian[:, None]) ** 2 * products
+        return value, weights**2 @ (score[:, None] ** 2 * length + second)

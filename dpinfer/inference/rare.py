@@ -1,0 +1,358 @@
+"""Levels with next to no rows: a ridge on their own columns, and the most that it can move the other coefficients.
+
+A level whose noisy number of rows is within a few edges of the noise has a coefficient that the release does not
+determine. Left alone it makes the normal equations near singular, and every interval of the table infinite. Here its
+diagonal is raised to where noise does not matter; what that can move is bounded by the declared range of the response.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+import numpy as np
+from scipy import stats
+
+from dpinfer.inference.gram import GramFit, covariance, fit_gram, noise_action, noise_level
+from dpinfer.inference.score import laplace_shares
+from dpinfer.numerics.roots import outermost_crossing
+from dpinfer.numerics.tails import biased_pvalue
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from dpinfer.inference.gram import GramProblem
+    from dpinfer.numerics.arrays import Array, Mask, Places
+
+__all__ = ["NEAR_EMPTY", "RAISED", "LevelColumns", "Ridge", "ridges"]
+
+NEAR_EMPTY, RAISED = 1.0, 3.0
+"""Noise edges below which a level's column is near-empty, and those to which its diagonal is raised.
+
+From one edge on the score method determines the other coefficients by itself. At three it is reliable.
+"""
+
+_REST = 1.0
+"""Smallest eigenvalue without the near-empty columns, over the noise level, from which they are the cause."""
+
+_ROUNDS = 3
+_NORMAL_DF = 1e9
+_TOLERANCE = 1e-8
+_LEAST_OWN = 0.5
+"""How little of its own coefficient a functional may hold: below, the number of rows is too noisy to tell means."""
+
+
+@dataclass(frozen=True, slots=True)
+class LevelColumns:
+    """Columns of a design's span that are zero outside of one level (or one cell of levels); all public.
+
+    Attributes
+    ----------
+    names : tuple of str, length K
+        What each is called in a warning.
+    features : ndarray (K, d)
+        Each as a combination of the released features.
+    columns : ndarray (K, p)
+        Each as a combination of the design.
+    groups : ndarray of int (K,)
+        The same for the levels of one factor: one of a group may be near-empty where another is clearly there.
+    targets, bounds : ndarray (K,)
+        Middle and half width of the range of its functional.
+    functional : callable
+        Maps the place of a column to a matrix (p, d). Times the means of the features it is a combination of the
+        coefficients whose value lies in that range: the mean response of the level, or its change with a regressor.
+    """
+
+    names: tuple[str, ...]
+    features: Array
+    columns: Array
+    groups: Places
+    targets: Array
+    bounds: Array
+    functional: Callable[[int], Array]
+
+
+@dataclass(frozen=True, eq=False)
+class Ridge:
+    """Fits of R releases that share their k near-empty columns.
+
+    Attributes
+    ----------
+    fit : GramFit
+        With the ridge in the normal equations.
+    names : tuple of str, length k
+    columns : ndarray (k, p)
+        The near-empty columns as combinations of the design; a contrast that weighs one is not determined.
+    functionals : ndarray (R, k, p)
+        Their own coefficients c, rotated: ``c_l`` of column m is 1 for l = m, else 0.
+    targets, bounds : ndarray (R, k)
+        Each coefficient is within so much of its target.
+    strength : ndarray (R, k)
+        The ridge lambda.
+    rest : ndarray (R,)
+        Smallest eigenvalue without the columns, over the noise level.
+    """
+
+    fit: GramFit
+    names: tuple[str, ...]
+    columns: Array
+    functionals: Array
+    targets: Array
+    bounds: Array
+    strength: Array
+    rest: Array
+
+    @cached_property
+    def _rotated(self) -> Array:
+        return np.asarray(self.columns @ self.fit.mix)
+
+    def determined(self, contrasts: Array) -> Mask:
+        """Say which contrasts (k, p) weigh no near-empty column."""
+        weighed = np.abs(contrasts @ self.columns.T)
+        size = np.abs(contrasts) @ np.abs(self.columns).T
+        return np.asarray((weighed <= _TOLERANCE * np.maximum(size, 1e-300)).all(axis=1))
+
+    @property
+    def warning(self) -> str:
+        """Name what is not determined."""
+        return (
+            f"not determined: {', '.join(self.names)}; the noisy number of rows is too near zero. Coefficients and "
+            "tests that rest on it have unbounded intervals and p-values of 1; all others are by the score method, and "
+            "allow for every value that it may have"
+        )
+
+    def base(self, beta: Array) -> Array:
+        """Rotated coefficients (R, ..., p) with those of the near-empty columns at their targets."""
+        own = np.einsum("rlp,r...p->r...l", self.functionals, beta)
+        targets = self.targets.reshape(len(own), *(1,) * (own.ndim - 2), -1)
+        return np.asarray(beta - (own - targets) @ self._rotated)
+
+    def covariance(self) -> tuple[Array, Array]:
+        """Return sampling and noise covariance (R, p, p); the second counts the worst of the near-empty levels.
+
+        It adds, for every near-empty column, the noise that its coefficient multiplies at the end of its range, and
+        the outer product of the largest bias.
+        """
+        fit = self.fit
+        sampling, noise = covariance(fit)
+        weights = np.linalg.solve(fit.mix.T, np.linalg.inv(fit.floored))
+        on_features = weights @ fit.rows
+        for place, row in enumerate(self._rotated @ fit.rows):
+            moved = np.einsum("rid,rjd->rij", on_features, noise_action(fit.problem, row, on_features))
+            bias = (self.strength * self.bounds)[:, place, None] * np.einsum(
+                "rip,rp->ri", weights, self.functionals[:, place]
+            )
+            noise = noise + self.bounds[:, place, None, None] ** 2 * moved + bias[:, :, None] * bias[:, None, :]
+        return sampling, 0.5 * (noise + np.swapaxes(noise, 1, 2))
+
+    def intervals(self, contrasts: Array, alpha: float) -> Array:
+        """Intervals (R, k, 2) of contrasts (k, p) of the coefficients; infinite where one is not determined."""
+        ends = np.full((len(self.strength), len(contrasts), 2), [-np.inf, np.inf])
+        known = self.determined(contrasts)
+        if known.any():
+            ends[:, known] = _Score(self, contrasts[known]).intervals(alpha)
+        return ends
+
+    def pvalues(self, contrasts: Array, values: Array) -> Array:
+        """Two-sided p-values (R, k) of ``contrasts @ params = values``; 1 where a contrast is not determined."""
+        found = np.ones((len(self.strength), len(contrasts)))
+        known = self.determined(contrasts)
+        if known.any():
+            score = _Score(self, contrasts[known])
+            found[:, known] = score.pvalues(score.centre - np.broadcast_to(values, found.shape)[:, known])
+        return found
+
+    def joint(self, restrictions: Array, values: Array) -> tuple[float, float]:
+        """Statistic and p-value of several restrictions of one release; 0 and 1 where one is not determined.
+
+        The reference is noncentral F, its noncentrality that of the largest bias. The variance is an upper bound
+        for all values of the near-empty coefficients at once.
+        """
+        if not self.determined(restrictions).all():
+            return 0.0, 1.0
+        score = _Score(self, restrictions)
+        if len(restrictions) == 1:
+            distance = score.centre - values
+            return float((distance / score.error)[0, 0] ** 2), float(score.pvalues(distance)[0, 0])
+        spread = score.joint_variance()
+        distance = (score.centre - values)[0]
+        statistic = float(distance @ np.linalg.solve(spread, distance))
+        moved = np.einsum("kp,lp->lk", score.weights[0], self.functionals[0])
+        lengths = np.sqrt(np.einsum("lk,lk->l", moved, np.linalg.solve(spread, moved.T).T))
+        bias = float((self.strength * self.bounds)[0] @ lengths)
+        count, df = len(restrictions), float(score.df[0].min())
+        return statistic, float(stats.ncf.sf(statistic / count, count, df, bias**2))
+
+
+class _Score:
+    """Tests of contrasts (k, p): distance over a standard error at the worst near-empty coefficients."""
+
+    def __init__(self, ridge: Ridge, contrasts: Array) -> None:
+        fit = ridge.fit
+        self._ridge, self._fit = ridge, fit
+        rotated = np.linalg.solve(fit.mix, contrasts.T).T
+        self.weights = np.einsum("rij,kj->rki", fit.inverse, rotated)
+        self._on_features = self.weights @ fit.rows
+        self.centre = fit.plain @ rotated.T
+        self._own = ridge._rotated @ fit.rows
+        self._bounds = ridge.bounds
+        moved = np.einsum("rki,rli->rkl", self.weights, ridge.functionals)
+        self.bias = np.abs(moved) @ (ridge.strength * ridge.bounds)[..., None]
+        self.bias = self.bias[..., 0]
+        self._crossed = noise_action(fit.problem, self._on_features[:, :, None, :], self._own)
+        among = np.abs(self._crossed @ self._own.T)
+        self._extra = np.einsum("rl,rklm,rm->rk", ridge.bounds, among, ridge.bounds)
+        fraction = np.clip(1.0 - 0.4 / 3 * (fit.kappa - 1.0), 0.6, 1.0)
+        self._fraction = fraction[:, None, None]
+        at = np.broadcast_to(fit.plain[:, None, :], self.weights.shape)
+        self._acted, self._variance, self._residual = self._action(at)
+        self.error = np.sqrt(self._variance)
+
+    def _action(self, beta: Array) -> tuple[Array, Array, Array]:
+        """``V w``, the largest ``w' V w``, and the residual with near-empty coefficients at their targets."""
+        fit, problem = self._fit, self._fit.problem
+        residual = problem.response - self._ridge.base(beta) @ fit.rows
+        acted = noise_action(problem, residual, self._on_features) @ fit.rows.T
+        if problem.population:
+            acted = acted + fit.sampling_scale[:, None, None] * (self.weights @ fit.floored)
+        variance = np.einsum("rki,rki->rk", self.weights, acted)
+        crossed = np.abs(np.einsum("rkld,rkd->rkl", self._crossed, residual))
+        worst = variance + 2 * np.einsum("rkl,rl->rk", crossed, self._bounds) + self._extra
+        return acted * (worst / np.maximum(variance, 1e-300))[..., None], worst, residual
+
+    @cached_property
+    def df(self) -> Array:
+        """Degrees of freedom of the variance (R, k), after Satterthwaite."""
+        fit = self._fit
+        if not fit.problem.population:
+            return np.full(self._variance.shape, _NORMAL_DF)
+        sampling = fit.sampling_scale[:, None] * np.einsum("rki,rki->rk", self.weights, self.weights @ fit.floored)
+        ratio = np.minimum(self._variance / np.maximum(sampling, 1e-300), 1e5)
+        return np.asarray(np.minimum(fit.df_units[:, None] * ratio**2, _NORMAL_DF))
+
+    @cached_property
+    def _shares(self) -> Array | None:
+        """Laplace shares of the variance where near-empty coefficients are at the ends that add to it."""
+        problem = self._fit.problem
+        if not problem.laplace:
+            return None
+        side = np.where(np.einsum("rkld,rkd->rkl", self._crossed, self._residual) < 0, -1.0, 1.0)
+        corner = self._residual + (side * self._bounds[:, None, :]) @ self._own
+        shares = laplace_shares(problem, corner, self._on_features, self._variance)
+        return np.asarray(shares / np.maximum(shares.sum(axis=-1, keepdims=True), 1.0))
+
+    def _variance_at(self, distance: Array) -> Array:
+        """Variance on the way to the restricted minimum at a signed distance (R, k); see `score_statistic`."""
+        acted, variance = self._acted, self._variance
+        for _ in range(_ROUNDS):
+            shift = (acted @ self._fit.inverse) * (distance / variance)[..., None]
+            acted, variance, _ = self._action(self._fit.plain[:, None, :] - self._fraction * shift)
+        return np.asarray(variance)
+
+    def _tail(self, distance: Array) -> Array:
+        error = np.sqrt(self._variance_at(distance))
+        return biased_pvalue(np.abs(distance) / error, self.bias / error, self.df, self._shares)
+
+    def pvalues(self, distance: Array) -> Array:
+        """P-values (R, k) of values that the estimates exceed by so much."""
+        return self._tail(distance)
+
+    def intervals(self, alpha: float) -> Array:
+        """All values that are not rejected, (R, k, 2)."""
+        scale = self.error + self.bias
+
+        def end(sign: float) -> Array:
+            def inside(distance: Array) -> Mask:
+                return np.asarray(self._tail(-sign * distance * scale) >= alpha)
+
+            return np.asarray(self.centre + sign * scale * outermost_crossing(inside, shape=scale.shape))
+
+        return np.stack([end(-1.0), end(1.0)], axis=-1)
+
+    def joint_variance(self) -> Array:
+        """Upper bound (k, k) of the covariance of one release, whatever the near-empty coefficients are.
+
+        With shares s of sum 1, ``(sum x_i)(sum x_i)'`` is at most ``sum x_i x_i' / s_i``.
+        """
+        fit, on_features = self._fit, self._on_features[0]
+        parts = [noise_action(fit.problem, self._residual[0, :1], on_features)]
+        parts += [
+            bound**2 * noise_action(fit.problem, own, on_features)
+            for bound, own in zip(self._bounds[0], self._own, strict=True)
+        ]
+        spreads = [on_features @ part.T for part in parts]
+        sizes = np.sqrt([max(float(np.trace(spread)), 0.0) for spread in spreads])
+        shares = np.maximum(sizes / max(sizes.sum(), 1e-300), 1e-12)
+        total = sum(spread / share for spread, share in zip(spreads, shares, strict=True) if spread.any())
+        if fit.problem.population:
+            total = total + fit.sampling_scale[0] * self.weights[0] @ fit.floored[0] @ self.weights[0].T
+        return np.asarray(0.5 * (total + total.T))
+
+
+def ridges(fit: GramFit, gram: Array, nobs: Array, levels: LevelColumns) -> Iterator[tuple[Places, Ridge]]:
+    """Find near-empty columns from released numbers, and refit with a ridge on them.
+
+    Yields, for every set of near-empty columns that occurs, the places of its releases and their `Ridge`. Left out are
+    releases without such columns, and those where noise dominates the other columns, or every level of a factor.
+    """
+    counts = np.einsum("kd,rde,ke->rk", levels.features, gram, levels.features)
+    edges = noise_level(fit.problem.noise, fit.rows) * (levels.features**2).sum(axis=1)
+    together = (levels.groups[:, None] == levels.groups).astype(float)
+    rare = (counts < NEAR_EMPTY * edges) & ((counts >= RAISED * edges) @ together > 0)
+    for pattern in np.unique(rare, axis=0):
+        chosen = _independent(levels, pattern)
+        places = np.flatnonzero((rare == pattern).all(axis=1))
+        if not chosen.size:
+            continue
+        kept, found = _ridge(fit.problem, gram[places], nobs[places], levels, chosen, (RAISED * edges - counts)[places])
+        if kept.any():
+            yield places[kept], found
+
+
+def _independent(levels: LevelColumns, pattern: Mask) -> Places:
+    """Near-empty columns, without those that are combinations of others."""
+    chosen: list[int] = []
+    basis = np.zeros((0, levels.features.shape[1]))
+    for place in np.flatnonzero(pattern):
+        row = levels.features[place]
+        left = row - (row @ basis.T) @ basis
+        left = left - (left @ basis.T) @ basis
+        if np.linalg.norm(left) > 1e-6 * np.linalg.norm(row):
+            chosen.append(int(place))
+            basis = np.vstack([basis, left / np.linalg.norm(left)])
+    return np.asarray(chosen, dtype=np.intp)
+
+
+def _ridge(
+    problem: GramProblem, gram: Array, nobs: Array, levels: LevelColumns, chosen: Places, missing: Array
+) -> tuple[Mask, Ridge]:
+    """Fit releases with a ridge on the chosen columns; say which are determined without those columns."""
+    plain = fit_gram(problem, gram, nobs)
+    columns = levels.columns[chosen]
+    rest = _without(plain, gram, columns @ plain.mix)
+    means = gram[:, 0, :] / np.maximum(gram[:, 0, 0], 1.0)[:, None]
+    raw = np.stack([means @ levels.functional(int(place)).T for place in chosen], axis=1)
+    own = raw @ columns.T
+    kept = (rest >= _REST) & (np.linalg.svd(own, compute_uv=False)[:, -1] >= _LEAST_OWN)
+    raw, own, gram, nobs = raw[kept], own[kept], gram[kept], nobs[kept]
+    back: Array = np.linalg.inv(own).astype(np.float64)
+    rotated: Array = np.linalg.solve(plain.mix, np.swapaxes(back @ raw, 1, 2)).astype(np.float64)
+    functionals = np.ascontiguousarray(np.swapaxes(rotated, 1, 2))
+    targets, bounds = back @ levels.targets[chosen], np.abs(back) @ levels.bounds[chosen]
+    strength = np.maximum(missing[kept][:, chosen], 0.0)
+    added = np.einsum("rl,rli,rlj->rij", strength, functionals, functionals)
+    towards = np.einsum("rl,rl,rli->ri", strength, targets, functionals)
+    fit = fit_gram(problem, gram, nobs, (added, towards))
+    names = tuple(levels.names[place] for place in chosen)
+    return kept, Ridge(fit, names, columns, functionals, targets, bounds, strength, rest[kept])
+
+
+def _without(fit: GramFit, gram: Array, rotated: Array) -> Array:
+    """Smallest eigenvalue (R,) of the cross-products without columns (k, p), over the noise level."""
+    count, width = rotated.shape
+    if count >= width:
+        return np.zeros(len(gram))
+    complement = np.linalg.svd(rotated)[2][count:] @ fit.rows
+    level = noise_level(fit.problem.noise, complement)
+    return np.asarray(np.linalg.eigvalsh(complement @ gram @ complement.T)[:, 0] / max(level, 1e-300))

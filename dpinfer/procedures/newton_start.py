@@ -1,0 +1,62 @@
+"""What the start of a regression by noisy Newton rounds released, and a first point for binary responses."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from dpinfer.inference.newton import Moments
+from dpinfer.inference.newton_terms import Released, floored
+from dpinfer.numerics.responses import intercept_for, matched_scale
+
+if TYPE_CHECKING:
+    from dpinfer.numerics.arrays import Array
+    from dpinfer.numerics.responses import Response
+
+__all__ = ["FLOOR", "OF_EDGE", "Begun", "binary_start"]
+
+FLOOR, OF_EDGE = 0.02, 1.5
+"""Eigenvalues of the second moments that whiten are at least this, and this many edges of their noise."""
+
+_LARGEST_PREDICTOR = 4.0
+"""Standard deviation that a first linear predictor has at most."""
+
+
+@dataclass(frozen=True, eq=False)
+class Begun:
+    """What the start released, a row, in its coordinates u."""
+
+    transform: Array
+    unit: float
+    size: float
+    second: Array
+    score: Array
+    edge: float
+    terms: dict[str, Released]
+
+    def moments(self, *, intercept: bool) -> Moments:
+        """Mean and covariance of the regressors."""
+        if not intercept:
+            return Moments(np.zeros(len(self.second)), self.second)
+        mean = self.second[0] / self.second[0, 0]
+        cov = self.second - np.outer(mean, mean) * self.second[0, 0]
+        cov[0], cov[:, 0] = 0.0, 0.0
+        return Moments(mean, floored(cov, 0.0))
+
+
+def binary_start(response: Response, start: Begun, *, intercept: bool) -> Array:
+    """Scale least squares: slopes of the linear fit times one factor, an intercept that gives the share of ones."""
+    if not intercept:
+        return np.asarray(np.linalg.solve(start.second, start.score) / float(response.slope(np.zeros(1))[0]))
+    moments = start.moments(intercept=True)
+    share = float(np.clip(start.score[0] / start.second[0, 0] + 0.5, 0.002, 0.998))
+    cov = floored(moments.cov[1:, 1:], max(OF_EDGE * start.edge, FLOOR))
+    cross = start.score[1:] - moments.mean[1:] * start.score[0]
+    slope = np.linalg.solve(cov, cross)
+    variance = float(slope @ cov @ slope)
+    factor = matched_scale(response, share, variance)
+    factor *= min(1.0, _LARGEST_PREDICTOR / max(factor * np.sqrt(variance), 1e-9))
+    centre = float(intercept_for(response, share, factor**2 * variance))
+    return np.concatenate([[centre - factor * float(moments.mean[1:] @ slope)], factor * slope])

@@ -1,0 +1,254 @@
+"""Binary regressions by noisy rounds: what rows pay, coverage, and any noise whatever."""
+
+import warnings
+
+import numpy as np
+import pandas as pd
+import pytest
+import statsmodels.api as sm
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy import special
+
+import dpinfer as dpi
+from dpinfer.kernel.stage import Context
+from dpinfer.numerics.responses import BINARY, intercept_for, matched_scale
+from dpinfer.procedures.newton import Newton
+from dpinfer.procedures.newton_models import BinaryModel, Cut
+from validation.regression.newton_draws import Drawer, Drawn
+
+LINKS = ("logit", "probit", "cloglog")
+SCHEMA = dpi.Schema(
+    x=dpi.Real(-1, 1), u=dpi.Real(-1, 1), g=dpi.Category(["a", "b", "c"]), y=dpi.Boolean(), z=dpi.Integer(0, 3)
+)
+SLOPES = {"Intercept": -0.4, "x": 0.8, "u": -0.5}
+
+
+def cells_of(size, seed, link="logit"):
+    rng = np.random.default_rng(seed)
+    x, u = rng.uniform(-1, 1, size), np.clip(rng.normal(0, 0.35, size), -1, 1)
+    mean = BINARY[link].mean(SLOPES["Intercept"] + SLOPES["x"] * x + SLOPES["u"] * u)
+    return {
+        "x": x,
+        "u": u,
+        "g": np.array(["a", "b", "c"])[rng.integers(0, 3, size)],
+        "z": rng.integers(0, 4, size),
+        "y": rng.random(size) < mean,
+    }
+
+
+def drawer(price, formula="y ~ x + u", model="logit", neighbors="add_remove", **options):
+    return Drawer(Newton(formula=formula, model=model, **options), Context(SCHEMA, neighbors, price))
+
+
+# What rows pay
+
+
+@pytest.mark.parametrize("link", LINKS)
+@pytest.mark.parametrize("norm", ["l2", "l1"])
+@pytest.mark.parametrize("last", [False, True])
+def test_no_honest_row_pays_more_than_one(link, norm, last):
+    model = BinaryModel(link).under(norm, 4)
+    terms = {one.name: one for one in model.terms(Cut(), last=last)}
+    mean = model.tables().mean
+    eta = np.linspace(-25, 25, 200_001)
+    per = 1.0 if model.ratio is None else model.ratio
+    paid = []
+    for response in (0.0, 1.0):
+        residual = np.abs(response - mean(eta))
+        weight = terms["hessian"].curve(eta)
+        meat = terms["meat"].price if last else 0.0
+        if norm == "l2":
+            paid.append(terms["score"].price * residual**2 + terms["hessian"].price * weight**2 + meat * residual**4)
+        else:
+            paid.append(terms["score"].price * residual + per * (terms["hessian"].price * weight + meat * residual**2))
+    assert 0.99 < np.max(paid) <= 1 + 2.0**-13
+
+
+@pytest.mark.parametrize("norm", ["l2", "l1"])
+def test_no_row_of_the_start_pays_more_than_one(norm):
+    model = BinaryModel().under(norm, 4)
+    terms = {one.name: one for one in model.start_terms()}
+    half = 0.25 if norm == "l2" else 0.5
+    per = 1.0 if model.ratio is None else model.ratio
+    paid = terms["score"].price * half + per * terms["gram"].price + terms["rows"].price
+    assert paid == pytest.approx(1)
+
+
+@pytest.mark.parametrize("link", LINKS)
+def test_the_hessian_is_free_beside_the_score(link):
+    least = {"logit": 11.0901, "probit": 4.2019, "cloglog": 3.4241}[link]
+    assert BinaryModel(link).largest_price(0.0) == pytest.approx(least, rel=2e-3)
+
+
+@pytest.mark.parametrize("model", LINKS)
+@pytest.mark.parametrize("price", [dpi.ZCDP(0.5), dpi.PureDP(1.0)], ids=str)
+def test_no_row_is_dropped(model, price):
+    asked = drawer(price, "y ~ x + u + g + I(x**2)", model)
+    cells = cells_of(500, 1)
+    released = asked.stages(cells, np.random.default_rng(1))
+    for place, kind in enumerate(asked.plan.kinds):
+        stage = asked.plan.stage(place, tuple(released.values()))
+        if kind == "counts":
+            continue
+        rows, _ = stage.measure.rows.frame.features.encode(
+            {name: cells[name] for name in asked.plan.columns.features.columns}
+        )
+        found = stage.measure.rows.integers(rows)
+        assert np.any(np.concatenate(found) != 0, axis=0).all()
+
+
+# Estimates
+
+
+@pytest.mark.parametrize("model", LINKS)
+@pytest.mark.parametrize("formula", ["y ~ x + u", "y ~ x + u - 1", "y ~ x + g", "y ~ x + I(x**2) + z", "y ~ x * u"])
+def test_much_privacy_budget_gives_what_statsmodels_gives(model, formula):
+    if "- 1" in formula and model != "logit":
+        pytest.skip("the model is wrong: scores that differ have different zeros")
+    cells = cells_of(3000, 2, model)
+    found = drawer(dpi.ZCDP(1e10), formula, model).estimate(cells, np.random.default_rng(1))
+    link = {"logit": sm.families.links.Logit, "probit": sm.families.links.Probit, "cloglog": sm.families.links.CLogLog}
+    frame = pd.DataFrame(cells).assign(y=cells["y"].astype(float))
+    known = sm.GLM.from_formula(formula, frame, family=sm.families.Binomial(link[model]())).fit(cov_type="HC0")
+    assert set(found.names) == set(known.params.index)
+    params, bse = known.params[list(found.names)], known.bse[list(found.names)]
+    errors = np.sqrt(np.diag(found.cov_sampling + found.cov_noise))
+    close = 0.1 if model == "logit" else 0.35  # the residual score is the likelihood's for logit alone
+    assert np.abs((found.params - params) / bse).max() < close
+    assert errors == pytest.approx(bse.to_numpy(), rel=0.06)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("price", "model", "neighbors"),
+    [
+        (dpi.ZCDP(0.1), "logit", "add_remove"),
+        (dpi.ZCDP(0.1), "probit", "add_remove"),
+        (dpi.ZCDP(0.1), "cloglog", "add_remove"),
+        (dpi.GDP(0.5), "logit", "replace_one"),
+        (dpi.PureDP(2.0), "logit", "add_remove"),
+        (dpi.PureDP(2.0), "probit", "add_remove"),
+    ],
+    ids=str,
+)
+def test_intervals_cover(price, model, neighbors):
+    asked = drawer(price, model=model, neighbors=neighbors)
+    rng = np.random.default_rng(7)
+    true = np.array(list(SLOPES.values()))
+    ends = np.array(
+        [asked.estimate(cells_of(3000, seed, model), rng).intervals(np.eye(3), 0.05) for seed in range(150)]
+    )
+    covered = (ends[:, :, 0] <= true) & (true <= ends[:, :, 1])
+    assert covered.mean() > 0.92
+
+
+@pytest.mark.slow
+def test_the_variance_of_the_noise_is_that_of_many_releases():
+    asked = drawer(dpi.ZCDP(0.1))
+    cells, rng = cells_of(3000, 5), np.random.default_rng(3)
+    found = [asked.estimate(cells, rng) for _ in range(300)]
+    stated = np.mean([np.diag(one.cov_noise) for one in found], axis=0)
+    seen = np.var([one.params for one in found], axis=0, ddof=1)
+    assert seen / stated == pytest.approx(np.ones(3), abs=0.3)
+
+
+# Any noise
+
+
+def _released(asked, numbers):
+    """Let every stage release numbers that have nothing to do with rows."""
+    released = {}
+    for place, kind in enumerate(asked.plan.kinds):
+        rows = asked.plan.stage(place, tuple(released.values())).measure.rows
+        size = len(rows.part_of)
+        values = np.resize(numbers, size) * 10.0 ** (place % 3)
+        settings_ = dict(asked.plan.stage(place, tuple(released.values())).settings)
+        released[kind] = Drawn(values, np.full(size, 4.0), settings_)
+    return released
+
+
+@pytest.mark.parametrize("price", [dpi.ZCDP(1e-4), dpi.PureDP(0.01)], ids=str)
+@pytest.mark.parametrize("formula", ["y ~ x + u", "y ~ x + g - 1", "y ~ x + I(x**2)"])
+@settings(max_examples=25, deadline=None)
+@given(
+    numbers=st.lists(
+        st.floats(-1e9, 1e9, allow_nan=False) | st.sampled_from([0.0, 1.0, -1.0, 1e5]), min_size=1, max_size=40
+    )
+)
+def test_any_noise_is_finite_or_not_determined(price, formula, numbers):
+    from dpinfer.procedures.newton_estimates import estimates_of
+
+    asked = drawer(price, formula)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        found = estimates_of(asked.plan, _released(asked, np.array(numbers)))
+        rows = np.eye(len(found.names))
+        ends, pvalues = found.intervals(rows, 0.05), found.contrast_pvalues(rows, np.zeros(len(rows)))
+    assert np.isfinite(found.params).all()
+    assert not np.isnan(ends).any()
+    assert (ends[:, 0] <= ends[:, 1]).all()
+    assert ((pvalues >= 0) & (pvalues <= 1)).all()
+    assert (np.diag(found.cov_noise + found.cov_sampling) > 0).all()
+
+
+@pytest.mark.parametrize("events", ["none", "all", "separated", "constant", "empty"])
+@pytest.mark.parametrize("price", [dpi.ZCDP(1e-4), dpi.ZCDP(0.5), dpi.ZCDP(1e6), dpi.PureDP(1.0)], ids=str)
+def test_hard_data_are_served(events, price):
+    cells = cells_of(400, 3)
+    if events == "empty":
+        cells = {name: one[:1] for name, one in cells.items()}
+    elif events == "constant":
+        cells["u"] = np.full(400, 0.3)
+    elif events == "separated":
+        cells["y"] = cells["x"] > 0
+    else:
+        cells["y"] = np.full(400, events == "all")
+    for seed in range(3):
+        found = drawer(price).estimate(cells, np.random.default_rng(seed))
+        ends = found.intervals(np.eye(3), 0.05)
+        assert np.isfinite(found.params).all()
+        assert not np.isnan(ends).any()
+
+
+# Mean functions
+
+
+@pytest.mark.parametrize("link", LINKS)
+def test_slopes_are_those_of_statsmodels(link):
+    theirs = {
+        "logit": sm.families.links.Logit(),
+        "probit": sm.families.links.Probit(),
+        "cloglog": sm.families.links.CLogLog(),
+    }
+    eta = np.linspace(-3, 2.5, 41)
+    assert BINARY[link].mean(eta) == pytest.approx(theirs[link].inverse(eta), rel=1e-9)
+    assert BINARY[link].slope(eta) == pytest.approx(theirs[link].inverse_deriv(eta), rel=1e-9)
+
+
+@pytest.mark.parametrize("link", LINKS)
+@given(share=st.floats(0.01, 0.99), variance=st.floats(0, 4))
+def test_intercepts_give_the_share(link, share, variance):
+    centre = intercept_for(BINARY[link], share, variance)
+    assert float(BINARY[link].average_mean(centre, variance)) == pytest.approx(share, abs=1e-5)
+
+
+@given(centre=st.floats(-2, 2))
+def test_the_scale_of_least_squares_is_found(centre):
+    """Stein's identity: the least-squares predictor is the predictor times its mean slope."""
+    spread = 1.0
+    slope = float(BINARY["logit"].average_slope(centre, spread))
+    share = float(BINARY["logit"].average_mean(centre, spread))
+    assert matched_scale(BINARY["logit"], share, slope**2 * spread) == pytest.approx(1 / slope, rel=1e-3)
+    assert matched_scale(BINARY["logit"], 0.5, 1e6) > 0
+
+
+def test_ranges_are_measured_where_asked():
+    wide = dpi.Schema(x=dpi.Real(-50, 50), y=dpi.Boolean())
+    asked = Drawer(Newton(formula="y ~ x", model="logit", ranges=True), Context(wide, "add_remove", dpi.ZCDP(0.5)))
+    rng = np.random.default_rng(1)
+    x = rng.normal(0, 0.5, 5000)
+    y = rng.random(5000) < special.expit(x)
+    found = asked.estimate({"x": x, "y": y}, rng)
+    assert np.sqrt((found.cov_noise + found.cov_sampling)[1, 1]) < 0.15
+    assert found.params[1] == pytest.approx(1.0, abs=0.5)
