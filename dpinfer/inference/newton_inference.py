@@ -164,8 +164,8 @@ class NewtonInference(BaseInference):
         rows = rows_of(contrasts)
         if self._by_score:
             tested = np.broadcast_to(values, (len(rows),)) - rows @ self.shift
-            found = [self.fit.statistics(row @ self.weights, one[None]) for row, one in zip(rows, tested, strict=True)]
-            return np.where(self._lost(rows), 1.0, 2 * stats.norm.sf(np.concatenate(found)))
+            roots = [self.fit.statistics(row @ self.weights, one[None]) for row, one in zip(rows, tested, strict=True)]
+            return np.where(self._lost(rows), 1.0, 2 * stats.norm.sf(np.concatenate(roots)))
         errors, biases = self._errors(rows), self._biases(rows)
         found = folded_tail(np.abs(rows @ self.params - values) / errors, biases / errors)
         return np.where((biases > _WORST * errors) | self._lost(rows), 1.0, found)
@@ -199,4 +199,5 @@ class NewtonInference(BaseInference):
         return self.fit.tail.bias(rows @ self.weights)
 
     def _errors(self, rows: Array) -> Array:
-        return np.sqrt(np.einsum("kp,pq,kq->k", rows, self.cov_sampling + self.cov_noise, rows))
+        variances = np.einsum("kp,pq,kq->k", rows, self.cov_sampling + self.cov_noise, rows)
+        return np.asarray(np.sqrt(variances))

@@ -342,7 +342,7 @@ class NewtonPlan:
         least = 2.0 * square.scale / start.size
         left = float(square.value[0]) / start.size - float(slope @ start.score)
         spread = float(np.sqrt(np.clip(left, max(least, 1e-8), 1.0)))
-        return slope / spread, _CUT_START * float(start.unit) * spread
+        return np.asarray(slope / spread), _CUT_START * float(start.unit) * spread
 
     # Rounds
 
@@ -371,7 +371,8 @@ class NewtonPlan:
         seen = edge if self.norm == "l1" else float(np.sqrt(edge))
         if self.model.response is not None:
             return seen
-        return max(seen, float(np.sqrt(_OF_NOISE_FAR * size)) * self._precision(0.5 * self.share("second")) / _LEAST_CUT)
+        precise = self._precision(0.5 * self.share("second"))
+        return max(seen, float(np.sqrt(_OF_NOISE_FAR * size)) * precise / _LEAST_CUT)
 
     def _cut(self, counts: Array, noise: float, radius: float, size: float) -> dict[str, float]:
         """Where residuals are cut, from counts of residuals in units of their standard deviation."""
@@ -424,7 +425,7 @@ class NewtonPlan:
         else:
             amount = gaussian_amount(privacy)
             found = float(np.sqrt(2 * amount.rho * share) if hasattr(amount, "rho") else amount.mu * np.sqrt(share))
-        return found / (1.0 if self.context.neighbors == "add_remove" else 2.0)
+        return float(found) / (1.0 if self.context.neighbors == "add_remove" else 2.0)
 
     def _second(self, before: dict[str, StageRelease]) -> Stage:
         first = before["first"]
