@@ -16,9 +16,10 @@ from dpinfer.inference.newton_terms import Released, floored, split_terms
 from dpinfer.kernel.rows.round_counts import Bins, RoundCounts
 from dpinfer.kernel.stage import Slot, Stage, Sum
 from dpinfer.numerics.count_laws import NegativeBinomial
+from dpinfer.procedures.newton_bins import edge_of
 from dpinfer.procedures.newton_count_bins import both_sides, folded_counts, halves, octaves, share_of, spread_of
 from dpinfer.procedures.newton_counts import CHANCES, NODES, CountCut, CountModel
-from dpinfer.procedures.newton_steps import NewtonPlan, edge_of
+from dpinfer.procedures.newton_steps import NewtonPlan
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
