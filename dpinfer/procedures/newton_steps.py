@@ -15,7 +15,17 @@ from dpinfer.kernel.rows.rounds import RoundSum
 from dpinfer.kernel.stage import Slot, Stage, Sum
 from dpinfer.privacy.accounting import gaussian_amount
 from dpinfer.privacy.units import PureDP
-from dpinfer.procedures.newton_levels import levels_of, without_levels
+from dpinfer.procedures.newton_bins import (
+    LEVELS,
+    SEEN,
+    beyond_cuts,
+    both_sides,
+    edge_of,
+    positive_cuts,
+    range_of,
+    residual_cuts,
+)
+from dpinfer.procedures.newton_levels import levels_of, rare_levels, without_levels
 from dpinfer.procedures.newton_models import Cut, ratio_of
 from dpinfer.procedures.newton_robust import ResidualLaw, Seen
 from dpinfer.procedures.newton_start import FLOOR, OF_EDGE, Begun, binary_start
@@ -29,37 +39,20 @@ if TYPE_CHECKING:
     from dpinfer.numerics.arrays import Array
     from dpinfer.privacy.sensitivity import Norm
     from dpinfer.procedures.newton_columns import NewtonColumns
-    from dpinfer.procedures.newton_levels import Kept
     from dpinfer.procedures.newton_models import RoundModel
     from dpinfer.release.stage import StageRelease
 
-__all__ = ["NewtonPlan", "edge_of", "range_of"]
+__all__ = ["NewtonPlan", "cut_of"]
 
-_LEVELS = 12
 _RANGE = 1.8
 """Standard deviations on either side of the middle that public rows are spread over: uniform, they have nearly one."""
 
-_TAILS = ((0.1, 1.2816), (0.05, 1.6449), (0.02, 2.0537), (0.01, 2.3263))
-"""Tail probabilities, and how many standard deviations of a normal law lie between them and the middle."""
 
 _CUT_START = 3.0
 """Standard deviations of public responses at which the start cuts a response."""
 
-_SEEN = 4.0
-"""Standard deviations of its noise from which a count is taken to be of rows."""
-
-_FAR, _SEEN_FAR = 6, 6.0
-"""More than this many bins beyond the last one, a count must be clearer: there are many empty bins."""
-
-_MARGIN = 2.0
-"""Standard deviations of noise that are taken off numbers of rows beyond what is seen."""
-
-_NEAR, _OFF_CENTER = 1.2, 0.03
-"""Residuals in bins from below this are near; the start may be so far off their centre, times their number."""
 
 _LEAST_CUT, _OF_NOISE = 3.0, 0.5
-_FARTHEST = 1e3
-"""Linear predictors of a start have at most this standard deviation, in units of the residual's."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -113,9 +106,9 @@ class NewtonPlan:
         p = self.width
         products = p * (p + 1) // 2
         most = {
-            "ranges": len(self.columns.numeric) * 2 ** (_LEVELS + 1),
+            "ranges": len(self.columns.numeric) * 2 ** (LEVELS + 1),
             "start": products + p + 2,
-            "counts": len(self._size_cuts) + len(_residual_cuts(self.model.finest)) + 2,
+            "counts": len(self._size_cuts) + len(residual_cuts(self.model.finest)) + 2,
             "first": products + p,
             "second": 2 * products + 2 * p + 3,
         }
@@ -179,9 +172,9 @@ class NewtonPlan:
     # Ranges
 
     def _ranges(self, before: dict[str, StageRelease]) -> Stage:  # noqa: ARG002
-        cuts = np.linspace(-1, 1, 2**_LEVELS + 1)[1:-1]
+        cuts = np.linspace(-1, 1, 2**LEVELS + 1)[1:-1]
         places = [
-            Bins(name, "coordinate", cuts, levels=_LEVELS, place=place)
+            Bins(name, "coordinate", cuts, levels=LEVELS, place=place)
             for place, name in enumerate(self.columns.numeric)
         ]
         return Stage(Sum(RoundCounts(self.columns.ranged, tuple(places))))
@@ -241,7 +234,7 @@ class NewtonPlan:
         places = [Bins("size", "size", self._size_cuts)]
         if self.model.response is not None:
             return Stage(Sum(RoundCounts(frame, tuple(places))), settings=settings)
-        places.append(Bins("residual", "residual", _residual_cuts(self.model.finest)))
+        places.append(Bins("residual", "residual", residual_cuts(self.model.finest)))
         return Stage(Sum(RoundCounts(frame, tuple(places)), weights=(0.5**0.5, 0.2**0.5)), settings=settings)
 
     def begun(self, stage: StageRelease) -> Begun:
@@ -253,7 +246,12 @@ class NewtonPlan:
         size = float(terms["rows"].value[0] if public is None else public)
         size = max(size, 2.0 * self.width, 4.0 * terms["rows"].scale)
         gram = terms["gram"]
-        kept = self._kept(transform, gram.times(radius**2))
+        kept = without_levels(
+            self.columns,
+            transform,
+            self._public_rows,
+            rare_levels(self._levels, np.linalg.inv(transform), gram.times(radius**2), SEEN),
+        )
         basis = kept.basis
         flat = np.sqrt(2.0) if self.norm == "l1" else 1.0
         edge = gram.scale * flat * np.sqrt(basis.shape[1]) * radius**2 / size
@@ -268,18 +266,6 @@ class NewtonPlan:
             terms,
             kept,
         )
-
-    def _kept(self, transform: Array, gram: Released) -> Kept:
-        """Leave out levels whose noisy number of rows may be noise alone, unless a factor has no others."""
-        skipped: list[tuple[str, int]] = []
-        back = np.linalg.inv(transform)
-        for name, weights in self._levels.items():
-            moved = weights @ back
-            counts = np.einsum("lp,pq,lq->l", moved, gram.value, moved)
-            few = counts < _SEEN * gram.scale * (moved**2).sum(axis=1)
-            if not few.all():
-                skipped += [(name, int(place)) for place in np.flatnonzero(few)]
-        return without_levels(self.columns, transform, self._public_rows, tuple(skipped))
 
     @cached_property
     def _levels(self) -> dict[str, Array]:
@@ -299,7 +285,7 @@ class NewtonPlan:
         least = 2.0 * square.scale / start.size
         left = float(square.value[0]) / start.size - float(slope @ start.score)
         spread = float(np.sqrt(np.clip(left, max(least, 1e-8), 1.0)))
-        return slope / spread, _CUT_START * float(start.unit) * spread
+        return np.asarray(slope / spread), _CUT_START * float(start.unit) * spread
 
     # Rounds
 
@@ -326,7 +312,7 @@ class NewtonPlan:
             return {}
         tuned = self.model.tuned(
             Seen(
-                ResidualLaw.of(counts, _residual_cuts(self.model.finest), noise),
+                ResidualLaw.of(counts, residual_cuts(self.model.finest), noise),
                 noise,
                 size,
                 self.width,
@@ -338,7 +324,7 @@ class NewtonPlan:
             cut, move = tuned
             settings = {"cut": cut.low, "high": cut.high, "meat": cut.meat, "hessian": cut.hessian}
             return {**settings, "intercept": cut.intercept, "bias": cut.bias, "move": move}
-        edge = edge_of(_both_sides(counts), _positive_cuts(), noise * np.sqrt(2.0))
+        edge = edge_of(both_sides(counts), positive_cuts(), noise * np.sqrt(2.0))
         share = float(self.share("second"))
         allowed = np.sqrt(_OF_NOISE * size) * self._precision(0.60 * share) / radius
         low = max(_LEAST_CUT, min(edge, allowed))
@@ -347,21 +333,9 @@ class NewtonPlan:
         return {"cut": low, "high": low * max(steps, 33) / 32, "edge": edge}
 
     def tail_counts(self, stage: StageRelease, cut: Cut) -> tuple[float, float, float]:
-        """Return numbers of rows with residuals beyond both cuts, none farther than any was seen, and of skewness.
-
-        The first is noisy; of the second what noise may have added is taken off. The third compares near residuals to
-        both sides, squared, over what chance makes of it.
-        """
-        counts, noise = stage.array[len(self._size_cuts) + 1 :], float(np.sqrt(stage.noise_variances[-1]))
-        both, from_ = _both_sides(counts), _positive_cuts()
-        last = edge_of(both, from_, noise * np.sqrt(2.0))
-        bins = [(from_ >= one * 0.999) & (from_ < max(last, 2 * one)) for one in (cut.low, cut.high)]
-        low, high = (float(both[one].sum()) for one in bins)
-        near = from_ < _NEAR
-        differ = float(_both_sides(counts * np.where(np.arange(len(counts)) < len(counts) // 2, -1.0, 1.0))[near].sum())
-        size = max(float(counts.sum()), 1.0)
-        chance = 0.5 * size + 2 * near.sum() * noise**2 + (_OFF_CENTER * size) ** 2
-        return low, max(high - _MARGIN * noise * np.sqrt(2.0 * bins[1].sum()), 0.0), differ**2 / chance
+        """Return what counts tell of rows with residuals beyond both cuts; see `beyond_cuts`."""
+        counts = stage.array[len(self._size_cuts) + 1 :]
+        return beyond_cuts(counts, float(np.sqrt(stage.noise_variances[-1])), cut)
 
     def _precision(self, share: float) -> float:
         """Return 1 over the standard deviation of the noise of a sum that is bounded by 1, at a share of the price."""
@@ -371,7 +345,7 @@ class NewtonPlan:
         else:
             amount = gaussian_amount(privacy)
             found = float(np.sqrt(2 * amount.rho * share) if hasattr(amount, "rho") else amount.mu * np.sqrt(share))
-        return found / (1.0 if self.context.neighbors == "add_remove" else 2.0)
+        return float(found / (1.0 if self.context.neighbors == "add_remove" else 2.0))
 
     def _second(self, before: dict[str, StageRelease]) -> Stage:
         first = before["first"]
@@ -429,59 +403,3 @@ def cut_of(settings: Any) -> Cut:
     """Read where residuals are cut."""
     names = {"cut": "low", **{name: name for name in ("high", "meat", "hessian", "intercept", "bias")}}
     return Cut(**{mine: float(settings[name]) for name, mine in names.items() if name in settings})
-
-
-def range_of(counts: Array, noise: float) -> tuple[float, float]:
-    """Middle and standard deviation of a column from noisy counts on all levels of halves, on a scale from -1 to 1."""
-    below = np.array([0.0])
-    start, size = 0, 2
-    while start < len(counts):
-        level = counts[start : start + size]
-        finer = np.empty(size + 1)
-        if size == 2:
-            finer[:] = [0.0, level[0], level[0] + level[1]]
-        else:
-            finer[::2] = below
-            finer[1::2] = below[:-1] + level[::2]
-        below, start, size = finer, start + size, 2 * size
-    total = max(below[-1], 1.0)
-    rising = 0.5 * (np.maximum.accumulate(below) + np.minimum.accumulate(below[::-1])[::-1])
-    edges = np.linspace(-1, 1, len(rising))
-
-    def between(tail: float) -> tuple[float, float]:
-        low = int(np.searchsorted(rising, tail * total, side="right")) - 1
-        high = int(np.searchsorted(rising, (1 - tail) * total, side="left"))
-        return float(edges[np.clip(low, 0, len(edges) - 2)]), float(edges[np.clip(high, 1, len(edges) - 1)])
-
-    low, high = between(0.1)
-    found = (high - low) / 2 / _TAILS[0][1]
-    for tail, deviations in _TAILS[1:]:
-        if tail * total >= _SEEN * noise * np.sqrt(_LEVELS):
-            outer = between(tail)
-            found = max(found, (outer[1] - outer[0]) / 2 / deviations)
-    return 0.5 * (low + high), max(found, 1.0 / 2**_LEVELS)
-
-
-def edge_of(counts: Array, cuts: Array, noise: float) -> float:
-    """Return the upper end of the last bin whose noisy count is of rows; ``counts`` (B,) begin at each cut (B,)."""
-    last = -1
-    for one in np.flatnonzero(counts >= _SEEN * noise):
-        if one - last <= _FAR or counts[one] >= _SEEN_FAR * noise:
-            last = int(one)
-    return float(cuts[min(last + 1, len(cuts) - 1)])
-
-
-def _positive_cuts(least: int = -2) -> Array:
-    """Half octaves of residuals in standard deviations."""
-    return np.asarray(2.0 ** (np.arange(least, 51) / 2))
-
-
-def _residual_cuts(least: int = -2) -> Array:
-    """Return the same to both sides."""
-    return np.concatenate([-_positive_cuts(least)[::-1], _positive_cuts(least)])
-
-
-def _both_sides(counts: Array) -> Array:
-    """Return counts of sizes from each positive cut on, of counts between all cuts."""
-    middle = len(counts) // 2
-    return np.asarray(counts[middle + 1 :] + counts[:middle][::-1])

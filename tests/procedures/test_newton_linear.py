@@ -6,8 +6,8 @@ import pytest
 import dpinfer as dpi
 from dpinfer.kernel.stage import Context
 from dpinfer.procedures.newton import Newton
+from dpinfer.procedures.newton_bins import edge_of
 from dpinfer.procedures.newton_levels import levels_of
-from dpinfer.procedures.newton_steps import edge_of
 from validation.regression.newton_draws import Drawer
 
 LEVELS = ["a", "b", "c", "d"]
