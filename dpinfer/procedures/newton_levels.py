@@ -69,8 +69,12 @@ def levels_of(columns: NewtonColumns) -> dict[str, Array]:
     return found
 
 
-def rare_levels(levels: Mapping[str, Array], back: Array, gram: Released, clear: float) -> tuple[tuple[str, int], ...]:
+def rare_levels(
+    levels: Mapping[str, Array], back: Array, gram: Released, clear: float, size: float
+) -> tuple[tuple[str, int], ...]:
     """Return levels whose noisy number of rows may be noise alone, unless a factor has no others.
+
+    Where noise would hide half of an even share of ``size`` rows, none is left out: noise is then reported as such.
 
     ``gram`` is the sum of the products of coordinates u, and ``back`` (p, p) makes the regressors of them.
     """
@@ -78,7 +82,8 @@ def rare_levels(levels: Mapping[str, Array], back: Array, gram: Released, clear:
     for name, weights in levels.items():
         moved = weights @ back
         counts = np.einsum("lp,pq,lq->l", moved, gram.value, moved)
-        few = counts < clear * gram.scale * (moved**2).sum(axis=1)
+        least = clear * gram.scale * (moved**2).sum(axis=1)
+        few = (counts < least) & (least < 0.5 * size / len(weights))
         if not few.all():
             skipped += [(name, int(place)) for place in np.flatnonzero(few)]
     return tuple(skipped)

@@ -250,7 +250,7 @@ class NewtonPlan:
             self.columns,
             transform,
             self._public_rows,
-            rare_levels(self._levels, np.linalg.inv(transform), gram.times(radius**2), SEEN),
+            rare_levels(self._levels, np.linalg.inv(transform), gram.times(radius**2), SEEN, size),
         )
         basis = kept.basis
         flat = np.sqrt(2.0) if self.norm == "l1" else 1.0
