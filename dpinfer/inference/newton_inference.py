@@ -167,8 +167,8 @@ class NewtonInference(BaseInference):
             roots = [self.fit.statistics(row @ self.weights, one[None]) for row, one in zip(rows, tested, strict=True)]
             return np.where(self._lost(rows), 1.0, 2 * stats.norm.sf(np.concatenate(roots)))
         errors, biases = self._errors(rows), self._biases(rows)
-        found = folded_tail(np.abs(rows @ self.params - values) / errors, biases / errors)
-        return np.where((biases > _WORST * errors) | self._lost(rows), 1.0, found)
+        tails = folded_tail(np.abs(rows @ self.params - values) / errors, biases / errors)
+        return np.where((biases > _WORST * errors) | self._lost(rows), 1.0, tails)
 
     def wald(self, restrictions: Array, values: Array) -> tuple[float, float, float]:
         """Joint test of ``restrictions @ params = values``: statistic (chi-squared), degrees of freedom, p-value."""
@@ -199,5 +199,4 @@ class NewtonInference(BaseInference):
         return self.fit.tail.bias(rows @ self.weights)
 
     def _errors(self, rows: Array) -> Array:
-        variances = np.einsum("kp,pq,kq->k", rows, self.cov_sampling + self.cov_noise, rows)
-        return np.asarray(np.sqrt(variances))
+        return np.asarray(np.sqrt(np.einsum("kp,pq,kq->k", rows, self.cov_sampling + self.cov_noise, rows)))

@@ -1,4 +1,4 @@
-"""Bins of sizes and residuals, and what noisy counts in them tell."""
+"""What noisy counts tell: where a column lies, how far rows reach, and how many are beyond a cut."""
 
 from __future__ import annotations
 
@@ -8,14 +8,58 @@ import numpy as np
 
 if TYPE_CHECKING:
     from dpinfer.numerics.arrays import Array
+    from dpinfer.procedures.newton_models import Cut
 
-__all__ = ["SEEN", "both_sides", "edge_of", "positive_cuts", "residual_cuts"]
+__all__ = ["LEVELS", "SEEN", "beyond_cuts", "both_sides", "edge_of", "positive_cuts", "range_of", "residual_cuts"]
+
+LEVELS = 12
+"""How often the declared bounds of a column are halved."""
 
 SEEN = 4.0
 """Standard deviations of its noise from which a count is taken to be of rows."""
 
+_TAILS = ((0.1, 1.2816), (0.05, 1.6449), (0.02, 2.0537), (0.01, 2.3263))
+"""Tail probabilities, and how many standard deviations of a normal law lie between them and the middle."""
+
 _FAR, _SEEN_FAR = 6, 6.0
 """More than this many bins beyond the last one, a count must be clearer: there are many empty bins."""
+
+_MARGIN = 2.0
+"""Standard deviations of noise that are taken off numbers of rows beyond what is seen."""
+
+_NEAR, _OFF_CENTER = 1.2, 0.03
+"""Residuals in bins from below this are near; the start may be so far off their centre, times their number."""
+
+
+def range_of(counts: Array, noise: float) -> tuple[float, float]:
+    """Middle and standard deviation of a column from noisy counts on all levels of halves, on a scale from -1 to 1."""
+    below = np.array([0.0])
+    start, size = 0, 2
+    while start < len(counts):
+        level = counts[start : start + size]
+        finer = np.empty(size + 1)
+        if size == 2:
+            finer[:] = [0.0, level[0], level[0] + level[1]]
+        else:
+            finer[::2] = below
+            finer[1::2] = below[:-1] + level[::2]
+        below, start, size = finer, start + size, 2 * size
+    total = max(below[-1], 1.0)
+    rising = 0.5 * (np.maximum.accumulate(below) + np.minimum.accumulate(below[::-1])[::-1])
+    edges = np.linspace(-1, 1, len(rising))
+
+    def between(tail: float) -> tuple[float, float]:
+        low = int(np.searchsorted(rising, tail * total, side="right")) - 1
+        high = int(np.searchsorted(rising, (1 - tail) * total, side="left"))
+        return float(edges[np.clip(low, 0, len(edges) - 2)]), float(edges[np.clip(high, 1, len(edges) - 1)])
+
+    low, high = between(0.1)
+    found = (high - low) / 2 / _TAILS[0][1]
+    for tail, deviations in _TAILS[1:]:
+        if tail * total >= SEEN * noise * np.sqrt(LEVELS):
+            outer = between(tail)
+            found = max(found, (outer[1] - outer[0]) / 2 / deviations)
+    return 0.5 * (low + high), max(found, 1.0 / 2**LEVELS)
 
 
 def edge_of(counts: Array, cuts: Array, noise: float) -> float:
@@ -41,3 +85,21 @@ def both_sides(counts: Array) -> Array:
     """Return counts of sizes from each positive cut on, of counts between all cuts."""
     middle = len(counts) // 2
     return np.asarray(counts[middle + 1 :] + counts[:middle][::-1])
+
+
+def beyond_cuts(counts: Array, noise: float, cut: Cut) -> tuple[float, float, float]:
+    """Return numbers of rows with residuals beyond both cuts, none farther than any was seen, and of skewness.
+
+    The first is noisy; of the second what noise may have added is taken off. The third compares near residuals to both
+    sides, squared, over what chance makes of it.
+    """
+    both, cuts = both_sides(counts), positive_cuts()
+    last = edge_of(both, cuts, noise * np.sqrt(2.0))
+    bins = [(cuts >= one * 0.999) & (cuts < max(last, 2 * one)) for one in (cut.low, cut.high)]
+    low, high = (float(both[one].sum()) for one in bins)
+    near = cuts < _NEAR
+    signed = counts * np.where(np.arange(len(counts)) < len(counts) // 2, -1.0, 1.0)
+    differ = float(both_sides(signed)[near].sum())
+    size = max(float(counts.sum()), 1.0)
+    chance = 0.5 * size + 2 * near.sum() * noise**2 + (_OFF_CENTER * size) ** 2
+    return low, max(high - _MARGIN * noise * np.sqrt(2.0 * bins[1].sum()), 0.0), float(differ**2 / chance)

@@ -12,10 +12,13 @@ from dpinfer.schema.columns import Category
 from dpinfer.schema.level_maps import level_indicators
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from dpinfer.inference.newton_terms import Released
     from dpinfer.numerics.arrays import Array
     from dpinfer.procedures.newton_columns import NewtonColumns
 
-__all__ = ["Kept", "levels_of", "without_levels"]
+__all__ = ["Kept", "levels_of", "rare_levels", "without_levels"]
 
 _ALIKE = 1e-6
 """Columns that are this close to a combination of others, of size 1, are one."""
@@ -64,6 +67,26 @@ def levels_of(columns: NewtonColumns) -> dict[str, Array]:
         if np.abs(weights @ regressors - indicators).max() < _ALIKE:
             found[name] = weights
     return found
+
+
+def rare_levels(
+    levels: Mapping[str, Array], back: Array, gram: Released, clear: float, size: float
+) -> tuple[tuple[str, int], ...]:
+    """Return levels whose noisy number of rows may be noise alone, unless a factor has no others.
+
+    Where noise would hide half of an even share of ``size`` rows, none is left out: noise is then reported as such.
+
+    ``gram`` is the sum of the products of coordinates u, and ``back`` (p, p) makes the regressors of them.
+    """
+    skipped: list[tuple[str, int]] = []
+    for name, weights in levels.items():
+        moved = weights @ back
+        counts = np.einsum("lp,pq,lq->l", moved, gram.value, moved)
+        least = clear * gram.scale * (moved**2).sum(axis=1)
+        few = (counts < least) & (least < 0.5 * size / len(weights))
+        if not few.all():
+            skipped += [(name, int(place)) for place in np.flatnonzero(few)]
+    return tuple(skipped)
 
 
 def without_levels(columns: NewtonColumns, transform: Array, rows: Array, skipped: tuple[tuple[str, int], ...]) -> Kept:

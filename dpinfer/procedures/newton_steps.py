@@ -15,10 +15,10 @@ from dpinfer.kernel.rows.rounds import RoundSum, Term
 from dpinfer.kernel.stage import Slot, Stage, Sum
 from dpinfer.privacy.accounting import gaussian_amount
 from dpinfer.privacy.units import PureDP
-from dpinfer.procedures.newton_bins import SEEN, both_sides, edge_of, positive_cuts, residual_cuts
-from dpinfer.procedures.newton_levels import levels_of, without_levels
+from dpinfer.procedures.newton_bins import LEVELS, SEEN, beyond_cuts, both_sides, edge_of, positive_cuts, residual_cuts
+from dpinfer.procedures.newton_levels import levels_of, rare_levels, without_levels
 from dpinfer.procedures.newton_models import ROWS, Cut, constant, ratio_of
-from dpinfer.procedures.newton_ranges import LEVELS, found_ranges, ranges_stage
+from dpinfer.procedures.newton_ranges import found_ranges, ranges_stage
 from dpinfer.procedures.newton_robust import ResidualLaw, Seen
 from dpinfer.procedures.newton_start import FLOOR, OF_EDGE, Begun, binary_start
 
@@ -30,26 +30,18 @@ if TYPE_CHECKING:
     from dpinfer.numerics.arrays import Array
     from dpinfer.privacy.sensitivity import Norm
     from dpinfer.procedures.newton_columns import NewtonColumns
-    from dpinfer.procedures.newton_levels import Kept
     from dpinfer.procedures.newton_models import RoundModel
     from dpinfer.release.stage import StageRelease
 
 __all__ = ["NewtonPlan", "cut_of"]
 
+
 _CUT_START = 3.0
 """Standard deviations of public responses at which the start cuts a response."""
-
-_MARGIN = 2.0
-"""Standard deviations of noise that are taken off numbers of rows beyond what is seen."""
-
-_NEAR, _OFF_CENTER = 1.2, 0.03
-"""Residuals in bins from below this are near; the start may be so far off their centre, times their number."""
 
 _LEAST_CUT, _OF_NOISE = 3.0, 0.5
 _OF_NOISE_FAR = 0.3
 """Part of the sampling variance that the noise of a score may have before rows far out count less."""
-_FARTHEST = 1e3
-"""Linear predictors of a start have at most this standard deviation, in units of the residual's."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -260,7 +252,12 @@ class NewtonPlan:
         size = float(terms["rows"].value[0] if public is None else public)
         size = max(size, 2.0 * self.width, 4.0 * terms["rows"].scale)
         gram = terms["gram"]
-        kept = self._kept(transform, gram.times(radius**2))
+        kept = without_levels(
+            self.columns,
+            transform,
+            self._public_rows,
+            rare_levels(self._levels, np.linalg.inv(transform), gram.times(radius**2), SEEN, size),
+        )
         basis = kept.basis
         flat = np.sqrt(2.0) if self.norm == "l1" else 1.0
         edge = gram.scale * flat * np.sqrt(basis.shape[1]) * radius**2 / size
@@ -275,18 +272,6 @@ class NewtonPlan:
             terms,
             kept,
         )
-
-    def _kept(self, transform: Array, gram: Released) -> Kept:
-        """Leave out levels whose noisy number of rows may be noise alone, unless a factor has no others."""
-        skipped: list[tuple[str, int]] = []
-        back = np.linalg.inv(transform)
-        for name, weights in self._levels.items():
-            moved = weights @ back
-            counts = np.einsum("lp,pq,lq->l", moved, gram.value, moved)
-            few = counts < SEEN * gram.scale * (moved**2).sum(axis=1)
-            if not few.all():
-                skipped += [(name, int(place)) for place in np.flatnonzero(few)]
-        return without_levels(self.columns, transform, self._public_rows, tuple(skipped))
 
     @cached_property
     def _levels(self) -> dict[str, Array]:
@@ -365,21 +350,9 @@ class NewtonPlan:
         return {"cut": low, "high": low * max(steps, 33) / 32, "edge": edge}
 
     def tail_counts(self, stage: StageRelease, cut: Cut) -> tuple[float, float, float]:
-        """Return numbers of rows with residuals beyond both cuts, none farther than any was seen, and of skewness.
-
-        The first is noisy; of the second what noise may have added is taken off. The third compares near residuals to
-        both sides, squared, over what chance makes of it.
-        """
-        counts, noise = stage.array[len(self._size_cuts) + 1 :], float(np.sqrt(stage.noise_variances[-1]))
-        both, from_ = both_sides(counts), positive_cuts()
-        last = edge_of(both, from_, noise * np.sqrt(2.0))
-        bins = [(from_ >= one * 0.999) & (from_ < max(last, 2 * one)) for one in (cut.low, cut.high)]
-        low, high = (float(both[one].sum()) for one in bins)
-        near = from_ < _NEAR
-        differ = float(both_sides(counts * np.where(np.arange(len(counts)) < len(counts) // 2, -1.0, 1.0))[near].sum())
-        size = max(float(counts.sum()), 1.0)
-        chance = 0.5 * size + 2 * near.sum() * noise**2 + (_OFF_CENTER * size) ** 2
-        return low, max(high - _MARGIN * noise * np.sqrt(2.0 * bins[1].sum()), 0.0), differ**2 / chance
+        """Return what counts tell of rows with residuals beyond both cuts; see `beyond_cuts`."""
+        counts = stage.array[len(self._size_cuts) + 1 :]
+        return beyond_cuts(counts, float(np.sqrt(stage.noise_variances[-1])), cut)
 
     def _precision(self, share: float) -> float:
         """Return 1 over the standard deviation of the noise of a sum that is bounded by 1, at a share of the price."""
@@ -389,7 +362,7 @@ class NewtonPlan:
         else:
             amount = gaussian_amount(privacy)
             found = float(np.sqrt(2 * amount.rho * share) if hasattr(amount, "rho") else amount.mu * np.sqrt(share))
-        return float(found) / (1.0 if self.context.neighbors == "add_remove" else 2.0)
+        return float(found / (1.0 if self.context.neighbors == "add_remove" else 2.0))
 
     def _second(self, before: dict[str, StageRelease]) -> Stage:
         first = before["first"]
