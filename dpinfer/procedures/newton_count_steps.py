@@ -446,4 +446,7 @@ class CountPlan(NewtonPlan):
 
 
 def _cut_of(settings: Any) -> CountCut:
-    return CountCut(*(float(settings[one]) for one in ("cut", "high", "spread", "weight", "centre", "width")))
+    low, high, spread, weight, centre, width = (
+        float(settings[one]) for one in ("cut", "high", "spread", "weight", "centre", "width")
+    )
+    return CountCut(low, high, spread=spread, weight=weight, centre=centre, width=width)
