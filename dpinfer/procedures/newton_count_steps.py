@@ -446,7 +446,5 @@ class CountPlan(NewtonPlan):
 
 
 def _cut_of(settings: Any) -> CountCut:
-    low, high, spread, weight, centre, width = (
-        float(settings[one]) for one in ("cut", "high", "spread", "weight", "centre", "width")
-    )
-    return CountCut(low, high, spread=spread, weight=weight, centre=centre, width=width)
+    named = {one: float(settings[one]) for one in ("spread", "weight", "centre", "width")}
+    return CountCut(float(settings["cut"]), float(settings["high"]), **named)
