@@ -448,4 +448,5 @@ class CountPlan(NewtonPlan):
 
 
 def _cut_of(settings: Any) -> CountCut:
-    return CountCut(*(float(settings[one]) for one in ("cut", "high", "spread", "weight", "centre", "width")))
+    named = {one: float(settings[one]) for one in ("spread", "weight", "centre", "width")}
+    return CountCut(float(settings["cut"]), float(settings["high"]), **named)
