@@ -20,6 +20,7 @@ SCRIPTS = {
     "robust_coverage": Script("regression", 4, 5000),
     "rare_levels": Script("regression", 50, 5000),
     "newton_people": Script("regression", 20, 5000),
+    "count_coverage": Script("regression", 10, 5000),
     "naive_average": Script("descriptions", 5000, 20_000),
     "expfam_coverage": Script("families", 10, 2000),
     "expfam_published": Script("families", 400, 5000),

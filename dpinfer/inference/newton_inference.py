@@ -17,11 +17,14 @@ from dpinfer.inference.slopes import AverageSlope
 
 if TYPE_CHECKING:
     from dpinfer.inference.newton import NewtonFit
-    from dpinfer.numerics.arrays import Array
+    from dpinfer.numerics.arrays import Array, Mask
 
 __all__ = ["METHODS", "NewtonInference"]
 
 METHODS = ("auto", "wald", "score")
+
+_UNMOVED = 1e-6
+"""A contrast that moves by less than this, of size 1, does not."""
 
 _DOMINATED = 0.05
 """Share of a coefficient in directions that noise dominates, from which it is named."""
@@ -51,6 +54,9 @@ class NewtonInference(BaseInference):
         As in `Inference`.
     notes : tuple of str
         Further warnings.
+    unknown : ndarray (m, p), optional
+        Changes of the coefficients that no row that was kept tells of, each of largest entry 1: a contrast that moves
+        with one of them is not determined.
     total, total_variance : float
         Sum of the weights of rows, with the variance of its noise: their number where they have none.
     """
@@ -64,6 +70,7 @@ class NewtonInference(BaseInference):
     target: str = "population"
     notes: tuple[str, ...] = ()
     method: str = "auto"
+    unknown: Array | None = None
     total: float = 1.0
     total_variance: float = 0.0
 
@@ -126,23 +133,29 @@ class NewtonInference(BaseInference):
     @property
     def flags(self) -> tuple[str, ...]:
         """Warnings, from released numbers only."""
+        notes = self.notes
+        lost = [name for name, which in zip(self.names, self._lost(np.eye(len(self.names))), strict=True) if which]
+        if lost:
+            notes = (f"not determined: {', '.join(lost)}; too few rows tell of them", *notes)
         if not self.fit.flagged:
-            return self.notes
+            return notes
         named = [name for name, which in zip(self.names, self._dominated, strict=True) if which] or list(self.names)
-        return (f"privacy noise dominates {', '.join(named)}: intervals may be wide or unbounded", *self.notes)
+        return (f"privacy noise dominates {', '.join(named)}: intervals may be wide or unbounded", *notes)
 
     def intervals(self, contrasts: Array, alpha: float) -> Array:
         """Intervals of level ``1 - alpha`` for each row of ``contrasts`` (k, p), as (k, 2)."""
         rows = rows_of(contrasts)
         if self._by_score:
-            found = [self.fit.interval(row @ self.weights, alpha=alpha) for row in rows]
-            return np.array(found) + (rows @ self.shift)[:, None]
+            ends = np.array([self.fit.interval(row @ self.weights, alpha=alpha) for row in rows])
+            ends += (rows @ self.shift)[:, None]
+            ends[self._lost(rows)] = (-np.inf, np.inf)
+            return ends
         errors, biases = self._errors(rows), self._biases(rows)
         if biases.any():
             half = folded_quantile(alpha, biases / errors) * errors
-            half[biases > _WORST * errors] = np.inf
         else:
             half = float(stats.norm.isf(alpha / 2)) * errors
+        half[(biases > _WORST * errors) | self._lost(rows)] = np.inf
         centre = rows @ self.params
         return np.stack([centre - half, centre + half], axis=-1)
 
@@ -151,15 +164,17 @@ class NewtonInference(BaseInference):
         rows = rows_of(contrasts)
         if self._by_score:
             tested = np.broadcast_to(values, (len(rows),)) - rows @ self.shift
-            found = [self.fit.statistics(row @ self.weights, one[None]) for row, one in zip(rows, tested, strict=True)]
-            return np.asarray(2 * stats.norm.sf(np.concatenate(found)))
+            roots = [self.fit.statistics(row @ self.weights, one[None]) for row, one in zip(rows, tested, strict=True)]
+            return np.where(self._lost(rows), 1.0, 2 * stats.norm.sf(np.concatenate(roots)))
         errors, biases = self._errors(rows), self._biases(rows)
         found = folded_tail(np.abs(rows @ self.params - values) / errors, biases / errors)
-        return np.where(biases > _WORST * errors, 1.0, found)
+        return np.where((biases > _WORST * errors) | self._lost(rows), 1.0, found)
 
     def wald(self, restrictions: Array, values: Array) -> tuple[float, float, float]:
         """Joint test of ``restrictions @ params = values``: statistic (chi-squared), degrees of freedom, p-value."""
         rows, values, count = independent(restrictions, values)
+        if self._lost(rows).any():
+            return 0.0, count, 1.0
         if self._by_score:
             statistic = self.fit.joint_statistic(rows @ self.weights, values - rows @ self.shift)
         else:
@@ -172,9 +187,17 @@ class NewtonInference(BaseInference):
     def _by_score(self) -> bool:
         return self.method == "score"
 
+    def _lost(self, rows: Array) -> Mask:
+        """Whether contrasts (k, p) are not determined (k,)."""
+        if self.unknown is None or not len(self.unknown):
+            return np.zeros(len(rows), dtype=bool)
+        moved = np.abs(rows @ self.unknown.T).max(axis=1)
+        return np.asarray(moved > _UNMOVED * np.maximum(np.abs(rows).sum(axis=1), 1e-300))
+
     def _biases(self, rows: Array) -> Array:
         """Bound on the bias of contrasts (k, p) that giving back what was cut may leave (k,)."""
         return self.fit.tail.bias(rows @ self.weights)
 
     def _errors(self, rows: Array) -> Array:
-        return np.sqrt(np.einsum("kp,pq,kq->k", rows, self.cov_sampling + self.cov_noise, rows))
+        variances = np.einsum("kp,pq,kq->k", rows, self.cov_sampling + self.cov_noise, rows)
+        return np.asarray(np.sqrt(variances))

@@ -14,6 +14,12 @@ if TYPE_CHECKING:
 
 __all__ = ["Moments", "Round", "Sums"]
 
+_STEP = 0.05
+"""Step in the linear predictor by which mean slopes are differentiated."""
+
+_BENT = 2.0
+"""Standard deviation of the change of a linear predictor up to which a mean function is followed."""
+
 _SLOPE_RANGE = (0.02, 50.0)
 _CURVED, _FARTHEST = 0.05, 9.0
 """Relative error of a Hessian used at a squared distance of 1, and the squared distance up to which it grows."""
@@ -21,10 +27,11 @@ _CURVED, _FARTHEST = 0.05, 9.0
 
 @dataclass(frozen=True, slots=True)
 class Moments:
-    """Released mean (p,) and covariance (p, p) of the regressors, the constant first with mean 1."""
+    """Released mean (p,) and covariance (p, p) of the regressors, and for how many rows to use them."""
 
     mean: Array
     cov: Array
+    rows: float = np.inf
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,6 +173,41 @@ class Sums:
         ratios = np.stack([found[..., 1:-1] @ weights, found[..., -1]]) / np.maximum(first, 1e-300)
         return np.clip(ratios, *_SLOPE_RANGE)
 
+    @cached_property
+    def _normal(self) -> tuple[Array, Array, Array]:
+        """Scores (T, p), Hessians (T, p, p) and their factor (T,) that normal regressors of these moments have."""
+        assert self.response is not None
+        mean, cov = self.moments.mean, self.moments.cov
+        centre, variance, moved = self._starts
+        scores = self.response.average_mean(centre, variance)[:, None] * mean
+        scores += self.response.average_slope(centre, variance)[:, None] * moved
+        low, middle, high = (self.response.average_weight(centre + step, variance) for step in (-_STEP, 0.0, _STEP))
+        second, third = (high - low) / (2 * _STEP), (high - 2 * middle + low) / _STEP**2
+        cross = np.einsum("t,p,tq->tpq", second, mean, moved)
+        hessians = middle[:, None, None] * (cov + np.outer(mean, mean)) + cross + cross.transpose(0, 2, 1)
+        hessians += np.einsum("t,tp,tq->tpq", third, moved, moved)
+        inverses = np.linalg.pinv(self.spreads)
+        sizes = np.einsum("tqp,tpr,tqr->t", inverses, hessians, inverses) / self.spreads.shape[2]
+        rows = np.maximum(self.whitened, 0.0) / np.maximum(sizes, 1e-300)
+        return scores, hessians, np.minimum(rows, self.moments.rows)
+
+    def bent(self, thetas: Array, slopes: Array) -> Array:
+        """Return what slopes (T, S) leave of the way to ``thetas`` (S, p) for normal regressors, as (T, S, p)."""
+        if self.response is None or not self.response.residual:
+            return np.zeros((*slopes.shape, thetas.shape[1]))
+        scores, hessians, factors = self._normal
+        ways = thetas - self.points[:, None]
+        radii = np.array([one.radius for one in self.rounds])[:, None]
+        lengths = np.linalg.norm(np.einsum("tpq,tsp->tsq", self.spreads, ways), axis=2) / radii
+        ways = ways * np.minimum(1.0, _BENT / np.maximum(lengths, 1e-300))[:, :, None]
+        ends = self.points[:, None] + ways
+        moved = ends @ self.moments.cov
+        centre, variance = ends @ self.moments.mean, (moved * ends).sum(axis=2)
+        there = self.response.average_mean(centre, variance)[:, :, None] * self.moments.mean
+        there += self.response.average_slope(centre, variance)[:, :, None] * moved
+        linear = np.einsum("tpr,tsr->tsp", hessians, ways)
+        return np.asarray(factors[:, None, None] * (there - scores[:, None] - slopes[:, :, None] * linear))
+
     def apart(self, theta: Array) -> Array:
         """Differences to each point in the coordinates of its release (T, q)."""
         return np.asarray(np.einsum("tpq,tp->tq", self.spreads, theta - self.points))
@@ -182,7 +224,7 @@ class Sums:
     def score(self, theta: Array, slopes: Array, weights: Array) -> Array:
         """Return the combined score (p,)."""
         moved = np.einsum("t,tpr,tr->p", weights * slopes, self.hessians, theta - self.points)
-        return np.asarray(weights @ self.scores - moved)
+        return np.asarray(weights @ self.scores - moved - weights @ self.bent(theta[None], slopes[:, None])[:, 0])
 
     def noise(self, theta: Array, slopes: Array, weights: Array) -> Array:
         """Covariance (p, p) that noise gives the combined score."""
@@ -200,7 +242,8 @@ class Sums:
         apart = np.einsum("tpq,tsp->tsq", self.spreads, thetas - self.points[:, None])
         aligned = np.einsum("tq,tsq->ts", seen, apart)
         moved = np.einsum("p,tpr,tsr->ts", direction, self.hessians, thetas - self.points[:, None])
-        value = weights @ (self.scores @ direction) - weights @ (slopes * moved)
+        moved = slopes * moved + self.bent(thetas, slopes) @ direction
+        value = weights @ (self.scores @ direction) - weights @ moved
         products = (apart**2).sum(axis=2) * length + aligned**2
         flat = np.array([one.flat for one in self.rounds])[:, None]
         products -= np.where(flat, np.einsum("tq,tsq->ts", seen**2, apart**2), 0.0)

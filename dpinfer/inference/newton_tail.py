@@ -20,8 +20,11 @@ _INDEX = 2.5
 _CHANCE = 7.8
 """What noise alone makes of the three squared numbers that tell of a skewed tail, in one of twenty cases."""
 
+_CHANCE_BEYOND = 4.0
+"""The same of the two that are of rows beyond the cut, in one of seven cases."""
+
 _UNEVEN = 0.3
-"""Excesses are larger where more rows are beyond the cut: slopes get this share more, and it may be twice that."""
+"""Excesses may be larger by this share where more rows are beyond the cut: half of it is added, for slopes."""
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -119,15 +122,21 @@ class Beyond:
 
         least = sides**2 + self.sides.scale**2
         mean = float(np.clip(excess * sides / least, 0.0, 2 * (self.high - self.low)))
-        seen = (excess / self.excess.scale) ** 2 + (sides / self.sides.scale) ** 2 + self.skewed
+        beyond = (excess / self.excess.scale) ** 2 + (sides / self.sides.scale) ** 2
+        seen = beyond + self.skewed
         apart = inverse - np.outer(level, constant)  # how far numbers beyond the cut differ along the regressors
         differ = apart @ self.side
-        kept = 1.0 - min(_CHANCE / seen, 1.0) ** 2
+        beside = self.side - hessian @ level * float(constant @ self.side)
+        spread = self.spread + hessian * (max(self.rows, 1.0) / size)
+        uneven = float(beside @ np.linalg.solve(spread, beside))
+        one_sided = max(1.0 - (len(constant) - 1) / max(uneven, 1e-300), 0.0)
+        kept = (1.0 - min(_CHANCE / seen, 1.0) ** 2) * (1.0 - min(_CHANCE_BEYOND / beyond, 1.0) ** 2)
         steeper = _UNEVEN * (1.0 if self.seen_beyond else 2.0)
-        factor = kept * (1.0 + 0.5 * lost + steeper)
+        factor = kept * (1.0 + 0.5 * lost + 0.5 * steeper)
         error = (self.excess.scale**2 + (mean * self.sides.scale) ** 2) / least
         slopes = factor * mean * differ
-        unsure = (0.5 * lost + steeper + 1.0 - kept) * seen / (seen + _CHANCE)
+        unsure = mean * (0.5 * lost + 1.5 * steeper + 1.0 - kept) * seen / (seen + _CHANCE)
+        unsure += (1.0 - kept) * one_sided * self.low / 2.0
 
         # To slopes a row beyond adds low and the mean excess, to the intercept low and all of its own.
         square = max(float(self.square.value[0]), 0.0)
@@ -139,7 +148,7 @@ class Beyond:
         noise = (factor * mean) ** 2 * apart @ self.spread @ apart.T
         noise += factor**2 * error * np.outer(differ, differ) + grown * self.excess.scale**2 * outer
         missed = max(lost * abs(excess) * (1.0 - 0.5 * clear), self.farther * self.high / 2)
-        biases = np.stack([unsure * mean * differ, level * missed])
+        biases = np.stack([unsure * differ, level * missed])
         return Tail(level * whole + slopes, sampling, noise, biases)
 
 

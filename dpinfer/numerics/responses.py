@@ -55,12 +55,15 @@ class Response:
         Linear predictors are cut to this size.
     weight : callable, optional
         Weight of a Hessian at linear predictors, where it is not the slope.
+    residual : bool
+        Whether scores are sums of regressors times the response less its mean.
     """
 
     name: str
     link: _Link
     farthest: float = _FARTHEST
     weight: Callable[[Array], Array] | None = None
+    residual: bool = False
 
     def mean(self, predictor: Array) -> Array:
         """Mean at linear predictors (...)."""
@@ -103,9 +106,18 @@ def _logistic_slope(z: Array) -> Array:
 
 
 BINARY = {
-    "logit": Response("logit", _Inverse(special.expit, _logistic_slope)),
-    "probit": Response("probit", _Inverse(special.ndtr, lambda z: np.exp(-0.5 * z**2) / np.sqrt(2 * np.pi)), 8.0),
-    "cloglog": Response("cloglog", _Inverse(lambda z: -np.expm1(-np.exp(z)), lambda z: np.exp(z - np.exp(z)))),
+    "logit": Response("logit", _Inverse(special.expit, _logistic_slope), residual=True),
+    "probit": Response(
+        "probit",
+        _Inverse(special.ndtr, lambda z: np.exp(-0.5 * z**2) / np.sqrt(2 * np.pi)),
+        8.0,
+        residual=True,
+    ),
+    "cloglog": Response(
+        "cloglog",
+        _Inverse(lambda z: -np.expm1(-np.exp(z)), lambda z: np.exp(z - np.exp(z))),
+        residual=True,
+    ),
 }
 """Mean functions of binary responses by name."""
 

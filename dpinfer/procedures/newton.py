@@ -12,7 +12,9 @@ from dpinfer.inference.newton_inference import METHODS
 from dpinfer.privacy.units import PureDP
 from dpinfer.procedures.conditions import told_where, where_notes
 from dpinfer.procedures.expected import sizes_shown
-from dpinfer.procedures.newton_columns import NewtonColumns
+from dpinfer.procedures.newton_columns import NewtonColumns, offsets_of
+from dpinfer.procedures.newton_count_steps import CountPlan
+from dpinfer.procedures.newton_counts import COUNTS, CountModel
 from dpinfer.procedures.newton_estimates import estimates_of
 from dpinfer.procedures.newton_models import BinaryModel, LinearModel, RoundModel
 from dpinfer.procedures.newton_people import PeoplePlan
@@ -37,7 +39,7 @@ __all__ = ["Newton"]
 
 _FORMULA = Allowed(lambda given: isinstance(given, str), 'a formula such as "affair ~ age"')
 
-_WEIGHTS = Allowed(lambda given: given is None or is_text(given), "a column or a bounded expression, or None")
+_EXPRESSION = Allowed(lambda given: given is None or is_text(given), "a column or a bounded expression, or None")
 
 _BINARY = ("logit", "probit", "cloglog")
 
@@ -48,6 +50,7 @@ _TITLES = {
     "cloglog": "Binomial, complementary log-log",
     "huber": "Robust",
     "quantile": "Quantile",
+    **COUNTS,
 }
 """What tables call a model."""
 
@@ -63,7 +66,9 @@ class Newton(Procedure):
     parameter: float | None = None
     where: str | None = None
     ranges: bool | None = None
-    weights: str | None = measured(None, _WEIGHTS)
+    weights: str | None = measured(None, _EXPRESSION)
+    offset: str | None = measured(None, _EXPRESSION)
+    exposure: str | None = measured(None, _EXPRESSION)
     _: KW_ONLY
     inference: str = inferred("auto", one_of(METHODS))
     target: str = inferred("population", TARGET)
@@ -71,6 +76,8 @@ class Newton(Procedure):
     @property
     def rounds(self) -> RoundModel:
         """What the model asks of the rows."""
+        if self.model in COUNTS:
+            return CountModel.named(self.model, self.parameter)
         if self.model == "huber":
             return HuberModel() if self.parameter is None else HuberModel(self.parameter)
         if self.model == "quantile":
@@ -79,12 +86,15 @@ class Newton(Procedure):
 
     def columns(self, schema: Schema) -> NewtonColumns:
         """Return the columns, compiled against a schema."""
-        return NewtonColumns(schema, self.formula, self.where, self.weights)
+        offsets = offsets_of(self.offset, self.exposure, schema)
+        return NewtonColumns(schema, self.formula, self.where, self.weights, offsets)
 
     def plan(self, context: Context) -> NewtonPlan:
         """Return the stages."""
         columns = self.columns(context.schema)
         norm: Norm = "l1" if isinstance(context.privacy, PureDP) else "l2"
+        if isinstance(self.rounds, CountModel):
+            return CountPlan(columns, self.rounds, context, self._ranged)
         plan = NewtonPlan if context.schema.rows_per_unit == 1 else PeoplePlan
         return plan(columns, self.rounds.under(norm, len(columns.names)), context, self._ranged)
 
@@ -115,6 +125,12 @@ class Newton(Procedure):
             raise NotProvedError(f"weights= is served for ols, logit, probit and cloglog, not for {self.model}")
         response = columns.response
         lower, upper = response.expression.lower, response.expression.upper
+        if self.model in COUNTS and lower < 0:
+            raise FormulaError(
+                response.name,
+                f"lies between {lower:g} and {upper:g}: the response of {self.model} is not negative",
+                "declare a lower bound of 0 or more",
+            )
         if self.model in _BINARY and not (response.codings or columns.binary):
             raise FormulaError(
                 response.name,

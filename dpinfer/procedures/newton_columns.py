@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from dpinfer.errors import OptionError
+from dpinfer.errors import FormulaError, OptionError
 from dpinfer.kernel.rows.features import Features
 from dpinfer.kernel.rows.round_frame import RoundFrame
 from dpinfer.procedures.conditions import compiled_where, quoted
@@ -20,6 +20,7 @@ from dpinfer.schema.columns import Boolean, Integer, Real
 from dpinfer.schema.expressions import compile_expression, constant_expression
 from dpinfer.schema.formula import CompiledFormula, DesignColumn, compile_formula
 from dpinfer.schema.grid import UNIT
+from dpinfer.schema.level_maps import kept_map
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -33,7 +34,7 @@ if TYPE_CHECKING:
     from dpinfer.schema.grid import Basis
     from dpinfer.schema.schema import Schema
 
-__all__ = ["NewtonColumns", "Scaled"]
+__all__ = ["NewtonColumns", "Scaled", "offsets_of"]
 
 _SAMPLED = 2048
 """Public rows on which columns are orthogonalised."""
@@ -57,12 +58,15 @@ class Scaled:
         Length of u that most public rows stay within.
     shift, unit : float
         Middle and standard deviation of the response on public rows.
+    offset : float
+        Mean of the offset on public rows.
     """
 
     transform: Array
     radius: float
     shift: float
     unit: float
+    offset: float = 0.0
 
 
 @dataclass(frozen=True, eq=False)
@@ -76,12 +80,15 @@ class NewtonColumns:
     where : str, optional
     weights : str, optional
         Bounded expression, not negative, by which rows count.
+    offsets : tuple of Expression
+        Added to the linear predictor as they are; see `offsets_of`.
     """
 
     schema: Schema
     formula: str
     where: str | None = None
     weights: str | None = None
+    offsets: tuple[Expression, ...] = ()
 
     @cached_property
     def compiled(self) -> CompiledFormula:
@@ -119,7 +126,7 @@ class NewtonColumns:
     @cached_property
     def basis(self) -> Basis:
         """The features measured."""
-        return build_basis((*self.compiled.design, *self._weights, self.response), self.schema)
+        return build_basis((*self.compiled.design, *self._weights, *self._offsets, self.response), self.schema)
 
     @property
     def _weights(self) -> tuple[DesignColumn, ...]:
@@ -148,9 +155,14 @@ class NewtonColumns:
         return np.asarray(found / self.weighing.upper)
 
     @property
+    def _offsets(self) -> tuple[DesignColumn, ...]:
+        return tuple(DesignColumn(one.text, one.text, one) for one in self.offsets)
+
+    @property
     def read(self) -> tuple[str, ...]:
-        """Columns of the data that regressors, response and weights are made of, sorted."""
-        return tuple(sorted({*self.compiled.columns, *(() if self.weighing is None else self.weighing.columns)}))
+        """Columns of the data that regressors, response, weights and offsets are made of, sorted."""
+        beside = (*self.offsets, *(() if self.weighing is None else (self.weighing,)))
+        return tuple(sorted({*self.compiled.columns, *(name for one in beside for name in one.columns)}))
 
     @cached_property
     def features(self) -> Features:
@@ -162,6 +174,13 @@ class NewtonColumns:
         """Regressors, then response, as combinations of the features (p + 1, d)."""
         return np.asarray(represent(self.basis, (*self.compiled.design, self.response)))
 
+    @cached_property
+    def offset(self) -> Array:
+        """The sum of the offsets as a combination of the features (d,)."""
+        if not self.offsets:
+            return np.zeros(self.basis.width)
+        return np.asarray(represent(self.basis, self._offsets, independent=False).sum(axis=0))
+
     @property
     def intercept(self) -> bool:
         """Whether the first column is the constant."""
@@ -172,7 +191,7 @@ class NewtonColumns:
     @cached_property
     def numeric(self) -> tuple[str, ...]:
         """Columns of the data whose range is worth knowing, sorted."""
-        return tuple(name for name in self.compiled.columns if isinstance(self.schema[name], Real | Integer))
+        return tuple(name for name in self.read if isinstance(self.schema[name], Real | Integer))
 
     @cached_property
     def ranged(self) -> RoundFrame:
@@ -184,22 +203,33 @@ class NewtonColumns:
 
     # Coordinates
 
+    def public_features(self, ranges: Mapping[str, tuple[float, float]]) -> Array:
+        """Return the features (d, m) of public rows, uniform over these ranges or declared bounds."""
+        rows, _ = Features(self.basis).encode(_raw(_evenly(self.schema, self.read), self.schema, ranges))
+        return np.asarray(rows / UNIT)
+
+    def public_rows(self, ranges: Mapping[str, tuple[float, float]]) -> Array:
+        """Return regressors and response (p + 1, m) of the same rows."""
+        return np.asarray(self.maps @ self.public_features(ranges))
+
     def scaled(self, ranges: Mapping[str, tuple[float, float]]) -> Scaled:
         """Orthogonalise the regressors on public rows: columns uniform over these ranges, or over declared bounds."""
-        rows, _ = Features(self.basis).encode(_raw(_evenly(self.schema, self.read), self.schema, ranges))
-        columns = self.maps @ (rows / UNIT)
+        rows = self.public_features(ranges)
+        columns = self.maps @ rows
         regressors, response = columns[:-1], columns[-1]
         size = np.sqrt((regressors**2).mean(axis=1))
-        normed = regressors / np.maximum(size, 1e-300)[:, None]
-        second = normed @ normed.T / rows.shape[1]
+        size[size < 1e-150] = 1.0
+        normed = regressors / size[:, None]
+        second = normed @ normed.T / columns.shape[1]
         lower = np.linalg.cholesky(second + _LEAST * np.eye(len(second)))
-        transform = np.linalg.inv(lower) / np.maximum(size, 1e-300)
+        transform = np.linalg.inv(lower) / size
         lengths = np.sqrt(((transform @ regressors) ** 2).sum(axis=0))
         return Scaled(
             transform,
             float(np.quantile(lengths, 0.9)),
             float(response.mean()) if self.intercept else 0.0,
             float(np.sqrt(((response - response.mean() * self.intercept) ** 2).mean())) or 1.0,
+            float((self.offset @ rows).mean()),
         )
 
     def longest(self, coordinates: Array, norm: Norm = "l2") -> float:
@@ -215,23 +245,50 @@ class NewtonColumns:
         mean: Interpolant | None = None,
         inverse_sd: Interpolant | None = None,
         lift: Interpolant | None = None,
+        skipped: tuple[tuple[str, int], ...] = (),
         **options: object,
     ) -> RoundFrame:
         """Return a frame of coordinates (q, p) and linear predictor (p,) of the regressors.
 
         The response is measured less ``response[0]``, over ``response[1]``; without a table of means the linear
-        predictor is taken off as it is.
+        predictor is taken off as it is. Rows at the levels ``skipped`` have no weight.
         """
         shift, unit = response
         measured = self.maps[-1].copy()
         measured[0] -= shift
-        linear = point @ self.maps[:-1]
+        linear = point @ self.maps[:-1] + self.offset
         rows = np.vstack([coordinates @ self.maps[:-1], linear, measured / unit - (0.0 if mean else linear)])
-        if self.weight is not None:
+        if skipped:
+            rows, options = np.vstack([rows, kept_map(self.basis, skipped, self.weight)]), {**options, "weighted": True}
+        elif self.weight is not None:
             rows, options = np.vstack([rows, self.weight]), {**options, "weighted": True}
         bits = [_bits(row) for row in rows]
         whole = np.stack([np.trunc(np.ldexp(row, one)) for row, one in zip(rows, bits, strict=True)]).astype(np.int64)
         return RoundFrame(self.features, whole, tuple(bits), mean, inverse_sd, lift, **options)  # type: ignore[arg-type]
+
+
+def offsets_of(offset: str | None, exposure: str | None, schema: Schema) -> tuple[Expression, ...]:
+    """Compile an offset, and an exposure as its logarithm.
+
+    Raises
+    ------
+    FormulaError
+        If the offset is unbounded, or the exposure may be 0.
+    """
+    found = [] if offset is None else [compile_expression(offset, schema)]
+    if exposure is not None:
+        given = compile_expression(exposure, schema)
+        if not given.lower > 0:
+            raise FormulaError(
+                exposure,
+                f"an exposure has to be positive, and this one can be {given.lower:.6g}",
+                "declare a positive lower bound",
+            )
+        found.append(compile_expression(f"log({exposure})", schema))
+    for one in found:
+        if one.boolean:
+            raise FormulaError(one.text, "is a condition", "an offset is a number")
+    return tuple(found)
 
 
 def _bits(row: Array) -> int:
@@ -247,7 +304,7 @@ def _evenly(schema: Schema, columns: tuple[str, ...]) -> pd.DataFrame:
 
 def _raw(frame: pd.DataFrame, schema: Schema, ranges: Mapping[str, tuple[float, float]]) -> dict[str, Array]:
     """Move the numeric columns of public rows from their declared bounds into ranges."""
-    cells = {name: frame[name].to_numpy() for name in frame}
+    cells: dict[str, Any] = {str(name): frame[name].to_numpy() for name in frame}
     for name, (low, high) in ranges.items():
         lower, upper = limits_of(schema[name])
         moved = low + (cells[name] - lower) * ((high - low) / (upper - lower))

@@ -10,6 +10,7 @@ from dpinfer.inference.newton import solve_rounds
 from dpinfer.inference.newton_inference import NewtonInference
 from dpinfer.inference.newton_tail import Beyond, Tail
 from dpinfer.inference.newton_terms import split_terms
+from dpinfer.procedures.newton_count_steps import CountPlan
 from dpinfer.procedures.newton_steps import cut_of
 
 if TYPE_CHECKING:
@@ -25,12 +26,14 @@ def estimates_of(
     plan: NewtonPlan, stages: Mapping[str, StageRelease], method: str = "auto", target: str = "population"
 ) -> NewtonInference:
     """Return the estimates of one regression from its stages by kind: "start", "counts", "first", "second"."""
+    if isinstance(plan, CountPlan):
+        return plan.estimates(stages, method, target)
     stages = plan.seen(stages)
     start = plan.begun(stages["start"])
     last, number = stages["second"], plan.number(start)
     rounds = [plan.round(stages["first"], last=False), plan.round(last, last=True)]
     cut = cut_of(last.settings)
-    terms = split_terms(last, plan.model.terms(cut, last=True), plan.width)
+    terms = split_terms(last, plan.model.terms(cut, last=True), len(last.settings["point"]))
     back = rounds[-1].spread
     factor = plan.model.factors(cut)[0]
     meat, drawn = terms["meat"], plan.drawn and target == "population"
@@ -62,10 +65,10 @@ def estimates_of(
             skewed,
             float(last.settings["edge"]) > cut.low,
         )
-        constant = np.eye(plan.width)[0] if plan.columns.intercept else None
+        constant = np.eye(len(start.score))[0] if plan.columns.intercept else None
         fit = fit.with_tail(beyond.tail(fit.inverse, fit.hessian, fit.meat, constant, start.size))
     elif plan.columns.intercept and plan.model.response is None:
-        fit = fit.with_tail(Tail.of_intercept(plan.width, cut.intercept, cut.bias))
+        fit = fit.with_tail(Tail.of_intercept(len(start.score), cut.intercept, cut.bias))
     if plan.model.response is None:
         unit = float(stages["counts"].settings["unit"])
         shift[0] = float(stages["start"].settings["shift"])
@@ -80,6 +83,7 @@ def estimates_of(
         total=start.size,
         total_variance=number.scale**2 if plan.columns.weight is None else start.terms["rows"].scale ** 2,
         method=method,
+        unknown=start.kept.unknown,
         notes=(
             *plan.model.warnings(start.size, float(np.sqrt(rounds[-1].noise(rounds[-1].point, 1.0)[0, 0]))),
             *plan.warnings(stages),

@@ -47,8 +47,8 @@ class Tables:
 class Cut:
     """Where residuals are cut: at ``low``, and what lies beyond counts up to ``high``; in the unit of the response.
 
-    ``meat`` and ``hessian`` are what released ones are multiplied by. ``intercept`` is the variance that the choice of the
-    cut adds to the intercept, and ``bias`` the largest bias that smoothing gives it.
+    ``meat`` and ``hessian`` are what released ones are multiplied by. ``intercept`` is the variance that the choice of
+    the cut adds to the intercept, and ``bias`` the largest bias that smoothing gives it.
     """
 
     low: float = 1.0
@@ -121,8 +121,9 @@ class RoundModel(ABC):
         """Longest step of the first round, for rows of length 1."""
         return 3.0
 
-    def tuned(self, seen: Seen) -> tuple[Cut, float] | None:
+    def tuned(self, seen: Seen) -> tuple[Cut, float] | None:  # noqa: ARG002
         """Return where residuals are cut, and what to add to the intercept; None where least squares' rule serves."""
+        return None
 
 
 @dataclass(frozen=True)

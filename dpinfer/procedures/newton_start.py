@@ -14,11 +14,15 @@ from dpinfer.numerics.responses import intercept_for, matched_scale
 if TYPE_CHECKING:
     from dpinfer.numerics.arrays import Array
     from dpinfer.numerics.responses import Response
+    from dpinfer.procedures.newton_levels import Kept
 
 __all__ = ["FLOOR", "OF_EDGE", "Begun", "binary_start"]
 
 FLOOR, OF_EDGE = 0.02, 1.5
 """Eigenvalues of the second moments that whiten are at least this, and this many edges of their noise."""
+
+_NOISY = 0.2
+"""Noise of the second moments, in units of those of public rows, from which nothing is predicted from them."""
 
 _LARGEST_PREDICTOR = 4.0
 """Standard deviation that a first linear predictor has at most."""
@@ -35,15 +39,21 @@ class Begun:
     score: Array
     edge: float
     terms: dict[str, Released]
+    kept: Kept
+
+    @property
+    def _followed(self) -> float:
+        """Rows for which the curve of the mean is predicted: all where moments have little noise, none where much."""
+        return self.size * max(0.0, 1.0 - (self.edge / _NOISY) ** 2)
 
     def moments(self, *, intercept: bool) -> Moments:
         """Mean and covariance of the regressors."""
         if not intercept:
-            return Moments(np.zeros(len(self.second)), self.second)
+            return Moments(np.zeros(len(self.second)), self.second, self._followed)
         mean = self.second[0] / self.second[0, 0]
         cov = self.second - np.outer(mean, mean) * self.second[0, 0]
         cov[0], cov[:, 0] = 0.0, 0.0
-        return Moments(mean, floored(cov, 0.0))
+        return Moments(mean, floored(cov, 0.0), self._followed)
 
 
 def binary_start(response: Response, start: Begun, *, intercept: bool) -> Array:

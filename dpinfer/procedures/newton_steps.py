@@ -15,6 +15,7 @@ from dpinfer.kernel.rows.rounds import RoundSum, Term
 from dpinfer.kernel.stage import Slot, Stage, Sum
 from dpinfer.privacy.accounting import gaussian_amount
 from dpinfer.privacy.units import PureDP
+from dpinfer.procedures.newton_levels import levels_of, without_levels
 from dpinfer.procedures.newton_models import ROWS, Cut, constant, ratio_of
 from dpinfer.procedures.newton_robust import ResidualLaw, Seen
 from dpinfer.procedures.newton_start import FLOOR, OF_EDGE, Begun, binary_start
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
     from dpinfer.numerics.arrays import Array
     from dpinfer.privacy.sensitivity import Norm
     from dpinfer.procedures.newton_columns import NewtonColumns
+    from dpinfer.procedures.newton_levels import Kept
     from dpinfer.procedures.newton_models import RoundModel
     from dpinfer.release.stage import StageRelease
 
@@ -57,6 +59,8 @@ _NEAR, _OFF_CENTER = 1.2, 0.03
 """Residuals in bins from below this are near; the start may be so far off their centre, times their number."""
 
 _LEAST_CUT, _OF_NOISE = 3.0, 0.5
+_OF_NOISE_FAR = 0.3
+"""Part of the sampling variance that the noise of a score may have before rows far out count less."""
 _FARTHEST = 1e3
 """Linear predictors of a start have at most this standard deviation, in units of the residual's."""
 
@@ -183,7 +187,7 @@ class NewtonPlan:
             beyond = self.tail_counts(stages["counts"], cut_of(settings))[0]
             told.append(
                 f"Rows whose residual was cut, and given back: {_share(beyond, size)} (noisy); beyond what was seen, "
-                "residuals are taken to fall off as a Pareto law of index 3."
+                "residuals are taken to fall off as a Pareto law of index 2.5, or faster."
             )
         if self.columns.weights is not None:
             told.append(f"Rows count by {self.columns.weights}; standard errors are those of weights as they are.")
@@ -233,7 +237,7 @@ class NewtonPlan:
         column = self.context.schema[name]
         lower, upper = limits_of(column)
         half = (upper - lower) / 2
-        reach = max(spread * half, 0.25 if isinstance(column, Integer) else 0.0) * _RANGE
+        reach = max(spread * half * _RANGE, 0.75 if isinstance(column, Integer) else 0.0)  # two whole numbers or more
         center = lower + (1 + middle) * half
         low, high = max(center - reach, lower), min(center + reach, upper)
         return (low, high) if high - low > 1e-9 * half else (lower, upper)
@@ -274,6 +278,7 @@ class NewtonPlan:
             whiten @ start.transform,
             start.transform.T @ point,
             (float(before["start"].settings["shift"]), unit),
+            skipped=start.kept.skipped,
             **{**self._framed, **({"ratio": 2.0**20} if self.norm == "l1" else {})},
         )
         places = [Bins("size", "size", self._size_cuts)]
@@ -291,18 +296,41 @@ class NewtonPlan:
         size = float(terms["rows"].value[0] if public is None else public)
         size = max(size, 2.0 * self.width, 4.0 * terms["rows"].scale)
         gram = terms["gram"]
+        kept = self._kept(transform, gram.times(radius**2))
+        basis = kept.basis
         flat = np.sqrt(2.0) if self.norm == "l1" else 1.0
-        edge = gram.scale * flat * np.sqrt(self.width) * radius**2 / size
-        second = floored(gram.value * (radius**2 / size), max(OF_EDGE * edge, FLOOR))
+        edge = gram.scale * flat * np.sqrt(basis.shape[1]) * radius**2 / size
+        second = floored(basis.T @ gram.value @ basis * (radius**2 / size), max(OF_EDGE * edge, FLOOR))
         return Begun(
-            transform,
+            basis.T @ transform,
             float(stage.settings["unit"]) / _CUT_START,
             size,
             second,
-            terms["score"].value * (radius / size),
+            basis.T @ terms["score"].value * (radius / size),
             edge,
             terms,
+            kept,
         )
+
+    def _kept(self, transform: Array, gram: Released) -> Kept:
+        """Leave out levels whose noisy number of rows may be noise alone, unless a factor has no others."""
+        skipped: list[tuple[str, int]] = []
+        back = np.linalg.inv(transform)
+        for name, weights in self._levels.items():
+            moved = weights @ back
+            counts = np.einsum("lp,pq,lq->l", moved, gram.value, moved)
+            few = counts < _SEEN * gram.scale * (moved**2).sum(axis=1)
+            if not few.all():
+                skipped += [(name, int(place)) for place in np.flatnonzero(few)]
+        return without_levels(self.columns, transform, self._public_rows, tuple(skipped))
+
+    @cached_property
+    def _levels(self) -> dict[str, Array]:
+        return levels_of(self.columns)
+
+    @cached_property
+    def _public_rows(self) -> Array:
+        return self.columns.public_rows({})[:-1]
 
     def start_point(self, start: Begun) -> tuple[Array, float]:
         """Return the first point, in the coordinates of the start, and the unit of the response from then on."""
@@ -314,7 +342,7 @@ class NewtonPlan:
         least = 2.0 * square.scale / start.size
         left = float(square.value[0]) / start.size - float(slope @ start.score)
         spread = float(np.sqrt(np.clip(left, max(least, 1e-8), 1.0)))
-        return slope / spread, _CUT_START * float(start.unit) * spread
+        return np.asarray(slope / spread), _CUT_START * float(start.unit) * spread
 
     # Rounds
 
@@ -326,7 +354,7 @@ class NewtonPlan:
         cuts = self._size_cuts
         edge = edge_of(counts.array[1:sizes], cuts, noise[0])
         most = self.columns.longest(np.array(counts.settings["whiten"]) @ start.transform, self.norm)
-        radius = min(self._radius(edge), most)
+        radius = min(self._radius(edge, start.size), most)
         settings = {"radius": radius, **self._cut(counts.array[sizes:], noise[-1], radius, start.size)}
         settings["frame"] = (np.array(counts.settings["whiten"]) / radius).tolist()
         point = np.array(counts.settings["point"])
@@ -335,9 +363,16 @@ class NewtonPlan:
         settings["point"] = point.tolist()
         return self._later(before, settings, last=False)
 
-    def _radius(self, edge: float) -> float:
-        """Length of whitened regressors up to which rows keep their weight, from the largest size that was seen."""
-        return edge if self.norm == "l1" else float(np.sqrt(edge))
+    def _radius(self, edge: float, size: float) -> float:
+        """Length of whitened regressors up to which rows keep their weight, from the largest size that was seen.
+
+        A weight below 1 moves what is estimated where the model is wrong, so there is one only where noise asks for it.
+        """
+        seen = edge if self.norm == "l1" else float(np.sqrt(edge))
+        if self.model.response is not None:
+            return seen
+        precise = self._precision(0.5 * self.share("second"))
+        return max(seen, float(np.sqrt(_OF_NOISE_FAR * size)) * precise / _LEAST_CUT)
 
     def _cut(self, counts: Array, noise: float, radius: float, size: float) -> dict[str, float]:
         """Where residuals are cut, from counts of residuals in units of their standard deviation."""
@@ -390,7 +425,7 @@ class NewtonPlan:
         else:
             amount = gaussian_amount(privacy)
             found = float(np.sqrt(2 * amount.rho * share) if hasattr(amount, "rho") else amount.mu * np.sqrt(share))
-        return found / (1.0 if self.context.neighbors == "add_remove" else 2.0)
+        return float(found) / (1.0 if self.context.neighbors == "add_remove" else 2.0)
 
     def _second(self, before: dict[str, StageRelease]) -> Stage:
         first = before["first"]
@@ -403,7 +438,8 @@ class NewtonPlan:
         return self._later(before, settings, last=True)
 
     def _later(self, before: dict[str, StageRelease], settings: dict[str, Any], *, last: bool) -> Stage:
-        transform = np.array(before["start"].settings["transform"])
+        start = self.begun(before["start"])
+        transform = start.transform
         tables = self.model.tables()
         frame = self.columns.frame(
             np.array(settings["frame"]) @ transform,
@@ -412,6 +448,7 @@ class NewtonPlan:
             tables.mean,
             tables.inverse_sd,
             tables.lift,
+            start.kept.skipped,
             **self._framed,
         )
         return self._round(frame, self.model.terms(cut_of(settings), last=last), settings)
@@ -424,7 +461,7 @@ class NewtonPlan:
     def round(self, stage: StageRelease, *, last: bool) -> Round:
         """Read a later round, in the coordinates of the start."""
         cut = cut_of(stage.settings)
-        terms = split_terms(stage, self.model.terms(cut, last=last), self.width)
+        terms = split_terms(stage, self.model.terms(cut, last=last), len(stage.settings["point"]))
         back = np.linalg.inv(np.array(stage.settings["frame"]))
         score, hessian = self.model.factors(cut)
         return Round.released(

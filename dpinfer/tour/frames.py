@@ -94,8 +94,9 @@ def regression_table(results: PrivateResults, caption: str, *, rows: bool = True
 
 def margins_table(margins: MarginalEffects) -> pd.DataFrame:
     """Return marginal effects as texts."""
-    frame = margins.summary_frame()
-    return frame.apply(lambda column: column.map(format_pvalue if column.name.startswith("P>") else format_number))
+    frame: pd.DataFrame = margins.summary_frame()
+    writes = {name: format_pvalue if str(name).startswith("P>") else format_number for name in frame}
+    return frame.assign(**{str(name): frame[name].map(write) for name, write in writes.items()})
 
 
 def scalar(value: Any) -> float:

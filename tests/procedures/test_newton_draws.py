@@ -38,7 +38,7 @@ def test_a_study_draws_what_the_kernel_releases(name, price, neighbors):
     data = dpi.PublicData(frame, SCHEMA, rng=np.random.default_rng(4), neighbors=neighbors)
     question = QUESTIONS[name]
     release = question.bind(data).measure(price)
-    drawer = Drawer(question, Context(SCHEMA, neighbors, price, data.nobs if neighbors == "replace_one" else None, True))
+    drawer = Drawer(question, Context(SCHEMA, neighbors, price, data.nobs, public=True))
     cells = {column: frame[column].to_numpy() for column in frame}
     prices = amounts(price, drawer.slots)
     far = []

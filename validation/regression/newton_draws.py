@@ -8,19 +8,21 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from itertools import pairwise
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from dpinfer.kernel.price import amounts
-from dpinfer.kernel.rows.round_counts import RoundCounts
 from dpinfer.kernel.rows.rounds import RoundSum
-from dpinfer.kernel.stage import Context
-from dpinfer.privacy.units import PureDP
 from dpinfer.privacy.accounting import gaussian_amount
-from dpinfer.procedures.newton import Newton
+from dpinfer.privacy.units import PureDP
 from dpinfer.procedures.newton_estimates import estimates_of
-from dpinfer.procedures.newton_steps import NewtonPlan
+
+if TYPE_CHECKING:
+    from dpinfer.kernel.rows.round_counts import RoundCounts
+    from dpinfer.kernel.stage import Context
+    from dpinfer.procedures.newton import Newton
+    from dpinfer.procedures.newton_steps import NewtonPlan
 
 
 @dataclass

@@ -1,0 +1,123 @@
+"""What cutting residuals took from least squares, given back."""
+
+import numpy as np
+import pytest
+
+from dpinfer.inference.newton_tail import Beyond, Tail, folded_quantile, folded_tail
+from dpinfer.inference.newton_terms import Released
+
+LOW, HIGH = 2.0, 30.0
+
+
+def released(value, scale):
+    return Released(np.atleast_1d(np.asarray(value, dtype=float)), scale)
+
+
+def fitted(z, residuals, scale=1e-3, low=LOW, high=HIGH, **changes):
+    """What rows (n, p) with residuals (n,) release."""
+    size, signs, sizes = np.abs(residuals), np.sign(residuals), np.minimum(np.abs(residuals), high)
+    over = size > low
+    cut = np.clip(residuals, -low, low)
+    hessian = z[~over].T @ z[~over]
+    given = {
+        "side": z[over].T @ signs[over],
+        "spread": scale**2 * np.eye(z.shape[1]),
+        "sides": released(signs[over].sum(), scale),
+        "excess": released((signs * np.maximum(sizes - low, 0.0)).sum(), scale),
+        "square": released((np.maximum(sizes, low) ** 2 - low**2).sum(), scale),
+        "rows": float(over.sum()),
+        "farther": 0.0,
+        "low": low,
+        "high": high,
+        **changes,
+    }
+    meat = (z * cut[:, None] ** 2).T @ z
+    return np.linalg.inv(hessian), hessian, meat, Beyond(**given), z.T @ cut
+
+
+def drawn(n=20_000, seed=1, tail=1.0):
+    rng = np.random.default_rng(seed)
+    x = rng.uniform(-1.7, 1.7, n)
+    return np.column_stack([np.ones(n), x]), tail * (rng.exponential(size=n) - 1.0)
+
+
+def test_the_intercept_gets_the_whole_excess_and_a_slope_what_the_numbers_beyond_tell():
+    rows, residuals = drawn()
+    inverse, hessian, meat, beyond, score = fitted(rows, residuals)
+    tail = beyond.tail(inverse, hessian, meat, np.eye(2)[0], len(rows))
+    error = np.sqrt(residuals.var() / len(rows))
+    found = inverse @ score + tail.move
+    wanted = np.linalg.lstsq(rows, residuals, rcond=None)[0]
+    assert np.abs(found - wanted).max() < 0.5 * error
+    assert abs((inverse @ score)[0] - wanted[0]) > 5 * error
+
+
+def test_the_sampling_covariance_is_that_of_whole_residuals():
+    rows, residuals = drawn()
+    inverse, hessian, meat, beyond, _ = fitted(rows, residuals)
+    tail = beyond.tail(inverse, hessian, meat, np.eye(2)[0], len(rows))
+    found = inverse @ meat @ inverse.T + tail.sampling
+    wanted = residuals.var() * np.linalg.inv(rows.T @ rows)
+    assert np.diag(found) == pytest.approx(np.diag(wanted), rel=0.15)
+
+
+def test_without_a_constant_nothing_is_given_back():
+    rows, residuals = drawn(200)
+    inverse, hessian, meat, beyond, _ = fitted(rows, residuals)
+    tail = beyond.tail(inverse, hessian, meat, None, len(rows))
+    assert not tail.move.any()
+    assert tail.bias(np.eye(2)).tolist() == [0.0, 0.0]
+
+
+def test_noise_alone_moves_no_slope():
+    rows, residuals = drawn(2_000)
+    inverse, hessian, meat, beyond, _ = fitted(
+        rows, np.clip(residuals, -1, 1), sides=released(12.0, 10.0), excess=released(40.0, 30.0)
+    )
+    tail = beyond.tail(inverse, hessian, meat, np.eye(2)[0], len(rows))
+    assert tail.move[1] == 0.0
+    assert tail.move[0] != 0.0
+
+
+def test_skewness_without_rows_beyond_the_cut_moves_no_slope():
+    rows, residuals = drawn(2_000)
+    inverse, hessian, meat, beyond, _ = fitted(
+        rows, np.clip(residuals, -1, 1), sides=released(12.0, 10.0), excess=released(20.0, 30.0), skewed=100.0
+    )
+    assert beyond.tail(inverse, hessian, meat, np.eye(2)[0], len(rows)).move[1] == 0.0
+
+
+@pytest.mark.parametrize("scale", [1e-3, 10.0, 1e6])
+@pytest.mark.parametrize("seed", range(5))
+def test_whatever_noise_adds_all_is_finite(scale, seed):
+    rng = np.random.default_rng(seed)
+    rows, residuals = drawn(50, seed)
+    inverse, hessian, meat, beyond, _ = fitted(
+        rows,
+        residuals,
+        scale,
+        high=2.1,
+        side=scale * rng.normal(size=2),
+        sides=released(scale * rng.normal(), scale),
+        excess=released(scale * rng.normal(), scale),
+        square=released(scale * rng.normal(), scale),
+        rows=float(scale * rng.normal()),
+        skewed=0.0,
+    )
+    tail = beyond.tail(inverse, hessian, 0.0 * meat, np.eye(2)[0], 50.0)
+    for part in (tail.move, tail.sampling, tail.noise, tail.bias(np.eye(2))):
+        assert np.isfinite(part).all()
+    assert np.linalg.eigvalsh(tail.sampling + tail.noise).min() > -1e-9 * (1 + np.abs(tail.noise).max())
+
+
+def test_no_tail_is_nothing():
+    tail = Tail.none(3)
+    assert not tail.move.any()
+    assert tail.bias(np.eye(3)).tolist() == [0.0] * 3
+
+
+def test_folded_quantiles_and_tails_agree():
+    biases = np.array([0.0, 0.5, 2.0, 50.0])
+    quantiles = folded_quantile(0.05, biases)
+    assert quantiles[0] == pytest.approx(1.959964)
+    assert folded_tail(quantiles, biases) == pytest.approx(0.05)
