@@ -94,6 +94,8 @@ class Newton(Procedure):
         columns = self.columns(context.schema)
         norm: Norm = "l1" if isinstance(context.privacy, PureDP) else "l2"
         if isinstance(self.rounds, CountModel):
+            if context.schema.rows_per_unit > 1:
+                raise NotProvedError(f"{self.model} takes rows as independent, and a person may have several")
             return CountPlan(columns, self.rounds, context, self._ranged)
         plan = NewtonPlan if context.schema.rows_per_unit == 1 else PeoplePlan
         return plan(columns, self.rounds.under(norm, len(columns.names)), context, self._ranged)

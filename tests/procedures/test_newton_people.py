@@ -132,6 +132,8 @@ def test_other_regressions_of_people_are_refused():
     for model in ("huber", "quantile"):
         with pytest.raises(NotProvedError, match="rows were independent"):
             Newton(formula=FORMULA, model=model).plan(context)
+    with pytest.raises(NotProvedError, match="takes rows as independent"):
+        Newton(formula=FORMULA, model="poisson").plan(context)
 
 
 @pytest.mark.parametrize("size", [1, 5, 200])
