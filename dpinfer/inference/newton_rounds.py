@@ -188,7 +188,7 @@ class Sums:
         hessians += np.einsum("t,tp,tq->tpq", third, moved, moved)
         inverses = np.linalg.pinv(self.spreads)
         sizes = np.einsum("tqp,tpr,tqr->t", inverses, hessians, inverses) / self.spreads.shape[2]
-        rows = np.maximum(self.whitened, 0.0) / np.maximum(sizes, 1e-300)
+        rows = np.maximum(self.whitened, 0.0) / np.maximum(sizes, 1e-100)
         return scores, hessians, np.minimum(rows, self.moments.rows)
 
     def bent(self, thetas: Array, slopes: Array) -> Array:

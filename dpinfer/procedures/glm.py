@@ -130,7 +130,7 @@ def poisson(
     offset: str | None = None,
     exposure: str | None = None,
     where: str | None = None,
-    ranges: bool = True,
+    ranges: bool = False,
     inference: str = "auto",
     target: str = "population",
 ) -> Newton:
