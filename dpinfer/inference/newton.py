@@ -30,6 +30,7 @@ from scipy import stats
 from dpinfer.inference.newton_rounds import Moments, Round, Sums
 from dpinfer.inference.newton_tail import Tail
 from dpinfer.inference.newton_terms import floored
+from dpinfer.numerics.forms import root_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -106,7 +107,13 @@ class NewtonFit:
     @property
     def cov_sampling(self) -> Array:
         """Covariance (p, p) of the coefficients from sampling."""
-        return self.inverse @ self.meat @ self.inverse.T + self.tail.sampling
+        moved = self.inverse @ self._root
+        return moved @ moved.T + self.tail.sampling
+
+    @cached_property
+    def _root(self) -> Array:
+        """A root of the meat: whatever is made of it has no negative variance."""
+        return root_of(0.5 * (self.meat + self.meat.T))
 
     @cached_property
     def _sums(self) -> Sums:
@@ -129,7 +136,7 @@ class NewtonFit:
             self.params - self.tail.move + steps[:, None] * direction, self.weights, weights
         )
         given_back = contrast @ (self.tail.noise + self.tail.sampling) @ contrast
-        return np.asarray(np.abs(score) / np.sqrt(noise + weights @ self.meat @ weights + given_back))
+        return np.asarray(np.abs(score) / np.sqrt(noise + ((weights @ self._root) ** 2).sum() + given_back))
 
     def joint_statistic(self, contrasts: Array, values: Array) -> float:
         """Score statistic of ``contrasts @ params = values`` (k,), chi-squared with k degrees of freedom.
@@ -177,7 +184,7 @@ class NewtonFit:
         """Return the outermost values that the score test does not reject, infinite where it never does."""
         critical = float(stats.norm.isf(alpha / 2))
         variance = float(contrast @ (self.cov_noise + self.cov_sampling) @ contrast)
-        centre, unit = float(contrast @ self.params), np.sqrt(variance)
+        centre, unit = float(contrast @ self.params), float(np.sqrt(max(variance, 1e-300)))  # rounding may undo it
         ends = []
         for side in (-1.0, 1.0):
 

@@ -199,4 +199,5 @@ class NewtonInference(BaseInference):
         return self.fit.tail.bias(rows @ self.weights)
 
     def _errors(self, rows: Array) -> Array:
-        return np.asarray(np.sqrt(np.einsum("kp,pq,kq->k", rows, self.cov_sampling + self.cov_noise, rows)))
+        variances = np.einsum("kp,pq,kq->k", rows, self.cov_sampling + self.cov_noise, rows)
+        return np.asarray(np.sqrt(np.maximum(variances, 1e-300)))

@@ -167,9 +167,9 @@ class PeoplePlan(NewtonPlan):
 
     # Rounds
 
-    def _radius(self, edge: float, size: float) -> float:
+    def _radius(self, edge: float, size: float, usual: float) -> float:
         """See `NewtonPlan`: long regressors cost people's scores nothing."""
-        return max(super()._radius(edge, size), float(np.sqrt(_LEAST_SIZE * self.width)))
+        return max(super()._radius(edge, size, usual), float(np.sqrt(_LEAST_SIZE * self.width)))
 
     def _later(self, before: dict[str, StageRelease], settings: dict[str, Any], *, last: bool) -> Stage:
         length = self._longest(before["people"])

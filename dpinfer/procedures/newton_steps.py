@@ -302,8 +302,9 @@ class NewtonPlan:
         noise = np.sqrt(counts.noise_variances)
         cuts = self._size_cuts
         edge = edge_of(counts.array[1:sizes], cuts, noise[0])
-        most = self.columns.longest(np.array(counts.settings["whiten"]) @ start.transform, self.norm)
-        radius = min(self._radius(edge, start.size), most)
+        whiten = np.array(counts.settings["whiten"]) @ start.transform
+        usual = float(np.sqrt(((whiten @ self._public_rows) ** 2).sum(axis=0).max()))
+        radius = min(self._radius(edge, start.size, usual), self.columns.longest(whiten, self.norm))
         settings = {"radius": radius, **self._cut(counts.array[sizes:], noise[-1], radius, start.size)}
         settings["frame"] = (np.array(counts.settings["whiten"]) / radius).tolist()
         point = np.array(counts.settings["point"])
@@ -312,16 +313,17 @@ class NewtonPlan:
         settings["point"] = point.tolist()
         return self._later(before, settings, last=False)
 
-    def _radius(self, edge: float, size: float) -> float:
+    def _radius(self, edge: float, size: float, usual: float) -> float:
         """Length of whitened regressors up to which rows keep their weight, from the largest size that was seen.
 
-        A weight below 1 moves what is estimated where the model is wrong, so there is one only where noise asks for it.
+        A weight below 1 moves what is estimated where the model is wrong, so there is one only where noise asks for it,
+        among rows that are no longer than usual ones, spread over the declared bounds.
         """
         seen = edge if self.norm == "l1" else float(np.sqrt(edge))
         if self.model.response is not None:
             return seen
         precise = self._precision(0.5 * self.share("second"))
-        return max(seen, float(np.sqrt(_OF_NOISE_FAR * size)) * precise / _LEAST_CUT)
+        return max(seen, min(float(np.sqrt(_OF_NOISE_FAR * size)) * precise / _LEAST_CUT, usual))
 
     def _cut(self, counts: Array, noise: float, radius: float, size: float) -> dict[str, float]:
         """Where residuals are cut, from counts of residuals in units of their standard deviation."""
