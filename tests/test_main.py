@@ -154,7 +154,7 @@ def test_a_question_that_asks_for_too_much_is_refused_in_one_line(made):
     refused = [line for line in made.out.splitlines() if "BudgetExceededError" in line]
     assert len(refused) == 1
     assert "requested ZCDP(rho=0.2), remaining ZCDP(rho=0.1)" in refused[0]
-    assert "Charges before: 6; after: 6." in made.page
+    assert "Charges before: 7; after: 7." in made.page
 
 
 def test_the_ordinary_fit_is_marked_as_allowed_on_public_data_only(made):

@@ -37,7 +37,7 @@ def people(few=0, n=3000, seed=1, rare="d", *, extreme=False):
 
 def fitted(frame, formula="y ~ x + s + g", seed=2, price=PRICE, **options):
     data = dpi.PublicData(frame, SCHEMA, rng=np.random.default_rng(seed), neighbors="add_remove")
-    return dpi.ols(formula, data, **options).fit(price)
+    return dpi.ols(formula, data, **options, method="gram").fit(price)
 
 
 @pytest.fixture(scope="module")
@@ -106,7 +106,7 @@ def test_where_the_reference_is_empty_the_other_levels_can_be_compared():
 
 @pytest.mark.parametrize("formula", ["x + s + C(g, contr.sum)", "x + s + C(g, contr.helmert)", "0 + g + x + s"])
 def test_the_coding_of_a_factor_does_not_matter(formula, empty):
-    other = dpi.ols(f"y ~ {formula}").infer(empty.release)
+    other = dpi.ols(f"y ~ {formula}", method="gram").infer(empty.release)
     np.testing.assert_allclose(other.conf_int().loc["x"], empty.conf_int().loc["x"], rtol=1e-4)
     assert other.params["x"] == pytest.approx(empty.params["x"], rel=1e-6)
 
@@ -126,10 +126,10 @@ def test_without_rows_the_level_changes_no_estimate():
     frame = people()
     results = fitted(frame, price=dpi.ZCDP(1e13))
     release = results.release
-    wide = dpi.ols("y ~ x + s + g").infer(fitted(frame).release)
+    wide = dpi.ols("y ~ x + s + g", method="gram").infer(fitted(frame).release)
     problem = wide.inference.fit.problem
     gram = dpi.inference.linear.release_matrices(release, problem.design.shape[1])[0][None]
-    design = dpi.ols("y ~ x + s + g").design(SCHEMA)
+    design = dpi.ols("y ~ x + s + g", method="gram").design(SCHEMA)
     *regressors, response = design.columns
     levels = level_columns(regressors, response, design.basis, problem.design)
     fit = fit_gram(problem, gram, gram[:, 0, 0])
@@ -143,7 +143,10 @@ def test_without_rows_the_level_changes_no_estimate():
 
 def released(formula, few, count, price=PRICE, **options):
     procedure = dpi.ols(
-        formula, dpi.PublicData(people(), SCHEMA, rng=np.random.default_rng(0), neighbors="add_remove"), **options
+        formula,
+        dpi.PublicData(people(), SCHEMA, rng=np.random.default_rng(0), neighbors="add_remove"),
+        **options,
+        method="gram",
     )
     fits = [fitted(people(few, seed=seed), formula, seed, price, **options) for seed in range(count)]
     values = np.stack([one.release.array for one in fits])
@@ -190,7 +193,7 @@ def test_where_noise_dominates_every_level_nothing_changes():
 
 def test_functionals_are_within_their_bounds_for_every_mean_within_the_range():
     rng = np.random.default_rng(4)
-    design = dpi.ols("y ~ x * g + s").design(SCHEMA)
+    design = dpi.ols("y ~ x * g + s", method="gram").design(SCHEMA)
     *regressors, response = design.columns
     weights = design.design
     levels = level_columns(regressors, response, design.basis, weights[:-1])
@@ -216,7 +219,7 @@ def test_functionals_are_within_their_bounds_for_every_mean_within_the_range():
 
 
 def test_a_design_without_factors_has_no_level_columns():
-    design = dpi.ols("y ~ x").design(SCHEMA)
+    design = dpi.ols("y ~ x", method="gram").design(SCHEMA)
     *regressors, response = design.columns
     assert level_columns(regressors, response, design.basis, design.design[:-1]) is None
     fit = GramProblem(np.ones((3, 3)), np.eye(2, 3), np.eye(3)[2])

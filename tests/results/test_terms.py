@@ -41,7 +41,7 @@ def data(frame):
 
 @pytest.fixture(scope="module")
 def ours(data):
-    return dpi.ols(FORMULA, data).fit(dpi.ZCDP(1e22)).with_inference("wald")
+    return dpi.ols(FORMULA, data, method="gram").fit(dpi.ZCDP(1e22)).with_inference("wald")
 
 
 @pytest.fixture(scope="module")
@@ -103,14 +103,14 @@ def test_missing_columns_are_named(ours):
 def test_whole_numbers_and_truth_values_as_factors(data, frame):
     new = pd.DataFrame({"religious": [1, 4], "age": [30, 40], "devout": [0, 1]})
     for formula in ("rate_marriage ~ C(devout) * age", "rate_marriage ~ C(religious, Sum) * age"):
-        ours = dpi.ols(formula, data).fit(dpi.ZCDP(1e22))
+        ours = dpi.ols(formula, data, method="gram").fit(dpi.ZCDP(1e22))
         np.testing.assert_allclose(ours.predict(new), smf.ols(formula, frame).fit().predict(new), rtol=1e-5)
     with pytest.raises(OptionError, match=r"exog\['religious'\]=5 is not valid: expected one of '1', '2', '3', '4'"):
         ours.predict(new.assign(religious=[5, 1]))
 
 
 def test_a_constant_alone_predicts_as_many_as_there_are_points(data):
-    results = dpi.ols("rate_marriage ~ 1", data).fit(dpi.ZCDP(1.0))
+    results = dpi.ols("rate_marriage ~ 1", data, method="gram").fit(dpi.ZCDP(1.0))
     assert len(results.predict(NEW)) == 2
 
 
@@ -143,7 +143,7 @@ def test_pairs_of_levels_equal_statsmodels(data, frame, contrasts):
     term, theirs_term = (f"C(occupation{contrasts.format(level)})" for level in ("3", "3.0"))
     if contrasts == ", Helmert":  # scaled otherwise by statsmodels' engine: the differences are the same
         theirs_term = "C(occupation)"
-    ours = dpi.ols(f"rate_marriage ~ age + {term}", data).fit(dpi.ZCDP(1e22)).with_inference("wald")
+    ours = dpi.ols(f"rate_marriage ~ age + {term}", data, method="gram").fit(dpi.ZCDP(1e22)).with_inference("wald")
     theirs = smf.ols(f"rate_marriage ~ age + {theirs_term}", frame).fit()
     for method in ("hs", ["bonferroni", "fdr_bh"]):
         found = ours.t_test_pairwise(term, method=method, alpha=0.1).result_frame

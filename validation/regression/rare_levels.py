@@ -71,7 +71,7 @@ def study(rows: Rows, price: float, replicates: int, seed: int, jobs: int) -> pd
     """Return the cells of one design, by term."""
     found = dpi.coverage_study(
         rows,
-        dpi.ols(FORMULA),
+        dpi.ols(FORMULA, method="gram"),
         schema=rows.schema,
         truth=TRUTH,
         n=N,
