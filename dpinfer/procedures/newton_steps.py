@@ -40,7 +40,7 @@ _CUT_START = 3.0
 """Standard deviations of public responses at which the start cuts a response."""
 
 _LEAST_CUT, _OF_NOISE = 3.0, 0.5
-_OF_NOISE_FAR = 0.3
+_OF_NOISE_FAR = 0.15
 """Part of the sampling variance that the noise of a score may have before rows far out count less."""
 
 
