@@ -47,6 +47,7 @@ EXECUTED = [
     "docs/selection.md",
     "docs/quantiles.md",
     "docs/density.md",
+    "docs/glm.md",
     "docs/extending.md",
 ]
 
@@ -56,6 +57,7 @@ PRINTED = [
     "gini of income",
     "Private OLS, bootstrap Results",
     "Private Poisson Results",
+    "Private Logit Results",
     "Private quantiles of",
     "Private selection: most frequent",
     "Private chi-squared test",
