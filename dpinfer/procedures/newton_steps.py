@@ -39,6 +39,9 @@ __all__ = ["NewtonPlan", "cut_of"]
 _CUT_START = 3.0
 """Standard deviations of public responses at which the start cuts a response."""
 
+_OF_COUNTS = (8**-0.5, 5**-0.5)
+"""Noise of counts of sizes, and of residuals, relative to each other."""
+
 _LEAST_CUT, _OF_NOISE = 3.0, 0.5
 _OF_NOISE_FAR = 0.15
 """Part of the sampling variance that the noise of a score may have before rows far out count less."""
@@ -184,8 +187,11 @@ class NewtonPlan:
 
     @property
     def _size_cuts(self) -> Array:
-        """Quarter octaves of the sizes of whitened rows, beginning with what a row of normal numbers has."""
-        steps = np.arange(81) / 4
+        """Parts of octaves of the sizes of whitened rows, beginning with what a row of normal numbers has.
+
+        In wider bins fewer rows are seen farther out, and keep their weight; in narrow ones noise is less.
+        """
+        steps = np.arange(81) / (2 if self.model.response is None else 4)
         if self.norm == "l1":
             return np.asarray(0.8 * self.width * 2.0 ** (steps / 2))
         return np.asarray(self.width * 2.0**steps)
@@ -241,7 +247,7 @@ class NewtonPlan:
         if self.model.response is not None:
             return Stage(Sum(RoundCounts(frame, tuple(places))), settings=settings)
         places.append(Bins("residual", "residual", residual_cuts(self.model.finest)))
-        return Stage(Sum(RoundCounts(frame, tuple(places)), weights=(0.5**0.5, 0.2**0.5)), settings=settings)
+        return Stage(Sum(RoundCounts(frame, tuple(places)), weights=_OF_COUNTS), settings=settings)
 
     def begun(self, stage: StageRelease) -> Begun:
         """Read what the start released."""
@@ -305,6 +311,8 @@ class NewtonPlan:
         whiten = np.array(counts.settings["whiten"]) @ start.transform
         usual = float(np.sqrt(((whiten @ self._public_rows) ** 2).sum(axis=0).max()))
         radius = min(self._radius(edge, start.size, usual), self.columns.longest(whiten, self.norm))
+        if self.model.response is None and self.norm == "l2":  # rows of the last bin may be no longer than usual ones
+            radius = min(radius, max(float(np.sqrt(edge / np.sqrt(2.0))), usual))
         settings = {"radius": radius, **self._cut(counts.array[sizes:], noise[-1], radius, start.size)}
         settings["frame"] = (np.array(counts.settings["whiten"]) / radius).tolist()
         point = np.array(counts.settings["point"])
