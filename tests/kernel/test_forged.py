@@ -426,8 +426,8 @@ def test_no_class_says_that_it_is_the_librarys_own():
     assert seen == []
 
 
-@pytest.mark.parametrize("what", ["design", "model", "compiled", "formula"])
-def test_the_librarys_own_estimator_is_made_anew(what):
+def regression_blocks():
+    """Return confidential rows, and the blocks that a regression by the library's own estimator is to be fitted to."""
     schema = dpi.Schema(x=dpi.Real(0, 1), y=dpi.Real(0, 1))
     rng = np.random.default_rng(1)
     frame = pd.DataFrame({"x": rng.random(60), "y": rng.random(60)})
@@ -435,6 +435,12 @@ def test_the_librarys_own_estimator_is_made_anew(what):
     model = dpi.sample_aggregate("y ~ x", data, model=OLS, blocks=8, bounds=dpi.Ball(2))
     context = data.context(dpi.ZCDP(1e-3))
     units = model.resolve(context).units(context)
+    return data, units
+
+
+@pytest.mark.parametrize("what", ["design", "model", "compiled", "formula"])
+def test_the_librarys_own_estimator_is_made_anew(what):
+    data, units = regression_blocks()
     assert units.trusted
     seen = []
 
@@ -443,7 +449,7 @@ def test_the_librarys_own_estimator_is_made_anew(what):
 
     forged = {"design": lambda frame: seen.append(frame), "compiled": None, "model": type("Own", (OLS,), {})}
     object.__setattr__(units.estimator, what, forged.get(what, Watched("y ~ x")))
-    asked = Asked(Stage(Sum(OctaveCounts(schema, units.region))), units=units)
+    asked = Asked(Stage(Sum(OctaveCounts(units.schema, units.region))), units=units)
     if what in ("model", "formula"):
         with pytest.raises(OptionError, match="model"):
             data.run(asked, dpi.ZCDP(1e-3))
@@ -455,13 +461,7 @@ def test_the_librarys_own_estimator_is_made_anew(what):
 
 def test_what_an_estimator_says_of_its_class_later_is_not_read():
     """Where it is fitted was settled when the blocks were made anew, before the charge."""
-    schema = dpi.Schema(x=dpi.Real(0, 1), y=dpi.Real(0, 1))
-    rng = np.random.default_rng(1)
-    frame = pd.DataFrame({"x": rng.random(60), "y": rng.random(60)})
-    data = dpi.PrivateData(frame, schema, dpi.Ledger.in_memory(dpi.ZCDP(1.0)))
-    model = dpi.sample_aggregate("y ~ x", data, model=OLS, blocks=8, bounds=dpi.Ball(2))
-    context = data.context(dpi.ZCDP(1e-3))
-    units = model.resolve(context).units(context)
+    data, units = regression_blocks()
     own, seen = units.estimator, []
     parts = {field.name: getattr(own, field.name) for field in fields(own)}
     disguised = FormulaEstimator(**parts)
@@ -472,7 +472,7 @@ def test_what_an_estimator_says_of_its_class_later_is_not_read():
             object.__setattr__(disguised, "__class__", type(own))
 
     given = replace(units, estimator=disguised, own=True, workers=1)
-    asked = Asked(Stage(Sum(OctaveCounts(schema, units.region))), units=given, hook=change)
+    asked = Asked(Stage(Sum(OctaveCounts(units.schema, units.region))), units=given, hook=change)
     with suppress(MeasurementFailedError):  # it is sent to another process, or cannot be
         data.run(asked, dpi.ZCDP(1e-3))
     assert type(disguised) is type(own)

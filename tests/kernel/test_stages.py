@@ -345,7 +345,8 @@ def test_an_adaptive_stage_that_turns_out_costlier_than_its_charge_is_one_error(
         def ask(place, released, costlier=costlier):
             return Stage(costlier if place and released[0].array[0] > 1000 else Sum(total()))
 
-        failed_after_the_charge(asked(ask, *slots), PRICES[unit], 1)
+        partial = failed_after_the_charge(asked(ask, *slots), PRICES[unit], 1)
+        assert len(partial.stages) == 1
 
 
 # Failures after the charge

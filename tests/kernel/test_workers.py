@@ -274,6 +274,7 @@ fit_apart(estimator, lambda place: pd.DataFrame({{"x": [0.0]}}), count=9, width=
             caller.kill()
     (mark,) = tmp_path.iterdir()
     wait_until(lambda: not runs(int(mark.name)))
+    assert not runs(int(mark.name))
 
 
 @pytest.mark.slow
