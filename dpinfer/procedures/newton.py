@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
-from dpinfer.errors import FormulaError, NotProvedError, ReleaseFormatError
+from dpinfer.errors import FormulaError, NotProvedError, OptionError, ReleaseFormatError
 from dpinfer.inference.newton_inference import METHODS
 from dpinfer.privacy.units import PureDP
 from dpinfer.procedures.conditions import told_where, where_notes
@@ -20,7 +20,7 @@ from dpinfer.procedures.newton_models import BinaryModel, LinearModel, RoundMode
 from dpinfer.procedures.newton_people import PeoplePlan
 from dpinfer.procedures.newton_robust import HuberModel, QuantileModel
 from dpinfer.procedures.newton_steps import NewtonPlan
-from dpinfer.procedures.options import TARGET, Allowed, inferred, is_text, measured, one_of
+from dpinfer.procedures.options import TARGET, Allowed, inferred, is_number, is_text, measured, one_of
 from dpinfer.procedures.procedure import Procedure, context_of
 from dpinfer.results.base import PrivateResults
 from dpinfer.results.glm import GLMResults
@@ -41,7 +41,12 @@ _FORMULA = Allowed(lambda given: isinstance(given, str), 'a formula such as "aff
 
 _EXPRESSION = Allowed(lambda given: given is None or is_text(given), "a column or a bounded expression, or None")
 
+_RANGES = Allowed(lambda given: given is None or isinstance(given, bool), "True or False")
+
 _BINARY = ("logit", "probit", "cloglog")
+
+_PARAMETERS = {"negativebinomial": ("alpha", 1e-6, 100.0), "quantile": ("q", 0.0, 1.0), "huber": ("tuning", 0.1, 10.0)}
+"""What the parameter of a model is called, and the numbers between which it lies."""
 
 _TITLES = {
     "ols": "OLS",
@@ -65,7 +70,7 @@ class Newton(Procedure):
     model: str = measured("ols", one_of(tuple(_TITLES)))
     parameter: float | None = None
     where: str | None = None
-    ranges: bool | None = None
+    ranges: bool | None = measured(None, _RANGES)
     weights: str | None = measured(None, _EXPRESSION)
     offset: str | None = measured(None, _EXPRESSION)
     exposure: str | None = measured(None, _EXPRESSION)
@@ -83,6 +88,14 @@ class Newton(Procedure):
         if self.model == "quantile":
             return QuantileModel() if self.parameter is None else QuantileModel(self.parameter)
         return LinearModel() if self.model == "ols" else BinaryModel(self.model)
+
+    def check_options(self) -> None:
+        """Refuse a parameter that the model does not have."""
+        if self.parameter is None:
+            return
+        name, low, high = _PARAMETERS.get(self.model, ("parameter", 0.0, 0.0))
+        if not (is_number(self.parameter) and low < self.parameter < high):
+            raise OptionError(name, self.parameter, f"a number between {low:g} and {high:g}")
 
     def columns(self, schema: Schema) -> NewtonColumns:
         """Return the columns, compiled against a schema."""
@@ -123,6 +136,7 @@ class Newton(Procedure):
         """Refuse a formula that the schema cannot bound, and a response that the model does not have."""
         columns = self.columns(schema)
         _ = columns.maps, columns.weight
+        columns.refuse_collinear()
         if self.weights is not None and self.model not in ("ols", *_BINARY):
             raise NotProvedError(f"weights= is served for ols, logit, probit and cloglog, not for {self.model}")
         response = columns.response
