@@ -6,6 +6,7 @@ from dataclasses import KW_ONLY, dataclass, replace
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
+from statsmodels.genmod.families import links
 
 from dpinfer.errors import FormulaError, NotProvedError, OptionError, ReleaseFormatError
 from dpinfer.inference.newton_inference import METHODS
@@ -47,6 +48,8 @@ _BINARY = ("logit", "probit", "cloglog")
 
 _PARAMETERS = {"negativebinomial": ("alpha", 1e-6, 100.0), "quantile": ("q", 0.0, 1.0), "huber": ("tuning", 0.1, 10.0)}
 """What the parameter of a model is called, and the numbers between which it lies."""
+
+_LINKS = {"logit": links.Logit, "probit": links.Probit, "cloglog": links.CLogLog, **dict.fromkeys(COUNTS, links.Log)}
 
 _TITLES = {
     "ols": "OLS",
@@ -139,6 +142,11 @@ class Newton(Procedure):
         columns.refuse_collinear()
         if self.weights is not None and self.model not in ("ols", *_BINARY):
             raise NotProvedError(f"weights= is served for ols, logit, probit and cloglog, not for {self.model}")
+        if columns.offsets and self.model not in COUNTS:
+            raise NotProvedError(
+                "offset= and exposure= are served with a logarithmic link, by poisson and by glm with Poisson(), "
+                f"NegativeBinomial() or Gamma(), not for {self.model}"
+            )
         response = columns.response
         lower, upper = response.expression.lower, response.expression.upper
         if self.model in COUNTS and lower < 0:
@@ -226,7 +234,7 @@ class Newton(Procedure):
         }
         if plan.model.response is None:
             return PrivateResults(estimated, found, **shown)
-        return GLMResults(estimated, found, link=plan.model.response.link, counts=self.model not in _BINARY, **shown)
+        return GLMResults(estimated, found, link=_LINKS[self.model](), counts=self.model not in _BINARY, **shown)
 
 
 def _check_finite(settings: Mapping[str, Any]) -> None:
