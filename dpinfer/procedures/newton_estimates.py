@@ -48,7 +48,7 @@ def estimates_of(
     )
     unit, shift = 1.0, np.zeros(plan.width)
     if "side" in terms:
-        rows, farther, skewed = plan.tail_counts(stages["counts"], cut)
+        seen = plan.tail_counts(stages["counts"], cut)
         side = back @ terms["side"].value
         spread = terms["side"].scale ** 2 * back @ back.T
         excess, square = (terms[one] for one in ("excess", "beyond"))
@@ -58,11 +58,9 @@ def estimates_of(
             terms["sides"],
             excess.times(cut.high - cut.low),
             square.times(cut.high**2 - cut.low**2),
-            rows,
-            farther,
+            seen,
             cut.low,
             cut.high,
-            skewed,
             float(last.settings["edge"]) > cut.low,
         )
         constant = np.eye(len(start.score))[0] if plan.columns.intercept else None

@@ -79,10 +79,13 @@ class RoundModel(ABC):
         Its mean function; None where the linear predictor is the mean.
     finest : int
         Residuals are counted in half octaves from this one on, of which 0 ends at one standard deviation.
+    gives_back : bool
+        Whether what was cut is released, and given back.
     """
 
     response: Response | None
     finest: ClassVar[int] = -2
+    gives_back: ClassVar[bool] = False
 
     @property
     @abstractmethod
@@ -243,6 +246,7 @@ class LinearModel(RoundModel):
     """Least squares with residuals cut, and what was cut given back."""
 
     response = None
+    gives_back = True
 
     @property
     def shares(self) -> dict[str, Fraction]:
