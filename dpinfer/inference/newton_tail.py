@@ -23,8 +23,9 @@ _CHANCE = 7.8
 _CHANCE_BEYOND = 4.0
 """The same of the two that are of rows beyond the cut, in one of seven cases."""
 
-_UNEVEN = 0.3
-"""Excesses may be larger by this share where more rows are beyond the cut: half of it is added, for slopes."""
+_UNEVEN = 0.15
+"""Where more rows are beyond the cut excesses may be larger by this share, at most by thrice as much: half of it is
+added, for slopes."""
 
 _LEANING = (1.4, 2.2)
 """Mean distance along the regressors, in standard deviations, of rows beyond the cut: usual with unequal spread, and
@@ -155,7 +156,7 @@ class Beyond:
         factor = kept * (1.0 + 0.5 * lost + 0.5 * steeper)
         error = (self.excess.scale**2 + (mean * self.sides.scale) ** 2) / least
         slopes = factor * mean * differ
-        unsure = mean * (0.5 * lost + 1.5 * steeper + 1.0 - kept) * seen / (seen + _CHANCE)
+        unsure = mean * (0.5 * lost + 3.0 * steeper + 1.0 - kept) * seen / (seen + _CHANCE)
         unsure += (1.0 - kept) * one_sided * self.low / 2.0
         partial = np.abs(differ) / np.sqrt(np.maximum(np.diag(inverse), 1e-300))
         unsure = max(unsure, self._misfit(uneven, float(partial[1:].max(initial=0.0)) * np.sqrt(size), len(differ) - 1))
