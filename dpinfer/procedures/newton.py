@@ -16,7 +16,7 @@ from dpinfer.procedures.newton_columns import NewtonColumns, offsets_of
 from dpinfer.procedures.newton_count_steps import CountPlan
 from dpinfer.procedures.newton_counts import COUNTS, CountModel
 from dpinfer.procedures.newton_estimates import estimates_of
-from dpinfer.procedures.newton_models import BinaryModel, LinearModel, RoundModel
+from dpinfer.procedures.newton_models import BinaryModel, EqualSpreadModel, LinearModel, RoundModel
 from dpinfer.procedures.newton_people import PeoplePlan
 from dpinfer.procedures.newton_robust import HuberModel, QuantileModel
 from dpinfer.procedures.newton_steps import NewtonPlan
@@ -35,7 +35,9 @@ if TYPE_CHECKING:
     from dpinfer.release import Release, StageRelease
     from dpinfer.schema.schema import Schema
 
-__all__ = ["Newton"]
+__all__ = ["COVARIANCES", "Newton"]
+
+COVARIANCES = ("HC1", "nonrobust")
 
 _FORMULA = Allowed(lambda given: isinstance(given, str), 'a formula such as "affair ~ age"')
 
@@ -69,6 +71,7 @@ class Newton(Procedure):
     weights: str | None = measured(None, _EXPRESSION)
     offset: str | None = measured(None, _EXPRESSION)
     exposure: str | None = measured(None, _EXPRESSION)
+    cov_type: str = measured("HC1", one_of(COVARIANCES))
     _: KW_ONLY
     inference: str = inferred("auto", one_of(METHODS))
     target: str = inferred("population", TARGET)
@@ -82,7 +85,21 @@ class Newton(Procedure):
             return HuberModel() if self.parameter is None else HuberModel(self.parameter)
         if self.model == "quantile":
             return QuantileModel() if self.parameter is None else QuantileModel(self.parameter)
-        return LinearModel() if self.model == "ols" else BinaryModel(self.model)
+        if self.model == "ols":
+            return LinearModel() if self.cov_type == "HC1" else EqualSpreadModel()
+        return BinaryModel(self.model)
+
+    def check_options(self) -> None:
+        """Refuse errors that spread equally where the model or the weights say otherwise."""
+        if self.cov_type == "HC1":
+            return
+        if self.model != "ols":
+            raise NotProvedError(f'cov_type="{self.cov_type}" is served for ols, not for {self.model}')
+        if self.weights is not None:
+            raise NotProvedError(
+                f'cov_type="{self.cov_type}" takes errors as spreading equally, and weights= may be there because they '
+                'do not: take cov_type="HC1"'
+            )
 
     def columns(self, schema: Schema) -> NewtonColumns:
         """Return the columns, compiled against a schema."""
@@ -123,6 +140,11 @@ class Newton(Procedure):
         """Refuse a formula that the schema cannot bound, and a response that the model does not have."""
         columns = self.columns(schema)
         _ = columns.maps, columns.weight
+        if self.cov_type != "HC1" and schema.rows_per_unit > 1:
+            raise NotProvedError(
+                f'cov_type="{self.cov_type}" takes rows as independent, and a person may have several: take '
+                'cov_type="HC1", which is clustered by person'
+            )
         if self.weights is not None and self.model not in ("ols", *_BINARY):
             raise NotProvedError(f"weights= is served for ols, logit, probit and cloglog, not for {self.model}")
         response = columns.response
