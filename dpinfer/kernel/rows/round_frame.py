@@ -38,7 +38,7 @@ class Looked:
     ``z`` (q, m) are coordinates, of all the others there is one for each row (m,): ``linear`` is the linear predictor,
     ``difference`` the response less its mean, ``residual`` that over its standard deviation, ``lift`` what z is
     multiplied by in scores, ``size`` what the survey weight is divided by where it is above 1, and ``weight`` the
-    result, 0 of a row that is dropped. ``labels`` (k, m) are the numbers of a row that only bins are made of.
+    result, 0 of a row that is dropped. ``labels`` (k, m) are numbers of a row that no weight depends on.
     """
 
     z: Array
