@@ -14,7 +14,7 @@ from dpinfer.errors import NotProvedError, OptionError
 from dpinfer.kernel.rows.base import Batch, RowSum
 from dpinfer.kernel.rows.interpolants import LARGEST
 from dpinfer.kernel.rows.products import HALF
-from dpinfer.kernel.rows.round_frame import MOST_COORDINATES, RoundFrame, check_table
+from dpinfer.kernel.rows.round_frame import MOST_COORDINATES, RoundFrame, check_table, columns_at_once
 from dpinfer.privacy.exact import binary, sqrt_above
 from dpinfer.schema.grid import GRID_BITS, UNIT
 
@@ -294,10 +294,18 @@ class RoundSum(RowSum):
     def _summed(self, integers: list[Array]) -> Ints:
         """Sum over rows; np.dot, unlike the operator @, lets other threads run meanwhile."""
         sums = [
-            np.dot(one, one.T)[self._upper] if term.kind in _SQUARED else one.sum(axis=1)
+            _products(one)[self._upper] if term.kind in _SQUARED else one.sum(axis=1)
             for term, one in zip(self.terms, integers, strict=True)
         ]
         return np.concatenate(sums).astype(np.int64)
+
+
+def _products(whole: Array) -> Array:
+    """Sum the products of whole numbers (k, m) over rows: exact in any order."""
+    found = np.zeros((len(whole), len(whole)))
+    for mine in columns_at_once(found.size, whole.shape[1]):
+        found += np.dot(whole[:, mine], whole[:, mine].T)
+    return found
 
 
 def _factor(term: Term, neighbors: Neighbors, norm: Norm) -> int:
