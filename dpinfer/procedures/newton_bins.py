@@ -32,18 +32,18 @@ _NEAR, _OFF_CENTER = 1.2, 0.03
 
 
 def range_of(counts: Array, noise: float) -> tuple[float, float]:
-    """Middle and standard deviation of a column from noisy counts on all levels of halves, on a scale from -1 to 1."""
-    below = np.array([0.0])
-    start, size = 0, 2
+    """Middle and standard deviation of a column from noisy counts, on a scale from -1 to 1.
+
+    The first two are of the halves of its bounds, and all others of the first half of each part, level by level.
+    """
+    below = np.array([0.0, counts[0], counts[0] + counts[1]])
+    start = 2
     while start < len(counts):
-        level = counts[start : start + size]
-        finer = np.empty(size + 1)
-        if size == 2:
-            finer[:] = [0.0, level[0], level[0] + level[1]]
-        else:
-            finer[::2] = below
-            finer[1::2] = below[:-1] + level[::2]
-        below, start, size = finer, start + size, 2 * size
+        size = len(below) - 1
+        finer = np.empty(2 * size + 1)
+        finer[::2] = below
+        finer[1::2] = below[:-1] + counts[start : start + size]
+        below, start = finer, start + size
     total = max(below[-1], 1.0)
     rising = 0.5 * (np.maximum.accumulate(below) + np.minimum.accumulate(below[::-1])[::-1])
     edges = np.linspace(-1, 1, len(rising))
