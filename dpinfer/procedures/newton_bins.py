@@ -47,20 +47,20 @@ _NEAR, _OFF_CENTER = 1.2, 0.03
 
 
 def range_of(counts: Array, noise: float) -> tuple[float, float]:
-    """Middle and standard deviation of a column from noisy counts on all levels of halves, on a scale from -1 to 1."""
-    below = np.array([0.0])
-    start, size = 0, 2
-    levels = []
+    """Middle and standard deviation of a column from noisy counts, on a scale from -1 to 1.
+
+    The first two are of the halves of its bounds, and all others of the first half of each part, level by level.
+    """
+    below = np.array([0.0, counts[0], counts[0] + counts[1]])
+    levels = [np.diff(below)]
+    start = 2
     while start < len(counts):
-        level = counts[start : start + size]
-        levels.append(level)
-        finer = np.empty(size + 1)
-        if size == 2:
-            finer[:] = [0.0, level[0], level[0] + level[1]]
-        else:
-            finer[::2] = below
-            finer[1::2] = below[:-1] + level[::2]
-        below, start, size = finer, start + size, 2 * size
+        size = len(below) - 1
+        finer = np.empty(2 * size + 1)
+        finer[::2] = below
+        finer[1::2] = below[:-1] + counts[start : start + size]
+        levels.append(np.diff(finer))
+        below, start = finer, start + size
     total = max(below[-1], 1.0)
     rising = 0.5 * (np.maximum.accumulate(below) + np.minimum.accumulate(below[::-1])[::-1])
     edges = np.linspace(-1, 1, len(rising))
@@ -78,7 +78,7 @@ def range_of(counts: Array, noise: float) -> tuple[float, float]:
             outer = between(tail)
             found = max(found, (outer[1] - outer[0]) / 2 / deviations)
     # Where a tenth of the rows have one value, far from all others, noise says on which side of a quantile they are.
-    found = max(found, *(_apart(level, middle, total, noise) for level in levels))
+    found = max(found, *(_apart(one, middle, total, noise * np.sqrt(1 + depth)) for depth, one in enumerate(levels)))
     return middle, max(found, 1.0 / 2**LEVELS)
 
 

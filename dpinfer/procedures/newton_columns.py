@@ -246,12 +246,14 @@ class NewtonColumns:
         inverse_sd: Interpolant | None = None,
         lift: Interpolant | None = None,
         skipped: tuple[tuple[str, int], ...] = (),
+        predictors: Array | None = None,
         **options: object,
     ) -> RoundFrame:
         """Return a frame of coordinates (q, p) and linear predictor (p,) of the regressors.
 
         The response is measured less ``response[0]``, over ``response[1]``; without a table of means the linear
-        predictor is taken off as it is. Rows at the levels ``skipped`` have no weight.
+        predictor is taken off as it is. Rows at the levels ``skipped`` have no weight. Labels are linear predictors
+        with other coefficients, ``predictors`` (k, p).
         """
         shift, unit = response
         measured = self.maps[-1].copy()
@@ -262,6 +264,9 @@ class NewtonColumns:
             rows, options = np.vstack([rows, kept_map(self.basis, skipped, self.weight)]), {**options, "weighted": True}
         elif self.weight is not None:
             rows, options = np.vstack([rows, self.weight]), {**options, "weighted": True}
+        if predictors is not None:
+            rows = np.vstack([rows, predictors @ self.maps[:-1] + self.offset])
+            options = {**options, "labels": len(predictors)}
         bits = [_bits(row) for row in rows]
         whole = np.stack([np.trunc(np.ldexp(row, one)) for row, one in zip(rows, bits, strict=True)]).astype(np.int64)
         return RoundFrame(self.features, whole, tuple(bits), mean, inverse_sd, lift, **options)  # type: ignore[arg-type]

@@ -179,8 +179,7 @@ class NewtonPlan:
             counts[1:][self._size_cuts >= 0.999 * settings["radius"] ** (1 if self.norm == "l1" else 2)].sum()
         )
         told = [
-            f"{len(self.kinds)} rounds: {', '.join(self.kinds)}. Standard errors are robust to unequal spread and to a "
-            "wrong model, whose best approximation is then what is estimated.",
+            f"{len(self.kinds)} rounds: {', '.join(self.kinds)}. {self.model.assumes}",
             f"Rows that count less for outlying regressors: {_share(lighter, size)} (noisy).",
         ]
         told += self.model.notes(cut_of(settings), self._unit(stages))
