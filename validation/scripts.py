@@ -54,6 +54,7 @@ SCRIPTS = {
     "null_speed": Script("speed", 2, 15),
     "histogram_speed": Script("speed", 1, 15),
     "ols_speed": Script("speed", 1, 15),
+    "newton_speed": Script("speed", 1, 15),
     "selection_speed": Script("speed", 1, 3),
     "study_speed": Script("speed", 300, 10_000),
 }

@@ -59,6 +59,8 @@ class NewtonInference(BaseInference):
         with one of them is not determined.
     total, total_variance : float
         Sum of the weights of rows, with the variance of its noise: their number where they have none.
+    slope_factor : float or None
+        Sum of the slopes of the mean over the Hessian's entry of the constant; None where its weights are others.
     """
 
     names: tuple[str, ...]
@@ -73,6 +75,7 @@ class NewtonInference(BaseInference):
     unknown: Array | None = None
     total: float = 1.0
     total_variance: float = 0.0
+    slope_factor: float | None = 1.0
 
     methods = METHODS
 
@@ -108,19 +111,19 @@ class NewtonInference(BaseInference):
 
     @cached_property
     def average_slope(self) -> AverageSlope | None:
-        """The average over rows of the derivative of the mean; None where no coordinate is the constant.
+        """The average over rows of the derivative of the mean; None where the Hessian does not tell.
 
         The coordinate of the constant is the first. How the average moves with the coefficients is that of a normal
         linear predictor with the released moments.
         """
         fit = self.fit
-        if fit.response is None or fit.moments.mean[0] != 1.0:
+        if fit.response is None or fit.moments.mean[0] != 1.0 or self.slope_factor is None:
             return None
-        rows = max(self.total, 1.0)
+        rows = max(self.total, 1.0) / self.slope_factor
         value = max(float(fit.hessian[0, 0]) / rows, 0.0)
         gradient = fit.slope_gradient()
         cov = fit.cov_sampling + fit.cov_noise
-        variance = fit.hessian_variance() / rows**2 + (value / rows) ** 2 * self.total_variance
+        variance = fit.hessian_variance() / rows**2 + (value / max(self.total, 1.0)) ** 2 * self.total_variance
         return AverageSlope(value, variance + float(gradient @ cov @ gradient), self.weights @ cov @ gradient)
 
     @cached_property

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 from scipy import stats
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from dpinfer.inference.newton_terms import Released
     from dpinfer.numerics.arrays import Array
 
-__all__ = ["Beyond", "Tail", "folded_quantile", "folded_tail"]
+__all__ = ["Beyond", "Tail", "TailCounts", "folded_quantile", "folded_tail"]
 
 _INDEX = 2.5
 """Index of the Pareto tail beyond what is seen: near that of lognormal errors from three standard deviations on."""
@@ -23,8 +23,13 @@ _CHANCE = 7.8
 _CHANCE_BEYOND = 4.0
 """The same of the two that are of rows beyond the cut, in one of seven cases."""
 
-_UNEVEN = 0.3
-"""Excesses may be larger by this share where more rows are beyond the cut: half of it is added, for slopes."""
+_UNEVEN = 0.15
+"""Where more rows are beyond the cut excesses may be larger by this share, at most by thrice as much: half of it is
+added, for slopes."""
+
+_LEANING = (1.4, 2.2)
+"""Mean distance along the regressors, in standard deviations, of rows beyond the cut: usual with unequal spread, and
+what only a wrong model makes."""
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -64,6 +69,26 @@ class Tail:
         return np.asarray(np.abs(contrasts @ self.biases.T).sum(axis=1))
 
 
+class TailCounts(NamedTuple):
+    """What counts tell of rows with residuals beyond the cuts.
+
+    Attributes
+    ----------
+    rows, hidden : float
+        Noisy number of rows beyond the first cut, none farther than any was seen, and the standard deviation of its
+        noise.
+    farther : float
+        Number of rows beyond the second, less what noise may have added.
+    skewed : float
+        Difference of near residuals to both sides, squared, over what chance makes of it.
+    """
+
+    rows: float
+    farther: float
+    skewed: float
+    hidden: float
+
+
 @dataclass(frozen=True, eq=False, slots=True)
 class Beyond:
     """What a round released of rows whose residual is beyond the cut; residuals in units of the score.
@@ -76,11 +101,9 @@ class Beyond:
         Covariance of the noise of ``side``.
     sides, excess, square : Released
         Sums of v sign(r), of v sign(r) (min(abs(r), high) - low) and of v^2 (min(abs(r), high)^2 - low^2).
-    rows, farther : float
-        Numbers of rows beyond ``low``, which is noisy, and beyond ``high``, less what noise may have added.
+    counts : TailCounts
+        Of rows beyond ``low`` and beyond ``high``.
     low, high : float
-    skewed : float
-        What rows nearer than both tell of skewness: about chi-squared with 1 degree of freedom if there is none.
     seen_beyond : bool
         Whether rows were seen beyond ``low``; if not, their excess is guessed from fewer of them.
     """
@@ -90,11 +113,9 @@ class Beyond:
     sides: Released
     excess: Released
     square: Released
-    rows: float
-    farther: float
+    counts: TailCounts
     low: float
     high: float
-    skewed: float = 0.0
     seen_beyond: bool = True
 
     def tail(self, inverse: Array, hessian: Array, meat: Array, constant: Array | None, size: float) -> Tail:
@@ -123,11 +144,11 @@ class Beyond:
         least = sides**2 + self.sides.scale**2
         mean = float(np.clip(excess * sides / least, 0.0, 2 * (self.high - self.low)))
         beyond = (excess / self.excess.scale) ** 2 + (sides / self.sides.scale) ** 2
-        seen = beyond + self.skewed
+        seen = beyond + self.counts.skewed
         apart = inverse - np.outer(level, constant)  # how far numbers beyond the cut differ along the regressors
         differ = apart @ self.side
         beside = self.side - hessian @ level * float(constant @ self.side)
-        spread = self.spread + hessian * (max(self.rows, 1.0) / size)
+        spread = self.spread + hessian * (max(self.counts.rows, 1.0) / size)
         uneven = float(beside @ np.linalg.solve(spread, beside))
         one_sided = max(1.0 - (len(constant) - 1) / max(uneven, 1e-300), 0.0)
         kept = (1.0 - min(_CHANCE / seen, 1.0) ** 2) * (1.0 - min(_CHANCE_BEYOND / beyond, 1.0) ** 2)
@@ -135,21 +156,37 @@ class Beyond:
         factor = kept * (1.0 + 0.5 * lost + 0.5 * steeper)
         error = (self.excess.scale**2 + (mean * self.sides.scale) ** 2) / least
         slopes = factor * mean * differ
-        unsure = mean * (0.5 * lost + 1.5 * steeper + 1.0 - kept) * seen / (seen + _CHANCE)
+        unsure = mean * (0.5 * lost + 3.0 * steeper + 1.0 - kept) * seen / (seen + _CHANCE)
         unsure += (1.0 - kept) * one_sided * self.low / 2.0
+        partial = np.abs(differ) / np.sqrt(np.maximum(np.diag(inverse), 1e-300))
+        unsure = max(unsure, self._misfit(uneven, float(partial[1:].max(initial=0.0)) * np.sqrt(size), len(differ) - 1))
 
         # To slopes a row beyond adds low and the mean excess, to the intercept low and all of its own.
         square = max(float(self.square.value[0]), 0.0)
         total = max(float(constant @ meat @ constant), 1e-300)
-        added = min(square, ((self.low + factor * mean) ** 2 - self.low**2) * max(self.rows, 0.0)) / total
+        added = min(square, ((self.low + factor * mean) ** 2 - self.low**2) * max(self.counts.rows, 0.0)) / total
         outer = np.outer(level, level)
         grown = (1.0 + 0.5 * lost * steep) ** 2
         sampling = added * (inverse @ meat @ inverse.T) + max(grown * square - added * total, 0.0) * outer
         noise = (factor * mean) ** 2 * apart @ self.spread @ apart.T
         noise += factor**2 * error * np.outer(differ, differ) + grown * self.excess.scale**2 * outer
-        missed = max(lost * abs(excess) * (1.0 - 0.5 * clear), self.farther * self.high / 2)
+        missed = max(lost * abs(excess) * (1.0 - 0.5 * clear), self.counts.farther * self.high / 2)
         biases = np.stack([unsure * differ, level * missed])
         return Tail(level * whole + slopes, sampling, noise, biases)
+
+    def _misfit(self, uneven: float, distance: float, width: int) -> float:
+        """Return the excess by which rows beyond the cut may differ where the model is wrong.
+
+        They do if they lie farther along a regressor than unequal spread takes them: ``distance`` is the sum of how far
+        in standard deviations, and ``uneven`` is chi-squared with ``width`` degrees of freedom if they lie nowhere.
+        """
+        usual, clear = stats.chi2.ppf([0.9, 0.99], max(width, 1))
+        sure = float(np.clip((uneven - usual) / (clear - usual), 0.0, 1.0))
+        least, most = _LEANING
+        leaning = distance / max(self.counts.rows + self.counts.hidden, 1.0)
+        mean = max(float(self.square.value[0]), 0.0) + self.square.scale
+        excess = 2.0 * float(np.sqrt(self.low**2 + mean / max(self.counts.rows, 1.0)) - self.low)
+        return min(excess, self.high) * sure * float(np.clip((leaning - least) / (most - least), 0.0, 1.0))
 
 
 def folded_quantile(alpha: float, bias: Array) -> Array:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 if TYPE_CHECKING:
     from dpinfer.numerics.arrays import Array
 
-__all__ = ["AverageSlope"]
+__all__ = ["AverageChange", "AverageSlope"]
 
 
 class AverageSlope(NamedTuple):
@@ -26,3 +26,27 @@ class AverageSlope(NamedTuple):
     value: float
     variance: float
     covariance: Array | None = None
+
+
+class AverageChange(NamedTuple):
+    """The average over rows of what the mean changes by where a term takes another value, at the estimate.
+
+    Attributes
+    ----------
+    name, term : str
+        What the effect is called, and the term that changes: a factor has several changes.
+    kind : str
+        "dummy", "factor" or "count".
+    value : float
+    variance : float
+        Of the noise of what was released.
+    gradient : ndarray (p,)
+        Derivative by the coefficients.
+    """
+
+    name: str
+    term: str
+    kind: str
+    value: float
+    variance: float
+    gradient: Array

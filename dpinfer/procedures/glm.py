@@ -41,6 +41,7 @@ def logit(
     weights: str | None = None,
     where: str | None = None,
     ranges: bool = False,
+    margins: bool = False,
     inference: str = "auto",
     target: str = "population",
 ) -> Newton:
@@ -62,6 +63,9 @@ def logit(
     ranges : bool
         Whether to spend a share of the price on where most values of the numeric columns lie. Worth it where bounds
         are several times as wide as the data.
+    margins : bool
+        Whether to spend a twentieth of the price on sums at the estimate from which ``get_margeff`` has average effects
+        of terms that are 0 or 1 and of factors (``dummy=True``) and of whole numbers (``count=True``).
     inference : {"auto", "wald", "score"}
         Method of intervals, p-values and tests alike; "auto" is Wald's, and the score's where noise dominates.
     target : {"population", "data"}
@@ -108,6 +112,7 @@ def probit(
     weights: str | None = None,
     where: str | None = None,
     ranges: bool = False,
+    margins: bool = False,
     inference: str = "auto",
     target: str = "population",
 ) -> Newton:
@@ -131,6 +136,7 @@ def poisson(
     exposure: str | None = None,
     where: str | None = None,
     ranges: bool = False,
+    margins: bool = False,
     inference: str = "auto",
     target: str = "population",
 ) -> Newton:
@@ -138,7 +144,7 @@ def poisson(
 
     Parameters
     ----------
-    formula, data, where, ranges, inference, target
+    formula, data, where, ranges, margins, inference, target
         As in `logit`. The response has declared bounds from 0 up.
     offset : str, optional
         A bounded expression of declared columns that is added to the linear predictor.
@@ -169,6 +175,7 @@ def glm(
     exposure: str | None = None,
     where: str | None = None,
     ranges: bool | None = None,
+    margins: bool = False,
     inference: str = "auto",
     target: str = "population",
 ) -> Newton:
@@ -176,8 +183,9 @@ def glm(
 
     Parameters
     ----------
-    formula, data, weights, where, ranges, inference, target
-        As in `logit`; weights are served for binary responses and ``Gaussian()``.
+    formula, data, weights, where, ranges, margins, inference, target
+        As in `logit`; weights are served for binary responses and ``Gaussian()``. Average effects of a negative
+        binomial and a Gamma regression all need ``margins=True``, and those of ``Gaussian()`` are its coefficients.
     family : statsmodels family
         ``sm.families.Binomial()`` (links Logit, Probit, CLogLog), ``Poisson()``, ``NegativeBinomial(alpha=)``,
         ``Gamma(link=sm.families.links.Log())`` or ``Gaussian()``; the last is the default, as in statsmodels.

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from dpinfer.errors import OptionError
 from dpinfer.procedures.keywords import INSTEAD, suggests
-from dpinfer.procedures.newton import Newton
+from dpinfer.procedures.newton import COVARIANCES, Newton
 from dpinfer.procedures.options import texts_of
 from dpinfer.procedures.regression import OLS, Gram
 from dpinfer.release import Release
@@ -35,6 +35,7 @@ def ols(
     data: Data | Release | Gram | None = None,
     *,
     method: Literal["newton", "gram"] | None = None,
+    cov_type: Literal["HC1", "nonrobust"] | None = None,
     weights: str | None = None,
     where: str | None = None,
     ranges: bool = True,
@@ -61,6 +62,10 @@ def ols(
         "newton" releases rounds of Newton's method for this one regression, with robust standard errors: the default
         for rows. "gram" releases cross-products, whose noise grows with the declared bounds, and reads the regression
         from them under the model of equal error variance: the default for a release, which serves many regressions.
+    cov_type : {"HC1", "nonrobust"}, optional
+        For "newton" decided before the rows are read: "HC1", the default, releases what robust standard errors are made
+        of. "nonrobust" spends that share of the price on the estimate, and takes errors as spreading equally and the
+        model as right. A "gram" knows "nonrobust" alone, its default.
     weights : str, optional
         For "newton": a bounded column of survey weights, not negative, or an expression of such. Estimates solve
         sum w x (y - x'b) = 0, with the robust standard errors of statsmodels' WLS. See `logit`.
@@ -99,6 +104,8 @@ def ols(
         On ``infer``, if a release lacks a column.
     OptionError
         If an option has no such value.
+    NotProvedError
+        For ``cov_type="nonrobust"`` with ``weights``, or where a person may have several rows.
 
     Notes
     -----
@@ -121,16 +128,24 @@ def ols(
     source = data.release if isinstance(data, Gram) else data
     if method not in (None, "newton", "gram"):
         raise OptionError("method", method, ("newton", "gram"))
+    if cov_type not in (None, *COVARIANCES):
+        raise OptionError("cov_type", cov_type, COVARIANCES)
     if method == "gram" or (method is None and _holds_products(source)):
         if ranges is not True:
             raise OptionError("ranges", ranges, 'nothing: it is an option of method="newton"')
         if weights is not None:
             raise OptionError("weights", weights, f'nothing: it is an option of method="newton"; {INSTEAD["weights"]}')
+        if cov_type == "HC1":
+            raise OptionError(
+                "cov_type",
+                cov_type,
+                '"nonrobust": cross-products do not tell where errors spread; take method="newton"',
+            )
         return OLS.asking(locals(), source=source)
     for name, default in _OF_GRAM.items():
         if locals()[name] != default:
             raise OptionError(name, locals()[name], f'{default!r}: it is an option of method="gram"')
-    return Newton.asking(locals(), source=source, model="ols")
+    return Newton.asking(locals(), source=source, model="ols", cov_type=cov_type or "HC1")
 
 
 def _holds_products(source: object) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import contextmanager
 from dataclasses import KW_ONLY, dataclass, replace
 from typing import TYPE_CHECKING, Any, Self
 
@@ -17,18 +18,19 @@ from dpinfer.procedures.newton_columns import NewtonColumns, offsets_of
 from dpinfer.procedures.newton_count_steps import CountPlan
 from dpinfer.procedures.newton_counts import COUNTS, CountModel
 from dpinfer.procedures.newton_estimates import estimates_of
-from dpinfer.procedures.newton_models import BinaryModel, LinearModel, RoundModel
+from dpinfer.procedures.newton_margins import MARGINS, Margins, margins_of
+from dpinfer.procedures.newton_models import BinaryModel, EqualSpreadModel, LinearModel, RoundModel
 from dpinfer.procedures.newton_people import PeoplePlan
 from dpinfer.procedures.newton_robust import HuberModel, QuantileModel
 from dpinfer.procedures.newton_steps import NewtonPlan
-from dpinfer.procedures.options import TARGET, Allowed, inferred, is_number, is_text, measured, one_of
+from dpinfer.procedures.options import TARGET, TRUTH, Allowed, inferred, is_number, is_text, measured, one_of
 from dpinfer.procedures.procedure import Procedure, context_of
 from dpinfer.results.base import PrivateResults
 from dpinfer.results.glm import GLMResults
 from dpinfer.schema.points import FormulaDesign
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping
 
     from dpinfer.kernel.stage import Context, Slot, Stage
     from dpinfer.privacy.sensitivity import Norm
@@ -36,7 +38,9 @@ if TYPE_CHECKING:
     from dpinfer.release import Release, StageRelease
     from dpinfer.schema.schema import Schema
 
-__all__ = ["Newton"]
+__all__ = ["COVARIANCES", "Newton"]
+
+COVARIANCES = ("HC1", "nonrobust")
 
 _FORMULA = Allowed(lambda given: isinstance(given, str), 'a formula such as "affair ~ age"')
 
@@ -48,6 +52,8 @@ _BINARY = ("logit", "probit", "cloglog")
 
 _PARAMETERS = {"negativebinomial": ("alpha", 1e-6, 100.0), "quantile": ("q", 0.0, 1.0), "huber": ("tuning", 0.1, 10.0)}
 """What the parameter of a model is called, and the numbers between which it lies."""
+
+_UNLIKELY = "the numbers of the release are none that its question makes"
 
 _LINKS = {"logit": links.Logit, "probit": links.Probit, "cloglog": links.CLogLog, **dict.fromkeys(COUNTS, links.Log)}
 
@@ -77,6 +83,8 @@ class Newton(Procedure):
     weights: str | None = measured(None, _EXPRESSION)
     offset: str | None = measured(None, _EXPRESSION)
     exposure: str | None = measured(None, _EXPRESSION)
+    cov_type: str = measured("HC1", one_of(COVARIANCES))
+    margins: bool = measured(default=False, allowed=TRUTH)
     _: KW_ONLY
     inference: str = inferred("auto", one_of(METHODS))
     target: str = inferred("population", TARGET)
@@ -90,15 +98,33 @@ class Newton(Procedure):
             return HuberModel() if self.parameter is None else HuberModel(self.parameter)
         if self.model == "quantile":
             return QuantileModel() if self.parameter is None else QuantileModel(self.parameter)
-        return LinearModel() if self.model == "ols" else BinaryModel(self.model)
+        if self.model == "ols":
+            return LinearModel() if self.cov_type == "HC1" else EqualSpreadModel()
+        return BinaryModel(self.model)
 
     def check_options(self) -> None:
-        """Refuse a parameter that the model does not have."""
-        if self.parameter is None:
+        """Refuse options that the model does not have.
+
+        Those are margins of lines, errors that spread equally where the model or the weights say otherwise, and
+        parameters out of their range.
+        """
+        if self.parameter is not None:
+            name, low, high = _PARAMETERS.get(self.model, ("parameter", 0.0, 0.0))
+            if not (is_number(self.parameter) and low < self.parameter < high):
+                raise OptionError(name, self.parameter, f"a number between {low:g} and {high:g}")
+        if self.margins and self.rounds.response is None:
+            raise OptionError(
+                "margins", True, f"False: with the identity link of {self.model} effects are coefficients"
+            )
+        if self.cov_type == "HC1":
             return
-        name, low, high = _PARAMETERS.get(self.model, ("parameter", 0.0, 0.0))
-        if not (is_number(self.parameter) and low < self.parameter < high):
-            raise OptionError(name, self.parameter, f"a number between {low:g} and {high:g}")
+        if self.model != "ols":
+            raise NotProvedError(f'cov_type="{self.cov_type}" is served for ols, not for {self.model}')
+        if self.weights is not None:
+            raise NotProvedError(
+                f'cov_type="{self.cov_type}" takes errors as spreading equally, and weights= may be there because they '
+                'do not: take cov_type="HC1"'
+            )
 
     def columns(self, schema: Schema) -> NewtonColumns:
         """Return the columns, compiled against a schema."""
@@ -133,13 +159,19 @@ class Newton(Procedure):
     def text(self, schema: Schema) -> str:  # noqa: ARG002
         """Return the question in one line."""
         weighted = "" if self.weights is None else f", weights {self.weights}"
-        return f"{self.model}: {self.formula}{told_where(self.where)}{weighted}"
+        margins = ", with margins" if self.margins else ""
+        return f"{self.model}: {self.formula}{told_where(self.where)}{weighted}{margins}"
 
     def check(self, schema: Schema, neighbors: Neighbors) -> None:  # noqa: ARG002
         """Refuse a formula that the schema cannot bound, and a response that the model does not have."""
         columns = self.columns(schema)
         _ = columns.maps, columns.weight
         columns.refuse_collinear()
+        if self.cov_type != "HC1" and schema.rows_per_unit > 1:
+            raise NotProvedError(
+                f'cov_type="{self.cov_type}" takes rows as independent, and a person may have several: take '
+                'cov_type="HC1", which is clustered by person'
+            )
         if self.weights is not None and self.model not in ("ols", *_BINARY):
             raise NotProvedError(f"weights= is served for ols, logit, probit and cloglog, not for {self.model}")
         if columns.offsets and self.model not in COUNTS:
@@ -166,25 +198,33 @@ class Newton(Procedure):
 
     def slots(self, context: Context) -> tuple[Slot, ...]:
         """Share the price among the stages."""
-        return self.plan(context).slots()
+        plan = self.plan(context)
+        return Margins(plan).slots() if self.margins else plan.slots()
 
     def columns_read(self, context: Context) -> tuple[str, ...]:
         """Columns of the data that are read."""
         return tuple(self.columns(context.schema).features.columns)
 
     def stage(self, place: int, context: Context, released: tuple[StageRelease, ...]) -> Stage:
-        """Ask for ranges, a start, counts, and two rounds; see `NewtonPlan`."""
-        return self.plan(context).stage(place, released)
+        """Ask for ranges, a start, counts, two rounds, and perhaps sums for margins; see `NewtonPlan`, `Margins`."""
+        plan = self.plan(context)
+        return plan.stage(place, released) if place < len(plan.kinds) else margins_of(plan, released)
 
     def check_release(self, release: Release) -> None:
         """Refuse a release whose sums or settings are not those of the stages."""
         context = context_of(release)
         plan = self.plan(context)
-        if release.kind != self.release_kind(context) or len(release.stages) != len(plan.kinds):
+        with _reading():
+            self._check_stages(release, plan)
+
+    def _check_stages(self, release: Release, plan: NewtonPlan) -> None:
+        context = plan.context
+        if release.kind != self.release_kind(context) or len(release.stages) != len(plan.kinds) + self.margins:
             raise ReleaseFormatError("stages: not those that the question asks for")
         for place, stage in enumerate(release.stages):
             _check_finite(stage.settings)
-            asked = plan.stage(place, release.stages[:place])
+            before = release.stages[:place]
+            asked = plan.stage(place, before) if place < len(plan.kinds) else margins_of(plan, before)
             if asked.measure.names != stage.names or asked.settings.keys() != stage.settings.keys():
                 raise ReleaseFormatError("the sums of the release are not those that its question asks for")
             for name, mine in asked.settings.items():
@@ -223,18 +263,36 @@ class Newton(Procedure):
         found, theirs = self._asked_of(release)
         assert isinstance(theirs, Newton)
         plan = theirs.plan(context_of(found))
-        estimated = estimates_of(
-            plan, dict(zip(plan.kinds, found.stages, strict=True)), method=self.inference, target=self.target
-        )
+        stages = found.stages[: len(plan.kinds)]
+        with _reading():
+            estimated = estimates_of(
+                plan, dict(zip(plan.kinds, stages, strict=True)), method=self.inference, target=self.target
+            )
+            if not np.isfinite([estimated.params, np.diag(estimated.cov_sampling + estimated.cov_noise)]).all():
+                raise ReleaseFormatError(_UNLIKELY)
         shown: dict[str, Any] = {
             "model_name": f"Private {_TITLES[self.model]}",
             "response": plan.columns.response.name,
-            "notes": (*where_notes(self.where), *plan.notes(found.stages)),
+            "notes": (*where_notes(self.where), *plan.notes(stages)),
             "design": FormulaDesign(found.schema, plan.columns.compiled.design),
         }
         if plan.model.response is None:
             return PrivateResults(estimated, found, **shown)
+        if theirs.margins:
+            slope, changes = Margins(plan).read(found.stages[-1], estimated)
+            shown |= {"average_slope": slope, "average_changes": changes}
+            shown["notes"] += (f"Sums for average marginal effects took {float(MARGINS):.0%} of the price.",)
         return GLMResults(estimated, found, link=_LINKS[self.model](), counts=self.model not in _BINARY, **shown)
+
+
+@contextmanager
+def _reading() -> Iterator[None]:
+    """Refuse numbers of a release with which nothing can be computed: no stage has such."""
+    try:
+        with np.errstate(all="ignore"):
+            yield
+    except (ArithmeticError, TypeError, np.linalg.LinAlgError) as error:
+        raise ReleaseFormatError(_UNLIKELY) from error
 
 
 def _check_finite(settings: Mapping[str, Any]) -> None:

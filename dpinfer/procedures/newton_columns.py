@@ -244,7 +244,9 @@ class NewtonColumns:
             cells[name] = np.where(chosen, rng.choice(points, _SAMPLED), cells[name])
         rows, _ = Features(self.basis).encode(cells)
         design = self.maps[:-1] @ (rows / UNIT)
-        often = (np.abs(design - design[:, :1]) > _TOUCHED * np.abs(design).max(initial=1e-300)).sum(axis=1) >= _SOMETIMES
+        often = (np.abs(design - design[:, :1]) > _TOUCHED * np.abs(design).max(initial=1e-300)).sum(
+            axis=1
+        ) >= _SOMETIMES
         often[:1] = True
         kept = np.flatnonzero(often)
         _refuse_dependent(design[kept], [self.names[place] for place in kept])
@@ -283,12 +285,14 @@ class NewtonColumns:
         inverse_sd: Interpolant | None = None,
         lift: Interpolant | None = None,
         skipped: tuple[tuple[str, int], ...] = (),
+        predictors: Array | None = None,
         **options: object,
     ) -> RoundFrame:
         """Return a frame of coordinates (q, p) and linear predictor (p,) of the regressors.
 
         The response is measured less ``response[0]``, over ``response[1]``; without a table of means the linear
-        predictor is taken off as it is. Rows at the levels ``skipped`` have no weight.
+        predictor is taken off as it is. Rows at the levels ``skipped`` have no weight. Labels are linear predictors
+        with other coefficients, ``predictors`` (k, p).
         """
         shift, unit = response
         measured = self.maps[-1].copy()
@@ -299,6 +303,9 @@ class NewtonColumns:
             rows, options = np.vstack([rows, kept_map(self.basis, skipped, self.weight)]), {**options, "weighted": True}
         elif self.weight is not None:
             rows, options = np.vstack([rows, self.weight]), {**options, "weighted": True}
+        if predictors is not None:
+            rows = np.vstack([rows, predictors @ self.maps[:-1] + self.offset])
+            options = {**options, "labels": len(predictors)}
         bits = [_bits(row) for row in rows]
         whole = np.stack([np.trunc(np.ldexp(row, one)) for row, one in zip(rows, bits, strict=True)]).astype(np.int64)
         return RoundFrame(self.features, whole, tuple(bits), mean, inverse_sd, lift, **options)  # type: ignore[arg-type]

@@ -54,7 +54,6 @@ _SIZES, _RESIDUALS, _DIFFERENCES = "size", "residual", "difference"
 _WEIGHTS = (0.35, 0.4, 0.25)
 """Shares of the price of the counts: of sizes, residuals and differences."""
 
-
 _LEVELS = 12
 
 _EXPLAINED = 0.3
@@ -389,8 +388,8 @@ class CountPlan(NewtonPlan):
         factor = self.model.factors(cut)[0]
         meat = back @ floored(terms["meat"].value, 0.0) @ back.T * factor**2 * (target == "population")
         fit = solve_rounds(rounds, self.model.response, moments, meat, start=rounds[-1].point, size=start.size)
+        offset = float(stages["start"].settings["offset"])
         if self.columns.intercept:
-            offset = float(stages["start"].settings["offset"])
             level = self._level(rounds[-1], cut, terms, moments, start, offset, float(last.settings["farther"]))
             fit = level.leveled(fit)
         public = self.public_size
@@ -405,6 +404,9 @@ class CountPlan(NewtonPlan):
             total=start.size,
             total_variance=0.0 if public is not None else start.terms["rows"].scale ** 2,
             method=method,
+            slope_factor=self.model.slope_factor(
+                cut, *self._predicted(moments, np.array(last.settings["point"]), offset)
+            ),
         )
 
     def _level(
@@ -420,8 +422,7 @@ class CountPlan(NewtonPlan):
         """Read the level of the last round."""
         means, chances = self._predicted(moments, last.point, offset)
         expected = float(self.model.expected_level(cut, means) @ chances) * start.size
-        _, kept = self.model.expected(cut)
-        shares = np.interp(means, self.model.means, kept)
+        shares = np.interp(means, self.model.means, self.model.expected(cut)[1])
         weights = self.model.law.weight(means) * chances
         row = last.hessian[0] * float(weights.sum() / max(float(weights @ shares), 1e-300))
         if isinstance(self.model.law, NegativeBinomial):

@@ -161,6 +161,13 @@ class CountModel(RoundModel):
         means = np.exp(np.clip(cut.centre + cut.width * NODES, *self.ends))
         return self.law.spreading(cut.spread, means, CHANCES)
 
+    def slope_factor(self, cut: CountCut, means: Array, chances: Array) -> float | None:
+        """Return the sum of means over what the Hessian keeps of them; None for laws whose Hessian weighs otherwise."""
+        if not isinstance(self.law, Poisson):
+            return None
+        kept = np.interp(means, self.means, self.expected(cut)[1])
+        return float((means @ chances) / max(float((means * kept) @ chances), 1e-300))
+
     def terms(self, cut: Cut, *, last: bool) -> tuple[Term, ...]:
         """See `RoundModel`."""
         assert isinstance(cut, CountCut)

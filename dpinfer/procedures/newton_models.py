@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from dpinfer.privacy.sensitivity import Norm
     from dpinfer.procedures.newton_robust import Seen
 
-__all__ = ["BinaryModel", "LinearModel", "RoundModel", "Tables"]
+__all__ = ["BinaryModel", "EqualSpreadModel", "LinearModel", "RoundModel", "Tables"]
 
 ROWS = 0.02
 """Part of the price of the first round that counts rows."""
@@ -79,10 +79,19 @@ class RoundModel(ABC):
         Its mean function; None where the linear predictor is the mean.
     finest : int
         Residuals are counted in half octaves from this one on, of which 0 ends at one standard deviation.
+    gives_back : bool
+        Whether what was cut is released, and given back.
+    assumes : str
+        What tables say of standard errors.
     """
 
     response: Response | None
     finest: ClassVar[int] = -2
+    gives_back: ClassVar[bool] = False
+    assumes: ClassVar[str] = (
+        "Standard errors are robust to unequal spread and to a wrong model, whose best approximation is then what is "
+        "estimated."
+    )
 
     @property
     @abstractmethod
@@ -243,6 +252,7 @@ class LinearModel(RoundModel):
     """Least squares with residuals cut, and what was cut given back."""
 
     response = None
+    gives_back = True
 
     @property
     def shares(self) -> dict[str, Fraction]:
@@ -297,3 +307,37 @@ class LinearModel(RoundModel):
     def factors(self, cut: Cut) -> tuple[float, float]:
         """See `RoundModel`: the score is measured in units of where residuals are cut."""
         return cut.low, 1.0
+
+
+_OF_SPREAD = 0.3
+"""Part of the meat's price that the sum of squared residuals gets in its place; the score gets the rest."""
+
+
+@dataclass(frozen=True)
+class EqualSpreadModel(LinearModel):
+    """Least squares whose errors spread equally: one sum of squared residuals takes the place of the meat."""
+
+    assumes = (
+        "Standard errors assume that errors spread equally and that the model is right: neither is checked, and where "
+        "one fails they are wrong."
+    )
+
+    def terms(self, cut: Cut, *, last: bool) -> tuple[Term, ...]:
+        """See `LinearModel`: with T the size of the cut residual over ``cut.low``, the meat has size T^2.
+
+        The score has size T at most, and the sum of squares T^2. So a price m T^4 of the meat may become
+        (m - s) T^2 + s T^4 of the two: at T = 1, the dearest, both are m, and no row pays more than before.
+        """
+        found = super().terms(cut, last=last)
+        if not last:
+            return found
+        meat = next(term.price for term in found if term.name == "meat")
+        square = steps_of(lambda one: (one / cut.low) ** 2, -cut.low, cut.low, 1024)
+        return (
+            *(
+                replace(one, price=one.price + (1 - _OF_SPREAD) * meat) if one.name == "score" else one
+                for one in found
+                if one.name != "meat"
+            ),
+            Term("square", "mass", _OF_SPREAD * meat, square),
+        )

@@ -28,6 +28,7 @@ from dpinfer.procedures.newton_steps import NewtonPlan, cut_of
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from dpinfer.inference.newton_tail import TailCounts
     from dpinfer.inference.newton_terms import Released
     from dpinfer.kernel.rows.round_frame import RoundFrame
     from dpinfer.kernel.rows.rounds import Term
@@ -167,9 +168,9 @@ class PeoplePlan(NewtonPlan):
 
     # Rounds
 
-    def _radius(self, edge: float, size: float, usual: float) -> float:
+    def _radius(self, edge: float, reach: float, size: float) -> float:
         """See `NewtonPlan`: long regressors cost people's scores nothing."""
-        return max(super()._radius(edge, size, usual), float(np.sqrt(_LEAST_SIZE * self.width)))
+        return max(super()._radius(edge, reach, size), float(np.sqrt(_LEAST_SIZE * self.width)))
 
     def _later(self, before: dict[str, StageRelease], settings: dict[str, Any], *, last: bool) -> Stage:
         length = self._longest(before["people"])
@@ -199,14 +200,15 @@ class PeoplePlan(NewtonPlan):
         steps = round(float(np.clip(reach / low, 1 / 32, 1.0)) * 32)  # tables bend at the cut where it is a node
         return {"cut": low, "high": low * (32 + steps) / 32}
 
-    def tail_counts(self, stage: StageRelease, cut: Cut) -> tuple[float, float, float]:
+    def tail_counts(self, stage: StageRelease, cut: Cut) -> TailCounts:
         """See `NewtonPlan`: people whose score was cut count as rows, by how far their usual residual is beyond."""
         assert isinstance(stage, _Seen)
         assert stage.people is not None
-        rows, farther, skewed = super().tail_counts(stage, cut)
+        rows = super().tail_counts(stage, cut)
         length = self._longest(stage.people)
         people, noise = self._people_beyond(stage.people, length)
-        return rows, farther + max(people - 2 * noise, 0.0) * length / float(np.sqrt(self.width)) / cut.high, skewed
+        more = max(people - 2 * noise, 0.0) * length / float(np.sqrt(self.width)) / cut.high
+        return rows._replace(farther=rows.farther + more)
 
     def _round(self, frame: RoundFrame, terms: tuple[Term, ...], settings: dict[str, Any]) -> Stage:
         if "tau" not in settings:
@@ -254,10 +256,12 @@ class PeoplePlan(NewtonPlan):
 
     def warnings(self, stages: Mapping[str, Any]) -> tuple[str, ...]:
         """See `NewtonPlan`."""
+        more = super().warnings(stages)
         share, noise = self._cut_people(stages)
         if share - 2 * noise <= _MANY:
-            return ()
+            return more
         return (
+            *more,
             f"the scores of about {share:.1%} of the people were cut, which the Hessian does not know: estimates may "
             "be biased, and standard errors too small",
         )

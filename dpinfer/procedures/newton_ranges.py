@@ -25,7 +25,10 @@ _RANGE = 1.8
 def ranges_stage(columns: NewtonColumns) -> Stage:
     """Count the numeric columns of a regression, each in a tree over its declared bounds."""
     cuts = np.linspace(-1, 1, 2**LEVELS + 1)[1:-1]
-    places = [Bins(name, "coordinate", cuts, levels=LEVELS, place=place) for place, name in enumerate(columns.numeric)]
+    places = [
+        Bins(name, "coordinate", cuts, levels=LEVELS, place=place, halved=True)
+        for place, name in enumerate(columns.numeric)
+    ]
     return Stage(Sum(RoundCounts(columns.ranged, tuple(places))))
 
 

@@ -15,7 +15,16 @@ from dpinfer.kernel.rows.rounds import RoundSum, Term
 from dpinfer.kernel.stage import Slot, Stage, Sum
 from dpinfer.privacy.accounting import gaussian_amount
 from dpinfer.privacy.units import PureDP
-from dpinfer.procedures.newton_bins import LEVELS, SEEN, beyond_cuts, both_sides, edge_of, positive_cuts, residual_cuts
+from dpinfer.procedures.newton_bins import (
+    LEVELS,
+    SEEN,
+    beyond_cuts,
+    both_sides,
+    edge_of,
+    positive_cuts,
+    reach_of,
+    residual_cuts,
+)
 from dpinfer.procedures.newton_levels import levels_of, rare_levels, without_levels
 from dpinfer.procedures.newton_models import ROWS, Cut, constant, ratio_of
 from dpinfer.procedures.newton_ranges import found_ranges, ranges_stage
@@ -25,6 +34,7 @@ from dpinfer.procedures.newton_start import FLOOR, OF_EDGE, Begun, binary_start
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from dpinfer.inference.newton_tail import TailCounts
     from dpinfer.kernel.rows.round_frame import RoundFrame
     from dpinfer.kernel.stage import Context
     from dpinfer.numerics.arrays import Array
@@ -42,8 +52,11 @@ _CUT_START = 3.0
 _OF_COUNTS = (8**-0.5, 5**-0.5)
 """Noise of counts of sizes, and of residuals, relative to each other."""
 
+_ENOUGH = 1800.0
+"""Rows times the squared precision of a sum bounded by 1 (2 rho) from which rows far out are seen, or hardly matter."""
+
 _LEAST_CUT, _OF_NOISE = 3.0, 0.5
-_OF_NOISE_FAR = 0.15
+_OF_NOISE_FAR = 1.0
 """Part of the sampling variance that the noise of a score may have before rows far out count less."""
 
 
@@ -138,9 +151,15 @@ class NewtonPlan:
         """Return how many independent units there are, for corrections of small samples."""
         return rows
 
-    def warnings(self, stages: Mapping[str, Any]) -> tuple[str, ...]:  # noqa: ARG002
+    def warnings(self, stages: Mapping[str, Any]) -> tuple[str, ...]:
         """Return what should be known of the estimates, from released numbers."""
-        return ()
+        if not self.model.gives_back or self.begun(stages["start"]).size * self._precision(1.0) ** 2 >= _ENOUGH:
+            return ()
+        hidden = SEEN * float(np.sqrt(stages["counts"].noise_variances[-1]))
+        return (
+            f"at this price noise hides up to about {hidden:.0f} rows far out: with few rows, skewed errors and wrong "
+            "models may move every coefficient by more than its interval tells",
+        )
 
     def expected_ratio(self, size: int) -> float:
         """Guess standard errors with noise over those without, where rows have no more than usual leverage."""
@@ -160,13 +179,12 @@ class NewtonPlan:
             counts[1:][self._size_cuts >= 0.999 * settings["radius"] ** (1 if self.norm == "l1" else 2)].sum()
         )
         told = [
-            f"{len(self.kinds)} rounds: {', '.join(self.kinds)}. Standard errors are robust to unequal spread and to a "
-            "wrong model, whose best approximation is then what is estimated.",
+            f"{len(self.kinds)} rounds: {', '.join(self.kinds)}. {self.model.assumes}",
             f"Rows that count less for outlying regressors: {_share(lighter, size)} (noisy).",
         ]
         told += self.model.notes(cut_of(settings), self._unit(stages))
         if "edge" in settings:
-            beyond = self.tail_counts(stages["counts"], cut_of(settings))[0]
+            beyond = self.tail_counts(stages["counts"], cut_of(settings)).rows
             told.append(
                 f"Rows whose residual was cut, and given back: {_share(beyond, size)} (noisy); beyond what was seen, "
                 "residuals are taken to fall off as a Pareto law of index 2.5, or faster."
@@ -310,7 +328,8 @@ class NewtonPlan:
         edge = edge_of(counts.array[1:sizes], cuts, noise[0])
         whiten = np.array(counts.settings["whiten"]) @ start.transform
         usual = float(np.sqrt(((whiten @ self._public_rows) ** 2).sum(axis=0).max()))
-        radius = min(self._radius(edge, start.size, usual), self.columns.longest(whiten, self.norm))
+        reach = reach_of(counts.array[1:sizes], cuts, noise[0])
+        radius = min(self._radius(edge, reach, start.size), self.columns.longest(whiten, self.norm))
         if self.model.response is None and self.norm == "l2":  # rows of the last bin may be no longer than usual ones
             radius = min(radius, max(float(np.sqrt(edge / np.sqrt(2.0))), usual))
         settings = {"radius": radius, **self._cut(counts.array[sizes:], noise[-1], radius, start.size)}
@@ -321,17 +340,18 @@ class NewtonPlan:
         settings["point"] = point.tolist()
         return self._later(before, settings, last=False)
 
-    def _radius(self, edge: float, size: float, usual: float) -> float:
-        """Length of whitened regressors up to which rows keep their weight, from the largest size that was seen.
+    def _radius(self, edge: float, reach: float, size: float) -> float:
+        """Length of whitened regressors up to which rows keep their weight, from the sizes that were seen.
 
-        A weight below 1 moves what is estimated where the model is wrong, so there is one only where noise asks for it,
-        among rows that are no longer than usual ones, spread over the declared bounds.
+        A weight below 1 moves what is estimated where the model is wrong, so there is one only for rows farther out
+        than any that was seen or, for least squares, is expected beyond these, as far as noise allows.
         """
         seen = edge if self.norm == "l1" else float(np.sqrt(edge))
         if self.model.response is not None:
             return seen
         precise = self._precision(0.5 * self.share("second"))
-        return max(seen, min(float(np.sqrt(_OF_NOISE_FAR * size)) * precise / _LEAST_CUT, usual))
+        expected = max(seen, reach if self.norm == "l1" else float(np.sqrt(reach)))
+        return max(seen, min(float(np.sqrt(_OF_NOISE_FAR * size)) * precise / _LEAST_CUT, expected))
 
     def _cut(self, counts: Array, noise: float, radius: float, size: float) -> dict[str, float]:
         """Where residuals are cut, from counts of residuals in units of their standard deviation."""
@@ -359,7 +379,7 @@ class NewtonPlan:
         steps = max(4, min(round(high / low * 32), 2**12))
         return {"cut": low, "high": low * max(steps, 33) / 32, "edge": edge}
 
-    def tail_counts(self, stage: StageRelease, cut: Cut) -> tuple[float, float, float]:
+    def tail_counts(self, stage: StageRelease, cut: Cut) -> TailCounts:
         """Return what counts tell of rows with residuals beyond both cuts; see `beyond_cuts`."""
         counts = stage.array[len(self._size_cuts) + 1 :]
         return beyond_cuts(counts, float(np.sqrt(stage.noise_variances[-1])), cut)

@@ -22,7 +22,20 @@ if TYPE_CHECKING:
 
     Array = NDArray[np.float64]
 
-__all__ = ["Difference", "Effect", "Points", "Slope", "effects_at", "lone_terms"]
+__all__ = [
+    "DIFFERENCE",
+    "Change",
+    "Difference",
+    "Effect",
+    "Points",
+    "Slope",
+    "effects_at",
+    "lone_changes",
+    "lone_terms",
+]
+
+DIFFERENCE = "a difference of means"
+"""Why an average effect is no coefficient times one average."""
 
 _STEP = 6e-6
 """Relative step of a central difference: the cube root of the precision of a float."""
@@ -117,10 +130,59 @@ def lone_terms(design: FormulaDesign, *, dummy: bool, count: bool) -> tuple[dict
         for place in design.terms[group[0]]:
             kind = _discrete(design, place, dummy=dummy, count=count)
             if kind:
-                other[group[0] if kind == "factor" else design.names[place]] = "a difference of means"
+                other[group[0] if kind == "factor" else design.names[place]] = DIFFERENCE
             else:
                 simple[design.names[place]] = place
     return simple, other
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """A change of a term of its own: columns at ``places`` are replaced by ``lower`` (p,), and by ``upper`` (p,).
+
+    Columns of whole numbers are not replaced, but ``lower`` and ``upper`` are added.
+    """
+
+    name: str
+    term: str
+    kind: str
+    places: tuple[int, ...]
+    lower: Array
+    upper: Array
+    divisor: float = 1.0
+
+
+def lone_changes(design: FormulaDesign) -> list[Change]:
+    """List the discrete changes of terms that share no column with others."""
+    found: list[Change] = []
+    eye = np.eye(len(design.names))
+    zero = np.zeros(len(design.names))
+    for group in _groups(design):
+        places = tuple(design.terms[group[0]])
+        if len(group) > 1 or _crossed(design, places):
+            continue
+        for place in places:
+            name, kind = design.names[place], _discrete(design, place, dummy=True, count=True)
+            if kind == "factor":
+                found.extend(_level_changes(design, group[0], places))
+                break
+            if kind == "dummy":
+                found.append(Change(name, name, kind, (place,), zero, eye[place]))
+            elif kind == "count":
+                found.append(Change(name, name, kind, (), -eye[place], eye[place], 2.0))
+    return found
+
+
+def _level_changes(design: FormulaDesign, term: str, places: tuple[int, ...]) -> list[Change]:
+    variable = design.columns[places[0]].codings[0][0]
+    coding = np.zeros((len(design.names), len(design.columns[places[0]].codings[0][1])))
+    coding[list(places)] = [design.columns[place].codings[0][1] for place in places]
+    first = _reference(design, variable)
+    return [
+        Change(_level_name(design, variable, one), term, "factor", places, coding[:, first], coding[:, one])
+        for one in range(coding.shape[1])
+        if one != first
+    ]
 
 
 def _groups(design: FormulaDesign) -> list[list[str]]:

@@ -11,19 +11,19 @@ import pandas as pd
 from dpinfer.errors import MissingFromReleaseError, OptionError, UnknownColumnError
 from dpinfer.results.base import PrivateResults
 from dpinfer.results.contrasts import check_alpha
-from dpinfer.results.effects import Points, effects_at, lone_terms
+from dpinfer.results.effects import DIFFERENCE, Points, effects_at, lone_terms
 from dpinfer.results.links import MeanFunction
 from dpinfer.results.margins import MARGIN_LABELS, MarginalEffects
 from dpinfer.results.prediction import CONSTANTS, MeanPrediction, design_rows, public_points
 from dpinfer.results.printing import interval_labels
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from numpy.typing import ArrayLike, NDArray
 
     from dpinfer.inference.base import Inference
-    from dpinfer.inference.slopes import AverageSlope
+    from dpinfer.inference.slopes import AverageChange, AverageSlope
     from dpinfer.release.combined import AnyRelease
     from dpinfer.results.effects import Effect
     from dpinfer.schema.points import FormulaDesign
@@ -50,6 +50,8 @@ class GLMResults(PrivateResults):
         Whether the response is a number of events, so that exponentiated coefficients are rate ratios.
     average_slope : AverageSlope, optional
         For average marginal effects; by default ``inference.average_slope``, where there is one.
+    average_changes : sequence of AverageChange
+        For average effects of terms that are 0 or 1, of factors and of whole numbers.
 
     Raises
     ------
@@ -69,8 +71,10 @@ class GLMResults(PrivateResults):
         design: FormulaDesign | None = None,
         counts: bool = False,
         average_slope: AverageSlope | None = None,
+        average_changes: Sequence[AverageChange] = (),
     ) -> None:
         self._mean, self._counts, self._average_slope = MeanFunction(link), counts, average_slope
+        self._average_changes = tuple(average_changes)
         super().__init__(
             inference,
             release,
@@ -84,7 +88,13 @@ class GLMResults(PrivateResults):
     def _labels(self) -> dict[str, Any]:
         """Everything but the inference and the release that the results are made of."""
         kept = {name: value for name, value in super()._labels().items() if name != "inverse_link"}
-        return {**kept, "link": self.link, "counts": self._counts, "average_slope": self._average_slope}
+        return {
+            **kept,
+            "link": self.link,
+            "counts": self._counts,
+            "average_slope": self._average_slope,
+            "average_changes": self._average_changes,
+        }
 
     def __repr__(self) -> str:
         return super().__repr__().replace("<PrivateResults", f"<{type(self).__name__}", 1)
@@ -240,8 +250,10 @@ class GLMResults(PrivateResults):
         with ``age + I(age**2)`` has one effect through both. With ``dummy=True`` the levels of a factor exclude each
         other, where statsmodels changes one column at a time.
 
-        The average effect of a continuous term is its coefficient times the released average slope of the mean. Like
-        statsmodels, the standard error takes the rows' regressors as fixed.
+        The average effect of a continuous term is its coefficient times the released average slope of the mean, which
+        binary and Poisson regressions release anyhow. Differences of means, and slopes of other models, are
+        released where the question asks for ``margins=True``. Like statsmodels, the standard error takes the rows'
+        regressors as fixed.
         """
         _check_margins(at, method, dummy=dummy, count=count)
         if atexog is None and at != "zero":
@@ -277,7 +289,6 @@ class GLMResults(PrivateResults):
         """Return averages over the rows, from the released average slope."""
         if at != "overall":
             raise OptionError("at", at, "'overall' or 'zero' without atexog=: the rows' regressors were not released")
-        value, variance, covariance = self._released_slope(method)
         names = self._inference.names
         simple = {name: place for place, name in enumerate(names) if name not in CONSTANTS}
         other: dict[str, str] = {}
@@ -285,41 +296,55 @@ class GLMResults(PrivateResults):
             simple, other = lone_terms(self._design, dummy=dummy, count=count)
         elif dummy or count:
             raise OptionError("dummy" if dummy else "count", True, "False: these results have no formula to tell")
-        wanted = [*simple, *other] if terms is None else list(terms)
+        changes = self._released_changes(method, other)
+        other = {name: reason for name, reason in other.items() if name not in {one.term for one in changes.values()}}
+        wanted = [*simple, *changes, *other] if terms is None else list(terms)
         if not wanted:
             raise OptionError("terms", terms, "at least one effect, of a term that is not constant")
         for name in wanted:
-            if name not in simple and name not in other:
-                raise UnknownColumnError(name, [*simple, *other], "the effects")
-        missing = [f"{name} ({other[name]})" for name in wanted if name in other]
-        if missing:
-            raise MissingFromReleaseError(
-                f"average marginal effects of {', '.join(missing)} need a sum over rows that was not released; "
-                "margins=True at the fit releases it, atexog= gives effects at public points, terms= leaves them out"
-            )
-        places = [simple[name] for name in wanted]
-        params = np.asarray(self._inference.params)[places]
-        gradients = value * np.eye(len(names))[places]
-        total = np.asarray(self._inference.cov_sampling + self._inference.cov_noise)[np.ix_(places, places)]
-        errors = np.sqrt(np.diag(total))
-        spread = None
-        if covariance is None:
-            se = np.abs(value) * errors + np.abs(params) * np.sqrt(variance)
-        else:
-            mixed = value * np.outer(params, np.asarray(covariance, dtype=np.float64)[places])
-            spread = value**2 * total + variance * np.outer(params, params) + mixed + mixed.T
-            se = np.sqrt(np.maximum(np.diag(spread), 0.0))
-        return MarginalEffects(
-            self,
-            tuple(wanted),
-            value * params,
-            gradients,
-            margeff_se=se,
-            margeff_cov=spread,
-            at=at,
-            method=method,
-            notes=("Averages over the rows, their regressors taken as fixed.", *self._on_factors(dummy=dummy)),
-        )
+            if name not in simple and name not in changes and name not in other:
+                raise UnknownColumnError(name, [*simple, *changes, *other], "the effects")
+        _refuse_missing({name: other[name] for name in wanted if name in other})
+        slope = self._released_slope(method) if any(name in simple for name in wanted) else (0.0, 0.0, None)
+        notes = ("Averages over the rows, their regressors taken as fixed.", *self._on_factors(dummy=dummy))
+        averages = self._averages(wanted, simple, changes, *slope)
+        return MarginalEffects(self, tuple(wanted), at=at, method=method, notes=notes, **averages)
+
+    def _averages(
+        self,
+        wanted: Sequence[str],
+        simple: Mapping[str, int],
+        changes: Mapping[str, AverageChange],
+        value: float,
+        variance: float,
+        covariance: Array | None,
+    ) -> dict[str, Any]:
+        """Return effects with derivatives and errors: of changes, and of slopes, which share the average ``value``."""
+        params = np.asarray(self._inference.params)
+        total = np.asarray(self._inference.cov_sampling + self._inference.cov_noise)
+        places = [simple.get(name, 0) for name in wanted]
+        sloping = np.array([name in simple for name in wanted])
+        along = params[places] * sloping
+        effects, gradients = value * along, value * np.eye(len(params))[places] * sloping[:, None]
+        noise = np.zeros(len(wanted))
+        for place in np.flatnonzero(~sloping).tolist():
+            change = changes[wanted[place]]
+            effects[place], gradients[place], noise[place] = change.value, change.gradient, change.variance
+        spread = gradients @ total @ gradients.T + np.diag(noise)
+        if covariance is None and along.any():
+            errors = np.sqrt(np.diag(spread)) + np.abs(along) * np.sqrt(variance)
+            return {"margeff": effects, "gradients": gradients, "margeff_se": errors}
+        moved = np.zeros(len(wanted)) if covariance is None else gradients @ np.asarray(covariance, dtype=np.float64)
+        mixed = np.outer(along, moved)
+        spread = spread + variance * np.outer(along, along) + mixed + mixed.T
+        errors = np.sqrt(np.maximum(np.diag(spread), 0.0))
+        return {"margeff": effects, "gradients": gradients, "margeff_se": errors, "margeff_cov": spread}
+
+    def _released_changes(self, method: str, other: Mapping[str, str]) -> dict[str, AverageChange]:
+        """Return the released averages of what terms among ``other`` change, by name of the effect."""
+        if method != "dydx":
+            return {}
+        return {one.name: one for one in self._average_changes if one.term in other}
 
     def _on_factors(self, *, dummy: bool) -> tuple[str, ...]:
         """Say what is done with terms that are 0 or 1 and with factors, where there are any."""
@@ -342,6 +367,18 @@ class GLMResults(PrivateResults):
             )
         value, variance, covariance = found
         return float(value), max(float(variance), 0.0), covariance
+
+
+def _refuse_missing(reasons: Mapping[str, str]) -> None:
+    """Refuse effects for which there is no sum: of differences one may be released, of others none can."""
+    if not reasons:
+        return
+    missing = ", ".join(f"{name} ({reason})" for name, reason in reasons.items())
+    needed = f"average marginal effects of {missing} need a sum over rows that was not released; "
+    others = "atexog= gives effects at public points, terms= leaves them out"
+    if any(reason == DIFFERENCE for reason in reasons.values()):
+        raise MissingFromReleaseError(f"{needed}margins=True at the fit releases it, {others}")
+    raise MissingFromReleaseError(f"{needed}margins=True has none of slopes that vary with other columns, {others}")
 
 
 def _check_margins(at: str, method: str, *, dummy: bool, count: bool) -> None:

@@ -26,8 +26,10 @@ def _regression(name: str, function: str, **options: Any) -> Ask:
 
 ROUNDS = [
     _regression("ols by rounds", "ols", formula="income ~ age + educ + C(race)"),
+    _regression("ols by rounds, equal spread", "ols", formula="income ~ age + educ", cov_type="nonrobust"),
     _regression("logit", "logit", formula="married ~ age + C(region)"),
     _regression("probit", "probit", formula="married ~ age", ranges=True),
+    _regression("logit with margins", "logit", formula="married ~ age + C(region) + educ", margins=True),
     _regression("glm", "glm", formula="smokes ~ share", family=sm.families.Binomial(sm.families.links.CLogLog())),
     _regression("poisson", "poisson", formula="educ ~ age"),
     _regression("rlm", "rlm", formula="income ~ educ"),

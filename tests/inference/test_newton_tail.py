@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from dpinfer.inference.newton_tail import Beyond, Tail, folded_quantile, folded_tail
+from dpinfer.inference.newton_tail import Beyond, Tail, TailCounts, folded_quantile, folded_tail
 from dpinfer.inference.newton_terms import Released
 
 LOW, HIGH = 2.0, 30.0
@@ -13,7 +13,7 @@ def released(value, scale):
     return Released(np.atleast_1d(np.asarray(value, dtype=float)), scale)
 
 
-def fitted(z, residuals, scale=1e-3, low=LOW, high=HIGH, **changes):
+def fitted(z, residuals, scale=1e-3, low=LOW, high=HIGH, counts=None, **changes):
     """What rows (n, p) with residuals (n,) release."""
     size, signs, sizes = np.abs(residuals), np.sign(residuals), np.minimum(np.abs(residuals), high)
     over = size > low
@@ -25,8 +25,9 @@ def fitted(z, residuals, scale=1e-3, low=LOW, high=HIGH, **changes):
         "sides": released(signs[over].sum(), scale),
         "excess": released((signs * np.maximum(sizes - low, 0.0)).sum(), scale),
         "square": released((np.maximum(sizes, low) ** 2 - low**2).sum(), scale),
-        "rows": float(over.sum()),
-        "farther": 0.0,
+        "counts": TailCounts(
+            **{"rows": float(over.sum()), "farther": 0.0, "skewed": 0.0, "hidden": 0.0, **(counts or {})}
+        ),
         "low": low,
         "high": high,
         **changes,
@@ -82,7 +83,11 @@ def test_noise_alone_moves_no_slope():
 def test_skewness_without_rows_beyond_the_cut_moves_no_slope():
     rows, residuals = drawn(2_000)
     inverse, hessian, meat, beyond, _ = fitted(
-        rows, np.clip(residuals, -1, 1), sides=released(12.0, 10.0), excess=released(20.0, 30.0), skewed=100.0
+        rows,
+        np.clip(residuals, -1, 1),
+        sides=released(12.0, 10.0),
+        excess=released(20.0, 30.0),
+        counts={"skewed": 100.0},
     )
     assert beyond.tail(inverse, hessian, meat, np.eye(2)[0], len(rows)).move[1] == 0.0
 
@@ -101,8 +106,7 @@ def test_whatever_noise_adds_all_is_finite(scale, seed):
         sides=released(scale * rng.normal(), scale),
         excess=released(scale * rng.normal(), scale),
         square=released(scale * rng.normal(), scale),
-        rows=float(scale * rng.normal()),
-        skewed=0.0,
+        counts={"rows": float(scale * rng.normal())},
     )
     tail = beyond.tail(inverse, hessian, 0.0 * meat, np.eye(2)[0], 50.0)
     for part in (tail.move, tail.sampling, tail.noise, tail.bias(np.eye(2))):

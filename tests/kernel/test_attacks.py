@@ -446,6 +446,8 @@ ROUNDS = {
     "kind of a list": in_term(kind=["vector"]),
     "of what": in_term(of="rows"),
     "of an attribute": in_term(of="__class__"),
+    "of a label that is none": in_term(of="label"),
+    **{f"place {place}": in_term(place=place) for place in (-1, 2**40, 0.0, True, None)},
     "center of a matrix": replace(ROUND, terms=(replace(ROUND.terms[1], center=HALFWAY),)),
     "power": in_term(power=3),
     "power of a float": in_term(power=1.0),

@@ -17,6 +17,8 @@ QUESTIONS = {
     "ols": dpi.ols("k ~ x + g"),
     "logit": dpi.logit("y ~ x + g"),
     "ranged": dpi.probit("y ~ x", ranges=True),
+    "margins": dpi.logit("y ~ x + g", margins=True),
+    "equal spread": dpi.ols("k ~ x", cov_type="nonrobust"),
     "huber": dpi.rlm("k ~ x"),
     "quantile": dpi.quantreg("k ~ x", q=0.25),
 }
@@ -43,7 +45,7 @@ def test_a_study_draws_what_the_kernel_releases(name, price, neighbors):
     prices = amounts(price, drawer.slots)
     far = []
     for place, stage in enumerate(release.stages):
-        asked = drawer.plan.stage(place, release.stages[:place])
+        asked = question.stage(place, drawer.context, release.stages[:place])
         assert asked.settings == stage.settings
         counted, weights = asked.measure.rows, asked.measure.weights or (1.0,) * len(asked.measure.rows.parts)
         summed = drawer._exact(counted, _encoded(counted.frame.features, cells))

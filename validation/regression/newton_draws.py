@@ -7,6 +7,7 @@ stated here once more: `tests/procedures/test_newton_draws.py` compares both way
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
@@ -17,6 +18,7 @@ from dpinfer.kernel.rows.rounds import RoundSum
 from dpinfer.privacy.accounting import gaussian_amount
 from dpinfer.privacy.units import PureDP
 from dpinfer.procedures.newton_estimates import estimates_of
+from dpinfer.procedures.newton_margins import margins_of
 
 if TYPE_CHECKING:
     from dpinfer.kernel.rows.round_counts import RoundCounts
@@ -40,7 +42,8 @@ class Drawer:
     def __init__(self, question: Newton, context: Context) -> None:
         self.question, self.context = question, context
         self.plan: NewtonPlan = question.plan(context)
-        self.slots = self.plan.slots()
+        self.slots = question.slots(context)
+        self.kinds = (*self.plan.kinds, "margins")[: len(self.slots)]
 
     def stages(
         self, cells: dict[str, np.ndarray], rng: np.random.Generator, persons: np.ndarray | None = None
@@ -49,7 +52,8 @@ class Drawer:
         encoded: dict[int, np.ndarray] = {}
         released: list[Drawn] = []
         for place, amount in enumerate(amounts(self.context.privacy, self.slots)):
-            stage = self.plan.stage(place, tuple(released))
+            asked = margins_of if self.kinds[place] == "margins" else partial(_staged, place=place)
+            stage = asked(self.plan, tuple(released))
             rows, weights = stage.measure.rows, stage.measure.weights or (1.0,) * len(stage.measure.rows.parts)
             features = rows.frame.features
             if id(features) not in encoded:
@@ -60,7 +64,7 @@ class Drawer:
             noise = rng.laplace(size=exact.size) * scales if laplace else rng.normal(size=exact.size) * scales
             variances = (2.0 if laplace else 1.0) * scales**2
             released.append(Drawn(exact + noise, variances, dict(stage.settings)))
-        return dict(zip(self.plan.kinds, released, strict=True))
+        return dict(zip(self.kinds, released, strict=True))
 
     def estimate(
         self,
@@ -97,6 +101,10 @@ class Drawer:
             per = bound / float(np.sqrt(2 * priced.rho) if hasattr(priced, "rho") else priced.mu)
         pattern = rows.pattern(norm) / rows.units if isinstance(rows, RoundSum) else np.ones(len(rows.part_of))
         return per * weights[rows.part_of] * pattern
+
+
+def _staged(plan: NewtonPlan, released: tuple[Drawn, ...], place: int) -> Any:
+    return plan.stage(place, released)
 
 
 def _encoded(features: Any, cells: dict[str, np.ndarray]) -> np.ndarray:

@@ -27,7 +27,13 @@ if TYPE_CHECKING:
 RULES = Rules()
 LEAST_INTERCEPT, MOST_MARKED, CLEAR = 0.93, 0.05, 1000.0
 SLOPES = np.array([0.2, 0.8, -0.5, 0.6])
-KINDS = ("normal", "spread", "quadratic", "shares", "t3", "exponential", "lognormal", "lognormal by x")
+KINDS = ("normal", "spread", "quadratic", "shares", "t3", "exponential", "lognormal", "lognormal by x", "lognormal x")
+WRONG = ("exponential x squared", "lognormal x beyond its bound")
+"""Models that are wrong because of few rows far out: shown, not claimed."""
+
+FAR = float(np.exp(stats.norm.ppf(0.995)))
+"""Bound of a lognormal regressor, which one row of 200 is beyond."""
+
 PRICES = {"rho = 0.05": dpi.ZCDP(0.05), "rho = 0.1": dpi.ZCDP(0.1), "rho = 0.5": dpi.ZCDP(0.5)}
 OTHERS = {"GDP(1)": dpi.GDP(1.0), "PureDP(4)": dpi.PureDP(4.0), "ApproxDP(2, 1e-6)": dpi.ApproxDP(2.0, 1e-6)}
 
@@ -44,7 +50,7 @@ class Cell:
     @property
     def bound(self) -> float:
         """Declared bound of the response."""
-        return 80.0 if self.kind in ("t3", "exponential", "lognormal", "lognormal by x") else 10.0
+        return 10.0 if self.kind in ("normal", "spread", "quadratic", "shares") else 80.0
 
     def context(self) -> Context:
         """The schema, the relation, the price, and n where it is public."""
@@ -54,10 +60,24 @@ class Cell:
         nobs = self.n if self.neighbors == "replace_one" else None
         return Context(schema, self.neighbors, {**PRICES, **OTHERS}[self.price], nobs=nobs)
 
+    def _first(self, rng: np.random.Generator, n: int) -> tuple[np.ndarray, np.ndarray]:
+        """Draw the first regressor within its bounds, and what it adds to a response that is not linear in it."""
+        if self.kind == "exponential x squared":
+            x = rng.exponential(size=n)
+            return np.clip(x / 4 - 1, -1, 1), np.minimum(x, 8) ** 2
+        if self.kind in ("lognormal x", "lognormal x beyond its bound"):
+            x = rng.lognormal(size=n)
+            kept = np.minimum(x, FAR)
+            return kept * 2 / FAR - 1, 0.5 * (kept if self.kind == "lognormal x" else x)
+        a = np.clip(rng.normal(0, 0.35, n), -1, 1)
+        return a, SLOPES[1] * a
+
     def rows(self, rng: np.random.Generator, n: int) -> tuple[np.ndarray, np.ndarray]:
         """Draw regressors with the constant (n, 4), and the response."""
-        a = np.clip(rng.normal(0, 0.35, n), -1, 1)
+        a, whole = self._first(rng, n)
         x = np.column_stack([np.ones(n), a, np.where(rng.random(n) < 0.4, 1.0, -1.0), 2 * rng.beta(2, 5, n) - 1])
+        if self.kind in (*WRONG, "lognormal x"):
+            return x, np.clip(x @ SLOPES - SLOPES[1] * a + whole + rng.normal(size=n), -self.bound, self.bound)
         if self.kind == "shares":  # a linear probability model, a tenth of the rows treated
             x[:, 2] = np.where(rng.random(n) < 0.1, 1.0, -1.0)
             return x, (rng.random(n) < 1 / (1 + np.exp(1 - x @ SLOPES))).astype(float)
@@ -87,13 +107,13 @@ def population(kind: str) -> tuple[np.ndarray, np.ndarray]:
 
 def cells() -> list[Cell]:
     """The grid, and other units and the other relation on part of it."""
-    main = [Cell(kind, n, price) for kind in KINDS for n in (500, 2000, 10_000, 50_000) for price in PRICES]
+    main = [Cell(kind, n, price) for kind in (*KINDS, *WRONG) for n in (500, 2000, 10_000, 50_000) for price in PRICES]
     others = [Cell(kind, 10_000, price) for kind in ("normal", "lognormal") for price in OTHERS]
     return main + others + [Cell("normal", 10_000, "rho = 0.5", "replace_one")]
 
 
 def measure(cell: Cell, place: int, replicates: int, seed: int) -> dict:
-    """Draw, fit, and compare; what is flagged or not determined is marked, and left out of the mean width."""
+    """Draw, fit, and compare; what is flagged or not determined is marked, and widths are those of finite intervals."""
     drawer = Drawer(Newton(formula="y ~ a + b + c", model="ols"), cell.context())
     rng = np.random.default_rng([seed, place])
     truth, oracle = population(cell.kind)
@@ -105,22 +125,26 @@ def measure(cell: Cell, place: int, replicates: int, seed: int) -> dict:
         ends.append(found)
         private.append(fit.params - truth)
         ordinary.append(np.linalg.lstsq(x, y, rcond=None)[0] - truth)
-        marked.append(fit.fit.flagged | ~np.isfinite(found).all(axis=1))
+        marked.append(bool(fit.flags) | ~np.isfinite(found).all(axis=1))
     low, high = np.array(ends)[..., 0], np.array(ends)[..., 1]
     left = ~np.array(marked)
     covered = (low <= truth) & (truth <= high)
-    widths = np.where(left, high - low, np.nan) / (2 * stats.norm.ppf(0.975) * oracle / np.sqrt(cell.n))
+    widths = np.where(np.isfinite(high - low), high - low, np.nan) / (
+        2 * stats.norm.ppf(0.975) * oracle / np.sqrt(cell.n)
+    )
     mean = np.array([np.nanmean(one) if np.isfinite(one).any() else np.nan for one in widths.T])
+    unmarked = [covered[left[:, j], j].mean() for j in (1, 2, 3) if left[:, j].any()]
     ratio = np.sqrt(np.mean(np.square(private), axis=0) / np.mean(np.square(ordinary), axis=0))
     return {
         **asdict(cell),
         "intercept": float(covered[:, 0].mean()),
         "worst slope": float(covered[:, 1:].mean(axis=0).min()),
-        "unmarked slope": float(min((covered[left[:, j], j].mean() for j in (1, 2, 3) if left[:, j].any()), default=1)),
+        "unmarked slope": float(min(unmarked, default=np.nan)),
         "width / oracle": float(mean[1:].max()),
         "intercept width": float(mean[0]),
         "RMSE / ordinary": float(ratio[1:].max()),
         "marked": float((~left).mean(axis=0).max()),
+        "not determined": float((~np.isfinite(high - low)).mean(axis=0).max()),
         "replicates": replicates,
     }
 
@@ -145,13 +169,13 @@ def _part(folder: Path, place: int) -> Path:
 
 
 def judged(table: pd.DataFrame, replicates: int) -> pd.DataFrame:
-    """Add whether each cell held: coverage, and how many terms are marked where n times rho is 1,000 or more."""
+    """Add whether each cell held: it covers or all is flagged, and little is marked where n rho is 1,000 or more."""
     rho = table["price"].map({name: float(one.rho) for name, one in PRICES.items()})
     slack = stats.norm.isf(1e-4) * np.sqrt(0.05 * 0.95 / replicates)
     least = RULES.least_coverage(replicates, 0.95)
-    held = (table["worst slope"] >= least) & (table["intercept"] >= min(LEAST_INTERCEPT, 0.95 - slack))
-    few = ~(table["n"] * rho >= CLEAR) | (table["marked"] <= MOST_MARKED + slack)
-    return table.assign(held=held & few)
+    covers = (table["worst slope"] >= least) & (table["intercept"] >= min(LEAST_INTERCEPT, 0.95 - slack))
+    few = ~(table["n"] * rho >= CLEAR) | (table["marked"] <= MOST_MARKED + slack) | table["kind"].isin(WRONG)
+    return table.assign(held=(covers | (table["marked"] >= 1 - slack)) & few)
 
 
 def figure_of(table: pd.DataFrame, replicates: int) -> Figure:
@@ -176,22 +200,25 @@ def figure_of(table: pd.DataFrame, replicates: int) -> Figure:
 def run(arguments: Options) -> list[Claim]:
     """Run every cell, judge it, write the table and the figure."""
     table = judged(measured(arguments), arguments.replicates)
+    wrong = table["kind"].isin(WRONG)
     notes = [
-        f"Cells: {len(table)}; failed: {int((~table['held']).sum())}.",
+        f"Cells: {len(table)}; failed: {int((~table['held']).sum())}, {int((~table['held'] & wrong).sum())} of them of "
+        "wrong models with rows far out, which nothing is claimed for: few rows decide, and noise hides them.",
         f"Rules: coverage of every slope at least {RULES.least_coverage(arguments.replicates, 0.95):.4f}, of the "
-        f"intercept {LEAST_INTERCEPT:g}; where n rho is at least {CLEAR:g}, a term is flagged or not determined in at "
-        f"most {MOST_MARKED:.0%} of fits. Widths are over those of the population's sandwich, without a cap.",
+        f"intercept {LEAST_INTERCEPT:g}, unless all fits are flagged; where n rho is at least {CLEAR:g}, a term is "
+        f"flagged or not determined in at most {MOST_MARKED:.0%} of fits. Widths, of finite intervals, are over those "
+        "of the population's sandwich, without a cap.",
     ]
     write_table(table, "newton_ols", arguments, notes)
     write_figure(figure_of(table, arguments.replicates), "newton_ols", arguments)
     return [
         Claim(
             "least coverage of 95% intervals of a slope, least squares by rounds",
-            f"{len(table)} cells: n 500-50,000, rho .05-.5, eight kinds of errors",
+            f"{len(table)} cells: n 500-50,000, rho .05-.5, nine designs",
             "",
-            f"{table['worst slope'].min():.4f}",
+            f"{table.loc[~wrong, 'worst slope'].min():.4f}",
             f"{np.sqrt(0.95 * 0.05 / arguments.replicates):.4f}",
-            bool(table["held"].all()),
+            bool(table.loc[~wrong, "held"].all()),
         )
     ]
 

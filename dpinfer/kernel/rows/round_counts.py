@@ -46,7 +46,8 @@ class Bins:
     """Bins of one number of a row: between ``cuts`` (B - 1,), and below and above all of them.
 
     With several ``levels`` neighbouring bins are also counted by pairs, by fours and so on; then B is divisible by the
-    largest of these. ``place`` says which, if it is a coordinate or a label that is binned. Of a "person" it is the
+    largest of these. With ``halved`` only the first half of each group is counted within it, for the level above tells
+    the other. ``place`` says which, if it is a coordinate or a label that is binned. Of a "person" it is the
     Euclidean length of what all their rows add to a vector, the ``term``, that is binned, once for all rows.
     """
 
@@ -56,6 +57,7 @@ class Bins:
     levels: int = 1
     place: int = 0
     term: Term | None = None
+    halved: bool = False
 
     @property
     def size(self) -> int:
@@ -66,6 +68,12 @@ class Bins:
     def widths(self) -> tuple[int, ...]:
         """How many bins are counted together on each level, from the coarsest to single bins."""
         return tuple(2**level for level in reversed(range(self.levels)))
+
+    @property
+    def groups(self) -> tuple[range, ...]:
+        """First bins of the groups that are counted, for each of these widths."""
+        every = [range(0, self.size, width) for width in self.widths]
+        return (every[0], *(one[::2] if self.halved else one for one in every[1:]))
 
     def check(self, frame: RoundFrame) -> None:
         """Refuse what are no bins."""
@@ -80,6 +88,8 @@ class Bins:
         whole = type(self.levels) is int and 1 <= self.levels <= _MOST_BINS.bit_length()
         if not whole or self.size % 2 ** (self.levels - 1):
             raise OptionError("levels", self.levels, f"levels of which each halves {self.size:,} bins")
+        if type(self.halved) is not bool:
+            raise OptionError("halved", self.halved, "True or False")
         places = frame.labels if self.of == "label" else frame.size
         if type(self.place) is not int or not 0 <= self.place < places:
             raise OptionError("place", self.place, f"a whole number below {places}")
@@ -141,7 +151,7 @@ class Bins:
 class RoundCounts(RowSum):
     """Counts rows in one bin of each place, and in the groups of bins that it belongs to, one on each level.
 
-    Rows that are dropped are in none.
+    Rows that are dropped are in none, and a group may be left out.
     """
 
     frame: RoundFrame
@@ -168,8 +178,8 @@ class RoundCounts(RowSum):
         return tuple(
             f"{one.name}: {f'{width} bins from' if width > 1 else 'bin'} {start + 1}"
             for one in self.places
-            for width in one.widths
-            for start in range(0, one.size, width)
+            for width, starts in zip(one.widths, one.groups, strict=True)
+            for start in starts
         )
 
     @property
@@ -222,7 +232,7 @@ class RoundCounts(RowSum):
     @property
     def _sizes(self) -> list[int]:
         """How many counts each place has."""
-        return [sum(one.size // width for width in one.widths) for one in self.places]
+        return [sum(len(starts) for starts in one.groups) for one in self.places]
 
     # Integers
 
@@ -259,5 +269,9 @@ class RoundCounts(RowSum):
     def _levels(self, totals: NDArray[Any]) -> NDArray[Any]:
         ends = np.cumsum([one.size for one in self.places])
         parts = zip(self.places, np.split(totals, ends[:-1], axis=1), strict=True)
-        levels = [part.reshape(len(part), -1, width).sum(axis=2) for one, part in parts for width in one.widths]
+        levels = [
+            part.reshape(len(part), -1, width).sum(axis=2)[:, :: starts.step // width]
+            for one, part in parts
+            for width, starts in zip(one.widths, one.groups, strict=True)
+        ]
         return np.concatenate(levels, axis=1)

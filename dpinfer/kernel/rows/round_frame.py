@@ -14,6 +14,8 @@ from dpinfer.kernel.rows.interpolants import LARGEST, Interpolant
 from dpinfer.schema.grid import GRID_BITS
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from numpy.typing import NDArray
 
     from dpinfer.privacy.sensitivity import Norm
@@ -21,7 +23,7 @@ if TYPE_CHECKING:
     Array = NDArray[np.float64]
     Ints = NDArray[np.int64]
 
-__all__ = ["MOST_COORDINATES", "Looked", "RoundFrame"]
+__all__ = ["MOST_COORDINATES", "Looked", "RoundFrame", "columns_at_once"]
 
 MOST_COORDINATES = 512
 
@@ -29,6 +31,12 @@ _ROW_SUM = 2**34
 """With features of at most 2^19 every partial sum of a map is a whole number of at most 2^53, exact in float64."""
 
 _MOST_BITS = 64
+
+_SMALL = 2**18
+"""A linear algebra library that multiplies this many numbers does so in the thread that calls it.
+
+Its own threads wait in a loop, and keep those that map other batches from their cores.
+"""
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -38,7 +46,7 @@ class Looked:
     ``z`` (q, m) are coordinates, of all the others there is one for each row (m,): ``linear`` is the linear predictor,
     ``difference`` the response less its mean, ``residual`` that over its standard deviation, ``lift`` what z is
     multiplied by in scores, ``size`` what the survey weight is divided by where it is above 1, and ``weight`` the
-    result, 0 of a row that is dropped. ``labels`` (k, m) are the numbers of a row that only bins are made of.
+    result, 0 of a row that is dropped. ``labels`` (k, m) are numbers of a row that no weight depends on.
     """
 
     z: Array
@@ -115,7 +123,10 @@ class RoundFrame:
 
     def look(self, rows: Array) -> Looked:
         """Map integer rows (d, m); a function of each row alone, to the last bit."""
-        mapped = np.dot(self._exact, rows)  # whole steps, at most 2^53 of them, in whatever order they are added
+        mapped = np.empty((len(self._exact), rows.shape[1]))
+        for mine in columns_at_once(self._exact.size, rows.shape[1]):
+            # Whole steps, at most 2^53 of them, in whatever order they are added.
+            mapped[:, mine] = np.dot(self._exact, rows[:, mine])
         z, (linear, response), others = np.split(mapped, [self.size, self.size + 2])
         difference = response if self.mean is None else response - self.mean(linear)
         residual = difference if self.inverse_sd is None else difference * self.inverse_sd(linear)
@@ -143,6 +154,13 @@ class RoundFrame:
             largest: Array = np.maximum(absolute, products)
             return largest
         return squared if lift is None else squared * (lift * lift)
+
+
+def columns_at_once(size: int, columns: int) -> Iterator[slice]:
+    """Yield slices of columns, of which each is multiplied by a matrix of so many numbers."""
+    step = max(_SMALL // size, 1)
+    for start in range(0, columns, step):
+        yield slice(start, start + step)
 
 
 def check_table(table: object) -> None:

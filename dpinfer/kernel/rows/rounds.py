@@ -14,7 +14,7 @@ from dpinfer.errors import NotProvedError, OptionError
 from dpinfer.kernel.rows.base import Batch, RowSum
 from dpinfer.kernel.rows.interpolants import LARGEST
 from dpinfer.kernel.rows.products import HALF
-from dpinfer.kernel.rows.round_frame import RoundFrame, check_table
+from dpinfer.kernel.rows.round_frame import MOST_COORDINATES, RoundFrame, check_table, columns_at_once
 from dpinfer.privacy.exact import binary, sqrt_above
 from dpinfer.schema.grid import GRID_BITS, UNIT
 
@@ -42,7 +42,7 @@ _KEPT = float((1 + SLACK) * (1 - Fraction(1, 2**40)))
 
 _KINDS = ("vector", "matrix", "outer", "number", "mass")
 _SQUARED = ("matrix", "outer")
-_OF = ("residual", "difference", "linear")
+_OF = ("residual", "difference", "linear", "label")
 
 _MOST_TERMS = 64
 _MOST_SUMS = 2**20
@@ -58,8 +58,8 @@ _LONGEST = 2**15
 class Term:
     """One of the quantities that a round adds up, and the price c of its size in the set that rows are forced into.
 
-    ``u`` below is ``curve`` of the residual, of the difference or of the linear predictor, as ``of`` says; without a
-    curve it is that number itself. With v the weight of a row, it adds
+    ``u`` below is ``curve`` of the residual, of the difference, of the linear predictor or of the label at ``place``,
+    as ``of`` says; without a curve it is that number itself. With v the weight of a row, it adds
 
     - "vector": ``v lift (u - center) z``, with ``center`` a function of the linear predictor, or 0;
     - "matrix": ``v u z z'``, with negative u cut to 0;
@@ -74,6 +74,7 @@ class Term:
     of: str = "residual"
     center: Interpolant | None = None
     power: int = 1
+    place: int = 0
 
     def check(self) -> None:
         """Refuse a term that is none."""
@@ -87,6 +88,8 @@ class Term:
             raise OptionError("price", self.price, f"a positive number of at most {LARGEST:g}")
         if type(self.power) is not int or not 0 <= self.power <= 2:
             raise OptionError("power", self.power, "0, 1 or 2")
+        if type(self.place) is not int or not 0 <= self.place < MOST_COORDINATES:
+            raise OptionError("place", self.place, f"a whole number below {MOST_COORDINATES}")
         if self.kind == "outer" and not (self.curve is self.center is None):
             raise OptionError("curve", self.kind, "None: it multiplies what the first vector adds")
         if self.kind != "vector" and self.center is not None:
@@ -153,6 +156,9 @@ class RoundSum(RowSum):
             raise OptionError("terms", type(self.terms).__name__, f"1 to {_MOST_TERMS} terms")
         for term in terms:
             term.check()
+        places = [term.place for term in terms if term.of == "label"]
+        if max(places, default=-1) >= self.frame.labels:
+            raise OptionError("place", max(places), f"a place among {self.frame.labels} labels")
         if len({term.name for term in terms}) < len(terms):
             raise OptionError("terms", [term.name for term in terms], "different names")
         kinds = [term.kind for term in terms]
@@ -288,10 +294,18 @@ class RoundSum(RowSum):
     def _summed(self, integers: list[Array]) -> Ints:
         """Sum over rows; np.dot, unlike the operator @, lets other threads run meanwhile."""
         sums = [
-            np.dot(one, one.T)[self._upper] if term.kind in _SQUARED else one.sum(axis=1)
+            _products(one)[self._upper] if term.kind in _SQUARED else one.sum(axis=1)
             for term, one in zip(self.terms, integers, strict=True)
         ]
         return np.concatenate(sums).astype(np.int64)
+
+
+def _products(whole: Array) -> Array:
+    """Sum the products of whole numbers (k, m) over rows: exact in any order."""
+    found = np.zeros((len(whole), len(whole)))
+    for mine in columns_at_once(found.size, whole.shape[1]):
+        found += np.dot(whole[:, mine], whole[:, mine].T)
+    return found
 
 
 def _factor(term: Term, neighbors: Neighbors, norm: Norm) -> int:
@@ -306,7 +320,7 @@ def _factor(term: Term, neighbors: Neighbors, norm: Norm) -> int:
 
 def whole_numbers(term: Term, looked: Looked) -> Array:
     """Return the whole numbers (k, m) of a term, in [-UNIT, UNIT]."""
-    number: Array = getattr(looked, term.of)
+    number: Array = looked.labels[term.place] if term.of == "label" else getattr(looked, term.of)
     amount = number.copy() if term.curve is None else term.curve(number)
     if term.kind in ("matrix", "mass"):
         np.maximum(amount, 0.0, out=amount)

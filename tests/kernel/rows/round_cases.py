@@ -216,6 +216,21 @@ def weighted(make, **options):
     return replace(rows, frame=replace(rows.frame, maps=maps, bits=bits, weighted=True, labels=1))
 
 
+def changes(**options):
+    """Sums at the estimate: rows, slopes, and what means change by, of a label."""
+    rows = weighted(binary, **options)
+    link = LINKS["logit"]
+    change = table(lambda t: (special.expit(t + 1) - special.expit(t)) / np.tanh(0.25), -20, 20)
+    terms = (
+        Term("rows", "mass", 0.2, flat(1.0)),
+        Term("slope", "mass", 6.4, link.slope, "linear"),
+        Term("change", "mass", 0.4, change, "label"),
+    )
+    if options.get("norm") == "l1":
+        terms = (terms[0], replace(terms[1], price=1.6), terms[2])
+    return replace(rows, terms=terms)
+
+
 ROUNDS = {
     "logit": binary,
     "logit with products": lambda **o: binary(meat=0.2, **o),
@@ -235,6 +250,8 @@ ROUNDS = {
     "logit, weighted": lambda **o: weighted(binary, **o, meat=0.2),
     "logit, weighted, L1": lambda **o: weighted(binary, **o, meat=0.2, norm="l1"),
     "Poisson, weighted": lambda **o: weighted(counts, **o),
+    "margins": changes,
+    "margins, L1": lambda **o: changes(norm="l1", **o),
 }
 """Right prices: no row pays more than 1."""
 

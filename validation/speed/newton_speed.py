@@ -1,0 +1,150 @@
+"""Speed and memory of regressions by noisy rounds: ratios to statsmodels, pairs of fits in one run."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import textwrap
+import time
+
+import numpy as np
+import pandas as pd
+import statsmodels.api as sm
+from matplotlib.figure import Figure
+from scipy import special
+from tqdm import tqdm
+
+import dpinfer as dpi
+from validation.common.outputs import Claim, Options, options, write_figure, write_table
+
+ROWS, QUICK_ROWS, REGRESSORS = 1_000_000, 100_000, 10
+FULL = 5
+"""Replicates from which on the tables have all rows."""
+
+PAUSE = 0.3
+"""Seconds of rest before every fit: threads of the linear algebra library spin for a while after each call."""
+
+PRICE = dpi.ZCDP(0.1)
+NAMES = [f"x{j}" for j in range(REGRESSORS)]
+
+MEMORY = """
+    import threading, time
+    from validation.speed.newton_speed import PRICE, asked, make_data
+
+    def resident():
+        with open("/proc/self/statm") as file:
+            return int(file.read().split()[1]) * 4096 / 2**20
+
+    asked(*make_data(2000))["{name}"].fit(PRICE)  # loads libraries
+    question = asked(*make_data({rows}))["{name}"]
+    before, peak, stop = resident(), 0.0, False
+
+    def watch():
+        global peak
+        while not stop:
+            peak = max(peak, resident())
+            time.sleep(0.0005)
+
+    thread = threading.Thread(target=watch)
+    thread.start()
+    question.fit(PRICE)
+    stop = True
+    thread.join()
+    print(peak - before)
+"""
+
+
+def make_data(n: int) -> tuple[pd.DataFrame, dpi.Schema]:
+    """A float64 frame with ten regressors, a numeric response and one that is 0 or 1, and its schema."""
+    rng = np.random.default_rng(1)
+    x = rng.uniform(-1, 1, (n, REGRESSORS))
+    frame = pd.DataFrame(x, columns=NAMES)
+    frame["y"] = np.clip(x @ np.full(REGRESSORS, 0.1) + 0.3 * rng.normal(size=n), -3, 3)
+    frame["b"] = (rng.random(n) < special.expit(x @ np.full(REGRESSORS, 0.3))).astype(float)
+    columns = {name: dpi.Real(-1, 1) for name in NAMES}
+    return frame, dpi.Schema({**columns, "y": dpi.Real(-3, 3), "b": dpi.Integer(0, 1)})
+
+
+def asked(frame: pd.DataFrame, schema: dpi.Schema) -> dict[str, dpi.Procedure]:
+    """The regressions, bound to the frame as private data with a budget for many fits."""
+    data = dpi.PrivateData(frame, schema, dpi.Ledger.in_memory(dpi.ZCDP(1e6)))
+    right = " + ".join(NAMES)
+    return {"logit": dpi.logit(f"b ~ {right}", data), "ols": dpi.ols(f"y ~ {right}", data)}
+
+
+def timed(action) -> tuple[float, float]:
+    """Seconds on the clock, and of processors, that an action takes."""
+    time.sleep(PAUSE)
+    clock, worked = time.perf_counter(), time.process_time()
+    action()
+    return time.perf_counter() - clock, time.process_time() - worked
+
+
+def memory_of(name: str, rows: int) -> float:
+    """Largest resident memory of a fit above that with the data, in MB, in a process of its own."""
+    code = textwrap.dedent(MEMORY).replace("{name}", name).replace("{rows}", str(rows))
+    found = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
+    return float(found.stdout)
+
+
+def run(arguments: Options) -> list[Claim]:
+    """Measure, write the table and the figure."""
+    rows = ROWS if arguments.replicates >= FULL else QUICK_ROWS
+    frame, schema = make_data(rows)
+    questions = asked(frame, schema)
+    design = sm.add_constant(frame[NAMES].to_numpy())
+    response, binary = frame["y"].to_numpy(), frame["b"].to_numpy()
+    actions = {
+        "logit by rounds": lambda: questions["logit"].fit(PRICE),
+        "sm.Logit(...).fit()": lambda: sm.Logit(binary, design).fit(disp=0),
+        "ols by rounds": lambda: questions["ols"].fit(PRICE),
+        'sm.OLS(...).fit(cov_type="HC1")': lambda: sm.OLS(response, design).fit(cov_type="HC1"),
+    }
+    for action in actions.values():
+        action()
+    seconds: dict[str, list[tuple[float, float]]] = {name: [] for name in actions}
+    for _ in tqdm(range(arguments.replicates), desc="rounds"):
+        for name, action in actions.items():
+            seconds[name].append(timed(action))
+    logit, theirs, ols, robust = (np.array(seconds[name]) for name in actions)
+    pairs = {"sm.Logit / logit by rounds": theirs / logit, "ols by rounds / sm.OLS HC1": ols / robust}
+    clock = {name: float(np.median(one[:, 0])) for name, one in pairs.items()}
+    work = {name: float(np.median(one[:, 1])) for name, one in pairs.items()}
+    first, second = pairs
+    memory = {name: memory_of(name, rows) for name in questions}
+    listed = [
+        (first, clock[first], work[first], "at least 2", clock[first] >= 2),
+        (second, clock[second], work[second], "at most 2", clock[second] <= 2),
+        *(
+            (f"peak memory of {name} above the data (MB)", found, np.nan, "at most 80", found <= 80)
+            for name, found in memory.items()
+        ),
+    ]
+    table = pd.DataFrame(listed, columns=["what", "measured", "by processor time", "required", "held"])
+    middle = {name: np.median(np.array(values), axis=0) for name, values in seconds.items()}
+    notes = [
+        f"n = {rows:,}, {REGRESSORS} regressors, float64 frame in memory, {PRICE}; medians of the ratios of "
+        f"{arguments.replicates} pairs of neighbouring fits, each after a rest of {PAUSE:g} s.",
+        "Seconds on the clock (of processors), medians: "
+        + "; ".join(f"{name} {one[0]:.2f} ({one[1]:.2f})" for name, one in middle.items())
+        + ".",
+    ]
+    write_table(table, "newton_speed", arguments, notes)
+    figure = Figure(figsize=(6.4, 2.6), layout="constrained")
+    axes = figure.subplots()
+    names = list(actions)
+    axes.barh(names, [middle[name][0] for name in names], color=["#4477aa", "#bbbbbb"] * 2)
+    axes.bar_label(axes.containers[0], fmt="%.2f", padding=3)
+    axes.set(xlabel="seconds", title=f"{rows:,} rows, {REGRESSORS} regressors")
+    axes.margins(x=0.12)
+    axes.invert_yaxis()
+    write_figure(figure, "newton_speed", arguments)
+    made = f"n = {rows:,}, {REGRESSORS} regressors, pairs in one run"
+    return [
+        Claim(f"{what} ({required})", made, "", f"{measured:.2f}", "", held)
+        for what, measured, _, required, held in listed
+    ]
+
+
+if __name__ == "__main__":
+    run(options("speed.newton_speed", __doc__.splitlines()[0], replicates=15))
