@@ -20,7 +20,7 @@ from dpinfer.procedures.newton_levels import levels_of, rare_levels, without_lev
 from dpinfer.procedures.newton_models import ROWS, Cut, constant, ratio_of
 from dpinfer.procedures.newton_ranges import found_ranges, ranges_stage
 from dpinfer.procedures.newton_robust import ResidualLaw, Seen
-from dpinfer.procedures.newton_start import FLOOR, OF_EDGE, Begun, binary_start
+from dpinfer.procedures.newton_start import FLOOR, OF_EDGE, Begun, binary_radius, binary_start
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -310,7 +310,12 @@ class NewtonPlan:
         edge = edge_of(counts.array[1:sizes], cuts, noise[0])
         whiten = np.array(counts.settings["whiten"]) @ start.transform
         usual = float(np.sqrt(((whiten @ self._public_rows) ** 2).sum(axis=0).max()))
-        radius = min(self._radius(edge, start.size, usual), self.columns.longest(whiten, self.norm))
+        radius = self._radius(edge, start.size, usual)
+        if self.model.response is not None and self.context.schema.rows_per_unit == 1:
+            lengths = cuts ** (1.0 if self.norm == "l1" else 0.5)
+            precise = self._precision(float(self.share("first") + self.share("second")))
+            radius = binary_radius(lengths, counts.array[1:sizes], noise[0], start, precise, (radius, usual))
+        radius = min(radius, self.columns.longest(whiten, self.norm))
         if self.model.response is None and self.norm == "l2":  # rows of the last bin may be no longer than usual ones
             radius = min(radius, max(float(np.sqrt(edge / np.sqrt(2.0))), usual))
         settings = {"radius": radius, **self._cut(counts.array[sizes:], noise[-1], radius, start.size)}
