@@ -44,6 +44,7 @@ class Begun:
     edge: float
     terms: dict[str, Released]
     kept: Kept
+    score_noise: float = 0.0
 
     @property
     def share(self) -> float:
@@ -75,6 +76,11 @@ def binary_start(response: Response, start: Begun, *, intercept: bool) -> Array:
     cross = start.score[1:] - moments.mean[1:] * start.score[0]
     slope = np.linalg.solve(cov, cross)
     variance = float(slope @ cov @ slope)
+    # Noise alone makes predictors vary: as James and Stein, take off what it is expected to add.
+    products = (start.score[0] ** 2 + float(slope @ slope)) * start.edge**2 / (2.0 * len(start.score))
+    added = (start.score_noise**2 + products) * float(np.trace(np.linalg.inv(cov)))
+    shrunk = max(0.0, 1.0 - added / max(variance, 1e-300))
+    slope, variance = shrunk * slope, shrunk**2 * variance
     factor = matched_scale(response, share, variance)
     factor *= min(1.0, _LARGEST_PREDICTOR / max(factor * np.sqrt(variance), 1e-9))
     centre = float(intercept_for(response, share, factor**2 * variance))

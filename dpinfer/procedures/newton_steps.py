@@ -277,6 +277,7 @@ class NewtonPlan:
             edge,
             terms,
             kept,
+            terms["score"].scale * radius / size,
         )
 
     @cached_property
