@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from dpinfer.numerics.arrays import Array, Mask
     from dpinfer.numerics.responses import Response
 
-__all__ = ["Moments", "NewtonFit", "Round", "next_point", "solve_rounds"]
+__all__ = ["Moments", "NewtonFit", "Round", "curved_point", "next_point", "solve_rounds"]
 
 _STEPS, _LONGEST_STEP, _FIRST_STEP = 40, 1.0, 1.5
 _WEIGHTED_AT = (0, 3, 6, 12)
@@ -317,3 +317,9 @@ def next_point(one: Round, longest: float = _FIRST_STEP) -> Array:
     noise = one.hessian_scale * float(np.sqrt(len(one.point) / 2.0))
     move = _inverse(one.hessian, noise, np.asarray(np.linalg.pinv(one.spread))).matrix @ one.score
     return np.asarray(one.point + move * min(1.0, longest / max(one.length(move), 1e-300)))
+
+
+def curved_point(one: Round, response: Response, moments: Moments) -> Array:
+    """Return the point (p,) of the next round: where the score of one round is zero, its curve as predicted."""
+    zero = np.zeros_like(one.hessian)
+    return solve_rounds((one,), response, moments, zero, start=one.point, size=np.inf).params

@@ -24,6 +24,9 @@ FLOOR, OF_EDGE = 0.02, 1.5
 _NOISY = 0.2
 """Noise of the second moments, in units of those of public rows, from which nothing is predicted from them."""
 
+_SEEN, _RARE = 2.0, (0.002, 0.25)
+"""Standard deviations of noise from 0 or 1, and in which limits, at which a share of ones is taken to be."""
+
 _LARGEST_PREDICTOR = 4.0
 """Standard deviation that a first linear predictor has at most."""
 
@@ -48,8 +51,10 @@ class Begun:
 
     @property
     def share(self) -> float:
-        """Share of ones among binary responses, from the first column."""
-        return float(np.clip(self.score[0] / self.second[0, 0] + 0.5, 0.002, 0.998))
+        """Share of ones among binary responses, from the first column; no nearer to 0 or 1 than noise can tell."""
+        noise = np.sqrt(self.score_noise**2 + 0.25 * self.edge**2 / len(self.score))
+        least = float(np.clip(_SEEN * noise, *_RARE))
+        return float(np.clip(self.score[0] / self.second[0, 0] + 0.5, least, 1 - least))
 
     @property
     def _followed(self) -> float:
