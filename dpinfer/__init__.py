@@ -4,6 +4,9 @@ Typical use is ``import dpinfer as dpi``: declare a `Schema`, open a `Ledger`, w
 ask a question such as `ols`, and ``fit`` it at a price.
 """
 
+import sys
+from typing import TYPE_CHECKING
+
 from dpinfer import errors
 from dpinfer._version import __version__
 from dpinfer.inference.families import Binomial, Family
@@ -21,6 +24,7 @@ from dpinfer.procedures.descriptions import corr, count, cov, histogram, mean, t
 from dpinfer.procedures.distribution import cdf
 from dpinfer.procedures.expfam import expfam
 from dpinfer.procedures.glm import glm, logit, poisson, probit, quantreg, rlm
+from dpinfer.procedures.guesses import instead_of as _instead_of
 from dpinfer.procedures.linear import gram, ols
 from dpinfer.procedures.mean_tests import f_oneway, ttest_1samp, ttest_ind, ttest_rel
 from dpinfer.procedures.proportions import proportion
@@ -98,3 +102,10 @@ __all__ = [
     "ttest_rel",
     "variance",
 ]
+
+if not TYPE_CHECKING:  # a type checker would take any name for one that is there
+
+    def __getattr__(name: str) -> object:
+        """Refuse a name that is not there, with what to use instead."""
+        message = f"module {__name__!r} has no attribute {name!r}{_instead_of(name)}"
+        raise AttributeError(message, name=name, obj=sys.modules[__name__])

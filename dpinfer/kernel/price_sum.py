@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from dpinfer.errors import NotProvedError, OptionError
+from dpinfer.errors import NotProvedError, OptionError, PrivacyUnitError
 from dpinfer.kernel.priced_stage import PricedStage
 from dpinfer.kernel.rows.cells import CellSum
 from dpinfer.privacy.accounting import (
@@ -37,6 +37,9 @@ __all__ = ["fine", "noise_plan", "price_sum"]
 _FINEST = 2**60
 """Steps that a row may be cut into, for noise of little width."""
 
+_LARGEST = 1e150
+"""Noise laws have smaller scales, see `NoiseLaw`."""
+
 
 def price_sum(stage: Stage, amount: Privacy, context: Context, most: int | None) -> PricedStage:
     """Price noisy sums."""
@@ -51,6 +54,8 @@ def price_sum(stage: Stage, amount: Privacy, context: Context, most: int | None)
     scales[noisy], multiplier, cost = noise_plan(
         bounded.bound, amount, bounded.weights[noisy], draws=stage.noise.draws, total=context.privacy, most=most
     )
+    if not float(scales.max(initial=0.0)) < _LARGEST:
+        raise PrivacyUnitError(f"{amount} asks for more noise than can be drawn: ask for a larger share of the budget")
     rows = measure.rows
     return PricedStage(
         stage=stage,

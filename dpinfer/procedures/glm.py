@@ -266,8 +266,13 @@ def _read_family(family: object) -> tuple[str, float | None]:
     model = _MODELS.get((type(family), type(link)))
     if model is None:
         if not isinstance(family, families.Family):
-            raise OptionError("family", type_of(family), _FAMILIES)
+            raise OptionError("family", _given(family), f"an instance of a family of statsmodels: {_FAMILIES}")
         raise NotProvedError(
-            f"family= {type(family).__name__} with link {type(link).__name__} is not served; served are {_FAMILIES}"
+            f"family={type(family).__name__}() with link {type(link).__name__} is not served; served are {_FAMILIES}"
         )
     return model, float(family.alpha) if isinstance(family, families.NegativeBinomial) else None
+
+
+def _given(family: object) -> object:
+    """Return what is shown of what is no family."""
+    return family if isinstance(family, str | type) else type_of(family)

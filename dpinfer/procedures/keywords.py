@@ -29,8 +29,8 @@ _ROBUST = (
     'have not, and dpi.bootstrap("y ~ x", data) costs more'
 )
 _WEIGHTED = (
-    'a column of weights goes to dpi.sample_aggregate("y ~ x", data, model=sm.WLS, model_options={"weights": "w"}), '
-    "and to weights= of dpi.mean, total, count and proportion"
+    "a column of weights goes to weights= of dpi.ols, logit and probit, and of dpi.mean, total, count and proportion; "
+    'of another model to dpi.sample_aggregate("y ~ x", data, model=sm.WLS, model_options={"weights": "w"})'
 )
 _GROUPS = 'groups are given as by="column", where the question takes them'
 _PRICE = "the price goes to fit: .fit(dpi.ZCDP(0.1)), .fit(dpi.PureDP(1.0))"
@@ -65,6 +65,7 @@ INSTEAD: dict[str, str] = {
         "dpi.sample_aggregate(..., model=)"
     ),
     "range": "the ends of equal bins are bounds=(lower, upper), as the schema declares them by default",
+    "M": "dpi.rlm has Huber's norm, with residuals cut at 1.345 of their scale; others run in dpi.sample_aggregate",
     "axis": "columns are given by name, and rows are never an axis",
     "ddof": "variances have the divisor n - 1",
 }

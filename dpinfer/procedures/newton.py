@@ -6,6 +6,7 @@ from dataclasses import KW_ONLY, dataclass, replace
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
+from statsmodels.genmod.families import links
 
 from dpinfer.errors import FormulaError, NotProvedError, OptionError, ReleaseFormatError
 from dpinfer.inference.newton_inference import METHODS
@@ -21,7 +22,7 @@ from dpinfer.procedures.newton_models import BinaryModel, EqualSpreadModel, Line
 from dpinfer.procedures.newton_people import PeoplePlan
 from dpinfer.procedures.newton_robust import HuberModel, QuantileModel
 from dpinfer.procedures.newton_steps import NewtonPlan
-from dpinfer.procedures.options import TARGET, TRUTH, Allowed, inferred, is_text, measured, one_of
+from dpinfer.procedures.options import TARGET, TRUTH, Allowed, inferred, is_number, is_text, measured, one_of
 from dpinfer.procedures.procedure import Procedure, context_of
 from dpinfer.results.base import PrivateResults
 from dpinfer.results.glm import GLMResults
@@ -44,7 +45,14 @@ _FORMULA = Allowed(lambda given: isinstance(given, str), 'a formula such as "aff
 
 _EXPRESSION = Allowed(lambda given: given is None or is_text(given), "a column or a bounded expression, or None")
 
+_RANGES = Allowed(lambda given: given is None or isinstance(given, bool), "True or False")
+
 _BINARY = ("logit", "probit", "cloglog")
+
+_PARAMETERS = {"negativebinomial": ("alpha", 1e-6, 100.0), "quantile": ("q", 0.0, 1.0), "huber": ("tuning", 0.1, 10.0)}
+"""What the parameter of a model is called, and the numbers between which it lies."""
+
+_LINKS = {"logit": links.Logit, "probit": links.Probit, "cloglog": links.CLogLog, **dict.fromkeys(COUNTS, links.Log)}
 
 _TITLES = {
     "ols": "OLS",
@@ -68,7 +76,7 @@ class Newton(Procedure):
     model: str = measured("ols", one_of(tuple(_TITLES)))
     parameter: float | None = None
     where: str | None = None
-    ranges: bool | None = None
+    ranges: bool | None = measured(None, _RANGES)
     weights: str | None = measured(None, _EXPRESSION)
     offset: str | None = measured(None, _EXPRESSION)
     exposure: str | None = measured(None, _EXPRESSION)
@@ -106,6 +114,14 @@ class Newton(Procedure):
                 f'cov_type="{self.cov_type}" takes errors as spreading equally, and weights= may be there because they '
                 'do not: take cov_type="HC1"'
             )
+
+    def check_options(self) -> None:
+        """Refuse a parameter that the model does not have."""
+        if self.parameter is None:
+            return
+        name, low, high = _PARAMETERS.get(self.model, ("parameter", 0.0, 0.0))
+        if not (is_number(self.parameter) and low < self.parameter < high):
+            raise OptionError(name, self.parameter, f"a number between {low:g} and {high:g}")
 
     def columns(self, schema: Schema) -> NewtonColumns:
         """Return the columns, compiled against a schema."""
@@ -152,8 +168,14 @@ class Newton(Procedure):
                 f'cov_type="{self.cov_type}" takes rows as independent, and a person may have several: take '
                 'cov_type="HC1", which is clustered by person'
             )
+        columns.refuse_collinear()
         if self.weights is not None and self.model not in ("ols", *_BINARY):
             raise NotProvedError(f"weights= is served for ols, logit, probit and cloglog, not for {self.model}")
+        if columns.offsets and self.model not in COUNTS:
+            raise NotProvedError(
+                "offset= and exposure= are served with a logarithmic link, by poisson and by glm with Poisson(), "
+                f"NegativeBinomial() or Gamma(), not for {self.model}"
+            )
         response = columns.response
         lower, upper = response.expression.lower, response.expression.upper
         if self.model in COUNTS and lower < 0:
@@ -249,7 +271,7 @@ class Newton(Procedure):
             slope, changes = Margins(plan).read(found.stages[-1], estimated)
             shown |= {"average_slope": slope, "average_changes": changes}
             shown["notes"] += (f"Sums for average marginal effects took {float(MARGINS):.0%} of the price.",)
-        return GLMResults(estimated, found, link=plan.model.response.link, counts=self.model not in _BINARY, **shown)
+        return GLMResults(estimated, found, link=_LINKS[self.model](), counts=self.model not in _BINARY, **shown)
 
 
 def _check_finite(settings: Mapping[str, Any]) -> None:

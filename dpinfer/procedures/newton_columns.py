@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from dpinfer.errors import FormulaError, OptionError
+from dpinfer.errors import CollinearDesignError, FormulaError, OptionError
 from dpinfer.kernel.rows.features import Features
 from dpinfer.kernel.rows.round_frame import RoundFrame
 from dpinfer.procedures.conditions import compiled_where, quoted
@@ -23,7 +23,7 @@ from dpinfer.schema.grid import UNIT
 from dpinfer.schema.level_maps import kept_map
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping
 
     import pandas as pd
 
@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from dpinfer.privacy.sensitivity import Norm
     from dpinfer.schema.expressions import Expression
     from dpinfer.schema.grid import Basis
+    from dpinfer.schema.nodes import Node
     from dpinfer.schema.schema import Schema
 
 __all__ = ["NewtonColumns", "Scaled", "offsets_of"]
@@ -44,6 +45,15 @@ _LARGEST_SUM = 2.0**34
 
 _LEAST = 1e-9
 """Least share of a column's spread that the columns before it may leave to it."""
+
+_AT_CONSTANTS, _SOMETIMES = 0.5, 16
+"""Part of public rows at constants of the formula, and in how many a column changes that may be told from others."""
+
+_TOUCHED = 1e-4
+"""Weights of columns in a combination are larger, and so are changes of a column."""
+
+_DEPENDENT = 3e-6
+"""Part of its length that others leave to a column that is one of their combinations: features are rounded to a grid."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -212,6 +222,35 @@ class NewtonColumns:
         """Return regressors and response (p + 1, m) of the same rows."""
         return np.asarray(self.maps @ self.public_features(ranges))
 
+    def refuse_collinear(self) -> None:
+        """Refuse conditions and levels of which one is a combination of the others in every row.
+
+        Public rows lie at the bounds of numeric columns, at the constants that the formula names, and between them.
+
+        Raises
+        ------
+        CollinearDesignError
+        """
+        cells = _raw(_evenly(self.schema, self.read), self.schema, {})
+        rng = np.random.default_rng(1)
+        named = sorted({one for column in self.compiled.design for one in _constants(column.expression.node)})
+        for name in self.numeric:
+            lower, upper = limits_of(self.schema[name])
+            inside = np.unique([lower, upper, *(one for one in named if lower < one < upper)])
+            points = np.concatenate([inside, 0.5 * (inside[1:] + inside[:-1])])
+            if isinstance(self.schema[name], Integer):
+                points = np.unique(np.clip(np.rint([points - 1, points, points + 1]), lower, upper))
+            chosen = rng.random(_SAMPLED) < _AT_CONSTANTS
+            cells[name] = np.where(chosen, rng.choice(points, _SAMPLED), cells[name])
+        rows, _ = Features(self.basis).encode(cells)
+        design = self.maps[:-1] @ (rows / UNIT)
+        often = (np.abs(design - design[:, :1]) > _TOUCHED * np.abs(design).max(initial=1e-300)).sum(
+            axis=1
+        ) >= _SOMETIMES
+        often[:1] = True
+        kept = np.flatnonzero(often)
+        _refuse_dependent(design[kept], [self.names[place] for place in kept])
+
     def scaled(self, ranges: Mapping[str, tuple[float, float]]) -> Scaled:
         """Orthogonalise the regressors on public rows: columns uniform over these ranges, or over declared bounds."""
         rows = self.public_features(ranges)
@@ -270,6 +309,31 @@ class NewtonColumns:
         bits = [_bits(row) for row in rows]
         whole = np.stack([np.trunc(np.ldexp(row, one)) for row, one in zip(rows, bits, strict=True)]).astype(np.int64)
         return RoundFrame(self.features, whole, tuple(bits), mean, inverse_sd, lift, **options)  # type: ignore[arg-type]
+
+
+def _constants(node: Node) -> Iterator[float]:
+    """Yield the constants of an expression."""
+    if node.operation == "constant":
+        yield node.value
+    for one in node.arguments:
+        yield from _constants(one)
+
+
+def _refuse_dependent(design: Array, names: list[str]) -> None:
+    """Refuse a column (m,) of the design (k, m) that is a combination of those before it."""
+    lengths = np.maximum(np.linalg.norm(design, axis=1), 1e-300)
+    upper = np.linalg.qr((design / lengths[:, None]).T, mode="r")
+    left = np.abs(np.diagonal(upper)) < _DEPENDENT
+    if not left.any():
+        return
+    place = int(left.argmax())
+    weights = np.linalg.solve(upper[:place, :place], upper[:place, place])
+    among = [name for name, weight in zip(names, weights, strict=False) if abs(weight) > _TOUCHED]
+    raise CollinearDesignError(
+        names[place],
+        "is a linear combination of the columns before it in any row",
+        "leave out one of " + ", ".join([*among, names[place]]),
+    )
 
 
 def offsets_of(offset: str | None, exposure: str | None, schema: Schema) -> tuple[Expression, ...]:

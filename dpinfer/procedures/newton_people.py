@@ -197,7 +197,8 @@ class PeoplePlan(NewtonPlan):
         """
         low = max(_LEAST_CUT, length / float(np.sqrt(self.width)))
         reach = _OF_INTERCEPT * np.sqrt(size) * self._precision(0.095 * float(self.share("second")))
-        return {"cut": low, "high": low + float(np.clip(reach, low / 32, low))}
+        steps = round(float(np.clip(reach / low, 1 / 32, 1.0)) * 32)  # tables bend at the cut where it is a node
+        return {"cut": low, "high": low * (32 + steps) / 32}
 
     def tail_counts(self, stage: StageRelease, cut: Cut) -> TailCounts:
         """See `NewtonPlan`: people whose score was cut count as rows, by how far their usual residual is beyond."""

@@ -253,6 +253,8 @@ def _dense(vectors: Sequence[Vector], atoms: Sequence[Atom], sizes: Array) -> Ar
 def _refuse_collinear(wanted: Array, columns: Sequence[DesignColumn]) -> None:
     scaled = wanted / np.maximum(np.abs(wanted).max(axis=1, keepdims=True), 1e-300)
     scaled /= np.maximum(np.linalg.norm(scaled, axis=1, keepdims=True), 1e-300)
+    if len(columns) <= scaled.shape[1] and np.linalg.svd(scaled, compute_uv=False)[-1] >= 1e-9:
+        return  # the least singular value of fewer rows is no smaller
     for count in range(1, len(columns) + 1):
         if count > scaled.shape[1] or np.linalg.svd(scaled[:count], compute_uv=False)[-1] < 1e-9:
             raise CollinearDesignError(
