@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from dpinfer.numerics.arrays import Array, Mask
     from dpinfer.numerics.responses import Response
 
-__all__ = ["Moments", "NewtonFit", "Round", "curved_point", "next_point", "solve_rounds"]
+__all__ = ["Moments", "NewtonFit", "Round", "curved_point", "next_point", "solve_rounds", "toward"]
 
 _STEPS, _LONGEST_STEP, _FIRST_STEP = 40, 1.0, 1.5
 _WEIGHTED_AT = (0, 3, 6, 12)
@@ -235,7 +235,7 @@ def _inverse(hessian: Array, noise: float, whiten: Array) -> _Inverse:
     return _Inverse(inverse, float(values.min() / max(noise, 1e-300)), whiten.T @ vectors, values < _CLEAR * noise)
 
 
-def _toward(hessian: Array, meat: Array, whiten: Array, scale: float, *, flat: bool) -> Array:
+def toward(hessian: Array, meat: Array, whiten: Array, scale: float, *, flat: bool) -> Array:
     """Return the meat, drawn to what the model says it is by as much as noise may explain the difference."""
     difference = whiten @ (meat - hessian) @ whiten.T
     width = len(difference)
@@ -297,7 +297,7 @@ def solve_rounds(
         theta = theta + move * min(1.0, _LONGEST_STEP / max(length, 1e-300)) - start
         theta = start + theta * min(1.0, _REACH / max(rounds[-1].length(theta), 1e-300))
     if meat_scale is not None:
-        meat = _toward(hessian, meat, whiten, meat_scale, flat=rounds[-1].flat)
+        meat = toward(hessian, meat, whiten, meat_scale, flat=rounds[-1].flat)
     small = size / (size - width) if size > 2 * width else 2.0
     return NewtonFit(
         params=theta,

@@ -100,7 +100,11 @@ class Newton(Procedure):
         return BinaryModel(self.model)
 
     def check_options(self) -> None:
-        """Refuse margins of lines, and errors that spread equally where the model or the weights say otherwise."""
+        """Refuse parameters and margins that the model does not have, and errors of equal spread where they are not."""
+        if self.parameter is not None:
+            name, low, high = _PARAMETERS.get(self.model, ("parameter", 0.0, 0.0))
+            if not (is_number(self.parameter) and low < self.parameter < high):
+                raise OptionError(name, self.parameter, f"a number between {low:g} and {high:g}")
         if self.margins and self.rounds.response is None:
             raise OptionError(
                 "margins", True, f"False: with the identity link of {self.model} effects are coefficients"
@@ -114,14 +118,6 @@ class Newton(Procedure):
                 f'cov_type="{self.cov_type}" takes errors as spreading equally, and weights= may be there because they '
                 'do not: take cov_type="HC1"'
             )
-
-    def check_options(self) -> None:
-        """Refuse a parameter that the model does not have."""
-        if self.parameter is None:
-            return
-        name, low, high = _PARAMETERS.get(self.model, ("parameter", 0.0, 0.0))
-        if not (is_number(self.parameter) and low < self.parameter < high):
-            raise OptionError(name, self.parameter, f"a number between {low:g} and {high:g}")
 
     def columns(self, schema: Schema) -> NewtonColumns:
         """Return the columns, compiled against a schema."""
