@@ -19,6 +19,7 @@ SCRIPTS = {
     "ols_coverage": Script("regression", 50, 5000),
     "robust_coverage": Script("regression", 4, 5000),
     "rare_levels": Script("regression", 50, 5000),
+    "logit_coverage": Script("regression", 4, 500),
     "newton_people": Script("regression", 20, 5000),
     "count_coverage": Script("regression", 10, 5000),
     "newton_ols": Script("regression", 4, 5000),

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from dpinfer.numerics.arrays import Array, Mask
     from dpinfer.numerics.responses import Response
 
-__all__ = ["Moments", "NewtonFit", "Round", "next_point", "solve_rounds"]
+__all__ = ["Moments", "NewtonFit", "Round", "curved_point", "next_point", "solve_rounds", "toward"]
 
 _STEPS, _LONGEST_STEP, _FIRST_STEP = 40, 1.0, 1.5
 _WEIGHTED_AT = (0, 3, 6, 12)
@@ -185,32 +185,35 @@ class NewtonFit:
         critical = float(stats.norm.isf(alpha / 2))
         variance = float(contrast @ (self.cov_noise + self.cov_sampling) @ contrast)
         centre, unit = float(contrast @ self.params), float(np.sqrt(max(variance, 1e-300)))  # rounding may undo it
-        ends = []
-        for side in (-1.0, 1.0):
+        sides = np.array([-unit, unit])
 
-            def inside(distances: Array) -> Mask:
-                return self.statistics(contrast, centre + side * unit * distances) <= critical  # noqa: B023
+        def inside(distances: Array) -> Mask:
+            values = centre + sides[:, None] * distances
+            return (self.statistics(contrast, values.ravel()) <= critical).reshape(values.shape)
 
-            ends.append(centre + side * unit * float(_outermost(inside)))
-        return ends[0], ends[1]
+        low, high = centre + sides * _outermost(inside)
+        return float(low), float(high)
 
 
 _GRID = np.concatenate([[0.0], np.geomspace(0.5, 1e3, 48)])
 
 
-def _outermost(inside: Callable[[Array], Mask]) -> float:
-    """Return the largest distance from zero that is inside, from outside: infinite beyond 1000."""
-    held = inside(_GRID)
-    last = int(np.flatnonzero(held).max()) if held.any() else 0
-    if last == len(_GRID) - 1:
-        return np.inf
-    low, high = _GRID[last], _GRID[last + 1]
-    for _ in range(6):
-        points = np.linspace(low, high, 33)
-        held = inside(points[1:-1])
-        last = int(np.flatnonzero(held).max()) + 1 if held.any() else 0
-        low, high = points[last], points[last + 1]
-    return float(high)
+def _outermost(inside: Callable[[Array], Mask]) -> Array:
+    """Return the largest distances from zero, to both sides (2,), that are inside: infinite beyond 1000."""
+    points = np.tile(_GRID, (2, 1))
+    last, both = _last(inside(points)), np.arange(2)
+    unbounded = last == len(_GRID) - 1
+    last -= unbounded
+    for _ in range(4):
+        points = np.linspace(points[both, last], points[both, last + 1], 17, axis=1)
+        held = inside(points[:, 1:-1])
+        last = np.where(held.any(axis=1), _last(held) + 1, 0)
+    return np.where(unbounded, np.inf, points[both, last + 1])
+
+
+def _last(held: Mask) -> Array:
+    """Place of the last that is held, in each row; 0 where none is."""
+    return np.asarray(np.where(held.any(axis=1), held.shape[1] - 1 - held[:, ::-1].argmax(axis=1), 0))
 
 
 @dataclass(frozen=True, slots=True)
@@ -232,7 +235,7 @@ def _inverse(hessian: Array, noise: float, whiten: Array) -> _Inverse:
     return _Inverse(inverse, float(values.min() / max(noise, 1e-300)), whiten.T @ vectors, values < _CLEAR * noise)
 
 
-def _toward(hessian: Array, meat: Array, whiten: Array, scale: float, *, flat: bool) -> Array:
+def toward(hessian: Array, meat: Array, whiten: Array, scale: float, *, flat: bool) -> Array:
     """Return the meat, drawn to what the model says it is by as much as noise may explain the difference."""
     difference = whiten @ (meat - hessian) @ whiten.T
     width = len(difference)
@@ -294,7 +297,7 @@ def solve_rounds(
         theta = theta + move * min(1.0, _LONGEST_STEP / max(length, 1e-300)) - start
         theta = start + theta * min(1.0, _REACH / max(rounds[-1].length(theta), 1e-300))
     if meat_scale is not None:
-        meat = _toward(hessian, meat, whiten, meat_scale, flat=rounds[-1].flat)
+        meat = toward(hessian, meat, whiten, meat_scale, flat=rounds[-1].flat)
     small = size / (size - width) if size > 2 * width else 2.0
     return NewtonFit(
         params=theta,
@@ -317,3 +320,9 @@ def next_point(one: Round, longest: float = _FIRST_STEP) -> Array:
     noise = one.hessian_scale * float(np.sqrt(len(one.point) / 2.0))
     move = _inverse(one.hessian, noise, np.asarray(np.linalg.pinv(one.spread))).matrix @ one.score
     return np.asarray(one.point + move * min(1.0, longest / max(one.length(move), 1e-300)))
+
+
+def curved_point(one: Round, response: Response, moments: Moments) -> Array:
+    """Return the point (p,) of the next round: where the score of one round is zero, its curve as predicted."""
+    zero = np.zeros_like(one.hessian)
+    return solve_rounds((one,), response, moments, zero, start=one.point, size=np.inf).params

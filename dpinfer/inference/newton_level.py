@@ -54,8 +54,16 @@ class LeveledFit(NewtonFit):
 
     def statistics(self, contrast: Array, values: Array) -> Array:
         """See `NewtonFit.statistics`; what the level adds to the covariance depends on no coefficient."""
-        found = [self.joint_statistic(contrast[None], np.array([value])) for value in values]
-        return np.sqrt(np.maximum(found, 0.0))
+        weights = self.inverse.T @ contrast
+        direction = self.inverse @ self._total @ weights
+        steps = (values - contrast @ self.params) / (contrast @ direction)
+        tested = self.params - self.tail.move + steps[:, None] * direction
+        score, _ = self._sums.along(tested, self.weights, weights)
+        _, noise = self._sums.along(tested, self.weights, self.noisy.T @ contrast)
+        sampled = self.sampled.T @ contrast
+        return np.asarray(
+            np.abs(score) / np.sqrt(noise + sampled @ self.meat @ sampled + contrast @ self.tail.noise @ contrast)
+        )
 
     def joint_statistic(self, contrasts: Array, values: Array) -> float:
         """See `NewtonFit.joint_statistic`; what the level adds to the covariance depends on no coefficient."""

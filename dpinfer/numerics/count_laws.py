@@ -51,15 +51,25 @@ class CountLaw(ABC):
 
     def cut(self, mean: Array, low: Array, high: Array, spread: float) -> tuple[Array, Array]:
         """Return the expectations of ``d = clip(y - mean, low, high)`` and of ``d (y - mean)``; low < 0 < high."""
+        lower, between, above = self._parts(mean, low, high, spread)
+        expected = low * lower[0] + between[1] + high * above[0]
+        return np.asarray(expected), np.asarray(low * lower[1] + between[2] + high * above[1])
+
+    def cut_square(self, mean: Array, low: Array, high: Array, spread: float) -> Array:
+        """Return the expectation of ``clip(y - mean, low, high) ** 2``; low < 0 < high."""
+        lower, between, above = self._parts(mean, low, high, spread)
+        return np.asarray(low**2 * lower[0] + between[2] + high**2 * above[0])
+
+    def _parts(self, mean: Array, low: Array, high: Array, spread: float) -> list[tuple[Array, Array, Array]]:
+        """Return chance, and first and second moments of ``y - mean``, of values below, between and above the ends."""
         total = (np.ones_like(mean), mean, self.dispersion(spread) * self.variance(mean) + mean**2)
         upper = self.partial(mean, mean + high, spread)
         lower = self.partial(mean, mean + low, spread)
-        above = [all_ - one for all_, one in zip(total, upper, strict=True)]
-        between = [one - two for one, two in zip(upper, lower, strict=True)]
-        first = [one[1] - mean * one[0] for one in (lower, between, above)]
-        square = between[2] - 2 * mean * between[1] + mean**2 * between[0]
-        expected = low * lower[0] + first[1] + high * above[0]
-        return np.asarray(expected), np.asarray(low * first[0] + square + high * first[2])
+        parts = (
+            lower,
+            *([one - two for one, two in zip(*pair, strict=True)] for pair in ((upper, lower), (total, upper))),
+        )
+        return [(zero, one - mean * zero, two - 2 * mean * one + mean**2 * zero) for zero, one, two in parts]
 
 
 @dataclass(frozen=True)

@@ -55,6 +55,9 @@ _PARAMETERS = {"negativebinomial": ("alpha", 1e-6, 100.0), "quantile": ("q", 0.0
 
 _UNLIKELY = "the numbers of the release are none that its question makes"
 
+_LARGEST = 1e150
+"""Settings are smaller: columns may be as small as that over their unit."""
+
 _LINKS = {"logit": links.Logit, "probit": links.Probit, "cloglog": links.CLogLog, **dict.fromkeys(COUNTS, links.Log)}
 
 _TITLES = {
@@ -103,11 +106,7 @@ class Newton(Procedure):
         return BinaryModel(self.model)
 
     def check_options(self) -> None:
-        """Refuse options that the model does not have.
-
-        Those are margins of lines, errors that spread equally where the model or the weights say otherwise, and
-        parameters out of their range.
-        """
+        """Refuse parameters and margins that the model does not have, and errors of equal spread where they are not."""
         if self.parameter is not None:
             name, low, high = _PARAMETERS.get(self.model, ("parameter", 0.0, 0.0))
             if not (is_number(self.parameter) and low < self.parameter < high):
@@ -166,12 +165,12 @@ class Newton(Procedure):
         """Refuse a formula that the schema cannot bound, and a response that the model does not have."""
         columns = self.columns(schema)
         _ = columns.maps, columns.weight
-        columns.refuse_collinear()
         if self.cov_type != "HC1" and schema.rows_per_unit > 1:
             raise NotProvedError(
                 f'cov_type="{self.cov_type}" takes rows as independent, and a person may have several: take '
                 'cov_type="HC1", which is clustered by person'
             )
+        columns.refuse_collinear()
         if self.weights is not None and self.model not in ("ols", *_BINARY):
             raise NotProvedError(f"weights= is served for ols, logit, probit and cloglog, not for {self.model}")
         if columns.offsets and self.model not in COUNTS:
@@ -270,10 +269,11 @@ class Newton(Procedure):
             )
             if not np.isfinite([estimated.params, np.diag(estimated.cov_sampling + estimated.cov_noise)]).all():
                 raise ReleaseFormatError(_UNLIKELY)
+            told = plan.notes(stages)
         shown: dict[str, Any] = {
             "model_name": f"Private {_TITLES[self.model]}",
             "response": plan.columns.response.name,
-            "notes": (*where_notes(self.where), *plan.notes(stages)),
+            "notes": (*where_notes(self.where), *told),
             "design": FormulaDesign(found.schema, plan.columns.compiled.design),
         }
         if plan.model.response is None:
@@ -299,8 +299,8 @@ def _check_finite(settings: Mapping[str, Any]) -> None:
     """Refuse settings that are no finite numbers."""
     for name, value in settings.items():
         try:
-            right = bool(np.isfinite(np.asarray(value, dtype=np.float64)).all())
-        except (TypeError, ValueError):
+            right = bool((np.abs(np.asarray(value, dtype=np.float64)) <= _LARGEST).all())
+        except (ArithmeticError, TypeError, ValueError):
             right = False
         if not right:
             raise ReleaseFormatError(f"settings: {name} is not made of finite numbers")

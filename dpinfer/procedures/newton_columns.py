@@ -53,7 +53,7 @@ _TOUCHED = 1e-4
 """Weights of columns in a combination are larger, and so are changes of a column."""
 
 _DEPENDENT = 3e-6
-"""Part of its length that others leave to a column that is one of their combinations: features are rounded to a grid."""
+"""Part of its length that others leave to a column that combines them: features are rounded to a grid."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -322,7 +322,7 @@ def _constants(node: Node) -> Iterator[float]:
 def _refuse_dependent(design: Array, names: list[str]) -> None:
     """Refuse a column (m,) of the design (k, m) that is a combination of those before it."""
     lengths = np.maximum(np.linalg.norm(design, axis=1), 1e-300)
-    upper = np.linalg.qr((design / lengths[:, None]).T, mode="r")
+    upper: Array = np.asarray(np.linalg.qr((design / lengths[:, None]).T, mode="r"))
     left = np.abs(np.diagonal(upper)) < _DEPENDENT
     if not left.any():
         return

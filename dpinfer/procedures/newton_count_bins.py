@@ -9,7 +9,37 @@ import numpy as np
 if TYPE_CHECKING:
     from dpinfer.numerics.arrays import Array
 
-__all__ = ["both_sides", "folded_counts", "halves", "octaves", "share_of", "spread_of"]
+__all__ = [
+    "beyond_law",
+    "both_sides",
+    "cut_at",
+    "folded_counts",
+    "halves",
+    "least_cut",
+    "most_rows",
+    "octaves",
+    "radius_at",
+    "share_of",
+    "spread_of",
+]
+
+_LEAST_CUT, _FARTHEST_CUT, _OF_NOISE, _OF_NOISE_SPREAD = 1.5, 4.0, 0.2, 0.1
+"""Residuals are cut at this many standard deviations or farther, as far as noise stays below this part of sampling.
+
+The part is larger for counts that spread more than their law: what cutting takes is less known then.
+"""
+
+_MOST_NOISE, _MOST_NOISE_SPREAD = 0.15, 0.45
+"""The largest part of sampling that noise may have, and what is added where counts spread more than their law.
+
+Where the law is wrong the mean may be so too, and what is estimated then depends on the weights of rows far out.
+"""
+
+_UNEVEN = 0.3
+"""What is cut may differ by this part along the regressors beside what the laws explain."""
+
+_OUTLYING = 0.02
+"""Part of the rows that count less where only a point is sought."""
 
 
 def share_of(count: float, size: float) -> str:
@@ -44,3 +74,61 @@ def spread_of(counts: Array, edge: float, size: float) -> float:
     seen = cuts < edge * 0.999
     squares = float((folded[seen] * cuts[seen] ** 2).sum()) * 2.0**0.5
     return float(np.clip(np.sqrt(max(squares, 0.0) / size), edge / 8, edge))
+
+
+def beyond_law(spread: float, *, of_counts: bool) -> float:
+    """Return how clearly counts spread more than their law, from 0 to 1."""
+    return min(max(2 * (spread - 1), 0.0), 1.0) if of_counts else 0.0
+
+
+def least_cut(beyond: float) -> float:
+    """Return how many standard deviations from 0 residuals are cut at least."""
+    return _LEAST_CUT + beyond
+
+
+def cut_at(folded: Array, edge: float, spread: float, size: float, precise: float, beyond: float) -> float:
+    """Return how many standard deviations from 0 residuals are cut.
+
+    Parameters
+    ----------
+    folded : ndarray
+        Noisy counts of sizes of residuals from each of ``halves()`` on.
+    edge, spread : float
+        End of what was seen, and standard deviation.
+    size : float
+        Number of rows.
+    precise : float
+        Standard deviations at which noise is as large as sampling.
+    beyond : float
+        How clearly counts spread more than their law.
+
+    Notes
+    -----
+    What a cut takes from the score is predicted by laws that may be wrong. A farther one takes less and costs noise:
+    noise and the square of the bias are balanced, if what is cut differs along the regressors by ``_UNEVEN``.
+    """
+    allowed = np.sqrt(_OF_NOISE + _OF_NOISE_SPREAD * beyond) * precise
+    least = max(least_cut(beyond), min(max(2 * edge / spread, _FARTHEST_CUT), allowed))
+    cuts = halves() / spread
+    seen = (cuts < edge / spread * 0.999) & (folded > 0)
+    farthest = np.sqrt(_MOST_NOISE + _MOST_NOISE_SPREAD * beyond) * precise
+    tried = np.linspace(least, max(least, min(2 * edge / spread, farthest)), 33)
+    taken = (np.maximum(2.0**0.25 * cuts[seen] - tried[:, None], 0.0) @ folded[seen]) / size
+    return float(tried[np.argmin(_UNEVEN**2 * taken**2 * size + (tried / precise) ** 2)])
+
+
+def radius_at(radius: float, usual: float, cut: float, precise: float, beyond: float) -> float:
+    """Return the length up to which rows keep their weight, at least ``radius`` and at most that of usual rows.
+
+    A weight below 1 moves what is estimated where the model is wrong, so there is one only where noise asks for it.
+    ``precise`` is as for `cut_at`, for this radius.
+    """
+    allowed = np.sqrt(_MOST_NOISE + _MOST_NOISE_SPREAD * beyond) * precise / cut
+    return float(radius * max(1.0, min(allowed, usual / radius)))
+
+
+def most_rows(counts: Array, cuts: Array, edge: float, size: float) -> float:
+    """Return the size beyond which few rows are, none farther than any was seen; ``counts`` begin at each cut."""
+    beyond = np.cumsum(np.where(cuts < edge * 0.999, counts, 0.0)[::-1])[::-1]
+    found = np.flatnonzero(beyond <= _OUTLYING * size)
+    return min(edge, float(cuts[found[0]])) if found.size else edge

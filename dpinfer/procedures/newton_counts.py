@@ -23,7 +23,7 @@ from dpinfer.procedures.newton_models import ROWS, Cut, RoundModel, Tables, cons
 if TYPE_CHECKING:
     from dpinfer.numerics.arrays import Array
 
-__all__ = ["CHANCES", "COUNTS", "NODES", "CountCut", "CountModel"]
+__all__ = ["CHANCES", "COUNTS", "NODES", "PRICES", "CountCut", "CountModel"]
 
 _NODES = 4096
 _EACH = 4
@@ -36,9 +36,9 @@ CHANCES = CHANCES / CHANCES.sum()
 _SPAN = 25.0
 """Linear predictors are told apart over this range, which ends at 10 times the largest response."""
 
-_PRICES = {
+PRICES = {
     False: {"score": 0.75, "hessian": 0.25},
-    True: {"score": 0.55, "hessian": 0.24, "meat": 0.10, "level": 0.08, "square": 0.03},
+    True: {"score": 0.59, "hessian": 0.22, "meat": 0.07, "level": 0.08, "square": 0.02, "spread": 0.02},
 }
 """Prices of the first round and of the last: every term of a row is at most 1, and they add up to 1."""
 
@@ -89,9 +89,9 @@ class CountModel(RoundModel):
             "response": Fraction(2, 100),
             "start": Fraction(13, 100),
             "counts": Fraction(6, 100),
-            "first": Fraction(19, 100),
+            "first": Fraction(15, 100),
             "sizes": Fraction(2, 100),
-            "second": Fraction(58, 100),
+            "second": Fraction(62, 100),
         }
 
     @property
@@ -150,6 +150,17 @@ class CountModel(RoundModel):
         """
         return [_expected(self, law, cut.low, cut.spread) for law in self._laws(cut)]
 
+    def squares(self, cut: CountCut, means: Array) -> list[tuple[Array, Array]]:
+        """Return expectations of the cut residual and of its square, at these means, under each of the same laws."""
+        size = np.sqrt(self.law.variance(means))
+        found = []
+        for law in self._laws(cut):
+            first, _ = law.cut(means, -cut.low * size, cut.low * size, cut.spread)
+            square = law.cut_square(means, -cut.low * size, cut.low * size, cut.spread)
+            left, right = np.nan_to_num(first / size), np.nan_to_num(square / size**2, nan=cut.spread**2)
+            found.append((np.clip(left, -cut.low, cut.low), np.clip(right, 1e-12, cut.low**2)))
+        return found
+
     def expected_level(self, cut: CountCut, means: Array) -> Array:
         """Return the expectation of what the level adds up, in the mean of the laws that spread as residuals do."""
         size = np.sqrt(self.law.variance(means)) if self.level_of == "residual" else np.ones_like(means)
@@ -171,7 +182,7 @@ class CountModel(RoundModel):
     def terms(self, cut: Cut, *, last: bool) -> tuple[Term, ...]:
         """See `RoundModel`."""
         assert isinstance(cut, CountCut)
-        prices = _PRICES[last]
+        prices = PRICES[last]
         center, kept = self.expected(cut)
         largest = self._largest(cut, center)
         c, hi = cut.low, cut.high
@@ -190,6 +201,7 @@ class CountModel(RoundModel):
             Term("meat", "outer", prices["meat"]),
             Term("level", "number", prices["level"], level, of=self.level_of),
             Term("square", "mass", prices["square"], square, of=self.level_of, power=2),
+            Term("spread", "mass", prices["spread"], steps_of(lambda one: (one / c) ** 2, -c, c, 1024), power=2),
         )
 
     @staticmethod

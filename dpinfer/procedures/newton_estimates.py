@@ -11,6 +11,7 @@ from dpinfer.inference.newton import solve_rounds
 from dpinfer.inference.newton_inference import NewtonInference
 from dpinfer.inference.newton_tail import Beyond, Tail
 from dpinfer.inference.newton_terms import split_terms
+from dpinfer.procedures.newton_count_estimates import count_estimates
 from dpinfer.procedures.newton_count_steps import CountPlan
 from dpinfer.procedures.newton_steps import cut_of
 
@@ -33,7 +34,7 @@ def estimates_of(
 ) -> NewtonInference:
     """Return the estimates of one regression from its stages by kind: "start", "counts", "first", "second"."""
     if isinstance(plan, CountPlan):
-        return plan.estimates(stages, method, target)
+        return count_estimates(plan, stages, method, target)
     stages = plan.seen(stages)
     start = plan.begun(stages["start"])
     last, number = stages["second"], plan.number(start)

@@ -166,9 +166,9 @@ class BinaryModel(RoundModel):
     def shares(self) -> dict[str, Fraction]:
         """See `RoundModel`."""
         return {
-            "start": Fraction(20, 100),
+            "start": Fraction(14, 100),
             "counts": Fraction(2, 100) if self.ratio is None else Fraction(5, 100),
-            "first": Fraction(29, 100),
+            "first": Fraction(35, 100),
             "second": Fraction(49, 100) if self.ratio is None else Fraction(46, 100),
         }
 

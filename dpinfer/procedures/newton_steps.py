@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from dpinfer.inference.newton import Round, next_point
+from dpinfer.inference.newton import Round, curved_point, next_point
 from dpinfer.inference.newton_terms import Released, floored, split_terms
 from dpinfer.kernel.rows.round_counts import Bins, RoundCounts
 from dpinfer.kernel.rows.rounds import RoundSum, Term
@@ -29,7 +29,7 @@ from dpinfer.procedures.newton_levels import levels_of, rare_levels, without_lev
 from dpinfer.procedures.newton_models import ROWS, Cut, constant, ratio_of
 from dpinfer.procedures.newton_ranges import found_ranges, ranges_stage
 from dpinfer.procedures.newton_robust import ResidualLaw, Seen
-from dpinfer.procedures.newton_start import FLOOR, OF_EDGE, Begun, binary_start
+from dpinfer.procedures.newton_start import FLOOR, OF_EDGE, Begun, binary_radius, binary_start
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -295,6 +295,7 @@ class NewtonPlan:
             edge,
             terms,
             kept,
+            terms["score"].scale * radius / size,
         )
 
     @cached_property
@@ -328,8 +329,12 @@ class NewtonPlan:
         edge = edge_of(counts.array[1:sizes], cuts, noise[0])
         whiten = np.array(counts.settings["whiten"]) @ start.transform
         usual = float(np.sqrt(((whiten @ self._public_rows) ** 2).sum(axis=0).max()))
-        reach = reach_of(counts.array[1:sizes], cuts, noise[0])
-        radius = min(self._radius(edge, reach, start.size), self.columns.longest(whiten, self.norm))
+        radius = self._radius(edge, reach_of(counts.array[1:sizes], cuts, noise[0]), start.size)
+        if self.model.response is not None and self.context.schema.rows_per_unit == 1:
+            lengths = cuts ** (1.0 if self.norm == "l1" else 0.5)
+            precise = self._precision(float(self.share("first") + self.share("second")))
+            radius = binary_radius(lengths, counts.array[1:sizes], noise[0], start, precise, (radius, usual))
+        radius = min(radius, self.columns.longest(whiten, self.norm))
         if self.model.response is None and self.norm == "l2":  # rows of the last bin may be no longer than usual ones
             radius = min(radius, max(float(np.sqrt(edge / np.sqrt(2.0))), usual))
         settings = {"radius": radius, **self._cut(counts.array[sizes:], noise[-1], radius, start.size)}
@@ -401,7 +406,13 @@ class NewtonPlan:
             for name in ("radius", "frame", "cut", "high", "edge", "meat", "hessian", "intercept", "bias")
             if name in first.settings
         }
-        settings["point"] = next_point(self.round(first, last=False), self.model.longest(cut_of(settings))).tolist()
+        one = self.round(first, last=False)
+        if self.model.response is not None and self.model.response.residual:
+            moments = self.begun(before["start"]).moments(intercept=self.columns.intercept)
+            point = curved_point(one, self.model.response, moments)
+        else:
+            point = next_point(one, self.model.longest(cut_of(settings)))
+        settings["point"] = point.tolist()
         return self._later(before, settings, last=True)
 
     def _later(self, before: dict[str, StageRelease], settings: dict[str, Any], *, last: bool) -> Stage:

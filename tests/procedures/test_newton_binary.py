@@ -15,6 +15,7 @@ from dpinfer.kernel.stage import Context
 from dpinfer.numerics.responses import BINARY, intercept_for, matched_scale
 from dpinfer.procedures.newton import Newton
 from dpinfer.procedures.newton_models import BinaryModel, Cut
+from dpinfer.procedures.newton_start import binary_radius
 from validation.regression.newton_draws import Drawer, Drawn
 
 LINKS = ("logit", "probit", "cloglog")
@@ -241,6 +242,44 @@ def test_the_scale_of_least_squares_is_found(centre):
     share = float(BINARY["logit"].average_mean(centre, spread))
     assert matched_scale(BINARY["logit"], share, slope**2 * spread) == pytest.approx(1 / slope, rel=1e-3)
     assert matched_scale(BINARY["logit"], 0.5, 1e6) > 0
+
+
+def _second(size, price, seed=1):
+    asked = drawer(price)
+    rng = np.random.default_rng(seed)
+    cells = cells_of(size, seed)
+    return asked, asked.stages(cells, rng), cells
+
+
+def _lengths(asked, stages, cells):
+    """Lengths of rows over that up to which they keep their weight."""
+    frame = asked.plan.stage(3, (stages["start"], stages["counts"], stages["first"])).measure.rows.frame
+    rows, _ = frame.features.encode({name: cells[name] for name in frame.features.columns})
+    return np.sqrt((frame.look(rows).z ** 2).sum(axis=0))
+
+
+def test_rows_keep_their_weight_where_noise_is_small():
+    asked, stages, cells = _second(20_000, dpi.ZCDP(0.5))
+    assert (_lengths(asked, stages, cells) <= 1.0).mean() > 0.999
+
+
+def test_few_rows_count_less_where_noise_is_large():
+    asked, stages, cells = _second(20_000, dpi.ZCDP(0.01))
+    assert 0.005 < (_lengths(asked, stages, cells) > 1.0).mean() < 0.08
+
+
+@given(
+    counts=st.lists(st.floats(-1e9, 1e9), min_size=81, max_size=81),
+    noise=st.floats(1e-3, 1e6),
+    precise=st.floats(1e-6, 1e6),
+)
+def test_any_counts_give_a_length_between_those_of_rows(counts, noise, precise):
+    asked, stages, _ = _second(500, dpi.ZCDP(0.5))
+    start = asked.plan.begun(stages["start"])
+    sizes = np.sqrt(3.0) * 2.0 ** (np.arange(81) / 8)
+    found = binary_radius(sizes, np.array(counts), noise, start, precise, (5.0, 7.0))
+    assert sizes[0] <= found <= 7.0
+    assert binary_radius(sizes, np.array(counts), noise, start, precise, (9.0, 7.0)) <= 9.0
 
 
 def test_ranges_are_measured_where_asked():

@@ -1,0 +1,101 @@
+"""From what the stages of a regression of counts or positive numbers released to its estimates."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from dpinfer.inference.newton import solve_rounds, toward
+from dpinfer.inference.newton_inference import NewtonInference
+from dpinfer.inference.newton_level import Level
+from dpinfer.inference.newton_terms import Released, floored, split_terms
+from dpinfer.numerics.count_laws import NegativeBinomial
+from dpinfer.procedures.newton_count_steps import count_cut_of
+from dpinfer.procedures.newton_counts import CHANCES
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from dpinfer.inference.newton_rounds import Round
+    from dpinfer.numerics.arrays import Array
+    from dpinfer.procedures.newton_count_moments import CountMoments
+    from dpinfer.procedures.newton_count_steps import CountPlan
+    from dpinfer.procedures.newton_counts import CountCut
+    from dpinfer.release.stage import StageRelease
+
+__all__ = ["count_estimates"]
+
+
+def count_estimates(
+    plan: CountPlan, stages: Mapping[str, StageRelease], method: str = "auto", target: str = "population"
+) -> NewtonInference:
+    """Return the estimates from all stages by kind."""
+    start, last = plan.begun(stages["start"]), stages["second"]
+    moments = plan.predicted(stages["start"], start)
+    # The first round cuts and weighs other rows than the last one, and its Hessian serves at its point alone: an
+    # exponential mean bends too much for it to help. So it finds the point of the last one, and no more.
+    one = plan.round(last, last=True)
+    cut = count_cut_of(last.settings)
+    terms = split_terms(last, plan.model.terms(cut, last=True), len(one.point))
+    meat = _meat(plan, one, cut, terms, moments, start.size) * (target == "population")
+    fit = solve_rounds([one], plan.model.response, moments.moments, meat, start=one.point, size=start.size)
+    if plan.columns.intercept:
+        fit = _level(one, cut, terms, moments, start.size, float(last.settings["farther"])).leveled(fit)
+    public = plan.public_size
+    return NewtonInference(
+        plan.columns.names,
+        fit,
+        start.transform.T,
+        np.zeros(plan.width),
+        nobs=start.size if public is None else float(public),
+        nobs_is_public=public is not None,
+        target=target,
+        total=start.size,
+        total_variance=0.0 if public is not None else start.terms["rows"].scale ** 2,
+        method=method,
+        unknown=start.kept.unknown,
+        slope_factor=plan.model.slope_factor(cut, moments.means(one.point), CHANCES),
+    )
+
+
+def _meat(
+    plan: CountPlan, one: Round, cut: CountCut, terms: Mapping[str, Released], moments: CountMoments, size: float
+) -> Array:
+    """Return the covariance of the score, drawn to what the laws make of the sum of squares of all residuals.
+
+    Its noise grows with the fourth power of the length of rows and of the cut. That of the sum of squares, which says
+    how large it is, knows no length.
+    """
+    factor = plan.model.factors(cut)[0]
+    released = terms["meat"].times(factor**2)
+    whiten: Array = np.asarray(np.linalg.inv(one.spread))
+    white = floored(whiten @ one.hessian @ whiten.T, one.hessian_scale * float(np.sqrt(len(one.point) / 2.0)))
+    hessian = np.asarray(one.spread @ white @ one.spread.T)
+    square = terms["spread"].times(cut.low**2)
+    expected = moments.meat(cut, one.point, hessian, max(float(square.value[0]), square.scale) / size)
+    return toward(
+        expected, np.asarray(one.spread @ released.value @ one.spread.T), whiten, released.scale, flat=one.flat
+    )
+
+
+def _level(
+    last: Round, cut: CountCut, terms: Mapping[str, Released], moments: CountMoments, size: float, farther: float
+) -> Level:
+    """Read the level of the last round."""
+    model, means = moments.model, moments.means(last.point)
+    expected = float(model.expected_level(cut, means) @ CHANCES) * size
+    shares = np.interp(means, model.means, model.expected(cut)[1])
+    weights = model.law.weight(means) * CHANCES
+    row = last.hessian[0] * float(weights.sum() / max(float(weights @ shares), 1e-300))
+    if isinstance(model.law, NegativeBinomial):
+        row = moments.vector(last.point, means) * size
+    total = terms["level"].times(cut.high)
+    return Level(
+        Released(total.value - expected, total.scale),
+        terms["square"].times(cut.high**2),
+        np.asarray(row),
+        last.point,
+        farther,
+        moments.uncertain(cut, last.point) * size,
+    )
