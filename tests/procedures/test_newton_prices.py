@@ -14,6 +14,7 @@ from dpinfer.procedures.newton_models import Cut
 from dpinfer.procedures.newton_people import people_prices
 from dpinfer.schema.basis import UNIT
 from tests.kernel.rows.round_bounds import added_alone, exact_price, price_of, searched, share_of_bound
+from validation.publish import rounds
 from validation.regression.newton_draws import Drawer
 
 SCHEMA = dpi.Schema(
@@ -27,6 +28,7 @@ SCHEMA = dpi.Schema(
 )
 QUESTIONS = {
     "least squares": Newton(formula="y ~ x + g", model="ols"),
+    "least squares of equal spread": Newton(formula="y ~ x + g", model="ols", cov_type="nonrobust"),
     "weighted least squares": Newton(formula="y ~ x + g", model="ols", weights="s"),
     "logit": Newton(formula="b ~ x + g", model="logit"),
     "weighted logit": Newton(formula="b ~ x + g", model="logit", weights="s"),
@@ -143,3 +145,9 @@ def test_no_person_with_rows_that_are_alike_pays_more_than_one(price, size):
             size_of = largest if largest is not None else (3 * term.curve(residuals)) ** 2
             paid += term.price * size_of
         assert paid.max() <= 1 + float(SLACK)
+
+
+def test_the_page_has_the_shares_and_prices_of_the_models():
+    assert rounds.written() == rounds.tables(), "run python -m validation.publish.rounds"
+    for model in rounds.MODELS.values():
+        assert sum(model.shares.values()) == 1
