@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
-from scipy import stats
+from scipy import special, stats
 
 if TYPE_CHECKING:
     from dpinfer.inference.newton_terms import Released
@@ -190,7 +190,9 @@ class Beyond:
 
 def folded_quantile(alpha: float, bias: Array) -> Array:
     """Return the 1 - alpha quantile of the size of a normal variable of variance 1 with these means (k,)."""
-    return np.asarray(stats.foldnorm.ppf(1 - alpha, np.minimum(bias, 1e3)))
+    # Far from zero one side is all there is, and quantiles of noncentral chi-squared laws lose digits.
+    near = np.sqrt(special.chndtrix(1 - alpha, 1.0, np.minimum(bias, 10.0) ** 2))
+    return np.where(bias > 10.0, bias + stats.norm.isf(alpha), near)
 
 
 def folded_tail(distance: Array, bias: Array) -> Array:
