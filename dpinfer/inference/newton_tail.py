@@ -192,7 +192,7 @@ def folded_quantile(alpha: float, bias: Array) -> Array:
     """Return the 1 - alpha quantile of the size of a normal variable of variance 1 with these means (k,)."""
     # Far from zero one side is all there is, and quantiles of noncentral chi-squared laws lose digits.
     near = np.sqrt(special.chndtrix(1 - alpha, 1.0, np.minimum(bias, 10.0) ** 2))
-    return np.where(bias > 10.0, bias + stats.norm.isf(alpha), near)
+    return np.asarray(np.where(bias > 10.0, bias + stats.norm.isf(alpha), near))
 
 
 def folded_tail(distance: Array, bias: Array) -> Array:
