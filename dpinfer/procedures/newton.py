@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import contextmanager
 from dataclasses import KW_ONLY, dataclass, replace
 from typing import TYPE_CHECKING, Any, Self
 
@@ -29,7 +30,7 @@ from dpinfer.results.glm import GLMResults
 from dpinfer.schema.points import FormulaDesign
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping
 
     from dpinfer.kernel.stage import Context, Slot, Stage
     from dpinfer.privacy.sensitivity import Norm
@@ -51,6 +52,11 @@ _BINARY = ("logit", "probit", "cloglog")
 
 _PARAMETERS = {"negativebinomial": ("alpha", 1e-6, 100.0), "quantile": ("q", 0.0, 1.0), "huber": ("tuning", 0.1, 10.0)}
 """What the parameter of a model is called, and the numbers between which it lies."""
+
+_UNLIKELY = "the numbers of the release are none that its question makes"
+
+_LARGEST = 1e150
+"""Settings are smaller: columns may be as small as that over their unit."""
 
 _LINKS = {"logit": links.Logit, "probit": links.Probit, "cloglog": links.CLogLog, **dict.fromkeys(COUNTS, links.Log)}
 
@@ -207,6 +213,11 @@ class Newton(Procedure):
         """Refuse a release whose sums or settings are not those of the stages."""
         context = context_of(release)
         plan = self.plan(context)
+        with _reading():
+            self._check_stages(release, plan)
+
+    def _check_stages(self, release: Release, plan: NewtonPlan) -> None:
+        context = plan.context
         if release.kind != self.release_kind(context) or len(release.stages) != len(plan.kinds) + self.margins:
             raise ReleaseFormatError("stages: not those that the question asks for")
         for place, stage in enumerate(release.stages):
@@ -252,13 +263,17 @@ class Newton(Procedure):
         assert isinstance(theirs, Newton)
         plan = theirs.plan(context_of(found))
         stages = found.stages[: len(plan.kinds)]
-        estimated = estimates_of(
-            plan, dict(zip(plan.kinds, stages, strict=True)), method=self.inference, target=self.target
-        )
+        with _reading():
+            estimated = estimates_of(
+                plan, dict(zip(plan.kinds, stages, strict=True)), method=self.inference, target=self.target
+            )
+            if not np.isfinite([estimated.params, np.diag(estimated.cov_sampling + estimated.cov_noise)]).all():
+                raise ReleaseFormatError(_UNLIKELY)
+            told = plan.notes(stages)
         shown: dict[str, Any] = {
             "model_name": f"Private {_TITLES[self.model]}",
             "response": plan.columns.response.name,
-            "notes": (*where_notes(self.where), *plan.notes(stages)),
+            "notes": (*where_notes(self.where), *told),
             "design": FormulaDesign(found.schema, plan.columns.compiled.design),
         }
         if plan.model.response is None:
@@ -270,12 +285,22 @@ class Newton(Procedure):
         return GLMResults(estimated, found, link=_LINKS[self.model](), counts=self.model not in _BINARY, **shown)
 
 
+@contextmanager
+def _reading() -> Iterator[None]:
+    """Refuse numbers of a release with which nothing can be computed: no stage has such."""
+    try:
+        with np.errstate(all="ignore"):
+            yield
+    except (ArithmeticError, TypeError, np.linalg.LinAlgError) as error:
+        raise ReleaseFormatError(_UNLIKELY) from error
+
+
 def _check_finite(settings: Mapping[str, Any]) -> None:
     """Refuse settings that are no finite numbers."""
     for name, value in settings.items():
         try:
-            right = bool(np.isfinite(np.asarray(value, dtype=np.float64)).all())
-        except (TypeError, ValueError):
+            right = bool((np.abs(np.asarray(value, dtype=np.float64)) <= _LARGEST).all())
+        except (ArithmeticError, TypeError, ValueError):
             right = False
         if not right:
             raise ReleaseFormatError(f"settings: {name} is not made of finite numbers")

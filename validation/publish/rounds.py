@@ -1,0 +1,71 @@
+"""Write shares and prices of regressions by rounds into their page, as the models have them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from dpinfer.procedures.newton_counts import CountCut, CountModel
+from dpinfer.procedures.newton_models import BinaryModel, Cut, EqualSpreadModel, LinearModel
+from dpinfer.procedures.newton_robust import HuberModel, QuantileModel
+from validation.publish.trusted import ROOT
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from dpinfer.kernel.rows.rounds import Term
+    from dpinfer.procedures.newton_models import RoundModel
+
+PAGE = ROOT / "docs" / "glm.md"
+START, END = "<!-- rounds: made by python -m validation.publish.rounds -->", "<!-- end of rounds -->"
+
+_WIDTH = 5
+"""Number of regressors, on which prices under Laplace noise depend."""
+
+MODELS: dict[str, RoundModel] = {
+    "least squares": LinearModel(),
+    'least squares, `cov_type="nonrobust"`': EqualSpreadModel(),
+    "logit": BinaryModel("logit"),
+    "probit": BinaryModel("probit"),
+    "complementary log-log": BinaryModel("cloglog"),
+    f"logit, `PureDP`, {_WIDTH} regressors": BinaryModel("logit").under("l1", _WIDTH),
+    "Poisson, negative binomial, Gamma": CountModel.named("poisson", None),
+    "Huber": HuberModel(),
+    "quantile, q = .5": QuantileModel(0.5),
+    "quantile, q = .9": QuantileModel(0.9),
+}
+
+_STAGES = ("ranges", "response", "start", "counts", "first", "sizes", "second")
+
+
+def tables() -> str:
+    """Return both tables: shares of the stages, and prices of the terms of each round."""
+    shares = ["| model | " + " | ".join(_STAGES) + " |", "|---" * (len(_STAGES) + 1) + "|"]
+    prices = ["| model | start | first | last |", "|---|---|---|---|"]
+    for name, model in MODELS.items():
+        mine = [f"{float(model.shares[one]):.2f}".lstrip("0") if one in model.shares else "" for one in _STAGES]
+        shares.append(f"| {name} | " + " | ".join(mine) + " |")
+        cut: Cut = CountCut(2.0, 5.0) if isinstance(model, CountModel) else Cut(3.0, 6.0)
+        rounds = (model.start_terms(), model.terms(cut, last=False), model.terms(cut, last=True))
+        prices.append(f"| {name} | " + " | ".join(_listed(terms) for terms in rounds) + " |")
+    return "\n".join([*shares, "", *prices])
+
+
+def written() -> str:
+    """Return what stands on the page."""
+    return PAGE.read_text(encoding="utf-8").split(START)[1].split(END)[0].strip()
+
+
+def main() -> None:
+    """Rewrite the tables."""
+    before, rest = PAGE.read_text(encoding="utf-8").split(START)
+    after = rest.split(END)[1]
+    PAGE.write_text(f"{before}{START}\n\n{tables()}\n\n{END}{after}", encoding="utf-8")
+    print(f"wrote shares and prices of {len(MODELS)} models into {PAGE.name}")
+
+
+def _listed(terms: Sequence[Term]) -> str:
+    return ", ".join(f"{one.name} {one.price:.4g}" for one in terms)
+
+
+if __name__ == "__main__":
+    main()
