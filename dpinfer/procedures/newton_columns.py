@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from dpinfer.schema.grid import Basis
     from dpinfer.schema.schema import Schema
 
-__all__ = ["NewtonColumns", "Scaled", "offsets_of"]
+__all__ = ["NewtonColumns", "Scaled", "columns_of", "offsets_of"]
 
 _SAMPLED = 2048
 """Public rows on which columns are orthogonalised."""
@@ -205,6 +205,13 @@ class NewtonColumns:
 
     def public_features(self, ranges: Mapping[str, tuple[float, float]]) -> Array:
         """Return the features (d, m) of public rows, uniform over these ranges or declared bounds."""
+        return self._moved_features(ranges) if ranges else self._plain_features
+
+    @cached_property
+    def _plain_features(self) -> Array:
+        return self._moved_features({})
+
+    def _moved_features(self, ranges: Mapping[str, tuple[float, float]]) -> Array:
         rows, _ = Features(self.basis).encode(_raw(_evenly(self.schema, self.read), self.schema, ranges))
         return np.asarray(rows / UNIT)
 
@@ -270,6 +277,14 @@ class NewtonColumns:
         bits = [_bits(row) for row in rows]
         whole = np.stack([np.trunc(np.ldexp(row, one)) for row, one in zip(rows, bits, strict=True)]).astype(np.int64)
         return RoundFrame(self.features, whole, tuple(bits), mean, inverse_sd, lift, **options)  # type: ignore[arg-type]
+
+
+@lru_cache(maxsize=16)
+def columns_of(
+    schema: Schema, formula: str, where: str | None, weights: str | None, offset: str | None, exposure: str | None
+) -> NewtonColumns:
+    """Return the columns of a regression; a fit asks for them in each of its stages."""
+    return NewtonColumns(schema, formula, where, weights, offsets_of(offset, exposure, schema))
 
 
 def offsets_of(offset: str | None, exposure: str | None, schema: Schema) -> tuple[Expression, ...]:
