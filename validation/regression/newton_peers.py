@@ -235,8 +235,8 @@ def run(arguments: Options) -> list[Claim]:
         "Root mean squared error of slopes over that of the fit that is not private, squares averaged over slopes. "
         f"fair: {len(designs()[0].rows(np.random.default_rng(0))):,} rows that stay, whose ordinary fit has its robust "
         f"standard errors; simulated: {SIMULATED:,} rows drawn anew, normal regressors within bounds of 4.",
-        "Empty cells: a Gram and the bootstrap serve no logit, the bootstrap no pure price, and diffprivlib no other. Blocks "
-        "look for a slope where the regressor's range moves the mean by no more than its own range, or 16 on the scale "
+        "Empty cells: a Gram and the bootstrap serve no logit, the bootstrap no pure price, and diffprivlib no other.",
+        "Blocks look for a slope where the regressor moves the mean by no more than its range, or 16 on the scale "
         "of a logit.",
     ]
     if not has_diffprivlib():
