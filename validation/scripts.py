@@ -23,6 +23,7 @@ SCRIPTS = {
     "newton_people": Script("regression", 20, 5000),
     "count_coverage": Script("regression", 10, 5000),
     "newton_ols": Script("regression", 4, 5000),
+    "newton_peers": Script("regression", 2, 40),
     "naive_average": Script("descriptions", 5000, 20_000),
     "expfam_coverage": Script("families", 10, 2000),
     "expfam_published": Script("families", 400, 5000),
