@@ -50,7 +50,7 @@ _RIDGE = 2.0
 _REACH = 2.0
 """Estimates move linear predictors by at most this standard deviation from the last round's point."""
 
-_BENT = 0.3
+_BENT = 0.2
 """Standard deviation of linear predictors above which the curve of their means tells in the law of estimates."""
 
 _CLEAR = 3.0
