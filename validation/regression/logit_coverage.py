@@ -195,8 +195,8 @@ def summary(cell: Cell, truth: np.ndarray, found: dict[str, np.ndarray]) -> dict
         return float(covered[which, terms].mean(axis=0).min()) if which.any() else np.nan
 
     def size(pvalues: np.ndarray) -> float:
-        kept = pvalues[np.isfinite(pvalues).reshape(len(pvalues), -1).all(axis=1)]
-        return float((kept < alpha).mean(axis=0).max()) if len(kept) else np.nan
+        kept = np.isfinite(pvalues) & clear.reshape(-1, *[1] * (pvalues.ndim - 1))
+        return float(((pvalues < alpha) & kept).sum(axis=0).max() / max(kept.sum(axis=0).max(), 1))
 
     ours, theirs = found["ours"], found["theirs"]
     ratios = np.sqrt((ours**2).mean(axis=0) / (theirs**2).mean(axis=0))[1:]
@@ -215,7 +215,7 @@ def summary(cell: Cell, truth: np.ndarray, found: dict[str, np.ndarray]) -> dict
         "width": float(np.mean((high - low)[bounded[:, 1], 1])) if bounded[:, 1].any() else np.inf,
         "Wald size": size(found["wald"]),
         "score size": size(found["score"]),
-        "joint size": size(found["joint"][clear]),
+        "joint size": size(found["joint"]),
         "by Wald": float(np.isfinite(found["wald"][:, 0]).mean()),
         "replicates": len(flagged),
     }
