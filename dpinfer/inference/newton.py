@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from dpinfer.numerics.arrays import Array, Mask
     from dpinfer.numerics.responses import Response
 
-__all__ = ["Moments", "NewtonFit", "Round", "curved_point", "next_point", "solve_rounds", "toward"]
+__all__ = ["Moments", "NewtonFit", "Round", "next_point", "solve_rounds", "toward"]
 
 _STEPS, _LONGEST_STEP, _FIRST_STEP = 40, 1.0, 1.5
 _WEIGHTED_AT = (0, 3, 6, 12)
@@ -49,6 +49,9 @@ _RIDGE = 2.0
 
 _REACH = 2.0
 """Estimates move linear predictors by at most this standard deviation from the last round's point."""
+
+_BENT = 0.2
+"""Standard deviation of linear predictors above which the curve of their means tells in the law of estimates."""
 
 _CLEAR = 3.0
 """Least eigenvalue of the Hessian over the size of its noise, below which noise is said to dominate."""
@@ -98,6 +101,15 @@ class NewtonFit:
     def flagged(self) -> bool:
         """Whether noise dominates some direction."""
         return self.clear < _CLEAR
+
+    @property
+    def bent(self) -> bool:
+        """Whether estimates of a binary response move means so far that they are not normal."""
+        if self.response is None or not self.response.residual:
+            return False
+        last = self.rounds[-1]
+        moved = last.spread.T @ (self.cov_noise + self.cov_sampling) @ last.spread
+        return float(np.sqrt(max(float(np.trace(moved)), 0.0))) > _BENT * last.radius
 
     @property
     def cov_noise(self) -> Array:
@@ -281,19 +293,27 @@ def solve_rounds(
     whiten = np.asarray(np.linalg.pinv(rounds[-1].spread))
     sums = Sums(tuple(rounds), response, moments)
     theta, weights = start, np.full(len(rounds), 1.0 / len(rounds))
+    kept, least = theta, np.inf
     for step in range(_STEPS + 1):
         slopes, ends = sums.slopes(theta[None])[..., 0]
         if step in _WEIGHTED_AT:
             weights = sums.weights(theta, slopes)
+            kept, least = theta, np.inf
         hessian = np.tensordot(weights * ends, sums.hessians, 1)
         noise = float(np.sqrt(((sums.scales[1] * ends * weights) ** 2).sum() * width / 2.0))
         inverse = _inverse(hessian, noise, whiten)
         ridge = rounds[-1].ridged(max(0.0, _RIDGE - inverse.clear) * noise)
+        left = sums.score(theta, slopes, weights) - ridge @ (theta - start)
+        off = float(np.linalg.norm(whiten @ left))
         used = _inverse(hessian + ridge, noise, whiten).matrix if ridge.any() else inverse.matrix
-        move = used @ (sums.score(theta, slopes, weights) - ridge @ (theta - start))
+        move = used @ left
         length = rounds[-1].length(move)
         if step == _STEPS or (step > max(_WEIGHTED_AT) and length < 1e-10):
             break
+        if off > least:  # farther from zero: half as far
+            theta = 0.5 * (kept + theta)
+            continue
+        kept, least = theta, off
         theta = theta + move * min(1.0, _LONGEST_STEP / max(length, 1e-300)) - start
         theta = start + theta * min(1.0, _REACH / max(rounds[-1].length(theta), 1e-300))
     if meat_scale is not None:
@@ -320,9 +340,3 @@ def next_point(one: Round, longest: float = _FIRST_STEP) -> Array:
     noise = one.hessian_scale * float(np.sqrt(len(one.point) / 2.0))
     move = _inverse(one.hessian, noise, np.asarray(np.linalg.pinv(one.spread))).matrix @ one.score
     return np.asarray(one.point + move * min(1.0, longest / max(one.length(move), 1e-300)))
-
-
-def curved_point(one: Round, response: Response, moments: Moments) -> Array:
-    """Return the point (p,) of the next round: where the score of one round is zero, its curve as predicted."""
-    zero = np.zeros_like(one.hessian)
-    return solve_rounds((one,), response, moments, zero, start=one.point, size=np.inf).params

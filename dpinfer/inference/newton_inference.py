@@ -85,8 +85,8 @@ class NewtonInference(BaseInference):
 
     @property
     def _automatic(self) -> str:
-        """What "auto" stands for: tests by scores where noise dominates, for there estimates are not normal."""
-        return "score" if self.fit.flagged else "wald"
+        """What "auto" stands for: tests by scores where estimates are not normal, as where noise dominates."""
+        return "score" if self.fit.flagged or self.fit.bent else "wald"
 
     def with_method(self, method: str) -> Self:
         """Return the same estimates under another inference method; errors as `BaseInference.with_method`."""

@@ -93,8 +93,8 @@ class Level:
     point : ndarray (p,)
     farther : float
         What rows beyond the cut may add to the sum.
-    centers : ndarray (p,)
-        What the wrong expectations may take from the score of the last round.
+    centers : ndarray (k, p)
+        What wrong expectations may take from the score of the last round, in each of k ways.
     """
 
     total: Released
@@ -119,7 +119,7 @@ class Level:
         square = max(float(self.square.value[0]), self.square.scale, 0.25 * meat, 1e-300)
         project = np.eye(width) - np.outer(constant, ratio)
         common = np.outer(constant, constant) * (np.sqrt(square / max(meat, 1e-300)) / slope)
-        farther = np.stack([constant * (self.farther / slope), project @ fit.inverse @ self.centers])
+        farther = np.vstack([constant * (self.farther / slope), self.centers @ (project @ fit.inverse).T])
         zero = np.zeros((width, width))
         kept = {one.name: getattr(fit, one.name) for one in fields(fit)}
         kept["params"] = fit.params + constant * moved

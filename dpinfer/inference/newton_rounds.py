@@ -20,6 +20,9 @@ _STEP = 0.05
 _BENT = 2.0
 """Standard deviation of the change of a linear predictor up to which a mean function is followed."""
 
+_ALIKE = 2.0
+"""Mean squared difference of two rounds over that of their noise up to which they are taken to agree."""
+
 _SLOPE_RANGE = (0.02, 50.0)
 _CURVED, _FARTHEST = 0.05, 9.0
 """Relative error of a Hessian used at a squared distance of 1, and the squared distance up to which it grows."""
@@ -218,8 +221,28 @@ class Sums:
         score, hessian = self.scales
         radii = np.array([one.radius for one in self.rounds])
         curved = (_CURVED * slopes * self.whitened) ** 2 * square * np.minimum(square / radii**2, _FARTHEST)
+        curved += self._disagreement(theta, slopes)
         found = 1.0 / (score**2 + (slopes * hessian) ** 2 * square + curved)
         return np.asarray(found / found.sum())
+
+    def _disagreement(self, theta: Array, slopes: Array) -> Array:
+        """Return by how much rounds differ from the last one, squared, beyond what noise explains (T,).
+
+        All rounds see the same sample, so that the rest is what the curve of the mean was not predicted to do. It is
+        the more a round's, the farther away that is.
+        """
+        if self.response is None or not self.response.residual:
+            return np.zeros(len(self.rounds))
+        moved = np.einsum("tpr,tr->tp", self.hessians, theta - self.points) * slopes[:, None]
+        scores = self.scores - moved - self.bent(theta[None], slopes[:, None])[:, 0]
+        white = np.einsum("qp,tp->tq", np.linalg.pinv(self.spreads[-1]), scores - scores[-1])
+        score, hessian = self.scales
+        square = (self.apart(theta) ** 2).sum(axis=1)
+        width = white.shape[1]
+        noise = score**2 + 0.5 * (slopes * hessian) ** 2 * square * (1.0 + 1.0 / width)
+        excess = np.maximum((white**2).sum(axis=1) / width - _ALIKE * (noise + noise[-1]), 0.0)
+        own = square**2 / np.maximum(square**2 + square[-1] ** 2, 1e-300)
+        return np.asarray(_ALIKE * excess * own)
 
     def score(self, theta: Array, slopes: Array, weights: Array) -> Array:
         """Return the combined score (p,)."""

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
-from scipy import stats
+from scipy import special, stats
 
 if TYPE_CHECKING:
     from dpinfer.inference.newton_terms import Released
@@ -23,9 +23,8 @@ _CHANCE = 7.8
 _CHANCE_BEYOND = 4.0
 """The same of the two that are of rows beyond the cut, in one of seven cases."""
 
-_UNEVEN = 0.15
-"""Where more rows are beyond the cut excesses may be larger by this share, at most by thrice as much: half of it is
-added, for slopes."""
+_UNEVEN = 0.5
+"""Excesses may be larger by this share where more rows are beyond the cut."""
 
 _LEANING = (1.4, 2.2)
 """Mean distance along the regressors, in standard deviations, of rows beyond the cut: usual with unequal spread, and
@@ -153,10 +152,10 @@ class Beyond:
         one_sided = max(1.0 - (len(constant) - 1) / max(uneven, 1e-300), 0.0)
         kept = (1.0 - min(_CHANCE / seen, 1.0) ** 2) * (1.0 - min(_CHANCE_BEYOND / beyond, 1.0) ** 2)
         steeper = _UNEVEN * (1.0 if self.seen_beyond else 2.0)
-        factor = kept * (1.0 + 0.5 * lost + 0.5 * steeper)
+        factor = kept * (1.0 + 0.5 * lost)
         error = (self.excess.scale**2 + (mean * self.sides.scale) ** 2) / least
         slopes = factor * mean * differ
-        unsure = mean * (0.5 * lost + 3.0 * steeper + 1.0 - kept) * seen / (seen + _CHANCE)
+        unsure = mean * (0.5 * lost + steeper + 1.0 - kept) * seen / (seen + _CHANCE)
         unsure += (1.0 - kept) * one_sided * self.low / 2.0
         partial = np.abs(differ) / np.sqrt(np.maximum(np.diag(inverse), 1e-300))
         unsure = max(unsure, self._misfit(uneven, float(partial[1:].max(initial=0.0)) * np.sqrt(size), len(differ) - 1))
@@ -191,7 +190,9 @@ class Beyond:
 
 def folded_quantile(alpha: float, bias: Array) -> Array:
     """Return the 1 - alpha quantile of the size of a normal variable of variance 1 with these means (k,)."""
-    return np.asarray(stats.foldnorm.ppf(1 - alpha, np.minimum(bias, 1e3)))
+    # Far from zero one side is all there is, and quantiles of noncentral chi-squared laws lose digits.
+    near = np.sqrt(special.chndtrix(1 - alpha, 1.0, np.minimum(bias, 10.0) ** 2))
+    return np.asarray(np.where(bias > 10.0, bias + stats.norm.isf(alpha), near))
 
 
 def folded_tail(distance: Array, bias: Array) -> Array:

@@ -59,6 +59,7 @@ INSTEAD: dict[str, str] = {
     **dict.fromkeys(("correction", "lambda_"), "the statistic is statistic= and its null distribution null="),
     **dict.fromkeys(("target", "inference", "where", "replicates"), "options stand in the question, as dpi.ols(...)"),
     "W": "the weights of linear_queries are queries=",
+    "margins": "margins=True is an option of dpi.logit, probit, poisson and glm; effects of lines are coefficients",
     "neighbors": 'the relation is that of the ledger: dpi.Ledger(..., neighbors="replace_one")',
     "family": (
         "families of regressions are those of dpi.glm, of distributions those of dpi.expfam; any model runs in "

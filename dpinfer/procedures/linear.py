@@ -128,20 +128,17 @@ def ols(
     source = data.release if isinstance(data, Gram) else data
     if method not in (None, "newton", "gram"):
         raise OptionError("method", method, ("newton", "gram"))
-    if cov_type not in (None, *COVARIANCES):
-        raise OptionError("cov_type", cov_type, COVARIANCES)
     if method == "gram" or (method is None and _holds_products(source)):
         if ranges is not True:
             raise OptionError("ranges", ranges, 'nothing: it is an option of method="newton"')
         if weights is not None:
             raise OptionError("weights", weights, f'nothing: it is an option of method="newton"; {INSTEAD["weights"]}')
-        if cov_type == "HC1":
-            raise OptionError(
-                "cov_type",
-                cov_type,
-                '"nonrobust": cross-products do not tell where errors spread; take method="newton"',
-            )
+        if cov_type not in (None, "nonrobust"):
+            told = f'"nonrobust": cross-products do not tell where errors spread; {INSTEAD["cov_type"]}'
+            raise OptionError("cov_type", cov_type, told)
         return OLS.asking(locals(), source=source)
+    if cov_type not in (None, *COVARIANCES):
+        raise OptionError("cov_type", cov_type, COVARIANCES)
     for name, default in _OF_GRAM.items():
         if locals()[name] != default:
             raise OptionError(name, locals()[name], f'{default!r}: it is an option of method="gram"')

@@ -14,7 +14,7 @@ from dpinfer.inference.newton_inference import METHODS
 from dpinfer.privacy.units import PureDP
 from dpinfer.procedures.conditions import told_where, where_notes
 from dpinfer.procedures.expected import sizes_shown
-from dpinfer.procedures.newton_columns import NewtonColumns, offsets_of
+from dpinfer.procedures.newton_columns import NewtonColumns, columns_of
 from dpinfer.procedures.newton_count_steps import CountPlan
 from dpinfer.procedures.newton_counts import COUNTS, CountModel
 from dpinfer.procedures.newton_estimates import estimates_of
@@ -127,8 +127,7 @@ class Newton(Procedure):
 
     def columns(self, schema: Schema) -> NewtonColumns:
         """Return the columns, compiled against a schema."""
-        offsets = offsets_of(self.offset, self.exposure, schema)
-        return NewtonColumns(schema, self.formula, self.where, self.weights, offsets)
+        return columns_of(schema, self.formula, self.where, self.weights, self.offset, self.exposure)
 
     def plan(self, context: Context) -> NewtonPlan:
         """Return the stages."""

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from dpinfer.schema.nodes import Node
     from dpinfer.schema.schema import Schema
 
-__all__ = ["NewtonColumns", "Scaled", "offsets_of"]
+__all__ = ["NewtonColumns", "Scaled", "columns_of", "offsets_of"]
 
 _SAMPLED = 2048
 """Public rows on which columns are orthogonalised."""
@@ -215,6 +215,13 @@ class NewtonColumns:
 
     def public_features(self, ranges: Mapping[str, tuple[float, float]]) -> Array:
         """Return the features (d, m) of public rows, uniform over these ranges or declared bounds."""
+        return self._moved_features(ranges) if ranges else self._plain_features
+
+    @cached_property
+    def _plain_features(self) -> Array:
+        return self._moved_features({})
+
+    def _moved_features(self, ranges: Mapping[str, tuple[float, float]]) -> Array:
         rows, _ = Features(self.basis).encode(_raw(_evenly(self.schema, self.read), self.schema, ranges))
         return np.asarray(rows / UNIT)
 
@@ -334,6 +341,14 @@ def _refuse_dependent(design: Array, names: list[str]) -> None:
         "is a linear combination of the columns before it in any row",
         "leave out one of " + ", ".join([*among, names[place]]),
     )
+
+
+@lru_cache(maxsize=16)
+def columns_of(
+    schema: Schema, formula: str, where: str | None, weights: str | None, offset: str | None, exposure: str | None
+) -> NewtonColumns:
+    """Return the columns of a regression; a fit asks for them in each of its stages."""
+    return NewtonColumns(schema, formula, where, weights, offsets_of(offset, exposure, schema))
 
 
 def offsets_of(offset: str | None, exposure: str | None, schema: Schema) -> tuple[Expression, ...]:

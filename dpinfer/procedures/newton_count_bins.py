@@ -7,20 +7,24 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from dpinfer.numerics.arrays import Array
 
 __all__ = [
     "beyond_law",
     "both_sides",
     "cut_at",
+    "end_of",
     "folded_counts",
     "halves",
-    "least_cut",
     "most_rows",
     "octaves",
     "radius_at",
+    "reach_of",
     "share_of",
     "spread_of",
+    "usual_cut",
 ]
 
 _LEAST_CUT, _FARTHEST_CUT, _OF_NOISE, _OF_NOISE_SPREAD = 1.5, 4.0, 0.2, 0.1
@@ -40,6 +44,29 @@ _UNEVEN = 0.3
 
 _OUTLYING = 0.02
 """Part of the rows that count less where only a point is sought."""
+
+_SEEN, _FAR, _SEEN_FAR = 4.0, 6, 6.0
+"""Standard deviations of noise from which a count is of rows, and from which if it is so many bins from the others."""
+
+_HIDDEN, _LARGEST_FACTOR = 5e-3, 3.0
+"""Share of the rows that may lie unseen beyond the largest response seen, and the farthest that it is then moved."""
+
+
+def end_of(counts: Array, cuts: Array, noise: float) -> float | None:
+    """Return the upper end of the last bin that holds rows, found from the fullest one on, or None if none does."""
+    last = int(np.argmax(counts))
+    if counts[last] < _SEEN * noise:
+        return None
+    for one in np.flatnonzero(counts >= _SEEN * noise):
+        if one > last and (one - last <= _FAR or counts[one] >= _SEEN_FAR * noise):
+            last = int(one)
+    return float(cuts[min(last + 1, len(cuts) - 1)])
+
+
+def reach_of(counts: Array, noise: float) -> float:
+    """Return how much farther than seen a response may lie: by a tail in which the third power hides a share."""
+    size = max(float(counts.sum()), 1.0)
+    return float(np.clip((4.0 * noise / size / _HIDDEN) ** (1 / 3), 1.0, _LARGEST_FACTOR))
 
 
 def share_of(count: float, size: float) -> str:
@@ -81,12 +108,21 @@ def beyond_law(spread: float, *, of_counts: bool) -> float:
     return min(max(2 * (spread - 1), 0.0), 1.0) if of_counts else 0.0
 
 
-def least_cut(beyond: float) -> float:
-    """Return how many standard deviations from 0 residuals are cut at least."""
-    return _LEAST_CUT + beyond
+def usual_cut(edge: float, spread: float, precise: float, beyond: float) -> float:
+    """Return how many standard deviations from 0 residuals are cut where noise is a small part; see `cut_at`."""
+    allowed = np.sqrt(_OF_NOISE + _OF_NOISE_SPREAD * beyond) * precise
+    return float(max(_LEAST_CUT + beyond, min(max(2 * edge / spread, _FARTHEST_CUT), allowed)))
 
 
-def cut_at(folded: Array, edge: float, spread: float, size: float, precise: float, beyond: float) -> float:
+def cut_at(
+    folded: Array,
+    edge: float,
+    spread: float,
+    size: float,
+    precise: float,
+    beyond: float,
+    biases: Callable[[Array], Array],
+) -> float:
     """Return how many standard deviations from 0 residuals are cut.
 
     Parameters
@@ -101,20 +137,23 @@ def cut_at(folded: Array, edge: float, spread: float, size: float, precise: floa
         Standard deviations at which noise is as large as sampling.
     beyond : float
         How clearly counts spread more than their law.
+    biases : callable
+        Squared bias, over the sampling variance, by which the laws that may hold differ at cuts (k,).
 
     Notes
     -----
     What a cut takes from the score is predicted by laws that may be wrong. A farther one takes less and costs noise:
-    noise and the square of the bias are balanced, if what is cut differs along the regressors by ``_UNEVEN``.
+    noise is balanced with how far the laws are apart, and with the square of the bias if what is cut differs along the
+    regressors by ``_UNEVEN``.
     """
-    allowed = np.sqrt(_OF_NOISE + _OF_NOISE_SPREAD * beyond) * precise
-    least = max(least_cut(beyond), min(max(2 * edge / spread, _FARTHEST_CUT), allowed))
+    least = usual_cut(edge, spread, precise, beyond)
     cuts = halves() / spread
     seen = (cuts < edge / spread * 0.999) & (folded > 0)
     farthest = np.sqrt(_MOST_NOISE + _MOST_NOISE_SPREAD * beyond) * precise
-    tried = np.linspace(least, max(least, min(2 * edge / spread, farthest)), 33)
+    tried = np.linspace(least, max(least, min(2 * edge / spread, farthest)), 13)
     taken = (np.maximum(2.0**0.25 * cuts[seen] - tried[:, None], 0.0) @ folded[seen]) / size
-    return float(tried[np.argmin(_UNEVEN**2 * taken**2 * size + (tried / precise) ** 2)])
+    lost = biases(tried) + _UNEVEN**2 * taken**2 * size + (tried / precise) ** 2
+    return float(tried[np.argmin(lost)])
 
 
 def radius_at(radius: float, usual: float, cut: float, precise: float, beyond: float) -> float:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -26,6 +27,9 @@ if TYPE_CHECKING:
 
 __all__ = ["count_estimates"]
 
+_LEAST = 0.03
+"""Part of the covariance that the laws say which is added: noise may have left nothing of a released one."""
+
 
 def count_estimates(
     plan: CountPlan, stages: Mapping[str, StageRelease], method: str = "auto", target: str = "population"
@@ -35,8 +39,7 @@ def count_estimates(
     moments = plan.predicted(stages["start"], start)
     # The first round cuts and weighs other rows than the last one, and its Hessian serves at its point alone: an
     # exponential mean bends too much for it to help. So it finds the point of the last one, and no more.
-    one = plan.round(last, last=True)
-    cut = count_cut_of(last.settings)
+    one, cut = plan.round(last, last=True), count_cut_of(last.settings)
     terms = split_terms(last, plan.model.terms(cut, last=True), len(one.point))
     meat = _meat(plan, one, cut, terms, moments, start.size) * (target == "population")
     fit = solve_rounds([one], plan.model.response, moments.moments, meat, start=one.point, size=start.size)
@@ -56,6 +59,7 @@ def count_estimates(
         method=method,
         unknown=start.kept.unknown,
         slope_factor=plan.model.slope_factor(cut, moments.means(one.point), CHANCES),
+        notes=plan.warnings(stages),
     )
 
 
@@ -74,9 +78,10 @@ def _meat(
     hessian = np.asarray(one.spread @ white @ one.spread.T)
     square = terms["spread"].times(cut.low**2)
     expected = moments.meat(cut, one.point, hessian, max(float(square.value[0]), square.scale) / size)
-    return toward(
+    drawn = toward(
         expected, np.asarray(one.spread @ released.value @ one.spread.T), whiten, released.scale, flat=one.flat
     )
+    return drawn + _LEAST * expected
 
 
 def _level(
@@ -85,17 +90,19 @@ def _level(
     """Read the level of the last round."""
     model, means = moments.model, moments.means(last.point)
     expected = float(model.expected_level(cut, means) @ CHANCES) * size
-    shares = np.interp(means, model.means, model.expected(cut)[1])
+    shares = model.expected_at(cut, means)[1]
     weights = model.law.weight(means) * CHANCES
-    row = last.hessian[0] * float(weights.sum() / max(float(weights @ shares), 1e-300))
-    if isinstance(model.law, NegativeBinomial):
-        row = moments.vector(last.point, means) * size
+    whole = float(weights.sum() / max(float(weights @ shares), 1e-300))
+    row = last.hessian[0] * whole
+    if isinstance(model.law, NegativeBinomial):  # its length is that of rows whose offsets differ
+        row = moments.vector(last.point, means) * (row[0] / max(float(weights.sum()), 1e-300))
     total = terms["level"].times(cut.high)
+    ends = [float(model.expected_level(replace(cut, spread=end), means) @ CHANCES) for end in (cut.least, cut.most)]
     return Level(
         Released(total.value - expected, total.scale),
         terms["square"].times(cut.high**2),
         np.asarray(row),
         last.point,
-        farther,
+        farther + 0.5 * abs(ends[1] - ends[0]) * size,
         moments.uncertain(cut, last.point) * size,
     )

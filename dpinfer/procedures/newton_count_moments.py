@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -80,14 +80,25 @@ class CountMoments:
         return np.maximum(self.model.law.weight(self.means(point)), 1e-300)
 
     def uncertain(self, cut: CountCut, point: Array) -> Array:
-        """Return half of the distance between the scores of the laws that may hold, a row (p,)."""
-        extremes = self.model.extremes(cut)
-        half = _BETWEEN * (extremes[0][0] - extremes[-1][0])
-        values = np.sqrt(self.weights(point)) * np.interp(self.means(point), self.model.means, half)
-        return self.vector(point, values)
+        """Return what a score of a row may be off (2, p): by the law, and by how far residuals spread.
+
+        The first is half of the distance between the laws that may hold, the second between the ends of the spread.
+        """
+        means, root = self.means(point), np.sqrt(self.weights(point))
+        laws = self.model.extremes_at(cut, means)
+        low, high = (self.model.expected_at(replace(cut, spread=end), means)[0] for end in (cut.least, cut.most))
+        halves = (_BETWEEN * (laws[0][0] - laws[-1][0]), 0.5 * (high - low))
+        return np.stack([self.vector(point, root * half) for half in halves])
+
+    def apart(self, cut: CountCut, point: Array, lows: Array) -> Array:
+        """Return the squared length of the same, for regressors whose Hessian is the identity, at cuts (k,)."""
+        weights = self.weights(point)
+        whole = floored(self.matrix(point, weights), 1e-9) * float(weights @ CHANCES)
+        found = [self.uncertain(replace(cut, low=float(low)), point) for low in lows]
+        return np.array([float((one @ np.linalg.solve(whole, one.T)).trace()) for one in found])
 
     def meat(self, cut: CountCut, point: Array, hessian: Array, square: float) -> Array:
-        """Return the covariance of the score if residuals spread as the laws say that may hold, the larger one.
+        """Return the covariance of the score if residuals spread as the laws say that may hold, in their mean.
 
         Parameters
         ----------
@@ -100,7 +111,7 @@ class CountMoments:
             Mean square of the cut residuals.
         """
         means, weights = self.means(point), self.weights(point)
-        centre, kept = (np.interp(means, self.model.means, one) for one in self.model.expected(cut))
+        centre, kept = self.model.expected_at(cut, means)
         expected = floored(self.matrix(point, weights * kept), 1e-9) * float(weights * kept @ CHANCES)
         carry = np.linalg.cholesky(hessian) @ np.linalg.inv(np.linalg.cholesky(expected))
         found = []
@@ -108,5 +119,4 @@ class CountMoments:
             left = np.maximum(second - 2 * centre * first + centre**2, 1e-300) * weights
             shape = self.matrix(point, left) * float(left @ CHANCES) / max(float(second @ CHANCES), 1e-300)
             found.append(carry @ shape @ carry.T)
-        largest = max(found, key=lambda one: float(np.linalg.solve(hessian, one).trace()))
-        return np.asarray(largest * square)
+        return np.asarray(np.mean(found, axis=0) * square)

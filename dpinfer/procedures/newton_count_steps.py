@@ -17,14 +17,16 @@ from dpinfer.procedures.newton_count_bins import (
     beyond_law,
     both_sides,
     cut_at,
+    end_of,
     folded_counts,
     halves,
-    least_cut,
     most_rows,
     octaves,
     radius_at,
+    reach_of,
     share_of,
     spread_of,
+    usual_cut,
 )
 from dpinfer.procedures.newton_count_moments import CountMoments
 from dpinfer.procedures.newton_counts import CHANCES, PRICES, CountCut, CountModel
@@ -55,6 +57,12 @@ An exponential mean bends too much for more: few rows far out tell of some direc
 
 _CLEAR = 6.0
 """Rows out to a length keep their weight if the Hessian's noise stays this many times below the Hessian."""
+
+_HIDDEN = 8.0
+"""Of residuals beyond those seen this many standard deviations of noise are taken to be hidden."""
+
+_UNSEEN = 0.05
+"""Share of the rows that noise of a count may hide, from which results are flagged."""
 
 _SIZES, _RESIDUALS, _DIFFERENCES = "size", "residual", "difference"
 _WEIGHTS = (0.35, 0.4, 0.25)
@@ -130,12 +138,11 @@ class CountPlan(NewtonPlan):
 
     def _unit_of(self, stage: StageRelease) -> float:
         """Return the size that responses were seen to have."""
-        noise = float(np.sqrt(stage.noise_variances[0]))
-        seen = bool((stage.array[1:] >= 4.0 * noise).any())
-        least = 1.0 if self.model.largest >= 1.0 else self.model.largest
-        return (
-            max(edge_of(stage.array[1:], self._response_cuts, noise), self.model.largest * 2.0**-13) if seen else least
-        )
+        noise, largest = float(np.sqrt(stage.noise_variances[0])), self.model.largest
+        seen = end_of(stage.array[1:], self._response_cuts, noise)
+        if seen is None:
+            return min(1.0, largest)
+        return float(np.clip(seen * reach_of(stage.array, noise), largest * 2.0**-13, largest))
 
     def _start(self, before: dict[str, StageRelease]) -> Stage:
         scaled = self.columns.scaled(self._found_ranges(before))
@@ -156,10 +163,11 @@ class CountPlan(NewtonPlan):
         moments = start.moments(intercept=self.columns.intercept)
         return CountMoments(self.model, moments, float(stage.settings["offset"]), self.columns.intercept)
 
-    def _first_point(self, stage: StageRelease, start: Begun) -> tuple[Array, float]:
+    def _first_point(self, stage: StageRelease, start: Begun) -> tuple[Array, tuple[float, float]]:
         """Return coefficients from least squares: slopes over the mean, shrunk, and the intercept that gives the mean.
 
-        The second number is the standard deviation of Pearson residuals, from the squares of the responses.
+        The others are the standard deviation of Pearson residuals, from the squares of the responses, and the noise of
+        its square.
         """
         low, high = self.model.ends
         unit, offset = 3.0 * start.unit, float(stage.settings["offset"])
@@ -167,7 +175,7 @@ class CountPlan(NewtonPlan):
             slope = np.linalg.solve(start.second, start.score) * unit
             return np.asarray(slope) * min(
                 1.0, _LARGEST_PREDICTOR / max(float(np.sqrt(slope @ start.second @ slope)), 1e-9)
-            ), 1.0
+            ), (1.0, 1.0)
         moments = start.moments(intercept=True)
         noise = start.terms["score"].scale * float(stage.settings["radius"]) / start.size
         mean = float(start.score[0] / start.second[0, 0]) * unit
@@ -190,14 +198,15 @@ class CountPlan(NewtonPlan):
         point: Array = np.concatenate([[centre - float(moments.mean[1:] @ slope)], slope])
         return point, self._deviation(start, self.predicted(stage, start).means(point))
 
-    def _deviation(self, start: Begun, means: Array) -> float:
-        """Return the standard deviation of Pearson residuals: at least 1 for counts."""
+    def _deviation(self, start: Begun, means: Array) -> tuple[float, float]:
+        """Return the standard deviation of Pearson residuals, at least 1 for counts, and the noise of its square."""
         square = start.terms["square"]
-        second = max(float(square.value[0]), 2 * square.scale) * (3.0 * start.unit) ** 2 / start.size
+        second = float(square.value[0]) * (3.0 * start.unit) ** 2 / start.size
         left = second - float(means**2 @ CHANCES)
-        found = left / max(float(self.model.law.variance(means) @ CHANCES), 1e-300)
+        variance = max(float(self.model.law.variance(means) @ CHANCES), 1e-300)
         least = 0.05 if self.model.level_of == "residual" else 1.0
-        return float(np.sqrt(np.clip(found, least, 1e4)))
+        unsure = square.scale * (3.0 * start.unit) ** 2 / start.size / variance
+        return float(np.sqrt(np.clip(left / variance, least, 1e4))), float(np.clip(unsure, 0.0, 1e4))
 
     # Counts
 
@@ -210,7 +219,8 @@ class CountPlan(NewtonPlan):
         second = floored(moments.matrix(point, weights), max(_OF_EDGE * start.edge, _FLOOR))
         values, vectors = np.linalg.eigh(second)
         whiten = (vectors * values**-0.5) @ vectors.T
-        settings = {"whiten": whiten.tolist(), "point": point.tolist(), "weight": weight, "spread": spread}
+        settings = {"whiten": whiten.tolist(), "point": point.tolist(), "weight": weight}
+        settings["spread"], settings["unsure"] = spread
         frame = self._pearson(start, whiten, point, CountCut(weight=weight))
         places = (
             Bins(_SIZES, "size", octaves(self.width)),
@@ -277,28 +287,40 @@ class CountPlan(NewtonPlan):
     ) -> dict[str, float]:
         """Return where regressors, residuals and the level are cut, and the standard deviation of residuals.
 
-        Regressors are cut at ``radius``, or farther up to ``usual`` where noise allows; if that is 0 all is cut early.
+        Regressors are cut at ``radius``, or farther up to ``usual`` where noise allows; in the first round that is 0.
         """
         settings = counts.settings
         ends = np.cumsum([len(octaves(self.width)) + 1, len(both_sides(halves())) + 1])
         _, residuals, differences = np.split(counts.array, ends)
         noise, other = np.sqrt(2.0 * counts.noise_variances)[ends]
         share, folded = float(self.share("second")), folded_counts(differences)
-        edge = edge_of(folded_counts(residuals), halves(), noise)
-        spread = max(float(settings["spread"]), spread_of(residuals, edge, size))
-        farthest = edge_of(folded, halves(), other)
-        means = moments.means(np.array(settings["point"]))
+        first = float(settings["spread"])
+        edge = end_of(folded_counts(residuals), halves(), noise) or first
+        spread = max(first, spread_of(residuals, edge, size))
+        unsure = min(float(settings["unsure"]), (_HIDDEN * noise / size) * edge**2)
+        floor = min(spread, 1.0 if self.model.level_of == "difference" else spread / 2)
+        least, most = np.sqrt(max(spread**2 - unsure, floor**2)), np.sqrt(spread**2 + unsure)
+        point = np.array(settings["point"])
+        means = moments.means(point)
         of_counts = self.model.level_of == "difference"
         typical = float(np.sqrt(self.model.law.variance(means) @ CHANCES)) if of_counts else 1.0
+        farthest = end_of(folded, halves(), other) or spread * typical
         deviation = max(spread * typical, spread_of(differences, farthest, size))
         reach = np.sqrt(0.5 * size) * self._precision(PRICES[True]["level"] * share)
         high = max(2.5 * deviation, min(max(2 * farthest, 4 * deviation), deviation * reach))
         far = (halves() >= high * 0.999) & (halves() < farthest)
         beyond = beyond_law(spread, of_counts=of_counts)
-        low = least_cut(beyond)
+        kind = "second" if usual else "first"
+        price = PRICES[bool(usual)]["score"] * float(self.share(kind))
+        precise = float(np.sqrt(size)) * self._precision(price) / radius
+        low = usual_cut(edge, spread, precise, beyond)
         if usual:
-            precise = float(np.sqrt(size)) * self._precision(PRICES[True]["score"] * share) / radius
-            low = cut_at(folded_counts(residuals), edge, spread, size, precise, beyond)
+            drawn = CountCut(spread=spread, least=least, most=most, **moments.settings(point))
+
+            def biases(tried: Array) -> Array:
+                return moments.apart(drawn, point, tried * spread) * (size / spread**2)
+
+            low = cut_at(folded_counts(residuals), edge, spread, size, precise, beyond, biases)
             clear = np.sqrt(
                 size * self._precision(PRICES[True]["hessian"] * share) / (_CLEAR * np.sqrt(self.width / 2))
             )
@@ -308,6 +330,8 @@ class CountPlan(NewtonPlan):
             "cut": spread * low,
             "high": float(high),
             "spread": spread,
+            "least": least,
+            "most": most,
             "farther": float(max(folded[far].sum(), 0.0) * high / 2),
         }
 
@@ -377,6 +401,16 @@ class CountPlan(NewtonPlan):
             flat=self.norm == "l1",
         )
 
+    def warnings(self, stages: Mapping[str, Any]) -> tuple[str, ...]:
+        """See `NewtonPlan`: where many rows may have residuals that no count tells of."""
+        noise = float(np.sqrt(2.0 * stages["counts"].noise_variances[len(octaves(self.width)) + 1]))
+        if _HIDDEN / 2 * noise <= _UNSEEN * self.begun(stages["start"]).size:
+            return ()
+        return (
+            f"too few rows for the price: how far the response spreads is hardly seen, and intervals of "
+            f"{', '.join(self.columns.names)} may be too short",
+        )
+
     def notes(self, released: tuple[StageRelease, ...]) -> tuple[str, ...]:
         """See `NewtonPlan`."""
         stages = dict(zip(self.kinds, released, strict=True))
@@ -385,7 +419,8 @@ class CountPlan(NewtonPlan):
         lighter = stages["sizes"].array[1:][octaves(self.width) >= 0.999 * float(settings["radius"]) ** 2].sum()
         folded = folded_counts(stages["counts"].array[places : places + residuals])
         noise = float(np.sqrt(2 * stages["counts"].noise_variances[places]))
-        seen = (halves() >= 0.999 * float(settings["cut"])) & (halves() < edge_of(folded, halves(), noise))
+        end = end_of(folded, halves(), noise) or 0.0
+        seen = (halves() >= 0.999 * float(settings["cut"])) & (halves() < end)
         return (
             f"{len(self.kinds)} rounds: {', '.join(self.kinds)}. Standard errors are robust to the response's law.",
             f"Rows that count less for outlying regressors: {share_of(float(lighter), size)} (noisy).",
@@ -396,5 +431,5 @@ class CountPlan(NewtonPlan):
 
 def count_cut_of(settings: Any) -> CountCut:
     """Read where residuals are cut, and how they spread."""
-    named = {one: float(settings[one]) for one in ("spread", "weight", "centre", "width")}
+    named = {one: float(settings[one]) for one in ("spread", "least", "most", "weight", "centre", "width")}
     return CountCut(float(settings["cut"]), float(settings["high"]), **named)

@@ -52,8 +52,8 @@ class CountCut(Cut):
 
     Attributes
     ----------
-    spread : float
-        Standard deviation of Pearson residuals.
+    spread, least, most : float
+        Standard deviation of Pearson residuals, and what it may be.
     weight : float
         Mean of w, by which coordinates are scaled.
     centre, width : float
@@ -61,6 +61,8 @@ class CountCut(Cut):
     """
 
     spread: float = 1.0
+    least: float = 1.0
+    most: float = 1.0
     weight: float = 1.0
     centre: float = 0.0
     width: float = 0.0
@@ -119,8 +121,8 @@ class CountModel(RoundModel):
         part = 1 - ROWS
         return (
             Term("score", "vector", 0.5 * part, inside),
-            Term("gram", "matrix", 0.4 * part, constant(1.0)),
-            Term("square", "mass", 0.1 * part, steps_of(np.square, -1.0, 1.0, 256)),
+            Term("gram", "matrix", 0.3 * part, constant(1.0)),
+            Term("square", "mass", 0.2 * part, steps_of(np.square, -1.0, 1.0, 256)),
             Term("rows", "mass", ROWS, constant(1.0), power=0),
         )
 
@@ -149,6 +151,15 @@ class CountModel(RoundModel):
         bound on the bias.
         """
         return [_expected(self, law, cut.low, cut.spread) for law in self._laws(cut)]
+
+    def extremes_at(self, cut: CountCut, means: Array) -> list[tuple[Array, Array]]:
+        """Return the same as `extremes` at these means."""
+        return [_expected_at(self, law, means, cut.low, cut.spread) for law in self._laws(cut)]
+
+    def expected_at(self, cut: CountCut, means: Array) -> tuple[Array, Array]:
+        """Return the same as `expected` at these means."""
+        found = self.extremes_at(cut, means)
+        return np.mean([one for one, _ in found], axis=0), np.mean([kept for _, kept in found], axis=0)
 
     def squares(self, cut: CountCut, means: Array) -> list[tuple[Array, Array]]:
         """Return expectations of the cut residual and of its square, at these means, under each of the same laws."""
@@ -218,11 +229,13 @@ class CountModel(RoundModel):
 @lru_cache(maxsize=64)
 def _expected(model: CountModel, law: CountLaw, cut: float, spread: float) -> tuple[Array, Array]:
     """Return expectations under a law for residuals of the model, at the means of the tables."""
-    means = model.means[::_EACH]
+    found = _expected_at(model, law, model.means[::_EACH], cut, spread)
+    steps, places = np.arange(len(found[0])) * _EACH, np.arange(len(model.means))
+    return np.interp(places, steps, found[0]), np.interp(places, steps, found[1])
+
+
+def _expected_at(model: CountModel, law: CountLaw, means: Array, cut: float, spread: float) -> tuple[Array, Array]:
     size = np.sqrt(model.law.variance(means))
     first, product = law.cut(means, -cut * size, cut * size, spread)
     kept = product / (law.variance(means) * law.dispersion(spread))
-    center = np.nan_to_num(np.clip(first / size, -cut, cut))
-    share = np.nan_to_num(np.clip(kept, 0.0, 1.0), nan=1.0)
-    steps, places = np.arange(len(means)) * _EACH, np.arange(len(model.means))
-    return np.interp(places, steps, center), np.interp(places, steps, share)
+    return np.nan_to_num(np.clip(first / size, -cut, cut)), np.nan_to_num(np.clip(kept, 0.0, 1.0), nan=1.0)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from dpinfer.inference.newton import Round, curved_point, next_point
+from dpinfer.inference.newton import Round, next_point
 from dpinfer.inference.newton_terms import Released, floored, split_terms
 from dpinfer.kernel.rows.round_counts import Bins, RoundCounts
 from dpinfer.kernel.rows.rounds import RoundSum, Term
@@ -406,13 +406,7 @@ class NewtonPlan:
             for name in ("radius", "frame", "cut", "high", "edge", "meat", "hessian", "intercept", "bias")
             if name in first.settings
         }
-        one = self.round(first, last=False)
-        if self.model.response is not None and self.model.response.residual:
-            moments = self.begun(before["start"]).moments(intercept=self.columns.intercept)
-            point = curved_point(one, self.model.response, moments)
-        else:
-            point = next_point(one, self.model.longest(cut_of(settings)))
-        settings["point"] = point.tolist()
+        settings["point"] = next_point(self.round(first, last=False), self.model.longest(cut_of(settings))).tolist()
         return self._later(before, settings, last=True)
 
     def _later(self, before: dict[str, StageRelease], settings: dict[str, Any], *, last: bool) -> Stage:

@@ -1,6 +1,7 @@
 """Binary regressions by noisy rounds: what rows pay, coverage, and any noise whatever."""
 
 import warnings
+from dataclasses import replace
 
 import numpy as np
 import pandas as pd
@@ -266,6 +267,26 @@ def test_rows_keep_their_weight_where_noise_is_small():
 def test_few_rows_count_less_where_noise_is_large():
     asked, stages, cells = _second(20_000, dpi.ZCDP(0.01))
     assert 0.005 < (_lengths(asked, stages, cells) > 1.0).mean() < 0.08
+
+
+def test_the_start_takes_off_what_noise_adds_to_slopes():
+    """No regressor matters, and few rows: noise alone would let predictors vary."""
+    asked, rng = drawer(dpi.ZCDP(0.02)), np.random.default_rng(50)
+    cells = cells_of(1000, 5)
+    cells["y"] = rng.random(1000) < 0.3
+    starts = [asked.plan.begun(asked.stages(cells, rng)["start"]) for _ in range(30)]
+    kept = [asked.plan.start_point(one)[0] for one in starts]
+    plain = [asked.plan.start_point(replace(one, score_noise=0.0))[0] for one in starts]
+    assert np.median(np.linalg.norm(np.array(kept)[:, 1:], axis=1)) < 0.3
+    assert np.linalg.norm(np.array(kept)[:, 1:]) < 0.8 * np.linalg.norm(np.array(plain)[:, 1:])
+
+
+@pytest.mark.parametrize("share", [0.0, 1.0])
+def test_a_share_of_ones_is_no_rarer_than_noise_can_tell(share):
+    asked, rng = drawer(dpi.ZCDP(0.05)), np.random.default_rng(6)
+    cells = {**cells_of(1000, 6), "y": np.full(1000, share == 1.0)}
+    start = asked.plan.begun(asked.stages(cells, rng)["start"])
+    assert 0.25 >= abs(start.share - share) >= 1.9 * start.score_noise or start.share == 0.25
 
 
 @given(

@@ -61,7 +61,11 @@ def test_with_little_noise_they_are_those_of_statsmodels(name):
         np.testing.assert_allclose(mine["Std. Err."], theirs["Std. Err."][mine.index], rtol=0.08)
 
 
-@pytest.mark.parametrize("family", [sm.families.Poisson(), sm.families.NegativeBinomial(alpha=0.5), GAMMA], ids=str)
+@pytest.mark.parametrize(
+    "family",
+    [sm.families.Poisson(), sm.families.NegativeBinomial(alpha=0.5), GAMMA],
+    ids=lambda one: type(one).__name__,
+)
 def test_effects_of_a_logarithmic_link_are_averages_of_means(family):
     frame = rows().assign(y=lambda one: one["y"] + 1.0 * (family is GAMMA))
     found = dpi.glm(f"y ~ {RIGHT}", public(frame), family=family, margins=True).fit(dpi.ZCDP(10))

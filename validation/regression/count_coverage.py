@@ -2,28 +2,31 @@
 
 from __future__ import annotations
 
-import argparse
 import json
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
 import pandas as pd
 from matplotlib.figure import Figure
+from scipy import stats
 from tqdm import tqdm
 
 import dpinfer as dpi
 from dpinfer.kernel.stage import Context
 from dpinfer.procedures.newton import Newton
-from validation.common.outputs import Claim, Options, write_figure, write_table
+from dpinfer.studies import Rules
+from validation.common.outputs import Claim, Options, options, write_figure, write_table
 from validation.regression.newton_draws import Drawer
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+RULES = Rules()
 SLOPES = np.array([0.4, -0.3, 0.5])
-LEAST, WIDEST = 0.9376, 1.15
+WIDEST, MARKED = 1.15, 0.05
+OF_INTERCEPT = 0.0076
+"""Intercepts may cover so much less than slopes: .93 where .9376 is asked for."""
 
 
 @dataclass(frozen=True)
@@ -102,50 +105,69 @@ def study(cell: Cell, replicates: int, seed: int) -> dict[str, float | str]:
         errors.append(found.params - truth)
         widths.append(ends[:, 1] - ends[:, 0])
         covered.append((ends[:, 0] <= truth) & (truth <= ends[:, 1]))
-        clear.append(not found.fit.flagged)
-    kept = np.array(clear)
-    if kept.sum() < 2:
-        return {"cell": cell.name, "flagged": 1.0}
-    shares = np.array(covered)[kept].mean(axis=0)
-    ratio = np.median(np.array(widths)[kept], axis=0) / (2 * 1.96 * np.array(errors)[kept].std(axis=0))
+        clear.append(not found.flags)
+    kept, inside = np.array(clear), np.array(covered)
+    shares = inside[kept].mean(axis=0) if kept.any() else np.full(4, np.nan)
+    few = kept.sum() < 2
+    deviation = np.full(4, np.nan) if few else np.array(errors)[kept].std(axis=0, ddof=1)
+    ratio = np.median(np.array(widths)[kept], axis=0) / (2 * 1.96 * deviation) if kept.any() else deviation
     return {
         "cell": cell.name,
         "slopes": float(shares[1:].min()),
         "intercept": float(shares[0]),
         "width / oracle": float(ratio[1:].max()),
-        "flagged": float(1 - kept.mean()),
+        "marked": float(1 - kept.mean()),
+        "slopes of all": float(inside.mean(axis=0)[1:].min()),
         "replicates": float(replicates),
     }
 
 
+def judged(cell: Cell, found: dict[str, float | str]) -> bool:
+    """Whether intervals of fits that no warning marks cover and are narrow, and few are marked where rows suffice."""
+    replicates = int(found["replicates"])
+    marked = float(found["marked"])
+    kept = round(replicates * (1 - marked))
+    if marked > MARKED + 3.7 * np.sqrt(MARKED / replicates) and cell.n * cell.rho >= 1000:
+        return False
+    if kept < 2:
+        return True
+    least = RULES.least_coverage(kept, 0.95)
+    chance = np.sqrt(stats.chi2.ppf(RULES.alarm, kept - 1) / (kept - 1))
+    covers = float(found["slopes"]) >= least and float(found["intercept"]) >= least - OF_INTERCEPT
+    return bool(covers and float(found["width / oracle"]) <= WIDEST / chance)
+
+
 def run(arguments: Options) -> list[Claim]:
     """Run every cell that is not yet stored, and write the table and the figure."""
-    store = Path(arguments.out) / "count_coverage.jsonl"
+    store = arguments.out / "parts" / f"count_coverage-{arguments.replicates}-{arguments.seed}.jsonl"
     store.parent.mkdir(parents=True, exist_ok=True)
-    lines = store.read_text().splitlines() if store.exists() else []
-    done = {(one["cell"], one.get("asked")): one for one in map(json.loads, lines)}
-    key = [arguments.replicates, arguments.seed]
+    lines = store.read_text(encoding="utf-8").splitlines() if store.exists() else []
+    done = {one["cell"]: one for one in map(json.loads, lines)}
     for cell in tqdm(list(cells()), desc="cells"):
-        if (cell.name, str(key)) not in done:
-            found = {**study(cell, arguments.replicates, arguments.seed), "asked": str(key)}
-            done[cell.name, str(key)] = found
-            with store.open("a") as file:
-                file.write(json.dumps(found) + "\n")
-    table = pd.DataFrame([done[cell.name, str(key)] for cell in cells()]).drop(columns="asked")
-    error = 3.7 * np.sqrt(0.95 * 0.05 / arguments.replicates)
-    table["held"] = (table["slopes"] >= min(LEAST, 0.95 - error)) & (table["width / oracle"] <= WIDEST + error)
+        if cell.name not in done:
+            done[cell.name] = study(cell, arguments.replicates, arguments.seed)
+            with store.open("a", encoding="utf-8") as file:
+                file.write(json.dumps(done[cell.name]) + "\n")
+    table = pd.DataFrame([{**done[cell.name], "held": judged(cell, done[cell.name])} for cell in cells()])
+    least = RULES.least_coverage(arguments.replicates, 0.95)
     notes = [
-        "The oracle knows the standard deviation of the estimator itself, over all replicates that are not flagged."
+        f"Cells: {len(table)}; failed: {int((~table['held']).sum())}.",
+        "A cell is law, model, rows, mean, rho, relation. Fits that the results mark with a warning are left out of "
+        "coverage and width; the share of them is at most 5% where rows times rho are at least 1,000.",
+        f"Rules: coverage of every slope at least {least:.4f}, of the intercept {least - OF_INTERCEPT:.4f} (at fewer "
+        "fits without a mark less, by as much as chance may make of .95); median width over that of an oracle at most "
+        f"{WIDEST:g}, and chance. The oracle knows the standard deviation of the estimator itself.",
     ]
     write_table(table, "count_coverage", arguments, notes)
     write_figure(figure_of(table), "count_coverage", arguments)
+    error = np.sqrt(0.95 * 0.05 / arguments.replicates)
     return [
         Claim(
-            "least coverage of 95% intervals of a slope of counts, unflagged",
+            "least coverage of 95% intervals of a slope of counts, unmarked",
             f"{len(table)} cells",
             "",
             f"{table['slopes'].min():.4f}",
-            f"{error / 3.7:.4f}",
+            f"{error:.4f}",
             bool(table["held"].all()),
         )
     ]
@@ -159,22 +181,12 @@ def figure_of(table: pd.DataFrame) -> Figure:
     axes.plot(table["slopes"], places, "o", label="worst slope")
     axes.plot(table["intercept"], places, "s", label="intercept")
     axes.axvline(0.95, color="black", lw=0.8)
-    axes.axvline(LEAST, color="firebrick", lw=0.8, ls="--")
-    axes.set(yticks=places, yticklabels=table["cell"], xlabel="coverage of 95% intervals, unflagged")
+    least = RULES.least_coverage(int(table["replicates"].iloc[0]), 0.95)
+    axes.axvline(least, color="firebrick", lw=0.8, ls="--", label="least allowed of slopes")
+    axes.set(yticks=places, yticklabels=table["cell"], xlabel="coverage of 95% intervals, fits without a warning")
     axes.legend(frameon=False)
     return figure
 
 
-def _read() -> Options:
-    parser = argparse.ArgumentParser(prog="python -m validation.regression.count_coverage", description=__doc__)
-    parser.add_argument("--full", action="store_true", help="5,000 replicates a cell")
-    parser.add_argument("--replicates", type=int, default=10, help="replicates a cell (default %(default)s)")
-    parser.add_argument("--seed", type=int, default=20261120, help="seed of the simulation (default %(default)s)")
-    parser.add_argument("--out", type=Path, default=Path("short"), help="directory of the outputs")
-    read = parser.parse_args()
-    replicates = 5000 if read.full else read.replicates
-    return Options(replicates, read.seed, 1, read.out, "python -m validation.regression.count_coverage --full")
-
-
 if __name__ == "__main__":
-    run(_read())
+    run(options("regression.count_coverage", __doc__.splitlines()[0], replicates=150))

@@ -184,4 +184,4 @@ def run(arguments: Options) -> list[Claim]:
 
 
 if __name__ == "__main__":
-    run(options("regression.newton_people", __doc__.splitlines()[0], replicates=5000))
+    run(options("regression.newton_people", __doc__.splitlines()[0], replicates=1000))

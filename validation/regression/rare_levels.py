@@ -195,4 +195,4 @@ def run(arguments: Options) -> list[Claim]:
 
 
 if __name__ == "__main__":
-    run(options("regression.rare_levels", __doc__.splitlines()[0], replicates=5000))
+    run(options("regression.rare_levels", __doc__.splitlines()[0], replicates=1000))

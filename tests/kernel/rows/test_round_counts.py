@@ -99,6 +99,26 @@ def test_rows_are_in_one_bin_of_each_level():
     assert len(several) == 3
 
 
+def test_the_first_half_of_each_group_tells_the_other():
+    rng = np.random.default_rng(5)
+    frame = frame_of(800, rng)
+    halved = replace(COUNTS, places=(replace(PLACES[2], halved=True), PLACES[0]))
+    whole = replace(COUNTS, places=(PLACES[2], PLACES[0]))
+    batch = Batch(cells_of(frame, COUNTS), len(frame))
+    found = dict(zip(halved.names, counted(halved, batch), strict=True))
+    every = dict(zip(whole.names, counted(whole, batch), strict=True))
+    assert len(found) == 2 + 2 + 4 + 8 + 8
+    assert found == {name: every[name] for name in found}
+    assert "first: 4 bins from 9" in found
+    assert "first: 4 bins from 5" not in found
+    for neighbors in NEIGHBORS:
+        assert halved.bounded(neighbors, "l2").bound == whole.bounded(neighbors, "l2").bound
+    first = counted(halved, Batch(cells_of(frame.iloc[:1], COUNTS), 1))
+    assert first[halved.part_of == 0].sum() <= 4
+    sets = halved.finish_sets(halved.add(Batch(cells_of(frame, COUNTS), len(frame), sets=2)).astype(float))
+    assert sets.sum(axis=0).tolist() == list(found.values())
+
+
 @settings(max_examples=40, deadline=None)
 @given(
     first=st.fixed_dictionaries(CELLS),
@@ -202,6 +222,7 @@ WRONG = {
     "half a level": in_bins(levels=1.0),
     "many levels": in_bins(levels=10**6),
     "another coordinate": in_bins(place=4),
+    "halved by a number": in_bins(halved=1),
     "coordinate from the end": in_bins(place=-1),
     "a person without a vector": in_bins(of="person"),
     "a person's number": in_bins(of="person", term=Term("score", "number", 1.0)),
