@@ -136,8 +136,8 @@ class Bootstrap(Procedure):
                 f"{mean / once:.4g} times that of a single release of the same sums at the same price",
                 f"balance      replicates tell a mean's sampling error well from {3 * one**2:,.0f} rows on, if values "
                 "are spread evenly over their bounds; with fewer rows take fewer replicates",
-                "instead      a direct procedure, where there is one (mean, total, proportion; ols where errors spread "
-                "equally), knows its variance better: with few rows its intervals are much narrower",
+                "instead      a direct procedure, where there is one (mean, total, proportion; ols by rounds, whose "
+                "errors are robust), knows its variance better: with few rows its intervals are much narrower",
             ]
         )
 
@@ -264,6 +264,9 @@ def bootstrap(
     -----
     The claim that B bootstrap releases at rho/B each are rho-zCDP (Brawner & Honaker 2018) is wrong: noise here is
     calibrated to the exact cost of secret weights (`privacy_cost`). A number of rows is released with every replicate.
+
+    One regression has robust standard errors from `ols` at a lower price; the replicates serve whatever is made of the
+    same sums.
 
     Examples
     --------
