@@ -140,6 +140,13 @@ class NewtonInference(BaseInference):
         lost = [name for name, which in zip(self.names, self._lost(np.eye(len(self.names))), strict=True) if which]
         if lost:
             notes = (f"not determined: {', '.join(lost)}; too few rows tell of them", *notes)
+        moved = [name for name, which in zip(self.names, self._biased(np.eye(len(self.names))), strict=True) if which]
+        if moved and not self._by_score:
+            notes = (
+                f"not determined: {', '.join(moved)}; rows far out, whose residuals were cut, may move them by more "
+                f"than {_WORST:g} standard errors",
+                *notes,
+            )
         if not self.fit.flagged:
             return notes
         named = [name for name, which in zip(self.names, self._dominated, strict=True) if which] or list(self.names)
@@ -158,7 +165,7 @@ class NewtonInference(BaseInference):
             half = folded_quantile(alpha, biases / errors) * errors
         else:
             half = float(stats.norm.isf(alpha / 2)) * errors
-        half[(biases > _WORST * errors) | self._lost(rows)] = np.inf
+        half[self._biased(rows) | self._lost(rows)] = np.inf
         centre = rows @ self.params
         return np.stack([centre - half, centre + half], axis=-1)
 
@@ -171,7 +178,7 @@ class NewtonInference(BaseInference):
             return np.where(self._lost(rows), 1.0, 2 * stats.norm.sf(np.concatenate(roots)))
         errors, biases = self._errors(rows), self._biases(rows)
         tails = folded_tail(np.abs(rows @ self.params - values) / errors, biases / errors)
-        return np.where((biases > _WORST * errors) | self._lost(rows), 1.0, tails)
+        return np.where(self._biased(rows) | self._lost(rows), 1.0, tails)
 
     def wald(self, restrictions: Array, values: Array) -> tuple[float, float, float]:
         """Joint test of ``restrictions @ params = values``: statistic (chi-squared), degrees of freedom, p-value."""
@@ -200,6 +207,10 @@ class NewtonInference(BaseInference):
     def _biases(self, rows: Array) -> Array:
         """Bound on the bias of contrasts (k, p) that giving back what was cut may leave (k,)."""
         return self.fit.tail.bias(rows @ self.weights)
+
+    def _biased(self, rows: Array) -> Mask:
+        """Whether contrasts (k, p) are not determined for what was cut (k,)."""
+        return np.asarray(self._biases(rows) > _WORST * self._errors(rows))
 
     def _errors(self, rows: Array) -> Array:
         variances = np.einsum("kp,pq,kq->k", rows, self.cov_sampling + self.cov_noise, rows)
