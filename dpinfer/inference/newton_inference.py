@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import product
 from typing import TYPE_CHECKING, Self
 
 import numpy as np
@@ -181,9 +182,12 @@ class NewtonInference(BaseInference):
         return np.where(self._biased(rows) | self._lost(rows), 1.0, tails)
 
     def wald(self, restrictions: Array, values: Array) -> tuple[float, float, float]:
-        """Joint test of ``restrictions @ params = values``: statistic (chi-squared), degrees of freedom, p-value."""
+        """Joint test of ``restrictions @ params = values``: statistic (chi-squared), degrees of freedom, p-value.
+
+        With biases that are bounded the p-value is that of the noncentral law of the largest noncentrality.
+        """
         rows, values, count = independent(restrictions, values)
-        if self._lost(rows).any():
+        if self._lost(rows).any() or (not self._by_score and self._biased(rows).any()):
             return 0.0, count, 1.0
         if self._by_score:
             statistic = self.fit.joint_statistic(rows @ self.weights, values - rows @ self.shift)
@@ -191,6 +195,9 @@ class NewtonInference(BaseInference):
             distance = rows @ self.params - values
             total = rows @ (self.cov_sampling + self.cov_noise) @ rows.T
             statistic = float(distance @ np.linalg.solve(total, distance))
+            sources = rows @ self.weights @ self.fit.tail.biases.T
+            if sources.any():
+                return statistic, count, float(stats.ncx2.sf(statistic, count, _largest(sources, total)))
         return statistic, count, float(stats.chi2.sf(statistic, count))
 
     @property
@@ -215,3 +222,12 @@ class NewtonInference(BaseInference):
     def _errors(self, rows: Array) -> Array:
         variances = np.einsum("kp,pq,kq->k", rows, self.cov_sampling + self.cov_noise, rows)
         return np.asarray(np.sqrt(np.maximum(variances, 1e-300)))
+
+
+def _largest(sources: Array, total: Array) -> float:
+    """Return the largest b'V^-1 b for biases b that add up columns of ``sources`` (r, k), each times -1 to 1.
+
+    It is convex in the factors, so that it is largest where each is -1 or 1.
+    """
+    signs = np.array(list(product((-1.0, 1.0), repeat=sources.shape[1]))) @ sources.T
+    return float(np.einsum("sr,rs->s", signs, np.linalg.solve(total, signs.T)).max())

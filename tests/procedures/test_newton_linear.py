@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from scipy import stats
 
 import dpinfer as dpi
 from dpinfer.kernel.stage import Context
@@ -229,3 +230,21 @@ def test_few_rows_for_the_price_are_told_of(n, rho, told):
     asked = drawer("y ~ x", dpi.ZCDP(rho))
     found = estimates_of(asked.plan, asked.stages(cells, rng))
     assert any("noise hides" in one for one in found.flags) is told
+
+
+def test_joint_tests_count_biases_as_intervals_do():
+    rng = np.random.default_rng(6)
+    n = 5_000
+    x = rng.uniform(-1, 1, n)
+    y = np.clip(0.02 * x + (1 + 0.8 * x) * (rng.lognormal(size=n) - np.exp(0.5)), -80, 80)
+    schema = dpi.Schema(x=dpi.Real(-1, 1), y=dpi.Real(-80, 80))
+    found = drawer("y ~ x", dpi.ZCDP(1.0), schema=schema).estimate({"x": x, "y": y}, rng)
+    contrast = np.array([[0.0, 1.0]])
+    biased, error = float(found._biases(contrast)[0]), float(found._errors(contrast)[0])
+    assert biased > 0.1 * error
+    for value in (-0.2, 0.0, 0.05, 0.3):
+        (single,) = found.contrast_pvalues(contrast, np.array([value]))
+        statistic, count, joint = found.wald(contrast, np.array([value]))
+        assert count == 1
+        assert joint == pytest.approx(single, rel=1e-6)
+        assert joint > stats.chi2.sf(statistic, 1)
