@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import product
 from typing import TYPE_CHECKING, Self
 
 import numpy as np
@@ -140,6 +141,13 @@ class NewtonInference(BaseInference):
         lost = [name for name, which in zip(self.names, self._lost(np.eye(len(self.names))), strict=True) if which]
         if lost:
             notes = (f"not determined: {', '.join(lost)}; too few rows tell of them", *notes)
+        moved = [name for name, which in zip(self.names, self._biased(np.eye(len(self.names))), strict=True) if which]
+        if moved and not self._by_score:
+            notes = (
+                f"not determined: {', '.join(moved)}; rows far out, whose residuals were cut, may move them by more "
+                f"than {_WORST:g} standard errors",
+                *notes,
+            )
         if not self.fit.flagged:
             return notes
         named = [name for name, which in zip(self.names, self._dominated, strict=True) if which] or list(self.names)
@@ -158,7 +166,7 @@ class NewtonInference(BaseInference):
             half = folded_quantile(alpha, biases / errors) * errors
         else:
             half = float(stats.norm.isf(alpha / 2)) * errors
-        half[(biases > _WORST * errors) | self._lost(rows)] = np.inf
+        half[self._biased(rows) | self._lost(rows)] = np.inf
         centre = rows @ self.params
         return np.stack([centre - half, centre + half], axis=-1)
 
@@ -171,12 +179,15 @@ class NewtonInference(BaseInference):
             return np.where(self._lost(rows), 1.0, 2 * stats.norm.sf(np.concatenate(roots)))
         errors, biases = self._errors(rows), self._biases(rows)
         tails = folded_tail(np.abs(rows @ self.params - values) / errors, biases / errors)
-        return np.where((biases > _WORST * errors) | self._lost(rows), 1.0, tails)
+        return np.where(self._biased(rows) | self._lost(rows), 1.0, tails)
 
     def wald(self, restrictions: Array, values: Array) -> tuple[float, float, float]:
-        """Joint test of ``restrictions @ params = values``: statistic (chi-squared), degrees of freedom, p-value."""
+        """Joint test of ``restrictions @ params = values``: statistic (chi-squared), degrees of freedom, p-value.
+
+        With biases that are bounded the p-value is that of the noncentral law of the largest noncentrality.
+        """
         rows, values, count = independent(restrictions, values)
-        if self._lost(rows).any():
+        if self._lost(rows).any() or (not self._by_score and self._biased(rows).any()):
             return 0.0, count, 1.0
         if self._by_score:
             statistic = self.fit.joint_statistic(rows @ self.weights, values - rows @ self.shift)
@@ -184,6 +195,9 @@ class NewtonInference(BaseInference):
             distance = rows @ self.params - values
             total = rows @ (self.cov_sampling + self.cov_noise) @ rows.T
             statistic = float(distance @ np.linalg.solve(total, distance))
+            sources = rows @ self.weights @ self.fit.tail.biases.T
+            if sources.any():
+                return statistic, count, float(stats.ncx2.sf(statistic, count, _largest(sources, total)))
         return statistic, count, float(stats.chi2.sf(statistic, count))
 
     @property
@@ -201,6 +215,19 @@ class NewtonInference(BaseInference):
         """Bound on the bias of contrasts (k, p) that giving back what was cut may leave (k,)."""
         return self.fit.tail.bias(rows @ self.weights)
 
+    def _biased(self, rows: Array) -> Mask:
+        """Whether contrasts (k, p) are not determined for what was cut (k,)."""
+        return np.asarray(self._biases(rows) > _WORST * self._errors(rows))
+
     def _errors(self, rows: Array) -> Array:
         variances = np.einsum("kp,pq,kq->k", rows, self.cov_sampling + self.cov_noise, rows)
         return np.asarray(np.sqrt(np.maximum(variances, 1e-300)))
+
+
+def _largest(sources: Array, total: Array) -> float:
+    """Return the largest b'V^-1 b for biases b that add up columns of ``sources`` (r, k), each times -1 to 1.
+
+    It is convex in the factors, so that it is largest where each is -1 or 1.
+    """
+    signs = np.array(list(product((-1.0, 1.0), repeat=sources.shape[1]))) @ sources.T
+    return float(np.einsum("sr,rs->s", signs, np.linalg.solve(total, signs.T)).max())

@@ -13,7 +13,7 @@ from dpinfer.inference.newton_tail import Beyond, Tail
 from dpinfer.inference.newton_terms import split_terms
 from dpinfer.procedures.newton_count_estimates import count_estimates
 from dpinfer.procedures.newton_count_steps import CountPlan
-from dpinfer.procedures.newton_steps import cut_of
+from dpinfer.procedures.newton_models import cut_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

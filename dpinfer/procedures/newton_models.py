@@ -10,7 +10,7 @@ from abc import ABC, abstractmethod
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cache, partial
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from dpinfer.privacy.sensitivity import Norm
     from dpinfer.procedures.newton_robust import Seen
 
-__all__ = ["BinaryModel", "EqualSpreadModel", "LinearModel", "RoundModel", "Tables"]
+__all__ = ["BinaryModel", "EqualSpreadModel", "LinearModel", "RoundModel", "Tables", "cut_of"]
 
 ROWS = 0.02
 """Part of the price of the first round that counts rows."""
@@ -57,6 +57,12 @@ class Cut:
     hessian: float = 1.0
     intercept: float = 0.0
     bias: float = 0.0
+
+
+def cut_of(settings: Any) -> Cut:
+    """Read where residuals are cut."""
+    names = {"cut": "low", **{name: name for name in ("high", "meat", "hessian", "intercept", "bias")}}
+    return Cut(**{mine: float(settings[name]) for name, mine in names.items() if name in settings})
 
 
 def steps_of(function: Callable[[Array], Array], low: float, high: float, nodes: int = _NODES) -> Interpolant:

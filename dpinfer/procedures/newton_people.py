@@ -22,8 +22,8 @@ from dpinfer.kernel.rows.rounds import RoundSum
 from dpinfer.kernel.stage import Stage, Sum
 from dpinfer.privacy.units import PureDP
 from dpinfer.procedures.newton_bins import edge_of
-from dpinfer.procedures.newton_models import BinaryModel, Cut, LinearModel
-from dpinfer.procedures.newton_steps import NewtonPlan, cut_of
+from dpinfer.procedures.newton_models import BinaryModel, Cut, LinearModel, cut_of
+from dpinfer.procedures.newton_steps import NewtonPlan
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

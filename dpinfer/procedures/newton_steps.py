@@ -26,7 +26,7 @@ from dpinfer.procedures.newton_bins import (
     residual_cuts,
 )
 from dpinfer.procedures.newton_levels import levels_of, rare_levels, without_levels
-from dpinfer.procedures.newton_models import ROWS, Cut, constant, ratio_of
+from dpinfer.procedures.newton_models import ROWS, Cut, constant, cut_of, ratio_of
 from dpinfer.procedures.newton_ranges import found_ranges, ranges_stage
 from dpinfer.procedures.newton_robust import ResidualLaw, Seen
 from dpinfer.procedures.newton_start import FLOOR, OF_EDGE, Begun, binary_radius, binary_start
@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from dpinfer.procedures.newton_models import RoundModel
     from dpinfer.release.stage import StageRelease
 
-__all__ = ["NewtonPlan", "cut_of"]
+__all__ = ["NewtonPlan"]
 
 
 _CUT_START = 3.0
@@ -54,7 +54,6 @@ _OF_COUNTS = (8**-0.5, 5**-0.5)
 
 _ENOUGH = 1800.0
 """Rows times the squared precision of a sum bounded by 1 (2 rho) from which rows far out are seen, or hardly matter."""
-
 _LEAST_CUT, _OF_NOISE = 3.0, 0.5
 _OF_NOISE_FAR = 1.0
 """Part of the sampling variance that the noise of a score may have before rows far out count less."""
@@ -449,9 +448,3 @@ class NewtonPlan:
 
 def _share(count: float, size: float) -> str:
     return f"{min(max(count, 0.0) / size, 1.0):.2%}"
-
-
-def cut_of(settings: Any) -> Cut:
-    """Read where residuals are cut."""
-    names = {"cut": "low", **{name: name for name in ("high", "meat", "hessian", "intercept", "bias")}}
-    return Cut(**{mine: float(settings[name]) for name, mine in names.items() if name in settings})

@@ -2,11 +2,13 @@
 
 import numpy as np
 import pytest
+from scipy import stats
 
 import dpinfer as dpi
 from dpinfer.kernel.stage import Context
 from dpinfer.procedures.newton import Newton
-from dpinfer.procedures.newton_bins import edge_of
+from dpinfer.procedures.newton_bins import edge_of, range_of, reach_of
+from dpinfer.procedures.newton_estimates import estimates_of
 from dpinfer.procedures.newton_levels import levels_of
 from validation.regression.newton_draws import Drawer
 
@@ -149,3 +151,100 @@ def test_a_far_count_that_may_be_noise_sets_no_edge():
     assert edge_of(counts, cuts, 1.0) == cuts[3]
     counts[15] = 7.0
     assert edge_of(counts, cuts, 1.0) == cuts[16]
+
+
+SIZES = 2.0 * 2.0 ** (np.arange(41) / 2)
+
+
+def sizes_counted(draw, n=10_000):
+    """Count squared lengths of rows with a constant and a regressor of variance 1, in half octaves."""
+    x = draw(np.random.default_rng(5), n)
+    lengths = 1.0 + ((x - x.mean()) / x.std()) ** 2
+    return np.histogram(lengths, [*SIZES, np.inf])[0].astype(float), float(lengths.max())
+
+
+@pytest.mark.parametrize("draw", [np.random.Generator.exponential, np.random.Generator.laplace], ids=["one", "both"])
+def test_the_reach_of_a_long_tail_is_near_its_last_row(draw):
+    counts, farthest = sizes_counted(lambda rng, n: draw(rng, size=n))
+    reach = reach_of(counts, SIZES, 5.0)
+    assert reach >= 2.0 * edge_of(counts, SIZES, 5.0)
+    assert 0.4 * farthest < reach < 4.0 * farthest
+
+
+def test_the_reach_of_normal_numbers_is_no_more_than_an_octave_beyond_what_is_seen():
+    counts, farthest = sizes_counted(lambda rng, n: rng.normal(size=n))
+    reach = reach_of(counts, SIZES, 5.0)
+    assert reach <= 2.0 * edge_of(counts, SIZES, 5.0)
+    assert reach > 0.7 * farthest
+
+
+@pytest.mark.parametrize("counts", [np.zeros(41), np.full(41, -9.0), np.full(41, 1e6), np.eye(41)[40] * 1e3])
+def test_the_reach_is_a_cut_whatever_noise_makes_of_counts(counts):
+    assert reach_of(counts, SIZES, 5.0) in SIZES
+
+
+def tree(values, levels=12):
+    """The counts of a tree over -1 to 1: of both halves, then of the first half of each part, level by level."""
+    whole = np.histogram(values, np.linspace(-1, 1, 2**levels + 1))[0].astype(float)
+    by_level = [whole.reshape(2**level, -1).sum(axis=1) for level in range(1, levels + 1)]
+    return np.concatenate([by_level[0], *(one[::2] for one in by_level[1:])])
+
+
+@pytest.mark.parametrize("share", [0.03, 0.08, 0.1, 0.12, 0.5])
+@pytest.mark.parametrize("seed", range(4))
+def test_a_column_of_two_values_has_its_spread_whichever_side_of_a_quantile_noise_puts_it(share, seed):
+    rng = np.random.default_rng(seed)
+    n, noise = 10_000, 12.0
+    counts = tree(np.where(np.arange(n) < share * n, 1.0, -1.0))
+    middle, spread = range_of(counts + noise * rng.normal(size=counts.size), noise)
+    # The middle may lie anywhere where no row is: the spread is measured from there.
+    true = np.sqrt(share * (1.0 - middle) ** 2 + (1.0 - share) * (1.0 + middle) ** 2)
+    assert 0.45 * true < spread < 2.0 * true
+
+
+def test_a_rare_treatment_blows_up_nothing():
+    schema = dpi.Schema(d=dpi.Real(-1, 1), y=dpi.Real(-10, 10))
+    rng = np.random.default_rng(3)
+    asked, found = drawer("y ~ d", dpi.ZCDP(0.1), schema=schema), []
+    for _ in range(25):
+        d = np.where(rng.random(10_000) < 0.1, 1.0, -1.0)
+        found.append(asked.estimate({"d": d, "y": (rng.random(10_000) < 0.3 + 0.1 * d).astype(float)}, rng))
+    assert max(np.abs(one.params[1] - 0.1) for one in found) < 0.05
+
+
+def test_a_line_through_a_curve_that_few_rows_far_out_decide_is_not_determined():
+    schema = dpi.Schema(x=dpi.Real(0, 8), y=dpi.Real(-80, 80))
+    rng = np.random.default_rng(4)
+    x = np.minimum(rng.exponential(size=10_000), 8)
+    found = drawer("y ~ x", schema=schema).estimate({"x": x, "y": x**2 + rng.normal(size=10_000)}, rng)
+    assert any(
+        "not determined" in one or np.isinf(found.intervals(np.eye(2), 0.05)).any() for one in (*found.flags, "")
+    )
+    right = drawer("y ~ x", schema=schema).estimate({"x": x, "y": x + rng.normal(size=10_000)}, rng)
+    assert np.isfinite(right.intervals(np.eye(2), 0.05)).all()
+
+
+@pytest.mark.parametrize(("n", "rho", "told"), [(2_000, 0.1, True), (20_000, 0.1, False)])
+def test_few_rows_for_the_price_are_told_of(n, rho, told):
+    cells, rng = rows(n)
+    asked = drawer("y ~ x", dpi.ZCDP(rho))
+    found = estimates_of(asked.plan, asked.stages(cells, rng))
+    assert any("noise hides" in one for one in found.flags) is told
+
+
+def test_joint_tests_count_biases_as_intervals_do():
+    rng = np.random.default_rng(6)
+    n = 5_000
+    x = rng.uniform(-1, 1, n)
+    y = np.clip(0.02 * x + (1 + 0.8 * x) * (rng.lognormal(size=n) - np.exp(0.5)), -80, 80)
+    schema = dpi.Schema(x=dpi.Real(-1, 1), y=dpi.Real(-80, 80))
+    found = drawer("y ~ x", dpi.ZCDP(1.0), schema=schema).estimate({"x": x, "y": y}, rng)
+    contrast = np.array([[0.0, 1.0]])
+    biased, error = float(found._biases(contrast)[0]), float(found._errors(contrast)[0])
+    assert biased > 0.1 * error
+    for value in (-0.2, 0.0, 0.05, 0.3):
+        (single,) = found.contrast_pvalues(contrast, np.array([value]))
+        statistic, count, joint = found.wald(contrast, np.array([value]))
+        assert count == 1
+        assert joint == pytest.approx(single, rel=1e-6)
+        assert joint > stats.chi2.sf(statistic, 1)

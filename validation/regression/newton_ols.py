@@ -125,7 +125,7 @@ def measure(cell: Cell, place: int, replicates: int, seed: int) -> dict:
         ends.append(found)
         private.append(fit.params - truth)
         ordinary.append(np.linalg.lstsq(x, y, rcond=None)[0] - truth)
-        marked.append(bool(fit.flags) | ~np.isfinite(found).all(axis=1))
+        marked.append((fit.fit.flagged or bool(fit.notes)) | ~np.isfinite(found).all(axis=1))
     low, high = np.array(ends)[..., 0], np.array(ends)[..., 1]
     left = ~np.array(marked)
     covered = (low <= truth) & (truth <= high)
