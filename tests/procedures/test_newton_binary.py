@@ -269,6 +269,20 @@ def test_few_rows_count_less_where_noise_is_large():
     assert 0.005 < (_lengths(asked, stages, cells) > 1.0).mean() < 0.08
 
 
+def test_no_estimate_runs_away_from_the_last_point():
+    """A skewed regressor and a wrong model: predicted slopes fall off, and a score has zeros far from the right one."""
+    wide = dpi.Schema(x=dpi.Real(-1, 30), u=dpi.Real(-1, 1), y=dpi.Boolean())
+    asked = Drawer(Newton(formula="y ~ x + u", model="logit"), Context(wide, "add_remove", dpi.ZCDP(0.5)))
+    far = []
+    for seed in range(40):
+        rng = np.random.default_rng(seed)
+        x, u = np.minimum(rng.exponential(1.0, 2000), 30.0), np.where(rng.random(2000) < 0.4, 1.0, -1.0)
+        y = rng.random(2000) < special.expit(-0.7 + 0.8 * x - 0.5 * u - 0.15 * x**2)
+        fit = asked.estimate({"x": x, "u": u, "y": y}, rng).fit
+        far.append(fit.rounds[-1].length(fit.params - fit.rounds[-1].point))
+    assert max(far) < 1.0
+
+
 def test_the_start_takes_off_what_noise_adds_to_slopes():
     """No regressor matters, and few rows: noise alone would let predictors vary."""
     asked, rng = drawer(dpi.ZCDP(0.02)), np.random.default_rng(50)

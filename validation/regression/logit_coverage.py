@@ -29,8 +29,13 @@ if TYPE_CHECKING:
 RULES = Rules()
 SLOPES = (0.8, -0.5, 0.6)
 SIZES, WIDTHS, PRICES, SHARES = (500, 2000, 10_000, 100_000), (2, 5, 10), (0.01, 0.05, 0.5), (0.45, 0.05)
-LEAST_INTERCEPT, LEAST_FLAGGED, FLAGGED = 0.93, 0.93, 0.05
-WORSE, BETA_COVERAGE, BETA_WIDTH = 1.05, 0.885, 0.53
+LEAST, FLAGGED = 0.93, 0.05
+"""Coverage of intercepts and of flagged fits that is asked for, and the share of these in a cell that is flagged."""
+
+WORSE, BETA_COVERAGE, BETA_WIDTH, WIDTHS_VARY = 1.05, 0.885, 0.53, 0.06
+FAR = float(stats.norm.isf(RULES.alarm))
+"""Standard deviations of chance that an error or a width may be above what is asked for."""
+
 FAMILY = "logit"
 
 TARGETS = {
@@ -247,38 +252,31 @@ def judged(table: pd.DataFrame) -> pd.DataFrame:
 
 def broken(row: dict) -> str:
     """Return what a cell breaks."""
-    level = 0.9 if row["kind"] == "beta" else 0.95
-    clear = round((1 - row["flagged"]) * row["replicates"])
-    least = max(RULES.least_coverage(max(clear, 1), level), 0.0)
-    flagged = LEAST_FLAGGED - _slack(round(row["flagged"] * row["replicates"]))
-    noted = row["flagged"] > FLAGGED
-    error = row["median / likelihood" if noted else "RMSE / likelihood"]
-    chance = np.sqrt((1 - row["target"] ** -2) / (row["p"] * row["replicates"]))
-    most, by_wald = (
-        RULES.largest_size(max(round(count), 1), level, sum(one.p + 1 for one in cells()))
-        for count in (clear, row["by Wald"] * row["replicates"])
+    level, replicates = 0.9 if row["kind"] == "beta" else 0.95, row["replicates"]
+    clear, flagged, by_wald = (
+        max(round(share * replicates), 1) for share in (1 - row["flagged"], row["flagged"], row["by Wald"])
     )
+    least, marked = RULES.least_coverage(clear, level), min(LEAST, RULES.least_coverage(flagged, level))
+    nulls = sum(one.p + 1 for one in cells())
+    most, most_by_wald = (RULES.largest_size(count, level, nulls) for count in (clear, by_wald))
+    error = row["median / likelihood" if row["flagged"] > FLAGGED else "RMSE / likelihood"]
+    chance = FAR * np.sqrt((1 - row["target"] ** -2) / (row["p"] * replicates))
     checks = {
         "slopes": row["slope"] < least,
-        "intercept": row["intercept"] < min(LEAST_INTERCEPT, level) - _slack(clear),
-        "flagged slopes": row["flagged slope"] < flagged,
-        "flagged intercept": row["flagged intercept"] < flagged,
-        "error": error > WORSE * row["target"] * (1 + stats.norm.isf(RULES.alarm) * chance),
-        "size of Wald tests": row["Wald size"] > by_wald,
+        "intercept": row["intercept"] < min(LEAST, least),
+        "flagged slopes": row["flagged slope"] < marked,
+        "flagged intercept": row["flagged intercept"] < marked,
+        "error": error > WORSE * row["target"] * (1 + chance),
+        "size of Wald tests": row["Wald size"] > most_by_wald,
         "size of score tests": row["score size"] > most,
         "size of joint tests": row["joint size"] > most,
     }
     if row["kind"] == "beta":
         checks |= {
-            "slopes": row["slope"] < BETA_COVERAGE - _slack(clear),
-            "width": row["width"] > BETA_WIDTH,
+            "slopes": row["slope"] < min(BETA_COVERAGE, least),
+            "width": row["width"] > BETA_WIDTH * (1 + FAR * WIDTHS_VARY / np.sqrt(replicates)),
         }
     return ", ".join(name for name, fails in checks.items() if fails)
-
-
-def _slack(count: int) -> float:
-    """What chance may take from a coverage of about .95 over so many fits."""
-    return float(stats.norm.isf(RULES.alarm) * np.sqrt(0.05 * 0.95 / max(count, 1)))
 
 
 def figure_of(table: pd.DataFrame, replicates: int) -> Figure:
@@ -309,7 +307,7 @@ def run(arguments: Options) -> list[Claim]:
         "Errors of slopes are over those of maximum likelihood, as RMSE and by medians; coverage is that of the worst "
         "slope and of the intercept, of fits that are flagged and of those that are not.",
         f"Rules: slopes of unflagged fits cover at least {RULES.least_coverage(arguments.replicates, 0.95):.4f} (of "
-        f"fewer fits, less by the same rule), intercepts and flagged fits {LEAST_FLAGGED:g}, less what chance takes; "
+        f"fewer fits, less by the same rule), intercepts and flagged fits {LEAST:g}, less what chance takes; "
         f"errors are at most {WORSE:g} times the target, by medians where more than {FLAGGED:.0%} are flagged.",
     ]
     write_table(table, "logit_coverage", arguments, notes)
