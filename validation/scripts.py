@@ -17,7 +17,7 @@ class Script(NamedTuple):
 
 SCRIPTS = {
     "ols_coverage": Script("regression", 50, 5000),
-    "robust_coverage": Script("regression", 4, 200),
+    "robust_coverage": Script("regression", 4, 100),
     "rare_levels": Script("regression", 50, 1000),
     "newton_people": Script("regression", 20, 1000),
     "count_coverage": Script("regression", 10, 150),

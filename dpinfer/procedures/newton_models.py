@@ -79,10 +79,13 @@ class RoundModel(ABC):
         Its mean function; None where the linear predictor is the mean.
     finest : int
         Residuals are counted in half octaves from this one on, of which 0 ends at one standard deviation.
+    local : bool
+        Whether Hessians serve near their points alone, so that the first round finds the point of the last, no more.
     """
 
     response: Response | None
     finest: ClassVar[int] = -2
+    local: ClassVar[bool] = False
 
     @property
     @abstractmethod

@@ -233,6 +233,7 @@ class QuantileModel(LinearModel):
     q: float = 0.5
     ratio: float | None = None
     finest: ClassVar[int] = _FINEST
+    local: ClassVar[bool] = True
 
     def under(self, norm: Norm, width: int) -> QuantileModel:
         """See `RoundModel`."""
