@@ -17,10 +17,10 @@ class Script(NamedTuple):
 
 SCRIPTS = {
     "ols_coverage": Script("regression", 50, 5000),
-    "robust_coverage": Script("regression", 4, 100),
+    "robust_coverage": Script("regression", 4, 20),
     "rare_levels": Script("regression", 50, 1000),
     "newton_people": Script("regression", 20, 1000),
-    "count_coverage": Script("regression", 10, 150),
+    "count_coverage": Script("regression", 10, 40),
     "newton_ols": Script("regression", 4, 5000),
     "naive_average": Script("descriptions", 5000, 20_000),
     "expfam_coverage": Script("families", 10, 2000),
