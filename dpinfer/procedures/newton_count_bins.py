@@ -64,9 +64,12 @@ def end_of(counts: Array, cuts: Array, noise: float) -> float | None:
 
 
 def reach_of(counts: Array, noise: float) -> float:
-    """Return how much farther than seen a response may lie: by a tail in which the third power hides a share."""
-    size = max(float(counts.sum()), 1.0)
-    return float(np.clip((4.0 * noise / size / _HIDDEN) ** (1 / 3), 1.0, _LARGEST_FACTOR))
+    """Return how much farther than seen a response may lie: by a tail in which the third power hides a share.
+
+    ``counts`` begin with responses of 0, which are no part of what is shared.
+    """
+    size = max(float(counts[1:].sum()), _SEEN * noise)
+    return float(np.clip((_SEEN * noise / size / _HIDDEN) ** (1 / 3), 1.0, _LARGEST_FACTOR))
 
 
 def share_of(count: float, size: float) -> str:

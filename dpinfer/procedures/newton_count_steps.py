@@ -61,8 +61,8 @@ _CLEAR = 6.0
 _HIDDEN = 8.0
 """Of residuals beyond those seen this many standard deviations of noise are taken to be hidden."""
 
-_UNSEEN = 0.05
-"""Share of the rows that noise of a count may hide, from which results are flagged."""
+_UNSEEN, _UNSEEN_POSITIVE = 0.05, 0.075
+"""Shares of the rows, and of those with a positive response, that noise of a count may hide before it is flagged."""
 
 _SIZES, _RESIDUALS, _DIFFERENCES = "size", "residual", "difference"
 _WEIGHTS = (0.35, 0.4, 0.25)
@@ -404,7 +404,10 @@ class CountPlan(NewtonPlan):
     def warnings(self, stages: Mapping[str, Any]) -> tuple[str, ...]:
         """See `NewtonPlan`: where many rows may have residuals that no count tells of."""
         noise = float(np.sqrt(2.0 * stages["counts"].noise_variances[len(octaves(self.width)) + 1]))
-        if _HIDDEN / 2 * noise <= _UNSEEN * self.begun(stages["start"]).size:
+        response = stages["response"]
+        hidden = _HIDDEN / 2 * float(np.sqrt(response.noise_variances[0]))
+        seen = hidden <= _UNSEEN_POSITIVE * float(response.array[1:].sum())
+        if seen and _HIDDEN / 2 * noise <= _UNSEEN * self.begun(stages["start"]).size:
             return ()
         return (
             f"too few rows for the price: how far the response spreads is hardly seen, and intervals of "

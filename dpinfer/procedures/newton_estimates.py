@@ -39,6 +39,8 @@ def estimates_of(
     start = plan.begun(stages["start"])
     last, number = stages["second"], plan.number(start)
     rounds = [plan.round(stages["first"], last=False), plan.round(last, last=True)]
+    if plan.model.local:
+        rounds = rounds[1:]
     cut = cut_of(last.settings)
     terms = split_terms(last, plan.model.terms(cut, last=True), len(last.settings["point"]))
     back = rounds[-1].spread

@@ -85,6 +85,8 @@ class RoundModel(ABC):
         Its mean function; None where the linear predictor is the mean.
     finest : int
         Residuals are counted in half octaves from this one on, of which 0 ends at one standard deviation.
+    local : bool
+        Whether Hessians serve near their points alone, so that the first round finds the point of the last, no more.
     gives_back : bool
         Whether what was cut is released, and given back.
     assumes : str
@@ -93,6 +95,7 @@ class RoundModel(ABC):
 
     response: Response | None
     finest: ClassVar[int] = -2
+    local: ClassVar[bool] = False
     gives_back: ClassVar[bool] = False
     assumes: ClassVar[str] = (
         "Standard errors are robust to unequal spread and to a wrong model, whose best approximation is then what is "

@@ -40,7 +40,8 @@ if TYPE_CHECKING:
 
 __all__ = ["HuberModel", "QuantileModel", "ResidualLaw"]
 
-_SEEN, _FAR, _SEEN_FAR = 4.0, 6, 6.0
+_SEEN, _FAR, _SEEN_FAR, _BESIDE = 4.0, 6, 6.0, 4
+_NARROW = 0.5
 _GRID = 4001
 _NORMAL = 0.6744897501960817
 """Median absolute deviation of a standard normal variable."""
@@ -71,12 +72,15 @@ class ResidualLaw:
 
     @classmethod
     def of(cls, counts: Array, cuts: Array, noise: float) -> ResidualLaw:
-        """Read counts (B,) between cuts (B - 1,), none farther out than rows are beyond doubt."""
-        seen = _chained(counts, noise)
+        """Read counts (B,) between cuts (B - 1,), and few farther out than rows are beyond doubt.
+
+        Without those a tail would be missing from the law where it is long, and its quantiles be too small.
+        """
+        seen = _chained(counts, cuts, noise)
         if not seen:
             points = np.linspace(-4.0, 4.0, _GRID)
             return cls(points, special.ndtr(points))
-        first, last = min(seen), max(seen)
+        first, last = max(min(seen) - _BESIDE, 0), min(max(seen) + _BESIDE, len(counts) - 1)
         ends = np.concatenate([[2 * cuts[0]], cuts, [2 * cuts[-1]]])[first : last + 2]
         below = np.concatenate([[0.0], np.cumsum(counts[first : last + 1])])
         rising = 0.5 * (np.maximum.accumulate(below) + np.minimum.accumulate(below[::-1])[::-1])
@@ -120,16 +124,21 @@ class ResidualLaw:
         return centre, scale
 
 
-def _chained(counts: Array, noise: float) -> list[int]:
-    """Places of the bins that hold rows beyond doubt: clearer ones, if they are far from the others."""
+def _chained(counts: Array, cuts: Array, noise: float) -> list[int]:
+    """Places of the bins that hold rows beyond doubt: clearer ones, if they are far from the others.
+
+    Narrow bins near 0, which hold few rows, are no distance.
+    """
     seen = np.flatnonzero(counts >= max(_SEEN * noise, 0.5))
     if not seen.size:
         return seen.tolist()
+    apart = np.arange(len(counts)) - len(counts) // 2
+    apart = np.sign(apart) * np.maximum(np.abs(apart) - int((np.abs(cuts) < _NARROW).sum()) // 2, 0)
     middle = int(np.argmin(np.abs(seen - len(counts) // 2)))
     for side in (seen[middle:], seen[: middle + 1][::-1]):
         last = side[0]
         for one in side[1:]:
-            if abs(one - last) > _FAR and counts[one] < _SEEN_FAR * noise:
+            if abs(apart[one] - apart[last]) > _FAR and counts[one] < _SEEN_FAR * noise:
                 seen = seen[seen != one]
             else:
                 last = one
@@ -224,6 +233,7 @@ class QuantileModel(LinearModel):
     q: float = 0.5
     ratio: float | None = None
     finest: ClassVar[int] = _FINEST
+    local: ClassVar[bool] = True
 
     def under(self, norm: Norm, width: int) -> QuantileModel:
         """See `RoundModel`."""

@@ -189,4 +189,4 @@ def figure_of(table: pd.DataFrame) -> Figure:
 
 
 if __name__ == "__main__":
-    run(options("regression.count_coverage", __doc__.splitlines()[0], replicates=150))
+    run(options("regression.count_coverage", __doc__.splitlines()[0], replicates=40))

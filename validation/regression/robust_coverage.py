@@ -309,4 +309,4 @@ def _claims(table: pd.DataFrame, replicates: int) -> list[Claim]:
 
 
 if __name__ == "__main__":
-    run(options("regression.robust_coverage", __doc__.splitlines()[0], replicates=200))
+    run(options("regression.robust_coverage", __doc__.splitlines()[0], replicates=20))
