@@ -30,6 +30,9 @@ __all__ = ["count_estimates"]
 _LEAST = 0.03
 """Part of the covariance that the laws say which is added: noise may have left nothing of a released one."""
 
+_NARROW, _BEYOND_NOISE = 0.8, 2.0
+"""Mean square of residuals over that of their law below which they are narrow, and standard deviations of its noise."""
+
 
 def count_estimates(
     plan: CountPlan, stages: Mapping[str, StageRelease], method: str = "auto", target: str = "population"
@@ -59,7 +62,21 @@ def count_estimates(
         method=method,
         unknown=start.kept.unknown,
         slope_factor=plan.model.slope_factor(cut, moments.means(one.point), CHANCES),
-        notes=plan.warnings(stages),
+        notes=(*plan.warnings(stages), *_narrow(cut, terms, moments, one, start.size)),
+    )
+
+
+def _narrow(
+    cut: CountCut, terms: Mapping[str, Released], moments: CountMoments, one: Round, size: float
+) -> tuple[str, ...]:
+    """Warn where residuals spread less than any law that is looked at: what cutting takes is then not as expected."""
+    square = terms["spread"].times(cut.low**2)
+    expected = min(float(each @ CHANCES) for _, each in moments.model.squares(cut, moments.means(one.point)))
+    if float(square.value[0]) + _BEYOND_NOISE * square.scale >= _NARROW * expected * size:
+        return ()
+    return (
+        "responses spread less than their law: the intercept may be off by more than its interval tells, and a "
+        "smaller alpha= of a negative binomial fits better",
     )
 
 

@@ -100,7 +100,7 @@ class MarginalEffects(Exported):
     def gradients(self) -> Array:
         """Derivatives (k, p) of the effects by the coefficients."""
         if self._gradients is None:
-            raise OptionError("at", "all", "another value: at every point there are effects alone")
+            raise OptionError("at", "all", "another value: effects at every point have no summary, read margeff")
         return self._gradients
 
     @cached_property

@@ -180,3 +180,16 @@ def test_through_the_kernel() -> None:
     results = dpi.poisson("y ~ x + g", data).fit(dpi.ZCDP(1.0))
     assert np.abs(results.params - [0.4, 0.7, -0.5]).max() < 0.6
     assert "Poisson" in str(results.summary())
+
+
+def test_a_dispersion_that_is_too_large_is_flagged() -> None:
+    schema = dpi.Schema(x=dpi.Real(-1, 1), n=dpi.Integer(0, 60))
+    rng = np.random.default_rng(1)
+    frame = schema.sample(3000, rng)
+    frame["n"] = np.minimum(rng.poisson(np.exp(0.3 + 0.5 * frame["x"])), 60)
+    found = []
+    for family in (sm.families.Poisson(), sm.families.NegativeBinomial(alpha=5.0)):
+        data = dpi.PublicData(frame, schema, rng=np.random.default_rng(2))
+        flags = dpi.glm("n ~ x", data, family=family).fit(dpi.ZCDP(1.0)).flags
+        found.append(any("spread less than their law" in one for one in flags))
+    assert found == [False, True]
