@@ -1,5 +1,7 @@
 """Regressions of counts and positive numbers by noisy Newton rounds."""
 
+from dataclasses import replace
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -12,6 +14,8 @@ from dpinfer.kernel.rows.rounds import RoundSum, whole_numbers
 from dpinfer.kernel.stage import Context
 from dpinfer.numerics.count_laws import Gamma, NegativeBinomial, Poisson, Proportional
 from dpinfer.procedures.newton import Newton
+from dpinfer.procedures.newton_count_bins import cut_at, end_of, halves, most_rows, octaves, radius_at, reach_of
+from dpinfer.procedures.newton_count_steps import count_cut_of
 from dpinfer.procedures.newton_counts import CountCut, CountModel
 from dpinfer.procedures.newton_estimates import estimates_of
 from validation.regression.newton_draws import Drawer, Drawn
@@ -157,6 +161,8 @@ def test_moments_of_cut_residuals() -> None:
             cut = np.clip(counts - mean, -1.3 * np.sqrt(variance), 2.1 * np.sqrt(variance))
             assert found[place] == pytest.approx(float(cut @ chances), abs=1e-8)
             assert product[place] == pytest.approx(float((cut * (counts - mean)) @ chances), rel=1e-6)
+            squared = law.cut_square(means, -1.3 * deviation, 2.1 * deviation, 1.0)
+            assert squared[place] == pytest.approx(float(cut**2 @ chances), rel=1e-6)
     spread, draws = 0.7, stats.gamma(1 / 0.49, scale=0.49 * 3.0)
     found, product = Gamma().cut(np.array([3.0]), np.array([-1.5]), np.array([2.5]), spread)
     assert found[0] == pytest.approx(draws.expect(lambda y: np.clip(y - 3, -1.5, 2.5)), abs=1e-6)
@@ -193,3 +199,86 @@ def test_a_dispersion_that_is_too_large_is_flagged() -> None:
         flags = dpi.glm("n ~ x", data, family=family).fit(dpi.ZCDP(1.0)).flags
         found.append(any("spread less than their law" in one for one in flags))
     assert found == [False, True]
+
+
+def test_the_spread_and_the_centre_that_were_seen_reach_the_terms() -> None:
+    """Expectations of cut residuals are those of laws that spread as the settings of the round say."""
+    rng = np.random.default_rng(6)
+    cells = rows_of(20_000)
+    cells["y"] = np.minimum(rng.poisson(rng.gamma(np.exp(0.4 + 0.7 * cells["x"]) / 3, 3.0)), 60.0)
+    asked = drawer(Newton(formula="y ~ x", model="poisson"), dpi.ZCDP(50.0))
+    stages = asked.stages(cells, rng)
+    for kind, last in (("first", False), ("second", True)):
+        settings = stages[kind].settings
+        cut = count_cut_of(settings)
+        assert 1.7 < cut.spread < 3.0  # counts have 4 times the variance of a Poisson law, and half octaves are wide
+        assert cut.least <= cut.spread <= cut.most
+        assert abs(cut.centre - 0.4) < 0.2
+        assert cut.width == pytest.approx(0.7 / np.sqrt(3), rel=0.2)
+        score = asked.plan.model.terms(cut, last=last)[0]
+        centre, _ = asked.plan.model.expected(cut)
+        taken = np.asarray(score.center(np.log(asked.plan.model.means)))
+        assert taken * (cut.low + np.abs(centre).max()) == pytest.approx(centre, rel=1e-6, abs=1e-9)
+        for change in ({"spread": 1.0}, {"centre": cut.centre + 2.0}):
+            other, _ = asked.plan.model.expected(replace(cut, **change))
+            assert np.abs(other - centre).max() > 1e-3
+
+
+@pytest.mark.parametrize("rows", [0, 3])
+def test_a_near_empty_level_is_not_determined(rows: int) -> None:
+    schema = dpi.Schema(x=dpi.Real(-1, 1), g=dpi.Category(["a", "b", "c"]), y=dpi.Integer(0, 60))
+    rng = np.random.default_rng(7)
+    levels = rng.integers(0, 2, 5000)
+    levels[:rows] = 2
+    x = rng.uniform(-1, 1, 5000)
+    cells = {"x": x, "g": np.array(["a", "b", "c"])[levels], "y": np.minimum(rng.poisson(np.exp(0.3 + x)), 60.0)}
+    asked = Drawer(Newton(formula="y ~ x + C(g)", model="poisson"), Context(schema, "add_remove", dpi.ZCDP(0.5)))
+    found = asked.estimate(cells, rng)
+    ends = found.intervals(np.eye(4), 0.05)
+    empty = np.array([name == "C(g)[T.c]" for name in found.names])
+    assert np.isinf(ends[empty]).all()
+    assert np.isfinite(ends[~empty]).all()
+    assert "C(g)[T.c]" in found.flags[0]
+
+
+def test_few_rows_far_out_cannot_blow_up_a_step() -> None:
+    """One row of 70 has a binary regressor: a Newton step from a noisy start would move its mean by a factor of 100."""
+    rng = np.random.default_rng(8)
+    asked = drawer(Newton(formula="y ~ x + g", model="poisson"), dpi.ZCDP(0.5))
+    for _ in range(20):
+        cells = rows_of(10_000)
+        cells["g"] = rng.random(10_000) < 0.015
+        cells["y"] = np.minimum(
+            rng.poisson(rng.gamma(np.exp(0.9 + 0.5 * cells["x"] + 0.2 * cells["g"]) / 5, 5.0)), 60.0
+        )
+        found = asked.estimate(cells, rng)
+        errors = np.sqrt(np.diag(found.cov_sampling + found.cov_noise))
+        assert (np.abs(found.params - [0.9, 0.5, 0.2]) < 5 * errors).all()
+
+
+def test_where_rows_and_residuals_are_cut() -> None:
+    cuts = octaves(4)
+    sizes = np.where(cuts < 10, 500.0, np.where(cuts < 100, 10.0, 0.0))
+    edge = end_of(sizes, cuts, 1.0)
+    assert edge is not None
+    assert 100 <= edge < 150
+    assert 10 <= most_rows(sizes, cuts, edge, 5000.0) <= edge
+    assert end_of(np.zeros(5), cuts[:5], 1.0) is None
+    folded = np.where(halves() < 8, 100.0, 0.0)
+    near = cut_at(folded, 8.0, 1.0, 1e4, 100.0, 0.0, np.zeros_like)
+    assert near == pytest.approx(16.0)  # noise is nothing: as far as twice what was seen
+    few = [cut_at(folded, 8.0, 2.5, 1e4, precise, 1.0, np.zeros_like) for precise in (1.0, 3.0, 10.0)]
+    assert few == sorted(few)
+    assert few[0] == pytest.approx(2.5)
+    assert radius_at(4.0, 8.0, 2.5, 100.0, 1.0) == pytest.approx(8.0)
+    assert radius_at(4.0, 8.0, 2.5, 1.0, 0.0) == pytest.approx(4.0)
+    assert reach_of(np.array([900.0, 100.0]), 0.01) == 1.0
+    assert reach_of(np.array([900.0, 100.0]), 100.0) == pytest.approx(3.0)
+
+
+def test_prices_that_show_too_little_are_flagged() -> None:
+    asked = drawer(Newton(formula="y ~ x + g", model="poisson"), dpi.ZCDP(0.01))
+    found = asked.estimate(rows_of(1000), np.random.default_rng(9))
+    assert any("hardly seen" in one and "x" in one for one in found.flags)
+    rich = drawer(Newton(formula="y ~ x + g", model="poisson"), dpi.ZCDP(5.0))
+    assert rich.estimate(rows_of(6000), np.random.default_rng(9)).flags == ()

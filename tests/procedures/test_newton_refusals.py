@@ -114,13 +114,13 @@ def test_options(study, name, options, words):
         (FAMILIES.NegativeBinomial(alpha=float("nan")), OptionError, ("alpha=nan",)),
         (FAMILIES.NegativeBinomial(alpha=1e9), OptionError, ("alpha",)),
     ],
-    ids=str,
+    ids=["a name", "a class", "tweedie", "link", "alpha below 0", "alpha 0", "alpha nan", "alpha too large"],
 )
 def test_families(study, family, error, words):
     refused(study, error, lambda data: dpi.glm("n ~ x", data, family=family), *words)
 
 
-@pytest.mark.parametrize("family", [None, FAMILIES.Binomial()], ids=str)
+@pytest.mark.parametrize("family", [None, FAMILIES.Binomial()], ids=["gaussian", "binomial"])
 @pytest.mark.parametrize("option", [{"offset": "u"}, {"exposure": "I(u + 1)"}], ids=str)
 def test_offsets_have_a_logarithmic_link(study, family, option):
     response = "y" if family is None else "b"

@@ -14,6 +14,7 @@ import dpinfer as dpi
 from dpinfer.kernel.rows.rounds import SLACK
 from dpinfer.kernel.stage import Context
 from dpinfer.procedures.newton import Newton
+from dpinfer.procedures.newton_bins import residual_cuts
 from dpinfer.procedures.newton_estimates import estimates_of
 from dpinfer.procedures.newton_models import Cut
 from dpinfer.procedures.newton_robust import HuberModel, QuantileModel, ResidualLaw
@@ -233,3 +234,16 @@ def test_a_release_is_charged_stored_and_read_back(name, tmp_path):
     pd.testing.assert_series_equal(again.params, results.params)
     pd.testing.assert_series_equal(again.bse, results.bse)
     assert ("smoothed" if name != "huber" else "Residuals are cut") in results.summary().as_text()
+
+
+def test_narrow_bins_near_zero_do_not_part_a_law() -> None:
+    """Noise hides what few rows lie near 0; those beyond on both sides are read all the same."""
+    rng = np.random.default_rng(3)
+    cuts = residual_cuts(-8)
+    counts = np.histogram(rng.exponential(size=2000) - 1, np.concatenate([[-1e9], cuts, [1e9]]))[0]
+    off = []
+    for _ in range(40):
+        law = ResidualLaw.of(counts + rng.normal(0, 19, len(counts)), cuts, 19.0)
+        assert law.points[-1] > 2.0
+        off.append([law.quantile(0.5) - (np.log(2) - 1), law.quantile(0.9) - (np.log(10) - 1)])
+    assert np.abs(np.mean(off, axis=0)).max() < 0.15
