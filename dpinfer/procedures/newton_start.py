@@ -51,10 +51,15 @@ class Begun:
 
     @property
     def share(self) -> float:
-        """Share of ones among binary responses, from the first column; no nearer to 0 or 1 than noise can tell."""
-        noise = np.sqrt(self.score_noise**2 + 0.25 * self.edge**2 / len(self.score))
+        """Share of ones among binary responses, from the first column, on the side of one half.
+
+        It is no nearer to 0 or 1 than noise can tell, and moved by one standard deviation: where means are flatter than
+        at the right coefficients, the next step would be too long.
+        """
+        noise = float(np.sqrt(self.score_noise**2 + 0.25 * self.edge**2 / len(self.score)))
         least = float(np.clip(_SEEN * noise, *_RARE))
-        return float(np.clip(self.score[0] / self.second[0, 0] + 0.5, least, 1 - least))
+        found = float(np.clip(self.score[0] / self.second[0, 0] + 0.5, least, 1 - least))
+        return found + float(np.clip(0.5 - found, -noise, noise))
 
     @property
     def _followed(self) -> float:
