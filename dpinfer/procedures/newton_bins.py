@@ -20,8 +20,8 @@ __all__ = [
     "edge_of",
     "positive_cuts",
     "range_of",
-    "reach_of",
     "residual_cuts",
+    "tail_end",
 ]
 
 LEVELS = 12
@@ -99,7 +99,7 @@ def edge_of(counts: Array, cuts: Array, noise: float) -> float:
     return float(cuts[min(last + 1, len(cuts) - 1)])
 
 
-def reach_of(counts: Array, cuts: Array, noise: float) -> float:
+def tail_end(counts: Array, cuts: Array, noise: float) -> float:
     """Return the size beyond which hardly a row is expected; ``counts`` (B,) begin at each cut (B,).
 
     The logarithms of the last counts that are of rows follow a parabola, fitted by weighted least squares, that does

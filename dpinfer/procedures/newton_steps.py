@@ -22,8 +22,8 @@ from dpinfer.procedures.newton_bins import (
     both_sides,
     edge_of,
     positive_cuts,
-    reach_of,
     residual_cuts,
+    tail_end,
 )
 from dpinfer.procedures.newton_levels import levels_of, rare_levels, without_levels
 from dpinfer.procedures.newton_models import ROWS, Cut, constant, cut_of, ratio_of
@@ -328,7 +328,7 @@ class NewtonPlan:
         edge = edge_of(counts.array[1:sizes], cuts, noise[0])
         whiten = np.array(counts.settings["whiten"]) @ start.transform
         usual = float(np.sqrt(((whiten @ self._public_rows) ** 2).sum(axis=0).max()))
-        radius = self._radius(edge, reach_of(counts.array[1:sizes], cuts, noise[0]), start.size)
+        radius = self._radius(edge, tail_end(counts.array[1:sizes], cuts, noise[0]), start.size)
         if self.model.response is not None and self.context.schema.rows_per_unit == 1:
             lengths = cuts ** (1.0 if self.norm == "l1" else 0.5)
             precise = self._precision(float(self.share("first") + self.share("second")))

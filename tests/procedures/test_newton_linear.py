@@ -7,7 +7,7 @@ from scipy import stats
 import dpinfer as dpi
 from dpinfer.kernel.stage import Context
 from dpinfer.procedures.newton import Newton
-from dpinfer.procedures.newton_bins import edge_of, range_of, reach_of
+from dpinfer.procedures.newton_bins import edge_of, range_of, tail_end
 from dpinfer.procedures.newton_estimates import estimates_of
 from dpinfer.procedures.newton_levels import levels_of
 from validation.regression.newton_draws import Drawer
@@ -166,21 +166,21 @@ def sizes_counted(draw, n=10_000):
 @pytest.mark.parametrize("draw", [np.random.Generator.exponential, np.random.Generator.laplace], ids=["one", "both"])
 def test_the_reach_of_a_long_tail_is_near_its_last_row(draw):
     counts, farthest = sizes_counted(lambda rng, n: draw(rng, size=n))
-    reach = reach_of(counts, SIZES, 5.0)
+    reach = tail_end(counts, SIZES, 5.0)
     assert reach >= 2.0 * edge_of(counts, SIZES, 5.0)
     assert 0.4 * farthest < reach < 4.0 * farthest
 
 
 def test_the_reach_of_normal_numbers_is_no_more_than_an_octave_beyond_what_is_seen():
     counts, farthest = sizes_counted(lambda rng, n: rng.normal(size=n))
-    reach = reach_of(counts, SIZES, 5.0)
+    reach = tail_end(counts, SIZES, 5.0)
     assert reach <= 2.0 * edge_of(counts, SIZES, 5.0)
     assert reach > 0.7 * farthest
 
 
 @pytest.mark.parametrize("counts", [np.zeros(41), np.full(41, -9.0), np.full(41, 1e6), np.eye(41)[40] * 1e3])
 def test_the_reach_is_a_cut_whatever_noise_makes_of_counts(counts):
-    assert reach_of(counts, SIZES, 5.0) in SIZES
+    assert tail_end(counts, SIZES, 5.0) in SIZES
 
 
 def tree(values, levels=12):
