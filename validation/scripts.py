@@ -17,11 +17,11 @@ class Script(NamedTuple):
 
 SCRIPTS = {
     "ols_coverage": Script("regression", 50, 5000),
-    "robust_coverage": Script("regression", 4, 20),
-    "rare_levels": Script("regression", 50, 1000),
-    "logit_coverage": Script("regression", 4, 500),
-    "newton_people": Script("regression", 20, 1000),
-    "count_coverage": Script("regression", 10, 40),
+    "robust_coverage": Script("regression", 4, 5000),
+    "rare_levels": Script("regression", 50, 5000),
+    "logit_coverage": Script("regression", 4, 5000),
+    "newton_people": Script("regression", 20, 5000),
+    "count_coverage": Script("regression", 10, 5000),
     "newton_ols": Script("regression", 4, 5000),
     "newton_peers": Script("regression", 2, 40),
     "naive_average": Script("descriptions", 5000, 20_000),
