@@ -157,7 +157,7 @@ def run(arguments: Options) -> list[Claim]:
         f"Cells: {len(table)}; failed: {int((~table['held']).sum())}.",
         "A cell is law, model, rows, mean, rho, relation. Fits that the results mark with a warning are left out of "
         "coverage and width; the share of them is at most 5% where rows times rho are at least 1,000, but for means "
-        f"below {SPARSE:g}: of sparse counts that spread more than their law, noise may hide too many, and fits say so.",
+        f"below {SPARSE:g}: of sparse counts that spread more than their law, noise may hide many, and fits say so.",
         f"Rules: coverage of every slope at least {least:.4f}, of the intercept {least - OF_INTERCEPT:.4f} (at fewer "
         "fits without a mark less, by as much as chance may make of .95); median width over that of an oracle at most "
         f"{WIDEST:g}, and chance. The oracle knows the standard deviation of the estimator itself.",
