@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import pandas as pd
+from matplotlib.colors import TABLEAU_COLORS
 from matplotlib.figure import Figure
 from scipy import stats
 from tqdm import tqdm
@@ -25,7 +26,10 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 RULES = Rules()
-LEAST_INTERCEPT, MOST_MARKED, CLEAR = 0.93, 0.05, 1000.0
+MOST_MARKED, CLEAR = 0.05, 1000.0
+OF_INTERCEPT = 0.0076
+"""Intercepts may cover so much less than slopes: .93 where .9376 is asked for."""
+
 SLOPES = np.array([0.2, 0.8, -0.5, 0.6])
 KINDS = ("normal", "spread", "quadratic", "shares", "t3", "exponential", "lognormal", "lognormal by x", "lognormal x")
 WRONG = ("exponential x squared", "lognormal x beyond its bound")
@@ -173,7 +177,7 @@ def judged(table: pd.DataFrame, replicates: int) -> pd.DataFrame:
     rho = table["price"].map({name: float(one.rho) for name, one in PRICES.items()})
     slack = stats.norm.isf(1e-4) * np.sqrt(0.05 * 0.95 / replicates)
     least = RULES.least_coverage(replicates, 0.95)
-    covers = (table["worst slope"] >= least) & (table["intercept"] >= min(LEAST_INTERCEPT, 0.95 - slack))
+    covers = (table["worst slope"] >= least) & (table["intercept"] >= least - OF_INTERCEPT)
     few = ~(table["n"] * rho >= CLEAR) | (table["marked"] <= MOST_MARKED + slack) | table["kind"].isin(WRONG)
     return table.assign(held=(covers | (table["marked"] >= 1 - slack)) & few)
 
@@ -182,6 +186,8 @@ def figure_of(table: pd.DataFrame, replicates: int) -> Figure:
     """Coverage and width against n times rho."""
     figure = Figure(figsize=(10, 4.2), layout="constrained")
     left, right = figure.subplots(1, 2)
+    for axes in (left, right):
+        axes.set_prop_cycle(color=[*TABLEAU_COLORS, "black"])
     shown = table.assign(rho=table["price"].map({name: float(one.rho) for name, one in PRICES.items()})).dropna(
         subset="rho"
     )
@@ -201,13 +207,14 @@ def run(arguments: Options) -> list[Claim]:
     """Run every cell, judge it, write the table and the figure."""
     table = judged(measured(arguments), arguments.replicates)
     wrong = table["kind"].isin(WRONG)
+    least = RULES.least_coverage(arguments.replicates, 0.95)
     notes = [
         f"Cells: {len(table)}; failed: {int((~table['held']).sum())}, {int((~table['held'] & wrong).sum())} of them of "
         "wrong models with rows far out, which nothing is claimed for: few rows decide, and noise hides them.",
-        f"Rules: coverage of every slope at least {RULES.least_coverage(arguments.replicates, 0.95):.4f}, of the "
-        f"intercept {LEAST_INTERCEPT:g}, unless all fits are flagged; where n rho is at least {CLEAR:g}, a term is "
-        f"flagged or not determined in at most {MOST_MARKED:.0%} of fits. Widths, of finite intervals, are over those "
-        "of the population's sandwich, without a cap.",
+        f"Rules: coverage of every slope at least {least:.4f}, of the intercept {least - OF_INTERCEPT:.4f}, unless all "
+        f"fits are flagged; where n rho is at least {CLEAR:g}, a term is flagged or not determined in at most "
+        f"{MOST_MARKED:.0%} of fits. Widths, of finite intervals, are over those of the population's sandwich, "
+        "without a cap.",
     ]
     write_table(table, "newton_ols", arguments, notes)
     write_figure(figure_of(table, arguments.replicates), "newton_ols", arguments)
