@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from dpinfer.numerics.arrays import Array
     from dpinfer.numerics.responses import Response
     from dpinfer.privacy.sensitivity import Norm
-    from dpinfer.procedures.newton_robust import Seen
+    from dpinfer.procedures.newton_residuals import Seen
 
 __all__ = ["BinaryModel", "EqualSpreadModel", "LinearModel", "RoundModel", "Tables", "cut_of"]
 

@@ -28,7 +28,7 @@ from dpinfer.procedures.newton_bins import (
 from dpinfer.procedures.newton_levels import levels_of, rare_levels, without_levels
 from dpinfer.procedures.newton_models import ROWS, Cut, constant, cut_of, ratio_of
 from dpinfer.procedures.newton_ranges import found_ranges, ranges_stage
-from dpinfer.procedures.newton_robust import ResidualLaw, Seen
+from dpinfer.procedures.newton_residuals import ResidualLaw, Seen
 from dpinfer.procedures.newton_start import FLOOR, OF_EDGE, Begun, binary_radius, binary_start
 
 if TYPE_CHECKING:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 import pandas as pd
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from matplotlib.axes import Axes
 
-    from dpinfer.results.base import PrivateResults
+    from dpinfer.release.release import Release
     from dpinfer.schema.column import Column
     from dpinfer.schema.points import FormulaDesign
 
@@ -28,8 +28,23 @@ __all__ = ["margins_frame", "plot_margins"]
 _POINTS = 101
 
 
+class Predicting(Protocol):
+    """What is asked of results: predicted means, what is predicted, and what was released."""
+
+    @property
+    def response(self) -> str:
+        """Name of the response."""
+
+    @property
+    def release(self) -> Release:
+        """The release."""
+
+    def get_prediction(self, exog: pd.DataFrame) -> Any:
+        """Return predicted means with intervals."""
+
+
 def margins_frame(
-    results: PrivateResults,
+    results: Predicting,
     design: FormulaDesign | None,
     term: str,
     at: object = None,
@@ -82,7 +97,7 @@ def _grid(column: Column) -> Sequence[Any]:
 
 
 def plot_margins(
-    results: PrivateResults,
+    results: Predicting,
     design: FormulaDesign | None,
     term: str,
     at: object = None,

@@ -108,7 +108,9 @@ def test_no_noise_breaks_it(model: str, formula: str) -> None:
             stage = asked.plan.stage(place, tuple(released))
             size = len(stage.measure.rows.names)
             released.append(Drawn(scale * rng.standard_cauchy(size), np.ones(size), dict(stage.settings)))
-        _whole(estimates_of(asked.plan, dict(zip(asked.plan.kinds, released, strict=True))))
+        made = estimates_of(asked.plan, dict(zip(asked.plan.kinds, released, strict=True)))
+        _whole(made)
+        assert made.names == found.names
 
 
 def _whole(found: object) -> None:

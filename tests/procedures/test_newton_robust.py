@@ -17,7 +17,8 @@ from dpinfer.procedures.newton import Newton
 from dpinfer.procedures.newton_bins import residual_cuts
 from dpinfer.procedures.newton_estimates import estimates_of
 from dpinfer.procedures.newton_models import Cut
-from dpinfer.procedures.newton_robust import HuberModel, QuantileModel, ResidualLaw
+from dpinfer.procedures.newton_residuals import ResidualLaw
+from dpinfer.procedures.newton_robust import HuberModel, QuantileModel
 from dpinfer.release import read_release
 from validation.regression.newton_draws import Drawer
 

@@ -132,7 +132,9 @@ def equal_margins(ours, theirs, rtol=1e-6):
 
 
 def test_average_effects_equal_statsmodels(any_model):
-    equal_margins(any_model.results.get_margeff(), any_model.fit.get_margeff())
+    ours, theirs = any_model.results.get_margeff(), any_model.fit.get_margeff()
+    equal_margins(ours, theirs)
+    assert len(ours.margeff) == len(theirs.margeff)
 
 
 @pytest.mark.parametrize("method", ["dydx", "eydx", "dyex", "eyex"])
@@ -147,7 +149,9 @@ def test_effects_at_public_points_equal_statsmodels(any_model, at, method):
 
 
 def test_effects_at_zero_need_no_points(any_model):
-    equal_margins(any_model.results.get_margeff(at="zero"), any_model.fit.get_margeff(at="zero"))
+    ours, theirs = any_model.results.get_margeff(at="zero"), any_model.fit.get_margeff(at="zero")
+    equal_margins(ours, theirs)
+    assert len(ours.margeff) == len(theirs.margeff)
 
 
 def test_effects_at_all_points_have_no_errors_as_in_statsmodels(logit):

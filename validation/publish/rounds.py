@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from dpinfer.procedures.newton_counts import CountCut, CountModel
 from dpinfer.procedures.newton_models import BinaryModel, Cut, EqualSpreadModel, LinearModel
 from dpinfer.procedures.newton_robust import HuberModel, QuantileModel
+from validation.common.pages import Block
 from validation.publish.trusted import ROOT
 
 if TYPE_CHECKING:
@@ -52,14 +53,12 @@ def tables() -> str:
 
 def written() -> str:
     """Return what stands on the page."""
-    return PAGE.read_text(encoding="utf-8").split(START)[1].split(END)[0].strip()
+    return Block(PAGE, START, END).read()
 
 
 def main() -> None:
     """Rewrite the tables."""
-    before, rest = PAGE.read_text(encoding="utf-8").split(START)
-    after = rest.split(END)[1]
-    PAGE.write_text(f"{before}{START}\n\n{tables()}\n\n{END}{after}", encoding="utf-8")
+    Block(PAGE, START, END).write(tables())
     print(f"wrote shares and prices of {len(MODELS)} models into {PAGE.name}")
 
 

@@ -6,6 +6,8 @@ import ast
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from validation.common.pages import Block
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
@@ -56,14 +58,12 @@ def table() -> str:
 
 def written() -> str:
     """Return the table that stands on the page."""
-    return PAGE.read_text(encoding="utf-8").split(START)[1].split(END)[0].strip()
+    return Block(PAGE, START, END).read()
 
 
 def main() -> None:
     """Rewrite the table."""
-    before, rest = PAGE.read_text(encoding="utf-8").split(START)
-    after = rest.split(END)[1]
-    PAGE.write_text(f"{before}{START}\n\n{table()}\n\n{END}{after}", encoding="utf-8")
+    Block(PAGE, START, END).write(table())
     print(f"wrote the table of {len(closure())} trusted files into {PAGE.name}")
 
 

@@ -2,29 +2,26 @@
 
 from __future__ import annotations
 
-import json
-from concurrent.futures import ProcessPoolExecutor
 from dataclasses import asdict, dataclass
 from functools import cache
 from itertools import product
 from typing import TYPE_CHECKING
 
 import numpy as np
-import pandas as pd
 from matplotlib.figure import Figure
 from scipy import stats
-from tqdm import tqdm
 
 import dpinfer as dpi
 from dpinfer.kernel.stage import Context
 from dpinfer.numerics.responses import BINARY
 from dpinfer.procedures.newton import Newton
 from dpinfer.studies import Rules
+from validation.common.cells import measured
 from validation.common.outputs import Claim, Options, options, write_figure, write_table
 from validation.regression.newton_draws import Drawer
 
 if TYPE_CHECKING:
-    from pathlib import Path
+    import pandas as pd
 
 RULES = Rules()
 SLOPES = (0.8, -0.5, 0.6)
@@ -226,25 +223,6 @@ def summary(cell: Cell, truth: np.ndarray, found: dict[str, np.ndarray]) -> dict
     }
 
 
-def measured(arguments: Options) -> pd.DataFrame:
-    """Run the cells that no earlier run with these options has finished; each is stored as it ends."""
-    folder = arguments.out / "parts" / f"logit_coverage-{arguments.replicates}-{arguments.seed}"
-    folder.mkdir(parents=True, exist_ok=True)
-    listed = cells()
-    open_ = [place for place in range(len(listed)) if not _part(folder, place).exists()]
-    with ProcessPoolExecutor(arguments.jobs) as pool:
-        found = {
-            place: pool.submit(measure, listed[place], place, arguments.replicates, arguments.seed) for place in open_
-        }
-        for place, future in tqdm(found.items(), desc="cells"):
-            _part(folder, place).write_text(json.dumps(future.result()), encoding="utf-8")
-    return pd.DataFrame([json.loads(_part(folder, place).read_text("utf-8")) for place in range(len(listed))])
-
-
-def _part(folder: Path, place: int) -> Path:
-    return folder / f"{place}.json"
-
-
 def judged(table: pd.DataFrame) -> pd.DataFrame:
     """Add what each cell breaks; fits are judged apart by whether they are flagged, at as many as there are."""
     return table.assign(fails=[broken(row) for row in table.to_dict("records")])
@@ -300,7 +278,7 @@ def figure_of(table: pd.DataFrame, replicates: int) -> Figure:
 
 def run(arguments: Options) -> list[Claim]:
     """Run every cell, judge it, write the table and the figure."""
-    table = judged(measured(arguments))
+    table = judged(measured("logit_coverage", cells(), measure, arguments))
     failed = table["fails"] != ""
     notes = [
         f"Cells: {len(table)}; failed: {int(failed.sum())}.",

@@ -2,28 +2,25 @@
 
 from __future__ import annotations
 
-import json
-from concurrent.futures import ProcessPoolExecutor
 from dataclasses import asdict, dataclass
 from functools import cache
 from typing import TYPE_CHECKING
 
 import numpy as np
-import pandas as pd
 from matplotlib.colors import TABLEAU_COLORS
 from matplotlib.figure import Figure
 from scipy import stats
-from tqdm import tqdm
 
 import dpinfer as dpi
 from dpinfer.kernel.stage import Context
 from dpinfer.procedures.newton import Newton
 from dpinfer.studies import Rules
+from validation.common.cells import measured
 from validation.common.outputs import Claim, Options, options, write_figure, write_table
 from validation.regression.newton_draws import Drawer
 
 if TYPE_CHECKING:
-    from pathlib import Path
+    import pandas as pd
 
 RULES = Rules()
 MOST_MARKED, CLEAR = 0.05, 1000.0
@@ -153,25 +150,6 @@ def measure(cell: Cell, place: int, replicates: int, seed: int) -> dict:
     }
 
 
-def measured(arguments: Options) -> pd.DataFrame:
-    """Run the cells that no earlier run with these options has finished; each is stored as it ends."""
-    folder = arguments.out / "parts" / f"newton_ols-{arguments.replicates}-{arguments.seed}"
-    folder.mkdir(parents=True, exist_ok=True)
-    listed = cells()
-    open_ = [place for place in range(len(listed)) if not _part(folder, place).exists()]
-    with ProcessPoolExecutor(arguments.jobs) as pool:
-        found = {
-            place: pool.submit(measure, listed[place], place, arguments.replicates, arguments.seed) for place in open_
-        }
-        for place, future in tqdm(found.items(), desc="cells"):
-            _part(folder, place).write_text(json.dumps(future.result()), encoding="utf-8")
-    return pd.DataFrame([json.loads(_part(folder, place).read_text("utf-8")) for place in range(len(listed))])
-
-
-def _part(folder: Path, place: int) -> Path:
-    return folder / f"{place}.json"
-
-
 def judged(table: pd.DataFrame, replicates: int) -> pd.DataFrame:
     """Add whether each cell held: it covers or all is flagged, and little is marked where n rho is 1,000 or more."""
     rho = table["price"].map({name: float(one.rho) for name, one in PRICES.items()})
@@ -205,7 +183,7 @@ def figure_of(table: pd.DataFrame, replicates: int) -> Figure:
 
 def run(arguments: Options) -> list[Claim]:
     """Run every cell, judge it, write the table and the figure."""
-    table = judged(measured(arguments), arguments.replicates)
+    table = judged(measured("newton_ols", cells(), measure, arguments), arguments.replicates)
     wrong = table["kind"].isin(WRONG)
     least = RULES.least_coverage(arguments.replicates, 0.95)
     notes = [

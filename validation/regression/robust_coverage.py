@@ -2,28 +2,25 @@
 
 from __future__ import annotations
 
-import json
-from concurrent.futures import ProcessPoolExecutor
 from dataclasses import asdict, dataclass
 from functools import cache
 from typing import TYPE_CHECKING
 
 import numpy as np
-import pandas as pd
 import statsmodels.api as sm
 from matplotlib.figure import Figure
 from scipy import stats
-from tqdm import tqdm
 
 import dpinfer as dpi
 from dpinfer.kernel.stage import Context
 from dpinfer.procedures.newton import Newton
 from dpinfer.studies import Rules
+from validation.common.cells import measured
 from validation.common.outputs import Claim, Options, options, write_figure, write_table
 from validation.regression.newton_draws import Drawer
 
 if TYPE_CHECKING:
-    from pathlib import Path
+    import pandas as pd
 
 RULES = Rules()
 SLOPES = np.array([0.0, 0.8, -0.5, 0.6])
@@ -178,25 +175,6 @@ def measure(cell: Cell, place: int, replicates: int, seed: int) -> dict:
     }
 
 
-def measured(arguments: Options) -> pd.DataFrame:
-    """Run the cells that no earlier run with these options has finished; each is stored as it ends."""
-    folder = arguments.out / "parts" / f"robust_coverage-{arguments.replicates}-{arguments.seed}"
-    folder.mkdir(parents=True, exist_ok=True)
-    listed = cells()
-    open_ = [place for place in range(len(listed)) if not _part(folder, place).exists()]
-    with ProcessPoolExecutor(arguments.jobs) as pool:
-        found = {
-            place: pool.submit(measure, listed[place], place, arguments.replicates, arguments.seed) for place in open_
-        }
-        for place, future in tqdm(found.items(), desc="cells"):
-            _part(folder, place).write_text(json.dumps(future.result()), encoding="utf-8")
-    return pd.DataFrame([json.loads(_part(folder, place).read_text("utf-8")) for place in range(len(listed))])
-
-
-def _part(folder: Path, place: int) -> Path:
-    return folder / f"{place}.json"
-
-
 def widest(replicates: int) -> float:
     """Largest median width over the oracle's that is allowed; few replicates leave it uncertain by a few percent."""
     return WIDTH_CAP if replicates >= 1000 else WIDTH_CAP + 0.3 / np.sqrt(replicates)
@@ -254,7 +232,7 @@ def equality() -> float:
 def run(arguments: Options) -> list[Claim]:
     """Run every cell, judge it, write the table and the figure."""
     least = RULES.least_coverage(arguments.replicates, 0.95)
-    table = judged(measured(arguments), least)
+    table = judged(measured("robust_coverage", cells(), measure, arguments), least)
     notes = [
         f"Cells: {len(table)}; too little coverage: {int((~table['covers']).sum())}; too wide: "
         f"{int((~table['narrow']).sum())}.",

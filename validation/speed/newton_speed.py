@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
-import textwrap
 import time
 
 import numpy as np
@@ -15,6 +12,7 @@ from scipy import special
 from tqdm import tqdm
 
 import dpinfer as dpi
+from validation.common.memory import peak_memory
 from validation.common.outputs import Claim, Options, options, write_figure, write_table
 
 ROWS, QUICK_ROWS, REGRESSORS = 1_000_000, 100_000, 10
@@ -28,29 +26,10 @@ PRICE = dpi.ZCDP(0.1)
 NAMES = [f"x{j}" for j in range(REGRESSORS)]
 
 MEMORY = """
-    import threading, time
     from validation.speed.newton_speed import PRICE, asked, make_data
-
-    def resident():
-        with open("/proc/self/statm") as file:
-            return int(file.read().split()[1]) * 4096 / 2**20
 
     asked(*make_data(2000))["{name}"].fit(PRICE)  # loads libraries
     question = asked(*make_data({rows}))["{name}"]
-    before, peak, stop = resident(), 0.0, False
-
-    def watch():
-        global peak
-        while not stop:
-            peak = max(peak, resident())
-            time.sleep(0.0005)
-
-    thread = threading.Thread(target=watch)
-    thread.start()
-    question.fit(PRICE)
-    stop = True
-    thread.join()
-    print(peak - before)
 """
 
 
@@ -82,9 +61,7 @@ def timed(action) -> tuple[float, float]:
 
 def memory_of(name: str, rows: int) -> float:
     """Largest resident memory of a fit above that with the data, in MB, in a process of its own."""
-    code = textwrap.dedent(MEMORY).replace("{name}", name).replace("{rows}", str(rows))
-    found = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
-    return float(found.stdout)
+    return peak_memory(MEMORY.format(name=name, rows=rows), "question.fit(PRICE)")
 
 
 def run(arguments: Options) -> list[Claim]:

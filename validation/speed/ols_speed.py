@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import subprocess
 import sys
-import textwrap
 import time
 
 import numpy as np
@@ -14,6 +13,7 @@ from matplotlib.figure import Figure
 from tqdm import tqdm
 
 import dpinfer as dpi
+from validation.common.memory import peak_memory
 from validation.common.outputs import Claim, Options, options, write_figure, write_table
 
 ROWS, REGRESSORS = 1_000_000, 10
@@ -23,34 +23,12 @@ PAUSE = 0.3
 and would run into the next action."""
 
 MEMORY = """
-    import sys, threading, time
-    import numpy as np, pandas as pd
-    from validation.speed.ols_speed import make_data, procedure
-    from dpinfer.kernel import run
-
-    def resident():
-        with open("/proc/self/statm") as file:
-            return int(file.read().split()[1]) * 4096 / 2**20
-
-    small, schema = make_data(1000)
     import dpinfer as dpi
-    procedure(small, schema).fit(dpi.ZCDP(0.1))  # loads libraries
+    from validation.speed.ols_speed import make_data, procedure
+
+    procedure(*make_data(1000)).fit(dpi.ZCDP(0.1))  # loads libraries
     frame, schema = make_data({rows})
     bound = procedure(frame, schema)
-    before, peak, stop = resident(), 0.0, False
-
-    def watch():
-        global peak
-        while not stop:
-            peak = max(peak, resident())
-            time.sleep(0.0005)
-
-    thread = threading.Thread(target=watch)
-    thread.start()
-    bound.fit(dpi.ZCDP(0.1))
-    stop = True
-    thread.join()
-    print(peak - before)
 """
 
 
@@ -112,8 +90,7 @@ def run(arguments: Options) -> list[Claim]:
         for name, values in imports.items():
             values.append(import_time(name))
     started = {name: float(np.median(values)) for name, values in imports.items()}
-    code = textwrap.dedent(MEMORY).replace("{rows}", str(ROWS))
-    memory = float(subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True).stdout)
+    memory = peak_memory(MEMORY.format(rows=ROWS), "bound.fit(dpi.ZCDP(0.1))")
     rows = [
         (
             "statsmodels OLS fit / private fit",
