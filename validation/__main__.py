@@ -1,4 +1,8 @@
-"""Run every validation script and write one report: ``python -m validation --quick | --full``."""
+"""Run every validation script and write one report: ``python -m validation --quick | --full``.
+
+A run that is stopped goes on where it was. The published tables have the published seed and replicates; with another
+seed, or other replicates, everything is written to a folder of its own in build.
+"""
 
 from __future__ import annotations
 
@@ -7,58 +11,89 @@ import base64
 import csv
 import html
 import json
+import resource
 import sys
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from importlib import import_module
 from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+from joblib.externals.loky import get_reusable_executor
 
 import dpinfer as dpi
-from validation.common.outputs import OUTPUT, Claim, Options
-from validation.scripts import SCRIPTS, TIMED, module_of
+from validation.common.claims import Claim
+from validation.common.outputs import OUTPUT, Options
+from validation.scripts import SCRIPTS, SEED, TIMED, module_of
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
 
 
-def run_script(name: str, arguments: Options) -> list[Claim]:
+class Ran(NamedTuple):
+    """What a script showed, and the processor time that it took."""
+
+    claims: list[Claim]
+    minutes: float
+
+
+def run_script(name: str, arguments: Options) -> Ran:
     """Run a script, or read what an earlier run with the same options left."""
     state = arguments.out / "state" / f"{name}.json"
     key = f"{dpi.__version__} {arguments.replicates} {arguments.seed}"
     if state.exists():
         stored = json.loads(state.read_text(encoding="utf-8"))
-        if stored["key"] == key:
+        if stored.pop("key") == key:
             print(f"{name}: done before")
-            return [Claim(**claim) for claim in stored["claims"]]
+            return Ran([Claim(**claim) for claim in stored["claims"]], stored["minutes"])
     print(f"{name}: {arguments.replicates:,} replicates")
-    claims = import_module(module_of(name)).run(arguments)
+    before = processor_minutes()
+    claims = [with_replicates(claim, arguments) for claim in import_module(module_of(name)).run(arguments)]
+    ran = Ran(claims, round(processor_minutes() - before, 2))
     state.parent.mkdir(parents=True, exist_ok=True)
-    state.write_text(json.dumps({"key": key, "claims": [asdict(claim) for claim in claims]}), encoding="utf-8")
-    return claims
+    stored = {"key": key, "claims": [asdict(claim) for claim in claims], "minutes": ran.minutes}
+    state.write_text(json.dumps(stored), encoding="utf-8")
+    return ran
 
 
-def write_results(claims: list[tuple[str, Claim]], path: Path) -> None:
+def with_replicates(claim: Claim, arguments: Options) -> Claim:
+    """A claim that does not say so has the replicates of the run, unless it is exact or of times."""
+    random = claim.kind not in ("exact", "time") and claim.error != "exact"
+    return replace(claim, replicates=arguments.replicates) if random and not claim.replicates else claim
+
+
+def processor_minutes() -> float:
+    """Return the processor time of this process and of all that it started and that have ended."""
+    get_reusable_executor().shutdown(wait=True)
+    used = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
+    return sum(one.ru_utime + one.ru_stime for one in used) / 60
+
+
+def write_results(ran: Mapping[str, Ran], path: Path) -> None:
     """Write a row per claim, in the order of the scripts; rows of scripts that did not run are kept."""
     rows: dict[str, list[list[object]]] = {name: [] for name in SCRIPTS}
-    ran = {name for name, _ in claims}
     if path.exists():
         with path.open(newline="", encoding="utf-8") as file:
             for name, *cells in [*csv.reader(file)][1:]:
                 if name in rows and name not in ran:
                     rows[name].append([*cells])
-    for name, claim in claims:
-        rows[name].append([*asdict(claim).values()])
+    for name, found in ran.items():
+        rows[name] = [[*asdict(claim).values(), found.minutes] for claim in found.claims]
     with path.open("w", newline="", encoding="utf-8") as file:
         writer = csv.writer(file)
-        writer.writerow(["script", *Claim.__dataclass_fields__])
+        writer.writerow(["script", *Claim.__dataclass_fields__, "minutes"])
         writer.writerows([name, *cells] for name, found in rows.items() for cells in found)
 
 
-def report(claims: list[tuple[str, Claim]], out: Path) -> str:
+def report(ran: Mapping[str, Ran], out: Path) -> str:
     """Return the report as one HTML page."""
     rows = "".join(
         "<tr>" + "".join(f"<td>{html.escape(str(cell))}</td>" for cell in (name, *asdict(claim).values())) + "</tr>"
-        for name, claim in claims
+        for name, found in ran.items()
+        for claim in found.claims
     )
     heads = "".join(f"<th>{head}</th>" for head in ("script", *Claim.__dataclass_fields__))
     parts = [f"<h1>Validation of dpinfer {dpi.__version__}</h1><table><tr>{heads}</tr>{rows}</table>"]
-    for name in dict(claims):
+    for name in ran:
         parts.append(f"<h2>{name}</h2>")
         for picture in sorted(out.glob(f"{name}*.png")):
             data = base64.b64encode(picture.read_bytes()).decode()
@@ -74,31 +109,35 @@ def report(claims: list[tuple[str, Claim]], out: Path) -> str:
 
 def main() -> int:
     """Run the scripts; return 1 if a claim that does not depend on the machine failed."""
-    parser = argparse.ArgumentParser(prog="python -m validation", description=__doc__)
+    parser = argparse.ArgumentParser(prog="python -m validation", description=(__doc__ or "").splitlines()[0])
     which = parser.add_mutually_exclusive_group(required=True)
     which.add_argument("--quick", action="store_true", help="few replicates, a few minutes; writes to build/validation")
     which.add_argument("--full", action="store_true", help="the published replicates; writes to validation/output")
     parser.add_argument("--only", choices=list(SCRIPTS), help="run one script, and leave the rest for another time")
     parser.add_argument("--jobs", type=int, default=2)
-    parser.add_argument("--seed", type=int, default=20261120)
+    parser.add_argument("--seed", type=int, default=SEED)
+    parser.add_argument("--replicates", type=int, help="so many instead in every script that takes random ones")
     read = parser.parse_args()
-    out = Path("build/validation") if read.quick else OUTPUT
+    fresh = read.seed != SEED or read.replicates is not None
+    out = Path("build", "validation" if read.quick else f"seed-{read.seed}") if read.quick or fresh else OUTPUT
     out.mkdir(parents=True, exist_ok=True)
-    claims = []
+    ran = {}
     for name, script in SCRIPTS.items():
         if read.only not in (None, name):
             continue
         command = f"python -m validation {'--quick' if read.quick else '--full'}"
-        arguments = Options(script.quick if read.quick else script.full, read.seed, read.jobs, out, command)
-        claims += [(name, claim) for claim in run_script(name, arguments)]
-    write_results(claims, (out if read.quick else OUTPUT.parent) / "results.csv")
+        count = script.quick if read.quick else script.full
+        if read.replicates is not None and count > 1 and name not in TIMED:
+            count = read.replicates
+        ran[name] = run_script(name, Options(count, read.seed, read.jobs, out, command))
+        write_results(ran, (OUTPUT.parent if out == OUTPUT else out) / "results.csv")
     if read.only is None:
-        (out / "report.html").write_text(report(claims, out), encoding="utf-8")
-    failed = [claim for name, claim in claims if not claim.held and name not in TIMED]
-    for name, claim in claims:
+        (out / "report.html").write_text(report(ran, out), encoding="utf-8")
+    listed = [(name, claim) for name, found in ran.items() for claim in found.claims]
+    for name, claim in listed:
         print(f"{'held  ' if claim.held else 'FAILED'} {name}: {claim.what}: {claim.ours}")
-    print(f"{sum(claim.held for _, claim in claims)} of {len(claims)} claims held; tables and figures in {out}")
-    return 1 if failed else 0
+    print(f"{sum(claim.held for _, claim in listed)} of {len(listed)} claims held; tables and figures in {out}")
+    return 1 if any(not claim.held and name not in TIMED for name, claim in listed) else 0
 
 
 if __name__ == "__main__":

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-__all__ = ["SCRIPTS", "TIMED", "module_of"]
+__all__ = ["SCRIPTS", "SEED", "TIMED", "module_of"]
+
+SEED = 20261120
+"""Of the published tables."""
 
 
 class Script(NamedTuple):

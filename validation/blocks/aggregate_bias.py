@@ -13,7 +13,8 @@ from matplotlib.figure import Figure
 from dpinfer.kernel.rows.blocks import block_values
 from dpinfer.schema.balls import Ball, region_of
 from validation.blocks.block_designs import stacked_newton
-from validation.common.outputs import Claim, Options, options, write_figure, write_table
+from validation.common.claims import Claim
+from validation.common.outputs import Options, options, write_figure, write_table
 
 SIZES = (40, 60, 90, 130, 200, 300)
 RATE, CHUNK = 2.0, 2000

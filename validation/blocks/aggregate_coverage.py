@@ -14,7 +14,8 @@ from scipy import stats
 import dpinfer as dpi
 from dpinfer.studies import Rules
 from validation.blocks.block_designs import POPULATIONS, fit_blocks, release_of
-from validation.common.outputs import Claim, Options, options, write_figure, write_table
+from validation.common.claims import Claim
+from validation.common.outputs import Options, options, write_figure, write_table
 
 if TYPE_CHECKING:
     from dpinfer.inference.aggregate import AggregateInference

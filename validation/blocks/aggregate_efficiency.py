@@ -10,7 +10,8 @@ from matplotlib.figure import Figure
 import dpinfer as dpi
 from dpinfer.procedures.block_plan import block_size
 from validation.blocks.block_designs import release_of
-from validation.common.outputs import Claim, Options, options, write_figure, write_table
+from validation.common.claims import Claim
+from validation.common.outputs import Options, options, write_figure, write_table
 
 SIZES = {"square root": tuple(10**place for place in range(3, 10)), "auto": tuple(10**place for place in range(3, 8))}
 POWERS, FACTOR = (0.1, 0.2, 0.3), 5.0

@@ -20,7 +20,8 @@ from dpinfer.privacy.planning import composed_epsilon
 from dpinfer.privacy.profiles import gaussian_epsilon
 from dpinfer.privacy.resampling import DOUBLE_OR_NOTHING, composed, noise_mu
 from dpinfer.release import NoiseLaw
-from validation.common.outputs import Claim, Options, options, write_figure, write_table
+from validation.common.claims import Claim
+from validation.common.outputs import Options, options, write_figure, write_table
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -15,7 +15,8 @@ import dpinfer as dpi
 from dpinfer.inference.bootstrap import ReplicateSums, Variances
 from dpinfer.numerics.mixture import PROBABILITIES, mixture_isf
 from dpinfer.studies import Rules
-from validation.common.outputs import Claim, Options, options, write_figure, write_table
+from validation.common.claims import Claim
+from validation.common.outputs import Options, options, write_figure, write_table
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -16,7 +16,8 @@ from scipy.special import logsumexp
 
 from dpinfer.numerics.mixture import PROBABILITIES, floored_variances, mixture_isf
 from dpinfer.privacy.profiles import zcdp_epsilon
-from validation.common.outputs import Claim, Options, options, write_figure, write_table
+from validation.common.claims import Claim
+from validation.common.outputs import Options, options, write_figure, write_table
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -12,7 +12,8 @@ from tqdm import tqdm
 
 import dpinfer as dpi
 from dpinfer.studies import Rules
-from validation.common.outputs import Claim, Options, write_figure, write_table
+from validation.common.claims import RULES, Claim, largest_width, least_coverage, replicates_of
+from validation.common.outputs import Options, write_figure, write_table
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -20,8 +21,10 @@ if TYPE_CHECKING:
 _FEW = 500
 """Replicates below which a run is a quick one: the smallest number of rows alone, in one process."""
 
-RULES = Rules()
 DISCRETE = Rules(width_cap=1.25)
+
+CELL = ["design", "bounds", "neighbors", "n", "privacy", "term"]
+"""Columns that name a cell."""
 
 
 @dataclass(frozen=True)
@@ -42,8 +45,6 @@ class Case:
     discrete : bool
         Whether the width cap is that of discrete families.
     level : float
-    share : float
-        Of the replicates that are asked for.
     """
 
     name: str
@@ -57,43 +58,56 @@ class Case:
     neighbors: tuple[str, ...] = ("add_remove", "replace_one")
     discrete: bool = False
     level: float = 0.95
-    share: float = 1.0
 
 
-def judge(cases: Sequence[Case], arguments: Options) -> pd.DataFrame:
-    """Study every case; a row per number of rows, price, relation, quantity and run."""
+def judge(cases: Sequence[Case], name: str, arguments: Options) -> pd.DataFrame:
+    """Study every case; a row per number of rows, price, relation, quantity and run.
+
+    What a stopped run has finished is read from its folder.
+    """
+    folder = arguments.out / "parts" / f"{name}-{arguments.replicates}-{arguments.seed}"
+    folder.mkdir(parents=True, exist_ok=True)
     parts = []
     tasks = [(case, neighbors) for case in cases for neighbors in case.neighbors]
     for index, (case, neighbors) in enumerate(tqdm(tasks, desc="studies")):
-        study = dpi.coverage_study(
-            case.generate,
-            case.procedure,
-            schema=case.schema(neighbors),
-            truth=case.truth,
-            n=case.n if arguments.replicates >= _FEW else case.n[:1],
-            privacy=case.privacy,
-            neighbors=neighbors,
-            replicates=max(int(case.share * arguments.replicates), 1),
-            level=case.level,
-            seed=arguments.seed + 100 * index,
-            n_jobs=arguments.jobs if arguments.replicates >= _FEW else 1,
-            progress=False,
-        )
-        judged = study.check(DISCRETE if case.discrete else RULES, n_jobs=arguments.jobs)
-        judged.insert(0, "design", case.name)
-        judged.insert(1, "bounds", case.bounds)
-        judged.insert(2, "neighbors", neighbors)
-        judged["cap"] = (DISCRETE if case.discrete else RULES).width_cap
-        parts.append(judged)
+        stored = folder / f"{index}.pickle"
+        if not stored.exists():
+            judge_one(case, neighbors, index, arguments).to_pickle(stored)
+        parts.append(pd.read_pickle(stored))
     table = pd.concat(parts, ignore_index=True)
-    kept = ["design", "bounds", "neighbors", "n", "privacy", "term", "kappa", "coverage", "width", "width / oracle"]
+    kept = [*CELL, "kappa", "coverage", "width", "width / oracle"]
     kept += ["width / ordinary", "unbounded", "flagged", "failures", "replicates", "run", "cap", "verdict", "held"]
     return table[[name for name in kept if name in table]]
 
 
+def judge_one(case: Case, neighbors: str, index: int, arguments: Options) -> pd.DataFrame:
+    """Study one case under one relation."""
+    rules = DISCRETE if case.discrete else RULES
+    study = dpi.coverage_study(
+        case.generate,
+        case.procedure,
+        schema=case.schema(neighbors),
+        truth=case.truth,
+        n=case.n if arguments.replicates >= _FEW else case.n[:1],
+        privacy=case.privacy,
+        neighbors=neighbors,  # type: ignore[arg-type]
+        replicates=arguments.replicates,
+        level=case.level,
+        seed=arguments.seed + 100 * index,
+        n_jobs=arguments.jobs if arguments.replicates >= _FEW else 1,
+        progress=False,
+    )
+    judged = study.check(rules, n_jobs=arguments.jobs)
+    judged.insert(0, "design", case.name)
+    judged.insert(1, "bounds", case.bounds)
+    judged.insert(2, "neighbors", neighbors)
+    judged["cap"] = rules.width_cap
+    return judged
+
+
 def last_runs(table: pd.DataFrame) -> pd.DataFrame:
     """The run that decides in every cell: the rerun where there was one."""
-    return table.drop_duplicates(["design", "bounds", "neighbors", "n", "privacy", "term"], keep="last")
+    return table.drop_duplicates(CELL, keep="last")
 
 
 def figure_of(table: pd.DataFrame) -> Figure:
@@ -125,12 +139,11 @@ def report(table: pd.DataFrame, name: str, what: str, arguments: Options, notes:
     first, last = table[table["run"] == "first"], last_runs(table)
     again = table[table["run"] == "rerun"]
     failed, failed_again = int((~first["held"]).sum()), int((~again["held"]).sum())
-    least = RULES.least_coverage(arguments.replicates, 0.95)
-    half = RULES.least_coverage(arguments.replicates // 2, 0.95)
+    least = RULES.least_coverage(replicates_of(first), 0.95)
     lines = [
         f"Cells and quantities: {len(first)}; failed at first: {failed}; failed again at ten times the replicates: "
         f"{failed_again}.",
-        f"Rules: coverage at least {least:.4f} at {arguments.replicates:,} replicates and {half:.4f} at half of them; "
+        f"Rules: coverage at least {least:.4f} at {arguments.replicates:,} replicates; "
         f"where kappa is at least {RULES.kappa:g}, mean width at most {RULES.width_cap:g} times the oracle's "
         f"({DISCRETE.width_cap:g} for discrete families) and at most {RULES.unbounded_cap:.1%} of intervals unbounded.",
         *notes,
@@ -138,11 +151,8 @@ def report(table: pd.DataFrame, name: str, what: str, arguments: Options, notes:
     write_table(table, name, arguments, lines)
     write_figure(figure_of(table), name, arguments)
     clear = last[last["kappa"] >= RULES.kappa]
-    error = float(np.sqrt(0.95 * 0.05 / int(first["replicates"].iloc[0])))
-    design = f"{len(first)} cells and quantities"
     return [
-        Claim(f"least coverage of 95% intervals: {what}", design, "", f"{last['coverage'].min():.4f}", f"{error:.4f}",
-              bool(last["held"].all())),
-        Claim(f"largest mean width over the oracle's where kappa is at least 3: {what}", f"{len(clear)} of them", "",
-              f"{clear['width / oracle'].max():.3f}", "", bool((clear["width / oracle"] <= clear["cap"]).all())),
+        least_coverage(f"least coverage of 95% intervals: {what}", table, by=CELL),
+        largest_width(f"largest mean width over the oracle's where kappa is at least 3: {what}", clear, by=CELL,
+                      cap="cap"),
     ]  # fmt: skip

@@ -22,34 +22,6 @@ OUTPUT = Path(__file__).parents[1] / "output"
 
 
 @dataclass(frozen=True)
-class Claim:
-    """One thing that a script shows.
-
-    Attributes
-    ----------
-    what, design : str
-    published : str
-        The best published value with its source; empty where there is none.
-    ours : str
-        Our value.
-    error : str
-        Its Monte Carlo error; empty where it has none.
-    held : bool
-    """
-
-    what: str
-    design: str
-    published: str
-    ours: str
-    error: str
-    held: bool
-
-    def __post_init__(self) -> None:
-        """Numbers of numpy make truth values of numpy, which JSON does not know."""
-        object.__setattr__(self, "held", bool(self.held))
-
-
-@dataclass(frozen=True)
 class Options:
     """How a script is run.
 

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 import dpinfer as dpi
 from validation.common.judging import Case, judge, report
-from validation.common.outputs import Claim, Options, options
+from validation.common.outputs import Options, options
+
+if TYPE_CHECKING:
+    from validation.common.claims import Claim
 
 PRICES = (dpi.ZCDP(0.02), dpi.ZCDP(0.5), dpi.PureDP(1.0))
 TRUTH_ROWS = 4_000_000
@@ -107,7 +111,7 @@ def cases() -> list[Case]:
 
 def run(arguments: Options) -> list[Claim]:
     """Run every cell, judge it, write the table and the figure."""
-    table = judge(cases(), arguments)
+    table = judge(cases(), "descriptions_coverage", arguments)
     notes = ["The truth is that of clamped values, from four million rows: its error is below a tenth of any interval."]
     return report(table, "descriptions_coverage", "descriptions", arguments, notes)
 

@@ -14,7 +14,8 @@ from tqdm import tqdm
 
 import dpinfer as dpi
 from dpinfer.procedures.combine import combine
-from validation.common.outputs import Claim, Options, options, write_figure, write_table
+from validation.common.claims import Claim
+from validation.common.outputs import Options, options, write_figure, write_table
 
 ROWS = 1_000
 SCHEMA = dpi.Schema(x=dpi.Real(0, 1, missing=0, impossible=0))

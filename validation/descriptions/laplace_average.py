@@ -14,7 +14,8 @@ from tqdm import tqdm
 
 import dpinfer as dpi
 from dpinfer.procedures.queries import linear_queries
-from validation.common.outputs import Claim, Options, options, write_figure, write_table
+from validation.common.claims import Claim
+from validation.common.outputs import Options, options, write_figure, write_table
 
 SIZE = 100
 LEVEL = 0.05

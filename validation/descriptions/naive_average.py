@@ -15,7 +15,8 @@ import dpinfer as dpi
 from dpinfer.privacy import calibrate
 from dpinfer.release import NoiseLaw
 from dpinfer.studies import population
-from validation.common.outputs import Claim, Options, options, write_figure, write_table
+from validation.common.claims import Claim
+from validation.common.outputs import Options, options, write_figure, write_table
 
 CAP = 115
 EPSILON = 1.0

@@ -14,7 +14,8 @@ from scipy.optimize import elementwise
 from tqdm import tqdm
 
 from dpinfer.inference.tulap import proportion_cdf, proportion_interval, proportion_pvalue, proportion_sf
-from validation.common.outputs import Claim, Options, options, write_figure, write_table
+from validation.common.claims import Claim
+from validation.common.outputs import Options, options, write_figure, write_table
 from validation.common.tulap_law import tulap_cdf
 
 SIZES = (10, 30, 100, 1000)

@@ -9,7 +9,8 @@ from matplotlib.figure import Figure
 import dpinfer as dpi
 from dpinfer.inference.expfam import clamped_problem
 from dpinfer.inference.families import as_family
-from validation.common.outputs import Claim, Options, options, write_figure, write_table
+from validation.common.claims import Claim
+from validation.common.outputs import Options, options, write_figure, write_table
 from validation.families.expfam_coverage import LAWS, Law
 
 SIZES = (500, 5000, 50_000)

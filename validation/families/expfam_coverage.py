@@ -6,13 +6,17 @@ Families of several parameters run at half the replicates: their intervals take 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 from scipy import stats
 
 import dpinfer as dpi
 from validation.common.judging import Case, judge, report
-from validation.common.outputs import Claim, Options, options
+from validation.common.outputs import Options, options
+
+if TYPE_CHECKING:
+    from validation.common.claims import Claim
 
 SIZES = (50, 500, 5000)
 PRICES = {"add_remove": (dpi.ZCDP(0.1), dpi.PureDP(2.0)), "replace_one": (dpi.ZCDP(0.5),)}
@@ -118,7 +122,6 @@ def _univariate(law: Law, bounds: str, relation: str) -> Case:
         privacy=PRICES[relation],
         neighbors=(relation,),
         discrete=law.discrete,
-        share=1.0 if len(law.truth) == 1 else 0.5,
     )
 
 
@@ -135,7 +138,6 @@ def _joint(name: str, bounds: str, relation: str, procedure: object, truth: dict
         privacy=PRICES[relation],
         neighbors=(relation,),
         discrete=name == "categorical",
-        share=1.0 if name == "categorical" else 0.5,
     )
 
 
@@ -161,7 +163,7 @@ def cases() -> list[Case]:
 
 def run(arguments: Options) -> list[Claim]:
     """Run every cell, judge it, write the table and the figure."""
-    return report(judge(cases(), arguments), "expfam_coverage", "exponential families", arguments)
+    return report(judge(cases(), "expfam_coverage", arguments), "expfam_coverage", "exponential families", arguments)
 
 
 if __name__ == "__main__":

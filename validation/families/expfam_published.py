@@ -9,7 +9,8 @@ import pandas as pd
 from matplotlib.figure import Figure
 
 import dpinfer as dpi
-from validation.common.outputs import Claim, Options, options, write_figure, write_table
+from validation.common.claims import Claim
+from validation.common.outputs import Options, options, write_figure, write_table
 
 
 @dataclass(frozen=True)

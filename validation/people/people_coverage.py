@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
@@ -10,7 +10,7 @@ from joblib import Parallel, delayed
 
 import dpinfer as dpi
 from dpinfer.studies import Rules
-from validation.common.outputs import Claim, Options, options, write_figure, write_table
+from validation.common.outputs import Options, options, write_figure, write_table
 from validation.people.people_bootstrap import slopes
 from validation.people.people_checks import checks
 from validation.people.people_designs import DESIGNS, KEPT, draw, sums_of
@@ -25,6 +25,9 @@ from validation.people.people_inference import (
     truths_of_data,
 )
 from validation.people.people_report import Outcome, claims, figure_of, kept_table, notes
+
+if TYPE_CHECKING:
+    from validation.common.claims import Claim
 
 RULES = Rules()
 SIZES, PRICES, NEIGHBORS = (200, 2000), (dpi.ZCDP(0.1), dpi.PureDP(1.0)), ("add_remove", "replace_one")

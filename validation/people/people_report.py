@@ -11,7 +11,8 @@ from matplotlib.figure import Figure
 from scipy import stats
 
 from dpinfer.studies import Rules, truncation
-from validation.common.outputs import OUTPUT, Claim
+from validation.common.claims import Claim
+from validation.common.outputs import OUTPUT
 from validation.people.people_bootstrap import PRICE
 from validation.people.people_designs import DESIGNS, KEPT, ROWS
 

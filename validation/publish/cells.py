@@ -76,7 +76,7 @@ def of_case(script: str, cell: Mapping[str, str], arguments: Options) -> Row:
         n=case.n,
         privacy=case.privacy,
         neighbors=cell["neighbors"],  # type: ignore[arg-type]
-        replicates=max(int(case.share * arguments.replicates), 1),
+        replicates=arguments.replicates,
         level=case.level,
         seed=arguments.seed + 100 * index,
     )

@@ -18,7 +18,8 @@ from scipy import special
 from tqdm import tqdm
 
 import dpinfer as dpi
-from validation.common.outputs import Claim, Options, options, write_figure, write_table
+from validation.common.claims import Claim
+from validation.common.outputs import Options, options, write_figure, write_table
 
 if TYPE_CHECKING:
     from collections.abc import Callable

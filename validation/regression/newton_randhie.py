@@ -11,7 +11,8 @@ from tqdm import tqdm
 import dpinfer as dpi
 from dpinfer.kernel.stage import Context
 from dpinfer.procedures.newton import Newton
-from validation.common.outputs import Claim, Options, options, write_table
+from validation.common.claims import Claim
+from validation.common.outputs import Options, options, write_table
 from validation.regression.newton_draws import Drawer
 
 FORMULA = "mdvis ~ lncoins + idp + lpi + fmde + physlm + disea + hlthg + hlthf + hlthp"

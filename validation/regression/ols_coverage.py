@@ -13,7 +13,8 @@ from tqdm import tqdm
 import dpinfer as dpi
 from dpinfer.studies import Rules
 from dpinfer.studies.populations import truncated_normal
-from validation.common.outputs import Claim, Options, options, write_figure, write_table
+from validation.common.claims import Claim
+from validation.common.outputs import Options, options, write_figure, write_table
 
 SIGMA, CUT = 0.2, 2.5
 RULES = Rules()

@@ -14,7 +14,8 @@ from tqdm import tqdm
 import dpinfer as dpi
 from dpinfer.inference.quantiles import simultaneous_width
 from dpinfer.studies import Rules
-from validation.common.outputs import Claim, Options, options, write_figure, write_table
+from validation.common.claims import Claim
+from validation.common.outputs import Options, options, write_figure, write_table
 from validation.selection.quantile_designs import POPULATIONS, Fast, leaf_counts, nodes_of
 
 if TYPE_CHECKING:

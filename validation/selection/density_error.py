@@ -16,7 +16,8 @@ import dpinfer as dpi
 from dpinfer.inference.density import DensityEstimates, density_intervals, projected
 from dpinfer.procedures.density import density
 from dpinfer.procedures.fine_grid import CELLS, WIDTHS, FineGrid
-from validation.common.outputs import Claim, Options, options, write_figure, write_table
+from validation.common.claims import Claim
+from validation.common.outputs import Options, options, write_figure, write_table
 from validation.common.stages import release_of
 
 if TYPE_CHECKING:

@@ -16,7 +16,8 @@ from tqdm import tqdm
 import dpinfer as dpi
 from dpinfer.inference.quantiles import _FEW, _LARGE
 from dpinfer.studies import Rules
-from validation.common.outputs import Claim, Options, options, write_figure, write_table
+from validation.common.claims import Claim
+from validation.common.outputs import Options, options, write_figure, write_table
 from validation.common.stages import Choosing
 from validation.selection.quantile_designs import POPULATIONS, TIGHT, Fast, fitted, leaf_counts, nodes_of, places
 

@@ -15,7 +15,8 @@ from tqdm import tqdm
 
 import dpinfer as dpi
 from dpinfer.inference.quantiles import QuantileInference
-from validation.common.outputs import Claim, Options, options, write_figure, write_table
+from validation.common.claims import Claim
+from validation.common.outputs import Options, options, write_figure, write_table
 from validation.common.stages import Choosing
 from validation.selection.quantile_designs import POPULATIONS, TIGHT, Fast, nodes_of, places
 

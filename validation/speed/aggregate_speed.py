@@ -14,7 +14,8 @@ from matplotlib.figure import Figure
 import dpinfer as dpi
 from dpinfer.procedures.block_estimators import newton
 from validation.blocks.block_designs import POPULATIONS
-from validation.common.outputs import Claim, Options, options, write_figure, write_table
+from validation.common.claims import Claim
+from validation.common.outputs import Options, options, write_figure, write_table
 
 if TYPE_CHECKING:
     from collections.abc import Callable

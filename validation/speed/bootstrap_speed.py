@@ -16,7 +16,8 @@ from matplotlib.figure import Figure
 
 import dpinfer as dpi
 from dpinfer.privacy.resampling import DOUBLE_OR_NOTHING, composed, dominating_mu, noise_mu
-from validation.common.outputs import Claim, Options, options, write_figure, write_table
+from validation.common.claims import Claim
+from validation.common.outputs import Options, options, write_figure, write_table
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -12,7 +12,8 @@ from matplotlib.figure import Figure
 import dpinfer as dpi
 from dpinfer.kernel.sources import open_source
 from dpinfer.kernel.sums import exact_sums
-from validation.common.outputs import Claim, Options, options, write_figure, write_table
+from validation.common.claims import Claim
+from validation.common.outputs import Options, options, write_figure, write_table
 
 if TYPE_CHECKING:
     from collections.abc import Callable

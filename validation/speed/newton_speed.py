@@ -12,8 +12,9 @@ from scipy import special
 from tqdm import tqdm
 
 import dpinfer as dpi
+from validation.common.claims import Claim
 from validation.common.memory import peak_memory
-from validation.common.outputs import Claim, Options, options, write_figure, write_table
+from validation.common.outputs import Options, options, write_figure, write_table
 
 ROWS, QUICK_ROWS, REGRESSORS = 1_000_000, 100_000, 10
 FULL = 5

@@ -14,7 +14,8 @@ from dpinfer.inference.testing.count_noise import CountNoise
 from dpinfer.inference.testing.nulls import simulate
 from dpinfer.inference.testing.tables import GoodnessOfFit, Independence
 from dpinfer.release import NoiseLaw
-from validation.common.outputs import Claim, Options, options, write_figure, write_table
+from validation.common.claims import Claim
+from validation.common.outputs import Options, options, write_figure, write_table
 
 if TYPE_CHECKING:
     from collections.abc import Callable

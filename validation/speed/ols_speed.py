@@ -13,8 +13,9 @@ from matplotlib.figure import Figure
 from tqdm import tqdm
 
 import dpinfer as dpi
+from validation.common.claims import Claim
 from validation.common.memory import peak_memory
-from validation.common.outputs import Claim, Options, options, write_figure, write_table
+from validation.common.outputs import Options, options, write_figure, write_table
 
 ROWS, REGRESSORS = 1_000_000, 10
 

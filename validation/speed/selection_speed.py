@@ -14,7 +14,8 @@ from dpinfer.kernel.quantiles import FAN_OUT
 from dpinfer.kernel.rank_weights import RANK
 from dpinfer.kernel.samplers import private_noise
 from dpinfer.kernel.selection import private_choice
-from validation.common.outputs import Claim, Options, options, write_figure, write_table
+from validation.common.claims import Claim
+from validation.common.outputs import Options, options, write_figure, write_table
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -11,7 +11,8 @@ from matplotlib.figure import Figure
 
 import dpinfer as dpi
 from dpinfer.studies import population
-from validation.common.outputs import Claim, Options, options, write_figure, write_table
+from validation.common.claims import Claim
+from validation.common.outputs import Options, options, write_figure, write_table
 
 ROWS = 1000
 ONE = population("uniform")

@@ -17,7 +17,8 @@ from dpinfer.inference.testing.residuals import residual_table
 from dpinfer.inference.testing.tables import GoodnessOfFit, Independence
 from dpinfer.release import NoiseLaw
 from dpinfer.studies import Rules
-from validation.common.outputs import Claim, Options, options, write_figure, write_table
+from validation.common.claims import Claim
+from validation.common.outputs import Options, options, write_figure, write_table
 
 SIZES = (200, 1000, 10_000)
 PRICES = (0.005, 0.05, 0.5)

@@ -20,7 +20,8 @@ import dpinfer as dpi
 from dpinfer.inference.testing.binomial import ALTERNATIVES, binomial_interval, binomial_power, binomial_pvalue
 from dpinfer.procedures.binomial import binomtest
 from dpinfer.release.laws import TULAP_GRID
-from validation.common.outputs import Claim, Options, options, write_figure, write_table
+from validation.common.claims import Claim
+from validation.common.outputs import Options, options, write_figure, write_table
 from validation.descriptions.proportion_exact import LEVEL, PROPORTIONS, SIZES, exact_probability
 
 if TYPE_CHECKING:

@@ -14,7 +14,8 @@ import dpinfer as dpi
 from dpinfer.inference.testing.count_noise import CountNoise
 from dpinfer.inference.testing.tables import GoodnessOfFit, Independence
 from dpinfer.release import NoiseLaw
-from validation.common.outputs import Claim, Options, options, write_figure, write_table
+from validation.common.claims import Claim
+from validation.common.outputs import Options, options, write_figure, write_table
 
 LEVEL = 0.05
 KNOWN_FROM = 10_000

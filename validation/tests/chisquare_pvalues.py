@@ -15,7 +15,8 @@ from dpinfer.inference.testing.count_noise import CountNoise
 from dpinfer.inference.testing.nulls import batch_pvalues
 from dpinfer.inference.testing.tables import GoodnessOfFit, Homogeneity, Independence
 from dpinfer.release import NoiseLaw
-from validation.common.outputs import Claim, Options, options, write_figure, write_table
+from validation.common.claims import Claim
+from validation.common.outputs import Options, options, write_figure, write_table
 
 DRAWS = 999
 PRICE = dpi.ZCDP(0.00125)

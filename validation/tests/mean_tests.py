@@ -16,7 +16,8 @@ import dpinfer as dpi
 from dpinfer.inference.testing.groups import GroupMeans
 from dpinfer.inference.testing.nulls import batch_pvalues
 from dpinfer.procedures.mean_tests import MeanComparison, f_oneway, ttest_1samp, ttest_ind, ttest_rel
-from validation.common.outputs import Claim, Options, options, write_figure, write_table
+from validation.common.claims import Claim
+from validation.common.outputs import Options, options, write_figure, write_table
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

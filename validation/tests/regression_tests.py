@@ -16,7 +16,8 @@ import dpinfer as dpi
 from dpinfer.inference.gram import GramProblem, fit_gram
 from dpinfer.inference.score import score_joint
 from dpinfer.inference.testing.regression import LinearRestrictions, gram_values
-from validation.common.outputs import Claim, Options, options, write_figure, write_table
+from validation.common.claims import Claim
+from validation.common.outputs import Options, options, write_figure, write_table
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

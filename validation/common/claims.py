@@ -1,0 +1,198 @@
+"""What a script shows, and the one rule by which the cells of a table are judged.
+
+Every cell of a table has the same number of replicates. The threshold that belongs to this number, and the Monte
+Carlo error, stand beside what was found. How many cells lie in the worst hundredth of what chance leaves of an exact
+procedure is counted, too: many more than a hundredth of the cells would say that a shortfall is no chance, though
+no cell breaks the rule.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal
+
+import numpy as np
+from scipy import stats
+
+from dpinfer.studies import Rules
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    import pandas as pd
+
+__all__ = ["RULES", "Claim", "Kind", "largest_size", "largest_width", "least_coverage", "replicates_of"]
+
+RULES = Rules()
+
+Kind = Literal["coverage", "size", "width", "exact", "value", "time"]
+
+TAIL = 0.01
+"""Share of the cells of exact procedures that lie in the tail that is counted, at most."""
+
+
+@dataclass(frozen=True)
+class Claim:
+    """One thing that a script shows.
+
+    Attributes
+    ----------
+    what, design : str
+    published : str
+        The best published value with its source; empty where there is none.
+    ours : str
+        Our value: of the worst cell where there are many.
+    error : str
+        Its Monte Carlo error; empty where it has none.
+    held : bool
+    kind : str
+        "coverage", "size" and "width" are judged by the rule of this module; "exact" has no Monte Carlo error; "value"
+        is any other number; "time" depends on the machine.
+    threshold : str
+        What is asked for.
+    worst : str
+        The worst cell.
+    cells, failed, tail : int
+        Cells, those that fail in the run that decides, and those whose first run lies in the worst hundredth of chance.
+    replicates : int
+        Of every cell; 0 where there are none.
+    """
+
+    what: str
+    design: str
+    published: str
+    ours: str
+    error: str
+    held: bool
+    kind: Kind = "value"
+    threshold: str = ""
+    worst: str = ""
+    cells: int = 1
+    failed: int = 0
+    tail: int = 0
+    replicates: int = 0
+
+    def __post_init__(self) -> None:
+        """Numbers of numpy make truth values of numpy, which JSON does not know."""
+        object.__setattr__(self, "held", bool(self.held))
+
+
+def least_coverage(
+    what: str,
+    table: pd.DataFrame,
+    column: str = "coverage",
+    *,
+    by: Sequence[str],
+    level: float = 0.95,
+    held: str | None = "held",
+    design: str = "",
+    published: str = "",
+) -> Claim:
+    """Judge the coverage of every cell of a table.
+
+    Parameters
+    ----------
+    what : str
+    table : DataFrame
+        A row a cell; "run" tells first runs from reruns at more replicates, where there are any; missing coverage is
+        that of a cell of which nothing is claimed.
+    column : str
+    by : sequence of str
+        The columns that name a cell.
+    level : float
+    held : str, optional
+        The column that says whether a cell holds, where more is asked of it than coverage; None where nothing else is.
+    design, published : str
+
+    Raises
+    ------
+    ValueError
+        If cells have different numbers of replicates.
+    """
+    first, last = _runs(table.dropna(subset=column), by)
+    replicates = replicates_of(first)
+    least = RULES.least_coverage(replicates, level)
+    holds = last[held].astype(bool) if held else last[column] >= least
+    place = last[column].argmin()
+    value = float(last[column].iloc[place])
+    chance = stats.binom.cdf(np.round(first[column] * replicates), replicates, level)
+    return Claim(
+        what, design, published, f"{value:.4f}", f"{np.sqrt(level * (1 - level) / replicates):.4f}", bool(holds.all()),
+        kind="coverage", threshold=f"at least {least:.4f}", worst=_named(last.iloc[place], by), cells=len(first),
+        failed=int((~holds).sum()), tail=int((chance <= TAIL).sum()), replicates=replicates,
+    )  # fmt: skip
+
+
+def largest_size(
+    what: str,
+    table: pd.DataFrame,
+    column: str,
+    *,
+    by: Sequence[str],
+    level: float,
+    held: str | None = None,
+    design: str = "",
+    published: str = "",
+) -> Claim:
+    """Judge the size of a test in every cell of a table, all cells together (Bonferroni); as for coverage otherwise."""
+    first, last = _runs(table.dropna(subset=column), by)
+    replicates = replicates_of(first)
+    most = RULES.largest_size(replicates, 1 - level, len(first))
+    holds = last[held].astype(bool) if held else last[column] <= most
+    place = last[column].argmax()
+    chance = stats.binom.sf(np.round(first[column] * replicates) - 1, replicates, level)
+    return Claim(
+        what, design, published, f"{last[column].iloc[place]:.4f}", f"{np.sqrt(level * (1 - level) / replicates):.4f}",
+        bool(holds.all()), kind="size", threshold=f"at most {most:.4f}", worst=_named(last.iloc[place], by),
+        cells=len(first), failed=int((~holds).sum()), tail=int((chance <= TAIL).sum()), replicates=replicates,
+    )  # fmt: skip
+
+
+def largest_width(
+    what: str,
+    table: pd.DataFrame,
+    column: str = "width / oracle",
+    *,
+    by: Sequence[str],
+    cap: float | str = RULES.width_cap,
+    design: str = "",
+    published: str = "",
+) -> Claim:
+    """Judge mean widths, over the oracle's, of the cells of a table; ``cap`` is one number, or a column of them."""
+    first, last = _runs(table.dropna(subset=column), by)
+    caps = last[cap] if isinstance(cap, str) else np.full(len(last), cap)
+    holds = last[column] <= caps
+    place = int((last[column] / caps).argmax())
+    asked = " or ".join(f"{one:g}" for one in sorted(set(caps)))
+    return Claim(
+        what, design, published, f"{last[column].iloc[place]:.3f}", "", bool(holds.all()), kind="width",
+        threshold=f"at most {asked}", worst=_named(last.iloc[place], by), cells=len(last), failed=int((~holds).sum()),
+        replicates=replicates_of(first),
+    )  # fmt: skip
+
+
+def replicates_of(table: pd.DataFrame) -> int:
+    """Return the number of replicates of every cell.
+
+    Raises
+    ------
+    ValueError
+        If cells have different numbers.
+    """
+    found = sorted({int(count) for count in table["replicates"]})
+    if len(found) != 1:
+        raise ValueError(f"one rule a table: its cells have {', '.join(map(str, found))} replicates")
+    return found[0]
+
+
+def _runs(table: pd.DataFrame, by: Sequence[str]) -> tuple[pd.DataFrame, pd.DataFrame]:
+    """Return first runs, and those that decide."""
+    first = table[table["run"] == "first"] if "run" in table else table
+    if first.duplicated(list(by)).any():
+        raise ValueError(f"{', '.join(by)} do not name the cells")
+    return first, table.drop_duplicates(list(by), keep="last")
+
+
+def _named(row: pd.Series, by: Sequence[str]) -> str:
+    said = [f"{name} = {row[name]:,}" if isinstance(row[name], int | np.integer) else str(row[name]) for name in by]
+    return ", ".join(one for one in said if one != "as declared")
