@@ -28,7 +28,7 @@ RULES = Rules()
 Kind = Literal["coverage", "size", "width", "exact", "value", "time"]
 
 TAIL = 0.01
-"""Share of the cells of exact procedures that lie in the tail that is counted, at most."""
+"""Share of the cells of exact procedures that lie in the tail that is counted, at most: expected by chance."""
 
 
 @dataclass(frozen=True)
@@ -85,6 +85,7 @@ def least_coverage(
     by: Sequence[str],
     level: float = 0.95,
     held: str | None = "held",
+    quantities: int | str = 1,
     design: str = "",
     published: str = "",
 ) -> Claim:
@@ -102,6 +103,8 @@ def least_coverage(
     level : float
     held : str, optional
         The column that says whether a cell holds, where more is asked of it than coverage; None where nothing else is.
+    quantities : int or str
+        Of how many a cell's coverage is the least: one number, or a column of them.
     design, published : str
 
     Raises
@@ -110,16 +113,19 @@ def least_coverage(
         If cells have different numbers of replicates.
     """
     first, last = _runs(table.dropna(subset=column), by)
+    if first.empty:
+        return _empty(what, design, published, "coverage")
     replicates = replicates_of(first)
     least = RULES.least_coverage(replicates, level)
     holds = last[held].astype(bool) if held else last[column] >= least
     place = last[column].argmin()
     value = float(last[column].iloc[place])
     chance = stats.binom.cdf(np.round(first[column] * replicates), replicates, level)
+    rare = TAIL / (first[quantities] if isinstance(quantities, str) else quantities)
     return Claim(
         what, design, published, f"{value:.4f}", f"{np.sqrt(level * (1 - level) / replicates):.4f}", bool(holds.all()),
         kind="coverage", threshold=f"at least {least:.4f}", worst=_named(last.iloc[place], by), cells=len(first),
-        failed=int((~holds).sum()), tail=int((chance <= TAIL).sum()), replicates=replicates,
+        failed=int((~holds).sum()), tail=int((chance <= rare).sum()), replicates=replicates,
     )  # fmt: skip
 
 
@@ -136,6 +142,8 @@ def largest_size(
 ) -> Claim:
     """Judge the size of a test in every cell of a table, all cells together (Bonferroni); as for coverage otherwise."""
     first, last = _runs(table.dropna(subset=column), by)
+    if first.empty:
+        return _empty(what, design, published, "size")
     replicates = replicates_of(first)
     most = RULES.largest_size(replicates, 1 - level, len(first))
     holds = last[held].astype(bool) if held else last[column] <= most
@@ -160,6 +168,8 @@ def largest_width(
 ) -> Claim:
     """Judge mean widths, over the oracle's, of the cells of a table; ``cap`` is one number, or a column of them."""
     first, last = _runs(table.dropna(subset=column), by)
+    if first.empty:
+        return _empty(what, design, published, "width")
     caps = last[cap] if isinstance(cap, str) else np.full(len(last), cap)
     holds = last[column] <= caps
     place = int((last[column] / caps).argmax())
@@ -183,6 +193,11 @@ def replicates_of(table: pd.DataFrame) -> int:
     if len(found) != 1:
         raise ValueError(f"one rule a table: its cells have {', '.join(map(str, found))} replicates")
     return found[0]
+
+
+def _empty(what: str, design: str, published: str, kind: Kind) -> Claim:
+    """Nothing is judged: all cells of a quick run may be without what a claim is about."""
+    return Claim(what, design, published, "no cell", "", held=True, kind=kind, cells=0)
 
 
 def _runs(table: pd.DataFrame, by: Sequence[str]) -> tuple[pd.DataFrame, pd.DataFrame]:

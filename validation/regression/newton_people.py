@@ -16,7 +16,7 @@ import dpinfer as dpi
 from dpinfer.kernel.stage import Context
 from dpinfer.procedures.newton import Newton
 from dpinfer.studies import Rules
-from validation.common.claims import Claim
+from validation.common.claims import Claim, least_coverage
 from validation.common.outputs import Options, options, write_table
 from validation.regression.newton_draws import Drawer
 
@@ -162,16 +162,14 @@ def run(arguments: Options) -> list[Claim]:
         f"Coverage is that of the worst coefficient; at least {least:.4f} is asked for."
     ]
     write_table(table, "newton_people", arguments, notes)
-    error = float(np.sqrt(0.95 * 0.05 / arguments.replicates))
     main = table[(table["rho"] == 0.5) & (table["neighbors"] == "add_remove")]
     return [
-        Claim(
+        least_coverage(
             "least coverage of 95% intervals of a regression clustered by person",
-            f"{len(table)} cells: ols and logit, {MOST} dependent rows of a person at most, both relations",
-            "",
-            f"{table['coverage'].min():.4f}",
-            f"{error:.4f}",
-            bool(table["held"].all()),
+            table,
+            by=["model", "people", "rho", "neighbors"],
+            quantities=3,
+            design=f"ols and logit, {MOST} dependent rows of a person at most, both relations",
         ),
         Claim(
             "largest RMSE over that without privacy, 2,000 people, rho = .5, add_remove",

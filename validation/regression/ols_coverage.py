@@ -13,11 +13,12 @@ from tqdm import tqdm
 import dpinfer as dpi
 from dpinfer.studies import Rules
 from dpinfer.studies.populations import truncated_normal
-from validation.common.claims import Claim
+from validation.common.claims import Claim, largest_width, least_coverage
 from validation.common.outputs import Options, options, write_figure, write_table
 
 SIGMA, CUT = 0.2, 2.5
 RULES = Rules()
+CELL = ["n", "slopes", "regressors", "neighbors", "price"]
 MARKERS = {"uniform": "o", "skewed": "s", "loose": "^", "collinear": "v", "rare": "D"}
 
 
@@ -245,27 +246,18 @@ def run(arguments: Options) -> list[Claim]:
 
 
 def _claims(table: pd.DataFrame, tests: pd.DataFrame) -> list[Claim]:
-    first = table[table["run"] == "first"]
-    last = table.drop_duplicates(["n", "slopes", "regressors", "neighbors", "price"], keep="last")
-    clear = last[last["kappa"] >= RULES.kappa]
-    error = float(np.sqrt(0.95 * 0.05 / first["replicates"].iloc[0]))
-    design = f"{len(first)} cells: n 200-10,000, 1-5 slopes, five kinds of regressors, both relations, four units"
     claims = [
-        Claim(
-            "least coverage of 95% intervals of a slope or contrast",
-            design,
-            "",
-            f"{last[['coverage', 'contrast coverage']].min().min():.4f}",
-            f"{error:.4f}",
-            bool(last["held"].all()),
+        least_coverage(
+            "least coverage of 95% intervals of a slope or contrast, from cross-products",
+            table.assign(coverage=table[["coverage", "contrast coverage"]].min(axis=1)),
+            by=CELL,
+            quantities=4,
+            design="n 200-10,000, 1-5 slopes, five kinds of regressors, both relations, four units",
         ),
-        Claim(
-            "largest mean width over the oracle's where kappa is at least 3",
-            f"{len(clear)} of these cells",
-            "",
-            f"{clear['width / oracle'].max():.3f}",
-            "",
-            bool(clear["width / oracle"].max() <= RULES.width_cap),
+        largest_width(
+            "largest mean width over the oracle's where kappa is at least 3: regression from cross-products",
+            table[table["kappa"] >= RULES.kappa],
+            by=CELL,
         ),
     ]
     for row in tests.itertuples():

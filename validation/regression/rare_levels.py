@@ -12,10 +12,11 @@ from tqdm import tqdm
 import dpinfer as dpi
 from dpinfer.studies import Rules
 from dpinfer.studies.populations import truncated_normal
-from validation.common.claims import Claim
+from validation.common.claims import Claim, largest_width, least_coverage
 from validation.common.outputs import Options, options, write_figure, write_table
 
 RULES = Rules()
+CELL = ["rows of the level", "its mean", "rho"]
 N, SIGMA, SLOPE = 5000, 0.2, 0.2
 LEVELS = tuple(range(1, 9))
 MEANS = np.array([0.0, 0.1, -0.1, 0.05, -0.05, 0.1, -0.1])
@@ -171,26 +172,19 @@ def run(arguments: Options) -> list[Claim]:
     ]
     write_table(table, "rare_levels", arguments, notes)
     write_figure(figure_of(table), "rare_levels", arguments)
-    last = table.drop_duplicates(["rows of the level", "its mean", "rho"], keep="last")
-    error = float(np.sqrt(0.95 * 0.05 / arguments.replicates))
-    design = f"{len(last)} cells: a level of {ROWS[0]}-{ROWS[-1]} rows of {N:,}, rho {PRICES[0]:g}-{PRICES[-1]:g}"
-    empty = last[(last["rows of the level"] <= 5) & last["cap"].notna()]
     return [
-        Claim(
+        least_coverage(
             "least coverage of 95% intervals of the terms beside a near-empty level",
-            design,
-            "",
-            f"{last['coverage'].min():.4f}",
-            f"{error:.4f}",
-            bool(last["held"].all()),
+            table,
+            by=CELL,
+            design=f"a level of {ROWS[0]}-{ROWS[-1]} rows of {N:,}, rho {PRICES[0]:g}-{PRICES[-1]:g}",
         ),
-        Claim(
-            "largest mean width beside a level of 0 to 5 rows over that without the level",
-            f"{len(empty)} of these cells",
-            "",
-            f"{empty['width / without'].max():.3f}",
-            "",
-            bool(empty["held"].all()),
+        largest_width(
+            "largest mean width beside a near-empty level over that without the level",
+            table[table["cap"].notna()],
+            "width / without",
+            by=CELL,
+            cap="cap",
         ),
     ]
 

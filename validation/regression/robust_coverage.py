@@ -16,7 +16,7 @@ from dpinfer.kernel.stage import Context
 from dpinfer.procedures.newton import Newton
 from dpinfer.studies import Rules
 from validation.common.cells import measured
-from validation.common.claims import Claim
+from validation.common.claims import Claim, largest_width, least_coverage
 from validation.common.outputs import Options, options, write_figure, write_table
 from validation.regression.newton_draws import Drawer
 
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
 RULES = Rules()
+CELL = ["model", "errors", "n", "price", "neighbors"]
 SLOPES = np.array([0.0, 0.8, -0.5, 0.6])
 BOUND = 12.0
 WIDTH_CAP, SMALL_NOISE = 1.15, 0.1
@@ -243,34 +244,29 @@ def run(arguments: Options) -> list[Claim]:
     ]
     write_table(table, "robust_coverage", arguments, notes)
     write_figure(figure_of(table, least), "robust_coverage", arguments)
-    return _claims(table, arguments.replicates)
+    return _claims(table)
 
 
-def _claims(table: pd.DataFrame, replicates: int) -> list[Claim]:
-    error = f"{np.sqrt(0.95 * 0.05 / replicates):.4f}"
+def _claims(table: pd.DataFrame) -> list[Claim]:
     claims = []
     for name, part in (("quantile", table[table["model"] != "huber"]), ("Huber", table[table["model"] == "huber"])):
-        covered = part[["intercept", "worst slope"]].min(axis=1).min()
-        small = part[part["noise share"] <= SMALL_NOISE]
         design_ = f"{len(part)} cells: n 2,000-10,000, four laws of errors, four units, both relations"
         claims.append(
-            Claim(
+            least_coverage(
                 f"least coverage of 95% intervals, {name} regression",
-                design_,
-                "",
-                f"{covered:.4f}",
-                error,
-                bool(part["covers"].all()),
+                part.assign(coverage=part[["intercept", "worst slope"]].min(axis=1)),
+                by=CELL,
+                held="covers",
+                quantities=3,
+                design=design_,
             )
         )
         claims.append(
-            Claim(
+            largest_width(
                 f"largest median width over the oracle's where noise is small, {name} regression",
-                f"{len(small)} of these cells",
-                "",
-                f"{small['width / oracle'].max():.3f}",
-                "",
-                bool(part["narrow"].all()),
+                part[part["noise share"] <= SMALL_NOISE],
+                by=CELL,
+                cap=widest(int(table["replicates"].iloc[0])),
             )
         )
     apart = equality()

@@ -14,7 +14,7 @@ from tqdm import tqdm
 import dpinfer as dpi
 from dpinfer.inference.quantiles import simultaneous_width
 from dpinfer.studies import Rules
-from validation.common.claims import Claim
+from validation.common.claims import Claim, least_coverage
 from validation.common.outputs import Options, options, write_figure, write_table
 from validation.selection.quantile_designs import POPULATIONS, Fast, leaf_counts, nodes_of
 
@@ -221,14 +221,11 @@ def run(arguments: Options) -> list[Claim]:
     ]
     write_table(table.drop(columns="place"), "cdf_band", arguments, notes)
     write_figure(figure_of(last), "cdf_band", arguments)
-    worst = last.loc[last["coverage"].idxmin()]
     large = last.loc[last["n"].idxmax()]
-    error = float(np.sqrt(ALPHA * (1 - ALPHA) / worst["replicates"]))
     design = f"{len(last)} designs"
     return [
-        Claim("least coverage of whole distribution functions by 95% bands", design, "",
-              f"{worst['coverage']:.4f} ({worst['population']}, n = {worst['n']:,})", f"{error:.4f}",
-              bool(last["held"].all())),
+        least_coverage("least coverage of whole distribution functions by 95% bands", table,
+                       by=["population", "n", "price", "neighbors"]),
         Claim("half width of the band over Dvoretzky-Kiefer-Wolfowitz without privacy",
               f"{large['population']}, n = {large['n']:,}, {large['price']}", "1 without privacy",
               f"{large['over DKW']:.3f}; {last['over DKW'].min():.2f} to {last['over DKW'].max():.2f} elsewhere", "",

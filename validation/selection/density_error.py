@@ -16,7 +16,7 @@ import dpinfer as dpi
 from dpinfer.inference.density import DensityEstimates, density_intervals, projected
 from dpinfer.procedures.density import density
 from dpinfer.procedures.fine_grid import CELLS, WIDTHS, FineGrid
-from validation.common.claims import Claim
+from validation.common.claims import RULES, Claim, least_coverage
 from validation.common.outputs import Options, options, write_figure, write_table
 from validation.common.stages import release_of
 
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 SCHEMA = dpi.Schema(x=dpi.Real(0, 1))
 SIZES = (1_000, 10_000, 100_000, 1_000_000)
 PRICES = (dpi.PureDP(0.1), dpi.PureDP(1.0), dpi.ZCDP(0.005), dpi.ZCDP(0.5))
-LEVEL, LEAST = 0.05, 1e-4
+LEVEL = 0.05
 REFUTED = 3.72
 """Monte Carlo errors beyond which a claim is refuted at level 1e-4."""
 
@@ -266,7 +266,7 @@ def coverage_cell(
 ) -> list[dict]:
     """Judge one cell: the bins that fail get one rerun at ten times the replicates."""
     measure = fixed_coverage if how == "best fixed" else chosen_coverage
-    least = least_coverage(replicates)
+    least = RULES.least_coverage(replicates, 1 - LEVEL)
     key = [seed, n, [one.name for one in DESIGNS].index(design.name), PRICES.index(price)]
     first = measure(design, n, price, replicates, key)
     kept = first
@@ -293,11 +293,6 @@ def _covered(
         "replicates": replicates,
         "run": run,
     }
-
-
-def least_coverage(replicates: int) -> float:
-    """Coverage below which 95% is refuted at level 1e-4."""
-    return float(stats.binom.ppf(LEAST, replicates, 1 - LEVEL)) / replicates
 
 
 def figure_of(table: pd.DataFrame) -> Figure:
@@ -341,7 +336,7 @@ def run(arguments: Options) -> list[Claim]:
     found = parallel(delayed(coverage_cell)(*cell, arguments.replicates, arguments.seed) for cell in [*fixed, *chosen])
     coverage = pd.DataFrame([row for rows in found for row in rows])
     _write(table, rates, coverage, arguments, part)
-    return _claims(table, rates, coverage, arguments)
+    return _claims(table, rates, coverage)
 
 
 def _write(
@@ -367,7 +362,7 @@ def _write(
         f"where bins have a bias. {EXACT.capitalize()} have none in ten bins: noise then fades there too."
     ]
     write_table(rates, "density_error_slopes", arguments, told)
-    least = least_coverage(arguments.replicates)
+    least = RULES.least_coverage(arguments.replicates, 1 - LEVEL)
     judged = [
         f"Coverage of 95% intervals for the mean density in a bin, of each bin in the best fixed number, or of the "
         f"bins chosen around {len(POINTS)} points; at least {least:.4f}. Bins that fail are run again at ten times the "
@@ -377,8 +372,8 @@ def _write(
     write_figure(figure_of(table), "density_error", arguments)
 
 
-def _claims(table: pd.DataFrame, rates: pd.DataFrame, coverage: pd.DataFrame, arguments: Options) -> list[Claim]:
-    return [*_error_claims(table), *_rate_claims(rates), *_coverage_claims(coverage, arguments)]
+def _claims(table: pd.DataFrame, rates: pd.DataFrame, coverage: pd.DataFrame) -> list[Claim]:
+    return [*_error_claims(table), *_rate_claims(rates), *_coverage_claims(coverage)]
 
 
 def clear(table: pd.DataFrame) -> pd.Series:
@@ -437,14 +432,19 @@ def _rate_claims(rates: pd.DataFrame) -> list[Claim]:
     return claims
 
 
-def _coverage_claims(coverage: pd.DataFrame, arguments: Options) -> list[Claim]:
-    last = coverage.drop_duplicates(["bins", "design", "privacy", "n"], keep="last")
-    error = float(np.sqrt(LEVEL * (1 - LEVEL) / arguments.replicates))
+def _coverage_claims(coverage: pd.DataFrame) -> list[Claim]:
     return [
-        Claim(f"least pointwise coverage of 95% intervals, {how} bins", f"{int(cells['intervals'].sum()):,} intervals",
-              "", f"{cells['least coverage'].min():.4f}", f"{error:.4f}", bool(cells["held"].all()))
-        for how, cells in last.groupby("bins", sort=False)
-    ]  # fmt: skip
+        least_coverage(
+            f"least pointwise coverage of 95% intervals, {how} bins",
+            cells,
+            "least coverage",
+            by=["design", "privacy", "n"],
+            level=1 - LEVEL,
+            quantities="intervals",
+            design=f"{int(cells.loc[cells['run'] == 'first', 'intervals'].sum()):,} intervals",
+        )
+        for how, cells in coverage.groupby("bins", sort=False)
+    ]
 
 
 if __name__ == "__main__":

@@ -16,7 +16,7 @@ from tqdm import tqdm
 import dpinfer as dpi
 from dpinfer.inference.quantiles import _FEW, _LARGE
 from dpinfer.studies import Rules
-from validation.common.claims import Claim
+from validation.common.claims import Claim, largest_width, least_coverage
 from validation.common.outputs import Options, options, write_figure, write_table
 from validation.common.stages import Choosing
 from validation.selection.quantile_designs import POPULATIONS, TIGHT, Fast, fitted, leaf_counts, nodes_of, places
@@ -376,17 +376,15 @@ def report(table: pd.DataFrame, arguments: Options, same: str) -> list[Claim]:
     write_figure(figure_of(last), "quantile_coverage", arguments)
     found = []
     for ends in ENDS:
-        part = last[(last["ends"] == ends) & last["even"]]
-        worst, clear = part.loc[part["coverage"].idxmin()], part[part["clear"]]
-        error = float(np.sqrt(ALPHA * (1 - ALPHA) / worst["replicates"]))
-        which = f"{worst['population']}, bounds {worst['bounds']}, n = {worst['n']:,}, q = {worst['q']:g}"
-        found.append(Claim(f"least coverage of 95% intervals for quantiles: {ends}", f"{len(part)} cells and quantiles",
-                           "", f"{worst['coverage']:.4f} ({which})", f"{error:.4f}", part["covers"].all()))  # fmt: skip
-        if len(clear) and arguments.replicates >= SERIAL:  # fewer do not tell mean widths
-            top = float(clear["width / oracle"].max())
-            found.append(Claim(f"largest mean width over the oracle's where noise does not dominate: {ends}",
-                               f"{len(clear)} cells and quantiles", "", f"{top:.3f}", "",
-                               arguments.replicates < SERIAL or top <= RULES.width_cap))  # fmt: skip
+        part = table[(table["ends"] == ends) & table["even"]]
+        found.append(
+            least_coverage(
+                f"least coverage of 95% intervals for quantiles: {ends}", part, by=[*KEYS, "q"], held="covers"
+            )
+        )
+        if arguments.replicates >= SERIAL:  # fewer do not tell mean widths
+            what = f"largest mean width over the oracle's where noise does not dominate: {ends}"
+            found.append(largest_width(what, part[part["clear"]], by=[*KEYS, "q"]))
     return found
 
 

@@ -16,7 +16,7 @@ import dpinfer as dpi
 from dpinfer.inference.gram import GramProblem, fit_gram
 from dpinfer.inference.score import score_joint
 from dpinfer.inference.testing.regression import LinearRestrictions, gram_values
-from validation.common.claims import Claim
+from validation.common.claims import Claim, largest_size
 from validation.common.outputs import Options, options, write_figure, write_table
 
 if TYPE_CHECKING:
@@ -259,21 +259,18 @@ def run(arguments: Options) -> list[Claim]:
     write_figure(figure_of(table, powers, bounds[LEVELS[0]]), "regression_tests", arguments)
     prices = len(PRICES) + len(CLEAR)
     design = f"{len(table)} cells: n 100-10,000, 2 and 5 restrictions, {len(KINDS)} designs, {prices} prices"
-    claims = []
-    for level in LEVELS:
-        worst = float(table[f"size at {level:g}"].max())
-        claims.append(
-            Claim(
-                f"largest size at {level:g} of the joint F test with simulated null (limiting distribution: "
-                f"{table[f'limiting at {level:g}'].max():.3f})",
-                design,
-                "",
-                f"{worst:.4f}",
-                f"{np.sqrt(level * (1 - level) / arguments.replicates):.4f}",
-                worst <= bounds[level],
-            )
+    return [
+        largest_size(
+            f"largest size at {level:g} of the joint F test with simulated null (limiting distribution: "
+            f"{table[f'limiting at {level:g}'].max():.3f})",
+            table,
+            f"size at {level:g}",
+            by=["regressors", "slopes", "tested", "neighbors", "n", "price"],
+            level=level,
+            design=design,
         )
-    return claims
+        for level in LEVELS
+    ]
 
 
 if __name__ == "__main__":
