@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from pathlib import Path
 
-__all__ = ["Block"]
+__all__ = ["Block", "picture"]
 
 
 @dataclass(frozen=True)
@@ -28,3 +28,8 @@ class Block:
         before, rest = self.page.read_text(encoding="utf-8").split(self.start)
         after = rest.split(self.end)[1]
         self.page.write_text(f"{before}{self.start}\n\n{text}\n\n{self.end}{after}", encoding="utf-8")
+
+
+def picture(words: str, name: str) -> str:
+    """Return a figure of the committed outputs, for a page of the docs."""
+    return f"![{words}](../validation/output/{name}.png)"

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import pandas as pd
 
 from validation.common.outputs import OUTPUT
+from validation.common.pages import picture
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -18,11 +19,6 @@ def lines_of(heads: Sequence[str], rows: Iterable[Sequence[object]]) -> list[str
     """A table as lines of markdown."""
     shown = [heads, ["---"] * len(heads), *([str(cell) for cell in row] for row in rows)]
     return ["| " + " | ".join(row) + " |" for row in shown]
-
-
-def picture(words: str, name: str) -> str:
-    """A figure of the outputs."""
-    return f"![{words}](../validation/output/{name}.png)"
 
 
 def ranged(values: pd.Series, style: str) -> str:

@@ -1,0 +1,48 @@
+"""The measured sections of the README and of the docs, and what makes them of the committed outputs."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from validation.common.pages import Block
+from validation.people import people_report
+from validation.publish.claims import claims, fresh, headlines, times
+from validation.publish.density import density
+from validation.publish.quantiles import quantiles, selection
+from validation.publish.resampling import aggregate, bootstrap
+from validation.publish.studies import by_design, proportions, published, regression
+from validation.publish.tests import tests
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+__all__ = ["ROOT", "SECTIONS", "block"]
+
+ROOT = Path(__file__).parents[2]
+DOCS = ROOT / "docs"
+
+SECTIONS: dict[tuple[Path, str], Callable[[], str]] = {
+    (ROOT / "README.md", "headlines"): headlines,
+    (DOCS / "claims.md", "claims"): claims,
+    (DOCS / "claims.md", "fresh"): fresh,
+    (DOCS / "claims.md", "times"): times,
+    (DOCS / "regression.md", "coverage"): regression,
+    (DOCS / "descriptions.md", "descriptions"): lambda: by_design("descriptions_coverage"),
+    (DOCS / "descriptions.md", "proportions"): proportions,
+    (DOCS / "exponential-families.md", "families"): lambda: by_design("expfam_coverage"),
+    (DOCS / "exponential-families.md", "published"): published,
+    (DOCS / "tests.md", "tests"): tests,
+    (DOCS / "sample-aggregate.md", "aggregate"): aggregate,
+    (DOCS / "bootstrap.md", "bootstrap"): bootstrap,
+    (DOCS / "people.md", "people"): people_report.section,
+    (DOCS / "selection.md", "selection"): selection,
+    (DOCS / "quantiles.md", "quantiles"): quantiles,
+    (DOCS / "density.md", "density"): density,
+}
+"""Sections by page and name, with what makes them of the committed outputs: a test compares them."""
+
+
+def block(page: Path, name: str) -> Block:
+    """Return a section of a page."""
+    return Block(page, f"<!-- {name}: made by python -m validation.publish -->", f"<!-- end of {name} -->")
