@@ -1,7 +1,8 @@
-"""Write the measured parts of the README and of the docs from the committed outputs."""
+"""Write the measured parts of the README and of the docs from the committed outputs; ``--only`` some of them."""
 
 from __future__ import annotations
 
+import argparse
 import tempfile
 from pathlib import Path
 
@@ -29,10 +30,14 @@ def example() -> str:
 
 def main() -> None:
     """Rewrite the measured sections, and the README's example, whose noise is drawn anew."""
-    block(ROOT / "README.md", "table").write(example())
-    for (page, name), body in SECTIONS.items():
-        block(page, name).write(body())
-        print(f"wrote {name} into {page.name}")
+    parser = argparse.ArgumentParser(prog="python -m validation.publish", description=__doc__)
+    every = {(ROOT / "README.md", "table"): example, **SECTIONS}
+    parser.add_argument("--only", nargs="*", metavar="SECTION", choices=[name for _, name in every])
+    only = parser.parse_args().only
+    for (page, name), body in every.items():
+        if only is None or name in only:
+            block(page, name).write(body())
+            print(f"wrote {name} into {page.name}")
 
 
 if __name__ == "__main__":

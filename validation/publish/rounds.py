@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import numpy as np
+
+from dpinfer.numerics.responses import BINARY
 from dpinfer.procedures.newton_counts import CountCut, CountModel
 from dpinfer.procedures.newton_models import BinaryModel, Cut, EqualSpreadModel, LinearModel
 from dpinfer.procedures.newton_robust import HuberModel, QuantileModel
@@ -14,6 +17,8 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from dpinfer.kernel.rows.rounds import Term
+    from dpinfer.numerics.arrays import Array
+    from dpinfer.numerics.responses import Response
     from dpinfer.procedures.newton_models import RoundModel
 
 PAGE = ROOT / "docs" / "glm.md"
@@ -49,6 +54,31 @@ def tables() -> str:
         rounds = (model.start_terms(), model.terms(cut, last=False), model.terms(cut, last=True))
         prices.append(f"| {name} | " + " | ".join(_listed(terms) for terms in rounds) + " |")
     return "\n".join([*shares, "", *prices])
+
+
+def free() -> str:
+    """Return the table of prices up to which Hessians of binary responses are free beside the score."""
+    lines = ["| link | K, Gaussian noise | used |", "|---|---|---|"]
+    for name, link in {"logit": "logit", "probit": "probit", "complementary log-log": "cloglog"}.items():
+        exact = _room(BINARY[link], np.linspace(-2, 2, 400_001)).min()
+        known = ", phi^5 with phi the golden ratio" if link == "logit" else ""
+        lines.append(f"| {name} | {exact:.4f}{known} | {BinaryModel(link).largest_price(0.0):.4f} |")
+    used, beside = (BinaryModel("logit").largest_price(meat) for meat in (0.0, 0.1))
+    return "\n".join(
+        [
+            *lines,
+            "",
+            f"The Hessian of a logit then has noise of {used**-0.5:.4f} times that of the score, which has the noise "
+            f"of its bound alone. With the products of scores at price a and the score at 1 - a the Hessian is free up "
+            f"to {beside:.2f} (a = .1).",
+        ]
+    )
+
+
+def _room(response: Response, predictor: Array) -> Array:
+    """What the score of a row leaves at each linear predictor, over the square of the Hessian's weight."""
+    mean = response.mean(predictor)
+    return (1 - np.maximum(mean, 1 - mean) ** 2) / response.slope(predictor) ** 2
 
 
 def written() -> str:

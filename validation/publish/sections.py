@@ -7,10 +7,12 @@ from typing import TYPE_CHECKING
 
 from validation.common.pages import Block
 from validation.people import people_report
+from validation.publish import ordinary_path
 from validation.publish.claims import claims, fresh, headlines, times
 from validation.publish.density import density
 from validation.publish.quantiles import quantiles, selection
 from validation.publish.resampling import aggregate, bootstrap
+from validation.publish.rounds import free
 from validation.publish.studies import by_design, proportions, published, regression
 from validation.publish.tests import tests
 
@@ -39,6 +41,8 @@ SECTIONS: dict[tuple[Path, str], Callable[[], str]] = {
     (DOCS / "selection.md", "selection"): selection,
     (DOCS / "quantiles.md", "quantiles"): quantiles,
     (DOCS / "density.md", "density"): density,
+    (DOCS / "kernel.md", "free"): free,
+    (DOCS / "kernel.md", "ordinary"): ordinary_path.section,
 }
 """Sections by page and name, with what makes them of the committed outputs: a test compares them."""
 
