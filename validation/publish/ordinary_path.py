@@ -117,7 +117,7 @@ def section() -> str:
     mean, ols = (total(ask) for ask in QUESTIONS.values())
     return (
         f"An ordinary question runs a part of them: between `run` and the release `mean` enters functions of {mean:,} "
-        f"lines of code, and `ols(method=\"gram\")` of {ols:,}, without docstrings, comments and blank lines, and with "
+        f'lines of code, and `ols(method="gram")` of {ols:,}, without docstrings, comments and blank lines, and with '
         "the rehearsal and the charge. `python -m validation.publish.ordinary_path` lists them by file."
     )
 

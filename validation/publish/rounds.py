@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -9,6 +10,7 @@ import numpy as np
 from dpinfer.numerics.responses import BINARY
 from dpinfer.procedures.newton_counts import CountCut, CountModel
 from dpinfer.procedures.newton_models import BinaryModel, Cut, EqualSpreadModel, LinearModel
+from dpinfer.procedures.newton_people import people_prices
 from dpinfer.procedures.newton_robust import HuberModel, QuantileModel
 from validation.common.pages import Block
 from validation.publish.trusted import ROOT
@@ -40,6 +42,12 @@ MODELS: dict[str, RoundModel] = {
     "quantile, q = .9": QuantileModel(0.9),
 }
 
+PEOPLE: dict[str, tuple[RoundModel, float]] = {
+    "least squares, people": (LinearModel(), 1.0),
+    "logit, people": (BinaryModel("logit"), 0.25),
+}
+"""With the bound M on the Hessian of a row."""
+
 _STAGES = ("ranges", "response", "start", "counts", "first", "sizes", "second")
 
 
@@ -53,6 +61,9 @@ def tables() -> str:
         cut: Cut = CountCut(2.0, 5.0) if isinstance(model, CountModel) else Cut(3.0, 6.0)
         rounds = (model.start_terms(), model.terms(cut, last=False), model.terms(cut, last=True))
         prices.append(f"| {name} | " + " | ".join(_listed(terms) for terms in rounds) + " |")
+    for name, (model, largest) in PEOPLE.items():
+        rounds = tuple(_of_people(model.terms(Cut(3.0, 6.0), last=last), largest) for last in (False, True))
+        prices.append(f"| {name} | | " + " | ".join(_listed(terms) for terms in rounds) + " |")
     return "\n".join([*shares, "", *prices])
 
 
@@ -90,6 +101,14 @@ def main() -> None:
     """Rewrite the tables."""
     Block(PAGE, START, END).write(tables())
     print(f"wrote shares and prices of {len(MODELS)} models into {PAGE.name}")
+
+
+def _of_people(terms: Sequence[Term], largest: float) -> list[Term]:
+    """Parts of the price that terms have beside a score that is cut at one, of people with one row."""
+    return [
+        replace(one, price=one.price * largest**2) if one.name == "hessian" else one
+        for one in people_prices(tuple(terms), 1.0, 1)
+    ]
 
 
 def _listed(terms: Sequence[Term]) -> str:

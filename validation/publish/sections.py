@@ -10,9 +10,11 @@ from validation.people import people_report
 from validation.publish import ordinary_path
 from validation.publish.claims import claims, fresh, headlines, times
 from validation.publish.density import density
+from validation.publish.newton import limits, peers, speed
 from validation.publish.quantiles import quantiles, selection
 from validation.publish.resampling import aggregate, bootstrap
 from validation.publish.rounds import free
+from validation.publish.rules import rules
 from validation.publish.studies import by_design, proportions, published, regression
 from validation.publish.tests import tests
 
@@ -41,6 +43,10 @@ SECTIONS: dict[tuple[Path, str], Callable[[], str]] = {
     (DOCS / "selection.md", "selection"): selection,
     (DOCS / "quantiles.md", "quantiles"): quantiles,
     (DOCS / "density.md", "density"): density,
+    (DOCS / "glm.md", "peers"): peers,
+    (DOCS / "glm.md", "speed"): speed,
+    (DOCS / "glm.md", "limits"): limits,
+    (DOCS / "guide" / "does-your-interval-cover.md", "rules"): rules,
     (DOCS / "kernel.md", "free"): free,
     (DOCS / "kernel.md", "ordinary"): ordinary_path.section,
 }
