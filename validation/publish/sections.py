@@ -15,6 +15,7 @@ from validation.publish.quantiles import quantiles, selection
 from validation.publish.resampling import aggregate, bootstrap
 from validation.publish.rounds import free
 from validation.publish.rules import rules
+from validation.publish.source_errors import errors
 from validation.publish.studies import by_design, proportions, published, regression
 from validation.publish.tests import tests
 
@@ -47,6 +48,7 @@ SECTIONS: dict[tuple[Path, str], Callable[[], str]] = {
     (DOCS / "glm.md", "speed"): speed,
     (DOCS / "glm.md", "limits"): limits,
     (DOCS / "guide" / "does-your-interval-cover.md", "rules"): rules,
+    (DOCS / "sources.md", "errors"): errors,
     (DOCS / "kernel.md", "free"): free,
     (DOCS / "kernel.md", "ordinary"): ordinary_path.section,
 }
