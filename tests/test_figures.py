@@ -90,8 +90,9 @@ def test_given_numbers_are_stated(page):
 
 def test_measured_numbers_are_found_wherever_they_stand():
     page = (
-        "---\nx: 1.1\n---\n# A\n\nIt covers .936 to .938 (93.6%), `1.2`, $1.3$, [4](x1.4), 0.6.6, 2.83.\n\n```\n1.5\n```\n"
-        "\n    a = 1.6\n\n<!-- b: made by c -->\n\n1.7\n\n<!-- end of b -->\n\n| section 2.1 | 0.5, -0.25 and 1,000.5 |\n"
+        "---\nx: 1.1\n---\n# A\n\nIt covers .936 to .938 (93.6%), `1.2`, $1.3$, [4](x1.4), 0.6.6, 2.83.\n\n"
+        "```\n1.5\n```\n\n    a = 1.6\n\n<!-- b: made by c -->\n\n1.7\n\n<!-- end of b -->\n\n"
+        "| section 2.1 | 0.5, -0.25 and 1,000.5 |\n"
     )
     numbers = [number for line in prose(page) for number in _NUMBER.findall(line)]
     assert numbers == [".936", ".938", "93.6%", "2.83", "0.5", "0.25", "1,000.5"]
