@@ -47,7 +47,7 @@ def run_script(name: str, arguments: Options) -> Ran:
             return Ran([Claim(**claim) for claim in stored["claims"]], stored["minutes"])
     print(f"{name}: {arguments.replicates:,} replicates")
     before = processor_minutes()
-    claims = [with_replicates(claim, arguments) for claim in import_module(module_of(name)).run(arguments)]
+    claims = [completed(claim, name, arguments.replicates) for claim in import_module(module_of(name)).run(arguments)]
     ran = Ran(claims, round(processor_minutes() - before, 2))
     state.parent.mkdir(parents=True, exist_ok=True)
     stored = {"key": key, "claims": [asdict(claim) for claim in claims], "minutes": ran.minutes}
@@ -55,10 +55,15 @@ def run_script(name: str, arguments: Options) -> Ran:
     return ran
 
 
-def with_replicates(claim: Claim, arguments: Options) -> Claim:
-    """A claim that does not say so has the replicates of the run, unless it is exact or of times."""
-    random = claim.kind not in ("exact", "time") and claim.error != "exact"
-    return replace(claim, replicates=arguments.replicates) if random and not claim.replicates else claim
+def completed(claim: Claim, name: str, replicates: int) -> Claim:
+    """Say of a claim that does not say so itself that it is of times, or exact, or has the replicates of the run."""
+    if claim.kind != "value":
+        return claim
+    if name in TIMED:
+        return replace(claim, kind="time")
+    if claim.error == "exact":
+        return replace(claim, kind="exact")
+    return claim if claim.replicates else replace(claim, replicates=replicates)
 
 
 def processor_minutes() -> float:
