@@ -1,7 +1,7 @@
-"""Run every validation script and write one report: ``python -m validation --quick | --full``.
+"""Run every validation script and write one report: ``python -m validation --quick | --full | --fresh``.
 
-A run that is stopped goes on where it was. The published tables have the published seed and replicates; with another
-seed, or other replicates, everything is written to a folder of its own in build.
+A run that is stopped goes on where it was. ``--fresh --seed 7`` judges the same claims on other random numbers, at
+fewer replicates, and writes to build; what it finds is kept in validation/output/fresh_seed.csv.
 """
 
 from __future__ import annotations
@@ -89,6 +89,14 @@ def write_results(ran: Mapping[str, Ran], path: Path) -> None:
         writer.writerows([name, *cells] for name, found in rows.items() for cells in found)
 
 
+def write_fresh(path: Path, seed: int) -> None:
+    """Put what was found with a fresh seed beside the committed tables."""
+    with path.open(newline="", encoding="utf-8") as file:
+        head, *rows = csv.reader(file)
+    with (OUTPUT / "fresh_seed.csv").open("w", newline="", encoding="utf-8") as file:
+        csv.writer(file).writerows([["seed", *head], *([seed, *row] for row in rows)])
+
+
 def report(ran: Mapping[str, Ran], out: Path) -> str:
     """Return the report as one HTML page."""
     rows = "".join(
@@ -117,25 +125,28 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m validation", description=(__doc__ or "").splitlines()[0])
     which = parser.add_mutually_exclusive_group(required=True)
     which.add_argument("--quick", action="store_true", help="few replicates, a few minutes; writes to build/validation")
+    which.add_argument("--fresh", action="store_true", help="other random numbers, so that --seed is given, too")
     which.add_argument("--full", action="store_true", help="the published replicates; writes to validation/output")
     parser.add_argument("--only", choices=list(SCRIPTS), help="run one script, and leave the rest for another time")
     parser.add_argument("--jobs", type=int, default=2)
     parser.add_argument("--seed", type=int, default=SEED)
-    parser.add_argument("--replicates", type=int, help="so many instead in every script that takes random ones")
     read = parser.parse_args()
-    fresh = read.seed != SEED or read.replicates is not None
-    out = Path("build", "validation" if read.quick else f"seed-{read.seed}") if read.quick or fresh else OUTPUT
+    if (read.seed == SEED) == read.fresh:
+        parser.error(f"--fresh takes a --seed other than {SEED}, and nothing else does")
+    mode = "quick" if read.quick else "fresh" if read.fresh else "full"
+    out = {"quick": Path("build/validation"), "fresh": Path(f"build/seed-{read.seed}"), "full": OUTPUT}[mode]
     out.mkdir(parents=True, exist_ok=True)
     ran = {}
     for name, script in SCRIPTS.items():
         if read.only not in (None, name):
             continue
-        command = f"python -m validation {'--quick' if read.quick else '--full'}"
-        count = script.quick if read.quick else script.full
-        if read.replicates is not None and count > 1 and name not in TIMED:
-            count = read.replicates
-        ran[name] = run_script(name, Options(count, read.seed, read.jobs, out, command))
+        count = {"quick": script.quick, "fresh": script.fresh, "full": script.full}[mode]
+        if not count:
+            continue
+        ran[name] = run_script(name, Options(count, read.seed, read.jobs, out, f"python -m validation --{mode}"))
         write_results(ran, (OUTPUT.parent if out == OUTPUT else out) / "results.csv")
+    if read.fresh:
+        write_fresh(out / "results.csv", read.seed)
     if read.only is None:
         (out / "report.html").write_text(report(ran, out), encoding="utf-8")
     listed = [(name, claim) for name, found in ran.items() for claim in found.claims]
