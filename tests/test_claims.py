@@ -1,12 +1,19 @@
 """The rule by which tables of the validation scripts are judged."""
 
+from dataclasses import replace
+from functools import partial
+
 import numpy as np
 import pandas as pd
 import pytest
 from scipy import stats
 
-from validation.__main__ import completed
+from validation.__main__ import Ran, completed, write_results
+from validation.common.cells import kept
 from validation.common.claims import RULES, Claim, largest_size, largest_width, least_coverage
+from validation.common.outputs import Options
+from validation.publish.claims import read_results
+from validation.scripts import SCRIPTS, TIMED
 
 N = 5000
 
@@ -104,3 +111,57 @@ def test_what_a_claim_does_not_say_is_completed():
     assert completed(plain, "ols_speed", 15).kind == "time"
     exact = completed(Claim("w", "d", "", "1", "exact", held=True), "proportion_exact", 1)
     assert (exact.kind, exact.replicates) == ("exact", 0)
+
+
+OPTIONS = {"replicates": 3, "seed": 1, "jobs": 1, "command": "python -m validation --quick"}
+
+
+def test_a_study_that_was_stopped_goes_on_where_it_was(tmp_path):
+    measured = []
+
+    def measure(part):
+        if len(measured) == 2:
+            raise KeyboardInterrupt
+        measured.append(part)
+        return {"part": part}
+
+    options = Options(out=tmp_path, **OPTIONS)
+    with pytest.raises(KeyboardInterrupt):
+        [kept("study", part, options, partial(measure, part)) for part in range(4)]
+    before = measured[:]
+    measured.clear()
+    found = [kept("study", part, options, partial(measure, part)) for part in range(4)]
+    assert before == [0, 1]
+    assert measured == [2, 3]
+    assert found == [{"part": part} for part in range(4)]
+
+
+def test_other_options_are_another_study(tmp_path):
+    first = kept("study", 0, Options(out=tmp_path, **OPTIONS), lambda: "first")
+    second = kept("study", 0, Options(out=tmp_path, **{**OPTIONS, "replicates": 4}), lambda: "second")
+    assert (first, second) == ("first", "second")
+
+
+def test_results_keep_the_rows_of_scripts_that_did_not_run(tmp_path):
+    path = tmp_path / "results.csv"
+    claim = Claim("w", "d", "", "1", "", held=True)
+    write_results({"ols_coverage": Ran([claim], 1.5), "cdf_band": Ran([claim, claim], 2.0)}, path)
+    write_results({"cdf_band": Ran([replace(claim, ours="2")], 3.0)}, path)
+    table = read_results(path)
+    assert list(table["script"]) == ["ols_coverage", "cdf_band"]
+    assert list(table["ours"]) == ["1", "2"]
+    assert list(table["minutes"]) == [1.5, 3.0]
+
+
+def test_results_without_a_column_are_refused(tmp_path):
+    path = tmp_path / "results.csv"
+    path.write_text("script,what\nols_coverage,w\n", encoding="utf-8")
+    with pytest.raises(ValueError, match="lacks the columns"):
+        read_results(path)
+
+
+def test_every_script_judges_at_least_as_much_in_full_as_with_a_fresh_seed_and_quickly():
+    for name, script in SCRIPTS.items():
+        assert script.full >= script.quick > 0, name
+        assert script.full >= script.fresh, name
+        assert not (script.fresh and name in TIMED), name
