@@ -1,7 +1,7 @@
-"""Run every validation script and write one report: ``python -m validation --quick | --full``.
+"""Run every validation script and write one report: ``python -m validation --quick | --full | --fresh``.
 
-A run that is stopped goes on where it was. The published tables have the published seed and replicates; with another
-seed, or other replicates, everything is written to a folder of its own in build.
+A run that is stopped goes on where it was. ``--fresh --seed 7`` judges the same claims on other random numbers, at
+fewer replicates, and writes to build; what it finds is kept in validation/output/fresh_seed.csv.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ def run_script(name: str, arguments: Options) -> Ran:
             return Ran([Claim(**claim) for claim in stored["claims"]], stored["minutes"])
     print(f"{name}: {arguments.replicates:,} replicates")
     before = processor_minutes()
-    claims = [with_replicates(claim, arguments) for claim in import_module(module_of(name)).run(arguments)]
+    claims = [completed(claim, name, arguments.replicates) for claim in import_module(module_of(name)).run(arguments)]
     ran = Ran(claims, round(processor_minutes() - before, 2))
     state.parent.mkdir(parents=True, exist_ok=True)
     stored = {"key": key, "claims": [asdict(claim) for claim in claims], "minutes": ran.minutes}
@@ -55,10 +55,15 @@ def run_script(name: str, arguments: Options) -> Ran:
     return ran
 
 
-def with_replicates(claim: Claim, arguments: Options) -> Claim:
-    """A claim that does not say so has the replicates of the run, unless it is exact or of times."""
-    random = claim.kind not in ("exact", "time") and claim.error != "exact"
-    return replace(claim, replicates=arguments.replicates) if random and not claim.replicates else claim
+def completed(claim: Claim, name: str, replicates: int) -> Claim:
+    """Say of a claim that does not say so itself that it is of times, or exact, or has the replicates of the run."""
+    if claim.kind != "value":
+        return claim
+    if name in TIMED:
+        return replace(claim, kind="time")
+    if claim.error == "exact":
+        return replace(claim, kind="exact")
+    return claim if claim.replicates else replace(claim, replicates=replicates)
 
 
 def processor_minutes() -> float:
@@ -82,6 +87,14 @@ def write_results(ran: Mapping[str, Ran], path: Path) -> None:
         writer = csv.writer(file)
         writer.writerow(["script", *Claim.__dataclass_fields__, "minutes"])
         writer.writerows([name, *cells] for name, found in rows.items() for cells in found)
+
+
+def write_fresh(path: Path, seed: int) -> None:
+    """Put what was found with a fresh seed beside the committed tables."""
+    with path.open(newline="", encoding="utf-8") as file:
+        head, *rows = csv.reader(file)
+    with (OUTPUT / "fresh_seed.csv").open("w", newline="", encoding="utf-8") as file:
+        csv.writer(file).writerows([["seed", *head], *([seed, *row] for row in rows)])
 
 
 def report(ran: Mapping[str, Ran], out: Path) -> str:
@@ -112,25 +125,28 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m validation", description=(__doc__ or "").splitlines()[0])
     which = parser.add_mutually_exclusive_group(required=True)
     which.add_argument("--quick", action="store_true", help="few replicates, a few minutes; writes to build/validation")
+    which.add_argument("--fresh", action="store_true", help="other random numbers, so that --seed is given, too")
     which.add_argument("--full", action="store_true", help="the published replicates; writes to validation/output")
     parser.add_argument("--only", choices=list(SCRIPTS), help="run one script, and leave the rest for another time")
     parser.add_argument("--jobs", type=int, default=2)
     parser.add_argument("--seed", type=int, default=SEED)
-    parser.add_argument("--replicates", type=int, help="so many instead in every script that takes random ones")
     read = parser.parse_args()
-    fresh = read.seed != SEED or read.replicates is not None
-    out = Path("build", "validation" if read.quick else f"seed-{read.seed}") if read.quick or fresh else OUTPUT
+    if (read.seed == SEED) == read.fresh:
+        parser.error(f"--fresh takes a --seed other than {SEED}, and nothing else does")
+    mode = "quick" if read.quick else "fresh" if read.fresh else "full"
+    out = {"quick": Path("build/validation"), "fresh": Path(f"build/seed-{read.seed}"), "full": OUTPUT}[mode]
     out.mkdir(parents=True, exist_ok=True)
     ran = {}
     for name, script in SCRIPTS.items():
         if read.only not in (None, name):
             continue
-        command = f"python -m validation {'--quick' if read.quick else '--full'}"
-        count = script.quick if read.quick else script.full
-        if read.replicates is not None and count > 1 and name not in TIMED:
-            count = read.replicates
-        ran[name] = run_script(name, Options(count, read.seed, read.jobs, out, command))
+        count = {"quick": script.quick, "fresh": script.fresh, "full": script.full}[mode]
+        if not count:
+            continue
+        ran[name] = run_script(name, Options(count, read.seed, read.jobs, out, f"python -m validation --{mode}"))
         write_results(ran, (OUTPUT.parent if out == OUTPUT else out) / "results.csv")
+    if read.fresh:
+        write_fresh(out / "results.csv", read.seed)
     if read.only is None:
         (out / "report.html").write_text(report(ran, out), encoding="utf-8")
     listed = [(name, claim) for name, found in ran.items() for claim in found.claims]

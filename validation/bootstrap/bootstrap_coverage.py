@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -15,6 +16,7 @@ import dpinfer as dpi
 from dpinfer.inference.bootstrap import ReplicateSums, Variances
 from dpinfer.numerics.mixture import PROBABILITIES, mixture_isf
 from dpinfer.studies import Rules
+from validation.common.cells import kept
 from validation.common.claims import Claim
 from validation.common.outputs import Options, options, write_figure, write_table
 
@@ -87,8 +89,6 @@ class Design:
         Of the estimate among those that are asked for.
     neighbors : str
     level : float
-    share : float
-        Of the replicates that are asked for.
     rival : callable, optional
         Makes the procedure that is fitted to the same rows at the same price.
     """
@@ -103,7 +103,6 @@ class Design:
     place: int = 0
     neighbors: str = "add_remove"
     level: float = 0.95
-    share: float = 1.0
     rival: Any = None
 
 
@@ -180,7 +179,7 @@ FORMULA = "y ~ x"
 DESIGNS = (
     Design("mean, N(.5, 1) clamped", mean(20), dpi.GDP(0.1), 10_000, normal, 0.5, UNIT, level=0.9),
     Design("mean, N(.5, 1) clamped", mean(180), dpi.GDP(0.3), 10_000, normal, 0.5, UNIT, level=0.9),
-    Design("mean, N(.5, 1) clamped", mean(2000), dpi.GDP(1.0), 10_000, normal, 0.5, UNIT, level=0.9, share=2.0),
+    Design("mean, N(.5, 1) clamped", mean(2000), dpi.GDP(1.0), 10_000, normal, 0.5, UNIT, level=0.9),
     Design("mean, skewed", mean(50), dpi.GDP(1.0), 300, skewed, SKEWED, LONG_TAIL),
     Design("mean, skewed", mean(50), dpi.GDP(4.0), 300, skewed, SKEWED, LONG_TAIL),
     Design("mean, skewed", mean(20), dpi.GDP(0.3), 300, skewed, SKEWED, LONG_TAIL),
@@ -189,21 +188,21 @@ DESIGNS = (
     Design("proportion of 2%", dpi.bootstrap("x <= 0.02", statistic="proportion", replicates=50), dpi.GDP(1.0), 2000,
            even, 0.02, UNIT),
     Design("proportion of 2%", dpi.bootstrap("x <= 0.02", statistic="proportion", replicates=100), dpi.GDP(2.0), 20_000,
-           even, 0.02, UNIT, share=0.4),
+           even, 0.02, UNIT),
     Design("standard deviation", dpi.bootstrap("x", statistic="std", replicates=50), dpi.GDP(2.0), 2000, beta, STD,
            UNIT),
     Design("standard deviation", dpi.bootstrap("x", statistic="std", replicates=50), dpi.GDP(4.0), 10_000, beta, STD,
-           UNIT, share=0.4),
+           UNIT),
     Design("correlation of .9", dpi.bootstrap(["x", "y"], statistic="corr", replicates=50), dpi.GDP(2.0), 2000, related,
            0.9, BOTH),
     Design("correlation of .9", dpi.bootstrap(["x", "y"], statistic="corr", replicates=50), dpi.GDP(4.0), 100_000,
-           related, 0.9, BOTH, share=0.2),
+           related, 0.9, BOTH),
     Design("ratio of means", dpi.bootstrap(["income", "age"], statistic="income / age", replicates=50), dpi.GDP(1.0),
            2000, incomes, 1.0, PEOPLE),
     Design("slope, spread grows with x", dpi.bootstrap(FORMULA, replicates=50), dpi.GDP(2.0), 5000, spreading, 0.5,
            PAIR, place=1, rival=dpi.ols),
     Design("slope, spread grows with x", dpi.bootstrap(FORMULA, replicates=50), dpi.GDP(4.0), 20_000, spreading, 0.5,
-           PAIR, place=1, share=0.4, rival=dpi.ols),
+           PAIR, place=1, rival=dpi.ols),
     Design("total, rows vary too", dpi.bootstrap("x", statistic="total", replicates=50), dpi.GDP(1.0), 2000, counted,
            400.0, UNIT),
     Design("mean of the data themselves", mean(50, target="data"), dpi.GDP(1.0), 500, beta, np.nan, UNIT),
@@ -288,7 +287,7 @@ def judge(place: int, rows: np.ndarray, run: str, least: float) -> dict[str, Any
 def study(place: int, arguments: Options, *, again: bool) -> dict[str, Any]:
     """Run one design; again at ten times the replicates and judged by the same threshold."""
     design = DESIGNS[place]
-    first = max(int(design.share * arguments.replicates), 4)
+    first = arguments.replicates
     count, seed = (first * RULES.rerun_factor, arguments.seed + RULES.rerun_seed) if again else (first, arguments.seed)
     parts = [range(start, min(start + CHUNK, count)) for start in range(0, count, CHUNK)]
     jobs = 1 if arguments.replicates < SERIAL else arguments.jobs
@@ -382,9 +381,10 @@ def run(arguments: Options) -> list[Claim]:
     write_table(scalars, "bootstrap_coverage_exact", arguments, ["By quadrature; 95% intervals, the default."])
     rows = []
     for place in range(len(DESIGNS)):
-        rows.append(study(place, arguments, again=False))
+        rows.append(kept("bootstrap_coverage", place, arguments, partial(study, place, arguments, again=False)))
         if not rows[-1]["held"] and arguments.replicates >= AGAIN:
-            rows.append(study(place, arguments, again=True))
+            again = partial(study, place, arguments, again=True)
+            rows.append(kept("bootstrap_coverage", f"{place}-again", arguments, again))
     table = pd.DataFrame(rows)
     last = table.drop_duplicates("place", keep="last")
     notes = [

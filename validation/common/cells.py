@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import pickle
 from concurrent.futures import ProcessPoolExecutor
 from typing import TYPE_CHECKING, Any
 
@@ -11,10 +12,28 @@ from tqdm import tqdm
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
+    from pathlib import Path
 
     from validation.common.outputs import Options
 
-__all__ = ["measured"]
+__all__ = ["kept", "measured"]
+
+
+def kept(name: str, part: int | str, arguments: Options, compute: Callable[[], Any]) -> Any:
+    """Return a part of a study: what an earlier run with these options left, or what is computed, and left, now."""
+    stored = _folder(name, arguments) / f"{part}.pickle"
+    if not stored.exists():
+        found = compute()
+        partial = stored.with_suffix(".partial")
+        partial.write_bytes(pickle.dumps(found))
+        partial.rename(stored)
+    return pickle.loads(stored.read_bytes())
+
+
+def _folder(name: str, arguments: Options) -> Path:
+    folder: Path = arguments.out / "parts" / f"{name}-{arguments.replicates}-{arguments.seed}"
+    folder.mkdir(parents=True, exist_ok=True)
+    return folder
 
 
 def measured(
@@ -24,8 +43,7 @@ def measured(
 
     ``measure`` is given a cell, its place, the replicates and the seed.
     """
-    folder = arguments.out / "parts" / f"{name}-{arguments.replicates}-{arguments.seed}"
-    folder.mkdir(parents=True, exist_ok=True)
+    folder = _folder(name, arguments)
     parts = [folder / f"{place}.json" for place in range(len(cells))]
     with ProcessPoolExecutor(arguments.jobs) as pool:
         found = {

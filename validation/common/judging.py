@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -12,6 +13,7 @@ from tqdm import tqdm
 
 import dpinfer as dpi
 from dpinfer.studies import Rules
+from validation.common.cells import kept
 from validation.common.claims import RULES, Claim, largest_width, least_coverage, replicates_of
 from validation.common.outputs import Options, write_figure, write_table
 
@@ -63,21 +65,17 @@ class Case:
 def judge(cases: Sequence[Case], name: str, arguments: Options) -> pd.DataFrame:
     """Study every case; a row per number of rows, price, relation, quantity and run.
 
-    What a stopped run has finished is read from its folder.
+    What a stopped run has finished is not run again.
     """
-    folder = arguments.out / "parts" / f"{name}-{arguments.replicates}-{arguments.seed}"
-    folder.mkdir(parents=True, exist_ok=True)
-    parts = []
     tasks = [(case, neighbors) for case in cases for neighbors in case.neighbors]
-    for index, (case, neighbors) in enumerate(tqdm(tasks, desc="studies")):
-        stored = folder / f"{index}.pickle"
-        if not stored.exists():
-            judge_one(case, neighbors, index, arguments).to_pickle(stored)
-        parts.append(pd.read_pickle(stored))
+    parts = [
+        kept(name, index, arguments, partial(judge_one, *task, index, arguments))
+        for index, task in enumerate(tqdm(tasks, desc="studies"))
+    ]
     table = pd.concat(parts, ignore_index=True)
-    kept = [*CELL, "kappa", "coverage", "width", "width / oracle"]
-    kept += ["width / ordinary", "unbounded", "flagged", "failures", "replicates", "run", "cap", "verdict", "held"]
-    return table[[name for name in kept if name in table]]
+    shown = [*CELL, "kappa", "coverage", "width", "width / oracle"]
+    shown += ["width / ordinary", "unbounded", "flagged", "failures", "replicates", "run", "cap", "verdict", "held"]
+    return table[[column for column in shown if column in table]]
 
 
 def judge_one(case: Case, neighbors: str, index: int, arguments: Options) -> pd.DataFrame:

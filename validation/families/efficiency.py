@@ -45,7 +45,6 @@ def measure(law: Law, arguments: Options) -> list[dict]:
     least = bound(law, schema)
     rows = []
     for n in SIZES:
-        replicates = arguments.replicates if n < SIZES[-1] else max(arguments.replicates // 2, 50)
         study = dpi.coverage_study(
             law,
             dpi.expfam("x", family=family, inference="wald"),
@@ -53,9 +52,9 @@ def measure(law: Law, arguments: Options) -> list[dict]:
             truth=dict(law.truth),
             n=n,
             privacy=PRICE,
-            replicates=replicates,
+            replicates=arguments.replicates,
             seed=arguments.seed,
-            n_jobs=arguments.jobs if n * replicates > 10**6 else 1,
+            n_jobs=arguments.jobs if n * arguments.replicates > 10**6 else 1,
             progress=False,
         )
         for place, cell in enumerate(study.cells.to_dict("records")):
@@ -66,8 +65,8 @@ def measure(law: Law, arguments: Options) -> list[dict]:
                     "parameter": cell["term"],
                     "n": n,
                     "variance / bound": ratio,
-                    "error": ratio * np.sqrt(2 / (replicates - 1)),
-                    "replicates": replicates,
+                    "error": ratio * np.sqrt(2 / (arguments.replicates - 1)),
+                    "replicates": arguments.replicates,
                 }
             )
     return rows

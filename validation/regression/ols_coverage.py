@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 import pandas as pd
@@ -13,6 +14,7 @@ from tqdm import tqdm
 import dpinfer as dpi
 from dpinfer.studies import Rules
 from dpinfer.studies.populations import truncated_normal
+from validation.common.cells import kept
 from validation.common.claims import Claim, largest_width, least_coverage
 from validation.common.outputs import Options, options, write_figure, write_table
 
@@ -214,8 +216,13 @@ def run(arguments: Options) -> list[Claim]:
     """Run every cell, judge it, write the table and the figure."""
     cells = [(kind, neighbors) for kind in kinds() for neighbors in ("add_remove", "replace_one")]
     parts = [
-        judge(kind, neighbors, arguments.replicates, arguments.seed + 100 * index, arguments.jobs)
-        for index, (kind, neighbors) in enumerate(tqdm(cells, desc="studies"))
+        kept(
+            "ols_coverage",
+            index,
+            arguments,
+            partial(judge, *cell, arguments.replicates, arguments.seed + 100 * index, arguments.jobs),
+        )
+        for index, cell in enumerate(tqdm(cells, desc="studies"))
     ]
     table = pd.concat(parts, ignore_index=True)
     first = table["run"] == "first"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 import pandas as pd
@@ -12,6 +13,7 @@ from tqdm import tqdm
 import dpinfer as dpi
 from dpinfer.studies import Rules
 from dpinfer.studies.populations import truncated_normal
+from validation.common.cells import kept
 from validation.common.claims import Claim, largest_width, least_coverage
 from validation.common.outputs import Options, options, write_figure, write_table
 
@@ -156,7 +158,12 @@ def run(arguments: Options) -> list[Claim]:
     found = [
         row
         for index, (rows, price) in enumerate(tqdm(cells, desc="studies"))
-        for row in judge(rows, price, without[price], arguments, arguments.seed + 100 * (index + 1))
+        for row in kept(
+            "rare_levels",
+            index,
+            arguments,
+            partial(judge, rows, price, without[price], arguments, arguments.seed + 100 * (index + 1)),
+        )
     ]
     table = pd.DataFrame(found)
     first = table["run"] == "first"

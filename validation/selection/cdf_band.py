@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -14,6 +15,7 @@ from tqdm import tqdm
 import dpinfer as dpi
 from dpinfer.inference.quantiles import simultaneous_width
 from dpinfer.studies import Rules
+from validation.common.cells import kept
 from validation.common.claims import Claim, least_coverage
 from validation.common.outputs import Options, options, write_figure, write_table
 from validation.selection.quantile_designs import POPULATIONS, Fast, leaf_counts, nodes_of
@@ -206,10 +208,12 @@ def run(arguments: Options) -> list[Claim]:
     least, rows = RULES.least_coverage(count, 1 - ALPHA), []
     with Parallel(n_jobs=1 if count < SERIAL else arguments.jobs) as parallel:
         for place in tqdm(range(len(DESIGNS)), desc="bands"):
-            rows.append(study(place, count, arguments.seed, least, "first", parallel))
+            first = partial(study, place, count, arguments.seed, least, "first", parallel)
+            rows.append(kept("cdf_band", place, arguments, first))
             if not rows[-1]["held"] and count >= AGAIN:
                 more, seed = count * RULES.rerun_factor, arguments.seed + RULES.rerun_seed
-                rows.append(study(place, more, seed, least, "rerun", parallel))
+                again = partial(study, place, more, seed, least, "rerun", parallel)
+                rows.append(kept("cdf_band", f"{place}-again", arguments, again))
     gap = max(largest_gap(place, arguments.seed) for place in range(len(DESIGNS) if count >= SERIAL else 2))
     table = pd.DataFrame(rows)
     last = table.drop_duplicates("place", keep="last")

@@ -16,6 +16,7 @@ import dpinfer as dpi
 from dpinfer.inference.density import DensityEstimates, density_intervals, projected
 from dpinfer.procedures.density import density
 from dpinfer.procedures.fine_grid import CELLS, WIDTHS, FineGrid
+from validation.common.cells import kept
 from validation.common.claims import RULES, Claim, least_coverage
 from validation.common.outputs import Options, options, write_figure, write_table
 from validation.common.stages import release_of
@@ -47,7 +48,7 @@ CANDIDATES = [CELLS // width for width in WIDTHS if CELLS % width == 0]
 """Numbers of bins that may be chosen."""
 
 CHOSEN_ROWS = (1_000, 100_000)
-AUTO_PART = 0.02
+AUTO_PART = 0.1
 """Share of the replicates of coverage that the errors of chosen bins get."""
 
 
@@ -318,6 +319,13 @@ def figure_of(table: pd.DataFrame) -> Figure:
     return figure
 
 
+def kept_coverage(cell: tuple, place: int, arguments: Options) -> list[dict]:
+    """One cell of coverage, measured once."""
+    measure = partial(coverage_cell, *cell, arguments.replicates, arguments.seed)
+    rows: list[dict] = kept("density_error", place, arguments, measure)
+    return rows
+
+
 def run(arguments: Options) -> list[Claim]:
     """Simulate, write tables and figure, and state the claims."""
     parallel = Parallel(n_jobs=arguments.jobs)
@@ -333,7 +341,7 @@ def run(arguments: Options) -> list[Claim]:
     rates = slopes(table)
     fixed = [("best fixed", design, n, price) for design in DESIGNS for price in PRICES for n in SIZES]
     chosen = [("chosen", design, n, price) for design in DESIGNS[:2] for price in PRICES[:2] for n in CHOSEN_ROWS]
-    found = parallel(delayed(coverage_cell)(*cell, arguments.replicates, arguments.seed) for cell in [*fixed, *chosen])
+    found = parallel(delayed(kept_coverage)(cell, place, arguments) for place, cell in enumerate([*fixed, *chosen]))
     coverage = pd.DataFrame([row for rows in found for row in rows])
     _write(table, rates, coverage, arguments, part)
     return _claims(table, rates, coverage)

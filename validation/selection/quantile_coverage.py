@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -16,6 +16,7 @@ from tqdm import tqdm
 import dpinfer as dpi
 from dpinfer.inference.quantiles import _FEW, _LARGE
 from dpinfer.studies import Rules
+from validation.common.cells import kept
 from validation.common.claims import Claim, largest_width, least_coverage
 from validation.common.outputs import Options, options, write_figure, write_table
 from validation.common.stages import Choosing
@@ -263,18 +264,23 @@ def judged(arguments: Options) -> pd.DataFrame:
     """Every cell; those whose coverage is short, maybe by chance, again at ten times the replicates."""
     count = arguments.replicates
     least = RULES.least_coverage(count, 1 - ALPHA)
-    tables = []
     with Parallel(n_jobs=1 if count < SERIAL else arguments.jobs) as parallel:
-        for cells in tqdm(all_cells(quick=count < SERIAL), desc="cells"):
-            tables.append(study(cells, count, arguments.seed, least, "first", parallel))
-            table = tables[-1]
+
+        def both(cells: tuple[Cell, ...]) -> pd.DataFrame:
+            table = study(cells, count, arguments.seed, least, "first", parallel)
             broken = table[table["even"] & ~table["covers"] & (table["coverage"] >= CERTAIN)]
             prices = set(broken["price"])
             failed = tuple(cell for cell in cells if str(cell.price) in prices)
-            if failed and count >= AGAIN:
-                more, seed = count * RULES.rerun_factor, arguments.seed + RULES.rerun_seed
-                again = study(failed, more, seed, least, "rerun", parallel)
-                tables.append(again.merge(broken[[*KEYS, "ends", "q"]]))
+            if not failed or count < AGAIN:
+                return table
+            more, seed = count * RULES.rerun_factor, arguments.seed + RULES.rerun_seed
+            again = study(failed, more, seed, least, "rerun", parallel)
+            return pd.concat([table, again.merge(broken[[*KEYS, "ends", "q"]])])
+
+        tables = [
+            kept("quantile_coverage", place, arguments, partial(both, cells))
+            for place, cells in enumerate(tqdm(all_cells(quick=count < SERIAL), desc="cells"))
+        ]
     return pd.concat(tables, ignore_index=True)
 
 
