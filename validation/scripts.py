@@ -28,6 +28,7 @@ SCRIPTS = {
     "count_coverage": Script("regression", 10, 5000, 40),
     "newton_ols": Script("regression", 4, 5000, 40),
     "newton_peers": Script("regression", 2, 40, 0),
+    "newton_randhie": Script("regression", 2, 50, 0),
     "naive_average": Script("descriptions", 5000, 20_000, 5000),
     "expfam_coverage": Script("families", 10, 5000, 200),
     "expfam_published": Script("families", 400, 5000, 1000),
