@@ -262,7 +262,7 @@ def _read_results(results: Any, design: Design) -> tuple[tuple[str, ...], Array,
 
 
 def _noise_errors(results: Any, wanted: Array) -> Array:
-    """Standard errors from noise of coefficients and contrasts (q,); NaN where results do not tell."""
+    """Read standard errors from noise of coefficients and contrasts (q,); NaN where results do not tell."""
     try:
         noise = np.asarray(results.cov_noise, dtype=np.float64)
         variances = np.append(np.diag(noise), variance_of(wanted[len(noise) :], noise))

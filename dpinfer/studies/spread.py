@@ -155,7 +155,7 @@ def _rows_of(cells: Any, part: slice) -> Any:
 
 
 def _slope(design: Design, measured: Measurement, expected: Array, spread: Array) -> Array:
-    """Derivative of the estimates in the sums (m, q), by central differences."""
+    """Return the derivative of the estimates in the sums (m, q), by central differences."""
     steps = _STEP * np.where(spread > 0, spread, 1.0)
     parts = []
     together = max(1, 2**18 // expected.size)
