@@ -278,7 +278,7 @@ def _numbers(estimate: Any, error: Any, ends: Any, pvalue: Any) -> Array:
 def _collect(
     design: Design, task: Task, price: int, results: list[Any], failures: list[str], quiet: list[Any]
 ) -> pd.DataFrame:
-    names = next((one[0] for one in results if one is not None), tuple(design.truth))
+    names = next((one[0] for one in results if one is not None), tuple(design.truth or ()))
     numbers = np.full((len(_NUMBERS), len(results), len(names)), np.nan)
     without = np.full((len(_WITHOUT), len(results), len(names)), np.nan)
     flagged = np.zeros(len(results), dtype=bool)

@@ -11,6 +11,7 @@ import pyarrow as pa
 
 from dpinfer.inference.batch import Oracle
 from dpinfer.inference.released import Released
+from dpinfer.studies.engine import quiet_estimates
 from dpinfer.studies.spread import Spread, choose, of_replicates, of_rows
 
 if TYPE_CHECKING:
@@ -32,11 +33,15 @@ class StudyOracle:
     oracle : Oracle
     spread : Spread
         The sampling variances that it was made of.
+    center : ndarray (q,)
+        What is estimated in the population, right or wrong as the model may be: estimates without noise from the
+        expected sums, or their mean where data sets were fitted one by one.
     """
 
     names: tuple[str, ...]
     oracle: Oracle
     spread: Spread
+    center: Array
 
     def beside(self, row: Mapping[str, Any], term: str) -> dict[str, float]:
         """Return the mean width of a cell over the oracle's with its Monte Carlo error, over ordinary, and kappa."""
@@ -53,7 +58,7 @@ class StudyOracle:
         }
 
 
-def study_oracles(design: Design, size: int, blocks: Sequence[pa.Table], *, complete: bool) -> list[StudyOracle]:
+def study_oracles(design: Design, size: int, blocks: Sequence[pa.Table]) -> list[StudyOracle]:
     """Return the oracle of every price.
 
     Parameters
@@ -62,37 +67,53 @@ def study_oracles(design: Design, size: int, blocks: Sequence[pa.Table], *, comp
     size : int
         Index into the numbers of rows.
     blocks : sequence of Table
-        The replicates of that number of rows.
-    complete : bool
-        Whether the study was not interrupted: rows are drawn anew for those that were not alone.
+        The replicates of that number of rows; of all that were asked for rows are drawn anew.
     """
     table = pa.concat_tables([block.replace_schema_metadata(None) for block in blocks])
     names = tuple(dict.fromkeys(blocks[0].column("term").to_pylist()))
     place, known = _column(table, "price"), _column(table, "without noise")
     own = of_replicates(known[place == 0].reshape(-1, len(names)))
-    expected = _expected(blocks) if hasattr(design.procedure, "oracle") else None
+    expected = _expected(blocks)
     if expected is None:
         noise = _column(table, "noise error")
-        return [_of_fits(design, names, own, noise[place == one].reshape(-1, len(names)))
-                for one in range(len(design.privacy))]  # fmt: skip
+        center = _mean(known[place == 0].reshape(-1, len(names)))
+        parts = [noise[place == one].reshape(-1, len(names)) for one in range(len(design.privacy))]
+        return [StudyOracle(names, _of_fits(design, own, part), own, center) for part in parts]
     first = design.measured(design.privacy[0], design.n[size])
-    spread = choose(of_rows(design, size, expected * first.rows.units) if complete else None, own)
-    found = []
-    for price in design.privacy:
-        released = Released.of_study(design.measured(price, design.n[size]), expected[None])
-        oracle = design.procedure.oracle(
-            released, sampling=spread.variance, alpha=1 - design.level, contrasts=design.contrasts or None
-        )
-        found.append(StudyOracle(names, oracle, spread))
-    return found
+    complete = len(blocks) == sum(task.size == size for task in design.tasks)
+    by_rows = of_rows(design, size, expected * first.rows.units) if complete else None
+    spread = choose(None if by_rows is None else by_rows[0], own)
+    many = [Released.of_study(design.measured(price, design.n[size]), expected[None]) for price in design.privacy]
+    try:
+        center = quiet_estimates(design, first, (expected * first.rows.units)[None])[0]
+    except np.linalg.LinAlgError:
+        center = np.full(len(names), np.nan)
+    return [StudyOracle(names, _of_sums(design, one, spread, by_rows), spread, center) for one in many]
 
 
-def _of_fits(design: Design, names: tuple[str, ...], spread: Spread, noise: Array) -> StudyOracle:
-    """Oracle of fits one by one: the variance of the noise is the median of what they say of it."""
-    usual = np.full(len(names), np.nan)
+def _of_sums(design: Design, released: Released, spread: Spread, by_rows: tuple[Spread, Array] | None) -> Oracle:
+    """Oracle of releases of sums: the procedure's own, or by the derivative of its estimates in the sums."""
+    alpha = 1 - design.level
+    if hasattr(design.procedure, "oracle"):
+        contrasts = design.contrasts or None
+        found: Oracle = design.procedure.oracle(released, sampling=spread.variance, alpha=alpha, contrasts=contrasts)
+        return found
+    noise = np.full(len(spread.variance), np.nan) if by_rows is None else released.noise_variances @ by_rows[1] ** 2
+    return Oracle.of(noise, spread.variance, np.nan, alpha=alpha)
+
+
+def _of_fits(design: Design, spread: Spread, noise: Array) -> Oracle:
+    """Oracle of fits one by one: the variance of the noise is the median of what they say of it (R, q)."""
+    usual = np.full(noise.shape[1], np.nan)
     told = np.isfinite(noise).any(axis=0)
     usual[told] = np.nanmedian(noise[:, told], axis=0) ** 2
-    return StudyOracle(names, Oracle.of(usual, spread.variance, np.nan, alpha=1 - design.level), spread)
+    return Oracle.of(usual, spread.variance, np.nan, alpha=1 - design.level)
+
+
+def _mean(estimates: Array) -> Array:
+    """Mean of the estimates that there are (R, q)."""
+    done = estimates[np.isfinite(estimates).all(axis=1)]
+    return np.asarray(done.mean(axis=0)) if len(done) else np.full(estimates.shape[1], np.nan)
 
 
 def _column(table: pa.Table, name: str) -> Array:

@@ -67,13 +67,20 @@ class StudyResults:
         rows = []
         for key, group in self.frame.groupby(["n", "privacy", "term"], sort=False):
             n, privacy, term = cast("tuple[int, str, str]", key)
-            truth = float(self.design.truth.get(term, np.nan))
+            truth = self.truth(term, n)
             values = _replicates(group)
             row = {"n": n, "privacy": privacy, "term": term, "truth": truth}
             row |= performance(values, truth, level=self.design.level)
             row |= self._beside(group, row, n, privacy, term)
             rows.append(row)
         return pd.DataFrame(rows)
+
+    def truth(self, term: str, n: int) -> float:
+        """Return the true value of a coefficient at a number of rows: the given one, or the population's own."""
+        if self.design.truth is not None:
+            return float(self.design.truth.get(term, np.nan))
+        known = next((one for (rows, _), one in self._oracles.items() if rows == n and term in one.names), None)
+        return float("nan") if known is None else float(known.center[known.names.index(term)])
 
     def _beside(self, group: pd.DataFrame, row: dict[str, Any], n: int, privacy: str, term: str) -> dict[str, float]:
         """Widths against the oracle and the baseline."""
@@ -97,7 +104,7 @@ class StudyResults:
         for size, n in enumerate(self.design.n):
             blocks = [block for task, block in self._blocks if task.size == size]
             if blocks:
-                known = study_oracles(self.design, size, blocks, complete=self.complete)
+                known = study_oracles(self.design, size, blocks)
                 found |= {(n, str(price)): one for price, one in zip(self.design.privacy, known, strict=True)}
         return found
 

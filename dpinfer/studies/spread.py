@@ -89,7 +89,7 @@ def of_replicates(estimates: Array) -> Spread:
     return moments.spread(len(done) / (len(done) - 1))
 
 
-def of_rows(design: Design, size: int, expected: Array) -> Spread | None:
+def of_rows(design: Design, size: int, expected: Array) -> tuple[Spread, Array] | None:
     """Spread by the influence of rows: n J' V J, the sandwich of whatever is estimated.
 
     V is the covariance of the sums of one row, and J the derivative of the estimates in the sums, at their expectation
@@ -106,8 +106,9 @@ def of_rows(design: Design, size: int, expected: Array) -> Spread | None:
 
     Returns
     -------
-    Spread or None
-        None where there are too many sums, rows cannot be drawn, or sums have no estimate.
+    tuple of Spread and ndarray (m, q), or None
+        With J in units of the released features; None where there are too many sums, rows cannot be drawn, or sums
+        have no estimate.
     """
     n = design.n[size]
     measured = design.measured(design.privacy[0], n)
@@ -125,9 +126,13 @@ def of_rows(design: Design, size: int, expected: Array) -> Spread | None:
     for sums in _grouped(design, size, measured, groups, each, wanted):
         away = sums - expected * (each / n)
         if slope is None:
-            slope = _slope(design, measured, expected, away.std(axis=0) * np.sqrt(n / each))
+            usual = (
+                np.sqrt(n) * measured.rows.units
+            )  # of sums that are the same in all data sets, as their number of rows
+            spread = away.std(axis=0) * np.sqrt(n / each)
+            slope = _slope(design, measured, expected, np.where(spread > 0, spread, usual))
         moments.add(away @ slope)
-    return None if slope is None else moments.spread(n / each)
+    return None if slope is None else (moments.spread(n / each), slope * measured.rows.units[:, None])
 
 
 def _grouped(design: Design, size: int, measured: Measurement, groups: int, each: int, wanted: int) -> Iterator[Array]:
@@ -156,7 +161,7 @@ def _rows_of(cells: Any, part: slice) -> Any:
 
 def _slope(design: Design, measured: Measurement, expected: Array, spread: Array) -> Array:
     """Return the derivative of the estimates in the sums (m, q), by central differences."""
-    steps = _STEP * np.where(spread > 0, spread, 1.0)
+    steps = _STEP * spread
     parts = []
     together = max(1, 2**18 // expected.size)
     for start in range(0, expected.size, together):
