@@ -70,15 +70,13 @@ def study_oracles(design: Design, size: int, blocks: Sequence[pa.Table]) -> list
         The replicates of that number of rows; of all that were asked for rows are drawn anew.
     """
     table = pa.concat_tables([block.replace_schema_metadata(None) for block in blocks])
-    names = tuple(dict.fromkeys(blocks[0].column("term").to_pylist()))
-    place, known = _column(table, "price"), _column(table, "without noise")
-    own = of_replicates(known[place == 0].reshape(-1, len(names)))
+    names = tuple(dict.fromkeys(table.column("term").to_pylist()))
+    known = _by_term(table, 0, "without noise", names)
+    own = of_replicates(known)
     expected = _expected(blocks)
     if expected is None:
-        noise = _column(table, "noise error")
-        center = _mean(known[place == 0].reshape(-1, len(names)))
-        parts = [noise[place == one].reshape(-1, len(names)) for one in range(len(design.privacy))]
-        return [StudyOracle(names, _of_fits(design, own, part), own, center) for part in parts]
+        parts = [_by_term(table, price, "noise error", names) for price in range(len(design.privacy))]
+        return [StudyOracle(names, _of_fits(design, own, part), own, _mean(known)) for part in parts]
     first = design.measured(design.privacy[0], design.n[size])
     complete = len(blocks) == sum(task.size == size for task in design.tasks)
     by_rows = of_rows(design, size, expected * first.rows.units) if complete else None
@@ -116,8 +114,11 @@ def _mean(estimates: Array) -> Array:
     return np.asarray(done.mean(axis=0)) if len(done) else np.full(estimates.shape[1], np.nan)
 
 
-def _column(table: pa.Table, name: str) -> Array:
-    return np.asarray(table.column(name).to_numpy(zero_copy_only=False), dtype=np.float64)
+def _by_term(table: pa.Table, price: int, column: str, names: tuple[str, ...]) -> Array:
+    """Return a column at one price (R, q)."""
+    frame = table.select(["price", "replicate", "term", column]).to_pandas()
+    wide = frame[frame["price"] == price].pivot(index="replicate", columns="term", values=column)
+    return np.asarray(wide[list(names)].to_numpy(dtype=np.float64))
 
 
 def _expected(blocks: Sequence[pa.Table]) -> Array | None:
