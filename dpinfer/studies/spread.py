@@ -30,6 +30,9 @@ _TOGETHER = 16
 _APART = 5.0
 """Standard errors between two estimates of a variance from which rows do not count as independent."""
 
+_KNOWN = 0.5
+"""Relative standard error from which the variance of replicates counts as not known."""
+
 _STEP = 1e-3
 """Step of a derivative, in standard deviations of a sum."""
 
@@ -64,14 +67,16 @@ def choose(rows: Spread | None, replicates: Spread) -> Spread:
 
     By rows it is the more precise one, and right where rows are independent and alike. Where the replicates are spread
     otherwise by more than `_APART` standard errors, they are not, and the replicates' own spread is taken: for
-    independent rows an event of probability 6e-7 for every quantity, as far as estimates are normal.
+    independent rows an event of probability 6e-7 for every quantity, as far as estimates are normal. A spread that
+    a few replicates make alone, so that it is hardly known, tells nothing.
     """
     if rows is None:
         return replicates
     with np.errstate(all="ignore"):
         distance = np.abs(replicates.variance - rows.variance)
-        error = np.hypot(replicates.error * replicates.variance, rows.error * rows.variance)
-        own = np.isnan(rows.variance) | ((distance > _APART * error) & (distance > 1e-9 * rows.variance))
+        error = np.hypot(replicates.error, rows.error) * rows.variance
+        apart = (distance > _APART * error) & (distance > 1e-9 * rows.variance)
+        own = np.isnan(rows.variance) | (apart & (replicates.error < _KNOWN))
     return Spread(
         np.where(own, replicates.variance, rows.variance),
         np.where(own, replicates.error, rows.error),

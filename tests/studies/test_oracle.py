@@ -191,9 +191,9 @@ def test_what_says_nothing_of_its_noise_has_no_oracle():
 
 
 def test_the_replicates_decide_where_rows_do_not_tell():
-    rows = Spread(np.array([1.0, 1.0, np.nan, 1.0, 1.0]), np.full(5, 0.01))
-    own = Spread(np.array([1.05, 2.0, 3.0, 0.0, np.nan]), np.array([0.02, 0.05, 0.05, 0.0, np.nan]))
-    np.testing.assert_array_equal(choose(rows, own).variance, [1.0, 2.0, 3.0, 0.0, 1.0])
+    rows = Spread(np.array([1.0, 1.0, np.nan, 1.0, 1.0, 1.0]), np.full(6, 0.01))
+    own = Spread(np.array([1.05, 2.0, 3.0, 0.0, np.nan, 1e6]), np.array([0.02, 0.05, 0.05, 0.0, np.nan, 0.9]))
+    np.testing.assert_array_equal(choose(rows, own).variance, [1.0, 2.0, 3.0, 0.0, 1.0, 1.0])
     assert choose(None, own) is own
 
 
