@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from dpinfer.inference.contrasts import Contrasts, contrast_rows, variance_of
+from dpinfer.inference.contrasts import Contrasts, contrast_rows
 from dpinfer.inference.gram import KAPPA_RELIABLE, GramFit, GramProblem, covariance, fit_gram, noise_action, noise_level
 from dpinfer.inference.rare import ridges
 from dpinfer.inference.score import laplace_shares, score_interval, score_pvalue, taken
@@ -57,7 +57,8 @@ class Oracle:
     ordinary : ndarray (p,)
         The same without privacy noise.
     kappa : float
-        Smallest eigenvalue of the expected cross-products of the scaled regressors over the noise level.
+        Smallest eigenvalue of the expected cross-products of the scaled regressors over the noise level; NaN where
+        there is no such ratio.
     """
 
     halfwidth: Array
@@ -65,8 +66,13 @@ class Oracle:
     kappa: float
 
     @classmethod
-    def of(cls, variance: Array, sampling: Array, kappa: float, *, alpha: float, shares: Array | None = None) -> Oracle:
-        """Return the oracle of estimates (p,) of known variance; for ``shares`` see `critical_value`."""
+    def of(cls, noise: Array, sampling: Array, kappa: float, *, alpha: float, laplace: Array | None = None) -> Oracle:
+        """Return the oracle of estimates (p,) whose variances from noise and from sampling are known.
+
+        ``laplace`` (p, t) holds the variance that each Laplace variable brings, where the noise is Laplace.
+        """
+        variance = noise + sampling
+        shares = None if laplace is None else laplace / np.maximum(variance, 1e-300)[:, None]
         normal = critical_value(alpha) * np.sqrt(sampling)
         return cls(critical_value(alpha, shares=shares) * np.sqrt(variance), normal, kappa)
 
@@ -161,33 +167,30 @@ def _put(found: BatchEstimates, places: Places, part: BatchEstimates) -> None:
 def linear_oracle(
     sums: Array,
     *,
+    sampling: Array,
     law: NoiseLaw,
     steps: Sequence[float],
     design: Array,
     response: Array,
     alpha: float,
-    target: str = "population",
     contrasts: Mapping[str, Mapping[str, float]] | None = None,
     names: tuple[str, ...] = (),
-    rows_per_unit: int = 1,
 ) -> Oracle:
     """Say what an oracle's interval would be, and how far noise dominates the design; arguments as `batch_linear`.
 
-    ``sums`` (m,) is the expected noise-free upper triangle, in units of the scaled features.
+    ``sums`` (m,) is the expected noise-free upper triangle, in units of the scaled features, and ``sampling`` (q,) the
+    true sampling variance of every coefficient and contrast.
     """
-    problem = _problem(law, steps, design, response, population=target == "population", rows_per_unit=rows_per_unit)
+    problem = _problem(law, steps, design, response, population=False, rows_per_unit=1)
     gram = symmetric(sums, design.shape[1])
     cross = design @ gram @ design.T
     inverse = np.asarray(np.linalg.inv(cross), dtype=np.float64)
     residual = response - (inverse @ (design @ gram @ response)) @ design
-    scale = rows_per_unit * float(residual @ gram @ residual) / gram[0, 0] if problem.population else 0.0
     wanted = contrast_rows(names, contrasts) if contrasts else np.eye(len(design))
     on_features = wanted @ inverse @ design
     noise = np.einsum("pd,pd->p", on_features, noise_action(problem, residual, on_features))
-    sampling = scale * variance_of(wanted, inverse)
-    variance = sampling + noise
-    shares = laplace_shares(problem, residual, on_features, variance) if problem.laplace else None
+    laplace = laplace_shares(problem, residual, on_features, np.ones(len(noise))) if problem.laplace else None
     rows = np.linalg.qr(design.T)[0].T
     level = noise_level(problem.noise, rows)
     kappa = float(np.linalg.eigvalsh(rows @ gram @ rows.T)[0] / max(level, 1e-300))
-    return Oracle.of(variance, sampling, kappa, alpha=alpha, shares=shares)
+    return Oracle.of(noise, sampling, kappa, alpha=alpha, laplace=laplace)

@@ -122,9 +122,7 @@ def batch_exact(
     return BatchEstimates(names, params, bse, pvalues[:, None], ends[:, None], found.clipped)
 
 
-def exact_oracle(count: float, *, size: int, noise_scale: float, alpha: float) -> Oracle:
-    """Say how wide a normal interval would be that knew the proportion and the noise."""
+def exact_oracle(count: float, *, sampling: Array, size: int, noise_scale: float, alpha: float) -> Oracle:
+    """Say how wide a normal interval would be that knew the true sampling variance (1,) and the noise."""
     found = proportion_estimate(np.array([count]), size, noise_scale)
-    p = np.clip([count / size], 0.0, 1.0)
-    sampling = p * (1 - p) / size
-    return Oracle.of(sampling + found.noise_variance, sampling, np.inf, alpha=alpha)
+    return Oracle.of(found.noise_variance, sampling, np.inf, alpha=alpha)

@@ -8,7 +8,7 @@ import numpy as np
 
 from dpinfer.errors import OptionError
 from dpinfer.inference.batch import BatchEstimates, Oracle
-from dpinfer.inference.contrasts import Contrasts, contrast_rows, variance_of
+from dpinfer.inference.contrasts import Contrasts, contrast_rows
 from dpinfer.inference.expfam import ClampedProblem, FamilyFit, estimate, spread_at, sum_noise
 from dpinfer.inference.expfam_intervals import (
     contrast_errors,
@@ -88,36 +88,34 @@ def batch_family(
 def family_oracle(
     values: Array,
     *,
+    sampling: Array,
     problem: ClampedProblem,
     law: NoiseLaw,
     steps: Sequence[float],
     alpha: float,
-    target: str = "population",
     contrasts: Mapping[str, Mapping[str, float]] | None = None,
-    rows_per_unit: int = 1,
 ) -> Oracle:
     """Say what an oracle's interval would be, and how far noise dominates; arguments as `batch_family`.
 
-    ``values`` (1 + k,) holds the number of rows and the expected noise-free sums. The oracle's ``kappa`` is
-    `dpinfer.inference.expfam.signal` at the true parameters.
+    ``values`` (1 + k,) holds the number of rows and the expected noise-free sums, and ``sampling`` (q,) the true
+    sampling variance of every parameter and contrast. The oracle's ``kappa`` is `dpinfer.inference.expfam.signal` at
+    the true parameters.
     """
-    noise = sum_noise(law, steps, population=target == "population", rows_per_unit=rows_per_unit)
+    noise = sum_noise(law, steps, population=False)
     values = np.asarray(values, dtype=np.float64)[None]
     fit = estimate(problem, noise, values[:, 1:], values[:, 0])
     wanted = contrast_rows(problem.family.names, contrasts)
     weights = wanted * fit.slope[0]
-    sampling = np.maximum(variance_of(weights, fit.cov_sampling[0]), 0.0)
-    variance = contrast_errors(fit, wanted)[0] ** 2
-    shares = _shares(fit, weights, variance) if noise.laplace else None
-    return Oracle.of(variance, sampling, float(fit.kappa[0]), alpha=alpha, shares=shares)
+    laplace = _laplace(fit, weights) if noise.laplace else None
+    return Oracle.of(contrast_errors(fit, wanted)[0] ** 2, sampling, float(fit.kappa[0]), alpha=alpha, laplace=laplace)
 
 
-def _shares(fit: FamilyFit, weights: Array, variance: Array) -> Array:
-    """Share of the variance of each combination (q,) carried by the noise of each sum and of the count."""
+def _laplace(fit: FamilyFit, weights: Array) -> Array:
+    """Variance of each combination (q,) that the noise of each sum and of the count brings."""
     moments, reach, _ = spread_at(fit.problem, fit.noise, fit.eta, fit.size)
     on_sums = weights @ reach[0]
     counted = (on_sums @ moments.mean[0]) ** 2 * fit.noise.count_variance
-    return np.column_stack([on_sums**2 * fit.noise.variances, counted]) / variance[:, None]
+    return np.column_stack([on_sums**2 * fit.noise.variances, counted])
 
 
 def simulate_releases(

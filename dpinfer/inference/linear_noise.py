@@ -169,15 +169,21 @@ def batch_queries(
 
 def query_oracle(
     *,
+    sampling: Array,
     law: NoiseLaw,
     steps: Sequence[float],
     names: tuple[str, ...],
     alpha: float,
     contrasts: Mapping[str, Mapping[str, float]] | None = None,
 ) -> Oracle:
-    """Say how wide an interval must be; arguments as `batch_queries`."""
-    half = measured_queries(law, steps, names).intervals(contrast_rows(names, contrasts), alpha)[:, 1]
-    return Oracle(half, np.zeros_like(half), np.inf)
+    """Say how wide an interval must be; arguments as `batch_queries`.
+
+    ``sampling`` (q,) is the variance of the queries over data sets: zero where all have the same table.
+    """
+    known = measured_queries(law, steps, names)._linear(contrast_rows(names, contrasts))
+    noise = np.asarray(known.error) ** 2
+    laplace = None if known.shares is None else known.shares * noise[:, None]
+    return Oracle.of(noise, sampling, np.inf, alpha=alpha, laplace=laplace)
 
 
 def measured_queries(

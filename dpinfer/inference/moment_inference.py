@@ -250,18 +250,18 @@ def batch_moments(
     )
 
 
-def moment_oracle(estimates: Estimates, *, factor: Array, alpha: float) -> Oracle:
+def moment_oracle(estimates: Estimates, *, sampling: Array, factor: Array, alpha: float) -> Oracle:
     """Say how wide an interval would be that knew the population and the law of the noise.
 
-    The estimates are those of expected noise-free sums (R = 1); kappa is the smallest size of a cell over the standard
-    deviation of its noise.
+    The estimates are those of expected noise-free sums (R = 1), and ``sampling`` (q,) is their true sampling variance;
+    kappa is the smallest size of a cell over the standard deviation of its noise.
     """
-    sampling = factor**2 * np.diagonal(estimates.sampling, axis1=-2, axis2=-1)
-    variance = factor**2 * estimates.variance
-    shares = None if estimates.shares is None else estimates.shares.reshape(variance.size, -1)
+    noise = (factor**2 * np.diagonal(estimates.noise, axis1=-2, axis2=-1)).ravel()
+    total = (factor**2 * estimates.variance).reshape(-1, 1)
+    laplace = None if estimates.shares is None else estimates.shares.reshape(noise.size, -1) * total
     bottom = 0.0 if estimates.denominator is None else float(estimates.denominator[0, 0, 0, 2])
     kappa = float(estimates.size.min() / np.sqrt(bottom)) if bottom > 0 else np.inf
-    return Oracle.of(variance.ravel(), sampling.ravel(), kappa, alpha=alpha, shares=shares)
+    return Oracle.of(noise, sampling, kappa, alpha=alpha, laplace=laplace)
 
 
 def intervals(estimates: Estimates, alpha: float, *, method: str = "score") -> Array:

@@ -34,6 +34,7 @@ from dpinfer.schema.basis import basis_of
 if TYPE_CHECKING:
     from dpinfer.inference.batch import BatchEstimates, Oracle
     from dpinfer.inference.released import Released
+    from dpinfer.numerics.arrays import Array
     from dpinfer.procedures.options import Contrasts
     from dpinfer.release import Release, StageRelease
     from dpinfer.schema.schema import Schema
@@ -172,18 +173,24 @@ class ExpFam(Estimated):
             rows_per_unit=released.schema.rows_per_unit,
         )
 
-    def oracle(self, released: Released, *, alpha: float = 0.05, contrasts: Contrasts = None) -> Oracle:
-        """Say how wide an interval would be that knew the population; for studies."""
+    def oracle(
+        self,
+        released: Released,
+        *,
+        sampling: Array,
+        alpha: float = 0.05,
+        contrasts: Contrasts = None,
+    ) -> Oracle:
+        """Say how wide an interval would be that knew the population; see `OLS.oracle`."""
         check_summed(released)
         return family_oracle(
             released.values[0],  # noqa: PD011
+            sampling=sampling,
             problem=self.problem(released.schema),
             law=released.law,
             steps=released.steps.tolist(),
             alpha=alpha,
-            target=self.target,
             contrasts=contrasts,
-            rows_per_unit=released.schema.rows_per_unit,
         )
 
 

@@ -14,6 +14,7 @@ from dpinfer.procedures.sum_plan import SumPlan
 if TYPE_CHECKING:
     from dpinfer.inference.batch import Oracle
     from dpinfer.inference.released import Released
+    from dpinfer.numerics.arrays import Array
     from dpinfer.privacy.units import Neighbors
     from dpinfer.procedures.options import Contrasts
     from dpinfer.release import Release
@@ -51,8 +52,15 @@ class MultivariateNormal(OfMoments):
         found, held = self._release_and_sums(release)
         return infer_sums(found, held, **self._inference_options)
 
-    def oracle(self, released: Released, *, alpha: float = 0.05, contrasts: Contrasts = None) -> Oracle:
-        """Say how wide an interval would be that knew the population; for studies."""
+    def oracle(
+        self,
+        released: Released,
+        *,
+        sampling: Array,
+        alpha: float = 0.05,
+        contrasts: Contrasts = None,
+    ) -> Oracle:
+        """Say how wide an interval would be that knew the population; see `OLS.oracle`."""
         estimates, _ = self._describe(released)
-        found = super().oracle(released, alpha=alpha, contrasts=contrasts)
+        found = super().oracle(released, sampling=sampling, alpha=alpha, contrasts=contrasts)
         return replace(found, kappa=signal(estimates, len(self.columns)))

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from dpinfer.inference.batch import BatchEstimates, Oracle
     from dpinfer.inference.moments import Estimates
     from dpinfer.inference.released import Released
+    from dpinfer.numerics.arrays import Array
     from dpinfer.privacy.units import Neighbors
     from dpinfer.procedures.described import Described
     from dpinfer.procedures.sum_plan import SumPlan
@@ -106,10 +107,17 @@ class OfMoments(OfSums, Estimated):
             contrasts=contrasts,
         )
 
-    def oracle(self, released: Released, *, alpha: float = 0.05, contrasts: Contrasts = None) -> Oracle:  # noqa: ARG002
-        """Say how wide an interval would be that knew the population; for studies."""
+    def oracle(
+        self,
+        released: Released,
+        *,
+        sampling: Array,
+        alpha: float = 0.05,
+        contrasts: Contrasts = None,  # noqa: ARG002
+    ) -> Oracle:
+        """Say how wide an interval would be that knew the population; see `OLS.oracle`."""
         estimates, described = self._describe(released)
-        return moment_oracle(estimates, factor=described.factor, alpha=alpha)
+        return moment_oracle(estimates, sampling=sampling, factor=described.factor, alpha=alpha)
 
     def _describe(self, released: Released) -> tuple[Estimates, Described]:
         check_summed(released)

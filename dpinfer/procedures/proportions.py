@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from dpinfer.inference.batch import BatchEstimates, Oracle
     from dpinfer.inference.released import Released
     from dpinfer.kernel.stage import Data
+    from dpinfer.numerics.arrays import Array
     from dpinfer.procedures.options import Contrasts
     from dpinfer.release import Release
     from dpinfer.schema.schema import Schema
@@ -84,11 +85,18 @@ class ExactProportionModel(OfSuccesses):
             method=self.inference,
         )
 
-    def oracle(self, released: Released, *, alpha: float = 0.05, contrasts: Contrasts = None) -> Oracle:  # noqa: ARG002
-        """Say how wide an interval would be that knew the population; for studies."""
+    def oracle(
+        self,
+        released: Released,
+        *,
+        sampling: Array,
+        alpha: float = 0.05,
+        contrasts: Contrasts = None,  # noqa: ARG002
+    ) -> Oracle:
+        """Say how wide an interval would be that knew the population; see `OLS.oracle`."""
         scale = released.law.scales[0] / TULAP_GRID
         count = float(released.values[0, 0])  # noqa: PD011
-        return exact_oracle(count, size=released.nobs or 0, noise_scale=scale, alpha=alpha)
+        return exact_oracle(count, sampling=sampling, size=released.nobs or 0, noise_scale=scale, alpha=alpha)
 
 
 @suggests

@@ -151,10 +151,17 @@ class LinearQueries(Procedure):
             contrasts=contrasts,
         )
 
-    def oracle(self, released: Released, *, alpha: float = 0.05, contrasts: Contrasts = None) -> Oracle:
-        """Say how wide an interval must be: the law of the noise is all that matters."""
+    def oracle(
+        self,
+        released: Released,
+        *,
+        sampling: Array,
+        alpha: float = 0.05,
+        contrasts: Contrasts = None,
+    ) -> Oracle:
+        """Say how wide an interval must be; see `OLS.oracle`. Of a fixed table the law of the noise is all."""
         law, steps = released.law, released.steps.tolist()
-        return query_oracle(law=law, steps=steps, names=self.names, alpha=alpha, contrasts=contrasts)
+        return query_oracle(sampling=sampling, law=law, steps=steps, names=self.names, alpha=alpha, contrasts=contrasts)
 
 
 @suggests

@@ -276,20 +276,42 @@ class OLS(OfProducts, Estimated):
             levels=level_columns(regressors, explained, released.rows.features.basis, design),
         )
 
-    def oracle(self, released: Released, *, alpha: float = 0.05, contrasts: Contrasts = None) -> Oracle:
-        """Say how wide an interval would be that knew the population; see `Procedure.oracle`."""
+    def oracle(
+        self,
+        released: Released,
+        *,
+        sampling: Array,
+        alpha: float = 0.05,
+        contrasts: Contrasts = None,
+    ) -> Oracle:
+        """Say how wide an interval would be that knew the population; for studies.
+
+        Parameters
+        ----------
+        released : Released
+            One release, R = 1: of the expected sums, without noise.
+        sampling : ndarray (q,)
+            True sampling variance, in the population drawn from, of every estimate and then of every contrast: never
+            what the model says of it.
+        alpha, contrasts
+            As in `estimate`.
+
+        Returns
+        -------
+        Oracle
+            Half widths from ``sampling`` and the law of the noise, and kappa from the expected sums.
+        """
         design, response, names = self._columns(released)
         return linear_oracle(
             released.values[0],
+            sampling=sampling,
             law=released.law,
             steps=released.steps.tolist(),
             design=design,
             response=response,
             alpha=alpha,
-            target=self.target,
             contrasts=contrasts,
             names=names,
-            rows_per_unit=released.schema.rows_per_unit,
         )
 
     def _columns(self, released: Released) -> tuple[Array, Array, tuple[str, ...]]:

@@ -30,7 +30,7 @@ def coverage_study(
     procedure: Procedure,
     *,
     schema: Schema,
-    truth: Mapping[str, float],
+    truth: Mapping[str, float] | None,
     n: int | Sequence[int],
     privacy: Privacy | Sequence[Privacy],
     neighbors: Neighbors = "add_remove",
@@ -53,8 +53,12 @@ def coverage_study(
         A question that is not bound to data; anything with ``bind(data)`` and ``fit(price)`` whose results have
         ``params``, ``bse``, ``pvalues`` and ``conf_int``. With ``estimate`` it runs vectorised.
     schema : Schema
-    truth : mapping of str to float
-        True value of the coefficients, by name; others are reported without coverage.
+    truth : mapping of str to float, or None
+        True value of the coefficients, by name; others are reported without coverage. Where a model is wrong, its best
+        approximation in the population is what is true. None takes that from the study itself: the estimates
+        without noise from the expected sums of all data sets or, where they are fitted one by one, the mean of the
+        estimates without noise, whose bias in small samples is then not seen. Either is known to a standard error
+        over the root of the replicates.
     n : int or sequence of int
         Numbers of rows.
     privacy : Privacy or sequence of Privacy
@@ -105,7 +109,7 @@ def coverage_study(
         generate=generate,
         procedure=procedure,
         schema=schema,
-        truth=dict(truth),
+        truth=None if truth is None else dict(truth),
         n=as_tuple(n),
         privacy=as_tuple(privacy),
         neighbors=neighbors,
@@ -135,6 +139,6 @@ def _rehearse(design: Design) -> None:
     failure = trial.column("failure").to_pylist()[0]
     if failure and not design.estimates_many:
         return
-    unknown = [name for name in design.truth if name not in known]
+    unknown = [name for name in design.truth or () if name not in known]
     if unknown:
         raise OptionError("truth", names_of(unknown), f"names among {', '.join(known)}")

@@ -20,6 +20,9 @@ from dpinfer.schema.schema import Schema
 
 __all__ = ["BLOCK", "Design", "Task"]
 
+COLUMNS = 2
+"""Version of the columns that blocks are kept with."""
+
 BLOCK = 250
 """Replicates that are drawn from one stream; the same whatever the number of workers."""
 
@@ -56,7 +59,7 @@ class Design:
         ``generate(rng, n)`` returns a dict of arrays of length n, or a DataFrame.
     procedure : Procedure, or anything with ``bind(data)`` and ``fit(price)``
     schema : Schema
-    truth : mapping of str to float
+    truth : mapping of str to float, or None
     n : tuple of int
     privacy : tuple of Privacy
     neighbors : {"add_remove", "replace_one"}
@@ -72,7 +75,7 @@ class Design:
     generate: Callable[[np.random.Generator, int], Any]
     procedure: Any
     schema: Schema
-    truth: Mapping[str, float]
+    truth: Mapping[str, float] | None
     n: tuple[int, ...]
     privacy: tuple[Privacy, ...]
     neighbors: Neighbors
@@ -136,7 +139,7 @@ class Design:
             "generate": _digest(self.generate),
             "procedure": repr(self.procedure),
             "schema": self.schema.to_dict(),
-            "truth": {str(name): float(value) for name, value in self.truth.items()},
+            "truth": None if self.truth is None else {str(one): float(value) for one, value in self.truth.items()},
             "n": list(self.n),
             "privacy": [price.to_dict() for price in self.privacy],
             "neighbors": self.neighbors,
@@ -144,6 +147,7 @@ class Design:
             "level": self.level,
             "seed": self.seed,
             "block": BLOCK,
+            "columns": COLUMNS,
             "contrasts": {name: dict(weights) for name, weights in self.contrasts.items()},
             "baseline": None if self.baseline is None else _digest(self.baseline),
             "version": __version__,

@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 import json
+from contextlib import suppress
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
 import pyarrow as pa
 
-from dpinfer.errors import DataError
-from dpinfer.inference.contrasts import contrast_rows
+from dpinfer.errors import DataError, OptionError
+from dpinfer.inference.contrasts import contrast_rows, variance_of
 from dpinfer.inference.released import Released
 from dpinfer.kernel.rows.base import Batch
 from dpinfer.kernel.rows.features import CHUNK_ROWS
 from dpinfer.kernel.simulated import PublicData
 from dpinfer.kernel.sources import open_source
+from dpinfer.privacy.units import ZCDP
+from dpinfer.release.laws import NoiseLaw
 from dpinfer.schema.cells import Coded
 from dpinfer.studies.design import BLOCK
 
@@ -29,9 +33,17 @@ if TYPE_CHECKING:
 
     Columns = Mapping[str, Any]
 
-__all__ = ["draw_columns", "run_block"]
+__all__ = ["draw_columns", "quiet_estimates", "run_block"]
 
 _NUMBERS = ("estimate", "error", "lower", "upper", "pvalue")
+_WITHOUT = ("without noise", "noise error")
+
+_QUIET = 1e-6
+"""Scale of the noise, relative to that of the price, of estimates that count as without noise."""
+
+_ALL_BUT_FREE = ZCDP(1e9)
+"""The price of the same where data are fitted one by one."""
+
 _BASELINE = ("baseline estimate", "baseline error", "baseline lower", "baseline upper")
 
 
@@ -100,6 +112,11 @@ def _vectorised(design: Design, task: Task) -> pa.Table:
         _infer_all(design, task, price, measurement, sums, done, failures)
         for price, measurement in enumerate(measurements)
     ]
+    quiet = np.full((task.replicates, len(parts[0]) // task.replicates), np.nan)
+    with suppress(np.linalg.LinAlgError):
+        quiet[done] = quiet_estimates(design, measurements[0], sums[done], design.stream(task, 1 + len(design.privacy)))
+    for part in parts:
+        part["without noise"], part["noise error"] = quiet.ravel(), np.nan
     table = pd.concat(parts, ignore_index=True)
     return _pack(design, table, baselines, (sums[done].sum(axis=0) / rows.units, int(done.sum())))
 
@@ -146,6 +163,25 @@ def _infer_all(
     return _tidy(task, price, found.names, numbers, flagged, failures)
 
 
+def quiet_estimates(
+    design: Design, measurement: Measurement, sums: Array, rng: np.random.Generator | None = None
+) -> Array:
+    """Estimates (R, q) from sums (R, m), in whole numbers, without noise; with hardly any if there is a generator.
+
+    Hardly any noise keeps solvable what sums of few rows would not be. Estimates are NaN where there are none.
+    """
+    law = NoiseLaw(measurement.law.family, tuple(_QUIET * one for one in measurement.law.scales), measurement.law.draws)
+    noise = 0.0 if rng is None else law.rvs(len(sums), rng)
+    values = (sums * measurement.multiplier + noise) * np.asarray(measurement.steps)
+    asked = design.procedure
+    with suppress(AttributeError, OptionError):
+        asked = asked.with_options({"inference": "wald"})  # the same estimates, sooner
+    released = replace(Released.of_study(measurement, values), law=law)
+    with np.errstate(all="ignore"):
+        found: Array = asked.estimate(released, alpha=1 - design.level, contrasts=design.contrasts or None).params
+    return found
+
+
 def _tidy(
     task: Task,
     price: int,
@@ -177,6 +213,8 @@ def _ordinary(design: Design, task: Task) -> pa.Table:
     noises = [design.stream(task, 1 + price) for price in range(len(design.privacy))]
     baselines: list[Any] = [None] * task.replicates
     fitted: list[list[Any]] = [[None] * task.replicates for _ in design.privacy]
+    quiet: list[Any] = [None] * task.replicates
+    hardly = design.stream(task, 1 + len(design.privacy))
     failures: list[list[str]] = [[""] * task.replicates for _ in design.privacy]
     for index in range(task.replicates):
         try:
@@ -192,38 +230,67 @@ def _ordinary(design: Design, task: Task) -> pa.Table:
                 fitted[price][index] = _read_results(design.procedure.bind(data).fit(design.privacy[price]), design)
             except Exception as error:
                 failures[price][index] = f"{type(error).__name__}: {error}"
+        if any(one[index] is not None and np.isfinite(one[index][3]).all() for one in fitted):
+            quiet[index] = _quiet_fit(design, frame, hardly)
     parts = [
-        _collect(design, task, price, results, listed)
+        _collect(design, task, price, results, listed, quiet)
         for price, (results, listed) in enumerate(zip(fitted, failures, strict=True))
     ]
     return _pack(design, pd.concat(parts, ignore_index=True), baselines, None)
 
 
-def _read_results(results: Any, design: Design) -> tuple[tuple[str, ...], Array, bool]:
-    """Return the names, numbers (5, p) and whether there is a warning."""
+def _quiet_fit(design: Design, frame: pd.DataFrame, rng: np.random.Generator) -> tuple[tuple[str, ...], Array] | None:
+    """Estimates by name at a price that leaves hardly any noise; None where it is not served."""
+    try:
+        data = PublicData(frame, design.schema, rng=rng, neighbors=design.neighbors)
+        names, numbers, _, _ = _read_results(design.procedure.bind(data).fit(_ALL_BUT_FREE), design)
+    except Exception:
+        return None
+    return names, numbers[0]
+
+
+def _read_results(results: Any, design: Design) -> tuple[tuple[str, ...], Array, bool, Array]:
+    """Return the names, numbers (5, p), whether there is a warning, and standard errors from noise (p,)."""
     names = tuple(str(name) for name in results.params.index)
     alpha = 1 - design.level
     numbers = _numbers(results.params, results.bse, results.conf_int(alpha=alpha), results.pvalues)
+    wanted = contrast_rows(names, design.contrasts)
     if design.contrasts:
-        test = results.t_test(contrast_rows(names, design.contrasts)[len(names) :])
+        test = results.t_test(wanted[len(names) :])
         numbers = np.hstack([numbers, _numbers(test.effect, test.sd, test.conf_int(alpha=alpha), test.pvalue)])
-    return (*names, *design.contrasts), numbers, bool(getattr(results, "flags", ()))
+    return (*names, *design.contrasts), numbers, bool(getattr(results, "flags", ())), _noise_errors(results, wanted)
+
+
+def _noise_errors(results: Any, wanted: Array) -> Array:
+    """Read standard errors from noise of coefficients and contrasts (q,); NaN where results do not tell."""
+    try:
+        noise = np.asarray(results.cov_noise, dtype=np.float64)
+        variances = np.append(np.diag(noise), variance_of(wanted[len(noise) :], noise))
+    except Exception:
+        return np.full(len(wanted), np.nan)
+    return np.sqrt(np.maximum(variances, 0.0))
 
 
 def _numbers(estimate: Any, error: Any, ends: Any, pvalue: Any) -> Array:
     return np.stack([np.ravel(estimate), np.ravel(error), *np.asarray(ends).T, np.ravel(pvalue)])
 
 
-def _collect(design: Design, task: Task, price: int, results: list[Any], failures: list[str]) -> pd.DataFrame:
-    names = next((one[0] for one in results if one is not None), tuple(design.truth))
+def _collect(
+    design: Design, task: Task, price: int, results: list[Any], failures: list[str], quiet: list[Any]
+) -> pd.DataFrame:
+    names = next((one[0] for one in results if one is not None), tuple(design.truth or ()))
     numbers = np.full((len(_NUMBERS), len(results), len(names)), np.nan)
+    without = np.full((len(_WITHOUT), len(results), len(names)), np.nan)
     flagged = np.zeros(len(results), dtype=bool)
-    for index, one in enumerate(results):
+    for index, (one, known) in enumerate(zip(results, quiet, strict=True)):
+        if known is not None and known[0] == names:
+            without[0, index] = known[1]
         if one is not None and one[0] == names:
-            _, numbers[:, index], flagged[index] = one
+            _, numbers[:, index], flagged[index], without[1, index] = one
         elif one is not None:
             failures[index] = f"DataError: coefficients {one[0]} differ from {names}"
-    return _tidy(task, price, names, numbers, flagged, failures)
+    table = _tidy(task, price, names, numbers, flagged, failures)
+    return table.assign(**{name: values.ravel() for name, values in zip(_WITHOUT, without, strict=True)})
 
 
 def _baseline(design: Design, columns: Columns | pd.DataFrame) -> Any:

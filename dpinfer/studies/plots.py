@@ -38,6 +38,10 @@ class Study(Protocol):
         """What was asked."""
         ...
 
+    def truth(self, term: str, n: int) -> float:
+        """Return the true value at a number of rows."""
+        ...
+
 
 def _term(study: Study, term: str) -> pd.DataFrame:
     frame = study.frame
@@ -95,11 +99,12 @@ def zip_plot(
 
     Morris, White & Crowther (2019). Intervals that miss the truth are red; the line is the nominal level.
     """
-    if term not in study.design.truth:
-        raise OptionError("term", term, sorted(study.design.truth))
-    truth = study.design.truth[term]
+    known = study.design.truth
+    if known is not None and term not in known:
+        raise OptionError("term", term, sorted(known))
     frame = _term(study, term)
     chosen_n = study.design.n[0] if n is None else n
+    truth = study.truth(term, chosen_n)
     chosen = str(study.design.privacy[0]) if privacy is None else str(privacy)
     cell = frame[(frame["n"] == chosen_n) & (frame["privacy"] == chosen) & (frame["failure"] == "")]
     if cell.empty:

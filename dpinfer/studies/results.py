@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, cast
@@ -13,9 +12,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from statsmodels.iolib.table import SimpleTable
 
-from dpinfer.inference.released import Released
 from dpinfer.studies import plots
 from dpinfer.studies.measures import Replicates, performance
+from dpinfer.studies.oracle import study_oracles
 from dpinfer.studies.rules import Rules
 from dpinfer.studies.running import run_design
 
@@ -24,8 +23,8 @@ if TYPE_CHECKING:
 
     from matplotlib.axes import Axes
 
-    from dpinfer.inference.batch import Oracle
     from dpinfer.studies.design import Design, Task
+    from dpinfer.studies.oracle import StudyOracle
 
 __all__ = ["StudyResults"]
 
@@ -68,7 +67,7 @@ class StudyResults:
         rows = []
         for key, group in self.frame.groupby(["n", "privacy", "term"], sort=False):
             n, privacy, term = cast("tuple[int, str, str]", key)
-            truth = float(self.design.truth.get(term, np.nan))
+            truth = self.truth(term, n)
             values = _replicates(group)
             row = {"n": n, "privacy": privacy, "term": term, "truth": truth}
             row |= performance(values, truth, level=self.design.level)
@@ -76,18 +75,19 @@ class StudyResults:
             rows.append(row)
         return pd.DataFrame(rows)
 
+    def truth(self, term: str, n: int) -> float:
+        """Return the true value of a coefficient at a number of rows: the given one, or the population's own."""
+        if self.design.truth is not None:
+            return float(self.design.truth.get(term, np.nan))
+        known = next((one for (rows, _), one in self._oracles.items() if rows == n and term in one.names), None)
+        return float("nan") if known is None else float(known.center[known.names.index(term)])
+
     def _beside(self, group: pd.DataFrame, row: dict[str, Any], n: int, privacy: str, term: str) -> dict[str, float]:
         """Widths against the oracle and the baseline."""
         out: dict[str, float] = {}
         oracle = self._oracles.get((n, privacy))
         if oracle is not None:
-            names, found = oracle
-            place = names.index(term)
-            out |= {
-                "width / oracle": row["width"] / (2 * float(found.halfwidth[place])),
-                "width / ordinary": row["width"] / max(2 * float(found.ordinary[place]), 1e-300),
-                "kappa": found.kappa,
-            }
+            out |= oracle.beside(row, term)
         if "baseline lower" in group:
             lower, upper = group["baseline lower"], group["baseline upper"]
             truth = row["truth"]
@@ -99,23 +99,13 @@ class StudyResults:
         return out
 
     @cached_property
-    def _oracles(self) -> dict[tuple[int, str], tuple[list[str], Oracle]]:
-        found: dict[tuple[int, str], tuple[list[str], Oracle]] = {}
-        design = self.design
-        if not hasattr(design.procedure, "oracle"):
-            return found
-        for size, n in enumerate(design.n):
+    def _oracles(self) -> dict[tuple[int, str], StudyOracle]:
+        found: dict[tuple[int, str], StudyOracle] = {}
+        for size, n in enumerate(self.design.n):
             blocks = [block for task, block in self._blocks if task.size == size]
-            stored = [json.loads(block.schema.metadata[b"sums"]) for block in blocks]
-            if not stored or None in stored or sum(one["count"] for one in stored) == 0:
-                continue
-            total = np.sum([one["total"] for one in stored], axis=0) / sum(one["count"] for one in stored)
-            names = list(dict.fromkeys(blocks[0].column("term").to_pylist()))
-            for price in design.privacy:
-                released = Released.of_study(design.measured(price, n), total[None])
-                contrasts = design.contrasts or None
-                oracle = design.procedure.oracle(released, alpha=1 - design.level, contrasts=contrasts)
-                found[n, str(price)] = (names, oracle)
+            if blocks:
+                known = study_oracles(self.design, size, blocks)
+                found |= {(n, str(price)): one for price, one in zip(self.design.privacy, known, strict=True)}
         return found
 
     def __repr__(self) -> str:

@@ -18,6 +18,7 @@ from dpinfer.inference.released import Released
 from dpinfer.procedures.bootstrap import _unstable
 from dpinfer.studies import Rules
 from validation.people.people_designs import COLUMNS, DESIGNS, KEPT, SLOPE, draw, products_by_person
+from validation.people.people_inference import equal_spread
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -93,7 +94,7 @@ def judge(place: int, n: int, most: int, found: np.ndarray, people: Any) -> dict
     )
     sums, normal = n * people.sums["slope", most, True], float(stats.norm.isf(0.025))
     variance = people.slope[most] / n
-    noise_only = (linear_oracle(sums, alpha=0.05, target="data", **asked).halfwidth[1] / normal) ** 2
+    noise_only = (linear_oracle(sums, sampling=np.zeros(2), alpha=0.05, **asked).halfwidth[1] / normal) ** 2
     own = variance + (float(np.median(noise)) + variance) / BOOTSTRAP.replicates
     both = np.stack([upper - lower, wide[:, 1] - wide[:, 0]])
     unbounded = ~np.isfinite(both)
@@ -106,7 +107,7 @@ def judge(place: int, n: int, most: int, found: np.ndarray, people: Any) -> dict
         "ols coverage": _covers(*wide.T), "ols width / oracle": widths[1] / (2 * normal * ols_own**0.5),
         "ols unbounded": float(unbounded[1].mean()),
         "ols coverage if independent": _covers(*narrow.T), "bootstrap width / ols": widths[0] / widths[1],
-        "design effect": variance / (linear_oracle(sums, alpha=0.05, **asked).ordinary[1] / normal) ** 2,
+        "design effect": variance / equal_spread(sums, design, response)[1],
         "sampling / noise": variance / float(np.median(noise)),
     }  # fmt: skip
 

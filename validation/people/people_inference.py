@@ -13,6 +13,7 @@ import dpinfer as dpi
 from dpinfer.inference.batch import batch_linear, linear_oracle
 from dpinfer.inference.moment_inference import intervals
 from dpinfer.inference.released import Released
+from dpinfer.numerics.forms import symmetric
 from dpinfer.procedures.described import describe
 from validation.people.people_designs import COLUMNS, DESIGNS, KEPT, SLOPE, draw, slope_variance, sums_of
 
@@ -144,6 +145,14 @@ class Known:
     sampling: np.ndarray
 
 
+def equal_spread(sums: np.ndarray, design: np.ndarray, response: np.ndarray) -> np.ndarray:
+    """Sampling variances of least squares if rows were independent and errors spread equally, from expected sums."""
+    gram = symmetric(sums, design.shape[1])
+    inverse = np.linalg.inv(design @ gram @ design.T)
+    residual = response - (inverse @ (design @ gram @ response)) @ design
+    return float(residual @ gram @ residual) / gram[0, 0] * np.diag(inverse)
+
+
 def known(name: str, most: int, n: int, measurement: Any, people: Population) -> Known:
     """Work out what an oracle knows, from the population."""
     sums = n * people.sums[name, most, True]
@@ -151,14 +160,12 @@ def known(name: str, most: int, n: int, measurement: Any, people: Population) ->
     if name == "slope":
         design, response, _ = QUESTIONS[name]._columns(Released.of_study(measurement, sums[None]))
         asked = {"law": measurement.law, "steps": measurement.steps, "design": design, "response": response}
-        plain = linear_oracle(sums, alpha=0.05, **asked)
-        alone, true = (plain.ordinary[1] / normal) ** 2, people.slope[most] / n
-        oracle = linear_oracle(sums, alpha=0.05, rows_per_unit=true / alone, **asked)  # not a whole number here
-        normal_noise = linear_oracle(sums, alpha=0.05, target="data", **asked).halfwidth[1] / normal
+        alone, true = equal_spread(sums, design, response)[1], people.slope[most] / n
+        oracle = linear_oracle(sums, sampling=np.array([np.nan, true]), alpha=0.05, **asked)
+        normal_noise = linear_oracle(sums, sampling=np.zeros(2), alpha=0.05, **asked).halfwidth[1] / normal
         return Known(("x",), np.array([SLOPE]), oracle.halfwidth[1:], oracle.kappa, np.array([[alone]]),
                      np.array([normal_noise]), np.sqrt([true]))  # fmt: skip
     estimates, described = told(name, measurement, sums[None], measurement.rows.schema)
-    oracle = QUESTIONS[name].oracle(Released.of_study(measurement, sums[None]))
     by_row = told(name, measured(name, None), n * people.sums[name, most, False][None], COLUMNS)
     alone = np.diagonal(by_row[0].sampling[0], axis1=-2, axis2=-1) * by_row[1].factor ** 2
     truth = (described.shift + described.factor * estimates.value[0]).ravel()
@@ -166,4 +173,6 @@ def known(name: str, most: int, n: int, measurement: Any, people: Population) ->
         (described.factor * np.sqrt(np.diagonal(part[0], axis1=-2, axis2=-1))).ravel()
         for part in (estimates.noise, estimates.sampling)
     )
+    # Sums by person hold the products of their totals: of means and totals this is the sandwich, clustered by person.
+    oracle = QUESTIONS[name].oracle(Released.of_study(measurement, sums[None]), sampling=sampling**2)
     return Known(described.names, truth, oracle.halfwidth, oracle.kappa, alone, noise, sampling)
