@@ -14,11 +14,15 @@ from dpinfer.inference.moments import (
     MomentSums,
     Sizes,
     diagonal,
+    estimated,
     linearised,
     positive,
     quadratic,
     rescaled,
     size_of,
+    skewed,
+    squares,
+    weighted_sums,
 )
 
 if TYPE_CHECKING:
@@ -31,16 +35,29 @@ __all__ = ["correlations", "covariances", "means", "proportions", "totals", "var
 
 def means(sums: MomentSums, *, population: bool) -> Estimates:
     """Weighted means of every column: sum of w u over sum of w, in [-1, 1]."""
-    sizes = size, few = size_of(sums)
+    sizes = size, _ = size_of(sums)
     raw, value, gradient = _ratios(sums, size, -1.0)
     estimates = linearised(sums, sizes, value, gradient, population=population, edge=raw != value, bounds=(-1.0, 1.0))
-    if not population or sums.weighted:
+    if not population:
         return estimates
-    # No variance of values in [-1, 1] with this mean exceeds 1 - mean^2; an unknown size leaves nothing better. Nor
-    # does that of a person's mean under a weight of at most 1, over the sum of weights.
-    largest = sums.rows_per_unit * (1 - value**2) / np.maximum(size - 1, 1.0)[..., None]
-    variance = np.where(few[..., None], largest, np.minimum(diagonal(estimates.sampling), largest))
-    return replace(estimates, sampling=rescaled(estimates.sampling, variance))
+    weights = np.broadcast_to(size[..., None], value.shape)
+    found = skewed(estimates, sums, value, weights, np.zeros_like(value), weighted_sums(sums, gradient))
+    return found if sums.weighted else _bounded(sums, found)
+
+
+def _bounded(sums: MomentSums, found: Estimates) -> Estimates:
+    """Let no sampling variance of a mean be above what is possible.
+
+    No variance of values in [-1, 1] with this mean exceeds 1 - mean^2; an unknown size leaves nothing better. Nor does
+    that of a person's mean under a weight of at most 1, over the sum of weights.
+    """
+    assert found.line is not None
+    few = found.few[..., None]
+    most = np.broadcast_to((sums.rows_per_unit / np.maximum(found.size - 1, 1.0))[..., None], found.value.shape)
+    line = found.line._replace(variance=np.where(few, most, found.line.variance), most=most)
+    line = line._replace(slope=np.where(few, 0.0, line.slope))
+    variance = np.minimum(line.variance, most * (1 - found.value**2))
+    return replace(found, sampling=rescaled(found.sampling, variance), line=line)
 
 
 def _ratios(sums: MomentSums, size: Array, lower: float) -> tuple[Array, Array, Array]:
@@ -186,22 +203,40 @@ def totals(sums: MomentSums, *, population: bool, nobs: float | None, lower: flo
     first = [0] if counts else [sums.monomial(column) for column in range(sums.columns)]
     raw = sums.values[..., first]
     value, gradient = np.maximum(raw, lower), _unit_gradient(sums, first)
-    sampling = np.zeros((*value.shape, len(first)))
-    if population:
-        sampling = sums.rows_per_unit * (np.maximum(raw, 0.0)[..., None] if counts else quadratic(sums, gradient))
-        if nobs is not None:
-            sampling = sampling - np.einsum("rgq,rgs->rgqs", value, value) / max(nobs, 1.0)
-        sampling = positive(sampling)
-    growth: Growth = "poisson" if counts and population and nobs is None else "none"
-    return linearised(
+    found = linearised(
         sums,
         Sizes(size, np.zeros(size.shape, dtype=bool)),
         value,
         gradient,
-        population=population,
+        population=False,
         edge=raw < lower,
         bounds=(lower, np.inf),
-        growth=growth,
-        sampling=sampling,
         ratio=False,
     )
+    if not population:
+        return found
+    sampling = sums.rows_per_unit * (np.maximum(raw, 0.0)[..., None] if counts else quadratic(sums, gradient))
+    if nobs is not None:
+        sampling = sampling - np.einsum("rgq,rgs->rgqs", value, value) / max(nobs, 1.0)
+    sampling = positive(sampling)
+    if counts:
+        return replace(found, sampling=sampling, growth="poisson" if nobs is None else "none")
+    return _of_totals(sums, found, sampling, gradient, nobs)
+
+
+def _of_totals(sums: MomentSums, found: Estimates, sampling: Array, gradient: Array, nobs: float | None) -> Estimates:
+    """Say what is not known of the sampling variance of totals."""
+    spread = squares(sums, gradient)
+    zero = np.zeros_like(found.value)
+    centre, weights, first = zero, np.full(zero.shape, np.inf), found.value
+    # No fewer rows are behind sums of x and x^2 than (sum x)^2 / sum x^2, or sum x^2 over the largest square.
+    own = np.maximum(diagonal(sampling) / sums.rows_per_unit, 1e-300)
+    largest = sums.heaviest * np.maximum(np.abs(sums.lower), np.abs(sums.upper))
+    rows = np.maximum(found.value**2 / own, own / largest**2)
+    if nobs is not None:
+        weights, first = np.full(zero.shape, max(nobs, 1.0)), zero
+        centre, rows = found.value / weights, weights
+        spread = spread - 2 * centre[..., None] * gradient
+    scale = sums.rows_per_unit
+    found = estimated(found, sampling, scale * spread @ sums.mixing, rows / scale)
+    return skewed(found, sums, centre, weights, first, zero)
