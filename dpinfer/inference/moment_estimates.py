@@ -229,10 +229,11 @@ def _of_totals(sums: MomentSums, found: Estimates, sampling: Array, gradient: Ar
     spread = squares(sums, gradient)
     zero = np.zeros_like(found.value)
     centre, weights, first = zero, np.full(zero.shape, np.inf), found.value
-    # No fewer rows are behind sums of x and x^2 than (sum x)^2 / sum x^2, or sum x^2 over the largest square.
+    # The variance of sum x^2 is sum x^4, which is at most the largest x^2 times sum x^2; and no fewer rows are behind
+    # both sums than (sum x)^2 / sum x^2.
     own = np.maximum(diagonal(sampling) / sums.rows_per_unit, 1e-300)
     largest = sums.heaviest * np.maximum(np.abs(sums.lower), np.abs(sums.upper))
-    rows = np.maximum(found.value**2 / own, own / largest**2)
+    rows = np.maximum(found.value**2 / own, 1 + 2 * own / largest**2)
     if nobs is not None:
         weights, first = np.full(zero.shape, max(nobs, 1.0)), zero
         centre, rows = found.value / weights, weights

@@ -366,11 +366,18 @@ def skewed(found: Estimates, sums: MomentSums, centre: Array, weights: Array, fi
     infinite where they are not known, ``first`` of z and ``weighted`` of w z.
     """
     size, units = found.size[..., None], found.rows_per_unit
-    squared = diagonal(found.sampling) * size**2 / units
-    bounds = sums.lower - centre, sums.upper - centre
-    third = least_third(Influences(weights, first, weighted, squared, *bounds, sums.heaviest))
-    both = units**2 * third / size**3 + (found.mixing * found.spread * found.variances).sum(axis=-1)
-    slope = both / np.maximum(found.variance, 1e-300) - 2 * units * weighted / size**2
+    scale = size**2 / units
+    blur = (found.spread**2 * found.variances).sum(axis=-1)
+    influences = Influences(
+        weights, first, weighted, diagonal(found.sampling) * scale, blur * scale**2,
+        sums.lower - centre, sums.upper - centre, sums.heaviest,
+    )  # fmt: skip
+    both = least_third(influences) * units**2 / size**3 + (found.mixing * found.spread * found.variances).sum(axis=-1)
+    total = np.maximum(found.variance, 1e-300)
+    slope = both / total - 2 * weighted / scale
+    # What the estimate does not tell of its estimated variance.
+    left = np.maximum(2 * total**2 / found.df - both**2 / total, 1e-300)
+    found = replace(found, df=np.clip(2 * total**2 / left, 2.0, 1e9))
     return replace(found, line=Line(diagonal(found.sampling), slope, np.full(slope.shape, np.inf)), growth="skewed")
 
 

@@ -28,6 +28,8 @@ class Influences(NamedTuple):
         Sum of w; infinite where it is not known.
     first, weighted, squares : ndarray
         Sums of z, w z and z^2.
+    blur : ndarray
+        Variance of the noise in ``squares``.
     lower, upper : ndarray
         Bounds of u - c.
     heaviest : float
@@ -38,6 +40,7 @@ class Influences(NamedTuple):
     first: Array
     weighted: Array
     squares: Array
+    blur: Array
     lower: Array
     upper: Array
     heaviest: float
@@ -51,19 +54,17 @@ def least_third(sums: Influences) -> Array:
         (sum z (z - l w))^2 <= sum (z - l w) sum z^2 (z - l w),
 
     and the same of h w - z; ``sum w z^2`` is at most the largest weight times ``sum z^2``. Values at the two bounds
-    alone, of equal weight, attain both.
+    alone, of equal weight, attain both. Where noise moved the sums to what no rows have, ``z <= h w`` bounds it.
     """
     low, high = np.minimum(sums.lower, 0.0), np.maximum(sums.upper, 0.0)
-    return np.asarray(np.maximum(_least(sums, low), 0.0) - np.maximum(_least(_mirrored(sums), -high), 0.0))
-
-
-def _mirrored(sums: Influences) -> Influences:
-    return sums._replace(first=-sums.first, weighted=-sums.weighted)
+    mirrored = sums._replace(first=-sums.first, weighted=-sums.weighted)
+    largest = sums.heaviest * sums.squares
+    right = np.clip(_least(sums, low), 0.0, high * largest)
+    return np.asarray(right - np.clip(_least(mirrored, -high), 0.0, -low * largest))
 
 
 def _least(sums: Influences, low: Array) -> Array:
     """Return the least that the sum of z^3 can be, with ``low`` at most zero."""
-    with np.errstate(invalid="ignore"):
-        above = sums.first - np.where(low < 0, low * sums.weights, 0.0)
+    above = sums.first - low * np.where(low < 0, sums.weights, 0.0)
     both = sums.squares - low * sums.weighted
-    return both**2 / np.maximum(above, _TINY) + low * sums.heaviest * sums.squares
+    return np.maximum(both**2 - sums.blur, 0.0) / np.maximum(above, _TINY) + low * sums.heaviest * sums.squares
