@@ -16,14 +16,16 @@ from dpinfer.inference.moments import (
     diagonal,
     estimated,
     linearised,
+    noisy_sums,
     positive,
     quadratic,
     rescaled,
     size_of,
     skewed,
     squares,
-    weighted_sums,
+    weighted_by,
 )
+from dpinfer.inference.skewness import Noisy
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -40,8 +42,12 @@ def means(sums: MomentSums, *, population: bool) -> Estimates:
     estimates = linearised(sums, sizes, value, gradient, population=population, edge=raw != value, bounds=(-1.0, 1.0))
     if not population:
         return estimates
-    weights = np.broadcast_to(size[..., None], value.shape)
-    found = skewed(estimates, sums, value, weights, np.zeros_like(value), weighted_sums(sums, gradient))
+    bottom = np.zeros_like(gradient)
+    bottom[..., sums.monomial()] = 1.0
+    weights = noisy_sums(sums, bottom)._replace(value=np.broadcast_to(size[..., None], value.shape))
+    first = noisy_sums(sums, gradient)._replace(value=np.zeros_like(value))
+    weighted = noisy_sums(sums, weighted_by(sums, gradient))
+    found = skewed(estimates, sums, value, weights=weights, first=first, weighted=weighted)
     return found if sums.weighted else _bounded(sums, found)
 
 
@@ -199,6 +205,8 @@ def totals(sums: MomentSums, *, population: bool, nobs: float | None, lower: flo
     counts : bool
         Whether a row counts 1: then the counts are the first and only monomials.
     """
+    if counts:
+        sums = replace(sums, lower=0.0, upper=1.0)
     size = np.ones(sums.values.shape[:2])
     first = [0] if counts else [sums.monomial(column) for column in range(sums.columns)]
     raw = sums.values[..., first]
@@ -215,29 +223,21 @@ def totals(sums: MomentSums, *, population: bool, nobs: float | None, lower: flo
     )
     if not population:
         return found
-    sampling = sums.rows_per_unit * (np.maximum(raw, 0.0)[..., None] if counts else quadratic(sums, gradient))
-    if nobs is not None:
-        sampling = sampling - np.einsum("rgq,rgs->rgqs", value, value) / max(nobs, 1.0)
-    sampling = positive(sampling)
-    if counts:
-        return replace(found, sampling=sampling, growth="poisson" if nobs is None else "none")
-    return _of_totals(sums, found, sampling, gradient, nobs)
-
-
-def _of_totals(sums: MomentSums, found: Estimates, sampling: Array, gradient: Array, nobs: float | None) -> Estimates:
-    """Say what is not known of the sampling variance of totals."""
-    spread = squares(sums, gradient)
-    zero = np.zeros_like(found.value)
-    centre, weights, first = zero, np.full(zero.shape, np.inf), found.value
+    centre, weights = np.zeros_like(value), np.full(value.shape, np.inf)
+    influence, spread = noisy_sums(sums, gradient), squares(sums, gradient)
+    sampling = quadratic(sums, gradient)
     # The variance of sum x^2 is sum x^4, which is at most the largest x^2 times sum x^2; and no fewer rows are behind
     # both sums than (sum x)^2 / sum x^2.
-    own = np.maximum(diagonal(sampling) / sums.rows_per_unit, 1e-300)
+    own = np.maximum(diagonal(sampling), 1e-300)
     largest = sums.heaviest * np.maximum(np.abs(sums.lower), np.abs(sums.upper))
-    rows = np.maximum(found.value**2 / own, 1 + 2 * own / largest**2)
+    rows = np.maximum(value**2 / own, 1 + 2 * own / largest**2)
     if nobs is not None:
-        weights, first = np.full(zero.shape, max(nobs, 1.0)), zero
-        centre, rows = found.value / weights, weights
+        weights, rows = (np.full(value.shape, max(nobs, 1.0)) for _ in range(2))
+        centre, influence = value / weights, influence._replace(value=np.zeros_like(value))
+        sampling = sampling - np.einsum("rgq,rgs->rgqs", value, value) / max(nobs, 1.0)
         spread = spread - 2 * centre[..., None] * gradient
-    scale = sums.rows_per_unit
-    found = estimated(found, sampling, scale * spread @ sums.mixing, rows / scale)
-    return skewed(found, sums, centre, weights, first, zero)
+    units = sums.rows_per_unit
+    found = estimated(found, units * positive(sampling), units * spread @ sums.mixing, rows / units)
+    known = Noisy(weights, np.zeros_like(influence.moved))
+    weighted = known._replace(value=np.zeros_like(value))
+    return skewed(found, sums, centre, weights=known, first=influence, weighted=weighted)

@@ -13,14 +13,14 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 
 import numpy as np
 
-from dpinfer.inference.skewness import Influences, least_third
+from dpinfer.inference.skewness import Influences, Line, Noisy, least_third
 
 if TYPE_CHECKING:
     from dpinfer.numerics.arrays import Array, Mask
 
 __all__ = ["Estimates", "Growth", "MomentSums", "Sizes", "linearised", "positive", "rescaled", "size_of"]
 
-Growth = Literal["none", "skewed", "square", "correlation", "binomial", "poisson"]
+Growth = Literal["none", "skewed", "square", "correlation", "binomial"]
 Exponent = tuple[int, ...]
 
 FEW = 3.0
@@ -98,28 +98,6 @@ class MomentSums:
         """Place of the product of some columns, times the weight where rows carry weights."""
         powers = [columns.count(column) for column in range(self.columns)]
         return self.place[(*powers, int(self._last_power))]
-
-
-class Line(NamedTuple):
-    """A sampling variance as a line in the value that is tested, up to the largest that is possible there.
-
-    Attributes
-    ----------
-    variance, slope : ndarray (R, G, q)
-        At the estimate, and a unit farther.
-    most : ndarray (R, G, q)
-        The largest for values in [-1, 1] of mean zero; for other means less, and infinite where nothing bounds it.
-    """
-
-    variance: Array
-    slope: Array
-    most: Array
-
-    def at(self, away: Array, tested: Array, place: int) -> Array:
-        """Return the variance of one quantity at a value so far from the estimate (R, G)."""
-        most = self.most[..., place]
-        bound = np.where(np.isfinite(most), most * (1 - tested**2), np.inf)
-        return np.clip(self.variance[..., place] + self.slope[..., place] * away, 0.0, bound)
 
 
 @dataclass(frozen=True, eq=False)
@@ -206,9 +184,12 @@ class Estimates:
             own = np.where(self.few, own, own * _ratio(1 - middle**2, 1 - value**2) ** 2)
         elif growth == "binomial":
             own = np.where(own > 0, self.rows_per_unit * truth * (1 - truth) / self.size, 0.0)
-        elif growth == "poisson":
-            own = np.where(own > 0, self.rows_per_unit * np.maximum(truth, 0.0), 0.0)
         return own
+
+    @property
+    def score_df(self) -> Array:
+        """Degrees of freedom of a variance at the value that is tested (R, G, q)."""
+        return self.df if self.line is None else self.line.df
 
     @property
     def shares(self) -> Array | None:
@@ -226,7 +207,8 @@ class Estimates:
     @property
     def blurred(self) -> Mask:
         """Whether the sampling variance of an estimate is itself mostly noise (R, G, q)."""
-        return np.asarray((self.df < _BLURRED) & (self.size[..., None] > 2 * _BLURRED) & ~self.few[..., None])
+        size = self.size[..., None] if self.rows is None else np.maximum(self.size[..., None], self.rows)
+        return np.asarray((self.df < _BLURRED) & (size > 2 * _BLURRED) & ~self.few[..., None])
 
     @property
     def flagged(self) -> Mask:
@@ -359,34 +341,40 @@ def estimated(found: Estimates, sampling: Array, spread: Array, rows: Array) -> 
     return replace(found, sampling=sampling, spread=spread, rows=rows, df=df)
 
 
-def skewed(found: Estimates, sums: MomentSums, centre: Array, weights: Array, first: Array, weighted: Array) -> Estimates:
+def skewed(
+    found: Estimates, sums: MomentSums, centre: Array, *, weights: Noisy, first: Noisy, weighted: Noisy
+) -> Estimates:
     """Let the sampling variance grow with the value that is tested as far as the skewness must be.
 
-    Estimates are ``sum z / size`` with z = w (u - c), c the ``centre``. All are (R, G, q): ``weights`` are sums of w,
-    infinite where they are not known, ``first`` of z and ``weighted`` of w z.
+    Estimates are ``sum z / size`` with z = w (u - c), c the ``centre`` (R, G, q); ``weights`` are sums of w, ``first``
+    of z and ``weighted`` of w z.
     """
     size, units = found.size[..., None], found.rows_per_unit
     scale = size**2 / units
-    blur = (found.spread**2 * found.variances).sum(axis=-1)
-    influences = Influences(
-        weights, first, weighted, diagonal(found.sampling) * scale, blur * scale**2,
-        sums.lower - centre, sums.upper - centre, sums.heaviest,
-    )  # fmt: skip
-    both = least_third(influences) * units**2 / size**3 + (found.mixing * found.spread * found.variances).sum(axis=-1)
+    squares = Noisy(diagonal(found.sampling) * scale, found.spread * np.sqrt(found.variances) * scale[..., None])
+    bounds = sums.lower - centre, sums.upper - centre
+    third = least_third(Influences(weights, first, weighted, squares, *bounds, sums.heaviest))
+    both = third * units**2 / size**3 + (found.mixing * found.spread * found.variances).sum(axis=-1)
     total = np.maximum(found.variance, 1e-300)
-    slope = both / total - 2 * weighted / scale
-    # What the estimate does not tell of its estimated variance.
+    slope = both / total - 2 * weighted.value / scale
     left = np.maximum(2 * total**2 / found.df - both**2 / total, 1e-300)
-    found = replace(found, df=np.clip(2 * total**2 / left, 2.0, 1e9))
-    return replace(found, line=Line(diagonal(found.sampling), slope, np.full(slope.shape, np.inf)), growth="skewed")
+    df = np.clip(2 * total**2 / left, 2.0, 1e9)
+    line = Line(diagonal(found.sampling), slope, np.full(slope.shape, np.inf), df)
+    return replace(found, line=line, growth="skewed")
 
 
-def weighted_sums(sums: MomentSums, gradient: Array) -> Array:
-    """Sum over rows of the weight times each influence (R, G, q)."""
-    bottom = sums.exponents[sums.monomial()]
-    used = np.flatnonzero(np.any(gradient != 0, axis=tuple(range(gradient.ndim - 1))))
-    places = [sums.place[_sum(sums.exponents[a], bottom)] for a in used]
-    return np.asarray((gradient[..., used] * sums.values[..., None, places]).sum(axis=-1))
+def noisy_sums(sums: MomentSums, gradient: Array) -> Noisy:
+    """Return combinations of monomials (R, G, q, d), with what moves them."""
+    value = (gradient * sums.values[..., None, :]).sum(axis=-1)
+    return Noisy(value, (gradient @ sums.mixing) * np.sqrt(sums.variances))
+
+
+def weighted_by(sums: MomentSums, gradient: Array) -> Array:
+    """Multiply combinations of monomials (R, G, q, d) by the weight once more."""
+    found, bottom = np.zeros_like(gradient), sums.exponents[sums.monomial()]
+    for a in np.flatnonzero(np.any(gradient != 0, axis=tuple(range(gradient.ndim - 1)))):
+        found[..., sums.place[_sum(sums.exponents[a], bottom)]] += gradient[..., a]
+    return found
 
 
 def _denominator(sums: MomentSums, value: Array, gradient: Array) -> Array:
