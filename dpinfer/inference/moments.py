@@ -356,9 +356,9 @@ def skewed(
     third = least_third(Influences(weights, first, weighted, squares, *bounds, sums.heaviest))
     both = third * units**2 / size**3 + (found.mixing * found.spread * found.variances).sum(axis=-1)
     total = np.maximum(found.variance, 1e-300)
-    slope = both / total - 2 * weighted.value / scale
-    left = np.maximum(2 * total**2 / found.df - both**2 / total, 1e-300)
-    df = np.clip(2 * total**2 / left, 2.0, 1e9)
+    told = both / total
+    df = 1.0 / np.clip(1.0 / found.df - told**2 / (2 * total), 1e-9, 0.5)
+    slope = told - 2 * weighted.value / scale
     line = Line(diagonal(found.sampling), slope, np.full(slope.shape, np.inf), df)
     return replace(found, line=line, growth="skewed")
 

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Influences", "Line", "Noisy", "least_third"]
 
-_TINY = 1e-300
+_TINY = 1e-100
 
 
 class Line(NamedTuple):
@@ -100,15 +100,15 @@ def least_third(sums: Influences) -> Array:
     """
     low, high = np.minimum(sums.lower, 0.0), np.maximum(sums.upper, 0.0)
     mirrored = sums._replace(first=sums.first.negative, weighted=sums.weighted.negative)
-    largest = sums.heaviest * sums.squares.value
-    right = np.clip(_least(sums, low), 0.0, high * largest)
-    return np.asarray(right - np.clip(_least(mirrored, -high), 0.0, -low * largest))
+    largest, reach = sums.heaviest * sums.squares.value, sums.heaviest * (high - low)
+    right = np.clip(_least(sums, low, reach), 0.0, high * largest)
+    return np.asarray(right - np.clip(_least(mirrored, -high, reach), 0.0, -low * largest))
 
 
-def _least(sums: Influences, low: Array) -> Array:
-    """Return the least that the sum of z^3 can be, with ``low`` at most zero."""
+def _least(sums: Influences, low: Array, reach: Array) -> Array:
+    """Return the least that the sum of z^3 can be, with ``low`` at most zero, and no z - l w above ``reach``."""
     above, both = sums.first.less(sums.weights, low), sums.squares.less(sums.weighted, low)
-    bottom = np.maximum(above.value, _TINY)
+    bottom = np.maximum(above.value, np.abs(both.value) / np.maximum(reach, _TINY) + _TINY)
     blur = (both.less(above, both.value / bottom).moved ** 2).sum(axis=-1)
     least = np.maximum(both.value**2 - blur, 0.0) / bottom
     return np.asarray(least + low * sums.heaviest * sums.squares.value)
