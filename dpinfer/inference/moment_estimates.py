@@ -14,12 +14,18 @@ from dpinfer.inference.moments import (
     MomentSums,
     Sizes,
     diagonal,
+    estimated,
     linearised,
+    noisy_sums,
     positive,
     quadratic,
     rescaled,
     size_of,
+    skewed,
+    squares,
+    weighted_by,
 )
+from dpinfer.inference.skewness import Noisy
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -31,16 +37,33 @@ __all__ = ["correlations", "covariances", "means", "proportions", "totals", "var
 
 def means(sums: MomentSums, *, population: bool) -> Estimates:
     """Weighted means of every column: sum of w u over sum of w, in [-1, 1]."""
-    sizes = size, few = size_of(sums)
+    sizes = size, _ = size_of(sums)
     raw, value, gradient = _ratios(sums, size, -1.0)
     estimates = linearised(sums, sizes, value, gradient, population=population, edge=raw != value, bounds=(-1.0, 1.0))
-    if not population or sums.weighted:
+    if not population:
         return estimates
-    # No variance of values in [-1, 1] with this mean exceeds 1 - mean^2; an unknown size leaves nothing better. Nor
-    # does that of a person's mean under a weight of at most 1, over the sum of weights.
-    largest = sums.rows_per_unit * (1 - value**2) / np.maximum(size - 1, 1.0)[..., None]
-    variance = np.where(few[..., None], largest, np.minimum(diagonal(estimates.sampling), largest))
-    return replace(estimates, sampling=rescaled(estimates.sampling, variance))
+    bottom = np.zeros_like(gradient)
+    bottom[..., sums.monomial()] = 1.0
+    weights = noisy_sums(sums, bottom)._replace(value=np.broadcast_to(size[..., None], value.shape))
+    first = noisy_sums(sums, gradient)._replace(value=np.zeros_like(value))
+    weighted = noisy_sums(sums, weighted_by(sums, gradient))
+    found = skewed(estimates, sums, value, weights=weights, first=first, weighted=weighted)
+    return found if sums.weighted else _bounded(sums, found)
+
+
+def _bounded(sums: MomentSums, found: Estimates) -> Estimates:
+    """Let no sampling variance of a mean be above what is possible.
+
+    No variance of values in [-1, 1] with this mean exceeds 1 - mean^2; an unknown size leaves nothing better. Nor does
+    that of a person's mean under a weight of at most 1, over the sum of weights.
+    """
+    assert found.line is not None
+    few = found.few[..., None]
+    most = np.broadcast_to((sums.rows_per_unit / np.maximum(found.size - 1, 1.0))[..., None], found.value.shape)
+    line = found.line._replace(variance=np.where(few, most, found.line.variance), most=most)
+    line = line._replace(slope=np.where(few, 0.0, line.slope))
+    variance = np.minimum(line.variance, most * (1 - found.value**2))
+    return replace(found, sampling=rescaled(found.sampling, variance), line=line)
 
 
 def _ratios(sums: MomentSums, size: Array, lower: float) -> tuple[Array, Array, Array]:
@@ -182,26 +205,39 @@ def totals(sums: MomentSums, *, population: bool, nobs: float | None, lower: flo
     counts : bool
         Whether a row counts 1: then the counts are the first and only monomials.
     """
+    if counts:
+        sums = replace(sums, lower=0.0, upper=1.0)
     size = np.ones(sums.values.shape[:2])
     first = [0] if counts else [sums.monomial(column) for column in range(sums.columns)]
     raw = sums.values[..., first]
     value, gradient = np.maximum(raw, lower), _unit_gradient(sums, first)
-    sampling = np.zeros((*value.shape, len(first)))
-    if population:
-        sampling = sums.rows_per_unit * (np.maximum(raw, 0.0)[..., None] if counts else quadratic(sums, gradient))
-        if nobs is not None:
-            sampling = sampling - np.einsum("rgq,rgs->rgqs", value, value) / max(nobs, 1.0)
-        sampling = positive(sampling)
-    growth: Growth = "poisson" if counts and population and nobs is None else "none"
-    return linearised(
+    found = linearised(
         sums,
         Sizes(size, np.zeros(size.shape, dtype=bool)),
         value,
         gradient,
-        population=population,
+        population=False,
         edge=raw < lower,
         bounds=(lower, np.inf),
-        growth=growth,
-        sampling=sampling,
         ratio=False,
     )
+    if not population:
+        return found
+    centre, weights = np.zeros_like(value), np.full(value.shape, np.inf)
+    influence, spread = noisy_sums(sums, gradient), squares(sums, gradient)
+    sampling = quadratic(sums, gradient)
+    # The variance of sum x^2 is sum x^4, which is at most the largest x^2 times sum x^2; and no fewer rows are behind
+    # both sums than (sum x)^2 / sum x^2.
+    own = np.maximum(diagonal(sampling), 1e-300)
+    largest = sums.heaviest * np.maximum(np.abs(sums.lower), np.abs(sums.upper))
+    rows = np.maximum(value**2 / own, 1 + 2 * own / largest**2)
+    if nobs is not None:
+        weights, rows = (np.full(value.shape, max(nobs, 1.0)) for _ in range(2))
+        centre, influence = value / weights, influence._replace(value=np.zeros_like(value))
+        sampling = sampling - np.einsum("rgq,rgs->rgqs", value, value) / max(nobs, 1.0)
+        spread = spread - 2 * centre[..., None] * gradient
+    units = sums.rows_per_unit
+    found = estimated(found, units * positive(sampling), units * spread @ sums.mixing, rows / units)
+    known = Noisy(weights, np.zeros_like(influence.moved))
+    weighted = known._replace(value=np.zeros_like(value))
+    return skewed(found, sums, centre, weights=known, first=influence, weighted=weighted)

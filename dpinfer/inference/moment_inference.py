@@ -197,7 +197,8 @@ class MomentInference(BaseInference):
         moved = np.einsum("gqm,bgm->bgq", found.mixing[0], noise)
         drawn = np.einsum("gqs,bgs->bgq", root_of(found.sampling[0]), rng.normal(size=(self.replicates, cells, width)))
         sampling = np.diagonal(found.sampling[0], axis1=-2, axis2=-1)
-        rows = np.maximum(found.size[0] / found.rows_per_unit - 1, 1.0)[:, None]
+        rows = found.size[0][:, None] / found.rows_per_unit if found.rows is None else found.rows[0]
+        rows = np.maximum(rows - 1, 1.0)
         chi = rng.chisquare(np.broadcast_to(rows, sampling.shape), size=(self.replicates, *sampling.shape)) / rows
         spread = np.einsum("gqm,bgm->bgq", found.spread[0], noise)
         known = np.diagonal(found.noise[0], axis1=-2, axis2=-1)
@@ -275,7 +276,8 @@ def intervals(estimates: Estimates, alpha: float, *, method: str = "score") -> A
         "score" holds every value that is not rejected when its variance is evaluated there (for a ratio that is
         Fieller's interval), "wald" is symmetric.
     """
-    critical, error = critical_value(alpha, estimates.df, estimates.shares), np.sqrt(estimates.variance)
+    df = estimates.df if method == "wald" else estimates.score_df
+    critical, error = critical_value(alpha, df, estimates.shares), np.sqrt(estimates.variance)
     lower, upper = estimates.range
     if method == "wald":
         ends = [estimates.value - critical * error, estimates.value + critical * error]
@@ -302,6 +304,8 @@ def _end(estimates: Estimates, critical: Array, error: Array, sign: float, lower
 def pvalues(estimates: Estimates, tested: Array | float, *, method: str = "score") -> Array:
     """Two-sided p-values (R, G, q) of given values; a value beyond what is possible is tested at its edge."""
     point = np.clip(np.broadcast_to(tested, estimates.value.shape), estimates.lower, estimates.upper)
-    variance = estimates.variance if method == "wald" else estimates.variance_at(point)
+    variance, df = estimates.variance, estimates.df
+    if method != "wald":
+        variance, df = estimates.variance_at(point), estimates.score_df
     statistic = np.abs(estimates.value - point) / np.sqrt(np.maximum(variance, 1e-300))
-    return pvalue_of(statistic, estimates.df, estimates.shares)
+    return pvalue_of(statistic, df, estimates.shares)

@@ -7,18 +7,20 @@ cells and q quantities.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
 import numpy as np
+
+from dpinfer.inference.skewness import Influences, Line, Noisy, least_third
 
 if TYPE_CHECKING:
     from dpinfer.numerics.arrays import Array, Mask
 
 __all__ = ["Estimates", "Growth", "MomentSums", "Sizes", "linearised", "positive", "rescaled", "size_of"]
 
-Growth = Literal["none", "square", "correlation", "binomial", "poisson"]
+Growth = Literal["none", "skewed", "square", "correlation", "binomial"]
 Exponent = tuple[int, ...]
 
 FEW = 3.0
@@ -51,6 +53,10 @@ class MomentSums:
         Whether each person counts as one row, whose weight is at most 1 and the last power.
     rows_per_unit : int
         Rows of one independent unit at most, where rows are summed one by one: sampling variances are multiplied by it.
+    lower, upper : ndarray (columns,) or float
+        Bounds of the columns as they enter the sums.
+    heaviest : float
+        Largest weight.
     """
 
     exponents: tuple[Exponent, ...]
@@ -60,6 +66,9 @@ class MomentSums:
     laplace: bool
     people: bool = False
     rows_per_unit: int = 1
+    lower: Array | float = -1.0
+    upper: Array | float = 1.0
+    heaviest: float = 1.0
 
     @cached_property
     def place(self) -> dict[Exponent, int]:
@@ -122,6 +131,10 @@ class Estimates:
         How each released sum moves the estimated sampling variance.
     rows_per_unit : int
         Rows of one independent unit at most: sampling variances of rows are multiplied by it.
+    rows : ndarray (R, G, q) or None
+        Independent units behind each estimated sampling variance; None where it follows from a model.
+    line : Line or None
+        How the sampling variance grows with the value that is tested, where ``growth`` is "skewed".
     """
 
     value: Array
@@ -140,6 +153,8 @@ class Estimates:
     laplace: bool
     spread: Array
     rows_per_unit: int = 1
+    rows: Array | None = None
+    line: Line | None = None
 
     @property
     def variance(self) -> Array:
@@ -161,15 +176,20 @@ class Estimates:
         """Give the sampling variance of one quantity if the truth were ``tested`` (R, G)."""
         own, value, truth = sampling[..., place], self.value[..., place], tested[..., place]
         middle = 0.5 * (truth + value)
-        if growth == "square":
+        if growth == "skewed" and self.line is not None:
+            own = self.line.at(truth - value, truth, place)
+        elif growth == "square":
             own = np.where(self.few, own, own * _ratio(middle, value) ** 2)
         elif growth == "correlation":
             own = np.where(self.few, own, own * _ratio(1 - middle**2, 1 - value**2) ** 2)
         elif growth == "binomial":
             own = np.where(own > 0, self.rows_per_unit * truth * (1 - truth) / self.size, 0.0)
-        elif growth == "poisson":
-            own = np.where(own > 0, self.rows_per_unit * np.maximum(truth, 0.0), 0.0)
         return own
+
+    @property
+    def score_df(self) -> Array:
+        """Degrees of freedom of a variance at the value that is tested (R, G, q)."""
+        return self.df if self.line is None else self.line.df
 
     @property
     def shares(self) -> Array | None:
@@ -187,7 +207,8 @@ class Estimates:
     @property
     def blurred(self) -> Mask:
         """Whether the sampling variance of an estimate is itself mostly noise (R, G, q)."""
-        return np.asarray((self.df < _BLURRED) & (self.size[..., None] > 2 * _BLURRED) & ~self.few[..., None])
+        size = self.size[..., None] if self.rows is None else np.maximum(self.size[..., None], self.rows)
+        return np.asarray((self.df < _BLURRED) & (size > 2 * _BLURRED) & ~self.few[..., None])
 
     @property
     def flagged(self) -> Mask:
@@ -227,7 +248,7 @@ def quadratic(sums: MomentSums, gradient: Array) -> Array:
     return np.asarray(np.einsum("rgqa,rgab,rgsb->rgqs", part, products, part))
 
 
-def _squares(sums: MomentSums, gradient: Array) -> Array:
+def squares(sums: MomentSums, gradient: Array) -> Array:
     """How each monomial's sum moves the sums of squared influences (R, G, q, d)."""
     moved = np.zeros_like(gradient)
     used = np.flatnonzero(np.any(gradient != 0, axis=tuple(range(gradient.ndim - 1))))
@@ -285,23 +306,13 @@ def linearised(
     wide = size[..., None, None]
     mixing = (gradient @ sums.mixing) / wide
     noise = np.einsum("rgqm,m,rgsm->rgqs", mixing, sums.variances, mixing)
-    spread = np.zeros_like(mixing)
-    df = np.full(value.shape, np.inf)
-    if sampling is None:
-        sampling = np.zeros_like(noise)
-        if population:
-            correction = np.ones_like(size) if sums.weighted else size / np.maximum(size - 1, 1.0)
-            scale = (sums.rows_per_unit * correction / size**2)[..., None, None]
-            sampling = positive(quadratic(sums, gradient)) * scale
-            spread = (_squares(sums, gradient) @ sums.mixing) * scale
-            df = _degrees(sampling, noise, spread, sums.variances, size / sums.rows_per_unit)
-    return Estimates(
+    found = Estimates(
         value=value,
-        sampling=sampling,
+        sampling=np.zeros_like(noise) if sampling is None else sampling,
         noise=noise,
         mixing=mixing,
         size=size,
-        df=df,
+        df=np.full(value.shape, np.inf),
         few=sizes.few,
         edge=np.broadcast_to(edge, value.shape),
         lower=bounds[0],
@@ -310,9 +321,60 @@ def linearised(
         denominator=_denominator(sums, value, gradient) if ratio else None,
         variances=sums.variances,
         laplace=sums.laplace,
-        spread=spread,
+        spread=np.zeros_like(mixing),
         rows_per_unit=sums.rows_per_unit,
     )
+    if sampling is not None or not population:
+        return found
+    correction = np.ones_like(size) if sums.weighted else size / np.maximum(size - 1, 1.0)
+    scale = (sums.rows_per_unit * correction / size**2)[..., None, None]
+    rows = np.broadcast_to((size / sums.rows_per_unit)[..., None], value.shape)
+    spread = squares(sums, gradient) @ sums.mixing * scale
+    return estimated(found, positive(quadratic(sums, gradient)) * scale, spread, rows)
+
+
+def estimated(found: Estimates, sampling: Array, spread: Array, rows: Array) -> Estimates:
+    """Give estimates a sampling covariance that was itself estimated from so many rows, and through noise."""
+    part, total = diagonal(sampling), diagonal(sampling) + diagonal(found.noise)
+    error = 2 * part**2 / np.maximum(rows - 1, 1.0) + (spread**2 * found.variances).sum(axis=-1)
+    df = np.asarray(np.clip(2 * total**2 / np.maximum(error, 1e-300), 2.0, 1e9))
+    return replace(found, sampling=sampling, spread=spread, rows=rows, df=df)
+
+
+def skewed(
+    found: Estimates, sums: MomentSums, centre: Array, *, weights: Noisy, first: Noisy, weighted: Noisy
+) -> Estimates:
+    """Let the sampling variance grow with the value that is tested as far as the skewness must be.
+
+    Estimates are ``sum z / size`` with z = w (u - c), c the ``centre`` (R, G, q); ``weights`` are sums of w, ``first``
+    of z and ``weighted`` of w z.
+    """
+    size, units = found.size[..., None], found.rows_per_unit
+    scale = size**2 / units
+    squares = Noisy(diagonal(found.sampling) * scale, found.spread * np.sqrt(found.variances) * scale[..., None])
+    bounds = sums.lower - centre, sums.upper - centre
+    third = least_third(Influences(weights, first, weighted, squares, *bounds, sums.heaviest))
+    both = third * units**2 / size**3 + (found.mixing * found.spread * found.variances).sum(axis=-1)
+    total = np.maximum(found.variance, 1e-300)
+    told = both / total
+    df = 1.0 / np.clip(1.0 / found.df - told**2 / (2 * total), 1e-9, 0.5)
+    slope = told - 2 * weighted.value / scale
+    line = Line(diagonal(found.sampling), slope, np.full(slope.shape, np.inf), df)
+    return replace(found, line=line, growth="skewed")
+
+
+def noisy_sums(sums: MomentSums, gradient: Array) -> Noisy:
+    """Return combinations of monomials (R, G, q, d), with what moves them."""
+    value = (gradient * sums.values[..., None, :]).sum(axis=-1)
+    return Noisy(value, (gradient @ sums.mixing) * np.sqrt(sums.variances))
+
+
+def weighted_by(sums: MomentSums, gradient: Array) -> Array:
+    """Multiply combinations of monomials (R, G, q, d) by the weight once more."""
+    found, bottom = np.zeros_like(gradient), sums.exponents[sums.monomial()]
+    for a in np.flatnonzero(np.any(gradient != 0, axis=tuple(range(gradient.ndim - 1)))):
+        found[..., sums.place[_sum(sums.exponents[a], bottom)]] += gradient[..., a]
+    return found
 
 
 def _denominator(sums: MomentSums, value: Array, gradient: Array) -> Array:
@@ -323,10 +385,3 @@ def _denominator(sums: MomentSums, value: Array, gradient: Array) -> Array:
     both = top @ sums.noise[:, bottom]
     own = np.einsum("rgqd,de,rgqe->rgq", top, sums.noise, top)
     return np.stack([own, both, np.full(both.shape, sums.noise[bottom, bottom])], axis=-1)
-
-
-def _degrees(sampling: Array, noise: Array, spread: Array, variances: Array, size: Array) -> Array:
-    """Satterthwaite's degrees of freedom of a variance whose sampling part is itself estimated from noisy sums."""
-    part, total = diagonal(sampling), diagonal(sampling) + diagonal(noise)
-    error = 2 * part**2 / np.maximum(size - 1, 1.0)[..., None] + (spread**2 * variances).sum(axis=-1)
-    return np.asarray(np.clip(2 * total**2 / np.maximum(error, 1e-300), 2.0, 1e9))

@@ -228,6 +228,7 @@ class SumPlan:
         """
         mixing = _with_products(self._monomials) if self.by_person else self._monomials
         width = len(mixing)
+        center, half = self.scaled
         sums = values.reshape(len(values), self.rows.size, width)
         return MomentSums(
             self.released,
@@ -237,6 +238,9 @@ class SumPlan:
             laplace=law.family == "laplace" and law.draws < NORMAL_DRAWS,
             people=self.by_person,
             rows_per_unit=1 if self.by_person else self.schema.rows_per_unit,
+            lower=(np.array([one.lower for one in self.expressions]) - center) / half,
+            upper=(np.array([one.upper for one in self.expressions]) - center) / half,
+            heaviest=1.0 if self.weight is None else float(self.weight.upper),
         )
 
     @property

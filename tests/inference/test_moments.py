@@ -241,6 +241,82 @@ def test_counts_are_poisson_or_binomial():
         assert (intervals(free, 0.05, method=method) >= 0).all()
 
 
+@pytest.mark.parametrize("share", [0.02, 0.2, 0.5, 0.9])
+def test_the_mean_of_a_truth_value_varies_at_any_value_as_wilson_says(share):
+    """Without noise t (1 - t) / (n - 1): bounds leave truth values one third moment."""
+    u = np.where(np.arange(500) < 500 * share, 1.0, -1.0)
+    found = means(sums_of(np.column_stack([u, -u])), population=True)
+    for tested in np.linspace(-0.99, 0.99, 12):
+        away = tested - found.value[0, 0]
+        expected = (1 - tested**2 + np.array([1.0, 1.0]) * away**2) / 499
+        most = (1 - tested**2) / 499
+        got = found.variance_at(np.full((1, 1, 2), [tested, tested]))[0, 0]
+        np.testing.assert_allclose(got, np.minimum(expected, most), rtol=1e-9)
+
+
+def test_the_least_skewness_is_of_the_right_sign_and_never_above_the_true_one():
+    rng = np.random.default_rng(3)
+    for draw in (rng.exponential, rng.lognormal, lambda size: 5 * (rng.random(size) < 0.1) * rng.random(size)):
+        u = np.minimum(draw(size=(400, 2)), 4.0) / 2 - 1
+        u[:, 1] *= -1
+        found = means(sums_of(u), population=True)
+        centred = u - u.mean(axis=0)
+        true = (centred**3).sum(axis=0) / (centred**2).sum(axis=0) / 400
+        slope = found.line.slope[0, 0]
+        assert slope[0] >= 0 >= slope[1]
+        assert (np.abs(slope) <= np.abs(true) + 1e-12).all()
+
+
+def total_of(x, bounds, noise=0.0, nobs=None):
+    """Estimate the total of a column from its sums of first and second powers."""
+    values = np.array([[[x.sum(), (x**2).sum()]]])
+    sums = MomentSums(
+        ((1, 0), (2, 0)), values, np.eye(2), np.full(2, noise) ** 2.0, False, lower=np.array(bounds[:1]),
+        upper=np.array(bounds[1:]),
+    )  # fmt: skip
+    return totals(sums, population=True, nobs=nobs, lower=0.0 if bounds[0] >= 0 else -np.inf, counts=False)
+
+
+def test_totals_of_ones_are_counts():
+    """The line in the tested value is that of Poisson, or of binomial, numbers, and nothing else is not known."""
+    for nobs in (None, 90):
+        found = total_of(np.ones(40), (0.0, 1.0), noise=2.0, nobs=nobs)
+        tested = np.array([[[55.0]]])
+        expected = 55.0 + 4.0 if nobs is None else 55 - 55**2 / 90 + 15**2 / 90 + 4.0
+        counts = MomentSums(((0,),), np.array([[[40.0]]]), np.eye(1), np.array([4.0]), laplace=False)
+        counted = totals(counts, population=True, nobs=nobs, lower=0.0, counts=True)
+        assert counted.variance_at(tested)[0, 0, 0] == pytest.approx(expected, rel=1e-3)
+        assert found.variance[0, 0, 0] == counted.variance[0, 0, 0]
+        if nobs is None:
+            assert counted.score_df.min() > 1e6
+
+
+def test_degrees_of_freedom_of_totals_fall_with_the_noise_of_the_squares():
+    x = np.random.default_rng(5).exponential(size=200)
+    df = [float(total_of(x, (0.0, 8.0), (0.0, noise)).df[0, 0, 0]) for noise in (0.0, 50.0, 1000.0)]
+    assert df[0] == pytest.approx(x.sum() ** 2 / (x**2).sum() - 1)
+    assert df[0] > df[1] > df[2] == 2
+
+
+@pytest.mark.parametrize("kind", ["mean", "total"])
+def test_an_estimate_low_by_chance_has_no_interval_too_short(kind):
+    """Intervals miss above as often as below: with the variance at the estimate they missed twice as often."""
+    rows, share, releases = 150, 0.1, 20_000
+    hits = np.random.default_rng(11).binomial(rows, share, releases).astype(float)
+    if kind == "mean":
+        first = 2 * hits - rows
+        values = np.stack([np.full(releases, float(rows)), first, np.full(releases, float(rows))], axis=1)
+        sums = MomentSums(((0, 0), (1, 0), (2, 0)), values[:, None], np.eye(3), np.zeros(3), laplace=False)
+        ends, truth = intervals(means(sums, population=True), 0.05)[:, 0, 0], 2 * share - 1
+    else:
+        values = np.stack([hits, hits], axis=1)[:, None]
+        sums = MomentSums(((1, 0), (2, 0)), values, np.eye(2), np.zeros(2), laplace=False, lower=0.0)
+        found = totals(sums, population=True, nobs=float(rows), lower=0.0, counts=False)
+        ends, truth = intervals(found, 0.05)[:, 0, 0], rows * share
+    assert (ends[:, 1] < truth).mean() <= 0.03
+    assert ((ends[:, 0] <= truth) & (truth <= ends[:, 1])).mean() >= 0.94
+
+
 def test_small_cells_are_told():
     noise = 4.0
     for size, few in ((0, True), (11, True), (13, False)):

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
-from joblib import Parallel, delayed
 from scipy import stats
 
 import dpinfer as dpi
@@ -17,6 +16,7 @@ from dpinfer.inference.bootstrap import ReplicateSums
 from dpinfer.inference.released import Released
 from dpinfer.procedures.bootstrap import _unstable
 from dpinfer.studies import Rules
+from validation.common.cells import measured
 from validation.people.people_designs import COLUMNS, DESIGNS, KEPT, SLOPE, draw, products_by_person
 from validation.people.people_inference import equal_spread
 
@@ -30,7 +30,7 @@ FORMULA, PRICE, SHARE = "score ~ x", dpi.GDP(2.0), 0.2
 """What is fitted, its price, and the share of the replicates that are asked for: one at a time, inference is slow."""
 
 BOOTSTRAP, OLS = dpi.bootstrap(FORMULA, replicates=50), dpi.ols(FORMULA, method="gram")
-CHUNK, SERIAL = 25, 100
+SERIAL = 100
 
 
 @cache
@@ -116,27 +116,29 @@ def _covers(lower: np.ndarray, upper: np.ndarray) -> float:
     return float(((lower <= SLOPE) & (upper >= SLOPE)).mean())
 
 
-def slopes(people: Sequence[Any], arguments: Options, sizes: Sequence[int]) -> pd.DataFrame:
-    """Every design, size and max_rows; a design whose coverage fails is run again at ten times the replicates."""
-    first = max(int(SHARE * arguments.replicates), 4)
+def measure(unit: tuple[int, int, Any], _: int, replicates: int, seed: int) -> dict[str, list[dict[str, Any]]]:
+    """Measure a design at one size for every max_rows; what fails is run again at ten times the replicates."""
+    place, n, people = unit
+    first = max(int(SHARE * replicates), 4)
     least = RULES.least_coverage(first, 0.95)
     rows: list[dict[str, Any]] = []
-    for place in range(len(DESIGNS)):
-        for n in sizes:
-            wanted = list(KEPT)
-            for again in (False, True):
-                count = first * (RULES.rerun_factor if again else 1)
-                seed = arguments.seed + (RULES.rerun_seed if again else 0)
-                jobs = 1 if arguments.replicates < SERIAL else arguments.jobs
-                parts = [range(start, min(start + CHUNK, count)) for start in range(0, count, CHUNK)]
-                found = np.concatenate(Parallel(n_jobs=jobs)(delayed(portion)(place, n, one, seed) for one in parts))
-                judged = [judge(place, n, most, found[:, KEPT.index(most)], people[place]) for most in wanted]
-                for row in judged:
-                    row["held"] = min(row["bootstrap coverage"], row["ols coverage"]) >= least
-                    row.update({"replicates": count, "run": "rerun" if again else "first"})
-                rows += judged
-                wanted = [row["max_rows"] for row in judged if not row["held"]]
-                if not wanted or first < RULES.rerun_factor * SERIAL:
-                    break
-            print(f"slopes: {DESIGNS[place].name}, n = {n:,}: {rows[-1]['bootstrap coverage']:.4f}", flush=True)
-    return pd.DataFrame(rows)
+    wanted = list(KEPT)
+    for again in (False, True):
+        count = first * (RULES.rerun_factor if again else 1)
+        found = portion(place, n, range(count), seed + (RULES.rerun_seed if again else 0))
+        judged = [judge(place, n, most, found[:, KEPT.index(most)], people) for most in wanted]
+        for row in judged:
+            row["held"] = min(row["bootstrap coverage"], row["ols coverage"]) >= least
+            row.update({"replicates": count, "run": "rerun" if again else "first"})
+        rows += judged
+        wanted = [row["max_rows"] for row in judged if not row["held"]]
+        if not wanted or first < RULES.rerun_factor * SERIAL:
+            break
+    return {"rows": rows}
+
+
+def slopes(people: Sequence[Any], arguments: Options, sizes: Sequence[int]) -> pd.DataFrame:
+    """Every design, size and max_rows; a design whose coverage fails is run again at ten times the replicates."""
+    units = [(place, n, people[place]) for place in range(len(DESIGNS)) for n in sizes]
+    parts = measured("people_coverage_slopes", units, measure, arguments)
+    return pd.DataFrame([row for rows in parts["rows"] for row in rows])

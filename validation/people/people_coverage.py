@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -10,6 +12,7 @@ from joblib import Parallel, delayed
 
 import dpinfer as dpi
 from dpinfer.studies import Rules
+from validation.common.cells import measured as measured_once
 from validation.common.outputs import Options, options, write_figure, write_table
 from validation.people.people_bootstrap import slopes
 from validation.people.people_checks import checks
@@ -27,13 +30,12 @@ from validation.people.people_inference import (
 from validation.people.people_report import Outcome, claims, figure_of, kept_table, notes
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from validation.common.claims import Claim
 
 RULES = Rules()
 SIZES, PRICES, NEIGHBORS = (200, 2000), (dpi.ZCDP(0.1), dpi.PureDP(1.0)), ("add_remove", "replace_one")
-SHARES = (1.0, 0.2)
-"""Of the replicates that are asked for, at each price: intervals under Laplace noise are slow."""
-
 CELLS, ENOUGH, SERIAL, PORTION = 200_000, 1000, 100, 5000
 """Rows drawn at once; replicates from which all sizes are studied; below which one process runs; inferred at once."""
 
@@ -58,26 +60,45 @@ def sums_in(place: int, n: int, wanted: tuple[tuple[str, int], ...], count: int,
     return {key: np.concatenate([part[index] for part in parts]) for index, key in enumerate(wanted)}
 
 
+def stored_sums(
+    place: int, n: int, wanted: tuple[tuple[str, int], ...], count: int, arguments: Options, seed: int
+) -> dict[tuple[str, int], np.ndarray]:
+    """Return the sums of `sums_in`, from where they were stored: a study that was stopped goes on with them."""
+    folder = parts_of(arguments)
+    folder.mkdir(parents=True, exist_ok=True)
+    paths = {one: folder / f"sums-{place}-{n}-{one[0].replace(' ', '-')}-{one[1]}-{count}-{seed}.npy" for one in wanted}
+    missing = tuple(one for one, path in paths.items() if not path.exists())
+    if missing:
+        for one, sums in sums_in(place, n, missing, count, arguments, seed).items():
+            with paths[one].with_suffix(".part").open("wb") as file:
+                np.save(file, sums)
+            paths[one].with_suffix(".part").replace(paths[one])
+    return {one: np.load(path) for one, path in paths.items()}
+
+
+def parts_of(arguments: Options) -> Path:
+    """Say where a study with these options stores what it has finished."""
+    return arguments.out / "parts" / f"people_coverage-{arguments.replicates}-{arguments.seed}"
+
+
 Cell = tuple[str, int, str, int]
 """Question, max_rows, relation, place of the price."""
 
 
 def study(
-    place: int, n: int, cells: list[Cell], people: Population, arguments: Options, *, again: bool
+    place: int, n: int, cells: list[Cell], people: Population, arguments: Options, *, again: bool, stored: bool = False
 ) -> list[dict[str, Any]]:
     """Run some cells of a design; again at ten times the replicates and judged by the same threshold."""
     seed = arguments.seed + (RULES.rerun_seed if again else 0)
-    first = [max(int(share * arguments.replicates), 4) for share in SHARES]
-    factor = RULES.rerun_factor if again else 1
+    count = max(arguments.replicates, 4) * (RULES.rerun_factor if again else 1)
     wanted = tuple(dict.fromkeys((name, most) for name, most, _, _ in cells))
-    count = factor * max(first[price] for *_, price in cells)
-    sums = sums_in(place, n, wanted, count, arguments, seed)
+    sums = (stored_sums if stored else sums_in)(place, n, wanted, count, arguments, seed)
     rows = []
     for cell in cells:
         name, most, neighbors, price = cell
         measurement = measured(name, most, neighbors, PRICES[price])
         oracle = known(name, most, n, measurement, people)
-        mine = sums[name, most][: factor * first[price]]
+        mine = sums[name, most]
         stream = [list(QUESTIONS).index(name), most, NEIGHBORS.index(neighbors), price]
         rng = np.random.default_rng([seed, place, n, *stream])
         alone = oracle.alone if most > 1 and price == 0 else None
@@ -89,7 +110,7 @@ def study(
         truth = oracle.truth[None]
         if QUESTIONS[name].target == "data":
             truth = truths_of_data(name, measurement, mine)
-        least = RULES.least_coverage(first[price], 0.95)
+        least = RULES.least_coverage(max(arguments.replicates, 4), 0.95)
         rows += [
             {
                 "place": place, "cell": cell, "design": DESIGNS[place].name, "quantity": name, "term": term,
@@ -134,21 +155,45 @@ def judge(rows: list[dict[str, Any]]) -> pd.DataFrame:
     return table
 
 
+@dataclass(frozen=True)
+class Unit:
+    """Cells of one question of one design, which are measured, and run again where they fail, together."""
+
+    place: int
+    n: int
+    name: str
+    most: int
+    people: Population
+
+    @property
+    def cells(self) -> list[Cell]:
+        """Both relations and all prices."""
+        return [(self.name, self.most, relation, price) for relation in NEIGHBORS for price in range(len(PRICES))]
+
+
+def measure(unit: Unit, _: int, replicates: int, seed: int, arguments: Options) -> dict[str, list[dict[str, Any]]]:
+    """Measure the cells of a unit; those whose coverage fails are run again."""
+    alone = replace(arguments, replicates=replicates, seed=seed, jobs=1)
+    rows = study(unit.place, unit.n, unit.cells, unit.people, alone, again=False, stored=True)
+    failed = list(dict.fromkeys(row["cell"] for row in rows if row["coverage"] < row["least"]))
+    if failed and replicates >= ENOUGH:
+        rows += study(unit.place, unit.n, failed, unit.people, alone, again=True, stored=True)
+    return {"rows": rows}
+
+
 def main_table(people: list[Population], arguments: Options) -> pd.DataFrame:
     """Every design and size; cells whose coverage fails are run again."""
-    sizes = SIZES if arguments.replicates >= ENOUGH else SIZES[:1]
-    every = [(name, most, relation, price) for name in QUESTIONS for most in KEPT for relation in NEIGHBORS
-             for price in range(len(PRICES))]  # fmt: skip
-    parts = []
-    for place, design in enumerate(DESIGNS):
-        for n in sizes:
-            found = judge(study(place, n, every, people[place], arguments, again=False))
-            parts.append(found)
-            failed = list(dict.fromkeys(found.loc[~found["covers"], "cell"]))
-            if failed and arguments.replicates >= ENOUGH:
-                parts.append(judge(study(place, n, failed, people[place], arguments, again=True)))
-            print(f"{design.name}, n = {n:,}: least coverage {found['coverage'].min():.4f}", flush=True)
-    return pd.concat(parts, ignore_index=True)
+    asked = tuple((name, most) for name in QUESTIONS for most in KEPT)
+    units = [
+        Unit(place, n, *one, people[place])
+        for place in range(len(DESIGNS))
+        for n in (SIZES if arguments.replicates >= ENOUGH else SIZES[:1])
+        for one in asked
+    ]
+    for place, n in dict.fromkeys((unit.place, unit.n) for unit in units):  # one drawing serves all questions
+        stored_sums(place, n, asked, max(arguments.replicates, 4), arguments, arguments.seed)
+    parts = measured_once("people_coverage", units, partial(measure, arguments=arguments), arguments)
+    return judge([row for rows in parts["rows"] for row in rows])
 
 
 def run(arguments: Options) -> list[Claim]:
