@@ -43,7 +43,11 @@ __all__ = [
 KAPPA_RELIABLE = 3.0
 """Below this value of `signal`, noise is called dominant: intervals cover, but may be wide or infinite."""
 
+MOST_SPREAD = 2.0
+"""Standard error of a log, or the like, above which a parameter is not determined; see `FamilyFit.missing`."""
+
 _CHUNK = 400
+_POINTS = 10_000
 _ITERATIONS = 50
 _ROOT = 1e-6
 _FLOOR = 1e-16
@@ -89,9 +93,27 @@ class ClampedProblem:
         return np.asarray(np.diff(self.box, axis=1)[:, 0])
 
     @cached_property
+    def lattice(self) -> tuple[list[Array], Moments]:
+        """Points along each parameter, on the scale of its link, and the moments at all combinations of them.
+
+        Points of a parameter on the whole line are denser towards the middle of its range.
+        """
+        each = max(int(_POINTS ** (1 / len(self.box))), 5)
+        share = np.linspace(-1.0, 1.0, each)
+        bent = np.where(self.free[:, None], np.sinh(4 * share) / np.sinh(4.0), share)
+        axes = [low + (high - low) * (0.5 + 0.5 * one) for (low, high), one in zip(self.box, bent, strict=True)]
+        combined = np.stack(np.meshgrid(*axes, indexing="ij"), axis=-1).reshape(-1, len(axes))
+        return axes, self.link_moments(combined)
+
+    @cached_property
     def free(self) -> Mask:
         """Whether each parameter is on the whole line (p,)."""
         return np.array([parameter.link == "identity" for parameter in self.family.parameters])
+
+    @cached_property
+    def between(self) -> Mask:
+        """Whether each parameter is between two finite ends (p,)."""
+        return np.array([parameter.link == "logit" for parameter in self.family.parameters])
 
     def statistics(self, values: Array) -> Array:
         """Statistics (..., k) of clamped values (...), in their own units."""
@@ -198,7 +220,7 @@ def sum_noise(law: NoiseLaw, steps: Sequence[float], *, population: bool = True,
     return SumNoise(variances[1:], float(variances[0]), law.family == "laplace", population, rows_per_unit)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, eq=False)
 class FamilyFit:
     """Estimates from R releases.
 
@@ -247,6 +269,31 @@ class FamilyFit:
     def cov(self) -> Array:
         """Covariance of the estimates on the scale of the links (R, p, p)."""
         return self.cov_sampling + self.cov_noise
+
+    @cached_property
+    def _spread(self) -> Array:
+        """Standard errors in units of which one leaves a parameter open, (R, p).
+
+        The unit is 1 under a log link, a quarter of the range under a logit link, and a thirtieth of the range
+        that is searched under the identity.
+        """
+        error = np.sqrt(np.diagonal(self.cov, axis1=1, axis2=2))
+        share = 1 / (1 + np.exp(-np.abs(np.where(self.problem.between, self.eta, 0.0))))
+        unit = np.where(self.problem.free, self.problem.width / 30, 0.25 / (share * (1 - share)))
+        return np.asarray(error / unit)
+
+    @property
+    def missing(self) -> Mask:
+        """Whether the release does not determine a parameter (R, p): it is missing from the estimates."""
+        box = self.problem.box
+        at_end = (self.eta <= box[:, 0] + 1e-9) | (self.eta >= box[:, 1] - 1e-9)
+        return np.asarray((self._spread > MOST_SPREAD) | (at_end & ~self.problem.between))
+
+    @property
+    def lost(self) -> Mask:
+        """Whether the estimate is no place to look for intervals from (R,), in families of several parameters."""
+        several = len(self.problem.box) > 1
+        return np.asarray((self.edge | (self._spread > 1.0).any(axis=1) | self.missing.any(axis=1)) & several)
 
     @property
     def flagged(self) -> Mask:
