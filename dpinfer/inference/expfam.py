@@ -47,7 +47,7 @@ MOST_SPREAD = 2.0
 """Standard error of a log, or the like, above which a parameter is not determined; see `FamilyFit.missing`."""
 
 _CHUNK = 400
-_POINTS = 10_000
+_POINTS = 5_000
 _ITERATIONS = 50
 _ROOT = 1e-6
 _FLOOR = 1e-16

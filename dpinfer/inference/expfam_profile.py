@@ -14,18 +14,17 @@ from scipy import stats
 
 from dpinfer.inference.expfam import score_covariance, take
 from dpinfer.numerics.forms import inverse_form
-from dpinfer.numerics.roots import bisected
 
 if TYPE_CHECKING:
     from dpinfer.inference.expfam import FamilyFit
-    from dpinfer.numerics.arrays import Array
+    from dpinfer.numerics.arrays import Array, Places
 
 __all__ = ["profile_interval", "profile_pvalue"]
 
 _AT_ONCE = 200_000
 _ROUNDS = 4
-_BISECTIONS = 9
-_HALVINGS = 2
+_FEW_ROUNDS = 2
+_SEARCH = 6
 
 
 class _Profile:
@@ -74,20 +73,17 @@ class _Profile:
         best = ordered.argmin(axis=2)
         return np.take_along_axis(ordered, best[..., None], 2)[..., 0], points[np.arange(len(points)), best]
 
-    def start(self, rows: Array, places: Array) -> Array:
+    def start(self, rows: Places, places: Places) -> Array:
         """Return the linked parameters (r, p) of the lattice that suit values at these places best."""
         axes, _ = self.fit.problem.lattice
         found = np.unravel_index(self._nearest[rows, places], tuple(len(axis) for axis in axes))
         return np.stack([axis[one] for axis, one in zip(axes, found, strict=True)], axis=1)
 
-    def polished(self, rows: Array, tested: Array, places: Array) -> Array:
-        """Least squared lengths (r,) at tested values, from the better of the points at two places (r, 2)."""
-        fit, found = take(self.fit, rows), []
-        for one in places.T:
-            eta = self.start(rows, one)
-            eta[:, self.index] = tested
-            found.append(_least_length(fit, self.index, eta))
-        return np.minimum(*found)
+    def polished(self, rows: Places, places: Places, tested: Array) -> tuple[Array, Array]:
+        """Least squared lengths (r,) at tested values, and where (r, p), from the points of the lattice at places."""
+        eta = self.start(rows, places)
+        eta[:, self.index] = tested
+        return _least_length(take(self.fit, rows), self.index, eta, _ROUNDS)
 
 
 def squared_lengths(fit: FamilyFit, eta: Array) -> Array:
@@ -98,13 +94,13 @@ def squared_lengths(fit: FamilyFit, eta: Array) -> Array:
     return np.asarray(np.einsum("rk,rk->r", score, np.linalg.solve(total, score[..., None])[..., 0]))
 
 
-def _least_length(fit: FamilyFit, index: int, eta: Array) -> Array:
-    """Least squared length (R,) near linked parameters, one of them held: Newton's steps that make it shorter."""
-    others = [other for other in range(eta.shape[1]) if other != index]
-    least = np.full(len(eta), np.inf)
-    trial, scale = eta.copy(), np.ones(len(eta))
-    step = np.zeros((len(eta), len(others)))
-    for _ in range(_ROUNDS):
+def _least_length(fit: FamilyFit, index: int, start: Array, rounds: int) -> tuple[Array, Array]:
+    """Least squared length (R,) near linked parameters, one of them held, and where: Newton's steps that shorten it."""
+    others = [other for other in range(start.shape[1]) if other != index]
+    reach, ends = fit.problem.width[others] / 30, fit.problem.box[others].T
+    least, eta, trial = np.full(len(start), np.inf), start, start.copy()
+    step, scale = np.zeros((len(start), len(others))), np.ones(len(start))
+    for _ in range(rounds):
         moments = fit.problem.link_moments(trial)
         total = np.add(*score_covariance(fit.noise, moments, fit.size))
         score = fit.sums - fit.count[:, None] * moments.mean
@@ -117,12 +113,11 @@ def _least_length(fit: FamilyFit, index: int, eta: Array) -> Array:
         gradient = np.einsum("rko,rk->ro", slopes, solved[..., 0])
         ridge = np.eye(len(others)) * (1e-9 + 1e-6 * np.trace(information, axis1=1, axis2=2))[:, None, None]
         newton = np.linalg.solve(information + ridge, gradient[..., None])[..., 0]
-        reach = fit.problem.width[others] / 30
         scale = np.where(better, 1.0, 0.4 * scale)
         step = np.where(better[:, None], np.clip(newton, -reach, reach), step)
         trial = eta.copy()
-        trial[:, others] = np.clip(eta[:, others] + scale[:, None] * step, *fit.problem.box[others].T)
-    return least
+        trial[:, others] = np.clip(eta[:, others] + scale[:, None] * step, *ends)
+    return least, eta
 
 
 def _critical(fit: FamilyFit, alpha: float) -> float:
@@ -149,30 +144,49 @@ def profile_interval(fit: FamilyFit, index: int, alpha: float) -> Array:
     return np.stack([np.minimum(ends[0], here), np.maximum(ends[1], here)], axis=1)
 
 
-def _end(profile: _Profile, places: Array, sign: int, most: float) -> Array:
+def _end(profile: _Profile, places: Places, sign: int, most: float) -> Array:
     """Where values are kept no more, beyond places on the grid that are, to one side (R,)."""
-    last = len(profile.grid) - 1
-    border = last if sign > 0 else 0
-    places = places.copy()
+    border = len(profile.grid) - 1 if sign > 0 else 0
+    places, bound = places.copy(), np.sqrt(profile.least + most)
+    beyond, there = np.zeros(len(places)), np.zeros((len(places), len(profile.fit.problem.box)))
     active = np.flatnonzero(places != border)
     while active.size:
         following = places[active] + sign
-        tried = np.stack([places[active], following], axis=1)
-        kept = profile.polished(active, profile.grid[following], tried) <= profile.least[active] + most
+        length, there[active] = profile.polished(active, following, profile.grid[following])
+        beyond[active] = np.sqrt(length)
+        kept = beyond[active] <= bound[active]
         places[active[kept]] = following[kept]
         active = active[kept]
         active = active[places[active] != border]
     result = profile.grid[places].copy()
-    inner = np.flatnonzero(places != border)
-    if inner.size:
-        tried = np.stack([places[inner], places[inner] + sign], axis=1)
-        bound = profile.least[inner] + most
-        ends = profile.grid[tried]
-        low, high = bisected(
-            lambda value: profile.polished(inner, value, tried) <= bound, ends[:, 0], ends[:, 1], rounds=_BISECTIONS
-        )
-        result[inner] = high
+    rows = np.flatnonzero(places != border)
+    if rows.size:
+        inner = _Side(*profile.polished(rows, places[rows], result[rows]))
+        outer = _Side(beyond[rows] ** 2, there[rows])
+        result[rows] = _crossing(take(profile.fit, rows), profile.index, inner, outer, bound[rows])
     return result
+
+
+class _Side:
+    """Root of the least squared length (r,) at one side of an end, and where it is (r, p)."""
+
+    def __init__(self, length: Array, eta: Array) -> None:
+        self.root, self.eta = np.sqrt(length), eta
+
+
+def _crossing(fit: FamilyFit, index: int, inner: _Side, outer: _Side, bound: Array) -> Array:
+    """Where the root of the least squared length crosses a bound (r,): the rule of false position, safeguarded."""
+    low, high = np.minimum(inner.root, bound), np.maximum(outer.root, bound)
+    near, far = inner.eta, outer.eta
+    for step in range(_SEARCH):
+        share = (bound - low) / np.maximum(high - low, 1e-300)
+        share = np.clip(share, 0.1, 0.9) if step % 3 < 2 else np.full_like(share, 0.5)
+        length, eta = _least_length(fit, index, near + share[:, None] * (far - near), _FEW_ROUNDS)
+        kept = np.sqrt(length) <= bound
+        low, high = np.where(kept, np.sqrt(length), low), np.where(kept, high, np.sqrt(length))
+        near, far = np.where(kept[:, None], eta, near), np.where(kept[:, None], far, eta)
+    share = np.clip((bound - low) / np.maximum(high - low, 1e-300), 0.0, 1.0)
+    return np.asarray(near[:, index] + share * (far - near)[:, index])
 
 
 def profile_pvalue(fit: FamilyFit, index: int, tested: Array) -> Array:
@@ -181,7 +195,7 @@ def profile_pvalue(fit: FamilyFit, index: int, tested: Array) -> Array:
     rows = np.arange(len(tested))
     best = profile.grid[profile.place]
     right = np.clip(np.searchsorted(profile.grid, tested, side="right"), 1, len(profile.grid) - 1)
-    own = profile.polished(rows, tested, np.stack([right - 1, right], axis=1))
+    own = np.minimum(*(profile.polished(rows, place, tested)[0] for place in (right - 1, right)))
     side = np.where(tested >= best, 1.0, -1.0)[:, None]
     beyond = side * (profile.grid[None] - tested[:, None]) >= 0
     least = np.minimum(np.where(beyond, profile.lengths, np.inf).min(axis=1), own)
