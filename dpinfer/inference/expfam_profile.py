@@ -127,7 +127,7 @@ def _critical(fit: FamilyFit, alpha: float) -> float:
 
 
 def profile_interval(fit: FamilyFit, index: int, alpha: float) -> Array:
-    """Ends (R, 2), on the scale of the link, of the values whose squared length is near the least of all.
+    """Give the ends (R, 2), on the scale of the link, of the values whose squared length is near the least of all.
 
     A value is kept where the least squared length that the other parameters allow is at most that of the whole space
     plus the squared critical value. What lies between kept values is kept too. An end of the box stands for the end

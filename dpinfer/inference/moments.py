@@ -185,6 +185,11 @@ class Estimates:
         return np.broadcast_to(self.lower, self.value.shape), np.broadcast_to(self.upper, self.value.shape)
 
     @property
+    def missing(self) -> Mask:
+        """Whether nothing is known of a parameter of a model (R, G, q); where there is no model, nothing is missing."""
+        return np.broadcast_to(self.few[..., None] & isinstance(self.growth, tuple), self.value.shape)
+
+    @property
     def blurred(self) -> Mask:
         """Whether the sampling variance of an estimate is itself mostly noise (R, G, q)."""
         return np.asarray((self.df < _BLURRED) & (self.size[..., None] > 2 * _BLURRED) & ~self.few[..., None])
