@@ -337,10 +337,19 @@ def linked_errors(fit: FamilyFit, index: int) -> Array:
 
 
 def wald_interval(fit: FamilyFit, index: int, alpha: float) -> Array:
-    """Give the normal interval on the scale of the link, mapped back, (R, 2)."""
-    return from_ends(fit, index, Contrasts(fit.eta[:, index], linked_errors(fit, index)).intervals(alpha))
+    """Give the normal interval on the scale of the link, mapped back, (R, 2); the score's where one is missing."""
+    found = from_ends(fit, index, Contrasts(fit.eta[:, index], linked_errors(fit, index)).intervals(alpha))
+    missing = np.flatnonzero(fit.missing[:, index])
+    if missing.size:
+        found[missing] = score_interval(take(fit, missing), index, alpha)
+    return found
 
 
 def wald_pvalue(fit: FamilyFit, index: int, value: Array) -> Array:
-    """Two-sided normal p-values (R,) on the scale of the link; ends of the space as in `score_pvalue`."""
-    return Contrasts(fit.eta[:, index], linked_errors(fit, index)).pvalues(linked(fit, index, value))
+    """Two-sided normal p-values (R,) on the scale of the link; the score's where one is missing, and at ends."""
+    found = Contrasts(fit.eta[:, index], linked_errors(fit, index)).pvalues(linked(fit, index, value))
+    missing = np.flatnonzero(fit.missing[:, index])
+    if missing.size:
+        wanted = np.broadcast_to(value, fit.size.shape)[missing]
+        found[missing] = score_pvalue(take(fit, missing), index, wanted)
+    return found
