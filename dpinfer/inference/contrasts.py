@@ -16,7 +16,16 @@ if TYPE_CHECKING:
 
     from dpinfer.numerics.arrays import Array, Places
 
-__all__ = ["Contrasts", "contrast_rows", "rows_of", "simulated_critical", "simulated_pvalue", "single", "variance_of"]
+__all__ = [
+    "Contrasts",
+    "combined",
+    "contrast_rows",
+    "rows_of",
+    "simulated_critical",
+    "simulated_pvalue",
+    "single",
+    "variance_of",
+]
 
 
 def rows_of(contrasts: ArrayLike) -> Array:
@@ -34,6 +43,12 @@ def single(rows: Array) -> Places:
     """Say which parameter a row of weights (k, p) is, where it is one of them and nothing else; else -1."""
     alone = ((rows != 0).sum(axis=1) == 1) & (rows.sum(axis=1) == 1)
     return np.where(alone, np.argmax(rows, axis=1), -1)
+
+
+def combined(rows: Array, values: Array) -> Array:
+    """Combine values (p,) by rows of weights, (k,); NaN where a value that has a weight is NaN."""
+    gone = np.isnan(values)
+    return np.where((rows != 0)[:, gone].any(axis=1), np.nan, rows @ np.where(gone, 0.0, values))
 
 
 def variance_of(rows: Array, covariance: Array) -> Array:

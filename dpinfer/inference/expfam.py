@@ -13,20 +13,18 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from dpinfer.errors import FormulaError, UnknownColumnError
-from dpinfer.inference.families.base import ExponentialFamily, Moments, limits
-from dpinfer.schema.expressions import compile_expression
+from dpinfer.inference.expfam_problem import ClampedProblem, clamped_problem
+from dpinfer.inference.families.base import Moments
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from dpinfer.numerics.arrays import Array, Mask, Places
     from dpinfer.release.laws import NoiseLaw
-    from dpinfer.schema.expressions import Expression
-    from dpinfer.schema.schema import Schema
 
 __all__ = [
     "KAPPA_RELIABLE",
+    "MOST_SPREAD",
     "ClampedProblem",
     "FamilyFit",
     "SumNoise",
@@ -43,128 +41,14 @@ __all__ = [
 KAPPA_RELIABLE = 3.0
 """Below this value of `signal`, noise is called dominant: intervals cover, but may be wide or infinite."""
 
-_CHUNK = 400
+MOST_SPREAD = 2.0
+"""Standard error of a log, or the like, above which a parameter is not determined; see `FamilyFit.missing`."""
+
 _ITERATIONS = 50
 _ROOT = 1e-6
 _FLOOR = 1e-16
 _RIDGE = 1e-6
 _LARGEST_STEP = 2.0
-
-
-@dataclass(frozen=True, eq=False)
-class ClampedProblem:
-    """A family, the bounds of the column, and how its statistics are scaled.
-
-    Feature j of a row is ``(t_j(clamp(x)) - center_j) / half_j``, in [-1, 1].
-
-    Attributes
-    ----------
-    family : ExponentialFamily
-    column : str
-    lower, upper : float
-        Bounds of the column.
-    expressions : tuple of Expression, length k
-        The statistics.
-    center, half : ndarray (k,)
-        Their scaling.
-    """
-
-    family: ExponentialFamily
-    column: str
-    lower: float
-    upper: float
-    expressions: tuple[Expression, ...]
-    center: Array
-    half: Array
-
-    @cached_property
-    def box(self) -> Array:
-        """Range of each parameter on the scale of its link, (p, 2)."""
-        ends = self.family.box(self.lower, self.upper)
-        return np.array([p.to_link(pair) for p, pair in zip(self.family.parameters, ends, strict=True)])
-
-    @cached_property
-    def width(self) -> Array:
-        """Width of the range of each parameter (p,)."""
-        return np.asarray(np.diff(self.box, axis=1)[:, 0])
-
-    @cached_property
-    def free(self) -> Mask:
-        """Whether each parameter is on the whole line (p,)."""
-        return np.array([parameter.link == "identity" for parameter in self.family.parameters])
-
-    def statistics(self, values: Array) -> Array:
-        """Statistics (..., k) of clamped values (...), in their own units."""
-        return np.stack([part.evaluate({self.column: values}) for part in self.expressions], axis=-1)
-
-    def features(self, values: Array) -> Array:
-        """Scaled statistics (..., k) of clamped values (...)."""
-        return (self.statistics(values) - self.center) / self.half
-
-    def to_link(self, theta: Array) -> Array:
-        """Map parameters (..., p) to the scale of their links."""
-        return np.stack([p.to_link(theta[..., j]) for j, p in enumerate(self.family.parameters)], axis=-1)
-
-    def from_link(self, eta: Array) -> Array:
-        """Map parameters (..., p) back from the scale of their links."""
-        return np.stack([p.from_link(eta[..., j]) for j, p in enumerate(self.family.parameters)], axis=-1)
-
-    def slope(self, eta: Array) -> Array:
-        """Differentiate `from_link`, (..., p)."""
-        return np.stack([p.slope(eta[..., j]) for j, p in enumerate(self.family.parameters)], axis=-1)
-
-    def moments(self, theta: Array) -> Moments:
-        """Mean, covariance and Jacobian of one row's features at parameters (R, p), by theta."""
-        parts = [
-            self.family.clamped(theta[start : start + _CHUNK], self.lower, self.upper, self.features)
-            for start in range(0, len(theta), _CHUNK)
-        ]
-        return parts[0] if len(parts) == 1 else Moments(*(np.concatenate(part) for part in zip(*parts, strict=True)))
-
-    def link_moments(self, eta: Array) -> Moments:
-        """Give the moments at parameters on the scale of their links, with the Jacobian by them."""
-        found = self.moments(self.from_link(eta))
-        return Moments(found.mean, found.cov, found.jacobian * self.slope(eta)[:, None, :])
-
-    def sample(self, theta: Array, size: tuple[int, ...], rng: np.random.Generator) -> Array:
-        """Draw clamped values of this shape at one parameter vector (p,); for simulation only."""
-        return np.clip(self.family.sample(theta, size, rng), self.lower, self.upper)
-
-
-def clamped_problem(family: ExponentialFamily, column: str, schema: Schema) -> ClampedProblem:
-    """Pose the inference of a family for a declared column.
-
-    Parameters
-    ----------
-    family : ExponentialFamily
-    column : str
-    schema : Schema
-
-    Returns
-    -------
-    ClampedProblem
-        Its features are those that `dpinfer.schema.basis` measures for the same expressions.
-
-    Raises
-    ------
-    UnknownColumnError
-        If the schema has no such column.
-    SchemaError
-        If the column's type or bounds do not suit the family.
-    FormulaError
-        If a statistic is not bounded on the bounds, or is the same for all rows.
-    """
-    if column not in schema:
-        raise UnknownColumnError(column, schema)
-    family.check(column, schema[column])
-    lower, upper = limits(schema[column])
-    compiled = tuple(compile_expression(text, schema) for text in family.statistics(column, lower, upper))
-    for one in compiled:
-        if not one.lower < one.upper:
-            raise FormulaError(one.text, "is the same for every row", "use a statistic that differs between rows")
-    center = np.array([0.5 * one.lower + 0.5 * one.upper for one in compiled])
-    half = np.array([float(np.nextafter(0.5 * (one.upper - one.lower), np.inf)) for one in compiled])
-    return ClampedProblem(family, column, lower, upper, compiled, center, half)
 
 
 @dataclass(frozen=True, slots=True)
@@ -198,7 +82,7 @@ def sum_noise(law: NoiseLaw, steps: Sequence[float], *, population: bool = True,
     return SumNoise(variances[1:], float(variances[0]), law.family == "laplace", population, rows_per_unit)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, eq=False)
 class FamilyFit:
     """Estimates from R releases.
 
@@ -235,7 +119,7 @@ class FamilyFit:
 
     @property
     def params(self) -> Array:
-        """Estimates of the usual parameters (R, p)."""
+        """Estimates of the usual parameters (R, p), also where they are `missing` for whoever reads the results."""
         return self.problem.from_link(self.eta)
 
     @property
@@ -248,11 +132,36 @@ class FamilyFit:
         """Covariance of the estimates on the scale of the links (R, p, p)."""
         return self.cov_sampling + self.cov_noise
 
+    @cached_property
+    def _spread(self) -> Array:
+        """Standard errors in units of which one leaves a parameter open, (R, p).
+
+        The unit is 1 under a log link, a quarter of the range under a logit link, and a thirtieth of the range
+        that is searched under the identity.
+        """
+        error = np.sqrt(np.diagonal(self.cov, axis1=1, axis2=2))
+        share = 1 / (1 + np.exp(-np.abs(np.where(self.problem.between, self.eta, 0.0))))
+        unit = np.where(self.problem.free, self.problem.width / 30, 0.25 / (share * (1 - share)))
+        return np.asarray(error / unit)
+
+    @property
+    def missing(self) -> Mask:
+        """Whether the release does not determine a parameter (R, p): it is missing from the estimates."""
+        box = self.problem.box
+        at_end = (self.eta <= box[:, 0] + 1e-9) | (self.eta >= box[:, 1] - 1e-9)
+        return np.asarray((self._spread > MOST_SPREAD) | (at_end & ~self.problem.between))
+
+    @property
+    def lost(self) -> Mask:
+        """Whether the estimate is no place to look for intervals from (R,), in families of several parameters."""
+        several = len(self.problem.box) > 1
+        return np.asarray((self.edge | (self._spread > 1.0).any(axis=1) | self.missing.any(axis=1)) & several)
+
     @property
     def flagged(self) -> Mask:
         """Whether a release carries a warning (R,)."""
         low = self.count <= 3 * np.sqrt(self.noise.count_variance)
-        return np.asarray(self.edge | low | (self.kappa < KAPPA_RELIABLE))
+        return np.asarray(self.edge | low | (self.kappa < KAPPA_RELIABLE) | self.missing.any(axis=1))
 
 
 def take(fit: FamilyFit, index: Places) -> FamilyFit:

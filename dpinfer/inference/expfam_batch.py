@@ -79,10 +79,13 @@ def batch_family(
     wanted = contrast_rows(names, contrasts)
     found = Contrasts(fit.params @ wanted.T, contrast_errors(fit, wanted))
     intervals, tested = found.intervals(alpha), found.pvalues()
+    missing = (fit.missing[:, None] & (wanted != 0)).any(axis=2)
+    intervals[missing], tested[missing] = (-np.inf, np.inf), 1.0
     for index in range(len(names)):
         intervals[:, index] = interval(fit, index, alpha)
         tested[:, index] = pvalue(fit, index, np.zeros(len(values))) if pvalues else np.nan
-    return BatchEstimates((*names, *(contrasts or {})), found.center, found.error, tested, intervals, fit.flagged)
+    center, error = (np.where(missing, np.nan, values) for values in (found.center, found.error))
+    return BatchEstimates((*names, *(contrasts or {})), center, error, tested, intervals, fit.flagged)
 
 
 def family_oracle(

@@ -25,11 +25,11 @@ from dpinfer.inference.expfam_intervals import (
     wald_pvalue,
 )
 from dpinfer.inference.linear import METHODS
-from dpinfer.inference.restrictions import independent, wald_lengths, wald_statistic
+from dpinfer.inference.restrictions import independent, wald_lengths
 from dpinfer.release.stage import StageRelease
 
 if TYPE_CHECKING:
-    from dpinfer.numerics.arrays import Array
+    from dpinfer.numerics.arrays import Array, Mask
     from dpinfer.release.release import Release
 
 __all__ = ["FamilyInference", "family_inference"]
@@ -47,6 +47,8 @@ class FamilyInference(BaseInference):
     a wide range inside the space: its p-value tells whether the sums exclude everything near that end.
     Where no law agrees with the noisy sums, releases drawn from the closest one say nothing about the others:
     "simulated" then gives the score interval and p-value of a single parameter.
+    A parameter that the release does not determine is NaN in the estimates and their covariance. It has the score
+    interval and p-value; combinations of it with others have the whole line, and 1.
 
     Attributes
     ----------
@@ -76,12 +78,16 @@ class FamilyInference(BaseInference):
 
     @property
     def params(self) -> Array:
-        """Point estimates (p,)."""
-        return np.asarray(self.fit.params[0])
+        """Point estimates (p,); NaN where the release does not determine one."""
+        return np.where(self._missing, np.nan, self.fit.params[0])
+
+    @property
+    def _missing(self) -> Mask:
+        return np.asarray(self.fit.missing[0])
 
     def _on_parameters(self, cov: Array) -> Array:
-        slope = self.fit.slope[0]
-        return cov * np.outer(slope, slope)
+        slope = np.where(self._missing, np.nan, self.fit.slope[0])
+        return np.asarray(cov * np.outer(slope, slope))
 
     @property
     def cov_sampling(self) -> Array:
@@ -117,6 +123,11 @@ class FamilyInference(BaseInference):
     def flags(self) -> tuple[str, ...]:
         """Warnings, from released numbers only."""
         found = []
+        if self._missing.any():
+            listed = ", ".join(name for name, missing in zip(self.names, self._missing, strict=True) if missing)
+            found.append(
+                f"not determined: {listed}; laws far apart agree with the noisy sums, and the intervals hold them"
+            )
         if self.fit.edge[0]:
             found.append(
                 f"no {self.fit.problem.family.name} law inside the parameter space agrees with the noisy sums: the "
@@ -151,7 +162,8 @@ class FamilyInference(BaseInference):
         up = family.natural(self.fit.problem.from_link(eta + _STEP * np.eye(eta.shape[1])))
         down = family.natural(self.fit.problem.from_link(eta - _STEP * np.eye(eta.shape[1])))
         slope = (up - down).T / (2 * _STEP)
-        return family.natural_names, values, slope @ self.fit.cov[0] @ slope.T
+        known = np.where((slope != 0) @ self._missing, np.nan, 1.0)
+        return family.natural_names, known * values, np.outer(known, known) * (slope @ self.fit.cov[0] @ slope.T)
 
     @cached_property
     def _drawn(self) -> FamilyFit:
@@ -182,11 +194,13 @@ class FamilyInference(BaseInference):
 
     def _draws(self, index: int | None) -> bool:
         """Whether simulated pivots serve: not for a single parameter at the edge or where noise dominates."""
-        unclear = bool(self.fit.edge[0]) or self.kappa < KAPPA_RELIABLE
+        unclear = bool(self.fit.edge[0] | self._missing.any()) or self.kappa < KAPPA_RELIABLE
         return self.method == "simulated" and not (index is not None and unclear)
 
     def _interval(self, contrast: Array, alpha: float) -> Array:
         index = _single(contrast)
+        if self._unknown(contrast, index):
+            return np.array([-np.inf, np.inf])
         if self._draws(index):
             return self._simulated(contrast, alpha)
         if index is not None:
@@ -194,9 +208,13 @@ class FamilyInference(BaseInference):
             return np.asarray(method(self.fit, index, alpha)[0] * contrast[index])
         return self._normal(contrast).intervals(alpha)
 
+    def _unknown(self, contrast: Array, index: int | None) -> bool:
+        """Whether several parameters are combined, and one of them is not determined."""
+        return index is None and bool(self._missing[contrast != 0].any())
+
     def _normal(self, contrast: Array) -> Contrasts:
         """Return one combination, with a normal reference."""
-        return Contrasts(contrast @ self.params, contrast_errors(self.fit, contrast[None])[0, 0])
+        return Contrasts(contrast @ self.fit.params[0], contrast_errors(self.fit, contrast[None])[0, 0])
 
     def contrast_pvalues(self, contrasts: Array, values: Array) -> Array:
         """Two-sided p-values (k,) of ``contrasts @ params = values``."""
@@ -206,6 +224,8 @@ class FamilyInference(BaseInference):
 
     def _pvalue(self, contrast: Array, value: float) -> float:
         index = _single(contrast)
+        if self._unknown(contrast, index):
+            return 1.0
         tested = np.array([value if index is None else value / contrast[index]])
         if self._draws(index):
             pivots, at, error, _ = self._pivots(contrast)
@@ -218,13 +238,20 @@ class FamilyInference(BaseInference):
         return float(self._normal(contrast).pvalues(value))
 
     def wald(self, restrictions: Array, values: Array) -> tuple[float, float, float]:
-        """Joint test of ``restrictions @ params = values``: statistic (chi-squared), degrees of freedom, p-value."""
+        """Joint test of ``restrictions @ params = values``: statistic (chi-squared), degrees of freedom, p-value.
+
+        Restrictions of a parameter that is not determined are never rejected.
+        """
         rows, wanted, count = independent(restrictions, values)
-        statistic = wald_statistic(self, rows, wanted)
+        if (rows != 0)[:, self._missing].any():
+            return 0.0, count, 1.0
+        known = ~self._missing
+        total = rows[:, known] @ (self.cov_sampling + self.cov_noise)[np.ix_(known, known)] @ rows[:, known].T
+        statistic = float(wald_lengths((rows @ self.fit.params[0] - wanted)[None], total[None])[0])
         if self.method != "simulated":
             return statistic, count, float(stats.chi2.sf(statistic, count))
         drawn = self._drawn
-        moved = (drawn.params - self.params) @ rows.T
+        moved = (drawn.params - self.fit.params) @ rows.T
         weights = rows[None] * drawn.slope[:, None, :]
         spread = weights @ drawn.cov @ np.swapaxes(weights, 1, 2)
         return statistic, count, float(simulated_pvalue(wald_lengths(moved, spread), statistic))

@@ -9,6 +9,7 @@ import numpy as np
 
 from dpinfer.inference.contrasts import Contrasts
 from dpinfer.inference.expfam import KAPPA_RELIABLE, FamilyFit, influence, score_covariance, spread_at, take
+from dpinfer.inference.expfam_profile import profile_interval, profile_pvalue
 from dpinfer.numerics.tails import critical_value, pvalue_of
 
 if TYPE_CHECKING:
@@ -200,10 +201,16 @@ def score_interval(fit: FamilyFit, index: int, alpha: float) -> Array:
 
     An end is the end of the parameter's space where nothing up to there is rejected.
     """
-    reference = _reference(fit, index)
-    critical = critical_value(alpha, reference.df, reference.shares)
-    ends = [_end(fit, index, sign, critical, reference.offset) for sign in (-1.0, 1.0)]
-    return from_ends(fit, index, np.stack(ends, axis=1))
+    ends, lost = np.empty((len(fit.eta), 2)), fit.lost
+    if lost.any():
+        ends[lost] = profile_interval(take(fit, np.flatnonzero(lost)), index, alpha)
+    if not lost.all():
+        some = take(fit, np.flatnonzero(~lost))
+        reference = _reference(some, index)
+        critical = critical_value(alpha, reference.df, reference.shares)
+        found = [_end(some, index, sign, critical, reference.offset) for sign in (-1.0, 1.0)]
+        ends[~lost] = np.stack(found, axis=1)
+    return from_ends(fit, index, ends)
 
 
 def from_ends(fit: FamilyFit, index: int, ends: Array) -> Array:
@@ -283,9 +290,15 @@ def score_pvalue(fit: FamilyFit, index: int, value: Array) -> Array:
     the interval. A value at an end of the parameter's space, or beyond it, is tested at the end of a wide
     range inside the space; its p-value is small only if the sums exclude what lies before that end.
     """
-    reference = _reference(fit, index)
-    distance = _largest_root(fit, index, linked(fit, index, value), reference.offset)
-    return pvalue_of(distance, reference.df, reference.shares)
+    found, lost, tested = np.empty(len(fit.eta)), fit.lost, linked(fit, index, value)
+    if lost.any():
+        found[lost] = profile_pvalue(take(fit, np.flatnonzero(lost)), index, tested[lost])
+    if not lost.all():
+        some = take(fit, np.flatnonzero(~lost))
+        reference = _reference(some, index)
+        distance = _largest_root(some, index, tested[~lost], reference.offset)
+        found[~lost] = pvalue_of(distance, reference.df, reference.shares)
+    return found
 
 
 def _largest_root(fit: FamilyFit, index: int, tested: Array, offset: Array) -> Array:
@@ -324,10 +337,19 @@ def linked_errors(fit: FamilyFit, index: int) -> Array:
 
 
 def wald_interval(fit: FamilyFit, index: int, alpha: float) -> Array:
-    """Give the normal interval on the scale of the link, mapped back, (R, 2)."""
-    return from_ends(fit, index, Contrasts(fit.eta[:, index], linked_errors(fit, index)).intervals(alpha))
+    """Give the normal interval on the scale of the link, mapped back, (R, 2); the score's where one is missing."""
+    found = from_ends(fit, index, Contrasts(fit.eta[:, index], linked_errors(fit, index)).intervals(alpha))
+    missing = np.flatnonzero(fit.missing[:, index])
+    if missing.size:
+        found[missing] = score_interval(take(fit, missing), index, alpha)
+    return found
 
 
 def wald_pvalue(fit: FamilyFit, index: int, value: Array) -> Array:
-    """Two-sided normal p-values (R,) on the scale of the link; ends of the space as in `score_pvalue`."""
-    return Contrasts(fit.eta[:, index], linked_errors(fit, index)).pvalues(linked(fit, index, value))
+    """Two-sided normal p-values (R,) on the scale of the link; the score's where one is missing, and at ends."""
+    found = Contrasts(fit.eta[:, index], linked_errors(fit, index)).pvalues(linked(fit, index, value))
+    missing = np.flatnonzero(fit.missing[:, index])
+    if missing.size:
+        wanted = np.broadcast_to(value, fit.size.shape)[missing]
+        found[missing] = score_pvalue(take(fit, missing), index, wanted)
+    return found

@@ -13,7 +13,7 @@ from dpinfer.errors import OptionError
 from dpinfer.inference.base import TARGETS, BaseInference
 from dpinfer.inference.batch import BatchEstimates, Oracle
 from dpinfer.inference.contrasts import Contrasts, rows_of, simulated_critical, simulated_pvalue, single, variance_of
-from dpinfer.inference.restrictions import independent, wald_statistic
+from dpinfer.inference.restrictions import independent, wald_lengths
 from dpinfer.numerics.forms import root_of
 from dpinfer.numerics.roots import outermost_crossing
 from dpinfer.numerics.tails import critical_value, pvalue_of
@@ -76,18 +76,30 @@ class MomentInference(BaseInference):
 
     @property
     def params(self) -> Array:
-        """Point estimates (p,)."""
+        """Point estimates (p,); NaN where the release does not determine one."""
+        return np.where(self.estimates.missing[0].ravel(), np.nan, self._value)
+
+    @property
+    def _value(self) -> Array:
         return np.asarray((self.shift + self.factor * self.estimates.value[0]).ravel())
 
     @property
     def cov_sampling(self) -> Array:
         """Covariance from sampling (p, p)."""
-        return self._blocks(self.estimates.sampling[0])
+        return self._known(self._blocks(self.estimates.sampling[0]))
 
     @property
     def cov_noise(self) -> Array:
         """Covariance from privacy noise (p, p)."""
-        return self._blocks(self.estimates.noise[0])
+        return self._known(self._blocks(self.estimates.noise[0]))
+
+    @cached_property
+    def _covariance(self) -> Array:
+        return self._blocks(self.estimates.sampling[0]) + self._blocks(self.estimates.noise[0])
+
+    def _known(self, covariance: Array) -> Array:
+        missing = self.estimates.missing[0].ravel()
+        return np.where(missing[:, None] | missing, np.nan, covariance)
 
     def _blocks(self, parts: Array) -> Array:
         cells, width = parts.shape[0], parts.shape[1]
@@ -108,6 +120,8 @@ class MomentInference(BaseInference):
                 f"{which} may be empty for all that the noise allows to tell{listed}; "
                 "read the interval, not the estimate"
             )
+        if self.estimates.missing.any():
+            found.append("not determined: every parameter; the intervals hold all values that it may have")
         edge = np.flatnonzero(self.estimates.edge[0].ravel() & ~np.repeat(self.estimates.few[0], len(self.factor)))
         if edge.size:
             listed = "; ".join(self.names[place] for place in edge[:5]) + (", ..." if edge.size > 5 else "")
@@ -154,7 +168,9 @@ class MomentInference(BaseInference):
     def wald(self, restrictions: Array, values: Array) -> tuple[float, float, float]:
         """Joint test of ``restrictions @ params = values``: statistic (chi-squared), degrees of freedom, p-value."""
         restrictions, values, count = independent(restrictions, values)
-        statistic = wald_statistic(self, restrictions, values)
+        distance = restrictions @ self._value - values
+        total = restrictions @ self._covariance @ restrictions.T
+        statistic = float(wald_lengths(distance[None], total[None])[0])
         df = self._linear(restrictions).least_df
         return statistic, count, float(stats.f.sf(statistic / count, count, df))
 
@@ -164,12 +180,12 @@ class MomentInference(BaseInference):
 
     def _linear(self, contrasts: Array) -> Contrasts:
         """Return linear combinations (k,), with a reference of their own; see `_pivots` where it is simulated."""
-        variance = np.maximum(variance_of(contrasts, self.cov_sampling + self.cov_noise), 0.0)
+        variance = np.maximum(variance_of(contrasts, self._covariance), 0.0)
         own = self.factor**2 * self.estimates.variance[0]
         share = contrasts**2 * own.ravel() / np.maximum(variance, 1e-300)[:, None]
         df = np.clip(1.0 / np.maximum((share**2 / self.estimates.df[0].ravel()).sum(axis=1), 1e-9), 1.0, 1e9)
         shares = self._shares(contrasts, variance) if self.estimates.laplace else None
-        return Contrasts(contrasts @ self.params, np.sqrt(variance), df, shares)
+        return Contrasts(contrasts @ self._value, np.sqrt(variance), df, shares)
 
     def _shares(self, contrasts: Array, variance: Array) -> Array:
         """Share of the variance of linear combinations that each Laplace variable carries (k, m), the largest ones."""
@@ -211,9 +227,8 @@ class MomentInference(BaseInference):
     def _pivots(self, contrasts: Array) -> Array:
         """Absolute studentised deviations (B, k)."""
         deviations, variances = self._drawn
-        covariance = self.cov_sampling + self.cov_noise
-        total = variance_of(contrasts, covariance)
-        ratio = (variances @ (contrasts**2).T) / (contrasts**2 @ np.diag(covariance))
+        total = variance_of(contrasts, self._covariance)
+        ratio = (variances @ (contrasts**2).T) / (contrasts**2 @ np.diag(self._covariance))
         return np.asarray(np.abs(deviations @ contrasts.T) / np.sqrt(total * ratio))
 
 
@@ -243,8 +258,8 @@ def batch_moments(
     zero = (0.0 - shift) / factor
     return BatchEstimates(
         names=names,
-        params=(shift + factor * estimates.value).reshape(count, -1),
-        bse=(factor * np.sqrt(estimates.variance)).reshape(count, -1),
+        params=np.where(estimates.missing, np.nan, shift + factor * estimates.value).reshape(count, -1),
+        bse=np.where(estimates.missing, np.nan, factor * np.sqrt(estimates.variance)).reshape(count, -1),
         pvalues=pvalues(estimates, zero, method=method).reshape(count, -1),
         intervals=np.moveaxis(ends, 0, -1),
         flagged=estimates.flagged,
@@ -283,9 +298,7 @@ def intervals(estimates: Estimates, alpha: float, *, method: str = "score") -> A
         ends = [estimates.value - critical * error, estimates.value + critical * error]
     else:
         ends = [_end(estimates, critical, error, sign, lower, upper) for sign in (-1.0, 1.0)]
-    if isinstance(estimates.growth, tuple):  # parameters of a model that nothing is known of
-        unknown = estimates.few[..., None]
-        ends = [np.where(unknown, lower, ends[0]), np.where(unknown, upper, ends[1])]
+    ends = [np.where(estimates.missing, lower, ends[0]), np.where(estimates.missing, upper, ends[1])]
     return np.stack([np.maximum(ends[0], lower), np.minimum(ends[1], upper)], axis=-1)
 
 

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Estimates", "Growth", "MomentSums", "Sizes", "linearised", "positive", "rescaled", "size_of"]
 
-Growth = Literal["none", "skewed", "square", "correlation", "binomial"]
+Growth = Literal["none", "skewed", "square", "deviation", "correlation", "binomial"]
 Exponent = tuple[int, ...]
 
 FEW = 3.0
@@ -170,7 +170,16 @@ class Estimates:
             noise = (top - 2 * tested * both + tested**2 * bottom) / size**2
         growths = self.growth if isinstance(self.growth, tuple) else (self.growth,) * tested.shape[-1]
         parts = [self._grown(one, sampling, tested, place) for place, one in enumerate(growths)]
-        return np.stack(parts, axis=-1) + noise
+        return np.stack(parts, axis=-1) + noise * self._shrunk(growths, tested)
+
+    def _shrunk(self, growths: tuple[Growth, ...], tested: Array) -> Array:
+        """Give the factor of the noise variance if the truth were ``tested`` (R, G, q).
+
+        Noise moves the square of a standard deviation by the same whatever it is: ``abs(t**2 - s**2)`` is compared with
+        its error, which is ``abs(t - s)`` with the error of s times ``2 s / (t + s)``.
+        """
+        of_deviation = np.array([one == "deviation" for one in growths]) & ~self.few[..., None]
+        return np.where(of_deviation, _ratio(self.value, 0.5 * (self.value + tested)) ** 2, 1.0)
 
     def _grown(self, growth: Growth, sampling: Array, tested: Array, place: int) -> Array:
         """Give the sampling variance of one quantity if the truth were ``tested`` (R, G)."""
@@ -178,7 +187,7 @@ class Estimates:
         middle = 0.5 * (truth + value)
         if growth == "skewed" and self.line is not None:
             own = self.line.at(truth - value, truth, place)
-        elif growth == "square":
+        elif growth in ("square", "deviation"):
             own = np.where(self.few, own, own * _ratio(middle, value) ** 2)
         elif growth == "correlation":
             own = np.where(self.few, own, own * _ratio(1 - middle**2, 1 - value**2) ** 2)
@@ -203,6 +212,11 @@ class Estimates:
     def range(self) -> tuple[Array, Array]:
         """Least and largest value that is possible, each (R, G, q)."""
         return np.broadcast_to(self.lower, self.value.shape), np.broadcast_to(self.upper, self.value.shape)
+
+    @property
+    def missing(self) -> Mask:
+        """Whether nothing is known of a parameter of a model (R, G, q); where there is no model, nothing is missing."""
+        return np.broadcast_to(self.few[..., None] & isinstance(self.growth, tuple), self.value.shape)
 
     @property
     def blurred(self) -> Mask:

@@ -162,9 +162,9 @@ def estimate_multinormal(sums: MomentSums, problems: list[ClampedProblem], *, po
 
 def _growth(columns: int, pairs: int) -> tuple[Growth, ...]:
     flat: list[Growth] = ["none"] * columns
-    square: list[Growth] = ["square"] * columns
+    deviations: list[Growth] = ["deviation"] * columns
     related: list[Growth] = ["correlation"] * pairs
-    return (*flat, *square, *related)
+    return (*flat, *deviations, *related)
 
 
 def _solve(

@@ -102,7 +102,7 @@ def checked_covariance(inference: Inference) -> Array:
     """Return the covariance of the estimates where it can serve for inference.
 
     A covariance with a negative eigenvalue makes statsmodels give NaN or a negative chi-squared without a
-    word, so it is refused here.
+    word, so it is refused here. An estimate that is NaN is not determined: its rows and columns must be NaN too.
 
     Parameters
     ----------
@@ -112,7 +112,7 @@ def checked_covariance(inference: Inference) -> Array:
     Returns
     -------
     ndarray (p, p)
-        Sampling plus noise covariance, symmetric.
+        Sampling plus noise covariance, symmetric; NaN for what is not determined.
 
     Raises
     ------
@@ -126,8 +126,19 @@ def checked_covariance(inference: Inference) -> Array:
     parts = [np.asarray(part, dtype=np.float64) for part in (inference.cov_sampling, inference.cov_noise)]
     if np.shape(inference.params) != (size,) or any(part.shape != (size, size) for part in parts):
         raise InferenceError(f"an inference on {size} parameters needs arrays ({size},) and ({size}, {size})")
-    if not all(np.isfinite(values).all() for values in (inference.params, *parts)):
+    known = ~np.isnan(inference.params)
+    block = np.ix_(known, known)
+    if not all(np.isfinite(values).all() for values in (inference.params[known], *(part[block] for part in parts))):
         raise InferenceError("estimates and covariances must be finite")
+    if not all(np.isnan(part[~known]).all() and np.isnan(part[:, ~known]).all() for part in parts):
+        raise InferenceError("what is not determined has no covariance")
+    checked = _checked_total([part[block] for part in parts])
+    total = np.full((size, size), np.nan)
+    total[block] = checked
+    return total
+
+
+def _checked_total(parts: list[Array]) -> Array:
     if any((np.diag(part) < -1e-9 * np.diag(parts[0] + parts[1])).any() for part in parts):
         raise InferenceError("a variance is negative: the noisy moments were not repaired")
     total = parts[0] + parts[1]

@@ -10,6 +10,7 @@ from statsmodels.formula._manager import FormulaManager
 from statsmodels.stats.contrast import ContrastResults
 
 from dpinfer.errors import OptionError
+from dpinfer.inference.contrasts import combined
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -115,8 +116,9 @@ def _with_plain_names(spec: Any, names: Sequence[str], plain: Sequence[str]) -> 
 def standard_errors(inference: Inference, combinations: Array) -> Array:
     """Return the standard errors (k,), sampling and noise, of linear combinations (k, p) of the parameters."""
     covariance = inference.cov_sampling + inference.cov_noise
-    found: Array = np.sqrt(np.einsum("ij,jk,ik->i", combinations, covariance, combinations))
-    return found
+    known = np.where(np.isnan(covariance), 0.0, covariance)
+    found: Array = np.sqrt(np.einsum("ij,jk,ik->i", combinations, known, combinations))
+    return found + 0.0 * combined(combinations, inference.params)
 
 
 class CoefficientTest(ContrastResults):  # type: ignore[misc]
@@ -149,9 +151,9 @@ class CoefficientTest(ContrastResults):  # type: ignore[misc]
     """
 
     def __init__(self, inference: Inference, restrictions: Array, values: Array) -> None:
-        effect = restrictions @ inference.params
+        effect = combined(restrictions, inference.params)
         deviation = standard_errors(inference, restrictions)
-        if not (deviation > 0).all():
+        if (deviation <= 0).any():
             raise OptionError("r_matrix", restrictions.tolist(), "no row of zeros")
         shape = (1, 1) if len(effect) == 1 else (-1,)
         statistic = ((effect - values) / deviation).reshape(shape)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import math
 import textwrap
 from typing import TYPE_CHECKING, Protocol
 
@@ -181,8 +182,16 @@ def estimate_table(frame: pd.DataFrame, names: Sequence[str]) -> SimpleTable:
     """Build a table of the ``summary_frame`` of descriptions, its rows called by these names."""
     shown = without_parts(frame)
     styles = {"noise share": "{:.1%}".format, "count": "{:,.0f}".format}
-    columns = [[styles.get(name, _four_digits)(value) for value in shown[name]] for name in shown.columns]
+    columns = [
+        [styles.get(name, _four_digits)(value) if not math.isnan(value) else _gap(name, shown) for value in shown[name]]
+        for name in shown.columns
+    ]
     return cell_table(list(zip(*columns, strict=True)), list(shown.columns), names)
+
+
+def _gap(name: str, frame: pd.DataFrame) -> str:
+    """Write a missing number: words for the estimate, which comes first, nothing for what belongs to it."""
+    return "not determined" if name == frame.columns[0] else ""
 
 
 def _four_digits(value: float) -> str:

@@ -20,6 +20,8 @@ __all__ = ["Replicates", "performance"]
 class Replicates:
     """What the replicates of one cell gave for one coefficient; NaN where a replicate failed.
 
+    An estimate that is NaN in a replicate that did not fail is not determined; it has an interval.
+
     Attributes
     ----------
     estimate, error, lower, upper, pvalue : ndarray (R,)
@@ -52,26 +54,34 @@ def performance(replicates: Replicates, truth: float, *, level: float) -> dict[s
     dict of str to float
         Each measure under its name, and its Monte Carlo standard error under "MCSE of" that name.
         Coverage and rejection are shares of *all* replicates: a failed one covers nothing and rejects nothing.
+        An interval of what is not determined counts as it is; "coverage where determined" leaves it out, as bias and
+        standard errors do.
     """
     done = ~replicates.failed
     total, count = len(done), int(done.sum())
-    estimate = replicates.estimate[done]
+    known = done & np.isfinite(replicates.estimate)
+    estimate = replicates.estimate[known]
     out: dict[str, float] = {"replicates": float(total), "failures": float(total - count)}
     out |= _shares("flagged", replicates.flagged & done, total)
     covered = done & (replicates.lower <= truth) & (truth <= replicates.upper)
+    out |= _shares("not determined", done & ~known, total)
+    out |= _among(_DETERMINED, covered, known) if np.isfinite(truth) else _unknown(_DETERMINED)
     rejected = done & (replicates.pvalue <= 1 - level)
     out |= _shares("coverage", covered, total) if np.isfinite(truth) else _unknown("coverage")
     untested = bool(np.isnan(replicates.pvalue[done]).all())
     out |= _unknown("rejection") if untested and count else _shares("rejection", rejected, total)
     if count < 2:
         return out | dict.fromkeys(_MOMENTS, np.nan)
+    if estimate.size < 2:
+        return out | dict.fromkeys(_MOMENTS, np.nan) | _widths(replicates.upper[done] - replicates.lower[done], total)
     centre = float(np.mean(estimate))
     around = done & (replicates.lower <= centre) & (centre <= replicates.upper)
     out |= _shares("bias-eliminated coverage", around, total)
-    out |= _moments(estimate, replicates.error[done], truth)
+    out |= _moments(estimate, replicates.error[known], truth)
     return out | _widths(replicates.upper[done] - replicates.lower[done], total)
 
 
+_DETERMINED = "coverage where determined"
 _WITH_ERRORS = (
     "bias",
     "empirical SE",
@@ -116,6 +126,11 @@ def _widths(width: Array, total: int) -> dict[str, float]:
 def _shares(name: str, marked: Mask, total: int) -> dict[str, float]:
     share = float(marked.sum()) / total
     return {name: share, f"MCSE of {name}": float(np.sqrt(share * (1 - share) / total))}
+
+
+def _among(name: str, marked: Mask, known: Mask) -> dict[str, float]:
+    """Share of the marked among the known; NaN where there is none."""
+    return _shares(name, marked & known, int(known.sum())) if known.any() else _unknown(name)
 
 
 def _unknown(name: str) -> dict[str, float]:

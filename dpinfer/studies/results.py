@@ -29,7 +29,8 @@ if TYPE_CHECKING:
 __all__ = ["StudyResults"]
 
 _SHOWN = ("bias", "empirical SE", "relative error of model SE (%)", "coverage", "MCSE of coverage", "width",
-          "width / oracle", "width / baseline", "unbounded", "rejection", "flagged", "failures", "kappa")  # fmt: skip
+          "width / oracle", "width / baseline", "unbounded", "not determined", "coverage where determined",
+          "rejection", "flagged", "failures", "kappa")  # fmt: skip
 
 
 class StudyResults:
@@ -150,7 +151,7 @@ class StudyResults:
         nulls = int((self.cells["truth"] == 0).sum())
         least = rules.least_coverage(self.design.replicates, self.design.level)
         most = rules.largest_size(self.design.replicates, self.design.level, nulls)
-        judged = self._judged(rules, least, most, "first")
+        judged = self._judged(rules, least, most, "first", self.design.replicates)
         if not rerun:
             return judged
         failed = judged.loc[~judged["held"], ["n", "privacy"]].drop_duplicates()
@@ -162,12 +163,13 @@ class StudyResults:
         ]
         return pd.concat([judged, *kept], ignore_index=True)
 
-    def _judged(self, rules: Rules, least: float, most: float, run: str) -> pd.DataFrame:
+    def _judged(self, rules: Rules, least: float, most: float, run: str, replicates: int) -> pd.DataFrame:
         cells: pd.DataFrame = self.cells[np.isfinite(self.cells["truth"])].copy()
         cells["run"] = run
         level = self.design.level
         cells["verdict"] = [
-            rules.verdict(cell, level=level, least=least, most=most) for cell in cells.to_dict("records")
+            rules.verdict(cell, level=level, least=least, most=most, replicates=replicates)
+            for cell in cells.to_dict("records")
         ]
         cells["held"] = cells["verdict"] == "holds"
         return cells
@@ -181,7 +183,8 @@ class StudyResults:
             seed=self.design.seed + rules.rerun_seed,
             baseline=None,
         )
-        return StudyResults(design, run_design(design, n_jobs=n_jobs))._judged(rules, least, most, "rerun")
+        again = StudyResults(design, run_design(design, n_jobs=n_jobs))
+        return again._judged(rules, least, most, "rerun", self.design.replicates)
 
     def to_html(self) -> str:
         """Return the summary as HTML."""
@@ -214,5 +217,5 @@ def _replicates(group: pd.DataFrame) -> Replicates:
     numbers = {
         name: group[name].to_numpy(dtype=np.float64) for name in ("estimate", "error", "lower", "upper", "pvalue")
     }
-    failed = (group["failure"] != "").to_numpy() | ~np.isfinite(numbers["estimate"])
+    failed = (group["failure"] != "").to_numpy() | np.isnan(numbers["lower"]) | np.isnan(numbers["upper"])
     return Replicates(**numbers, flagged=group["flagged"].to_numpy(dtype=bool), failed=failed)

@@ -66,6 +66,7 @@ class Rules:
         level: float,
         least: float | None = None,
         most: float | None = None,
+        replicates: int | None = None,
     ) -> str:
         """Return "holds", or what the cell breaks.
 
@@ -78,6 +79,9 @@ class Rules:
             Threshold of coverage; by default that of the cell's own number of replicates.
         most : float, optional
             Threshold of the share of rejections where the true value is zero; by default that of this cell alone.
+        replicates : int, optional
+            Replicates whose threshold judges the coverage among those that determine the quantity, times the share
+            of these; by default the cell's own.
         """
         if not np.isfinite(cell["coverage"]):
             return "no truth"
@@ -85,6 +89,12 @@ class Rules:
         broken = []
         if cell["coverage"] < floor:
             broken.append(f"coverage below {floor:.4f}")
+        missing = cell.get("not determined", 0.0)
+        if 0 < missing < 1:
+            total = cell["replicates"] if replicates is None else replicates
+            known = self.least_coverage(max(round((1 - missing) * total), 1), level)
+            if cell["coverage where determined"] < known:
+                broken.append(f"coverage where determined below {known:.4f}")
         if cell["truth"] == 0:
             ceiling = self.largest_size(int(cell["replicates"]), level, 1) if most is None else most
             if cell["rejection"] > ceiling:

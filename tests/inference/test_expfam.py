@@ -340,10 +340,11 @@ def test_flags_are_sentences():
     law = NoiseLaw("gaussian", (30 / STEP, 30 / STEP))
     values = (20.0, 40.0)
     found = family_inference(release(values, law, (STEP, STEP)), problem=problem)
-    assert len(found.flags) == 3
-    assert "edge" in found.flags[0]
-    assert "noise" in found.flags[1]
-    assert "rows" in found.flags[2]
+    assert len(found.flags) == 4
+    assert found.flags[0].startswith("not determined: mean;")
+    assert "edge" in found.flags[1]
+    assert "noise" in found.flags[2]
+    assert "rows" in found.flags[3]
 
 
 def test_the_target_data_counts_noise_only():

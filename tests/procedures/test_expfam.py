@@ -133,8 +133,15 @@ def traced(kind, frame, neighbors, price, **options):
 
 
 def check(results, frame=None):
-    """Numbers are finite, and intervals hold the estimate."""
+    """Numbers are finite, and intervals hold the estimate; what is not determined has an interval alone, and a flag."""
     frame = results.summary_frame() if frame is None else frame
+    missing = frame.iloc[:, 0].isna()
+    assert missing.any() == any(flag.startswith("not determined: ") for flag in results.flags)
+    assert missing.any() == ("not determined" in str(results.summary().tables[1]))
+    assert frame[missing].iloc[:, [1, 2, 3, 6]].isna().all(axis=None)
+    assert not frame.iloc[:, 4:6].isna().any(axis=None)
+    assert results.pvalues.between(0, 1).all()
+    frame = frame[~missing]
     estimate, low, high = (frame.iloc[:, place] for place in (0, 4, 5))
     assert np.isfinite(estimate).all()
     assert np.isfinite(frame["std err"]).all()
@@ -142,7 +149,6 @@ def check(results, frame=None):
     slack = 1e-9 * (1 + estimate.abs())
     assert (low <= estimate + slack).all()
     assert (estimate <= high + slack).all()
-    assert results.pvalues.between(0, 1).all()
     assert frame["noise share"].between(0, 1 + 1e-9).all()
 
 
