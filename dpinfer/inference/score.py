@@ -131,7 +131,7 @@ def laplace_shares(problem: GramProblem, residual: Array, on_features: Array, va
 
 
 def laplace_parts(problem: GramProblem, residual: Array, on_features: Array) -> Array:
-    """Return what each Laplace draw, standardised, adds to each contrast, (..., d (d + 1) / 2); see `laplace_shares`."""
+    """Return what Laplace draws of variance 1 add to contrasts, (..., d (d + 1) / 2); see `laplace_shares`."""
     outer = on_features[..., :, None] * residual[..., None, :]
     upper = np.triu_indices(outer.shape[-1])
     symmetric = outer + np.swapaxes(outer, -1, -2)

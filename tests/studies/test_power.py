@@ -428,7 +428,7 @@ def test_a_study_is_frozen_pickles_and_says_what_it_is():
         "<PowerStudy: chisquare of p, 3 sizes x 1 prices, alpha 0.05, replace_one, 4,000 replicates>"
     )
     assert pickle.loads(pickle.dumps(study)).frame.equals(study.frame)
-    assert list(study.frame) == ["n", "privacy", "power", "std err", "ordinary power"]
+    assert list(study.frame) == ["n", "privacy", "power", "std err", "ordinary power", "lost"]
     exact = power(binomtest("b", p=0.2), 0.3, n=30, privacy=dpi.PureDP(1), schema=FULL, neighbors="replace_one")
     assert (
         repr(exact) == "<PowerStudy: binomial test of b, p = 0.2, 1 sizes x 1 prices, alpha 0.05, replace_one, exact>"
