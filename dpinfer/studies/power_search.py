@@ -146,16 +146,23 @@ def rejected(null: Array, moved: Array, alpha: float, draws: Draws) -> Power:
 
 
 def rejected_by_fits(
-    model: HidingModel, values: Array, moved: Array, null: Array, alpha: float, draws: Draws, rng: np.random.Generator
+    model: HidingModel,
+    releases: tuple[Array, Array],
+    nulls: tuple[Array, Callable[[], Array]],
+    alpha: float,
+    draws: Draws,
+    rng: np.random.Generator,
 ) -> Power:
     """Power as `rejected`, but with the test's own fits where noise hides what the hypothesis leaves open.
 
-    ``values`` (S, m) are the releases behind the statistics ``moved``. Of those that are hidden, `_FITTED` at most get
-    p-values of their own, as the test computes them.
+    ``releases`` are values (S, m) and their statistics (S,): of those that are hidden, `_FITTED` at most get p-values
+    of their own, as the test computes them. ``nulls`` are statistics under the hypothesis fitted to the expected sums
+    as the test fits it; and, called if needed, under the hypothesis as it is.
     """
-    plain, hidden = rejected(null, moved, alpha, draws), model.hidden(values)
+    (values, moved), (null, true_null) = releases, nulls
+    hidden = model.hidden(values)
     if not hidden.any():
-        return plain
+        return rejected(null, moved, alpha, draws)
     most = min(max(_OWN_DRAWS, int(np.ceil(2 / alpha)) - 1), _MOST_OWN) if draws == "adaptive" else int(draws)
     own = batch_pvalues(model, values[np.flatnonzero(hidden)[:_FITTED]], draws=most, rng=rng) <= alpha + _TIE
     share, found, error = float(hidden.mean()), float(own.mean()), float(own.std() / np.sqrt(own.size))
@@ -163,4 +170,4 @@ def rejected_by_fits(
     power = share * found + (1 - share) * clear.power
     mixed = share * (1 - share) * (found - clear.power) ** 2 / len(values)
     error = float(np.sqrt((share * error) ** 2 + ((1 - share) * clear.error) ** 2 + mixed))
-    return Power(power, error, plain.power - power)
+    return Power(power, error, rejected(true_null(), moved, alpha, draws).power - power)

@@ -49,6 +49,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
     from dpinfer.kernel.measurement import Measurement
+    from dpinfer.numerics.arrays import Array
     from dpinfer.privacy.units import Neighbors
 
     Test = ChiSquare | BinomTest | MeanComparison
@@ -75,7 +76,8 @@ class PowerStudy:
     frame : DataFrame
         A row per number of rows and price; columns "n", "privacy", "power", "std err" (Monte Carlo; 0 where power is
         exact), "ordinary power", that of the ordinary test without privacy on the same population, and "lost": what
-        the power has lost because noise hides margins, variances or sizes of groups, and the test is conservative.
+        the power has lost against a test that knew margins, variances and sizes of groups, where noise hides them and
+        the test is conservative.
     test : ChiSquare, BinomTest or MeanComparison
         Not bound to data.
     truth : object
@@ -292,7 +294,12 @@ class PowerStudy:
         draws = max(_NULL_DRAWS * size, int(min(_AT_LEVEL / self.alpha, MOST_DRAWS)))
         null = in_chunks(lambda some: model.statistic(model.draw(fitted, some, rng))[0], draws, population, n)
         if price is not None and isinstance(model, HidingModel):
-            return rejected_by_fits(model, values, moved, null, self.alpha, asked.draws, rng)
+
+            def true_null() -> Array:
+                true = population.model(n, None).fit(population.expected(n)[None])
+                return in_chunks(lambda some: model.statistic(model.draw(true, some, rng))[0], draws, population, n)
+
+            return rejected_by_fits(model, (values, moved), (null, true_null), self.alpha, asked.draws, rng)
         return rejected(null, moved, self.alpha, "adaptive" if price is None else asked.draws)
 
     def _exact(self, n: int, price: Privacy | None) -> Power:
@@ -369,7 +376,8 @@ def power(
     noise of the test's measurement, and the test's statistic computed of both: power is the share of the former whose
     p-value among the latter is at most alpha. The test itself refits the hypothesis to every noisy release. Where noise
     hides a margin of a table, a variance or the size of a group, it moves the fit and is conservative: of such releases
-    up to 1,000 get p-values of their own, as the test computes them, and "lost" says by how much that lowers the power.
+    up to 1,000 get p-values of their own, as the test computes them. "lost" is the power of the same statistic with a
+    null simulated at the truth, less this power: negative by Monte Carlo error, or where another statistic serves.
     Elsewhere refitting is left out. In the designs on which the package's tests compare the two (independence with even
     and with uneven margins; one mean, from rows), the powers agree within four Monte Carlo standard errors, about 0.05.
 

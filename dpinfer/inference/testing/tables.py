@@ -13,8 +13,8 @@ distance to the nearest product of margins (`products`).
 
 The null is simulated at that product. Margins that the noise hides may be much smaller than they look, and the
 statistic then varies more. Where there are any, the statistic is the projected one that does not know n, which they
-move least; it is simulated at that product and at a peak, where all margins of an axis with a hidden one but its
-largest are one row; and the larger p-value counts.
+move least; it is simulated at that product and at a peak, where hidden margins are one row, or all but the largest of
+an axis of which half are hidden; and the larger p-value counts.
 """
 
 from __future__ import annotations
@@ -303,11 +303,15 @@ def _hidden(found: Product) -> Mask:
 
 
 def _peaked(found: Product) -> tuple[Array, Array]:
-    """Return the margins with all but the largest as small as one row, on axes where the noise hides any."""
+    """Return the margins with hidden ones as small as one row, never the largest of an axis.
+
+    Where noise hides half of the others or more, all others are: one level may hold nearly all rows.
+    """
     parts = []
     for margin, below in zip(_floored(found), _below(found), strict=True):
         others = np.arange(len(margin))[:, None] != margin.argmax(axis=0)
-        parts.append(np.where(others & below.any(axis=0), LEAST, margin))
+        half = 2 * (others & below).sum(axis=0) >= len(margin) - 1
+        parts.append(np.where(others & (below | half), LEAST, margin))
     return parts[0], parts[1]
 
 

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     Array = NDArray[np.float64]
 
-__all__ = ["ConfidenceInterval", "MeanTestResults", "mean_flags"]
+__all__ = ["UNEQUAL", "ConfidenceInterval", "MeanTestResults", "mean_flags"]
 
 _FEW_ROWS = 30.0
 """Rows of a group below which its sum rests on values that are close to normal."""
@@ -31,7 +31,7 @@ _RARE = 10.0
 """Rows at the other bound that would give a mean, below which it is far from normal."""
 
 
-_UNEQUAL = 0.002
+UNEQUAL = 0.002
 """P-value of equal variances below which they are said to differ; of clean releases at most 1% have one."""
 
 
@@ -171,7 +171,7 @@ def mean_flags(model: GroupMeans, values: Array, means: DescriptionResults) -> t
             "the variance of the values is not told from privacy noise; it is taken as large as this noise, and the "
             "test is conservative"
         )
-    if model.groups > 1 and model.equal_var and (spread_pvalues(model, values) < _UNEQUAL).any():
+    if model.groups > 1 and model.equal_var and (spread_pvalues(model, values) < UNEQUAL).any():
         flags.append(
             "the variances of the groups differ by more than sampling and privacy noise explain, and one variance for "
             "all gives a wrong p-value: equal_var=False, the default, has a variance for every group"
