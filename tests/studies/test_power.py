@@ -205,8 +205,8 @@ def test_power_counts_what_the_whole_test_loses_where_noise_hides_margins(kind):
 
 
 def test_power_counts_what_is_lost_where_noise_hides_a_variance():
-    test, truth = ttest_ind("v", "r", draws=199), {"x": (0.5, 5.0, 0.3), "y": (0.5, 6.0, 0.3)}
-    frame = power(test, truth, n=[60, 20_000], privacy=dpi.ZCDP(0.05), schema=OPEN).frame
+    test, truth = ttest_ind("v", "r", draws=199), {"x": (0.5, 2.0, 0.3), "y": (0.5, 3.0, 0.3)}
+    frame = power(test, truth, n=[200, 20_000], privacy=dpi.ZCDP(0.05), schema=OPEN).frame
     assert frame["lost"].iloc[0] > 3 * frame["std err"].iloc[0]
     assert frame["lost"].iloc[1] == 0
 
