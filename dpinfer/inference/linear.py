@@ -21,9 +21,10 @@ from dpinfer.inference.gram import (
 )
 from dpinfer.inference.rare import Ridge, ridges
 from dpinfer.inference.restrictions import independent, wald_lengths, wald_statistic
-from dpinfer.inference.score import score_interval, score_joint, score_pvalue
+from dpinfer.inference.score import joint_loadings, score_interval, score_joint, score_pvalue
 from dpinfer.inference.simulated import simulate_pivots
 from dpinfer.numerics.forms import symmetric
+from dpinfer.numerics.tails import joint_pvalue
 
 if TYPE_CHECKING:
     from dpinfer.inference.rare import LevelColumns
@@ -222,7 +223,11 @@ class LinearInference(BaseInference):
             return statistic_ridge, count, pvalue
         if self.method == "score":
             statistic, df = score_joint(self.fit, restrictions, values[None])
-            return float(statistic[0]), count, float(stats.f.sf(statistic[0] / count, count, df[0]))
+            if count == 1:
+                return float(statistic[0]), count, float(score_pvalue(self.fit, restrictions, values[None])[0, 0])
+            loadings = joint_loadings(self.fit, restrictions)
+            own = None if loadings is None else loadings[0]
+            return float(statistic[0]), count, joint_pvalue(float(statistic[0]), count, float(df[0]), own)
         statistic_wald = wald_statistic(self, restrictions, values)
         if self.method == "wald":
             return statistic_wald, count, float(stats.f.sf(statistic_wald / count, count, self.df_resid))

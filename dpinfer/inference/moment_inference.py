@@ -7,7 +7,6 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 import numpy as np
-from scipy import stats
 
 from dpinfer.errors import OptionError
 from dpinfer.inference.base import TARGETS, BaseInference
@@ -16,7 +15,7 @@ from dpinfer.inference.contrasts import Contrasts, rows_of, simulated_critical, 
 from dpinfer.inference.restrictions import independent, wald_lengths
 from dpinfer.numerics.forms import root_of
 from dpinfer.numerics.roots import outermost_crossing
-from dpinfer.numerics.tails import critical_value, pvalue_of
+from dpinfer.numerics.tails import critical_value, joint_pvalue, pvalue_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -171,8 +170,10 @@ class MomentInference(BaseInference):
         distance = restrictions @ self._value - values
         total = restrictions @ self._covariance @ restrictions.T
         statistic = float(wald_lengths(distance[None], total[None])[0])
+        if count == 1:
+            return statistic, count, float(self.contrast_pvalues(restrictions, values)[0])
         df = self._linear(restrictions).least_df
-        return statistic, count, float(stats.f.sf(statistic / count, count, df))
+        return statistic, count, joint_pvalue(statistic, count, df, self._joint_loadings(restrictions))
 
     def _scaled(self, ends: Array) -> Array:
         """Return intervals of scaled quantities (G, q, 2) in the units of the columns (p, 2)."""
@@ -189,12 +190,23 @@ class MomentInference(BaseInference):
 
     def _shares(self, contrasts: Array, variance: Array) -> Array:
         """Share of the variance of linear combinations that each Laplace variable carries (k, m), the largest ones."""
+        shares = self._laplace_parts(contrasts) ** 2 / np.maximum(variance, 1e-300)[:, None]
+        largest = -np.sort(-shares, axis=1)[:, :_MOST_SHARES]
+        return np.asarray(largest / np.maximum(largest.sum(axis=1, keepdims=True), 1.0))
+
+    def _laplace_parts(self, contrasts: Array) -> Array:
+        """Return what each Laplace variable, standardised, adds to linear combinations (k, m)."""
         mixing = self.factor[:, None] * self.estimates.mixing[0]
         cells, width, measured = mixing.shape
         moved = np.einsum("kgq,gqm->kgm", contrasts.reshape(-1, cells, width), mixing).reshape(-1, cells * measured)
-        shares = moved**2 * np.tile(self.estimates.variances, cells) / np.maximum(variance, 1e-300)[:, None]
-        largest = -np.sort(-shares, axis=1)[:, :_MOST_SHARES]
-        return np.asarray(largest / np.maximum(largest.sum(axis=1, keepdims=True), 1.0))
+        return np.asarray(moved * np.sqrt(np.tile(self.estimates.variances, cells)))
+
+    def _joint_loadings(self, contrasts: Array) -> Array | None:
+        """Return the loadings (k, m) on Laplace variables, see `joint_pvalue`; None where the noise is normal."""
+        if not self.estimates.laplace:
+            return None
+        total = contrasts @ (self.cov_sampling + self.cov_noise) @ contrasts.T
+        return np.asarray(np.linalg.solve(np.linalg.cholesky(total), self._laplace_parts(contrasts)))
 
     # Simulation
 

@@ -12,12 +12,11 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 import numpy as np
-from scipy import stats
 
 from dpinfer.inference.gram import GramFit, covariance, fit_gram, noise_action, noise_level
-from dpinfer.inference.score import laplace_shares
+from dpinfer.inference.score import laplace_parts, laplace_shares
 from dpinfer.numerics.roots import outermost_crossing
-from dpinfer.numerics.tails import biased_pvalue
+from dpinfer.numerics.tails import biased_pvalue, joint_pvalue
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -166,8 +165,8 @@ class Ridge:
     def joint(self, restrictions: Array, values: Array) -> tuple[float, float]:
         """Statistic and p-value of several restrictions of one release; 0 and 1 where one is not determined.
 
-        The reference is noncentral F, its noncentrality that of the largest bias. The variance is an upper bound
-        for all values of the near-empty coefficients at once.
+        The reference is noncentral F, its noncentrality that of the largest bias. Laplace noise enters by its own law.
+        The variance is an upper bound for all values of the near-empty coefficients at once.
         """
         if not self.determined(restrictions).all():
             return 0.0, 1.0
@@ -182,7 +181,8 @@ class Ridge:
         lengths = np.sqrt(np.einsum("lk,lk->l", moved, np.linalg.solve(spread, moved.T).T))
         bias = float((self.strength * self.bounds)[0] @ lengths)
         count, df = len(restrictions), float(score.df[0].min())
-        return statistic, float(stats.ncf.sf(statistic / count, count, df, bias**2))
+        loadings = score.joint_loadings(spread)
+        return statistic, joint_pvalue(statistic, count, df, loadings, noncentrality=bias**2)
 
 
 class _Score:
@@ -288,6 +288,17 @@ class _Score:
         if fit.problem.population:
             total = total + fit.sampling_scale[0] * self.weights[0] @ fit.floored[0] @ self.weights[0].T
         return np.asarray(0.5 * (total + total.T))
+
+    def joint_loadings(self, spread: Array) -> Array | None:
+        """Return the loadings (k, m) on Laplace draws, near-empty coefficients at their targets; see `joint_pvalue`.
+
+        ``spread`` is `joint_variance`: what these draws leave of it counts as normal.
+        """
+        problem = self._fit.problem
+        if not problem.laplace:
+            return None
+        parts = laplace_parts(problem, self._residual[0], self._on_features[0])
+        return np.asarray(np.linalg.solve(np.linalg.cholesky(spread), parts))
 
 
 def ridges(fit: GramFit, gram: Array, nobs: Array, levels: LevelColumns) -> Iterator[tuple[Places, Ridge]]:

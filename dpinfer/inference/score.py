@@ -14,7 +14,17 @@ from dpinfer.numerics.tails import critical_value, pvalue_of
 if TYPE_CHECKING:
     from dpinfer.numerics.arrays import Array, Mask, Places
 
-__all__ = ["laplace_shares", "score_interval", "score_joint", "score_of", "score_pvalue", "score_statistic", "taken"]
+__all__ = [
+    "joint_loadings",
+    "laplace_parts",
+    "laplace_shares",
+    "score_interval",
+    "score_joint",
+    "score_of",
+    "score_pvalue",
+    "score_statistic",
+    "taken",
+]
 
 _ROUNDS = 3
 _NORMAL_DF = 1e9
@@ -117,11 +127,16 @@ def laplace_shares(problem: GramProblem, residual: Array, on_features: Array, va
     The noise is that of the cross-products of ``residual`` (..., d) with the features, which the contrast weights by
     ``on_features`` (..., d); ``variance`` (...) is the total variance of the contrast.
     """
+    return laplace_parts(problem, residual, on_features) ** 2 / variance[..., None]
+
+
+def laplace_parts(problem: GramProblem, residual: Array, on_features: Array) -> Array:
+    """Return what Laplace draws of variance 1 add to contrasts, (..., d (d + 1) / 2); see `laplace_shares`."""
     outer = on_features[..., :, None] * residual[..., None, :]
     upper = np.triu_indices(outer.shape[-1])
     symmetric = outer + np.swapaxes(outer, -1, -2)
     coefficient = np.where(upper[0] == upper[1], 0.5, 1.0) * symmetric[..., upper[0], upper[1]]
-    return coefficient**2 * problem.noise[upper] / variance[..., None]
+    return np.asarray(coefficient * np.sqrt(problem.noise[upper]))
 
 
 def score_pvalue(fit: GramFit, contrasts: Array, values: Array) -> Array:
@@ -203,3 +218,17 @@ def score_joint(fit: GramFit, contrasts: Array, values: Array) -> tuple[Array, A
             shift = np.einsum("rk,rki,rij->rj", solved, acted, fit.inverse)
             beta = fit.plain - score.fraction[:, 0] * shift
     return np.einsum("rk,rk->r", distance, solved), score.df.min(axis=1)
+
+
+def joint_loadings(fit: GramFit, contrasts: Array) -> Array | None:
+    """Return the loadings (R, k, m) of contrasts on Laplace draws at the estimate; None where the noise is normal.
+
+    See `dpinfer.numerics.tails.joint_pvalue`.
+    """
+    if not fit.problem.laplace:
+        return None
+    score = score_of(fit, contrasts)
+    residual = fit.problem.response - fit.plain @ fit.rows
+    parts = laplace_parts(fit.problem, residual[:, None, :], score.on_features)
+    spread = np.einsum("rki,rli->rkl", score.weights, score.acted)
+    return np.asarray(np.linalg.solve(np.linalg.cholesky(0.5 * (spread + np.swapaxes(spread, 1, 2))), parts))

@@ -12,13 +12,15 @@ from dpinfer.numerics.roots import bisected
 if TYPE_CHECKING:
     from dpinfer.numerics.arrays import Array
 
-__all__ = ["biased_pvalue", "critical_value", "laplace_sum_isf", "laplace_sum_sf", "pvalue_of"]
+__all__ = ["biased_pvalue", "critical_value", "joint_pvalue", "laplace_sum_isf", "laplace_sum_sf", "pvalue_of"]
 
 _CUT, _NODES, _FAR = 40.0, 320, 7.0
 _T, _WEIGHT = np.polynomial.legendre.leggauss(_NODES)
 _T, _WEIGHT = _CUT * (_T + 1) / 2, _WEIGHT * _CUT / 2
 _CHERNOFF = np.linspace(0.02, 0.998, 50)
 _LEAST = 1e-300
+_JOINT_DRAWS, _JOINT_SEED = 10_000, 0
+_MOST_LOADINGS = 200
 
 
 def _characteristic(shares: Array) -> Array:
@@ -130,3 +132,57 @@ def biased_pvalue(distance: Array, shift: Array, df: Array | float | None = None
         return np.where(x >= 0, half, 1.0 - half)
 
     return np.asarray(np.minimum(upper(distance - shift) + upper(distance + shift), 1.0))
+
+
+def joint_pvalue(
+    statistic: float,
+    count: float,
+    df: float = np.inf,
+    loadings: Array | None = None,
+    *,
+    noncentrality: float = 0.0,
+) -> float:
+    """P-value of a squared length of standardised distances: F, or its like with Laplace variables.
+
+    Parameters
+    ----------
+    statistic : float
+        Squared length of ``count`` distances whose covariance is the identity.
+    count : float
+    df : float
+        Degrees of freedom of the variance that they are divided by; infinite where that is known.
+    loadings : ndarray (count, m), optional
+        How the distances load on independent Laplace variables of variance 1; what these leave of the covariance is
+        normal. None where there is no Laplace variable.
+    noncentrality : float
+        Largest squared length of the mean of the distances.
+
+    Notes
+    -----
+    A Laplace variable is normal with a variance drawn from the exponential law. Given these variances E the distances
+    are normal, and in a direction u, uniform on the sphere, the squared length exceeds s where an F variable exceeds
+    ``s / (count q)``, ``q = 1 + sum_j (b_j'u)^2 (E_j - 1)``. The p-value is the mean of these tails over draws of E and
+    u with a public seed: smooth in s, with a standard error of about 1% of itself at .05. Exact but for that where the
+    noncentrality is 0. With loadings of 0 it is the tail of F.
+    """
+    if loadings is None:
+        return float(_length_sf(statistic, count, df, noncentrality))
+    rng = np.random.default_rng(_JOINT_SEED)
+    sizes = (loadings**2).sum(axis=0)
+    largest = loadings[:, np.argsort(-sizes, kind="stable")[:_MOST_LOADINGS]]  # the sum of the others is about normal
+    direction = rng.standard_normal((_JOINT_DRAWS, len(largest)))
+    direction /= np.linalg.norm(direction, axis=1, keepdims=True)
+    spread = rng.standard_exponential((_JOINT_DRAWS, largest.shape[1])) - 1
+    stretched = np.maximum(1 + ((direction @ largest) ** 2 * spread).sum(axis=1), 1e-12)
+    return float(np.mean(_length_sf(statistic / stretched, count, df, noncentrality / stretched)))
+
+
+def _length_sf(statistic: Array | float, count: float, df: float, noncentrality: Array | float) -> Array:
+    """Tail of a squared length of ``count`` normal distances, divided by a variance of ``df`` degrees of freedom."""
+    if not np.any(noncentrality):
+        if np.isfinite(df):
+            return np.asarray(stats.f.sf(np.asarray(statistic) / count, count, df))
+        return np.asarray(stats.chi2.sf(statistic, count))
+    if np.isfinite(df):
+        return np.asarray(stats.ncf.sf(np.asarray(statistic) / count, count, df, noncentrality))
+    return np.asarray(stats.ncx2.sf(statistic, count, noncentrality))

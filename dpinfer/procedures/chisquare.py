@@ -149,7 +149,8 @@ def chi2_contingency(
     bins : mapping of str to sequence of float, optional
         Increasing edges for numeric columns.
     where, statistic, null, draws, seed
-        As in `chisquare`.
+        As in `chisquare`. Where noise hides a margin, a simulated p-value is that of the projected statistic that does
+        not know the number of rows, whichever was asked, and is flagged.
 
     Returns
     -------

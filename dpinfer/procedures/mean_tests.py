@@ -89,7 +89,7 @@ def ttest_ind(
     by: str,
     data: Data | Release | None = None,
     *,
-    equal_var: bool = True,
+    equal_var: bool = False,
     alternative: Alternative = "two-sided",
     where: str | None = None,
     draws: Draws = "adaptive",
@@ -106,7 +106,9 @@ def ttest_ind(
     data : PrivateData, PublicData or Release, optional
         Rows to measure; or a release of this question, or of `mean` of the column by the same groups.
     equal_var : bool
-        Whether the groups share one variance; otherwise each has its own (Welch).
+        Whether the groups share one variance. By default, unlike in scipy, each has its own (Welch): where variances
+        differ, the test with one variance rejects too often or too rarely. Results with ``equal_var=True`` are flagged
+        where the noisy variances differ by more than sampling and noise explain.
     alternative : {"two-sided", "less", "greater"}
         "greater": the mean of the first level is above that of the second.
     where, draws, seed
@@ -189,7 +191,7 @@ def f_oneway(
     by: str,
     data: Data | Release | None = None,
     *,
-    equal_var: bool = True,
+    equal_var: bool = False,
     where: str | None = None,
     draws: Draws = "adaptive",
     seed: int = 0,
@@ -205,8 +207,8 @@ def f_oneway(
     data : PrivateData, PublicData or Release, optional
         As in `ttest_ind`.
     equal_var : bool
-        Whether the groups share one variance; otherwise each has its own, and the statistic is the numerator of
-        Welch's: his small-sample factor is left to the simulation.
+        Whether the groups share one variance (Fisher's test). By default, unlike in scipy, each has its own, and the
+        statistic is the numerator of Welch's: his small-sample factor is left to the simulation. See `ttest_ind`.
     where, draws, seed
         As in `ttest_1samp`.
 

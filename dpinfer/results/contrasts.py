@@ -238,6 +238,8 @@ class JointTest(ContrastResults):  # type: ignore[misc]
         self, inference: Inference, restrictions: Array, values: Array, *, use_f: bool, scalar: bool = True
     ) -> None:
         chi2, df, pvalue = inference.wald(restrictions, values)
+        if len(restrictions) == 1:  # one hypothesis, one law: that of t_test
+            pvalue = float(inference.contrast_pvalues(restrictions, values)[0])
         statistic = float(chi2) / df if use_f else float(chi2)
         shown = statistic if scalar else np.full((1, 1), statistic)
         if use_f:

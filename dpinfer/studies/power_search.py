@@ -9,15 +9,27 @@ from typing import TYPE_CHECKING, Any, NamedTuple, cast
 import numpy as np
 from scipy import stats
 
+from dpinfer.inference.testing.nulls import batch_pvalues
+
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from dpinfer.inference.testing.nulls import Draws
+    from dpinfer.inference.testing.nulls import Draws, HidingModel
     from dpinfer.numerics.arrays import Array
     from dpinfer.privacy.units import Privacy
     from dpinfer.studies.power_truth import Truth
 
-__all__ = ["Power", "amount_of", "amounted", "in_chunks", "rejected", "smallest", "three_digits_up", "unit_of"]
+__all__ = [
+    "Power",
+    "amount_of",
+    "amounted",
+    "in_chunks",
+    "rejected",
+    "rejected_by_fits",
+    "smallest",
+    "three_digits_up",
+    "unit_of",
+]
 
 _STRIDE, _NEAR, _CLOSE, _SMOOTHED = 8.0, 1.1, 1.001, 7
 
@@ -100,13 +112,15 @@ def three_digits_up(value: float) -> float:
 
 _CHUNK = 200_000
 _TIE = 1e-9
+_FITTED, _OWN_DRAWS, _MOST_OWN = 1000, 199, 9999
 
 
 class Power(NamedTuple):
-    """Power and its Monte Carlo standard error."""
+    """Power, its Monte Carlo standard error, and what the test loses where noise hides margins or variances."""
 
     power: float
     error: float
+    lost: float = 0.0
 
 
 def in_chunks(function: Callable[[int], Array], size: int, population: Truth, n: int) -> Array:
@@ -129,3 +143,31 @@ def rejected(null: Array, moved: Array, alpha: float, draws: Draws) -> Power:
     found, blur = hits(alpha), np.sqrt(alpha * (1 - alpha) / size)
     moves = (hits(min(alpha + blur, 1.0)).mean() - hits(alpha - blur).mean()) / 2
     return Power(float(found.mean()), float(np.sqrt(found.var() / len(found) + moves**2)))
+
+
+def rejected_by_fits(
+    model: HidingModel,
+    releases: tuple[Array, Array],
+    nulls: tuple[Array, Callable[[], Array]],
+    alpha: float,
+    draws: Draws,
+    rng: np.random.Generator,
+) -> Power:
+    """Power as `rejected`, but with the test's own fits where noise hides what the hypothesis leaves open.
+
+    ``releases`` are values (S, m) and their statistics (S,): of those that are hidden, `_FITTED` at most get p-values
+    of their own, as the test computes them. ``nulls`` are statistics under the hypothesis fitted to the expected sums
+    as the test fits it; and, called if needed, under the hypothesis as it is.
+    """
+    (values, moved), (null, true_null) = releases, nulls
+    hidden = model.hidden(values)
+    if not hidden.any():
+        return rejected(null, moved, alpha, draws)
+    most = min(max(_OWN_DRAWS, int(np.ceil(2 / alpha)) - 1), _MOST_OWN) if draws == "adaptive" else int(draws)
+    own = batch_pvalues(model, values[np.flatnonzero(hidden)[:_FITTED]], draws=most, rng=rng) <= alpha + _TIE
+    share, found, error = float(hidden.mean()), float(own.mean()), float(own.std() / np.sqrt(own.size))
+    clear = Power(found, 0.0) if hidden.all() else rejected(null, moved[~hidden], alpha, draws)
+    power = share * found + (1 - share) * clear.power
+    mixed = share * (1 - share) * (found - clear.power) ** 2 / len(values)
+    error = float(np.sqrt((share * error) ** 2 + ((1 - share) * clear.error) ** 2 + mixed))
+    return Power(power, error, rejected(true_null(), moved, alpha, draws).power - power)

@@ -259,10 +259,10 @@ TESTS = [
     _ask("chi2 contingency fixed", "chi2_contingency", row="smokes", column="region", fixed="smokes", draws=499),
     _ask("chi2 contingency bins", "chi2_contingency", row="age", column="vote", bins={"age": [0, 50, 100]}, draws=499),
     _ask("ttest 1samp", "ttest_1samp", full=True, column="income", popmean=80.0, draws=499),
-    _ask("ttest ind", "ttest_ind", column="income", by="married", draws=499),
+    _ask("ttest ind", "ttest_ind", column="income", by="married", equal_var=True, draws=499),
     _ask("ttest ind welch", "ttest_ind", column="share", by="age >= 40", equal_var=False, draws=499),
     _ask("ttest rel", "ttest_rel", full=True, a="income", b="age", alternative="greater", draws=499),
-    _ask("f oneway", "f_oneway", column="income", by="race", draws=499),
+    _ask("f oneway", "f_oneway", column="income", by="race", equal_var=True, draws=499),
     _ask("f oneway welch", "f_oneway", column="share", by="region", equal_var=False, where="kids < 4", draws=499),
 ]
 

@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from dpinfer.numerics.tails import laplace_sum_isf, laplace_sum_sf, pvalue_of
+from dpinfer.numerics.tails import joint_pvalue, laplace_sum_isf, laplace_sum_sf, pvalue_of
 
 
 def test_one_laplace_variable_has_exponential_tails():
@@ -49,3 +49,33 @@ def test_no_p_value_with_laplace_noise_is_zero(df):
     found = pvalue_of(distance, df, shares)
     assert (np.diff(found) <= 0).all()
     assert (found[:3] >= np.minimum(laplace_sum_sf(distance[:3], shares), 1e-24)).all()
+
+
+def test_a_joint_test_without_laplace_variables_is_f_or_chi_squared():
+    assert joint_pvalue(7.0, 3, 12.0) == pytest.approx(stats.f.sf(7 / 3, 3, 12))
+    assert joint_pvalue(7.0, 3) == pytest.approx(stats.chi2.sf(7, 3))
+    assert joint_pvalue(7.0, 3, 12.0, np.zeros((3, 2))) == pytest.approx(stats.f.sf(7 / 3, 3, 12))
+    assert joint_pvalue(7.0, 3, 12.0, noncentrality=2.0) == pytest.approx(stats.ncf.sf(7 / 3, 3, 12, 2))
+    assert joint_pvalue(7.0, 3, noncentrality=2.0) == pytest.approx(stats.ncx2.sf(7, 3, 2))
+
+
+@pytest.mark.parametrize("shares", [[1.0], [0.5, 0.3], [0.05] * 20])
+@pytest.mark.parametrize("distance", [0.5, 1.96, 3.0, 5.0])
+def test_a_joint_test_of_one_restriction_is_that_of_the_sum(shares, distance):
+    found = joint_pvalue(distance**2, 1, np.inf, np.sqrt([shares]))
+    assert found == pytest.approx(float(laplace_sum_sf(np.array(distance), np.array(shares))), rel=0.1)
+
+
+def test_a_joint_test_counts_the_law_of_each_variable():
+    rng, loadings = np.random.default_rng(3), np.array([[0.9, 0.0, 0.3], [0.0, 0.6, -0.5]])
+    rest = np.linalg.cholesky(np.eye(2) - loadings @ loadings.T)
+    drawn = rng.laplace(scale=0.5**0.5, size=(400_000, 3)) @ loadings.T + rng.normal(size=(400_000, 2)) @ rest.T
+    lengths = (drawn**2).sum(axis=1) / (rng.chisquare(30, len(drawn)) / 30)
+    for statistic in (1.0, 6.0, 12.0):
+        assert joint_pvalue(statistic, 2, 30.0, loadings) == pytest.approx(np.mean(lengths >= statistic), rel=0.06)
+
+
+def test_a_joint_test_with_laplace_variables_is_never_zero_and_falls():
+    found = [joint_pvalue(float(s), 2, np.inf, np.eye(2)) for s in (1, 10, 50, 200, 1000)]
+    assert (np.diff(found) < 0).all()
+    assert found[-1] > 0

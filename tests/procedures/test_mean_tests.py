@@ -121,11 +121,11 @@ def truth(frame):
     a, b = frame["x"][~frame["s"].astype(bool)], frame["x"][frame["s"].astype(bool)]
     return {
         "one": (lambda d: ttest_1samp("x", d, popmean=4.8), stats.ttest_1samp(frame["x"], 4.8).statistic),
-        "two": (lambda d: ttest_ind("x", "s", d), stats.ttest_ind(a, b).statistic),
-        "welch": (lambda d: ttest_ind("x", "s", d, equal_var=False), stats.ttest_ind(a, b, equal_var=False).statistic),
+        "two": (lambda d: ttest_ind("x", "s", d, equal_var=True), stats.ttest_ind(a, b).statistic),
+        "welch": (lambda d: ttest_ind("x", "s", d), stats.ttest_ind(a, b, equal_var=False).statistic),
         "pairs": (lambda d: ttest_rel("x", "y", d), stats.ttest_rel(frame["x"], frame["y"]).statistic),
         "f": (
-            lambda d: f_oneway("x", "g", d),
+            lambda d: f_oneway("x", "g", d, equal_var=True),
             stats.f_oneway(*(part["x"] for _, part in frame.groupby("g", observed=True))).statistic,
         ),
     }

@@ -15,7 +15,9 @@ from tqdm import tqdm
 import dpinfer as dpi
 from dpinfer.inference.testing.groups import GroupMeans
 from dpinfer.inference.testing.nulls import batch_pvalues
+from dpinfer.inference.testing.spreads import spread_pvalues
 from dpinfer.procedures.mean_tests import MeanComparison, f_oneway, ttest_1samp, ttest_ind, ttest_rel
+from dpinfer.results.testing.groups import UNEQUAL
 from validation.common.claims import Claim
 from validation.common.outputs import Options, options, write_figure, write_table
 
@@ -29,6 +31,10 @@ ALARM = 1e-4
 
 PRICES = (dpi.ZCDP(0.0005), dpi.ZCDP(0.005), dpi.ZCDP(0.05), dpi.ZCDP(0.5), dpi.PureDP(0.1), dpi.PureDP(1.0))
 POWER_PRICES = (dpi.ZCDP(0.005), dpi.ZCDP(0.05), dpi.ZCDP(0.5))
+FLAGGED, RATIOS = ((200, 50), (1000, 300), (5000, 2000)), (2.0, 3.0)
+FALSE_FLAGS = 0.01
+"""Share of clean releases that may be flagged."""
+
 EFFECTS = np.array([0.0, 0.05, 0.1, 0.2, 0.3, 0.45, 0.6])
 _CHUNK = 2_000_000
 
@@ -65,13 +71,13 @@ LAWS = (
 
 @dataclass(frozen=True)
 class Design:
-    """One test on groups of given sizes; ``unequal`` doubles the spread of the smallest group."""
+    """One test on groups of given sizes; ``ratio`` is the spread of the smallest group over that of the others."""
 
     test: str
     sizes: tuple[int, ...]
     alternative: str = "two-sided"
     equal_var: bool = True
-    unequal: bool = False
+    ratio: float = 1.0
 
 
 DESIGNS = (
@@ -80,9 +86,13 @@ DESIGNS = (
     Design("ttest_1samp", (2000,), "less"),
     *(Design("ttest_rel", (n,)) for n in (50, 2000)),
     *(Design("ttest_ind", sizes) for sizes in ((20, 20), (200, 50), (5000, 2000))),
-    *(Design("ttest_ind", sizes, equal_var=False, unequal=True) for sizes in ((20, 200), (1000, 300))),
+    *(Design("ttest_ind", sizes, equal_var=False, ratio=2.0) for sizes in ((20, 200), (1000, 300))),
     *(Design("f_oneway", sizes) for sizes in ((20, 30, 40), (1000, 200, 300), (50,) * 8)),
-    Design("f_oneway", (400, 100, 100), equal_var=False, unequal=True),
+    Design("f_oneway", (400, 100, 100), equal_var=False, ratio=2.0),
+    *(Design("ttest_ind", sizes, equal_var=False, ratio=3.0) for sizes in ((50, 50), (200, 50), (5000, 500))),
+    *(Design("ttest_ind", sizes, equal_var=False) for sizes in ((20, 20), (5000, 400))),
+    *(Design("f_oneway", sizes, equal_var=False, ratio=3.0) for sizes in ((1000, 200, 300), (50,) * 8)),
+    Design("f_oneway", (20, 30, 40), equal_var=False),
 )
 POWER = (
     Design("ttest_1samp", (500,)),
@@ -130,10 +140,10 @@ def exact_sums(law: Law, size: int, replicates: int, rng: np.random.Generator, *
 
 def exact_groups(design: Design, law: Law, replicates: int, rng: np.random.Generator) -> np.ndarray:
     """Sums of all groups (R, G, 3) under the hypothesis."""
-    least = min(design.sizes)
+    widest = int(np.argmin(design.sizes))
     laws = [
-        Law(law.name, law.mean, 0.5 * law.spread, law.skewed) if design.unequal and size > least else law
-        for size in design.sizes
+        law if place == widest else Law(law.name, law.mean, law.spread / design.ratio, law.skewed)
+        for place in range(len(design.sizes))
     ]
     pairs = design.test == "ttest_rel"
     parts = [exact_sums(one, n, replicates, rng, pairs=pairs) for one, n in zip(laws, design.sizes, strict=True)]
@@ -162,10 +172,14 @@ def ordinary(design: Design, popmean: float, sums: np.ndarray) -> np.ndarray | N
     return np.asarray(stats.t.sf(signed if design.alternative == "greater" else -signed, degrees))
 
 
+def released(model: GroupMeans, sums: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+    """Noisy releases (R, 3 G) of exact sums (R, G, 3)."""
+    return np.asarray((sums + model.noise(sums.shape[:2], rng)).reshape(len(sums), -1))
+
+
 def pvalues(model: GroupMeans, sums: np.ndarray, rng: np.random.Generator) -> np.ndarray:
     """P-values of noisy releases of exact sums (R, G, 3)."""
-    noisy = sums + model.noise(sums.shape[:2], rng)
-    return batch_pvalues(model, noisy.reshape(len(sums), -1), draws=DRAWS, rng=rng)
+    return batch_pvalues(model, released(model, sums, rng), draws=DRAWS, rng=rng)
 
 
 def sizes_of(arguments: Options) -> pd.DataFrame:
@@ -180,7 +194,8 @@ def sizes_of(arguments: Options) -> pd.DataFrame:
         for turn, price in enumerate(PRICES[index % 3 :: 3]):
             neighbors = ("add_remove", "replace_one")[(index // 2 + turn) % 2]
             model = null_model(design, popmean, price, neighbors)
-            found = pvalues(model, sums, rng)
+            noisy = released(model, sums, rng)
+            found = batch_pvalues(model, noisy, draws=DRAWS, rng=rng)
             spread = model.estimates(sums.mean(axis=0).ravel())
             share = float((spread.noise / (spread.noise + spread.within.mean())).mean())
             row = {
@@ -188,13 +203,41 @@ def sizes_of(arguments: Options) -> pd.DataFrame:
                 "alternative": design.alternative,
                 "rows": " ".join(map(str, design.sizes)),
                 "values": law.name,
+                "sd ratio": design.ratio,
                 "price": str(price),
                 "neighbors": neighbors,
                 "noise share": share,
             }
             row |= {f"size at {level:g}": float((found <= level).mean()) for level in LEVELS}
             row |= {f"ordinary at {level:g}": np.nan if plain is None else (plain <= level).mean() for level in LEVELS}
+            doubted = model.groups > 1 and design.equal_var
+            row["flagged"] = float((spread_pvalues(model, noisy) < UNEQUAL).mean()) if doubted else np.nan
             rows.append(row)
+    return pd.DataFrame(rows)
+
+
+def flags_of(arguments: Options) -> pd.DataFrame:
+    """Size of the test with one variance where variances differ, beside the default, and how often it is flagged."""
+    rng = np.random.default_rng(arguments.seed + 2)
+    replicates, law = max(arguments.replicates // 5, 100), Law("normal", 0.0, 0.3)
+    rows = []
+    for sizes, ratio in tqdm([(sizes, ratio) for sizes in FLAGGED for ratio in RATIOS], desc="flags"):
+        design = Design("ttest_ind", sizes, ratio=ratio)
+        sums = exact_groups(design, law, replicates, rng)
+        for price in PRICES:
+            pooled = null_model(design, 0.0, price, "add_remove")
+            welch = null_model(Design("ttest_ind", sizes, equal_var=False, ratio=ratio), 0.0, price, "add_remove")
+            noisy = released(pooled, sums, rng)
+            sizes_at = {
+                name: float((batch_pvalues(one, noisy, draws=DRAWS, rng=rng) <= LEVELS[0]).mean())
+                for name, one in (("equal_var=True", pooled), ("equal_var=False", welch))
+            }
+            flagged = float((spread_pvalues(pooled, noisy) < UNEQUAL).mean())
+            rows.append(
+                {"rows": " ".join(map(str, sizes)), "variance ratio": ratio**2, "price": str(price)}
+                | sizes_at
+                | {"flagged": flagged}
+            )
     return pd.DataFrame(rows)
 
 
@@ -276,6 +319,11 @@ def run(arguments: Options) -> list[Claim]:
         f"Rule: size at most {rule}; exceeded once in {1 / ALARM:,.0f} runs where every size is nominal.",
         f"Every p-value is from {DRAWS} simulated releases; bounds are [-1, 1].",
     ])  # fmt: skip
+    flags = flags_of(arguments)
+    write_table(flags, "mean_tests_flags", arguments, [
+        "Two groups, the smaller one of the larger variance; "
+        f"{max(arguments.replicates // 5, 100):,} replicates a row. Sizes at .05.",
+    ])  # fmt: skip
     write_table(wide, "mean_tests_power", arguments, [f"{max(arguments.replicates // 5, 100):,} replicates a point."])
     write_figure(figure_of(table, power, most), "mean_tests", arguments)
     claims = []
@@ -292,6 +340,18 @@ def run(arguments: Options) -> list[Claim]:
                 bool(found <= most[level]),
             )
         )
+    doubted = table.dropna(subset="flagged")
+    most_flags = float(stats.binom.isf(ALARM / len(doubted), arguments.replicates, FALSE_FLAGS)) / arguments.replicates
+    claims.append(
+        Claim(
+            f"largest share of releases with equal variances that are flagged as unequal (rule {most_flags:.4f})",
+            f"{len(doubted)} designs with equal_var=True",
+            "",
+            f"{doubted['flagged'].max():.4f}",
+            f"{np.sqrt(FALSE_FLAGS * (1 - FALSE_FLAGS) / arguments.replicates):.4f}",
+            bool(doubted["flagged"].max() <= most_flags),
+        )
+    )
     strong = power[(power["price"] == str(POWER_PRICES[-1])) & (power["effect"] == EFFECTS[3])]
     plain = power[(power["price"] == "no noise (scipy)") & (power["effect"] == EFFECTS[3])]
     lost = plain["power"].to_numpy() - strong["power"].to_numpy()

@@ -37,6 +37,9 @@ _RAISED = 1.0
 _AWAY = 2.0
 """Standard deviations of noise by which an estimated mean, and numbers of rows, are moved where noise does more."""
 
+_MOVED = 0.1
+"""Share of a variance, or of a number of rows, by which the fit is moved where noise is said to hide it."""
+
 _TINY = 1e-12
 
 
@@ -216,6 +219,13 @@ class GroupMeans:
         rows = np.maximum(np.rint(self._grown(found.rows)), 2.0)
         sigma = np.sqrt(np.minimum((found.within + _RAISED * found.error) / rows, rows / (rows - 1)))
         return FittedMeans(rows, found.far, sigma)
+
+    def hidden(self, values: Array) -> Mask:
+        """Whether the fit of releases (R, 3 G) is moved for their noise by more than a tenth: (R,)."""
+        found = self.estimates(values)
+        raised = (_RAISED * found.error > _MOVED * found.variance).any(axis=-1)
+        grown = self._grown(found.rows) > (1 + _MOVED) * np.maximum(found.rows, 1.0)
+        return np.asarray(raised | grown.any(axis=-1))
 
     def draw(self, fitted: FittedMeans, size: int, rng: np.random.Generator) -> Array:
         """See `NullModel.draw`."""

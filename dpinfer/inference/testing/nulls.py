@@ -17,6 +17,7 @@ __all__ = [
     "MOST_DRAWS",
     "Candidate",
     "Draws",
+    "HidingModel",
     "NullDistribution",
     "NullModel",
     "SeveralFits",
@@ -75,11 +76,19 @@ class Candidate(NamedTuple):
 
 
 @runtime_checkable
+class HidingModel(NullModel, Protocol):
+    """A hypothesis that leaves open what noise may hide; the fit is then moved to where the level holds."""
+
+    def hidden(self, values: Array) -> Mask:
+        """Whether noise hides it in R releases (R, m): (R,)."""
+
+
+@runtime_checkable
 class SeveralFits(Protocol):
     """A hypothesis that releases may leave so open that several fits have to be tried: the largest p-value counts."""
 
     def candidates(self, values: Array) -> list[Candidate]:
-        """Fit the hypothesis to R releases (R, m); the first fit is of all of them."""
+        """Fit the hypothesis to R releases (R, m); every release has one fit at least."""
 
 
 def candidates(model: NullModel, values: Array) -> list[Candidate]:

@@ -12,8 +12,9 @@ with it the second term. What else the hypothesis leaves open, the margins, is f
 distance to the nearest product of margins (`products`).
 
 The null is simulated at that product. Margins that the noise hides may be much smaller than they look, and the
-statistic then varies more. So it is simulated at a second fit as well, with these margins as small as one row, and the
-larger p-value counts.
+statistic then varies more. Where there are any, the statistic is the projected one that does not know n, which they
+move least; it is simulated at that product and at a peak, where hidden margins are one row, or all but the largest of
+an axis of which half are hidden; and the larger p-value counts.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ if TYPE_CHECKING:
 
     from dpinfer.inference.testing.count_noise import CountNoise
     from dpinfer.inference.testing.nulls import NullModel
-    from dpinfer.numerics.arrays import Array, Places
+    from dpinfer.numerics.arrays import Array, Mask
 
 __all__ = ["STATISTICS", "GoodnessOfFit", "Homogeneity", "Independence"]
 
@@ -195,19 +196,22 @@ class _TwoWay(ABC):
         found = self._nearest(_cells_first(values, self.shape))
         return self._fitted(found, *_floored(found))
 
+    def hidden(self, values: Array) -> Mask:
+        """Whether noise hides a margin of tables (R, r c): (R,)."""
+        return _hidden(self._nearest(_cells_first(values, self.shape)))
+
     def candidates(self, values: Array) -> list[Candidate]:
         """Fits that the data do not tell apart; see `dpinfer.inference.testing.nulls.SeveralFits`."""
         nearest = self._nearest(_cells_first(values, self.shape))
-        fitted, sharp = (self._fitted(nearest, *margins(nearest)) for margins in (_floored, _sharpened))
-        found = [Candidate(cast("NullModel", self), np.arange(len(values)), fitted)]
-        unclear = _unclear(nearest)
-        if unclear.size:
-            some, other = (tuple(part[unclear] for part in one) for one in (fitted, sharp))
-            found.append(Candidate(cast("NullModel", self), unclear, other))
-            if self.steadier is not None:
-                steadier = cast("NullModel", self.steadier)
-                found += [Candidate(steadier, unclear, some), Candidate(steadier, unclear, other)]
-        return found
+        hidden = _hidden(nearest)
+        fitted, peaked = (self._fitted(nearest, *margins(nearest)) for margins in (_floored, _peaked))
+        steadier = self if self.steadier is None else self.steadier
+        tried = ((self, ~hidden, fitted), (steadier, hidden, fitted), (steadier, hidden, peaked))
+        return [
+            Candidate(cast("NullModel", model), np.flatnonzero(which), tuple(part[which] for part in fit))
+            for model, which, fit in tried
+            if which.any()
+        ]
 
 
 @dataclass(frozen=True, eq=False)
@@ -286,20 +290,29 @@ def _floored(found: Product) -> tuple[Array, Array]:
     return at_least(found.rows), at_least(found.columns * at_least(found.rows.sum(axis=0)))
 
 
-def _sharpened(found: Product) -> tuple[Array, Array]:
-    """Return the same with every unclear margin as small as one row."""
+def _below(found: Product) -> tuple[Mask, Mask]:
+    """Which margins (r, N) and (c, N) the noise hides."""
     rows, columns = _floored(found)
-    return (
-        np.where(rows < _CLEAR * found.row_error, LEAST, rows),
-        np.where(columns < _CLEAR * found.column_error, LEAST, columns),
-    )
+    return rows < _CLEAR * found.row_error, columns < _CLEAR * found.column_error
 
 
-def _unclear(found: Product) -> Places:
-    """Which tables have a margin that their noise hides."""
-    rows, columns = _floored(found)
-    hidden = (rows < _CLEAR * found.row_error).any(axis=0) | (columns < _CLEAR * found.column_error).any(axis=0)
-    return np.flatnonzero(hidden)
+def _hidden(found: Product) -> Mask:
+    """Whether the noise hides a margin of tables (N,)."""
+    rows, columns = _below(found)
+    return np.asarray(rows.any(axis=0) | columns.any(axis=0))
+
+
+def _peaked(found: Product) -> tuple[Array, Array]:
+    """Return the margins with hidden ones as small as one row, never the largest of an axis.
+
+    Where noise hides half of the others or more, all others are: one level may hold nearly all rows.
+    """
+    parts = []
+    for margin, below in zip(_floored(found), _below(found), strict=True):
+        others = np.arange(len(margin))[:, None] != margin.argmax(axis=0)
+        half = 2 * (others & below).sum(axis=0) >= len(margin) - 1
+        parts.append(np.where(others & (below | half), LEAST, margin))
+    return parts[0], parts[1]
 
 
 @dataclass(frozen=True, eq=False)

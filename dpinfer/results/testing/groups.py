@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from dpinfer.errors import InferenceError, OptionError
+from dpinfer.inference.testing.spreads import spread_pvalues
 from dpinfer.results.contrasts import check_alpha
 from dpinfer.results.testing.base import TestResults
 
@@ -21,13 +22,17 @@ if TYPE_CHECKING:
 
     Array = NDArray[np.float64]
 
-__all__ = ["ConfidenceInterval", "MeanTestResults", "mean_flags"]
+__all__ = ["UNEQUAL", "ConfidenceInterval", "MeanTestResults", "mean_flags"]
 
 _FEW_ROWS = 30.0
 """Rows of a group below which its sum rests on values that are close to normal."""
 
 _RARE = 10.0
 """Rows at the other bound that would give a mean, below which it is far from normal."""
+
+
+UNEQUAL = 0.002
+"""P-value of equal variances below which they are said to differ; of clean releases at most 1% have one."""
 
 
 class ConfidenceInterval(NamedTuple):
@@ -165,6 +170,11 @@ def mean_flags(model: GroupMeans, values: Array, means: DescriptionResults) -> t
         flags.append(
             "the variance of the values is not told from privacy noise; it is taken as large as this noise, and the "
             "test is conservative"
+        )
+    if model.groups > 1 and model.equal_var and (spread_pvalues(model, values) < UNEQUAL).any():
+        flags.append(
+            "the variances of the groups differ by more than sampling and privacy noise explain, and one variance for "
+            "all gives a wrong p-value: equal_var=False, the default, has a variance for every group"
         )
     rare = found.rows * (1 - np.abs(np.clip(found.first / np.maximum(found.rows, 1.0), -1, 1))) / 2
     spread = found.within > 0.5 * found.rows * (1 - found.mean[..., None] ** 2)

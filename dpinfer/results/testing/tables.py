@@ -226,6 +226,12 @@ class ChiSquareResults(TestResults):
         return ax
 
 
+_HIDDEN = (
+    "noise hides a margin: the p-value is that of the projected statistic that does not know the number of rows, the "
+    "larger of two fits, and conservative"
+)
+
+
 def count_flags(
     model: CountModel, values: Array, public: int | None, statistic: float, distribution: NullDistribution | None
 ) -> tuple[str, ...]:
@@ -271,7 +277,7 @@ def count_flags(
                 "the stated sizes of samples are far from the noisy ones: are they in the order of the levels?"
             )
     if distribution is not None and len(candidates(model, values[None])) > 1:
-        found.append("noise hides a margin: the p-value is the largest of several fits, and conservative")
+        found.append(_HIDDEN)
     if not isinstance(model, GoodnessOfFit):
         table = values.reshape(model.shape)
         low = sum(int((table.sum(axis=axis) < 1).sum()) for axis in (0, 1))

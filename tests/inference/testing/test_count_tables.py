@@ -305,15 +305,37 @@ def test_a_hidden_margin_is_tried_as_one_row_too(kind):
     noise = CountNoise(NoiseLaw("gaussian", (20.0,)))
     values = np.array([[400.0, 390, 410, 400], [900, 10, -15, 12]])
     model = Independence((2, 2), noise, None, kind)
+    assert model.hidden(values).tolist() == [False, True]
     found = candidates(model, values)
-    assert [one.where.tolist() for one in found] == [[0, 1], *[[1]] * (1 if kind == "projected" else 3)]
+    assert [one.where.tolist() for one in found] == [[0], [1], [1]]
+    assert [one.model.kind for one in found] == [kind, "projected", "projected"]
     public = candidates(Independence((2, 2), noise, 907, kind), values[1:])
-    assert [one.model.nobs for one in public] == [907, 907, None, None]
-    assert {one.model.kind for one in public[2:]} == {"projected"}
-    rows, cells = found[1].fitted
+    assert [(one.model.nobs, one.model.kind) for one in public] == [(None, "projected")] * 2
+    rows, cells = found[2].fitted
     shares = cells.reshape(2, 2)
     assert shares.sum(axis=0)[1] == pytest.approx(1 / rows[0], rel=0.02)
     assert shares.sum(axis=1)[1] == pytest.approx(1 / rows[0], rel=0.02)
     rng = np.random.default_rng(1)
     single = simulate(model, values[1], draws=999).pvalue
     assert single >= 0.9 * batch_pvalues(model, values, draws=999, rng=rng)[1]
+
+
+def test_an_axis_with_a_hidden_margin_is_tried_with_all_rows_at_its_largest():
+    noise = CountNoise(NoiseLaw("gaussian", (20.0,)))
+    values = np.outer([0.6, 0.3, 0.1], [0.5, 0.5]).ravel()[None] * 400.0
+    _, peaked = candidates(Independence((3, 2), noise, 400), values)
+    shares = peaked.fitted[1].reshape(3, 2)
+    assert shares.sum(axis=1)[1:] == pytest.approx(1 / 240, rel=0.05)
+    assert shares.sum(axis=0) == pytest.approx(0.5, abs=0.01)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("public", [False, True])
+@pytest.mark.parametrize(("shape", "spread"), [((5, 5), 28.0), ((5, 5), 14.0), ((2, 2), 28.0)])
+def test_tables_that_nearly_all_rows_are_in_one_cell_of_keep_the_level(shape, spread, public):
+    """Of 1,200 releases at most .077 are rejected at .05: false alarm 1e-4 of an exact test."""
+    rng, noise = np.random.default_rng(5), CountNoise(NoiseLaw("gaussian", (spread,)))
+    shares = [np.append(0.98, np.full(levels - 1, 0.02 / (levels - 1))) for levels in shape]
+    values = noisy(np.outer(*shares), 100, noise, 6, size=1200)
+    pvalues = batch_pvalues(Independence(shape, noise, 100 if public else None), values, draws=199, rng=rng)
+    assert np.mean(pvalues <= 0.05) <= stats.binom.isf(1e-4, 1200, 0.05) / 1200

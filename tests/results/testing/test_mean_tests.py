@@ -57,7 +57,8 @@ def test_results_unpack_and_print(results, name):
 
 def test_degrees_of_freedom_are_those_of_the_rows(results):
     assert results["ttest_1samp"].df == pytest.approx(ROWS - 1, abs=30)
-    assert results["ttest_ind"].df == pytest.approx(ROWS - 2, abs=40)
+    pooled = ttest_ind("x", "s", results["ttest_ind"].release, equal_var=True).infer()
+    assert pooled.df == pytest.approx(ROWS - 2, abs=40)
     assert results["f_oneway"].dof == 2
     assert results["f_oneway"].dof_resid == pytest.approx(ROWS - 3, abs=50)
 
@@ -199,6 +200,31 @@ def test_few_rows_give_a_flagged_and_valid_result(name, rows, privacy):
 
 def test_plenty_of_rows_carry_no_flag(results):
     assert results["ttest_ind"].flags == ()
+
+
+@pytest.mark.parametrize(("ask", "by"), [(ttest_ind, "s"), (f_oneway, "g")])
+def test_by_default_every_group_has_a_variance_of_its_own(ask, by):
+    found = fitted(lambda d: ask("x", by, d))
+    assert "A variance for every group (Welch)." in found.notes
+    assert ask("x", by, found.release, equal_var=False).infer().pvalue == found.pvalue
+    assert "One variance for all groups." in ask("x", by, found.release, equal_var=True).infer().notes
+
+
+@pytest.mark.parametrize(("ask", "by"), [(ttest_ind, "s"), (f_oneway, "g")])
+def test_one_variance_for_all_is_flagged_where_variances_differ_beyond_noise(ask, by):
+    drawn = frame()
+    small = drawn["s"].astype(bool) if by == "s" else drawn["g"] == "a"
+    rng = np.random.default_rng(4)
+    unequal = drawn.assign(x=rng.normal(5, np.where(small, 1.5, 0.3)))
+    told = "the variances of the groups differ"
+    for rows, equal_var, privacy, flagged in (
+        (unequal, True, dpi.ZCDP(1.0), True),
+        (unequal, False, dpi.ZCDP(1.0), False),
+        (unequal, True, dpi.ZCDP(1e-4), False),
+        (drawn, True, dpi.ZCDP(1.0), False),
+    ):
+        found = fitted(lambda d, equal_var=equal_var: ask("x", by, d, equal_var=equal_var), privacy, rows)
+        assert any(told in flag for flag in found.flags) is flagged
 
 
 def test_values_nearly_all_at_one_bound_are_flagged():
