@@ -215,7 +215,7 @@ class OLS(OfProducts, Estimated):
         priced = other.measurement(privacy, schema=context.schema, neighbors=context.neighbors)
         plain, bounded = (planned, priced) if self.row_norm is None else (priced, planned)
         effect = row_norm_effect(question, plain, bounded, bound, norm)
-        return effect.describe(context.nobs, given=self.row_norm is not None)
+        return effect.describe(given=self.row_norm is not None)
 
     # Inference
 

@@ -80,30 +80,24 @@ class RowNormEffect:
         """Whether noise falls in every population."""
         return bool(self.frame["noise error"].max() <= _WORTH)
 
-    def describe(self, nobs: int | None, *, given: bool) -> str:
-        """Say so in words, for a public number of rows or any."""
+    def describe(self, *, given: bool) -> str:
+        """Say so in words; ``given`` where the bound is asked for and no suggestion."""
         told = f"row_norm={self.bound:g}" + ("" if self.norm == "l2" else f', norm="{self.norm}"')
         if not given and not self.pays:
             return f"row_norm     none is suggested: from public bounds alone {told} would not save noise everywhere"
-        if not given and nobs is not None and nobs > self.rows:
-            return (
-                f"row_norm     none is suggested: {told} would save noise, but widen intervals that sampling dominates, "
-                f"from about {_two_digits(self.rows)} rows on"
-            )
         until = "at any number of rows"
         if math.isfinite(self.rows):
-            until = f"up to about {_two_digits(self.rows)} rows, or more where errors use little of the response's range"
-        table = self.frame.to_string(
-            formatters={"weigh less": "{:.0%}".format},
-            float_format="{:.2f}".format,
-        )
+            until = (
+                f"up to about {_two_digits(self.rows)} rows, or more where errors use little of the response's range"
+            )
+        table = self.frame.to_string(formatters={"weigh less": "{:.0%}".format}, float_format="{:.2f}".format)
         return (
             f"row_norm     {told} is {'asked for' if given else 'suggested, from public bounds alone'}: "
             f"it narrows intervals {until}.\n"
             "Errors of slopes, in shares of those without it, where the numbers of a row lie between their bounds so:\n"
             f"{table}\n"
-            "Rows beyond it weigh less, by their regressors alone: coefficients of a linear model are the same; where the\n"
-            "mean is not linear, they are those of the line that fits rows within it best."
+            "Rows beyond it weigh less, by their regressors alone. Coefficients of a linear model stay as they are;\n"
+            "where the mean is not linear, they are those of the line that fits the rows under these weights."
         )
 
 
@@ -123,8 +117,7 @@ def row_norm_effect(
     found, most = {}, math.inf
     for name, batch in _batches(question.schema).items():
         before, after = (
-            coefficient_errors(one, measured, batch)
-            for one, measured in ((question, plain), (clipped, bounded))
+            coefficient_errors(one, measured, batch) for one, measured in ((question, plain), (clipped, bounded))
         )
         sampling, noise = (new[slopes] / old[slopes] for new, old in zip(after, before, strict=True))
         found[name] = {
