@@ -86,8 +86,6 @@ class Design:
         Of the estimate among those that are asked for.
     neighbors : str
     level : float
-    share : float
-        Of the replicates that are asked for.
     rival : callable, optional
         Makes the procedure that is fitted to the same rows at the same price.
     """
@@ -102,7 +100,6 @@ class Design:
     place: int = 0
     neighbors: str = "add_remove"
     level: float = 0.95
-    share: float = 1.0
     rival: Any = None
 
 
@@ -179,7 +176,7 @@ FORMULA = "y ~ x"
 DESIGNS = (
     Design("mean, N(.5, 1) clamped", mean(20), dpi.GDP(0.1), 10_000, normal, 0.5, UNIT, level=0.9),
     Design("mean, N(.5, 1) clamped", mean(180), dpi.GDP(0.3), 10_000, normal, 0.5, UNIT, level=0.9),
-    Design("mean, N(.5, 1) clamped", mean(2000), dpi.GDP(1.0), 10_000, normal, 0.5, UNIT, level=0.9, share=2.0),
+    Design("mean, N(.5, 1) clamped", mean(2000), dpi.GDP(1.0), 10_000, normal, 0.5, UNIT, level=0.9),
     Design("mean, skewed", mean(50), dpi.GDP(1.0), 300, skewed, SKEWED, LONG_TAIL),
     Design("mean, skewed", mean(50), dpi.GDP(4.0), 300, skewed, SKEWED, LONG_TAIL),
     Design("mean, skewed", mean(20), dpi.GDP(0.3), 300, skewed, SKEWED, LONG_TAIL),
@@ -188,21 +185,21 @@ DESIGNS = (
     Design("proportion of 2%", dpi.bootstrap("x <= 0.02", statistic="proportion", replicates=50), dpi.GDP(1.0), 2000,
            even, 0.02, UNIT),
     Design("proportion of 2%", dpi.bootstrap("x <= 0.02", statistic="proportion", replicates=100), dpi.GDP(2.0), 20_000,
-           even, 0.02, UNIT, share=0.4),
+           even, 0.02, UNIT),
     Design("standard deviation", dpi.bootstrap("x", statistic="std", replicates=50), dpi.GDP(2.0), 2000, beta, STD,
            UNIT),
     Design("standard deviation", dpi.bootstrap("x", statistic="std", replicates=50), dpi.GDP(4.0), 10_000, beta, STD,
-           UNIT, share=0.4),
+           UNIT),
     Design("correlation of .9", dpi.bootstrap(["x", "y"], statistic="corr", replicates=50), dpi.GDP(2.0), 2000, related,
            0.9, BOTH),
     Design("correlation of .9", dpi.bootstrap(["x", "y"], statistic="corr", replicates=50), dpi.GDP(4.0), 100_000,
-           related, 0.9, BOTH, share=0.2),
+           related, 0.9, BOTH),
     Design("ratio of means", dpi.bootstrap(["income", "age"], statistic="income / age", replicates=50), dpi.GDP(1.0),
            2000, incomes, 1.0, PEOPLE),
     Design("slope, spread grows with x", dpi.bootstrap(FORMULA, replicates=50), dpi.GDP(2.0), 5000, spreading, 0.5,
            PAIR, place=1, rival=dpi.ols),
     Design("slope, spread grows with x", dpi.bootstrap(FORMULA, replicates=50), dpi.GDP(4.0), 20_000, spreading, 0.5,
-           PAIR, place=1, share=0.4, rival=dpi.ols),
+           PAIR, place=1, rival=dpi.ols),
     Design("total, rows vary too", dpi.bootstrap("x", statistic="total", replicates=50), dpi.GDP(1.0), 2000, counted,
            400.0, UNIT),
     Design("mean of the data themselves", mean(50, target="data"), dpi.GDP(1.0), 500, beta, np.nan, UNIT),
@@ -213,6 +210,13 @@ DESIGNS = (
     Design("correlation of .9, public weights",
            dpi.bootstrap(["x", "y"], statistic="corr", replicates=50, weights="public"), dpi.GDP(2.0), 2000, related,
            0.9, BOTH, neighbors="replace_one"),
+    Design("mean, paired weights", mean(50, weights="paired"), dpi.ZCDP(0.5), 1000, beta, 0.2, UNIT),
+    Design("mean, skewed, paired weights", mean(50, weights="paired"), dpi.ZCDP(8.0), 300, skewed, SKEWED, LONG_TAIL),
+    Design("ratio of means, paired weights",
+           dpi.bootstrap(["income", "age"], statistic="income / age", replicates=50, weights="paired"), dpi.ZCDP(0.5),
+           2000, incomes, 1.0, PEOPLE),
+    Design("slope, spread grows with x, paired weights", dpi.bootstrap(FORMULA, replicates=50, weights="paired"),
+           dpi.ZCDP(2.0), 5000, spreading, 0.5, PAIR, place=1, rival=dpi.ols),
 )  # fmt: skip
 
 
@@ -251,7 +255,7 @@ def judge(place: int, rows: np.ndarray, run: str, least: float) -> dict[str, Any
     """Coverage, which must reach ``least``, error and width, against an oracle that knows the variances."""
     design, count = DESIGNS[place], len(rows)
     truth, estimate, lower, upper, without, noise, flagged, low, high = rows.T
-    size, public = design.asked.replicates, design.asked.weights == "public"
+    size, public = design.asked.replicates, design.asked.weights in ("public", "paired")
     own = design.asked.target == "data"
     sampling, one = float(without.var()), float(np.median(noise))
     total = (0.0 if own else sampling) + (one + (0.0 if public else sampling)) / size
@@ -287,7 +291,7 @@ def judge(place: int, rows: np.ndarray, run: str, least: float) -> dict[str, Any
 def study(place: int, arguments: Options, *, again: bool) -> dict[str, Any]:
     """Run one design; again at ten times the replicates and judged by the same threshold."""
     design = DESIGNS[place]
-    first = max(int(design.share * arguments.replicates), 4)
+    first = max(arguments.replicates, 4)
     count, seed = (first * RULES.rerun_factor, arguments.seed + RULES.rerun_seed) if again else (first, arguments.seed)
     parts = [range(start, min(start + CHUNK, count)) for start in range(0, count, CHUNK)]
     jobs = 1 if arguments.replicates < SERIAL else arguments.jobs
