@@ -208,9 +208,10 @@ class OLS(OfProducts, Estimated):
         if not question.has_plain_response:
             return None
         norm: Literal["l2", "l1"] = "l1" if planned.law.family == "laplace" else "l2"
-        bound, norm = (
-            (suggested_row_norm(question, norm), norm) if self.row_norm is None else (self.row_norm, self.norm)
-        )
+        suggested = suggested_row_norm(question, norm)
+        if suggested is None:
+            return None
+        bound, norm = (suggested, norm) if self.row_norm is None else (self.row_norm, self.norm)
         other = replace(self, row_norm=bound if self.row_norm is None else None, norm=norm, source=None)
         priced = other.measurement(privacy, schema=context.schema, neighbors=context.neighbors)
         plain, bounded = (planned, priced) if self.row_norm is None else (priced, planned)

@@ -97,14 +97,17 @@ class RowNormEffect:
             "Errors of slopes, in shares of those without it, where the numbers of a row lie between their bounds so:\n"
             f"{table}\n"
             "Rows beyond it weigh less, by their regressors alone. Coefficients of a linear model stay as they are;\n"
-            "where the mean is not linear, they are those of the line that fits the rows under these weights."
+            "where the mean is not linear, they and their intervals are of the line that fits rows under these weights."
         )
 
 
-def suggested_row_norm(question: GramDesign, norm: str) -> float:
-    """Return a bound that most rows keep if they are spread evenly over their bounds, rounded up to two decimals."""
+def suggested_row_norm(question: GramDesign, norm: str) -> float | None:
+    """Return a bound that most rows keep if they are spread evenly over their bounds, rounded up to two decimals.
+
+    None where a condition leaves none of them.
+    """
     sizes = _norms(question, norm, sample_batch(question.schema, _ROWS))
-    return math.ceil(100 * float(np.quantile(sizes, _KEPT)) - 1e-6) / 100 if sizes.size else 1.0
+    return math.ceil(100 * float(np.quantile(sizes, _KEPT)) - 1e-6) / 100 if sizes.size else None
 
 
 def row_norm_effect(

@@ -218,6 +218,12 @@ def test_a_row_norm_is_suggested_from_bounds_alone_and_saves_the_noise_that_is_t
     assert "is asked for" in said
 
 
+@pytest.mark.parametrize("options", [{}, {"row_norm": 1.3}])
+def test_a_condition_that_no_even_row_meets_has_no_suggestion(options):
+    told = gram_ols(FIVE, where="(x0 > 4.9999) & (x1 > 4.9999)", **options).explain(dpi.ZCDP(0.1), schema=WIDE)
+    assert "row_norm  " not in told
+
+
 def test_rows_do_not_enter_the_suggestion():
     few, many = (public(WIDE.sample(size, np.random.default_rng(size)), schema=WIDE) for size in (3, 5000))
     texts = {gram_ols(FIVE, data).explain(dpi.ZCDP(0.1)) for data in (few, many)}

@@ -74,7 +74,7 @@ class Design:
     @property
     def bound(self) -> float:
         """What `explain` suggests, which the rows do not enter."""
-        return suggested_row_norm(GramDesign(self.schema, formula=self.formula), "l2")
+        return suggested_row_norm(GramDesign(self.schema, formula=self.formula), "l2") or np.inf
 
 
 DESIGNS = (
@@ -189,13 +189,13 @@ def run(arguments: Options) -> list[Claim]:
         "bound is the one that `explain` suggests from the declared bounds alone. Error: root mean squared, of each "
         "slope, over that without the bound; of all slopes, and of the worst. Shift: what the weights move the "
         "ordinary fit to all rows by, without noise, in its standard errors, the largest of the slopes: real means "
-        "are not linear. Coverage: of the slope that is covered least, by the ordinary fit as the truth. Errors of these "
+        "are not linear. Coverage: of the slope that is covered least, of the ordinary fit. Errors of these "
         "data do not spread equally either, which intervals take for granted with the bound and without it.",
     ]
     write_table(table, "row_norm", arguments, notes)
     write_figure(figure_of(table), "row_norm", arguments)
     notes = [
-        "The same regressors; the response is the line of the ordinary fit with normal errors of equal spread, declared "
+        "The same regressors; the response is the ordinary line with normal errors of equal spread, declared "
         f"from its least to its largest value: the model is right. Coverage: at least {least:.4f} is asked for.",
     ]
     write_table(lines.drop(columns="shift"), "row_norm_linear", arguments, notes)
