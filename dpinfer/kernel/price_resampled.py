@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from fractions import Fraction
 from typing import TYPE_CHECKING
 
@@ -11,9 +12,9 @@ from dpinfer.errors import NotProvedError
 from dpinfer.kernel.price_sum import fine, noise_plan
 from dpinfer.kernel.priced_stage import PricedStage
 from dpinfer.privacy.accounting import coordinate_scales, discrete_gaussian_tau, least_scale
-from dpinfer.privacy.exact import binary, sqrt_above
-from dpinfer.privacy.resampling import DOUBLE_OR_NOTHING, POISSON, cost_of, resampled_cost
-from dpinfer.privacy.units import GDP, ZCDP, ApproxDP, Privacy
+from dpinfer.privacy.exact import binary, digits_below, sqrt_above, sqrt_below
+from dpinfer.privacy.resampling import DOUBLE_OR_NOTHING, LARGEST_MU, POISSON, cost_of, resampled_cost
+from dpinfer.privacy.units import GDP, ZCDP, ApproxDP, Privacy, PureDP
 from dpinfer.release.laws import NoiseLaw
 
 if TYPE_CHECKING:
@@ -29,6 +30,10 @@ if TYPE_CHECKING:
 __all__ = ["price_resampled"]
 
 _LAWS = {"double_or_nothing": DOUBLE_OR_NOTHING, "poisson": POISSON}
+"""Laws of weights that are independent between replicates."""
+
+_DELTA = 1e-6
+"""At which a refusal names an `ApproxDP` price."""
 
 
 def price_resampled(stage: Stage, amount: Privacy, context: Context, most: int | None) -> PricedStage:  # noqa: ARG001
@@ -38,8 +43,9 @@ def price_resampled(stage: Stage, amount: Privacy, context: Context, most: int |
     bounded = rows.bounded(context.neighbors, "l2")
     noisy = ~bounded.public
     scales = np.zeros(noisy.size)
-    if rows.weights == "public":
-        # Every row has weight 2 in half of the sums: squares of weights add up to twice the replicates.
+    if rows.in_pairs:
+        # Every row has weight 2 in half of the sums: squares of weights add up to twice the replicates, whatever they
+        # are. Paired weights have one law on both sides, so what holds given the weights holds without them.
         total = bounded.bound * binary(sqrt_above(Fraction(2 * rows.replicates), binary))
         scales[noisy], multiplier, cost = noise_plan(total, amount, bounded.weights[noisy])
     else:
@@ -68,28 +74,44 @@ def _secret_plan(rows: ReplicateSum, bounded: BoundedSum, amount: Privacy, weigh
 def _refuse_resampling(weights: str, amount: Privacy, context: Context) -> None:
     """Refuse what is not proved."""
     people = context.schema.people is not None
-    if weights == "public":
-        if people:
-            raise NotProvedError(
-                'weights="public" belong to the positions of rows, which a replaced person with other rows shifts: '
-                'with id= they are not proved; use weights="double_or_nothing" under add_remove'
-            )
-        if context.neighbors != "replace_one":
-            raise NotProvedError(
-                'weights="public" belong to the positions of rows, which add_remove does not keep: they are proved '
-                'for replace_one; for add_remove use weights="double_or_nothing"'
-            )
-        if not isinstance(amount, ZCDP | GDP | ApproxDP):
-            raise NotProvedError(f"a bootstrap carries Gaussian noise, which has no PureDP guarantee: not {amount}")
-        return
-    if context.neighbors != "add_remove":
+    if weights == "public" and people:
+        raise NotProvedError(
+            'weights="public" belong to the positions of rows, which a replaced person with other rows shifts: '
+            'with id= they are not proved; use weights="paired", or weights="double_or_nothing" under add_remove'
+        )
+    if weights == "public" and context.neighbors != "replace_one":
+        raise NotProvedError(
+            'weights="public" belong to the positions of rows, which add_remove does not keep: they are proved '
+            'for replace_one; for add_remove use weights="double_or_nothing", or at a price in ZCDP weights="paired"'
+        )
+    if weights in _LAWS and context.neighbors != "add_remove":
         raise NotProvedError(
             f"weights={weights!r} are proved for add_remove: one unit less is one set of secret weights less, "
             "while a replaced unit has none of its own; "
-            + ("no bootstrap is proved with id=" if people else 'for replace_one use weights="public"')
+            + ('with id= use weights="paired"' if people else 'for replace_one use weights="public" or "paired"')
         )
-    if not isinstance(amount, GDP | ApproxDP):
+    if isinstance(amount, PureDP):
         raise NotProvedError(
-            f"the exact cost of secret weights is stated in GDP or ApproxDP, not {amount}: Gaussian noise is "
-            "never pure, and under zCDP a unit that may count twice costs four times as much"
+            f"a bootstrap carries Gaussian noise, which is never pure and has no PureDP guarantee: not {amount}; "
+            "take a price in GDP, ApproxDP or ZCDP"
         )
+    if weights in _LAWS and isinstance(amount, ZCDP):
+        raise NotProvedError(_no_zcdp(weights, amount))
+
+
+def _no_zcdp(weights: str, amount: ZCDP) -> str:
+    """Say why independent weights are not sold in zCDP, and what is proved instead, with its numbers."""
+    largest = len(_LAWS[weights].counts) - 1
+    told = "twice costs four times as much" if largest == 2 else f"{largest} times costs {largest**2} times as much"
+    said = (
+        f"the exact cost of weights={weights!r} is stated in GDP or ApproxDP, not {amount}: under zCDP a unit that "
+        f'may count {told}. At {amount} use weights="paired", with {math.sqrt(2):.3f} times the noise of one release'
+    )
+    mu = sqrt_below(2 * amount.composable[0])
+    if mu > LARGEST_MU:
+        return said
+    mu, epsilon = (digits_below(one, 4) for one in (mu, GDP(mu).epsilon_at(_DELTA)))
+    return (
+        f"{said}; or pay {GDP(mu)} or {ApproxDP(epsilon, _DELTA)}, which one Gaussian "
+        f"release at {amount} has, from a ledger whose budget is in that unit"
+    )

@@ -50,15 +50,15 @@ def replicate_sums(rows: ReplicateSum, source: Source, draws: Draws, *, threads:
 
     Secret weights are drawn by ``draws``; public ones come from the seed of ``rows``. Weights are made a slice of rows
     at a time and multiplied with the slice as a matrix: memory does not grow with the number of rows. The weight of a
-    row in a sum is 2 or 0 by one random bit, or by 16 bits for Poisson weights. Public weights come in pairs of sums,
-    each row counting in one of the two.
+    row in a sum is 2 or 0 by one random bit, or by 16 bits for Poisson weights. Public and paired weights come in pairs
+    of sums, each row counting in one of the two.
 
     People with several rows are weighed as a whole: chunks hold whole people, whose rows are added first, without
     rounding, and then count as one row.
     """
     count, width = rows.replicates, rows.width
     draw = seeded_bytes(rows.seed) if rows.weights == "public" else draws.bytes()
-    sets = count // 2 if rows.weights == "public" else count
+    sets = count // 2 if rows.in_pairs else count
     people = source if isinstance(source, KeptSource) else None
     largest = _ROWS if people is None else _ROWS // rows.schema.rows_per_unit
     step = max(min(_ENTRIES // sets // 8 * 8, largest), min(8, largest))
@@ -72,11 +72,11 @@ def replicate_sums(rows: ReplicateSum, source: Source, draws: Draws, *, threads:
             part = encoded[:, first : first + step]
             weights = _weights(rows, sets, part.shape[1], start + first, draw)
             total += np.dot(weights, part.T).astype(np.int64)
-            if rows.weights == "public":
+            if rows.in_pairs:
                 whole += part.sum(axis=1).astype(np.int64)
         if rows.weights == "poisson":
             return total.ravel()
-        if rows.weights == "public":
+        if rows.in_pairs:
             total = np.stack([total, whole - total], axis=1).reshape(count, width)
         return 2 * total.ravel()
 

@@ -71,6 +71,15 @@ class Arithmetic:
         found = {node.id for node in ast.walk(self._tree) if isinstance(node, ast.Name) and id(node) not in called}
         return tuple(sorted(found))
 
+    def of(self, function: str) -> str:
+        """Write the expression with a function around every name: ``"mean(a) / mean(b)"``."""
+        tree = ast.parse(self.text.strip(), mode="eval").body
+        called = {id(node.func) for node in ast.walk(tree) if isinstance(node, ast.Call)}
+        for node in ast.walk(tree):
+            if isinstance(node, ast.Name) and id(node) not in called:
+                node.id = f"{function}({node.id})"
+        return ast.unparse(tree)
+
     def evaluate(self, values: Mapping[str, Array]) -> Array:
         """Evaluate at values of the names; NaN or infinite where it is undefined."""
         with np.errstate(all="ignore"):

@@ -136,7 +136,7 @@ class _ZCDP(Filter):
     """Sum of rho (Feldman & Zrnic 2021; Whitehouse, Ramdas, Rogers & Wu 2023)."""
 
     currency = "rho"
-    takes = "mechanisms that are zCDP (Gaussian and Laplace noise, selection)"
+    takes = "mechanisms that are zCDP (Gaussian and Laplace noise, selection; bootstraps with weights in pairs)"
 
     def __init__(self, budget: ZCDP) -> None:
         super().__init__(budget, budget.composable[0], None)

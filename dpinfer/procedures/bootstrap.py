@@ -76,9 +76,9 @@ class Bootstrap(Procedure):
     conservative: float = inferred(0.05, _PROBABILITY)
 
     def check_options(self) -> None:
-        """Refuse an odd number of replicates with public weights."""
-        if self.weights == "public" and self.replicates % 2:
-            raise OptionError("replicates", self.replicates, "an even number: public weights come in pairs")
+        """Refuse an odd number of replicates with weights in pairs."""
+        if self.weights in ("public", "paired") and self.replicates % 2:
+            raise OptionError("replicates", self.replicates, f"an even number: {self.weights} weights come in pairs")
 
     # The question
 
@@ -164,12 +164,11 @@ class Bootstrap(Procedure):
         inference = self._inference(found, held, asked)
         notes = _notes(held, asked)
         if asked.regression:
-            response = asked.gram.columns[-1].name
             return BootstrapResults(
                 inference,
                 found,
                 model_name="Private OLS, bootstrap",
-                response=response,
+                response=asked.response,
                 notes=notes,
                 design=FormulaDesign(found.schema, asked.gram.compiled.design),
             )
@@ -177,7 +176,7 @@ class Bootstrap(Procedure):
             inference,
             found,
             model_name="Private bootstrap",
-            response=", ".join(asked.columns),
+            response=asked.response,
             notes=notes,
             quantity=asked.statistic if asked.statistic in STATISTICS else "estimate",
         )
@@ -227,13 +226,16 @@ def bootstrap(
         Rows to measure, or a release of this question. Nothing is read or spent here.
     statistic : str
         "mean", "total", "proportion", "variance", "std", "cov", "corr"; a formula such as ``"income ~ age"``, for
-        least-squares coefficients; or arithmetic of the columns, which stand for their means: ``"income / age"``.
+        least-squares coefficients; or arithmetic of the columns, which stand for their means: ``"income / age"`` is
+        the ratio of means, named ``mean(income) / mean(age)``. The mean of ratios is ``bootstrap("income / age")``,
+        named ``mean(income / age)``.
     replicates : int
         Number B of noisy sums. More cost no more budget: the noise of each grows so that all together keep the price.
-    weights : {"double_or_nothing", "poisson", "public"}
+    weights : {"double_or_nothing", "poisson", "public", "paired"}
         How often a row counts in a replicate. The first two are secret, for add_remove neighbours and a price in `GDP`
-        or `ApproxDP`. Public ones are for replace_one neighbours and a price in `ZCDP`, `GDP` or `ApproxDP`, and
-        cost twice as much noise variance.
+        or `ApproxDP`. The others let a row count twice in one replicate of each pair, for a price in `ZCDP`, `GDP` or
+        `ApproxDP`, and cost twice as much noise variance: "paired" in secret, for both relations; "public" by position
+        and ``seed``, for replace_one neighbours.
     where : str, optional
         A condition on declared columns; other rows count as absent.
     target : {"population", "data"}
@@ -302,7 +304,7 @@ def _replicate_sums(release: Release, measured: BootstrapPlan) -> ReplicateSums:
         release.array.reshape(-1, width),
         np.diag(noise),
         weight_variance=POISSON.variance if measured.weights == "poisson" else 1.0,
-        paired=measured.weights == "public",
+        paired=measured.rows.in_pairs,
     )
 
 
@@ -330,6 +332,7 @@ _WORDS = {
     "double_or_nothing": "every row counts twice or not at all, secretly and anew in each",
     "poisson": "every row counts as often as a Poisson variable cut at 6 says, secretly and anew in each",
     "public": "every row counts twice in one and not in the other of each pair, by a public seed and its position",
+    "paired": "every row counts twice in one and not in the other of each pair, secretly and anew in each pair",
 }
 
 

@@ -54,7 +54,7 @@ class BootstrapPlan:
     statistic : str
         One of `STATISTICS`, a formula, or arithmetic of the columns' means.
     replicates : int
-    weights : {"double_or_nothing", "poisson", "public"}
+    weights : {"double_or_nothing", "poisson", "public", "paired"}
     seed : int
         Of public weights.
     where : str, optional
@@ -157,10 +157,22 @@ class BootstrapPlan:
         if self.regression:
             return tuple(column.name for column in self.gram.columns[:-1])
         if self.arithmetic is not None:
-            return (self.statistic,)
+            return (self.arithmetic.of("mean"),)
         if self.statistic == "proportion":
             return tuple(name for _, name in self.conditions)
-        return tuple(self.moments.quantities)
+        if self.statistic in ("cov", "corr"):
+            return tuple(self.moments.quantities)
+        bare = [one.node.operation == "column" for one in self.moments.expressions]
+        named = zip(self.moments.quantities, bare, strict=True)
+        return tuple(text if plain else f"{self.statistic}({text})" for text, plain in named)
+
+    @property
+    def response(self) -> str:
+        """What is described, so that the mean of a ratio and the ratio of means are told apart."""
+        if self.regression:
+            return self.gram.columns[-1].name
+        one_each = self.arithmetic is not None or self.statistic in ("mean", "total", "variance", "std")
+        return ", ".join(self.names if one_each else self.columns)
 
     def statistic_of(self, asked: BootstrapPlan) -> Statistic:
         """Return the function from sums of this question's features (R, d) to the estimates of another (R, p).
@@ -228,6 +240,8 @@ class BootstrapPlan:
     def text(self) -> str:
         """The question in one line."""
         said = f"regression {self.statistic}" if self.regression else f"{self.statistic} of {', '.join(self.columns)}"
+        if self.arithmetic is not None:
+            said = self.arithmetic.of("mean")
         return f"bootstrap of {said}{told_where(self.where)}"
 
 

@@ -17,11 +17,16 @@ if TYPE_CHECKING:
 
     from dpinfer.kernel.measurement import Measurement
     from dpinfer.kernel.priced_stage import PricedStage
+    from dpinfer.kernel.rows.base import Batch
+    from dpinfer.numerics.arrays import Array
     from dpinfer.procedures.gram_design import GramDesign
 
-__all__ = ["expected_noise", "first_error", "sizes_shown"]
+__all__ = ["coefficient_errors", "expected_noise", "first_error", "sizes_shown"]
 
 _ROWS = 4096
+
+_MANY = 1e12
+"""Rows beside which noise is small."""
 
 
 def sizes_shown(nobs: int | None) -> tuple[int, ...]:
@@ -39,10 +44,31 @@ def expected_noise(question: GramDesign, measurement: Measurement, sizes: Sequen
 
     The rows are taken to be spread evenly and independently over the declared bounds, which is public.
     """
+    problem, moments = _problem(question, measurement, sample_batch(question.schema, _ROWS))
+    errors = {}
+    for size in sizes:
+        fit = fit_gram(problem, size * moments[None], np.array([float(size)]))
+        errors[f"n = {size:,}"] = np.sqrt(np.diag(covariance(fit)[1][0]))
+    return pd.DataFrame(errors, index=[column.name for column in question.compiled.design])
+
+
+def coefficient_errors(question: GramDesign, measurement: Measurement, batch: Batch) -> tuple[Array, Array]:
+    """Return n times the sampling variance and n^2 times the noise variance of each coefficient, for many rows.
+
+    Rows are like those of a batch; the sampling variance is that which a fit reports.
+    """
+    problem, moments = _problem(question, measurement, batch)
+    fit = fit_gram(problem, _MANY * moments[None], _MANY * moments[:1, 0])
+    sampling, noise = covariance(fit)
+    return _MANY * np.diag(sampling[0]), _MANY**2 * np.diag(noise[0])
+
+
+def _problem(question: GramDesign, measurement: Measurement, batch: Batch) -> tuple[GramProblem, Array]:
+    """Return the regression with its noise, and mean cross-products of a batch (d, d)."""
     width = question.basis.width
     upper = np.triu_indices(width)
-    totals = GramSum(question.rows).add(sample_batch(question.schema, _ROWS))[0]
-    sums = totals[: len(upper[0])] / UNIT**2 / _ROWS
+    totals = GramSum(question.rows).add(batch)[0]
+    sums = totals[: len(upper[0])] / UNIT**2 / batch.size
     moments, noise = np.zeros((width, width)), np.zeros((width, width))
     moments[upper], noise[upper] = (
         sums,
@@ -50,9 +76,5 @@ def expected_noise(question: GramDesign, measurement: Measurement, sizes: Sequen
     )
     moments += np.triu(moments, 1).T
     noise += np.triu(noise, 1).T
-    problem = GramProblem(noise, question.design[:-1], question.design[-1], population=False)
-    errors = {}
-    for size in sizes:
-        fit = fit_gram(problem, size * moments[None], np.array([float(size)]))
-        errors[f"n = {size:,}"] = np.sqrt(np.diag(covariance(fit)[1][0]))
-    return pd.DataFrame(errors, index=[column.name for column in question.compiled.design])
+    rows = question.schema.rows_per_unit
+    return GramProblem(noise, question.design[:-1], question.design[-1], rows_per_unit=rows), moments

@@ -100,6 +100,12 @@ class GramDesign:
         if self.row_norm is not None:
             self.response_is_last()
 
+    @property
+    def has_plain_response(self) -> bool:
+        """Whether the response is one numeric feature of its own."""
+        response, last = self.compiled.response, self.basis.blocks[-1]
+        return not (response is None or last.factors or last.expression.text != response.expression.text)
+
     def response_is_last(self) -> None:
         """Refuse a bound on regressors, or a split price, where the response is not one numeric feature of its own.
 
@@ -107,8 +113,7 @@ class GramDesign:
         ------
         NotProvedError
         """
-        response, last = self.compiled.response, self.basis.blocks[-1]
-        if response is None or last.factors or last.expression.text != response.expression.text:
+        if not self.has_plain_response:
             raise NotProvedError("row_norm= and split= are proved for a response that is a numeric feature of its own")
 
     def stage(self, split: tuple[float, float, float] | None = None) -> Stage:

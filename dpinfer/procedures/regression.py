@@ -22,6 +22,7 @@ from dpinfer.procedures.keywords import suggests
 from dpinfer.procedures.level_columns import level_columns
 from dpinfer.procedures.options import Allowed, inferred, measured, one_of, refuse_simulated
 from dpinfer.procedures.procedure import Procedure
+from dpinfer.procedures.row_norms import row_norm_effect, suggested_row_norm
 from dpinfer.release import Release, StageRelease
 from dpinfer.results.base import PrivateResults
 from dpinfer.results.people import alike_flags
@@ -30,6 +31,7 @@ from dpinfer.schema.points import FormulaDesign
 
 if TYPE_CHECKING:
     from dpinfer.inference.released import Released
+    from dpinfer.kernel.measurement import Measurement
     from dpinfer.kernel.stage import Context, Stage
     from dpinfer.privacy.units import Neighbors, Privacy
     from dpinfer.procedures.options import Contrasts
@@ -185,8 +187,9 @@ class OLS(OfProducts, Estimated):
         Returns
         -------
         str
-            What is measured, its bound, noise and guarantee; and the standard error that privacy noise alone
-            would give each coefficient if the rows were spread evenly over their declared bounds.
+            What is measured, its bound, noise and guarantee; the standard error that privacy noise alone would give
+            each coefficient if the rows were spread evenly over their declared bounds; and a value of ``row_norm``
+            that would save noise, with what it does, from the bounds alone.
         """
         planned = self.measurement(privacy, schema=schema, neighbors=neighbors)
         context = planned.context
@@ -195,7 +198,25 @@ class OLS(OfProducts, Estimated):
             "standard error from privacy noise alone, if every column were spread evenly over its bounds and\n"
             "independent of the others (columns that are related, or use little of their bounds, carry more):"
         )
-        return f"{planned.describe()}\n{heading}\n{table.to_string(float_format=lambda x: f'{x:.4g}')}"
+        told = f"{planned.describe()}\n{heading}\n{table.to_string(float_format=lambda x: f'{x:.4g}')}"
+        advice = self._row_norm(planned, privacy)
+        return told if advice is None else f"{told}\n{advice}"
+
+    def _row_norm(self, planned: Measurement, privacy: Privacy) -> str | None:
+        """Suggest a ``row_norm``, or say what the one asked for does; None where none is proved."""
+        context, question = planned.context, self.design(planned.context.schema)
+        if not question.has_plain_response:
+            return None
+        norm: Literal["l2", "l1"] = "l1" if planned.law.family == "laplace" else "l2"
+        suggested = suggested_row_norm(question, norm)
+        if suggested is None:
+            return None
+        bound, norm = (suggested, norm) if self.row_norm is None else (self.row_norm, self.norm)
+        other = replace(self, row_norm=bound if self.row_norm is None else None, norm=norm, source=None)
+        priced = other.measurement(privacy, schema=context.schema, neighbors=context.neighbors)
+        plain, bounded = (planned, priced) if self.row_norm is None else (priced, planned)
+        effect = row_norm_effect(question, plain, bounded, bound, norm)
+        return effect.describe(given=self.row_norm is not None)
 
     # Inference
 

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 __all__ = ["PrivacyCost", "privacy_cost"]
 
 _LAWS = {"double_or_nothing": DOUBLE_OR_NOTHING, "poisson": POISSON}
+_PAIRS = ("public", "paired")
 _MOST = 10_000
 
 
@@ -89,7 +90,7 @@ def privacy_cost(
     mu : float or sequence of float
         Sensitivity over noise scale of the one release: it is mu-GDP, and (mu^2/2)-zCDP. Each of the B sums has noise
         of root-B times its scale.
-    weights : {"double_or_nothing", "poisson", "public"}
+    weights : {"double_or_nothing", "poisson", "public", "paired"}
     delta : float
         At which epsilon is given.
 
@@ -123,8 +124,8 @@ def privacy_cost(
         type(one) in (int, float) and 0 < one <= LARGEST_MU for one in amounts
     ):
         raise OptionError("mu", mu, f"numbers above 0 and up to {LARGEST_MU:g}")
-    if weights not in (*_LAWS, "public"):
-        raise OptionError("weights", weights, (*_LAWS, "public"))
+    if weights not in (*_LAWS, *_PAIRS):
+        raise OptionError("weights", weights, (*_LAWS, *_PAIRS))
     if not (isinstance(delta, float) and 1e-12 <= delta < 1):
         raise OptionError("delta", delta, "a probability from 1e-12 to below 1")
     rows = [_row(float(one), size, weights, delta) for one in amounts for size in sizes]
@@ -132,7 +133,7 @@ def privacy_cost(
 
 
 def _row(mu: float, replicates: int, weights: str, delta: float) -> dict[str, float]:
-    if weights == "public":
+    if weights in _PAIRS:
         ledger = mu * float(np.sqrt(2)) * (1 + OUTWARD)
         exact = gaussian_epsilon(ledger, delta)
     else:

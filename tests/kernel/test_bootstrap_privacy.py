@@ -13,7 +13,7 @@ import pandas as pd
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from scipy import stats
+from scipy import special, stats
 
 import dpinfer as dpi
 from dpinfer.kernel.draws import PrivateDraws
@@ -210,6 +210,91 @@ def test_replacing_a_row_moves_one_sum_of_every_pair_and_all_within_the_price(
     used = loss(measurement, moved.ravel())
     assert used == 2 * loss(measurement, np.tile(once, replicates))
     assert used <= {dpi.ZCDP: 2 * decimal(0.5), dpi.GDP: decimal(0.3) ** 2}.get(type(price), 2 * measurement.cost.rho)
+
+
+# Secret weights in pairs: a row more or less, or replaced; bounded for every value of the weights
+
+
+def allowed(measurement, price):
+    """Largest squared norm of the change over the noise that a price allows."""
+    return {dpi.ZCDP: 2 * decimal(0.5), dpi.GDP: decimal(0.3) ** 2}.get(type(price), 2 * measurement.cost.rho)
+
+
+@pytest.mark.slow
+@settings(max_examples=120)
+@given(
+    data=st.data(),
+    name=st.sampled_from(list(CASES)),
+    cells=frames,
+    other=st.fixed_dictionaries(CELLS) | st.none(),
+    price=st.sampled_from(PUBLIC),
+    replicates=st.sampled_from([2, 10, 36]),
+)
+def test_paired_weights_keep_the_price_whatever_they_are(data, name, cells, other, price, replicates):
+    neighbors = "add_remove" if other is None else "replace_one"
+    measurement = measured(name, "paired", price, replicates, neighbors)
+    rows = measurement.rows
+    place = data.draw(st.integers(0, len(cells) - 1))
+    rng = np.random.default_rng(data.draw(st.integers(0, 2**32)))
+    table = rng.integers(0, 2, (replicates // 2, len(cells)), dtype=np.uint8)
+    kept = [one for one in (*cells[:place], other, *cells[place + 1 :]) if one is not None]
+    fewer = np.delete(table, place, axis=1) if other is None else table
+    first = sums_of(rows, table_of(cells), drawn(table))
+    second = sums_of(rows, table_of(kept), drawn(fewer))
+    once = integers_of(rows, table_of([cells[place]]))[0]
+    if other is not None:
+        once = once - integers_of(rows, table_of([other]))[0]
+    weights = 2 * np.stack([table[:, place], 1 - table[:, place]], axis=1).ravel().astype(object)
+    moved = first - second
+    np.testing.assert_array_equal(moved, np.outer(weights, once))
+    used = loss(measurement, moved.ravel())
+    assert used == 2 * loss(measurement, np.tile(once, replicates))
+    assert used <= allowed(measurement, price)
+
+
+@pytest.mark.parametrize("price", PUBLIC, ids=str)
+@pytest.mark.parametrize("name", CASES)
+def test_the_bound_of_a_row_under_paired_weights_is_attained(name, price):
+    measurement = measured(name, "paired", price, 10)
+    row = integers_of(measurement.rows, table_of([CORNER]))[0]
+    used = 2 * loss(measurement, np.tile(row, 10))
+    assert 0.9999 < used / allowed(measurement, price) <= 1
+
+
+@pytest.mark.parametrize("neighbors", ["add_remove", "replace_one"])
+def test_paired_weights_cost_in_every_unit_but_the_pure_one(neighbors):
+    for price in PUBLIC:
+        cost = measured("means", "paired", price, 10, neighbors).cost
+        assert cost.rho is not None
+        assert cost.mu_squared is not None
+        assert cost.delta0 == 0
+    assert measured("means", "paired", dpi.ZCDP(0.5), 10, neighbors).cost.rho == Fraction(1, 2)
+    assert measured("means", "paired", dpi.GDP(1.0), 10, neighbors).cost.rho == Fraction(1, 2)
+
+
+def renyi(order, shift, replicates):
+    """Divergence of a whole order of B sums with the unit, under weights 0 or 2 each, from B sums without."""
+    counts = np.arange(order + 1)
+    terms = special.gammaln(order + 1) - special.gammaln(counts + 1) - special.gammaln(order - counts + 1)
+    terms += counts * (counts - 1) * (2 * shift) ** 2 / 2 - order * np.log(2)
+    return replicates * special.logsumexp(terms) / (order - 1)
+
+
+def test_independent_weights_cost_four_times_under_zcdp_and_no_more():
+    """Over all orders the divergence rises to the square of the largest weight, 4 times that of weights of 1."""
+    for mu, replicates in ((1.0, 10), (1.0, 200), (0.3, 50)):
+        shift = mu / np.sqrt(replicates)
+        claimed = mu**2 / 2
+        ratios = [renyi(order, shift, replicates) / (order * claimed) for order in (2, 100, 10_000, 1_000_000)]
+        assert ratios == sorted(ratios)
+        assert ratios[0] > 1
+        assert 3.98 < ratios[-1] <= 4
+    # Pairs have one square sum of weights, 2 for each sum, whatever they are.
+    noise = {}
+    for weights in ("double_or_nothing", "paired"):
+        found = measured("means", weights, dpi.GDP(1.0), 10)
+        noise[weights] = found.law.scales[0] * found.steps[0]
+    assert 1.05 < noise["paired"] / noise["double_or_nothing"] < np.sqrt(2)
 
 
 @pytest.mark.parametrize("price", PUBLIC, ids=str)

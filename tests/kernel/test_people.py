@@ -538,7 +538,7 @@ def test_all_rows_of_a_person_are_in_one_block():
         assert sorted(block.count(value) for block in seen if value in block) == [4]
 
 
-@pytest.mark.parametrize("weights", ["double_or_nothing", "poisson"])
+@pytest.mark.parametrize("weights", ["double_or_nothing", "poisson", "paired"])
 @pytest.mark.parametrize("statistic", ["mean", "y ~ x"])
 def test_a_person_is_weighed_as_a_whole(weights, statistic):
     schema = SCHEMA.with_people("id", 3)
@@ -549,17 +549,19 @@ def test_a_person_is_weighed_as_a_whole(weights, statistic):
     frame = frame_of(cells)
     source = KeptSource(open_source(frame), schema)
     rng = np.random.default_rng(4)
-    table = rng.integers(0, 2**16 if weights == "poisson" else 2, (4, source.people))
+    table = rng.integers(0, 2**16 if weights == "poisson" else 2, (2 if weights == "paired" else 4, source.people))
 
     def draw(start, size):
         if weights == "poisson":
             return table[:, start : start + size // 8].astype(np.uint16).tobytes()
-        return np.packbits(table[:, start : start + 8 * (size // 4)].astype(np.uint8), axis=1).tobytes()
+        return np.packbits(table[:, start : start + 8 * (size // len(table))].astype(np.uint8), axis=1).tobytes()
 
     found = np.array(replicate_sums(rows, source, Given(draw), threads=1), dtype=object).reshape(4, -1)
     encoded = rows.encode(source.read(rows.columns, 0, source.rows)).astype(np.int64).astype(object)
     from dpinfer.kernel.replicates import _POISSON
 
+    if weights == "paired":
+        table = np.stack([table, 1 - table], axis=1).reshape(4, -1)
     times = _POISSON[table] if weights == "poisson" else 2.0 * table
     times = times.astype(np.int64).astype(object)[:, source.persons]
     assert (found == times @ encoded.T).all()

@@ -26,7 +26,8 @@ from dpinfer.procedures.bootstrap_plan import BootstrapPlan
 from dpinfer.schema.basis import UNIT
 
 SCHEMA = dpi.Schema(x=dpi.Real(-3, 11), g=dpi.Category(["a", "b", "c"]), y=dpi.Real(0, 50))
-WEIGHTS = ("double_or_nothing", "poisson", "public")
+WEIGHTS = ("double_or_nothing", "poisson", "public", "paired")
+PAIRS = ("public", "paired")
 LAWS = pytest.mark.parametrize("weights", WEIGHTS)
 SIZES = pytest.mark.parametrize("size", [0, 1, 7, 8, 9, 4096, 4097, 32_769])
 
@@ -51,7 +52,7 @@ def sample(size, seed=1):
 def table_of(rows, size, seed=2):
     """Random bits, or numbers of 16 bits: one for every set of weights and row."""
     rng = np.random.default_rng(seed)
-    sets = rows.replicates // 2 if rows.weights == "public" else rows.replicates
+    sets = rows.replicates // 2 if rows.weights in PAIRS else rows.replicates
     if rows.weights == "poisson":
         return rng.integers(0, 2**16, (sets, size), dtype=np.uint16)
     return rng.integers(0, 2, (sets, size), dtype=np.uint8)
@@ -96,7 +97,7 @@ def weights_of(rows, table):
     if rows.weights == "poisson":
         return np.searchsorted(np.cumsum(POISSON.counts), table, side="right").astype(np.int64)
     bits = table.astype(np.int64)
-    if rows.weights == "public":
+    if rows.weights in PAIRS:
         return np.stack([2 * bits, 2 * (1 - bits)], axis=1).reshape(rows.replicates, -1)
     return 2 * bits
 
@@ -134,7 +135,7 @@ def test_sums_are_those_of_whole_numbers(kind, weights, size):
 @pytest.mark.parametrize(("replicates", "size"), [(1, 9000), (100, 5000), (1000, 1111), (2 * 40_000, 33)])
 def test_sums_do_not_depend_on_how_many_rows_are_weighed_at_once(weights, replicates, size):
     """Eight rows at once at the least, 4096 at the most."""
-    replicates += weights == "public" and replicates == 1
+    replicates += weights in PAIRS and replicates == 1
     rows, frame = rows_of(weights, replicates=replicates), sample(size)
     table = table_of(rows, size)
     assert given_sums(rows, open_source(frame), from_table(table)) == expected(rows, frame, table)
@@ -204,7 +205,7 @@ def test_sums_at_the_edge_of_floats_and_of_64_bits_are_exact(weights):
     found = given_sums(rows, Tall(size), Given(lambda _, count: b"\xff" * count))
     total = largest * size * UNIT**2
     assert found[:6] == [total] * 6
-    assert found[6:] == [0 if weights == "public" else total] * 6
+    assert found[6:] == [0 if weights in PAIRS else total] * 6
     assert replicates_module._ROWS * 6 * UNIT**2 <= 2**53
     assert replicates_module._LARGEST == 6 * UNIT**2 * CHUNK_ROWS
 
@@ -214,12 +215,13 @@ def test_with_bytes_of_zero_no_row_counts_but_in_the_other_of_a_pair(weights):
     rows, frame = rows_of(weights, replicates=4), sample(100)
     found = np.array(given_sums(rows, open_source(frame), Given(lambda _, count: bytes(count)))).reshape(4, 3)
     once = integers_of(rows, frame).sum(axis=0)
-    other = 2 * once if weights == "public" else 0 * once
+    other = 2 * once if weights in PAIRS else 0 * once
     np.testing.assert_array_equal(found, [0 * once, other, 0 * once, other])
 
 
-def test_pairs_of_public_sums_add_up_to_twice_the_plain_sums():
-    rows, frame = products_of("public", replicates=20), sample(5000)
+@pytest.mark.parametrize("weights", PAIRS)
+def test_pairs_of_sums_add_up_to_twice_the_plain_sums(weights):
+    rows, frame = products_of(weights, replicates=20), sample(5000)
     found = np.array(replicate_sums(rows, open_source(frame), PrivateDraws())).reshape(10, 2, -1)
     np.testing.assert_array_equal(found.sum(axis=1), np.tile(2 * integers_of(rows, frame).sum(axis=0), (10, 1)))
     assert len({tuple(one) for one in found[:, 0]}) == 10
@@ -251,7 +253,7 @@ def test_weights_have_their_law_row_by_row_and_replicates_are_independent(weight
     draws = 40_000
     found = drawn_weights(weights, draws)
     masses = np.array(POISSON.probabilities if weights == "poisson" else (0.5, 0, 0.5))
-    single = found[0::2] if weights == "public" else found
+    single = found[0::2] if weights in PAIRS else found
     for column in single.T:
         counts = np.bincount(column, minlength=len(masses))
         kept = masses > 0
@@ -265,7 +267,7 @@ def test_weights_have_their_law_row_by_row_and_replicates_are_independent(weight
         *(centred[1:, i] * centred[:-1, (i + 1) % 6] for i in range(6)),
     ):
         assert 2 * stats.norm.sf(abs(related.mean()) * np.sqrt(len(related)) / related.std()) > 1e-8
-    if weights == "public":
+    if weights in PAIRS:
         np.testing.assert_array_equal(found[0::2] + found[1::2], 2)
 
 
@@ -273,7 +275,7 @@ def test_weights_of_public_rows_come_from_their_generator():
     def seeded(seed):
         return lambda frame: dpi.PublicData(frame, SCHEMA, rng=np.random.default_rng(seed))
 
-    for weights in ("double_or_nothing", "poisson"):
+    for weights in ("double_or_nothing", "poisson", "paired"):
         first, again, other = (drawn_weights(weights, 50, seeded(seed)) for seed in (1, 1, 2))
         np.testing.assert_array_equal(first, again)
         assert (first != other).any()
@@ -288,7 +290,7 @@ def test_secret_weights_of_confidential_rows_come_from_the_operating_system(monk
 
     data = guarded(sample(20))
     monkeypatch.setattr(draws_module.os, "urandom", urandom)
-    for weights, size in (("double_or_nothing", 6 * 3), ("poisson", 6 * 2 * 20)):
+    for weights, size in (("double_or_nothing", 6 * 3), ("poisson", 6 * 2 * 20), ("paired", 3 * 3)):
         rows = rows_of(weights)
         replicate_sums(rows, open_source(sample(20)), draws_of(data))
         assert asked == [size]

@@ -105,6 +105,9 @@ NAMES = {
     "proportion": ["b", "x > 5", "g=u", "g=v", "g=w"],
     "cov": ["cov(x, x)", "cov(x, y)", "cov(y, y)"],
     "corr": ["corr(x, y)"],
+    "y / x": ["mean(y) / mean(x)"],
+    "log(y) - log(x)": ["log(mean(y)) - log(mean(x))"],
+    "2 * x": ["2 * mean(x)"],
 }
 
 
@@ -122,8 +125,7 @@ def test_every_statistic_is_the_ordinary_one_with_the_ordinary_error(statistic):
     columns, estimates, influence = described(FRAME)[statistic]
     results = in_pairs(columns, statistic=statistic, replicates=800).fit(QUIET)
     np.testing.assert_allclose(results.params, estimates, rtol=2e-5)
-    arithmetic = statistic not in ("mean", "total", "variance", "std")
-    assert list(results.params.index) == NAMES.get(statistic, [statistic] if arithmetic else columns)
+    assert list(results.params.index) == NAMES.get(statistic, columns)
     agrees(results, influence, 400)
     assert (results.noise_share < 1e-4).all()
     assert results.flags == ()
@@ -143,6 +145,39 @@ def test_secret_weights_give_the_same_up_to_their_own_chance(statistic, weights)
     np.testing.assert_allclose(results.bse_noise, own, rtol=0.15)
     assert not results.inference.nobs_is_public
     assert results.nobs == pytest.approx(ROWS, abs=4.5 * np.sqrt(ROWS / 400))
+
+
+@pytest.mark.parametrize("statistic", ["mean", "proportion", "cov", "y / x"])
+def test_paired_weights_give_the_same_without_chance_of_their_own(statistic):
+    columns, estimates, influence = described(FRAME)[statistic]
+    data = public(neighbors="add_remove")
+    results = bootstrap(columns, data, statistic=statistic, replicates=800, weights="paired").fit(QUIET)
+    np.testing.assert_allclose(results.params, estimates, rtol=2e-5)
+    agrees(results, influence, 400)
+    assert (results.noise_share < 1e-4).all()
+    assert not results.inference.nobs_is_public
+    assert (results.nobs, results.df_resid) == (pytest.approx(ROWS), 400)
+
+
+def test_a_mean_of_ratios_and_a_ratio_of_means_are_told_apart_wherever_they_are_shown():
+    of_ratios = in_pairs("y / (1 + x)").fit(QUIET)
+    of_means = in_pairs(["y", "x"], statistic="y / (1 + x)").fit(QUIET)
+    names = "mean(y / (1 + x))", "mean(y) / (1 + mean(x))"
+    assert abs(of_ratios.params.iloc[0] / of_means.params.iloc[0] - 1) > 0.2
+    for results, name, other in zip((of_ratios, of_means), names, names[::-1], strict=True):
+        assert list(results.params.index) == list(results.replicates.columns) == [name]
+        assert list(results.summary_frame().index) == list(results.conf_int().index) == [name]
+        for shown_as in (repr(results), str(results.summary()), str(results.summary2()), results.response):
+            assert name in shown_as
+            assert other not in shown_as
+        assert [label.get_text() for label in results.plot_coefficients().get_yticklabels()] == [name]
+        assert float(results.t_test(f"{name} = 0").effect[0]) == pytest.approx(results.params.iloc[0])
+        assert list(results.release.infer().params.index) == [name]
+    table = str(dpi.summary_table([of_ratios, of_means]))
+    assert all(name in table for name in names)
+    assert of_ratios.release.question["text"] != of_means.release.question["text"]
+    totals = in_pairs(["y", "y / (1 + x)"], statistic="total").fit(QUIET)
+    assert list(totals.params.index) == ["y", "total(y / (1 + x))"]
 
 
 def regressed(results, frame):
@@ -259,6 +294,10 @@ def test_the_population_is_found_again():
         (dpi.ZCDP(0.5), {"neighbors": "replace_one"}, "public", dpi.ZCDP(0.5)),
         (BASIC, {"neighbors": "replace_one"}, "public", BASIC),
         (BASIC, {"neighbors": "replace_one", "currency": "basic"}, "public", BASIC),
+        (dpi.ZCDP(0.5), {}, "paired", dpi.ZCDP(0.5)),
+        (dpi.ZCDP(0.5), {}, "paired", dpi.GDP(1.0)),
+        (dpi.ZCDP(0.5), {"neighbors": "replace_one"}, "paired", dpi.ZCDP(0.5)),
+        (BASIC, {}, "paired", BASIC),
     ],
     ids=str,
 )
@@ -337,6 +376,12 @@ REPLACED = {"neighbors": "replace_one"}
         ((dpi.PureDP(1.0), REPLACED), dpi.PureDP(0.5), "public", ("no PureDP guarantee", "PureDP(epsilon=0.5)")),
         ((dpi.ZCDP(1.0), {}), dpi.ZCDP(0.1), "public", ("replace_one", 'use weights="double_or_nothing"')),
         ((PRICE, {}), PRICE, "public", ("replace_one", 'use weights="double_or_nothing"')),
+        ((dpi.ZCDP(1.0), {}), dpi.ZCDP(0.1), "double_or_nothing", ('use weights="paired"', "1.414 times the noise")),
+        ((dpi.ZCDP(1.0), {}), dpi.ZCDP(0.1), "double_or_nothing", ("GDP(mu=0.4472) or ApproxDP(epsilon=1.994,",)),
+        ((dpi.ZCDP(1.0), {}), dpi.ZCDP(0.1), "poisson", ("6 times costs 36 times as much",)),
+        ((dpi.ZCDP(1.0), {}), dpi.ZCDP(0.1), "public", ('at a price in ZCDP weights="paired"',)),
+        ((dpi.ZCDP(9.0), {}), PRICE, "double_or_nothing", ("bootstraps with weights in pairs",)),
+        ((dpi.PureDP(1.0), {}), dpi.PureDP(0.5), "paired", ("no PureDP guarantee", "PureDP(epsilon=0.5)")),
         ((PRICE, REPLACED), PRICE, "double_or_nothing", ("proved for add_remove", 'use weights="public"')),
         ((PRICE, REPLACED), PRICE, "poisson", ("weights='poisson'", "add_remove", 'use weights="public"')),
         ((dpi.ZCDP(9.0), {}), PRICE, "double_or_nothing", ("ZCDP(rho=9.0)", "asked GDP(mu=1.0)")),
@@ -407,6 +452,7 @@ SHARE = "a probability between 0 and 1"
         ({"replicates": None}, (COUNT,)),
         ({"replicates": "20"}, (COUNT,)),
         ({"replicates": 21, "weights": "public"}, ("an even number", "pairs")),
+        ({"replicates": 21, "weights": "paired"}, ("an even number", "pairs")),
         ({"weights": "multinomial"}, ("'double_or_nothing', 'poisson', 'public'",)),
         ({"weights": None}, ("'double_or_nothing', 'poisson', 'public'",)),
         ({"where": 3}, ("a condition",)),
@@ -490,7 +536,7 @@ def test_a_release_answers_its_question_without_rows():
     pd.testing.assert_frame_equal(question.bind(release).infer().summary_frame(), release.infer().summary_frame())
     pd.testing.assert_frame_equal(question.infer(release).summary_frame(), release.infer().summary_frame())
     ratio = bootstrap(["x", "y"], release, statistic="y / x", weights="public", replicates=40).infer()
-    assert list(ratio.params.index) == ["y / x"]
+    assert list(ratio.params.index) == ["mean(y) / mean(x)"]
     with pytest.raises(OptionError, match="a release only infers"):
         question.bind(release).fit(QUIET)
     with pytest.raises(InferenceError, match="another question"):

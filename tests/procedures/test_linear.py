@@ -1,4 +1,5 @@
 import dataclasses
+import re
 
 import numpy as np
 import pandas as pd
@@ -37,8 +38,8 @@ def people(n=900, seed=1):
     return frame
 
 
-def public(frame, neighbors="add_remove", seed=2):
-    return dpi.PublicData(frame, SCHEMA, rng=np.random.default_rng(seed), neighbors=neighbors)
+def public(frame, neighbors="add_remove", seed=2, schema=SCHEMA):
+    return dpi.PublicData(frame, schema, rng=np.random.default_rng(seed), neighbors=neighbors)
 
 
 @pytest.mark.parametrize(
@@ -184,6 +185,70 @@ def test_the_noise_told_in_advance_is_the_noise_that_comes():
     row = next(line for line in told.splitlines() if line.startswith("age"))
     results = procedure.fit(price)
     assert float(row.split()[2]) == pytest.approx(results.bse_noise["age"], rel=0.15)
+
+
+def suggested(formula, schema, price, neighbors="add_remove", **options):
+    """What `explain` says of row_norm, and the value; None where it suggests none."""
+    told = gram_ols(formula, **options).explain(price, schema=schema, neighbors=neighbors)
+    said = told[told.index("row_norm  ") :]
+    found = re.search(r"row_norm=([\d.]+)(, norm=\"l1\")? is (suggested|asked for)", said)
+    return said, None if found is None else float(found.group(1))
+
+
+WIDE = dpi.Schema({**{f"x{j}": dpi.Real(-5, 5) for j in range(5)}, "y": dpi.Real(-8, 8)})
+FIVE = "y ~ x0 + x1 + x2 + x3 + x4"
+
+
+def test_a_row_norm_is_suggested_from_bounds_alone_and_saves_the_noise_that_is_told():
+    told, bound = suggested(FIVE, WIDE, dpi.ZCDP(0.1))
+    even = np.sqrt(1 + (np.random.default_rng(5).uniform(-1, 1, (100_000, 5)) ** 2).sum(axis=1))
+    assert bound == pytest.approx(np.quantile(even, 0.8), abs=0.02)
+    lines = {line[:17].strip(): line.split() for line in told.splitlines()[2:]}
+    assert lines["evenly"][-3] in ("19%", "20%", "21%")
+    data = public(WIDE.sample(50_000, np.random.default_rng(6)), schema=WIDE)
+    plain, bounded = (gram_ols(FIVE, data, row_norm=one).fit(dpi.ZCDP(0.1)) for one in (None, bound))
+    for errors, place in (("bse_noise", -2), ("bse_sampling", -1)):
+        ratio = (getattr(bounded, errors) / getattr(plain, errors))[1:].mean()
+        assert ratio == pytest.approx(float(lines["evenly"][place]), abs=0.02)
+    assert all(float(line[-2]) < 0.8 for name, line in lines.items() if line[-3].endswith("%"))
+    # The bound that is asked for is described in the same way.
+    said, same = suggested(FIVE, WIDE, dpi.ZCDP(0.1), row_norm=bound)
+    assert same == bound
+    assert said.splitlines()[1:] == told.splitlines()[1:]
+    assert "is asked for" in said
+
+
+@pytest.mark.parametrize("options", [{}, {"row_norm": 1.3}])
+def test_a_condition_that_no_even_row_meets_has_no_suggestion(options):
+    told = gram_ols(FIVE, where="(x0 > 4.9999) & (x1 > 4.9999)", **options).explain(dpi.ZCDP(0.1), schema=WIDE)
+    assert "row_norm  " not in told
+
+
+def test_rows_do_not_enter_the_suggestion():
+    few, many = (public(WIDE.sample(size, np.random.default_rng(size)), schema=WIDE) for size in (3, 5000))
+    texts = {gram_ols(FIVE, data).explain(dpi.ZCDP(0.1)) for data in (few, many)}
+    assert len(texts) == 1
+
+
+def test_under_laplace_noise_the_suggestion_is_in_the_absolute_norm():
+    told, bound = suggested(FIVE, WIDE, dpi.PureDP(1.0))
+    even = 1 + np.abs(np.random.default_rng(5).uniform(-1, 1, (100_000, 5))).sum(axis=1)
+    assert 'norm="l1"' in told
+    assert bound == pytest.approx(np.quantile(even, 0.8), abs=0.03)
+
+
+@pytest.mark.parametrize(
+    ("formula", "price", "neighbors"),
+    [
+        ("income ~ C(race)", dpi.ZCDP(0.1), "add_remove"),  # all rows have one norm
+        ("income ~ 1", dpi.ZCDP(0.1), "add_remove"),
+        ("income ~ age + educ", dpi.PureDP(1.0), "replace_one"),  # the bound of a box is sharper
+    ],
+)
+def test_no_row_norm_is_suggested_where_it_saves_nothing(formula, price, neighbors):
+    told, bound = suggested(formula, SCHEMA, price, neighbors)
+    assert bound is None
+    assert "none is suggested" in told
 
 
 def test_for_the_data_as_target_only_noise_counts():

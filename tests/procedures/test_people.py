@@ -1,5 +1,7 @@
 """Inference where people have several rows: errors by person, bounds on how alike rows can be, refusals by name."""
 
+from fractions import Fraction
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -241,11 +243,14 @@ def test_what_takes_rows_as_independent_is_refused_by_name(name, neighbors):
 
 
 @pytest.mark.parametrize("weights", ["public", "double_or_nothing"])
-def test_a_bootstrap_of_people_needs_secret_weights_and_add_remove(weights):
+def test_a_bootstrap_of_people_who_are_replaced_needs_paired_weights(weights):
     data = private("replace_one", budget=dpi.GDP(2.0))
     with pytest.raises(NotProvedError, match="id="):
         dpi.bootstrap("x", data, weights=weights, replicates=50).fit(dpi.GDP(0.5))
     assert data.ledger.remaining == dpi.GDP(2.0)
+    results = dpi.bootstrap("x", data, weights="paired", replicates=50).fit(dpi.GDP(0.5))
+    assert results.release.cost.rho == Fraction(1, 8)
+    assert any("the rows of a person together count twice in one" in note for note in results.notes)
 
 
 @pytest.mark.parametrize(

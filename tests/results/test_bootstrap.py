@@ -250,7 +250,7 @@ def test_one_release_answers_other_functions_of_its_sums():
         results = release.infer(statistic=statistic)
         np.testing.assert_allclose(results.params, exact, rtol=1e-4)
         assert results.release is release
-    assert list(release.infer(statistic="y / x").params.index) == ["y / x"]
+    assert list(release.infer(statistic="y / x").params.index) == ["mean(y) / mean(x)"]
     covariance = released("cov", price=dpi.ZCDP(1e8))
     r = covariance.infer(statistic="corr")
     assert r.params["corr(x, y)"] == pytest.approx(FRAME["x"].corr(FRAME["y"]), rel=1e-4)

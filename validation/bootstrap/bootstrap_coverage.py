@@ -213,6 +213,13 @@ DESIGNS = (
     Design("correlation of .9, public weights",
            dpi.bootstrap(["x", "y"], statistic="corr", replicates=50, weights="public"), dpi.GDP(2.0), 2000, related,
            0.9, BOTH, neighbors="replace_one"),
+    Design("mean, paired weights", mean(50, weights="paired"), dpi.ZCDP(0.5), 1000, beta, 0.2, UNIT),
+    Design("mean, skewed, paired weights", mean(50, weights="paired"), dpi.ZCDP(8.0), 300, skewed, SKEWED, LONG_TAIL),
+    Design("ratio of means, paired weights",
+           dpi.bootstrap(["income", "age"], statistic="income / age", replicates=50, weights="paired"), dpi.ZCDP(0.5),
+           2000, incomes, 1.0, PEOPLE),
+    Design("slope, spread grows with x, paired weights", dpi.bootstrap(FORMULA, replicates=50, weights="paired"),
+           dpi.ZCDP(2.0), 5000, spreading, 0.5, PAIR, place=1, rival=dpi.ols),
 )  # fmt: skip
 
 
@@ -251,7 +258,7 @@ def judge(place: int, rows: np.ndarray, run: str, least: float) -> dict[str, Any
     """Coverage, which must reach ``least``, error and width, against an oracle that knows the variances."""
     design, count = DESIGNS[place], len(rows)
     truth, estimate, lower, upper, without, noise, flagged, low, high = rows.T
-    size, public = design.asked.replicates, design.asked.weights == "public"
+    size, public = design.asked.replicates, design.asked.weights in ("public", "paired")
     own = design.asked.target == "data"
     sampling, one = float(without.var()), float(np.median(noise))
     total = (0.0 if own else sampling) + (one + (0.0 if public else sampling)) / size
@@ -287,7 +294,7 @@ def judge(place: int, rows: np.ndarray, run: str, least: float) -> dict[str, Any
 def study(place: int, arguments: Options, *, again: bool) -> dict[str, Any]:
     """Run one design; again at ten times the replicates and judged by the same threshold."""
     design = DESIGNS[place]
-    first = arguments.replicates
+    first = max(arguments.replicates, 4)
     count, seed = (first * RULES.rerun_factor, arguments.seed + RULES.rerun_seed) if again else (first, arguments.seed)
     parts = [range(start, min(start + CHUNK, count)) for start in range(0, count, CHUNK)]
     jobs = 1 if arguments.replicates < SERIAL else arguments.jobs

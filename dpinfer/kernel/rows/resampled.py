@@ -32,15 +32,15 @@ if TYPE_CHECKING:
 
 __all__ = ["ReplicateSum", "Resampling"]
 
-Resampling = Literal["double_or_nothing", "poisson", "public"]
+Resampling = Literal["double_or_nothing", "poisson", "public", "paired"]
 
 
 @dataclass(frozen=True, eq=False)
 class ReplicateSum(RowSum):
     """Maps each row to integer features, or to the upper triangle of their products, which B sums weigh anew.
 
-    A row counts in a sum secretly 0 or 2 times; secretly as a cut Poisson; or, publicly by position and ``seed``, 2
-    times in one and 0 times in the other of each pair of sums.
+    A row counts in a sum secretly 0 or 2 times; secretly as a cut Poisson; or 2 times in one and 0 times in the other
+    of each pair of sums: "public" by position and ``seed``, "paired" in secret.
     """
 
     features: Features
@@ -76,6 +76,11 @@ class ReplicateSum(RowSum):
         return int(UNIT * UNIT) if self.products else UNIT
 
     @property
+    def in_pairs(self) -> bool:
+        """Whether a row counts in one sum of each pair: squares of its weights then add up to twice the replicates."""
+        return self.weights in ("public", "paired")
+
+    @property
     def units(self) -> Array:
         """The number 1 in each integer sum (B d,)."""
         return np.full(self.replicates * self.width, float(self.unit))
@@ -84,9 +89,8 @@ class ReplicateSum(RowSum):
 
     def check(self) -> None:
         """Refuse what is no number of sums, or no law of weights."""
-        pairs = self.weights == "public"
-        if type(self.replicates) is not int or self.replicates < 1 or (pairs and self.replicates % 2):
-            raise OptionError("replicates", self.replicates, "a positive whole number, even where weights are public")
+        if type(self.replicates) is not int or self.replicates < 1 or (self.in_pairs and self.replicates % 2):
+            raise OptionError("replicates", self.replicates, "a positive whole number, even where weights are in pairs")
         if self.weights not in get_args(Resampling):
             raise OptionError("weights", self.weights, get_args(Resampling))
 
