@@ -27,6 +27,9 @@ __all__ = ["Forecast", "forecast", "told"]
 _DRAWS = 300
 """Simulated releases: a probability of 0.3 is known to 0.026."""
 
+_MOST = 4096
+"""Blocks that are simulated, at most: of more, so many are a sample, with noise as small."""
+
 _WIDE = 16.0
 """Radius of the region over the spread between blocks, in the simulation."""
 
@@ -87,17 +90,16 @@ def forecast(plan: BlockPlan, *, draws: int = _DRAWS) -> Forecast:
     Block estimates are normal, independent, and of one spread in each group of parameters; their centre is anywhere in
     the inner half of the region. What they are in truth is not known: this is what is to be expected.
     """
-    rng, count = np.random.default_rng(0), plan.known
+    rng, count = np.random.default_rng(0), min(plan.known, _MOST)
     region = replace(plan.region, radii=(1.0,) * len(plan.region.radii), center=np.zeros(plan.size))  # any is like it
     scale = region.radius / _WIDE
     prices = amounts(plan.context.privacy, plan.slots)[-3:]
     octaves, whole = OctaveCounts(plan.schema, region), (BINS,) * plan.size
     counted = [
-        plan.noise(Stage(Sum(rows)), price)
+        plan.noise(Stage(Sum(rows)), price) * count / plan.known
         for rows, price in zip((octaves, PlaceCounts(plan.schema, region, whole)), prices[:2], strict=True)
     ]
-    of_sum = plan.noise(plan.moments(plan.whole), prices[2])
-    sampling = scale / np.sqrt(count)
+    of_mean = plan.noise(plan.moments(plan.whole), prices[2]) / np.sqrt(plan.known)
     inner = region.radius / np.sqrt(np.array([len(places) for places in region.places])[region.group])
     groups, nowhere = [list(places) for places in region.places], np.zeros(count, dtype=bool)
     missed, noise, error = (np.empty((draws, plan.size)) for _ in range(3))
@@ -114,9 +116,9 @@ def forecast(plan: BlockPlan, *, draws: int = _DRAWS) -> Forecast:
         frame = find_frame(region, places, counted[1], scales, norm=plan.norm, radius=plan.radius)
         v = (estimates - frame.center) / frame.half
         length = np.sqrt((v**2).sum(axis=1)) if plan.norm == "l2" else np.abs(v).sum(axis=1)
-        mean = (v / np.maximum(length, 1.0)[:, None]).mean(axis=0) + _drawn(rng, plan, of_sum, plan.size) / count
-        missed[draw], noise[draw] = ~frame.located, of_sum * frame.half / count / sampling
-        error[draw] = (frame.center + frame.half * mean - center) / sampling
+        mean = frame.center + frame.half * (v / np.maximum(length, 1.0)[:, None]).mean(axis=0)
+        missed[draw], noise[draw] = ~frame.located, of_mean * frame.half / scale
+        error[draw] = (mean - center) / scale * np.sqrt(count) + noise[draw] * _drawn(rng, plan, 1.0, plan.size)
     return Forecast(missed, noise, error)
 
 
@@ -128,9 +130,7 @@ def told(plan: BlockPlan) -> list[str]:
     """Say in lines what is to be expected: for several numbers of rows where the number of blocks is read from them."""
     if plan.count is not None:
         return _of_blocks(plan)
-    lines = [
-        f"blocks       as many as a noisy count of rows asks for, which takes {float(plan.shares.rows):.3g} of the price"
-    ]
+    lines = [f"blocks       as many as a noisy count of rows asks for ({float(plan.shares.rows):.3g} of the price)"]
     for size in sizes_shown(None):
         found = plan.at(blocks_for(size, plan.size, halves=plan.halves))
         lines += [f"n = {size:,}: {found.count:,} blocks", *_of_blocks(found)]
@@ -170,4 +170,6 @@ def _of_blocks(plan: BlockPlan) -> list[str]:
 
 
 def _share(probability: float) -> str:
-    return f"{probability:.2f}" if 0.01 <= probability <= 0.99 else "less than 0.01" if probability < 0.5 else "above 0.99"
+    return (
+        f"{probability:.2f}" if 0.01 <= probability <= 0.99 else "less than 0.01" if probability < 0.5 else "above 0.99"
+    )

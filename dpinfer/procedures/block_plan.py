@@ -294,9 +294,7 @@ def block_size(nobs: float, size: int, *, halves: bool) -> float:
     return float(max(wanted, 20 * (size + 1)))
 
 
-def small_blocks(
-    nobs: float | None, blocks: int, size: int, *, halves: bool, doubt: float = 0.0
-) -> tuple[str, ...]:
+def small_blocks(nobs: float | None, blocks: int, size: int, *, halves: bool, doubt: float = 0.0) -> tuple[str, ...]:
     """Warn where blocks of a known number of rows are much smaller than `block_size` advises.
 
     Of a noisy number ``doubt`` is by how much it may be too small.

@@ -183,7 +183,7 @@ class Procedure(ABC):
         """Return the blocks that are summed, where rows are dealt into secret ones; by default none."""
         return None
 
-    def blocks_dealt(self, context: Context, released: tuple[StageRelease, ...]) -> int:
+    def blocks_dealt(self, context: Context, released: tuple[StageRelease, ...]) -> int:  # noqa: ARG002
         """Return the number of secret blocks, where `units` leaves it to what earlier stages released.
 
         Parameters
