@@ -64,7 +64,7 @@ def planned(procedure: Any, context: Context, *, rehearse: bool = False) -> Plan
         costs.append(reserved_cost(slot, amount, context, most or 1, priced.cost) if slot.adaptive else priced.cost)
         stages.append(priced)
         if rehearse or len(slots) > 1:
-            if isinstance(priced.rows, BlockSum):
+            if isinstance(priced.rows, BlockSum) and not rehearsal.dealt:
                 rehearsal.deal(dealt(procedure, blocks, context, tuple(released)))
             released.append(rehearsal.release(priced))
     return Plan(

@@ -46,11 +46,15 @@ class Rehearsal:
         return sample_batch(self._context.schema, _ROWS)
 
     def deal(self, blocks: Blocks) -> None:
-        """Spread the estimates of blocks, once."""
-        if self._values is None:
-            shape = (blocks.count or 0, 3 if blocks.halves else 1, blocks.size)
-            spread = np.random.default_rng(0).uniform(-0.5, 0.5, shape) / np.sqrt(blocks.size)
-            self._values = block_values(blocks.region.center + blocks.region.radius * spread, blocks.region)
+        """Spread the estimates of blocks over their region."""
+        shape = (blocks.count or 0, 3 if blocks.halves else 1, blocks.size)
+        spread = np.random.default_rng(0).uniform(-0.5, 0.5, shape) / np.sqrt(blocks.size)
+        self._values = block_values(blocks.region.center + blocks.region.radius * spread, blocks.region)
+
+    @property
+    def dealt(self) -> bool:
+        """Whether there are blocks."""
+        return self._values is not None
 
     def release(self, priced: PricedStage) -> StageRelease:
         """Run a stage: sums with simulated noise, and of choices always the first."""

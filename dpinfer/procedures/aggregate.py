@@ -93,11 +93,11 @@ class SampleAggregate(Procedure):
         asked = self.formula if isinstance(self.formula, str) else ", ".join(self.formula)
         return f"sample_aggregate: {self.model} of {asked}{told_where(self.where)}"
 
-    def check(self, schema: Schema, neighbors: Neighbors) -> None:  # noqa: ARG002
+    def check(self, schema: Schema, neighbors: Neighbors) -> None:
         """Refuse a model, region, condition or number of blocks that the schema cannot serve."""
-        self._placed(schema, self.source.nobs if isinstance(self.source, Data) else None)
+        self._placed(schema, neighbors, self.source.nobs if isinstance(self.source, Data) else None)
 
-    def _placed(self, schema: Schema, public: int | None) -> SampleAggregate:
+    def _placed(self, schema: Schema, neighbors: Neighbors, public: int | None) -> SampleAggregate:
         """Return the question with its region, number of blocks, response and link.
 
         The number of blocks stays "auto" where no number of rows is known: it is then read from a noisy count.
@@ -106,8 +106,9 @@ class SampleAggregate(Procedure):
             return self
         prepared = self._runnable.prepared(self.formula, schema)
         nobs = float(public) if self.nobs is None and public is not None else self.nobs
+        counted = neighbors == "add_remove" or schema.people is not None
         size, halves = len(prepared.region.names), self.bias_correction == "half_blocks"
-        blocks = number_of_blocks(self.blocks, nobs, size, halves=halves)
+        blocks = number_of_blocks(self.blocks, nobs, size, counted=counted, halves=halves)
         self._columns(schema)
         return replace(
             self, region=prepared.region, blocks=blocks, response=prepared.response, link=prepared.link, nobs=nobs
@@ -126,7 +127,7 @@ class SampleAggregate(Procedure):
     def resolve(self, context: Context) -> SampleAggregate:
         """Return the question as it is run: with its region and number of blocks, and located if the price suffices."""
         if context not in self._resolved:
-            found = self._placed(context.schema, context.nobs)
+            found = self._placed(context.schema, context.neighbors, context.nobs)
             aggregator: Aggregator = "winsorized" if found._compiled(context).located else "mean"
             self._resolved[context] = found if aggregator == found.aggregator else replace(found, aggregator=aggregator)
         return self._resolved[context]

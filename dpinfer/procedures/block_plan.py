@@ -317,13 +317,15 @@ def blocks_for(nobs: float, size: int, *, halves: bool) -> int:
     return int(np.clip(rows / block_size(rows, size, halves=halves), FEWEST, MOST))
 
 
-def number_of_blocks(asked: int | Auto, nobs: float | None, size: int, *, halves: bool) -> int | Auto:
-    """Return the number of blocks that was asked for, or that suits a number of rows; "auto" where none is known.
+def number_of_blocks(asked: int | Auto, nobs: float | None, size: int, *, counted: bool, halves: bool) -> int | Auto:
+    """Return the number of blocks that was asked for, or that suits a number of rows.
+
+    Where none is known it is "auto", if rows can be ``counted``: their number is not public.
 
     Raises
     ------
     OptionError
-        If blocks would be too small for the parameters.
+        If blocks would be too small for the parameters, or no number of rows is known that is public.
     """
     least = 4 * (size + 1) if halves else 2 * (size + 1)
     if isinstance(asked, int):
@@ -331,8 +333,11 @@ def number_of_blocks(asked: int | Auto, nobs: float | None, size: int, *, halves
             right = f"at most {max(int(nobs / least), 0):,}: blocks of at least {least} rows for {size} parameters"
             raise OptionError("blocks", asked, right)
         return asked
-    if nobs is None:
+    if nobs is None and counted:
         return "auto"
+    if nobs is None:
+        right = "a number of blocks, nobs= or data: the number of rows is public under replace_one"
+        raise OptionError("blocks", "auto", right)
     found = int(min(nobs / block_size(nobs, size, halves=halves), MOST))
     if found < FEWEST:
         wanted = FEWEST * block_size(nobs, size, halves=halves)

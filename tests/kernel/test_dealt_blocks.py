@@ -11,9 +11,13 @@ from dpinfer.kernel import blocks as blocks_module
 from dpinfer.kernel.draws import PrivateDraws
 from dpinfer.kernel.plan import planned
 from dpinfer.kernel.rows.blocks import OCTAVES, Blocks, OctaveCounts
+from dpinfer.kernel.rows.cells import CellSum
+from dpinfer.kernel.rows.features import Features
 from dpinfer.kernel.stage import Context, Slot, Stage, Sum
 from dpinfer.privacy.units import NEIGHBORS
 from dpinfer.procedures.procedure import Procedure, unstored
+from dpinfer.schema.axes import compile_condition
+from dpinfer.schema.basis import basis_of
 from dpinfer.schema.region import Region
 from tests.kernel.test_stages import (
     FRAME,
@@ -24,7 +28,6 @@ from tests.kernel.test_stages import (
     failed_after_the_charge,
     guarded,
     refused_before_the_charge,
-    total,
 )
 
 
@@ -48,12 +51,17 @@ def middle(frame):
     return [0.0]
 
 
+def rows():
+    """How many rows meet a condition: not public under either relation."""
+    return CellSum(Features(basis_of([], SCHEMA), compile_condition("a > 0.05", SCHEMA)))
+
+
 def in_blocks(dealt, *, count=None):
     """Count rows, then sum over blocks whose number the count says."""
     columns = SCHEMA.select(["a"])
 
     def ask(place, _):
-        return Stage(Sum(OctaveCounts(columns, REGION))) if place else Stage(Sum(total()))
+        return Stage(Sum(OctaveCounts(columns, REGION))) if place else Stage(Sum(rows()))
 
     blocks = Blocks(columns, REGION, count, middle, halves=False, workers=1)
     return Counted(given=HALVES, ask=ask, blocks=blocks, dealt=dealt)
@@ -124,7 +132,7 @@ def test_rows_are_dealt_once_after_the_count_and_into_as_many_blocks_as_it_says(
 
     def ask(place, released):
         columns = SCHEMA.select(["a"])
-        return Stage(Sum(OctaveCounts(columns, REGION))) if place else Stage(Sum(total()))
+        return Stage(Sum(OctaveCounts(columns, REGION))) if place else Stage(Sum(rows()))
 
     third = Slot(Fraction(1, 3), OCTAVES)
     procedure = replace(in_blocks(dealt), ask=ask, given=(Slot(Fraction(1, 3), 1), third, third))

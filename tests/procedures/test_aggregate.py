@@ -491,14 +491,15 @@ def test_a_confidential_number_of_rows_is_counted_for_the_same_charge(unit, aggr
 
 
 def test_what_a_count_of_rows_takes_of_the_price_does_not_depend_on_it():
-    question = counted(None)
-    for neighbors in NEIGHBORS:
-        measured = question.measurement(PRICE, schema=SCHEMA, neighbors=neighbors)
+    question, people_schema = counted(None), SCHEMA.with_people("id", 3)
+    with pytest.raises(OptionError, match="public under replace_one"):
+        question.measurement(PRICE, schema=SCHEMA, neighbors="replace_one")
+    for schema, neighbors in ((SCHEMA, "add_remove"), *((people_schema, relation) for relation in NEIGHBORS)):
+        measured = question.measurement(PRICE, schema=schema, neighbors=neighbors)
         assert [slot.adaptive for slot in measured.slots] == [False, False, True, True]
         assert sum(slot.share for slot in measured.slots) == 1
         assert measured.slots[0].share == Fraction(1, 50)
         assert measured.costs[0].rho <= Fraction(1, 500)
-    people_schema = SCHEMA.with_people("id", 3)
     first = [question.measurement(PRICE, schema=schema).stages[0] for schema in (SCHEMA, people_schema)]
     one, many = (stage.law.scales[0] * stage.steps[0] for stage in first)
     assert many == pytest.approx(3 * one, rel=1e-6)
