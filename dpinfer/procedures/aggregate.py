@@ -346,7 +346,7 @@ def sample_aggregate(
         returns a vector of fixed length and depends on nothing else.
     blocks : int or "auto"
         Number k of blocks. "auto" makes them as small as bias allows, from a number of rows that is public
-        (replace_one) or given as ``nobs``.
+        (replace_one) or given as ``nobs``; else rows are counted with noise, for a fiftieth of the price.
     bounds : Ball, (lower, upper), or mapping of name or tuple of names to such
         The region in which the parameters are declared to lie: `Ball` for a group of them, a pair for intervals.
         Estimates beyond it are moved into it.

@@ -1,4 +1,4 @@
-"""Sample-and-aggregate: what `explain` forecasts against what is measured, and how often messages on blocks are untrue."""
+"""Sample-and-aggregate: what `explain` forecasts against what is measured, and how often messages are untrue."""
 
 from __future__ import annotations
 
@@ -199,9 +199,9 @@ def run(arguments: Options) -> list[Claim]:
             table.append(judge(cell, {name: np.concatenate([part[place][name] for part in parts]) for name in names}))
     frame = pd.DataFrame(table)
     notes = [
-        "Forecasts are those of explain: a probability is the mean over coefficients, or that of any of them; errors are "
-        "over the sampling error, root mean square; overall with the region as wide as it is in spreads between blocks. "
-        "A message is untrue where it does not hold of the blocks without noise.",
+        "Forecasts are those of explain: a probability is the mean over coefficients, or that of any of them; errors "
+        "are over the sampling error, root mean square; overall with the region as wide as it is in spreads between "
+        "blocks. A message is untrue where it does not hold of the blocks without noise.",
     ]
     write_table(frame, "aggregate_forecast", arguments, notes)
     return claims(frame, arguments)
@@ -218,8 +218,8 @@ def claims(table: pd.DataFrame, arguments: Options) -> list[Claim]:
     noise = float(np.sqrt(0.25 / arguments.replicates) + np.sqrt(0.25 / 300))
     most = LEVEL + 3 * error
     return [
-        Claim("largest error of the forecast probability that a coefficient is not located", f"{len(located)} cells", "",
-              f"{gap:.3f}", f"{noise:.3f}", gap <= STATED + 2 * noise),
+        Claim("largest error of the forecast probability that any coefficient is not located", f"{len(located)} cells",
+              "", f"{gap:.3f}", f"{noise:.3f}", gap <= STATED + 2 * noise),
         Claim("measured over forecast error of sample-and-aggregate, farthest from 1", f"{len(located)} cells", "",
               f"{float(np.exp(ratio.iloc[int(np.abs(ratio).to_numpy().argmax())])):.2f}", "",
               float(np.abs(ratio).max()) <= np.log(1 + STATED_ERROR)),
