@@ -147,12 +147,13 @@ def _of_blocks(plan: BlockPlan) -> list[str]:
         return [*([first] if plan.winsorized else []), f"standard error from privacy noise: {listed}"]
     found = forecast(plan)
     low, high = found.located_noise
+    alike = " and of like spread in a group" if len(plan.region.places) < plan.size else ""
     several = f", any of the {plan.size} with {_share(found.any_missed)}" if plan.size > 1 else ""
     overall = ", ".join(f"{found.expected_error(ratio):.2g}" for ratio in _RATIOS)
     widths = ", ".join(f"{2 * ratio:.0f}" for ratio in _RATIOS)
     lines = [
         f"locating     a coefficient is not located with probability {_share(found.each_missed)}{several}, if block "
-        "estimates are about normal; the region alone then bounds it",
+        f"estimates are about normal{alike}; the region alone then bounds it",
     ]
     if found.each_missed > 0:
         lines.append(f"standard error from privacy noise of one that is not located: {listed}")
