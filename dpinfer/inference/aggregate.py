@@ -27,6 +27,9 @@ METHODS = ("auto", "wald")
 _FEW = 10.0
 """Degrees of freedom below which the reader is told."""
 
+_LEVEL = 0.01
+"""Probability that noise, or the choice of blocks, makes any message on them untrue."""
+
 _MANY = 0.05
 """Share of the blocks, beyond doubt, that failed or were moved, from which the reader is told."""
 
@@ -74,6 +77,42 @@ class BlockSums:
     noise_count: float
     laplace: bool
 
+    # What holds with probability 1 - _LEVEL, all at once: 4 bounds for each parameter, one for each of the two counts.
+
+    @property
+    def chance(self) -> float:
+        """Probability with which a single bound may fail."""
+        return _LEVEL / (4 * len(self.sums) + 2)
+
+    @cached_property
+    def deviations(self) -> float:
+        """Standard deviations that a noise exceeds with that probability, to one side."""
+        if self.laplace:
+            return float(np.log(0.5 / self.chance) / np.sqrt(2))
+        return float(stats.norm.isf(self.chance))
+
+    @property
+    def doubt(self) -> float:
+        """By how much, at most, noise moves a mean of v."""
+        return float(self.deviations * np.sqrt(self.noise_sum) / self.blocks)
+
+    @cached_property
+    def least_spread(self) -> Array:
+        """Lower bound on the standard deviation of v between blocks, of those that there might be (p,).
+
+        The products less what noise may have added, less the largest square of the mean; and those k normal blocks may
+        differ more than others.
+        """
+        k, products = self.blocks, np.diag(self.products)
+        least = (products - self.deviations * np.sqrt(np.diag(self.noise_product))) / k
+        least -= (np.abs(self.mean) + self.doubt) ** 2
+        return np.asarray(np.sqrt(np.maximum(least, 0.0) * k / stats.chi2.isf(self.chance, k - 1)))
+
+    @property
+    def least_counts(self) -> Array:
+        """Lower bounds on the numbers of failed and of moved blocks (2,)."""
+        return np.asarray(self.counts - self.deviations * np.sqrt(self.noise_count))
+
     @cached_property
     def mean(self) -> Array:
         """Noisy mean of v (p,)."""
@@ -108,6 +147,8 @@ class AggregateInference(BaseInference):
         Centre and half-width of the winsorising ball.
     nobs : float or None
     nobs_is_public : bool
+    sought : bool
+        Whether block estimates were to be located.
     notes : tuple of str
         Further warnings.
     method : str
@@ -125,6 +166,7 @@ class AggregateInference(BaseInference):
     frame: Frame
     nobs: float | None = None
     nobs_is_public: bool = False
+    sought: bool = False
     notes: tuple[str, ...] = ()
     method: str = "wald"
 
@@ -160,17 +202,24 @@ class AggregateInference(BaseInference):
     @property
     def lost(self) -> bool:
         """Whether so many blocks failed or were moved, beyond doubt, that no interval is given."""
-        least = self.blocks.counts - _DOUBT * np.sqrt(self.blocks.noise_count)
+        least = self.blocks.counts - max(_DOUBT, self.blocks.deviations) * np.sqrt(self.blocks.noise_count)
         return bool((least > _LOST * self.blocks.blocks).any())
 
     @property
     def flags(self) -> tuple[str, ...]:
-        """Warnings, from released numbers only."""
+        """Warnings, from released numbers only.
+
+        What is said of blocks that nobody sees is a test: with probability 0.99 nothing of it is untrue. That an
+        estimate was not located, and how well its variance is known, are facts of the release.
+        """
         found = []
-        if not self.frame.located.all() and self.frame.located.any():
+        if not self.frame.located.all() and (self.sought or self.frame.located.any()):
             listed = ", ".join(self._listed(~self.frame.located))
-            found.append(f"the block estimates of {listed} were not located, and are bounded by the region alone")
-        edge = np.abs(self.blocks.mean) > _NEAR_EDGE
+            found.append(
+                f"the block estimates of {listed} were not located, and are bounded by the region alone: noise hides "
+                "where they are, and a larger price or more blocks would tell"
+            )
+        edge = np.abs(self.blocks.mean) - self.blocks.doubt > _NEAR_EDGE
         if edge.any():
             found.append(
                 f"the estimate of {', '.join(self._listed(edge))} is near the edge of where block estimates are "
@@ -181,8 +230,8 @@ class AggregateInference(BaseInference):
             "gave no finite estimate and count as the middle of where block estimates are bounded",
             "lay outside of their bounds and were moved",
         )
-        for count, what in zip(self.blocks.counts, told, strict=True):
-            if count - 2 * error > _MANY * self.blocks.blocks:
+        for count, least, what in zip(self.blocks.counts, self.blocks.least_counts, told, strict=True):
+            if least > _MANY * self.blocks.blocks:
                 found.append(
                     f"about {count / self.blocks.blocks:.0%} of the blocks (give or take "
                     f"{error / self.blocks.blocks:.0%}) {what}: the estimate may be biased"
@@ -281,13 +330,16 @@ def read_block_sums(last: StageRelease, blocks: int, size: int) -> BlockSums:
 
 
 def edge_warnings(found: AggregateInference, region: Region) -> tuple[str, ...]:
-    """Warn of estimates so near the edge of the region that estimates of blocks must lie beyond it."""
-    spread = np.sqrt(np.diag(found.cov_sampling) * found.blocks.blocks)
+    """Warn of estimates so near the edge of the region that estimates of blocks must lie beyond it.
+
+    A test: noise may have moved the estimate to the edge, and may be most of what blocks seem to differ by.
+    """
+    spread, doubt = found.blocks.least_spread * found.frame.half, found.blocks.doubt * found.frame.half
     near = []
     for places, radius in zip(region.places, region.radii, strict=True):
         mine = list(places)
-        room = radius - float(np.linalg.norm(found.params[mine] - region.center[mine]))
-        if room < _ROOM * float(spread[mine].max()):
+        away = float(np.linalg.norm(found.params[mine] - region.center[mine]) - np.linalg.norm(doubt[mine]))
+        if radius - away < _ROOM * float(spread[mine].max()):
             near += [region.names[place] for place in places]
     if not near or not found.frame.located.any():
         return ()

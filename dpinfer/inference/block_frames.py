@@ -127,6 +127,8 @@ def find_frame(region: Region, counts: Array, noise: float, scales: Scales, *, n
     center, half = np.zeros(size), np.zeros(size)
     located = signal >= LOCATED[norm]
     for place, mine in enumerate(np.split(counts, np.cumsum(bins)[:-1])):
+        if not located[place]:
+            continue
         ends = region.center[place] + np.linspace(-region.radius[place], region.radius[place], bins[place] + 1)
         center[place], error, peak = fit_location(mine, ends=ends, scale=float(scale[place]), noise=noise)
         located[place] &= peak >= LOCATED[norm]

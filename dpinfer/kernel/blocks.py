@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 
+from dpinfer.errors import OptionError
 from dpinfer.kernel.people import KeptSource
 from dpinfer.kernel.rows.blocks import BlockValues, block_values
 from dpinfer.kernel.rows.features import CHUNK_ROWS
@@ -63,10 +64,11 @@ def block_fits(rows: Blocks, source: Source, labels: NDArray[np.intp], *, privat
     library's own runs in other processes. The frame of a block holds its rows in their order and is numbered from 0,
     with dtypes that the schema sets: it does not tell of other rows.
     """
+    count = _known(rows)
     values, keep = typed_rows(rows, source)
     kept = np.flatnonzero(keep)
     order = kept[np.argsort(labels[kept], kind="stable")]
-    starts = np.searchsorted(labels[order], np.arange(2 * rows.count + 1))
+    starts = np.searchsorted(labels[order], np.arange(2 * count + 1))
     fits = 3 if rows.halves else 1
 
     def frames(block: int) -> list[pd.DataFrame]:
@@ -76,8 +78,8 @@ def block_fits(rows: Blocks, source: Source, labels: NDArray[np.intp], *, privat
 
     if (private and not rows.own) or (not private and rows.workers not in (None, 1)):
         fitted, width, workers = _Parts(rows.estimator, rows.size), (fits, rows.size), rows.workers or -1
-        return fit_apart(fitted, frames, count=rows.count, width=width, n_jobs=workers, progress=rows.progress)
-    found = [[fit_here(rows.estimator, part, width=rows.size) for part in frames(b)] for b in range(rows.count)]
+        return fit_apart(fitted, frames, count=count, width=width, n_jobs=workers, progress=rows.progress)
+    found = [[fit_here(rows.estimator, part, width=rows.size) for part in frames(b)] for b in range(count)]
     return np.array(found)
 
 
@@ -125,8 +127,15 @@ def _labels_of(column: Category) -> pd.Index[Any]:
 
 def block_run(rows: Blocks, source: Source, draws: Draws) -> BlockValues:
     """Deal the rows into blocks, all rows of a person into one, and fit them."""
+    halves = 2 * _known(rows)
     if isinstance(source, KeptSource):
-        labels = draws.labels(source.people, 2 * rows.count)[source.persons]
+        labels = draws.labels(source.people, halves)[source.persons]
     else:
-        labels = draws.labels(source.rows, 2 * rows.count)
+        labels = draws.labels(source.rows, halves)
     return block_values(block_fits(rows, source, labels, private=draws.private), rows.region)
+
+
+def _known(rows: Blocks) -> int:
+    if rows.count is None:
+        raise OptionError("count", None, "a whole number of blocks: none is dealt before it is known")
+    return rows.count

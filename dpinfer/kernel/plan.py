@@ -9,7 +9,7 @@ from dpinfer.errors import OptionError, type_of
 from dpinfer.kernel.price import amounts, checked_slots, price_stage, reserved_cost, total_cost
 from dpinfer.kernel.rehearsal import Rehearsal
 from dpinfer.kernel.rows.blocks import BlockSum
-from dpinfer.kernel.sealing import own_price, own_schema, sealed_blocks
+from dpinfer.kernel.sealing import dealt_blocks, own_price, own_schema, sealed_blocks
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from dpinfer.privacy.units import Privacy
     from dpinfer.release.stage import StageRelease
 
-__all__ = ["Plan", "coordinates", "planned", "price_next"]
+__all__ = ["Plan", "coordinates", "dealt", "planned", "price_next"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -54,7 +54,7 @@ def planned(procedure: Any, context: Context, *, rehearse: bool = False) -> Plan
     question = procedure.question(told)
     kind = procedure.release_kind(told)
     blocks = sealed_blocks(procedure.units(told), context.schema)
-    rehearsal = Rehearsal(context, blocks)
+    rehearsal = Rehearsal(context)
     stages: list[PricedStage] = []
     costs: list[Cost] = []
     released: list[StageRelease] = []
@@ -64,6 +64,8 @@ def planned(procedure: Any, context: Context, *, rehearse: bool = False) -> Plan
         costs.append(reserved_cost(slot, amount, context, most or 1, priced.cost) if slot.adaptive else priced.cost)
         stages.append(priced)
         if rehearse or len(slots) > 1:
+            if isinstance(priced.rows, BlockSum) and not rehearsal.dealt:
+                rehearsal.deal(dealt(procedure, blocks, context, tuple(released)))
             released.append(rehearsal.release(priced))
     return Plan(
         kind=kind,
@@ -97,6 +99,18 @@ def price_next(
     if len(priced.names) > slot.most:
         raise OptionError("most", len(priced.names), f"a stage of at most {slot.most:,} numbers, as its slot says")
     return priced
+
+
+def dealt(procedure: Any, blocks: Blocks | None, context: Context, released: tuple[StageRelease, ...]) -> Blocks:
+    """Return the blocks that are summed; a number of them that waited for what is released is asked for now.
+
+    No bound depends on it, so neither does a price.
+    """
+    if blocks is None:
+        raise OptionError("rows", "sums of blocks", "sums of rows: the question splits the units into no blocks")
+    if blocks.count is not None:
+        return blocks
+    return dealt_blocks(blocks, procedure.blocks_dealt(handed(context), released))
 
 
 def handed(context: Context) -> Context:

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from dpinfer.errors import OptionError
 from dpinfer.kernel.rows.base import Batch
 from dpinfer.kernel.rows.blocks import BlockSum, BlockValues, block_values
 from dpinfer.kernel.stage import Largest, Place, Resampled
@@ -37,22 +36,25 @@ class Rehearsal:
     Estimates of blocks are spread evenly over the region, and nothing is fitted.
     """
 
-    def __init__(self, context: Context, blocks: Blocks | None) -> None:
-        self._context, self._blocks = context, blocks
+    def __init__(self, context: Context) -> None:
+        self._context = context
         self._rng = np.random.default_rng(0)
+        self._values: BlockValues | None = None
 
     @cached_property
     def _rows(self) -> Batch:
         return sample_batch(self._context.schema, _ROWS)
 
-    @cached_property
-    def _values(self) -> BlockValues:
-        blocks = self._blocks
-        if blocks is None:
-            raise OptionError("rows", "sums of blocks", "sums of rows: the question splits the units into no blocks")
-        shape = (blocks.count, 3 if blocks.halves else 1, blocks.size)
+    def deal(self, blocks: Blocks) -> None:
+        """Spread the estimates of blocks over their region."""
+        shape = (blocks.count or 0, 3 if blocks.halves else 1, blocks.size)
         spread = np.random.default_rng(0).uniform(-0.5, 0.5, shape) / np.sqrt(blocks.size)
-        return block_values(blocks.region.center + blocks.region.radius * spread, blocks.region)
+        self._values = block_values(blocks.region.center + blocks.region.radius * spread, blocks.region)
+
+    @property
+    def dealt(self) -> bool:
+        """Whether there are blocks."""
+        return self._values is not None
 
     def release(self, priced: PricedStage) -> StageRelease:
         """Run a stage: sums with simulated noise, and of choices always the first."""

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from dpinfer.errors import MeasurementFailedError, OptionError, type_of
 from dpinfer.kernel.blocks import block_run
-from dpinfer.kernel.plan import coordinates, handed, planned, price_next
+from dpinfer.kernel.plan import coordinates, dealt, handed, planned, price_next
 from dpinfer.kernel.price import amounts
 from dpinfer.kernel.quantiles import chosen_points
 from dpinfer.kernel.quiet import quiet
@@ -99,10 +99,11 @@ def _measure(
 ) -> None:
     """Ask for each stage, sum, draw, and append what it releases.
 
-    Rows are read quietly. What a procedure does to the process when it is asked for a stage is undone by then.
+    Rows are read quietly. What a procedure does to the process when it is asked for a stage is undone by then. Blocks
+    are dealt and fitted once, before the first sum over them: their labels depend on nothing, and their number on
+    nothing but what was released.
     """
-    with quiet(draws.private):
-        values = None if measured.blocks is None else block_run(measured.blocks, source, draws)
+    values: BlockValues | None = None
     slots = measured.slots
     for place, (slot, amount) in enumerate(zip(slots, amounts(context.privacy, slots), strict=True)):
         if slot.adaptive:
@@ -114,6 +115,10 @@ def _measure(
                 raise OptionError("stage", type_of(priced.rows), "a stage that costs no more than was charged for it")
         else:
             priced = measured.stages[place]
+        if values is None and isinstance(priced.rows, BlockSum):
+            blocks = dealt(procedure, measured.blocks, context, tuple(stages))
+            with quiet(draws.private):
+                values = block_run(blocks, source, draws)
         with quiet(draws.private):
             stages.append(_release(priced, source, values, draws))
 

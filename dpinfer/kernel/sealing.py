@@ -8,14 +8,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import fields
+from dataclasses import fields, replace
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from dpinfer.errors import OptionError, type_of
-from dpinfer.kernel.rows.blocks import BlockMoments, Blocks, OctaveCounts, PlaceCounts
+from dpinfer.kernel.rows.blocks import MOST_BLOCKS, BlockMoments, Blocks, OctaveCounts, PlaceCounts
 from dpinfer.kernel.rows.cells import CellSum
 from dpinfer.kernel.rows.features import Features, RowClip
 from dpinfer.kernel.rows.interpolants import Interpolant
@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 
     from dpinfer.privacy.units import Privacy
 
-__all__ = ["check_columns", "own_fraction", "own_price", "own_schema", "sealed_blocks", "sealed_stage"]
+__all__ = ["check_columns", "dealt_blocks", "own_fraction", "own_price", "own_schema", "sealed_blocks", "sealed_stage"]
 
 _PLAIN = frozenset({type(None), bool, int, float, str})
 
@@ -130,9 +130,20 @@ def sealed_blocks(blocks: Blocks | None, schema: Schema) -> Blocks | None:
     if type(made["region"]) is not Region:
         raise OptionError("region", type_of(made["region"]), "a Region")
     _check_region(made["region"])
-    if type(made["count"]) is not int or made["count"] < 1:
-        raise OptionError("count", type_of(made["count"]), "a positive whole number of blocks")
+    if made["count"] is not None:
+        _check_dealt(made["count"])
     return Blocks(**made)
+
+
+def dealt_blocks(blocks: Blocks, count: object) -> Blocks:
+    """Return sealed blocks of a number that was not known when they were sealed."""
+    _check_dealt(count)
+    return replace(blocks, count=count)  # type: ignore[arg-type]
+
+
+def _check_dealt(count: object) -> None:
+    if type(count) is not int or not 1 <= count <= MOST_BLOCKS:
+        raise OptionError("count", type_of(count), f"a whole number of blocks from 1 to {MOST_BLOCKS:,}")
 
 
 def check_columns(schema: Schema) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -41,13 +42,18 @@ def fit_scale(counts: Array, *, width: float, dof: float, noise: float) -> tuple
         The scale at which the shape correlates best with the counts; the standard error of its logarithm; and
         the correlation in standard deviations of its noise.
     """
-    bins = len(counts)
+    tried, shapes = _octaves(len(counts), width, dof)
+    return _best(counts, shapes, tried, np.log(tried), noise)
+
+
+@lru_cache(maxsize=64)
+def _octaves(bins: int, width: float, dof: float) -> tuple[Array, Array]:
+    """Return the scales that are tried, and the shares of the octaves at each; the same for many histograms."""
     tried = width * 2.0 ** -(np.arange((bins - 1) * _PER_OCTAVE) / _PER_OCTAVE)
     ends = width * 2.0 ** -np.arange(bins)
     reached = stats.chi2.cdf(dof * (ends / tried[:, None]) ** 2, dof)
     reached[:, 0] = 1.0
-    shapes = reached - np.hstack([reached[:, 1:], np.zeros((len(tried), 1))])
-    return _best(counts, shapes, tried, np.log(tried), noise)
+    return tried, reached - np.hstack([reached[:, 1:], np.zeros((len(tried), 1))])
 
 
 def fit_location(counts: Array, *, ends: Array, scale: float, noise: float) -> tuple[float, float, float]:
@@ -67,12 +73,20 @@ def fit_location(counts: Array, *, ends: Array, scale: float, noise: float) -> t
     location, error, signal : float
         As in `fit_scale`.
     """
-    tried = np.linspace(ends[0], ends[-1], (len(ends) - 1) * _PER_BIN + 1)
-    reached = stats.norm.cdf((ends - tried[:, None]) / scale)
-    reached[:, 0], reached[:, -1] = 0.0, 1.0
-    found, error, signal = _best(counts, np.diff(reached, axis=1), tried, tried, noise)
+    tried, shapes = _places(ends.tobytes(), scale)
+    found, error, signal = _best(counts, shapes, tried, tried, noise)
     width = float(ends[1] - ends[0])
     return found, float(np.hypot(error, width / 2)) if width > 2 * scale else error, signal
+
+
+@lru_cache(maxsize=16)
+def _places(ends: bytes, scale: float) -> tuple[Array, Array]:
+    """Return the locations that are tried, and the shares of the bins at each; the same for many histograms."""
+    listed = np.frombuffer(ends)
+    tried = np.linspace(listed[0], listed[-1], (len(listed) - 1) * _PER_BIN + 1)
+    reached = stats.norm.cdf((listed - tried[:, None]) / scale)
+    reached[:, 0], reached[:, -1] = 0.0, 1.0
+    return tried, np.diff(reached, axis=1)
 
 
 def _best(counts: Array, shapes: Array, tried: Array, moved: Array, noise: float) -> tuple[float, float, float]:

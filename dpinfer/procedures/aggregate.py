@@ -14,13 +14,13 @@ from dpinfer.inference.aggregate import AggregateInference, edge_warnings, read_
 from dpinfer.inference.block_frames import Frame
 from dpinfer.kernel.rows.blocks import BlockMoments, Blocks, OctaveCounts
 from dpinfer.kernel.stage import Context, Data, Slot, Stage
-from dpinfer.procedures.block_model import BlockModel, Link, check_picklable, own_options, told_options
+from dpinfer.procedures.block_forecast import told
+from dpinfer.procedures.block_model import BlockModel, Link, check_picklable, native, own_options, told_options
 from dpinfer.procedures.block_plan import FEWEST, MOST, BlockPlan, number_of_blocks, rows_of, small_blocks
 from dpinfer.procedures.conditions import compiled_where, told_where, where_notes
-from dpinfer.procedures.expected import first_error
 from dpinfer.procedures.keywords import suggests
 from dpinfer.procedures.options import Allowed, inferred, measured, one_of, texts_of, unstored
-from dpinfer.procedures.procedure import Procedure
+from dpinfer.procedures.procedure import Procedure, context_of
 from dpinfer.results.aggregate import AggregateResults
 from dpinfer.schema.region import Region
 
@@ -35,6 +35,10 @@ __all__ = ["SampleAggregate", "sample_aggregate"]
 Aggregator = Literal["winsorized", "mean"]
 Correction = Literal["half_blocks", "none"]
 Method = Literal["auto", "wald"]
+
+_DOUBT = 4.0
+"""Standard deviations by which a noisy number of rows may be too small: noise does so once in 30,000, or in 500 if
+Laplace's."""
 
 _LARGEST_SUM = 1e20
 """Bound on noisy sums, in units of the ball; the largest noise that can be drawn is far below."""
@@ -94,13 +98,17 @@ class SampleAggregate(Procedure):
         self._placed(schema, neighbors, self.source.nobs if isinstance(self.source, Data) else None)
 
     def _placed(self, schema: Schema, neighbors: Neighbors, public: int | None) -> SampleAggregate:
-        """Return the question with its region, number of blocks, response and link."""
+        """Return the question with its region, number of blocks, response and link.
+
+        The number of blocks stays "auto" where no number of rows is known: it is then read from a noisy count.
+        """
         if self.region is not None:
             return self
         prepared = self._runnable.prepared(self.formula, schema)
         nobs = float(public) if self.nobs is None and public is not None else self.nobs
+        counted = neighbors == "add_remove" or schema.people is not None
         size, halves = len(prepared.region.names), self.bias_correction == "half_blocks"
-        blocks = number_of_blocks(self.blocks, nobs, size, neighbors, halves=halves)
+        blocks = number_of_blocks(self.blocks, nobs, size, counted=counted, halves=halves)
         self._columns(schema)
         return replace(
             self, region=prepared.region, blocks=blocks, response=prepared.response, link=prepared.link, nobs=nobs
@@ -152,10 +160,11 @@ class SampleAggregate(Procedure):
             self._plans[context] = BlockPlan(
                 schema=self._columns(context.schema),
                 region=region,
-                count=blocks,
+                count=None if blocks == "auto" else blocks,
                 halves=self.bias_correction == "half_blocks",
                 winsorized=self.aggregator == "winsorized",
                 context=context,
+                where=self.where,
             )
         return self._plans[context]
 
@@ -184,8 +193,12 @@ class SampleAggregate(Procedure):
         return blocks
 
     def slots(self, context: Context) -> tuple[Slot, ...]:
-        """Give a small share to histograms of scale and place, and the rest to sums over the blocks."""
+        """Give small shares to a count of rows and histograms of scale and place, the rest to sums over the blocks."""
         return self.plan(context).slots
+
+    def blocks_dealt(self, context: Context, released: tuple[StageRelease, ...]) -> int:
+        """Return the number of blocks, which a noisy count of rows may have settled."""
+        return self.plan(context).dealt(released)
 
     def stage(self, place: int, context: Context, released: tuple[StageRelease, ...]) -> Stage:
         """Ask for the scale of block estimates, then their place, then sums of estimates winsorised there."""
@@ -197,26 +210,17 @@ class SampleAggregate(Procedure):
         Returns
         -------
         str
-            What is measured, its bound, noise and guarantee; and the noise of the estimates: in units of the spread
-            between blocks where these are winsorised, else in those of the parameters.
+            What is measured, its bound, noise and guarantee; and what is to be expected of the estimates: with what
+            probability they are not located, and their error, over that of sampling or in units of the parameters.
         """
         planned = self.measurement(privacy, schema=schema, neighbors=neighbors)
         plan = self.plan(planned.context)
-        noise = first_error(planned.stages[-1]) / plan.count
-        lines = [f"question     {planned.text}, in {plan.count:,} secret blocks", planned.describe()]
+        blocks = f"in {plan.count:,} secret blocks" if plan.count is not None else "in secret blocks"
+        lines = [f"question     {planned.text}, {blocks}", planned.describe()]
         lines += [f"region       {plan.region.describe()}"]
-        if plan.located:
-            ratio = noise * plan.radius * np.sqrt(plan.count)
-            lines.append(
-                f"privacy noise of an estimate: {ratio:.2g} to {1.5 * ratio:.2g} times its sampling error, by how well "
-                "the spread between blocks can be told"
-            )
-        else:
-            listed = zip(plan.region.names, (plan.whole.half * noise).tolist(), strict=True)
-            if self.aggregator == "winsorized":
-                lines.append("this price does not suffice to locate the block estimates: the region alone bounds them")
-            lines.append(f"standard error from privacy noise: {', '.join(f'{n} {e:.4g}' for n, e in listed)}")
-        return "\n".join(lines)
+        own = self.resolve(planned.context)._native
+        lines += [f"native       {own}"] if own else []
+        return "\n".join([*lines, *told(replace(plan, winsorized=self.aggregator == "winsorized"))])
 
     # Inference
 
@@ -229,14 +233,19 @@ class SampleAggregate(Procedure):
         """Infer from a release of this question: free, and without any row."""
         found, theirs = self._asked_of(release)
         assert isinstance(theirs, SampleAggregate)
-        region, blocks = theirs._known
+        region, _ = theirs._known
+        blocks, counted = theirs._dealt(found), theirs._counted(found)
+        nobs, doubt = (theirs.nobs, 0.0) if counted is None else counted
         inference = AggregateInference(
             names=region.names,
             blocks=read_block_sums(found.stages[-1], blocks, len(region.names)),
             frame=Frame.from_dict(found.stages[-1].settings, len(region.names)),
-            nobs=None if found.nobs is None else float(found.nobs),
+            nobs=counted[0] if counted else None if found.nobs is None else float(found.nobs),
             nobs_is_public=found.nobs is not None,
-            notes=small_blocks(theirs.nobs, blocks, len(region.names), halves=theirs.bias_correction == "half_blocks"),
+            sought=theirs.aggregator == "winsorized",
+            notes=small_blocks(
+                nobs, blocks, len(region.names), halves=theirs.bias_correction == "half_blocks", doubt=doubt
+            ),
         )
         inference = replace(inference, notes=(*inference.notes, *edge_warnings(inference, region)))
         return AggregateResults(
@@ -244,7 +253,7 @@ class SampleAggregate(Procedure):
             found,
             model_name=f"Private {theirs.model}",
             response=theirs.response,
-            notes=theirs._notes,
+            notes=theirs._notes(blocks),
             link=theirs.link,
         )
 
@@ -255,23 +264,39 @@ class SampleAggregate(Procedure):
         frame = Frame.from_dict(last.settings, len(region.names))
         expected = [BlockMoments(columns, region, tuple(frame.center.tolist()), tuple(frame.half.tolist())).names]
         if self.aggregator == "winsorized":
-            expected = [OctaveCounts(columns, region).names, release.stages[1].names, *expected]
+            expected = [OctaveCounts(columns, region).names, release.stages[-2].names, *expected]
+        if self.blocks == "auto":
+            expected = [self._compiled(context_of(release)).counting.measure.names, *expected]
+        self._dealt(release)
         if [stage.names for stage in release.stages] != expected:
             raise ReleaseFormatError("the sums of the release are not those that its question asks for")
         if release.law.family == "tulap" or not (np.abs(release.array) <= _LARGEST_SUM).all():
             raise ReleaseFormatError("the sums of the release are not such as blocks give")
 
     @property
-    def _known(self) -> tuple[Region, int]:
-        """Region and number of blocks of a question that is resolved."""
-        if self.region is None or self.response is None or self.blocks == "auto":
-            raise ReleaseFormatError("region, response or blocks is of a wrong type: a release holds what was run")
+    def _known(self) -> tuple[Region, int | Literal["auto"]]:
+        """Region and number of blocks of a question that is resolved; "auto" where rows are counted first."""
+        if self.region is None or self.response is None:
+            raise ReleaseFormatError("region or response is of a wrong type: a release holds what was run")
         return self.region, self.blocks
 
-    @property
-    def _notes(self) -> tuple[str, ...]:
-        """What the tables say of the method."""
-        region, blocks = self._known
+    def _dealt(self, release: Release) -> int:
+        """Return the number of blocks of a release; where it was read from a noisy count, the last stage holds it."""
+        found = self.blocks if self.blocks != "auto" else release.stages[-1].settings["blocks"]
+        if type(found) is not int or not FEWEST <= found <= MOST:
+            raise ReleaseFormatError("blocks: not a number of blocks")
+        return found
+
+    def _counted(self, release: Release) -> tuple[float, float] | None:
+        """Return the noisy number of rows that settled the number of blocks, and by how much it may be too small."""
+        if self.blocks != "auto":
+            return None
+        first = release.stages[0]
+        return float(first.array[0]), _DOUBT * float(np.sqrt(first.noise_variances[0]))
+
+    def _notes(self, blocks: int) -> tuple[str, ...]:
+        """Say in the tables what the method is."""
+        region, _ = self._known
         located = self.aggregator == "winsorized"
         bounded = "winsorised around where most of them are" if located else "bounded by the declared region"
         corrected = ", each corrected for bias by its halves" if self.bias_correction == "half_blocks" else ""
@@ -280,7 +305,13 @@ class SampleAggregate(Procedure):
             f"estimate{corrected}, {bounded}.",
             f"Declared region: {region.describe()}.",
         )
-        return (*found, *where_notes(self.where))
+        return (*found, *([self._native] if self._native else []), *where_notes(self.where))
+
+    @property
+    def _native(self) -> str | None:
+        """Name the library's own regression that fits the model, if there is one."""
+        own = native(self.model, self.model_options, self.link) if isinstance(self.formula, str) else None
+        return own and f"dpi.{own} fits this model to all rows at once, usually with a third of the error or less."
 
 
 @suggests
@@ -315,7 +346,7 @@ def sample_aggregate(
         returns a vector of fixed length and depends on nothing else.
     blocks : int or "auto"
         Number k of blocks. "auto" makes them as small as bias allows, from a number of rows that is public
-        (replace_one) or given as ``nobs``.
+        (replace_one) or given as ``nobs``; else rows are counted with noise, for a fiftieth of the price.
     bounds : Ball, (lower, upper), or mapping of name or tuple of names to such
         The region in which the parameters are declared to lie: `Ball` for a group of them, a pair for intervals.
         Estimates beyond it are moved into it.

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     Formula = str | tuple[str, ...]
 
-__all__ = ["BlockModel", "Link", "PreparedModel", "check_picklable", "own_options", "told_options"]
+__all__ = ["BlockModel", "Link", "PreparedModel", "check_picklable", "native", "own_options", "told_options"]
 
 Link = Literal["identity", "logit", "probit", "log"]
 
@@ -31,6 +31,28 @@ _LINKS: dict[str, Link] = {
     "Poisson": "log",
     **dict.fromkeys(("OLS", "WLS", "GLS", "RLM", "QuantReg"), "identity"),
 }
+_NATIVE: dict[str, tuple[str, frozenset[str]]] = {
+    "OLS": ("ols", frozenset()),
+    "Logit": ("logit", frozenset()),
+    "Probit": ("probit", frozenset()),
+    "Poisson": ("poisson", frozenset({"offset", "exposure"})),
+    "QuantReg": ("quantreg", frozenset()),
+    "RLM": ("rlm", frozenset()),
+    "GLM": ("glm", frozenset({"family", "offset", "exposure"})),
+}
+"""By model: the library's own regression, and the options of the model that it has, too."""
+
+_NATIVE_FAMILIES = {
+    ("None", "identity"),
+    ("Gaussian", "identity"),
+    ("Binomial", "logit"),
+    ("Binomial", "probit"),
+    ("Poisson", "log"),
+    ("Gamma", "log"),
+    ("NegativeBinomial", "log"),
+}
+"""Families and links of `glm`, by what a release holds of them."""
+
 _FAMILY_LINKS: dict[str, Link] = {**{link: link for link in get_args(Link)}, "nonetype": "identity"}
 
 
@@ -132,6 +154,16 @@ def _link(kind: type, options: Mapping[str, Any]) -> Link | None:
     if kind.__name__ != "GLM":
         return _LINKS.get(kind.__name__)
     return _FAMILY_LINKS.get(type(getattr(options.get("family"), "link", None)).__name__.lower())
+
+
+def native(model: str, options: Mapping[str, str], link: Link | None) -> str | None:
+    """Return the name of the library's own regression that fits a model with such options, if there is one."""
+    name, known = _NATIVE.get(model, ("", frozenset()))
+    if not name or not set(options) <= known:
+        return None
+    if model == "GLM" and (options.get("family", "None"), link) not in _NATIVE_FAMILIES:
+        return None
+    return name
 
 
 def own_options(name: str, options: object) -> dict[str, Any]:

@@ -2,39 +2,58 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
 from dpinfer.errors import OptionError, type_of
 from dpinfer.inference.block_frames import bins_of, find_frame, find_scales, limit, whole_frame
 from dpinfer.kernel.price import amounts, price_stage
-from dpinfer.kernel.rows.blocks import BINS, OCTAVES, BlockMoments, OctaveCounts, PlaceCounts
+from dpinfer.kernel.rows.blocks import BINS, MOST_BLOCKS, OCTAVES, BlockMoments, OctaveCounts, PlaceCounts
+from dpinfer.kernel.rows.cells import CellSum
+from dpinfer.kernel.rows.features import Features
 from dpinfer.kernel.stage import Slot, Stage, Sum
 from dpinfer.privacy.units import PureDP
+from dpinfer.procedures.conditions import kept_where
 from dpinfer.procedures.expected import first_error
 from dpinfer.release import Release
+from dpinfer.schema.grid import constant_basis
 
 if TYPE_CHECKING:
     from dpinfer.inference.block_frames import Frame
     from dpinfer.kernel.rows.blocks import BlockSum
     from dpinfer.kernel.stage import Context
     from dpinfer.privacy.sensitivity import Norm
-    from dpinfer.privacy.units import Neighbors, Privacy
+    from dpinfer.privacy.units import Privacy
     from dpinfer.release import StageRelease
     from dpinfer.schema.region import Region
     from dpinfer.schema.schema import Schema
 
-__all__ = ["FEWEST", "MOST", "BlockPlan", "BlockShares", "block_size", "number_of_blocks", "rows_of", "small_blocks"]
+    Auto = Literal["auto"]
 
-FEWEST, MOST = 8, 2**20
+__all__ = [
+    "FEWEST",
+    "MOST",
+    "BlockPlan",
+    "BlockShares",
+    "block_size",
+    "blocks_for",
+    "number_of_blocks",
+    "rows_of",
+    "small_blocks",
+]
+
+FEWEST, MOST = 8, MOST_BLOCKS
 """Blocks that can be asked for."""
 
 COUNT_SHARE = Fraction(1, 50)
 """Share of the price that goes to the counts of failed and of moved blocks."""
+
+ROWS_SHARE = Fraction(1, 50)
+"""Share of the price that goes to a noisy count of rows, where that decides how many blocks there are."""
 
 _SIGNAL, _ENOUGH = {"l2": 10.0, "l1": 14.0}, {"l2": 5.0, "l1": 9.0}
 """Signal that histograms are to have, and the least with which blocks are winsorised, by norm of the noise."""
@@ -60,17 +79,20 @@ class BlockShares:
     ----------
     octaves, places : Fraction
         For the histograms of scale and place; 0 where blocks are bounded by the region alone.
+    rows : Fraction
+        For a noisy count of rows; 0 where the number of blocks is known in advance.
     moments : Fraction
         For sums, products and the counts of failed and of moved blocks.
     """
 
     octaves: Fraction
     places: Fraction
+    rows: Fraction = Fraction(0)
 
     @property
     def moments(self) -> Fraction:
         """The rest of the price."""
-        return 1 - self.octaves - self.places
+        return 1 - self.rows - self.octaves - self.places
 
     @property
     def parts(self) -> tuple[float, float]:
@@ -88,22 +110,28 @@ class BlockPlan:
     schema : Schema
         Columns that are read.
     region : Region
-    count : int
-        Number k of blocks.
+    count : int or None
+        Number k of blocks; None where it is read from a noisy count of rows.
     halves : bool
         Whether half-blocks are fitted as well.
     winsorized : bool
         Whether block estimates are to be located, if the price suffices.
     context : Context
         What is public about the run.
+    where : str, optional
+        The condition that rows have to meet.
+    given : BlockShares, optional
+        Shares of the price, where they were settled before the number of blocks was known.
     """
 
     schema: Schema
     region: Region
-    count: int
+    count: int | None
     halves: bool
     winsorized: bool
     context: Context
+    where: str | None = None
+    given: BlockShares | None = None
 
     @property
     def size(self) -> int:
@@ -122,21 +150,31 @@ class BlockPlan:
         Notes
         -----
         A peak of estimates spread over about one bin has signal k h^(1/2) / s, where h is the sum of squared shares of
-        the bins and s the noise of a count. That is known before anything is measured.
+        the bins and s the noise of a count. That is known before anything is measured. Where k is not, histograms
+        get all that they may: few blocks need it, and to many it is little.
         """
+        if self.given is not None:
+            return self.given
+        rows = ROWS_SHARE if self.count is None else Fraction(0)
         if self.winsorized:
             pure = self.norm == "l1"
-            wanted = {}
-            for kind, rows in self._histograms.items():
-                counted = self.count if self.halves or kind == "places" else self.count // 2  # spreads of pairs
-                whole = self._noise(Stage(Sum(rows)), self.context.privacy)
-                ratio = _SIGNAL[self.norm] * whole / (counted * np.sqrt(_HEIGHT[kind]))
-                wanted[kind] = max(ratio if pure else ratio**2, _FLOOR)
-            spared = min(1.0, _CAP / sum(wanted.values()))
-            if _SIGNAL[self.norm] * (spared if pure else np.sqrt(spared)) >= _ENOUGH[self.norm]:
+            wanted = self._wanted(self.count or FEWEST)
+            spared = _CAP / sum(wanted.values()) if self.count is None else min(1.0, _CAP / sum(wanted.values()))
+            enough = _SIGNAL[self.norm] * (spared if pure else np.sqrt(spared)) >= _ENOUGH[self.norm]
+            if enough or self.count is None:
                 octaves, places = (Fraction(share * spared).limit_denominator(10**6) for share in wanted.values())
-                return BlockShares(octaves, places)
-        return BlockShares(Fraction(0), Fraction(0))
+                return BlockShares(octaves, places, rows)
+        return BlockShares(Fraction(0), Fraction(0), rows)
+
+    def _wanted(self, count: int) -> dict[str, float]:
+        """Return shares of the price at which the histograms of so many blocks have the signal that they should."""
+        wanted = {}
+        for kind, rows in self._histograms.items():
+            counted = count if self.halves or kind == "places" else count // 2  # spreads of pairs
+            whole = self.noise(Stage(Sum(rows)), self.context.privacy)
+            ratio = _SIGNAL[self.norm] * whole / (counted * np.sqrt(_HEIGHT[kind]))
+            wanted[kind] = max(ratio if self.norm == "l1" else ratio**2, _FLOOR)
+        return wanted
 
     @property
     def _histograms(self) -> dict[str, BlockSum]:
@@ -146,7 +184,7 @@ class BlockPlan:
             "places": PlaceCounts(self.schema, self.region, whole),
         }
 
-    def _noise(self, stage: Stage, amount: Privacy) -> float:
+    def noise(self, stage: Stage, amount: Privacy) -> float:
         """Return the standard deviation of the noise of a stage's first sum, in its units."""
         return first_error(price_stage(stage, amount, self.context))
 
@@ -157,12 +195,14 @@ class BlockPlan:
 
     @property
     def slots(self) -> tuple[Slot, ...]:
-        """A small share for histograms of scale and place, and the rest for sums over the blocks."""
+        """Small shares for a count of rows and histograms of scale and place, the rest for sums over the blocks."""
         size, shares = self.size, self.shares
         moments = size + size * (size + 1) // 2 + 2
+        first = (Slot(shares.rows, 1),) if shares.rows else ()
         if not self.located:
-            return (Slot(Fraction(1), moments),)
+            return (*first, Slot(shares.moments, moments, adaptive=bool(first)))
         return (
+            *first,
             Slot(shares.octaves, len(self.region.places) * OCTAVES),
             Slot(shares.places, size * BINS, adaptive=True),
             Slot(shares.moments, moments, adaptive=True),
@@ -179,28 +219,65 @@ class BlockPlan:
 
         It is wider than normal estimates need as long as that costs little: skewed ones are then not cut off.
         """
-        noise = self._noise(self._moments(self.whole), amounts(self.context.privacy, self.slots)[-1])
-        needed = limit(self.count, self.size, self.norm)
-        ratio = noise / self.count * needed * np.sqrt(self.count)
+        noise = self.noise(self.moments(self.whole), amounts(self.context.privacy, self.slots)[-1])
+        needed = limit(self.known, self.size, self.norm)
+        ratio = noise / self.known * needed * np.sqrt(self.known)
         wide = _LITTLE / ratio if ratio > 0 else _WIDEST  # no noise: a price that is refused when stages are known
         return float(np.clip(wide, 1.0, _WIDEST)) * needed
 
     def stage(self, place: int, released: tuple[StageRelease, ...]) -> Stage:
-        """Ask for the scale of block estimates, then their place, then sums of estimates winsorised there."""
+        """Ask for the scale of block estimates, then their place, then sums of estimates winsorised there.
+
+        Where the number of blocks is not known in advance, ask for the number of rows before.
+        """
+        if self.count is None:
+            return self.counting if place == 0 else self._next(place, released)
         if not self.located:
-            return self._moments(self.whole)
+            return self.moments(self.whole)
         if place == 0:
             return Stage(Sum(OctaveCounts(self.schema, self.region)))
         scales = find_scales(self.region, released[0].array, _deviation(released[0]))
         if place == 1:
             return Stage(Sum(PlaceCounts(self.schema, self.region, bins_of(self.region, scales))))
         counts, noise = released[1].array, _deviation(released[1])
-        return self._moments(find_frame(self.region, counts, noise, scales, norm=self.norm, radius=self.radius))
+        return self.moments(find_frame(self.region, counts, noise, scales, norm=self.norm, radius=self.radius))
 
-    def _moments(self, frame: Frame) -> Stage:
+    def moments(self, frame: Frame) -> Stage:
+        """Ask for sums of block estimates that are winsorised in a frame."""
         center, half = tuple(frame.center.tolist()), tuple(frame.half.tolist())
         rows = BlockMoments(self.schema, self.region, center, half, self.norm)
-        return Stage(Sum(rows, shares=self.shares.parts), settings=frame.to_dict())
+        dealt = {} if self.given is None else {"blocks": self.known}
+        return Stage(Sum(rows, shares=self.shares.parts), settings={**frame.to_dict(), **dealt})
+
+    # The number of blocks
+
+    @property
+    def known(self) -> int:
+        """The number of blocks, where it is known."""
+        if self.count is None:
+            raise OptionError("blocks", None, "a whole number: none is known before rows are counted")
+        return self.count
+
+    @property
+    def counting(self) -> Stage:
+        """Ask for the number of rows that are dealt into blocks."""
+        return Stage(Sum(CellSum(Features(constant_basis(self.schema), kept_where(self.where, self.schema)))))
+
+    def dealt(self, released: tuple[StageRelease, ...]) -> int:
+        """Return the number of blocks that a noisy count of rows, released first, asks for."""
+        if self.count is not None:
+            return self.count
+        return blocks_for(float(released[0].array[0]), self.size, halves=self.halves)
+
+    def at(self, count: int) -> BlockPlan:
+        """Return the same sums over so many blocks, at the shares that were settled before."""
+        return replace(self, count=count, given=self.shares)
+
+    def _next(self, place: int, released: tuple[StageRelease, ...]) -> Stage:
+        """Ask for a stage after the count; one that asks for the same whatever was counted is asked for before it."""
+        if self.located and place == 1:
+            return Stage(Sum(OctaveCounts(self.schema, self.region)))
+        return self.at(self.dealt(released)).stage(place - 1, released[1:])
 
 
 def _deviation(released: StageRelease) -> float:
@@ -217,26 +294,38 @@ def block_size(nobs: float, size: int, *, halves: bool) -> float:
     return float(max(wanted, 20 * (size + 1)))
 
 
-def small_blocks(nobs: float | None, blocks: int, size: int, *, halves: bool) -> tuple[str, ...]:
-    """Warn where blocks of a known number of rows are much smaller than `block_size` advises."""
+def small_blocks(nobs: float | None, blocks: int, size: int, *, halves: bool, doubt: float = 0.0) -> tuple[str, ...]:
+    """Warn where blocks of a known number of rows are much smaller than `block_size` advises.
+
+    Of a noisy number ``doubt`` is by how much it may be too small.
+    """
     if nobs is None:
         return ()
-    held, wanted = nobs / blocks, block_size(nobs, size, halves=halves)
-    if held >= _SMALL * wanted:
+    most = max(nobs + doubt, 1.0)
+    if most / blocks >= _SMALL * block_size(most, size, halves=halves):
         return ()
+    held, wanted = max(nobs, 0.0) / blocks, block_size(max(nobs, 1.0), size, halves=halves)
     return (
         f"a block holds about {held:,.0f} rows for {size} parameter{'s' if size > 1 else ''}: the bias of its "
         f"estimates, which more blocks do not average out, may not be small (about {wanted:,.0f} rows are advised)",
     )
 
 
-def number_of_blocks(asked: int | str, nobs: float | None, size: int, neighbors: Neighbors, *, halves: bool) -> int:
+def blocks_for(nobs: float, size: int, *, halves: bool) -> int:
+    """Return the number of blocks that suits a noisy number of rows, whatever it is: the fewest for too few rows."""
+    rows = max(nobs, 1.0)
+    return int(np.clip(rows / block_size(rows, size, halves=halves), FEWEST, MOST))
+
+
+def number_of_blocks(asked: int | Auto, nobs: float | None, size: int, *, counted: bool, halves: bool) -> int | Auto:
     """Return the number of blocks that was asked for, or that suits a number of rows.
+
+    Where none is known it is "auto", if rows can be ``counted``: their number is not public.
 
     Raises
     ------
     OptionError
-        If blocks would be too small for the parameters, or no number of rows is known that "auto" could go by.
+        If blocks would be too small for the parameters, or no number of rows is known that is public.
     """
     least = 4 * (size + 1) if halves else 2 * (size + 1)
     if isinstance(asked, int):
@@ -244,13 +333,11 @@ def number_of_blocks(asked: int | str, nobs: float | None, size: int, neighbors:
             right = f"at most {max(int(nobs / least), 0):,}: blocks of at least {least} rows for {size} parameters"
             raise OptionError("blocks", asked, right)
         return asked
+    if nobs is None and counted:
+        return "auto"
     if nobs is None:
-        raise OptionError(
-            "blocks",
-            "auto",
-            f"a number of blocks, or nobs= (a public number of rows, or a release that holds one): under {neighbors} "
-            "the number of rows is confidential",
-        )
+        right = "a number of blocks, nobs= or data: the number of rows is public under replace_one"
+        raise OptionError("blocks", "auto", right)
     found = int(min(nobs / block_size(nobs, size, halves=halves), MOST))
     if found < FEWEST:
         wanted = FEWEST * block_size(nobs, size, halves=halves)

@@ -183,6 +183,17 @@ class Procedure(ABC):
         """Return the blocks that are summed, where rows are dealt into secret ones; by default none."""
         return None
 
+    def blocks_dealt(self, context: Context, released: tuple[StageRelease, ...]) -> int:  # noqa: ARG002
+        """Return the number of secret blocks, where `units` leaves it to what earlier stages released.
+
+        Parameters
+        ----------
+        context : Context
+        released : tuple of StageRelease
+            What was released before the first sum over blocks.
+        """
+        raise NotProvedError(f"{type(self).__name__} does not say how many blocks there are")
+
     def release_kind(self, context: Context) -> str:  # noqa: ARG002
         """Return what is measured, which other procedures may read too: by default `released_as`."""
         return self.released_as or self.procedure

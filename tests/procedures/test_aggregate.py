@@ -1,6 +1,7 @@
 """Sample-and-aggregate from question to results: estimates near the ordinary ones, and what is refused unpaid."""
 
 import functools
+import json
 import logging
 import re
 import sys
@@ -23,12 +24,14 @@ from dpinfer.errors import (
     NotProvedError,
     OptionError,
     PrivacyUnitError,
+    ReleaseFormatError,
     SchemaError,
     UnknownColumnError,
 )
 from dpinfer.kernel.stage import Context
 from dpinfer.privacy.units import NEIGHBORS
 from dpinfer.procedures.aggregate import sample_aggregate
+from dpinfer.procedures.block_forecast import forecast
 from dpinfer.procedures.block_model import BlockModel
 from dpinfer.procedures.block_plan import block_size
 from tests.linear import gram_ols
@@ -455,8 +458,131 @@ def test_the_number_of_rows_is_public_under_replace_one_alone():
             blocks = question(public(neighbors=neighbors)).measurement(PRICE).question["blocks"]
             assert blocks == int(4000 / block_size(4000, 2, halves=True))
         else:
-            with pytest.raises(OptionError, match="confidential"):
-                question(public(neighbors=neighbors))
+            measured = question(public(neighbors=neighbors)).measurement(PRICE)
+            assert measured.question["blocks"] == "auto"
+            assert measured.blocks.count is None
+
+
+def counted(data, **options):
+    """Blocks whose number is read from a noisy count."""
+    return sample_aggregate("y ~ x", data, model=smf.logit, bounds=dpi.Ball(4), n_jobs=1, **options)
+
+
+@pytest.mark.parametrize("aggregator", ["winsorized", "mean"])
+@pytest.mark.parametrize("unit", UNITS, ids=lambda unit: type(unit).__name__)
+def test_a_confidential_number_of_rows_is_counted_for_the_same_charge(unit, aggregator):
+    data = dpi.PrivateData(FRAME, SCHEMA, dpi.Ledger.in_memory(unit))
+    question = counted(data, aggregator=aggregator)
+    found = question.fit(unit)
+    assert data.ledger.charges()["price"].tolist() == [unit]
+    assert len(data.ledger.charges()) == len(found.release.charge_ids) == 1
+    stages = found.release.stages
+    assert len(stages) == (4 if aggregator == "winsorized" else 2)
+    (rows,) = stages[0].array
+    blocks = stages[-1].settings["blocks"]
+    assert blocks == int(rows / block_size(rows, 2, halves=True))
+    # a fiftieth of the smallest price: standard deviation at most 71 rows; 12 of them
+    assert rows == pytest.approx(4000, abs=850)
+    assert found.nobs == rows
+    assert "(noisy)" in str(found.summary())
+    assert f"the mean over {blocks} secret blocks" in found.notes[0]
+    again = dpi.Release.from_json(found.release.to_json()).infer()
+    pd.testing.assert_frame_equal(again.summary_frame(), found.summary_frame())
+
+
+def test_what_a_count_of_rows_takes_of_the_price_does_not_depend_on_it():
+    question, people_schema = counted(None), SCHEMA.with_people("id", 3)
+    with pytest.raises(OptionError, match="public under replace_one"):
+        question.measurement(PRICE, schema=SCHEMA, neighbors="replace_one")
+    for schema, neighbors in ((SCHEMA, "add_remove"), *((people_schema, relation) for relation in NEIGHBORS)):
+        measured = question.measurement(PRICE, schema=schema, neighbors=neighbors)
+        assert [slot.adaptive for slot in measured.slots] == [False, False, True, True]
+        assert sum(slot.share for slot in measured.slots) == 1
+        assert measured.slots[0].share == Fraction(1, 50)
+        assert measured.costs[0].rho <= Fraction(1, 500)
+    first = [question.measurement(PRICE, schema=schema).stages[0] for schema in (SCHEMA, people_schema)]
+    one, many = (stage.law.scales[0] * stage.steps[0] for stage in first)
+    assert many == pytest.approx(3 * one, rel=1e-6)
+
+
+@pytest.mark.parametrize(("rows", "drops", "blocks"), [(4000, 0, 66), (4000, 3000, 16), (3, 0, 8), (0, 0, 8)])
+def test_rows_in_no_block_are_not_counted_and_few_rows_make_the_fewest_blocks(rows, drops, blocks):
+    frame = FRAME.head(rows).copy()
+    frame.loc[: drops - 1, "x"] = np.nan
+    found = counted(public(frame, neighbors="add_remove")).fit(dpi.ZCDP(1e4))
+    assert found.release.stages[0].array[0] == pytest.approx(rows - drops, abs=1)
+    assert found.release.stages[-1].settings["blocks"] == blocks
+    assert any("rows are advised" in flag for flag in found.flags) == (rows < 4000)
+    where = counted(public(frame, neighbors="add_remove"), where="z > 4").measure(dpi.ZCDP(1e4))
+    kept = frame.dropna()["z"].gt(4).sum()
+    assert where.stages[0].array[0] == pytest.approx(kept, abs=1)
+
+
+@pytest.mark.parametrize("change", [{"blocks": 3}, {"blocks": True}, {"blocks": 2.0**20}, {"blocks": None}, {}])
+def test_a_damaged_number_of_blocks_is_refused(change):
+    stored = json.loads(counted(public(neighbors="add_remove")).measure(PRICE).to_json())
+    settings = stored["stages"][-1]["settings"]
+    del settings["blocks"]
+    settings.update(change)
+    with pytest.raises(ReleaseFormatError, match="blocks"):
+        dpi.Release.from_json(json.dumps(stored)).infer()
+
+
+def test_explain_tells_of_several_numbers_of_rows_where_none_is_public():
+    told = counted(private()).explain(dpi.ZCDP(0.5))
+    assert "as many as a noisy count of rows asks for (0.02 of the price)" in told
+    assert "n = 1,000: 16 blocks" in told
+    assert "n = 100,000: " in told
+
+
+# What explain forecasts
+
+
+@pytest.mark.parametrize(
+    ("model", "formula", "options", "own"),
+    [
+        (smf.logit, "y ~ x", {}, "logit"),
+        (sm.Logit, "y ~ x", {}, "logit"),
+        (smf.probit, "y ~ x", {}, "probit"),
+        (smf.poisson, "count ~ x", {"exposure": "years"}, "poisson"),
+        (smf.ols, "out ~ x", {}, "ols"),
+        (smf.quantreg, "out ~ x", {}, "quantreg"),
+        (smf.rlm, "out ~ x", {}, "rlm"),
+        (smf.rlm, "out ~ x", {"M": sm.robust.norms.TukeyBiweight()}, None),
+        (smf.glm, "out ~ x", {}, "glm"),
+        (smf.glm, "y ~ x", {"family": sm.families.Binomial()}, "glm"),
+        (smf.glm, "count ~ x", {"family": sm.families.Poisson(sm.families.links.Sqrt())}, None),
+        (smf.wls, "out ~ x", {"weights": "years"}, None),
+        (smf.mnlogit, "level ~ x", {}, None),
+        (OrderedModel, "level ~ 0 + x", {}, None),
+    ],
+)
+def test_the_librarys_own_regression_is_named(model, formula, options, own):
+    question = sample_aggregate(formula, model=model, model_options=options, bounds=(-9, 9), blocks=8)
+    told = re.findall(r"dpi\.\w+ fits this model", question.explain(PRICE, schema=SCHEMA))
+    assert told == ([f"dpi.{own} fits this model"] if own else [])
+
+
+def test_a_summary_names_the_librarys_own_regression():
+    found = sample_aggregate("y ~ x", public(), model=smf.logit, bounds=dpi.Ball(4), blocks=40).fit(PRICE)
+    assert any("dpi.logit fits this model" in note for note in found.notes)
+    assert found.notes == found.release.infer().notes
+    mean = sample_aggregate(["x"], public(), model=middle, names=["m"], bounds=(-2, 2), blocks=40).fit(PRICE)
+    assert "fits this model" not in str(mean.notes)
+
+
+def test_the_probability_of_not_locating_falls_with_the_price_and_the_error_with_it():
+    question = sample_aggregate("y ~ x + z + b", model=smf.logit, bounds=(-9, 9), blocks=60)
+    told = []
+    for rho in (0.9, 2.0, 20.0):
+        context = Context(SCHEMA, "add_remove", dpi.ZCDP(rho))
+        found = forecast(question.plan(context), draws=100)
+        told.append((found.each_missed, found.any_missed, found.expected_error(16.0)))
+        assert found.expected_error(64.0) >= found.expected_error(16.0) >= found.expected_error(4.0) >= 0.9
+        assert found.each_missed <= found.any_missed <= 4 * found.each_missed
+    assert told == sorted(told, reverse=True)
+    assert told[0][1] > 0.05
+    assert told[-1][0] == 0
 
 
 def test_a_number_of_rows_comes_from_a_release_or_results():
@@ -474,7 +600,6 @@ def test_a_number_of_rows_comes_from_a_release_or_results():
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"blocks": "auto", "nobs": None}, "number of rows is confidential"),
         ({"blocks": "auto", "nobs": 100}, "100 are too few for 2 parameters"),
         ({"blocks": 400}, "at most 333: blocks of at least 12 rows for 2 parameters"),
         ({"blocks": 700, "bias_correction": "none"}, "at most 666: blocks of at least 6 rows"),

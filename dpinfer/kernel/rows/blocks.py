@@ -34,6 +34,7 @@ if TYPE_CHECKING:
 __all__ = [
     "BINS",
     "BLOCK_UNIT",
+    "MOST_BLOCKS",
     "OCTAVES",
     "BlockMoments",
     "BlockSum",
@@ -55,6 +56,9 @@ OCTAVES = 20
 BINS = 256
 """Bins of the histogram of locations of one parameter, at most."""
 
+MOST_BLOCKS = 2**20
+"""Blocks that rows can be dealt into: sums over so many are far below the largest integer."""
+
 _LAPLACE_PRODUCTS = 3
 """Under Laplace noise, scale of the noise of products over that of sums, in units of the ball."""
 
@@ -75,6 +79,7 @@ class OwnEstimator(ABC):
 class Blocks:
     """Secret blocks as the unit that is summed: how rows are dealt into ``count`` of them, and what is fitted to each.
 
+    A ``count`` of None waits for what is released before the first sum over blocks: the procedure is asked for it then.
     ``estimator(frame)`` returns p numbers on the rows of a block, or of half a block where ``halves`` asks for these
     too, to take off the bias of order 1/m; every estimate is moved into the ``region``. Of ``workers`` -1 stands for
     all cores, the default. Public rows are fitted in this process unless it says more. Whether the estimator is the
@@ -83,7 +88,7 @@ class Blocks:
 
     schema: Schema
     region: Region
-    count: int
+    count: int | None
     estimator: Callable[[pd.DataFrame], Any]
     halves: bool = True
     where: Expression | None = None
