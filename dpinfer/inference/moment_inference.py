@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING
 
@@ -13,6 +13,7 @@ from dpinfer.errors import OptionError
 from dpinfer.inference.base import TARGETS, BaseInference
 from dpinfer.inference.batch import BatchEstimates, Oracle
 from dpinfer.inference.contrasts import Contrasts, rows_of, simulated_critical, simulated_pvalue, single, variance_of
+from dpinfer.inference.moments import rescaled
 from dpinfer.inference.restrictions import independent, wald_statistic
 from dpinfer.numerics.forms import root_of
 from dpinfer.numerics.roots import outermost_crossing
@@ -254,13 +255,17 @@ def moment_oracle(estimates: Estimates, *, factor: Array, alpha: float) -> Oracl
     """Say how wide an interval would be that knew the population and the law of the noise.
 
     The estimates are those of expected noise-free sums (R = 1); kappa is the smallest size of a cell over the standard
-    deviation of its noise.
+    deviation of its noise; of second moments it is `Estimates.signal`.
     """
-    sampling = factor**2 * np.diagonal(estimates.sampling, axis1=-2, axis2=-1)
+    plain = np.diagonal(estimates.sampling, axis1=-2, axis2=-1) if estimates.plain is None else estimates.plain
+    estimates = replace(estimates, sampling=rescaled(estimates.sampling, plain))
+    sampling = factor**2 * plain
     variance = factor**2 * estimates.variance
     shares = None if estimates.shares is None else estimates.shares.reshape(variance.size, -1)
     bottom = 0.0 if estimates.denominator is None else float(estimates.denominator[0, 0, 0, 2])
     kappa = float(estimates.size.min() / np.sqrt(bottom)) if bottom > 0 else np.inf
+    if estimates.signal is not None:
+        kappa = float(estimates.signal.min())
     return Oracle.of(variance.ravel(), sampling.ravel(), kappa, alpha=alpha, shares=shares)
 
 

@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 
 import numpy as np
 
+from dpinfer.inference.noisy_variance import read_through_noise
+
 if TYPE_CHECKING:
     from dpinfer.numerics.arrays import Array, Mask
 
@@ -122,6 +124,14 @@ class Estimates:
         How each released sum moves the estimated sampling variance.
     rows_per_unit : int
         Rows of one independent unit at most: sampling variances of rows are multiplied by it.
+    signal : ndarray (R, G) or None
+        Of second moments: the smallest variance of p columns over 2 (p + 1)^(1/2) standard deviations of its noise, by
+        which the noise in regressions on them is judged.
+    plain : ndarray (R, G, q) or None
+        Sampling variances that were not raised for the noise in them; None where none is.
+    scale : ndarray (R, G, q) or None
+        What sampling variances of second moments are judged against, and grow with as far as sampling, rather than
+        noise, moves the estimate; None where the noise in them is no matter.
     """
 
     value: Array
@@ -140,6 +150,9 @@ class Estimates:
     laplace: bool
     spread: Array
     rows_per_unit: int = 1
+    signal: Array | None = None
+    plain: Array | None = None
+    scale: Array | None = None
 
     @property
     def variance(self) -> Array:
@@ -152,7 +165,8 @@ class Estimates:
         size = self.size[..., None]
         if self.denominator is not None:
             top, both, bottom = np.moveaxis(self.denominator, -1, 0)
-            noise = (top - 2 * tested * both + tested**2 * bottom) / size**2
+            at = (top - 2 * tested * both + tested**2 * bottom) / size**2
+            noise = np.maximum(noise, at) if self.growth == "correlation" else at
         growths = self.growth if isinstance(self.growth, tuple) else (self.growth,) * tested.shape[-1]
         parts = [self._grown(one, sampling, tested, place) for place, one in enumerate(growths)]
         return np.stack(parts, axis=-1) + noise
@@ -160,11 +174,15 @@ class Estimates:
     def _grown(self, growth: Growth, sampling: Array, tested: Array, place: int) -> Array:
         """Give the sampling variance of one quantity if the truth were ``tested`` (R, G)."""
         own, value, truth = sampling[..., place], self.value[..., place], tested[..., place]
-        middle = 0.5 * (truth + value)
+        moved, scale = truth - value, value if growth == "square" else 1 - value**2
+        if self.scale is not None:
+            moved = moved * own / np.maximum(own + diagonal(self.noise)[..., place], 1e-300)
+            scale = self.scale[..., place]
+        middle = value + 0.5 * moved
         if growth == "square":
-            own = np.where(self.few, own, own * _ratio(middle, value) ** 2)
+            own = np.where(self.few, own, own * _ratio(scale + middle - value, scale) ** 2)
         elif growth == "correlation":
-            own = np.where(self.few, own, own * _ratio(1 - middle**2, 1 - value**2) ** 2)
+            own = np.where(self.few, own, own * _ratio(scale + value**2 - middle**2, scale) ** 2)
         elif growth == "binomial":
             own = np.where(own > 0, self.rows_per_unit * truth * (1 - truth) / self.size, 0.0)
         elif growth == "poisson":
@@ -278,23 +296,38 @@ def linearised(
     bounds: tuple[Array | float, Array | float],
     growth: Growth | tuple[Growth, ...] = "none",
     sampling: Array | None = None,
-    ratio: bool = True,
+    ratio: bool | Array = True,
+    scale: Array | None = None,
 ) -> Estimates:
-    """Carry the linearisation (times the size) to sampling and noise covariances and degrees of freedom."""
+    """Carry the linearisation (times the size) to sampling and noise covariances and degrees of freedom.
+
+    ``ratio`` says whether estimates are divided by the size, or (R, G, q, d) how sums move what they are divided by.
+    Sampling variances of estimates with a ``scale`` (R, G, q) may be mostly noise: see `read_through_noise`.
+    """
     size = sizes.size
     wide = size[..., None, None]
     mixing = (gradient @ sums.mixing) / wide
     noise = np.einsum("rgqm,m,rgsm->rgqs", mixing, sums.variances, mixing)
-    spread = np.zeros_like(mixing)
+    if scale is not None:
+        scale = np.maximum(scale, (4 if growth == "correlation" else 2) * np.sqrt(diagonal(noise)))
+    spread, plain = np.zeros_like(mixing), None
     df = np.full(value.shape, np.inf)
     if sampling is None:
         sampling = np.zeros_like(noise)
         if population:
             correction = np.ones_like(size) if sums.weighted else size / np.maximum(size - 1, 1.0)
-            scale = (sums.rows_per_unit * correction / size**2)[..., None, None]
-            sampling = positive(quadratic(sums, gradient)) * scale
-            spread = (_squares(sums, gradient) @ sums.mixing) * scale
-            df = _degrees(sampling, noise, spread, sums.variances, size / sums.rows_per_unit)
+            each = (sums.rows_per_unit * correction / size**2)[..., None, None]
+            found = quadratic(sums, gradient) * each
+            sampling = positive(found)
+            spread = (_squares(sums, gradient) @ sums.mixing) * each
+            units = size / sums.rows_per_unit
+            if scale is not None:
+                plain = diagonal(sampling)
+                error = np.sqrt((spread**2 * sums.variances).sum(axis=-1))
+                variance, df = read_through_noise(diagonal(found), diagonal(noise), error, scale, units)
+                sampling = rescaled(sampling, variance)
+            else:
+                df = _degrees(sampling, noise, spread, sums.variances, units)
     return Estimates(
         value=value,
         sampling=sampling,
@@ -307,22 +340,24 @@ def linearised(
         lower=bounds[0],
         upper=bounds[1],
         growth=growth,
-        denominator=_denominator(sums, value, gradient) if ratio else None,
+        denominator=None if ratio is False else _denominator(sums, value, gradient, ratio),
         variances=sums.variances,
         laplace=sums.laplace,
         spread=spread,
         rows_per_unit=sums.rows_per_unit,
+        plain=plain,
+        scale=scale,
     )
 
 
-def _denominator(sums: MomentSums, value: Array, gradient: Array) -> Array:
+def _denominator(sums: MomentSums, value: Array, gradient: Array, ratio: Array | bool) -> Array:
     """Noise of numerator and denominator of a ratio (R, G, q, 3), from the gradient of the ratio times the size."""
-    bottom = sums.monomial()
-    top = gradient.copy()
-    top[..., bottom] += value
-    both = top @ sums.noise[:, bottom]
-    own = np.einsum("rgqd,de,rgqe->rgq", top, sums.noise, top)
-    return np.stack([own, both, np.full(both.shape, sums.noise[bottom, bottom])], axis=-1)
+    if isinstance(ratio, bool):
+        ratio = np.zeros_like(gradient)
+        ratio[..., sums.monomial()] = 1.0
+    top = gradient + value[..., None] * ratio
+    parts = [top @ sums.noise, ratio @ sums.noise]
+    return np.stack([(a * b).sum(axis=-1) for a, b in ((parts[0], top), (parts[0], ratio), (parts[1], ratio))], axis=-1)
 
 
 def _degrees(sampling: Array, noise: Array, spread: Array, variances: Array, size: Array) -> Array:
