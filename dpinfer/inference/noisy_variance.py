@@ -11,19 +11,19 @@ if TYPE_CHECKING:
 
 __all__ = ["SamplingVariance", "read_through_noise"]
 
-_RAISED = 0.1
+_RAISED = 0.05
 """How far an estimated sampling variance is raised for its noise; see docs/descriptions.md."""
 
-_BELIEVED = 0.4
+_BELIEVED = 0.3
 """Noise in a sampling variance, over that variance, beyond which more of it is no reason for a wider interval."""
 
 _BORNE = 0.5
 """Noise in a sampling variance, over the whole variance, up to which that is so."""
 
-_TAILS = 4.0
+_TAILS = 5.0
 """How much of a row's worth heavy tails take, by the variance of influences over the squared scale of the estimate."""
 
-_FEWEST = 10.0
+_FEWEST = 7.0
 """Degrees of freedom that tails leave at least."""
 
 
@@ -53,7 +53,7 @@ def read_through_noise(noisy: Array, known: Array, error: Array, scale: Array, s
     known = np.maximum(known, 1e-300)
     variance = np.maximum(noisy + _RAISED * error**2 / (known + error), 0.0)
     total = variance + known
-    beyond = np.maximum(error / total - _BORNE, 0.0) / np.sqrt(2)
+    beyond = np.maximum(error / total - _BORNE, 0.0)
     blur = np.maximum(np.minimum(error, _BELIEVED * variance) / total, beyond)
     units = np.maximum(size - 1, 1.0)[..., None]
     rows = (variance / total) ** 2 * (1 / units + np.minimum(_TAILS * variance / scale**2, 1 / _FEWEST))
