@@ -104,12 +104,39 @@ def _second(sums: MomentSums, pairs: list[tuple[int, int]], *, population: bool)
     bounds = np.where(diagonal, 0.0, -1.0), 1.0
     factor = (size / np.maximum(size - 1, 1.0) if population else np.ones_like(size))[..., None]
     clipped = np.clip(value * factor, *bounds)
-    growth: Growth = "square" if diagonal.all() else "none"
+    growth: tuple[Growth, ...] = tuple("square" if i == j else "none" for i, j in pairs)
     edge = np.asarray((diagonal & (value <= 0)) | (clipped >= 1))
     estimates = linearised(
-        sums, sizes, clipped, gradient, population=population, edge=edge, bounds=bounds, growth=growth
+        sums,
+        sizes,
+        clipped,
+        gradient,
+        population=population,
+        edge=edge,
+        bounds=bounds,
+        growth=growth,
+        scale=_scales(sums, size, clipped, pairs),
     )
-    return _unknown(estimates)
+    own = [pairs.index((column, column)) for column in range(sums.columns)]
+    together = sums.columns if len(pairs) > sums.columns else 1
+    return _unknown(replace(estimates, signal=_signal(value[..., own] / _errors(sums, size), together)))
+
+
+def _signal(ratios: Array, together: int) -> Array:
+    return np.asarray(ratios.min(axis=-1) / (2 * np.sqrt(together + 1)))
+
+
+def _scales(sums: MomentSums, size: Array, value: Array, pairs: list[tuple[int, int]]) -> Array:
+    """Return the product of the two standard deviations for each pair (R, G, q)."""
+    own = [value[..., pairs.index((column, column))] for column in range(sums.columns)]
+    safe = [np.maximum(one, least) for one, least in zip(own, np.moveaxis(_errors(sums, size), -1, 0), strict=True)]
+    return np.stack([np.sqrt(safe[i] * safe[j]) for i, j in pairs], axis=-1)
+
+
+def _errors(sums: MomentSums, size: Array) -> Array:
+    """Return one standard deviation of the noise in each column's mean square (R, G, columns)."""
+    own = [sums.monomial(column, column) for column in range(sums.columns)]
+    return np.maximum(np.sqrt(sums.noise[own, own]) / size[..., None], 1e-12)
 
 
 def _unknown(estimates: Estimates) -> Estimates:
@@ -143,26 +170,34 @@ def correlations(sums: MomentSums, *, population: bool) -> Estimates:
     pairs = [(i, j) for i, j in _pairs(sums) if i < j]
     every = [*pairs, *((c, c) for c in range(sums.columns))]
     moment, slope = _central(sums, size, every)
-    own = [sums.monomial(column, column) for column in range(sums.columns)]
-    squares = moment[..., len(pairs) :]
-    least = np.maximum(np.sqrt(sums.noise[own, own]) / size[..., None], 1e-12)
+    squares, least = moment[..., len(pairs) :], _errors(sums, size)
     safe = np.maximum(squares, least)
     value = np.empty((*size.shape, len(pairs)))
     gradient = np.zeros((*value.shape, len(sums.exponents)))
+    below = np.zeros_like(gradient)
     edge = np.zeros(value.shape, dtype=bool)
     for place, (i, j) in enumerate(pairs):
         product = np.sqrt(safe[..., i] * safe[..., j])
         raw = moment[..., place] / product
         value[..., place] = np.clip(raw, -0.999, 0.999)
         edge[..., place] = (raw != value[..., place]) | (squares[..., [i, j]] <= 3 * least[..., [i, j]]).any(axis=-1)
-        rho = value[..., place]
         both = slope[..., len(pairs) + i, :] / safe[..., i, None] + slope[..., len(pairs) + j, :] / safe[..., j, None]
-        gradient[..., place, :] = slope[..., place, :] / product[..., None] - 0.5 * rho[..., None] * both
-    bounds = -1.0, 1.0
+        below[..., place, :] = 0.5 * both
+        gradient[..., place, :] = slope[..., place, :] / product[..., None]
     estimates = linearised(
-        sums, sizes, value, gradient, population=population, edge=edge, bounds=bounds, growth="correlation", ratio=False
+        sums,
+        sizes,
+        value,
+        gradient - value[..., None] * below,
+        population=population,
+        edge=edge,
+        bounds=(-1.0, 1.0),
+        growth="correlation",
+        ratio=below,
+        scale=1 - value**2,
     )
-    return _unknown(estimates)
+    signal = _signal(squares / least, sums.columns)
+    return _unknown(replace(estimates, signal=signal))
 
 
 def proportions(sums: MomentSums, *, population: bool) -> Estimates:

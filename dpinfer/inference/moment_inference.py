@@ -282,13 +282,16 @@ def moment_oracle(estimates: Estimates, *, sampling: Array, factor: Array, alpha
     """Say how wide an interval would be that knew the population and the law of the noise.
 
     The estimates are those of expected noise-free sums (R = 1), and ``sampling`` (q,) is their true sampling variance;
-    kappa is the smallest size of a cell over the standard deviation of its noise.
+    kappa is the smallest size of a cell over the standard deviation of its noise, and of second moments the
+    `Estimates.signal`.
     """
     noise = (factor**2 * np.diagonal(estimates.noise, axis1=-2, axis2=-1)).ravel()
     total = (factor**2 * estimates.variance).reshape(-1, 1)
     laplace = None if estimates.shares is None else estimates.shares.reshape(noise.size, -1) * total
     bottom = 0.0 if estimates.denominator is None else float(estimates.denominator[0, 0, 0, 2])
     kappa = float(estimates.size.min() / np.sqrt(bottom)) if bottom > 0 else np.inf
+    if estimates.signal is not None:
+        kappa = float(estimates.signal.min())
     return Oracle.of(noise, sampling, kappa, alpha=alpha, laplace=laplace)
 
 

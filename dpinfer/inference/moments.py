@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 
 import numpy as np
 
+from dpinfer.inference.noisy_variance import read_through_noise
 from dpinfer.inference.skewness import Influences, Line, Noisy, least_third
 
 if TYPE_CHECKING:
@@ -135,6 +136,14 @@ class Estimates:
         Independent units behind each estimated sampling variance; None where it follows from a model.
     line : Line or None
         How the sampling variance grows with the value that is tested, where ``growth`` is "skewed".
+    signal : ndarray (R, G) or None
+        Of second moments: the smallest variance of p columns over 2 (p + 1)^(1/2) standard deviations of its noise, by
+        which the noise in regressions on them is judged.
+    plain : ndarray (R, G, q) or None
+        Sampling variances that were not raised for the noise in them; None where none is.
+    scale : ndarray (R, G, q) or None
+        What sampling variances of second moments are judged against, and grow with as far as sampling, rather than
+        noise, moves the estimate; None where the noise in them is no matter.
     """
 
     value: Array
@@ -155,6 +164,9 @@ class Estimates:
     rows_per_unit: int = 1
     rows: Array | None = None
     line: Line | None = None
+    signal: Array | None = None
+    plain: Array | None = None
+    scale: Array | None = None
 
     @property
     def variance(self) -> Array:
@@ -167,7 +179,8 @@ class Estimates:
         size = self.size[..., None]
         if self.denominator is not None:
             top, both, bottom = np.moveaxis(self.denominator, -1, 0)
-            noise = (top - 2 * tested * both + tested**2 * bottom) / size**2
+            at = (top - 2 * tested * both + tested**2 * bottom) / size**2
+            noise = np.maximum(noise, at) if self.growth == "correlation" else at
         growths = self.growth if isinstance(self.growth, tuple) else (self.growth,) * tested.shape[-1]
         parts = [self._grown(one, sampling, tested, place) for place, one in enumerate(growths)]
         return np.stack(parts, axis=-1) + noise * self._shrunk(growths, tested)
@@ -184,13 +197,17 @@ class Estimates:
     def _grown(self, growth: Growth, sampling: Array, tested: Array, place: int) -> Array:
         """Give the sampling variance of one quantity if the truth were ``tested`` (R, G)."""
         own, value, truth = sampling[..., place], self.value[..., place], tested[..., place]
-        middle = 0.5 * (truth + value)
+        moved, scale = truth - value, 1 - value**2 if growth == "correlation" else value
+        if self.scale is not None:
+            moved = moved * own / np.maximum(own + diagonal(self.noise)[..., place], 1e-300)
+            scale = self.scale[..., place]
+        middle = value + 0.5 * moved
         if growth == "skewed" and self.line is not None:
             own = self.line.at(truth - value, truth, place)
         elif growth in ("square", "deviation"):
-            own = np.where(self.few, own, own * _ratio(middle, value) ** 2)
+            own = np.where(self.few, own, own * _ratio(scale + middle - value, scale) ** 2)
         elif growth == "correlation":
-            own = np.where(self.few, own, own * _ratio(1 - middle**2, 1 - value**2) ** 2)
+            own = np.where(self.few, own, own * _ratio(scale + value**2 - middle**2, scale) ** 2)
         elif growth == "binomial":
             own = np.where(own > 0, self.rows_per_unit * truth * (1 - truth) / self.size, 0.0)
         return own
@@ -313,13 +330,20 @@ def linearised(
     bounds: tuple[Array | float, Array | float],
     growth: Growth | tuple[Growth, ...] = "none",
     sampling: Array | None = None,
-    ratio: bool = True,
+    ratio: bool | Array = True,
+    scale: Array | None = None,
 ) -> Estimates:
-    """Carry the linearisation (times the size) to sampling and noise covariances and degrees of freedom."""
+    """Carry the linearisation (times the size) to sampling and noise covariances and degrees of freedom.
+
+    ``ratio`` says whether estimates are divided by the size, or (R, G, q, d) how sums move what they are divided by.
+    Sampling variances of estimates with a ``scale`` (R, G, q) may be mostly noise: see `read_through_noise`.
+    """
     size = sizes.size
     wide = size[..., None, None]
     mixing = (gradient @ sums.mixing) / wide
     noise = np.einsum("rgqm,m,rgsm->rgqs", mixing, sums.variances, mixing)
+    if scale is not None:
+        scale = np.maximum(scale, (4 if growth == "correlation" else 2) * np.sqrt(diagonal(noise)))
     found = Estimates(
         value=value,
         sampling=np.zeros_like(noise) if sampling is None else sampling,
@@ -332,19 +356,28 @@ def linearised(
         lower=bounds[0],
         upper=bounds[1],
         growth=growth,
-        denominator=_denominator(sums, value, gradient) if ratio else None,
+        denominator=None if ratio is False else _denominator(sums, value, gradient, ratio),
         variances=sums.variances,
         laplace=sums.laplace,
         spread=np.zeros_like(mixing),
         rows_per_unit=sums.rows_per_unit,
+        scale=scale,
     )
     if sampling is not None or not population:
         return found
     correction = np.ones_like(size) if sums.weighted else size / np.maximum(size - 1, 1.0)
-    scale = (sums.rows_per_unit * correction / size**2)[..., None, None]
-    rows = np.broadcast_to((size / sums.rows_per_unit)[..., None], value.shape)
-    spread = squares(sums, gradient) @ sums.mixing * scale
-    return estimated(found, positive(quadratic(sums, gradient)) * scale, spread, rows)
+    each = (sums.rows_per_unit * correction / size**2)[..., None, None]
+    units = size / sums.rows_per_unit
+    rows = np.broadcast_to(units[..., None], value.shape)
+    spread = squares(sums, gradient) @ sums.mixing * each
+    read = quadratic(sums, gradient) * each
+    own = positive(read)
+    if scale is None:
+        return estimated(found, own, spread, rows)
+    error = np.sqrt((spread**2 * sums.variances).sum(axis=-1))
+    variance, df = read_through_noise(diagonal(read), diagonal(noise), error, scale, units)
+    plain = diagonal(own)
+    return replace(found, sampling=rescaled(own, variance), spread=spread, rows=rows, df=df, plain=plain)
 
 
 def estimated(found: Estimates, sampling: Array, spread: Array, rows: Array) -> Estimates:
@@ -391,11 +424,11 @@ def weighted_by(sums: MomentSums, gradient: Array) -> Array:
     return found
 
 
-def _denominator(sums: MomentSums, value: Array, gradient: Array) -> Array:
+def _denominator(sums: MomentSums, value: Array, gradient: Array, ratio: Array | bool) -> Array:
     """Noise of numerator and denominator of a ratio (R, G, q, 3), from the gradient of the ratio times the size."""
-    bottom = sums.monomial()
-    top = gradient.copy()
-    top[..., bottom] += value
-    both = top @ sums.noise[:, bottom]
-    own = np.einsum("rgqd,de,rgqe->rgq", top, sums.noise, top)
-    return np.stack([own, both, np.full(both.shape, sums.noise[bottom, bottom])], axis=-1)
+    if isinstance(ratio, bool):
+        ratio = np.zeros_like(gradient)
+        ratio[..., sums.monomial()] = 1.0
+    top = gradient + value[..., None] * ratio
+    parts = [top @ sums.noise, ratio @ sums.noise]
+    return np.stack([(a * b).sum(axis=-1) for a, b in ((parts[0], top), (parts[0], ratio), (parts[1], ratio))], axis=-1)

@@ -1,0 +1,60 @@
+"""A sampling variance that is itself read through noise: what to take for it, and which quantile to use with it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from dpinfer.numerics.arrays import Array
+
+__all__ = ["SamplingVariance", "read_through_noise"]
+
+_RAISED = 0.05
+"""How far an estimated sampling variance is raised for its noise; see docs/descriptions.md."""
+
+_BELIEVED = 0.3
+"""Noise in a sampling variance, over that variance, beyond which more of it is no reason for a wider interval."""
+
+_BORNE = 0.5
+"""Noise in a sampling variance, over the whole variance, up to which that is so."""
+
+_TAILS = 5.0
+"""How much of a row's worth heavy tails take, by the variance of influences over the squared scale of the estimate."""
+
+_FEWEST = 7.0
+"""Degrees of freedom that tails leave at least."""
+
+
+class SamplingVariance(NamedTuple):
+    """What stands for a sampling variance, and the degrees of freedom of the whole variance (R, G, q)."""
+
+    variance: Array
+    df: Array
+
+
+def read_through_noise(noisy: Array, known: Array, error: Array, scale: Array, size: Array) -> SamplingVariance:
+    """Read sampling variances that noisy sums give, so that intervals cover whatever they are in truth.
+
+    Parameters
+    ----------
+    noisy : ndarray (R, G, q)
+        Estimated sampling variances, which noise may have made negative.
+    known : ndarray (R, G, q)
+        Variance from privacy noise.
+    error : ndarray (R, G, q)
+        Standard deviation of the noise in ``noisy``.
+    scale : ndarray (R, G, q)
+        The unit in which the spread of a row's influence is judged: that of normal rows is about one or two.
+    size : ndarray (R, G)
+        Independent units.
+    """
+    known = np.maximum(known, 1e-300)
+    variance = np.maximum(noisy + _RAISED * error**2 / (known + error), 0.0)
+    total = variance + known
+    beyond = np.maximum(error / total - _BORNE, 0.0)
+    blur = np.maximum(np.minimum(error, _BELIEVED * variance) / total, beyond)
+    units = np.maximum(size - 1, 1.0)[..., None]
+    rows = (variance / total) ** 2 * (1 / units + np.minimum(_TAILS * variance / scale**2, 1 / _FEWEST))
+    return SamplingVariance(variance, np.clip(1 / np.maximum(rows + 0.5 * blur**2, 1e-9), 2.0, 1e9))

@@ -1,0 +1,168 @@
+"""Coverage and width of intervals for variances, covariances and correlations of normal, heavy and skewed columns."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cache
+from typing import TYPE_CHECKING
+
+import numpy as np
+from scipy import special, stats
+
+import dpinfer as dpi
+from validation.common.judging import Case, judge, report
+from validation.common.outputs import Options, options
+
+if TYPE_CHECKING:
+    from validation.common.claims import Claim
+
+PRICES = (dpi.ZCDP(0.05), dpi.ZCDP(0.1), dpi.ZCDP(0.5), dpi.PureDP(1.0))
+SIZES = (200, 2000, 20_000)
+NODES = 801
+REACH = 30.0
+
+BOUNDS = {
+    "normal": {"tight": (-3.0, 3.0), "loose": (-6.0, 6.0)},
+    "t5": {"tight": (-4.0, 4.0), "loose": (-10.0, 10.0)},
+    "t3": {"tight": (-4.0, 4.0), "loose": (-10.0, 10.0)},
+    "exponential": {"tight": (-1.0, 5.0), "loose": (-2.0, 18.0)},
+    "lognormal": {"tight": (-1.4, 5.0), "loose": (-3.0, 17.0)},
+}
+"""Of columns with mean 0 and variance 1: tight ones cut off the tails, loose ones are two to four times as wide."""
+
+RELATED = ("normal", "t5", "exponential", "lognormal")
+CORRELATIONS = (0.0, 0.5, 0.8, 0.95, 0.99)
+
+
+def standard(law: str, rng: np.random.Generator, n: int) -> np.ndarray:
+    """Draw n values of a law with mean 0 and variance 1, before any clamping."""
+    if law == "normal":
+        return rng.standard_normal(n)
+    if law in ("t5", "t3"):
+        df = int(law[1:])
+        return rng.standard_normal(n) * np.sqrt((df - 2) / rng.chisquare(df, n))
+    if law == "exponential":
+        return rng.standard_exponential(n) - 1.0
+    spread = 0.6**2
+    return (np.exp(0.6 * rng.standard_normal(n) - spread / 2) - 1.0) / np.sqrt(np.expm1(spread))
+
+
+@dataclass(frozen=True)
+class Related:
+    """Two columns, y = r x + (1 - r^2)^(1/2) e with x and e of one law; and a group, apart from both."""
+
+    law: str
+    r: float = 0.0
+
+    def __call__(self, rng: np.random.Generator, n: int) -> dict[str, np.ndarray]:
+        """Draw n rows."""
+        x, error = standard(self.law, rng, n), standard(self.law, rng, n)
+        y = self.r * x + np.sqrt(1 - self.r**2) * error
+        return {"x": x, "y": y, "group": rng.integers(0, 2, n), "weight": rng.uniform(0.5, 2.0, n)}
+
+
+@dataclass(frozen=True)
+class Bounded:
+    """Makes the schema; under replace_one missing cells have declared constants, so that n is public."""
+
+    law: str
+    bounds: str
+
+    def __call__(self, neighbors: str) -> dpi.Schema:
+        """Declare the columns."""
+        policy = {"missing": 0, "impossible": 0} if neighbors == "replace_one" else {}
+        lower, upper = BOUNDS[self.law][self.bounds]
+        return dpi.Schema(
+            x=dpi.Real(lower, upper, **policy),
+            y=dpi.Real(lower, upper, **policy),
+            group=dpi.Integer(0, 1, **policy),
+            weight=dpi.Real(0, 2, **policy),
+        )
+
+
+@cache
+def nodes(law: str) -> tuple[np.ndarray, np.ndarray]:
+    """Values of a law and their weights: the trapezoidal rule over the logit of its distribution function."""
+    logit = np.linspace(-REACH, REACH, NODES)
+    weight = special.expit(logit) * special.expit(-logit)
+    tail = special.expit(-np.abs(logit))
+    found = {
+        "normal": stats.norm(),
+        "t5": stats.t(5, scale=np.sqrt(3 / 5)),
+        "t3": stats.t(3, scale=np.sqrt(1 / 3)),
+        "exponential": stats.expon(loc=-1.0),
+        "lognormal": stats.lognorm(
+            0.6, loc=-1 / np.sqrt(np.expm1(0.36)), scale=np.exp(-0.18) / np.sqrt(np.expm1(0.36))
+        ),
+    }[law]
+    return np.where(logit < 0, found.ppf(tail), found.isf(tail)), weight / weight.sum()
+
+
+@cache
+def moments(law: str, bounds: str, r: float) -> tuple[float, float, float]:
+    """Variances of the clamped columns and their covariance, by quadrature."""
+    values, weight = nodes(law)
+    x = np.clip(values, *BOUNDS[law][bounds])
+    y = np.clip(r * values[:, None] + np.sqrt(1 - r**2) * values, *BOUNDS[law][bounds])
+    x = x - weight @ x
+    y = y - weight @ y @ weight
+    return float(weight @ x**2), float(weight @ y**2 @ weight), float((weight * x) @ y @ weight)
+
+
+def cases() -> list[Case]:
+    """Variances and correlations of every law and bounds; groups, weights and covariances of some."""
+    found = []
+    for law, kinds in BOUNDS.items():
+        for bounds in kinds:
+            own = moments(law, bounds, 0.0)[0]
+            found.append(_case(f"variance, {law}", law, bounds, 0.0, dpi.variance("x"), {"x": own}, SIZES))
+    for law in RELATED:
+        for bounds in BOUNDS[law]:
+            for r in CORRELATIONS:
+                first, second, both = moments(law, bounds, r)
+                truth = {"corr(x, y)": both / np.sqrt(first * second)}
+                found.append(_case(f"corr {r:g}, {law}", law, bounds, r, dpi.corr(["x", "y"]), truth, SIZES))
+    first, second, both = moments("normal", "tight", 0.8)
+    value, sizes = both / np.sqrt(first * second), SIZES[1:]
+    groups = {f"corr(x, y)[group={group}]": value for group in (0, 1)}
+    named = {"cov(x, x)": first, "cov(x, y)": both, "cov(y, y)": second}
+    for name, procedure, truth in (
+        ("corr 0.8 by group, normal", dpi.corr(["x", "y"], by="group"), groups),
+        ("corr 0.8 weighted, normal", dpi.corr(["x", "y"], weights="weight"), {"corr(x, y)": value}),
+        ("cov 0.8, normal", dpi.cov(["x", "y"]), named),
+        ("variance weighted, normal", dpi.variance("x", weights="weight"), {"x": first}),
+    ):
+        found.append(_case(name, "normal", "tight", 0.8, procedure, truth, sizes))
+    return found
+
+
+def _case(
+    name: str,
+    law: str,
+    bounds: str,
+    r: float,
+    procedure: object,
+    truth: dict[str, float],
+    sizes: tuple[int, ...],
+) -> Case:
+    return Case(
+        name=name,
+        bounds=bounds,
+        generate=Related(law, r),
+        procedure=procedure,
+        truth=truth,
+        schema=Bounded(law, bounds),
+        n=sizes,
+        privacy=PRICES,
+    )
+
+
+def run(arguments: Options) -> list[Claim]:
+    """Run every cell, judge it, write the table and the figure."""
+    table = judge(cases(), arguments)
+    notes = ["The truth is that of clamped values, by quadrature."]
+    return report(table, "second_moments", "second moments", arguments, notes)
+
+
+if __name__ == "__main__":
+    run(options("descriptions.second_moments", __doc__, replicates=5000))
