@@ -17,7 +17,7 @@ from dpinfer.inference.testing.residuals import residual_table
 from dpinfer.inference.testing.tables import GoodnessOfFit, Independence
 from dpinfer.release import NoiseLaw
 from dpinfer.studies import Rules
-from validation.common.claims import Claim
+from validation.common.claims import Claim, least_coverage
 from validation.common.outputs import Options, options, write_figure, write_table
 
 SIZES = (200, 1000, 10_000)
@@ -193,23 +193,16 @@ def run(arguments: Options) -> list[Claim]:
     ]
     write_table(table, "association", arguments, notes)
     write_figure(figure_of(table, least), "association", arguments)
-    error = f"{np.sqrt(0.95 * 0.05 / arguments.replicates):.4f}"
-    claims = []
-    for name in COLOURS:
-        some = table[(table["quantity"] == name) & table["coverage"].notna()]
-        worst = some.loc[some["coverage"].idxmin()]
-        where = f"{worst['design']}, effect {worst['effect']:g}, n = {worst['n']:,}, rho = {worst['rho']:g}"
-        claims.append(
-            Claim(
-                f"least coverage of 95% intervals: {name}",
-                f"{len(some)} cells, n 200 to 10,000, rho .005 to .5, Gaussian and Laplace, n public and private",
-                "",
-                f"{worst['coverage']:.4f} ({where}, {worst['noise']}, n {worst['n is']})",
-                error,
-                bool(worst["coverage"] >= least),
-            )
+    return [
+        least_coverage(
+            f"least coverage of 95% intervals: {name}",
+            table[table["quantity"] == name].assign(replicates=arguments.replicates),
+            by=["design", "effect", "n", "rho", "noise", "n is"],
+            held=None,
+            design="n 200 to 10,000, rho .005 to .5, Gaussian and Laplace, n public and private",
         )
-    return claims
+        for name in COLOURS
+    ]
 
 
 if __name__ == "__main__":

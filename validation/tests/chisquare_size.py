@@ -18,7 +18,7 @@ from dpinfer.inference.testing.count_noise import CountNoise
 from dpinfer.inference.testing.nulls import candidates
 from dpinfer.inference.testing.tables import STATISTICS, GoodnessOfFit, Homogeneity, Independence
 from dpinfer.release import NoiseLaw
-from validation.common.claims import Claim
+from validation.common.claims import Claim, largest_size
 from validation.common.outputs import Options, options, write_figure, write_table
 
 Model = GoodnessOfFit | Independence | Homogeneity
@@ -281,21 +281,19 @@ def run(arguments: Options) -> list[Claim]:
     ]
     write_table(table, "chisquare_size", arguments, notes)
     write_figure(figure_of(table), "chisquare_size", arguments)
-    claims = []
-    for test, group in last.groupby("test", sort=False):
-        worst = [group[group["level"] == alpha]["size"].max() for alpha in ALPHAS]
-        error = [np.sqrt(alpha * (1 - alpha) / arguments.replicates) for alpha in ALPHAS]
-        claims.append(
-            Claim(
-                f"largest size at .05 and .01: {test}",
-                f"{len(group) // 2} designs and statistics, d 2 to 50, n 100 to 100,000",
-                "",
-                " / ".join(f"{size:.4f}" for size in worst),
-                " / ".join(f"{one:.4f}" for one in error),
-                bool(group["held"].all()),
-            )
+    return [
+        largest_size(
+            f"largest size at {alpha:g}: {test}",
+            group[group["level"] == alpha],
+            "size",
+            by=["levels", "cells", "n", "price", "neighbors", "statistic"],
+            level=alpha,
+            held="held",
+            design="d 2 to 50, n 100 to 100,000",
         )
-    return claims
+        for test, group in table.groupby("test", sort=False)
+        for alpha in ALPHAS
+    ]
 
 
 if __name__ == "__main__":

@@ -18,7 +18,7 @@ from dpinfer.inference.testing.nulls import batch_pvalues
 from dpinfer.inference.testing.spreads import spread_pvalues
 from dpinfer.procedures.mean_tests import MeanComparison, f_oneway, ttest_1samp, ttest_ind, ttest_rel
 from dpinfer.results.testing.groups import UNEQUAL
-from validation.common.claims import Claim
+from validation.common.claims import Claim, largest_size
 from validation.common.outputs import Options, options, write_figure, write_table
 
 if TYPE_CHECKING:
@@ -79,6 +79,9 @@ class Design:
     equal_var: bool = True
     ratio: float = 1.0
 
+
+CELL = ["test", "alternative", "rows", "values", "sd ratio", "price", "neighbors"]
+"""Columns that name a cell."""
 
 DESIGNS = (
     *(Design("ttest_1samp", (n,)) for n in (20, 500, 10_000)),
@@ -326,20 +329,17 @@ def run(arguments: Options) -> list[Claim]:
     ])  # fmt: skip
     write_table(wide, "mean_tests_power", arguments, [f"{max(arguments.replicates // 5, 100):,} replicates a point."])
     write_figure(figure_of(table, power, most), "mean_tests", arguments)
-    claims = []
-    for level in LEVELS:
-        worst = table.loc[table[f"size at {level:g}"].idxmax()]
-        found, error = worst[f"size at {level:g}"], np.sqrt(level * (1 - level) / arguments.replicates)
-        claims.append(
-            Claim(
-                f"largest size of the tests of means at {level:g}",
-                f"{len(table)} designs; worst: {worst['test']}, {worst['rows']} rows, {worst['price']}",
-                "",
-                f"{found:.4f}",
-                f"{error:.4f}",
-                bool(found <= most[level]),
-            )
+    claims = [
+        largest_size(
+            f"largest size of the tests of means at {level:g}",
+            table.assign(replicates=arguments.replicates, held=table[f"size at {level:g}"] <= most[level]),
+            f"size at {level:g}",
+            by=CELL,
+            level=level,
+            held="held",
         )
+        for level in LEVELS
+    ]
     doubted = table.dropna(subset="flagged")
     most_flags = float(stats.binom.isf(ALARM / len(doubted), arguments.replicates, FALSE_FLAGS)) / arguments.replicates
     claims.append(
