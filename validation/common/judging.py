@@ -74,19 +74,8 @@ def judge(cases: Sequence[Case], name: str, arguments: Options) -> pd.DataFrame:
     ]
     table = pd.concat(parts, ignore_index=True)
     shown = [*CELL, "kappa", "coverage", "width", "width / oracle"]
-    shown += [
-        "width / ordinary",
-        "not determined",
-        "coverage where determined",
-        "unbounded",
-        "flagged",
-        "failures",
-        "replicates",
-        "run",
-        "cap",
-        "verdict",
-        "held",
-    ]
+    shown += ["width / ordinary", "not determined", "coverage where determined", "unbounded", "flagged", "failures"]
+    shown += ["replicates", "run", "cap", "verdict", "held"]
     return table[[column for column in shown if column in table]]
 
 

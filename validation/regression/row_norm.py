@@ -205,9 +205,9 @@ def run(arguments: Options) -> list[Claim]:
     return [
         Claim("largest root mean squared error of slopes with the suggested row_norm over that without", designs, "",
               f"{worst:.3f}", "", bool(worst < 1)),
-        least_coverage("least coverage of 95% intervals of a slope with the suggested row_norm, where the model is right",
-                       lines.assign(replicates=arguments.replicates), "coverage with", by=["data", "slopes", "rho"],
-                       held=None, design=designs),
+        *(least_coverage(f"least coverage of 95% intervals of a slope with the suggested row_norm, {which}", part,
+                         "coverage with", by=["data", "regressors", "rho"], held=None, design=designs)
+          for which, part in (("model right", lines), ("own responses of the data", table))),
     ]  # fmt: skip
 
 
