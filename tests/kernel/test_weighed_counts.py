@@ -7,12 +7,14 @@ import pytest
 
 import dpinfer as dpi
 from dpinfer.errors import OptionError
-from dpinfer.kernel.price import price_stage
+from dpinfer.kernel.price import amounts, price_stage
+from dpinfer.kernel.rows.cells import CellSum
 from dpinfer.kernel.rows.features import Features
 from dpinfer.kernel.rows.products import GramSum
 from dpinfer.kernel.rows.resampled import ReplicateSum
-from dpinfer.kernel.stage import Context, Resampled, Stage, Sum
+from dpinfer.kernel.stage import Context, Resampled, Slot, Stage, Sum
 from dpinfer.privacy.resampling import noise_mu
+from dpinfer.privacy.sharing import joint_cost
 from dpinfer.schema.axes import compile_condition
 from dpinfer.schema.basis import basis_of
 from tests.kernel.test_bootstrap_privacy import (
@@ -64,3 +66,13 @@ def test_a_public_number_of_rows_alone_is_not_asked_for():
     for measure in (*measures, Sum(GramSum(features))):
         with pytest.raises(OptionError, match="is public here"):
             price_stage(Stage(measure), dpi.GDP(0.3), Context(SCHEMA, "replace_one", dpi.GDP(0.3)))
+
+
+def test_a_share_of_a_price_has_a_grid_that_is_fine_enough_for_the_whole():
+    """Else the total variation of all stages' noise is more than the price sets aside for it."""
+    price = dpi.ApproxDP(1.0, 1e-12)
+    features, context = Features(basis_of(["x"], SCHEMA)), Context(SCHEMA, "add_remove", price)
+    measures = (Sum(CellSum(features)), Resampled(ReplicateSum(features, False, 200, "paired")))
+    shares = amounts(price, (Slot(Fraction(1, 2), 2), Slot(Fraction(1, 2), 400)))
+    priced = [price_stage(Stage(one), share, context, most=402) for one, share in zip(measures, shares, strict=True)]
+    assert joint_cost(price, [stage.cost for stage in priced]).approx == price
