@@ -144,6 +144,8 @@ class Estimates:
     scale : ndarray (R, G, q) or None
         What sampling variances of second moments are judged against, and grow with as far as sampling, rather than
         noise, moves the estimate; None where the noise in them is no matter.
+    of_model : bool
+        Whether they are parameters of a model, of which nothing may be known, and not descriptions of columns.
     """
 
     value: Array
@@ -167,6 +169,7 @@ class Estimates:
     signal: Array | None = None
     plain: Array | None = None
     scale: Array | None = None
+    of_model: bool = False
 
     @property
     def variance(self) -> Array:
@@ -233,7 +236,7 @@ class Estimates:
     @property
     def missing(self) -> Mask:
         """Whether nothing is known of a parameter of a model (R, G, q); where there is no model, nothing is missing."""
-        return np.broadcast_to(self.few[..., None] & isinstance(self.growth, tuple), self.value.shape)
+        return np.broadcast_to(self.few[..., None] & self.of_model, self.value.shape)
 
     @property
     def blurred(self) -> Mask:

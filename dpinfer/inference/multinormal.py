@@ -157,7 +157,7 @@ def estimate_multinormal(sums: MomentSums, problems: list[ClampedProblem], *, po
     # Where nothing is known the error is huge, and not singular, even if only the noise counts as error.
     wide = np.where(few[:, None, None, None], found.sampling + 1e6 * np.eye(value.shape[1]), found.sampling)
     df = _degrees(shape, found, size) if population else found.df
-    return replace(found, sampling=wide, df=df)
+    return replace(found, sampling=wide, df=df, of_model=True)
 
 
 def _growth(columns: int, pairs: int) -> tuple[Growth, ...]:

@@ -36,7 +36,7 @@ _DELTA = 1e-6
 """At which a refusal names an `ApproxDP` price."""
 
 
-def price_resampled(stage: Stage, amount: Privacy, context: Context, most: int | None) -> PricedStage:  # noqa: ARG001
+def price_resampled(stage: Stage, amount: Privacy, context: Context, most: int | None) -> PricedStage:
     """Price sums under public or secret weights."""
     rows: ReplicateSum = stage.measure.rows  # type: ignore[assignment]
     _refuse_resampling(rows.weights, amount, context)
@@ -47,7 +47,8 @@ def price_resampled(stage: Stage, amount: Privacy, context: Context, most: int |
         # Every row has weight 2 in half of the sums: squares of weights add up to twice the replicates, whatever they
         # are. Paired weights have one law on both sides, so what holds given the weights holds without them.
         total = bounded.bound * binary(sqrt_above(Fraction(2 * rows.replicates), binary))
-        scales[noisy], multiplier, cost = noise_plan(total, amount, bounded.weights[noisy])
+        whole = context.privacy
+        scales[noisy], multiplier, cost = noise_plan(total, amount, bounded.weights[noisy], total=whole, most=most)
     else:
         scales[noisy], multiplier, cost = _secret_plan(rows, bounded, amount, bounded.weights[noisy])
     return PricedStage(

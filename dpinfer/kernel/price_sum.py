@@ -83,6 +83,8 @@ def noise_plan(
     Scales are in steps of the sums times the multiplier. ``total`` is the price of which ``amount`` is a share, and
     ``most`` the number of coordinates of all stages that share it.
     """
+    if not weights.size:
+        raise OptionError("neighbors", "replace_one", "add_remove: all that is asked for is public here")
     if isinstance(amount, PureDP):
         scale = calibrate(bound * draws, amount, "laplace")
         return coordinate_scales(scale, weights), draws, laplace_cost(amount)

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from dpinfer.schema.axes import compile_condition
 from dpinfer.schema.category import Category
+from dpinfer.schema.syntax import Names
 
 if TYPE_CHECKING:
     from dpinfer.schema.column import Column
@@ -45,5 +46,6 @@ def where_notes(where: str | None) -> list[str]:
 
 
 def quoted(name: str) -> str:
-    """Return the name of a column as an expression."""
-    return name if name.isidentifier() else f"`{name}`"
+    """Return the name of a column as an expression: in backticks where it is no identifier, or a keyword."""
+    names = Names()
+    return names.restore(names.quote(f"`{name}`"))

@@ -118,7 +118,8 @@ class ReplicateSum(RowSum):
             raise NotProvedError("sums under random weights are proved for Gaussian noise")
         if self.products:
             return gram_sensitivity(self.features.bounds, neighbors=neighbors, norm="l2")
-        return self._plain.change(np.ones(self.width), neighbors, "l2")
+        plain = self._plain  # whose unit is 1 where nothing but rows is counted; here it is that of the grid
+        return plain.change(np.ones(self.width), neighbors, "l2") * (self.unit // plain.unit)
 
     @cached_property
     def labels(self) -> tuple[str, ...]:
