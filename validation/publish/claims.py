@@ -113,7 +113,7 @@ def fresh() -> str:
     """The judged claims with another seed: failures that chance explains, and those found."""
     table = read_results(FRESH)
     judged = table[table["kind"].isin(JUDGED[:2])]
-    own = read_results().set_index("what")["held"]
+    own = read_results().groupby("what")["held"].all()
     new = judged[~judged["held"] & judged["what"].map(own).fillna(value=True).astype(bool)]
     lines = [
         f"With a seed of its own ({int(table['seed'].iloc[0])}; the tables have {SEED}), {len(judged)} claims on "
