@@ -184,14 +184,7 @@ class Procedure(ABC):
         return None
 
     def blocks_dealt(self, context: Context, released: tuple[StageRelease, ...]) -> int:  # noqa: ARG002
-        """Return the number of secret blocks, where `units` leaves it to what earlier stages released.
-
-        Parameters
-        ----------
-        context : Context
-        released : tuple of StageRelease
-            What was released before the first sum over blocks.
-        """
+        """Return the number of secret blocks, where `units` leaves it to what was released before the first of them."""
         raise NotProvedError(f"{type(self).__name__} does not say how many blocks there are")
 
     def release_kind(self, context: Context) -> str:  # noqa: ARG002
@@ -272,8 +265,7 @@ class Procedure(ABC):
         """
         found, theirs = self._asked_of(release)
         context = context_of(found)
-        rows = theirs.stage(0, context, ()).measure.rows
-        released = Released.of_release(found, context, rows)
+        released = Released.of_release(found, context, theirs.stage(0, context, ()).measure.rows)
         return Estimates(lambda alpha: self.estimate(released, alpha=alpha), found)
 
     @property

@@ -131,6 +131,11 @@ def fresh() -> str:
     return "\n".join(lines)
 
 
+def _ranged(table: pd.DataFrame) -> str:
+    least, most = int(table["replicates"].min()), int(table["replicates"].max())
+    return f"{least:,}" if least == most else f"{least:,} to {most:,}"
+
+
 def headlines() -> str:
     """What the README says of all this, in five lines."""
     table = read_results()
@@ -142,9 +147,9 @@ def headlines() -> str:
     broken = steady[~steady["held"]]
     return "\n".join(
         [
-            f"- **Intervals**: {covered['cells'].sum():,} cells in {len(covered)} tables, "
-            f"{covered['cells'].sum() - covered['failed'].sum():,} of which cover as they should.",
-            f"- **Tests**: {sizes['cells'].sum():,} designs, "
+            f"- **Intervals**: {covered['cells'].sum():,} cells in {len(covered)} tables, of {_ranged(covered)} replicates "
+            f"each, {covered['cells'].sum() - covered['failed'].sum():,} of which cover as they should.",
+            f"- **Tests**: {sizes['cells'].sum():,} designs of {_ranged(sizes)} replicates each, "
             f"{sizes['cells'].sum() - sizes['failed'].sum():,} of which keep their level.",
             f"- **Width**: {widths['cells'].sum() - widths['failed'].sum():,} of {widths['cells'].sum():,} cells are "
             "as narrow as is asked beside an oracle that knows the sampling variance and the noise law.",
