@@ -147,8 +147,8 @@ def headlines() -> str:
     broken = steady[~steady["held"]]
     return "\n".join(
         [
-            f"- **Intervals**: {covered['cells'].sum():,} cells in {len(covered)} tables, of {_ranged(covered)} replicates "
-            f"each, {covered['cells'].sum() - covered['failed'].sum():,} of which cover as they should.",
+            f"- **Intervals**: {covered['cells'].sum():,} cells in {len(covered)} tables, of {_ranged(covered)} "
+            f"replicates each, {covered['cells'].sum() - covered['failed'].sum():,} of which cover as they should.",
             f"- **Tests**: {sizes['cells'].sum():,} designs of {_ranged(sizes)} replicates each, "
             f"{sizes['cells'].sum() - sizes['failed'].sum():,} of which keep their level.",
             f"- **Width**: {widths['cells'].sum() - widths['failed'].sum():,} of {widths['cells'].sum():,} cells are "
