@@ -159,7 +159,7 @@ def _case(
 
 def run(arguments: Options) -> list[Claim]:
     """Run every cell, judge it, write the table and the figure."""
-    table = judge(cases(), arguments)
+    table = judge(cases(), "second_moments", arguments)
     notes = ["The truth is that of clamped values, by quadrature."]
     return report(table, "second_moments", "second moments", arguments, notes)
 
