@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 from dpinfer.kernel.rows.blocks import block_values
 
 RULES = Rules()
-CELL = ["design", "n", "blocks", "price", "aggregator", "parameter"]
+CELL = ["design", "n", "blocks", "price", "aggregator", "correction", "parameter"]
 CHUNK, ENOUGH = 20, 100
 
 
