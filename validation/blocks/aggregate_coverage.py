@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 from dpinfer.kernel.rows.blocks import block_values
 
 RULES = Rules()
-CELL = ["design", "n", "blocks", "price", "aggregator", "correction", "parameter"]
+CELL = ["design", "n", "blocks", "price", "asked", "correction", "parameter"]
 CHUNK, ENOUGH = 20, 100
 
 
@@ -140,6 +140,7 @@ def judge(cell: Cell, rows: np.ndarray, plain: np.ndarray, *, measurement: Any) 
                 "n": cell.n,
                 "blocks": cell.blocks,
                 "price": str(cell.price),
+                "asked": cell.aggregator,
                 "aggregator": cell.aggregator if len(measurement.stages) > 1 else "region alone",
                 "correction": cell.bias_correction,
                 "parameter": name,
