@@ -43,46 +43,46 @@ def results():
 
 
 @pytest.fixture(scope="module")
-def tested(results):
+def f_result(results):
     return results.f_test(HYPOTHESIS, null="simulated", draws=999)
 
 
-def test_it_is_the_score_statistic_under_another_null(results, tested):
-    assert isinstance(tested, TestResults)
+def test_it_is_the_score_statistic_under_another_null(results, f_result):
+    assert isinstance(f_result, TestResults)
     asymptotic = results.with_inference("score").f_test(HYPOTHESIS)
-    assert 0.5 * asymptotic.fvalue < tested.statistic < asymptotic.fvalue
+    assert 0.5 * asymptotic.fvalue < f_result.statistic < asymptotic.fvalue
     clear = fitted(price=dpi.ZCDP(1e8)).with_inference("score")
     found = clear.f_test(HYPOTHESIS, null="simulated", draws=99)
     assert found.statistic == pytest.approx(clear.f_test(HYPOTHESIS).fvalue, rel=1e-4)
-    assert tested.null == "simulated"
-    assert tested.distribution.draws == 999
+    assert f_result.null == "simulated"
+    assert f_result.distribution.draws == 999
     # noise is small here and the limit is good: five Monte Carlo errors, and what the limit is off
-    assert tested.pvalue == pytest.approx(float(asymptotic.pvalue), abs=5 * tested.pvalue_error + 0.01)
-    statistic, pvalue = tested
-    assert (statistic, pvalue) == (tested.statistic, tested.pvalue)
+    assert f_result.pvalue == pytest.approx(float(asymptotic.pvalue), abs=5 * f_result.pvalue_error + 0.01)
+    statistic, pvalue = f_result
+    assert (statistic, pvalue) == (f_result.statistic, f_result.pvalue)
 
 
-def test_how_the_statistic_is_written_does_not_change_the_p_value(results, tested):
+def test_how_the_statistic_is_written_does_not_change_the_p_value(results, f_result):
     chi2 = results.wald_test(HYPOTHESIS, use_f=False, null="simulated", draws=999)
-    assert chi2.pvalue == tested.pvalue
-    assert chi2.statistic == pytest.approx(2 * tested.statistic)
-    assert chi2.fvalue == pytest.approx(tested.fvalue)
-    assert (chi2.statistic_name, tested.statistic_name) == ("Chi-squared", "F")
+    assert chi2.pvalue == f_result.pvalue
+    assert chi2.statistic == pytest.approx(2 * f_result.statistic)
+    assert chi2.fvalue == pytest.approx(f_result.fvalue)
+    assert (chi2.statistic_name, f_result.statistic_name) == ("Chi-squared", "F")
     assert chi2.dof == chi2.df == chi2.df_num == 2
-    np.testing.assert_allclose(chi2.distribution.sample, 2 * tested.distribution.sample)
+    np.testing.assert_allclose(chi2.distribution.sample, 2 * f_result.distribution.sample)
     assert results.wald_test(HYPOTHESIS, null="simulated", draws=99).statistic_name == "F"
 
 
 @pytest.mark.parametrize("method", ["wald", "simulated"])
-def test_the_method_of_the_intervals_does_not_change_the_test(results, tested, method):
+def test_the_method_of_the_intervals_does_not_change_the_test(results, f_result, method):
     other = results.with_inference(method).f_test(HYPOTHESIS, null="simulated", draws=999)
-    assert (other.statistic, other.pvalue) == (tested.statistic, tested.pvalue)
+    assert (other.statistic, other.pvalue) == (f_result.statistic, f_result.pvalue)
     wanted = results.with_inference(method).t_test(HYPOTHESIS).conf_int(0.1)
     np.testing.assert_allclose(other.frame(0.1).iloc[:, 3:], wanted)
 
 
-def test_the_frame_holds_the_restrictions(results, tested):
-    table, single = tested.frame(alpha=0.1), results.t_test(HYPOTHESIS)
+def test_the_frame_holds_the_restrictions(results, f_result):
+    table, single = f_result.frame(alpha=0.1), results.t_test(HYPOTHESIS)
     assert list(table.columns) == ["estimate", "under H0", "std err", "[0.05", "0.95]"]
     assert list(table.index) == ["age = 0.01", "educ = 0"]
     np.testing.assert_allclose(table["estimate"], single.effect)
@@ -90,7 +90,7 @@ def test_the_frame_holds_the_restrictions(results, tested):
     np.testing.assert_allclose(table["under H0"], [0.01, 0.0])
     np.testing.assert_allclose(table.iloc[:, 3:], single.conf_int(0.1))
     with pytest.raises(OptionError, match="alpha"):
-        tested.frame(alpha=1.0)
+        f_result.frame(alpha=1.0)
 
 
 def test_restrictions_are_written_as_equations():
@@ -99,41 +99,41 @@ def test_restrictions_are_written_as_equations():
     assert texts == ["age - educ = 0", "0.5 * educ + 2 * x = 1", "-age = 0", "-3 * x = 2.5"]
 
 
-def test_the_summary_says_what_and_how(results, tested):
-    text = str(tested.summary())
+def test_the_summary_says_what_and_how(results, f_result):
+    text = str(f_result.summary())
     for part in ("F test of linear restrictions", "age = 0.01, educ = 0", "simulated", "999", "zCDP", "score"):
         assert part in text or part.capitalize() in text, part
-    assert tested.hypothesis == "age = 0.01, educ = 0"
-    assert tested.nobs == results.nobs
-    assert "F test" in repr(tested)
-    assert isinstance(tested.plot_null(), Axes)
-    assert "under H0" in tested.to_markdown()
+    assert f_result.hypothesis == "age = 0.01, educ = 0"
+    assert f_result.nobs == results.nobs
+    assert "F test" in repr(f_result)
+    assert isinstance(f_result.plot_null(), Axes)
+    assert "under H0" in f_result.to_markdown()
 
 
-def test_every_form_of_restrictions_gives_the_same_test(results, tested):
+def test_every_form_of_restrictions_gives_the_same_test(results, f_result):
     matrix = np.eye(4)[1:3]
     for form in (["age = 0.01", "educ = 0"], {"age": 0.01, "educ": 0}, (matrix, np.array([0.01, 0.0]))):
-        assert results.f_test(form, null="simulated", draws=999).pvalue == tested.pvalue
+        assert results.f_test(form, null="simulated", draws=999).pvalue == f_result.pvalue
 
 
-def test_the_seed_is_public_and_draws_can_adapt(results, tested):
-    assert results.f_test(HYPOTHESIS, null="simulated", draws=999).pvalue == tested.pvalue
+def test_the_seed_is_public_and_draws_can_adapt(results, f_result):
+    assert results.f_test(HYPOTHESIS, null="simulated", draws=999).pvalue == f_result.pvalue
     other = results.f_test(HYPOTHESIS, null="simulated", draws=999, seed=1)
-    assert not np.array_equal(other.distribution.sample, tested.distribution.sample)
+    assert not np.array_equal(other.distribution.sample, f_result.distribution.sample)
     adaptive = results.f_test(HYPOTHESIS, null="simulated")
     assert 999 <= adaptive.distribution.draws < 100_000
-    assert adaptive.pvalue == pytest.approx(tested.pvalue, abs=6 * tested.pvalue_error)
+    assert adaptive.pvalue == pytest.approx(f_result.pvalue, abs=6 * f_result.pvalue_error)
 
 
 def test_a_false_hypothesis_is_rejected(results):
     assert results.f_test("hours = 0, educ = 0", null="simulated", draws=199).pvalue == 1 / 200
 
 
-def test_a_release_answers_after_storage(results, tested):
+def test_a_release_answers_after_storage(results, f_result):
     again = dpi.Release.from_json(results.release.to_json()).infer()
-    assert again.f_test(HYPOTHESIS, null="simulated", draws=999).pvalue == tested.pvalue
-    copy = pickle.loads(pickle.dumps(tested))
-    assert (copy.statistic, copy.pvalue) == (tested.statistic, tested.pvalue)
+    assert again.f_test(HYPOTHESIS, null="simulated", draws=999).pvalue == f_result.pvalue
+    copy = pickle.loads(pickle.dumps(f_result))
+    assert (copy.statistic, copy.pvalue) == (f_result.statistic, f_result.pvalue)
 
 
 def test_a_gram_serves_its_regressions():
@@ -195,24 +195,24 @@ def test_every_release_gives_a_valid_p_value(rows, price):
     for neighbors in ("add_remove", "replace_one"):
         for target in ("population", "data"):
             results = fitted(rows, price, neighbors=neighbors, target=target)
-            tested = results.f_test("age = 0, educ = hours", null="simulated", draws=99)
-            assert 0.01 <= tested.pvalue <= 1
-            assert np.isfinite(tested.statistic)
-            assert tested.flags == results.flags
-            assert "P-value" in str(tested.summary())
+            f_result = results.f_test("age = 0, educ = hours", null="simulated", draws=99)
+            assert 0.01 <= f_result.pvalue <= 1
+            assert np.isfinite(f_result.statistic)
+            assert f_result.flags == results.flags
+            assert "P-value" in str(f_result.summary())
 
 
-def test_an_error_variance_that_noise_hides_is_told(tested):
+def test_an_error_variance_that_noise_hides_is_told(f_result):
     hidden = fitted(frame(100).assign(income=0.0), dpi.ZCDP(1.0)).f_test(HYPOTHESIS, null="simulated", draws=99)
     assert any("is raised" in note for note in hidden.notes)
     assert "is raised" in " ".join(str(hidden.summary()).split())
-    assert not any("is raised" in note for note in tested.notes)
-    assert tested.flags == ()
+    assert not any("is raised" in note for note in f_result.notes)
+    assert f_result.flags == ()
 
 
-def test_the_target_is_said(results, tested):
+def test_the_target_is_said(results, f_result):
     about = fitted(target="data").f_test(HYPOTHESIS, null="simulated", draws=99)
     assert any("these rows" in note for note in about.notes)
-    assert not any("these rows" in note for note in tested.notes)
+    assert not any("these rows" in note for note in f_result.notes)
     assert about.nobs_is_public is False
     assert fitted(neighbors="replace_one").f_test(HYPOTHESIS, null="simulated", draws=99).nobs_is_public
