@@ -58,7 +58,9 @@ KILLER = (
 path, kills = sys.argv[1], int(sys.argv[2])
 chance = random.Random(20240)
 acknowledged, started = [], 0
-for number in range(kills):
+children, patience = 0, 0.06  # seconds: a machine under load takes longer to the first charge
+while started < kills and children < 20 * kills:
+    children += 1
     reader, writer = os.pipe()
     child = os.fork()
     if child == 0:
@@ -67,14 +69,15 @@ for number in range(kills):
         while True:
             os.write(writer, (ledger.charge(cost, "x") + "\\n").encode())
     os.close(writer)
-    time.sleep(chance.uniform(0.0, 0.06))
+    time.sleep(chance.uniform(0.0, patience))
     os.kill(child, signal.SIGKILL)
     os.waitpid(child, 0)
     with os.fdopen(reader) as pipe:
         lines = pipe.read().split()
     started += bool(lines)
+    patience = patience if lines else min(1.1 * patience, 2.0)
     acknowledged += lines
-print(json.dumps([acknowledged, started]))
+print(json.dumps([acknowledged, started, children]))
 """
 )
 
@@ -159,12 +162,12 @@ def test_eight_processes_spend_all_and_no_more(tmp_path):
 @needs_fork
 def test_a_killed_process_never_gives_budget_back(tmp_path):
     path = tmp_path / "killed.db"
-    acknowledged, started = answer(start(KILLER, path, KILLS), timeout=30 + KILLS)
-    assert started > KILLS // 3, "most children were killed before their first charge: the test proves little"
+    acknowledged, started, children = answer(start(KILLER, path, KILLS), timeout=300)
+    assert started == KILLS, "too few children were killed after their first charge: the test proves little"
     ledger = Ledger(path, dataset="d", budget=PureDP(1e6))
     stored = list(ledger.charges()["id"])
     assert set(acknowledged) <= set(stored)
-    assert len(acknowledged) <= len(stored) <= len(acknowledged) + KILLS
+    assert len(acknowledged) <= len(stored) <= len(acknowledged) + children
     before = ledger.spent
     ledger.charge(laplace_cost(PureDP(0.1)), "still usable")
     assert ledger.spent == before + PureDP(0.1)
