@@ -149,16 +149,16 @@ class Beyond:
         beside = self.side - hessian @ level * float(constant @ self.side)
         spread = self.spread + hessian * (max(self.counts.rows, 1.0) / size)
         uneven = float(beside @ np.linalg.solve(spread, beside))
-        one_sided = max(1.0 - (len(constant) - 1) / max(uneven, 1e-300), 0.0)
+        sure = _sure(uneven, len(differ) - 1)
         kept = (1.0 - min(_CHANCE / seen, 1.0) ** 2) * (1.0 - min(_CHANCE_BEYOND / beyond, 1.0) ** 2)
         steeper = _UNEVEN * (1.0 if self.seen_beyond else 2.0)
         factor = kept * (1.0 + 0.5 * lost)
         error = (self.excess.scale**2 + (mean * self.sides.scale) ** 2) / least
         slopes = factor * mean * differ
         unsure = mean * (0.5 * lost + steeper + 1.0 - kept) * seen / (seen + _CHANCE)
-        unsure += (1.0 - kept) * one_sided * self.low / 2.0
+        unsure += (1.0 - kept) * sure * self.low / 2.0
         partial = np.abs(differ) / np.sqrt(np.maximum(np.diag(inverse), 1e-300))
-        unsure = max(unsure, self._misfit(uneven, float(partial[1:].max(initial=0.0)) * np.sqrt(size), len(differ) - 1))
+        unsure = max(unsure, sure * self._misfit(float(partial[1:].max(initial=0.0)) * np.sqrt(size)))
 
         # To slopes a row beyond adds low and the mean excess, to the intercept low and all of its own.
         square = max(float(self.square.value[0]), 0.0)
@@ -173,19 +173,27 @@ class Beyond:
         biases = np.stack([unsure * differ, level * missed])
         return Tail(level * whole + slopes, sampling, noise, biases)
 
-    def _misfit(self, uneven: float, distance: float, width: int) -> float:
+    def _misfit(self, distance: float) -> float:
         """Return the excess by which rows beyond the cut may differ where the model is wrong.
 
         They do if they lie farther along a regressor than unequal spread takes them: ``distance`` is the sum of how far
-        in standard deviations, and ``uneven`` is chi-squared with ``width`` degrees of freedom if they lie nowhere.
+        in standard deviations. As many rows as noise may hide are taken to be beyond.
         """
-        usual, clear = stats.chi2.ppf([0.9, 0.99], max(width, 1))
-        sure = float(np.clip((uneven - usual) / (clear - usual), 0.0, 1.0))
         least, most = _LEANING
-        leaning = distance / max(self.counts.rows + self.counts.hidden, 1.0)
-        mean = max(float(self.square.value[0]), 0.0) + self.square.scale
-        excess = 2.0 * float(np.sqrt(self.low**2 + mean / max(self.counts.rows, 1.0)) - self.low)
-        return min(excess, self.high) * sure * float(np.clip((leaning - least) / (most - least), 0.0, 1.0))
+        rows = max(self.counts.rows, 0.0) + max(self.counts.hidden, 1.0)
+        mean = (max(float(self.square.value[0]), 0.0) + self.square.scale) / rows
+        excess = 2.0 * float(np.sqrt(self.low**2 + mean) - self.low)
+        return min(excess, self.high) * float(np.clip((distance / rows - least) / (most - least), 0.0, 1.0))
+
+
+def _sure(uneven: float, width: int) -> float:
+    """Return how sure it is that rows beyond the cut lean to a side along the regressors.
+
+    ``uneven`` is chi-squared with ``width`` degrees of freedom if they do not: all but one of a hundred cases say
+    nothing, and one of a thousand all of it.
+    """
+    usual, clear = stats.chi2.ppf([0.99, 0.999], max(width, 1))
+    return float(np.clip((uneven - usual) / (clear - usual), 0.0, 1.0))
 
 
 def folded_quantile(alpha: float, bias: Array) -> Array:
