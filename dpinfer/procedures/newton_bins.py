@@ -39,6 +39,9 @@ _FITTED, _FOLLOWED, _UNSEEN = 5, 8, 3.0
 _FAR, _SEEN_FAR = 6, 6.0
 """More than this many bins beyond the last one, a count must be clearer: there are many empty bins."""
 
+_A_ROW = 0.5
+"""The least that is taken to be a row, where there is next to no noise."""
+
 _MARGIN = 2.0
 """Standard deviations of noise that are taken off numbers of rows beyond what is seen."""
 
@@ -93,7 +96,7 @@ def _apart(level: Array, middle: float, total: float, noise: float) -> float:
 def edge_of(counts: Array, cuts: Array, noise: float) -> float:
     """Return the upper end of the last bin whose noisy count is of rows; ``counts`` (B,) begin at each cut (B,)."""
     last = -1
-    for one in np.flatnonzero(counts >= SEEN * noise):
+    for one in np.flatnonzero(counts >= max(SEEN * noise, _A_ROW)):
         if one - last <= _FAR or counts[one] >= _SEEN_FAR * noise:
             last = int(one)
     return float(cuts[min(last + 1, len(cuts) - 1)])
@@ -109,7 +112,7 @@ def tail_end(counts: Array, cuts: Array, noise: float) -> float:
     edge = int(seen[-1]) + 1 if len(seen) else 0
     if len(seen) < 3 or edge >= len(cuts):
         return float(cuts[min(edge, len(cuts) - 1)])
-    rows = np.maximum(counts[seen], noise)
+    rows = np.maximum(counts[seen], max(noise, _A_ROW))
     steps = seen - float(edge)
     weights = rows / np.sqrt(rows + noise**2)
     bend, slope, level = np.polyfit(steps, np.log(rows), 2, w=weights)

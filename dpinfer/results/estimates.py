@@ -28,7 +28,10 @@ if TYPE_CHECKING:
 
 __all__ = ["METHODS", "PrivateEstimates"]
 
-METHODS = ("wald", "score", "simulated", "exact", "fiducial", "unbiased", "conservative", "most_conservative")
+METHODS = (
+    *("auto", "wald", "score", "simulated", "exact"),
+    *("fiducial", "unbiased", "conservative", "most_conservative"),
+)
 """The methods of inference; the last four are those of a bootstrap."""
 
 NULLS = ("asymptotic", "simulated")
@@ -106,7 +109,7 @@ class PrivateEstimates(ResultsWrapper):  # type: ignore[misc]
         Parameters
         ----------
         method : str
-            "wald", "score", "simulated" or "exact"; of a bootstrap "fiducial", "unbiased", "conservative" or
+            "auto", "wald", "score", "simulated" or "exact"; of a bootstrap "fiducial", "unbiased", "conservative" or
             "most_conservative". Not every model has all of them.
 
         Returns

@@ -248,3 +248,11 @@ def test_joint_tests_count_biases_as_intervals_do():
         assert count == 1
         assert joint == pytest.approx(single, rel=1e-6)
         assert joint > stats.chi2.sf(statistic, 1)
+
+
+def test_results_go_back_to_the_inference_of_their_own_choice():
+    frame = SCHEMA.sample(500, np.random.default_rng(2))
+    results = dpi.ols("y ~ x", dpi.PublicData(frame, SCHEMA, rng=np.random.default_rng(3))).fit(dpi.ZCDP(0.5))
+    back = results.with_inference("score").with_inference("auto")
+    assert back.conf_int().equals(results.conf_int())
+    assert back.inference.method == results.inference.method

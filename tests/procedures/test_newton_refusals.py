@@ -220,3 +220,13 @@ def test_averages_at_public_points_are_those_of_statsmodels():
     mean = float(found.predict({"x": [0.5], "u": [2.0]})[0])
     np.testing.assert_allclose(slope, mean * (1 - mean) * found.params[["x", "u"]], rtol=1e-10)
     assert isinstance(found.link, FAMILIES.links.Logit)
+
+
+@pytest.mark.parametrize("name", FITS)
+def test_too_little_noise_is_refused_by_name(study, name):
+    """Noise without a spread once ended in an error of linear algebra, or a warning of a division by zero."""
+    more = {"q": 0.5} if name == "quantreg" else {}
+    more = {"family": FAMILIES.Gaussian()} if name == "glm" else more
+    words = ("less noise than can be drawn",)
+    refused(study, PrivacyUnitError, lambda d: getattr(dpi, name)(f"{FITS[name]} ~ x", d, **more), *words,
+            price=dpi.PureDP(1e5))  # fmt: skip
