@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from dpinfer.inference.newton_terms import Released
     from dpinfer.numerics.arrays import Array
 
-__all__ = ["Beyond", "Tail", "TailCounts", "folded_quantile", "folded_tail"]
+__all__ = ["Beyond", "BeyondOfPeople", "Tail", "TailCounts", "folded_quantile", "folded_tail"]
 
 _INDEX = 2.5
 """Index of the Pareto tail beyond what is seen: near that of lognormal errors from three standard deviations on."""
@@ -149,16 +149,16 @@ class Beyond:
         beside = self.side - hessian @ level * float(constant @ self.side)
         spread = self.spread + hessian * (max(self.counts.rows, 1.0) / size)
         uneven = float(beside @ np.linalg.solve(spread, beside))
-        sure = _sure(uneven, len(differ) - 1)
+        one_sided = self._one_sided(uneven, len(differ) - 1)
         kept = (1.0 - min(_CHANCE / seen, 1.0) ** 2) * (1.0 - min(_CHANCE_BEYOND / beyond, 1.0) ** 2)
         steeper = _UNEVEN * (1.0 if self.seen_beyond else 2.0)
         factor = kept * (1.0 + 0.5 * lost)
         error = (self.excess.scale**2 + (mean * self.sides.scale) ** 2) / least
         slopes = factor * mean * differ
         unsure = mean * (0.5 * lost + steeper + 1.0 - kept) * seen / (seen + _CHANCE)
-        unsure += (1.0 - kept) * sure * self.low / 2.0
+        unsure += (1.0 - kept) * one_sided * self.low / 2.0
         partial = np.abs(differ) / np.sqrt(np.maximum(np.diag(inverse), 1e-300))
-        unsure = max(unsure, sure * self._misfit(float(partial[1:].max(initial=0.0)) * np.sqrt(size)))
+        unsure = max(unsure, self._misfit(uneven, float(partial[1:].max(initial=0.0)) * np.sqrt(size), len(differ) - 1))
 
         # To slopes a row beyond adds low and the mean excess, to the intercept low and all of its own.
         square = max(float(self.square.value[0]), 0.0)
@@ -173,26 +173,57 @@ class Beyond:
         biases = np.stack([unsure * differ, level * missed])
         return Tail(level * whole + slopes, sampling, noise, biases)
 
-    def _misfit(self, distance: float) -> float:
+    def _misfit(self, uneven: float, distance: float, width: int) -> float:
         """Return the excess by which rows beyond the cut may differ where the model is wrong.
 
         They do if they lie farther along a regressor than unequal spread takes them: ``distance`` is the sum of how far
-        in standard deviations. As many rows as noise may hide are taken to be beyond.
+        in standard deviations, and ``uneven`` is chi-squared with ``width`` degrees of freedom if they lie nowhere.
         """
         least, most = _LEANING
-        rows = max(self.counts.rows, 0.0) + max(self.counts.hidden, 1.0)
-        mean = (max(float(self.square.value[0]), 0.0) + self.square.scale) / rows
-        excess = 2.0 * float(np.sqrt(self.low**2 + mean) - self.low)
-        return min(excess, self.high) * float(np.clip((distance / rows - least) / (most - least), 0.0, 1.0))
+        leaning = distance / max(self.counts.rows + self.counts.hidden, 1.0)
+        mean = max(float(self.square.value[0]), 0.0) + self.square.scale
+        excess = 2.0 * float(np.sqrt(self.low**2 + mean / self._rows) - self.low)
+        clear = self._sure(uneven, width)
+        return min(excess, self.high) * clear * float(np.clip((leaning - least) / (most - least), 0.0, 1.0))
+
+    @property
+    def _rows(self) -> float:
+        """How many rows the excess beyond the cut is shared by."""
+        return max(self.counts.rows, 1.0)
+
+    def _one_sided(self, uneven: float, width: int) -> float:
+        """Return the share of ``uneven`` that is no chance."""
+        return max(1.0 - width / max(uneven, 1e-300), 0.0)
+
+    def _sure(self, uneven: float, width: int) -> float:
+        """Return how sure it is that rows beyond the cut lean to a side; they do not in nine of ten cases of chance."""
+        return _sureness(uneven, width, 0.1)
 
 
-def _sure(uneven: float, width: int) -> float:
-    """Return how sure it is that rows beyond the cut lean to a side along the regressors.
+class BeyondOfPeople(Beyond):
+    """The same where scores are added up by person.
 
-    ``uneven`` is chi-squared with ``width`` degrees of freedom if they do not: all but one of a hundred cases say
-    nothing, and one of a thousand all of it.
+    The cut is then far, and noise as many times larger as a person may have rows: what chance makes of rows that nobody
+    saw would be a multiple of a standard error. They lean where chance does so in one of a hundred cases, and as many
+    are there as noise may hide.
     """
-    usual, clear = stats.chi2.ppf([0.99, 0.999], max(width, 1))
+
+    __slots__ = ()
+
+    @property
+    def _rows(self) -> float:
+        return max(self.counts.rows, 0.0) + max(self.counts.hidden, 1.0)
+
+    def _one_sided(self, uneven: float, width: int) -> float:
+        return self._sure(uneven, width)
+
+    def _sure(self, uneven: float, width: int) -> float:
+        return _sureness(uneven, width, 0.01)
+
+
+def _sureness(uneven: float, width: int, chance: float) -> float:
+    """Return 0 for what chance does as often as so, 1 for what it does a tenth as often."""
+    usual, clear = stats.chi2.isf([chance, chance / 10], max(width, 1))
     return float(np.clip((uneven - usual) / (clear - usual), 0.0, 1.0))
 
 

@@ -9,7 +9,7 @@ import numpy as np
 
 from dpinfer.inference.newton import solve_rounds
 from dpinfer.inference.newton_inference import NewtonInference
-from dpinfer.inference.newton_tail import Beyond, Tail
+from dpinfer.inference.newton_tail import Tail
 from dpinfer.inference.newton_terms import split_terms
 from dpinfer.procedures.newton_count_estimates import count_estimates
 from dpinfer.procedures.newton_count_steps import CountPlan
@@ -64,7 +64,7 @@ def estimates_of(
         side = back @ terms["side"].value
         spread = terms["side"].scale ** 2 * back @ back.T
         excess, square = (terms[one] for one in ("excess", "beyond"))
-        beyond = Beyond(
+        beyond = plan.beyond(
             side,
             spread,
             terms["sides"],

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from dpinfer.errors import NotProvedError
+from dpinfer.inference.newton_tail import BeyondOfPeople
 from dpinfer.inference.newton_terms import floored
 from dpinfer.kernel.rows.round_counts import Bins, RoundCounts
 from dpinfer.kernel.rows.rounds import RoundSum
@@ -100,6 +101,7 @@ class PeoplePlan(NewtonPlan):
             )
 
     drawn = False
+    beyond = BeyondOfPeople
 
     @property
     def most(self) -> int:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
 from dpinfer.inference.newton import Round, next_point
+from dpinfer.inference.newton_tail import Beyond
 from dpinfer.inference.newton_terms import Released, floored, split_terms
 from dpinfer.kernel.rows.round_counts import Bins, RoundCounts
 from dpinfer.kernel.rows.rounds import RoundSum, Term
@@ -76,6 +77,7 @@ class NewtonPlan:
     model: RoundModel
     context: Context
     ranges: bool
+    beyond: ClassVar[type[Beyond]] = Beyond  # reads what cuts left out
 
     @cached_property
     def kinds(self) -> tuple[str, ...]:
@@ -110,9 +112,7 @@ class NewtonPlan:
             mine += 1 - sum(shares.get(one, 0) for one in {*self.kinds, "second"})
         if kind == "ranges" and not mine:
             return shares["second"] / 10
-        if kind == "second" and self.ranges and not shares.get("ranges"):
-            mine -= shares["second"] / 10
-        return mine
+        return mine - shares["second"] / 10 * (kind == "second" and self.ranges and not shares.get("ranges"))
 
     def slots(self) -> tuple[Slot, ...]:
         """Return what each stage may take of the price."""

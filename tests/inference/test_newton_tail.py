@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from dpinfer.inference.newton_tail import Beyond, Tail, TailCounts, folded_quantile, folded_tail
+from dpinfer.inference.newton_tail import Beyond, BeyondOfPeople, Tail, TailCounts, folded_quantile, folded_tail
 from dpinfer.inference.newton_terms import Released
 
 LOW, HIGH = 2.0, 30.0
@@ -125,3 +125,17 @@ def test_folded_quantiles_and_tails_agree():
     quantiles = folded_quantile(0.05, biases)
     assert quantiles[0] == pytest.approx(1.959964)
     assert folded_tail(quantiles, biases) == pytest.approx(0.05)
+
+
+def test_of_people_what_chance_makes_of_rows_nobody_saw_is_no_bias_of_slopes():
+    """Noise lets rows beyond lean to a side as it does in three of a hundred cases; no row is there."""
+    rng = np.random.default_rng(4)
+    rows, residuals, noise = np.column_stack([np.ones(5000), rng.uniform(-1.7, 1.7, 5000)]), rng.normal(size=5000), 40.0
+    lean = {"side": np.array([0.0, 2.2 * noise]), "low": 8.0, "high": 8.5, "scale": noise}
+    lean |= {"excess": released(5.0, noise), "sides": released(5.0, noise)}
+    inverse, hessian, meat, of_rows, _ = fitted(rows, residuals, counts={"hidden": 70.0}, **lean)
+    of_people = BeyondOfPeople(**{name: getattr(of_rows, name) for name in Beyond.__slots__})
+    error = np.sqrt((inverse @ meat @ inverse)[1, 1])
+    bias = [one.tail(inverse, hessian, meat, np.eye(2)[0], 5000).bias(np.eye(2))[1] for one in (of_rows, of_people)]
+    assert bias[0] > 3 * error
+    assert bias[1] < 0.1 * error
