@@ -30,6 +30,9 @@ FEW = 3.0
 FEW_SQUARED = 5.0
 """The same where squares of noisy means enter."""
 
+_WHOLE = 4.0
+"""From a share of 1 over this of sampling in a variance on, it grows with the whole distance to the value tested."""
+
 _BLURRED = 8.0
 """Degrees of freedom below which a sampling error is itself mostly noise."""
 
@@ -183,7 +186,7 @@ class Estimates:
         if self.denominator is not None:
             top, both, bottom = np.moveaxis(self.denominator, -1, 0)
             at = (top - 2 * tested * both + tested**2 * bottom) / size**2
-            noise = np.maximum(noise, at) if self.growth == "correlation" else at
+            noise = 0.5 * (noise + at) if self.growth == "correlation" else at
         growths = self.growth if isinstance(self.growth, tuple) else (self.growth,) * tested.shape[-1]
         parts = [self._grown(one, sampling, tested, place) for place, one in enumerate(growths)]
         return np.stack(parts, axis=-1) + noise * self._shrunk(growths, tested)
@@ -202,7 +205,8 @@ class Estimates:
         own, value, truth = sampling[..., place], self.value[..., place], tested[..., place]
         moved, scale = truth - value, 1 - value**2 if growth == "correlation" else value
         if self.scale is not None:
-            moved = moved * own / np.maximum(own + diagonal(self.noise)[..., place], 1e-300)
+            share = own / np.maximum(own + diagonal(self.noise)[..., place], 1e-300)
+            moved = moved * (share if growth == "correlation" else np.minimum(_WHOLE * share, 1.0))
             scale = self.scale[..., place]
         middle = value + 0.5 * moved
         if growth == "skewed" and self.line is not None:
