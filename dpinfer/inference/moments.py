@@ -30,9 +30,6 @@ FEW = 3.0
 FEW_SQUARED = 5.0
 """The same where squares of noisy means enter."""
 
-_WHOLE = 4.0
-"""From a share of 1 over this of sampling in a variance on, it grows with the whole distance to the value tested."""
-
 _BLURRED = 8.0
 """Degrees of freedom below which a sampling error is itself mostly noise."""
 
@@ -205,8 +202,7 @@ class Estimates:
         own, value, truth = sampling[..., place], self.value[..., place], tested[..., place]
         moved, scale = truth - value, 1 - value**2 if growth == "correlation" else value
         if self.scale is not None:
-            share = own / np.maximum(own + diagonal(self.noise)[..., place], 1e-300)
-            moved = moved * (share if growth == "correlation" else np.minimum(_WHOLE * share, 1.0))
+            moved = moved * own / np.maximum(own + diagonal(self.noise)[..., place], 1e-300)
             scale = self.scale[..., place]
         middle = value + 0.5 * moved
         if growth == "skewed" and self.line is not None:

@@ -14,6 +14,9 @@ __all__ = ["SamplingVariance", "read_through_noise"]
 _RAISED = 0.05
 """How far an estimated sampling variance is raised for its noise; see docs/descriptions.md."""
 
+_NORMAL = 2.0
+"""Sampling variance of normal rows over the squared scale and their number: as much of it as noise may hide is there."""
+
 _BELIEVED = 0.3
 """Noise in a sampling variance, over that variance, beyond which more of it is no reason for a wider interval."""
 
@@ -51,10 +54,11 @@ def read_through_noise(noisy: Array, known: Array, error: Array, scale: Array, s
         Independent units.
     """
     known = np.maximum(known, 1e-300)
-    variance = np.maximum(noisy + _RAISED * error**2 / (known + error), 0.0)
+    units = np.maximum(size - 1, 1.0)[..., None]
+    hidden = np.minimum(error, _NORMAL * scale**2 / units)
+    variance = np.maximum(noisy + _RAISED * error**2 / (known + error), hidden)
     total = variance + known
     beyond = np.maximum(error / total - _BORNE, 0.0)
     blur = np.maximum(np.minimum(error, _BELIEVED * variance) / total, beyond)
-    units = np.maximum(size - 1, 1.0)[..., None]
     rows = (variance / total) ** 2 * (1 / units + np.minimum(_TAILS * variance / scale**2, 1 / _FEWEST))
     return SamplingVariance(variance, np.clip(1 / np.maximum(rows + 0.5 * blur**2, 1e-9), 2.0, 1e9))
