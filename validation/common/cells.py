@@ -8,15 +8,16 @@ from concurrent.futures import ProcessPoolExecutor
 from typing import TYPE_CHECKING, Any
 
 import pandas as pd
+from joblib import Parallel, delayed
 from tqdm import tqdm
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Mapping, Sequence
     from pathlib import Path
 
     from validation.common.outputs import Options
 
-__all__ = ["kept", "measured"]
+__all__ = ["kept", "kept_all", "measured"]
 
 
 def kept(name: str, part: int | str, arguments: Options, compute: Callable[[], Any]) -> Any:
@@ -28,6 +29,13 @@ def kept(name: str, part: int | str, arguments: Options, compute: Callable[[], A
         partial.write_bytes(pickle.dumps(found))
         partial.rename(stored)
     return pickle.loads(stored.read_bytes())
+
+
+def kept_all(name: str, parts: Mapping[str, Callable[[], Any]], arguments: Options) -> list[Any]:
+    """Return all parts of a study, as `kept` each, in as many processes as there are jobs."""
+    run = Parallel(n_jobs=arguments.jobs, return_as="generator")
+    found = run(delayed(kept)(name, part, arguments, compute) for part, compute in parts.items())
+    return list(tqdm(found, total=len(parts), desc=name))
 
 
 def _folder(name: str, arguments: Options) -> Path:

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import pandas as pd
-from joblib import Parallel, delayed
 from matplotlib.figure import Figure
 from scipy import integrate, stats
 
@@ -16,7 +15,7 @@ import dpinfer as dpi
 from dpinfer.inference.density import DensityEstimates, density_intervals, projected
 from dpinfer.procedures.density import density
 from dpinfer.procedures.fine_grid import CELLS, WIDTHS, FineGrid
-from validation.common.cells import kept
+from validation.common.cells import kept_all
 from validation.common.claims import RULES, Claim, least_coverage
 from validation.common.outputs import Options, options, write_figure, write_table
 from validation.common.stages import release_of
@@ -319,29 +318,20 @@ def figure_of(table: pd.DataFrame) -> Figure:
     return figure
 
 
-def kept_coverage(cell: tuple, place: int, arguments: Options) -> list[dict]:
-    """One cell of coverage, measured once."""
-    measure = partial(coverage_cell, *cell, arguments.replicates, arguments.seed)
-    rows: list[dict] = kept("density_error", place, arguments, measure)
-    return rows
-
-
 def run(arguments: Options) -> list[Claim]:
     """Simulate, write tables and figure, and state the claims."""
-    parallel = Parallel(n_jobs=arguments.jobs)
     part = max(int(arguments.replicates * AUTO_PART), 20)
-    table = pd.DataFrame(
-        parallel(
-            delayed(error_cell)(design, n, price, path, part, arguments.seed)
-            for design in DESIGNS
-            for path, cells in paths()
-            for n, price in cells
-        )
-    )
+    asked = [(design, n, price, path) for design in DESIGNS for path, cells in paths() for n, price in cells]
+    errors = {f"error-{place}": partial(error_cell, *cell, part, arguments.seed) for place, cell in enumerate(asked)}
+    table = pd.DataFrame(kept_all("density_error", errors, arguments))
     rates = slopes(table)
     fixed = [("best fixed", design, n, price) for design in DESIGNS for price in PRICES for n in SIZES]
     chosen = [("chosen", design, n, price) for design in DESIGNS[:2] for price in PRICES[:2] for n in CHOSEN_ROWS]
-    found = parallel(delayed(kept_coverage)(cell, place, arguments) for place, cell in enumerate([*fixed, *chosen]))
+    coverages = {
+        str(place): partial(coverage_cell, *cell, arguments.replicates, arguments.seed)
+        for place, cell in enumerate([*fixed, *chosen])
+    }
+    found = kept_all("density_error", coverages, arguments)
     coverage = pd.DataFrame([row for rows in found for row in rows])
     _write(table, rates, coverage, arguments, part)
     return _claims(table, rates, coverage)

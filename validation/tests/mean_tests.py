@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -18,6 +18,7 @@ from dpinfer.inference.testing.nulls import batch_pvalues
 from dpinfer.inference.testing.spreads import spread_pvalues
 from dpinfer.procedures.mean_tests import MeanComparison, f_oneway, ttest_1samp, ttest_ind, ttest_rel
 from dpinfer.results.testing.groups import UNEQUAL
+from validation.common.cells import kept_all
 from validation.common.claims import Claim, largest_size
 from validation.common.outputs import Options, options, write_figure, write_table
 
@@ -314,7 +315,8 @@ def figure_of(table: pd.DataFrame, power: pd.DataFrame, most: dict[float, float]
 
 def run(arguments: Options) -> list[Claim]:
     """Measure sizes and powers, write the tables and the figure, and judge the sizes."""
-    table, power = sizes_of(arguments), power_of(arguments)
+    parts = {one.__name__: partial(one, arguments) for one in (sizes_of, power_of, flags_of)}
+    table, power, flags = kept_all("mean_tests", parts, arguments)
     most = limits(len(table), arguments.replicates)
     rule = ", ".join(f"{value:.4f} at level {level:g}" for level, value in most.items())
     wide = power.pivot_table(index=["test", "effect"], columns="price", values="power", sort=False).reset_index()
@@ -322,7 +324,6 @@ def run(arguments: Options) -> list[Claim]:
         f"Rule: size at most {rule}; exceeded once in {1 / ALARM:,.0f} runs where every size is nominal.",
         f"Every p-value is from {DRAWS} simulated releases; bounds are [-1, 1].",
     ])  # fmt: skip
-    flags = flags_of(arguments)
     write_table(flags, "mean_tests_flags", arguments, [
         "Two groups, the smaller one of the larger variance; "
         f"{max(arguments.replicates // 5, 100):,} replicates a row. Sizes at .05.",

@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING
 
 import numpy as np
 import pandas as pd
-from joblib import Parallel, delayed
 from matplotlib.figure import Figure
 from scipy import stats
-from tqdm import tqdm
 
 import dpinfer as dpi
 from dpinfer.inference.gram import GramFit, GramProblem, fit_gram
 from dpinfer.inference.score import joint_loadings, score_joint
 from dpinfer.inference.testing.regression import LinearRestrictions, gram_values
 from dpinfer.numerics.tails import joint_pvalue
+from validation.common.cells import kept_all
 from validation.common.claims import Claim, largest_size
 from validation.common.outputs import Options, options, write_figure, write_table
 
@@ -250,14 +250,15 @@ def figure_of(table: pd.DataFrame, powers: pd.DataFrame, bound: float) -> Figure
 
 def run(arguments: Options) -> list[Claim]:
     """Run the grid and the power study, write tables and the figure."""
-    parallel = Parallel(n_jobs=arguments.jobs, return_as="generator")
-    asked = [(kind, n) for kind in KINDS for n in SIZES]
-    ran = parallel(delayed(sizes)(kind, n, arguments.replicates, arguments.seed) for kind, n in asked)
-    table = pd.DataFrame([row for part in tqdm(ran, total=len(asked), desc="size") for row in part])
+    asked = {
+        f"size-{place}-{n}": partial(sizes, kind, n, arguments.replicates, arguments.seed)
+        for place, kind in enumerate(KINDS)
+        for n in SIZES
+    }
+    table = pd.DataFrame([row for part in kept_all("regression_tests", asked, arguments) for row in part])
     fewer = max(arguments.replicates // 4, 50)
-    asked_power = [(effect, n) for n in (1000,) for effect in EFFECTS]
-    found = parallel(delayed(power)(effect, n, fewer, arguments.seed) for effect, n in asked_power)
-    powers = pd.DataFrame([row for part in tqdm(found, total=len(asked_power), desc="power") for row in part])
+    effects = {f"power-{effect:g}": partial(power, effect, 1000, fewer, arguments.seed) for effect in EFFECTS}
+    powers = pd.DataFrame([row for part in kept_all("regression_tests", effects, arguments) for row in part])
     bounds = {level: largest(arguments.replicates, level, len(LEVELS) * len(table)) for level in LEVELS}
     notes = [
         f"Simulated null of {DRAWS} draws. A true hypothesis may be rejected in at most "
