@@ -11,11 +11,14 @@ if TYPE_CHECKING:
 
 __all__ = ["SamplingVariance", "read_through_noise"]
 
-_RAISED = 0.05
-"""How far an estimated sampling variance is raised for its noise; see docs/descriptions.md."""
+_HIDDEN = 0.3
+"""Share of the noise in a sampling variance below which it is never taken, but for what normal rows would have."""
 
 _NORMAL = 2.0
-"""Sampling variance of normal rows over the squared scale and their number: as much of it as noise may hide is there."""
+"""Sampling variance of a second moment of normal rows, times their number, over the squared scale."""
+
+_HEAVY = 20.0
+"""The same of rows whose tails are as heavy as those that degrees of freedom allow for when noise may hide them."""
 
 _BELIEVED = 0.3
 """Noise in a sampling variance, over that variance, beyond which more of it is no reason for a wider interval."""
@@ -55,10 +58,10 @@ def read_through_noise(noisy: Array, known: Array, error: Array, scale: Array, s
     """
     known = np.maximum(known, 1e-300)
     units = np.maximum(size - 1, 1.0)[..., None]
-    hidden = np.minimum(error, _NORMAL * scale**2 / units)
-    variance = np.maximum(noisy + _RAISED * error**2 / (known + error), hidden)
+    variance = np.maximum(noisy, np.minimum(_HIDDEN * error, _NORMAL * scale**2 / units))
     total = variance + known
     beyond = np.maximum(error / total - _BORNE, 0.0)
     blur = np.maximum(np.minimum(error, _BELIEVED * variance) / total, beyond)
-    rows = (variance / total) ** 2 * (1 / units + np.minimum(_TAILS * variance / scale**2, 1 / _FEWEST))
+    reach = np.maximum(variance, np.minimum(error, _HEAVY * scale**2 / units))
+    rows = (reach / (reach + known)) ** 2 * (1 / units + np.minimum(_TAILS * reach / scale**2, 1 / _FEWEST))
     return SamplingVariance(variance, np.clip(1 / np.maximum(rows + 0.5 * blur**2, 1e-9), 2.0, 1e9))
