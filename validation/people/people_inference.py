@@ -119,7 +119,7 @@ def ends_of(name: str, measurement: Any, values: np.ndarray, alone: np.ndarray |
     naive = ends
     if alone is not None:
         sampling = np.broadcast_to((alone / described.factor**2)[..., None], estimates.sampling.shape)
-        known = replace(estimates, sampling=sampling, df=np.full_like(estimates.df, np.inf))
+        known = replace(estimates, sampling=sampling, df=np.full_like(estimates.df, np.inf), line=None)
         naive = intervals(known, 0.05)
     scaled = [described.shift[:, None] + described.factor[:, None] * part for part in (ends, naive)]
     shape = (len(values), -1, 2)
