@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from joblib.externals.loky import get_reusable_executor
 
 import dpinfer as dpi
+from validation.common.cells import code_of
 from validation.common.claims import Claim
 from validation.common.outputs import OUTPUT, Options
 from validation.reasons import REASONS
@@ -38,9 +39,9 @@ class Ran(NamedTuple):
 
 
 def run_script(name: str, arguments: Options) -> Ran:
-    """Run a script, or read what an earlier run with the same options left."""
+    """Run a script, or read what an earlier run of the same code with the same options left."""
     state = arguments.out / "state" / f"{name}.json"
-    key = f"{dpi.__version__} {arguments.replicates} {arguments.seed}"
+    key = f"{code_of(name)} {arguments.replicates} {arguments.seed}"
     if state.exists():
         stored = json.loads(state.read_text(encoding="utf-8"))
         if stored.pop("key") == key:

@@ -5,24 +5,28 @@ from __future__ import annotations
 import json
 import pickle
 from concurrent.futures import ProcessPoolExecutor
+from functools import cache
+from hashlib import sha256
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 from joblib import Parallel, delayed
 from tqdm import tqdm
 
+import dpinfer
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
-    from pathlib import Path
 
     from validation.common.outputs import Options
 
-__all__ = ["kept", "kept_all", "measured"]
+__all__ = ["code_of", "kept", "kept_all", "measured", "parts_of"]
 
 
 def kept(name: str, part: int | str, arguments: Options, compute: Callable[[], Any]) -> Any:
-    """Return a part of a study: what an earlier run with these options left, or what is computed, and left, now."""
-    stored = _folder(name, arguments) / f"{part}.pickle"
+    """Return a part of a study: what an earlier run of this code with these options left, or what is computed now."""
+    stored = parts_of(name, arguments) / f"{part}.pickle"
     if not stored.exists():
         found = compute()
         partial = stored.with_suffix(".partial")
@@ -38,10 +42,19 @@ def kept_all(name: str, parts: Mapping[str, Callable[[], Any]], arguments: Optio
     return list(tqdm(found, total=len(parts), desc=name))
 
 
-def _folder(name: str, arguments: Options) -> Path:
-    folder: Path = arguments.out / "parts" / f"{name}-{arguments.replicates}-{arguments.seed}"
+def parts_of(name: str, arguments: Options) -> Path:
+    """Return the folder in which a study stores what it has finished: one for each state of the code behind it."""
+    folder: Path = arguments.out / "parts" / f"{name}-{arguments.replicates}-{arguments.seed}-{code_of(name)}"
     folder.mkdir(parents=True, exist_ok=True)
     return folder
+
+
+@cache
+def code_of(name: str) -> str:
+    """Digest the library and the study, whose parts mean nothing beside those of other code."""
+    studies = Path(__file__).parents[1]
+    sources = [*Path(dpinfer.__file__).parent.rglob("*.py"), *studies.glob(f"*/{name}.py")]
+    return sha256(b"".join(path.read_bytes() for path in sorted(sources))).hexdigest()[:8]
 
 
 def measured(
@@ -51,7 +64,7 @@ def measured(
 
     ``measure`` is given a cell, its place, the replicates and the seed.
     """
-    folder = _folder(name, arguments)
+    folder = parts_of(name, arguments)
     parts = [folder / f"{place}.json" for place in range(len(cells))]
     with ProcessPoolExecutor(arguments.jobs) as pool:
         found = {

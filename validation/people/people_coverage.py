@@ -13,6 +13,7 @@ from joblib import Parallel, delayed
 import dpinfer as dpi
 from dpinfer.studies import Rules
 from validation.common.cells import measured as measured_once
+from validation.common.cells import parts_of
 from validation.common.outputs import Options, options, write_figure, write_table
 from validation.people.people_bootstrap import slopes
 from validation.people.people_checks import checks
@@ -30,8 +31,6 @@ from validation.people.people_inference import (
 from validation.people.people_report import Outcome, claims, figure_of, kept_table, notes
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from validation.common.claims import Claim
 
 RULES = Rules()
@@ -64,8 +63,7 @@ def stored_sums(
     place: int, n: int, wanted: tuple[tuple[str, int], ...], count: int, arguments: Options, seed: int
 ) -> dict[tuple[str, int], np.ndarray]:
     """Return the sums of `sums_in`, from where they were stored: a study that was stopped goes on with them."""
-    folder = parts_of(arguments)
-    folder.mkdir(parents=True, exist_ok=True)
+    folder = parts_of("people_coverage", arguments)
     paths = {one: folder / f"sums-{place}-{n}-{one[0].replace(' ', '-')}-{one[1]}-{count}-{seed}.npy" for one in wanted}
     missing = tuple(one for one, path in paths.items() if not path.exists())
     if missing:
@@ -74,11 +72,6 @@ def stored_sums(
                 np.save(file, sums)
             paths[one].with_suffix(".part").replace(paths[one])
     return {one: np.load(path) for one, path in paths.items()}
-
-
-def parts_of(arguments: Options) -> Path:
-    """Say where a study with these options stores what it has finished."""
-    return arguments.out / "parts" / f"people_coverage-{arguments.replicates}-{arguments.seed}"
 
 
 Cell = tuple[str, int, str, int]

@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING
 
 import numpy as np
 import pandas as pd
 from matplotlib.figure import Figure
 from scipy import stats
-from tqdm import tqdm
 
 import dpinfer as dpi
 from dpinfer.kernel.stage import Context
 from dpinfer.procedures.newton import Newton
 from dpinfer.studies import Rules
+from validation.common.cells import kept_all
 from validation.common.claims import Claim, least_coverage
 from validation.common.outputs import Options, options, write_figure, write_table
 from validation.regression.newton_draws import Drawer
@@ -142,16 +142,9 @@ def judged(cell: Cell, found: dict[str, float | str]) -> bool:
 
 def run(arguments: Options) -> list[Claim]:
     """Run every cell that is not yet stored, and write the table and the figure."""
-    store = arguments.out / "parts" / f"count_coverage-{arguments.replicates}-{arguments.seed}.jsonl"
-    store.parent.mkdir(parents=True, exist_ok=True)
-    lines = store.read_text(encoding="utf-8").splitlines() if store.exists() else []
-    done = {one["cell"]: one for one in map(json.loads, lines)}
-    for cell in tqdm(list(cells()), desc="cells"):
-        if cell.name not in done:
-            done[cell.name] = study(cell, arguments.replicates, arguments.seed)
-            with store.open("a", encoding="utf-8") as file:
-                file.write(json.dumps(done[cell.name]) + "\n")
-    table = pd.DataFrame([{**done[cell.name], "held": judged(cell, done[cell.name])} for cell in cells()])
+    asked = {cell.name: partial(study, cell, arguments.replicates, arguments.seed) for cell in cells()}
+    found = kept_all("count_coverage", asked, arguments)
+    table = pd.DataFrame([{**done, "held": judged(cell, done)} for cell, done in zip(cells(), found, strict=True)])
     claimed = np.array([cell.mean >= SPARSE for cell in cells()])
     least = RULES.least_coverage(arguments.replicates, 0.95)
     notes = [

@@ -18,6 +18,7 @@ from scipy import special
 from tqdm import tqdm
 
 import dpinfer as dpi
+from validation.common.cells import parts_of
 from validation.common.claims import Claim
 from validation.common.outputs import Options, options, write_figure, write_table
 
@@ -188,8 +189,7 @@ def measure(design: Design, method: str, price: Any, replicates: int, seed: int)
 
 def measured(arguments: Options) -> pd.DataFrame:
     """Run the cells that no earlier run with these options has finished; each is stored as it ends."""
-    folder = arguments.out / "parts" / f"newton_peers-{arguments.replicates}-{arguments.seed}"
-    folder.mkdir(parents=True, exist_ok=True)
+    folder = parts_of("newton_peers", arguments)
     rows = []
     cells = [(design, price) for design in designs() for price in PRICES]
     for design, price in tqdm(cells, desc="cells"):

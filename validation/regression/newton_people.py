@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
+from functools import partial
 from itertools import product
 
 import numpy as np
@@ -16,6 +17,7 @@ import dpinfer as dpi
 from dpinfer.kernel.stage import Context
 from dpinfer.procedures.newton import Newton
 from dpinfer.studies import Rules
+from validation.common.cells import kept
 from validation.common.claims import Claim, least_coverage
 from validation.common.outputs import Options, options, write_table
 from validation.regression.newton_draws import Drawer
@@ -108,14 +110,8 @@ def cells() -> list[Cell]:
 
 def chunk(cell: Cell, seed: int, place: int, count: int, arguments: Options) -> pd.DataFrame:
     """Simulate one chunk, or read it where it was stored."""
-    folder = arguments.out / "newton_people_parts"
-    folder.mkdir(parents=True, exist_ok=True)
-    path = folder / f"{cell.name}-{seed}-{place}-{count}.csv"
-    if path.exists():
-        return pd.read_csv(path)
-    found = cell.replicates(seed + place, count)
-    found.to_csv(path.with_suffix(".part"), index=False)
-    path.with_suffix(".part").replace(path)
+    compute = partial(cell.replicates, seed + place, count)
+    found: pd.DataFrame = kept("newton_people", f"{cell.name}-{seed}-{place}-{count}", arguments, compute)
     return found
 
 
