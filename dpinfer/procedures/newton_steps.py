@@ -106,13 +106,12 @@ class NewtonPlan:
 
     def share(self, kind: str) -> Any:
         """Share of the price of a stage; what no stage takes goes to the last."""
-        shares = self.model.shares
-        mine = shares.get(kind, 0)
+        shares = dict(self.model.shares)
+        if self.ranges and "ranges" not in shares:
+            shares["ranges"] = shares["second"] / 10
         if kind == "second":
-            mine += 1 - sum(shares.get(one, 0) for one in {*self.kinds, "second"})
-        if kind == "ranges" and not mine:
-            return shares["second"] / 10
-        return mine - shares["second"] / 10 * (kind == "second" and self.ranges and not shares.get("ranges"))
+            return 1 - sum(shares.get(one, 0) for one in self.kinds[:-1])
+        return shares.get(kind, 0)
 
     def slots(self) -> tuple[Slot, ...]:
         """Return what each stage may take of the price."""
