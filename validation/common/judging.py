@@ -28,6 +28,9 @@ _REFUTED = 3.72
 
 DISCRETE = Rules(width_cap=1.25)
 
+_WIDE = r"width above [\d.]+ times the oracle's"
+"""The verdict on a cell whose width alone breaks the rule: the claim about coverage does not answer for it."""
+
 CELL = ["design", "bounds", "neighbors", "n", "privacy", "term"]
 """Columns that name a cell."""
 
@@ -106,7 +109,7 @@ def judge_one(case: Case, neighbors: str, index: int, arguments: Options) -> pd.
     judged["cap"] = rules.width_cap
     if arguments.replicates < _FEW:  # few tell mean widths with an error, of which a cap is no more than refuted
         judged["cap"] += _REFUTED * judged["MCSE of width / oracle"]
-        wide = judged["verdict"].str.fullmatch(r"width above [\d.]+ times the oracle's")
+        wide = judged["verdict"].str.fullmatch(_WIDE)
         judged["held"] |= wide & (judged["width / oracle"] <= judged["cap"])
     return judged
 
@@ -157,8 +160,9 @@ def report(table: pd.DataFrame, name: str, what: str, arguments: Options, notes:
     write_table(table, name, arguments, lines)
     write_figure(figure_of(table), name, arguments)
     clear = table[table["kappa"] >= RULES.kappa]
+    covers = table["held"] | table["verdict"].str.fullmatch(_WIDE)
     return [
-        least_coverage(f"least coverage of 95% intervals: {what}", table, by=CELL),
+        least_coverage(f"least coverage of 95% intervals: {what}", table.assign(covers=covers), by=CELL, held="covers"),
         largest_width(f"largest mean width over the oracle's where kappa is at least 3: {what}", clear, by=CELL,
                       cap="cap"),
     ]  # fmt: skip
