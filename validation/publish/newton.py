@@ -77,7 +77,7 @@ def limits() -> str:
             f"({int(far['replicates'].min()):,} replicates, `validation/output/logit_coverage.md`).",
             f"- **Flagged logits**: their slopes {said}" + (f": {flagged}." if flagged else "."),
             "- **People and least squares.** The bound on what was cut leaves some coefficient without a bounded "
-            f"interval in {1 - bounded.max():.0%} to {1 - bounded.min():.0%} of the fits "
+            f"interval in {1 - bounded.max():.1%} to {1 - bounded.min():.1%} of the fits "
             f"({int(people['replicates'].min()):,} replicates, `validation/output/newton_people.md`).",
         ]
     )
