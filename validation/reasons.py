@@ -38,8 +38,8 @@ REASONS: dict[str, str] = {
     ),
     "largest mean width over the oracle's where kappa is at least 3: second moments": (
         "Four cells of skewed columns (exponential, lognormal) with bounds four times too wide: noise in fourth "
-        "moments hides how far the estimate spreads, and a variance that noise may have made too small cannot be told from "
-        "one that is."
+        "moments hides how far the estimate spreads, and a variance that noise may have made too small looks like one "
+        "that is."
     ),
     "largest mean width over the oracle's where noise does not dominate: continuous=True": (
         "Three cells at the lowest percentile of a skewed column with bounds ten times too wide: a leaf of the tree is "
