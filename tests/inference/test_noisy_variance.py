@@ -10,9 +10,9 @@ from dpinfer.inference.noisy_variance import read_through_noise
 ROWS = np.array([[1e9]])
 
 
-def judged(error, alpha):
+def judged(error, alpha, least=0.0):
     """Coverage and width over the oracle's where the known variance is 1, by summation over the noise."""
-    true = error * np.linspace(0, 14, 57)
+    true = error * np.linspace(least, 14, 57)
     noisy = error * np.linspace(-6, 20, 521)
     chance = stats.norm.pdf((noisy - true[:, None]) / error)
     chance /= chance.sum(axis=1, keepdims=True)
@@ -34,6 +34,11 @@ def test_intervals_cover_whatever_the_sampling_variance_is(error, alpha):
 @pytest.mark.parametrize(("error", "most"), [(0.1, 1.03), (0.3, 1.085), (0.5, 1.135), (0.8, 1.215)])
 def test_intervals_are_hardly_wider_than_those_that_know_the_variance(error, most):
     assert judged(error, 0.05)[1] <= most
+
+
+@pytest.mark.parametrize(("error", "most"), [(0.1, 1.03), (0.3, 1.07), (0.5, 1.105), (0.8, 1.2)])
+def test_they_are_narrower_still_where_the_sampling_variance_is_what_is_taken_at_least(error, most):
+    assert judged(error, 0.05, least=0.3)[1] <= most
 
 
 def test_a_variance_without_noise_stays_and_its_rows_count():
