@@ -38,9 +38,11 @@ numpydoc_xref_aliases = {
     "MultivariateNormal": "dpinfer.procedures.multinormal.MultivariateNormal",
     "NoiseLaw": "dpinfer.release.NoiseLaw",
     "OLS": "dpinfer.procedures.OLS",
+    "Plan": "dpinfer.studies.Plan",
     "Population": "dpinfer.studies.Population",
     "PrivateSummary": "dpinfer.results.printing.PrivateSummary",
     "Rules": "dpinfer.studies.Rules",
+    "SharedPlan": "dpinfer.studies.SharedPlan",
     "StudyResults": "dpinfer.studies.StudyResults",
     "TableResults": "dpinfer.results.descriptions.TableResults",
 }
@@ -48,7 +50,7 @@ numpydoc_xref_aliases = {
 myst_heading_anchors = 3
 nb_execution_mode = "force"
 nb_execution_in_temp = True  # ledgers and releases that a page writes
-nb_execution_timeout = 60
+nb_execution_timeout = 600  # of a cell, on a machine that does other work, too
 nb_execution_raise_on_error = True
 nb_execution_show_tb = True
 nb_output_stderr = "warn"  # a warning in an example is a mistake

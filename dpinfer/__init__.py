@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from dpinfer import errors
 from dpinfer._version import __version__
+from dpinfer.codebooks import read_codebook, write_codebook
 from dpinfer.inference.families import Binomial, Family
 from dpinfer.kernel.data import PrivateData
 from dpinfer.kernel.simulated import PublicData
@@ -35,8 +36,8 @@ from dpinfer.release import Release, read_release
 from dpinfer.results import PrivateResults
 from dpinfer.results.side_by_side import summary_table
 from dpinfer.results.testing.several import multipletests
-from dpinfer.schema import Ball, Boolean, Category, Integer, Real, Schema
-from dpinfer.studies import coverage_study, power, privacy_cost, truncation
+from dpinfer.schema import Ball, Boolean, Category, Date, Integer, Real, Schema
+from dpinfer.studies import audit, coverage_study, plan, power, privacy_cost, truncation
 
 __all__ = [
     "GDP",
@@ -46,6 +47,7 @@ __all__ = [
     "Binomial",
     "Boolean",
     "Category",
+    "Date",
     "Family",
     "Integer",
     "Ledger",
@@ -58,6 +60,7 @@ __all__ = [
     "Release",
     "Schema",
     "__version__",
+    "audit",
     "binomtest",
     "bootstrap",
     "cdf",
@@ -83,6 +86,7 @@ __all__ = [
     "most_frequent",
     "multipletests",
     "ols",
+    "plan",
     "poisson",
     "power",
     "privacy_cost",
@@ -90,6 +94,7 @@ __all__ = [
     "proportion",
     "quantile",
     "quantreg",
+    "read_codebook",
     "read_release",
     "rlm",
     "sample_aggregate",
@@ -101,6 +106,7 @@ __all__ = [
     "ttest_ind",
     "ttest_rel",
     "variance",
+    "write_codebook",
 ]
 
 if not TYPE_CHECKING:  # a type checker would take any name for one that is there

@@ -49,12 +49,16 @@ EXECUTED = [
     "docs/density.md",
     "docs/glm.md",
     "docs/extending.md",
+    "docs/auditing.md",
+    "docs/planning.md",
+    "docs/codebooks.md",
 ]
 
 
 PRINTED = [
     "Private OLS Results",
     "gini of income",
+    "Plan: nothing is charged yet",
     "Private OLS, bootstrap Results",
     "Private Poisson Results",
     "Private Logit Results",
@@ -63,6 +67,7 @@ PRINTED = [
     "Private chi-squared test",
     "standard error from privacy noise",
     "standard deviation of the noise",
+    "Audit of differential privacy",
 ]
 
 

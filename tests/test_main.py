@@ -42,6 +42,7 @@ PICTURES |= {
     "bootstrap.png",
     "distribution.png",
     "density.png",
+    "plan.png",
 }
 LEDGERS = {tour.LEDGER, tour.VISITS_LEDGER}
 MARKERS = {f"{name}.marker" for name in LEDGERS}

@@ -57,6 +57,7 @@ VALID = {
     "Binomial": {"trials": 3},
     "Boolean": {},
     "Category": {"levels": ["a", "b"]},
+    "Date": {"first": "2024-01-01", "last": "2024-12-31"},
     "Family": {"name": "f", "parameters": {"m": (0, 1)}, "statistics": ("x",), "log_density": lambda x, m: -m * x},
     "Integer": {"lower": 0, "upper": 5},
     "Ledger": {"path": "ledger.db", "dataset": "d", "budget": PRICE},
@@ -65,6 +66,7 @@ VALID = {
     "Real": {"lower": 0, "upper": 5},
     "Release": {name: getattr(MEAN, name) for name in inspect.signature(dpi.Release).parameters},
     "Schema": {"mapping": {"w": dpi.Real(0, 1)}, "columns": dpi.Real(0, 1)},
+    "audit": {"procedure": dpi.mean("x"), "schema": SCHEMA, "privacy": PRICE, "runs": 200},
     "binomtest": {"column": "b"},
     "bootstrap": {"columns": "x", "replicates": 20},
     "cdf": {"column": "x", "resolution": 8},
@@ -98,6 +100,7 @@ VALID = {
     "most_frequent": {"columns": "g"},
     "multipletests": {"tests": [TEST]},
     "ols": {"formula": "y ~ x"},
+    "plan": {"procedure": dpi.mean("x"), "schema": SCHEMA, "n": 50, "privacy": PRICE},
     "poisson": {"formula": "x ~ y"},
     "power": {
         "test": dpi.ttest_1samp("x", popmean=5),
@@ -112,6 +115,7 @@ VALID = {
     "proportion": {"column": "b"},
     "quantile": {"column": "x"},
     "quantreg": {"formula": "y ~ x"},
+    "read_codebook": {"path": "book.json"},
     "read_release": {"path": "mean.json"},
     "rlm": {"formula": "y ~ x"},
     "sample_aggregate": {"formula": "y ~ x", "model": sm.OLS, "blocks": 8, "bounds": (-9, 9), "n_jobs": 1},
@@ -123,6 +127,7 @@ VALID = {
     "ttest_ind": {"column": "x", "by": "g", "draws": 1000},
     "ttest_rel": {"a": "x", "b": "y", "draws": 1000},
     "variance": {"columns": "x"},
+    "write_codebook": {"schema": dpi.Schema(x=dpi.Real(0, 10)), "path": "written.json"},
 }
 NOT_CALLED = {"errors", "__version__", "Procedure", "PrivateResults"}  # no constructors of users
 
@@ -218,6 +223,7 @@ def test_no_argument_is_printed(name: str, parameter: str, tmp_path, monkeypatch
 def test_the_arguments_that_are_replaced_are_otherwise_right(name: str, tmp_path, monkeypatch) -> None:
     monkeypatch.chdir(tmp_path)
     MEAN.save("mean.json")
+    dpi.write_codebook(dpi.Schema(x=dpi.Real(0, 10)), "book.json")
     use(name, VALID[name])
     assert {*VALID[name]} <= set(inspect.signature(getattr(dpi, name)).parameters)
 

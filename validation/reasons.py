@@ -41,6 +41,14 @@ REASONS: dict[str, str] = {
         "moments hides how far the estimate spreads, and a variance that noise may have made too small looks like one "
         "that is."
     ),
+    "largest mean width over the oracle's where kappa is at least 3: means and proportions by person": (
+        "Two hundred people, most cells with three or five rows of each, under noise of up to five times the sampling "
+        "error: it hides how far people differ, and what it may hide is counted. With 2,000 people all cells hold."
+    ),
+    "least pointwise coverage of 95% intervals, best fixed bins": (
+        "Bins that hold about a dozen rows, under one Laplace draw: counts and noise are whole numbers, and coverage "
+        "jumps with the expected count, as that of every interval for counts does; the mean over bins is above .95."
+    ),
     "largest mean width over the oracle's where noise does not dominate: continuous=True": (
         "Three cells at the lowest percentile of a skewed column with bounds ten times too wide: a leaf of the tree is "
         "wider than the interval, and values are taken to lie evenly in it."

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 from pyarrow import types
 
 from dpinfer.schema.cells import IMPOSSIBLE, Coded
@@ -27,16 +28,30 @@ __all__ = ["arrow_cells", "used_codes"]
 _TEXTS = (types.is_string, types.is_large_string, types.is_string_view)
 _BYTES = (types.is_binary, types.is_large_binary, types.is_binary_view, types.is_fixed_size_binary)
 _VALUES = (types.is_boolean, types.is_integer, types.is_floating, types.is_decimal, *_TEXTS, *_BYTES)
+_DATES = (types.is_date, types.is_timestamp)
 _WRAPPERS = (types.is_dictionary, types.is_union, types.is_run_end_encoded)
 _EXTENSIONS = frozenset({"arrow.bool8", "arrow.json", "arrow.uuid"})
 """Extension types that stand for a value of Python; of others nothing says what their storage means."""
+
+_MOST_DIGITS = 38
+"""Digits of a decimal of 128 bits."""
+
+_EXACT_WHOLE, _EXACT_POWER = 2**53, 22
+"""Whole numbers and powers of ten up to these are floats."""
+
+_NOT_A_TIME = np.iinfo(np.int64).min
 
 
 def arrow_cells(column: pa.ChunkedArray) -> Cells:
     """Read a column; nothing that it holds raises."""
     found: Cells | None = None
     with suppress(Exception):
-        found = _numbers(column) if _is(column.type, (types.is_boolean, types.is_integer, types.is_floating)) else None
+        if _is(column.type, (types.is_boolean, types.is_integer, types.is_floating)):
+            found = _numbers(column)
+        elif types.is_decimal(column.type):
+            found = _decimals(column)
+        elif _is(column.type, _DATES) and not _beyond(column):
+            found = column.to_numpy()
         if found is None and _is(column.type, (types.is_boolean, types.is_integer, types.is_dictionary, *_TEXTS)):
             found = _joined([_coded(chunk) for chunk in column.chunks])
     return _one_by_one(column) if found is None else found
@@ -52,6 +67,35 @@ def _numbers(column: pa.ChunkedArray) -> NDArray[Any] | None:
         return None
     values: NDArray[Any] = column.to_numpy()
     return values if values.dtype.kind in "biuf" else None
+
+
+def _decimals(column: pa.ChunkedArray) -> NDArray[np.float64] | None:
+    """Decimals as the nearest floats; None where one has more digits than a float holds.
+
+    A whole number of at most 2**53 and a power of ten up to 10**22 are floats, so that their quotient is rounded once:
+    to the float nearest to the decimal, which reading it alone gives, too.
+    """
+    scale = column.type.scale
+    if not 0 <= scale <= _EXACT_POWER:
+        return None
+    parts = [np.zeros(0)]
+    for piece in column.chunks:
+        chunk = piece if types.is_decimal128(piece.type) else piece.cast(pa.decimal128(_MOST_DIGITS, scale))
+        if not len(chunk):
+            continue
+        words = np.frombuffer(chunk.buffers()[1], dtype="<i8").reshape(-1, 2)[chunk.offset : chunk.offset + len(chunk)]
+        null = chunk.is_null().to_numpy(zero_copy_only=False)
+        low, high = words[:, 0], words[:, 1]
+        if not (null | ((high == low >> 63) & (np.abs(low) <= _EXACT_WHOLE))).all():
+            return None
+        parts.append(np.where(null, np.nan, low / 10.0**scale))
+    return np.concatenate(parts)
+
+
+def _beyond(column: pa.ChunkedArray) -> bool:
+    """Whether a date or time that is not missing has the number that stands for a missing one in numpy."""
+    kind = pa.int32() if types.is_date32(column.type) else pa.int64()
+    return kind == pa.int64() and bool(pc.any(pc.equal(column.cast(kind), _NOT_A_TIME)).as_py())
 
 
 def _joined(parts: list[Coded]) -> Coded:
@@ -123,4 +167,7 @@ def _of_scalar(scalar: pa.Scalar | None) -> object:
     if _is(kind, _VALUES) or (isinstance(kind, pa.BaseExtensionType) and kind.extension_name in _EXTENSIONS):
         value: object = scalar.as_py()
         return value
+    if _is(kind, _DATES):
+        unit = "D" if types.is_date32(kind) else "ms" if types.is_date64(kind) else kind.unit
+        return IMPOSSIBLE if scalar.value == _NOT_A_TIME else np.array(scalar.value, dtype=f"M8[{unit}]")[()]
     return _of_scalar(scalar.value) if _is(kind, _WRAPPERS) else IMPOSSIBLE

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from dpinfer.errors import DataError, OptionError, UnknownColumnError, type_of
+from dpinfer.errors import DataError, OptionError, SchemaError, UnknownColumnError, type_of
 from dpinfer.kernel import stage
 from dpinfer.kernel.draws import PrivateDraws
 from dpinfer.kernel.people import KeptSource
@@ -14,6 +14,7 @@ from dpinfer.kernel.sealing import own_price, own_schema
 from dpinfer.kernel.sources import open_source
 from dpinfer.privacy.account import Account
 from dpinfer.privacy.store import ROWS
+from dpinfer.schema.declared import kind_of_type
 
 if TYPE_CHECKING:
     from dpinfer.kernel.plan import Plan
@@ -31,7 +32,9 @@ class Rows(stage.Data):
 
     __slots__ = ("_kept", "_lock", "_schema", "_source", "_told")
 
-    def __init__(self, source: object, schema: Schema, person: str | None, max_rows: int | None) -> None:
+    def __init__(
+        self, source: object, schema: Schema, person: str | None, max_rows: int | None, types: object = None
+    ) -> None:
         schema = _with_unit(own_schema(schema), person, max_rows)
         self._source = open_source(source)
         for name in schema:
@@ -43,6 +46,8 @@ class Rows(stage.Data):
                 schema.people.id,
                 f"a column of the data that tells people apart: {', '.join(self._source.columns)}",
             )
+        if types is not None:
+            _check_types(schema, _declared_types(self._source) if isinstance(types, str) else types, types)
         self._schema, self._told = schema, own_schema(schema)  # what is handed out may be changed
         self._kept: KeptSource | None = None
         self._lock = threading.Lock()
@@ -93,16 +98,22 @@ class PrivateData(Rows):
     max_rows : int, optional
         With ``id``: rows of one person that count at most, from 1 to 4,096; the others are dropped by a public hash.
         All noise is in proportion to it.
+    types : "declared", mapping of str to type, pyarrow.Schema or Schema, optional
+        Types that were fixed before the rows were collected, which the schema has to go with: ``"declared"`` where the
+        source has the types of a database, or what `Schema.check` takes. By default storage types decide nothing, for
+        one row can change them.
 
     Raises
     ------
     UnknownColumnError
         If a declared column is not among the source's columns.
+    SchemaError
+        If the schema does not go with declared types.
     DataError
         If the source is of an unknown type.
     OptionError
         If ``schema`` or ``ledger`` is something else; if ``id`` is no column of the source, or a declared one; if only
-        one of ``id`` and ``max_rows`` is given, or one has no such value.
+        one of ``id`` and ``max_rows`` is given, or one has no such value; if ``types`` are none.
 
     Examples
     --------
@@ -124,11 +135,12 @@ class PrivateData(Rows):
         *,
         id: str | None = None,
         max_rows: int | None = None,
+        types: object = None,
     ) -> None:
         account = getattr(ledger, "account", None)
         if type(account) is not Account:  # not a subclass, which might charge less
             raise OptionError("ledger", type_of(ledger), "a dpinfer Ledger: Ledger(...) or Ledger.in_memory(...)")
-        super().__init__(source, schema, id, max_rows)
+        super().__init__(source, schema, id, max_rows, types)
         self._ledger, self._account = ledger, account
 
     def __init_subclass__(cls) -> NoReturn:
@@ -172,6 +184,26 @@ class PrivateData(Rows):
         unit = "" if self.schema.people is None else f"; unit: {self.schema.unit}"
         columns = ", ".join(self.schema)
         return f"PrivateData(columns: {columns}; neighbours: {self.neighbors}{unit}; number of rows: {size})"
+
+
+def _declared_types(source: Source) -> dict[str, object]:
+    """Return what the types of a source say of its cells; nothing of a type that says nothing."""
+    found: dict[str, object] = {}
+    for name, given in source.types.items():
+        try:
+            found[name] = kind_of_type(name, given)
+        except OptionError:
+            found[name] = None
+    return found
+
+
+def _check_types(schema: Schema, types: object, given: object) -> None:
+    """Refuse a schema that does not go with declared types."""
+    if isinstance(given, str) and given != "declared":
+        raise OptionError("types", given, '"declared", or declared types by column')
+    found = schema.check(types)
+    if not found:
+        raise SchemaError(str(found))
 
 
 def _with_unit(schema: Schema, person: str | None, max_rows: int | None) -> Schema:

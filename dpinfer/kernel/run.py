@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from dpinfer.release import Release
     from dpinfer.release.stage import StageRelease
 
-__all__ = ["run"]
+__all__ = ["noisy", "run"]
 
 
 def run(
@@ -133,15 +133,16 @@ def _sum(priced: PricedStage, source: Source, values: BlockValues | None, draws:
     if isinstance(rows, BlockSum):
         if values is None:
             raise OptionError("units", None, "the blocks that are summed")
-        return _noisy(priced, rows.add(values)[0].tolist(), draws)  # type: ignore[arg-type]
-    return _noisy(priced, exact_sums(rows, source), draws)
+        return noisy(priced, rows.add(values)[0].tolist(), draws)  # type: ignore[arg-type]
+    return noisy(priced, exact_sums(rows, source), draws)
 
 
 def _resampled(priced: PricedStage, source: Source, values: BlockValues | None, draws: Draws) -> list[int]:  # noqa: ARG001
-    return _noisy(priced, replicate_sums(priced.rows, source, draws), draws)
+    return noisy(priced, replicate_sums(priced.rows, source, draws), draws)
 
 
-def _noisy(priced: PricedStage, exact: list[int], draws: Draws) -> list[int]:
+def noisy(priced: PricedStage, exact: list[int], draws: Draws) -> list[int]:
+    """Add noise to the exact sums of a stage, once: a new draw for each call."""
     noise = draws.noise(priced.law)
     return [total * priced.multiplier + drawn for total, drawn in zip(exact, noise, strict=True)]
 

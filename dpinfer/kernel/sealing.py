@@ -31,7 +31,7 @@ from dpinfer.kernel.rows.tree import PointRows, TreeSum
 from dpinfer.kernel.stage import Largest, Noise, Place, Resampled, Stage, Sum
 from dpinfer.privacy.units import GDP, ZCDP, ApproxDP, PureDP
 from dpinfer.schema.axis_types import BinsAxis, ConditionAxis, LevelsAxis
-from dpinfer.schema.columns import Boolean, Category, Integer, Real
+from dpinfer.schema.columns import Boolean, Category, Date, Integer, Real
 from dpinfer.schema.expression import Expression
 from dpinfer.schema.grid import UNIT, Basis, Block, Curve
 from dpinfer.schema.nodes import ARGUMENTS, Node
@@ -66,7 +66,7 @@ _ARRAYS = {
 }
 """Where a record holds an array; elsewhere one could tell rows apart by their place."""
 
-_COLUMNS = frozenset({Real, Integer, Boolean, Category})
+_COLUMNS = frozenset({Real, Integer, Boolean, Category, Date})
 
 
 def sealed_stage(stage: Stage, schema: Schema) -> Stage:
@@ -150,7 +150,7 @@ def check_columns(schema: Schema) -> None:
     """Refuse a schema, or columns, that are not the library's own: their code would see every cell."""
     for name in schema if type(schema) is Schema else ():
         if type(schema[name]) not in _COLUMNS:
-            raise OptionError(name, type_of(schema[name]), "Real, Integer, Boolean or Category")
+            raise OptionError(name, type_of(schema[name]), "Real, Integer, Boolean, Category or Date")
     if type(schema) is not Schema:
         raise OptionError("schema", type_of(schema), "a dpinfer Schema")
 

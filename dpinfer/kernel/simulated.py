@@ -5,12 +5,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import numpy as np
+import pandas as pd
 
 from dpinfer.errors import OptionError
 from dpinfer.kernel.data import Rows
 from dpinfer.kernel.draws import Draws, seeded_bytes
 from dpinfer.kernel.run import run
 from dpinfer.privacy.units import NEIGHBORS, Neighbors
+from dpinfer.schema.cells import Coded
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -24,7 +26,7 @@ if TYPE_CHECKING:
     from dpinfer.release.laws import NoiseLaw
     from dpinfer.schema.schema import Schema
 
-__all__ = ["PublicData", "SimulatedDraws", "simulated_choice", "simulated_noise"]
+__all__ = ["PublicData", "SimulatedDraws", "plain_cells", "simulated_choice", "simulated_noise"]
 
 
 class PublicData(Rows):
@@ -85,6 +87,13 @@ class PublicData(Rows):
         """These rows need no protection."""
         return True
 
+    def frame(self) -> pd.DataFrame:
+        """Return the rows, with the column that tells people apart where they are the unit: they need no protection."""
+        people = self.schema.people
+        names = (*self.schema, *(() if people is None else (people.id,)))
+        cells = self._source.read(names, 0, self._source.rows)
+        return pd.DataFrame({name: plain_cells(cells[name]) for name in names})
+
     def run(self, procedure: Any, privacy: Privacy) -> Release:
         """Price a procedure and measure with simulated noise; see `dpinfer.kernel.run.run`."""
         return run(procedure, self.context(privacy), source=self._open, draws=SimulatedDraws(self._rng), charge=None)
@@ -122,6 +131,14 @@ class SimulatedDraws(Draws):
     def bytes(self) -> Bytes:
         """Return seeded bytes, placed by the number of the first unit."""
         return seeded_bytes(int(self._rng.integers(2**63)))
+
+
+def plain_cells(cells: Any) -> NDArray[Any]:
+    """Return cells of any storage as an array; coded ones as objects, None where one is missing."""
+    if not isinstance(cells, Coded):
+        return np.asarray(cells)
+    listed, codes = np.array([*cells.values, None], dtype=object), np.asarray(cells.codes)  # noqa: PD011
+    return np.asarray(listed[np.where((codes >= 0) & (codes < len(listed) - 1), codes, len(listed) - 1)])
 
 
 def simulated_noise(law: NoiseLaw, rng: np.random.Generator) -> list[int]:

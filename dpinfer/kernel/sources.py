@@ -45,6 +45,11 @@ class Source(ABC):
     columns: tuple[str, ...]
     rows: int
 
+    @property
+    def types(self) -> Mapping[str, object]:
+        """Storage types by column. They can depend on rows: for those alone who know that they were declared."""
+        return dict.fromkeys(self.columns)
+
     @abstractmethod
     def read(self, names: Sequence[str], start: int, stop: int) -> Mapping[str, Cells]:
         """Return the cells of some columns for rows ``start`` to ``stop``."""
@@ -69,6 +74,11 @@ class PandasSource(Source):
         self.columns = tuple(str(name) for name in frame.columns)
         self.rows = len(frame)
         self._positions = {str(name): place for place, name in enumerate(frame.columns)}
+
+    @property
+    def types(self) -> Mapping[str, object]:
+        """The dtypes."""
+        return {name: self._frame.dtypes.iloc[place] for name, place in self._positions.items()}
 
     @cached_property
     def _plain(self) -> dict[str, NDArray[Any]]:
@@ -133,6 +143,14 @@ class ArrowSource(Source):
         self._columns = columns
         self.columns = tuple(columns)
         self.rows = rows
+
+    @property
+    def types(self) -> Mapping[str, object]:
+        """Types of Arrow, of Python objects that of numpy."""
+        return {
+            name: column.dtype if isinstance(column, np.ndarray) else column.type
+            for name, column in self._columns.items()
+        }
 
     def read(self, names: Sequence[str], start: int, stop: int) -> Mapping[str, Cells]:
         """Return the cells of some columns for rows ``start`` to ``stop``."""

@@ -65,6 +65,9 @@ _POINTS = 4000
 _ERROR = 2e-14
 """More than the rounding errors of a composed delta and of a Gaussian's."""
 
+_DIGITS = 6
+"""Of the mu that noise is made for: rounding errors of a machine move the eighth one, and so hardly ever the noise."""
+
 
 @dataclass(frozen=True, slots=True)
 class Weights:
@@ -187,8 +190,9 @@ def _largest_excess(epsilon: Array, exact: Array, mu: float, failure: float) -> 
 def noise_mu(weights: Weights, target: float, replicates: int, failure: float = FAILURE) -> float:
     """Largest mu, as `composed` defines it, at which B sums are no more revealing than a Gaussian of mu ``target``.
 
-    Below ``target``, rounded down; the noise scale of a sum is ``sensitivity sqrt(B) / mu``. `PrivacyUnitError` above
-    `LARGEST_MU`; `OptionError` if the replicates are so few that the exact cost exceeds the asymptotic one by half.
+    Below ``target``, rounded down to 6 digits; the noise scale of a sum is ``sensitivity sqrt(B) / mu``.
+    `PrivacyUnitError` above `LARGEST_MU`; `OptionError` if the replicates are so few that the exact cost exceeds the
+    asymptotic one by half.
     """
     if target > LARGEST_MU:
         raise PrivacyUnitError(
@@ -196,7 +200,7 @@ def noise_mu(weights: Weights, target: float, replicates: int, failure: float = 
         )
     mu = target * 0.98
     for _ in range(12):
-        mu = digits_below(mu)
+        mu = digits_below(mu, _DIGITS)
         attained = dominating_mu(weights, mu, replicates, failure)
         if attained > 1.5 * ASYMPTOTIC * mu:
             break
@@ -211,7 +215,7 @@ def noise_mu(weights: Weights, target: float, replicates: int, failure: float = 
             f"more than one and a half times the {ASYMPTOTIC:.3f} of the bootstrap as replicates grow",
         )
     while dominating_mu(weights, mu, replicates, failure) > target:
-        mu = digits_below(mu * (1 - 1e-6))
+        mu = digits_below(mu * (1 - 1e-6), _DIGITS)
     return mu
 
 

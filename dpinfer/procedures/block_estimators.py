@@ -22,7 +22,7 @@ from dpinfer.kernel.rows.blocks import OwnEstimator
 from dpinfer.kernel.sealing import check_columns
 from dpinfer.schema.algebra import Expression
 from dpinfer.schema.axes import LevelsAxis
-from dpinfer.schema.category import Category
+from dpinfer.schema.columns import Boolean, Category, Integer
 from dpinfer.schema.formula import CompiledFormula, DesignColumn, compile_formula
 
 if TYPE_CHECKING:
@@ -332,8 +332,9 @@ def probe_names(estimator: FormulaEstimator, given: tuple[str, ...] | None = Non
     for name, column in estimator.schema.items():
         if isinstance(column, Category):
             sample[name] = pd.Categorical(sample[name], categories=list(column.levels), ordered=True)
-        elif sample[name].dtype == bool:
-            sample[name] = sample[name].astype(np.int64)
+        else:
+            values = column.coerce(sample[name].to_numpy())
+            sample[name] = values.astype(np.int64) if isinstance(column, Integer | Boolean) else values
     try:
         with (
             warnings.catch_warnings(),

@@ -245,10 +245,12 @@ class NewtonColumns:
             lower, upper = limits_of(self.schema[name])
             inside = np.unique([lower, upper, *(one for one in named if lower < one < upper)])
             points = np.concatenate([inside, 0.5 * (inside[1:] + inside[:-1])])
-            if isinstance(self.schema[name], Integer):
+            column = self.schema[name]
+            if isinstance(column, Integer):
                 points = np.unique(np.clip(np.rint([points - 1, points, points + 1]), lower, upper))
             chosen = rng.random(_SAMPLED) < _AT_CONSTANTS
-            cells[name] = np.where(chosen, rng.choice(points, _SAMPLED), cells[name])
+            values = column.coerce(cells[name])
+            cells[name] = column.cells(np.where(chosen, rng.choice(points, _SAMPLED), values))
         rows, _ = Features(self.basis).encode(cells)
         design = self.maps[:-1] @ (rows / UNIT)
         often = (np.abs(design - design[:, :1]) > _TOUCHED * np.abs(design).max(initial=1e-300)).sum(
@@ -391,6 +393,6 @@ def _raw(frame: pd.DataFrame, schema: Schema, ranges: Mapping[str, tuple[float, 
     cells: dict[str, Any] = {str(name): frame[name].to_numpy() for name in frame}
     for name, (low, high) in ranges.items():
         lower, upper = limits_of(schema[name])
-        moved = low + (cells[name] - lower) * ((high - low) / (upper - lower))
-        cells[name] = np.rint(moved) if isinstance(schema[name], Integer) else moved
+        values = schema[name].coerce(cells[name])
+        cells[name] = schema[name].cells(low + (values - lower) * ((high - low) / (upper - lower)))
     return cells

@@ -13,7 +13,7 @@ from scipy.special import betaincinv
 from dpinfer.kernel.rehearsal import sample_batch
 from dpinfer.procedures.expected import coefficient_errors
 from dpinfer.schema.clamping import limits_of
-from dpinfer.schema.columns import Integer, Real
+from dpinfer.schema.columns import Real
 from dpinfer.schema.grid import UNIT
 
 if TYPE_CHECKING:
@@ -143,12 +143,11 @@ def _batches(schema: Schema) -> dict[str, Batch]:
         cells = dict(even.cells)
         for column in schema:
             declared = schema[column]
-            if not isinstance(declared, Real | Integer):
+            if not isinstance(declared, Real):
                 continue
             lower, upper = limits_of(declared)
-            at = (np.asarray(even.cells[column], dtype=np.float64) - lower) / (upper - lower)
-            moved = lower + (upper - lower) * places(at, common)
-            cells[column] = np.rint(moved) if isinstance(declared, Integer) else moved
+            at = (declared.coerce(even.cells[column]) - lower) / (upper - lower)
+            cells[column] = declared.cells(lower + (upper - lower) * places(at, common))
         found[name] = replace(even, cells=cells)
     return found
 

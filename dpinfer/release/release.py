@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import errno
 import json
 import os
-import tempfile
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -19,6 +17,7 @@ from dpinfer.release.laws import CHOICES, NoiseLaw
 from dpinfer.release.registry import find_inference
 from dpinfer.release.stage import StageRelease
 from dpinfer.schema.schema import Schema
+from dpinfer.writing import write_whole
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -223,20 +222,7 @@ class Release:
         OSError
             If nothing can be written there, such as where the folder does not exist.
         """
-        target = Path(path)
-        if not target.parent.is_dir():
-            raise FileNotFoundError(errno.ENOENT, "no such folder", str(target.parent))
-        handle, temporary = tempfile.mkstemp(dir=target.parent, prefix=target.name, suffix=".part")
-        try:
-            with os.fdopen(handle, "w", encoding="utf-8") as file:
-                file.write(self.to_json())
-                file.flush()
-                os.fsync(file.fileno())
-            Path(temporary).chmod(0o644)
-            Path(temporary).replace(target)
-        except BaseException:
-            Path(temporary).unlink(missing_ok=True)
-            raise
+        write_whole(path, self.to_json().encode("utf-8"))
 
 
 def _check_types(stored: Mapping[str, Any]) -> None:

@@ -14,7 +14,14 @@ from dpinfer.results.axes import given_or_new
 from dpinfer.results.contrasts import check_alpha
 from dpinfer.results.people import alike_flags
 from dpinfer.results.printing import PrivateSummary, cell_table, interval_labels, summary_of
-from dpinfer.results.wording import charge_notes, format_count, guarantee, guarantee_facts, short_guarantee
+from dpinfer.results.wording import (
+    charge_notes,
+    column_notes,
+    format_count,
+    guarantee,
+    guarantee_facts,
+    short_guarantee,
+)
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -238,7 +245,7 @@ class DensityResults:
             notes.append(f"Rows: {where}.")
         if step > 1:
             notes.append(f"One bin in {step} is shown; frame() has all.")
-        notes += charge_notes(self.release)
+        notes += [*column_notes(self.release), *charge_notes(self.release)]
         return notes
 
     def plot(self, ax: Axes | None = None, *, alpha: float = 0.05, color: str | None = None) -> Axes:
@@ -271,7 +278,7 @@ class DensityResults:
         ax.stairs(high, self.edges, baseline=low, fill=True, color=color, alpha=0.35, lw=0, label="part from sampling")
         ax.stairs(frame["density"], self.edges, baseline=None, color=color, lw=1.4, label="density")
         ax.axhline(0.0, color="0.6", lw=0.8, zorder=0)
-        ax.set(xlabel=self.column, ylabel="density")
+        ax.set(xlabel=self.release.schema.caption(self.column), ylabel="density")
         ax.set_title(f"{self.column}: {short_guarantee(self.release)}", fontsize="medium")
         ax.spines[["top", "right"]].set_visible(False)
         ax.legend(frameon=False, fontsize="small")

@@ -179,7 +179,9 @@ class DescriptionResults(PrivateResults):
         """
         names = list(self._inference.names)
         axes = plot_coefficients(self, ax, alpha=alpha, terms=names, color=color, zero=False)
-        axes.set_xlabel(f"{self.quantity} of {self._response}" if self._response else self.quantity)
+        schema = getattr(self.release, "schema", None)
+        response = self._response if schema is None else schema.caption(self._response)
+        axes.set_xlabel(f"{self.quantity} of {response}" if response else self.quantity)
         return axes
 
 

@@ -13,7 +13,14 @@ from dpinfer.results.axes import given_or_new
 from dpinfer.results.contrasts import check_alpha
 from dpinfer.results.printing import PrivateSummary, estimate_table, label_texts, summary_of
 from dpinfer.results.quantiles import Distribution, quantile_results, read_probabilities
-from dpinfer.results.wording import charge_notes, format_count, guarantee, guarantee_facts, short_guarantee
+from dpinfer.results.wording import (
+    charge_notes,
+    column_notes,
+    format_count,
+    guarantee,
+    guarantee_facts,
+    short_guarantee,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -160,7 +167,7 @@ class CDFResults:
             if self.target == "population"
             else "Band and intervals are about these rows: only privacy noise counts.",
         ]
-        notes += charge_notes(self.release)
+        notes += [*column_notes(self.release), *charge_notes(self.release)]
         flags = self.quantile(0.5).flags
         return summary_of(title, left, right, table, notes, flags)
 
@@ -185,7 +192,7 @@ class CDFResults:
             ends = np.stack([tree.edges[:-1], tree.edges[1:]], axis=1).ravel()
             ax.fill_between(ends, np.repeat(lower, 2), np.repeat(upper, 2), color=color, alpha=0.2, lw=0)
             ax.plot(tree.edges, tree.cdf, color=color, lw=1.6, label=label or None)
-        ax.set(xlabel=self.column, ylabel="share of rows", ylim=(0, 1))
+        ax.set(xlabel=self.release.schema.caption(self.column), ylabel="share of rows", ylim=(0, 1))
         ax.set_title(f"{1 - alpha:.0%} band, {short_guarantee(self.release)}", fontsize=10)
         ax.spines[["top", "right"]].set_visible(False)
         if self.labels != [""]:

@@ -132,8 +132,8 @@ def plot_margins(
             ax.fill_between(curve[term].to_numpy(dtype=np.float64), below, above, color=shade, alpha=0.25, linewidth=0)
             ax.plot(curve[term].to_numpy(dtype=np.float64), curve["mean"], color=shade, label=label)
     ax.set_ylim(low - margin, high + margin)
-    ax.set_xlabel(term)
-    ax.set_ylabel(f"mean of {results.response}, pointwise {100 * (1 - alpha):.4g}% intervals")
+    ax.set_xlabel(design.schema.caption(term))
+    ax.set_ylabel(f"mean of {design.schema.caption(results.response)}, pointwise {100 * (1 - alpha):.4g}% intervals")
     ax.set_title(f"{results.response}: {short_guarantee(results.release)}", fontsize="medium")
     ax.spines[["top", "right"]].set_visible(False)
     if legend and varying:

@@ -15,7 +15,7 @@ from dpinfer.results.contrasts import check_alpha
 from dpinfer.results.plots import draw_intervals
 from dpinfer.results.printing import Exported, PrivateSummary, cell_table, interval_labels, summary_of
 from dpinfer.results.summary import method_notes, statistic_labels
-from dpinfer.results.wording import charge_notes, guarantee, guarantee_facts, short_guarantee
+from dpinfer.results.wording import charge_notes, column_notes, guarantee, guarantee_facts, short_guarantee
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -240,7 +240,8 @@ class MarginalEffects(Exported):
         right = [("Method:", self.margeff_options["method"]), ("At:", self.margeff_options["at"])]
         right.append(("Inference:", results.inference.method))
         ends = frame.iloc[:, -2:].to_numpy(dtype=np.float64)
-        notes = [guarantee(results.release), *self.notes, *method_notes(results, ends), *charge_notes(results.release)]
+        notes = [guarantee(results.release), *self.notes, *method_notes(results, ends)]
+        notes += [*column_notes(results.release), *charge_notes(results.release)]
         title = f"{results.model_name} Marginal Effects"
         return summary_of(title, left, right, table, notes, results.flags)
 

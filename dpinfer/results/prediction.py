@@ -87,7 +87,11 @@ def public_points(
         As ``design_rows``.
     """
     frame = _public_frame(exog)
-    if frame is not None and design is not None and not _has_parameters(frame, names):
+    if (
+        frame is not None
+        and design is not None
+        and not (_has_parameters(frame, names) and not design.holds_cells(frame))
+    ):
         values = design.read(frame)
         return design.rows(values, len(frame)), values
     try:

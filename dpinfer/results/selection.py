@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from dpinfer.errors import OptionError
 from dpinfer.results.printing import PrivateSummary, cell_table, summary_of
-from dpinfer.results.wording import charge_notes, guarantee, guarantee_facts, short_guarantee
+from dpinfer.results.wording import charge_notes, column_notes, guarantee, guarantee_facts, short_guarantee
 
 if TYPE_CHECKING:
     from dpinfer.release import Release
@@ -98,7 +98,7 @@ class SelectionResults:
             f"With probability 95% the score of the selected candidate is within {self.accuracy(0.05):.4g} of the "
             "largest one, whatever the data are. Nothing else is told of the scores, nor how clear the choice was.",
         ]
-        notes += charge_notes(self.release)
+        notes += [*column_notes(self.release), *charge_notes(self.release)]
         cells = [
             [f"{self.accuracy(beta):.4g}", f"{self.accuracy(beta, bound='theorem6'):.4g}", f"{beta:.0%}"]
             for beta in (1 - share for share in _SHARES)

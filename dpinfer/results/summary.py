@@ -12,7 +12,7 @@ from statsmodels.iolib.summary2 import Summary as Summary2
 from dpinfer.errors import OptionError
 from dpinfer.results.contrasts import check_alpha
 from dpinfer.results.printing import PrivateSummary, cell_table, interval_labels, summary_of, without_parts
-from dpinfer.results.wording import charge_notes, format_nobs, guarantee, guarantee_facts
+from dpinfer.results.wording import charge_notes, column_notes, format_nobs, guarantee, guarantee_facts, measured_in
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -118,9 +118,11 @@ def header_facts(results: PrivateEstimates, response: str) -> tuple[Facts, Facts
     reference = ("Df Residuals:", f"{inference.df_resid:.6g}") if results.use_t else ("Reference:", "normal")
     rsquared = "" if inference.rsquared is None else f"{inference.rsquared:.3f}"
     scale = "" if inference.scale is None else f"{inference.scale:.5g}"
+    unit = measured_in(results.release, response)
     left = [
         ("Model:", results.model_name),
         ("Dep. Variable:", response),
+        *([("Unit:", unit)] if unit else []),
         *guarantee_facts(results.release),
         ("Inference:", inference.method),
     ]
@@ -211,6 +213,7 @@ def explain(results: PrivateEstimates, frame: pd.DataFrame) -> list[str]:
         _TARGETS.get(inference.target, f"Target: {inference.target}."),
         "Noise share is the part of a coefficient's variance that is privacy noise.",
         *method_notes(results, ends),
+        *column_notes(release),
         *charge_notes(release),
         *results.notes,
     ]

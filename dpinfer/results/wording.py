@@ -4,17 +4,41 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from dpinfer.release.release import Release
+
 if TYPE_CHECKING:
     from dpinfer.inference.base import Inference
     from dpinfer.release.combined import AnyRelease
     from dpinfer.results.printing import Facts
 
-__all__ = ["charge_notes", "format_count", "format_nobs", "guarantee", "guarantee_facts", "short_guarantee"]
+__all__ = [
+    "charge_notes",
+    "column_notes",
+    "format_count",
+    "format_nobs",
+    "guarantee",
+    "guarantee_facts",
+    "measured_in",
+    "short_guarantee",
+]
 
 _NEIGHBORS = {
     "add_remove": "data sets are neighbours when one unit is added or removed (add_remove)",
     "replace_one": "data sets are neighbours when one unit is replaced by another (replace_one)",
 }
+
+
+def measured_in(release: AnyRelease, name: str) -> str:
+    """Return the unit of measurement of a column; empty where none is declared."""
+    schema = release.schema if isinstance(release, Release) else {}
+    return schema[name].measured_in if name in schema else ""
+
+
+def column_notes(release: AnyRelease) -> list[str]:
+    """Say what columns are, where they were declared with a label or a unit: one sentence, or none."""
+    schema = release.schema if isinstance(release, Release) else {}
+    told = [f"{name} is {one.caption(name)}" for name, one in schema.items() if one.caption(name) != name]
+    return [f"Columns: {'; '.join(told)}."] if told else []
 
 
 def charge_notes(release: AnyRelease) -> list[str]:

@@ -1,7 +1,8 @@
 """Public metadata: columns and bounds, and what formulas and expressions become under them."""
 
 from dpinfer.schema.balls import Ball
-from dpinfer.schema.columns import Boolean, Category, Coded, Column, Integer, Real, column_from_dict
+from dpinfer.schema.columns import Boolean, Category, Coded, Column, Date, Integer, Real, column_from_dict
+from dpinfer.schema.declared import Mismatch, TypeCheck
 from dpinfer.schema.expressions import Expression, compile_expression, product
 from dpinfer.schema.formula import CompiledFormula, DesignColumn, compile_formula, compile_terms
 from dpinfer.schema.people import People
@@ -14,12 +15,15 @@ __all__ = [
     "Coded",
     "Column",
     "CompiledFormula",
+    "Date",
     "DesignColumn",
     "Expression",
     "Integer",
+    "Mismatch",
     "People",
     "Real",
     "Schema",
+    "TypeCheck",
     "column_from_dict",
     "compile_expression",
     "compile_formula",

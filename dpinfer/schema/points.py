@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from dpinfer.errors import FormulaError, OptionError, UnknownColumnError
-from dpinfer.schema.category import Category
-from dpinfer.schema.column import plain_scalar
-from dpinfer.schema.columns import Real
+from dpinfer.schema.column import DROP, plain_scalar
+from dpinfer.schema.columns import Boolean, Category, Date, Real
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -103,6 +102,11 @@ class FormulaDesign:
                 raise UnknownColumnError(name, points.columns, "exog")
         return {name: self._read(name, points[name]) for name in self.variables}
 
+    def holds_cells(self, points: pd.DataFrame) -> bool:
+        """Whether dates, or codes of truth values, are among the points: cells, and not numbers."""
+        coded = [name for name in self.variables if isinstance(self.schema[name], Date | Boolean) and name in points]
+        return any(not isinstance(points[name].dtype, np.dtype) or points[name].dtype.kind in "OMSU" for name in coded)
+
     def _read(self, name: str, given: pd.Series[Any]) -> Array:
         column = self.schema[name]
         if isinstance(column, Category):
@@ -112,7 +116,12 @@ class FormulaDesign:
             expected: str | Sequence[object] = column.levels
         else:
             plain = given.dtype.kind in "iufb" and isinstance(given.dtype, np.dtype)
-            values = _NUMBERS.coerce(given.to_numpy() if plain else given.to_numpy(dtype=object))
+            cells = given.to_numpy() if plain else given.to_numpy(dtype=object)
+            values = _NUMBERS.coerce(cells)
+            if isinstance(column, Date | Boolean):  # dates and codes are read as cells, numbers as what they stand for
+                values = np.where(
+                    np.isfinite(values), values, replace(column, missing=DROP, impossible=DROP).coerce(cells)
+                )
             wrong, expected = ~np.isfinite(values), "a finite number"
             if name in self.coded:
                 levels = column.level_texts

@@ -12,7 +12,9 @@ import pandas as pd
 
 from dpinfer.errors import OptionError, SchemaError, UnknownColumnError, named, shown
 from dpinfer.schema.columns import Column, column_from_dict
+from dpinfer.schema.declared import TypeCheck, check_types
 from dpinfer.schema.people import People
+from dpinfer.schema.plain_yaml import read_yaml, write_yaml
 
 __all__ = ["Schema"]
 
@@ -108,7 +110,11 @@ class Schema(Mapping[str, Column]):
 
     def __repr__(self) -> str:
         cells = [(n, type(c).__name__, c.describe(), c.missing, c.impossible) for n, c in self.items()]
-        shown = [(n, k, d, f"missing: {m}", f"impossible: {i}") for n, k, d, m, i in cells]
+        codes = [", ".join(map(repr, column.missing_codes)) for column in self.values()]
+        missing = [
+            f"missing: {one[3]}" + (f" (also {two})" if two else "") for one, two in zip(cells, codes, strict=True)
+        ]
+        shown = [(n, k, d, m, f"impossible: {i}") for (n, k, d, _, i), m in zip(cells, missing, strict=True)]
         widths = [max(len(row[j]) for row in shown) for j in range(5)]
         lines = ["  ".join(cell.ljust(w) for cell, w in zip(row, widths, strict=True)) for row in shown]
         count = f"{len(self)} column" + ("s" if len(self) > 1 else "")
@@ -152,6 +158,10 @@ class Schema(Mapping[str, Column]):
             )
         return _rebuilt(self._columns, people)
 
+    def caption(self, name: str) -> str:
+        """Write a column's label and unit, for axes; of anything else, such as an expression, the text itself."""
+        return self[name].caption(name) if name in self else name
+
     def select(self, names: Iterable[str]) -> Schema:
         """Keep some of the columns, in the order given.
 
@@ -165,6 +175,77 @@ class Schema(Mapping[str, Column]):
         if isinstance(names, str):
             raise OptionError("names", names, f"a list of names, such as [{names!r}]")
         return _rebuilt({name: self[name] for name in names}, self._people)
+
+    def replace(self, mapping: Mapping[str, Column] | None = None, /, **columns: Column) -> Schema:
+        """Declare some columns anew.
+
+        A new column keeps the label, unit, source and missing codes of the old one where it gives none.
+
+        Parameters
+        ----------
+        mapping : mapping of str to Column, optional
+            For names that are no Python identifiers.
+        **columns : Column
+            Columns by name, such as ``income=Real(0, 3e5)``.
+
+        Raises
+        ------
+        UnknownColumnError
+            If a name is not declared: ``schema | {name: column}`` adds one.
+        SchemaError
+            If a value is not a column, or the kept codes do not go with it.
+        """
+        changed = Schema({**(mapping or {}), **columns})
+        return _rebuilt(
+            {**self._columns, **{name: column.with_words_of(self[name]) for name, column in changed.items()}},
+            self._people,
+        )
+
+    def __or__(self, other: object) -> Schema:
+        """Put two schemas together; a column of both has to be declared alike."""
+        if not isinstance(other, Mapping):
+            return NotImplemented
+        more = other if isinstance(other, Schema) else Schema(other)
+        for name in more:
+            if name in self and self[name] != more[name]:
+                raise SchemaError(f"{name!r} is declared in two ways; say which counts: schema.replace({name}=...)")
+        people = {one for one in (self._people, more._people) if one is not None}
+        if len(people) > 1:
+            raise SchemaError("the two schemas protect people who are told apart in two ways")
+        for one in people:
+            if one.id in self or one.id in more:
+                raise SchemaError(f"{one.id!r} tells people apart in one schema, and is a column of the other")
+        return _rebuilt({**self._columns, **more._columns}, people.pop() if people else None)
+
+    def check(self, types: object) -> TypeCheck:
+        """Compare the columns with declared types, without any row.
+
+        Parameters
+        ----------
+        types : mapping of str to type, pyarrow.Schema or Schema
+            By column: the name of a type in SQL or of a library (``"NUMERIC(10, 2)"``, ``"DATE"``), a type of numpy,
+            pandas, Polars, Arrow or Python, or a column of a codebook. Give types that were fixed before the rows were
+            collected; those that a library found in rows depend on them.
+
+        Returns
+        -------
+        TypeCheck
+            True if all goes together; else it lists the mismatches, with advice.
+
+        Raises
+        ------
+        OptionError
+            If ``types`` is something else.
+
+        Examples
+        --------
+        >>> from dpinfer.schema import Boolean, Real, Schema
+        >>> Schema(born=Real(0, 1), smokes=Boolean()).check({"born": "DATE", "smokes": Boolean(true=1, false=2)})
+        2 mismatches of schema and declared types:
+          born: is declared as dates, which are impossible for Real; declare Date(first, last)
+          smokes: the codebook's 2 would be impossible for Boolean; declare them: levels, codes=, or true= and false=
+        """
+        return check_types(self, types)
 
     def sample(self, n: int, rng: np.random.Generator) -> pd.DataFrame:
         """Draw rows without any private data: each column uniform and independent.
@@ -216,9 +297,7 @@ class Schema(Mapping[str, Column]):
         names = [entry["name"] for entry in entries]
         if any(names.count(name) > 1 for name in names):
             raise SchemaError("a schema is described with two columns of one name")
-        found = cls(
-            {e["name"]: column_from_dict({k: v for k, v in e.items() if k != "name"}) for e in entries},
-        )
+        found = cls({e["name"]: _column_of(e) for e in entries})
         stored = values.get("people")
         if stored is None:
             return found
@@ -246,6 +325,38 @@ class Schema(Mapping[str, Column]):
             raise SchemaError("the text of the schema is not JSON") from error
         return cls.from_dict(values)
 
+    def to_yaml(self) -> str:
+        """Write the schema as YAML text to be read and edited, lossless."""
+        return write_yaml(self.to_dict())
+
+    @classmethod
+    def from_yaml(cls, text: str) -> Schema:
+        """Read a schema back from `to_yaml`, or from a draft that was filled in.
+
+        Raises
+        ------
+        SchemaError
+            If the text is not YAML of plain values, does not describe a schema, or leaves a bound or levels blank.
+        """
+        if not isinstance(text, str):
+            raise SchemaError("the text of the schema is not YAML")
+        try:
+            values = read_yaml(text)
+        except ValueError as error:
+            raise SchemaError(f"the schema cannot be read: {error}") from None
+        return cls.from_dict(values)
+
+
+def _column_of(entry: Mapping[str, Any]) -> Column:
+    declaration = {key: value for key, value in entry.items() if key != "name"}
+    blank = [key for key in ("kind", "lower", "upper", "levels", "first", "last") if declaration.get(key, "") is None]
+    if blank:
+        raise SchemaError(f"{named(entry['name'])} leaves {', '.join(blank)} blank: fill in what is public knowledge")
+    try:
+        return column_from_dict(declaration)
+    except SchemaError as error:
+        raise SchemaError(f"{named(entry['name'])}: {error}") from None
+
 
 def _rebuilt(columns: Mapping[str, Column], people: People | None) -> Schema:
     schema = Schema(columns)
@@ -265,5 +376,5 @@ def _checked_column(name: str, column: object) -> Column:
         return column
     raise SchemaError(
         f"Schema: {name}={shown(column)} is not a column; "
-        f"write {name}=Real(lower, upper), Integer(lower, upper), Boolean() or Category([levels])"
+        f"write {name}=Real(lower, upper), Integer(lower, upper), Boolean(), Category([levels]) or Date(first, last)"
     )

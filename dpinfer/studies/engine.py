@@ -33,7 +33,15 @@ if TYPE_CHECKING:
 
     Columns = Mapping[str, Any]
 
-__all__ = ["draw_columns", "quiet_estimates", "run_block"]
+__all__ = [
+    "ALL_BUT_FREE",
+    "draw_columns",
+    "hardly_noisy",
+    "noisy",
+    "quiet_estimates",
+    "read_results",
+    "run_block",
+]
 
 _NUMBERS = ("estimate", "error", "lower", "upper", "pvalue")
 _WITHOUT = ("without noise", "noise error")
@@ -41,7 +49,7 @@ _WITHOUT = ("without noise", "noise error")
 _QUIET = 1e-6
 """Scale of the noise, relative to that of the price, of estimates that count as without noise."""
 
-_ALL_BUT_FREE = ZCDP(1e9)
+ALL_BUT_FREE = ZCDP(1e9)
 """The price of the same where data are fitted one by one."""
 
 _BASELINE = ("baseline estimate", "baseline error", "baseline lower", "baseline upper")
@@ -152,15 +160,28 @@ def _infer_all(
     done: Mask,
     failures: list[str],
 ) -> pd.DataFrame:
-    noise = measurement.law.rvs(len(sums), design.stream(task, 1 + price))
-    values = (sums * measurement.multiplier + noise) * np.asarray(measurement.steps)
-    released = Released.of_study(measurement, values[done])
+    released = noisy(measurement, sums, design.stream(task, 1 + price))
+    released = replace(released, values=released.values[done])  # noqa: PD011
     found = design.procedure.estimate(released, alpha=1 - design.level, contrasts=design.contrasts or None)
     numbers = np.full((len(_NUMBERS), len(sums), len(found.names)), np.nan)
     numbers[:, done] = found.params, found.bse, *np.moveaxis(found.intervals, -1, 0), found.pvalues
     flagged = np.zeros(len(sums), dtype=bool)
     flagged[done] = found.flagged
     return _tidy(task, price, found.names, numbers, flagged, failures)
+
+
+def noisy(measurement: Measurement, sums: Array, rng: np.random.Generator) -> Released:
+    """Add simulated noise to sums of whole numbers (R, m): R releases."""
+    noise = measurement.law.rvs(len(sums), rng)
+    return Released.of_study(measurement, (sums * measurement.multiplier + noise) * np.asarray(measurement.steps))
+
+
+def hardly_noisy(measurement: Measurement, sums: Array, rng: np.random.Generator | None) -> Released:
+    """Return R releases of sums (R, m) whose noise is as good as none; with no generator there is none at all."""
+    law = NoiseLaw(measurement.law.family, tuple(_QUIET * one for one in measurement.law.scales), measurement.law.draws)
+    noise = 0.0 if rng is None else law.rvs(len(sums), rng)
+    values = (sums * measurement.multiplier + noise) * np.asarray(measurement.steps)
+    return replace(Released.of_study(measurement, values), law=law)
 
 
 def quiet_estimates(
@@ -170,13 +191,10 @@ def quiet_estimates(
 
     Hardly any noise keeps solvable what sums of few rows would not be. Estimates are NaN where there are none.
     """
-    law = NoiseLaw(measurement.law.family, tuple(_QUIET * one for one in measurement.law.scales), measurement.law.draws)
-    noise = 0.0 if rng is None else law.rvs(len(sums), rng)
-    values = (sums * measurement.multiplier + noise) * np.asarray(measurement.steps)
     asked = design.procedure
     with suppress(AttributeError, OptionError):
         asked = asked.with_options({"inference": "wald"})  # the same estimates, sooner
-    released = replace(Released.of_study(measurement, values), law=law)
+    released = hardly_noisy(measurement, sums, rng)
     with np.errstate(all="ignore"):
         found: Array = asked.estimate(released, alpha=1 - design.level, contrasts=design.contrasts or None).params
     return found
@@ -227,7 +245,7 @@ def _ordinary(design: Design, task: Task) -> pa.Table:
         for price, noise in enumerate(noises):
             try:
                 data = PublicData(frame, design.schema, rng=noise, neighbors=design.neighbors)
-                fitted[price][index] = _read_results(design.procedure.bind(data).fit(design.privacy[price]), design)
+                fitted[price][index] = read_results(design.procedure.bind(data).fit(design.privacy[price]), design)
             except Exception as error:
                 failures[price][index] = f"{type(error).__name__}: {error}"
         if any(one[index] is not None and np.isfinite(one[index][3]).all() for one in fitted):
@@ -243,13 +261,13 @@ def _quiet_fit(design: Design, frame: pd.DataFrame, rng: np.random.Generator) ->
     """Estimates by name at a price that leaves hardly any noise; None where it is not served."""
     try:
         data = PublicData(frame, design.schema, rng=rng, neighbors=design.neighbors)
-        names, numbers, _, _ = _read_results(design.procedure.bind(data).fit(_ALL_BUT_FREE), design)
+        names, numbers, _, _ = read_results(design.procedure.bind(data).fit(ALL_BUT_FREE), design)
     except Exception:
         return None
     return names, numbers[0]
 
 
-def _read_results(results: Any, design: Design) -> tuple[tuple[str, ...], Array, bool, Array]:
+def read_results(results: Any, design: Design) -> tuple[tuple[str, ...], Array, bool, Array]:
     """Return the names, numbers (5, p), whether there is a warning, and standard errors from noise (p,)."""
     names = tuple(str(name) for name in results.params.index)
     alpha = 1 - design.level

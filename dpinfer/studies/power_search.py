@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import fields, replace
-from decimal import ROUND_CEILING, Context, Decimal
+from decimal import ROUND_CEILING, ROUND_FLOOR, Context, Decimal
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 import numpy as np
@@ -12,7 +12,7 @@ from scipy import stats
 from dpinfer.inference.testing.nulls import batch_pvalues
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from dpinfer.inference.testing.nulls import Draws, HidingModel
     from dpinfer.numerics.arrays import Array
@@ -20,10 +20,15 @@ if TYPE_CHECKING:
     from dpinfer.studies.power_truth import Truth
 
 __all__ = [
+    "PRICES",
     "Power",
     "amount_of",
     "amounted",
+    "bracket",
+    "crossing",
+    "four_digits_down",
     "in_chunks",
+    "price_bounds",
     "rejected",
     "rejected_by_fits",
     "smallest",
@@ -32,6 +37,12 @@ __all__ = [
 ]
 
 _STRIDE, _NEAR, _CLOSE, _SMOOTHED = 8.0, 1.1, 1.001, 7
+
+PRICES = (1e-6, 1e3)
+"""Amounts between which prices are sought."""
+
+_MET = 5e-4
+"""Shortfall, relative, that counts as none."""
 
 
 def smallest(
@@ -51,20 +62,10 @@ def smallest(
     def reached(x: float) -> bool:
         return power(x) >= target
 
-    def below(x: float) -> float:
-        return max(x // _STRIDE if whole else x / _STRIDE, within[0])
-
-    low = high = start
-    if reached(start):
-        while reached(low := below(high)):
-            if low <= within[0]:
-                return low
-            high = low
-    else:
-        while not reached(high := min(low * _STRIDE, within[1])):
-            if high >= within[1]:
-                return None
-            low = high
+    found = bracket(reached, start, within, whole=whole)
+    if found is None or found[0] == found[1]:
+        return None if found is None else found[0]
+    low, high = found
     near = 1.0 if whole and exact else _CLOSE if exact else _NEAR
     while high > low * near and not (whole and high - low <= 1):
         middle = float(np.sqrt(low * high))
@@ -74,6 +75,95 @@ def smallest(
     if exact or (whole and high - low <= 1):
         return high
     return _smoothed(power, target, max(low / np.sqrt(_NEAR), within[0]), min(high * np.sqrt(_NEAR), within[1]), whole)
+
+
+def bracket(
+    reached: Callable[[float], bool],
+    start: float,
+    within: tuple[float, float],
+    *,
+    whole: bool,
+    stride: float = _STRIDE,
+) -> tuple[float, float] | None:
+    """Two arguments between which a target is first reached, at most a stride apart; equal at the least one.
+
+    None if it is not reached within the bounds.
+    """
+
+    def below(x: float) -> float:
+        return max(x // stride if whole else x / stride, within[0])
+
+    low = high = start
+    if reached(start):
+        while reached(low := below(high)):
+            if low <= within[0]:
+                return low, low
+            high = low
+    else:
+        while not reached(high := min(np.ceil(low * stride) if whole else low * stride, within[1])):
+            if high >= within[1]:
+                return None
+            low = high
+    return low, high
+
+
+def crossing(
+    shortfall: Callable[[float], float],
+    start: float,
+    within: tuple[float, float],
+    *,
+    whole: bool,
+    stride: float = _STRIDE,
+    met: float = _MET,
+) -> float | None:
+    """Smallest argument at which a smooth shortfall that falls with it is 0; None if it is not within the bounds.
+
+    Brackets as `smallest` does, and then follows secants of the shortfall in the logarithm, the end that stays put
+    counting half (the Illinois rule), until the shortfall is ``met`` at most; where it is infinite it bisects.
+    """
+    known: dict[float, float] = {}
+
+    def at(x: float) -> float:
+        if x not in known:
+            known[x] = shortfall(x)
+        return known[x]
+
+    found = bracket(lambda x: at(x) <= 0, start, within, whole=whole, stride=stride)
+    if found is None or found[0] == found[1]:
+        return None if found is None else found[0]
+    (low, high), kept = found, 0
+    above, below = at(low), at(high)
+    if abs(below) <= met:
+        return high
+    while high > low * _CLOSE and not (whole and high - low <= 1):
+        share = above / (above - below) if np.isfinite(above) else 0.5
+        middle = float(low * (high / low) ** min(max(share, 0.02), 0.98))
+        if whole:
+            middle = min(max(round(middle), low + 1), high - 1)
+        value = at(middle)
+        if abs(value) <= met:
+            return middle
+        if value <= 0:
+            high, below, above = middle, value, above / 2 if kept < 0 else above
+        else:
+            low, above, below = middle, value, below / 2 if kept > 0 else below
+        kept = -1 if value <= 0 else 1
+    return high
+
+
+def price_bounds(measurable: Callable[[Privacy], bool], kind: Privacy, own: Sequence[float]) -> tuple[float, float]:
+    """Amounts of a unit between which a price is sought: what is asked takes them, and their noise can be drawn.
+
+    ``own`` are amounts that are known to be such.
+    """
+    least, most = PRICES
+    while most > max(own, default=0.0) and not measurable(amounted(kind, most)):
+        most /= 2
+        if most < least:
+            break
+    while least < min(own, default=most) and not measurable(amounted(kind, least)):
+        least *= 2
+    return min([least, *own]), max([most, *own])
 
 
 def _smoothed(power: Callable[[float], float], target: float, low: float, high: float, whole: bool) -> float:
@@ -108,6 +198,11 @@ def unit_of(price: Privacy) -> str:
 def three_digits_up(value: float) -> float:
     """Round up to three digits."""
     return float(Context(prec=3, rounding=ROUND_CEILING).plus(Decimal(value)))
+
+
+def four_digits_down(value: float) -> float:
+    """Round down to four digits."""
+    return float(Context(prec=4, rounding=ROUND_FLOOR).plus(Decimal(value)))
 
 
 _CHUNK = 200_000

@@ -27,6 +27,7 @@ from dpinfer.studies.power_search import (
     amount_of,
     amounted,
     in_chunks,
+    price_bounds,
     rejected,
     rejected_by_fits,
     smallest,
@@ -63,7 +64,6 @@ _AT_LEVEL = 100
 """Of them, the least number that should be beyond the critical value."""
 
 _FEWEST, _MOST_ROWS = 100, 10**9
-_PRICES = (1e-6, 1e3)
 _STUDY, _SEARCH, _FOUND = range(3)
 
 
@@ -121,6 +121,10 @@ class PowerStudy:
             f"<PowerStudy: {self.test.text(self.schema)}, {len(self.n)} sizes x {len(self.privacy)} prices, "
             f"alpha {self.alpha:g}, {self.neighbors}, {how}>"
         )
+
+    def at(self, n: int, privacy: Privacy | None) -> float:
+        """Return the power at another number of rows and price; at None that of the ordinary test."""
+        return self._power(n, privacy, _STUDY).power
 
     def sample_size(self, power: float = 0.8) -> pd.DataFrame:
         """Find the smallest number of rows that gives a power, at every price.
@@ -238,13 +242,7 @@ class PowerStudy:
 
     def _bounds(self, kind: Privacy) -> tuple[float, float]:
         """Amounts of a unit between which a budget is sought: the test takes them, and their noise can be drawn."""
-        least, most = _PRICES
-        own = [amount_of(price) for price in self._alike(kind)]
-        while most > max(own) and not self._measurable(amounted(kind, most)):
-            most /= 2
-        while least < min(own) and not self._measurable(amounted(kind, least)):
-            least *= 2
-        return min(least, *own), max(most, *own)
+        return price_bounds(self._measurable, kind, [amount_of(price) for price in self._alike(kind)])
 
     def _measurable(self, price: Privacy) -> bool:
         """Whether the test takes a price that was not among those given."""

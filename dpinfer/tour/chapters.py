@@ -9,6 +9,7 @@ from dpinfer.tour.beginning import ledger_chapter, price_chapter, schema_chapter
 from dpinfer.tour.descriptions import description_chapter, test_chapter
 from dpinfer.tour.models import blocks_chapter, bootstrap_chapter
 from dpinfer.tour.people import people_chapter, shape_chapter
+from dpinfer.tour.planning import plan_chapter
 from dpinfer.tour.regressions import gram_chapter, logit_chapter, regression_chapter
 
 if TYPE_CHECKING:
@@ -22,6 +23,7 @@ __all__ = ["CHAPTERS"]
 CHAPTERS: tuple[tuple[str, Callable[[Tour], list[Block]]], ...] = (
     ("The public schema", schema_chapter),
     ("The budget and its ledger", ledger_chapter),
+    ("A plan before the first charge", plan_chapter),
     ("The price of a question", price_chapter),
     ("A first private regression", regression_chapter),
     ("Odds and probabilities", logit_chapter),

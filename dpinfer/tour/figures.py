@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
     from dpinfer.privacy import ZCDP, Ledger
     from dpinfer.results import DescriptionResults, PrivateResults
+    from dpinfer.studies import Plan
 
 __all__ = [
     "account_figure",
@@ -23,6 +24,7 @@ __all__ = [
     "comparison_figure",
     "described_figure",
     "drawn_figure",
+    "planned_figure",
 ]
 
 _BLUE, _GREY, _PALE = "#1f5f99", "#8a8f98", "#e3e6ea"
@@ -53,6 +55,13 @@ def drawn_figure(draw: Callable[[Axes], object], height: float) -> Figure:
     """Draw a plot of the library in a figure of its own."""
     figure, axes = _axes(height)
     draw(axes)
+    return figure
+
+
+def planned_figure(plan: Plan) -> Figure:
+    """Draw widths and powers of a plan; see ``Plan.plot``."""
+    figure = Figure(figsize=(6.8, 5.2), layout=ConstrainedLayoutEngine(w_pad=0.12, h_pad=0.06))
+    plan.plot(axes=figure.subplots(2, 2))
     return figure
 
 

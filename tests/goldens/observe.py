@@ -89,13 +89,13 @@ def exact_sums(case: Case) -> list[int]:
     if isinstance(measurement.rows, ScoreSum):
         return sums_of(measurement.rows, data._open())
     exact: list[int] = []
-    noisy = run._noisy
+    noisy = run.noisy
 
     def noted(priced: Any, totals: list[int], draws: Any) -> list[int]:
         exact.extend(totals)
         return noisy(priced, totals, draws)
 
-    with mock.patch.object(run, "_noisy", noted):
+    with mock.patch.object(run, "noisy", noted):
         procedure.measure(case.privacy)
     return exact
 

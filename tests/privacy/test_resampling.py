@@ -9,6 +9,7 @@ import pytest
 from scipy import optimize, special, stats
 
 from dpinfer.errors import NotProvedError, OptionError, PrivacyUnitError
+from dpinfer.privacy import resampling
 from dpinfer.privacy.accounting import RESERVED, gaussian_amount
 from dpinfer.privacy.exact import decimal
 from dpinfer.privacy.planning import composed_epsilon, gaussian_delta
@@ -292,6 +293,19 @@ def test_calibration_inverts_the_cost(target, replicates):
     attained = dominating_mu(DOUBLE_OR_NOTHING, mu, replicates)
     assert target * (1 - 2e-5) <= attained <= target
     assert decimal(mu) == Fraction(f"{mu:.12g}")
+
+
+@pytest.mark.parametrize("target", [0.3, 0.5, 1.0])
+def test_rounding_errors_of_a_machine_do_not_reach_the_noise(target, monkeypatch):
+    found = set()
+    for error in (1.9e-14, 2e-14, 2.1e-14):  # as far apart as convolutions are between machines; .7 is at an edge
+        monkeypatch.setattr(resampling, "_ERROR", error)
+        noise_mu.cache_clear()
+        dominating_mu.cache_clear()
+        found.add(noise_mu(DOUBLE_OR_NOTHING, target, 50))
+    noise_mu.cache_clear()
+    dominating_mu.cache_clear()
+    assert len(found) == 1
 
 
 def test_prices_beyond_the_largest_are_refused():

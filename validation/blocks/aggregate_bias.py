@@ -12,7 +12,7 @@ from matplotlib.figure import Figure
 
 from dpinfer.kernel.rows.blocks import block_values
 from dpinfer.schema.balls import Ball, region_of
-from validation.blocks.block_designs import stacked_newton
+from validation.blocks.stacked_fits import stacked_newton
 from validation.common.claims import Claim
 from validation.common.outputs import Options, options, write_figure, write_table
 

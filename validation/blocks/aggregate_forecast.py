@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
-from joblib import Parallel, delayed
 
 import dpinfer as dpi
 from dpinfer.inference.aggregate import edge_warnings
@@ -15,6 +15,7 @@ from dpinfer.kernel.rows.blocks import block_values
 from dpinfer.procedures.block_forecast import forecast
 from dpinfer.procedures.block_plan import block_size
 from validation.blocks.block_designs import POPULATIONS, fit_blocks, release_of
+from validation.common.cells import kept_all
 from validation.common.claims import Claim
 from validation.common.outputs import Options, options, write_table
 
@@ -199,11 +200,11 @@ def groups() -> list[tuple[Cell, ...]]:
 def run(arguments: Options) -> list[Claim]:
     """Measure all cells."""
     table = []
-    for cells in groups():
-        ranges = [
-            range(start, min(start + CHUNK, arguments.replicates)) for start in range(0, arguments.replicates, CHUNK)
-        ]
-        parts = Parallel(n_jobs=arguments.jobs)(delayed(measure)(cells, seeds, arguments.seed) for seeds in ranges)
+    starts = range(0, arguments.replicates, CHUNK)
+    ranges = [range(start, min(start + CHUNK, arguments.replicates)) for start in starts]
+    for group, cells in enumerate(groups()):
+        chunks = {f"{group}-{seeds.start}": partial(measure, cells, seeds, arguments.seed) for seeds in ranges}
+        parts = kept_all("aggregate_forecast", chunks, arguments)
         for place, cell in enumerate(cells):
             names = parts[0][place]
             table.append(judge(cell, {name: np.concatenate([part[place][name] for part in parts]) for name in names}))

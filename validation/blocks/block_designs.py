@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import warnings
 from dataclasses import dataclass
+from functools import partial
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -13,6 +15,7 @@ import statsmodels.formula.api as smf
 import dpinfer as dpi
 from dpinfer.kernel.rows.blocks import block_values
 from dpinfer.procedures.block_estimators import newton
+from validation.blocks.stacked_fits import stacked_median, stacked_multinomial, stacked_newton
 from validation.common import stages
 
 if TYPE_CHECKING:
@@ -40,10 +43,9 @@ class Population:
         As the user asks.
     schema : Schema
     bounds : object
-    share : float
-        Of the replicates that are asked for.
-    newton : type or None
-        The model, where all blocks can be fitted by Newton steps at once.
+    stacked : callable
+        ``stacked(y, x, starts, stops)`` fits many slices of rows at once (k, p): the same estimates as those of
+        ``fit``, NaN where steps do not settle.
     """
 
     name: str
@@ -55,9 +57,8 @@ class Population:
     formula: str
     schema: dpi.Schema
     bounds: Any
+    stacked: Callable[[np.ndarray, np.ndarray, np.ndarray, np.ndarray], np.ndarray]
     options: tuple[tuple[str, Any], ...] = ()
-    share: float = 1.0
-    newton: type | None = None
 
 
 def uniform(rng: np.random.Generator, n: int, slopes: int, *, alike: float = 0.0) -> np.ndarray:
@@ -78,7 +79,8 @@ def logit(name: str, beta: tuple[float, ...], *, alike: float = 0.0, radius: flo
 
     return Population(
         name, ("Intercept", *_slopes(beta)), truth, draw, lambda y, x: _newton(sm.Logit, y, x), smf.logit,
-        "y ~ " + " + ".join(_slopes(beta)), _schema(beta, y=dpi.Boolean()), dpi.Ball(radius), newton=sm.Logit,
+        "y ~ " + " + ".join(_slopes(beta)), _schema(beta, y=dpi.Boolean()), dpi.Ball(radius),
+        partial(stacked_newton, sm.Logit),
     )  # fmt: skip
 
 
@@ -92,7 +94,7 @@ def poisson() -> Population:
 
     return Population(
         "poisson", ("Intercept", "x0", "x1"), truth, draw, lambda y, x: _newton(sm.Poisson, y, x), smf.poisson,
-        "y ~ x0 + x1", _schema(truth, y=dpi.Integer(0, 100)), (-3, 3), newton=sm.Poisson,
+        "y ~ x0 + x1", _schema(truth, y=dpi.Integer(0, 100)), (-3, 3), partial(stacked_newton, sm.Poisson),
     )  # fmt: skip
 
 
@@ -110,7 +112,8 @@ def median() -> Population:
 
     return Population(
         "median regression", ("Intercept", "x0", "x1"), truth, draw, fit, smf.quantreg, "y ~ x0 + x1",
-        _schema(truth, y=dpi.Real(-10, 40)), (-5, 5), (("fit_options", {"q": 0.5}),), 0.06,
+        _schema(truth, y=dpi.Real(-10, 40)), (-5, 5), stacked_median,
+        (("fit_options", {"q": 0.5}),),
     )  # fmt: skip
 
 
@@ -132,7 +135,7 @@ def multinomial() -> Population:
     names = tuple(f"{level}: {term}" for level in ("b", "c") for term in ("Intercept", "x0", "x1"))
     return Population(
         "multinomial logit", names, truth, draw, fit, smf.mnlogit, "y ~ x0 + x1",
-        _schema(range(3), y=dpi.Category(["a", "b", "c"])), dpi.Ball(4), (), 0.06,
+        _schema(range(3), y=dpi.Category(["a", "b", "c"])), dpi.Ball(4), stacked_multinomial,
     )  # fmt: skip
 
 
@@ -169,63 +172,34 @@ def fit_blocks(population: Population, rng: np.random.Generator, n: int, blocks:
     ends = np.searchsorted(labels[order], np.arange(2 * blocks + 1))
     found = np.empty((blocks, 3, len(population.truth)))
     parts = ((0, 2), (0, 1), (1, 2))
-    if population.newton is not None:
-        starts = np.arange(0, 2 * blocks, 2)
-        for part, (first, last) in enumerate(parts):
-            found[:, part] = stacked_newton(population.newton, y, x, ends[starts + first], ends[starts + last])
-    else:
-        found[:] = np.nan
+    starts = np.arange(0, 2 * blocks, 2)
+    for part, (first, last) in enumerate(parts):
+        found[:, part] = population.stacked(y, x, ends[starts + first], ends[starts + last])
     with warnings.catch_warnings(), np.errstate(all="ignore"):
         warnings.simplefilter("ignore")
-        for block in range(blocks):
-            for part, (first, last) in enumerate(parts):
-                if np.isfinite(found[block, part]).all():
-                    continue
-                mine = slice(ends[2 * block + first], ends[2 * block + last])
-                try:
-                    found[block, part] = population.fit(y[mine], x[mine])
-                except Exception:
-                    found[block, part] = np.nan
+        for block, part in np.argwhere(np.isnan(found).any(axis=2)):
+            first, last = parts[part]
+            found[block, part] = _fitted(population, y, x, slice(ends[2 * block + first], ends[2 * block + last]))
     return found
 
 
-def stacked_newton(model: type, y: np.ndarray, x: np.ndarray, starts: np.ndarray, stops: np.ndarray) -> np.ndarray:
-    """Fit a logit or a Poisson regression to many slices of rows at once (k, p); NaN where steps do not settle.
+def _fitted(population: Population, y: np.ndarray, x: np.ndarray, rows: slice) -> np.ndarray:
+    """Fit some rows as the library does; NaN where it fails."""
+    try:
+        return population.fit(y[rows], x[rows])
+    except Exception:
+        return np.full(len(population.truth), np.nan)
 
-    The same estimates as those of `dpinfer.procedures.block_estimators.newton` one by one, which fits what is left.
-    """
-    sizes, width = stops - starts, x.shape[1]
-    place = np.arange(sizes.max())
-    used = place < sizes[:, None]
-    rows = np.minimum(starts[:, None] + place, len(y) - 1)
-    table, answer = x[rows] * used[..., None], y[rows] * used
-    params = np.zeros((len(starts), width))
-    if model is sm.Poisson:
-        params[:, 0] = np.log(np.maximum(answer.sum(axis=1), 0.5) / np.maximum(sizes, 1))
-    left = np.arange(len(starts))
-    found = np.full((len(starts), width), np.nan)
-    for _ in range(30):
-        if not left.size:
-            break
-        part, kept = table[left], used[left]
-        eta = (part @ params[left][..., None])[..., 0]
-        with np.errstate(all="ignore"):
-            mean = np.exp(eta) if model is sm.Poisson else 1 / (1 + np.exp(-eta))
-        weight = (mean if model is sm.Poisson else mean * (1 - mean)) * kept
-        information = np.swapaxes(part * weight[..., None], 1, 2) @ part
-        with np.errstate(all="ignore"):
-            good = np.isfinite(information).all(axis=(1, 2)) & (np.abs(eta).max(axis=1) < 30)
-        scale = np.sqrt(np.maximum(np.diagonal(information, axis1=1, axis2=2), 1e-300))
-        scaled = np.where(good[:, None, None], information / (scale[:, :, None] * scale[:, None, :]), np.eye(width))
-        good &= np.linalg.eigvalsh(scaled)[:, 0] > 1e-6
-        left, information = left[good], information[good]
-        residual = ((answer[left] - mean[good]) * kept[good])[..., None]
-        step = np.linalg.solve(information, np.swapaxes(part[good], 1, 2) @ residual)[..., 0]
-        params[left] += step
-        done = np.abs(step).max(axis=1) <= 1e-10 * np.maximum(np.abs(params[left]).max(axis=1), 1.0)
-        found[left[done]] = params[left[done]]
-        left = left[~done]
-    return found
+
+def apart(population: Population, rng: np.random.Generator, n: int, blocks: int) -> float:
+    """Largest difference between blocks fitted at once and one by one, over a parameter's spread between blocks."""
+    y, x = population.draw(rng, n)
+    ends = np.linspace(0, n, blocks + 1).astype(int)
+    at_once = population.stacked(y, x, ends[:-1], ends[1:])
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        alone = np.array([_fitted(population, y, x, slice(*one)) for one in pairwise(ends)])
+    return float(np.nanmax(np.abs(at_once - alone) / np.nanstd(alone, axis=0)))
 
 
 def release_of(question: Any, measured: Measurement, fits: np.ndarray, rng: np.random.Generator) -> Release:

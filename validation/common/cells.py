@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import json
 import pickle
-from concurrent.futures import ProcessPoolExecutor
-from functools import cache
+from functools import cache, partial
 from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -60,18 +58,12 @@ def code_of(name: str) -> str:
 def measured(
     name: str, cells: Sequence[Any], measure: Callable[[Any, int, int, int], dict], arguments: Options
 ) -> pd.DataFrame:
-    """Return a row for each cell; those that no earlier run with these options has finished are measured.
+    """Return a row for each cell, as `kept` each.
 
     ``measure`` is given a cell, its place, the replicates and the seed.
     """
-    folder = parts_of(name, arguments)
-    parts = [folder / f"{place}.json" for place in range(len(cells))]
-    with ProcessPoolExecutor(arguments.jobs) as pool:
-        found = {
-            part: pool.submit(measure, cells[place], place, arguments.replicates, arguments.seed)
-            for place, part in enumerate(parts)
-            if not part.exists()
-        }
-        for part, future in tqdm(found.items(), desc="cells"):
-            part.write_text(json.dumps(future.result()), encoding="utf-8")
-    return pd.DataFrame([json.loads(part.read_text("utf-8")) for part in parts])
+    parts = {
+        str(place): partial(measure, cell, place, arguments.replicates, arguments.seed)
+        for place, cell in enumerate(cells)
+    }
+    return pd.DataFrame(kept_all(name, parts, arguments))

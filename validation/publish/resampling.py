@@ -5,6 +5,7 @@ from __future__ import annotations
 import pandas as pd
 
 from dpinfer.studies import Rules
+from validation.common.claims import replicates_of
 from validation.common.outputs import OUTPUT
 from validation.common.pages import picture
 
@@ -40,10 +41,8 @@ def aggregate() -> str:
         [
             *lines,
             "",
-            f"{int(table['replicates'].max()):,} replicates, {int(table['replicates'].min()):,} of median regression "
-            "and multinomial logit; `python -m validation.blocks.aggregate_coverage`, which judges the "
-            "corrected ones; every "
-            "parameter is in `validation/output/aggregate_coverage.csv`.",
+            f"{replicates_of(table):,} replicates; `python -m validation.blocks.aggregate_coverage`, which judges the "
+            "corrected ones; every parameter is in `validation/output/aggregate_coverage.csv`.",
             "",
             picture("Coverage and error of sample-and-aggregate", "aggregate_coverage"),
             "",
@@ -103,7 +102,7 @@ def bootstrap() -> str:
             f"| {row['design']} | {row['n']:,} | {row['replicates B']} | `{row['price']}` | {row['level']:g} | "
             f"{row['runs']:,} | "
             f"{row['coverage']:.4f}{'' if row['held'] else ', **not held**'} | {row['width / oracle']:.3f} | "
-            f"{row['sampling / noise']:.2f} | {row['flagged']:.0%} | {_or_none(row['dpi.ols covers'], '.3f')} |"
+            f"{row['sampling / noise']:.2f} | {row['flagged']:.0%} | {_or_none(row['gram covers'], '.3f')} |"
             for _, row in last.iterrows()
         ),
     ]

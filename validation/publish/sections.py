@@ -8,7 +8,9 @@ from typing import TYPE_CHECKING
 from validation.common.pages import Block
 from validation.people import people_report
 from validation.publish import ordinary_path
+from validation.publish.audits import audits, bugs
 from validation.publish.claims import claims, fresh, headlines, times
+from validation.publish.declarations import cells, faults
 from validation.publish.density import density
 from validation.publish.newton import limits, peers, speed
 from validation.publish.quantiles import quantiles, selection
@@ -37,6 +39,8 @@ SECTIONS: dict[tuple[Path, str], Callable[[], str]] = {
     (DOCS / "descriptions.md", "proportions"): proportions,
     (DOCS / "exponential-families.md", "families"): lambda: by_design("expfam_coverage"),
     (DOCS / "exponential-families.md", "published"): published,
+    (DOCS / "codebooks.md", "faults"): faults,
+    (DOCS / "codebooks.md", "cells"): cells,
     (DOCS / "tests.md", "tests"): tests,
     (DOCS / "sample-aggregate.md", "aggregate"): aggregate,
     (DOCS / "bootstrap.md", "bootstrap"): bootstrap,
@@ -47,6 +51,8 @@ SECTIONS: dict[tuple[Path, str], Callable[[], str]] = {
     (DOCS / "glm.md", "peers"): peers,
     (DOCS / "glm.md", "speed"): speed,
     (DOCS / "glm.md", "limits"): limits,
+    (DOCS / "auditing.md", "audits"): audits,
+    (DOCS / "auditing.md", "bugs"): bugs,
     (DOCS / "guide" / "does-your-interval-cover.md", "rules"): rules,
     (DOCS / "sources.md", "errors"): errors,
     (DOCS / "kernel.md", "free"): free,

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import importlib.util
-import json
 import warnings
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
+from itertools import product
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -15,16 +15,14 @@ import statsmodels.api as sm
 import statsmodels.formula.api as smf
 from matplotlib.figure import Figure
 from scipy import special
-from tqdm import tqdm
 
 import dpinfer as dpi
-from validation.common.cells import parts_of
+from validation.common.cells import kept_all
 from validation.common.claims import Claim
 from validation.common.outputs import Options, options, write_figure, write_table
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from pathlib import Path
 
 PRICES = {
     "epsilon = 1": dpi.PureDP(1.0),
@@ -173,7 +171,7 @@ def measure(design: Design, method: str, price: Any, replicates: int, seed: int)
 
     Of a real data set the rows stay, and the error of the ordinary fit is its robust standard error.
     """
-    ratios = []
+    squares = []
     for place in range(replicates):
         frame = design.rows(np.random.default_rng([seed, place]))
         found = fitted(design, method, price, frame, seed + place)
@@ -181,36 +179,25 @@ def measure(design: Design, method: str, price: Any, replicates: int, seed: int)
             return float("nan")
         plain, errors = design.ordinary(frame)
         apart = found - (plain if design.name == "fair" else SLOPES)
-        ratios.append((apart**2, errors**2 if design.name == "fair" else (plain - SLOPES) ** 2))
-    private, ordinary = np.mean(ratios, axis=0)
+        squares.append((apart**2, errors**2 if design.name == "fair" else (plain - SLOPES) ** 2))
+    private, ordinary = np.mean(squares, axis=0)
     shares = private / ordinary + (1.0 if design.name == "fair" else 0.0)
     return float(np.sqrt(np.mean(shares)))
 
 
-def measured(arguments: Options) -> pd.DataFrame:
-    """Run the cells that no earlier run with these options has finished; each is stored as it ends."""
-    folder = parts_of("newton_peers", arguments)
-    rows = []
-    cells = [(design, price) for design in designs() for price in PRICES]
-    for design, price in tqdm(cells, desc="cells"):
-        row: dict[str, Any] = {"data": design.name, "model": design.model, "price": price}
-        for method in METHODS:
-            if method == "diffprivlib" and not has_diffprivlib():
-                continue
-            row[method] = _stored(
-                folder / f"{design.name}-{design.model}-{price.replace(' ', '')}-{method}.json",
-                lambda design=design, method=method, price=price: measure(
-                    design, method, PRICES[price], arguments.replicates, arguments.seed
-                ),
-            )
-        rows.append(row)
-    return pd.DataFrame(rows)
-
-
-def _stored(path: Path, make: Callable[[], float]) -> float:
-    if not path.exists():
-        path.write_text(json.dumps(make()), encoding="utf-8")
-    return float(json.loads(path.read_text("utf-8")))
+def ratios(arguments: Options) -> pd.DataFrame:
+    """Return a row for each design and price, with the ratio of each method."""
+    methods = [method for method in METHODS if method != "diffprivlib" or has_diffprivlib()]
+    cells = list(product(designs(), PRICES))
+    parts = {
+        f"{design.name}-{design.model}-{price.replace(' ', '')}-{method}": partial(
+            measure, design, method, PRICES[price], arguments.replicates, arguments.seed
+        )
+        for (design, price), method in product(cells, methods)
+    }
+    found = np.reshape(kept_all("newton_peers", parts, arguments), (len(cells), len(methods)))
+    rows = [{"data": design.name, "model": design.model, "price": price} for design, price in cells]
+    return pd.concat([pd.DataFrame(rows), pd.DataFrame(found, columns=methods)], axis=1)
 
 
 def figure_of(table: pd.DataFrame) -> Figure:
@@ -231,7 +218,7 @@ def figure_of(table: pd.DataFrame) -> Figure:
 
 def run(arguments: Options) -> list[Claim]:
     """Measure, write the table and the figure."""
-    table = measured(arguments)
+    table = ratios(arguments)
     notes = [
         "Root mean squared error of slopes over that of the fit that is not private, squares averaged over slopes. "
         f"fair: {len(designs()[0].rows(np.random.default_rng(0))):,} rows that stay, whose ordinary fit has its robust "

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
 from functools import partial
 from itertools import product
@@ -11,13 +10,12 @@ import numpy as np
 import pandas as pd
 import statsmodels.api as sm
 from scipy import special, stats
-from tqdm import tqdm
 
 import dpinfer as dpi
 from dpinfer.kernel.stage import Context
 from dpinfer.procedures.newton import Newton
 from dpinfer.studies import Rules
-from validation.common.cells import kept
+from validation.common.cells import kept_all
 from validation.common.claims import Claim, least_coverage
 from validation.common.outputs import Options, options, write_table
 from validation.regression.newton_draws import Drawer
@@ -108,11 +106,15 @@ def cells() -> list[Cell]:
     return main + [Cell(model, *one) for one in ((2000, 0.1), (10_000, 0.1)) for model in ("ols", "logit")]
 
 
-def chunk(cell: Cell, seed: int, place: int, count: int, arguments: Options) -> pd.DataFrame:
-    """Simulate one chunk, or read it where it was stored."""
-    compute = partial(cell.replicates, seed + place, count)
-    found: pd.DataFrame = kept("newton_people", f"{cell.name}-{seed}-{place}-{count}", arguments, compute)
-    return found
+def simulated(grid: list[Cell], arguments: Options) -> list[pd.DataFrame]:
+    """Return the replicates of each cell."""
+    starts = range(0, arguments.replicates, CHUNK)
+    parts = {}
+    for cell, start in product(grid, starts):
+        seed = arguments.seed + 1_000_000 * grid.index(cell) + start
+        parts[f"{cell.name}-{start}"] = partial(cell.replicates, seed, min(CHUNK, arguments.replicates - start))
+    found = kept_all("newton_people", parts, arguments)
+    return [pd.concat(found[place : place + len(starts)]) for place in range(0, len(found), len(starts))]
 
 
 def judged(cell: Cell, table: pd.DataFrame) -> dict:
@@ -141,17 +143,8 @@ def judged(cell: Cell, table: pd.DataFrame) -> dict:
 
 def run(arguments: Options) -> list[Claim]:
     """Simulate every cell and judge it."""
-    grid, rows = cells(), []
-    tasks = []
-    with ProcessPoolExecutor(arguments.jobs) as pool:
-        for index, cell in enumerate(grid):
-            starts = range(0, arguments.replicates, CHUNK)
-            counts = [min(CHUNK, arguments.replicates - start) for start in starts]
-            seed = arguments.seed + 1_000_000 * index
-            tasks.append([pool.submit(chunk, cell, seed, *one, arguments) for one in zip(starts, counts, strict=True)])
-        for cell, parts in zip(grid, tqdm(tasks, desc="cells"), strict=True):
-            rows.append(judged(cell, pd.concat([part.result() for part in parts])))
-    table = pd.DataFrame(rows)
+    grid = cells()
+    table = pd.DataFrame([judged(*one) for one in zip(grid, simulated(grid, arguments), strict=True)])
     least = RULES.least_coverage(arguments.replicates, 0.95)
     notes = [
         f"People have 1 to {MOST} rows, max_rows={MOST}; errors of a person's rows have the correlation {ALIKE:g}. "

@@ -137,7 +137,7 @@ def figure_of(table: pd.DataFrame) -> Figure:
         ylim=(min(0.92, least - 0.01), 1.005), ylabel="coverage of 95% intervals", title="Worst of the other terms"
     )
     caps = pd.Series(CAPS)
-    right.plot(caps.index.map(places), caps, "_", color="firebrick", ms=16, label="cap")
+    right.plot(caps.index.map(places), caps, "_", color="firebrick", ms=16, label="cap of middle")
     right.set(ylabel="mean width / that without the level", title="Widest of the other terms")
     for axes in (left, right):
         axes.set_xticks(list(places.values()), [str(rows) for rows in places])

@@ -2,22 +2,21 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass
+from functools import partial
 from itertools import product
 
 import numpy as np
 import pandas as pd
-from joblib import Parallel, delayed
 from matplotlib.figure import Figure
 from scipy import stats
-from tqdm import tqdm
 
 import dpinfer as dpi
 from dpinfer.inference.testing.count_noise import CountNoise
 from dpinfer.inference.testing.nulls import candidates
 from dpinfer.inference.testing.tables import STATISTICS, GoodnessOfFit, Homogeneity, Independence
 from dpinfer.release import NoiseLaw
+from validation.common.cells import kept_all
 from validation.common.claims import Claim, largest_size
 from validation.common.outputs import Options, options, write_figure, write_table
 
@@ -197,24 +196,6 @@ def measure(design: Design, replicates: int, seed: int, run: str) -> list[dict]:
     ]
 
 
-def measured(designs: list[Design], seeds: list[int], jobs: int, arguments: Options) -> list[list[dict]]:
-    """Measure every design, in order; a run that was stopped goes on with those that are missing."""
-    state = arguments.out / "state" / f"chisquare_size-{dpi.__version__}-{arguments.replicates}-{arguments.seed}.jsonl"
-    state.parent.mkdir(parents=True, exist_ok=True)
-    lines = state.read_text(encoding="utf-8").splitlines() if state.exists() else []
-    found = {str(one["design"]): one["rows"] for one in map(json.loads, lines)}
-    missing = [pair for pair in zip(designs, seeds, strict=True) if str(pair[0]) not in found]
-    work = Parallel(n_jobs=jobs, return_as="generator")(
-        delayed(measure)(one, arguments.replicates, seed, "first") for one, seed in missing
-    )
-    with state.open("a", encoding="utf-8") as file:
-        for (design, _), rows in zip(missing, tqdm(work, desc="size", total=len(missing)), strict=True):
-            found[str(design)] = rows
-            file.write(json.dumps({"design": str(design), "rows": rows}) + "\n")
-            file.flush()
-    return [found[str(design)] for design in designs]
-
-
 def largest_allowed(level: float, replicates: int, tests: int) -> float:
     """Size that a test of exactly this level exceeds with the chance that Bonferroni leaves to one of ``tests``."""
     return float(stats.binom.isf(FAMILYWISE / tests, replicates, level)) / replicates
@@ -245,19 +226,20 @@ def run(arguments: Options) -> list[Claim]:
     """Measure the grid, rerun what fails, write table and figure."""
     designs = grid() if arguments.replicates >= _QUICK else grid()[::37]
     seeds = [arguments.seed + 1000 * place for place in range(len(designs))]
-    jobs = arguments.jobs if arguments.replicates >= _QUICK else 1
-    parts = measured(designs, seeds, jobs, arguments)
+    first = {
+        str(place): partial(measure, design, arguments.replicates, seed, "first")
+        for place, (design, seed) in enumerate(zip(designs, seeds, strict=True))
+    }
+    parts = kept_all("chisquare_size", first, arguments)
     tests = sum(map(len, parts))
     rows = [row for part in parts for row in part]
     allowed = {alpha: largest_allowed(alpha, arguments.replicates, tests) for alpha in ALPHAS}
-    failed = [
-        (design, seed)
-        for design, seed, part in zip(designs, seeds, parts, strict=True)
-        if any(row["size"] > allowed[row["level"]] for row in part)
-    ]
-    again = Parallel(n_jobs=jobs)(
-        delayed(measure)(one, 10 * arguments.replicates, seed + 1, "rerun") for one, seed in failed
-    )
+    failed = [place for place, part in enumerate(parts) if any(row["size"] > allowed[row["level"]] for row in part)]
+    reruns = {
+        f"{place}-again": partial(measure, designs[place], 10 * arguments.replicates, seeds[place] + 1, "rerun")
+        for place in failed
+    }
+    again = kept_all("chisquare_size", reruns, arguments)
     table = pd.DataFrame(rows + [row for part in again for row in part])
     table["held"] = table["size"] <= table["level"].map(allowed)
     keys = ["test", "levels", "cells", "n", "price", "neighbors", "statistic", "level"]

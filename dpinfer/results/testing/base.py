@@ -13,7 +13,14 @@ from statsmodels.iolib.summary import forg
 from dpinfer.errors import InferenceError
 from dpinfer.results.axes import given_or_new
 from dpinfer.results.printing import Exported, PrivateSummary, cell_table, label_texts, summary_of
-from dpinfer.results.wording import charge_notes, format_count, guarantee, guarantee_facts, short_guarantee
+from dpinfer.results.wording import (
+    charge_notes,
+    column_notes,
+    format_count,
+    guarantee,
+    guarantee_facts,
+    short_guarantee,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -194,7 +201,7 @@ class TestResults(Exported, ABC):
         }[self.null]
         if self.distribution is not None and self.null == "simulated":
             how += f" (public seed {self.distribution.seed}; +- is its Monte Carlo standard error)."
-        return [guarantee(self.release), how, *self.notes, *charge_notes(self.release)]
+        return [guarantee(self.release), how, *self.notes, *column_notes(self.release), *charge_notes(self.release)]
 
 
 def _table(frame: pd.DataFrame) -> SimpleTable:

@@ -1,0 +1,232 @@
+"""Declared types beside a schema: where they do not go together, and what to declare instead.
+
+A type that a database or a codebook fixed before the rows came says nothing of rows. The storage type of a table does:
+one bad cell makes a column text, one large number changes its type. So nothing here looks at rows, and nothing is
+compared unless somebody says that the types are declared ones.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal, cast
+
+import numpy as np
+
+from dpinfer.errors import OptionError, cut, named, shown, type_of
+from dpinfer.schema.cells import normal_text
+from dpinfer.schema.columns import Boolean, Category, Column, Date, Integer, Real
+from dpinfer.schema.lookup import same_spelling
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+__all__ = ["Kind", "Mismatch", "TypeCheck", "check_types", "kind_of_type"]
+
+Kind = Literal["whole numbers", "numbers", "truth values", "text", "dates", "something else"]
+
+_WORDS: dict[Kind, str] = {
+    "whole numbers": "int integer bigint smallint tinyint mediumint hugeint serial bigserial smallserial long byte "
+    "uint short",
+    "numbers": "numeric decimal number real float double halffloat money smallmoney dec",
+    "truth values": "bool boolean bit",
+    "text": "char character varchar nvarchar nchar text string str clob bpchar utf large_string string_view enum uuid",
+    "dates": "date datetime timestamp timestamptz datetimeoffset smalldatetime",
+    "something else": "time timetz interval duration timedelta blob binary varbinary bytea bytes json jsonb array list "
+    "struct map period complex large_binary large_list fixed_size_list fixed_size_binary binary_view xml",
+}
+_KINDS: dict[str, Kind] = {word: kind for kind, words in _WORDS.items() for word in words.split()}
+_NOTHING = frozenset({"", "object", "category", "categorical", "null", "any", "unknown", "void", "nonetype"})
+
+
+@dataclass(frozen=True)
+class Mismatch:
+    """A column whose declaration and declared type do not go together.
+
+    Attributes
+    ----------
+    column : str
+    reason : str
+        What does not go together.
+    advice : str
+        What to declare instead.
+    """
+
+    column: str
+    reason: str
+    advice: str
+
+    def __str__(self) -> str:
+        return f"{self.column}: {self.reason}; {self.advice}"
+
+
+@dataclass(frozen=True)
+class TypeCheck:
+    """What `Schema.check` found; true if all goes together.
+
+    Attributes
+    ----------
+    mismatches : tuple of Mismatch
+        In the order of the schema.
+    """
+
+    mismatches: tuple[Mismatch, ...]
+
+    def __bool__(self) -> bool:
+        return not self.mismatches
+
+    def __str__(self) -> str:
+        if not self.mismatches:
+            return "schema and declared types go together"
+        count = f"{len(self.mismatches)} mismatch" + ("es" if len(self.mismatches) > 1 else "")
+        return "\n".join([f"{count} of schema and declared types:", *(f"  {one}" for one in self.mismatches)])
+
+    __repr__ = __str__
+
+
+def kind_of_type(name: str, given: object) -> Kind | None:
+    """Say what cells of a declared type are; None where the type does not tell.
+
+    Parameters
+    ----------
+    name : str
+        The column, for messages.
+    given : object
+        The name of a type in SQL, numpy, pandas, Polars or Arrow, such as ``"NUMERIC(10, 2)"``; the type itself; or a
+        type of Python.
+
+    Raises
+    ------
+    OptionError
+        If it is no known type.
+    """
+    if isinstance(given, str) and given in _WORDS:
+        return given
+    text = given.__name__ if isinstance(given, type) else str(given) if given is not None else ""
+    text = text.strip().lower().removeprefix("sparse[").removeprefix("unsigned ").removeprefix("dictionary<values=")
+    match = re.match(r"[a-z_]*", text)
+    word = match.group() if match else ""
+    kind = _KINDS.get(word)
+    if kind is None and word not in _NOTHING:
+        right = 'the name of a type such as "INTEGER", "NUMERIC(10, 2)", "VARCHAR(3)" or "DATE"'
+        raise OptionError(f"types[{name!r}]", given if isinstance(given, str) else type_of(given), right)
+    return kind
+
+
+def check_types(schema: Mapping[str, Column], types: object) -> TypeCheck:
+    """Compare declared columns with declared types; see `Schema.check`."""
+    found = _types_by_name(types)
+    return TypeCheck(tuple(one for name, column in schema.items() for one in _of_column(name, column, found)))
+
+
+def _types_by_name(types: object) -> Mapping[str, object]:
+    if isinstance(types, Mapping):
+        return types
+    names, kinds = getattr(types, "names", None), getattr(types, "types", None)
+    if type(types).__module__.startswith("pyarrow") and isinstance(names, list) and isinstance(kinds, list):
+        return dict(zip(names, kinds, strict=True))
+    right = "a mapping of column names to declared types, an Arrow schema, or the Schema of a codebook"
+    raise OptionError("types", type_of(types), right)
+
+
+def _of_column(name: str, column: Column, types: Mapping[str, object]) -> Iterator[Mismatch]:
+    if name not in types:
+        known = cut(", ".join(named(one) for one in types))
+        yield Mismatch(name, "is not among the declared types", f"they are of {known or 'no columns'}")
+    elif isinstance(types[name], Column):
+        yield from _beside(name, column, cast("Column", types[name]))
+    else:
+        kind = kind_of_type(name, types[name])
+        fault = None if kind is None else _fault(column, kind)
+        if fault is not None:
+            yield Mismatch(name, *fault)
+
+
+def _fault(column: Column, kind: Kind) -> tuple[str, str] | None:  # noqa: PLR0911  (a return for each reason)
+    """Say why a column cannot be of a kind, and what to declare; None if it can."""
+    declared = type(column).__name__
+    if kind == "something else":
+        return "its declared type holds neither numbers, truth values, text nor dates", "leave it out, or convert it"
+    if isinstance(column, Date):
+        right = kind in ("dates", "text")
+        return None if right else (f"is declared as {kind}, and Date reads dates", "declare what the numbers are")
+    if kind == "dates":
+        return f"is declared as dates, which are impossible for {declared}", "declare Date(first, last)"
+    if isinstance(column, Real):
+        if kind != "text":
+            return None
+        return f"is declared as text, and {declared} reads numbers", "declare Category([levels]), or a numeric type"
+    if kind == "text":
+        if not isinstance(column, Boolean) or column.true is not None:
+            return None
+        return "is declared as text, and Boolean() reads true and false", 'declare Boolean(true="Yes", false="No")'
+    if isinstance(column, Boolean) and column.true is None:
+        return None
+    lost = [cell for cells in _spellings(column) if not any(_is_of(one, kind) for one in cells) for cell in cells[:1]]
+    if not lost:
+        return None
+    return f"is declared as {kind}, which never are {_listed(lost)}", "declare the codes that cells hold: codes=, true="
+
+
+def _spellings(column: Column) -> list[list[object]]:
+    """List what cells may hold for each level."""
+    if isinstance(column, Category):
+        codes = column.codes or column.levels
+        return [[level, code] for level, code in zip(column.levels, codes, strict=True)]
+    assert isinstance(column, Boolean)
+    return [list(column.codes_of(name)) for name in ("false", "true")]
+
+
+def _is_of(cell: object, kind: Kind) -> bool:
+    normal = normal_text(same_spelling(cell))
+    truth = normal in ("True", "False")
+    if kind == "whole numbers":
+        return normal is not None and not truth and float(normal).is_integer()
+    return truth if kind == "truth values" else normal is not None and not truth
+
+
+def _beside(name: str, column: Column, book: Column) -> Iterator[Mismatch]:
+    """Compare a column with that of a codebook: what one says that cells hold, the other has to read."""
+    if isinstance(column, Date) != isinstance(book, Date):
+        yield Mismatch(name, *(_fault(column, "dates") or _fault(column, "numbers") or ("", "")))
+        return
+    hidden = [code for code in book.missing_codes if not _stands_for(column, code, math.isnan)]
+    lost = [cell for cell in _possible(book) if not _stands_for(column, cell, math.isfinite)]
+    unknown = [cell for cell in _possible(column) if not _stands_for(book, cell, math.isfinite)]
+    if isinstance(column, Real) and not isinstance(column, Integer) and isinstance(book, Category) and lost:
+        lost = list(_possible(book))
+    if lost:
+        advice = "declare them: levels, codes=, or true= and false="
+        yield Mismatch(name, f"the codebook's {_listed(lost)} would be impossible for {type(column).__name__}", advice)
+    if unknown and (isinstance(column, Category) or (isinstance(column, Boolean) and column.true is not None)):
+        known = book.levels if isinstance(book, Category) else tuple(_possible(book))
+        yield Mismatch(
+            name, f"{_listed(unknown)} is not in the codebook", f"it has {_listed(known) or type(book).__name__}"
+        )
+    if hidden:
+        listed = ", ".join(map(repr, hidden))
+        yield Mismatch(name, f"{listed} stands for a missing cell in the codebook", f"declare missing_codes=[{listed}]")
+
+
+def _possible(column: Column) -> Iterator[object]:
+    """Cells that a column of levels holds."""
+    if isinstance(column, Category):
+        yield from column.codes or column.levels
+    elif isinstance(column, Boolean):
+        yield from (*column.codes_of("false"), *column.codes_of("true")) or (False, True)
+    elif isinstance(column, Integer):
+        hidden = [code for code in column.missing_codes if isinstance(code, int | float)]
+        yield from (int(text) for text in column.level_texts if int(text) not in hidden)
+
+
+def _stands_for(column: Column, cell: object, test: Any) -> bool:
+    cells = np.empty(1, dtype=object)
+    cells[0] = cell
+    return bool(test(column.meaning(cells)[0]))
+
+
+def _listed(cells: Sequence[object]) -> str:
+    few = ", ".join(shown(cell) for cell in cells[:6])
+    return few if len(cells) <= 6 else f"{few}, ... ({len(cells)})"

@@ -1,0 +1,1 @@
+"""Audits of every procedure, and of planted bugs."""

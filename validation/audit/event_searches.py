@@ -1,0 +1,142 @@
+"""Searches for an event that tells two neighbours apart, by numbers of the release alone: what others do.
+
+Both train a logistic classifier on releases of two neighbours and take events of the kind "the classifier is sure".
+The one in the manner of DP-Sniper (Bichsel, Steffen, Bogunovic & Vechev 2021) looks for the largest epsilon at a given
+delta, at the largest threshold that still leaves a share of the runs. The one in the manner of Delta-Siege (Lokna,
+Paradis, Dimitrov & Vechev 2023) takes the threshold at which the parameter of the whole curve, here mu or epsilon, is
+the largest. Both are written anew here, from the papers. Neighbours are fixed: a unit at the lower ends of the schema,
+at the upper ends, or far beyond, or none.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from scipy import optimize, special, stats
+
+from dpinfer.kernel import run as kernel_run
+from dpinfer.kernel.draws import PrivateDraws
+from dpinfer.kernel.rows.blocks import BlockSum
+from dpinfer.kernel.sums import exact_sums
+from dpinfer.studies.auditing.bounds import chosen_event, upper_share
+from dpinfer.studies.auditing.climbing import worst_blocks
+from dpinfer.studies.auditing.units import ODD, Units, frame_of, source_of
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from dpinfer.kernel.priced_stage import PricedStage
+    from dpinfer.studies.auditing.setting import Asked, Setting
+
+    Array = NDArray[np.float64]
+
+__all__ = ["Search", "searched"]
+
+DELTA = 1e-6
+LEAST_SHARE = 0.01
+"""Share of the runs that an event in the manner of DP-Sniper has to be met in."""
+
+ERROR = 1e-4
+RIDGE = 1e-4
+_AT_ONCE = 1000
+
+
+@dataclass(frozen=True)
+class Search:
+    """Lower bounds over what is stated, the largest of all pairs; above 1 is a violation."""
+
+    sniper: float
+    siege: float
+
+
+def releases(setting: Setting, asked: Asked, runs: int) -> list[tuple[Array, Array]]:
+    """Return numbers (R, m) that the draws of all stages release on each of two neighbours, for some pairs."""
+    corners = Units(setting.schema, setting.neighbors, np.random.default_rng(0)).corners()
+    beyond = corners[2 + ODD.index(1e308)]
+    other = None if setting.neighbors == "add_remove" else corners[0]
+    pairs = [(corners[1], other), (beyond, other)] + ([(corners[0], None)] if other is None else [])
+    return [tuple(_released(setting, asked, unit, runs) for unit in pair) for pair in pairs]  # type: ignore[misc]
+
+
+def _released(setting: Setting, asked: Asked, unit: Any, runs: int) -> Array:
+    frame = frame_of(setting.base, unit, setting.schema)
+    columns = []
+    for stage in asked.stages:
+        if isinstance(stage.rows, BlockSum):
+            worst = worst_blocks(stage, np.random.default_rng(0))
+            exact = [a + b * (unit is not None) for a, b in zip(worst.exact, worst.change, strict=True)]
+        else:
+            exact = exact_sums(stage.rows, source_of(frame, setting.schema), threads=1)
+        columns.append(_drawn(stage, exact, runs))
+    return np.concatenate(columns, axis=1)
+
+
+def _drawn(stage: PricedStage, exact: list[int], runs: int) -> Array:
+    """Release a stage (R, m) so many times, some runs with one call of the sampler."""
+    step = max(_AT_ONCE // len(exact), 1)
+    found: list[int] = []
+    for start in range(0, runs, step):
+        count = min(step, runs - start)
+        law = replace(stage.law, scales=stage.law.scales * count)
+        found += kernel_run.noisy(replace(stage, law=law), exact * count, PrivateDraws())
+    return np.array(found, dtype=np.float64).reshape(runs, len(exact))
+
+
+def searched(setting: Setting, asked: Asked, runs: int) -> Search:
+    """Search with a third of the runs for training, one for choosing and one for testing."""
+    found = releases(setting, asked, runs)
+    level = ERROR / (4 * len(found))
+    stated, kind = setting.stated.level, setting.stated.kind
+    epsilon = setting.privacy.epsilon_at(DELTA)
+    sniper, siege = 0.0, 0.0
+    for first, second in found:
+        scored = _scores(first, second)
+        sniper = max(sniper, _sniper(*scored, level) / epsilon)
+        siege = max(siege, _siege(*scored, kind, level) / stated)
+    return Search(sniper, siege)
+
+
+def _scores(first: Array, second: Array) -> tuple[tuple[Array, Array], tuple[Array, Array]]:
+    """Train on the first third of the runs, and score the second and the last, of either neighbour."""
+    third = len(first) // 3
+    both = np.concatenate([first[:third], second[:third]])
+    center, spread = both.mean(axis=0), both.std(axis=0)
+    spread[spread == 0] = 1.0
+
+    def features(values: Array) -> Array:
+        scaled = (values - center) / spread
+        return np.concatenate([np.ones((len(values), 1)), scaled, np.abs(scaled)], axis=1)
+
+    design, labels = features(both), np.repeat([1.0, 0.0], third)
+
+    def loss(weights: Array) -> tuple[float, Array]:
+        linear = design @ weights
+        value = np.logaddexp(0.0, linear).sum() - (labels * linear).sum() + RIDGE * weights @ weights
+        return float(value), design.T @ (special.expit(linear) - labels) + 2 * RIDGE * weights
+
+    weights = optimize.minimize(loss, np.zeros(design.shape[1]), jac=True, method="L-BFGS-B").x
+    parts = [slice(third, 2 * third), slice(2 * third, 3 * third)]
+    chosen, tested = ((features(first[part]) @ weights, features(second[part]) @ weights) for part in parts)
+    return chosen, tested
+
+
+def _sniper(chosen: tuple[Array, Array], tested: tuple[Array, Array], level: float) -> float:
+    """Lower bound on epsilon at `DELTA`, in either direction."""
+    best = 0.0
+    for sign in (1, -1):
+        mine, other = (sign * one for one in (chosen if sign > 0 else chosen[::-1]))
+        cut = float(np.quantile(np.concatenate([mine, other]), 1 - LEAST_SHARE))
+        seen, rest = (sign * one for one in (tested if sign > 0 else tested[::-1]))
+        met, others = int((seen > cut).sum()), int((rest > cut).sum())
+        least = float(stats.beta.ppf(level / 2, met, len(seen) - met + 1)) if met else 0.0
+        most = float(upper_share(others, len(rest), level / 2))
+        best = max(best, float(np.log(max((least - DELTA) / most, 1e-300))))
+    return best
+
+
+def _siege(chosen: tuple[Array, Array], tested: tuple[Array, Array], kind: Any, level: float) -> float:
+    """Lower bound on the parameter of the curve, at the threshold where it seemed the largest."""
+    first, second = (np.concatenate([one, other]) for one, other in zip(chosen, tested, strict=True))
+    return chosen_event(first, second, kind).lower(kind, level)

@@ -1,0 +1,1 @@
+"""Planning: predicted widths, powers, prices and numbers of rows beside what studies measure."""

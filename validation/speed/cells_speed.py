@@ -1,0 +1,78 @@
+"""Speed of reading cells: decimals and dates of each storage, beside floats that have codes of missing cells."""
+
+from __future__ import annotations
+
+import datetime as dt
+import time
+from decimal import Decimal
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+from matplotlib.figure import Figure
+
+import dpinfer as dpi
+from dpinfer.kernel.sources import open_source
+from validation.common.claims import Claim
+from validation.common.outputs import Options, options, write_figure, write_table
+
+if TYPE_CHECKING:
+    from dpinfer.schema import Column
+
+ROWS = 500_000
+
+
+def storages() -> dict[str, tuple[Column, object]]:
+    """Tables of one column, with its declaration."""
+    number, day = dpi.Real(0, 1e4), dpi.Date("1990-01-01", "2030-12-31")
+    whole = np.arange(ROWS)
+    decimals = [Decimal(one) / 100 for one in range(ROWS)]
+    moments = np.datetime64("2000-01-01", "s") + whole
+    dates = pd.Series([dt.date(2000, 1, 1) + dt.timedelta(one % 5000) for one in range(ROWS)], dtype=object)
+    return {
+        "floats with missing codes": (dpi.Real(0, 1e4, missing_codes=[-9, -8]), pd.DataFrame({"x": whole / 100})),
+        "decimals of Arrow": (number, pa.table({"x": pa.array(decimals, pa.decimal128(12, 2))})),
+        "decimals as objects": (number, pd.DataFrame({"x": pd.Series(decimals, dtype=object)})),
+        "times of pandas": (day, pd.DataFrame({"x": moments.astype("M8[ns]")})),
+        "times of Arrow": (day, pa.table({"x": pa.array(moments)})),
+        "dates as objects": (day, pd.DataFrame({"x": dates})),
+        "times as texts": (day, pd.DataFrame({"x": pd.Series(np.datetime_as_string(moments)).astype("str")})),
+    }
+
+
+def seconds(column: Column, table: object) -> float:
+    """Processor time of reading all cells once."""
+    source = open_source(table)
+    start = time.process_time()
+    column.coerce(source.read(["x"], 0, source.rows)["x"])
+    return time.process_time() - start
+
+
+def run(arguments: Options) -> list[Claim]:
+    """Measure, write the table and the figure."""
+    found = {
+        name: float(np.median([seconds(column, table) for _ in range(arguments.replicates)])) / ROWS * 1e9
+        for name, (column, table) in storages().items()
+    }
+    table = pd.DataFrame({"cells": list(found), "nanoseconds a cell": list(found.values())})
+    write_table(table, "cells_speed", arguments, [f"{ROWS:,} cells; median of {arguments.replicates} rounds."])
+    figure = Figure(figsize=(7, 2.8), layout="constrained")
+    axes = figure.subplots()
+    axes.barh(table["cells"][::-1], table["nanoseconds a cell"][::-1], color="#4477aa")
+    axes.set_xscale("log")
+    axes.set_xlabel("nanoseconds a cell")
+    axes.spines[["top", "right"]].set_visible(False)
+    write_figure(figure, "cells_speed", arguments)
+    arrow, design = found["decimals of Arrow"], f"{ROWS:,} cells of decimal128(12, 2)"
+    ratio = found["decimals as objects"] / arrow
+    return [
+        Claim(
+            "nanoseconds to read a decimal of Arrow (at most 100)", design, "", f"{arrow:.0f}", "", arrow <= 100, "time"
+        ),
+        Claim("times faster than decimals as objects (at least 5)", design, "", f"{ratio:.0f}", "", ratio >= 5, "time"),
+    ]
+
+
+if __name__ == "__main__":
+    run(options("speed.cells_speed", __doc__, replicates=9))
