@@ -58,7 +58,8 @@ def coverage_study(
         approximation in the population is what is true. None takes that from the study itself: the estimates
         without noise from the expected sums of all data sets or, where they are fitted one by one, the mean of the
         estimates without noise, whose bias in small samples is then not seen. Either is known to a standard error
-        over the root of the replicates.
+        over the root of the replicates. With an empty mapping nothing is compared, and where data sets are fitted one
+        by one no estimates without noise are made.
     n : int or sequence of int
         Numbers of rows.
     privacy : Privacy or sequence of Privacy

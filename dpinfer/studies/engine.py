@@ -234,6 +234,7 @@ def _ordinary(design: Design, task: Task) -> pa.Table:
     quiet: list[Any] = [None] * task.replicates
     hardly = design.stream(task, 1 + len(design.privacy))
     failures: list[list[str]] = [[""] * task.replicates for _ in design.privacy]
+    compared = design.truth is None or len(design.truth) > 0
     for index in range(task.replicates):
         try:
             frame = pd.DataFrame(draw_columns(design, rng, n))
@@ -248,7 +249,7 @@ def _ordinary(design: Design, task: Task) -> pa.Table:
                 fitted[price][index] = read_results(design.procedure.bind(data).fit(design.privacy[price]), design)
             except Exception as error:
                 failures[price][index] = f"{type(error).__name__}: {error}"
-        if any(one[index] is not None and np.isfinite(one[index][3]).all() for one in fitted):
+        if compared and any(one[index] is not None and np.isfinite(one[index][3]).all() for one in fitted):
             quiet[index] = _quiet_fit(design, frame, hardly)
     parts = [
         _collect(design, task, price, results, listed, quiet)
