@@ -29,7 +29,7 @@ FULL = 2000
 """Runs from which every bug is planted several times."""
 
 SEARCHED = 6000
-"""Runs of a search, however few the audit has: a bound from fewer could not exceed what is stated."""
+"""Least runs of a search, however few the audit has: a bound from fewer could not exceed what is stated."""
 
 
 def measure(cell: tuple[str, bool, int], place: int, replicates: int, seed: int) -> dict[str, Any]:
@@ -43,7 +43,8 @@ def measure(cell: tuple[str, bool, int], place: int, replicates: int, seed: int)
         )
         audited = time.perf_counter() - started
         started = time.perf_counter()
-        search = [_search(bug, price, SEARCHED) for price in (bug.privacy, strong(bug.privacy))]
+        runs = max(SEARCHED, replicates)
+        search = [_search(bug, price, runs) for price in (bug.privacy, strong(bug.privacy))]
         searching = time.perf_counter() - started
     return {
         "bug": name,
@@ -57,7 +58,7 @@ def measure(cell: tuple[str, bool, int], place: int, replicates: int, seed: int)
         "DP-Sniper": max(one[0] for one in search),
         "Delta-Siege": max(one[1] for one in search),
         "runs": replicates,
-        "search runs": SEARCHED,
+        "search runs": runs,
         "seconds": audited,
         "search seconds": searching,
     }
@@ -105,7 +106,7 @@ def run(arguments: Options) -> list[Claim]:
     found = summed(table)
     notes = [
         f"Audit: {arguments.replicates:,} runs on each neighbour, a bug counts as found if its own check fails. "
-        f"Searches: {SEARCHED:,} runs of the same draws, at both prices, wrong with "
+        f"Searches: {max(SEARCHED, arguments.replicates):,} runs of the same draws, at both prices, wrong with "
         "probability 1e-4."
     ]
     write_table(found, "audit_bugs", arguments, notes)

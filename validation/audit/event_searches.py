@@ -2,7 +2,8 @@
 
 Both train a logistic classifier on releases of two neighbours and take events of the kind "the classifier is sure".
 The one in the manner of DP-Sniper (Bichsel, Steffen, Bogunovic & Vechev 2021) looks for the largest epsilon at a given
-delta, at the largest threshold that still leaves a share of the runs. The one in the manner of Delta-Siege (Lokna,
+delta, at a threshold that leaves a given share of the runs, the best of some shares: with fewer runs than the paper's
+ten million its hundredth alone tells little. The one in the manner of Delta-Siege (Lokna,
 Paradis, Dimitrov & Vechev 2023) takes the threshold at which the parameter of the whole curve, here mu or epsilon, is
 the largest. Both are written anew here, from the papers. Neighbours are fixed: a unit at the lower ends of the schema,
 at the upper ends, or far beyond, or none.
@@ -35,8 +36,8 @@ if TYPE_CHECKING:
 __all__ = ["Search", "searched"]
 
 DELTA = 1e-6
-LEAST_SHARE = 0.01
-"""Share of the runs that an event in the manner of DP-Sniper has to be met in."""
+SHARES = (0.01, 0.03, 0.1, 0.25, 0.5)
+"""Shares of the runs that events in the manner of DP-Sniper are met in."""
 
 ERROR = 1e-4
 RIDGE = 1e-4
@@ -126,14 +127,20 @@ def _sniper(chosen: tuple[Array, Array], tested: tuple[Array, Array], level: flo
     """Lower bound on epsilon at `DELTA`, in either direction."""
     best = 0.0
     for sign in (1, -1):
-        mine, other = (sign * one for one in (chosen if sign > 0 else chosen[::-1]))
-        cut = float(np.quantile(np.concatenate([mine, other]), 1 - LEAST_SHARE))
-        seen, rest = (sign * one for one in (tested if sign > 0 else tested[::-1]))
-        met, others = int((seen > cut).sum()), int((rest > cut).sum())
-        least = float(stats.beta.ppf(level / 2, met, len(seen) - met + 1)) if met else 0.0
-        most = float(upper_share(others, len(rest), level / 2))
-        best = max(best, float(np.log(max((least - DELTA) / most, 1e-300))))
+        mine, other = (sign * one for one in chosen[::sign])
+        cuts = np.quantile(np.concatenate([mine, other]), 1 - np.array(SHARES))
+        cut = max(cuts, key=lambda cut: _epsilon(mine > cut, other > cut, level))
+        seen, rest = (sign * one > cut for one in tested[::sign])
+        best = max(best, _epsilon(seen, rest, level))
     return best
+
+
+def _epsilon(met: NDArray[np.bool_], others: NDArray[np.bool_], level: float) -> float:
+    """Lower bound on epsilon at `DELTA` from an event, met (R,) in runs on one neighbour and on the other."""
+    count = int(met.sum())
+    least = float(stats.beta.ppf(level / 2, count, len(met) - count + 1)) if count else 0.0
+    most = float(upper_share(int(others.sum()), len(others), level / 2)[()])
+    return float(np.log(max((least - DELTA) / most, 1e-300)))
 
 
 def _siege(chosen: tuple[Array, Array], tested: tuple[Array, Array], kind: Any, level: float) -> float:
