@@ -12,6 +12,7 @@ from dpinfer.kernel.quantiles import chosen_points
 from dpinfer.kernel.quiet import quiet
 from dpinfer.kernel.replicates import replicate_sums
 from dpinfer.kernel.rows.blocks import BlockSum
+from dpinfer.kernel.rows.features import CHUNK_ROWS
 from dpinfer.kernel.samplers import check_scales, room
 from dpinfer.kernel.stage import Largest, Place, Resampled, Sum
 from dpinfer.kernel.sums import exact_sums
@@ -134,7 +135,9 @@ def _sum(priced: PricedStage, source: Source, values: BlockValues | None, draws:
         if values is None:
             raise OptionError("units", None, "the blocks that are summed")
         return noisy(priced, rows.add(values)[0].tolist(), draws)  # type: ignore[arg-type]
-    return noisy(priced, exact_sums(rows, source), draws)
+    # The number of public rows may decide that one batch needs no thread.
+    alone = not draws.private and source.rows <= CHUNK_ROWS
+    return noisy(priced, exact_sums(rows, source, threads=1 if alone else None), draws)
 
 
 def _resampled(priced: PricedStage, source: Source, values: BlockValues | None, draws: Draws) -> list[int]:  # noqa: ARG001

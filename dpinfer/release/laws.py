@@ -79,7 +79,8 @@ class NoiseLaw:
             raise OptionError("draws", self.draws, '1 unless the family is "laplace"')
         if self.family not in FAMILIES:
             raise OptionError("family", self.family, FAMILIES)
-        if not all(0 <= scale < _LARGEST for scale in self.scales):
+        scales = np.asarray(self.scales)
+        if not ((scales >= 0) & (scales < _LARGEST)).all():
             raise OptionError("scales", self.scales, f"numbers from 0 to {_LARGEST:g}")
 
     @property

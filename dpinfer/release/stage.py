@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
+from operator import mul
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -45,7 +46,7 @@ class StageRelease:
     @property
     def array(self) -> NDArray[np.float64]:
         """The noisy sums in units of the scaled features, (m,)."""
-        return np.array([value * step for value, step in zip(self.values, self.steps, strict=True)])
+        return np.fromiter(map(mul, self.values, self.steps), np.float64, len(self.values))
 
     @property
     def noise_variances(self) -> NDArray[np.float64]:

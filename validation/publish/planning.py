@@ -7,9 +7,10 @@ import pandas as pd
 from validation.common.outputs import OUTPUT
 from validation.common.pages import picture
 from validation.planning.plan_accuracy import MET, POWER, SLOW, WIDTH, judged
+from validation.planning.plan_real import PILOT, PRICE, ROWS
 from validation.publish.quantiles import lines_of
 
-__all__ = ["planning"]
+__all__ = ["planning", "real_rows"]
 
 
 def planning() -> str:
@@ -30,7 +31,8 @@ def planning() -> str:
              "seconds of processor time, at most"]  # fmt: skip
     return "\n".join(
         [
-            f"{len(table)} designs with {int(table['replicates'].iloc[0]):,} replicates each, by `python -m "
+            f"{len(table)} designs with {int(table['replicates'].max()):,} replicates each "
+            f"({int(table['replicates'].min()):,} of regressions by rounds and medians), by `python -m "
             "validation.planning.plan_accuracy`: the predicted median width over the one that `coverage_study` "
             "measures, less one; the predicted power less the measured one; and the width (of tests the power) that is "
             "measured at the solved price or number of rows, over the target, less one.",
@@ -43,6 +45,25 @@ def planning() -> str:
             picture(
                 "Errors of predicted widths and powers, and distances of solutions from their targets", "plan_accuracy"
             ),
+        ]
+    )
+
+
+def real_rows() -> str:
+    """Errors of planned widths on real rows, a row for each question, by what the plan was made from."""
+    table = pd.read_csv(OUTPUT / "plan_real.csv")
+    pilots = {"all rows": "all rows", "few rows": f"{PILOT:,} rows", "release": f"a release of {PILOT:,} rows"}
+    rows = [
+        (question, *(f"{100 * group.set_index('pilot')['error'][pilot]:+.1f}%" for pilot in pilots))
+        for question, group in table.groupby("question", sort=False)
+    ]
+    return "\n".join(
+        [
+            *lines_of(["question", *(f"planned from {told}" for told in pilots.values())], rows),
+            "",
+            f"RAND health insurance experiment, n = {ROWS:,}, {PRICE}: the planned median width of the worst term over "
+            f"the measured one, less one, by {int(table['replicates'].iloc[0]):,} replicates. "
+            "`python -m validation.planning.plan_real`.",
         ]
     )
 

@@ -13,6 +13,7 @@ from validation.publish.claims import claims, fresh, headlines, times
 from validation.publish.declarations import cells, faults
 from validation.publish.density import density
 from validation.publish.newton import limits, peers, speed
+from validation.publish.planning import planning, real_rows
 from validation.publish.quantiles import quantiles, selection
 from validation.publish.resampling import aggregate, bootstrap
 from validation.publish.rounds import free
@@ -53,6 +54,8 @@ SECTIONS: dict[tuple[Path, str], Callable[[], str]] = {
     (DOCS / "glm.md", "limits"): limits,
     (DOCS / "auditing.md", "audits"): audits,
     (DOCS / "auditing.md", "bugs"): bugs,
+    (DOCS / "planning.md", "planning"): planning,
+    (DOCS / "planning.md", "real_rows"): real_rows,
     (DOCS / "guide" / "does-your-interval-cover.md", "rules"): rules,
     (DOCS / "sources.md", "errors"): errors,
     (DOCS / "kernel.md", "free"): free,

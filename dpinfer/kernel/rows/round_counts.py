@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -147,6 +147,11 @@ class Bins:
         return np.searchsorted(cells, np.arange(len(only))), only
 
 
+@lru_cache(maxsize=256)
+def _count_names(place: str, width: int, starts: range) -> tuple[str, ...]:
+    return tuple(f"{place}: {f'{width} bins from' if width > 1 else 'bin'} {start + 1}" for start in starts)
+
+
 @dataclass(frozen=True, eq=False)
 class RoundCounts(RowSum):
     """Counts rows in one bin of each place, and in the groups of bins that it belongs to, one on each level.
@@ -176,10 +181,10 @@ class RoundCounts(RowSum):
     def names(self) -> tuple[str, ...]:
         """What each count is: place by place, from the coarsest level to the bins."""
         return tuple(
-            f"{one.name}: {f'{width} bins from' if width > 1 else 'bin'} {start + 1}"
+            name
             for one in self.places
             for width, starts in zip(one.widths, one.groups, strict=True)
-            for start in starts
+            for name in _count_names(one.name, width, starts)
         )
 
     @property
