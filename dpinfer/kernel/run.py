@@ -135,9 +135,9 @@ def _sum(priced: PricedStage, source: Source, values: BlockValues | None, draws:
         if values is None:
             raise OptionError("units", None, "the blocks that are summed")
         return noisy(priced, rows.add(values)[0].tolist(), draws)  # type: ignore[arg-type]
-    # The number of public rows may decide that one batch needs no thread.
-    alone = not draws.private and source.rows <= CHUNK_ROWS
-    return noisy(priced, exact_sums(rows, source, threads=1 if alone else None), draws)
+    if draws.private or source.rows > CHUNK_ROWS:
+        return noisy(priced, exact_sums(rows, source), draws)
+    return noisy(priced, exact_sums(rows, source, threads=1), draws)  # public rows in one batch need no thread
 
 
 def _resampled(priced: PricedStage, source: Source, values: BlockValues | None, draws: Draws) -> list[int]:  # noqa: ARG001

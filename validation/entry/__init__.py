@@ -1,0 +1,1 @@
+"""Safe entry: quality, bounds, and the first minutes."""
