@@ -90,15 +90,15 @@ class ReservedFile:
         ReleaseFormatError
             If the file is no reservation.
         """
-        written = os.pread(self._handle, 2**26, 0)
-        if not written:
-            return None
         try:
+            written = os.pread(self._handle, 2**26, 0)
+            if not written:
+                return None
             return Reservation.from_json(written.decode("utf-8"))
-        except (UnicodeDecodeError, ReleaseFormatError) as error:
+        except (OSError, UnicodeDecodeError, ReleaseFormatError) as error:
             raise ReleaseFormatError(
-                f"{os.fspath(self.path)!r} stands where a reservation belongs ({error}); nothing was paid now. If "
-                "ledger.charges() lists no charge whose release is missing, delete the file"
+                f"{os.fspath(self.path)!r} stands where a reservation belongs ({_reason(error)}). Nothing was paid. "
+                "If ledger.charges() lists no charge whose release is missing, delete the file"
             ) from None
 
     def write(self, reservation: Reservation) -> None:
@@ -221,7 +221,7 @@ class SavedRelease:
                 self._refuse(error)
             try:
                 fcntl.flock(handle, fcntl.LOCK_EX)
-                same = self.sidecar.exists() and os.path.samestat(os.fstat(handle), self.sidecar.stat())
+                same = self._is_sidecar(handle)
             except OSError as error:
                 os.close(handle)
                 self._refuse(error)
@@ -231,6 +231,13 @@ class SavedRelease:
             if same:
                 return handle
             os.close(handle)  # it was removed while this process waited: its release is there, or nothing was paid
+
+    def _is_sidecar(self, handle: int) -> bool:
+        """Whether an open file is still that of the reservation: not one that was removed meanwhile."""
+        try:
+            return os.path.samestat(os.fstat(handle), self.sidecar.stat())
+        except FileNotFoundError:
+            return False
 
     def tidy(self) -> None:
         """Remove a reservation that stands beside the release that it was for, if nobody holds it."""
@@ -251,5 +258,7 @@ class SavedRelease:
 
 
 def _reason(error: BaseException) -> str:
+    """Say why something failed without the contents of a file."""
     said = error.strerror if isinstance(error, OSError) else None
+    said = str(error) if isinstance(error, ReleaseFormatError) else said
     return said or type(error).__name__

@@ -92,6 +92,17 @@ def test_every_procedure_is_kept(question, file):
     assert [name for name, *_ in caught.value.differences] == ["price"]
 
 
+@pytest.mark.parametrize(
+    "question", [dpi.mean("x", by="g"), dpi.ols("y ~ x"), dpi.count()], ids=["mean", "ols", "count"]
+)
+def test_releases_that_protect_people(question, file):
+    data = private(ledger_of(keep=True), id="id", max_rows=2)
+    first = question.bind(data).measure(PRICE, save=file)
+    assert question.bind(data).measure(PRICE, save=file) == first
+    assert question.bind(data).measure(PRICE, reuse=True) == first
+    assert charges(data) == 1
+
+
 def test_a_fit_of_several_columns_bound_to_its_release(file):
     data = private()
     first = dpi.gram(["x", "y"], data).fit(PRICE, save=file)
