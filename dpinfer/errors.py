@@ -257,6 +257,18 @@ class ReleaseVersionError(ReleaseError):
     """A release was written by a newer version of dpinfer."""
 
 
+_TOLD = 6
+
+
+def _side_by_side(stored: str, asked: str) -> str:
+    """Write two long texts from shortly before where they differ."""
+    apart = (place for place, (one, other) in enumerate(zip(stored, asked, strict=False)) if one != other)
+    same = next(apart, min(len(stored), len(asked)))
+    if same > _LONGEST // 4:
+        stored, asked = (f"...{one[same - 20 :]}" for one in (stored, asked))
+    return f"stored {cut(stored)}, asked {cut(asked)}"
+
+
 class ReleaseMismatchError(ReleaseError):
     """A kept release answers another question than the one asked; nothing was paid.
 
@@ -270,10 +282,11 @@ class ReleaseMismatchError(ReleaseError):
 
     def __init__(self, where: str, differences: Sequence[tuple[str, str, str]]) -> None:
         self.where, self.differences = where, tuple(differences)
-        told = "; ".join(f"{name}: stored {cut(stored)}, asked {cut(asked)}" for name, stored, asked in differences)
+        told = "; ".join(f"{name}: {_side_by_side(stored, asked)}" for name, stored, asked in differences[:_TOLD])
+        more = f"; and {len(differences) - _TOLD} more in .differences" if len(differences) > _TOLD else ""
         super().__init__(
-            f"{where} holds the answer to another question, and nothing was paid. {told}. Keep the new release under "
-            "another name; or delete the file, and what it answers is paid for again when it is asked again"
+            f"{where} holds the answer to another question, and nothing was paid. {told}{more}. Keep the new "
+            "release under another name, or move the file away and pay for this one"
         )
 
 

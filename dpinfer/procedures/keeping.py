@@ -213,12 +213,17 @@ def _of_question(procedure: Procedure, stored: Any, asked: Any) -> list[tuple[st
 def _of_columns(stored: Asked, asked: Asked, *, both: bool) -> list[tuple[str, str, str]]:
     """Compare how columns are declared; where the questions differ, of ``both`` alone."""
     ours, theirs = asked.columns, stored.columns
-    names = {*ours} & {*theirs} if both else {*ours} | {*theirs}
-    return [
-        (f"schema, {name}", theirs.get(name, "not read"), ours.get(name, "not read"))
-        for name in sorted(names)
-        if theirs.get(name) != ours.get(name)
-    ]
+    found = []
+    for name in sorted({*ours, *theirs}):
+        if name in ours and name in theirs:
+            new, old = ours[name], theirs[name]
+            keys = ["kind"] if new["kind"] != old["kind"] else list(dict.fromkeys((*old, *new)))
+            told = [(f"schema, {name}, {key}", old.get(key, "none"), new.get(key, "none")) for key in keys]
+            found += [one for one in told if one[1] != one[2]]
+        elif not both:
+            there, here = ("read" if name in side else "not read" for side in (theirs, ours))
+            found.append((f"schema, {name}", there, here))
+    return found
 
 
 def _rows(asked: Asked) -> str:

@@ -107,10 +107,10 @@ class Asked:
         return Schema.from_dict(self.question["schema"])
 
     @property
-    def columns(self) -> dict[str, str]:
-        """How each column read is declared, as text; labels, units and sources change no number and are left out."""
+    def columns(self) -> dict[str, dict[str, str]]:
+        """How each column read is declared, as texts; labels, units and sources change no number and are left out."""
         return {
-            name: json.dumps({key: one for key, one in column.to_dict().items() if key not in _WORDS})
+            name: {key: json.dumps(one) for key, one in column.to_dict().items() if key not in _WORDS}
             for name, column in self.schema.items()
         }
 

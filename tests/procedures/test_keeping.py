@@ -3,6 +3,9 @@
 import json
 import os
 import pickle
+import sqlite3
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 
 import numpy as np
 import pandas as pd
@@ -174,10 +177,41 @@ def test_a_difference_is_refused_by_its_name(name, file):
     assert pickle.loads(pickle.dumps(caught.value)).differences == caught.value.differences
 
 
-def test_a_column_that_is_declared_otherwise(file):
+@pytest.mark.parametrize(
+    ("column", "told"),
+    [
+        (dpi.Real(0, 11), ("schema, x, upper", "10.0", "11.0")),
+        (dpi.Real(0, 10, missing=0), ("schema, x, missing", '"drop"', "0.0")),
+        (dpi.Real(0, 10, missing_codes=[-9]), ("schema, x, missing_codes", "none", "[-9]")),
+        (dpi.Integer(0, 10), ("schema, x, kind", '"real"', '"integer"')),
+    ],
+    ids=["upper", "missing", "codes", "kind"],
+)
+def test_a_column_that_is_declared_otherwise(column, told, file):
     dpi.mean("x", private()).measure(PRICE, save=file)
-    with pytest.raises(ReleaseMismatchError, match=r'schema, x: stored .*"upper": 10.0.* asked .*"upper": 11.0'):
-        dpi.mean("x", private(schema=SCHEMA.replace(x=dpi.Real(0, 11)))).measure(PRICE, save=file)
+    changed = dpi.Schema({name: column if name == "x" else SCHEMA[name] for name in SCHEMA})
+    with pytest.raises(ReleaseMismatchError) as caught:
+        dpi.mean("x", private(schema=changed)).measure(PRICE, save=file)
+    assert caught.value.differences == (told,)
+
+
+def test_long_declarations_are_told_from_where_they_differ(file):
+    levels = [f"level {place}" for place in range(300)]
+    before, after = (dpi.Schema(g=dpi.Category([*levels[:-1], last])) for last in ("one", "other"))
+    dpi.table("g", private(schema=before)).measure(PRICE, save=file)
+    with pytest.raises(ReleaseMismatchError, match=r'level 298", "one"\].*level 298", "other"\]') as caught:
+        dpi.table("g", private(schema=after)).measure(PRICE, save=file)
+    assert len(str(caught.value)) < 1000
+
+
+def test_of_many_differences_the_first_are_told(file):
+    names = [f"c{place}" for place in range(20)]
+    rows = pd.DataFrame(0.5, index=range(9), columns=names)
+    before, after = (dpi.Schema({name: dpi.Real(0, upper) for name in names}) for upper in (1, 2))
+    dpi.gram(names, private(schema=before, rows=rows)).measure(PRICE, save=file)
+    with pytest.raises(ReleaseMismatchError, match=r"and 14 more in \.differences") as caught:
+        dpi.gram(names, private(schema=after, rows=rows)).measure(PRICE, save=file)
+    assert len(caught.value.differences) == 20
 
 
 def test_a_release_of_public_rows_is_none_of_confidential_ones(file):
@@ -573,6 +607,56 @@ def test_the_kernel_keeps_what_it_released(monkeypatch):
     monkeypatch.setattr(kernel_data, "run", watched)
     dpi.mean("x", data).measure(PRICE)
     assert list(data.ledger.releases()["stored"]) == [True]
+
+
+def test_threads_at_once_pay_once(file):
+    data = private()
+    with ThreadPoolExecutor(6) as pool:
+        found = list(pool.map(lambda _: dpi.mean("x", data).measure(PRICE, save=file), range(6)))
+    assert all(one == found[0] for one in found)
+    assert charges(data) == 1
+
+
+def test_a_system_or_folder_without_locks(file, monkeypatch):
+    def unlocked(*_):
+        raise OSError(37, "No locks available")
+
+    with monkeypatch.context() as patched:
+        patched.setattr("fcntl.flock", unlocked)
+        refused(private(), file, OptionError, r"can be written and locked \(No locks available\)")
+    with monkeypatch.context() as patched:
+        patched.setattr("dpinfer.release.saving.fcntl", None)
+        refused(private(), file, OptionError, "POSIX file locks")
+
+
+@pytest.mark.parametrize("options", [{"save": True}, {"reuse": True}, {}], ids=["save", "reuse", "neither"])
+def test_a_question_that_cannot_be_stored_is_refused_before_the_charge(options, file, monkeypatch):
+    question = dpi.mean("x", private(ledger_of(keep=True)))
+    stored = type(question).question
+    monkeypatch.setattr(type(question), "question", lambda *given: stored(*given) | {"own": object()})
+    if "save" in options:
+        options = {"save": file}
+    with pytest.raises(ReleaseFormatError, match="question cannot be stored"):
+        question.measure(PRICE, **options)
+    assert charges(question.source) == 0
+
+
+def test_a_kept_release_that_is_damaged(tmp_path):
+    named = {"dataset": "survey", "budget": dpi.ZCDP(5.0), "keep": True}
+    data = private(dpi.Ledger(tmp_path / "a.db", **named))
+    identifier = dpi.mean("x", data).measure(PRICE).charge_ids[0]
+    for statement, error in (
+        ("UPDATE kept SET release = '{}'", ReleaseFormatError),
+        ("UPDATE kept SET asked = '{}'", ReleaseFormatError),
+        ("UPDATE kept SET asked = x'00'", dpi.errors.LedgerError),
+    ):
+        with closing(sqlite3.connect(tmp_path / "a.db", isolation_level=None)) as connection:
+            connection.execute(statement)
+        with pytest.raises(error):
+            dpi.mean("x", data).measure(PRICE, reuse=True)
+    with pytest.raises(dpi.errors.LedgerError, match="is damaged"):
+        data.ledger.release(identifier)
+    assert charges(data) == 1
 
 
 def test_a_saved_release_has_a_name():

@@ -174,6 +174,56 @@ def test_processes_that_reuse_at_once_pay_once(tmp_path):
     assert all(one == numbers[0] for one in numbers)
 
 
+KILLER = (
+    STUDY
+    + """
+import random
+chance, kills, lost, patience = random.Random(20240), 0, 0, 0.1
+
+def child(file):
+    found = os.fork()
+    if not found:
+        try:
+            dpi.mean("x", data).measure(dpi.ZCDP(1e-3), save=file)
+        except dpi.errors.ReleaseLostError:
+            os.unlink(file + ".reserved")
+            os._exit(3)
+        except BaseException:
+            os._exit(1)
+        os._exit(0)
+    return found
+
+for place in range(int(sys.argv[2])):
+    file = f"{place}.json"
+    killed = child(file)
+    time.sleep(chance.uniform(0.0, patience))
+    os.kill(killed, signal.SIGKILL)
+    code = os.waitstatus_to_exitcode(os.waitpid(killed, 0)[1])
+    assert code in (0, -9), code
+    kills += code == -9
+    patience *= 1.1 if code == -9 and not os.path.exists(file) else 0.9  # around the time that a fit takes
+    again = os.waitstatus_to_exitcode(os.waitpid(child(file), 0)[1])
+    assert again in (0, 3), again
+    lost += again == 3
+tell([kills, lost])
+"""
+)
+KILLS = int(os.environ.get("DPINFER_KILLS", "25"))
+
+
+@needs_fork
+@pytest.mark.slow
+def test_kills_at_random_instants(tmp_path):
+    """Every charge has its release in a file, or was reported as lost, once: none is hidden and none made twice."""
+    code, output, told = ended(start(KILLER, tmp_path, "", str(KILLS)), timeout=600)
+    assert code == 0, told
+    kills, lost = json.loads(output[-1])
+    assert kills > KILLS / 4, "too few were killed: the test proves little"
+    files = [name for name in names(tmp_path) if name.endswith(".json")]
+    assert charges(tmp_path) == len(files) + lost
+    assert not [name for name in names(tmp_path) if name.endswith(".reserved")]
+
+
 FULL = (
     STUDY
     + """
