@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
 
 __all__ = [
     "BudgetExceededError",
@@ -33,6 +33,9 @@ __all__ = [
     "PrivacyUnitError",
     "ReleaseError",
     "ReleaseFormatError",
+    "ReleaseLostError",
+    "ReleaseMismatchError",
+    "ReleaseNotSavedError",
     "ReleaseVersionError",
     "SchemaError",
     "UnknownColumnError",
@@ -252,6 +255,76 @@ class ReleaseFormatError(ReleaseError):
 
 class ReleaseVersionError(ReleaseError):
     """A release was written by a newer version of dpinfer."""
+
+
+_TOLD = 6
+
+
+def _side_by_side(stored: str, asked: str) -> str:
+    """Write two long texts from shortly before where they differ."""
+    apart = (place for place, (one, other) in enumerate(zip(stored, asked, strict=False)) if one != other)
+    same = next(apart, min(len(stored), len(asked)))
+    if same > _LONGEST // 4:
+        stored, asked = (f"...{one[same - 20 :]}" for one in (stored, asked))
+    return f"stored {cut(stored)}, asked {cut(asked)}"
+
+
+class ReleaseMismatchError(ReleaseError):
+    """A kept release answers another question than the one asked; nothing was paid.
+
+    Parameters
+    ----------
+    where : str
+        Where it is kept.
+    differences : sequence of (str, str, str)
+        What differs, what is stored, and what was asked, all of it public.
+    """
+
+    def __init__(self, where: str, differences: Sequence[tuple[str, str, str]]) -> None:
+        self.where, self.differences = where, tuple(differences)
+        told = "; ".join(f"{name}: {_side_by_side(stored, asked)}" for name, stored, asked in differences[:_TOLD])
+        more = f"; and {len(differences) - _TOLD} more in .differences" if len(differences) > _TOLD else ""
+        super().__init__(
+            f"{where} holds the answer to another question, and nothing was paid. {told}{more}. Keep the new "
+            "release under another name, or move the file away and pay for this one"
+        )
+
+
+class ReleaseLostError(ReleaseError):
+    """A release was paid for, and is not where it was to be kept; nothing more was paid.
+
+    Parameters
+    ----------
+    message : str
+        What is known of the payment, and how to go on.
+    charge_id : str
+        The id of the charge that the ledger holds, or would hold.
+    """
+
+    def __init__(self, message: str, charge_id: str) -> None:
+        self.charge_id = charge_id
+        super().__init__(message)
+
+
+class ReleaseNotSavedError(DPInferError, OSError):
+    """A release was paid for and drawn, and could not be stored. It is not lost: it is the attribute ``release``.
+
+    Parameters
+    ----------
+    where : str
+        Where it was to be kept.
+    reason : str
+        What the system said.
+    release : Release
+        Save it elsewhere: ``error.release.save(path)``.
+    """
+
+    def __init__(self, where: str, reason: str, release: object) -> None:
+        self.where, self.reason, self.release = where, reason, release
+        super().__init__(
+            f"the release is paid for and could not be stored in {where}: {reason}. It is the attribute .release of "
+            "this error: save it with error.release.save(path), for asking again would be paid again"
+        )
 
 
 class MissingFromReleaseError(ReleaseError):

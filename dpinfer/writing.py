@@ -5,9 +5,28 @@ from __future__ import annotations
 import errno
 import os
 import tempfile
+from contextlib import suppress
 from pathlib import Path
 
-__all__ = ["write_whole"]
+__all__ = ["check_writable", "sync_folder", "write_whole"]
+
+
+def check_writable(path: str | os.PathLike[str]) -> None:
+    """Make the temporary file of `write_whole` and remove it; `OSError` where that fails."""
+    target = Path(path)
+    handle, temporary = tempfile.mkstemp(dir=target.parent, prefix=target.name, suffix=".part")
+    os.close(handle)
+    Path(temporary).unlink()
+
+
+def sync_folder(folder: Path) -> None:
+    """Have the names in a folder on disk, where the system can do that."""
+    with suppress(OSError):  # a folder cannot be synchronised everywhere
+        opened = os.open(folder, os.O_RDONLY)
+        try:
+            os.fsync(opened)
+        finally:
+            os.close(opened)
 
 
 def write_whole(path: str | os.PathLike[str], content: bytes, *, anew: bool = False) -> None:
@@ -32,5 +51,6 @@ def write_whole(path: str | os.PathLike[str], content: bytes, *, anew: bool = Fa
             target.hardlink_to(temporary)
         else:
             Path(temporary).replace(target)
+        sync_folder(target.parent)
     finally:
         Path(temporary).unlink(missing_ok=True)

@@ -52,6 +52,7 @@ EXECUTED = [
     "docs/auditing.md",
     "docs/planning.md",
     "docs/codebooks.md",
+    "docs/running-twice.md",
 ]
 
 

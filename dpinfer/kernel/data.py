@@ -2,10 +2,20 @@
 
 from __future__ import annotations
 
+import re
 import threading
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from dpinfer.errors import DataError, OptionError, SchemaError, UnknownColumnError, type_of
+from dpinfer.errors import (
+    DataError,
+    LedgerError,
+    OptionError,
+    ReleaseNotSavedError,
+    SchemaError,
+    UnknownColumnError,
+    type_of,
+)
 from dpinfer.kernel import stage
 from dpinfer.kernel.draws import PrivateDraws
 from dpinfer.kernel.people import KeptSource
@@ -14,6 +24,7 @@ from dpinfer.kernel.sealing import own_price, own_schema
 from dpinfer.kernel.sources import open_source
 from dpinfer.privacy.account import Account
 from dpinfer.privacy.store import ROWS
+from dpinfer.release.asked import Asked
 from dpinfer.schema.declared import kind_of_type
 
 if TYPE_CHECKING:
@@ -102,6 +113,9 @@ class PrivateData(Rows):
         Types that were fixed before the rows were collected, which the schema has to go with: ``"declared"`` where the
         source has the types of a database, or what `Schema.check` takes. By default storage types decide nothing, for
         one row can change them.
+    version : str, optional
+        What you call this state of the rows, such as ``"2026-03"``: public, and recorded in releases and charges. A
+        kept release of another version is not read back. Rows are never compared: change it when they change.
 
     Raises
     ------
@@ -113,7 +127,8 @@ class PrivateData(Rows):
         If the source is of an unknown type.
     OptionError
         If ``schema`` or ``ledger`` is something else; if ``id`` is no column of the source, or a declared one; if only
-        one of ``id`` and ``max_rows`` is given, or one has no such value; if ``types`` are none.
+        one of ``id`` and ``max_rows`` is given, or one has no such value; if ``types`` are none; if ``version`` is no
+        short text.
 
     Examples
     --------
@@ -125,7 +140,7 @@ class PrivateData(Rows):
     PrivateData(columns: age, income; neighbours: add_remove; number of rows: confidential)
     """
 
-    __slots__ = ("_account", "_ledger")
+    __slots__ = ("_account", "_ledger", "_version")
 
     def __init__(
         self,
@@ -136,12 +151,16 @@ class PrivateData(Rows):
         id: str | None = None,
         max_rows: int | None = None,
         types: object = None,
+        version: str | None = None,
     ) -> None:
         account = getattr(ledger, "account", None)
         if type(account) is not Account:  # not a subclass, which might charge less
             raise OptionError("ledger", type_of(ledger), "a dpinfer Ledger: Ledger(...) or Ledger.in_memory(...)")
+        if not (version is None or _is_version(version)):
+            expected = f"a text of 1 to {_LONGEST_VERSION} printable characters that names this state of the rows"
+            raise OptionError("version", version if isinstance(version, str) else type_of(version), expected)
         super().__init__(source, schema, id, max_rows, types)
-        self._ledger, self._account = ledger, account
+        self._ledger, self._account, self._version = ledger, account, version
 
     def __init_subclass__(cls) -> NoReturn:
         raise TypeError("PrivateData is not subclassed: what guards the rows cannot be overridden")
@@ -161,29 +180,87 @@ class PrivateData(Rows):
         """These rows are confidential."""
         return False
 
-    def run(self, procedure: Any, privacy: Privacy) -> Release:
-        """Price a procedure, charge the ledger, and measure; see `dpinfer.kernel.run.run`."""
-        return run(
+    @property
+    def version(self) -> str | None:
+        """What this state of the rows was declared to be called."""
+        return self._version
+
+    def run(
+        self, procedure: Any, privacy: Privacy, *, charge_id: str | None = None, seen: int | None = None
+    ) -> Release:
+        """Price a procedure, charge the ledger, measure, and store what was released if the ledger keeps it.
+
+        See `dpinfer.kernel.run.run`, and `dpinfer.kernel.stage.Data.run` for the options.
+
+        Raises
+        ------
+        ReleaseNotSavedError
+            If the ledger keeps releases and cannot store this one; the error carries it.
+        """
+        if not (charge_id is None or (type(charge_id) is str and _CHARGE_ID.fullmatch(charge_id))):
+            raise OptionError("charge_id", type_of(charge_id), "32 hexadecimal digits")
+        booked = _Booked(charge_id, seen)
+        release = run(
             procedure,
             stage.Context(self._schema, self.neighbors, own_price(privacy), self.nobs),
             source=self._open,
             draws=PrivateDraws(),
-            charge=self._charge,
+            charge=lambda measured: self._charge(measured, booked),
             dataset=self._account.header.dataset,
+            version=self._version,
         )
+        if booked.kept:
+            self._keep(booked, release)
+        return release
 
-    def _charge(self, measured: Plan) -> str:
+    def _keep(self, booked: _Booked, release: Release) -> None:
+        """Store a release that the ledger keeps; nothing of the rows is in it but what was released."""
+        try:
+            self._account.keep(str(booked.charge_id), release.to_json())
+        except BaseException as error:  # an interrupt, too, would lose what was paid for
+            reason = str(error) if isinstance(error, LedgerError) else type(error).__name__
+            raise ReleaseNotSavedError(str(self._account.store), reason, release) from None
+
+    def _charge(self, measured: Plan, booked: _Booked) -> str:
         people = self._schema.people
         unit = ROWS if people is None else f"people told apart by {people.id!r}"
         said = measured.text if measured.text.startswith(measured.kind) else f"{measured.kind}: {measured.text}"
         said = said if people is None else f"{said} (unit: {people.unit})"
-        return self._account.charge(measured.cost, said, unit=unit)
+        said = said if self._version is None else f"{said} (version of the data: {self._version})"
+
+        def asked() -> str:
+            booked.kept = True
+            context, header = measured.context, self._account.header
+            return Asked(measured.question, context.privacy, context.neighbors, header.dataset, self._version).to_json()
+
+        charged = self._account.charge(
+            measured.cost, said, unit=unit, asked=asked, identifier=booked.charge_id, seen=booked.seen
+        )
+        booked.charge_id = charged
+        return charged
 
     def __repr__(self) -> str:
         size = "confidential" if self.nobs is None else f"{self.nobs:,} (public)"
         unit = "" if self.schema.people is None else f"; unit: {self.schema.unit}"
         columns = ", ".join(self.schema)
         return f"PrivateData(columns: {columns}; neighbours: {self.neighbors}{unit}; number of rows: {size})"
+
+
+@dataclass
+class _Booked:
+    """What is agreed of one charge, and whether its release is to be kept."""
+
+    charge_id: str | None
+    seen: int | None
+    kept: bool = False
+
+
+_CHARGE_ID = re.compile("[0-9a-f]{32}")
+_LONGEST_VERSION = 100
+
+
+def _is_version(given: object) -> bool:
+    return type(given) is str and 0 < len(given) <= _LONGEST_VERSION and given.isprintable() and bool(given.strip())
 
 
 def _declared_types(source: Source) -> dict[str, object]:

@@ -41,6 +41,7 @@ def run(
     draws: Draws,
     charge: Callable[[Plan], str] | None,
     dataset: str | None = None,
+    version: str | None = None,
 ) -> Release:
     """Run a procedure on rows.
 
@@ -74,6 +75,7 @@ def run(
             charge_ids=charge_ids,
             public=context.public,
             dataset=dataset,
+            **({} if version is None else {"dataset_version": version}),
         )
         return written
 

@@ -94,8 +94,15 @@ class PublicData(Rows):
         cells = self._source.read(names, 0, self._source.rows)
         return pd.DataFrame({name: plain_cells(cells[name]) for name in names})
 
-    def run(self, procedure: Any, privacy: Privacy) -> Release:
-        """Price a procedure and measure with simulated noise; see `dpinfer.kernel.run.run`."""
+    def run(
+        self,
+        procedure: Any,
+        privacy: Privacy,
+        *,
+        charge_id: str | None = None,  # noqa: ARG002
+        seen: int | None = None,  # noqa: ARG002
+    ) -> Release:
+        """Price a procedure and measure with simulated noise, without a charge; see `dpinfer.kernel.run.run`."""
         return run(procedure, self.context(privacy), source=self._open, draws=SimulatedDraws(self._rng), charge=None)
 
     def __repr__(self) -> str:

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from dpinfer.kernel.rows.resampled import ReplicateSum
     from dpinfer.kernel.rows.scores import ScoreSum
     from dpinfer.kernel.rows.tree import PointRows
+    from dpinfer.privacy.ledger import Ledger
     from dpinfer.privacy.selection import ChoiceLaw
     from dpinfer.release import Release
 
@@ -231,9 +232,25 @@ class Data(ABC):
     def public(self) -> bool:
         """Whether the rows need no protection."""
 
+    @property
+    def ledger(self) -> Ledger | None:
+        """Where releases are charged; None where nobody is protected."""
+        return None
+
+    @property
+    def version(self) -> str | None:
+        """The declared version of the rows, which is public; None where none is declared."""
+        return None
+
     @abstractmethod
-    def run(self, procedure: Any, privacy: Privacy) -> Release:
-        """Price, charge, measure; see `dpinfer.kernel.run.run`."""
+    def run(
+        self, procedure: Any, privacy: Privacy, *, charge_id: str | None = None, seen: int | None = None
+    ) -> Release:
+        """Price, charge, measure; see `dpinfer.kernel.run.run`.
+
+        ``charge_id`` is the id that the charge will have, new and of 32 hexadecimal digits. With ``seen`` nothing is
+        charged if the ledger does not keep exactly so many releases: `LedgerMovedError`.
+        """
 
     def context(self, privacy: Privacy) -> Context:
         """Return what is public about a run at a price."""

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, cast
 from dpinfer.errors import BudgetExceededError, DPInferError, LedgerError, LedgerMismatchError, OptionError, type_of
 from dpinfer.privacy.cost import Cost
 from dpinfer.privacy.filters import Entry, Filter, filter_for
+from dpinfer.privacy.kept import LedgerMovedError, book, keeps, kept_count, store_release
 from dpinfer.privacy.store import (
     Charge,
     FileStore,
@@ -26,6 +27,7 @@ from dpinfer.privacy.units import NEIGHBORS, Neighbors, privacy_from_dict
 
 if TYPE_CHECKING:
     import sqlite3
+    from collections.abc import Callable
 
 __all__ = ["Account", "filter_of", "found_header"]
 
@@ -55,16 +57,27 @@ class Account:
         """The neighbouring relation of every charge."""
         return cast("Neighbors", self.header.neighbors)
 
-    def charge(self, cost: Cost, description: str, *, unit: str | None) -> str:
+    def charge(
+        self,
+        cost: Cost,
+        description: str,
+        *,
+        unit: str | None,
+        asked: Callable[[], str] | None = None,
+        identifier: str | None = None,
+        seen: int | None = None,
+    ) -> str:
         """Check that a cost fits, store it, and return the id of the charge, which is on disk then.
 
         Nothing is stored where it does not fit, has no guarantee in the currency, or protects another unit than the
-        charges before; see `dpinfer.privacy.ledger.Ledger.charge`.
+        charges before; see `dpinfer.privacy.ledger.Ledger.charge`. A ledger that keeps releases stores what was
+        ``asked`` with the charge. ``identifier`` is an id of one's own, which no charge has; where ``seen`` is not how
+        many kept releases there are, the charge is refused (`LedgerMovedError`).
         """
         entry = self.entry(cost)
         if not isinstance(description, str) or not description:
             raise OptionError("description", description, "a text that says what is measured")
-        identifier = uuid.uuid4().hex
+        identifier = uuid.uuid4().hex if identifier is None else identifier
         with self.store.transaction(write=True) as connection:
             self.check(connection, cost, entry)
             if unit is not None and (held := keep_unit(connection, unit)) != unit:
@@ -73,8 +86,22 @@ class Account:
                     "up; use the same id= for all, or a ledger of their own for rows that are not in the other"
                 )
             time = datetime.now(UTC).isoformat(timespec="microseconds")
+            if seen is not None and kept_count(connection) != seen:
+                raise LedgerMovedError(f"{self.store} was charged by another process meanwhile; nothing was charged")
             add_charge(connection, Charge(identifier, time, description, cost, entry.amount, entry.reserve))
+            if asked is not None and keeps(connection):
+                book(connection, identifier, asked())
         return identifier
+
+    @property
+    def keeps(self) -> bool:
+        """Whether the ledger keeps releases."""
+        with self.store.transaction(write=False) as connection:
+            return keeps(connection)
+
+    def keep(self, identifier: str, release: str) -> None:
+        """Store what was released for a charge."""
+        store_release(self.store, identifier, release)
 
     def entry(self, cost: Cost) -> Entry:
         """Return what a cost uses up."""

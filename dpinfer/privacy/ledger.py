@@ -3,27 +3,22 @@
 from __future__ import annotations
 
 import json
-import uuid
 from typing import TYPE_CHECKING, Any, NoReturn, Self
 
 import pandas as pd
 
-from dpinfer.errors import LedgerError, LedgerMismatchError, OptionError, type_of
-from dpinfer.privacy.account import Account, filter_of, found_header
-from dpinfer.privacy.filters import Entry, filter_for
-from dpinfer.privacy.store import (
-    Charge,
-    FileStore,
-    Header,
-    MemoryStore,
-    Store,
-)
-from dpinfer.privacy.units import NEIGHBORS, Neighbors, Privacy
+from dpinfer.errors import LedgerError, OptionError, ReleaseLostError, type_of
+from dpinfer.privacy.account import Account, found_header
+from dpinfer.privacy.described import check_keep, check_same, described
+from dpinfer.privacy.kept import KeptRelease, as_release, read_kept, start_keeping
+from dpinfer.privacy.store import Charge, FileStore, Header, MemoryStore, Store
 
 if TYPE_CHECKING:
     import os
 
     from dpinfer.privacy.cost import Cost
+    from dpinfer.privacy.filters import Entry
+    from dpinfer.privacy.units import Neighbors, Privacy
 
 __all__ = ["Ledger"]
 
@@ -51,6 +46,9 @@ class Ledger:
         True makes a new ledger, and refuses a file that is there. False opens one that is there, and refuses to make
         one: safest for every run but the first. By default a ledger is opened where one is and made where none ever
         was; `created` says which.
+    keep : bool
+        True has the ledger store every release from now on, whoever opens it: `releases` lists them, and ``reuse=True``
+        of a fit reads them. False leaves a ledger as it is.
 
     Raises
     ------
@@ -101,8 +99,10 @@ class Ledger:
         neighbors: Neighbors = "add_remove",
         currency: str | None = None,
         create: bool | None = None,
+        keep: bool = False,
     ) -> None:
-        header = _header(dataset, budget, neighbors, currency)
+        check_keep(keep)
+        header = described(dataset, budget, neighbors, currency)
         if not (create is None or isinstance(create, bool)):
             raise OptionError("create", create, "True, False or None")
         store = FileStore(path)
@@ -110,8 +110,8 @@ class Ledger:
         if create and not made:
             raise LedgerError(f"{store} is there already: create=False opens a ledger")
         found = found_header(store)
-        _check_same(store, found, header)
-        self._bind(store, found, created=made)
+        check_same(store, found, header)
+        self._bind(store, found, created=made, keep=keep)
 
     @classmethod
     def in_memory(
@@ -121,12 +121,13 @@ class Ledger:
         neighbors: Neighbors = "add_remove",
         dataset: str = "in memory",
         currency: str | None = None,
+        keep: bool = False,
     ) -> Self:
         """Create a ledger that lives in this process only, and is forgotten with it.
 
         Parameters
         ----------
-        budget, neighbors, dataset, currency
+        budget, neighbors, dataset, currency, keep
             As for `Ledger`.
 
         Returns
@@ -139,9 +140,10 @@ class Ledger:
         OptionError
             If an argument is not valid.
         """
+        check_keep(keep)
         ledger = cls.__new__(cls)
-        store, header = MemoryStore(), _header(dataset, budget, neighbors, currency)
-        ledger._bind(store, header, created=store.make(header))
+        store, header = MemoryStore(), described(dataset, budget, neighbors, currency)
+        ledger._bind(store, header, created=store.make(header), keep=keep)
         return ledger
 
     @classmethod
@@ -167,8 +169,11 @@ class Ledger:
         ledger._bind(store, found_header(store), created=False)
         return ledger
 
-    def _bind(self, store: Store, header: Header, *, created: bool) -> None:
+    def _bind(self, store: Store, header: Header, *, created: bool, keep: bool = False) -> None:
         self._account, self._created = Account(store, header), created
+        if keep and not self._account.keeps:
+            with store.transaction(write=True) as connection:
+                start_keeping(connection)
 
     @property
     def account(self) -> Account:
@@ -307,6 +312,91 @@ class Ledger:
         frame.attrs["currency"] = self.currency
         return frame
 
+    @property
+    def identifier(self) -> str:
+        """A random name that no other ledger has."""
+        return self._account.header.identifier
+
+    @property
+    def keeps(self) -> bool:
+        """Whether it stores every release; see ``keep``."""
+        return self._account.keeps
+
+    def charged(self, id: str) -> bool:
+        """Whether a charge of this id was made.
+
+        Parameters
+        ----------
+        id : str
+
+        Returns
+        -------
+        bool
+        """
+        return any(charge.id == id for charge in self._read()[1])
+
+    def releases(self) -> pd.DataFrame:
+        """List what was released since the ledger keeps releases: free, for they were paid for.
+
+        Returns
+        -------
+        DataFrame
+            One row a charge, in order: ``id`` of the charge, ``time`` (UTC), ``description``, ``price``, ``dataset``,
+            ``version`` (that of the data, or None), and ``stored``: False where a release was paid for and is lost, or
+            is being measured. Empty if the ledger keeps none.
+
+        Raises
+        ------
+        LedgerError
+            If the ledger cannot be read.
+        """
+        held = {one.charge: one for one in self.kept()}
+        made = self.charges()
+        made = made[made["id"].isin(held)].drop(columns=["amount", "reserve"]).reset_index(drop=True)
+        versions = [json.loads(held[name].asked).get("version") for name in made["id"]]
+        return made.assign(
+            dataset=pd.Series([self.dataset] * len(made), dtype="str"),
+            version=pd.Series(versions, dtype="object"),
+            stored=pd.Series([held[name].release is not None for name in made["id"]], dtype="bool"),
+        )
+
+    def release(self, id: str) -> Any:
+        """Return a release that the ledger keeps: free, and without any row.
+
+        Parameters
+        ----------
+        id : str
+            The id of its charge, from `releases`.
+
+        Returns
+        -------
+        Release
+
+        Raises
+        ------
+        ReleaseLostError
+            If it was paid for and not stored.
+        OptionError
+            If the ledger keeps no release of this charge.
+        ReleaseFormatError
+            If it is damaged.
+        """
+        found = next((one for one in self.kept() if one.charge == id), None)
+        if found is None:
+            raise OptionError("id", id, "the id of a charge that .releases() lists")
+        if found.release is None:
+            raise ReleaseLostError(
+                f"the release of charge {id} is not in the ledger: it is being measured, or was lost after it was paid",
+                found.charge,
+            )
+        return as_release(found.release)
+
+    def kept(self) -> list[KeptRelease]:
+        """Return what the ledger keeps as texts, the oldest first; `releases` lists it for people."""
+        with self._account.store.transaction(write=False) as connection:
+            self._account.total(connection)  # of this ledger, and undamaged
+            return read_kept(connection, str(self._account.store))
+
     def __reduce__(self) -> tuple[Any, ...]:
         if self.path is None:
             _refuse_copy()
@@ -341,33 +431,6 @@ class Ledger:
         if self.currency == "mu_squared" and total.reserve:
             lines.append(f"  within total variation {float(total.reserve):.3g}")
         return "\n".join(lines)
-
-
-def _header(dataset: str, budget: Privacy, neighbors: Neighbors, currency: str | None) -> Header:
-    """Check what describes a ledger, and write it as text."""
-    if not isinstance(dataset, str) or not dataset:
-        raise OptionError("dataset", dataset, "a name for the confidential data")
-    if type(neighbors) is not str or neighbors not in NEIGHBORS:
-        raise OptionError("neighbors", neighbors, NEIGHBORS)
-    chosen = filter_for(budget, currency).currency
-    return Header(uuid.uuid4().hex, dataset, json.dumps(budget.to_dict()), neighbors, chosen)
-
-
-def _check_same(store: Store, found: Header, asked: Header) -> None:
-    """Refuse the ledger of another study."""
-    if found[1:] == asked[1:]:
-        return
-    told = zip(_PROPERTIES, _readable(store, found), _readable(store, asked), strict=True)
-    differing = [f"its {name} is {there}, not {here}" for name, there, here in told if there != here]
-    raise LedgerMismatchError(f"{store} belongs to another study: {'; '.join(differing)}")
-
-
-_PROPERTIES = Header._fields[1:]
-
-
-def _readable(store: Store, header: Header) -> tuple[str, ...]:
-    """Return the properties that two ledgers of one study share, for a message."""
-    return repr(header.dataset), str(filter_of(store, header).budget), header.neighbors, header.currency
 
 
 def _refuse_copy() -> NoReturn:

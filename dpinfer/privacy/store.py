@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING, NamedTuple, NoReturn, TypeVar
 from dpinfer.errors import LedgerError, shown
 from dpinfer.privacy.cost import Cost
 from dpinfer.privacy.exact import fraction_of
+from dpinfer.writing import sync_folder
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -165,12 +166,7 @@ class FileStore(Store):
             file.write(_MARKED.format(marker=_MARKER))
             file.flush()
             os.fsync(file.fileno())
-        with suppress(OSError):  # a folder cannot be synchronised everywhere
-            folder = os.open(self.path.parent, os.O_RDONLY)
-            try:
-                os.fsync(folder)
-            finally:
-                os.close(folder)
+        sync_folder(self.path.parent)
 
     def _traces(self) -> tuple[Path, ...]:
         return self.marker, self.path.with_name(self.path.name + "-journal")

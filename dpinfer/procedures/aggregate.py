@@ -20,7 +20,8 @@ from dpinfer.procedures.block_plan import FEWEST, MOST, BlockPlan, number_of_blo
 from dpinfer.procedures.conditions import compiled_where, told_where, where_notes
 from dpinfer.procedures.keywords import suggests
 from dpinfer.procedures.options import Allowed, inferred, measured, one_of, texts_of, unstored
-from dpinfer.procedures.procedure import Procedure, context_of
+from dpinfer.procedures.procedure import Procedure
+from dpinfer.procedures.stored import context_of
 from dpinfer.results.aggregate import AggregateResults
 from dpinfer.schema.region import Region
 

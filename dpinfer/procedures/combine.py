@@ -16,7 +16,7 @@ from dpinfer.procedures.conditions import where_notes
 from dpinfer.procedures.joint_table import COUNTED, JointTable
 from dpinfer.procedures.keywords import suggests
 from dpinfer.procedures.of_sums import OfSums
-from dpinfer.procedures.procedure import read_question
+from dpinfer.procedures.stored import read_question
 from dpinfer.procedures.sum_plan import MOMENTS
 from dpinfer.release import NoiseLaw, Release
 from dpinfer.release.combined import CombinedRelease, SeveralCosts
@@ -71,8 +71,9 @@ def combine(releases: Sequence[Release], inference: str = "auto") -> CombinedRes
     OptionError
         If these are no releases, or ``inference`` has no such value.
     InferenceError
-        If releases differ in data set, neighbours, declared columns, ``where``, number of rows or privacy; if one is
-        given twice; if their kinds cannot be combined; or if their joint table is too large (4,096 cells).
+        If releases differ in data set or its version, neighbours, declared columns, ``where``, number of rows or
+        privacy; if one is given twice; if their kinds cannot be combined; or if their joint table is too large (4,096
+        cells).
     ReleaseFormatError
         If a release is damaged.
 
@@ -137,6 +138,7 @@ def _check_together(releases: tuple[Release, ...]) -> None:
         )
     _check_same("privacy", ["public" if release.public else "private" for release in releases])
     _check_same("data set", [release.dataset for release in releases])
+    _check_same("version of the data", [release.dataset_version for release in releases])
     _check_same("neighbours", [release.neighbors for release in releases])
     _check_same("unit of protection", [_unit_of(schema) for schema in _each(releases, _schema_of)])
     _check_same("public number of rows", [release.nobs for release in releases])

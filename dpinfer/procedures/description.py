@@ -24,6 +24,8 @@ from dpinfer.procedures.table_axes import axis_name, column_texts
 from dpinfer.release.laws import MOST_DRAWS
 
 if TYPE_CHECKING:
+    import os
+
     from dpinfer.privacy.units import Neighbors, Privacy
     from dpinfer.release import Release, StageRelease
     from dpinfer.results.descriptions import DescriptionResults, TableResults
@@ -110,7 +112,9 @@ class Description(OfMoments):
         return "\n".join(lines)
 
     @suggests
-    def fit(self, privacy: Privacy) -> DescriptionResults:
+    def fit(
+        self, privacy: Privacy, *, save: str | os.PathLike[str] | None = None, reuse: bool = False
+    ) -> DescriptionResults:
         """Measure and infer; see `Procedure.fit`.
 
         Raises
@@ -125,7 +129,7 @@ class Description(OfMoments):
                 f"{cells:,} cells",
                 f"at most {MOST_ESTIMATES:,} for .fit(); .measure(privacy) releases more at once",
             )
-        found: DescriptionResults = super().fit(privacy)
+        found: DescriptionResults = super().fit(privacy, save=save, reuse=reuse)
         return found
 
     # Inference

@@ -12,7 +12,7 @@ from dpinfer.inference.moment_inference import MomentInference
 from dpinfer.inference.released import Released
 from dpinfer.procedures.conditions import where_notes
 from dpinfer.procedures.described import describe
-from dpinfer.procedures.procedure import context_of
+from dpinfer.procedures.stored import context_of
 from dpinfer.procedures.sum_plan import MOMENTS
 from dpinfer.results.descriptions import DescriptionResults, ProportionResults, TableResults
 from dpinfer.results.people import alike_flags, separate_flags

@@ -34,6 +34,7 @@ _WEIGHTED = (
 )
 _GROUPS = 'groups are given as by="column", where the question takes them'
 _PRICE = "the price goes to fit: .fit(dpi.ZCDP(0.1)), .fit(dpi.PureDP(1.0))"
+_KEPT = 'where to keep a release is said to fit: .fit(dpi.ZCDP(0.1), save="income.json")'
 _LEVEL = "the level is chosen afterwards, at no cost: results.conf_int(alpha=0.05)"
 _NO_STEPS = "noisy sums are solved at once, without iterations or starting values"
 _RANDOM = "the privacy noise of PrivateData has no seed; dpi.PublicData(..., rng=) has"
@@ -47,6 +48,7 @@ INSTEAD: dict[str, str] = {
     **dict.fromkeys(("missing", "nan_policy", "dropna", "skipna"), _SCHEMA),
     **dict.fromkeys(("groups", "groupby", "group", "by"), _GROUPS),
     **dict.fromkeys(("epsilon", "delta", "rho", "mu", "eps", "price", "budget", "privacy"), _PRICE),
+    **dict.fromkeys(("save", "reuse", "keep", "path", "filename"), _KEPT),
     **dict.fromkeys(("alpha", "confidence_level", "level", "conf_level"), _LEVEL),
     **dict.fromkeys(("start_params", "maxiter", "disp", "tol", "full_output", "method"), _NO_STEPS),
     **dict.fromkeys(("rng", "random_state", "seed"), _RANDOM),

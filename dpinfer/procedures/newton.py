@@ -24,7 +24,8 @@ from dpinfer.procedures.newton_people import PeoplePlan
 from dpinfer.procedures.newton_robust import HuberModel, QuantileModel
 from dpinfer.procedures.newton_steps import NewtonPlan
 from dpinfer.procedures.options import TARGET, TRUTH, Allowed, inferred, is_number, is_text, measured, one_of
-from dpinfer.procedures.procedure import Procedure, context_of
+from dpinfer.procedures.procedure import Procedure
+from dpinfer.procedures.stored import context_of
 from dpinfer.results.base import PrivateResults
 from dpinfer.results.glm import GLMResults
 from dpinfer.schema.points import FormulaDesign

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from dataclasses import Field, dataclass, fields, replace
-from functools import lru_cache
-from typing import TYPE_CHECKING, Any, ClassVar, Self, get_type_hints
+from dataclasses import dataclass, fields, replace
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 from dpinfer.errors import (
     DPInferError,
@@ -13,22 +12,24 @@ from dpinfer.errors import (
     NotProvedError,
     OptionError,
     ReleaseFormatError,
-    names_of,
     type_of,
 )
 from dpinfer.inference.released import Released
 from dpinfer.kernel.measurement import Measurement, price_procedure
 from dpinfer.kernel.stage import Context, Data, Slot, Stage
 from dpinfer.privacy.units import Neighbors, Privacy
+from dpinfer.procedures.keeping import keep
 from dpinfer.procedures.keywords import suggests
 from dpinfer.procedures.options import check_values, inferred, unstored
+from dpinfer.procedures.stored import context_of, hints, read_question, refuse_unknown_fields, stored_fields
 from dpinfer.release import Release, StageRelease
 from dpinfer.release.codec import decode, encode
-from dpinfer.release.registry import find_inference, register
+from dpinfer.release.registry import register
 from dpinfer.results.plain import Estimates
 from dpinfer.schema.schema import Schema
 
 if TYPE_CHECKING:
+    import os
     from collections.abc import Mapping
 
     from dpinfer.inference.batch import BatchEstimates
@@ -124,7 +125,7 @@ class Procedure(ABC):
 
     def to_dict(self) -> dict[str, Any]:
         """Return the stored fields as a JSON-ready mapping."""
-        return {one.name: encode(getattr(self, one.name)) for one in _stored(type(self))}
+        return {one.name: encode(getattr(self, one.name)) for one in stored_fields(type(self))}
 
     @classmethod
     def from_dict(cls, stored: Mapping[str, Any]) -> Self:
@@ -137,11 +138,11 @@ class Procedure(ABC):
         OptionError
             If a field has no such value.
         """
-        hints = _hints(cls)
-        missing = [one.name for one in _stored(cls) if one.name not in stored]
+        expected = hints(cls)
+        missing = [one.name for one in stored_fields(cls) if one.name not in stored]
         if missing:
             raise ReleaseFormatError(f"{', '.join(missing)} is missing")
-        return cls(**{one.name: decode(one.name, stored[one.name], hints[one.name]) for one in _stored(cls)})
+        return cls(**{one.name: decode(one.name, stored[one.name], expected[one.name]) for one in stored_fields(cls)})
 
     def question(self, context: Context) -> dict[str, Any]:
         """Return what a release stores of the question: its fields, its text, and the schema of the columns read."""
@@ -221,13 +222,19 @@ class Procedure(ABC):
         return Release(**measured)
 
     @suggests
-    def measure(self, privacy: Privacy) -> Release:
-        """Measure the data it is bound to, and pay.
+    def measure(self, privacy: Privacy, *, save: str | os.PathLike[str] | None = None, reuse: bool = False) -> Release:
+        """Measure the data it is bound to, and pay; what was kept is read back instead, free.
 
         Parameters
         ----------
         privacy : PureDP, ZCDP, GDP or ApproxDP
             The price.
+        save : path-like, optional
+            A file to keep the release in. If it is there, and answers this question of these data at this price, it is
+            read and nothing is paid. Public rows are measured anew, and nothing is written.
+        reuse : bool
+            True takes the last release of the same question from a ledger that keeps them (``Ledger(keep=True)``), if
+            there is one. By default a second call pays again, for new noise.
 
         Returns
         -------
@@ -238,14 +245,23 @@ class Procedure(ABC):
         BudgetExceededError
             If the ledger has too little left; nothing is then drawn.
         OptionError
-            If the procedure is not bound to data.
+            If the procedure is not bound to data, or ``save`` is no file that can be written, or ``reuse`` has no such
+            value or the ledger keeps no releases.
+        ReleaseMismatchError
+            If the file answers another question; nothing is then paid. Likewise:
+        ReleaseFormatError, ReleaseVersionError
+            If the file is no release, or one of a newer dpinfer.
+        ReleaseLostError
+            If the price was paid in an earlier run and the release is lost.
+        ReleaseNotSavedError
+            If the release was drawn and cannot be stored: the error carries it.
         """
-        return self._data().run(self, privacy)
+        return keep(self, self._data(), privacy, save=save, reuse=reuse)
 
     @suggests
-    def fit(self, privacy: Privacy) -> Any:
+    def fit(self, privacy: Privacy, *, save: str | os.PathLike[str] | None = None, reuse: bool = False) -> Any:
         """Measure and infer; parameters and errors as `measure`."""
-        return self.infer(self.measure(privacy))
+        return self.infer(self.measure(privacy, save=save, reuse=reuse))
 
     def bind(self, source: Data | Release) -> Self:
         """Return the same question about other data or another release."""
@@ -271,7 +287,7 @@ class Procedure(ABC):
     @property
     def about(self) -> object:
         """What is measured, in comparable form; by default the measured fields."""
-        measured = [one.name for one in _stored(type(self)) if one.metadata.get("role") != "inferred"]
+        measured = [one.name for one in stored_fields(type(self)) if one.metadata.get("role") != "inferred"]
         return type(self), encode([getattr(self, name) for name in measured])
 
     def reads(self, other: Procedure) -> bool:
@@ -321,7 +337,7 @@ class Procedure(ABC):
             If the question is damaged, or does not fit the sums that the release holds.
         """
         try:
-            _refuse_unknown_fields(cls, release.question)
+            refuse_unknown_fields(cls, release.question)
             asked = cls.from_dict(release.question)
             asked.check_release(release)
         except (DPInferError, KeyError, IndexError, TypeError, ValueError, OverflowError) as error:
@@ -364,7 +380,7 @@ class Procedure(ABC):
         OptionError
             If the procedure has no such option of inference.
         """
-        known = [one.name for one in _stored(type(self)) if one.metadata.get("role") == "inferred"]
+        known = [one.name for one in stored_fields(type(self)) if one.metadata.get("role") == "inferred"]
         for name, given in options.items():
             if name not in known:
                 raise OptionError(name, given, f"an option of the inference: {', '.join(known) or 'it has none'}")
@@ -414,40 +430,3 @@ class Procedure(ABC):
         if bound is None:
             return Context(schema, neighbors or "add_remove", privacy)
         return Context(schema, neighbors or bound.neighbors, privacy, bound.nobs, bound.public)
-
-
-def context_of(release: Release) -> Context:
-    """Return what is public about the run that made a release."""
-    return Context(release.schema, release.neighbors, release.cost.price, release.nobs, release.public)
-
-
-def read_question(release: Release) -> Procedure:
-    """Return the question that a release was made for, bound to it.
-
-    Raises
-    ------
-    InferenceError
-        If its procedure is not known.
-    ReleaseFormatError
-        If the question is damaged.
-    """
-    found: Procedure = find_inference(release.question.get("procedure")).__self__.from_release(release)  # type: ignore[attr-defined]
-    return found
-
-
-@lru_cache(maxsize=128)
-def _stored(cls: type[Procedure]) -> tuple[Field[Any], ...]:
-    """Fields of a question that releases hold."""
-    return tuple(one for one in fields(cls) if one.metadata.get("role") != "unstored")
-
-
-def _refuse_unknown_fields(cls: type[Procedure], question: Mapping[str, Any]) -> None:
-    known = {"procedure", "text", "schema"} | {one.name for one in _stored(cls)}
-    unknown = [name for name in question if name not in known]
-    if unknown:
-        raise ReleaseFormatError(f"{names_of(unknown)}: unknown to {cls.__name__}")
-
-
-@lru_cache(maxsize=128)
-def _hints(cls: type[Procedure]) -> dict[str, Any]:
-    return get_type_hints(cls)

@@ -30,6 +30,8 @@ from dpinfer.schema.basis import represent
 from dpinfer.schema.points import FormulaDesign
 
 if TYPE_CHECKING:
+    import os
+
     from dpinfer.inference.released import Released
     from dpinfer.kernel.measurement import Measurement
     from dpinfer.kernel.stage import Context, Stage
@@ -90,9 +92,9 @@ class Gram(OfProducts):
         return "gram of " + ", ".join(self.terms)
 
     @suggests
-    def fit(self, privacy: Privacy) -> Gram:
-        """Measure, and return this procedure bound to its release; see `Gram.release`."""
-        return replace(self, source=self.measure(privacy))
+    def fit(self, privacy: Privacy, *, save: str | os.PathLike[str] | None = None, reuse: bool = False) -> Gram:
+        """Measure, and return this procedure bound to its release; see `Gram.release` and `Procedure.measure`."""
+        return replace(self, source=self.measure(privacy, save=save, reuse=reuse))
 
     @property
     def release(self) -> Release:

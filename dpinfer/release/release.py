@@ -24,10 +24,10 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-__all__ = ["FORMAT_VERSION", "Release", "read_release"]
+__all__ = ["FORMAT_VERSION", "MAGIC", "Release", "read_release"]
 
 FORMAT_VERSION = 2
-_MAGIC = "dpinfer release"
+MAGIC = "dpinfer release"
 
 
 @dataclass(frozen=True)
@@ -53,6 +53,8 @@ class Release:
         True if made from public data with simulated noise: it then protects nobody.
     dataset : str or None
         What the ledger calls the data; None for a simulated release.
+    dataset_version : str or None
+        The declared version of the data, ``PrivateData(..., version=)``; None where none was declared.
     """
 
     kind: str
@@ -64,6 +66,7 @@ class Release:
     charge_ids: tuple[str, ...]
     public: bool
     dataset: str | None = None
+    dataset_version: str | None = None
 
     @property
     def schema(self) -> Schema:
@@ -139,13 +142,14 @@ class Release:
         """Return the release as readable JSON, without loss."""
         return json.dumps(
             {
-                "format": _MAGIC,
+                "format": MAGIC,
                 "version": FORMAT_VERSION,
                 "kind": self.kind,
                 "guarantee": "none (public data)" if self.public else self.cost.describe(),
                 "neighbors": self.neighbors,
                 "nobs": self.nobs,
                 "dataset": self.dataset,
+                **({} if self.dataset_version is None else {"dataset_version": self.dataset_version}),
                 "charge_ids": list(self.charge_ids),
                 "public": self.public,
                 "cost": self.cost.to_dict(),
@@ -170,7 +174,7 @@ class Release:
             stored = json.loads(text)
         except (ValueError, RecursionError) as error:
             raise ReleaseFormatError(f"not a release, or cut short: {error}") from error
-        if not isinstance(stored, dict) or stored.get("format") != _MAGIC:
+        if not isinstance(stored, dict) or stored.get("format") != MAGIC:
             raise ReleaseFormatError('not a release: the text does not say "format": "dpinfer release"')
         version = stored.get("version")
         if type(version) is not int or version < 1:
@@ -204,6 +208,7 @@ class Release:
             charge_ids=tuple(stored["charge_ids"]),
             public=stored["public"],
             dataset=stored.get("dataset"),
+            dataset_version=stored.get("dataset_version"),
         )
         _ = release.schema
         if len({(stage.law.family, stage.law.draws) for stage in release.sums}) > 1:
@@ -234,6 +239,7 @@ def _check_types(stored: Mapping[str, Any]) -> None:
         "the number of rows": nobs is None or (type(nobs) is int and 0 <= nobs <= 2**53),
         "charge_ids": isinstance(charges, list) and all(isinstance(one, str) and one for one in charges),
         "dataset": isinstance(stored.get("dataset"), str | None),
+        "dataset_version": isinstance(stored.get("dataset_version"), str | None),
         "public": isinstance(stored["public"], bool),
         "question": isinstance(stored["question"], dict) and isinstance(stored["question"]["text"], str),
     }

@@ -19,10 +19,10 @@ RUNNING = ("dpinfer.kernel.run", "dpinfer.kernel.data")
 PURPOSES = {
     "kernel": "running, prices, samplers, rows of people, processes of blocks",
     "kernel/rows": "row sums: what is forced, and its bound",
-    "privacy": "units, exact arithmetic, costs, filters, the account of a ledger and its file",
-    "release": "noise laws, and what a stage releases",
+    "privacy": "units, exact arithmetic, costs, filters, the account of a ledger, its file and the releases in it",
+    "release": "noise laws, what a stage releases, what is asked",
     "schema": "columns, cells, expressions, features, axes",
-    "": "errors",
+    "": "errors, files that are written whole",
 }
 
 

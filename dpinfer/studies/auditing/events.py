@@ -198,7 +198,7 @@ def _shape_of(release: Any) -> tuple[Any, ...]:
 def _charged_once(setting: Setting) -> Finding:
     """Ask twice of a ledger that holds just the price: it pays for one run and refuses another."""
     asked = setting.bound(setting.base)
-    ledger = asked.source.ledger  # type: ignore[union-attr]
+    ledger: Any = asked.source.ledger  # type: ignore[union-attr]
     failed = []
     for granted in (True, False):
         try:
