@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pandas as pd
 
+from dpinfer.display.report import Report, Reported, Table
 from dpinfer.errors import OptionError
 from dpinfer.privacy.planning import composed_epsilon
 from dpinfer.privacy.profiles import OUTWARD, gaussian_epsilon
@@ -25,8 +26,8 @@ _PAIRS = ("public", "paired")
 _MOST = 10_000
 
 
-@dataclass(frozen=True, eq=False)
-class PrivacyCost:
+@dataclass(frozen=True, eq=False, repr=False)
+class PrivacyCost(Reported):
     """Costs of bootstraps that carry the noise of one release, B times.
 
     Attributes
@@ -45,9 +46,9 @@ class PrivacyCost:
         """Return the table, a copy."""
         return self.frame.copy()
 
-    def __repr__(self) -> str:
-        shown = self.frame.to_string(index=False, float_format=lambda value: f"{value:.4g}")
-        return f"Cost of a bootstrap with weights {self.weights!r}, epsilon at delta = {self.delta:g}\n{shown}"
+    def _report(self) -> Report:
+        title = f"Cost of a bootstrap with weights {self.weights!r}, epsilon at delta = {self.delta:g}"
+        return Report(title, (), (Table.of(self.frame, index=False),))
 
     def plot(self, ax: Axes | None = None) -> Axes:
         """Plot epsilon against the number of replicates: exact, claimed, and in the limit.

@@ -9,6 +9,8 @@ import numpy as np
 import pandas as pd
 from scipy import optimize
 
+from dpinfer.display.numbers import count
+from dpinfer.display.report import Report, Reported, Table
 from dpinfer.errors import DPInferError, OptionError, type_of
 from dpinfer.results.axes import given_or_new
 from dpinfer.studies.power_search import four_digits_down
@@ -32,8 +34,8 @@ _LEAST, _POINTS = 1e-3, 9
 """Least share that a question may get, and points at which its relative width is looked at."""
 
 
-@dataclass(frozen=True, eq=False)
-class SharedPlan:
+@dataclass(frozen=True, eq=False, repr=False)
+class SharedPlan(Reported):
     """How several questions share a budget; made by `plan`.
 
     Attributes
@@ -60,11 +62,10 @@ class SharedPlan:
         """Return the table, a copy."""
         return self.frame.copy()
 
-    def __repr__(self) -> str:
-        facts = {"budget": f"{self.budget}: {self.budget.describe()}", "rows": f"{self.n:,}"}
-        lines = [f"{name:11} {fact}" for name, fact in {**facts, "population": self.population}.items()]
-        table = self.frame.to_string(float_format=lambda value: f"{value:.4g}")
-        return "\n".join(["Plan: nothing is charged yet", *lines, "", table])
+    def _report(self) -> Report:
+        budget = f"{self.budget}: {self.budget.describe()}"
+        facts = (("budget", budget), ("rows", count(self.n)), ("population", self.population))
+        return Report("Plan: nothing is charged yet", facts, (Table.of(self.frame),))
 
     def plot(self, ax: Axes | None = None) -> Axes:
         """Plot the relative width of each question against its share; points are the plan.
