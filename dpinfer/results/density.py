@@ -13,7 +13,7 @@ from dpinfer.inference.density import DensityEstimates, density_intervals, proje
 from dpinfer.results.axes import given_or_new
 from dpinfer.results.contrasts import check_alpha
 from dpinfer.results.people import alike_flags
-from dpinfer.results.printing import PrivateSummary, cell_table, interval_labels, summary_of
+from dpinfer.results.printing import Exported, PrivateSummary, cell_table, interval_labels, summary_of
 from dpinfer.results.wording import (
     charge_notes,
     column_notes,
@@ -73,7 +73,7 @@ class IntegratedError:
 
 
 @dataclass(frozen=True, eq=False)
-class DensityResults:
+class DensityResults(Exported):
     """A density, constant within bins.
 
     Attributes

@@ -13,6 +13,7 @@ from dpinfer.results.contrasts import check_alpha
 from dpinfer.results.plots import plot_coefficients
 from dpinfer.results.printing import PrivateSummary, estimate_table, interval_labels, summary_of
 from dpinfer.results.summary import explain, header_facts
+from dpinfer.results.wording import column_labels
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -154,7 +155,7 @@ class DescriptionResults(PrivateResults):
     ) -> PrivateSummary:
         """Return the summary: header, estimates, guarantee, warnings; see `PrivateResults.summary`."""
         frame = self.summary_frame(alpha)
-        names = list(self._inference.names) if xname is None else list(xname)
+        names = column_labels(self.release, self._inference.names) if xname is None else list(xname)
         if len(names) != len(frame):
             raise OptionError("xname", names, f"{len(frame)} names")
         left, right = header_facts(self, yname or self._response)

@@ -11,7 +11,7 @@ import pandas as pd
 from dpinfer.inference.quantiles import cdf_interval, simultaneous_width
 from dpinfer.results.axes import given_or_new
 from dpinfer.results.contrasts import check_alpha
-from dpinfer.results.printing import PrivateSummary, estimate_table, label_texts, summary_of
+from dpinfer.results.printing import Exported, PrivateSummary, estimate_table, label_texts, summary_of
 from dpinfer.results.quantiles import Distribution, quantile_results, read_probabilities
 from dpinfer.results.wording import (
     charge_notes,
@@ -38,7 +38,7 @@ _COLORS = ("#1f4e79", "#c8553d", "#588157", "#7d5ba6", "#b8860b", "#3a7ca5")
 
 
 @dataclass(frozen=True, eq=False)
-class CDFResults:
+class CDFResults(Exported):
     """A private distribution function, by group.
 
     Attributes

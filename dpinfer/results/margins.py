@@ -15,7 +15,14 @@ from dpinfer.results.contrasts import check_alpha
 from dpinfer.results.plots import draw_intervals
 from dpinfer.results.printing import Exported, PrivateSummary, cell_table, interval_labels, summary_of
 from dpinfer.results.summary import method_notes, statistic_labels
-from dpinfer.results.wording import charge_notes, column_notes, guarantee, guarantee_facts, short_guarantee
+from dpinfer.results.wording import (
+    charge_notes,
+    column_labels,
+    column_notes,
+    guarantee,
+    guarantee_facts,
+    short_guarantee,
+)
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -235,7 +242,8 @@ class MarginalEffects(Exported):
         cells = []
         for effect, error, ratio, pvalue, low, high in frame.to_numpy():
             cells.append([forg(effect, prec=4), forg(error), forg(ratio), f"{pvalue:#6.3f}", forg(low), forg(high)])
-        table = cell_table(cells, headers, list(self.names), ["%s", "%s", "%8s", "%s", "%11s", "%11s"])
+        stubs = column_labels(results.release, self.names)
+        table = cell_table(cells, headers, stubs, ["%s", "%s", "%8s", "%s", "%11s", "%11s"])
         left = [("Dep. Variable:", results.response), *guarantee_facts(results.release)]
         right = [("Method:", self.margeff_options["method"]), ("At:", self.margeff_options["at"])]
         right.append(("Inference:", results.inference.method))

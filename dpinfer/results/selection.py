@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from dpinfer.errors import OptionError
-from dpinfer.results.printing import PrivateSummary, cell_table, summary_of
+from dpinfer.results.printing import PrivateSummary, Shown, cell_table, summary_of
 from dpinfer.results.wording import charge_notes, column_notes, guarantee, guarantee_facts, short_guarantee
 
 if TYPE_CHECKING:
@@ -25,7 +25,7 @@ _METHODS = {"gumbel": "exponential mechanism", "exponential": "permute-and-flip"
 
 
 @dataclass(frozen=True, eq=False)
-class SelectionResults:
+class SelectionResults(Shown):
     """The candidate that was chosen, and how far from the best its score may be.
 
     Attributes

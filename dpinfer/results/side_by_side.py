@@ -13,9 +13,10 @@ import numpy as np
 import pandas as pd
 from statsmodels.iolib.table import SimpleTable
 
+from dpinfer.display.report import Report, Table
 from dpinfer.errors import OptionError
 from dpinfer.results.contrasts import check_alpha
-from dpinfer.results.printing import HTML, LATEX_TEXT, escape_markdown, table_width
+from dpinfer.results.printing import LATEX_TEXT, escape_markdown, table_width
 from dpinfer.results.side_columns import KINDS, Column, one_line, read_column
 from dpinfer.results.total_cost import charges_of, total_notes
 from dpinfer.results.wording import charge_notes, guarantee
@@ -121,11 +122,9 @@ class SummaryTable:
 
     def as_html(self) -> str:
         """Return the table as HTML, with names and notes escaped; MathJax leaves it alone."""
-        table = self._table(HTML)
-        table.title = self.title.translate(HTML)
-        notes = [(mark + text).translate(HTML) for mark, text in self._sentences()]
-        body = "<br/>\n".join([f"{table.as_html()}\n<br/>Notes:", *notes])
-        return f'<div class="tex2jax_ignore mathjax_ignore">\n{body}\n</div>'
+        above, below = ([tuple(row) for block in blocks for row in _rows(block)] for blocks in self._blocks())
+        table = Table(("", *self._names()), (*above, *below), rule=len(above))
+        return Report(self.title, (), (table,), self.notes, self.warnings, numbered=True).html()
 
     def as_latex(self) -> str:
         """Return the table as LaTeX, with names and notes escaped; it needs the booktabs package."""

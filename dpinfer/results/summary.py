@@ -12,7 +12,15 @@ from statsmodels.iolib.summary2 import Summary as Summary2
 from dpinfer.errors import OptionError
 from dpinfer.results.contrasts import check_alpha
 from dpinfer.results.printing import PrivateSummary, cell_table, interval_labels, summary_of, without_parts
-from dpinfer.results.wording import charge_notes, column_notes, format_nobs, guarantee, guarantee_facts, measured_in
+from dpinfer.results.wording import (
+    charge_notes,
+    column_labels,
+    column_notes,
+    format_nobs,
+    guarantee,
+    guarantee_facts,
+    measured_in,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -157,7 +165,8 @@ def build_summary(
     frame = _renamed(results, xname, alpha)
     title = title or f"{results.model_name} Results"
     left, right = header_facts(results, yname or results.response)
-    headers, stubs = list(without_parts(frame).columns), [str(name) for name in frame.index]
+    headers = list(without_parts(frame).columns)
+    stubs = list(xname) if xname is not None else column_labels(results.release, frame.index)
     table = cell_table(_cells(frame), headers, stubs, ["%s", "%s", "%8s", "%s", "%11s", "%11s", "%s"])
     return summary_of(title, left, right, table, explain(results, frame), results.flags)
 

@@ -432,7 +432,7 @@ def test_latex_is_one_balanced_booktabs_table(case, logit):
 def test_html_and_markdown_have_every_cell(case, logit):
     table = summary_table([case.noisy(release=paid("a")), logit])
     rows = re.findall(r"<tr>(.*?)</tr>", table.as_html(), flags=re.DOTALL)
-    cells = [[cell.strip() for cell in re.findall(r"<t[dh]>(.*?)</t[dh]>", row)] for row in rows]
+    cells = [[cell.strip() for cell in re.findall(r"<t[dh][^>]*>(.*?)</t[dh]>", row)] for row in rows]
     assert cells[0] == ["", *table.frame.columns]
     assert [row[1:] for row in cells[1:]] == table.frame.to_numpy().tolist()
     lines = [line for line in table.as_markdown().replace("\\", "").splitlines() if line.startswith("|")]

@@ -144,9 +144,6 @@ class TestResults(Exported, ABC):
         table = _table(self.frame(alpha))
         return summary_of(self.title, left, right, table, self._explain(alpha), self.flags)
 
-    def _repr_html_(self) -> str:
-        return self.to_html()
-
     def plot_null(self, ax: Axes | None = None, *, color: str = "#6497b1") -> Axes:
         """Draw the simulated null distribution and the observed statistic.
 
