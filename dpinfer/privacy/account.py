@@ -8,6 +8,7 @@ from contextlib import suppress
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, cast
 
+from dpinfer.display.progress import LOG
 from dpinfer.errors import BudgetExceededError, DPInferError, LedgerError, LedgerMismatchError, OptionError, type_of
 from dpinfer.privacy.cost import Cost
 from dpinfer.privacy.filters import Entry, Filter, filter_for
@@ -74,6 +75,7 @@ class Account:
                 )
             time = datetime.now(UTC).isoformat(timespec="microseconds")
             add_charge(connection, Charge(identifier, time, description, cost, entry.amount, entry.reserve))
+        LOG.info("charged %s to %r for %s", cost.price, self.header.dataset, description)
         return identifier
 
     def entry(self, cost: Cost) -> Entry:

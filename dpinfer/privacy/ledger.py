@@ -11,6 +11,7 @@ import pandas as pd
 from dpinfer.errors import LedgerError, LedgerMismatchError, OptionError, type_of
 from dpinfer.privacy.account import Account, filter_of, found_header
 from dpinfer.privacy.filters import Entry, filter_for
+from dpinfer.privacy.showing import ledger_report
 from dpinfer.privacy.store import (
     Charge,
     FileStore,
@@ -324,6 +325,10 @@ class Ledger:
         if self.path is None:
             _refuse_copy()
         return type(self).open(self.path)
+
+    def _repr_html_(self) -> str:
+        """Show as HTML in a notebook."""
+        return ledger_report(self).html()
 
     def __repr__(self) -> str:
         where = "in memory" if self.path is None else self.path

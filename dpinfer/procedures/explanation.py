@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Self
 
 import pandas as pd
 
 from dpinfer.display.report import Report, Table
 from dpinfer.kernel.wording import measures, noise_in_words
+from dpinfer.release.laws import CHOICES
 
 if TYPE_CHECKING:
     from dpinfer.kernel.measurement import Measurement
     from dpinfer.privacy.units import Neighbors, Privacy
 
 __all__ = ["Explanation"]
+
+_GAP = re.compile(r" {2,}")
 
 
 class Explanation(str):
@@ -99,7 +103,8 @@ class Explanation(str):
         frames = []
         for place, stage in enumerate(self._measurement.stages, 1):
             law, steps = stage.law, pd.Series(stage.steps, dtype=float)
-            spread = pd.Series(law.variances, dtype=float) ** 0.5 * steps if hasattr(law, "variances") else None
+            chosen = law.family in CHOICES
+            spread = float("nan") if chosen else pd.Series(law.variances, dtype=float) ** 0.5 * steps
             part = pd.DataFrame({"stage": place, "family": law.family, "scale": pd.Series(law.scales) * steps})
             frames.append(part.assign(**{"std dev": spread}).set_axis(list(stage.names)))
         return pd.concat(frames)
@@ -110,17 +115,45 @@ class Explanation(str):
         facts = [fact for fact in told.facts if fact[0].split()[0] not in own]
         if told.text != facts[0][1]:
             facts.insert(0, ("question", told.text))
-        table = Table.of(self.stages.drop(columns="adaptive" if not self.stages["adaptive"].any() else []))
+        table = Table.of(self.stages.drop(columns=[] if self.stages["adaptive"].any() else "adaptive"))
         described = set(told.describe().splitlines())
-        notes = _sentences([line for line in self.splitlines() if line not in described])
-        shown = [note for note in notes if not note.startswith("question ")]
-        return Report(f"{told.text}, at {self.privacy}", tuple(facts), (table,), tuple(shown))
+        left = [line for line in self.splitlines() if line not in described and not line.startswith("question ")]
+        notes, tables = _read(left)
+        return Report(f"{told.text}, at {self.privacy}", tuple(facts), (table, *tables), tuple(notes))
 
     def _repr_html_(self) -> str:
         """Show as HTML in a notebook."""
         return self._report().html()
 
 
-def _sentences(lines: list[str]) -> list[str]:
-    """Join lines that go on; those that begin with spaces or a head of their own stand alone."""
-    return [" ".join(line.split()) for line in lines]
+def _read(lines: list[str]) -> tuple[list[str], list[Table]]:
+    """Read what is to be expected: sentences, and tables below lines that end with a colon."""
+    notes: list[str] = []
+    tables: list[Table] = []
+    heading: list[str] = []
+    while lines:
+        line = lines.pop(0)
+        if line.endswith(":"):
+            below = []
+            while lines and (found := _GAP.split(lines[0].strip())) and (lines[0][0] == " " or len(found) > 1):
+                below.append(found if len(found) > 1 else lines[0].strip().split(": ", 1))
+                lines.pop(0)
+            if below and len({len(one) for one in below[1:]}) <= 1:
+                tables.append(_table(" ".join([*heading, line]), below))
+                heading = []
+                continue
+            notes += [" ".join([*heading, line]), *(" ".join(one) for one in below)]
+            heading = []
+        elif lines and not line.endswith(".") and lines[0].endswith(":"):
+            heading = [line]
+        else:
+            notes.append(": ".join(_GAP.split(line, 1)) if line[:1].strip() else line.strip())
+    return notes, tables
+
+
+def _table(heading: str, rows: list[list[str]]) -> Table:
+    """Make a table of rows; the first is that of the heads where it lacks the name that others have."""
+    width = max(map(len, rows))
+    heads = [""] * (width - len(rows[0])) + rows.pop(0) if len(rows) > 1 and len(rows[0]) < width else [""] * width
+    cells = tuple(tuple(row) for row in rows)
+    return Table(tuple(heads), cells, frozenset({1}) if width == 2 else frozenset(), 0, heading.removesuffix(":"))

@@ -8,12 +8,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pandas as pd
 from scipy import stats
-from statsmodels.iolib.summary import forg
 
 from dpinfer.errors import OptionError
 from dpinfer.results.contrasts import check_alpha
 from dpinfer.results.plots import draw_intervals
-from dpinfer.results.printing import Exported, PrivateSummary, cell_table, interval_labels, summary_of
+from dpinfer.results.printing import Exported, PrivateSummary, cell_table, figure, interval_labels, summary_of
 from dpinfer.results.summary import method_notes, statistic_labels
 from dpinfer.results.wording import (
     charge_notes,
@@ -241,7 +240,9 @@ class MarginalEffects(Exported):
         headers = [frame.columns[0], "std err", *statistic_labels(results), lower, upper]
         cells = []
         for effect, error, ratio, pvalue, low, high in frame.to_numpy():
-            cells.append([forg(effect, prec=4), forg(error), forg(ratio), f"{pvalue:#6.3f}", forg(low), forg(high)])
+            cells.append(
+                [figure(effect, 4), *map(figure, (error, ratio)), f"{pvalue:#6.3f}", figure(low), figure(high)]
+            )
         stubs = column_labels(results.release, self.names)
         table = cell_table(cells, headers, stubs, ["%s", "%s", "%8s", "%s", "%11s", "%11s"])
         left = [("Dep. Variable:", results.response), *guarantee_facts(results.release)]

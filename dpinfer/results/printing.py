@@ -28,6 +28,7 @@ __all__ = [
     "cell_table",
     "escape_markdown",
     "estimate_table",
+    "figure",
     "interval_labels",
     "label_texts",
     "summary_of",
@@ -206,9 +207,14 @@ def _gap(name: str, frame: pd.DataFrame) -> str:
     return "not determined" if name == frame.columns[0] else ""
 
 
-def _four_digits(value: float) -> str:
+def figure(value: float, digits: int = 3) -> str:
+    """Write a number as statsmodels does, but for large ones: written out, their digits grouped."""
     large = math.isfinite(value) and abs(value) >= _GROUPED
-    return number(value) if large else str(forg(float(value), prec=4))
+    return number(value, digits) if large else str(forg(float(value), prec=digits))
+
+
+def _four_digits(value: float) -> str:
+    return figure(value, 4)
 
 
 def summary_of(

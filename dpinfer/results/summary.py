@@ -6,12 +6,11 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import pandas as pd
-from statsmodels.iolib.summary import forg
 from statsmodels.iolib.summary2 import Summary as Summary2
 
 from dpinfer.errors import OptionError
 from dpinfer.results.contrasts import check_alpha
-from dpinfer.results.printing import PrivateSummary, cell_table, interval_labels, summary_of, without_parts
+from dpinfer.results.printing import PrivateSummary, cell_table, figure, interval_labels, summary_of, without_parts
 from dpinfer.results.wording import (
     charge_notes,
     column_labels,
@@ -115,8 +114,8 @@ def _cells(frame: pd.DataFrame) -> list[list[str]]:
     rows = []
     for values in without_parts(frame).to_numpy(dtype=np.float64):
         coef, *middle, pvalue, lower, upper, share = values
-        numbers = [forg(coef, prec=4), *(forg(value) for value in middle), f"{pvalue:#6.3f}"]
-        rows.append([*numbers, forg(lower), forg(upper), f"{share:.1%}"])
+        numbers = [figure(coef, 4), *(figure(value) for value in middle), f"{pvalue:#6.3f}"]
+        rows.append([*numbers, figure(lower), figure(upper), f"{share:.1%}"])
     return rows
 
 

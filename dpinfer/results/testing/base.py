@@ -8,11 +8,10 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 import numpy as np
-from statsmodels.iolib.summary import forg
 
 from dpinfer.errors import InferenceError
 from dpinfer.results.axes import given_or_new
-from dpinfer.results.printing import Exported, PrivateSummary, cell_table, label_texts, summary_of
+from dpinfer.results.printing import Exported, PrivateSummary, cell_table, figure, label_texts, summary_of
 from dpinfer.results.wording import (
     charge_notes,
     column_notes,
@@ -207,4 +206,4 @@ def _table(frame: pd.DataFrame) -> SimpleTable:
 
 
 def _cell(value: object) -> str:
-    return forg(float(value)) if isinstance(value, float | int | np.number) else str(value)
+    return figure(float(value)) if isinstance(value, float | int | np.number) else str(value)
