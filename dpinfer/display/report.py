@@ -24,7 +24,7 @@ div.dpinfer caption{caption-side:top;text-align:left;font-weight:600;color:inher
 div.dpinfer tbody tr:nth-child(n){background:transparent}
 div.dpinfer tr>th,div.dpinfer tr>td{padding:.15em .8em .15em 0;border:0;color:inherit;background:transparent;
 text-align:right;vertical-align:top;font-weight:normal;white-space:nowrap;max-width:none}
-div.dpinfer thead>tr>th{font-weight:600;border-bottom:1px solid rgba(127,127,127,.7);vertical-align:bottom}
+div.dpinfer thead>tr>*{font-weight:600;border-bottom:1px solid rgba(127,127,127,.7);vertical-align:bottom}
 div.dpinfer tbody.ruled>tr:first-child>*{border-top:1px solid rgba(127,127,127,.35)}
 div.dpinfer table.body{border-bottom:1px solid rgba(127,127,127,.7)}
 div.dpinfer tr>th:first-child,div.dpinfer tbody>tr>th,div.dpinfer tr>.words{text-align:left}
@@ -83,8 +83,12 @@ class Table:
             longest = max([0, *self.words], key=lambda place: wide[place])
             others = sum(wide) - wide[longest] + 2 * (len(wide) - 1)
             wide[longest] = min(wide[longest], max(width - others, 20))
-        lines = [line for row in (self.columns, *self.rows) for line in self._lines(row, wide)]
+        lines = [line for row in self._shown for line in self._lines(row, wide)]
         return "\n".join([self.caption, *lines] if self.caption else lines)
+
+    @property
+    def _shown(self) -> tuple[tuple[str, ...], ...]:
+        return (self.columns, *self.rows) if any(self.columns) else self.rows
 
     def _by_column(self) -> list[tuple[str, list[str]]]:
         return [(head, [row[place] for row in self.rows]) for place, head in enumerate(self.columns)]
@@ -105,13 +109,14 @@ class Table:
     def html(self, caption: str = "") -> str:
         """Return the table as HTML, with everything escaped."""
         heads = "".join(self._cell("th", place, name, ' scope="col"') for place, name in enumerate(self.columns))
+        head = f"<thead><tr>{heads}</tr></thead>" if any(self.columns) else ""
         told = caption or self.caption
         named = f"<caption>{escape(told)}</caption>" if told else ""
         split = self.rule or len(self.rows)
         parts = [f"<tbody>{self._rows(self.rows[:split])}</tbody>"]
         if self.rows[split:]:
             parts.append(f'<tbody class="ruled">{self._rows(self.rows[split:])}</tbody>')
-        return f'<table class="body">{named}<thead><tr>{heads}</tr></thead>{"".join(parts)}</table>'
+        return f'<table class="body">{named}{head}{"".join(parts)}</table>'
 
     def _rows(self, rows: Sequence[Sequence[str]]) -> str:
         found = []

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from itertools import takewhile
 from typing import TYPE_CHECKING, Self
 
 import pandas as pd
@@ -18,6 +19,8 @@ if TYPE_CHECKING:
 __all__ = ["Explanation"]
 
 _GAP = re.compile(r" {2,}")
+_HEADS = ("test", "replicates", "balance", "instead", "ranks", "error", "region", "native", "row_norm")
+"""Names of facts that procedures tell besides those of the measurement."""
 
 
 class Explanation(str):
@@ -130,24 +133,22 @@ def _read(lines: list[str]) -> tuple[list[str], list[Table]]:
     """Read what is to be expected: sentences, and tables below lines that end with a colon."""
     notes: list[str] = []
     tables: list[Table] = []
-    heading: list[str] = []
-    while lines:
-        line = lines.pop(0)
-        if line.endswith(":"):
-            below = []
-            while lines and (found := _GAP.split(lines[0].strip())) and (lines[0][0] == " " or len(found) > 1):
-                below.append(found if len(found) > 1 else lines[0].strip().split(": ", 1))
-                lines.pop(0)
-            if below and len({len(one) for one in below[1:]}) <= 1:
-                tables.append(_table(" ".join([*heading, line]), below))
-                heading = []
-                continue
-            notes += [" ".join([*heading, line]), *(" ".join(one) for one in below)]
-            heading = []
-        elif lines and not line.endswith(".") and lines[0].endswith(":"):
-            heading = [line]
+    started = False  # whether the last note goes on in the next line
+    for place, line in enumerate(lines):
+        if line.startswith(" ") or _GAP.search(line):
+            continue
+        begun = " ".join([notes.pop(), line]) if started else line
+        below = list(takewhile(lambda one: one.startswith(" ") or _GAP.search(one), lines[place + 1 :]))
+        rows = [_GAP.split(one.strip()) if _GAP.search(one.strip()) else one.strip().split(": ", 1) for one in below]
+        width = max(map(len, rows), default=0)
+        rows = [row for row in rows if len(row) in (width, width - 1) and row[0] not in _HEADS]
+        if line.endswith(":") and rows:
+            tables.append(_table(begun, rows))
+            started = False
         else:
-            notes.append(": ".join(_GAP.split(line, 1)) if line[:1].strip() else line.strip())
+            notes.append(begun)
+            started = line.endswith((" about", " and", ";"))
+    notes += [": ".join(_GAP.split(line, maxsplit=1)) for line in lines if _GAP.split(line)[0] in _HEADS]
     return notes, tables
 
 

@@ -295,8 +295,9 @@ class MarginalEffects(Exported):
             "sampling_upper": self.margeff + arms[:, 1],
         }
         label = f"{MARGIN_LABELS[self.margeff_options['method']]} ({self.results.inference.method} inference)"
-        title = f"{self.results.response}: {short_guarantee(self.results.release)}"
-        frame = pd.DataFrame(columns, index=list(self.names))
+        (response,) = column_labels(self.results.release, [self.results.response])
+        title = f"{response}: {short_guarantee(self.results.release)}"
+        frame = pd.DataFrame(columns, index=column_labels(self.results.release, self.names))
         return draw_intervals(frame, ax, alpha=alpha, color=color, legend=legend, zero=True, label=label, title=title)
 
 

@@ -9,10 +9,10 @@ import pandas as pd
 from scipy import stats
 
 from dpinfer.errors import UnknownColumnError
-from dpinfer.results.axes import given_or_new
 from dpinfer.results.contrasts import check_alpha
 from dpinfer.results.prediction import CONSTANTS
-from dpinfer.results.wording import short_guarantee
+from dpinfer.results.style import FAINT, SMALL, given_or_new, grouped, restrain, titled
+from dpinfer.results.wording import column_labels, short_guarantee
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -25,6 +25,9 @@ if TYPE_CHECKING:
     Array = NDArray[np.float64]
 
 __all__ = ["coefficient_frame", "draw_intervals", "plot_coefficients"]
+
+_TALLEST = 14.0
+"""Height in inches of a new figure, at most."""
 
 
 def coefficient_frame(results: PrivateEstimates, alpha: float = 0.05) -> pd.DataFrame:
@@ -82,7 +85,9 @@ def plot_coefficients(
     ``zero`` says whether zero is marked, and always within the axis.
     """
     frame = _selected(coefficient_frame(results, alpha), terms)
-    title = f"{results.response}: {short_guarantee(results.release)}"
+    frame.index = pd.Index(column_labels(results.release, frame.index))
+    (response,) = column_labels(results.release, [results.response])
+    title = f"{response}: {short_guarantee(results.release)}"
     label = f"coefficient ({results.inference.method} inference)"
     return draw_intervals(frame, ax, alpha=alpha, color=color, legend=legend, zero=zero, label=label, title=title)
 
@@ -98,13 +103,16 @@ def draw_intervals(
     label: str,
     title: str,
 ) -> Axes:
-    """Draw estimates with intervals and the part of them from sampling, columns as ``coefficient_frame`` has them."""
-    ax = given_or_new(ax, 6.4, 1.4 + 0.42 * len(frame))
+    """Draw estimates with intervals, and the part of them from sampling where the frame tells it.
+
+    Columns are those of ``coefficient_frame``.
+    """
+    ax = given_or_new(ax, 6.4, min(1.4 + 0.42 * len(frame), _TALLEST))
     color = color or "C0"
     low, high = _limits(frame, zero=zero)
     position = np.arange(len(frame), dtype=np.float64)
     if zero:
-        ax.vlines(0.0, -0.5, len(frame) - 0.5, color="0.6", linewidth=0.8, linestyle="--", zorder=0)
+        ax.vlines(0.0, -0.5, len(frame) - 0.5, color=FAINT, linewidth=0.8, linestyle="--", zorder=0)
     clipped = frame.clip(low, high)
     ax.hlines(
         position,
@@ -114,15 +122,9 @@ def draw_intervals(
         linewidth=1.4,
         label=f"{100 * (1 - alpha):.4g}% interval, noise counted",
     )
-    ax.hlines(
-        position,
-        clipped["sampling_lower"],
-        clipped["sampling_upper"],
-        color=color,
-        linewidth=6,
-        alpha=0.45,
-        label="part from sampling",
-    )
+    if "sampling_lower" in clipped:
+        ends = clipped["sampling_lower"], clipped["sampling_upper"]
+        ax.hlines(position, *ends, color=color, linewidth=6, alpha=0.45, label="part from sampling")
     ax.plot(frame["estimate"], position, "o", color=color, markersize=5, label="estimate")
     for column, edge, marker in (("lower", low, "<"), ("upper", high, ">")):
         unbounded = np.isinf(frame[column].to_numpy())
@@ -135,7 +137,7 @@ def draw_intervals(
             clip_on=False,
         )
     ax.set_xlabel(label)
-    ax.set_title(title, fontsize="medium")
+    titled(ax, title)
     _dress(ax, frame, (low, high), legend=legend)
     return ax
 
@@ -162,7 +164,8 @@ def _limits(frame: pd.DataFrame, *, zero: bool) -> tuple[float, float]:
 def _dress(ax: Axes, frame: pd.DataFrame, limits: tuple[float, float], *, legend: bool) -> None:
     ax.set_xlim(*limits)
     ax.set_yticks(np.arange(len(frame)), [str(name) for name in frame.index])
-    ax.spines[["top", "right"]].set_visible(False)
+    restrain(ax)
+    grouped(ax.xaxis)
     room = _add_legend(ax, len(frame)) if legend else 0.0
     ax.set_ylim(len(frame) - 0.5 + room, -0.5)
 
@@ -171,6 +174,6 @@ def _add_legend(ax: Axes, rows: int) -> float:
     """Add a legend below the last row and return the room, in rows, that it takes."""
     box = ax.get_window_extent().transformed(ax.get_figure(root=True).dpi_scale_trans.inverted())  # type: ignore[union-attr]
     columns = 3 if box.width > 5 else 1
-    ax.legend(loc="lower center", ncols=columns, frameon=False, fontsize="small", borderaxespad=0.2)
+    ax.legend(loc="lower center", ncols=columns, frameon=False, fontsize=SMALL, borderaxespad=0.2)
     share = min(0.6, (0.24 if columns == 3 else 0.62) / box.height)
     return rows * share / (1 - share)

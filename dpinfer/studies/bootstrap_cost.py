@@ -14,7 +14,7 @@ from dpinfer.errors import OptionError
 from dpinfer.privacy.planning import composed_epsilon
 from dpinfer.privacy.profiles import OUTWARD, gaussian_epsilon
 from dpinfer.privacy.resampling import ASYMPTOTIC, DOUBLE_OR_NOTHING, LARGEST_MU, POISSON, dominating_mu
-from dpinfer.results.axes import given_or_new
+from dpinfer.results.style import given_or_new
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -8,7 +8,7 @@ import numpy as np
 from scipy import stats
 
 from dpinfer.errors import OptionError
-from dpinfer.results.axes import given_or_new
+from dpinfer.results.style import given_or_new
 from dpinfer.studies.rules import Rules
 
 if TYPE_CHECKING:

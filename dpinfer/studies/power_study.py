@@ -23,7 +23,7 @@ from dpinfer.privacy.units import NEIGHBORS, Privacy
 from dpinfer.procedures.binomial import BinomTest
 from dpinfer.procedures.chisquare import ChiSquare
 from dpinfer.procedures.mean_tests import MeanComparison
-from dpinfer.results.axes import given_or_new
+from dpinfer.results.style import given_or_new
 from dpinfer.schema.schema import Schema
 from dpinfer.studies.power_search import (
     Power,

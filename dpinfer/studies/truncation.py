@@ -11,7 +11,7 @@ import pandas as pd
 
 from dpinfer.display.report import Report, Reported, Table
 from dpinfer.errors import OptionError, type_of
-from dpinfer.results.axes import given_or_new
+from dpinfer.results.style import given_or_new
 from dpinfer.schema.people import MOST_ROWS
 
 if TYPE_CHECKING:

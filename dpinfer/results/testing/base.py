@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-import textwrap
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 import numpy as np
+from scipy import stats
 
 from dpinfer.errors import InferenceError
-from dpinfer.results.axes import given_or_new
+from dpinfer.results.laws import draw_law
 from dpinfer.results.printing import Exported, PrivateSummary, cell_table, figure, label_texts, summary_of
+from dpinfer.results.style import MARKED, given_or_new, grouped, legend, restrain, titled
 from dpinfer.results.wording import (
     charge_notes,
     column_notes,
@@ -143,7 +144,7 @@ class TestResults(Exported, ABC):
         table = _table(self.frame(alpha))
         return summary_of(self.title, left, right, table, self._explain(alpha), self.flags)
 
-    def plot_null(self, ax: Axes | None = None, *, color: str = "#6497b1") -> Axes:
+    def plot_null(self, ax: Axes | None = None, *, color: str = "C0") -> Axes:
         """Draw the simulated null distribution and the observed statistic.
 
         Parameters
@@ -166,15 +167,38 @@ class TestResults(Exported, ABC):
         finite = sample[np.isfinite(sample)]
         top = float(np.quantile(finite, 0.999)) if finite.size else 1.0
         edges = np.linspace(min(float(finite.min(initial=0.0)), 0.0), max(top, 1e-300), 61)
-        ax.hist(finite, bins=edges.tolist(), density=True, color=color, alpha=0.75, label="under the null hypothesis")
+        ax.hist(finite, bins=edges.tolist(), density=True, color=color, alpha=0.5, label="under the null hypothesis")
         drawn = self.distribution.statistic if self.distribution is not None else self.statistic
-        ax.axvline(drawn, color="#f18f01", lw=2, label=f"observed, p-value {self._pvalue_text()}")
+        ax.axvline(drawn, color=MARKED, lw=2, label=f"observed, p-value {self._pvalue_text()}")
         ax.set(xlabel=self.statistic_name, ylabel="density")
-        ax.set_title(textwrap.fill(self.hypothesis, 70), fontsize=10)
-        ax.set_yticks([])
-        ax.spines[["top", "right", "left"]].set_visible(False)
-        ax.legend(frameon=False)
+        self._finish(ax)
         return ax
+
+    def plot(self, ax: Axes | None = None) -> Axes:
+        """Draw the null distribution, simulated or in the limit, and the observed statistic; see `plot_null`.
+
+        Parameters
+        ----------
+        ax : matplotlib.axes.Axes, optional
+
+        Returns
+        -------
+        matplotlib.axes.Axes
+        """
+        if self.distribution is not None and np.isfinite(self.distribution.sample).any():
+            return self.plot_null(ax)
+        ax = given_or_new(ax, 6.5, 3.8)
+        draw_law(ax, self.statistic, None if self.dof is None else stats.chi2(self.dof), self._pvalue_text())
+        ax.set_xlabel(self.statistic_name)
+        self._finish(ax)
+        return ax
+
+    def _finish(self, ax: Axes) -> None:
+        titled(ax, self.hypothesis)
+        ax.set_yticks([])
+        restrain(ax, left=False)
+        grouped(ax.xaxis)
+        legend(ax)
 
     def _sample(self) -> Array:
         if self.distribution is None:

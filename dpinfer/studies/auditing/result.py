@@ -9,7 +9,7 @@ import pandas as pd
 
 from dpinfer.display.numbers import count, number
 from dpinfer.display.report import Report, Reported, Table
-from dpinfer.results.axes import given_or_new
+from dpinfer.results.style import given_or_new
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

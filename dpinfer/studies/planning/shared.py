@@ -12,7 +12,7 @@ from scipy import optimize
 from dpinfer.display.numbers import count
 from dpinfer.display.report import Report, Reported, Table
 from dpinfer.errors import DPInferError, OptionError, type_of
-from dpinfer.results.axes import given_or_new
+from dpinfer.results.style import given_or_new
 from dpinfer.studies.power_search import four_digits_down
 from dpinfer.studies.power_truth import is_number
 
