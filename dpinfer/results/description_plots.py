@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from dpinfer.display.numbers import number
-from dpinfer.results.plots import coefficient_frame, draw_intervals
+from dpinfer.results.drawing import draw_intervals
+from dpinfer.results.plots import coefficient_frame
 from dpinfer.results.style import SMALL, given_or_new, grouped, heat_table, ink, legend, restrain, titled
-from dpinfer.results.wording import column_caption, column_labels, measured_in, short_guarantee
+from dpinfer.results.wording import column_caption, column_labels, short_guarantee
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -26,6 +27,10 @@ _CURVES = 4
 """Groups of a histogram that are drawn as outlines; more are a heat map."""
 
 _TALLEST = 12.0
+"""Height in inches of a new figure, at most."""
+
+_WHOLE = 100.0
+"""Size of the largest cell of a heat map from which all are shown as whole numbers."""
 
 
 def plot_descriptions(results: DescriptionResults, ax: Axes | None, *, alpha: float, color: str | None) -> Axes:
@@ -80,8 +85,7 @@ def _histogram(
         ax.axhline(0.0, color=ink(), lw=0.6)
     name = str(results.index.names[-1])
     caption = column_caption(results.release, name)
-    unit = measured_in(results.release, name)
-    ax.set(xlabel=caption, ylabel=results.quantity if even else f"{results.quantity} per {unit or 'unit'}")
+    ax.set(xlabel=caption, ylabel=results.quantity if even else f"{results.quantity} per unit of the axis")
     ax.set_xlim(edges[0], edges[-1])
     _finish(ax, results, alpha, several=groups > 1)
     grouped(ax.xaxis, ax.yaxis)
@@ -118,7 +122,8 @@ def _heat(results: DescriptionResults, ax: Axes | None) -> Axes:
     ax = given_or_new(
         ax, float(np.clip(1.9 + 0.85 * columns, 5.0, 14.0)), float(np.clip(1.5 + 0.36 * len(down), 2.6, _TALLEST))
     )
-    texts = [[number(round(one, 2) if abs(one) < 100 else round(one)) for one in row] for row in values]
+    whole = float(np.nanmax(np.abs(values))) >= _WHOLE
+    texts = [[number(round(one) if whole else one, 3 if not whole else 6) for one in row] for row in values]
     heat_table(ax, values, down, across, texts=texts)
     called = [column_caption(results.release, str(name)) for name in results.index.names]
     ax.set(xlabel=called[-1], ylabel=", ".join(called[:-1]))

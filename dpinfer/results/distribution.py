@@ -15,6 +15,7 @@ from dpinfer.results.quantiles import Distribution, quantile_results, read_proba
 from dpinfer.results.style import given_or_new, grouped, legend, restrain, titled
 from dpinfer.results.wording import (
     charge_notes,
+    column_labels,
     column_notes,
     format_count,
     guarantee,
@@ -184,7 +185,8 @@ class CDFResults(Exported):
         """
         check_alpha(alpha)
         ax = given_or_new(ax, 6.5, 4)
-        for place, (label, tree) in enumerate(zip(self.labels, self.trees, strict=True)):
+        labels = column_labels(self.release, self.labels)
+        for place, (label, tree) in enumerate(zip(labels, self.trees, strict=True)):
             color, half = f"C{place}", self._half(tree, alpha)
             # Between two edges the function is above what it is at the first, and below what it is at the second.
             lower, upper = np.clip(tree.cdf - half, 0, 1)[:-1], np.clip(tree.cdf + half, 0, 1)[1:]

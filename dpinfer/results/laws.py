@@ -6,12 +6,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from dpinfer.results.style import MARKED
+from dpinfer.results.style import MARKED, grouped, legend, restrain, titled
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-__all__ = ["draw_law"]
+__all__ = ["draw_law", "dress_law"]
 
 _TAIL = 0.001
 
@@ -28,3 +28,13 @@ def draw_law(ax: Axes, observed: float, law: Any, pvalue: str) -> None:
         ax.axvline(observed, color=MARKED, lw=2, label=label)
     else:
         ax.plot([], [], color=MARKED, lw=2, label=f"{label}: not finite")
+
+
+def dress_law(ax: Axes, label: str, title: str) -> None:
+    """Name a statistic and the hypothesis, and leave out the scale of a density."""
+    ax.set_xlabel(label)
+    titled(ax, title)
+    ax.set_yticks([])
+    restrain(ax, left=False)
+    grouped(ax.xaxis)
+    legend(ax)

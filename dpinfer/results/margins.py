@@ -11,7 +11,7 @@ from scipy import stats
 
 from dpinfer.errors import OptionError
 from dpinfer.results.contrasts import check_alpha
-from dpinfer.results.plots import draw_intervals
+from dpinfer.results.drawing import draw_intervals
 from dpinfer.results.printing import Exported, PrivateSummary, cell_table, figure, interval_labels, summary_of
 from dpinfer.results.summary import method_notes, statistic_labels
 from dpinfer.results.wording import (

@@ -29,8 +29,9 @@ __all__ = [
 ]
 
 _WORD = re.compile(r"(?<![\w.])[^\W\d]\w*(?![\w.(])")
+_FACTOR = re.compile(r"\bC\((\w+)[^()\[\]]*\)\[T\.([^\[\]]*)\]|\b(\w+)\[T\.([^\[\]]*)\]")
 _LEVELS = re.compile(r"(?<=[=\[])[^\[\],=]*(?=[\],]|$)")
-"""A name in a term, but for that of a function; and a level in the name of a coefficient or a group."""
+"""A name in a term, but for that of a function; a level of a factor; one in the name of a coefficient or a group."""
 
 _NEIGHBORS = {
     "add_remove": "data sets are neighbours when one unit is added or removed (add_remove)",
@@ -66,6 +67,8 @@ def _labelled(name: str, told: Mapping[str, tuple[str, str]]) -> str:
         return name
     if name in told:
         return told[name][1]
+    name = _FACTOR.sub(lambda found: f"{found[1] or found[3]}[{found[2] or found[4]}]" if
+                       (found[1] or found[3]) in told else found.group(), name)  # fmt: skip
     levels, found, start = _LEVELS.finditer(name), [], 0
     for level in levels:  # what is in brackets after a factor is the name of a level
         found += [_columns(name[start : level.start()], told), level.group()]

@@ -14,7 +14,7 @@ from dpinfer.errors import OptionError
 from dpinfer.privacy.planning import composed_epsilon
 from dpinfer.privacy.profiles import OUTWARD, gaussian_epsilon
 from dpinfer.privacy.resampling import ASYMPTOTIC, DOUBLE_OR_NOTHING, LARGEST_MU, POISSON, dominating_mu
-from dpinfer.results.style import given_or_new
+from dpinfer.results.style import given_or_new, legend, restrain
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -71,7 +71,8 @@ class PrivacyCost(Reported):
         for axis in (ax.xaxis, ax.yaxis):
             axis.set_major_formatter("{x:g}")
             axis.set_minor_formatter("{x:g}" if axis is ax.yaxis else "")
-        ax.legend(fontsize=7, frameon=False)
+        restrain(ax)
+        legend(ax)
         return ax
 
 

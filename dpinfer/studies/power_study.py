@@ -23,7 +23,7 @@ from dpinfer.privacy.units import NEIGHBORS, Privacy
 from dpinfer.procedures.binomial import BinomTest
 from dpinfer.procedures.chisquare import ChiSquare
 from dpinfer.procedures.mean_tests import MeanComparison
-from dpinfer.results.style import given_or_new
+from dpinfer.results.style import FAINT, given_or_new, ink, legend, restrain, shades, titled
 from dpinfer.schema.schema import Schema
 from dpinfer.studies.power_search import (
     Power,
@@ -232,20 +232,18 @@ class PowerStudy(Reported):
         matplotlib.axes.Axes
         """
         ax = given_or_new(ax, 6.5, 4.2)
-        from matplotlib import colormaps  # noqa: PLC0415  (imported when first needed)
-
-        colors = colormaps["viridis"](np.linspace(0.85, 0.1, len(self.privacy)))
+        colors = shades(len(self.privacy))
         frame = self.frame.sort_values("n")
         for price, color in zip(self.privacy, colors, strict=True):
             own = frame[frame["privacy"] == str(price)]
             ax.errorbar(own["n"], own["power"], yerr=1.96 * own["std err"], color=color, fmt="o-", ms=4, label=price)
         plain = frame.drop_duplicates("n")
-        ax.plot(plain["n"], plain["ordinary power"], "o--", ms=3, color="black", label="ordinary test, no privacy")
-        ax.axhline(self.alpha, color="grey", lw=0.8, ls=":")
+        ax.plot(plain["n"], plain["ordinary power"], "o--", ms=3, color=ink(), label="ordinary test, no privacy")
+        ax.axhline(self.alpha, color=FAINT, lw=0.8, ls=":")
         ax.set(xscale="log", ylim=(0, 1.03), xlabel="rows", ylabel=f"power at level {self.alpha:g}")
-        ax.set_title(self.test.text(self.schema), fontsize=10)
-        ax.spines[["top", "right"]].set_visible(False)
-        ax.legend(frameon=False, fontsize=8)
+        titled(ax, self.test.text(self.schema))
+        restrain(ax)
+        legend(ax)
         return ax
 
     def _planned(self, price: Privacy) -> Measurement:

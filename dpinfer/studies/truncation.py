@@ -11,7 +11,7 @@ import pandas as pd
 
 from dpinfer.display.report import Report, Reported, Table
 from dpinfer.errors import OptionError, type_of
-from dpinfer.results.style import given_or_new
+from dpinfer.results.style import given_or_new, legend, restrain
 from dpinfer.schema.people import MOST_ROWS
 
 if TYPE_CHECKING:
@@ -57,7 +57,8 @@ class Truncation(Reported):
         ax.plot(noise, 1 - self.frame["rows kept"].to_numpy(), "o-", ms=4, label="share of rows lost")
         ax.plot(noise, self.frame["people cut"].to_numpy(), "s--", ms=4, label="share of people with rows lost")
         ax.set(xlabel="max_rows, and noise relative to max_rows = 1", ylabel="share", ylim=(-0.02, 1.0))
-        ax.legend(frameon=False)
+        restrain(ax)
+        legend(ax)
         return ax
 
 

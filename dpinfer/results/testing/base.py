@@ -10,9 +10,9 @@ import numpy as np
 from scipy import stats
 
 from dpinfer.errors import InferenceError
-from dpinfer.results.laws import draw_law
+from dpinfer.results.laws import draw_law, dress_law
 from dpinfer.results.printing import Exported, PrivateSummary, cell_table, figure, label_texts, summary_of
-from dpinfer.results.style import MARKED, given_or_new, grouped, legend, restrain, titled
+from dpinfer.results.style import MARKED, given_or_new
 from dpinfer.results.wording import (
     charge_notes,
     column_notes,
@@ -170,8 +170,7 @@ class TestResults(Exported, ABC):
         ax.hist(finite, bins=edges.tolist(), density=True, color=color, alpha=0.5, label="under the null hypothesis")
         drawn = self.distribution.statistic if self.distribution is not None else self.statistic
         ax.axvline(drawn, color=MARKED, lw=2, label=f"observed, p-value {self._pvalue_text()}")
-        ax.set(xlabel=self.statistic_name, ylabel="density")
-        self._finish(ax)
+        dress_law(ax, self.statistic_name, self.hypothesis)
         return ax
 
     def plot(self, ax: Axes | None = None) -> Axes:
@@ -188,17 +187,10 @@ class TestResults(Exported, ABC):
         if self.distribution is not None and np.isfinite(self.distribution.sample).any():
             return self.plot_null(ax)
         ax = given_or_new(ax, 6.5, 3.8)
-        draw_law(ax, self.statistic, None if self.dof is None else stats.chi2(self.dof), self._pvalue_text())
-        ax.set_xlabel(self.statistic_name)
-        self._finish(ax)
+        limit = stats.chi2(self.dof) if self.null == "asymptotic" and self.dof is not None else None
+        draw_law(ax, self.statistic, limit, self._pvalue_text())
+        dress_law(ax, self.statistic_name, self.hypothesis)
         return ax
-
-    def _finish(self, ax: Axes) -> None:
-        titled(ax, self.hypothesis)
-        ax.set_yticks([])
-        restrain(ax, left=False)
-        grouped(ax.xaxis)
-        legend(ax)
 
     def _sample(self) -> Array:
         if self.distribution is None:

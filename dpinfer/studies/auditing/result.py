@@ -9,7 +9,7 @@ import pandas as pd
 
 from dpinfer.display.numbers import count, number
 from dpinfer.display.report import Report, Reported, Table
-from dpinfer.results.style import given_or_new
+from dpinfer.results.style import FAINT, MARKED, given_or_new, legend, restrain, titled
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -159,13 +159,15 @@ class Audit(Reported):
         axes = given_or_new(ax, 5.2, 4.6)
         options: dict[str, Any] = {"lw": 1.6}
         if self.curve is not None:
-            axes.plot(self.curve["false alarm"], self.curve["missed"], color="#1b5e9e", label="measured", **options)
+            axes.plot(self.curve["false alarm"], self.curve["missed"], color="C0", label="measured", **options)
             stated = self.curve.sort_values("false alarm")
-            axes.plot(stated["false alarm"], stated["missed, stated"], color="firebrick", ls="--",
+            axes.plot(stated["false alarm"], stated["missed, stated"], color=MARKED, ls="--",
                       label=f"stated: {self.privacy}", **options)  # fmt: skip
-        axes.plot([0, 1], [1, 0], color="grey", lw=0.8, label="nothing to be told apart")
-        axes.set(xlabel="false alarms", ylabel="missed", xlim=(0, 1), ylim=(0, 1), title=self.text)
-        axes.legend(frameon=False)
+        axes.plot([0, 1], [1, 0], color=FAINT, lw=0.8, label="nothing to be told apart")
+        axes.set(xlabel="false alarms", ylabel="missed", xlim=(0, 1), ylim=(0, 1))
+        titled(axes, self.text)
+        restrain(axes)
+        legend(axes)
         return axes
 
 

@@ -11,6 +11,7 @@ import pandas as pd
 
 from dpinfer.display.report import Report, Reported, Table
 from dpinfer.errors import DPInferError, OptionError, kind_of, names_of
+from dpinfer.results.style import FAINT, legend, restrain
 from dpinfer.studies.planning.forecasts import Fitted, Summed
 from dpinfer.studies.planning.pilots import Told
 from dpinfer.studies.planning.tested import Tested
@@ -183,11 +184,11 @@ class Plan(Reported):
             place, planned = ("amount", amount_of(self.privacy)) if column == 0 else ("n", float(self.n))
             for row, measure in enumerate(measures):
                 _draw(found[row, column], curve, place, measure)
-                found[row, column].axvline(planned, color="grey", lw=0.8, ls=":")
+                found[row, column].axvline(planned, color=FAINT, lw=0.8, ls=":")
                 label = unit_of(self.privacy) if against == "privacy" else "rows"
                 found[row, column].set(xlabel=label, ylabel=measure)
-        found[0, 0].legend(frameon=False, fontsize=8)
-        found[0, 0].figure.suptitle(self.text, fontsize=10)
+        legend(found[0, 0])
+        found[0, 0].figure.suptitle(self.text, fontsize="medium")
         return found
 
     def _shown(self, terms: Sequence[str] | None) -> list[str]:
@@ -292,4 +293,4 @@ def _draw(ax: Axes, curve: pd.DataFrame, place: str, measure: str) -> None:
         ax.set(yscale="log")
     else:
         ax.set(ylim=(0, 1.03))
-    ax.spines[["top", "right"]].set_visible(False)
+    restrain(ax)

@@ -12,7 +12,7 @@ from scipy import optimize
 from dpinfer.display.numbers import count
 from dpinfer.display.report import Report, Reported, Table
 from dpinfer.errors import DPInferError, OptionError, type_of
-from dpinfer.results.style import given_or_new
+from dpinfer.results.style import given_or_new, legend, restrain
 from dpinfer.studies.power_search import four_digits_down
 from dpinfer.studies.power_truth import is_number
 
@@ -84,8 +84,8 @@ class SharedPlan(Reported):
             ax.plot(shares, ratios, "-", color=f"C{number}", label=str(name))
             ax.plot([share], [ratio], "o", ms=6, color=f"C{number}")
         ax.set(xscale="log", yscale="log", xlabel=f"share of {self.budget}", ylabel="width over that without noise")
-        ax.spines[["top", "right"]].set_visible(False)
-        ax.legend(frameon=False, fontsize=8)
+        restrain(ax)
+        legend(ax)
         return ax
 
 
