@@ -7,7 +7,7 @@ from numbers import Integral, Real
 
 __all__ = ["cell", "count", "number"]
 
-_GROUPED, _LARGEST = 1e4, 1e15
+_GROUPED, _LARGEST = 1e4, 1e10
 """From where digits are grouped in thousands, and from where a number is written with an exponent."""
 
 
@@ -32,7 +32,9 @@ def number(value: float, digits: int = 4) -> str:
 
 def cell(value: object, digits: int = 4) -> str:
     """Write a cell of a table: truth as yes or no, what is missing as nothing, numbers as `number`, others as text."""
-    if value is None or value != value or type(value).__name__ in ("NAType", "NaTType"):  # noqa: PLR0124  (NaN)
+    if value is None or type(value).__name__ in ("NAType", "NaTType"):
+        return ""
+    if isinstance(value, Real) and math.isnan(value):
         return ""
     if isinstance(value, bool) or type(value).__name__ == "bool":
         return "yes" if value else "no"

@@ -7,10 +7,12 @@ import sys
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from dpinfer.errors import OptionError, type_of
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
-__all__ = ["LOG", "progress_shown", "show_progress", "watch", "watched"]
+__all__ = ["LOG", "check_progress", "progress_shown", "show_progress", "watch", "watched"]
 
 T = TypeVar("T")
 
@@ -32,8 +34,31 @@ def show_progress(shown: bool | None = None) -> None:
     ----------
     shown : bool, optional
         By default a bar appears after two seconds where a person looks on: in a notebook or a terminal.
+
+    Raises
+    ------
+    OptionError
+        If it is neither True nor False nor None.
+
+    Examples
+    --------
+    >>> import dpinfer as dpi
+    >>> dpi.show_progress(False)  # none, whatever takes long
+    >>> dpi.show_progress()  # as by default
     """
-    _CHOSEN[:] = [] if shown is None else [bool(shown)]
+    check_progress(shown, "shown")
+    _CHOSEN[:] = [] if shown is None else [shown]
+
+
+def check_progress(progress: object, name: str = "progress") -> None:
+    """Refuse what is no choice of a progress bar.
+
+    Raises
+    ------
+    OptionError
+    """
+    if not (progress is None or isinstance(progress, bool)):
+        raise OptionError(name, type_of(progress), "True, False or None")
 
 
 def progress_shown(progress: bool | None) -> bool:

@@ -65,12 +65,11 @@ class Table:
     @classmethod
     def of(cls, frame: pd.DataFrame, *, index: bool = True, digits: int = 4, caption: str = "") -> Self:
         """Take the cells of a frame, with its index as names of rows."""
-        if frame.index.nlevels > 1 or not index:
-            frame = frame.reset_index(drop=not index)
-        rows = list(frame.itertuples(index=index and frame.index.nlevels == 1, name=None))
-        name = "" if frame.index.name is None else str(frame.index.name)
-        flat = len(rows[0]) == frame.shape[1] if rows else not index
-        columns = tuple(map(str, frame.columns)) if flat else (name, *map(str, frame.columns))
+        columns = tuple(map(str, frame.columns))
+        if index:
+            columns = (*("" if name is None else str(name) for name in frame.index.names), *columns)
+        levels = [frame.index.get_level_values(place) for place in range(frame.index.nlevels if index else 0)]
+        rows = list(zip(*levels, *(frame.iloc[:, place] for place in range(frame.shape[1])), strict=True))
         words = frozenset(
             place for place in range(1, len(columns)) if rows and all(isinstance(row[place], str) for row in rows)
         )

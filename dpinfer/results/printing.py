@@ -52,8 +52,8 @@ _LATEX_CELL = str.maketrans({**_BEYOND_STATSMODELS, "<": r"\textless "})
 LATEX_TEXT = str.maketrans({**_BEYOND_STATSMODELS, **_SPECIAL})
 
 
-_GROUPED = 1e4
-"""From where numbers are written out, with their digits grouped, rather than with an exponent."""
+_GROUPED, _LARGEST = 1e4, 1e10
+"""Between which numbers are written out, with their digits grouped, rather than with an exponent."""
 
 
 def interval_labels(alpha: float) -> tuple[str, str]:
@@ -209,7 +209,7 @@ def _gap(name: str, frame: pd.DataFrame) -> str:
 
 def figure(value: float, digits: int = 3) -> str:
     """Write a number as statsmodels does, but for large ones: written out, their digits grouped."""
-    large = math.isfinite(value) and abs(value) >= _GROUPED
+    large = _GROUPED <= abs(value) < _LARGEST
     return number(value, digits) if large else str(forg(float(value), prec=digits))
 
 

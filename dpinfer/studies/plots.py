@@ -99,7 +99,8 @@ def zip_plot(
 ) -> Axes:
     """Intervals of one cell (by default the first), ranked by the distance of the truth in standard errors.
 
-    Morris, White & Crowther (2019). Intervals that miss the truth have the second colour of the theme; the line is the nominal level.
+    Morris, White & Crowther (2019). Intervals that miss the truth have the second colour of the theme; the dashed line
+    is the nominal level.
     """
     known = study.design.truth
     if known is not None and term not in known:

@@ -13,7 +13,7 @@ import pandas as pd
 from scipy import stats
 
 from dpinfer.display.numbers import count
-from dpinfer.display.progress import watched
+from dpinfer.display.progress import check_progress, watched
 from dpinfer.display.report import Report, Reported, Table
 from dpinfer.errors import DPInferError, OptionError
 from dpinfer.inference.testing.binomial import binomial_power
@@ -429,6 +429,7 @@ def power(
         raise OptionError("replicates", replicates, f"a whole number, at least {_FEWEST}")
     if not (is_whole(seed) and seed >= 0):
         raise OptionError("seed", seed, "a whole number, not negative")
+    check_progress(progress)
     plain = replace(test, source=None)
     kept = tuple(dict.fromkeys(prices))
     numbers = float(alpha), int(replicates), int(seed)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
-from dpinfer.display.progress import watched
+from dpinfer.display.progress import check_progress, watched
 from dpinfer.errors import OptionError
 from dpinfer.kernel.rows.resampled import ReplicateSum
 from dpinfer.studies.auditing.events import event_findings, label_tests
@@ -126,6 +126,7 @@ def audit(
     (True, True)
     """
     started = time.perf_counter()
+    check_progress(progress)
     count = _checked_runs(runs)
     if not (is_whole(seed) and seed >= 0):
         raise OptionError("seed", seed, "a whole number, 0 or above: it chooses pairs, never noise")

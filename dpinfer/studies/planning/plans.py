@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, cast
 
-from dpinfer.display.progress import watch
+from dpinfer.display.progress import check_progress, watch
 from dpinfer.errors import DPInferError, OptionError, type_of
 from dpinfer.kernel.stage import Data
 from dpinfer.privacy.units import GDP, NEIGHBORS, ZCDP, ApproxDP, Privacy, PureDP
@@ -133,8 +133,7 @@ def plan(
     if not (isinstance(asked, Sequence) and asked and all(isinstance(one, Procedure) for one in asked)):
         raise OptionError("procedure", type_of(procedure), 'a question such as dpi.ols("y ~ x"), or several')
     _check_numbers(alpha, assurance, seed)
-    if not (progress is None or isinstance(progress, bool)):
-        raise OptionError("progress", type_of(progress), "True, False or None")
+    check_progress(progress)
     public = _Public.read(asked[0], schema, neighbors, unit, privacy if privacy is not None else budget)
     if isinstance(procedure, Procedure):
         if budget is not None or weights is not None:
