@@ -33,7 +33,7 @@ def show_progress(shown: bool | None = None) -> None:
     Parameters
     ----------
     shown : bool, optional
-        By default a bar appears after two seconds where a person looks on: in a notebook or a terminal.
+        By default a bar appears after two seconds where messages go to a terminal. In a notebook choose True.
 
     Raises
     ------
@@ -62,10 +62,10 @@ def check_progress(progress: object, name: str = "progress") -> None:
 
 
 def progress_shown(progress: bool | None) -> bool:
-    """Whether bars are shown: as asked for here, else as chosen for all, else where a person looks on."""
+    """Whether bars are shown: as asked for here, else as chosen for all, else in a terminal."""
     if progress is not None:
         return progress
-    return _CHOSEN[0] if _CHOSEN else sys.stderr.isatty() or "ipykernel" in sys.modules
+    return _CHOSEN[0] if _CHOSEN else sys.stderr.isatty()
 
 
 def watched(

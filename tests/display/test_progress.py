@@ -28,9 +28,8 @@ def test_a_bar_is_shown_as_asked_for_else_as_chosen(capsys):
 
 
 def test_nothing_is_shown_where_nobody_looks_on(capsys, monkeypatch):
-    monkeypatch.delitem(progress.sys.modules, "ipykernel", raising=False)
     assert not progress.progress_shown(None)
-    monkeypatch.setitem(progress.sys.modules, "ipykernel", None)
+    monkeypatch.setattr(progress.sys.stderr, "isatty", lambda: True)
     assert progress.progress_shown(None)
     list(progress.watched([1], "work"))
     assert capsys.readouterr().err == ""  # only after two seconds
