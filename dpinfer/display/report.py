@@ -28,7 +28,7 @@ div.dpinfer thead>tr>*{font-weight:600;border-bottom:1px solid rgba(127,127,127,
 div.dpinfer tbody.ruled>tr:first-child>*{border-top:1px solid rgba(127,127,127,.35)}
 div.dpinfer table.body{border-bottom:1px solid rgba(127,127,127,.7)}
 div.dpinfer tr>th:first-child,div.dpinfer tbody>tr>th,div.dpinfer tr>.words{text-align:left}
-div.dpinfer tr>td.words{white-space:normal;max-width:44em;overflow-wrap:anywhere}
+div.dpinfer tr>td.words{white-space:normal;max-width:44em;overflow-wrap:break-word}
 div.dpinfer table.facts th{opacity:.75}
 div.dpinfer .notes{font-size:.9em;opacity:.85;max-width:62em;margin:.2em 0;padding-left:1.6em}
 div.dpinfer .warning{border-left:3px solid #d9822b;padding-left:.6em;margin:.3em 0;max-width:62em}

@@ -114,9 +114,9 @@ class Explanation(str):
 
     def _report(self) -> Report:
         told = self._measurement
-        own = {"stage", "bound", "noise"}
+        own = {"stage", "bound", "noise", *(["measures"] if len(told.stages) == 1 else [])}  # which the stages tell
         facts = [fact for fact in told.facts if fact[0].split()[0] not in own]
-        if told.text != facts[0][1]:
+        if ("measures", told.text) not in facts:
             facts.insert(0, ("question", told.text))
         table = Table.of(self.stages.drop(columns=[] if self.stages["adaptive"].any() else "adaptive"))
         described = set(told.describe().splitlines())
