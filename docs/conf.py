@@ -31,6 +31,7 @@ numpydoc_xref_aliases = {
     "Description": "dpinfer.procedures.Description",
     "DescriptionResults": "dpinfer.results.descriptions.DescriptionResults",
     "ExpFam": "dpinfer.procedures.ExpFam",
+    "Explanation": "dpinfer.procedures.explanation.Explanation",
     "FamilyResults": "dpinfer.results.families.FamilyResults",
     "Gram": "dpinfer.procedures.Gram",
     "Measurement": "dpinfer.kernel.measurement.Measurement",

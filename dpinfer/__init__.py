@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from dpinfer import errors
 from dpinfer._version import __version__
 from dpinfer.codebooks import read_codebook, write_codebook
+from dpinfer.display.progress import show_progress
 from dpinfer.inference.families import Binomial, Family
 from dpinfer.kernel.data import PrivateData
 from dpinfer.kernel.simulated import PublicData
@@ -98,6 +99,7 @@ __all__ = [
     "read_release",
     "rlm",
     "sample_aggregate",
+    "show_progress",
     "summary_table",
     "table",
     "total",

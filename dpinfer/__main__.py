@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, NoReturn
 import numpy as np
 
 import dpinfer as dpi
-from dpinfer.errors import DPInferError
 from dpinfer.tour.chapters import CHAPTERS
 from dpinfer.tour.folder import staged_folder
 from dpinfer.tour.report import PAGE, Picture, Section, Text, page_html, section_text
 from dpinfer.tour.session import Tour
+from dpinfer.writing import exit_code
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -104,16 +104,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         The exit code: 0, or 2 after an error, of which one line is then printed and nothing written.
     """
     options = _options(argv)
-    try:
-        run_tour(options.budget, options.out)
-    except DPInferError as error:
-        message = " ".join(str(error).split())
-    except OSError as error:
-        message = f"cannot write the report to {options.out}: {error.strerror or error}"
-    else:
-        return 0
-    print(f"dpinfer: error: {message}", file=sys.stderr)
-    return 2
+    return exit_code(lambda: run_tour(options.budget, options.out), f"cannot write the report to {options.out}")
 
 
 if __name__ == "__main__":

@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING
 
 from dpinfer._version import __version__
 from dpinfer.codebooks.drafts import draft
-from dpinfer.errors import DPInferError
-from dpinfer.writing import write_whole
+from dpinfer.writing import exit_code, write_whole
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -48,20 +47,15 @@ def main(argv: Sequence[str] | None = None) -> int:
     """
     options = _options(argv)
     target = options.out
-    try:
+
+    def run() -> None:
         text = draft(options.file, types=options.types)
         if target is None:
             sys.stdout.write(text)
         else:
             write_whole(target, text.encode("utf-8"), anew=True)
-    except DPInferError as error:
-        message = " ".join(str(error).split())
-    except OSError as error:
-        message = f"cannot read {options.file} or write {target or 'the draft'}: {error.strerror or error}"
-    else:
-        return 0
-    sys.stderr.write(f"dpinfer: error: {message}\n")
-    return 2
+
+    return exit_code(run, f"cannot read {options.file} or write {target or 'the draft'}")
 
 
 if __name__ == "__main__":

@@ -51,6 +51,7 @@ EXECUTED = [
     "docs/extending.md",
     "docs/auditing.md",
     "docs/planning.md",
+    "docs/where-to-look.md",
     "docs/codebooks.md",
     "docs/running-twice.md",
 ]

@@ -60,6 +60,7 @@ VALID = {
     "Date": {"first": "2024-01-01", "last": "2024-12-31"},
     "Family": {"name": "f", "parameters": {"m": (0, 1)}, "statistics": ("x",), "log_density": lambda x, m: -m * x},
     "Integer": {"lower": 0, "upper": 5},
+    "show_progress": {"shown": None},
     "Ledger": {"path": "ledger.db", "dataset": "d", "budget": PRICE},
     "PrivateData": {"source": ROWS, "schema": SCHEMA, "ledger": dpi.Ledger.in_memory(PRICE)},
     "PublicData": {"source": ROWS, "schema": SCHEMA, "rng": np.random.default_rng(1)},

@@ -26,6 +26,7 @@ from dpinfer.privacy.account import Account
 from dpinfer.privacy.store import ROWS
 from dpinfer.release.asked import Asked
 from dpinfer.schema.declared import kind_of_type
+from dpinfer.schema.showing import rows_report
 
 if TYPE_CHECKING:
     from dpinfer.kernel.plan import Plan
@@ -74,6 +75,10 @@ class Rows(stage.Data):
         if self.neighbors != "replace_one" or self._schema.people is not None:
             return None
         return self._source.rows
+
+    def _repr_html_(self) -> str:
+        """Show what is public as HTML in a notebook: no row, and not how many there are."""
+        return rows_report(type(self).__name__, self._told, self.neighbors, getattr(self, "ledger", None)).html()
 
     def _open(self) -> Source:
         """Return the rows, of people those that count; for the kernel alone, after the charge."""

@@ -95,37 +95,42 @@ class Measurement(Plan):
 
     def describe(self) -> str:
         """Say what will be measured, how it is bounded, what noise it gets and what it costs."""
+        return "\n".join(f"{name:<12} {told}" for name, told in self.facts)
+
+    @property
+    def facts(self) -> tuple[tuple[str, str], ...]:
+        """What will be measured, how it is bounded, what noise it gets and what it costs, by name."""
         several = len(self.stages) > 1
-        return "\n".join(
-            [
-                f"measures     {self.text}" if several else f"measures     {measures(self.stages[0].rows)}",
-                f"reads        {', '.join(self.columns) or 'no column'}",
-                f"neighbours   {self.neighbors}",
-                *self._of_people,
-                *(line for place, stage in enumerate(self.stages, 1) for line in self._of_stage(place, stage)),
-                f"exact        {', '.join(self.exact) or 'nothing'}",
-                f"guarantee    {self.cost.describe()}",
-            ]
+        return (
+            ("measures", self.text if several else measures(self.stages[0].rows)),
+            ("reads", ", ".join(self.columns) or "no column"),
+            ("neighbours", self.neighbors),
+            *self._of_people,
+            *(fact for place, stage in enumerate(self.stages, 1) for fact in self._of_stage(place, stage)),
+            ("exact", ", ".join(self.exact) or "nothing"),
+            ("guarantee", self.cost.describe()),
         )
 
     @property
-    def _of_people(self) -> list[str]:
+    def _of_people(self) -> list[tuple[str, str]]:
         if self.people is None:
             return []
         most = f"at most {self.people.max_rows:,} row{'s' if self.people.max_rows > 1 else ''} each"
-        return [f"unit         one person, told apart by {self.people.id!r}: {most}, chosen by a public hash"]
+        return [("unit", f"one person, told apart by {self.people.id!r}: {most}, chosen by a public hash")]
 
-    def _of_stage(self, place: int, stage: PricedStage) -> list[str]:
-        unit = "" if self.people is None else f"{self.people.unit}: "
-        lines = [
-            f"bound        {unit}{bound_in_words(stage, self.context)}",
-            f"noise        {noise_in_words(stage)}",
-        ]
+    def _of_stage(self, place: int, stage: PricedStage) -> list[tuple[str, str]]:
+        bound, noise = self.bound_of(stage), noise_in_words(stage)
         if len(self.stages) == 1:
-            return lines
+            return [("bound", bound), ("noise", noise)]
         slot = self.slots[place - 1]
         chosen = ", built from what was released before" if slot.adaptive else ""
-        return [f"stage {place}      {measures(stage.rows)} ({float(slot.share):.3g} of the price{chosen})", *lines]
+        told = f"{measures(stage.rows)} ({float(slot.share):.3g} of the price{chosen})"
+        return [(f"stage {place}", told), ("bound", bound), ("noise", noise)]
+
+    def bound_of(self, stage: PricedStage) -> str:
+        """Say what one unit changes in a stage."""
+        unit = "" if self.people is None else f"{self.people.unit}: "
+        return f"{unit}{bound_in_words(stage, self.context)}"
 
 
 def price_procedure(procedure: Any, context: Context) -> Measurement:

@@ -8,6 +8,7 @@ from contextlib import suppress
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, cast
 
+from dpinfer.display.progress import LOG
 from dpinfer.errors import BudgetExceededError, DPInferError, LedgerError, LedgerMismatchError, OptionError, type_of
 from dpinfer.privacy.cost import Cost
 from dpinfer.privacy.filters import Entry, Filter, filter_for
@@ -91,6 +92,7 @@ class Account:
             add_charge(connection, Charge(identifier, time, description, cost, entry.amount, entry.reserve))
             if asked is not None and keeps(connection):
                 book(connection, identifier, asked())
+        LOG.info("charged %s to %r for %s", cost.price, self.header.dataset, description)
         return identifier
 
     @property

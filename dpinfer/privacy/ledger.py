@@ -11,6 +11,7 @@ from dpinfer.errors import LedgerError, OptionError, ReleaseLostError, type_of
 from dpinfer.privacy.account import Account, found_header
 from dpinfer.privacy.described import check_keep, check_same, described
 from dpinfer.privacy.kept import KeptRelease, as_release, read_kept, start_keeping
+from dpinfer.privacy.showing import ledger_report
 from dpinfer.privacy.store import Charge, FileStore, Header, MemoryStore, Store
 
 if TYPE_CHECKING:
@@ -414,6 +415,10 @@ class Ledger:
         if self.path is None:
             _refuse_copy()
         return type(self).open(self.path)
+
+    def _repr_html_(self) -> str:
+        """Show as HTML in a notebook."""
+        return ledger_report(self).html()
 
     def __repr__(self) -> str:
         where = "in memory" if self.path is None else self.path

@@ -15,6 +15,7 @@ from dpinfer.errors import PrivacyUnitError, shown
 from dpinfer.privacy.amount import Amount, nonnegative, probability
 from dpinfer.privacy.exact import decimal, float_above, float_below, sqrt_above, sqrt_below
 from dpinfer.privacy.profiles import gaussian_epsilon, pure_mu, zcdp_epsilon
+from dpinfer.privacy.showing import price_report
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -113,6 +114,10 @@ class Privacy(Amount):
             If delta is out of range or, for an `ApproxDP`, smaller than its own.
         """
         return ApproxDP(self.epsilon_at(delta), delta)
+
+    def _repr_html_(self) -> str:
+        """Show as HTML in a notebook, with what it guarantees."""
+        return price_report(self).html()
 
     def _implied(self, unit: type[Privacy]) -> Privacy | None:
         """Return the amount in another unit, or None where no conversion is proved."""

@@ -26,7 +26,8 @@ from dpinfer.results.aggregate import AggregateResults
 from dpinfer.schema.region import Region
 
 if TYPE_CHECKING:
-    from dpinfer.privacy.units import Neighbors, Privacy
+    from dpinfer.kernel.measurement import Measurement
+    from dpinfer.privacy.units import Neighbors
     from dpinfer.release import Release, StageRelease
     from dpinfer.schema.balls import Ball
     from dpinfer.schema.schema import Schema
@@ -205,7 +206,7 @@ class SampleAggregate(Procedure):
         """Ask for the scale of block estimates, then their place, then sums of estimates winsorised there."""
         return self.plan(context).stage(place, released)
 
-    def explain(self, privacy: Privacy, *, schema: Schema | None = None, neighbors: Neighbors | None = None) -> str:
+    def describe(self, measured: Measurement) -> str:
         """Describe the measurement and the noise it would bring, before anything is spent.
 
         Returns
@@ -214,12 +215,11 @@ class SampleAggregate(Procedure):
             What is measured, its bound, noise and guarantee; and what is to be expected of the estimates: with what
             probability they are not located, and their error, over that of sampling or in units of the parameters.
         """
-        planned = self.measurement(privacy, schema=schema, neighbors=neighbors)
-        plan = self.plan(planned.context)
+        plan = self.plan(measured.context)
         blocks = f"in {plan.count:,} secret blocks" if plan.count is not None else "in secret blocks"
-        lines = [f"question     {planned.text}, {blocks}", planned.describe()]
+        lines = [f"question     {measured.text}, {blocks}", measured.describe()]
         lines += [f"region       {plan.region.describe()}"]
-        own = self.resolve(planned.context)._native
+        own = self.resolve(measured.context)._native
         lines += [f"native       {own}"] if own else []
         return "\n".join([*lines, *told(replace(plan, winsorized=self.aggregator == "winsorized"))])
 

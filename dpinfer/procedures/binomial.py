@@ -21,8 +21,8 @@ from dpinfer.release import Release
 from dpinfer.results.testing.binomial import NOISES, BinomTestResults, count_flags
 
 if TYPE_CHECKING:
+    from dpinfer.kernel.measurement import Measurement
     from dpinfer.kernel.stage import Context, Data
-    from dpinfer.privacy.units import Neighbors, Privacy
     from dpinfer.procedures.joint_table import MeasuredCounts
     from dpinfer.procedures.procedure import Procedure
     from dpinfer.schema.schema import Schema
@@ -59,7 +59,7 @@ class BinomTest(OfSuccesses):
         """Return "binomial" for a count with Tulap noise, else "count"."""
         return "binomial" if isinstance(context.privacy, PureDP) else "count"
 
-    def explain(self, privacy: Privacy, *, schema: Schema | None = None, neighbors: Neighbors | None = None) -> str:
+    def describe(self, measured: Measurement) -> str:
         """Describe the measurement, and the standard error that noise alone gives, before anything is spent.
 
         Returns
@@ -68,7 +68,6 @@ class BinomTest(OfSuccesses):
             What is counted, its bound, noise and guarantee; the test; and the standard error of the proportion from
             privacy noise alone, beside the largest that sampling can give.
         """
-        measured = self.measurement(privacy, schema=schema, neighbors=neighbors)
         noise = first_error(measured)
         wording = {"two-sided": "differs from", "greater": "is above", "less": "is below"}[self.alternative]
         lines = [

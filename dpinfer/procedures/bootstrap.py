@@ -30,7 +30,8 @@ from dpinfer.schema.points import FormulaDesign
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from dpinfer.privacy.units import Neighbors, Privacy
+    from dpinfer.kernel.measurement import Measurement
+    from dpinfer.privacy.units import Neighbors
     from dpinfer.release import Release, StageRelease
     from dpinfer.schema.schema import Schema
 
@@ -115,18 +116,17 @@ class Bootstrap(Procedure):
         plan.check()
         return Stage(Resampled(plan.rows))
 
-    def explain(self, privacy: Privacy, *, schema: Schema | None = None, neighbors: Neighbors | None = None) -> str:
+    def describe(self, measured: Measurement) -> str:
         """Describe the measurement, what replicates cost, and the noise of the estimate, before anything is spent.
 
         Returns
         -------
         str
         """
-        measured = self.measurement(privacy, schema=schema, neighbors=neighbors)
         rows = self.plan(measured.context.schema).rows
         one = max(scale * step for scale, step in zip(measured.law.scales, measured.steps, strict=True))
         plain = GramSum(rows.features) if rows.products else CellSum(rows.features)
-        direct = price_stage(Stage(Sum(plain)), privacy, measured.context)
+        direct = price_stage(Stage(Sum(plain)), measured.context.privacy, measured.context)
         once = max(scale * step for scale, step in zip(direct.law.scales, direct.steps, strict=True))
         mean = one / np.sqrt(self.replicates)
         return "\n".join(

@@ -31,8 +31,9 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from dpinfer.kernel.measurement import Measurement
     from dpinfer.kernel.stage import Context, Stage
-    from dpinfer.privacy.units import Neighbors, Privacy
+    from dpinfer.privacy.units import Neighbors
     from dpinfer.release import Release, StageRelease
     from dpinfer.results.testing.tables import CountModel
     from dpinfer.schema.axes import Axis
@@ -185,14 +186,13 @@ class ChiSquare(OfSums):
         self.check_fit(plan.cells, laplace=laplace, keeps=keeps, nobs=context.nobs)
         return stage
 
-    def explain(self, privacy: Privacy, *, schema: Schema | None = None, neighbors: Neighbors | None = None) -> str:
+    def describe(self, measured: Measurement) -> str:
         """Describe the table that would be measured, its noise, and how large counts must be to be seen over it.
 
         Returns
         -------
         str
         """
-        measured = self.measurement(privacy, schema=schema, neighbors=neighbors)
         spread = first_error(measured)
         cells = len(measured.law.scales)
         return (

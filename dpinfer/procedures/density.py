@@ -22,7 +22,8 @@ from dpinfer.results.density import DensityResults
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from dpinfer.privacy.units import Neighbors, Privacy
+    from dpinfer.kernel.measurement import Measurement
+    from dpinfer.privacy.units import Neighbors
     from dpinfer.procedures.fine_grid import FineGrid
     from dpinfer.release import Release, StageRelease
     from dpinfer.schema.schema import Schema
@@ -101,7 +102,7 @@ class Density(Procedure):
         """Refuse a release whose counts are not those of the bins."""
         self.plan(release.schema).histograms(release)
 
-    def explain(self, privacy: Privacy, *, schema: Schema | None = None, neighbors: Neighbors | None = None) -> str:
+    def describe(self, measured: Measurement) -> str:
         """Describe the measurement and the noise it would bring, before anything is spent.
 
         Returns
@@ -109,13 +110,12 @@ class Density(Procedure):
         str
             What is measured, its bound, noise and guarantee; and the noise of counts.
         """
-        planned = self.measurement(privacy, schema=schema, neighbors=neighbors)
-        errors = [first_error(stage) for stage in planned.stages]
+        errors = [first_error(stage) for stage in measured.stages]
         told = ["the number of rows", "a fine count", "a count of the chosen bins"][-len(errors) :]
         shown = [f"{words} {error:.4g}" for words, error in zip(told, errors, strict=True)]
         if self.bins != "auto":
             shown = [f"a count {errors[0]:.4g}"]
-        lines = [f"question     {planned.text}", planned.describe()]
+        lines = [f"question     {measured.text}", measured.describe()]
         lines.append(f"standard deviation of the noise, in rows: {', '.join(shown)}")
         lines.append(
             "a density is a count over the number of rows and the width of its bin; so is its noise, and sampling "

@@ -26,7 +26,8 @@ from dpinfer.release.laws import MOST_DRAWS
 if TYPE_CHECKING:
     import os
 
-    from dpinfer.privacy.units import Neighbors, Privacy
+    from dpinfer.kernel.measurement import Measurement
+    from dpinfer.privacy.units import Privacy
     from dpinfer.release import Release, StageRelease
     from dpinfer.results.descriptions import DescriptionResults, TableResults
     from dpinfer.schema.schema import Schema
@@ -80,7 +81,7 @@ class Description(OfMoments):
         """Ask for sums, or counts, in the cells of a table."""
         return replace(super().stage(place, context, released), noise=Noise(draws=self.draws))
 
-    def explain(self, privacy: Privacy, *, schema: Schema | None = None, neighbors: Neighbors | None = None) -> str:
+    def describe(self, measured: Measurement) -> str:
         """Describe the measurement, and the standard error that noise alone would give, before anything is spent.
 
         Returns
@@ -89,18 +90,17 @@ class Description(OfMoments):
             What is measured, its bound, noise and guarantee; and the standard error of each estimate in one group from
             privacy noise alone, if the rows were spread evenly over the declared bounds.
         """
-        planned = self.measurement(privacy, schema=schema, neighbors=neighbors)
-        context = planned.context
+        context = measured.context
         plan = self.plan(context.schema)
         lines = [
-            planned.describe(),
+            measured.describe(),
             "standard error from privacy noise alone, if rows were spread evenly over bounds and groups:",
         ]
-        sums = planned.rows.add(sample_batch(context.schema, _SAMPLE)) / planned.rows.units
+        sums = measured.rows.add(sample_batch(context.schema, _SAMPLE)) / measured.rows.units
         for rows in sizes_shown(context.nobs):
             estimates, described = describe(
                 plan,
-                Released.of_study(planned, sums * rows / _SAMPLE),
+                Released.of_study(measured, sums * rows / _SAMPLE),
                 target="data",
             )
             noise = np.sqrt(np.diagonal(estimates.noise[0], axis1=-2, axis2=-1)) * described.factor
@@ -108,7 +108,7 @@ class Description(OfMoments):
                 f"{name} {value:.4g}"
                 for name, value in zip(described.quantities, np.median(noise, axis=0), strict=True)
             )
-            lines.append(f"  n = {rows:,}: {shown}" + (" (in the median group)" if planned.rows.size > 1 else ""))
+            lines.append(f"  n = {rows:,}: {shown}" + (" (in the median group)" if measured.rows.size > 1 else ""))
         return "\n".join(lines)
 
     @suggests

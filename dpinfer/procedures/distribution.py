@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from dpinfer.kernel.measurement import Measurement
     from dpinfer.kernel.stage import Data
-    from dpinfer.privacy.units import Neighbors, Privacy
+    from dpinfer.privacy.units import Neighbors
     from dpinfer.release import Release, StageRelease
     from dpinfer.schema.schema import Schema
 
@@ -69,9 +69,9 @@ class OfDistribution(Procedure):
         super().check_release(release)
         self.plan(release.schema).check_noise(release)
 
-    def explain(self, privacy: Privacy, *, schema: Schema | None = None, neighbors: Neighbors | None = None) -> str:
+    def describe(self, measured: Measurement) -> str:
         """Describe the measurement, and the noise in ranks, before anything is spent."""
-        return "\n".join(self._explained(self.measurement(privacy, schema=schema, neighbors=neighbors)))
+        return "\n".join(self._explained(measured))
 
     def _explained(self, measured: Measurement) -> list[str]:
         noise = _largest_error(measured)

@@ -18,7 +18,7 @@ from dpinfer.inference.families.continuous import Normal
 from dpinfer.kernel.rows.cells import CellSum
 from dpinfer.kernel.rows.features import Features
 from dpinfer.kernel.stage import Context, Data, Stage, Sum
-from dpinfer.privacy.units import ZCDP, Neighbors, Privacy, PureDP
+from dpinfer.privacy.units import ZCDP, Neighbors, PureDP
 from dpinfer.procedures.conditions import compiled_where, told_where, where_notes
 from dpinfer.procedures.description import Proportion
 from dpinfer.procedures.estimated import Estimated
@@ -34,6 +34,7 @@ from dpinfer.schema.basis import basis_of
 if TYPE_CHECKING:
     from dpinfer.inference.batch import BatchEstimates, Oracle
     from dpinfer.inference.released import Released
+    from dpinfer.kernel.measurement import Measurement
     from dpinfer.numerics.arrays import Array
     from dpinfer.procedures.options import Contrasts
     from dpinfer.release import Release, StageRelease
@@ -73,7 +74,7 @@ class ExpFam(Estimated):
         """Ask for the sums of the sufficient statistics."""
         return Stage(Sum(self.rows(context.schema)))
 
-    def explain(self, privacy: Privacy, *, schema: Schema | None = None, neighbors: Neighbors | None = None) -> str:
+    def describe(self, measured: Measurement) -> str:
         """Describe the measurement, and set Laplace noise beside Gaussian, before anything is spent.
 
         Returns
@@ -83,10 +84,9 @@ class ExpFam(Estimated):
             epsilon 1 and at 1/2-zCDP, which epsilon 1 implies: with d statistics Laplace noise grows as d, Gaussian
             as the square root of d.
         """
-        measured = self.measurement(privacy, schema=schema, neighbors=neighbors)
         spread = {}
         for name, price in (("Laplace at PureDP(1)", PureDP(1.0)), ("Gaussian at ZCDP(0.5)", ZCDP(0.5))):
-            other = self.measurement(price, schema=schema, neighbors=neighbors)
+            other = self.measurement(price, schema=measured.context.schema, neighbors=measured.neighbors)
             noise = np.sqrt(other.law.variances) * np.asarray(other.steps)
             spread[name] = float(noise.max())
         beside = ", ".join(f"{name} {value:.4g}" for name, value in spread.items())

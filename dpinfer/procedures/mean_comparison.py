@@ -27,7 +27,8 @@ if TYPE_CHECKING:
 
     from dpinfer.inference.released import Released
     from dpinfer.inference.testing.groups import GroupMeans
-    from dpinfer.privacy.units import Neighbors, Privacy
+    from dpinfer.kernel.measurement import Measurement
+    from dpinfer.privacy.units import Neighbors
     from dpinfer.release import NoiseLaw, Release
     from dpinfer.schema.schema import Schema
 
@@ -159,17 +160,17 @@ class MeanComparison(OfSums):
         center, half = plan.scaled
         return float(np.clip((self.popmean - center[place]) / half[place], -1.0, 1.0))
 
-    def explain(self, privacy: Privacy, *, schema: Schema | None = None, neighbors: Neighbors | None = None) -> str:
+    def describe(self, measured: Measurement) -> str:
         """Describe the means that would be measured, and the standard error that noise alone would give them.
 
         Returns
         -------
         str
         """
-        context = self._context(privacy, schema, neighbors)
-        self.check(context.schema, context.neighbors)
+        context = measured.context
         means = self.described.bind(self.source) if isinstance(self.source, Data) else self.described
-        return f"{self._said}\n{means.explain(privacy, schema=context.schema, neighbors=context.neighbors)}"
+        told = means.explain(context.privacy, schema=context.schema, neighbors=context.neighbors)
+        return f"{self._said}\n{told}"
 
     # What is inferred
 

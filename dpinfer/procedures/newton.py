@@ -33,9 +33,10 @@ from dpinfer.schema.points import FormulaDesign
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
+    from dpinfer.kernel.measurement import Measurement
     from dpinfer.kernel.stage import Context, Slot, Stage
     from dpinfer.privacy.sensitivity import Norm
-    from dpinfer.privacy.units import Neighbors, Privacy
+    from dpinfer.privacy.units import Neighbors
     from dpinfer.release import Release, StageRelease
     from dpinfer.schema.schema import Schema
 
@@ -230,7 +231,7 @@ class Newton(Procedure):
                 if np.shape(mine) != np.shape(stage.settings[name]):
                     raise ReleaseFormatError(f"settings: {name} is of a wrong shape")
 
-    def explain(self, privacy: Privacy, *, schema: Schema | None = None, neighbors: Neighbors | None = None) -> str:
+    def describe(self, measured: Measurement) -> str:
         """Describe the measurement, and how much wider noise would make intervals, before anything is spent.
 
         Returns
@@ -239,12 +240,11 @@ class Newton(Procedure):
             What is measured, its bounds, noise and guarantee; and by how much privacy noise would make standard errors
             larger at several numbers of rows, if most rows lie at usual distances from the middle.
         """
-        planned = self.measurement(privacy, schema=schema, neighbors=neighbors)
-        plan = self.plan(planned.context)
-        sizes = sizes_shown(planned.context.nobs)
+        plan = self.plan(measured.context)
+        sizes = sizes_shown(measured.context.nobs)
         shown = ", ".join(f"{plan.expected_ratio(size) - 1:.1%} at n = {size:,}" for size in sizes)
         return (
-            f"{planned.describe()}\n"
+            f"{measured.describe()}\n"
             "standard errors of slopes from sampling and noise together, over those from sampling alone, about\n"
             f"1 + {shown} (a rough guide: rare levels and collinear columns carry more)"
         )

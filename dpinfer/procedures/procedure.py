@@ -18,6 +18,7 @@ from dpinfer.inference.released import Released
 from dpinfer.kernel.measurement import Measurement, price_procedure
 from dpinfer.kernel.stage import Context, Data, Slot, Stage
 from dpinfer.privacy.units import Neighbors, Privacy
+from dpinfer.procedures.explanation import Explanation
 from dpinfer.procedures.keeping import keep
 from dpinfer.procedures.keywords import suggests
 from dpinfer.procedures.options import check_values, inferred, unstored
@@ -213,9 +214,16 @@ class Procedure(ABC):
         context = self._context(privacy, schema, neighbors)
         return price_procedure(self.resolve(context), context)
 
-    def explain(self, privacy: Privacy, *, schema: Schema | None = None, neighbors: Neighbors | None = None) -> str:
-        """Describe the measurement and the noise it would bring, before anything is spent."""
-        return self.measurement(privacy, schema=schema, neighbors=neighbors).describe()
+    def explain(
+        self, privacy: Privacy, *, schema: Schema | None = None, neighbors: Neighbors | None = None
+    ) -> Explanation:
+        """Describe the measurement and the noise it would bring, before anything is spent; see `measurement`."""
+        planned = self.measurement(privacy, schema=schema, neighbors=neighbors)
+        return Explanation(self.describe(planned), planned)
+
+    def describe(self, measured: Measurement) -> str:
+        """Say what `explain` prints of a measurement: bound, noise, guarantee, and what is to be expected."""
+        return measured.describe()
 
     def to_release(self, **measured: Any) -> Release:
         """Return what the kernel measured, given by the names of a release's fields, as a release."""

@@ -29,8 +29,9 @@ if TYPE_CHECKING:
 
     from dpinfer.inference.batch import BatchEstimates, Oracle
     from dpinfer.inference.released import Released
+    from dpinfer.kernel.measurement import Measurement
     from dpinfer.kernel.rows.queries import QuerySum
-    from dpinfer.privacy.units import Neighbors, Privacy
+    from dpinfer.privacy.units import Neighbors
     from dpinfer.procedures.options import Contrasts
     from dpinfer.release import StageRelease
     from dpinfer.schema.schema import Schema
@@ -86,7 +87,7 @@ class LinearQueries(Procedure):
         """Ask for the queries."""
         return Stage(Sum(self.rows(context.schema)), Noise(draws=self.draws))
 
-    def explain(self, privacy: Privacy, *, schema: Schema | None = None, neighbors: Neighbors | None = None) -> str:
+    def describe(self, measured: Measurement) -> str:
         """Describe the measurement and the noise of every query, before anything is spent.
 
         Returns
@@ -95,7 +96,6 @@ class LinearQueries(Procedure):
             What is measured, its bound, noise and guarantee, and the standard error of the queries: they have one in
             common, whatever the rows are.
         """
-        measured = self.measurement(privacy, schema=schema, neighbors=neighbors)
         names = measured.names
         listed = ", ".join(names[:10]) + (f", ... ({len(names):,} in all)" if len(names) > 10 else "")
         told = f"standard error from privacy noise, whatever the rows are: {first_error(measured):.4g} ({listed})"

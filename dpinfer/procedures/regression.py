@@ -183,7 +183,7 @@ class OLS(OfProducts, Estimated):
         """Ask for the cross-products that the regression is read from."""
         return self.design(context.schema).stage(self.split)
 
-    def explain(self, privacy: Privacy, *, schema: Schema | None = None, neighbors: Neighbors | None = None) -> str:
+    def describe(self, measured: Measurement) -> str:
         """Describe the measurement, and the noise that each coefficient would carry, before anything is spent.
 
         Returns
@@ -193,15 +193,14 @@ class OLS(OfProducts, Estimated):
             each coefficient if the rows were spread evenly over their declared bounds; and a value of ``row_norm``
             that would save noise, with what it does, from the bounds alone.
         """
-        planned = self.measurement(privacy, schema=schema, neighbors=neighbors)
-        context = planned.context
-        table = expected_noise(self.design(context.schema), planned, sizes_shown(context.nobs))
+        context = measured.context
+        table = expected_noise(self.design(context.schema), measured, sizes_shown(context.nobs))
         heading = (
             "standard error from privacy noise alone, if every column were spread evenly over its bounds and\n"
             "independent of the others (columns that are related, or use little of their bounds, carry more):"
         )
-        told = f"{planned.describe()}\n{heading}\n{table.to_string(float_format=lambda x: f'{x:.4g}')}"
-        advice = self._row_norm(planned, privacy)
+        told = f"{measured.describe()}\n{heading}\n{table.to_string(float_format=lambda x: f'{x:.4g}')}"
+        advice = self._row_norm(measured, context.privacy)
         return told if advice is None else f"{told}\n{advice}"
 
     def _row_norm(self, planned: Measurement, privacy: Privacy) -> str | None:

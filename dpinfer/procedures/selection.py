@@ -27,7 +27,8 @@ from dpinfer.schema.columns import Boolean
 from dpinfer.schema.expressions import compile_expression
 
 if TYPE_CHECKING:
-    from dpinfer.privacy.units import Neighbors, Privacy
+    from dpinfer.kernel.measurement import Measurement
+    from dpinfer.privacy.units import Neighbors
     from dpinfer.release import Release, StageRelease
     from dpinfer.schema.schema import Schema
 
@@ -85,16 +86,15 @@ class Selection(Procedure):
         gumbel = self.resolve(context).method == "exponential"
         return Stage(Largest(self.rows(context.schema), "gumbel" if gumbel else "exponential"))
 
-    def explain(self, privacy: Privacy, *, schema: Schema | None = None, neighbors: Neighbors | None = None) -> str:
+    def describe(self, measured: Measurement) -> str:
         """Describe the choice, and how far from the best it may be, before anything is spent."""
-        planned = self.measurement(privacy, schema=schema, neighbors=neighbors)
-        scale = planned.law.scales[0] * planned.steps[0]
-        count = planned.rows.entries
+        scale = measured.law.scales[0] * measured.steps[0]
+        count = measured.rows.entries
         bounds = ", ".join(
-            f"{accuracy(count, scale, planned.law.family, beta):.4g} ({1 - beta:.0%})" for beta in (0.5, 0.05)
+            f"{accuracy(count, scale, measured.law.family, beta):.4g} ({1 - beta:.0%})" for beta in (0.5, 0.05)
         )
         return (
-            f"question     {planned.text}\n{planned.describe()}\n"
+            f"question     {measured.text}\n{measured.describe()}\n"
             f"error        the score of the choice is within {bounds} of the largest one"
         )
 

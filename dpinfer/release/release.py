@@ -15,6 +15,7 @@ from dpinfer.privacy.accounting import Cost
 from dpinfer.privacy.units import NEIGHBORS, Neighbors
 from dpinfer.release.laws import CHOICES, NoiseLaw
 from dpinfer.release.registry import find_inference
+from dpinfer.release.showing import release_report
 from dpinfer.release.stage import StageRelease
 from dpinfer.schema.schema import Schema
 from dpinfer.writing import write_whole
@@ -67,6 +68,10 @@ class Release:
     public: bool
     dataset: str | None = None
     dataset_version: str | None = None
+
+    def _repr_html_(self) -> str:
+        """Show as HTML in a notebook."""
+        return release_report(self).html()
 
     @property
     def schema(self) -> Schema:

@@ -352,6 +352,23 @@ class PrivateResults(Exported, PrivateEstimates):
         """
         return plots.plot_coefficients(self, ax, alpha=alpha, terms=terms, color=color, legend=legend)
 
+    def plot(self, ax: Axes | None = None, *, alpha: float = 0.05, color: str | None = None) -> Axes:
+        """Plot coefficients with intervals; `plot_coefficients` has more options.
+
+        Parameters
+        ----------
+        ax : matplotlib.axes.Axes, optional
+            Where to draw; a new figure by default.
+        alpha : float
+            One minus the confidence of the intervals.
+        color : str, optional
+
+        Returns
+        -------
+        matplotlib.axes.Axes
+        """
+        return plots.plot_coefficients(self, ax, alpha=alpha, color=color)
+
     def margins_frame(
         self, term: str, at: object = None, *, grid: Sequence[object] | None = None, alpha: float = 0.05
     ) -> pd.DataFrame:

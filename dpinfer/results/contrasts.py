@@ -6,15 +6,23 @@ import re
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import pandas as pd
+from scipy import stats
 from statsmodels.formula._manager import FormulaManager
 from statsmodels.stats.contrast import ContrastResults
 
+from dpinfer.display.numbers import number
+from dpinfer.display.report import Report, Table
 from dpinfer.errors import OptionError
 from dpinfer.inference.contrasts import combined
+from dpinfer.results.drawing import draw_intervals
+from dpinfer.results.laws import draw_law, dress_law
+from dpinfer.results.style import given_or_new
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from matplotlib.axes import Axes
     from numpy.typing import NDArray
 
     from dpinfer.inference.base import Inference
@@ -185,6 +193,30 @@ class CoefficientTest(ContrastResults):  # type: ignore[misc]
         """
         return self._inference.intervals(self._restrictions, check_alpha(alpha))
 
+    def plot(self, ax: Axes | None = None, *, alpha: float = 0.05) -> Axes:
+        """Plot each combination with its interval.
+
+        Parameters
+        ----------
+        ax : matplotlib.axes.Axes, optional
+            Where to draw; a new figure by default.
+        alpha : float
+            One minus the confidence of the intervals.
+
+        Returns
+        -------
+        matplotlib.axes.Axes
+        """
+        ends, effects = self.conf_int(alpha), np.ravel(self.effect)
+        frame = pd.DataFrame({"estimate": effects, "lower": ends[:, 0], "upper": ends[:, 1]})
+        frame.index = pd.Index([f"c{place}" for place in range(len(frame))])
+        label, title = f"combination ({self.method} inference)", "Tests of linear combinations"
+        return draw_intervals(frame, ax, alpha=alpha, color=None, legend=True, zero=True, label=label, title=title)
+
+    def _repr_html_(self) -> str:
+        """Show `summary` as HTML in a notebook."""
+        return Report("Tests of linear combinations", (), (Table.of(self.summary_frame()),)).html()
+
     def summary(self, xname: Sequence[str] | None = None, alpha: float = 0.05, title: str | None = None) -> object:
         """Return the table of the tests.
 
@@ -248,3 +280,32 @@ class JointTest(ContrastResults):  # type: ignore[misc]
             super().__init__(statistic=shown, df_denom=df, distribution="chi2", dist_args=(df,))
         self.pvalue = np.asarray(pvalue, dtype=np.float64)
         self.method = inference.method
+
+    def plot(self, ax: Axes | None = None) -> Axes:
+        """Draw the statistic beside its law under the hypothesis, where the p-value is of that law.
+
+        Parameters
+        ----------
+        ax : matplotlib.axes.Axes, optional
+            Where to draw; a new figure by default.
+
+        Returns
+        -------
+        matplotlib.axes.Axes
+        """
+        ax = given_or_new(ax, 6.5, 3.8)
+        observed, degrees = float(np.ravel(self.statistic)[0]), float(np.ravel(self.df_denom)[0])
+        if self.distribution == "chi2":
+            name, law = "chi-squared", stats.chi2(degrees)
+        else:
+            finite = np.isfinite(degrees)
+            name, law = "F", stats.f(self.df_num, degrees) if finite else stats.chi2(self.df_num, scale=1 / self.df_num)
+        draw_law(ax, observed, law if self.method == "wald" else None, f"{float(np.ravel(self.pvalue)[0]):.4g}")
+        dress_law(ax, f"{name} statistic", f"Joint test ({self.method} inference)")
+        return ax
+
+    def _repr_html_(self) -> str:
+        """Show the test as HTML in a notebook."""
+        facts = (("statistic", number(float(np.ravel(self.statistic)[0]))),
+                 ("p-value", f"{float(np.ravel(self.pvalue)[0]):.4g}"), ("inference", self.method))  # fmt: skip
+        return Report("Joint test of linear restrictions", facts).html()

@@ -10,10 +10,10 @@ import numpy as np
 import pandas as pd
 
 from dpinfer.inference.density import DensityEstimates, density_intervals, projected, variance_error
-from dpinfer.results.axes import given_or_new
 from dpinfer.results.contrasts import check_alpha
 from dpinfer.results.people import alike_flags
-from dpinfer.results.printing import PrivateSummary, cell_table, interval_labels, summary_of
+from dpinfer.results.printing import Exported, PrivateSummary, cell_table, interval_labels, summary_of
+from dpinfer.results.style import FAINT, given_or_new, grouped, legend, restrain, titled
 from dpinfer.results.wording import (
     charge_notes,
     column_notes,
@@ -73,7 +73,7 @@ class IntegratedError:
 
 
 @dataclass(frozen=True, eq=False)
-class DensityResults:
+class DensityResults(Exported):
     """A density, constant within bins.
 
     Attributes
@@ -277,11 +277,12 @@ class DensityResults:
         low, high = inner
         ax.stairs(high, self.edges, baseline=low, fill=True, color=color, alpha=0.35, lw=0, label="part from sampling")
         ax.stairs(frame["density"], self.edges, baseline=None, color=color, lw=1.4, label="density")
-        ax.axhline(0.0, color="0.6", lw=0.8, zorder=0)
+        ax.axhline(0.0, color=FAINT, lw=0.8, zorder=0)
         ax.set(xlabel=self.release.schema.caption(self.column), ylabel="density")
-        ax.set_title(f"{self.column}: {short_guarantee(self.release)}", fontsize="medium")
-        ax.spines[["top", "right"]].set_visible(False)
-        ax.legend(frameon=False, fontsize="small")
+        titled(ax, f"{self.column}: {short_guarantee(self.release)}")
+        restrain(ax)
+        grouped(ax.xaxis)
+        legend(ax)
         return ax
 
     def __repr__(self) -> str:

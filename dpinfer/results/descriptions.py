@@ -10,9 +10,10 @@ import pandas as pd
 from dpinfer.errors import InferenceError, OptionError
 from dpinfer.results.base import PrivateResults
 from dpinfer.results.contrasts import check_alpha
-from dpinfer.results.plots import plot_coefficients
+from dpinfer.results.description_plots import plot_descriptions, plot_table
 from dpinfer.results.printing import PrivateSummary, estimate_table, interval_labels, summary_of
 from dpinfer.results.summary import explain, header_facts
+from dpinfer.results.wording import column_labels
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -154,7 +155,7 @@ class DescriptionResults(PrivateResults):
     ) -> PrivateSummary:
         """Return the summary: header, estimates, guarantee, warnings; see `PrivateResults.summary`."""
         frame = self.summary_frame(alpha)
-        names = list(self._inference.names) if xname is None else list(xname)
+        names = column_labels(self.release, self._inference.names) if xname is None else list(xname)
         if len(names) != len(frame):
             raise OptionError("xname", names, f"{len(frame)} names")
         left, right = header_facts(self, yname or self._response)
@@ -177,12 +178,7 @@ class DescriptionResults(PrivateResults):
         -------
         matplotlib.axes.Axes
         """
-        names = list(self._inference.names)
-        axes = plot_coefficients(self, ax, alpha=alpha, terms=names, color=color, zero=False)
-        schema = getattr(self.release, "schema", None)
-        response = self._response if schema is None else schema.caption(self._response)
-        axes.set_xlabel(f"{self.quantity} of {response}" if response else self.quantity)
-        return axes
+        return plot_descriptions(self, ax, alpha=alpha, color=color)
 
 
 class ProportionResults(DescriptionResults):
@@ -239,6 +235,23 @@ class TableResults(DescriptionResults):
 
     def _labels(self) -> dict[str, Any]:
         return {**super()._labels(), "table": self._table}
+
+    def plot(self, ax: Axes | None = None, *, alpha: float = 0.05, color: str | None = None) -> Axes:
+        """Plot the counts: bins as bars over a numeric axis, levels of one column as bars, of several as a heat map.
+
+        Thick parts of intervals are from sampling. Of up to four groups, bins are outlines.
+
+        Parameters
+        ----------
+        ax : matplotlib.axes.Axes, optional
+        alpha : float
+        color : str, optional
+
+        Returns
+        -------
+        matplotlib.axes.Axes
+        """
+        return plot_table(self, ax, alpha=alpha, color=color)
 
     def frame(self) -> pd.DataFrame | pd.Series:
         """Return the noisy counts as a table: the last column across, the others down."""

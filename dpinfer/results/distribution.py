@@ -9,12 +9,13 @@ import numpy as np
 import pandas as pd
 
 from dpinfer.inference.quantiles import cdf_interval, simultaneous_width
-from dpinfer.results.axes import given_or_new
 from dpinfer.results.contrasts import check_alpha
-from dpinfer.results.printing import PrivateSummary, estimate_table, label_texts, summary_of
+from dpinfer.results.printing import Exported, PrivateSummary, estimate_table, label_texts, summary_of
 from dpinfer.results.quantiles import Distribution, quantile_results, read_probabilities
+from dpinfer.results.style import given_or_new, grouped, legend, restrain, titled
 from dpinfer.results.wording import (
     charge_notes,
+    column_labels,
     column_notes,
     format_count,
     guarantee,
@@ -34,11 +35,10 @@ if TYPE_CHECKING:
 __all__ = ["CDFResults"]
 
 _SHOWN = (0.01, 0.05, 0.1, 0.25, 0.5, 0.75, 0.9, 0.95, 0.99)
-_COLORS = ("#1f4e79", "#c8553d", "#588157", "#7d5ba6", "#b8860b", "#3a7ca5")
 
 
 @dataclass(frozen=True, eq=False)
-class CDFResults:
+class CDFResults(Exported):
     """A private distribution function, by group.
 
     Attributes
@@ -185,18 +185,20 @@ class CDFResults:
         """
         check_alpha(alpha)
         ax = given_or_new(ax, 6.5, 4)
-        for place, (label, tree) in enumerate(zip(self.labels, self.trees, strict=True)):
-            color, half = _COLORS[place % len(_COLORS)], self._half(tree, alpha)
+        labels = column_labels(self.release, self.labels)
+        for place, (label, tree) in enumerate(zip(labels, self.trees, strict=True)):
+            color, half = f"C{place}", self._half(tree, alpha)
             # Between two edges the function is above what it is at the first, and below what it is at the second.
             lower, upper = np.clip(tree.cdf - half, 0, 1)[:-1], np.clip(tree.cdf + half, 0, 1)[1:]
             ends = np.stack([tree.edges[:-1], tree.edges[1:]], axis=1).ravel()
             ax.fill_between(ends, np.repeat(lower, 2), np.repeat(upper, 2), color=color, alpha=0.2, lw=0)
             ax.plot(tree.edges, tree.cdf, color=color, lw=1.6, label=label or None)
         ax.set(xlabel=self.release.schema.caption(self.column), ylabel="share of rows", ylim=(0, 1))
-        ax.set_title(f"{1 - alpha:.0%} band, {short_guarantee(self.release)}", fontsize=10)
-        ax.spines[["top", "right"]].set_visible(False)
+        titled(ax, f"{1 - alpha:.0%} band, {short_guarantee(self.release)}")
+        restrain(ax)
+        grouped(ax.xaxis)
         if self.labels != [""]:
-            ax.legend(frameon=False)
+            legend(ax)
         return ax
 
     def __repr__(self) -> str:

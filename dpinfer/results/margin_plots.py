@@ -9,8 +9,8 @@ import numpy as np
 import pandas as pd
 
 from dpinfer.errors import OptionError, UnknownColumnError, type_of
-from dpinfer.results.axes import given_or_new
 from dpinfer.results.contrasts import check_alpha
+from dpinfer.results.style import SMALL, given_or_new, grouped, restrain, titled
 from dpinfer.results.wording import short_guarantee
 from dpinfer.schema.columns import Category, Integer
 
@@ -120,7 +120,7 @@ def plot_margins(
     low, high = (float(finite.min()), float(finite.max())) if finite.size else (0.0, 1.0)
     margin = 0.06 * (high - low) or 1.0
     for place, curve in enumerate(curves):
-        label = ", ".join(f"{name} = {curve[name].iloc[0]}" for name in varying)
+        label = ", ".join(f"{design.schema.caption(name)} = {curve[name].iloc[0]}" for name in varying)
         shade = color if color and len(curves) == 1 else f"C{place}"
         below, above = (curve[end].clip(low - margin, high + margin) for end in ("mean_ci_lower", "mean_ci_upper"))
         if discrete:
@@ -133,9 +133,10 @@ def plot_margins(
             ax.plot(curve[term].to_numpy(dtype=np.float64), curve["mean"], color=shade, label=label)
     ax.set_ylim(low - margin, high + margin)
     ax.set_xlabel(design.schema.caption(term))
-    ax.set_ylabel(f"mean of {design.schema.caption(results.response)}, pointwise {100 * (1 - alpha):.4g}% intervals")
-    ax.set_title(f"{results.response}: {short_guarantee(results.release)}", fontsize="medium")
-    ax.spines[["top", "right"]].set_visible(False)
+    ax.set_ylabel(f"mean of {design.schema.caption(results.response)},\npointwise {100 * (1 - alpha):.4g}% intervals")
+    titled(ax, f"{design.schema.caption(results.response)}: {short_guarantee(results.release)}")
+    restrain(ax)
+    grouped(ax.yaxis, *([] if discrete else [ax.xaxis]))
     if legend and varying:
-        ax.legend(frameon=False, fontsize="small")
+        ax.legend(frameon=False, fontsize=SMALL)
     return ax

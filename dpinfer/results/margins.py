@@ -8,14 +8,20 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pandas as pd
 from scipy import stats
-from statsmodels.iolib.summary import forg
 
 from dpinfer.errors import OptionError
 from dpinfer.results.contrasts import check_alpha
-from dpinfer.results.plots import draw_intervals
-from dpinfer.results.printing import Exported, PrivateSummary, cell_table, interval_labels, summary_of
+from dpinfer.results.drawing import draw_intervals
+from dpinfer.results.printing import Exported, PrivateSummary, cell_table, figure, interval_labels, summary_of
 from dpinfer.results.summary import method_notes, statistic_labels
-from dpinfer.results.wording import charge_notes, column_notes, guarantee, guarantee_facts, short_guarantee
+from dpinfer.results.wording import (
+    charge_notes,
+    column_labels,
+    column_notes,
+    guarantee,
+    guarantee_facts,
+    short_guarantee,
+)
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -234,8 +240,11 @@ class MarginalEffects(Exported):
         headers = [frame.columns[0], "std err", *statistic_labels(results), lower, upper]
         cells = []
         for effect, error, ratio, pvalue, low, high in frame.to_numpy():
-            cells.append([forg(effect, prec=4), forg(error), forg(ratio), f"{pvalue:#6.3f}", forg(low), forg(high)])
-        table = cell_table(cells, headers, list(self.names), ["%s", "%s", "%8s", "%s", "%11s", "%11s"])
+            cells.append(
+                [figure(effect, 4), *map(figure, (error, ratio)), f"{pvalue:#6.3f}", figure(low), figure(high)]
+            )
+        stubs = column_labels(results.release, self.names)
+        table = cell_table(cells, headers, stubs, ["%s", "%s", "%8s", "%s", "%11s", "%11s"])
         left = [("Dep. Variable:", results.response), *guarantee_facts(results.release)]
         right = [("Method:", self.margeff_options["method"]), ("At:", self.margeff_options["at"])]
         right.append(("Inference:", results.inference.method))
@@ -286,8 +295,9 @@ class MarginalEffects(Exported):
             "sampling_upper": self.margeff + arms[:, 1],
         }
         label = f"{MARGIN_LABELS[self.margeff_options['method']]} ({self.results.inference.method} inference)"
-        title = f"{self.results.response}: {short_guarantee(self.results.release)}"
-        frame = pd.DataFrame(columns, index=list(self.names))
+        (response,) = column_labels(self.results.release, [self.results.response])
+        title = f"{response}: {short_guarantee(self.results.release)}"
+        frame = pd.DataFrame(columns, index=column_labels(self.results.release, self.names))
         return draw_intervals(frame, ax, alpha=alpha, color=color, legend=legend, zero=True, label=label, title=title)
 
 

@@ -6,22 +6,25 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 import pandas as pd
-from statsmodels.iolib.summary import Summary
-from statsmodels.iolib.table import SimpleTable
 
-from dpinfer.results.printing import interval_labels
-from dpinfer.results.wording import guarantee
+from dpinfer.display.numbers import number
+from dpinfer.results.drawing import draw_intervals
+from dpinfer.results.printing import Exported, cell_table, interval_labels, summary_of
+from dpinfer.results.wording import column_labels, column_notes, guarantee, guarantee_facts, short_guarantee
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from matplotlib.axes import Axes
+
     from dpinfer.inference.batch import BatchEstimates
     from dpinfer.release import Release
+    from dpinfer.results.printing import PrivateSummary
 
 __all__ = ["Estimates"]
 
 
-class Estimates:
+class Estimates(Exported):
     """Estimates from one release, with statsmodels' names.
 
     Parameters
@@ -85,15 +88,36 @@ class Estimates:
             }
         )
 
-    def summary(self, alpha: float = 0.05) -> Summary:
-        """Return the table as text, HTML or LaTeX, with the guarantee."""
+    def summary(self, alpha: float = 0.05) -> PrivateSummary:
+        """Return the table as text, HTML, LaTeX or markdown, with the guarantee."""
         frame = self.summary_frame(alpha)
-        rows = [[f"{value:.4g}" for value in row] for row in frame.to_numpy()]
-        found = Summary()
+        cells = [[number(value) for value in row] for row in frame.to_numpy()]
+        table = cell_table(cells, list(frame.columns), column_labels(self.release, self.params.index))
         title = str(self.release.question["text"])
-        found.tables.append(SimpleTable(rows, headers=list(frame.columns), stubs=list(frame.index), title=title))
-        found.add_extra_txt([guarantee(self.release), *self.flags])
-        return found
+        notes = [guarantee(self.release), *column_notes(self.release)]
+        return summary_of(title, guarantee_facts(self.release), [], table, notes, self.flags)
+
+    def plot(self, ax: Axes | None = None, *, alpha: float = 0.05) -> Axes:
+        """Plot estimates with intervals.
+
+        Parameters
+        ----------
+        ax : matplotlib.axes.Axes, optional
+            Where to draw; a new figure by default.
+        alpha : float
+            One minus the confidence of the intervals.
+
+        Returns
+        -------
+        matplotlib.axes.Axes
+        """
+        ends = self.conf_int(alpha)
+        frame = pd.DataFrame({"estimate": self.params, "lower": ends[0], "upper": ends[1]})
+        frame.index = pd.Index(column_labels(self.release, frame.index))
+        title = f"{self.release.question['text']}: {short_guarantee(self.release)}"
+        return draw_intervals(
+            frame, ax, alpha=alpha, color=None, legend=True, zero=False, label="estimate", title=title
+        )
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__}: {', '.join(self._found.names)}>"

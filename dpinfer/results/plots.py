@@ -9,10 +9,10 @@ import pandas as pd
 from scipy import stats
 
 from dpinfer.errors import UnknownColumnError
-from dpinfer.results.axes import given_or_new
 from dpinfer.results.contrasts import check_alpha
+from dpinfer.results.drawing import draw_intervals
 from dpinfer.results.prediction import CONSTANTS
-from dpinfer.results.wording import short_guarantee
+from dpinfer.results.wording import column_labels, short_guarantee
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     Array = NDArray[np.float64]
 
-__all__ = ["coefficient_frame", "draw_intervals", "plot_coefficients"]
+__all__ = ["coefficient_frame", "plot_coefficients"]
 
 
 def coefficient_frame(results: PrivateEstimates, alpha: float = 0.05) -> pd.DataFrame:
@@ -82,62 +82,11 @@ def plot_coefficients(
     ``zero`` says whether zero is marked, and always within the axis.
     """
     frame = _selected(coefficient_frame(results, alpha), terms)
-    title = f"{results.response}: {short_guarantee(results.release)}"
+    frame.index = pd.Index(column_labels(results.release, frame.index))
+    (response,) = column_labels(results.release, [results.response])
+    title = f"{response}: {short_guarantee(results.release)}"
     label = f"coefficient ({results.inference.method} inference)"
     return draw_intervals(frame, ax, alpha=alpha, color=color, legend=legend, zero=zero, label=label, title=title)
-
-
-def draw_intervals(
-    frame: pd.DataFrame,
-    ax: Axes | None,
-    *,
-    alpha: float,
-    color: str | None,
-    legend: bool,
-    zero: bool,
-    label: str,
-    title: str,
-) -> Axes:
-    """Draw estimates with intervals and the part of them from sampling, columns as ``coefficient_frame`` has them."""
-    ax = given_or_new(ax, 6.4, 1.4 + 0.42 * len(frame))
-    color = color or "C0"
-    low, high = _limits(frame, zero=zero)
-    position = np.arange(len(frame), dtype=np.float64)
-    if zero:
-        ax.vlines(0.0, -0.5, len(frame) - 0.5, color="0.6", linewidth=0.8, linestyle="--", zorder=0)
-    clipped = frame.clip(low, high)
-    ax.hlines(
-        position,
-        clipped["lower"],
-        clipped["upper"],
-        color=color,
-        linewidth=1.4,
-        label=f"{100 * (1 - alpha):.4g}% interval, noise counted",
-    )
-    ax.hlines(
-        position,
-        clipped["sampling_lower"],
-        clipped["sampling_upper"],
-        color=color,
-        linewidth=6,
-        alpha=0.45,
-        label="part from sampling",
-    )
-    ax.plot(frame["estimate"], position, "o", color=color, markersize=5, label="estimate")
-    for column, edge, marker in (("lower", low, "<"), ("upper", high, ">")):
-        unbounded = np.isinf(frame[column].to_numpy())
-        ax.plot(
-            np.full(unbounded.sum(), edge),
-            position[unbounded],
-            marker,
-            color=color,
-            markersize=7,
-            clip_on=False,
-        )
-    ax.set_xlabel(label)
-    ax.set_title(title, fontsize="medium")
-    _dress(ax, frame, (low, high), legend=legend)
-    return ax
 
 
 def _selected(frame: pd.DataFrame, terms: Sequence[str] | None) -> pd.DataFrame:
@@ -148,29 +97,3 @@ def _selected(frame: pd.DataFrame, terms: Sequence[str] | None) -> pd.DataFrame:
         if name not in frame.index:
             raise UnknownColumnError(name, frame.index, "the coefficients")
     return frame.loc[list(terms)]
-
-
-def _limits(frame: pd.DataFrame, *, zero: bool) -> tuple[float, float]:
-    """Return where the horizontal axis ends: around all that is finite, and zero where it is marked."""
-    values = frame.to_numpy(dtype=np.float64)
-    finite = np.append(values[np.isfinite(values)], [0.0] if zero else [])
-    low, high = float(finite.min()), float(finite.max())
-    margin = 0.08 * (high - low) or 1.0
-    return low - margin, high + margin
-
-
-def _dress(ax: Axes, frame: pd.DataFrame, limits: tuple[float, float], *, legend: bool) -> None:
-    ax.set_xlim(*limits)
-    ax.set_yticks(np.arange(len(frame)), [str(name) for name in frame.index])
-    ax.spines[["top", "right"]].set_visible(False)
-    room = _add_legend(ax, len(frame)) if legend else 0.0
-    ax.set_ylim(len(frame) - 0.5 + room, -0.5)
-
-
-def _add_legend(ax: Axes, rows: int) -> float:
-    """Add a legend below the last row and return the room, in rows, that it takes."""
-    box = ax.get_window_extent().transformed(ax.get_figure(root=True).dpi_scale_trans.inverted())  # type: ignore[union-attr]
-    columns = 3 if box.width > 5 else 1
-    ax.legend(loc="lower center", ncols=columns, frameon=False, fontsize="small", borderaxespad=0.2)
-    share = min(0.6, (0.24 if columns == 3 else 0.62) / box.height)
-    return rows * share / (1 - share)

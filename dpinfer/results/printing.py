@@ -5,11 +5,14 @@ from __future__ import annotations
 import copy
 import math
 import textwrap
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from statsmodels.iolib.summary import Summary, forg
 from statsmodels.iolib.table import SimpleTable
 from statsmodels.iolib.tableformatting import fmt_2cols, fmt_params
+
+from dpinfer.display.numbers import count, number
+from dpinfer.display.report import Report, Table
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -21,9 +24,11 @@ if TYPE_CHECKING:
 __all__ = [
     "Exported",
     "PrivateSummary",
+    "Shown",
     "cell_table",
     "escape_markdown",
     "estimate_table",
+    "figure",
     "interval_labels",
     "label_texts",
     "summary_of",
@@ -45,7 +50,10 @@ _SPECIAL = {character: "\\" + character for character in "#$%&_"} | {
 }
 _LATEX_CELL = str.maketrans({**_BEYOND_STATSMODELS, "<": r"\textless "})
 LATEX_TEXT = str.maketrans({**_BEYOND_STATSMODELS, **_SPECIAL})
-HTML = str.maketrans({"&": "&amp;", "<": "&lt;", ">": "&gt;"})
+
+
+_GROUPED, _LARGEST = 1e4, 1e10
+"""Between which numbers are written out, with their digits grouped, rather than with an exponent."""
 
 
 def interval_labels(alpha: float) -> tuple[str, str]:
@@ -92,8 +100,8 @@ class PrivateSummary(Summary):  # type: ignore[misc]
     def _lines(self, width: int | None = None) -> list[str]:
         """Return numbered notes, then warnings, wrapped to ``width`` characters."""
         lines = []
-        for number, note in enumerate(self.notes, 1):
-            lines.append((f"[{number}] ", note))
+        for place, note in enumerate(self.notes, 1):
+            lines.append((f"[{place}] ", note))
         lines += [("Warning: ", warning) for warning in self.warnings]
         if width is None:
             return [mark + sentence for mark, sentence in lines]
@@ -107,11 +115,16 @@ class PrivateSummary(Summary):  # type: ignore[misc]
             part.title = str(part.title).translate(table) if part.title else part.title
         return other
 
+    def _report(self) -> Report:
+        header, body = ([[str(cell.data).strip() for cell in row] for row in table] for table in self.tables)
+        pairs = [pair for place in (0, 2) for pair in (tuple(row[place : place + 2]) for row in header) if any(pair)]
+        facts = tuple((label.rstrip(":"), told) for label, told in pairs)
+        shown = Table(tuple(body[0]), tuple(tuple(row) for row in body[1:]))
+        return Report(self.title, facts, (shown,), self.notes, self.warnings, numbered=True)
+
     def as_html(self) -> str:
         """Return the summary as HTML, with names and notes escaped."""
-        part = self._escaped(HTML)
-        tables = "\n".join(table.as_html() for table in part.tables)
-        return tables + "<br/><br/>" + "<br/>\n".join(line.translate(HTML) for line in self._lines())
+        return self._report().html()
 
     def as_latex(self) -> str:
         """Return the summary as LaTeX, with names and notes escaped; it needs the booktabs package."""
@@ -181,7 +194,7 @@ def cell_table(
 def estimate_table(frame: pd.DataFrame, names: Sequence[str]) -> SimpleTable:
     """Build a table of the ``summary_frame`` of descriptions, its rows called by these names."""
     shown = without_parts(frame)
-    styles = {"noise share": "{:.1%}".format, "count": "{:,.0f}".format}
+    styles = {"noise share": "{:.1%}".format, "count": count}
     columns = [
         [styles.get(name, _four_digits)(value) if not math.isnan(value) else _gap(name, shown) for value in shown[name]]
         for name in shown.columns
@@ -194,8 +207,14 @@ def _gap(name: str, frame: pd.DataFrame) -> str:
     return "not determined" if name == frame.columns[0] else ""
 
 
+def figure(value: float, digits: int = 3) -> str:
+    """Write a number as statsmodels does, but for large ones: written out, their digits grouped."""
+    large = _GROUPED <= abs(value) < _LARGEST
+    return number(value, digits) if large else str(forg(float(value), prec=digits))
+
+
 def _four_digits(value: float) -> str:
-    return str(forg(float(value), prec=4))
+    return figure(value, 4)
 
 
 def summary_of(
@@ -211,7 +230,15 @@ class _Summarised(Protocol):
     def summary(self, *, alpha: float = 0.05) -> PrivateSummary: ...
 
 
-class Exported:
+class Shown:
+    """Results whose summary a notebook shows."""
+
+    def _repr_html_(self: Any) -> str:
+        """Show the summary as HTML in a notebook."""
+        return str(self.summary().as_html())
+
+
+class Exported(Shown):
     """Results whose summary is written in other formats."""
 
     def to_latex(self: _Summarised, alpha: float = 0.05) -> str:

@@ -6,11 +6,18 @@ import math
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+import numpy as np
+import pandas as pd
+
+from dpinfer.display.numbers import count, number
 from dpinfer.errors import OptionError
-from dpinfer.results.printing import PrivateSummary, cell_table, summary_of
+from dpinfer.results.printing import PrivateSummary, Shown, cell_table, summary_of
+from dpinfer.results.style import MARKED, given_or_new, grouped, legend, restrain, titled
 from dpinfer.results.wording import charge_notes, column_notes, guarantee, guarantee_facts, short_guarantee
 
 if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
     from dpinfer.release import Release
 
 __all__ = ["Label", "SelectionResults", "accuracy"]
@@ -25,7 +32,7 @@ _METHODS = {"gumbel": "exponential mechanism", "exponential": "permute-and-flip"
 
 
 @dataclass(frozen=True, eq=False)
-class SelectionResults:
+class SelectionResults(Shown):
     """The candidate that was chosen, and how far from the best its score may be.
 
     Attributes
@@ -80,6 +87,39 @@ class SelectionResults:
         McSherry & Talwar (2007); Smith (2017), theorem 6; McKenna & Sheldon (2020). Proofs in `docs/selection.md`.
         """
         return accuracy(len(self.candidates), self.scale, self.release.law.family, beta, bound)
+
+    def frame(self) -> pd.DataFrame:
+        """Return by how much the score of the choice may miss the largest one: "miss", and "probability" of more."""
+        miss = np.linspace(0.0, 1.2 * max(self.accuracy(0.005), self.scale), 201)
+        halved = 2 if self.release.law.family == "exponential" else 1
+        chance = (len(self.candidates) - 1) / halved * np.exp(-miss / self.scale)
+        return pd.DataFrame({"miss": miss, "probability": np.minimum(chance, 1.0)})
+
+    def plot(self, ax: Axes | None = None) -> Axes:
+        """Draw the probability, at most, that the score of the choice misses the largest one by more.
+
+        Parameters
+        ----------
+        ax : matplotlib.axes.Axes, optional
+            Where to draw; a new figure by default.
+
+        Returns
+        -------
+        matplotlib.axes.Axes
+        """
+        ax = given_or_new(ax, 6.4, 3.6)
+        frame, near = self.frame(), self.accuracy(0.05)
+        ax.plot(frame["miss"], frame["probability"], color="C0", lw=1.6)
+        ax.fill_between(frame["miss"], frame["probability"], color="C0", alpha=0.25, lw=0)
+        ax.axvline(near, color=MARKED, lw=2, label=f"within {number(near)} with probability 95%")
+        ax.set(xlabel="score below the largest by more than", ylabel="probability, at most", ylim=(0, 1.03))
+        ax.set_xlim(0, float(frame["miss"].iloc[-1]))
+        asked = f"{self.response}: " if self.response else ""
+        titled(ax, f"{asked}{self.selected} of {count(len(self.candidates))}, {short_guarantee(self.release)}")
+        restrain(ax)
+        grouped(ax.xaxis)
+        legend(ax)
+        return ax
 
     def summary(self) -> PrivateSummary:
         """Return the choice as a table, with its guarantee and accuracy."""

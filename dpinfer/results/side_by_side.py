@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import textwrap
 from collections import Counter
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from itertools import zip_longest
 from typing import TYPE_CHECKING, Literal
 
@@ -13,12 +13,14 @@ import numpy as np
 import pandas as pd
 from statsmodels.iolib.table import SimpleTable
 
+from dpinfer.display.numbers import number
+from dpinfer.display.report import Report, Table
 from dpinfer.errors import OptionError
 from dpinfer.results.contrasts import check_alpha
-from dpinfer.results.printing import HTML, LATEX_TEXT, escape_markdown, table_width
+from dpinfer.results.printing import LATEX_TEXT, escape_markdown, table_width
 from dpinfer.results.side_columns import KINDS, Column, one_line, read_column
 from dpinfer.results.total_cost import charges_of, total_notes
-from dpinfer.results.wording import charge_notes, guarantee
+from dpinfer.results.wording import charge_notes, column_labels, guarantee
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -58,12 +60,15 @@ class SummaryTable:
         Sentences below the table: how to read it, every guarantee, and what all cost together.
     warnings : tuple of str
         Sentences that warn the reader.
+    labels : mapping of str to str
+        What terms are called where the table is shown, with the labels of their columns.
     """
 
     title: str
     frame: pd.DataFrame
     notes: tuple[str, ...]
     warnings: tuple[str, ...]
+    labels: Mapping[str, str] = field(default_factory=dict)
 
     def __str__(self) -> str:
         return self.as_text()
@@ -84,7 +89,8 @@ class SummaryTable:
         facts: list[Block] = []
         for (label, line), *cells in self.frame.itertuples(name=None):
             if line in {"", "coef"}:
-                (facts if line == "" else terms).append((one_line(label), [[cell] for cell in cells]))
+                called = one_line(label) if line == "" else self.labels.get(label, one_line(label))
+                (facts if line == "" else terms).append((called, [[cell] for cell in cells]))
             else:
                 for lines, cell in zip(terms[-1][1], cells, strict=True):
                     lines.append(cell)
@@ -121,11 +127,9 @@ class SummaryTable:
 
     def as_html(self) -> str:
         """Return the table as HTML, with names and notes escaped; MathJax leaves it alone."""
-        table = self._table(HTML)
-        table.title = self.title.translate(HTML)
-        notes = [(mark + text).translate(HTML) for mark, text in self._sentences()]
-        body = "<br/>\n".join([f"{table.as_html()}\n<br/>Notes:", *notes])
-        return f'<div class="tex2jax_ignore mathjax_ignore">\n{body}\n</div>'
+        above, below = ([tuple(row) for block in blocks for row in _rows(block)] for blocks in self._blocks())
+        table = Table(("", *self._names()), (*above, *below), rule=len(above))
+        return Report(self.title, (), (table,), self.notes, self.warnings, numbered=True).html()
 
     def as_latex(self) -> str:
         """Return the table as LaTeX, with names and notes escaped; it needs the booktabs package."""
@@ -222,7 +226,18 @@ def summary_table(
         _frame(shown, columns, show, float_format),
         tuple(map(one_line, notes)),
         tuple(map(one_line, _warnings(private, ordinary))),
+        _labels(private),
     )
+
+
+def _labels(private: list[tuple[str, PrivateEstimates]]) -> dict[str, str]:
+    """Return the labels of terms, where all results that have a term call it the same."""
+    found: dict[str, set[str]] = {}
+    for _, result in private:
+        names = list(result.params.index)
+        for name, label in zip(names, column_labels(result.release, names), strict=True):
+            found.setdefault(str(name), set()).add(one_line(label))
+    return {name: labels.pop() for name, labels in found.items() if len(labels) == 1}
 
 
 # Options
@@ -298,8 +313,9 @@ def _number(value: float, float_format: str | None) -> str:
     if not np.isfinite(value):
         return str(value)
     if float_format is None:
-        usual = "%.4f" if size == 0 or 1e-3 <= size < 1e4 else "%.4g"
-        float_format = "%.1f" if 1e4 <= size < 1e7 else usual
+        if size >= 1e4:
+            return number(value)
+        float_format = "%.4f" if size == 0 or size >= 1e-3 else "%.4g"
     return (float_format % value).strip()
 
 

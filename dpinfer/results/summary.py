@@ -6,13 +6,20 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import pandas as pd
-from statsmodels.iolib.summary import forg
 from statsmodels.iolib.summary2 import Summary as Summary2
 
 from dpinfer.errors import OptionError
 from dpinfer.results.contrasts import check_alpha
-from dpinfer.results.printing import PrivateSummary, cell_table, interval_labels, summary_of, without_parts
-from dpinfer.results.wording import charge_notes, column_notes, format_nobs, guarantee, guarantee_facts, measured_in
+from dpinfer.results.printing import PrivateSummary, cell_table, figure, interval_labels, summary_of, without_parts
+from dpinfer.results.wording import (
+    charge_notes,
+    column_labels,
+    column_notes,
+    format_nobs,
+    guarantee,
+    guarantee_facts,
+    measured_in,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -107,8 +114,8 @@ def _cells(frame: pd.DataFrame) -> list[list[str]]:
     rows = []
     for values in without_parts(frame).to_numpy(dtype=np.float64):
         coef, *middle, pvalue, lower, upper, share = values
-        numbers = [forg(coef, prec=4), *(forg(value) for value in middle), f"{pvalue:#6.3f}"]
-        rows.append([*numbers, forg(lower), forg(upper), f"{share:.1%}"])
+        numbers = [figure(coef, 4), *(figure(value) for value in middle), f"{pvalue:#6.3f}"]
+        rows.append([*numbers, figure(lower), figure(upper), f"{share:.1%}"])
     return rows
 
 
@@ -157,7 +164,8 @@ def build_summary(
     frame = _renamed(results, xname, alpha)
     title = title or f"{results.model_name} Results"
     left, right = header_facts(results, yname or results.response)
-    headers, stubs = list(without_parts(frame).columns), [str(name) for name in frame.index]
+    headers = list(without_parts(frame).columns)
+    stubs = list(xname) if xname is not None else column_labels(results.release, frame.index)
     table = cell_table(_cells(frame), headers, stubs, ["%s", "%s", "%8s", "%s", "%11s", "%11s", "%s"])
     return summary_of(title, left, right, table, explain(results, frame), results.flags)
 

@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING
 
+from dpinfer.display.numbers import count
 from dpinfer.release.release import Release
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
     from dpinfer.inference.base import Inference
     from dpinfer.release.combined import AnyRelease
     from dpinfer.results.printing import Facts
 
 __all__ = [
     "charge_notes",
+    "column_caption",
+    "column_labels",
     "column_notes",
     "format_count",
     "format_nobs",
@@ -21,6 +27,11 @@ __all__ = [
     "measured_in",
     "short_guarantee",
 ]
+
+_WORD = re.compile(r"(?<![\w.])[^\W\d]\w*(?![\w.(])")
+_FACTOR = re.compile(r"\bC\((\w+)[^()\[\]]*\)\[T\.([^\[\]]*)\]|\b(\w+)\[T\.([^\[\]]*)\]")
+_LEVELS = re.compile(r"(?<=[=\[])[^\[\],=]*(?=[\],]|$)")
+"""A name in a term, but for that of a function; a level of a factor; one in the name of a coefficient or a group."""
 
 _NEIGHBORS = {
     "add_remove": "data sets are neighbours when one unit is added or removed (add_remove)",
@@ -32,6 +43,41 @@ def measured_in(release: AnyRelease, name: str) -> str:
     """Return the unit of measurement of a column; empty where none is declared."""
     schema = release.schema if isinstance(release, Release) else {}
     return schema[name].measured_in if name in schema else ""
+
+
+def column_caption(release: AnyRelease, name: str) -> str:
+    """Return what a column is called on axes and in tables: its label, if it has one, with its unit."""
+    schema = release.schema if isinstance(release, Release) else {}
+    return schema[name].caption(name) if name in schema else name
+
+
+def column_labels(release: AnyRelease, names: Iterable[object]) -> list[str]:
+    """Return what coefficients and estimates are called in tables: names, with the labels of columns in their place.
+
+    Where no column has a label or a unit, that is the names as they are.
+    """
+    schema = release.schema if isinstance(release, Release) else {}
+    told = {name: (one.label or name, one.caption(name)) for name, one in schema.items() if one.caption(name) != name}
+    return [_labelled(str(name), told) for name in names]
+
+
+def _labelled(name: str, told: Mapping[str, tuple[str, str]]) -> str:
+    """Write labels for names of columns: with the unit where a column is all there is, else without."""
+    if not told:
+        return name
+    if name in told:
+        return told[name][1]
+    name = _FACTOR.sub(lambda found: f"{found[1] or found[3]}[{found[2] or found[4]}]" if
+                       (found[1] or found[3]) in told else found.group(), name)  # fmt: skip
+    levels, found, start = _LEVELS.finditer(name), [], 0
+    for level in levels:  # what is in brackets after a factor is the name of a level
+        found += [_columns(name[start : level.start()], told), level.group()]
+        start = level.end()
+    return "".join([*found, _columns(name[start:], told)])
+
+
+def _columns(text: str, told: Mapping[str, tuple[str, str]]) -> str:
+    return _WORD.sub(lambda found: told.get(found.group(), (found.group(),))[0], text)
 
 
 def column_notes(release: AnyRelease) -> list[str]:
@@ -91,7 +137,7 @@ def format_count(nobs: float | None, *, public: bool) -> str:
     """Return a number of rows and whether it is public or noisy."""
     if nobs is None:
         return "not released"
-    return f"{nobs:,.0f} ({'public' if public else 'noisy'})"
+    return f"{count(nobs)} ({'public' if public else 'noisy'})"
 
 
 def guarantee(release: AnyRelease) -> str:

@@ -15,6 +15,7 @@ from dpinfer.schema.columns import Column, column_from_dict
 from dpinfer.schema.declared import TypeCheck, check_types
 from dpinfer.schema.people import People
 from dpinfer.schema.plain_yaml import read_yaml, write_yaml
+from dpinfer.schema.showing import schema_report
 
 __all__ = ["Schema"]
 
@@ -120,6 +121,10 @@ class Schema(Mapping[str, Column]):
         count = f"{len(self)} column" + ("s" if len(self) > 1 else "")
         unit = "" if self._people is None else f", of people told apart by {self._people.id!r}: {self._people.unit}"
         return "\n".join([f"Schema of {count}{unit}", *("  " + line.rstrip() for line in lines)])
+
+    def _repr_html_(self) -> str:
+        """Show as HTML in a notebook."""
+        return schema_report(self).html()
 
     @property
     def people(self) -> People | None:

@@ -9,11 +9,12 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pandas as pd
 
+from dpinfer.display.report import Report, Reported, Table
 from dpinfer.errors import OptionError
 from dpinfer.privacy.planning import composed_epsilon
 from dpinfer.privacy.profiles import OUTWARD, gaussian_epsilon
 from dpinfer.privacy.resampling import ASYMPTOTIC, DOUBLE_OR_NOTHING, LARGEST_MU, POISSON, dominating_mu
-from dpinfer.results.axes import given_or_new
+from dpinfer.results.style import given_or_new, legend, restrain
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -25,8 +26,8 @@ _PAIRS = ("public", "paired")
 _MOST = 10_000
 
 
-@dataclass(frozen=True, eq=False)
-class PrivacyCost:
+@dataclass(frozen=True, eq=False, repr=False)
+class PrivacyCost(Reported):
     """Costs of bootstraps that carry the noise of one release, B times.
 
     Attributes
@@ -45,9 +46,9 @@ class PrivacyCost:
         """Return the table, a copy."""
         return self.frame.copy()
 
-    def __repr__(self) -> str:
-        shown = self.frame.to_string(index=False, float_format=lambda value: f"{value:.4g}")
-        return f"Cost of a bootstrap with weights {self.weights!r}, epsilon at delta = {self.delta:g}\n{shown}"
+    def _report(self) -> Report:
+        title = f"Cost of a bootstrap with weights {self.weights!r}, epsilon at delta = {self.delta:g}"
+        return Report(title, (), (Table.of(self.frame, index=False),))
 
     def plot(self, ax: Axes | None = None) -> Axes:
         """Plot epsilon against the number of replicates: exact, claimed, and in the limit.
@@ -70,7 +71,8 @@ class PrivacyCost:
         for axis in (ax.xaxis, ax.yaxis):
             axis.set_major_formatter("{x:g}")
             axis.set_minor_formatter("{x:g}" if axis is ax.yaxis else "")
-        ax.legend(fontsize=7, frameon=False)
+        restrain(ax)
+        legend(ax)
         return ax
 
 

@@ -38,7 +38,7 @@ def coverage_study(
     level: float = 0.95,
     seed: int = 0,
     n_jobs: int = 1,
-    progress: bool = True,
+    progress: bool | None = True,
     checkpoint: str | os.PathLike[str] | None = None,
     baseline: Callable[[Any], Any] | None = None,
     contrasts: Mapping[str, Mapping[str, float]] | None = None,
@@ -72,8 +72,8 @@ def coverage_study(
         The numbers depend on it and on the design, not on ``n_jobs``.
     n_jobs : int
         Worker processes, by joblib with whatever backend is active.
-    progress : bool
-        Whether to show a progress bar.
+    progress : bool or None
+        Whether to show a progress bar; None as `dpinfer.show_progress` says.
     checkpoint : path-like, optional
         A directory in which every block is kept as Parquet, so that an interrupted study goes on.
     baseline : callable, optional

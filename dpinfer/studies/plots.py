@@ -8,7 +8,7 @@ import numpy as np
 from scipy import stats
 
 from dpinfer.errors import OptionError
-from dpinfer.results.axes import given_or_new
+from dpinfer.results.style import FAINT, MARKED, SMALL, given_or_new, ink, legend, restrain, titled
 from dpinfer.studies.rules import Rules
 
 if TYPE_CHECKING:
@@ -57,12 +57,13 @@ def coverage_plot(study: Study, *, ax: Axes | None = None) -> Axes:
     axes = given_or_new(ax, 7.0, 1.2 + 0.22 * len(cells))
     place = np.arange(len(cells))[::-1]
     band = 1.96 * cells["MCSE of coverage"]
-    axes.errorbar(cells["coverage"], place, xerr=band, fmt="o", ms=4, lw=1.2, color="#1b5e9e")
-    axes.axvline(study.design.level, color="black", lw=0.8)
+    axes.errorbar(cells["coverage"], place, xerr=band, fmt="o", ms=4, lw=1.2, color="C0")
+    axes.axvline(study.design.level, color=ink(), lw=0.8)
     least = Rules().least_coverage(study.design.replicates, study.design.level)
-    axes.axvline(least, color="firebrick", lw=0.8, ls="--")
+    axes.axvline(least, color=MARKED, lw=1.0, ls="--")
     axes.set(xlabel=f"coverage of {study.design.level:.0%} intervals", yticks=place, yticklabels=labels)
-    axes.tick_params(axis="y", labelsize=8)
+    axes.tick_params(axis="y", labelsize=SMALL)
+    restrain(axes)
     return axes
 
 
@@ -81,14 +82,15 @@ def nested_loop_plot(study: Study, measure: str = "coverage", *, ax: Axes | None
         values = order.merge(group, on=["n", "privacy"], how="left")[measure]
         axes.stairs(values, edges, baseline=None, lw=1.6, label=str(term))
     if measure == "coverage":
-        axes.axhline(study.design.level, color="black", lw=0.8)
+        axes.axhline(study.design.level, color=ink(), lw=0.8)
     for index in range(1, len(order)):
         if order["n"][index] != order["n"][index - 1]:
-            axes.axvline(index - 0.5, color="grey", lw=0.6, ls=":")
+            axes.axvline(index - 0.5, color=FAINT, lw=0.6, ls=":")
     labels = [f"n = {n:,}\n{privacy}" for n, privacy in order.itertuples(index=False)]
     axes.set(xticks=np.arange(len(order)), xticklabels=labels, ylabel=measure)
-    axes.tick_params(axis="x", labelsize=7, rotation=45 if len(order) > 4 else 0)
-    axes.legend(frameon=False, fontsize=8)
+    axes.tick_params(axis="x", labelsize="x-small", rotation=45 if len(order) > 4 else 0)
+    restrain(axes)
+    legend(axes)
     return axes
 
 
@@ -97,7 +99,8 @@ def zip_plot(
 ) -> Axes:
     """Intervals of one cell (by default the first), ranked by the distance of the truth in standard errors.
 
-    Morris, White & Crowther (2019). Intervals that miss the truth are red; the line is the nominal level.
+    Morris, White & Crowther (2019). Intervals that miss the truth have the second colour of the theme; the dashed line
+    is the nominal level.
     """
     known = study.design.truth
     if known is not None and term not in known:
@@ -117,11 +120,12 @@ def zip_plot(
     edge = (np.quantile(finite, 0.001), np.quantile(finite, 0.999)) if finite.size else (truth - 1, truth + 1)
     low, high = np.clip(cell["lower"], *edge), np.clip(cell["upper"], *edge)
     axes = given_or_new(ax, 5.0, 5.5)
-    axes.hlines(rank, low, high, colors=["#b2182b" if miss else "#92b4d4" for miss in misses], lw=0.5)
-    axes.axvline(truth, color="black", lw=0.8)
-    axes.axhline(100 * study.design.level, color="black", lw=0.8, ls="--")
+    axes.hlines(rank, low, high, colors=[MARKED if miss else "C0" for miss in misses], lw=0.5)
+    axes.axvline(truth, color=ink(), lw=0.8)
+    axes.axhline(100 * study.design.level, color=ink(), lw=0.8, ls="--")
     axes.set(xlabel=f"{term}: {study.design.level:.0%} intervals", ylabel="rank of the distance from the truth (%)")
-    axes.set_title(f"n = {chosen_n:,}, {chosen}", fontsize=9)
+    titled(axes, f"n = {chosen_n:,}, {chosen}")
+    restrain(axes)
     return axes
 
 
@@ -137,8 +141,9 @@ def pvalue_plot(study: Study, term: str, *, ax: Axes | None = None) -> Axes:
         values = np.sort(cell["pvalue"].fillna(1.0).to_numpy())
         axes.plot(np.arange(1, len(values) + 1) / (len(values) + 1), values, lw=1.4, label=f"n = {n:,}, {privacy}")
     low, high = stats.beta.ppf([[0.025], [0.975]], rank, count + 1 - rank)
-    axes.fill_between(rank / (count + 1), low, high, color="grey", alpha=0.25, lw=0)
-    axes.plot([0, 1], [0, 1], color="black", lw=0.8)
+    axes.fill_between(rank / (count + 1), low, high, color=FAINT, alpha=0.25, lw=0)
+    axes.plot([0, 1], [0, 1], color=ink(), lw=0.8)
     axes.set(xlabel="uniform quantile", ylabel=f"p-value of {term} = 0", xlim=(0, 1), ylim=(0, 1))
-    axes.legend(frameon=False, fontsize=8)
+    restrain(axes)
+    legend(axes)
     return axes

@@ -12,6 +12,9 @@ import numpy as np
 import pandas as pd
 from scipy import stats
 
+from dpinfer.display.numbers import count
+from dpinfer.display.progress import check_progress, watched
+from dpinfer.display.report import Report, Reported, Table
 from dpinfer.errors import DPInferError, OptionError
 from dpinfer.inference.testing.binomial import binomial_power
 from dpinfer.inference.testing.nulls import MOST_DRAWS, HidingModel
@@ -20,7 +23,7 @@ from dpinfer.privacy.units import NEIGHBORS, Privacy
 from dpinfer.procedures.binomial import BinomTest
 from dpinfer.procedures.chisquare import ChiSquare
 from dpinfer.procedures.mean_tests import MeanComparison
-from dpinfer.results.axes import given_or_new
+from dpinfer.results.style import FAINT, given_or_new, ink, legend, restrain, shades, titled
 from dpinfer.schema.schema import Schema
 from dpinfer.studies.power_search import (
     Power,
@@ -68,7 +71,7 @@ _STUDY, _SEARCH, _FOUND = range(3)
 
 
 @dataclass(frozen=True, eq=False)
-class PowerStudy:
+class PowerStudy(Reported):
     """Power of a test over numbers of rows and prices; made by `power`.
 
     Attributes
@@ -89,6 +92,7 @@ class PowerStudy:
     alpha : float
     replicates : int
     seed : int
+    progress : bool or None
     """
 
     test: Test
@@ -100,6 +104,7 @@ class PowerStudy:
     alpha: float
     replicates: int
     seed: int
+    progress: bool | None = field(default=None, repr=False)
     frame: pd.DataFrame = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
@@ -110,7 +115,9 @@ class PowerStudy:
         for price in self.privacy:
             self._planned(price)
         ordinary = {n: self._power(n, None, _STUDY).power for n in self.n}
-        points = ((n, price, self._power(n, price, _STUDY)) for n, price in product(self.n, self.privacy))
+        asked = list(product(self.n, self.privacy))
+        watch = watched(asked, "powers", total=len(asked), progress=self.progress)
+        points = ((n, price, self._power(n, price, _STUDY)) for n, price in watch)
         rows = [(n, str(price), one.power, one.error, ordinary[n], one.lost) for n, price, one in points]
         names = ["n", "privacy", "power", "std err", "ordinary power", "lost"]
         object.__setattr__(self, "frame", pd.DataFrame(rows, columns=names))
@@ -121,6 +128,12 @@ class PowerStudy:
             f"<PowerStudy: {self.test.text(self.schema)}, {len(self.n)} sizes x {len(self.privacy)} prices, "
             f"alpha {self.alpha:g}, {self.neighbors}, {how}>"
         )
+
+    def _report(self) -> Report:
+        draws = "exact" if self._population is None else f"{count(self.replicates)} replicates"
+        facts = (("level", f"{self.alpha:g}"), ("relation", self.neighbors), ("power is", draws))
+        title = f"Power of {self.test.text(self.schema)}"
+        return Report(title, facts, (Table.of(self.frame, index=False),))
 
     def at(self, n: int, privacy: Privacy | None) -> float:
         """Return the power at another number of rows and price; at None that of the ordinary test."""
@@ -219,20 +232,18 @@ class PowerStudy:
         matplotlib.axes.Axes
         """
         ax = given_or_new(ax, 6.5, 4.2)
-        from matplotlib import colormaps  # noqa: PLC0415  (imported when first needed)
-
-        colors = colormaps["viridis"](np.linspace(0.85, 0.1, len(self.privacy)))
+        colors = shades(len(self.privacy))
         frame = self.frame.sort_values("n")
         for price, color in zip(self.privacy, colors, strict=True):
             own = frame[frame["privacy"] == str(price)]
             ax.errorbar(own["n"], own["power"], yerr=1.96 * own["std err"], color=color, fmt="o-", ms=4, label=price)
         plain = frame.drop_duplicates("n")
-        ax.plot(plain["n"], plain["ordinary power"], "o--", ms=3, color="black", label="ordinary test, no privacy")
-        ax.axhline(self.alpha, color="grey", lw=0.8, ls=":")
+        ax.plot(plain["n"], plain["ordinary power"], "o--", ms=3, color=ink(), label="ordinary test, no privacy")
+        ax.axhline(self.alpha, color=FAINT, lw=0.8, ls=":")
         ax.set(xscale="log", ylim=(0, 1.03), xlabel="rows", ylabel=f"power at level {self.alpha:g}")
-        ax.set_title(self.test.text(self.schema), fontsize=10)
-        ax.spines[["top", "right"]].set_visible(False)
-        ax.legend(frameon=False, fontsize=8)
+        titled(ax, self.test.text(self.schema))
+        restrain(ax)
+        legend(ax)
         return ax
 
     def _planned(self, price: Privacy) -> Measurement:
@@ -322,6 +333,7 @@ def power(
     alpha: float = 0.05,
     replicates: int = 4000,
     seed: int = 0,
+    progress: bool | None = None,
 ) -> PowerStudy:
     """Compute the power of a test at numbers of rows and prices: free, and without any row.
 
@@ -355,6 +367,8 @@ def power(
         Simulated releases behind each power, at least 100.
     seed : int
         Public; draws no privacy noise. A power depends on it and on its own n and price alone.
+    progress : bool, optional
+        Whether a progress bar is shown; by default as `dpinfer.show_progress` says.
 
     Returns
     -------
@@ -415,9 +429,11 @@ def power(
         raise OptionError("replicates", replicates, f"a whole number, at least {_FEWEST}")
     if not (is_whole(seed) and seed >= 0):
         raise OptionError("seed", seed, "a whole number, not negative")
+    check_progress(progress)
     plain = replace(test, source=None)
     kept = tuple(dict.fromkeys(prices))
-    return PowerStudy(plain, truth, _read_sizes(n), kept, schema, neighbors, float(alpha), int(replicates), int(seed))
+    numbers = float(alpha), int(replicates), int(seed)
+    return PowerStudy(plain, truth, _read_sizes(n), kept, schema, neighbors, *numbers, progress)
 
 
 def _read_sizes(n: Any) -> tuple[int, ...]:

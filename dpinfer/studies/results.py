@@ -12,6 +12,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from statsmodels.iolib.table import SimpleTable
 
+from dpinfer.display.numbers import count
+from dpinfer.display.report import Report, Reported, Table
 from dpinfer.studies import plots
 from dpinfer.studies.measures import Replicates, performance
 from dpinfer.studies.oracle import study_oracles
@@ -33,7 +35,7 @@ _SHOWN = ("bias", "empirical SE", "relative error of model SE (%)", "coverage", 
           "rejection", "flagged", "failures", "kappa")  # fmt: skip
 
 
-class StudyResults:
+class StudyResults(Reported):
     """Replicates and measures of a coverage study; made by `dpinfer.coverage_study`.
 
     Attributes
@@ -186,15 +188,28 @@ class StudyResults:
         again = StudyResults(design, run_design(design, n_jobs=n_jobs))
         return again._judged(rules, least, most, "rerun", self.design.replicates)
 
-    def to_html(self) -> str:
-        """Return the summary as HTML."""
-        return str(self.summary().to_html(float_format=lambda x: f"{x:.4g}"))
+    def _report(self) -> Report:
+        design, failed = self.design, self.failures()
+        facts = (
+            ("question", str(design.procedure)),
+            ("replicates", f"{count(design.replicates)}{'' if self.complete else ' (interrupted)'}"),
+            ("level of intervals", f"{design.level:g}"),
+            ("relation", design.neighbors),
+        )
+        tables = [Table.of(self.summary())]
+        if len(failed):
+            tables.append(Table.of(failed, index=False, caption="Replicates that failed"))
+        return Report("Coverage study", facts, tuple(tables))
 
     def to_latex(self) -> str:
         """Return the summary as LaTeX."""
         flat = self.summary().reset_index()
         cells = [[f"{cell:.4g}" if isinstance(cell, float) else str(cell) for cell in row] for row in flat.to_numpy()]
         return str(SimpleTable(cells, headers=[name.replace("%", r"\%") for name in flat.columns]).as_latex_tabular())
+
+    def plot(self, ax: Axes | None = None) -> Axes:
+        """Coverage of every cell with Monte Carlo bands; see `plot_coverage`."""
+        return self.plot_coverage(ax=ax)
 
     def plot_coverage(self, *, ax: Axes | None = None) -> Axes:
         """Coverage of every cell with Monte Carlo bands; see `dpinfer.studies.plots.coverage_plot`."""

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from dpinfer.display.progress import LOG, watched
 from dpinfer.errors import OptionError
 from dpinfer.studies.engine import run_block
 
@@ -21,7 +22,7 @@ __all__ = ["open_checkpoint", "run_design"]
 
 
 def run_design(
-    design: Design, *, n_jobs: int = 1, progress: bool = False, folder: Path | None = None
+    design: Design, *, n_jobs: int = 1, progress: bool | None = False, folder: Path | None = None
 ) -> list[tuple[Task, pa.Table]]:
     """Run the blocks of a design that are not done yet, and collect all in order."""
     done: dict[Task, pa.Table] = {}
@@ -31,8 +32,10 @@ def run_design(
             done[task] = pq.read_table(path)
     pending = [task for task in design.tasks if task not in done]
     try:
-        for task, table in _watched(_run_all(design, pending, n_jobs), len(design.tasks), len(done), progress):
+        run = _run_all(design, pending, n_jobs)
+        for task, table in watched(run, "blocks", total=len(design.tasks), done=len(done), progress=progress):
             done[task] = table
+            LOG.info("study: %d of %d blocks done", len(done), len(design.tasks))
             if folder is not None:
                 _keep(table, folder / f"{task.name}.parquet")
     except KeyboardInterrupt:
@@ -53,17 +56,6 @@ def _run_all(design: Design, tasks: list[Task], n_jobs: int) -> Iterator[tuple[T
 
 def _one(design: Design, task: Task) -> tuple[Task, pa.Table]:
     return task, run_block(design, task)
-
-
-def _watched(
-    results: Iterator[tuple[Task, pa.Table]], total: int, done: int, progress: bool
-) -> Iterator[tuple[Task, pa.Table]]:
-    if not progress:
-        yield from results
-        return
-    from tqdm.auto import tqdm  # noqa: PLC0415  (imported when first needed)
-
-    yield from tqdm(results, total=total, initial=done, desc="blocks")
 
 
 def open_checkpoint(folder: Path, design: Design) -> Path:

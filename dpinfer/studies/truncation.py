@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 
+from dpinfer.display.report import Report, Reported, Table
 from dpinfer.errors import OptionError, type_of
-from dpinfer.results.axes import given_or_new
+from dpinfer.results.style import given_or_new, legend, restrain
 from dpinfer.schema.people import MOST_ROWS
 
 if TYPE_CHECKING:
@@ -21,8 +22,8 @@ if TYPE_CHECKING:
 __all__ = ["Truncation", "truncation"]
 
 
-@dataclass(frozen=True, eq=False)
-class Truncation:
+@dataclass(frozen=True, eq=False, repr=False)
+class Truncation(Reported):
     """What each `max_rows` keeps, and how much noise it brings.
 
     Attributes
@@ -37,8 +38,8 @@ class Truncation:
         """Return the table, a copy."""
         return self.frame.copy()
 
-    def __repr__(self) -> str:
-        return self.frame.to_string(float_format=lambda value: f"{value:.4g}")
+    def _report(self) -> Report:
+        return Report("What each number of rows of a person keeps, and its noise", (), (Table.of(self.frame),))
 
     def plot(self, ax: Axes | None = None) -> Axes:
         """Plot the share of rows that is lost, and of people that is cut, against the noise.
@@ -56,7 +57,8 @@ class Truncation:
         ax.plot(noise, 1 - self.frame["rows kept"].to_numpy(), "o-", ms=4, label="share of rows lost")
         ax.plot(noise, self.frame["people cut"].to_numpy(), "s--", ms=4, label="share of people with rows lost")
         ax.set(xlabel="max_rows, and noise relative to max_rows = 1", ylabel="share", ylim=(-0.02, 1.0))
-        ax.legend(frameon=False)
+        restrain(ax)
+        legend(ax)
         return ax
 
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol, runtime_ch
 
 import numpy as np
 
+from dpinfer.display.progress import watch
 from dpinfer.errors import OptionError
 
 if TYPE_CHECKING:
@@ -190,18 +191,20 @@ def _simulate(candidate: Candidate, values: Array, draws: Draws, seed: int) -> N
     size = min(_FIRST, largest)
     kept: list[Array] = []
     done = exceeding = failed = 0
-    while done < most:
-        size = min(size, most - done)
-        drawn = model.statistic(model.draw(candidate.fitted, size, rng))[0]
-        beyond = _reaches(drawn, observed)
-        kept.append(drawn)
-        if draws == "adaptive" and exceeding + int(beyond.sum()) >= ENOUGH:
-            last = int(np.flatnonzero(beyond)[ENOUGH - exceeding - 1])
-            drawn, beyond = drawn[:last], beyond[:last]
-            most = done + last
-        done, exceeding = done + len(drawn), exceeding + int(beyond.sum())
-        failed += int(np.isnan(drawn).sum())
-        size = min(2 * size, largest)
+    with watch("null simulation", total=most, unit=" draws") as counted:
+        while done < most:
+            size = min(size, most - done)
+            drawn = model.statistic(model.draw(candidate.fitted, size, rng))[0]
+            counted(size)
+            beyond = _reaches(drawn, observed)
+            kept.append(drawn)
+            if draws == "adaptive" and exceeding + int(beyond.sum()) >= ENOUGH:
+                last = int(np.flatnonzero(beyond)[ENOUGH - exceeding - 1])
+                drawn, beyond = drawn[:last], beyond[:last]
+                most = done + last
+            done, exceeding = done + len(drawn), exceeding + int(beyond.sum())
+            failed += int(np.isnan(drawn).sum())
+            size = min(2 * size, largest)
     pvalue = (1 + exceeding) / (done + 1)
     error = float(np.sqrt(pvalue * (1 - pvalue) / max(done, 1)))
     return NullDistribution(observed, pvalue, error, done, exceeding, failed, seed, np.concatenate(kept)[:_KEPT])

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-import textwrap
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 import numpy as np
-from statsmodels.iolib.summary import forg
+from scipy import stats
 
 from dpinfer.errors import InferenceError
-from dpinfer.results.axes import given_or_new
-from dpinfer.results.printing import Exported, PrivateSummary, cell_table, label_texts, summary_of
+from dpinfer.results.laws import draw_law, dress_law
+from dpinfer.results.printing import Exported, PrivateSummary, cell_table, figure, label_texts, summary_of
+from dpinfer.results.style import MARKED, given_or_new
 from dpinfer.results.wording import (
     charge_notes,
     column_notes,
@@ -144,10 +144,7 @@ class TestResults(Exported, ABC):
         table = _table(self.frame(alpha))
         return summary_of(self.title, left, right, table, self._explain(alpha), self.flags)
 
-    def _repr_html_(self) -> str:
-        return self.to_html()
-
-    def plot_null(self, ax: Axes | None = None, *, color: str = "#6497b1") -> Axes:
+    def plot_null(self, ax: Axes | None = None, *, color: str = "C0") -> Axes:
         """Draw the simulated null distribution and the observed statistic.
 
         Parameters
@@ -170,14 +167,29 @@ class TestResults(Exported, ABC):
         finite = sample[np.isfinite(sample)]
         top = float(np.quantile(finite, 0.999)) if finite.size else 1.0
         edges = np.linspace(min(float(finite.min(initial=0.0)), 0.0), max(top, 1e-300), 61)
-        ax.hist(finite, bins=edges.tolist(), density=True, color=color, alpha=0.75, label="under the null hypothesis")
+        ax.hist(finite, bins=edges.tolist(), density=True, color=color, alpha=0.5, label="under the null hypothesis")
         drawn = self.distribution.statistic if self.distribution is not None else self.statistic
-        ax.axvline(drawn, color="#f18f01", lw=2, label=f"observed, p-value {self._pvalue_text()}")
-        ax.set(xlabel=self.statistic_name, ylabel="density")
-        ax.set_title(textwrap.fill(self.hypothesis, 70), fontsize=10)
-        ax.set_yticks([])
-        ax.spines[["top", "right", "left"]].set_visible(False)
-        ax.legend(frameon=False)
+        ax.axvline(drawn, color=MARKED, lw=2, label=f"observed, p-value {self._pvalue_text()}")
+        dress_law(ax, self.statistic_name, self.hypothesis)
+        return ax
+
+    def plot(self, ax: Axes | None = None) -> Axes:
+        """Draw the null distribution, simulated or in the limit, and the observed statistic; see `plot_null`.
+
+        Parameters
+        ----------
+        ax : matplotlib.axes.Axes, optional
+
+        Returns
+        -------
+        matplotlib.axes.Axes
+        """
+        if self.distribution is not None and np.isfinite(self.distribution.sample).any():
+            return self.plot_null(ax)
+        ax = given_or_new(ax, 6.5, 3.8)
+        limit = stats.chi2(self.dof) if self.null == "asymptotic" and self.dof is not None else None
+        draw_law(ax, self.statistic, limit, self._pvalue_text())
+        dress_law(ax, self.statistic_name, self.hypothesis)
         return ax
 
     def _sample(self) -> Array:
@@ -210,4 +222,4 @@ def _table(frame: pd.DataFrame) -> SimpleTable:
 
 
 def _cell(value: object) -> str:
-    return forg(float(value)) if isinstance(value, float | int | np.number) else str(value)
+    return figure(float(value)) if isinstance(value, float | int | np.number) else str(value)

@@ -12,9 +12,14 @@ import pandas as pd
 from dpinfer.errors import OptionError
 from dpinfer.inference.testing.binomial import binomial_interval, noisy_binomial_estimate
 from dpinfer.release import NoiseLaw
+from dpinfer.results.drawing import draw_intervals
+from dpinfer.results.style import MARKED, legend
 from dpinfer.results.testing.base import TestResults
+from dpinfer.results.wording import column_labels
 
 if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
     from dpinfer.inference.tulap import Alternative, ProportionEstimate
 
 __all__ = ["NOISES", "BinomTestResults", "ProportionInterval", "count_flags"]
@@ -109,6 +114,33 @@ class BinomTestResults(TestResults):
         alternative = cast("Alternative", self.alternative)
         ends = binomial_interval(self.k, self.n, self.law, step=self.step, alpha=alpha, alternative=alternative)
         return ProportionInterval(float(ends[0]), float(ends[1]))
+
+    def plot(self, ax: Axes | None = None, *, alpha: float = 0.05) -> Axes:
+        """Draw the proportion with its exact interval, and the tested one as a line.
+
+        Parameters
+        ----------
+        ax : matplotlib.axes.Axes, optional
+            Where to draw; a new figure by default.
+        alpha : float
+            One minus the confidence of the intervals.
+
+        Returns
+        -------
+        matplotlib.axes.Axes
+        """
+        row = self.frame(alpha).iloc[0]
+        ends = row.iloc[-2:].to_numpy(dtype=float)
+        (name,) = column_labels(self.release, [self.column])
+        frame = pd.DataFrame({"estimate": row["proportion"], "lower": ends[0], "upper": ends[1]}, index=[name])
+        label, title = f"proportion of {name}", f"{self.hypothesis}, p-value {self._pvalue_text()}"
+        ax = draw_intervals(frame, ax, alpha=alpha, color=None, legend=False, zero=False, label=label, title=title)
+        ax.axvline(self.p, color=MARKED, lw=2, label=f"tested: {self.p:g}")
+        low, high = ax.get_xlim()
+        ax.set_xlim(min(low, self.p - 0.05 * (high - low)), max(high, self.p + 0.05 * (high - low)))
+        ax.set_ylim(0.9, -0.5)
+        legend(ax, loc="lower center", ncols=3)
+        return ax
 
     def frame(self, alpha: float = 0.05) -> pd.DataFrame:
         """Return the count, the estimate and its interval as one row.

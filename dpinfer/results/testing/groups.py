@@ -133,7 +133,7 @@ class MeanTestResults(TestResults):
             return float("nan")
         return float(np.ravel(self._contrast().effect)[0])
 
-    def plot_null(self, ax: Axes | None = None, *, color: str = "#6497b1") -> Axes:
+    def plot_null(self, ax: Axes | None = None, *, color: str = "C0") -> Axes:
         """Draw the simulated null distribution and the observed statistic; see `TestResults.plot_null`."""
         axes = super().plot_null(ax, color=color)
         if self.test == "f_oneway":

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import textwrap
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -15,9 +14,9 @@ from dpinfer.inference.testing.association import cohens_w, cramers_v
 from dpinfer.inference.testing.nulls import NullDistribution, candidates
 from dpinfer.inference.testing.residuals import residual_table, small_cells
 from dpinfer.inference.testing.tables import GoodnessOfFit, Homogeneity, Independence
-from dpinfer.results.axes import given_or_new
 from dpinfer.results.contrasts import check_alpha
 from dpinfer.results.printing import interval_labels, label_texts
+from dpinfer.results.style import FAINT, given_or_new, ink, restrain, titled
 from dpinfer.results.testing.base import TestResults
 
 if TYPE_CHECKING:
@@ -191,7 +190,7 @@ class ChiSquareResults(TestResults):
             "its interval is for the population.",
         ]
 
-    def plot_residuals(self, ax: Axes | None = None, *, alpha: float = 0.05, color: str = "#03396c") -> Axes:
+    def plot_residuals(self, ax: Axes | None = None, *, alpha: float = 0.05, color: str = "C0") -> Axes:
         """Draw the standardised residual of every cell with its interval.
 
         Parameters
@@ -211,8 +210,8 @@ class ChiSquareResults(TestResults):
         place, centre = np.arange(len(table))[::-1], table["residual"].to_numpy()
         ax = given_or_new(ax, 6.5, float(np.clip(0.9 + 0.28 * len(table), 2.4, 14.0)))
         limit = float(stats.norm.isf(alpha / 2))
-        ax.axvspan(-limit, limit, color="#d9e3ea", lw=0)
-        ax.axvline(0.0, color="black", lw=0.8)
+        ax.axvspan(-limit, limit, color=FAINT, alpha=0.2, lw=0)
+        ax.axvline(0.0, color=ink(), lw=0.8)
         if len(table) <= _DRAWN:
             lower, upper = table.iloc[:, -2].to_numpy(), table.iloc[:, -1].to_numpy()
             ax.hlines(place, lower, upper, color=color, lw=1.6)
@@ -221,8 +220,8 @@ class ChiSquareResults(TestResults):
             ax.set_yticks(place, label_texts(table.index))
         ax.set_xlabel(f"standardised residual ({1 - alpha:.0%} of one cell in the shade if the hypothesis holds)")
         ax.set_ylabel(", ".join(str(name) for name in self.index.names))
-        ax.set_title(textwrap.fill(self.hypothesis, 70), fontsize=10)
-        ax.spines[["top", "right", "left"]].set_visible(False)
+        titled(ax, self.hypothesis)
+        restrain(ax, left=False)
         return ax
 
 

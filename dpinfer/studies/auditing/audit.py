@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
+from dpinfer.display.progress import check_progress, watched
 from dpinfer.errors import OptionError
 from dpinfer.kernel.rows.resampled import ReplicateSum
 from dpinfer.studies.auditing.events import event_findings, label_tests
@@ -62,6 +63,7 @@ def audit(
     rows: pd.DataFrame | None = None,
     runs: int | Literal["auto"] = "auto",
     seed: int = 0,
+    progress: bool | None = None,
 ) -> Audit:
     """Try to show that a procedure gives away more than its price states.
 
@@ -91,6 +93,8 @@ def audit(
         Draws on each of two neighbours; at least 200. "auto" takes 20,000, fewer where many numbers are released.
     seed : int
         Chooses pairs and labels that are tried, and nothing else: the noise is the kernel's own and has no seed.
+    progress : bool, optional
+        Whether a progress bar is shown; by default as `dpinfer.show_progress` says.
 
     Returns
     -------
@@ -122,6 +126,7 @@ def audit(
     (True, True)
     """
     started = time.perf_counter()
+    check_progress(progress)
     count = _checked_runs(runs)
     if not (is_whole(seed) and seed >= 0):
         raise OptionError("seed", seed, "a whole number, 0 or above: it chooses pairs, never noise")
@@ -134,7 +139,8 @@ def audit(
         notes.append(large)
     elif strong(privacy) != privacy:
         prices.append(large)
-    found = [_at_price(one, rng, rows, count) for one in prices]
+    parts = watched(prices, "prices audited", total=len(prices), progress=progress)
+    found = [_at_price(one, rng, rows, count) for one in parts]
     own = found[0]
     exact = [finding for one in found for finding in exact_findings(one.asked, one.worst, one.setting)]
     units = Units(setting.schema, setting.neighbors, rng, rows)

@@ -2,31 +2,29 @@
 
 from __future__ import annotations
 
-import textwrap
 from dataclasses import dataclass, field
-from html import escape
 from typing import TYPE_CHECKING, Any, Literal
 
 import pandas as pd
 
-from dpinfer.results.axes import given_or_new
+from dpinfer.display.numbers import count, number
+from dpinfer.display.report import Report, Reported, Table
+from dpinfer.results.style import FAINT, MARKED, given_or_new, legend, restrain, titled
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from matplotlib.axes import Axes
 
     from dpinfer.privacy.units import Privacy
     from dpinfer.studies.auditing.stated import Stated
     from dpinfer.studies.auditing.units import Pair
 
-__all__ = ["Audit", "Finding", "as_html", "as_text", "closing_words", "pair_text"]
+__all__ = ["Audit", "Finding", "closing_words", "pair_text"]
 
 _WIDTH = 100
 _PAIR = 600
-_PARTS = {
-    "exact": "Exactly: changes of integer sums, and probabilities of choices, beside their noise",
-    "statistical": "Statistically: the real draws, repeated",
-    "events": "Events: what else a data set could tell",
-}
+_PARTS = ("exact", "statistical", "events")
 
 Part = Literal["exact", "statistical", "events"]
 
@@ -60,8 +58,8 @@ class Finding:
     detail: str = ""
 
 
-@dataclass(frozen=True, eq=False)
-class Audit:
+@dataclass(frozen=True, eq=False, repr=False)
+class Audit(Reported):
     """What an audit tried and found; made by `dpinfer.audit`.
 
     Attributes
@@ -136,17 +134,14 @@ class Audit:
 
     def summary(self) -> str:
         """Return the report as text."""
-        return as_text(self)
-
-    def to_html(self) -> str:
-        """Return the report as HTML."""
-        return as_html(self)
-
-    def _repr_html_(self) -> str:
-        return self.to_html()
+        return self._report().text(_WIDTH)
 
     def __repr__(self) -> str:
         return self.summary()
+
+    def _report(self) -> Report:
+        notes = (*closing_words(self), *(f"Note: {note}" for note in self.notes))
+        return Report("Audit of differential privacy", _heads(self), (_table(self.findings),), notes)
 
     def plot(self, ax: Axes | None = None) -> Axes:
         """Plot the trade-off curve that was measured beside the stated one.
@@ -164,13 +159,15 @@ class Audit:
         axes = given_or_new(ax, 5.2, 4.6)
         options: dict[str, Any] = {"lw": 1.6}
         if self.curve is not None:
-            axes.plot(self.curve["false alarm"], self.curve["missed"], color="#1b5e9e", label="measured", **options)
+            axes.plot(self.curve["false alarm"], self.curve["missed"], color="C0", label="measured", **options)
             stated = self.curve.sort_values("false alarm")
-            axes.plot(stated["false alarm"], stated["missed, stated"], color="firebrick", ls="--",
+            axes.plot(stated["false alarm"], stated["missed, stated"], color=MARKED, ls="--",
                       label=f"stated: {self.privacy}", **options)  # fmt: skip
-        axes.plot([0, 1], [1, 0], color="grey", lw=0.8, label="nothing to be told apart")
-        axes.set(xlabel="false alarms", ylabel="missed", xlim=(0, 1), ylim=(0, 1), title=self.text)
-        axes.legend(frameon=False)
+        axes.plot([0, 1], [1, 0], color=FAINT, lw=0.8, label="nothing to be told apart")
+        axes.set(xlabel="false alarms", ylabel="missed", xlim=(0, 1), ylim=(0, 1))
+        titled(axes, self.text)
+        restrain(axes)
+        legend(axes)
         return axes
 
 
@@ -185,10 +182,10 @@ def pair_text(pair: Pair | None, name: str) -> str:
     return f"{told if len(told) < _PAIR else told[:_PAIR] + ' ...'}, in {name}"
 
 
-def _heads(audit: Audit) -> list[tuple[str, str]]:
+def _heads(audit: Audit) -> tuple[tuple[str, str], ...]:
     kind = audit.stated.kind
     bound = audit.epsilon if kind == "epsilon" else audit.mu
-    return [
+    return (
         ("Question", audit.text),
         ("Price", f"{audit.privacy}, which states {kind} = {audit.stated.level:.6g}"),
         ("Neighbours", f"{audit.neighbors}, of {audit.unit}"),
@@ -196,10 +193,10 @@ def _heads(audit: Audit) -> list[tuple[str, str]]:
         ("reached by", audit.pair),
         (f"{kind} is at least", f"{bound:.4g} ({audit.reached:.0%} of what is stated)"),
         ("Verdict", "no check failed" if audit.passed else f"{len(audit.failures)} checks FAILED"),
-    ]
+    )
 
 
-def closing_words(audit: Audit) -> str:
+def closing_words(audit: Audit) -> tuple[str, ...]:
     """Say what was tried, what would have been caught, and how often a true price fails."""
     tried = sum(one.part == "exact" for one in audit.findings)
     events = sum(one.part == "events" for one in audit.findings)
@@ -207,7 +204,7 @@ def closing_words(audit: Audit) -> str:
     caught = (
         "Caught would have been: a change of an integer sum between the neighbours tried that is larger than its noise "
         "pays for, by however little; a sum released without noise; a sampler whose spread, shape or remainders are "
-        f"off by more than {audit.runs:,} draws can hide; and whatever of types, names, lengths, warnings, logs, "
+        f"off by more than {count(audit.runs)} draws can hide; and whatever of types, names, lengths, warnings, logs, "
         "charges and errors differed between the neighbours tried."
     )
     missed = (
@@ -221,55 +218,25 @@ def closing_words(audit: Audit) -> str:
     )
     tried_words = (
         f"Tried: {tried} exact checks, by hill climbing over neighbours made of the schema's bounds, missing, "
-        f"impossible and extreme cells; up to {audit.runs:,} real draws on each of two neighbours, at the stated "
+        f"impossible and extreme cells; up to {count(audit.runs)} real draws on each of two neighbours, at the stated "
         f"price{' and at a large one' if large else ''}; {events} kinds of events."
     )
-    return " ".join([tried_words, caught, missed, error])
+    return tried_words, caught, missed, error
 
 
-def as_text(audit: Audit) -> str:
-    """Return the report as text."""
-    heads = _heads(audit)
-    wide = max(len(name) for name, _ in heads) + 2
-    lines = ["Audit of differential privacy".center(_WIDTH).rstrip(), "=" * _WIDTH]
-    for name, value in heads:
-        lines += textwrap.wrap(f"{name + ':':<{wide}}{value}", _WIDTH, subsequent_indent=" " * wide)
-    for part, title in _PARTS.items():
-        rows = [one for one in audit.findings if one.part == part]
-        if rows:
-            lines += ["-" * _WIDTH, title]
-            lines += [line for one in rows for line in _line(one)]
-    lines += ["=" * _WIDTH, *textwrap.wrap(closing_words(audit), _WIDTH)]
-    for note in audit.notes:
-        lines += textwrap.wrap(f"Note: {note}", _WIDTH)
-    return "\n".join(lines)
-
-
-def _line(one: Finding) -> list[str]:
-    mark = "ok  " if one.passed else "FAIL"
-    price = f" at {one.price}" if one.price else ""
-    found = _numbers(one)
-    told = f": {one.detail}" if one.detail and not one.passed else ""
-    return textwrap.wrap(f"  {mark} {one.check}{price}{found}{told}", _WIDTH, subsequent_indent=" " * 7)
-
-
-def _numbers(one: Finding) -> str:
-    at = "at least" if one.check.startswith("draws:") else "at most"
-    return f"  {one.found:.4g} ({at} {one.limit:.4g})"
-
-
-def as_html(audit: Audit) -> str:
-    """Return the report as HTML, with everything escaped."""
-    heads = "".join(f"<tr><th>{escape(name)}</th><td>{escape(value)}</td></tr>" for name, value in _heads(audit))
-    rows = "".join(
-        f"<tr><td>{'ok' if one.passed else '<b>FAILED</b>'}</td><td>{escape(one.part)}</td><td>{escape(one.check)}</td>"
-        f"<td>{escape(one.price)}</td><td>{one.found:.4g}</td><td>{one.limit:.4g}</td><td>{escape(one.detail)}</td></tr>"
-        for one in audit.findings
-    )
-    columns = "".join(f"<th>{name}</th>" for name in ("", "part", "check", "price", "found", "limit", "detail"))
-    notes = "".join(f"<p>{escape(note)}</p>" for note in audit.notes)
-    return (
-        f'<div class="dpinfer-audit"><h3>Audit of differential privacy</h3><table>{heads}</table>'
-        f"<table><thead><tr>{columns}</tr></thead><tbody>{rows}</tbody></table>"
-        f"<p>{escape(closing_words(audit))}</p>{notes}</div>"
-    )
+def _table(findings: Sequence[Finding]) -> Table:
+    """Return a row for each check, the parts one after the other."""
+    rows = [
+        (
+            "ok" if one.passed else "FAILED",
+            one.part,
+            f"{one.check}: {one.detail}" if one.detail and not one.passed else one.check,
+            one.price,
+            number(one.found),
+            f"{'at least' if one.check.startswith('draws:') else 'at most'} {number(one.limit)}",
+        )
+        for part in _PARTS
+        for one in findings
+        if one.part == part
+    ]
+    return Table(("", "part", "check", "price", "found", "limit"), tuple(rows), frozenset({1, 2, 3}))

@@ -9,7 +9,9 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 import pandas as pd
 
+from dpinfer.display.report import Report, Reported, Table
 from dpinfer.errors import DPInferError, OptionError, kind_of, names_of
+from dpinfer.results.style import FAINT, legend, restrain
 from dpinfer.studies.planning.forecasts import Fitted, Summed
 from dpinfer.studies.planning.pilots import Told
 from dpinfer.studies.planning.tested import Tested
@@ -25,7 +27,9 @@ if TYPE_CHECKING:
     from dpinfer.studies.planning.forecasts import Forecast, Outlook
     from dpinfer.studies.planning.targets import Targets
 
-__all__ = ["Plan"]
+__all__ = ["CHARGED_NOTHING", "Plan"]
+
+CHARGED_NOTHING = "Plan: nothing is charged yet"
 
 _POINTS, _SLOW_POINTS, _REACH = 9, 5, 10.0
 """Points of a curve, of one that rows are fitted for, and how far it goes to either side."""
@@ -37,8 +41,8 @@ _FEW_SHOWN = 4
 """Terms that a figure shows unless others are named."""
 
 
-@dataclass(frozen=True, eq=False)
-class Plan:
+@dataclass(frozen=True, eq=False, repr=False)
+class Plan(Reported):
     """What a study needs, or gives; made by `plan`.
 
     Attributes
@@ -180,11 +184,11 @@ class Plan:
             place, planned = ("amount", amount_of(self.privacy)) if column == 0 else ("n", float(self.n))
             for row, measure in enumerate(measures):
                 _draw(found[row, column], curve, place, measure)
-                found[row, column].axvline(planned, color="grey", lw=0.8, ls=":")
+                found[row, column].axvline(planned, color=FAINT, lw=0.8, ls=":")
                 label = unit_of(self.privacy) if against == "privacy" else "rows"
                 found[row, column].set(xlabel=label, ylabel=measure)
-        found[0, 0].legend(frameon=False, fontsize=8)
-        found[0, 0].figure.suptitle(self.text, fontsize=10)
+        legend(found[0, 0])
+        found[0, 0].figure.suptitle(self.text, fontsize="medium")
         return found
 
     def _shown(self, terms: Sequence[str] | None) -> list[str]:
@@ -196,7 +200,7 @@ class Plan:
             raise OptionError("terms", names_of(unknown or [terms]), f"a list of terms among {', '.join(known[:20])}")
         return list(terms)
 
-    def __repr__(self) -> str:
+    def _report(self) -> Report:
         marks = {
             "n": " (solved)" if self.solved == "n" else "",
             "privacy": " (solved)" if self.solved == "privacy" else "",
@@ -208,9 +212,7 @@ class Plan:
             "neighbours": self.neighbors,
             "population": self.population,
         }
-        lines = [f"{name:11} {fact}" for name, fact in facts.items()]
-        table = self.frame.to_string(float_format=lambda value: f"{value:.4g}")
-        return "\n".join(["Plan: nothing is charged yet", *lines, "", table, "", *(f"- {note}" for note in self.notes)])
+        return Report(CHARGED_NOTHING, tuple(facts.items()), (Table.of(self.frame),), self.notes)
 
 
 def _alone(outlook: Outlook, n: int) -> Forecast | None:
@@ -291,4 +293,4 @@ def _draw(ax: Axes, curve: pd.DataFrame, place: str, measure: str) -> None:
         ax.set(yscale="log")
     else:
         ax.set(ylim=(0, 1.03))
-    ax.spines[["top", "right"]].set_visible(False)
+    restrain(ax)

@@ -84,7 +84,7 @@ class Asked:
     alpha: float
     seed: int
     known: Privacy
-    watch: Callable[[], None]
+    watch: Callable[[int], None]
 
     def design(self, pilot: Any, n: int, price: Privacy) -> Design:
         """Return the study of one number of rows and price."""
@@ -314,7 +314,7 @@ class Fitted:
 
     def _fit(self, n: int, price: Privacy, place: int) -> Any:
         asked = self.asked
-        asked.watch()
+        asked.watch(1)
         design = asked.design(self.pilot, n, price)
         frame = pd.DataFrame(draw_columns(design, asked.rng(_DATA, place), n))
         data = PublicData(frame, asked.schema, rng=asked.rng(_NOISE, place), neighbors=asked.neighbors)

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, cast
 
+from dpinfer.display.progress import check_progress, watch
 from dpinfer.errors import DPInferError, OptionError, type_of
 from dpinfer.kernel.stage import Data
 from dpinfer.privacy.units import GDP, NEIGHBORS, ZCDP, ApproxDP, Privacy, PureDP
@@ -14,7 +15,6 @@ from dpinfer.schema.schema import Schema
 from dpinfer.studies.planning.forecasts import Asked
 from dpinfer.studies.planning.shared import share_budget
 from dpinfer.studies.planning.solving import START, Work
-from dpinfer.studies.planning.watching import watched
 from dpinfer.studies.power_search import amounted
 from dpinfer.studies.power_truth import is_number, is_whole
 
@@ -27,6 +27,8 @@ __all__ = ["plan"]
 
 _USUAL = (0.1, 1.0, 0.01, 10.0, 0.001, 100.0)
 """Amounts of a unit from which a search starts: the first that the question takes."""
+
+_FITS = "fits of public rows"
 
 
 def plan(
@@ -47,7 +49,7 @@ def plan(
     budget: Privacy | None = None,
     weights: Sequence[float] | None = None,
     seed: int = 0,
-    progress: bool = True,
+    progress: bool | None = True,
 ) -> Plan | SharedPlan:
     """Plan a question before it is paid for: of rows, price and precision, the one that is missing.
 
@@ -92,8 +94,9 @@ def plan(
         With several questions: the weighted sum of relative widths is least, instead of the largest of them.
     seed : int
         Public; the noise of a release has none.
-    progress : bool
-        Whether a progress bar is shown where rows are fitted one data set after the other.
+    progress : bool or None
+        Whether a progress bar is shown where rows are fitted one data set after the other; None as
+        `dpinfer.show_progress` says.
 
     Returns
     -------
@@ -130,8 +133,7 @@ def plan(
     if not (isinstance(asked, Sequence) and asked and all(isinstance(one, Procedure) for one in asked)):
         raise OptionError("procedure", type_of(procedure), 'a question such as dpi.ols("y ~ x"), or several')
     _check_numbers(alpha, assurance, seed)
-    if not isinstance(progress, bool):
-        raise OptionError("progress", type_of(progress), "True or False")
+    check_progress(progress)
     public = _Public.read(asked[0], schema, neighbors, unit, privacy if privacy is not None else budget)
     if isinstance(procedure, Procedure):
         if budget is not None or weights is not None:
@@ -140,8 +142,8 @@ def plan(
                 budget if weights is None else type_of(weights),
                 "several questions that share it; one has a price",
             )
-        with watched(progress) as watch:
-            work = Work(public.asked(procedure, alpha, seed, watch), public.nobs, pilot, assurance)
+        with watch(_FITS, progress=progress) as counted:
+            work = Work(public.asked(procedure, alpha, seed, counted), public.nobs, pilot, assurance)
             return work.answered(n, privacy, given)
     named = {"privacy": privacy, **given}
     for name, value in named.items():
@@ -152,8 +154,8 @@ def plan(
     _check_alike(asked)
     if not isinstance(budget, Privacy):
         raise OptionError("budget", budget, "what the questions share, such as ZCDP(1.0)")
-    with watched(progress) as watch:
-        works = [Work(public.asked(one, alpha, seed, watch), public.nobs, pilot, assurance) for one in asked]
+    with watch(_FITS, progress=progress) as counted:
+        works = [Work(public.asked(one, alpha, seed, counted), public.nobs, pilot, assurance) for one in asked]
         return share_budget([one.outlook for one in works], [one.text for one in works],
                             works[0].rows(n), budget, weights, works[0].about)  # fmt: skip
 

@@ -9,8 +9,10 @@ import numpy as np
 import pandas as pd
 from scipy import optimize
 
+from dpinfer.display.numbers import count
+from dpinfer.display.report import Report, Reported, Table
 from dpinfer.errors import DPInferError, OptionError, type_of
-from dpinfer.results.axes import given_or_new
+from dpinfer.results.style import given_or_new, legend, restrain
 from dpinfer.studies.power_search import four_digits_down
 from dpinfer.studies.power_truth import is_number
 
@@ -32,8 +34,8 @@ _LEAST, _POINTS = 1e-3, 9
 """Least share that a question may get, and points at which its relative width is looked at."""
 
 
-@dataclass(frozen=True, eq=False)
-class SharedPlan:
+@dataclass(frozen=True, eq=False, repr=False)
+class SharedPlan(Reported):
     """How several questions share a budget; made by `plan`.
 
     Attributes
@@ -60,11 +62,10 @@ class SharedPlan:
         """Return the table, a copy."""
         return self.frame.copy()
 
-    def __repr__(self) -> str:
-        facts = {"budget": f"{self.budget}: {self.budget.describe()}", "rows": f"{self.n:,}"}
-        lines = [f"{name:11} {fact}" for name, fact in {**facts, "population": self.population}.items()]
-        table = self.frame.to_string(float_format=lambda value: f"{value:.4g}")
-        return "\n".join(["Plan: nothing is charged yet", *lines, "", table])
+    def _report(self) -> Report:
+        budget = f"{self.budget}: {self.budget.describe()}"
+        facts = (("budget", budget), ("rows", count(self.n)), ("population", self.population))
+        return Report("Plan: nothing is charged yet", facts, (Table.of(self.frame),))
 
     def plot(self, ax: Axes | None = None) -> Axes:
         """Plot the relative width of each question against its share; points are the plan.
@@ -83,8 +84,8 @@ class SharedPlan:
             ax.plot(shares, ratios, "-", color=f"C{number}", label=str(name))
             ax.plot([share], [ratio], "o", ms=6, color=f"C{number}")
         ax.set(xscale="log", yscale="log", xlabel=f"share of {self.budget}", ylabel="width over that without noise")
-        ax.spines[["top", "right"]].set_visible(False)
-        ax.legend(frameon=False, fontsize=8)
+        restrain(ax)
+        legend(ax)
         return ax
 
 

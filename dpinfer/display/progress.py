@@ -1,0 +1,102 @@
+"""Progress of long work that is public: bars on the screen, and lines in the log named dpinfer."""
+
+from __future__ import annotations
+
+import logging
+import sys
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from dpinfer.errors import OptionError, type_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator
+
+__all__ = ["LOG", "check_progress", "progress_shown", "show_progress", "watch", "watched"]
+
+T = TypeVar("T")
+
+LOG = logging.getLogger("dpinfer")
+"""What is said here is public, and the same for all rows: prices and questions of charges, and progress of studies."""
+
+LOG.addHandler(logging.NullHandler())
+
+_AFTER = 2.0
+"""Seconds after which a bar appears where none was asked for."""
+
+_CHOSEN: list[bool] = []
+
+
+def show_progress(shown: bool | None = None) -> None:
+    """Choose whether long public work shows a bar where its function has no ``progress=``, or that is None.
+
+    Parameters
+    ----------
+    shown : bool, optional
+        By default a bar appears after two seconds where messages go to a terminal. In a notebook choose True.
+
+    Raises
+    ------
+    OptionError
+        If it is neither True nor False nor None.
+
+    Examples
+    --------
+    >>> import dpinfer as dpi
+    >>> dpi.show_progress(False)  # none, whatever takes long
+    >>> dpi.show_progress()  # as by default
+    """
+    check_progress(shown, "shown")
+    _CHOSEN[:] = [] if shown is None else [shown]
+
+
+def check_progress(progress: object, name: str = "progress") -> None:
+    """Refuse what is no choice of a progress bar.
+
+    Raises
+    ------
+    OptionError
+    """
+    if not (progress is None or isinstance(progress, bool)):
+        raise OptionError(name, type_of(progress), "True, False or None")
+
+
+def progress_shown(progress: bool | None) -> bool:
+    """Whether bars are shown: as asked for here, else as chosen for all, else in a terminal."""
+    if progress is not None:
+        return progress
+    return _CHOSEN[0] if _CHOSEN else sys.stderr.isatty()
+
+
+def watched(
+    values: Iterable[T], what: str, *, total: int | None = None, done: int = 0, progress: bool | None = None
+) -> Iterator[T]:
+    """Pass values on, with a bar that counts them."""
+    with watch(what, total=total, done=done, progress=progress) as step:
+        for one in values:
+            yield one
+            step(1)
+
+
+@contextmanager
+def watch(
+    what: str, *, total: int | None = None, done: int = 0, progress: bool | None = None, unit: str = "it"
+) -> Iterator[Callable[[int], None]]:
+    """Give a function that counts what is done; the bar appears at the first one, or later where none was asked for."""
+    bars: list[Any] = []
+    shown = progress_shown(progress)
+
+    def count(size: int = 1) -> None:
+        if shown and not bars:
+            from tqdm.auto import tqdm  # noqa: PLC0415  (imported when first needed)
+
+            delay = 0.0 if progress or _CHOSEN else _AFTER
+            bars.append(tqdm(desc=what, total=total, initial=done, delay=delay, unit=unit, leave=bool(progress)))
+        for one in bars:
+            one.update(size)
+
+    try:
+        yield count
+    finally:
+        for one in bars:
+            one.close()

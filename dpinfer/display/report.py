@@ -1,0 +1,216 @@
+"""Tables with a title, facts, notes and warnings: the one form behind all that is shown as text or as HTML."""
+
+from __future__ import annotations
+
+import textwrap
+from abc import ABC, abstractmethod
+from dataclasses import dataclass, field
+from html import escape
+from typing import TYPE_CHECKING, Self
+
+from dpinfer.display.numbers import cell
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    import pandas as pd
+
+__all__ = ["Report", "Reported", "Table"]
+
+_STYLE = """<style>
+div.dpinfer{color:inherit;background:transparent;overflow-x:auto;line-height:1.4;font-variant-numeric:tabular-nums}
+div.dpinfer table{border-collapse:collapse;border:0;margin:0 0 .7em;color:inherit;background:transparent;width:auto}
+div.dpinfer caption{caption-side:top;text-align:left;font-weight:600;color:inherit;padding:.2em 0 .35em}
+div.dpinfer tbody tr:nth-child(n){background:transparent}
+div.dpinfer tr>th,div.dpinfer tr>td{padding:.15em .8em .15em 0;border:0;color:inherit;background:transparent;
+text-align:right;vertical-align:top;font-weight:normal;white-space:nowrap;max-width:none}
+div.dpinfer thead>tr>*{font-weight:600;border-bottom:1px solid rgba(127,127,127,.7);vertical-align:bottom}
+div.dpinfer tbody.ruled>tr:first-child>*{border-top:1px solid rgba(127,127,127,.35)}
+div.dpinfer table.body{border-bottom:1px solid rgba(127,127,127,.7)}
+div.dpinfer tr>th:first-child,div.dpinfer tbody>tr>th,div.dpinfer tr>.words{text-align:left}
+div.dpinfer tr>td.words{white-space:normal;max-width:44em;overflow-wrap:break-word}
+div.dpinfer table.facts th{opacity:.75}
+div.dpinfer .notes{font-size:.9em;opacity:.85;max-width:62em;margin:.2em 0;padding-left:1.6em}
+div.dpinfer .warning{border-left:3px solid #d9822b;padding-left:.6em;margin:.3em 0;max-width:62em}
+</style>"""
+"""Every colour is that of the page, or a grey that is legible on light and on dark ones."""
+
+_FEW_FACTS = 5
+"""Facts that stand in one column; more stand in two."""
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """Cells that are texts already.
+
+    Attributes
+    ----------
+    columns : tuple of str
+        Heads; the first is that of the names of rows, and may be empty.
+    rows : tuple of tuple of str
+        The first cell of each is the name of the row.
+    words : frozenset of int
+        Places of columns that hold words, which are aligned left.
+    rule : int
+        Row below which a rule stands; 0 for none.
+    caption : str
+    """
+
+    columns: tuple[str, ...]
+    rows: tuple[tuple[str, ...], ...]
+    words: frozenset[int] = frozenset()
+    rule: int = 0
+    caption: str = ""
+
+    @classmethod
+    def of(cls, frame: pd.DataFrame, *, index: bool = True, digits: int = 4, caption: str = "") -> Self:
+        """Take the cells of a frame, with its index as names of rows."""
+        columns = tuple(map(str, frame.columns))
+        if index:
+            columns = (*("" if name is None else str(name) for name in frame.index.names), *columns)
+        levels = [frame.index.get_level_values(place) for place in range(frame.index.nlevels if index else 0)]
+        rows = list(zip(*levels, *(frame.iloc[:, place] for place in range(frame.shape[1])), strict=True))
+        words = frozenset(
+            place for place in range(1, len(columns)) if rows and all(isinstance(row[place], str) for row in rows)
+        )
+        return cls(columns, tuple(tuple(cell(one, digits) for one in row) for row in rows), words, 0, caption)
+
+    def text(self, width: int | None = None) -> str:
+        """Return the table as aligned text; columns of words are wrapped to a width where that is given."""
+        wide = [max(map(len, (head, *cells))) for head, cells in self._by_column()]
+        if width is not None:
+            longest = max([0, *self.words], key=lambda place: wide[place])
+            others = sum(wide) - wide[longest] + 2 * (len(wide) - 1)
+            wide[longest] = min(wide[longest], max(width - others, 20))
+        lines = [line for row in self._shown for line in self._lines(row, wide)]
+        return "\n".join([self.caption, *lines] if self.caption else lines)
+
+    @property
+    def _shown(self) -> tuple[tuple[str, ...], ...]:
+        return (self.columns, *self.rows) if any(self.columns) else self.rows
+
+    def _by_column(self) -> list[tuple[str, list[str]]]:
+        return [(head, [row[place] for row in self.rows]) for place, head in enumerate(self.columns)]
+
+    def _lines(self, row: Sequence[str], wide: Sequence[int]) -> list[str]:
+        parts = [textwrap.wrap(one, size) or [""] for one, size in zip(row, wide, strict=True)]
+        left = {0, *self.words}
+        found = []
+        for line in range(max(map(len, parts))):
+            cells = [part[line] if line < len(part) else "" for part in parts]
+            aligned = [
+                one.ljust(size) if place in left else one.rjust(size)
+                for place, (one, size) in enumerate(zip(cells, wide, strict=True))
+            ]
+            found.append("  ".join(aligned).rstrip())
+        return found
+
+    def html(self, caption: str = "") -> str:
+        """Return the table as HTML, with everything escaped."""
+        heads = "".join(self._cell("th", place, name, ' scope="col"') for place, name in enumerate(self.columns))
+        head = f"<thead><tr>{heads}</tr></thead>" if any(self.columns) else ""
+        told = caption or self.caption
+        named = f"<caption>{escape(told)}</caption>" if told else ""
+        split = self.rule or len(self.rows)
+        parts = [f"<tbody>{self._rows(self.rows[:split])}</tbody>"]
+        if self.rows[split:]:
+            parts.append(f'<tbody class="ruled">{self._rows(self.rows[split:])}</tbody>')
+        return f'<table class="body">{named}{head}{"".join(parts)}</table>'
+
+    def _rows(self, rows: Sequence[Sequence[str]]) -> str:
+        found = []
+        for first, *others in rows:
+            name = f'<th scope="row">{escape(first)}</th>' if first else "<td></td>"
+            cells = "".join(self._cell("td", place, one) for place, one in enumerate(others, 1))
+            found.append(f"<tr>{name}{cells}</tr>")
+        return "\n".join(found)
+
+    def _cell(self, tag: str, place: int, text: str, more: str = "") -> str:
+        if not text:
+            return "<td></td>"
+        kind = ' class="words"' if place in self.words else ""
+        return f"<{tag}{more}{kind}>{escape(text)}</{tag}>"
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """A title, facts, tables, notes and warnings.
+
+    Attributes
+    ----------
+    title : str
+    facts : tuple of (str, str)
+        Labels and what they say.
+    tables : tuple of Table
+    notes, warnings : tuple of str
+        Sentences below the tables.
+    numbered : bool
+        Whether notes have numbers.
+    """
+
+    title: str
+    facts: tuple[tuple[str, str], ...] = ()
+    tables: tuple[Table, ...] = ()
+    notes: tuple[str, ...] = ()
+    warnings: tuple[str, ...] = ()
+    numbered: bool = field(default=False)
+
+    def text(self, width: int | None = None) -> str:
+        """Return it as text, wrapped to a width where that is given."""
+        wide = max((len(label) for label, _ in self.facts), default=0) + 1
+        facts = [_wrapped(f"{label:<{wide}} {told}", width, wide + 1) for label, told in self.facts]
+        parts = [[self.title, *facts], *([table.text(width)] for table in self.tables)]
+        notes = [_wrapped(f"- {one}", width, 2) for one in self.notes]
+        parts.append(notes + [_wrapped(f"Warning: {one}", width, 9) for one in self.warnings])
+        return "\n\n".join("\n".join(lines) for lines in parts if lines)
+
+    def html(self) -> str:
+        """Return it as HTML: with everything escaped, its own style, and the colours of the page around it."""
+        captions = [self.title] + [""] * len(self.tables)
+        facts = self._facts(captions.pop(0)) if self.facts else ""
+        if not facts and not self.tables:
+            facts = f"<p><b>{escape(self.title)}</b></p>"
+        tables = "\n".join(table.html(told) for table, told in zip(self.tables, captions, strict=False))
+        kind = "ol" if self.numbered else "ul"
+        items = "".join(f"<li>{escape(one)}</li>\n" for one in self.notes)
+        notes = f'<{kind} class="notes">{items}</{kind}>' if items else ""
+        warned = "".join(f'<p class="warning">Warning: {escape(one)}</p>\n' for one in self.warnings)
+        return (
+            f'<div class="dpinfer tex2jax_ignore mathjax_ignore">\n{_STYLE}\n{facts}\n{tables}\n{warned}{notes}</div>'
+        )
+
+    def _facts(self, caption: str) -> str:
+        shown = list(self.facts)
+        half = len(shown) if len(shown) <= _FEW_FACTS else -(-len(shown) // 2)
+        rows = [[shown[place] for place in (row, row + half) if place < len(shown)] for row in range(half)]
+        cells = (
+            "".join(f'<th scope="row">{escape(label)}</th><td class="words">{escape(told)}</td>' for label, told in row)
+            for row in rows
+        )
+        lines = "\n".join(f"<tr>{one}</tr>" for one in cells)
+        return f'<table class="facts"><caption>{escape(caption)}</caption><tbody>{lines}</tbody></table>'
+
+
+def _wrapped(line: str, width: int | None, indent: int) -> str:
+    return line if width is None else textwrap.fill(line, width, subsequent_indent=" " * indent)
+
+
+class Reported(ABC):
+    """What prints as a report, and shows as one in a notebook."""
+
+    __slots__ = ()
+
+    @abstractmethod
+    def _report(self) -> Report:
+        """Return what is shown."""
+
+    def to_html(self) -> str:
+        """Return what is shown as HTML: with everything escaped, and the colours of the page around it."""
+        return self._report().html()
+
+    def _repr_html_(self) -> str:
+        """Show as HTML in a notebook."""
+        return self._report().html()
+
+    def __repr__(self) -> str:
+        return self._report().text()

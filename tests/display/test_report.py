@@ -1,0 +1,93 @@
+"""Reports: one form for text and HTML."""
+
+import re
+from html.parser import HTMLParser
+
+import pandas as pd
+import pytest
+
+from dpinfer.display.report import Report, Table
+
+NASTY = "<script>alert('x') & \"y\"</script>"
+
+
+class Tags(HTMLParser):
+    def __init__(self):
+        super().__init__()
+        self.open, self.seen = [], []
+
+    def handle_starttag(self, tag, attrs):
+        self.open.append(tag)
+        self.seen.append((tag, dict(attrs)))
+
+    def handle_endtag(self, tag):
+        assert self.open.pop() == tag
+
+
+def parsed(html):
+    found = Tags()
+    found.feed(html)
+    assert not found.open
+    return found.seen
+
+
+REPORT = Report(
+    NASTY,
+    ((NASTY, NASTY), ("rows", "12,345")),
+    (Table(("", NASTY, "n"), ((NASTY, NASTY, "1"), ("b", "c", "22")), frozenset({1}), 1, NASTY),),
+    (NASTY, "A note."),
+    (NASTY,),
+)
+
+
+def test_everything_is_escaped():
+    html = REPORT.html()
+    assert "<script" not in html
+    assert html.count("&lt;script&gt;") == 9
+    assert {tag for tag, _ in parsed(html)} == {
+        "div", "style", "table", "caption", "thead", "tbody", "tr", "th", "td", "ul", "li", "p"
+    }  # fmt: skip
+
+
+def test_heads_have_a_scope_and_tables_a_caption():
+    seen = parsed(REPORT.html())
+    scopes = [attributes.get("scope") for tag, attributes in seen if tag == "th"]
+    assert set(scopes) == {"row", "col"}
+    assert [tag for tag, _ in seen].count("table") == 2
+    assert [tag for tag, _ in seen].count("caption") == 2
+
+
+def test_colours_are_those_of_the_page():
+    style = re.search(r"<style>(.*?)</style>", REPORT.html(), re.DOTALL)[1]
+    colors = set(re.findall(r"(?:^|[;{])(?:color|background):([^;}]+)", style))
+    assert colors == {"inherit", "transparent"}
+    assert not re.search(r"url\(|@import|src=", REPORT.html())
+
+
+def test_text_is_aligned_and_wrapped():
+    frame = pd.DataFrame({"x": [1.5, 123456.0], "told": ["short", "a longer text " * 8]}, index=["a", "bb"])
+    table = Table.of(frame)
+    lines = table.text().splitlines()
+    assert lines[0].split() == ["x", "told"]
+    assert lines[1].startswith("a       1.5  short")
+    assert "bb  123,456  a longer" in lines[2]
+    assert max(map(len, table.text(60).splitlines())) <= 60
+    text = Report("Title", (("n", "7"), ("longer", "8")), (table,), ("One.",), ("Two.",)).text(60)
+    assert text.startswith("Title\nn       7\nlonger  8\n\n")
+    assert text.endswith("\n\n- One.\nWarning: Two.")
+
+
+@pytest.mark.parametrize("index", [True, False])
+def test_frames_of_any_index(index):
+    frame = pd.DataFrame({"a": [1, 2]}, index=pd.MultiIndex.from_tuples([("x", 1), ("y", 2)], names=["k", "m"]))
+    table = Table.of(frame, index=index)
+    assert table.columns == (("k", "m", "a") if index else ("a",))
+    assert table.rows[1] == (("y", "2", "2") if index else ("2",))
+    assert Table.of(frame.iloc[:0], index=index).rows == ()
+    assert Table.of(pd.DataFrame({"a": [3]}, index=pd.Index(["r"], name="name"))).columns == ("name", "a")
+
+
+def test_a_table_without_heads_has_none():
+    table = Table(("", ""), (("a", "b"),))
+    assert table.text() == "a  b"
+    assert "<thead" not in table.html()
