@@ -175,7 +175,7 @@ class Column(ABC):
         return self._each(raw, lambda values: values)
 
     def _each(self, raw: NDArray[Any] | Coded, done: _Done) -> NDArray[np.float64]:  # noqa: PLR0911  (a return a storage)
-        """Read cells of any storage; what is ``done`` to values is done once to each distinct one, where these are few."""
+        """Read cells of any storage; to distinct values of text and codes is ``done`` once what is done."""
         if isinstance(raw, Coded):
             return done(self._read([*raw.values, None]))[raw.positions]
         if raw.dtype.kind == "U":

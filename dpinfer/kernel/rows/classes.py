@@ -6,56 +6,31 @@ from abc import abstractmethod
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from itertools import pairwise
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from dpinfer.errors import OptionError, names_of
 from dpinfer.kernel.rows.base import Batch, RowSum
 from dpinfer.privacy.exact import binary, sqrt_above
-from dpinfer.schema.category import Category
-from dpinfer.schema.clamping import limits_of
+from dpinfer.schema.classes import ROWS_KEPT, cell_classes, class_places, octave_ends
 from dpinfer.schema.real import Integer, Real
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from numpy.typing import NDArray
 
     from dpinfer.privacy.sensitivity import Norm
     from dpinfer.privacy.units import Neighbors
-    from dpinfer.schema.column import Column
     from dpinfer.schema.schema import Schema
 
     Array = NDArray[np.float64]
     Ints = NDArray[np.int64]
     Places = NDArray[np.intp]
 
-__all__ = [
-    "HIGH",
-    "IMPOSSIBLE",
-    "LOW",
-    "MISSING",
-    "MOST_COLUMNS",
-    "ROWS_KEPT",
-    "UNKNOWN",
-    "VALID",
-    "ClassCounts",
-    "ColumnCounts",
-    "OctaveRows",
-    "cell_classes",
-    "octave_ends",
-]
-
-VALID, LOW, HIGH, MISSING, IMPOSSIBLE, UNKNOWN = (
-    "valid",
-    "clamped low",
-    "clamped high",
-    "missing",
-    "impossible",
-    "unknown level",
-)
-"""Classes of cells."""
-
-ROWS_KEPT = "rows kept"
+__all__ = ["MOST_COLUMNS", "ClassCounts", "ColumnCounts", "OctaveRows"]
 
 MOST_COLUMNS = 2**12
 """Columns that are counted at once."""
@@ -78,7 +53,7 @@ class ColumnCounts(RowSum):
         """Return the class of each cell from what the column's `meaning` of it is; any other number for none."""
 
     @abstractmethod
-    def squared(self, neighbors: Neighbors) -> int:
+    def counts_moved(self, neighbors: Neighbors) -> int:
         """Return the number of counts that one row can change between neighbours, each by 1."""
 
     @cached_property
@@ -119,33 +94,28 @@ class ColumnCounts(RowSum):
         moves the counts by at most m times that.
         """
         self.check()
-        moved = Fraction(self.squared(neighbors))
+        moved = Fraction(self.counts_moved(neighbors))
         return self.schema.rows_per_unit * (moved if norm == "l1" else Fraction(sqrt_above(moved, binary)))
 
     def add(self, batch: Batch) -> Ints:
         """Count cells by class (sets, m)."""
-        found = []
-        for name, size in zip(self.schema, self.sizes, strict=True):
-            with np.errstate(all="ignore"):
-                values = self.schema[name].meaning(batch.cells[name])
-                places = self.place(name, values)
-            places = np.where((places >= 0) & (places < size), places, size)  # a cell is in one class or in none
-            found.append(_counted(places, size, batch))
-        return np.concatenate(found, axis=1)
+        with np.errstate(all="ignore"):
+            values = {name: self.schema[name].meaning(batch.cells[name]) for name in self.schema}
+            placed = [self.place(name, values[name]) for name in self.schema]
+        counts = [_counted(places, size, batch) for places, size in zip(placed, self.sizes, strict=True)]
+        return np.concatenate([*counts, *self.further(values, batch)], axis=1)
+
+    def further(self, values: Mapping[str, Array], batch: Batch) -> tuple[Ints, ...]:  # noqa: ARG002
+        """Count more than cells, each (sets, 1); by default nothing."""
+        return ()
 
 
 def _counted(places: Places, size: int, batch: Batch) -> Ints:
-    """Count places (rows,) below ``size`` in every data set (sets, size)."""
+    """Count places (rows,) in every data set (sets, size): whatever they are, a row is in one of them or in none."""
+    places = np.where((places >= 0) & (places < size), places, size)
     apart = np.repeat(np.arange(batch.sets) * (size + 1), batch.size // batch.sets)
     counts = np.bincount(places + apart, minlength=batch.sets * (size + 1))
     return counts.reshape(batch.sets, size + 1)[:, :-1].astype(np.int64, copy=False)
-
-
-def cell_classes(column: Column) -> tuple[str, ...]:
-    """Return the classes of a column's cells: bounds are those of numbers, levels those of a Category."""
-    if isinstance(column, Real):
-        return (VALID, LOW, HIGH, MISSING, IMPOSSIBLE)
-    return (VALID, MISSING, UNKNOWN if isinstance(column, Category) else IMPOSSIBLE)
 
 
 @dataclass(frozen=True, eq=False)
@@ -171,25 +141,18 @@ class ClassCounts(ColumnCounts):
 
     def place(self, name: str, values: Array) -> Places:
         """Return the class of each cell."""
-        listed, (lower, upper) = self.classes(name), limits_of(self.schema[name])
-        places = np.where(np.isnan(values), listed.index(MISSING), len(listed) - 1)
-        finite = np.isfinite(values)
-        places = np.where(finite, 0, places)
-        if LOW in listed:
-            places = np.where(finite & (values < lower), listed.index(LOW), places)
-            places = np.where(finite & (values > upper), listed.index(HIGH), places)
-        return places
+        return class_places(self.schema[name], values)
 
-    def squared(self, neighbors: Neighbors) -> int:
+    def counts_moved(self, neighbors: Neighbors) -> int:
         """Return the number of counts that one row can change: two of each column if replaced, and the rows kept."""
         return (1 if neighbors == "add_remove" else 2) * len(self.schema) + 1
 
-    def add(self, batch: Batch) -> Ints:
-        """Count cells by class, and rows without a cell that drops them (sets, m)."""
-        dropped = np.zeros(batch.size, dtype=np.intp)
-        for name in self.schema:
-            dropped |= ~np.isfinite(self.schema[name].coerce(batch.cells[name]))
-        return np.concatenate([super().add(batch), _counted(dropped, 1, batch)], axis=1)
+    def further(self, values: Mapping[str, Array], batch: Batch) -> tuple[Ints, ...]:
+        """Count the rows without a cell that drops them."""
+        dropped = np.zeros(batch.size, dtype=bool)
+        for name, column in self.schema.items():
+            dropped |= ~np.isfinite(column.settle(values[name]))
+        return (_counted(dropped.astype(np.intp), 1, batch),)
 
 
 @dataclass(frozen=True, eq=False)
@@ -229,22 +192,13 @@ class OctaveRows(ColumnCounts):
     def classes(self, name: str) -> tuple[str, ...]:
         """Return the octaves of a column."""
         ends = self._ends[name].tolist()
-        return tuple(f"{low:.15g} to {high:.15g}" for low, high in zip(ends[:-1], ends[1:], strict=True))
+        return tuple(f"{low:.15g} to {high:.15g}" for low, high in pairwise(ends))
 
     def place(self, name: str, values: Array) -> Places:
         """Return the octave of each number."""
         places = np.searchsorted(self._ends[name][1:-1], values, side="right")
         return np.where(np.isfinite(values), places, -1)
 
-    def squared(self, neighbors: Neighbors) -> int:
+    def counts_moved(self, neighbors: Neighbors) -> int:
         """Return the number of counts that one row can change: one of each column, two if it is replaced."""
         return (1 if neighbors == "add_remove" else 2) * len(self.schema)
-
-
-def octave_ends(column: Any, least: int, most: int) -> Array:
-    """Return the powers of two, of both signs, strictly within a column's bounds, between these."""
-    lower, upper = limits_of(column)
-    first = max(least, 0) if isinstance(column, Integer) else least
-    powers = np.exp2(np.arange(first, max(most, first) + 1, dtype=np.float64))
-    inner = np.concatenate([-powers[::-1], powers])
-    return np.concatenate([[lower], inner[(inner > lower) & (inner < upper)], [upper]])
