@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from dpinfer.errors import DataError, OptionError, SchemaError, UnknownColumnError, type_of
@@ -14,6 +15,8 @@ from dpinfer.kernel.sealing import own_price, own_schema
 from dpinfer.kernel.sources import open_source
 from dpinfer.privacy.account import Account
 from dpinfer.privacy.store import ROWS
+from dpinfer.release import Release
+from dpinfer.release.quality import QUALITY, advice_of
 from dpinfer.schema.declared import kind_of_type
 
 if TYPE_CHECKING:
@@ -21,7 +24,7 @@ if TYPE_CHECKING:
     from dpinfer.kernel.sources import Source
     from dpinfer.privacy.ledger import Ledger
     from dpinfer.privacy.units import Neighbors, Privacy
-    from dpinfer.release import Release
+    from dpinfer.release.quality import Advice
     from dpinfer.schema.schema import Schema
 
 __all__ = ["PrivateData", "Rows"]
@@ -30,7 +33,7 @@ __all__ = ["PrivateData", "Rows"]
 class Rows(stage.Data):
     """Rows with a public schema and a neighbour relation, private or public."""
 
-    __slots__ = ("_kept", "_lock", "_schema", "_source", "_told")
+    __slots__ = ("_advice", "_kept", "_lock", "_schema", "_source", "_told")
 
     def __init__(
         self, source: object, schema: Schema, person: str | None, max_rows: int | None, types: object = None
@@ -51,6 +54,7 @@ class Rows(stage.Data):
         self._schema, self._told = schema, own_schema(schema)  # what is handed out may be changed
         self._kept: KeptSource | None = None
         self._lock = threading.Lock()
+        self._advice: tuple[Advice, ...] = ()
 
     @property
     def schema(self) -> Schema:
@@ -63,6 +67,45 @@ class Rows(stage.Data):
         if self.neighbors != "replace_one" or self._schema.people is not None:
             return None
         return self._source.rows
+
+    def cite(self, release: Release) -> None:
+        """Let later releases of these rows note what a release of their quality advises on the columns that they read.
+
+        That is done by itself for a release that was made from this object. Nothing is read or spent.
+
+        Parameters
+        ----------
+        release : Release
+            Of `dpinfer.quality`. What it says of columns that were declared otherwise is left out.
+
+        Raises
+        ------
+        OptionError
+            If it is something else.
+        """
+        if not isinstance(release, Release) or release.kind != QUALITY:
+            raise OptionError("release", type_of(release), "a Release of dpi.quality")
+        asked = release.schema
+        self._advice = tuple(
+            one
+            for one in advice_of(release)
+            if all(name in self._schema and self._schema[name] == asked[name] for name in one.columns)
+        )
+
+    def _noted(self, release: Release) -> Release:
+        """Return a release with what an earlier one advises on its columns; keep what one of quality advises.
+
+        All of it is a function of releases. One that is no such release, which a procedure of a user's own may have
+        written, is returned as it is: it is paid for.
+        """
+        try:
+            if release.kind == QUALITY:
+                self.cite(release)
+                return release
+            told = [one.text for one in self._advice if set(one.columns) <= set(release.schema)] if self._advice else []
+            return replace(release, notes=tuple(told)) if told else release
+        except Exception:
+            return release
 
     def _open(self) -> Source:
         """Return the rows, of people those that count; for the kernel alone, after the charge."""
@@ -163,13 +206,15 @@ class PrivateData(Rows):
 
     def run(self, procedure: Any, privacy: Privacy) -> Release:
         """Price a procedure, charge the ledger, and measure; see `dpinfer.kernel.run.run`."""
-        return run(
-            procedure,
-            stage.Context(self._schema, self.neighbors, own_price(privacy), self.nobs),
-            source=self._open,
-            draws=PrivateDraws(),
-            charge=self._charge,
-            dataset=self._account.header.dataset,
+        return self._noted(
+            run(
+                procedure,
+                stage.Context(self._schema, self.neighbors, own_price(privacy), self.nobs),
+                source=self._open,
+                draws=PrivateDraws(),
+                charge=self._charge,
+                dataset=self._account.header.dataset,
+            )
         )
 
     def _charge(self, measured: Plan) -> str:

@@ -96,7 +96,8 @@ class PublicData(Rows):
 
     def run(self, procedure: Any, privacy: Privacy) -> Release:
         """Price a procedure and measure with simulated noise; see `dpinfer.kernel.run.run`."""
-        return run(procedure, self.context(privacy), source=self._open, draws=SimulatedDraws(self._rng), charge=None)
+        draws = SimulatedDraws(self._rng)
+        return self._noted(run(procedure, self.context(privacy), source=self._open, draws=draws, charge=None))
 
     def __repr__(self) -> str:
         unit = "" if self.schema.people is None else f"; unit: {self.schema.unit}"

@@ -175,7 +175,8 @@ def _(rows: QuerySum, bound: Fraction, neighbors: Neighbors, norm: Norm) -> str:
 
 @_moved.register
 def _(rows: ColumnCounts, bound: Fraction, neighbors: Neighbors, norm: Norm) -> str:
-    changed = f"a row counts once in each of {len(rows.schema):,} columns"
+    columns = f"each of {len(rows.schema):,} columns" if len(rows.schema) > 1 else "one column"
+    changed = f"a row counts once in {columns}"
     also = ", and among the rows kept" if isinstance(rows, ClassCounts) else ""
     moved = "; one that is replaced leaves a class and enters another" if neighbors == "replace_one" else ""
     return f"{changed}{also}{moved}: {_kind(norm)} norm of the change of all counts at most {float(bound):.6g}"

@@ -150,7 +150,7 @@ def quality(
     >>> schema = dpi.Schema(smoker=dpi.Boolean(), age=dpi.Real(0, 100))
     >>> results = dpi.quality(dpi.PublicData(frame, schema, rng=rng)).fit(dpi.ZCDP(0.01))
     >>> print(results.advice[0][:58])
-    About 49% of the cells of smoker are impossible for a colu
+    About 50% of the cells of smoker are impossible for a colu
     """
     named = () if columns is None else texts_of(columns)
     if columns is not None and not named:

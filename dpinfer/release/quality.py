@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from dpinfer.release.laws import NoiseLaw
 from dpinfer.schema.boolean import Boolean
 from dpinfer.schema.classes import CELL_CLASSES, HIGH, IMPOSSIBLE, LOW, MISSING, ROWS_KEPT, UNKNOWN, cell_classes
 from dpinfer.schema.column import DROP
@@ -71,13 +72,15 @@ class Quality:
 
     @classmethod
     def read(cls, release: Release) -> Quality | None:
-        """Read a release of this kind; None if it does not hold such counts."""
+        """Read a release; None if it does not hold such counts."""
         schema = release.schema
         names = [f"{name}: {one}" for name, column in schema.items() for one in cell_classes(column)]
-        if release.kind != QUALITY or (*names, ROWS_KEPT) != release.names:
+        law = release.law
+        plain = law.family in ("gaussian", "laplace") and law.draws == 1 and len(set(law.scales)) == 1
+        if not plain or (*names, ROWS_KEPT) != release.names:
             return None
         noise = float(release.noise_variances[0])
-        tail = release.law.quantile(1 - _FALSE_ALARM / len(release.names))[0] * release.steps[0]
+        tail = NoiseLaw(law.family, law.scales[:1]).quantile(1 - _FALSE_ALARM / len(names))[0] * release.steps[0]
         limit = max(float(tail), _LEAST_SDS * float(np.sqrt(noise)))
         return cls(schema, release.array, noise, limit, release.nobs)
 
@@ -143,7 +146,7 @@ class Quality:
 
     def _of_rows(self) -> Advice | None:
         much = self._much(self.rows - self.kept, ROWS_KEPT)
-        if much is None:
+        if much is None or len(self.schema) == 1:
             return None
         return Advice(tuple(self.schema), f"{much} rows are left out of a model of all {len(self.schema)} columns.")
 

@@ -53,6 +53,8 @@ class Release:
         True if made from public data with simulated noise: it then protects nobody.
     dataset : str or None
         What the ledger calls the data; None for a simulated release.
+    notes : tuple of str
+        What an earlier release of the same data, of their quality, advises on the columns that are read.
     """
 
     kind: str
@@ -64,6 +66,7 @@ class Release:
     charge_ids: tuple[str, ...]
     public: bool
     dataset: str | None = None
+    notes: tuple[str, ...] = ()
 
     @property
     def schema(self) -> Schema:
@@ -151,6 +154,7 @@ class Release:
                 "cost": self.cost.to_dict(),
                 "question": dict(self.question),
                 "stages": [stage.to_dict() for stage in self.stages],
+                **({"notes": list(self.notes)} if self.notes else {}),
             },
             indent=1,
         )
@@ -204,6 +208,7 @@ class Release:
             charge_ids=tuple(stored["charge_ids"]),
             public=stored["public"],
             dataset=stored.get("dataset"),
+            notes=tuple(stored.get("notes", ())),
         )
         _ = release.schema
         if len({(stage.law.family, stage.law.draws) for stage in release.sums}) > 1:
@@ -226,7 +231,7 @@ class Release:
 
 
 def _check_types(stored: Mapping[str, Any]) -> None:
-    nobs, charges = stored["nobs"], stored["charge_ids"]
+    nobs, charges, notes = stored["nobs"], stored["charge_ids"], stored.get("notes", [])
     right = {
         "kind": isinstance(stored["kind"], str),
         "stages": isinstance(stored["stages"], list) and len(stored["stages"]) > 0,
@@ -235,6 +240,7 @@ def _check_types(stored: Mapping[str, Any]) -> None:
         "charge_ids": isinstance(charges, list) and all(isinstance(one, str) and one for one in charges),
         "dataset": isinstance(stored.get("dataset"), str | None),
         "public": isinstance(stored["public"], bool),
+        "notes": isinstance(notes, list) and all(isinstance(one, str) for one in notes),
         "question": isinstance(stored["question"], dict) and isinstance(stored["question"]["text"], str),
     }
     for name, holds in right.items():

@@ -114,7 +114,10 @@ class BoundsResults(DescriptionResults):
             for line in frame.to_numpy()
         ]
         table = cell_table(cells, list(frame.columns), list(frame.index) if xname is None else list(xname))
-        left = [("Counts beyond noise:", f"above {self.threshold:,.4g}"), ("Margin:", f"{self.margin} octaves")]
+        left = [
+            ("Counts beyond noise:", f"above {self.threshold:,.4g}"),
+            ("Margin:", f"{self.margin} octave{'' if self.margin == 1 else 's'}"),
+        ]
         notes = [
             guarantee(self.release),
             "Bounds hold the outermost octaves with a count beyond noise, and the margin. Further out there may be "
