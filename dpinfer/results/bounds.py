@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from dpinfer.schema.column import Column
     from dpinfer.schema.schema import Schema
 
-__all__ = ["BoundsResults"]
+__all__ = ["BoundsResults", "bounded"]
 
 
 class BoundsResults(DescriptionResults):
@@ -98,7 +98,7 @@ class BoundsResults(DescriptionResults):
                 "declare bounds from public knowledge"
             )
         schema = self._declared
-        return schema.replace({name: _bounded(schema[name], *ends) for name, ends in self._found.items()})
+        return schema.replace({name: bounded(schema[name], *ends) for name, ends in self._found.items()})
 
     def summary(
         self,
@@ -143,7 +143,7 @@ def _number(value: float) -> str:
     return "" if math.isnan(value) else f"{value:,.6g}"
 
 
-def _bounded(column: Column, lower: float, upper: float) -> Column:
+def bounded(column: Column, lower: float, upper: float) -> Column:
     """Return a numeric column with other bounds, which constants of policies stay within."""
     assert isinstance(column, Real)
     held = [float(one) for one in (column.missing, column.impossible) if one != DROP]

@@ -1,0 +1,1 @@
+"""First looks at rows: their quality, and bounds that nobody knows."""
