@@ -52,6 +52,7 @@ EXECUTED = [
     "docs/auditing.md",
     "docs/planning.md",
     "docs/codebooks.md",
+    "docs/entry.md",
 ]
 
 
@@ -68,6 +69,7 @@ PRINTED = [
     "standard error from privacy noise",
     "standard deviation of the noise",
     "Audit of differential privacy",
+    "Private data quality",
 ]
 
 

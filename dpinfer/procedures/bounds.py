@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from dpinfer.inference.batch import BatchEstimates
     from dpinfer.inference.released import Released
-    from dpinfer.privacy.units import Neighbors
+    from dpinfer.privacy.units import Neighbors, Privacy
     from dpinfer.procedures.options import Contrasts
     from dpinfer.release import StageRelease
     from dpinfer.release.release import Release
@@ -87,6 +87,19 @@ class Bounds(Procedure):
     def stage(self, place: int, context: Context, released: tuple[StageRelease, ...]) -> Stage:  # noqa: ARG002
         """Ask for the counts."""
         return Stage(Sum(self.rows(context.schema)))
+
+    def explain(self, privacy: Privacy, *, schema: Schema | None = None, neighbors: Neighbors | None = None) -> str:
+        """Describe the measurement, and how many rows make an octave seen, before anything is spent.
+
+        Returns
+        -------
+        str
+            What is measured, its bound, noise and guarantee, and the limit that a noisy count has to exceed.
+        """
+        measured = self.measurement(privacy, schema=schema, neighbors=neighbors)
+        limit = occupied_from(measured.law, self.false_alarm) * measured.steps[0]
+        told = f"an octave counts as occupied if its noisy count exceeds {limit:,.4g} rows"
+        return f"{measured.describe()}\n{told}"
 
     def infer(self, release: Release | None = None) -> BoundsResults:
         """Infer from a release of this question: free, and without any row."""

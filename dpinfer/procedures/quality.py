@@ -12,6 +12,7 @@ from dpinfer.inference.linear_noise import METHODS, batch_queries, measured_quer
 from dpinfer.kernel.rows.classes import ClassCounts
 from dpinfer.kernel.stage import Context, Data, Stage, Sum
 from dpinfer.procedures.description import MOST_ESTIMATES
+from dpinfer.procedures.expected import first_error
 from dpinfer.procedures.keywords import suggests
 from dpinfer.procedures.options import inferred, one_of, texts_of
 from dpinfer.procedures.procedure import Procedure
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
 
     from dpinfer.inference.batch import BatchEstimates
     from dpinfer.inference.released import Released
-    from dpinfer.privacy.units import Neighbors
+    from dpinfer.privacy.units import Neighbors, Privacy
     from dpinfer.procedures.options import Contrasts
     from dpinfer.release import StageRelease
     from dpinfer.release.release import Release
@@ -71,6 +72,19 @@ class DataQuality(Procedure):
     def stage(self, place: int, context: Context, released: tuple[StageRelease, ...]) -> Stage:  # noqa: ARG002
         """Ask for the counts."""
         return Stage(Sum(self.rows(context.schema)))
+
+    def explain(self, privacy: Privacy, *, schema: Schema | None = None, neighbors: Neighbors | None = None) -> str:
+        """Describe the measurement and the noise of every count, before anything is spent.
+
+        Returns
+        -------
+        str
+            What is measured, its bound, noise and guarantee, and the standard error of a count: all have the same,
+            whatever the rows are.
+        """
+        measured = self.measurement(privacy, schema=schema, neighbors=neighbors)
+        error = f"{first_error(measured):.4g} rows for every count"
+        return f"{measured.describe()}\nstandard error from privacy noise, whatever the rows are: {error}"
 
     def infer(self, release: Release | None = None) -> QualityResults:
         """Infer from a release of this question: free, and without any row."""
