@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from dpinfer.errors import DataError, OptionError, SchemaError, UnknownColumnError, type_of
@@ -15,8 +14,6 @@ from dpinfer.kernel.sealing import own_price, own_schema
 from dpinfer.kernel.sources import open_source
 from dpinfer.privacy.account import Account
 from dpinfer.privacy.store import ROWS
-from dpinfer.release import Release
-from dpinfer.release.quality import QUALITY, advice_of
 from dpinfer.schema.declared import kind_of_type
 
 if TYPE_CHECKING:
@@ -24,6 +21,7 @@ if TYPE_CHECKING:
     from dpinfer.kernel.sources import Source
     from dpinfer.privacy.ledger import Ledger
     from dpinfer.privacy.units import Neighbors, Privacy
+    from dpinfer.release import Release
     from dpinfer.release.quality import Advice
     from dpinfer.schema.schema import Schema
 
@@ -83,27 +81,25 @@ class Rows(stage.Data):
         OptionError
             If it is something else.
         """
-        if not isinstance(release, Release) or release.kind != QUALITY:
+        advice = getattr(release, "advice", None)
+        if not isinstance(advice, tuple) or release.kind != "quality":
             raise OptionError("release", type_of(release), "a Release of dpi.quality")
-        asked = release.schema
+        asked, mine = release.schema, self._schema
         self._advice = tuple(
-            one
-            for one in advice_of(release)
-            if all(name in self._schema and self._schema[name] == asked[name] for name in one.columns)
+            one for one in advice if all(name in mine and mine[name] == asked[name] for name in one.columns)
         )
 
     def _noted(self, release: Release) -> Release:
         """Return a release with what an earlier one advises on its columns; keep what one of quality advises.
 
-        All of it is a function of releases. One that is no such release, which a procedure of a user's own may have
-        written, is returned as it is: it is paid for.
+        All of it is a function of releases. What a procedure of a user's own wrote instead of one is returned as it is:
+        it is paid for.
         """
         try:
-            if release.kind == QUALITY:
+            if release.kind == "quality":
                 self.cite(release)
                 return release
-            told = [one.text for one in self._advice if set(one.columns) <= set(release.schema)] if self._advice else []
-            return replace(release, notes=tuple(told)) if told else release
+            return release.with_notes(self._advice) if self._advice else release
         except Exception:
             return release
 

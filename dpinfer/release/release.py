@@ -14,15 +14,18 @@ from dpinfer.errors import DPInferError, ReleaseFormatError, ReleaseVersionError
 from dpinfer.privacy.accounting import Cost
 from dpinfer.privacy.units import NEIGHBORS, Neighbors
 from dpinfer.release.laws import CHOICES, NoiseLaw
+from dpinfer.release.quality import advice_of
 from dpinfer.release.registry import find_inference
 from dpinfer.release.stage import StageRelease
 from dpinfer.schema.schema import Schema
 from dpinfer.writing import write_whole
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
 
     from numpy.typing import NDArray
+
+    from dpinfer.release.quality import Advice
 
 __all__ = ["FORMAT_VERSION", "Release", "read_release"]
 
@@ -121,6 +124,16 @@ class Release:
         """Variance of the noise in `array`, (m,)."""
         result: NDArray[np.float64] = self.law.variances * np.asarray(self.steps) ** 2
         return result
+
+    @property
+    def advice(self) -> tuple[Advice, ...]:
+        """What it says of the quality of data, if that was asked: sentences with their columns, beyond noise alone."""
+        return advice_of(self)
+
+    def with_notes(self, advice: Iterable[Advice]) -> Release:
+        """Return the release with the sentences that are about columns that were read for it."""
+        read = set(self.schema)
+        return replace(self, notes=tuple(one.text for one in advice if set(one.columns) <= read))
 
     def infer(self, **options: Any) -> Any:
         """Infer from the release: free, repeatable, without any row.
