@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -175,7 +175,8 @@ def _fault(column: Column, one: str) -> str:
             "letter; cells that hold codes need codes=, and those of no answer missing_codes=."
         )
     assert one == IMPOSSIBLE
-    return f"are impossible for a column declared as {column!r}: {fate}. {_instead(column)}"
+    bare = replace(column, missing=DROP, impossible=DROP, label="", unit="", source="")
+    return f"are impossible for a column declared as {bare!r}: {fate}. {_instead(column)}"
 
 
 def _fate(policy: object) -> str:
