@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pandas as pd
 
 from validation.common.outputs import OUTPUT
@@ -49,7 +50,7 @@ def coverage() -> str:
     for (asked, law), group in table[table["margin"] == "1"].groupby(["asked", "law"], sort=False):
         by_size = group.set_index("n")
         cells = " | ".join(_cell(by_size.loc[n]) for n in sizes)
-        ratios = group["width / declared"].dropna()
+        ratios = group["width / declared"].replace(np.inf, np.nan).dropna()
         ratio = f"{ratios.min():.2f} to {ratios.max():.2f}" if len(ratios) else ""
         lines.append(f"| {_ASKED[str(asked)]} | {law} | {cells} | {ratio} |")
     own = table[table["margin"] == "1"]
@@ -64,7 +65,7 @@ def margins() -> str:
     """Coverage of means by margin."""
     table = _table()
     means = table[table["asked"] == "mean"]
-    lines = ["| margin | least coverage | where | mean width over that of declared bounds |", "|---|---|---|---|"]
+    lines = ["| margin | least coverage | where | width over that of declared bounds, mean |", "|---|---|---|---|"]
     for margin, group in means.groupby("margin", sort=False):
         worst = group.loc[group["coverage"].idxmin()]
         named = "declared bounds" if margin == "declared" else f"{margin} octave{'' if margin == '1' else 's'}"
