@@ -49,7 +49,7 @@ def coverage() -> str:
     ]
     for (asked, law), group in table[table["margin"] == "1"].groupby(["asked", "law"], sort=False):
         by_size = group.set_index("n")
-        cells = " | ".join(_cell(by_size.loc[n]) for n in sizes)
+        cells = " | ".join(_cell(by_size.loc[n]) if n in by_size.index else "" for n in sizes)
         ratios = group["width / declared"].replace(np.inf, np.nan).dropna()
         ratio = f"{ratios.min():.2f} to {ratios.max():.2f}" if len(ratios) else ""
         lines.append(f"| {_ASKED[str(asked)]} | {law} | {cells} | {ratio} |")
