@@ -19,6 +19,7 @@ from dpinfer.procedures import Procedure
 from dpinfer.procedures.aggregate import sample_aggregate
 from dpinfer.procedures.binomial import binomtest
 from dpinfer.procedures.bootstrap import bootstrap
+from dpinfer.procedures.bounds import bounds
 from dpinfer.procedures.chisquare import chi2_contingency, chisquare
 from dpinfer.procedures.combine import combine
 from dpinfer.procedures.density import density
@@ -30,6 +31,7 @@ from dpinfer.procedures.guesses import instead_of as _instead_of
 from dpinfer.procedures.linear import gram, ols
 from dpinfer.procedures.mean_tests import f_oneway, ttest_1samp, ttest_ind, ttest_rel
 from dpinfer.procedures.proportions import proportion
+from dpinfer.procedures.quality import quality
 from dpinfer.procedures.quantiles import median, quantile
 from dpinfer.procedures.queries import linear_queries
 from dpinfer.procedures.selection import exponential_mechanism, most_frequent
@@ -64,6 +66,7 @@ __all__ = [
     "audit",
     "binomtest",
     "bootstrap",
+    "bounds",
     "cdf",
     "chi2_contingency",
     "chisquare",
@@ -93,6 +96,7 @@ __all__ = [
     "privacy_cost",
     "probit",
     "proportion",
+    "quality",
     "quantile",
     "quantreg",
     "read_codebook",

@@ -54,6 +54,7 @@ EXECUTED = [
     "docs/where-to-look.md",
     "docs/codebooks.md",
     "docs/running-twice.md",
+    "docs/entry.md",
 ]
 
 
@@ -70,6 +71,7 @@ PRINTED = [
     "standard error from privacy noise",
     "standard deviation of the noise",
     "Audit of differential privacy",
+    "Private data quality",
 ]
 
 

@@ -5,6 +5,12 @@ from __future__ import annotations
 __all__ = ["REASONS"]
 
 REASONS: dict[str, str] = {
+    "least coverage of 95% intervals within bounds that were found privately: means, gamma families, least squares "
+    "from cross-products": (
+        "The mean of a lognormal column: of few rows a handful far out make much of it, in octaves that hold fewer "
+        "rows than noise lets one see; they are clamped, and the interval does not count that. With more rows it "
+        "covers; the median, or a mean of logarithms, does not ask for them."
+    ),
     "least coverage of 95% intervals of a slope with the suggested row_norm, own responses of the data": (
         "The mean of randhie is no line: rows that weigh less move the best line, and intervals are about the moved "
         "one. They fall short of the ordinary line without the bound, too, and `explain` says what weights do."

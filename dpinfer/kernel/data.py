@@ -26,7 +26,6 @@ from dpinfer.privacy.account import Account
 from dpinfer.privacy.store import ROWS
 from dpinfer.release.asked import Asked
 from dpinfer.schema.declared import kind_of_type
-from dpinfer.schema.showing import rows_report
 
 if TYPE_CHECKING:
     from dpinfer.kernel.plan import Plan
@@ -34,6 +33,7 @@ if TYPE_CHECKING:
     from dpinfer.privacy.ledger import Ledger
     from dpinfer.privacy.units import Neighbors, Privacy
     from dpinfer.release import Release
+    from dpinfer.release.quality import Advice
     from dpinfer.schema.schema import Schema
 
 __all__ = ["PrivateData", "Rows"]
@@ -42,7 +42,7 @@ __all__ = ["PrivateData", "Rows"]
 class Rows(stage.Data):
     """Rows with a public schema and a neighbour relation, private or public."""
 
-    __slots__ = ("_kept", "_lock", "_schema", "_source", "_told")
+    __slots__ = ("_advice", "_kept", "_lock", "_schema", "_source", "_told")
 
     def __init__(
         self, source: object, schema: Schema, person: str | None, max_rows: int | None, types: object = None
@@ -63,6 +63,7 @@ class Rows(stage.Data):
         self._schema, self._told = schema, own_schema(schema)  # what is handed out may be changed
         self._kept: KeptSource | None = None
         self._lock = threading.Lock()
+        self._advice: tuple[Advice, ...] = ()
 
     @property
     def schema(self) -> Schema:
@@ -78,7 +79,46 @@ class Rows(stage.Data):
 
     def _repr_html_(self) -> str:
         """Show what is public as HTML in a notebook: no row, and not how many there are."""
+        from dpinfer.schema.showing import rows_report  # noqa: PLC0415  (no part of a private run)
+
         return rows_report(type(self).__name__, self._told, self.neighbors, getattr(self, "ledger", None)).html()
+
+    def cite(self, release: Release) -> None:
+        """Let later releases of these rows note what a release of their quality advises on the columns that they read.
+
+        That is done by itself for a release that was made from this object. Nothing is read or spent.
+
+        Parameters
+        ----------
+        release : Release
+            Of `dpinfer.quality`. What it says of columns that were declared otherwise is left out.
+
+        Raises
+        ------
+        OptionError
+            If it is something else.
+        """
+        advice = getattr(release, "advice", None)
+        if not isinstance(advice, tuple) or release.kind != "quality":
+            raise OptionError("release", type_of(release), "a Release of dpi.quality")
+        asked, mine = release.schema, self._schema
+        self._advice = tuple(
+            one for one in advice if all(name in mine and mine[name] == asked[name] for name in one.columns)
+        )
+
+    def _noted(self, release: Release) -> Release:
+        """Return a release with what an earlier one advises on its columns; keep what one of quality advises.
+
+        All of it is a function of releases. What a procedure of a user's own wrote instead of one is returned as it is:
+        it is paid for.
+        """
+        try:
+            if release.kind == "quality":
+                self.cite(release)
+                return release
+            return release.with_notes(self._advice) if self._advice else release
+        except Exception:
+            return release
 
     def _open(self) -> Source:
         """Return the rows, of people those that count; for the kernel alone, after the charge."""
@@ -205,14 +245,16 @@ class PrivateData(Rows):
         if not (charge_id is None or (type(charge_id) is str and _CHARGE_ID.fullmatch(charge_id))):
             raise OptionError("charge_id", type_of(charge_id), "32 hexadecimal digits")
         booked = _Booked(charge_id, seen)
-        release = run(
-            procedure,
-            stage.Context(self._schema, self.neighbors, own_price(privacy), self.nobs),
-            source=self._open,
-            draws=PrivateDraws(),
-            charge=lambda measured: self._charge(measured, booked),
-            dataset=self._account.header.dataset,
-            version=self._version,
+        release = self._noted(
+            run(
+                procedure,
+                stage.Context(self._schema, self.neighbors, own_price(privacy), self.nobs),
+                source=self._open,
+                draws=PrivateDraws(),
+                charge=lambda measured: self._charge(measured, booked),
+                dataset=self._account.header.dataset,
+                version=self._version,
+            )
         )
         if booked.kept:
             self._keep(booked, release)

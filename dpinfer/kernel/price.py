@@ -17,6 +17,7 @@ from dpinfer.kernel.price_resampled import price_resampled
 from dpinfer.kernel.price_sum import price_sum
 from dpinfer.kernel.rows.blocks import BlockMoments, OctaveCounts, PlaceCounts
 from dpinfer.kernel.rows.cells import CellSum
+from dpinfer.kernel.rows.classes import ClassCounts, OctaveRows
 from dpinfer.kernel.rows.persons import PersonSum
 from dpinfer.kernel.rows.products import GramSum
 from dpinfer.kernel.rows.queries import QuerySum
@@ -118,6 +119,7 @@ _ROWS: dict[type, tuple[type, ...]] = {
     Sum: (
         *(CellSum, PersonSum, QuerySum, TreeSum, GramSum, RoundSum, RoundCounts),
         *(OctaveCounts, PlaceCounts, BlockMoments),
+        *(ClassCounts, OctaveRows),
     ),
     Largest: (ScoreSum,),
     Place: (PointRows,),

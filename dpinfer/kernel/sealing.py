@@ -17,6 +17,7 @@ import numpy as np
 from dpinfer.errors import OptionError, type_of
 from dpinfer.kernel.rows.blocks import MOST_BLOCKS, BlockMoments, Blocks, OctaveCounts, PlaceCounts
 from dpinfer.kernel.rows.cells import CellSum
+from dpinfer.kernel.rows.classes import ClassCounts, OctaveRows
 from dpinfer.kernel.rows.features import Features, RowClip
 from dpinfer.kernel.rows.interpolants import Interpolant
 from dpinfer.kernel.rows.persons import PersonSum
@@ -51,6 +52,7 @@ _RECORDS = frozenset(
     {Sum, Largest, Place, Resampled, Noise}
     | {CellSum, PersonSum, QuerySum, TreeSum, PointRows, GramSum, ScoreSum, ReplicateSum}
     | {OctaveCounts, PlaceCounts, BlockMoments}
+    | {ClassCounts, OctaveRows}
     | {RoundSum, RoundCounts, RoundFrame, Term, Bins, Interpolant}
     | {Features, RowClip, Basis, Block, Curve, Expression, LevelsAxis, ConditionAxis, BinsAxis, Region}
 )
@@ -361,5 +363,7 @@ _CHECKS: dict[type, Callable[[Any], None]] = {
     RoundSum: _check_round,
     RoundCounts: _check_round,
     ScoreSum: lambda rows: rows.check(),
+    ClassCounts: lambda rows: rows.check(),
+    OctaveRows: lambda rows: rows.check(),
     ReplicateSum: _check_replicates,
 }

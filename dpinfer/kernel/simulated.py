@@ -103,7 +103,8 @@ class PublicData(Rows):
         seen: int | None = None,  # noqa: ARG002
     ) -> Release:
         """Price a procedure and measure with simulated noise, without a charge; see `dpinfer.kernel.run.run`."""
-        return run(procedure, self.context(privacy), source=self._open, draws=SimulatedDraws(self._rng), charge=None)
+        draws = SimulatedDraws(self._rng)
+        return self._noted(run(procedure, self.context(privacy), source=self._open, draws=draws, charge=None))
 
     def __repr__(self) -> str:
         unit = "" if self.schema.people is None else f"; unit: {self.schema.unit}"

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from dpinfer.kernel.rows.blocks import BlockMoments, BlockSum, OctaveCounts, PlaceCounts
 from dpinfer.kernel.rows.cells import CellSum
+from dpinfer.kernel.rows.classes import ClassCounts, ColumnCounts, OctaveRows
 from dpinfer.kernel.rows.counted import CountedSum
 from dpinfer.kernel.rows.persons import PersonSum
 from dpinfer.kernel.rows.products import GramSum
@@ -66,6 +67,17 @@ def _(rows: CellSum) -> str:
 @measures.register
 def _(rows: QuerySum) -> str:
     return f"{len(rows.names):,} combinations of the counts of {rows.cells.size:,} cells"
+
+
+@measures.register
+def _(rows: ClassCounts) -> str:  # noqa: ARG001
+    return "the cells of each column by class: valid, clamped, missing or impossible; and the rows without a bad cell"
+
+
+@measures.register
+def _(rows: OctaveRows) -> str:
+    listed = ", ".join(f"{name} ({size:,})" for name, size in zip(rows.schema, rows.sizes, strict=True))
+    return f"the number of rows in signed octaves of {listed}"
 
 
 @measures.register
@@ -162,6 +174,15 @@ def _(rows: QuerySum, bound: Fraction, neighbors: Neighbors, norm: Norm) -> str:
 
 
 @_moved.register
+def _(rows: ColumnCounts, bound: Fraction, neighbors: Neighbors, norm: Norm) -> str:
+    columns = f"each of {len(rows.schema):,} columns" if len(rows.schema) > 1 else "one column"
+    changed = f"a row counts once in {columns}"
+    also = ", and among the rows kept" if isinstance(rows, ClassCounts) else ""
+    moved = "; one that is replaced leaves a class and enters another" if neighbors == "replace_one" else ""
+    return f"{changed}{also}{moved}: {_kind(norm)} norm of the change of all counts at most {float(bound):.6g}"
+
+
+@_moved.register
 def _(rows: TreeSum, bound: Fraction, neighbors: Neighbors, norm: Norm) -> str:  # noqa: ARG001
     changed = f"a row of it is counted once in each of {rows.depth + 1} levels"
     return f"{rows.schema.unit}; {changed}: {_kind(norm)} norm of the change at most {float(bound):.6g}"
@@ -212,7 +233,7 @@ def _unit_of(rows: Any) -> str:
         return "a person with all rows at their bounds"
     if isinstance(rows, RoundCounts) and any(one.of == "person" for one in rows.places):
         return "rows, and of people"
-    if isinstance(rows, CountedSum | RoundCounts) or (isinstance(rows, CellSum) and rows.counts_only):
+    if isinstance(rows, CountedSum | RoundCounts | ColumnCounts) or (isinstance(rows, CellSum) and rows.counts_only):
         return "rows"
     others = {ScoreSum: "the scores", PointRows: "ranks", RoundSum: "rows at their bounds"}
     return others.get(type(rows), "the scaled features")

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import json
+import logging
 import uuid
 from contextlib import suppress
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, cast
 
-from dpinfer.display.progress import LOG
 from dpinfer.errors import BudgetExceededError, DPInferError, LedgerError, LedgerMismatchError, OptionError, type_of
 from dpinfer.privacy.cost import Cost
 from dpinfer.privacy.filters import Entry, Filter, filter_for
@@ -31,6 +31,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 __all__ = ["Account", "filter_of", "found_header"]
+
+_LOG = logging.getLogger("dpinfer")  # prices and questions of charges: public, and the same for all rows
 
 
 class Account:
@@ -92,7 +94,7 @@ class Account:
             add_charge(connection, Charge(identifier, time, description, cost, entry.amount, entry.reserve))
             if asked is not None and keeps(connection):
                 book(connection, identifier, asked())
-        LOG.info("charged %s to %r for %s", cost.price, self.header.dataset, description)
+        _LOG.info("charged %s to %r for %s", cost.price, self.header.dataset, description)
         return identifier
 
     @property

@@ -15,7 +15,6 @@ from dpinfer.errors import PrivacyUnitError, shown
 from dpinfer.privacy.amount import Amount, nonnegative, probability
 from dpinfer.privacy.exact import decimal, float_above, float_below, sqrt_above, sqrt_below
 from dpinfer.privacy.profiles import gaussian_epsilon, pure_mu, zcdp_epsilon
-from dpinfer.privacy.showing import price_report
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -117,6 +116,8 @@ class Privacy(Amount):
 
     def _repr_html_(self) -> str:
         """Show as HTML in a notebook, with what it guarantees."""
+        from dpinfer.privacy.showing import price_report  # noqa: PLC0415  (no part of a private run)
+
         return price_report(self).html()
 
     def _implied(self, unit: type[Privacy]) -> Privacy | None:

@@ -14,6 +14,7 @@ from dpinfer.errors import DPInferError, ReleaseFormatError, ReleaseVersionError
 from dpinfer.privacy.accounting import Cost
 from dpinfer.privacy.units import NEIGHBORS, Neighbors
 from dpinfer.release.laws import CHOICES, NoiseLaw
+from dpinfer.release.quality import advice_of
 from dpinfer.release.registry import find_inference
 from dpinfer.release.showing import release_report
 from dpinfer.release.stage import StageRelease
@@ -21,9 +22,11 @@ from dpinfer.schema.schema import Schema
 from dpinfer.writing import write_whole
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
 
     from numpy.typing import NDArray
+
+    from dpinfer.release.quality import Advice
 
 __all__ = ["FORMAT_VERSION", "MAGIC", "Release", "read_release"]
 
@@ -56,6 +59,8 @@ class Release:
         What the ledger calls the data; None for a simulated release.
     dataset_version : str or None
         The declared version of the data, ``PrivateData(..., version=)``; None where none was declared.
+    notes : tuple of str
+        What an earlier release of the same data, of their quality, advises on the columns that are read.
     """
 
     kind: str
@@ -68,6 +73,7 @@ class Release:
     public: bool
     dataset: str | None = None
     dataset_version: str | None = None
+    notes: tuple[str, ...] = ()
 
     def _repr_html_(self) -> str:
         """Show as HTML in a notebook."""
@@ -127,6 +133,16 @@ class Release:
         result: NDArray[np.float64] = self.law.variances * np.asarray(self.steps) ** 2
         return result
 
+    @property
+    def advice(self) -> tuple[Advice, ...]:
+        """What it says of the quality of data, if that was asked: sentences with their columns, beyond noise alone."""
+        return advice_of(self)
+
+    def with_notes(self, advice: Iterable[Advice]) -> Release:
+        """Return the release with the sentences that are about columns that were read for it."""
+        read = set(self.schema)
+        return replace(self, notes=tuple(one.text for one in advice if set(one.columns) <= read))
+
     def infer(self, **options: Any) -> Any:
         """Infer from the release: free, repeatable, without any row.
 
@@ -160,6 +176,7 @@ class Release:
                 "cost": self.cost.to_dict(),
                 "question": dict(self.question),
                 "stages": [stage.to_dict() for stage in self.stages],
+                **({"notes": list(self.notes)} if self.notes else {}),
             },
             indent=1,
         )
@@ -214,6 +231,7 @@ class Release:
             public=stored["public"],
             dataset=stored.get("dataset"),
             dataset_version=stored.get("dataset_version"),
+            notes=tuple(stored.get("notes", ())),
         )
         _ = release.schema
         if len({(stage.law.family, stage.law.draws) for stage in release.sums}) > 1:
@@ -236,7 +254,7 @@ class Release:
 
 
 def _check_types(stored: Mapping[str, Any]) -> None:
-    nobs, charges = stored["nobs"], stored["charge_ids"]
+    nobs, charges, notes = stored["nobs"], stored["charge_ids"], stored.get("notes", [])
     right = {
         "kind": isinstance(stored["kind"], str),
         "stages": isinstance(stored["stages"], list) and len(stored["stages"]) > 0,
@@ -246,6 +264,7 @@ def _check_types(stored: Mapping[str, Any]) -> None:
         "dataset": isinstance(stored.get("dataset"), str | None),
         "dataset_version": isinstance(stored.get("dataset_version"), str | None),
         "public": isinstance(stored["public"], bool),
+        "notes": isinstance(notes, list) and all(isinstance(one, str) for one in notes),
         "question": isinstance(stored["question"], dict) and isinstance(stored["question"]["text"], str),
     }
     for name, holds in right.items():

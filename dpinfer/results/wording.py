@@ -81,10 +81,12 @@ def _columns(text: str, told: Mapping[str, tuple[str, str]]) -> str:
 
 
 def column_notes(release: AnyRelease) -> list[str]:
-    """Say what columns are, where they were declared with a label or a unit: one sentence, or none."""
-    schema = release.schema if isinstance(release, Release) else {}
-    told = [f"{name} is {one.caption(name)}" for name, one in schema.items() if one.caption(name) != name]
-    return [f"Columns: {'; '.join(told)}."] if told else []
+    """Say what columns are, where they have a label or a unit, and what an earlier release says of their quality."""
+    if not isinstance(release, Release):
+        return []
+    told = [f"{name} is {one.caption(name)}" for name, one in release.schema.items() if one.caption(name) != name]
+    said = [f"Columns: {'; '.join(told)}."] if told else []
+    return [*said, *(f"Data quality, as released before: {note}" for note in release.notes)]
 
 
 def charge_notes(release: AnyRelease) -> list[str]:

@@ -16,9 +16,11 @@ from dpinfer.schema.cells import IMPOSSIBLE, MISSING, Coded, complex_to_numbers,
 from dpinfer.schema.lookup import MissingCodes, plainest, spelled
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable
 
     from numpy.typing import NDArray
+
+    _Done = Callable[[NDArray[np.float64]], NDArray[np.float64]]
 
 __all__ = ["DROP", "Column", "finite_number", "one_line", "plain_list", "plain_scalar", "refused"]
 
@@ -159,38 +161,46 @@ class Column(ABC):
         """Index into `level_texts` of coerced values that are within the bounds, shape (m,)."""
         return (values - float(getattr(self, "lower", 0.0))).astype(np.intp)
 
-    def coerce(self, raw: NDArray[Any] | Coded) -> NDArray[np.float64]:  # noqa: PLR0911  (a return for each storage)
+    def coerce(self, raw: NDArray[Any] | Coded) -> NDArray[np.float64]:
         """Turn cells of any storage into floats (m,), with the policies applied. Bounds are not applied.
 
         The number, 0 or 1, or the level's index; **not finite where the row is to be dropped** (NaN, except that a
         float64 array for a `Real` with both policies "drop" comes back as it is, with its infinities). Never raises or
         warns whatever the cells hold. A cell's value depends on that cell alone.
         """
+        return self._each(raw, self.settle)
+
+    def meaning(self, raw: NDArray[Any] | Coded) -> NDArray[np.float64]:
+        """Read cells of any storage (m,) without the policies: NaN is missing, an infinity impossible."""
+        return self._each(raw, lambda values: values)
+
+    def _each(self, raw: NDArray[Any] | Coded, done: _Done) -> NDArray[np.float64]:  # noqa: PLR0911  (a return a storage)
+        """Read cells of any storage; to distinct values of text and codes is ``done`` once what is done."""
         if isinstance(raw, Coded):
-            return self._settle(self._read([*raw.values, None]))[raw.positions]
+            return done(self._read([*raw.values, None]))[raw.positions]
         if raw.dtype.kind == "U":
             coded = distinct_texts(raw.tolist())
-            return self._settle(self._read([*coded.values, None]))[coded.positions]
+            return done(self._read([*coded.values, None]))[coded.positions]
         if raw.dtype.kind == "b":
-            return self._settle(self._read([False, True]))[raw.astype(np.intp)]
+            return done(self._read([False, True]))[raw.astype(np.intp)]
         if raw.dtype.kind in "iuf":
             with np.errstate(all="ignore"):
-                return self._settle(self._numbers(raw.astype(np.float64, copy=False)))
+                return done(self._numbers(raw.astype(np.float64, copy=False)))
         if raw.dtype.kind in "mM":
-            return self._settle(np.where(np.isnat(raw), MISSING, IMPOSSIBLE))
+            return done(self._moments(raw))
         if raw.dtype.kind == "c":
-            return self._settle(self._numbers(complex_to_numbers(raw)))
-        return self._settle(self._read(raw.tolist()))
+            return done(self._numbers(complex_to_numbers(raw)))
+        return done(self._read(raw.tolist()))
 
-    def meaning(self, cells: NDArray[Any]) -> NDArray[np.float64]:
-        """Read cells (m,) of objects without the policies: NaN is missing, an infinity impossible."""
-        return self._read(cells.tolist())
+    def _moments(self, raw: NDArray[Any]) -> NDArray[np.float64]:
+        """Values of an array of dates, times or durations: impossible, but for a column of dates."""
+        return np.where(np.isnat(raw), MISSING, IMPOSSIBLE)
 
     def _read(self, cells: Iterable[object]) -> NDArray[np.float64]:
         return np.array([self._value(read_cell(cell)) for cell in cells], dtype=np.float64)
 
-    def _settle(self, values: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Apply the policies to values in which NaN is missing and an infinity impossible."""
+    def settle(self, values: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Apply the policies to what `meaning` gives: values in which NaN is missing and an infinity impossible."""
         missing, impossible = self._coded(self.missing), self._coded(self.impossible)
         settled = np.where(np.isinf(values), impossible, values)
         return settled if math.isnan(missing) else np.where(np.isnan(values), missing, settled)

@@ -12,7 +12,7 @@ from zoneinfo import ZoneInfo
 import numpy as np
 import pandas as pd
 
-from dpinfer.schema.cells import IMPOSSIBLE, MISSING, Coded, read_cell
+from dpinfer.schema.cells import IMPOSSIBLE, MISSING, read_cell
 from dpinfer.schema.column import refused
 from dpinfer.schema.real import Real
 
@@ -98,12 +98,11 @@ class Date(Real):
     def _policy_value(self, policy: Any) -> float:
         return _days(np.datetime64(policy)) - self.origin
 
-    def coerce(self, raw: NDArray[Any] | Coded) -> NDArray[np.float64]:
-        """Turn cells into days since ``first``; see `Column.coerce`."""
-        if isinstance(raw, np.ndarray) and raw.dtype.kind == "M":
-            with np.errstate(all="ignore"):
-                return self._settle(self._since(_days_of(raw)))
-        return super().coerce(raw)
+    def _moments(self, raw: NDArray[Any]) -> NDArray[np.float64]:
+        if raw.dtype.kind == "m":
+            return super()._moments(raw)
+        with np.errstate(all="ignore"):
+            return self._since(_days_of(raw))
 
     def _read(self, cells: Iterable[object]) -> NDArray[np.float64]:
         return self._since(np.array([self._day(cell) for cell in cells], dtype=np.float64))

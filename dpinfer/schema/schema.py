@@ -15,7 +15,6 @@ from dpinfer.schema.columns import Column, column_from_dict
 from dpinfer.schema.declared import TypeCheck, check_types
 from dpinfer.schema.people import People
 from dpinfer.schema.plain_yaml import read_yaml, write_yaml
-from dpinfer.schema.showing import schema_report
 
 __all__ = ["Schema"]
 
@@ -124,6 +123,8 @@ class Schema(Mapping[str, Column]):
 
     def _repr_html_(self) -> str:
         """Show as HTML in a notebook."""
+        from dpinfer.schema.showing import schema_report  # noqa: PLC0415  (no part of a private run)
+
         return schema_report(self).html()
 
     @property

@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING
 import pandas as pd
 
 from dpinfer.tour.report import Block, Code, Note, Table, Text
-from dpinfer.tour.session import FIRST_SHARE, FORMULA, LEDGER
+from dpinfer.tour.session import FIRST_SHARE, FORMULA, LEDGER, QUALITY_SHARE
 
 if TYPE_CHECKING:
     from dpinfer.tour.session import Tour
 
-__all__ = ["ledger_chapter", "price_chapter", "schema_chapter"]
+__all__ = ["ledger_chapter", "price_chapter", "quality_chapter", "schema_chapter"]
 
 
 def schema_chapter(tour: Tour) -> list[Block]:
@@ -81,6 +81,25 @@ data = dpi.PrivateData(frame, schema, ledger)""")
             """Each run of this tour begins a new ledger and replaces its own old one. With confidential rows
             a data set has one ledger for good: a new one would not know what was spent before.""",
         ),
+    ]
+
+
+def quality_chapter(tour: Tour) -> list[Block]:
+    """Count what becomes of the cells of every column."""
+    price = tour.budget * QUALITY_SHARE
+    script = tour.run(f"quality = dpi.quality(data).fit(dpi.{price!r})\nprint(quality)")
+    quality = tour["quality"]
+    frame = quality.frame()
+    shares = frame[["valid share", "clamped low share", "clamped high share", "missing share", "impossible share"]]
+    shown = shares.map(lambda share: f"{share:.1%}" if share == share else "")  # noqa: PLR0124  (NaN: no such class)
+    shown.columns = shown.columns.str.removesuffix(" share")
+    advice = " ".join(quality.advice) or "Nothing that matters is beyond noise: the declarations fit the rows."
+    return [
+        Text(f"""A wrong declaration, such as a code that nobody declared, would leave rows out without a word. So the
+            first charge, a small one of {price}, counts with noise what becomes of the cells of all columns."""),
+        script,
+        Table(shown, "Shares of cells by class, noisy", text=str(quality.summary())),
+        Text(f"{advice} Where something is wrong, later fits on the same columns say so in their notes, at no cost."),
     ]
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from dpinfer.tour.account import account_chapter
-from dpinfer.tour.beginning import ledger_chapter, price_chapter, schema_chapter
+from dpinfer.tour.beginning import ledger_chapter, price_chapter, quality_chapter, schema_chapter
 from dpinfer.tour.descriptions import description_chapter, test_chapter
 from dpinfer.tour.models import blocks_chapter, bootstrap_chapter
 from dpinfer.tour.people import people_chapter, shape_chapter
@@ -23,7 +23,8 @@ __all__ = ["CHAPTERS"]
 CHAPTERS: tuple[tuple[str, Callable[[Tour], list[Block]]], ...] = (
     ("The public schema", schema_chapter),
     ("The budget and its ledger", ledger_chapter),
-    ("A plan before the first charge", plan_chapter),
+    ("What becomes of the cells", quality_chapter),
+    ("A plan before the next charge", plan_chapter),
     ("The price of a question", price_chapter),
     ("A first private regression", regression_chapter),
     ("Odds and probabilities", logit_chapter),

@@ -1,4 +1,4 @@
-"""The chapter that plans, before the first charge."""
+"""The chapter that plans, before an answer is bought."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ questions = [rating, dpi.proportion("affair", data), line]
 shares = dpi.plan(questions, n=6000, budget=dpi.{tour.budget!r}, pilot=guess)
 print(shares)""")
     return [
-        Text("""How much does an answer cost? Before anything is bought, `plan` takes two of three things, the number of
+        Text("""How much does an answer cost? Before it is bought, `plan` takes two of three things, the number of
             rows, the price and the precision, and solves the third. It reads no row and charges nothing. What the
             population is like must be public, too: an earlier release, a similar public file, or, as here, a guess.
             The number of rows is one that the magazine printed, about."""),

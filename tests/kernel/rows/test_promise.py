@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 from dpinfer.kernel.rows.base import Batch
 from dpinfer.kernel.rows.cells import CellSum
+from dpinfer.kernel.rows.classes import ClassCounts, OctaveRows
 from dpinfer.kernel.rows.features import Features, RowClip
 from dpinfer.kernel.rows.persons import PersonSum
 from dpinfer.kernel.rows.products import GramSum
@@ -373,6 +374,8 @@ SUMS = {
     "round": round_of(features_of("y ~ x * g", DROPPING)),
     "round, L1": round_of(features_of("y ~ x * g", DROPPING), "l1"),
     "counts in a round": counts_of(features_of("y ~ x * g", DROPPING)),
+    "classes": ClassCounts(DROPPING),
+    "octaves": OctaveRows(DROPPING.select(["x", "u", "y"]), -3, 5),
 }
 ALONE = {
     "replicates": ReplicateSum(Features(BASIS), False, 3, "public"),

@@ -1,0 +1,85 @@
+"""The measured sections of the page on first looks at rows."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+
+from validation.common.outputs import OUTPUT
+
+__all__ = ["coverage", "margins", "noise"]
+
+_ASKED = {"mean": "mean", "gamma": "gamma family", "ols, gram": "`ols`, cross-products", "ols, rounds": "`ols`, rounds"}
+
+
+def noise() -> str:
+    """Margins of counts and of shares, predicted and measured."""
+    table = pd.read_csv(OUTPUT / "quality_noise.csv")
+    shown = table[table["columns"] == 20]
+    sizes = sorted(shown["n"].unique())
+    lines = [
+        "| price, 20 columns | margin of a count, rows | measured | "
+        + " | ".join(f"of a share, n = {n:,}" for n in sizes)
+        + " |",
+        "|" + "---|" * (len(sizes) + 3),
+    ]
+    for price, group in shown.groupby("price", sort=False):
+        one, by_size = group.iloc[0], group.set_index("n")
+        shares = " | ".join(
+            f"{_points(by_size.loc[n, 'margin of a share'])} ({_points(by_size.loc[n, 'measured share'])})"
+            for n in sizes
+        )
+        lines.append(f"| {price} | {one['margin of a count']:,.0f} | {group['measured'].mean():,.0f} | {shares} |")
+    lines += ["", "Margins of shares are in percentage points, those measured in brackets."]
+    picture = "![Margins of shares against the number of rows](../validation/output/quality_noise.png)"
+    return "\n".join([*lines, "", picture])
+
+
+def _points(share: float) -> str:
+    return "lost" if share >= 1 else f"{100 * share:.2g}"
+
+
+def coverage() -> str:
+    """Coverage within found bounds, beside declared ones."""
+    table = _table()
+    sizes = sorted(table["n"].unique())
+    lines = [
+        "| asked | data | " + " | ".join(f"n = {n:,}" for n in sizes) + " | width over that of declared bounds |",
+        "|" + "---|" * (len(sizes) + 3),
+    ]
+    for (asked, law), group in table[table["margin"] == "1"].groupby(["asked", "law"], sort=False):
+        by_size = group.set_index("n")
+        cells = " | ".join(_cell(by_size.loc[n]) if n in by_size.index else "" for n in sizes)
+        ratios = group["width / declared"].replace(np.inf, np.nan).dropna()
+        ratio = f"{ratios.min():.2f} to {ratios.max():.2f}" if len(ratios) else ""
+        lines.append(f"| {_ASKED[str(asked)]} | {law} | {cells} | {ratio} |")
+    own = table[table["margin"] == "1"]
+    least, count = own["least"].max(), int(own["replicates"].max())
+    told = f"{count:,} replicates a cell; at least {least:.4f} is asked for, and {int((~own['held']).sum())} of "
+    told += f"{len(own)} cells have less (bold). In brackets: the share of intervals that are not determined, if any."
+    picture = "![Coverage within bounds that were found](../validation/output/bounds_coverage.png)"
+    return "\n".join([*lines, "", told, "", picture])
+
+
+def margins() -> str:
+    """Coverage of means by margin."""
+    table = _table()
+    means = table[table["asked"] == "mean"]
+    lines = ["| margin | least coverage | where | width over that of declared bounds, mean |", "|---|---|---|---|"]
+    for margin, group in means.groupby("margin", sort=False):
+        worst = group.loc[group["coverage"].idxmin()]
+        named = "declared bounds" if margin == "declared" else f"{margin} octave{'' if margin == '1' else 's'}"
+        where = f"{worst['law']}, n = {worst['n']:,}"
+        lines.append(f"| {named} | {worst['coverage']:.3f} | {where} | {group['width / declared'].mean():.2f} |")
+    return "\n".join(lines)
+
+
+def _table() -> pd.DataFrame:
+    return pd.read_csv(OUTPUT / "bounds_coverage.csv", dtype={"margin": str})
+
+
+def _cell(one: pd.Series) -> str:
+    found = f"{one['coverage']:.3f}"
+    found = found if one["held"] else f"**{found}**"
+    lost = one["not determined"]
+    return found if lost == 0 else f"{found} ({lost:.1%})"
