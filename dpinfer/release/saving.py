@@ -41,6 +41,20 @@ _NOTE = (
 
 read_releases_with(Release.from_json)
 
+_held: set[int] = set()
+"""Locked files of this process. A process that is forked from it lets go of them: it may live on when this one dies."""
+
+
+def _let_go() -> None:
+    for handle in _held:
+        with suppress(OSError):
+            os.close(handle)
+    _held.clear()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_let_go)
+
 
 @dataclass(frozen=True)
 class Reservation:
@@ -189,13 +203,15 @@ class SavedRelease:
         """
         handle = self._locked()
         held = ReservedFile(self.sidecar, handle)
+        _held.add(handle)
         try:
             yield held
         finally:
-            if os.fstat(handle).st_size == 0:
-                held.remove()
-            fcntl.flock(handle, fcntl.LOCK_UN)  # also for processes that were forked meanwhile
-            os.close(handle)
+            if handle in _held:  # else this is a forked process, which has let go of it
+                if os.fstat(handle).st_size == 0:
+                    held.remove()
+                _held.discard(handle)
+                os.close(handle)
 
     def write(self, release: Release) -> None:
         """Write a release that was paid for, whole or not at all.

@@ -5,8 +5,10 @@ Every process is real, and so is every kill: SIGKILL from within, at the step th
 
 import json
 import os
+import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -222,6 +224,39 @@ def test_kills_at_random_instants(tmp_path):
     files = [name for name in names(tmp_path) if name.endswith(".json")]
     assert charges(tmp_path) == len(files) + lost
     assert not [name for name in names(tmp_path) if name.endswith(".reserved")]
+
+
+FORKER = SCRIPT.replace(
+    "def tell",
+    """def forks(*_):
+    if os.fork():
+        die()
+    os.close(1), os.close(2)
+    with open("go", "w") as file:
+        file.write(str(os.getpid()))
+    time.sleep(300)
+    os._exit(0)
+
+run._measure = forks
+
+def tell""",
+)
+
+
+@needs_fork
+def test_a_forked_process_does_not_hold_the_lock_of_a_dead_one(tmp_path):
+    """Workers may outlive the process that was killed; the next run does not wait for them."""
+    code, *_ = ended(start(FORKER, tmp_path))
+    assert code == -9
+    try:
+        code, _, told = ended(start(SCRIPT, tmp_path), timeout=100)
+        assert "ReleaseLostError" in told
+    finally:
+        for _ in range(100):
+            if (tmp_path / "go").exists() and (tmp_path / "go").read_text():
+                break
+            time.sleep(0.1)
+        os.kill(int((tmp_path / "go").read_text()), signal.SIGKILL)
 
 
 FULL = (
