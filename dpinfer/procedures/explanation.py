@@ -40,7 +40,7 @@ class Explanation(str):
     >>> import dpinfer as dpi
     >>> told = dpi.mean("age").explain(dpi.ZCDP(0.1), schema=dpi.Schema(age=dpi.Real(0, 100)))
     >>> told.splitlines()[0], list(told.stages["share"])
-    ('measures     2 sums: age, rows counted', [1.0])
+    ('measures     3 sums: 1, age - 50.0, (age - 50.0) ** 2', [1.0])
     """
 
     __slots__ = ("_measurement",)

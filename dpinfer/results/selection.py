@@ -88,7 +88,7 @@ class SelectionResults(Shown):
         """
         return accuracy(len(self.candidates), self.scale, self.release.law.family, beta, bound)
 
-    def frame(self) -> pd.DataFrame:
+    def accuracy_frame(self) -> pd.DataFrame:
         """Return by how much the score of the choice may miss the largest one: "miss", and "probability" of more."""
         miss = np.linspace(0.0, 1.2 * max(self.accuracy(0.005), self.scale), 201)
         halved = 2 if self.release.law.family == "exponential" else 1
@@ -108,7 +108,7 @@ class SelectionResults(Shown):
         matplotlib.axes.Axes
         """
         ax = given_or_new(ax, 6.4, 3.6)
-        frame, near = self.frame(), self.accuracy(0.05)
+        frame, near = self.accuracy_frame(), self.accuracy(0.05)
         ax.plot(frame["miss"], frame["probability"], color="C0", lw=1.6)
         ax.fill_between(frame["miss"], frame["probability"], color="C0", alpha=0.25, lw=0)
         ax.axvline(near, color=MARKED, lw=2, label=f"within {number(near)} with probability 95%")

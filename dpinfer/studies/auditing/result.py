@@ -228,7 +228,7 @@ def _table(findings: Sequence[Finding]) -> Table:
     """Return a row for each check, the parts one after the other."""
     rows = [
         (
-            "ok" if one.passed else "FAILED",
+            "ok" if one.passed else "FAIL",
             one.part,
             f"{one.check}: {one.detail}" if one.detail and not one.passed else one.check,
             one.price,
