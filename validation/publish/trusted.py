@@ -76,12 +76,17 @@ def _lines(path: Path) -> int:
 
 
 def _imports(path: Path, files: dict[str, Path]) -> Iterator[str]:
-    """Modules of the package that a file imports, also inside functions, but not for types alone."""
+    """Modules of the package that a file imports, also inside functions, but not for types alone or to be shown.
+
+    A notebook calls ``_repr_html_``, and no run does.
+    """
     waiting: list[ast.AST] = [ast.parse(path.read_text(encoding="utf-8"))]
     while waiting:
         node = waiting.pop()
         if isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test):
             waiting += node.orelse
+            continue
+        if isinstance(node, ast.FunctionDef) and node.name == "_repr_html_":
             continue
         if isinstance(node, ast.ImportFrom):
             wanted = [f"{node.module}.{one.name}" for one in node.names]
