@@ -237,6 +237,9 @@ class Data(ABC):
         """Where releases are charged; None where nobody is protected."""
         return None
 
+    def cite(self, release: Release) -> None:  # noqa: B027  (rows that cite nothing)
+        """Let later releases of these rows note what a release of their quality advises; see `dpinfer.quality`."""
+
     @property
     def version(self) -> str | None:
         """The declared version of the rows, which is public; None where none is declared."""

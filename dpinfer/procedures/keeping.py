@@ -21,6 +21,7 @@ from dpinfer.errors import (
 from dpinfer.privacy.kept import LedgerMovedError
 from dpinfer.procedures.stored import stored_fields
 from dpinfer.release.asked import Asked
+from dpinfer.release.quality import QUALITY
 from dpinfer.release.release import Release
 from dpinfer.release.saving import Reservation, SavedRelease
 
@@ -48,7 +49,10 @@ def keep(procedure: Procedure, data: Data, privacy: Privacy, *, save: object, re
     if reuse and not ledger.keeps:
         raise OptionError("reuse", reuse, "False, or a ledger that keeps releases: dpi.Ledger(..., keep=True)")
     asking = _Asking(procedure, data, ledger, privacy, reuse=reuse)
-    return asking.measured(uuid.uuid4().hex) if file is None else asking.saved(file)
+    release = asking.measured(uuid.uuid4().hex) if file is None else asking.saved(file)
+    if release.kind == QUALITY:  # read back, it is cited by later fits as when it was made
+        data.cite(release)
+    return release
 
 
 class _Asking:

@@ -53,6 +53,18 @@ def file(tmp_path):
 # What is asked twice is paid once
 
 
+def test_a_release_of_quality_that_is_read_back_is_cited_as_when_it_was_made(tmp_path):
+    """A script prints the same when it is run again. Here 150 rows are missing, and the noise has an error below 2."""
+    rows = ROWS.assign(x=np.where(np.arange(300) % 2, np.nan, ROWS["x"]))
+    ledger = ledger_of()
+    for run in ("first", "again"):
+        data = private(ledger, rows=rows)
+        advice = dpi.quality(data, columns=["x"]).fit(dpi.ZCDP(1.0), save=tmp_path / "quality.json").advice
+        assert advice, run
+        assert dpi.mean("x", data).fit(PRICE, save=tmp_path / f"{run}.json").release.notes == advice, run
+    assert len(ledger.charges()) == 3
+
+
 def test_a_second_fit_reads_the_first_and_pays_nothing(file):
     """Fails on a library that cannot keep: the second fit pays, and gives other numbers (equal with chance below 1e-6
     on integers of a scale of millions)."""
