@@ -6,8 +6,9 @@ import numpy as np
 import pandas as pd
 
 from validation.common.outputs import OUTPUT
+from validation.entry.newcomer import SCRIPT
 
-__all__ = ["coverage", "margins", "noise"]
+__all__ = ["coverage", "first_minutes", "margins", "noise"]
 
 _ASKED = {"mean": "mean", "gamma": "gamma family", "ols, gram": "`ols`, cross-products", "ols, rounds": "`ols`, rounds"}
 
@@ -33,6 +34,22 @@ def noise() -> str:
     lines += ["", "Margins of shares are in percentage points, those measured in brackets."]
     picture = "![Margins of shares against the number of rows](../validation/output/quality_noise.png)"
     return "\n".join([*lines, "", picture])
+
+
+def first_minutes() -> str:
+    """The script of a newcomer, and the time that it took from an empty environment."""
+    row = pd.read_csv(OUTPUT / "newcomer.csv").iloc[0]
+    return "\n".join(
+        [
+            "```python",
+            SCRIPT.rstrip(),
+            "```",
+            "",
+            f"{row['lines']} lines. From an empty environment: {row['install']:.0f} seconds to install, "
+            f"{row['first table']:.0f} to the table. Run again, it prints the same and pays nothing. "
+            "`python -m validation.entry.newcomer`, once.",
+        ]
+    )
 
 
 def _points(share: float) -> str:

@@ -12,7 +12,7 @@ from validation.publish.audits import audits, bugs
 from validation.publish.claims import claims, fresh, headlines, times
 from validation.publish.declarations import cells, faults
 from validation.publish.density import density
-from validation.publish.entry import coverage, margins, noise
+from validation.publish.entry import coverage, first_minutes, margins, noise
 from validation.publish.newton import limits, peers, speed
 from validation.publish.planning import planning, real_rows
 from validation.publish.quantiles import quantiles, selection
@@ -43,6 +43,7 @@ SECTIONS: dict[tuple[Path, str], Callable[[], str]] = {
     (DOCS / "exponential-families.md", "published"): published,
     (DOCS / "codebooks.md", "faults"): faults,
     (DOCS / "codebooks.md", "cells"): cells,
+    (DOCS / "entry.md", "first_minutes"): first_minutes,
     (DOCS / "entry.md", "noise"): noise,
     (DOCS / "entry.md", "margins"): margins,
     (DOCS / "entry.md", "coverage"): coverage,
