@@ -31,7 +31,7 @@ SCRIPTS = {
     "newton_peers": Script("regression", 2, 40, 0),
     "newton_randhie": Script("regression", 2, 50, 0),
     "declarations": Script("descriptions", 1, 1, 0),
-    "newcomer": Script("entry", 0, 1, 0),
+    "newcomer": Script("entry", 1, 1, 0),
     "quality_noise": Script("entry", 400, 2000, 0),
     "bounds_coverage": Script("entry", 4, 2000, 100),
     "naive_average": Script("descriptions", 5000, 20_000, 5000),

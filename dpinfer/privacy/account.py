@@ -94,7 +94,8 @@ class Account:
             add_charge(connection, Charge(identifier, time, description, cost, entry.amount, entry.reserve))
             if asked is not None and keeps(connection):
                 book(connection, identifier, asked())
-        _LOG.info("charged %s to %r for %s", cost.price, self.header.dataset, description)
+        with suppress(Exception):  # a handler that fails must not lose what is paid for
+            _LOG.info("charged %s to %r for %s", cost.price, self.header.dataset, description)
         return identifier
 
     @property

@@ -3,6 +3,7 @@
 from dpinfer.procedures.aggregate import SampleAggregate
 from dpinfer.procedures.binomial import BinomTest
 from dpinfer.procedures.bootstrap import Bootstrap
+from dpinfer.procedures.bounds import Bounds
 from dpinfer.procedures.count_test import ChiSquare
 from dpinfer.procedures.density import Density
 from dpinfer.procedures.description import Description
@@ -11,6 +12,7 @@ from dpinfer.procedures.expfam import ExpFam
 from dpinfer.procedures.mean_comparison import MeanComparison
 from dpinfer.procedures.newton import Newton
 from dpinfer.procedures.procedure import Procedure
+from dpinfer.procedures.quality import DataQuality
 from dpinfer.procedures.quantiles import Quantile
 from dpinfer.procedures.queries import LinearQueries
 from dpinfer.procedures.regression import OLS, Gram
@@ -21,7 +23,9 @@ __all__ = [
     "OLS",
     "BinomTest",
     "Bootstrap",
+    "Bounds",
     "ChiSquare",
+    "DataQuality",
     "Density",
     "Description",
     "ExpFam",

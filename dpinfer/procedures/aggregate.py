@@ -117,6 +117,11 @@ class SampleAggregate(Procedure):
         )
 
     @property
+    def unidentified(self) -> str:
+        """A function of your own, and options that are objects: a release holds their names."""
+        return "" if self.fits is None else self.fits.unidentified
+
+    @property
     def _runnable(self) -> BlockModel:
         if self.fits is None:
             raise OptionError("model", self.model, "the model itself: a release holds its name alone, and runs nothing")

@@ -110,6 +110,17 @@ class BlockModel:
         """Name of the model."""
         return str(getattr(model_class(self.model) or self.model, "__name__", type(self.model).__name__))
 
+    @property
+    def unidentified(self) -> str:
+        """What of it a release does not hold in full, in words."""
+        kind = model_class(self.model)
+        if kind is None or not kind.__module__.startswith("statsmodels."):
+            return f"the model {self.called}"
+        objects = [
+            name for name, value in {**self.model_options, **self.fit_options}.items() if not _is_plain(_plain(value))
+        ]
+        return f"the objects {', '.join(objects)}" if objects else ""
+
     @cached_property
     def _prepared(self) -> dict[tuple[Formula, Schema], PreparedModel]:
         return {}
@@ -184,11 +195,17 @@ def told_options(options: Mapping[str, Any]) -> dict[str, str]:
     return {str(name): _told(value) for name, value in options.items()}
 
 
+def _plain(value: object) -> object:
+    return value.item() if isinstance(value, np.generic) else value
+
+
+def _is_plain(value: object) -> bool:
+    return value is None or isinstance(value, bool | int | float | str)
+
+
 def _told(value: object) -> str:
-    plain = value.item() if isinstance(value, np.generic) else value
-    if plain is None or isinstance(plain, bool | int | float | str):
-        return str(plain)
-    return str(getattr(value, "__name__", type(value).__name__))
+    plain = _plain(value)
+    return str(plain) if _is_plain(plain) else str(getattr(value, "__name__", type(value).__name__))
 
 
 def check_picklable(estimator: Callable[[Any], Any]) -> None:

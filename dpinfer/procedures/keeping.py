@@ -34,6 +34,9 @@ if TYPE_CHECKING:
 __all__ = ["differences", "keep"]
 
 _NOTHING = object()
+_READING = {"inference", "replicates", "seed", "draws", "alternative", "conservative", "margin", "false_alarm"}
+"""Options that decide how a release is read, and nothing of what is measured. Others do for some question: a target,
+the statistic of a bootstrap, the probabilities of a quantile."""
 
 
 def keep(procedure: Procedure, data: Data, privacy: Privacy, *, save: object, reuse: object) -> Release:
@@ -48,6 +51,12 @@ def keep(procedure: Procedure, data: Data, privacy: Privacy, *, save: object, re
         return data.run(procedure, privacy)
     if reuse and not ledger.keeps:
         raise OptionError("reuse", reuse, "False, or a ledger that keeps releases: dpi.Ledger(..., keep=True)")
+    if procedure.unidentified:
+        right = (
+            "a question that a release identifies: of "
+            f"{procedure.unidentified} it holds the name alone. Without save= and reuse= keep results.release yourself"
+        )
+        raise OptionError("save" if reuse is False else "reuse", str(save) if reuse is False else reuse, right)
     asking = _Asking(procedure, data, ledger, privacy, reuse=reuse)
     release = asking.measured(uuid.uuid4().hex) if file is None else asking.saved(file)
     if release.kind == QUALITY:  # read back, it is cited by later fits as when it was made
@@ -206,7 +215,11 @@ def differences(
 def _of_question(procedure: Procedure, stored: Any, asked: Any) -> list[tuple[str, str, str]]:
     if stored.get("procedure") != asked.get("procedure"):
         return [("question", str(stored.get("text")), str(asked.get("text")))]
-    names = [one.name for one in stored_fields(type(procedure)) if one.metadata.get("role") != "inferred"]
+    names = [
+        one.name
+        for one in stored_fields(type(procedure))
+        if one.metadata.get("role") != "inferred" or one.name not in _READING
+    ]
     return [
         (f"question, {name}", _written(stored.get(name, _NOTHING)), _written(asked.get(name, _NOTHING)))
         for name in names

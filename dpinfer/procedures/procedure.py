@@ -225,6 +225,11 @@ class Procedure(ABC):
         """Say what `explain` prints of a measurement: bound, noise, guarantee, and what is to be expected."""
         return measured.describe()
 
+    @property
+    def unidentified(self) -> str:
+        """What a release does not hold in full of the question, in words; empty where it holds all."""
+        return ""
+
     def to_release(self, **measured: Any) -> Release:
         """Return what the kernel measured, given by the names of a release's fields, as a release."""
         return Release(**measured)

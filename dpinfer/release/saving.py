@@ -263,7 +263,8 @@ class SavedRelease:
             handle = os.open(self.sidecar, os.O_RDWR | os.O_CLOEXEC)
             try:
                 fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                self.sidecar.unlink()
+                if self._is_sidecar(handle) and self.path.exists():
+                    self.sidecar.unlink()
             finally:
                 os.close(handle)
 

@@ -1,6 +1,7 @@
 """A fit that is kept is paid for once: read back where nothing differs, refused with the difference elsewhere."""
 
 import json
+import logging
 import os
 import pickle
 import sqlite3
@@ -10,6 +11,8 @@ from contextlib import closing
 import numpy as np
 import pandas as pd
 import pytest
+import statsmodels.formula.api as smf
+from statsmodels.robust.norms import TukeyBiweight
 
 import dpinfer as dpi
 from dpinfer.errors import (
@@ -93,6 +96,11 @@ def test_every_procedure_is_kept(question, file):
     """In a file and in a ledger: the same release, at one charge."""
     ledger = question.private().source.ledger
     kept = type(ledger).in_memory(ledger.budget, neighbors=ledger.neighbors, keep=True)
+    if question.private(ledger=kept).unidentified:
+        with pytest.raises(OptionError, match="it holds the name alone"):
+            question.private(ledger=kept).measure(question.privacy, save=file)
+        assert not kept.charges()
+        return
     first = question.private(ledger=kept).measure(question.privacy, save=file)
     assert question.private(ledger=kept).measure(question.privacy, save=file) == first
     assert question.private(ledger=kept).measure(question.privacy, reuse=True) == first
@@ -673,3 +681,60 @@ def test_a_kept_release_that_is_damaged(tmp_path):
 
 def test_a_saved_release_has_a_name():
     assert str(SavedRelease("mean.json")).endswith("mean.json'")
+
+
+# What a release does not tell apart is not read back
+
+OTHERS = [
+    (dpi.mean("x", target="data"), dpi.mean("x", target="population"), "question, target"),
+    (dpi.quantile("x", q=0.5), dpi.quantile("x", q=0.9), "question, probabilities"),
+    (
+        dpi.bootstrap(["x", "y"], statistic="mean", replicates=50, weights="paired"),
+        dpi.bootstrap(["x", "y"], statistic="corr", replicates=50, weights="paired"),
+        "question, statistic",
+    ),
+]
+
+
+@pytest.mark.parametrize(("first", "second", "name"), OTHERS)
+def test_options_that_change_what_is_measured_are_compared(first, second, name, file):
+    data = private(ledger_of(keep=True, budget=50.0))
+    first.bind(data).fit(dpi.ZCDP(1.0), save=file)
+    with pytest.raises(ReleaseMismatchError) as caught:
+        second.bind(data).fit(dpi.ZCDP(1.0), save=file)
+    assert name in [one for one, *_ in caught.value.differences]
+    assert charges(data) == 1
+    second.bind(data).fit(dpi.ZCDP(1.0), reuse=True)
+    assert charges(data) == 2
+
+
+@pytest.mark.parametrize("options", [{"save": "kept.json"}, {"reuse": True}])
+def test_models_that_a_release_only_names_are_not_kept(options, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    data = private(ledger_of(keep=True))
+    asked = dpi.sample_aggregate("x", data, model=lambda frame: [frame["x"].mean()], bounds={"m": (0, 10)}, blocks=20)
+    with pytest.raises(OptionError, match="of the model <lambda> it holds the name alone"):
+        asked.fit(PRICE, **options)
+    objects = {"M": TukeyBiweight()}
+    told = dpi.sample_aggregate("y ~ x", data, model=smf.rlm, bounds=dpi.Ball(10), blocks=20, model_options=objects)
+    assert told.unidentified == "the objects M"
+    assert charges(data) == 0
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_log_handler_that_fails_loses_nothing():
+    class Failing(logging.Filter):
+        def filter(self, record):
+            raise RuntimeError
+
+    data, log, failing = private(), logging.getLogger("dpinfer"), Failing()
+    log.addFilter(failing)
+    level = log.level
+    log.setLevel(logging.INFO)
+    try:
+        results = dpi.mean("x", data).fit(PRICE)
+    finally:
+        log.removeFilter(failing)
+        log.setLevel(level)
+    assert np.isfinite(results.params).all()
+    assert charges(data) == 1

@@ -21,6 +21,7 @@ from dpinfer.errors import (
 )
 from dpinfer.inference.released import Released
 from dpinfer.release.laws import TULAP_GRID, NoiseLaw
+from tests.logs import charged
 
 SCHEMA = dpi.Schema(
     s=dpi.Boolean(missing=False, impossible=False),
@@ -157,7 +158,7 @@ def test_only_the_released_count_depends_on_the_rows(column, caplog, capfd):
             assert (table["[0.025"] <= table["proportion"]).all()
             assert (table["proportion"] <= table["0.975]"]).all()
             assert (table["0.975]"] <= 1).all()
-    assert caplog.records == []
+    assert len(set(charged(caplog))) == 1
     assert tuple(capfd.readouterr()) == ("", "")
 
 
