@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import uuid
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from dpinfer.errors import (
@@ -60,7 +61,8 @@ def keep(procedure: Procedure, data: Data, privacy: Privacy, *, save: object, re
     asking = _Asking(procedure, data, ledger, privacy, reuse=reuse)
     release = asking.measured(uuid.uuid4().hex) if file is None else asking.saved(file)
     if release.kind == QUALITY:  # read back, it is cited by later fits as when it was made
-        data.cite(release)
+        with suppress(OptionError):  # of a procedure of a user's own, which advises nothing
+            data.cite(release)
     return release
 
 
