@@ -11,7 +11,8 @@ from scipy import stats
 from validation.__main__ import Ran, completed, write_results
 from validation.common.cells import kept
 from validation.common.claims import RULES, Claim, largest_size, largest_width, least_coverage
-from validation.common.outputs import Options
+from validation.common.outputs import OUTPUT, Options
+from validation.entry.bounds_coverage import determined, judged
 from validation.publish.claims import read_results
 from validation.scripts import SCRIPTS, TIMED
 
@@ -76,6 +77,30 @@ def test_cells_without_coverage_are_left_out_and_none_is_no_failure():
     assert least_coverage("c", table(coverage=[0.95, np.nan]), by=["n"], held=None).cells == 1
     nothing = least_coverage("c", table(coverage=[np.nan, np.nan]), by=["n"], held=None)
     assert (nothing.cells, nothing.ours) == (0, "no cell")
+
+
+def intervals(coverage, lost):
+    """Cells of the study of bounds: (m,) coverage and shares of intervals that are not determined."""
+    cells = {"asked": "ols", "law": "t", "n": np.arange(len(lost)), "margin": 1, "width": 1.0, "replicates": 2000}
+    return pd.DataFrame({**cells, "coverage": coverage, "not determined": lost})
+
+
+def test_coverage_within_found_bounds_is_judged_among_determined_intervals_too():
+    found = judged(intervals([0.9805, 0.95, 0.929, 1.0, 0.996], [0.896, 0.0, 0.0, 1.0, 0.9]))
+    np.testing.assert_allclose(found["coverage where determined"], [39 * 13 / 624, 0.95, 0.929, np.nan, 0.96])
+    assert found["determined"].tolist() == [208, 2000, 2000, 0, 200]
+    assert found["least determined"].tolist()[0] == stats.binom.ppf(5e-5, 208, 0.95) / 208
+    assert found["held"].tolist() == [False, True, False, True, True]
+    assert found["verdict"][0].startswith("coverage where determined below")
+    assert found["verdict"][2].startswith("coverage below")
+
+
+def test_the_committed_study_of_bounds_is_as_its_script_judges_it():
+    stored = pd.read_csv(OUTPUT / "bounds_coverage.csv", dtype={"margin": str})
+    numbers = stored.assign(margin=[-1 if one == "declared" else int(one) for one in stored["margin"]])
+    again = judged(numbers.drop(columns=["determined", "coverage where determined", "least determined", "held"]))
+    for name in determined(numbers).columns.difference(["margin", "width / declared"]):
+        pd.testing.assert_series_equal(again[name], stored[name], check_dtype=False, rtol=1e-4)
 
 
 def test_the_tail_counts_what_chance_leaves_in_a_hundredth_of_the_cells():

@@ -39,6 +39,11 @@ _RELEVANT = {MISSING: 0.05, ROWS_KEPT: 0.05}
 _USUALLY = 0.01
 
 
+_CODES = {LOW: (-9, -99, -999, -9999), HIGH: (999, 9999, 99_999)}
+_DATE_CODES = {LOW: ("1900-01-01", "0001-01-01"), HIGH: ("9999-12-31",)}
+"""Codes that surveys use for no answer, by the side on which they are clamped."""
+
+
 class Advice(NamedTuple):
     """A sentence, and the columns that it is about."""
 
@@ -121,31 +126,37 @@ class Quality:
         share, both = self.share(count), 0.0 if self.public is not None else self.variance / len(self.schema)
         return max(self.variance - 2 * share * both + share**2 * self.rows_variance, 0.0) / self.rows**2
 
+    @property
+    def lost(self) -> bool:
+        """Whether noise may be all that there is of the rows: then nothing can be said of their cells."""
+        return self.rows <= self.limit
+
     # In words
 
     @cached_property
     def advice(self) -> tuple[Advice, ...]:
         """Sentences on what is beyond noise, and matters."""
-        if self.rows <= self.limit:
+        if self.lost:
             return ()
         told = [self._of_cells(name, one) for name, one in self.places if one in CELL_CLASSES[1:]]
         return tuple(one for one in (*told, self._of_rows()) if one is not None)
 
-    def _much(self, count: float, one: str) -> str | None:
-        """Say how many a count is of all; None where that is within noise, or little."""
-        if count <= self.limit or count < _RELEVANT.get(one, _USUALLY) * self.rows:
+    def _much(self, count: float, one: str, limit: float) -> str | None:
+        """Say how many a count is of all; None where that is within its limit of noise, or little."""
+        if count <= limit or count < _RELEVANT.get(one, _USUALLY) * self.rows:
             return None
         rest = self.rows - count
         return "All" if rest <= self.limit and self.share(count) > 0.9 else f"About {self.share(count):.0%} of the"
 
     def _of_cells(self, name: str, one: str) -> Advice | None:
-        much = self._much(self.count(name, one), one)
+        much = self._much(self.count(name, one), one, self.limit)
         if much is None:
             return None
         return Advice((name,), f"{much} cells of {name} {_fault(self.schema[name], one)}")
 
     def _of_rows(self) -> Advice | None:
-        much = self._much(self.rows - self.kept, ROWS_KEPT)
+        limit = self.limit * float(np.sqrt(1 + self.rows_variance / self.variance))  # of a difference of two
+        much = self._much(self.rows - self.kept, ROWS_KEPT, limit)
         if much is None or len(self.schema) == 1:
             return None
         return Advice(tuple(self.schema), f"{much} rows are left out of a model of all {len(self.schema)} columns.")
@@ -160,11 +171,11 @@ def advice_of(release: Release) -> tuple[Advice, ...]:
 def _fault(column: Column, one: str) -> str:
     """Say what is wrong with the cells of a class, what becomes of them, and what may help."""
     if one in (LOW, HIGH):
-        side, bound, code = ("below", "lower", "-9") if one == LOW else ("above", "upper", "999")
+        side, bound = ("below", "lower") if one == LOW else ("above", "upper")
         end = column.describe().strip("[]").split(", ")[one == HIGH]
         return (
-            f"are {side} the {bound} bound {end} and count as it: widen the bound, or declare codes such as {code} in "
-            "missing_codes=."
+            f"are {side} the {bound} bound {end} and count as it: widen the bound, or declare codes "
+            f"{_code(column, one)} in missing_codes=."
         )
     fate = _fate(column.missing if one == MISSING else column.impossible)
     if one == MISSING:
@@ -177,6 +188,17 @@ def _fault(column: Column, one: str) -> str:
     assert one == IMPOSSIBLE
     bare = replace(column, missing=DROP, impossible=DROP, label="", unit="", source="")
     return f"are impossible for a column declared as {bare!r}: {fate}. {_instead(column)}"
+
+
+def _code(column: Column, one: str) -> str:
+    """Name a usual code of no answer that is clamped on this side, and not declared; in general terms if none is."""
+    assert isinstance(column, Real)
+    beyond = column.lower if one == LOW else column.upper
+    for code in (_DATE_CODES if isinstance(column, Date) else _CODES)[one]:
+        value = float(column.meaning(np.array([code], dtype=object))[0])
+        if np.isfinite(value) and (value < beyond if one == LOW else value > beyond):
+            return f"such as {code!r}"
+    return "of no answer"
 
 
 def _fate(policy: object) -> str:

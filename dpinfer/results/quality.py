@@ -53,7 +53,8 @@ class QualityResults(DescriptionResults):
     Attributes
     ----------
     advice : tuple of str
-        What is beyond noise and matters, in sentences. Empty where all is well.
+        What is beyond noise and matters, in sentences. Empty where nothing is, and also where the number of rows
+        itself is lost in noise, so that nothing can be said: `summary` says which.
     """
 
     def __init__(self, inference: LinearNoise, release: Release, *, quality: Quality, **labels: Any) -> None:
@@ -65,7 +66,10 @@ class QualityResults(DescriptionResults):
 
     @property
     def advice(self) -> tuple[str, ...]:
-        """Sentences on what is beyond noise, and matters: a function of the release alone."""
+        """Sentences on what is beyond noise, and matters; none where the number of rows is lost in noise.
+
+        A function of the release alone.
+        """
         return tuple(one.text for one in self._quality.advice)
 
     @property
@@ -87,7 +91,9 @@ class QualityResults(DescriptionResults):
             Columns "valid", "clamped low", "clamped high", "missing", "impossible" and "unknown level" hold counts,
             with NaN where a column has no such class: only numbers and dates have bounds, and every cell of a Category
             that is no level is unknown. "margin" is half the width of the interval of a count. "valid share" and so on
-            are shares of the rows, moved into 0 to 1, and "share margin" is the largest half width of their intervals.
+            are shares of the rows, moved into 0 to 1, and "share margin" is the largest half width of their intervals:
+            their standard deviations times the "margin" of a count over its own, and where the number of rows is noisy
+            times the normal quantile if this is larger.
 
         Raises
         ------
@@ -98,7 +104,9 @@ class QualityResults(DescriptionResults):
         found, names = self._quality, list(self._quality.schema)
         counts = {one: [found.count(name, one) for name in names] for one in CELL_CLASSES}
         shares = {f"{one} share": [found.share(value) for value in listed] for one, listed in counts.items()}
-        spread = stats.norm.isf(alpha / 2)
+        spread = margin / np.sqrt(found.variance)
+        if found.public is None:  # noise of the number of rows is a mean of many draws
+            spread = max(spread, stats.norm.isf(alpha / 2))
         widest = [
             spread
             * np.sqrt(
@@ -147,9 +155,21 @@ class QualityResults(DescriptionResults):
             f"points. Every count has an interval of {frame['margin'].iloc[0]:,.4g} rows on either side.",
             *column_notes(self.release),
             *charge_notes(self.release),
-            *(self.advice or ("Nothing that matters is beyond noise.",)),
+            *(self.advice or (self._silence,)),
         ]
         return summary_of(title or "Private data quality", left, guarantee_facts(self.release), table, notes)
+
+    @property
+    def _silence(self) -> str:
+        """Say why there is no advice."""
+        if not self._quality.lost:
+            return "Nothing that matters is beyond noise."
+        what = (
+            "The number of rows itself is lost in noise"
+            if self._quality.public is None
+            else "All rows together are within noise"
+        )
+        return f"{what}: nothing can be said of the cells. Ask for fewer columns, or at a higher price."
 
     def __str__(self) -> str:
         return str(self.summary())

@@ -24,6 +24,7 @@ def public(cells, column=LOOSE, seed=1, **more):
 CASES = {
     "positive": (LOOSE, [5.0, 90.0], (2, 256)),
     "both signs": (LOOSE, [-5.0, 90.0], (-16, 256)),
+    "far from zero": (dpi.Real(0, 1e12), [1950.0, 2020.0], (512, 4096)),
     "negative": (LOOSE, [-90.0, -5.0], (-256, -2)),
     "ends of octaves": (LOOSE, [4.0, 64.0], (2, 256)),
     "zero": (LOOSE, [0.0, 3.0], (-(2.0**-29), 8)),

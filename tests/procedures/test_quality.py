@@ -10,9 +10,11 @@ import pandas as pd
 import polars as pl
 import pyarrow as pa
 import pytest
+from scipy import stats
 
 import dpinfer as dpi
 from dpinfer.errors import OptionError, UnknownColumnError
+from dpinfer.release.quality import Quality
 from dpinfer.schema.classes import CELL_CLASSES
 from tests.odd_cells import with_cells
 
@@ -103,6 +105,53 @@ def test_noise_is_no_advice():
     assert told <= 8  # exceeded with probability below 1e-9 by a binomial of 300 and 0.001
 
 
+def test_rows_left_out_are_no_false_alarm():
+    """Of 20,000 releases of 2,000 perfect rows, two are expected, and 25 exceeded with probability below 1e-15."""
+    schema = dpi.Schema(x=dpi.Real(0, 1), y=dpi.Real(0, 1))
+    exact = np.array([2000.0, 0, 0, 0, 0] * 2 + [2000.0])
+    noise = 100 * np.random.default_rng(6).normal(size=(20_000, exact.size))
+    limit = 100 * float(stats.norm.isf(1e-4))
+    many = [Quality(schema, one, 1e4, limit, None) for one in exact + noise]
+    assert sum("rows are left out" in told.text for one in many for told in one.advice) <= 25
+
+
+CODES = {
+    "dates": (dpi.Date("1960-01-01", "2020-12-31"), DATES, "such as '1900-01-01' in"),
+    "dates from 1900 on": (dpi.Date("1900-01-01", "1910-12-31"), [dt.date(1850, 1, 1)] * ROWS, "such as '0001-01-01'"),
+    "late dates": (dpi.Date("1900-01-01", "1910-12-31"), DATES, "such as '9999-12-31' in"),
+    "all dates": (dpi.Date("1900-01-01", "9999-12-31"), [dt.date(1850, 1, 1)] * ROWS, "such as '0001-01-01'"),
+    "small numbers": (dpi.Real(0, 9), repeated(-9), "such as -9 in"),
+    "a code within the bounds": (dpi.Real(-50, 50), repeated(-99), "such as -99 in"),
+    "a code that is declared": (dpi.Real(0, 9, missing_codes=[-9]), repeated(-99), "such as -99 in"),
+    "no usual code below": (dpi.Real(-1e12, 0), repeated(-1e13), "of no answer in"),
+    "large numbers": (dpi.Real(0, 999), repeated(9999), "such as 9999 in"),
+    "no usual code above": (dpi.Real(0, 1e12), repeated(1e13), "of no answer in"),
+}
+
+
+@pytest.mark.parametrize("name", CODES)
+def test_codes_that_are_named_are_clamped(name):
+    column, cells, words = CODES[name]
+    advice = public(cells, column).advice
+    assert len(advice) == 1
+    assert f"declare codes {words}" in advice[0]
+
+
+@pytest.mark.parametrize(("neighbors", "said"), [("add_remove", "number of rows itself"), ("replace_one", "All rows")])
+def test_no_advice_is_no_good_news_where_rows_are_lost_in_noise(neighbors, said):
+    """The noisy counts are given: 60 rows, all impossible, where noise exceeds a hundred."""
+    frame = pd.DataFrame({"x": ["bad"] * 60})
+    ledger = dpi.Ledger.in_memory(dpi.ZCDP(1), neighbors=neighbors)
+    release = dpi.quality(dpi.PrivateData(frame, dpi.Schema(x=dpi.Real(0, 9)), ledger)).measure(dpi.ZCDP(0.001))
+    stage = replace(release.stages[0], values=(0, 0, 0, 0, 60, 0))
+    results = replace(release, stages=(stage,)).infer()
+    text = " ".join(str(results).split())
+    assert results.advice == ()
+    assert "Nothing that matters" not in text
+    assert said in text
+    assert "nothing can be said of the cells" in text
+
+
 # What results hold
 
 
@@ -141,6 +190,28 @@ def test_margins_of_shares_are_those_of_many_releases():
     shares = np.array([one.frame()[["missing share", "clamped high share"]].to_numpy().max(axis=1)[:2] for one in many])
     assert (1.96 * shares.std(axis=0) <= 1.3 * told[:2]).all()
     assert (1.96 * shares.std(axis=0) >= 0.7 * told[:2]).all()
+
+
+@pytest.mark.parametrize("alpha", [0.01, 0.05, 0.3])
+def test_margins_of_shares_of_publicly_many_rows_are_those_of_counts(alpha):
+    frame = public(repeated(1, None), dpi.Real(0, 9), dpi.PureDP(0.5), neighbors="replace_one").frame(alpha)
+    np.testing.assert_allclose(frame["share margin"], frame["margin"] / ROWS, rtol=1e-9)
+
+
+@pytest.mark.parametrize("alpha", [0.01, 0.05, 0.3])
+def test_margins_of_shares_hold_under_laplace_noise(alpha):
+    """Of 20,000 releases no more than alpha and six standard errors miss: false alarms below 1e-8.
+
+    Of 20 columns, so that the noise of a share is nearly that of its count.
+    """
+    frame = pd.DataFrame({f"x{j}": repeated(1.0, None) for j in range(20)})
+    data = dpi.PublicData(frame, dpi.Schema({name: dpi.Real(0, 9) for name in frame}), rng=np.random.default_rng(3))
+    results, draws = dpi.quality(data).fit(dpi.PureDP(2)), 20_000
+    errors = results.release.law.rvs(draws, np.random.default_rng(4)) * results.release.steps
+    counts = np.array([2000.0, 0, 0, 2000, 0] * 20) + errors[:, :-1]
+    shares = counts[:, 3] / (counts.sum(axis=1) / 20)
+    missed = (np.abs(shares - 0.5) > results.frame(alpha)["share margin"].iloc[0]).mean()
+    assert missed <= alpha + 6 * np.sqrt(alpha * (1 - alpha) / draws)
 
 
 def test_a_plot_has_a_bar_for_each_column():

@@ -208,13 +208,32 @@ def _typical(cell: Cell, width: np.ndarray) -> float:
     return float(np.median(width[:_FOR_WIDTHS]))
 
 
+def determined(table: pd.DataFrame) -> pd.DataFrame:
+    """Add coverage among the intervals that are determined, their number, and what an exact interval has of so many.
+
+    An interval that is not determined is the whole line, and is counted as covering.
+    """
+    lost, count = table["not determined"], table["replicates"]
+    known = np.rint((1 - lost) * count).astype(int)
+    covered = ((table["coverage"] - lost) / (1 - lost)).where(known > 0)
+    least = [RULES.least_coverage(max(one, 1), 0.95) for one in known]
+    return table.assign(
+        **{"determined": known, "coverage where determined": covered, "least determined": least},
+    )
+
+
 def judged(table: pd.DataFrame) -> pd.DataFrame:
     """Add what declared bounds give, and whether each cell covers as MATH asks for."""
     known = table[table["margin"] < 0].set_index(CELL)["width"].replace(np.inf, np.nan)
     keys = pd.MultiIndex.from_frame(table[CELL])
-    least = [RULES.least_coverage(int(one), 0.95) for one in table["replicates"]]
     table = table.assign(**{"width / declared": table["width"].to_numpy() / known.reindex(keys).to_numpy()})
-    table = table.assign(least=least, held=table["coverage"] >= least)
+    table = determined(table)
+    verdicts = [RULES.verdict({**row, "truth": np.nan}, level=0.95) for row in table.to_dict("records")]
+    table = table.assign(
+        least=[RULES.least_coverage(int(one), 0.95) for one in table["replicates"]],
+        verdict=verdicts,
+        held=[one == "holds" for one in verdicts],
+    )
     return table.assign(margin=table["margin"].map(lambda one: "declared" if one < 0 else str(one)))
 
 
@@ -244,11 +263,14 @@ def run(arguments: Options) -> list[Claim]:
     table = judged(measured("bounds_coverage", cells(), measure, arguments))
     own = table[table["margin"] == "1"]
     own = own.assign(quantities=np.where(own["asked"] == "gamma", 2, 1))
+    short = int((~own["held"]).sum())
     notes = [
         f"Price rho = {TOTAL:g}, of which bounds take {FOR_BOUNDS:g}; with declared bounds all of it is for the fit. "
         "False alarm 0.001. Data sets of one size with the same bounds are fitted at once; regressions by rounds are "
         "fitted one by one, by the library's own row sums with seeded noise.",
-        f"With a margin of one octave: {len(own)} cells; {int((~own['held']).sum())} cover less than is asked for.",
+        f"With a margin of one octave: {len(own)} cells; {short} cover less than is asked for, of all or of the "
+        "determined. An interval that is not determined is the whole line, and counts as covering; coverage among the "
+        "others stands beside it, and is judged by the threshold that belongs to their number.",
         f"Widths are medians of {_FOR_WIDTHS} releases, of regressions by rounds means of all that are finite.",
         "Coverage is of the worst coefficient (of regressions the slope), of the law without bounds.",
     ]
@@ -261,11 +283,23 @@ def run(arguments: Options) -> list[Claim]:
             what + "means, gamma families, least squares from cross-products",
             own[~rounds],
             by=CELL,
-            held=None,
             quantities="quantities",
+            design=_among(own[~rounds]),
         ),
-        least_coverage(what + "least squares by rounds", own[rounds], by=CELL, held=None),
+        least_coverage(what + "least squares by rounds", own[rounds], by=CELL, design=_among(own[rounds])),
     ]
+
+
+def _among(table: pd.DataFrame) -> str:
+    """Name the cell that is furthest below what is asked of its determined intervals, or least above."""
+    part = table[table["not determined"] > 0].dropna(subset="coverage where determined")
+    if part.empty:
+        return "all intervals are determined"
+    worst = part.loc[(part["coverage where determined"] - part["least determined"]).idxmin()]
+    return (
+        f"among determined intervals {worst['coverage where determined']:.4f} of {worst['determined']:,}, at least "
+        f"{worst['least determined']:.4f} asked, in {worst['asked']}, {worst['law']}, n = {worst['n']:,}"
+    )
 
 
 if __name__ == "__main__":

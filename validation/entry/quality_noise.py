@@ -55,7 +55,7 @@ def measure(price: str, columns: int, n: int, replicates: int, rng: np.random.Ge
     variance = float(asked.law.variances[0]) * asked.steps[0] ** 2
     errors = released - exact
     total = released[:, :-1].sum(axis=1) / columns
-    shares = released[:, 3] / total
+    shares = released[:, 3:-1:5] / total[:, None]  # of every column the missing cells
     told = Quality(schema, exact, variance, 0.0, None).share_variance(exact[3])
     return {
         "price": price,
@@ -63,8 +63,8 @@ def measure(price: str, columns: int, n: int, replicates: int, rng: np.random.Ge
         "n": n,
         "margin of a count": predicted(price, columns),
         "measured": float(np.quantile(np.abs(errors), 0.95)),
-        "margin of a share": REACH * float(np.sqrt(told)),
-        "measured share": REACH * float(shares.std()),
+        "margin of a share": predicted(price, columns) * float(np.sqrt(told / variance)),
+        "measured share": float(np.quantile(np.abs(shares - SHARES["missing"]), 0.95)),
         "four standard deviations": float(Quality(schema, exact, variance, 0.0, None).share_variance(0.0) ** 0.5 * 4),
     }
 
@@ -90,8 +90,8 @@ def run(arguments: Options) -> list[Claim]:
     rows = [measure(p, k, n, arguments.replicates, rng) for p in PRICES for k in WIDTHS for n in SIZES]
     table = pd.DataFrame(rows)
     notes = [
-        "Half widths of 95% intervals under add_remove: of a count by formula beside the .95 quantile of errors, of a "
-        "share of .15 beside 1.96 standard deviations. The last column is the share that four standard deviations of "
+        "Half widths of 95% intervals under add_remove: of a count, and of a share of .15, by formula beside the .95 "
+        "quantile of the sizes of errors. The last column is the share that four standard deviations of "
         "the noise make.",
     ]
     write_table(table, "quality_noise", arguments, notes)

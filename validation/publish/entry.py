@@ -31,7 +31,11 @@ def noise() -> str:
             for n in sizes
         )
         lines.append(f"| {price} | {one['margin of a count']:,.0f} | {group['measured'].mean():,.0f} | {shares} |")
-    lines += ["", "Margins of shares are in percentage points, those measured in brackets."]
+    lines += [
+        "",
+        "Margins of shares are in percentage points. Measured are .95 quantiles of the sizes of errors, of shares in "
+        "brackets.",
+    ]
     picture = "![Margins of shares against the number of rows](../validation/output/quality_noise.png)"
     return "\n".join([*lines, "", picture])
 
@@ -72,8 +76,18 @@ def coverage() -> str:
         lines.append(f"| {_ASKED[str(asked)]} | {law} | {cells} | {ratio} |")
     own = table[table["margin"] == "1"]
     least, count = own["least"].max(), int(own["replicates"].max())
-    told = f"{count:,} replicates a cell; at least {least:.4f} is asked for, and {int((~own['held']).sum())} of "
-    told += f"{len(own)} cells have less (bold). In brackets: the share of intervals that are not determined, if any."
+    told = (
+        f"{count:,} replicates a cell; at least {least:.4f} is asked for. An interval that is not determined is the "
+        "whole line, and counts as covering. Where there are any, brackets hold their share, and then coverage among "
+        "the intervals that are determined. Of this, too, an exact interval's least is asked for, at as many "
+        f"replicates as are determined. {int((~own['held']).sum())} of {len(own)} cells have less of one or the "
+        "other (bold)."
+    )
+    declared = table[(table["margin"] == "declared") & ~table["held"]]
+    among = "; ".join(
+        f"{_ASKED[one['asked']]}, {one['law']}, n = {one['n']:,}: {_cell(one)}" for _, one in declared.iterrows()
+    )
+    told += f" With declared bounds: {among}." if among else ""
     picture = "![Coverage within bounds that were found](../validation/output/bounds_coverage.png)"
     return "\n".join([*lines, "", told, "", picture])
 
@@ -96,7 +110,15 @@ def _table() -> pd.DataFrame:
 
 
 def _cell(one: pd.Series) -> str:
-    found = f"{one['coverage']:.3f}"
-    found = found if one["held"] else f"**{found}**"
+    found = _bold(one["coverage"], held=one["coverage"] >= one["least"])
     lost = one["not determined"]
-    return found if lost == 0 else f"{found} ({lost:.1%})"
+    if lost == 0:
+        return found
+    if lost == 1:
+        return f"{found} ({lost:.1%})"
+    known = _bold(one["coverage where determined"], held=one["coverage where determined"] >= one["least determined"])
+    return f"{found} ({lost:.1%}; {known})"
+
+
+def _bold(share: float, *, held: bool) -> str:
+    return f"{share:.3f}" if held else f"**{share:.3f}**"
