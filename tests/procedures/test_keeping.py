@@ -99,7 +99,7 @@ def test_every_procedure_is_kept(question, file):
     if question.private(ledger=kept).unidentified:
         with pytest.raises(OptionError, match="it holds the name alone"):
             question.private(ledger=kept).measure(question.privacy, save=file)
-        assert not kept.charges()
+        assert kept.charges().empty
         return
     first = question.private(ledger=kept).measure(question.privacy, save=file)
     assert question.private(ledger=kept).measure(question.privacy, save=file) == first
