@@ -155,7 +155,7 @@ class SavedRelease:
         try:
             self.path = Path(os.fspath(path)).expanduser().resolve()
             self._is_file = self.path.is_file()
-            taken = not self._is_file and self.path.exists()
+            taken = not self._is_file and os.path.lexists(self.path)  # a link that is left leads to itself
         except (OSError, ValueError, RuntimeError, TypeError) as error:
             raise OptionError("save", str(path), f"the name of a file: {error}") from None
         if taken or not self.path.name:
