@@ -35,6 +35,7 @@ from dpinfer.procedures.quality import quality
 from dpinfer.procedures.quantiles import median, quantile
 from dpinfer.procedures.queries import linear_queries
 from dpinfer.procedures.selection import exponential_mechanism, most_frequent
+from dpinfer.procedures.threshold import above_threshold
 from dpinfer.release import Release, read_release
 from dpinfer.results import PrivateResults
 from dpinfer.results.side_by_side import summary_table
@@ -63,6 +64,7 @@ __all__ = [
     "Release",
     "Schema",
     "__version__",
+    "above_threshold",
     "audit",
     "binomtest",
     "bootstrap",

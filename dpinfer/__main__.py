@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, NoReturn
 import numpy as np
 
 import dpinfer as dpi
+from dpinfer.command import exit_code
 from dpinfer.tour.chapters import CHAPTERS
 from dpinfer.tour.folder import staged_folder
 from dpinfer.tour.report import PAGE, Picture, Section, Text, page_html, section_text
 from dpinfer.tour.session import Tour
-from dpinfer.writing import exit_code
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

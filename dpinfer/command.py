@@ -1,4 +1,4 @@
-"""The command line: ``dpinfer schema draft FILE`` writes a draft of a schema."""
+"""The command line: ``dpinfer schema draft FILE`` writes a draft of a schema. All commands end as `exit_code` says."""
 
 from __future__ import annotations
 
@@ -9,12 +9,13 @@ from typing import TYPE_CHECKING
 
 from dpinfer._version import __version__
 from dpinfer.codebooks.drafts import draft
-from dpinfer.writing import exit_code, write_whole
+from dpinfer.errors import DPInferError
+from dpinfer.writing import write_whole
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
-__all__ = ["main"]
+__all__ = ["exit_code", "main"]
 
 
 def _options(argv: Sequence[str] | None) -> argparse.Namespace:
@@ -56,6 +57,27 @@ def main(argv: Sequence[str] | None = None) -> int:
             write_whole(target, text.encode("utf-8"), anew=True)
 
     return exit_code(run, f"cannot read {options.file} or write {target or 'the draft'}")
+
+
+def exit_code(run: Callable[[], None], failing: str) -> int:
+    """Run a command, and return its exit code: 0, or 2 after an error, of which one line is printed.
+
+    Parameters
+    ----------
+    run : callable
+    failing : str
+        What could not be done where files cannot be read or written.
+    """
+    try:
+        run()
+    except DPInferError as error:
+        message = " ".join(str(error).split())
+    except OSError as error:
+        message = f"{failing}: {error.strerror or error}"
+    else:
+        return 0
+    sys.stderr.write(f"dpinfer: error: {message}\n")
+    return 2
 
 
 if __name__ == "__main__":

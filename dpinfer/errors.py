@@ -228,19 +228,36 @@ class DataError(DPInferError, TypeError):
     """A source of rows has a type or a column set that cannot be used."""
 
 
+class SourceFailedError(DPInferError, RuntimeError):
+    """A source of rows could not be read to its end.
+
+    Parameters
+    ----------
+    reason : str
+        Fixed words, which tell of no row.
+    """
+
+    def __init__(self, reason: str) -> None:
+        self.reason = reason
+        super().__init__(reason)
+
+
 class MeasurementFailedError(DPInferError, RuntimeError):
-    """Something failed after the charge, which stands; what went wrong is not said, as it may depend on a row.
+    """Something failed after the charge, which stands; what a row may have to do with is not said.
 
     Parameters
     ----------
     partial : Release
         What had been released before: it is paid for and may be used.
+    reason : str, optional
+        What the source of the rows says of it, in fixed words.
     """
 
-    def __init__(self, partial: object) -> None:
-        self.partial = partial
+    def __init__(self, partial: object, reason: str | None = None) -> None:
+        self.partial, self.reason = partial, reason
+        why = f"{reason}; nothing more is said of why" if reason else "nothing is said of why"
         super().__init__(
-            "the measurement failed after it was charged; nothing is said of why, as that may depend on a row. "
+            f"the measurement failed after it was charged; {why}, as that may depend on a row. "
             "What was released before is the attribute .partial"
         )
 

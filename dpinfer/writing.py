@@ -1,21 +1,14 @@
-"""Files that are written whole or not at all, and commands that end with one line where they fail."""
+"""Files that are written whole or not at all."""
 
 from __future__ import annotations
 
 import errno
 import os
-import sys
 import tempfile
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING
 
-from dpinfer.errors import DPInferError
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-__all__ = ["check_writable", "exit_code", "sync_folder", "write_whole"]
+__all__ = ["check_writable", "sync_folder", "write_whole"]
 
 
 def check_writable(path: str | os.PathLike[str]) -> None:
@@ -61,24 +54,3 @@ def write_whole(path: str | os.PathLike[str], content: bytes, *, anew: bool = Fa
         sync_folder(target.parent)
     finally:
         Path(temporary).unlink(missing_ok=True)
-
-
-def exit_code(run: Callable[[], None], failing: str) -> int:
-    """Run a command, and return its exit code: 0, or 2 after an error, of which one line is printed.
-
-    Parameters
-    ----------
-    run : callable
-    failing : str
-        What could not be done where files cannot be read or written.
-    """
-    try:
-        run()
-    except DPInferError as error:
-        message = " ".join(str(error).split())
-    except OSError as error:
-        message = f"{failing}: {error.strerror or error}"
-    else:
-        return 0
-    sys.stderr.write(f"dpinfer: error: {message}\n")
-    return 2

@@ -208,3 +208,9 @@ def test_the_module_runs_as_a_command(tmp_path):
         check=True,
     )
     assert body(done.stdout) == 'columns:\n- name: "age"\n  kind:\n'
+
+
+def test_both_commands_end_alike():
+    tour = importlib.import_module("dpinfer.__main__")
+    assert tour.exit_code is command.exit_code
+    assert command.exit_code.__module__ == "dpinfer.command"

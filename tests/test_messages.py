@@ -49,6 +49,7 @@ TEST = dpi.ttest_1samp("x", public(), popmean=5, draws=1000).fit(PRICE)
 OLS = gram_ols("y ~ x", public()).fit(PRICE)
 
 VALID = {
+    "above_threshold": {"queries": ["x > 5", "b"], "threshold": 20},
     "GDP": {"mu": 1.0},
     "ZCDP": {"rho": 1.0},
     "ApproxDP": {"epsilon": 1.0, "delta": 1e-6},

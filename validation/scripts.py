@@ -59,6 +59,7 @@ SCRIPTS = {
     "chisquare_power": Script("tests", 2000, 20_000, 2000),
     "people_coverage": Script("people", 10, 5000, 500),
     "selection_laws": Script("selection", 4000, 1_000_000, 0),
+    "threshold_error": Script("selection", 200, 5000, 0),
     "quantile_error": Script("selection", 3, 100, 0),
     "quantile_coverage": Script("selection", 8, 5000, 200),
     "density_error": Script("selection", 40, 5000, 200),
@@ -76,10 +77,13 @@ SCRIPTS = {
     "newton_speed": Script("speed", 1, 15, 0),
     "selection_speed": Script("speed", 1, 3, 0),
     "study_speed": Script("speed", 300, 10_000, 0),
+    "engines_speed": Script("engines", 1, 5, 0),
+    "engines_memory": Script("engines", 1, 3, 0),
+    "engines_scale": Script("engines", 1, 3, 0),
 }
 """In the order in which they run. None with a fresh seed: what they show is no coverage or size."""
 
-TIMED = tuple(name for name, script in SCRIPTS.items() if script.folder == "speed")
+TIMED = tuple(name for name, script in SCRIPTS.items() if script.folder in ("speed", "engines"))
 """Scripts whose claims depend on the machine: reported, but no reason to fail a quick run."""
 
 

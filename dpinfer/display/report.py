@@ -20,7 +20,8 @@ __all__ = ["Report", "Reported", "Table"]
 _STYLE = """<style>
 div.dpinfer{color:inherit;background:transparent;overflow-x:auto;line-height:1.4;font-variant-numeric:tabular-nums}
 div.dpinfer table{border-collapse:collapse;border:0;margin:0 0 .7em;color:inherit;background:transparent;width:auto}
-div.dpinfer caption{caption-side:top;text-align:left;font-weight:600;color:inherit;padding:.2em 0 .35em}
+div.dpinfer caption{caption-side:top;text-align:left;font-weight:600;color:inherit;padding:.2em 0 .35em;width:0}
+div.dpinfer caption>div{width:max-content;max-width:44em}
 div.dpinfer tbody tr:nth-child(n){background:transparent}
 div.dpinfer tr>th,div.dpinfer tr>td{padding:.15em .8em .15em 0;border:0;color:inherit;background:transparent;
 text-align:right;vertical-align:top;font-weight:normal;white-space:nowrap;max-width:none}
@@ -35,8 +36,8 @@ div.dpinfer .warning{border-left:3px solid #d9822b;padding-left:.6em;margin:.3em
 </style>"""
 """Every colour is that of the page, or a grey that is legible on light and on dark ones."""
 
-_FEW_FACTS = 5
-"""Facts that stand in one column; more stand in two."""
+_FEW_FACTS, _SHORT = 5, 40
+"""Facts that stand in one column; more stand in two, if all are of so few characters."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,7 +111,7 @@ class Table:
         heads = "".join(self._cell("th", place, name, ' scope="col"') for place, name in enumerate(self.columns))
         head = f"<thead><tr>{heads}</tr></thead>" if any(self.columns) else ""
         told = caption or self.caption
-        named = f"<caption>{escape(told)}</caption>" if told else ""
+        named = _caption(told) if told else ""
         split = self.rule or len(self.rows)
         parts = [f"<tbody>{self._rows(self.rows[:split])}</tbody>"]
         if self.rows[split:]:
@@ -181,14 +182,20 @@ class Report:
 
     def _facts(self, caption: str) -> str:
         shown = list(self.facts)
-        half = len(shown) if len(shown) <= _FEW_FACTS else -(-len(shown) // 2)
+        alone = len(shown) <= _FEW_FACTS or any(len(told) > _SHORT for _, told in shown)
+        half = len(shown) if alone else -(-len(shown) // 2)
         rows = [[shown[place] for place in (row, row + half) if place < len(shown)] for row in range(half)]
         cells = (
             "".join(f'<th scope="row">{escape(label)}</th><td class="words">{escape(told)}</td>' for label, told in row)
             for row in rows
         )
         lines = "\n".join(f"<tr>{one}</tr>" for one in cells)
-        return f'<table class="facts"><caption>{escape(caption)}</caption><tbody>{lines}</tbody></table>'
+        return f'<table class="facts">{_caption(caption)}<tbody>{lines}</tbody></table>'
+
+
+def _caption(text: str) -> str:
+    """Return a caption, which is as wide as it needs to be, however narrow its table is."""
+    return f"<caption><div>{escape(text)}</div></caption>"
 
 
 def _wrapped(line: str, width: int | None, indent: int) -> str:

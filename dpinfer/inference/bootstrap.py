@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from scipy import stats
 
+from dpinfer.display.progress import watch
 from dpinfer.inference.base import BaseInference
 from dpinfer.inference.contrasts import rows_of, simulated_pvalue, variance_of
 from dpinfer.inference.moments import positive, rescaled
@@ -44,8 +45,8 @@ _BENT = 0.25
 _SWAMPED = 0.05
 """Probability that replicates without any sampling error differ as much, from which the reader is told."""
 
-_DRAWS = 9_999
-"""Draws behind a joint p-value."""
+_DRAWS, _AT_ONCE = 9_999, 500
+"""Draws behind a joint p-value, and how many of them are worked on at once."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -396,11 +397,20 @@ class BootstrapInference(BaseInference):
         factor = np.tril(rng.normal(size=(_DRAWS, count, count)), -1)
         place = np.arange(count)
         factor[:, place, place] = np.sqrt(rng.chisquare(df - place, size=(_DRAWS, count)))
-        drawn = np.linalg.inv(factor) * np.sqrt(df * between)
-        values, vectors = np.linalg.eigh(np.swapaxes(drawn, 1, 2) @ drawn)
-        values = np.maximum(values, 1.0)
+        normal, found = rng.normal(size=(_DRAWS, count)), np.empty(_DRAWS)
+        with watch("joint p-value", total=_DRAWS, unit=" draws") as counted:
+            for start in range(0, _DRAWS, _AT_ONCE):
+                some = slice(start, start + _AT_ONCE)
+                drawn = np.linalg.inv(factor[some]) * np.sqrt(df * between)
+                values, vectors = np.linalg.eigh(np.swapaxes(drawn, 1, 2) @ drawn)
+                spread = np.sqrt(self._of_covariance(np.maximum(values, 1.0)))
+                moved = (vectors @ (spread * normal[some])[..., None])[..., 0]
+                found[some] = (moved**2 / between).sum(axis=1)
+                counted(len(drawn))
+        return float(simulated_pvalue(found, (distance**2 / between).sum()))
+
+    def _of_covariance(self, values: Array) -> Array:
+        """Variance of an estimate from that between replicates, both in units of the noise; any shape."""
         given = np.full_like(values, 2.0 / self.sums.replicates) if self.sums.paired else values / self.sums.replicates
         sampling = (values - 1.0) / self.sums.weight_variance if self.target == "population" else 0.0
-        moved = (vectors @ (np.sqrt(sampling + given) * rng.normal(size=values.shape))[..., None])[..., 0]
-        found = (moved**2 / between).sum(axis=1)
-        return float(simulated_pvalue(found, (distance**2 / between).sum()))
+        return np.asarray(sampling + given)

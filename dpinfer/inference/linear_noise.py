@@ -22,6 +22,7 @@ from dpinfer.inference.contrasts import Contrasts, contrast_rows, rows_of, simul
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from dpinfer.inference.released import Released
     from dpinfer.numerics.arrays import Array, Places
     from dpinfer.release.laws import NoiseLaw
 
@@ -142,37 +143,29 @@ def _largest(shares: Array, draws: Places) -> Array:
 
 
 def batch_queries(
-    values: Array,
-    *,
-    law: NoiseLaw,
-    steps: Sequence[float],
-    names: tuple[str, ...],
-    alpha: float,
-    contrasts: Mapping[str, Mapping[str, float]] | None = None,
+    released: Released, *, alpha: float, contrasts: Mapping[str, Mapping[str, float]] | None = None
 ) -> BatchEstimates:
-    """Infer measured queries from many releases at once, values (R, q); equal to `LinearNoise` one by one.
+    """Infer measured queries from many releases at once; equal to `LinearNoise` one by one.
 
-    ``law`` and ``steps`` are those of one release; ``contrasts`` maps a name to weights by query.
+    ``contrasts`` maps a name to weights by query.
     """
-    wanted = contrast_rows(names, contrasts)
-    known = measured_queries(law, steps, names)._linear(wanted)
-    found = replace(known, center=values @ wanted.T)
+    wanted = contrast_rows(released.names, contrasts)
+    known = _of_one(released)._linear(wanted)
+    found = replace(known, center=released.values @ wanted.T)
     return BatchEstimates(
-        names=(*names, *(contrasts or {})),
+        names=(*released.names, *(contrasts or {})),
         params=found.center,
         bse=np.broadcast_to(known.error, found.center.shape),
         pvalues=found.pvalues(),
         intervals=found.intervals(alpha),
-        flagged=np.zeros(len(values), dtype=bool),
+        flagged=np.zeros(len(released.values), dtype=bool),
     )
 
 
 def query_oracle(
+    released: Released,
     *,
     sampling: Array,
-    law: NoiseLaw,
-    steps: Sequence[float],
-    names: tuple[str, ...],
     alpha: float,
     contrasts: Mapping[str, Mapping[str, float]] | None = None,
 ) -> Oracle:
@@ -180,10 +173,15 @@ def query_oracle(
 
     ``sampling`` (q,) is the variance of the queries over data sets: zero where all have the same table.
     """
-    known = measured_queries(law, steps, names)._linear(contrast_rows(names, contrasts))
+    known = _of_one(released)._linear(contrast_rows(released.names, contrasts))
     noise = np.asarray(known.error) ** 2
     laplace = None if known.shares is None else known.shares * noise[:, None]
     return Oracle.of(noise, sampling, np.inf, alpha=alpha, laplace=laplace)
+
+
+def _of_one(released: Released) -> LinearNoise:
+    """Return what any one of the releases is, but for its values."""
+    return measured_queries(released.law, released.steps.tolist(), released.names)
 
 
 def measured_queries(

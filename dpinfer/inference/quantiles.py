@@ -19,7 +19,7 @@ from dpinfer.inference.contrasts import Contrasts, rows_of, single, variance_of
 from dpinfer.inference.distribution import prefix_coefficients
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from dpinfer.inference.distribution import Tree
     from dpinfer.numerics.arrays import Array
@@ -333,13 +333,24 @@ def cdf_interval(tree: Tree, alpha: float, *, dependence: float = 1.0) -> Array:
     return found
 
 
+def _unseen(size: int) -> None:
+    """Count nothing: no bar is shown."""
+
+
 def simultaneous_width(
-    tree: Tree, alpha: float, *, dependence: float = 1.0, replicates: int = 999, seed: int = 0
+    tree: Tree,
+    alpha: float,
+    *,
+    dependence: float = 1.0,
+    replicates: int = 999,
+    seed: int = 0,
+    counted: Callable[[int], None] = _unseen,
 ) -> float:
     """Half width of a band that holds the whole distribution function with probability ``1 - alpha``.
 
     It is the quantile of the largest deviation at any edge of a Brownian bridge at the estimated distribution function
-    plus the noise of the tree, both normal. ``dependence`` as in `cdf_interval`; ``seed`` is public.
+    plus the noise of the tree, both normal. ``dependence`` as in `cdf_interval`; ``seed`` is public; ``counted`` is
+    called with 1 after every replicate.
     """
     rng = np.random.default_rng(seed)
     steps = np.diff(tree.cdf)
@@ -355,5 +366,6 @@ def simultaneous_width(
         walk = np.concatenate([[0.0], np.cumsum(rng.normal(size=len(steps)) * np.sqrt(steps))])
         bridge = (walk - share * walk[-1]) * np.sqrt(dependence * tree.rows)
         largest[place] = np.abs(bridge + noise - share * nodes.sum()).max()
+        counted(1)
     rank = int(np.ceil((1 - alpha) * (replicates + 1)))
     return float(np.sort(largest)[min(rank, replicates) - 1] / tree.rows)

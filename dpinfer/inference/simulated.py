@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from dpinfer.display.progress import watch
 from dpinfer.inference.gram import GramFit, covariance, fit_gram
 from dpinfer.numerics.forms import symmetric
 
@@ -48,13 +49,15 @@ def simulate_pivots(
     """
     steps = np.asarray(steps)
     deviations, covariances = [], []
-    for start in range(0, replicates, _BATCH):
-        size = min(_BATCH, replicates - start)
-        sums = draw_sums(fit, fit.params, size, rng)[0]
-        sums += draw_noise(law, steps, sums.shape[-1], size, rng)
-        again = fit_gram(fit.problem, sums, np.full(size, nobs))
-        deviations.append(again.params - fit.params)
-        covariances.append(sum(covariance(again)))
+    with watch("simulated releases", total=replicates, unit=" releases") as counted:
+        for start in range(0, replicates, _BATCH):
+            size = min(_BATCH, replicates - start)
+            sums = draw_sums(fit, fit.params, size, rng)[0]
+            sums += draw_noise(law, steps, sums.shape[-1], size, rng)
+            again = fit_gram(fit.problem, sums, np.full(size, nobs))
+            deviations.append(again.params - fit.params)
+            covariances.append(sum(covariance(again)))
+            counted(size)
     return np.concatenate(deviations), np.concatenate(covariances)
 
 

@@ -62,8 +62,12 @@ def _is(kind: pa.DataType, tests: tuple[Callable[[pa.DataType], bool], ...]) -> 
 
 
 def _numbers(column: pa.ChunkedArray) -> NDArray[Any] | None:
-    """Numbers as an array; None for whole numbers and truth values with missing cells, which are no floats."""
-    if column.null_count and not types.is_floating(column.type):
+    """Numbers as an array; None for truth values, and whole numbers that are no floats, with missing cells."""
+    if column.null_count and types.is_integer(column.type):
+        ends = pc.min_max(column).as_py().values()
+        if not all(end is None or abs(end) <= _EXACT_WHOLE for end in ends):
+            return None
+    elif column.null_count and not types.is_floating(column.type):
         return None
     values: NDArray[Any] = column.to_numpy()
     return values if values.dtype.kind in "biuf" else None
@@ -104,8 +108,9 @@ def _joined(parts: list[Coded]) -> Coded:
         return parts[0]
     codes, values = [np.zeros(0, dtype=np.int64)], list[object]()
     for part in parts:
-        outside = (part.codes < 0) | (part.codes >= len(part.values))
-        codes.append(np.where(outside, -1, part.codes + len(values)))
+        own = part.codes.astype(np.int64)
+        outside = (own < 0) | (own >= len(part.values))
+        codes.append(np.where(outside, -1, own + len(values)))
         values.extend(part.values)
     return Coded(np.concatenate(codes), values)
 
@@ -113,9 +118,11 @@ def _joined(parts: list[Coded]) -> Coded:
 def _coded(chunk: pa.Array) -> Coded:
     encoded = chunk if types.is_dictionary(chunk.type) else chunk.dictionary_encode()
     indices, dictionary = encoded.indices, encoded.dictionary
-    codes = indices.fill_null(0).to_numpy(zero_copy_only=False).astype(np.int64)
     if indices.null_count:
+        codes = indices.fill_null(0).to_numpy(zero_copy_only=False).astype(np.int64)
         codes[indices.is_null().to_numpy(zero_copy_only=False)] = -1
+    else:
+        codes = indices.to_numpy(zero_copy_only=False)
     codes, used = used_codes(codes, len(dictionary))
     return Coded(codes, _values(dictionary) if used is None else [_cell(dictionary, int(place)) for place in used])
 

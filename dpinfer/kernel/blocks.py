@@ -7,6 +7,7 @@ with the same labels differs in one block; and the fit of a block is a function 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -14,8 +15,10 @@ import pandas as pd
 
 from dpinfer.errors import OptionError
 from dpinfer.kernel.people import KeptSource
+from dpinfer.kernel.rows.base import CHUNK_ROWS
 from dpinfer.kernel.rows.blocks import BlockValues, block_values
-from dpinfer.kernel.rows.features import CHUNK_ROWS
+from dpinfer.kernel.sources.base import Pass, Table
+from dpinfer.kernel.spill import BUCKETS, Spill
 from dpinfer.kernel.worker_process import as_floats
 from dpinfer.kernel.workers import fit_apart, fit_here
 from dpinfer.schema.category import Category
@@ -29,52 +32,73 @@ if TYPE_CHECKING:
 
     from dpinfer.kernel.draws import Draws
     from dpinfer.kernel.rows.blocks import Blocks
-    from dpinfer.kernel.sources import Source
+    from dpinfer.kernel.sources.base import Cells, Slice, Source
     from dpinfer.schema.columns import Column
+    from dpinfer.schema.expressions import Expression
+    from dpinfer.schema.schema import Schema
 
     Array = NDArray[np.float64]
 
 __all__ = ["block_fits", "block_run", "typed_rows"]
 
 
-def typed_rows(rows: Blocks, source: Source) -> tuple[dict[str, Array], NDArray[np.bool_]]:
+def typed_rows(rows: Blocks, source: Table) -> tuple[dict[str, Array], NDArray[np.bool_]]:
     """Read all rows as numbers (n,) within their declared bounds; and which are kept.
 
     Of a category they are places of levels. Dropped are rows with a missing or impossible cell, and those that do not
     meet the condition. Each value depends on its own cell, and ``keep`` on its own row.
     """
-    names = rows.columns
-    values = {name: np.empty(source.rows) for name in names}
+    values = {name: np.empty(source.rows) for name in rows.columns}
     keep = np.ones(source.rows, dtype=bool)
-    for batch in source.batches(names, CHUNK_ROWS):
+    for batch in source.batches(rows.columns, CHUNK_ROWS):
         mine = slice(batch.start, batch.start + batch.rows)
-        with np.errstate(all="ignore"):
-            found, keep[mine] = clamped_values(rows.schema, names, batch.read(), batch.rows)
-            for name in names:
-                values[name][mine] = found[name] + 0.0  # never -0.0
-            if rows.where is not None:
-                keep[mine] &= rows.where.evaluate({name: values[name][mine] for name in names}) > 0.5
+        found, keep[mine] = _typed(rows.schema, rows.where, batch.read(), batch)
+        for name in rows.columns:
+            values[name][mine] = found[name]
     return values, keep
 
 
-def block_fits(rows: Blocks, source: Source, labels: NDArray[np.intp], *, private: bool) -> Array:
-    """Fit every block, and its halves where these are asked for: (k, f, p) with f = 3 or 1, NaN where a fit failed.
+def _typed(
+    schema: Schema, where: Expression | None, cells: Mapping[str, Cells], batch: Slice
+) -> tuple[dict[str, Array], NDArray[np.bool_]]:
+    with np.errstate(all="ignore"):
+        found, keep = clamped_values(schema, sorted(schema), cells, batch.rows)
+        values = {name: one + 0.0 for name, one in found.items()}  # never -0.0
+        if where is not None:
+            keep &= where.evaluate(values) > 0.5
+    return values, keep
 
-    Rows labelled 2 b and 2 b + 1 are the halves of block b. Where the rows are confidential, code that is not the
-    library's own runs in other processes. The frame of a block holds its rows in their order and is numbered from 0,
-    with dtypes that the schema sets: it does not tell of other rows.
+
+def block_fits(rows: Blocks, source: Table, labels: NDArray[np.intp], *, private: bool) -> Array:
+    """Fit every block of rows in memory, and its halves where these are asked for.
+
+    Rows labelled 2 b and 2 b + 1 are the halves of block b. See `_fitted` for what is returned.
     """
-    count = _known(rows)
     values, keep = typed_rows(rows, source)
     kept = np.flatnonzero(keep)
     order = kept[np.argsort(labels[kept], kind="stable")]
-    starts = np.searchsorted(labels[order], np.arange(2 * count + 1))
+    starts = np.searchsorted(labels[order], np.arange(2 * _known(rows) + 1))
+
+    def part(first: int, last: int) -> dict[str, Array]:
+        mine = np.sort(order[starts[first] : starts[last]])
+        return {name: values[name][mine] for name in rows.schema}
+
+    return _fitted(rows, part, private=private)
+
+
+def _fitted(rows: Blocks, part: Callable[[int, int], Mapping[str, Array]], *, private: bool) -> Array:
+    """Fit every block, and its halves where these are asked for: (k, f, p) with f = 3 or 1, NaN where a fit failed.
+
+    ``part(first, last)`` returns the rows with these labels, the last one left out. Where the rows are confidential,
+    code that is not the library's own runs in other processes. The frame of a block holds its rows in their order and
+    is numbered from 0, with dtypes that the schema sets: it does not tell of other rows.
+    """
+    count = _known(rows)
     fits = 3 if rows.halves else 1
 
     def frames(block: int) -> list[pd.DataFrame]:
         labelled = [(2 * block, 2 * block + 2), (2 * block, 2 * block + 1), (2 * block + 1, 2 * block + 2)]
-        mine = [np.sort(order[starts[first] : starts[last]]) for first, last in labelled[:fits]]
-        return [_frame(rows.schema, {name: values[name][part] for name in rows.schema}) for part in mine]
+        return [_frame(rows.schema, part(first, last)) for first, last in labelled[:fits]]
 
     if (private and not rows.own) or (not private and rows.workers not in (None, 1)):
         fitted, width, workers = _Parts(rows.estimator, rows.size), (fits, rows.size), rows.workers or -1
@@ -126,13 +150,51 @@ def _labels_of(column: Category) -> pd.Index[Any]:
 
 
 def block_run(rows: Blocks, source: Source, draws: Draws) -> BlockValues:
-    """Deal the rows into blocks, all rows of a person into one, and fit them."""
+    """Deal the rows into blocks, all rows of a person into one, and fit them.
+
+    Every row comes here once, and gets its label here: no engine repeats a draw.
+    """
     halves = 2 * _known(rows)
+    if not isinstance(source, Table):
+        return block_values(_fits_from_disk(rows, source, draws), rows.region)
     if isinstance(source, KeptSource):
         labels = draws.labels(source.people, halves)[source.persons]
     else:
         labels = draws.labels(source.rows, halves)
     return block_values(block_fits(rows, source, labels, private=draws.private), rows.region)
+
+
+def _fits_from_disk(rows: Blocks, source: Source, draws: Draws) -> Array:
+    """Fit blocks whose rows wait on disk: of them only those of the blocks in hand are in memory.
+
+    They are ordered by what they hold, unless the source has an order that one more does not change: an engine may give
+    all rows, and people, in another order when there is one more, and a fit may depend on the order.
+    """
+    count, names = _known(rows), rows.columns
+    buckets = min(count, BUCKETS)
+
+    def part(first: int, last: int) -> dict[str, Array]:
+        held = spill.read(_bucket_of(first // 2))
+        mine = held[(held[:, 0] >= first) & (held[:, 0] < last)]
+        mine = mine if source.ordered else mine[np.lexsort(mine[:, 1:].T)]
+        return {name: np.ascontiguousarray(mine[:, place]) for place, name in enumerate(names, 1)}
+
+    def _bucket_of(block: Any) -> Any:
+        return block * buckets // count
+
+    with Spill(buckets, np.float64, 1 + len(names)) as spill:
+        for values, keep, persons in source.pieces(Pass(names, partial(_dealt, rows.schema, rows.where))):
+            units, mine = (len(keep), slice(None)) if persons is None else (persons[-1] - persons[0] + 1, persons)
+            labels = draws.labels(int(units), 2 * count)[mine - persons[0] if persons is not None else mine]
+            table = np.column_stack([labels.astype(np.float64), *(values[name] for name in names)])[keep]
+            spill.scatter(_bucket_of(labels[keep] // 2), table)
+        return _fitted(rows, part, private=draws.private)
+
+
+def _dealt(
+    schema: Schema, where: Expression | None, cells: Mapping[str, Cells], batch: Slice
+) -> tuple[dict[str, Array], NDArray[np.bool_], NDArray[np.int64] | None]:
+    return *_typed(schema, where, cells, batch), batch.persons
 
 
 def _known(rows: Blocks) -> int:

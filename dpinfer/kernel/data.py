@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import threading
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -19,17 +20,24 @@ from dpinfer.errors import (
 from dpinfer.kernel import stage
 from dpinfer.kernel.draws import PrivateDraws
 from dpinfer.kernel.people import KeptSource
+from dpinfer.kernel.quiet import quiet
+from dpinfer.kernel.rows.blocks import BlockSum
+from dpinfer.kernel.rows.resampled import ReplicateSum
 from dpinfer.kernel.run import run
 from dpinfer.kernel.sealing import own_price, own_schema
-from dpinfer.kernel.sources import open_source
+from dpinfer.kernel.sources import Table, open_source
+from dpinfer.kernel.spill import BUCKETS, check_disk
+from dpinfer.kernel.spilled_people import SpilledPeople
 from dpinfer.privacy.account import Account
 from dpinfer.privacy.store import ROWS
 from dpinfer.release.asked import Asked
 from dpinfer.schema.declared import kind_of_type
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from dpinfer.kernel.plan import Plan
-    from dpinfer.kernel.sources import Source
+    from dpinfer.kernel.sources.base import Source
     from dpinfer.privacy.ledger import Ledger
     from dpinfer.privacy.units import Neighbors, Privacy
     from dpinfer.release import Release
@@ -42,13 +50,14 @@ __all__ = ["PrivateData", "Rows"]
 class Rows(stage.Data):
     """Rows with a public schema and a neighbour relation, private or public."""
 
-    __slots__ = ("_advice", "_kept", "_lock", "_schema", "_source", "_told")
+    __slots__ = ("_advice", "_counted", "_kept", "_lock", "_schema", "_source", "_told")
 
     def __init__(
         self, source: object, schema: Schema, person: str | None, max_rows: int | None, types: object = None
     ) -> None:
         schema = _with_unit(own_schema(schema), person, max_rows)
         self._source = open_source(source)
+        self._source.find([*schema, *(() if schema.people is None else (schema.people.id,))])
         for name in schema:
             if name not in self._source.columns:
                 raise UnknownColumnError(name, self._source.columns, "the data")
@@ -62,6 +71,7 @@ class Rows(stage.Data):
             _check_types(schema, _declared_types(self._source) if isinstance(types, str) else types, types)
         self._schema, self._told = schema, own_schema(schema)  # what is handed out may be changed
         self._kept: KeptSource | None = None
+        self._counted: int | None = None
         self._lock = threading.Lock()
         self._advice: tuple[Advice, ...] = ()
 
@@ -75,7 +85,9 @@ class Rows(stage.Data):
         """Number of rows where it is public, that is under replace_one where the unit is a row; else None."""
         if self.neighbors != "replace_one" or self._schema.people is not None:
             return None
-        return self._source.rows
+        if self._counted is None:
+            self._counted = _count(self._source)
+        return self._counted
 
     def _repr_html_(self) -> str:
         """Show what is public as HTML in a notebook: no row, and not how many there are."""
@@ -120,14 +132,34 @@ class Rows(stage.Data):
         except Exception:
             return release
 
-    def _open(self) -> Source:
-        """Return the rows, of people those that count; for the kernel alone, after the charge."""
+    @contextmanager
+    def _open(self) -> Iterator[Source]:
+        """Give the rows of one run, of people those that count; for the kernel alone, after the charge."""
         if self._schema.people is None:
-            return self._source
-        with self._lock:
-            if self._kept is None:
-                self._kept = KeptSource(self._source, self._schema)
-            return self._kept
+            with self._source.opened() as rows:
+                yield rows
+        elif isinstance(self._source, Table):
+            with self._lock, quiet():
+                if self._kept is None:
+                    self._kept = KeptSource(self._source, self._schema)
+            yield self._kept
+        else:
+            with (
+                self._source.opened() as rows,
+                rows.of_people(self._schema) or SpilledPeople(rows, self._schema).opened() as kept,
+            ):
+                yield kept
+
+    def _ready(self, measured: Plan) -> None:
+        """Refuse, before a charge, a plan that the source of the rows does not serve."""
+        people, asked = self._schema.people is not None, [one.rows for one in measured.stages]
+        weights = next((one.weights for one in asked if isinstance(one, ReplicateSum)), None)
+        blocks = any(isinstance(one, BlockSum) for one in asked)
+        passes = sum(not isinstance(one, BlockSum) for one in asked) + blocks  # one deals the blocks of all stages
+        self._source.check(passes=1 if people else passes, weights=weights)  # rows of people are read once and kept
+        if not isinstance(self._source, Table):
+            places = any(isinstance(one.stage.measure, stage.Place) for one in measured.stages)
+            check_disk(2 * BUCKETS * people + BUCKETS * blocks + places)
 
     def __reduce__(self) -> NoReturn:
         raise DataError(f"{type(self).__name__} is not pickled or copied: it would carry the rows away")
@@ -141,8 +173,11 @@ class PrivateData(Rows):
 
     Parameters
     ----------
-    source : pandas.DataFrame, polars.DataFrame or pyarrow.Table
-        The rows. Column names are public, everything else is confidential. Not copied: leave it unchanged.
+    source : DataFrame, path, query or engine
+        The rows: a pandas or Polars DataFrame, a pyarrow Table; the path of a Parquet or CSV file, a folder or a glob
+        of such; a pyarrow Dataset or RecordBatchReader; a Polars LazyFrame; a DuckDB relation, or a DuckDB connection
+        and a query; an Ibis table; a Dask or Spark DataFrame; or anything with ``__arrow_c_stream__``. Column names
+        are public, everything else is confidential. Not copied: leave it unchanged.
     schema : Schema
         Columns and their bounds, declared and not looked up in the rows.
     ledger : Ledger
@@ -169,7 +204,7 @@ class PrivateData(Rows):
     SchemaError
         If the schema does not go with declared types.
     DataError
-        If the source is of an unknown type.
+        If the source is of an unknown type, or cannot be opened.
     OptionError
         If ``schema`` or ``ledger`` is something else; if ``id`` is no column of the source, or a declared one; if only
         one of ``id`` and ``max_rows`` is given, or one has no such value; if ``types`` are none; if ``version`` is no
@@ -249,6 +284,7 @@ class PrivateData(Rows):
             run(
                 procedure,
                 stage.Context(self._schema, self.neighbors, own_price(privacy), self.nobs),
+                ready=self._ready,
                 source=self._open,
                 draws=PrivateDraws(),
                 charge=lambda measured: self._charge(measured, booked),
@@ -308,6 +344,21 @@ _LONGEST_VERSION = 100
 
 def _is_version(given: object) -> bool:
     return type(given) is str and 0 < len(given) <= _LONGEST_VERSION and given.isprintable() and bool(given.strip())
+
+
+def _count(source: Source) -> int:
+    """Count rows where their number is public: before a charge, so that nothing is said of a row."""
+    try:
+        with quiet():
+            return source.count()
+    except DataError:  # what the source says itself
+        raise
+    except Exception:
+        pass
+    raise DataError(  # outside of the handler: an error holds on to the one that it meets there
+        "source: the rows cannot be counted, and their number is public under replace_one; "
+        "nothing is said of why, as that may depend on a row"
+    )
 
 
 def _declared_types(source: Source) -> dict[str, object]:

@@ -6,7 +6,7 @@ from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any
 
 from dpinfer.kernel.plan import Plan, planned
-from dpinfer.kernel.wording import bound_in_words, measures, noise_in_words
+from dpinfer.kernel.wording import bound_in_words, measured_in_words, noise_in_words
 from dpinfer.release.laws import CHOICES, NoiseLaw
 
 if TYPE_CHECKING:
@@ -71,7 +71,8 @@ class Measurement(Plan):
     def law(self) -> NoiseLaw:
         """Noise of every released number."""
         first = self._sums[0].law
-        return NoiseLaw(first.family, tuple(scale for stage in self._sums for scale in stage.law.scales), first.draws)
+        scales = tuple(scale for stage in self._sums for scale in stage.law.scales)
+        return NoiseLaw(first.family, scales, first.draws, first.shared)
 
     @property
     def steps(self) -> tuple[float, ...]:
@@ -102,7 +103,7 @@ class Measurement(Plan):
         """What will be measured, how it is bounded, what noise it gets and what it costs, by name."""
         several = len(self.stages) > 1
         return (
-            ("measures", self.text if several else measures(self.stages[0].rows)),
+            ("measures", self.text if several else measured_in_words(self.stages[0])),
             ("reads", ", ".join(self.columns) or "no column"),
             ("neighbours", self.neighbors),
             *self._of_people,
@@ -124,7 +125,7 @@ class Measurement(Plan):
             return [("bound", bound), ("noise", noise)]
         slot = self.slots[place - 1]
         chosen = ", built from what was released before" if slot.adaptive else ""
-        told = f"{measures(stage.rows)} ({float(slot.share):.3g} of the price{chosen})"
+        told = f"{measured_in_words(stage)} ({float(slot.share):.3g} of the price{chosen})"
         return [(f"stage {place}", told), ("bound", bound), ("noise", noise)]
 
     def bound_of(self, stage: PricedStage) -> str:

@@ -13,6 +13,7 @@ import math
 import re
 import struct
 import threading
+from dataclasses import replace
 from decimal import Decimal
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
@@ -20,22 +21,22 @@ from uuid import UUID
 
 import numpy as np
 
-from dpinfer.kernel.sources import Source
+from dpinfer.kernel.sources.base import Table
 from dpinfer.schema.cells import PLAIN_NUMBERS, Coded, complex_to_numbers, read_cell, truth_text
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from numpy.typing import NDArray
 
-    from dpinfer.kernel.sources import Cells
+    from dpinfer.kernel.sources.base import Cells, Slice
     from dpinfer.schema.schema import Schema
 
     Hashes = NDArray[np.uint64]
     Codes = NDArray[np.int64]
     Key = int | float | str | bytes
 
-__all__ = ["KeptSource", "kept_rows", "person_codes"]
+__all__ = ["KeptSource", "chosen_rows", "content_bits", "kept_rows", "person_codes", "second_words", "whole_people"]
 
 _MASK = 2**64 - 1
 _GOLDEN = 0x9E3779B97F4A7C15
@@ -46,6 +47,9 @@ _WHOLE_TEXT = re.compile(r"[+-]?[0-9]{1,300}")
 _DECIMAL_TEXT = re.compile(r"[+-]?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][+-]?[0-9]+)?")
 _LARGEST_WHOLE = 300
 """Digits."""
+
+_LARGEST_EXACT = 2**100
+"""Whole numbers below it are kept in two words as they are."""
 
 _NOTHING = np.array([np.nan]).view(np.uint64)[0]
 
@@ -193,8 +197,44 @@ def _bits(key: Key | None) -> int:
         return key & _MASK
     if isinstance(key, float):
         return int.from_bytes(struct.pack("<d", key), "little") ^ _FRACTION
-    content = b"b" + key if isinstance(key, bytes) else b"t" + (key or "").encode("utf-8", "surrogatepass")
+    content = b"b" + key if isinstance(key, bytes) else b"t" + _utf8(key or "")
     return int.from_bytes(hashlib.blake2b(content, digest_size=8).digest(), "little")
+
+
+def second_words(cells: Cells) -> Hashes:
+    """64 more bits of whose each row is (n,), where people cannot be told apart by comparing their ids.
+
+    Together with the hash they tell whole numbers below 2^100 apart, and these from fractions and texts. Nobody can
+    find two texts, or larger numbers, of the same 126 bits. Rows without an id have anything.
+    """
+    if isinstance(cells, Coded):
+        return np.array([_second(_key(value)) for value in [*cells.values, None]], dtype=np.uint64)[cells.positions]
+    if cells.dtype.kind in "mMV":
+        return np.zeros(len(cells), dtype=np.uint64)
+    if cells.dtype.kind in "iubfc":
+        with np.errstate(all="ignore"):
+            numbers = complex_to_numbers(cells) if cells.dtype.kind == "c" else cells
+            values = numbers.astype(np.float64) if numbers.dtype.kind == "f" else numbers
+            found = np.where(values < 0, np.uint64(_MASK), np.uint64(0))
+            if values.dtype.kind == "f":
+                others = np.isfinite(values) & ((values != np.floor(values)) | (np.abs(values) >= 2.0**63))
+                found[others] = [_second(_number(value)) for value in values[others].tolist()]
+        return found
+    return np.array([_second(key) for key in _keys(cells.tolist())], dtype=np.uint64)
+
+
+def _second(key: Key | None) -> int:
+    if isinstance(key, float):
+        return 2**62
+    if key is None or (isinstance(key, int) and -_LARGEST_EXACT <= key < _LARGEST_EXACT):
+        return (key or 0) >> 64 & _MASK
+    text = b"b" + key if isinstance(key, bytes) else (b"i%x" % key if isinstance(key, int) else b"t" + _utf8(key))
+    digest = hashlib.blake2b(text, digest_size=8, person=b"second").digest()
+    return int.from_bytes(digest, "little") >> 2 | 2**63
+
+
+def _utf8(text: str) -> bytes:
+    return text.encode("utf-8", "surrogatepass")
 
 
 def _mixed(values: Hashes) -> Hashes:
@@ -209,21 +249,32 @@ def _mixed(values: Hashes) -> Hashes:
 # Which rows are kept
 
 
-def kept_rows(source: Source, schema: Schema) -> tuple[Codes, Codes]:
+def kept_rows(source: Table, schema: Schema) -> tuple[Codes, Codes]:
     """Choose the rows of each person that count: their places (k,), a person's one after the other, and whose they are.
 
-    Rows without an id are dropped. What a row holds are its cells as the schema coerces them, before they are clamped:
-    two rows that differ for any question differ here. Rows of one person with the same contents are numbered, and so
-    are hashed apart; which of them has which number makes no difference. Different contents of the same hash are
-    ordered by contents.
+    Rows without an id are dropped.
     """
     people = schema.people
     assert people is not None
     codes, hashes = person_codes(source.read([people.id], 0, source.rows)[people.id])
     known = np.flatnonzero(codes >= 0)
-    contents = [_contents(source, schema, name)[known] for name in sorted(schema)]
     codes = codes[known]
-    mixed = hashes[codes]
+    contents = [
+        content_bits(schema[name].coerce(source.read([name], 0, source.rows)[name]))[known] for name in sorted(schema)
+    ]
+    order = chosen_rows(codes, hashes[codes], contents, people.max_rows)
+    return known[order], codes[order]
+
+
+def chosen_rows(codes: Codes, hashes: Hashes, contents: Sequence[Hashes], most: int) -> Codes:
+    """Choose at most ``most`` rows of each person: their places (k,), a person's one after the other.
+
+    ``codes`` (n,) say whose each row is, ``hashes`` are those of the people, and ``contents`` what each row holds: its
+    cells as the schema coerces them, before they are clamped, so that two rows that differ for any question differ
+    here. Rows of one person with the same contents are numbered, and so are hashed apart; which of them has which
+    number makes no difference. Different contents of the same hash are ordered by contents.
+    """
+    mixed = hashes
     for column in contents:
         mixed = _mixed(mixed ^ column)
     order = np.lexsort((mixed, codes))
@@ -237,16 +288,13 @@ def kept_rows(source: Source, schema: Schema) -> tuple[Codes, Codes]:
     again = np.lexsort((mixed, codes[order]))  # stable: rows of one hash stay ordered by contents
     order = order[again]
     place = _place_in_run(codes[order[1:]] == codes[order[:-1]], len(order))
-    order = order[place < people.max_rows]
-    return known[order], codes[order]
+    return order[place < most]
 
 
-def _contents(source: Source, schema: Schema, name: str) -> Hashes:
-    """Coerced cells of a column as 64 bits each; all cells that drop a row are alike."""
-    with np.errstate(all="ignore"):
-        values = schema[name].coerce(source.read([name], 0, source.rows)[name]) + 0.0  # never -0.0
-    bits: Hashes = np.where(np.isfinite(values), values, np.nan).view(np.uint64)
-    return np.where(np.isfinite(values), bits, _NOTHING)
+def content_bits(values: NDArray[np.float64]) -> Hashes:
+    """Coerced cells of a column (n,) as 64 bits each; all cells that drop a row are alike."""
+    values = values + 0.0  # never -0.0
+    return np.where(np.isfinite(values), values.view(np.uint64), _NOTHING)
 
 
 def _same(order: Codes, *keys: NDArray[Any]) -> NDArray[np.bool_]:
@@ -264,14 +312,14 @@ def _place_in_run(same: NDArray[np.bool_], size: int) -> Codes:
     return positions - np.maximum.accumulate(starts)
 
 
-class KeptSource(Source):
+class KeptSource(Table):
     """The rows of people that count, those of a person one after the other.
 
     ``persons`` says whose each row is (0, 1, ... in order), ``starts`` where the rows of each person start and last
     end.
     """
 
-    def __init__(self, source: Source, schema: Schema) -> None:
+    def __init__(self, source: Table, schema: Schema) -> None:
         self._source = source
         self._rows, self.persons = kept_rows(source, schema)
         self.columns, self.rows = source.columns, len(self._rows)
@@ -295,12 +343,25 @@ class KeptSource(Source):
                 self._cells[name] = _taken(self._source.read([name], 0, self._source.rows)[name], self._rows)
             return self._cells[name]
 
+    def batches(self, names: Sequence[str], most: int) -> Iterator[Slice]:
+        """Give all rows, in order, as batches of at most ``most`` rows of whole people."""
+        for batch in super().batches(names, most):
+            yield replace(batch, persons=self.persons[batch.start : batch.start + batch.rows])
+
     def slices(self, most: int) -> list[tuple[int, int]]:
         """Cut the rows into slices of at most ``most`` rows, each of whole people; no person has more rows."""
-        ends = [0]
-        while ends[-1] < self.rows:
-            ends.append(int(self.starts[np.searchsorted(self.starts, ends[-1] + most, side="right") - 1]))
-        return list(pairwise(ends))
+        return whole_people(self.starts, most)
+
+
+def whole_people(starts: Codes, most: int) -> list[tuple[int, int]]:
+    """Cut rows into slices of at most ``most`` rows, each of whole people, whose rows start at ``starts``.
+
+    The last of ``starts`` is the number of rows. No person has more than ``most``.
+    """
+    ends = [0]
+    while ends[-1] < starts[-1]:
+        ends.append(int(starts[np.searchsorted(starts, ends[-1] + most, side="right") - 1]))
+    return list(pairwise(ends))
 
 
 def _taken(cells: Cells, rows: Codes | slice) -> Cells:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from dpinfer.errors import OptionError, kind_of, type_of
-from dpinfer.kernel.price_choice import price_largest, price_place
+from dpinfer.kernel.price_choice import price_above, price_largest, price_place
 from dpinfer.kernel.price_resampled import price_resampled
 from dpinfer.kernel.price_sum import price_sum
 from dpinfer.kernel.rows.blocks import BlockMoments, OctaveCounts, PlaceCounts
@@ -27,7 +27,7 @@ from dpinfer.kernel.rows.rounds import RoundSum
 from dpinfer.kernel.rows.scores import ScoreSum
 from dpinfer.kernel.rows.tree import PointRows, TreeSum
 from dpinfer.kernel.sealing import own_fraction, sealed_stage
-from dpinfer.kernel.stage import Context, Largest, Noise, Place, Resampled, Slot, Stage, Sum
+from dpinfer.kernel.stage import Above, Context, Largest, Noise, Place, Resampled, Slot, Stage, Sum
 from dpinfer.privacy.accounting import gaussian_amount, gaussian_cost, laplace_cost, least_scale
 from dpinfer.privacy.selection import choice_cost
 from dpinfer.privacy.sharing import joint_cost
@@ -97,7 +97,7 @@ def price_stage(stage: Stage, amount: Privacy, context: Context, *, most: int | 
     columns or another unit; with a `NotProvedError` or `PrivacyUnitError` what no proof covers.
     """
     if type(stage) is not Stage or type(stage.measure) not in _PRICES or type(stage.noise) is not Noise:
-        raise OptionError("stage", type_of(stage), "a Stage of Sum, Largest, Place or Resampled, with a Noise")
+        raise OptionError("stage", type_of(stage), "a Stage of Sum, Largest, Above, Place or Resampled, with a Noise")
     sealed = sealed_stage(stage, context.schema)
     rows, allowed = sealed.measure.rows, _ROWS[type(sealed.measure)]
     if type(rows) not in allowed:
@@ -111,6 +111,7 @@ def price_stage(stage: Stage, amount: Privacy, context: Context, *, most: int | 
 _PRICES: dict[type, Callable[[Stage, Privacy, Context, int | None], PricedStage]] = {
     Sum: price_sum,
     Largest: price_largest,
+    Above: price_above,
     Place: price_place,
     Resampled: price_resampled,
 }
@@ -122,6 +123,7 @@ _ROWS: dict[type, tuple[type, ...]] = {
         *(ClassCounts, OctaveRows),
     ),
     Largest: (ScoreSum,),
+    Above: (ScoreSum,),
     Place: (PointRows,),
     Resampled: (ReplicateSum,),
 }

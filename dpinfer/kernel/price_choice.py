@@ -1,4 +1,4 @@
-"""Prices of choices: the largest of some scores, and quantiles."""
+"""Prices of choices: the largest of some scores, those above a threshold, and quantiles."""
 
 from __future__ import annotations
 
@@ -8,23 +8,24 @@ from typing import TYPE_CHECKING
 from dpinfer.errors import OptionError, PrivacyUnitError, type_of
 from dpinfer.kernel.priced_stage import PricedStage
 from dpinfer.kernel.rank_weights import LARGEST_CHOICE, RANK, SLACK
-from dpinfer.privacy.selection import choice_cost, choice_scale
+from dpinfer.privacy.selection import choice_cost, choice_scale, threshold_scales
 from dpinfer.privacy.sharing import joint_cost
 from dpinfer.release.laws import NoiseLaw
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from dpinfer.kernel.stage import Context, Largest, Place, Stage
+    from dpinfer.kernel.stage import Above, Context, Largest, Place, Stage
     from dpinfer.privacy.cost import Cost
     from dpinfer.privacy.units import Privacy
 
-__all__ = ["price_largest", "price_place"]
+__all__ = ["price_above", "price_largest", "price_place"]
 
 
 def price_largest(stage: Stage, amount: Privacy, context: Context, most: int | None) -> PricedStage:  # noqa: ARG001
     """Price the choice of the largest score."""
     measure: Largest = stage.measure  # type: ignore[assignment]
+    measure.rows.check(least=2)
     spread = measure.rows.spread(context.neighbors)
     return PricedStage(
         stage=stage,
@@ -33,6 +34,30 @@ def price_largest(stage: Stage, amount: Privacy, context: Context, most: int | N
         steps=(measure.rows.step,),
         cost=choice_cost(amount, measure.law),
         bound=Fraction(spread),
+    )
+
+
+def price_above(stage: Stage, amount: Privacy, context: Context, most: int | None) -> PricedStage:  # noqa: ARG001
+    """Price the comparison of sums with thresholds: all answers are paid for, whether they are given or not.
+
+    It is pure, and costs what everything pure costs in the unit of the price.
+    """
+    measure: Above = stage.measure  # type: ignore[assignment]
+    rows, count = measure.rows, measure.rows.entries
+    if type(measure.answers) is not int or not 1 <= measure.answers <= count:
+        raise OptionError("answers", measure.answers, f"a whole number from 1 to that of the queries, {count:,}")
+    thresholds = measure.thresholds
+    if type(thresholds) is not tuple or len(thresholds) != count or not all(type(one) is int for one in thresholds):
+        raise OptionError("thresholds", type_of(thresholds), f"a tuple of {count:,} whole numbers of steps")
+    bound, monotone = rows.moved(context.neighbors), rows.monotone(context.neighbors)
+    shared, own = threshold_scales(bound, amount, measure.answers, monotone=monotone)
+    return PricedStage(
+        stage=stage,
+        names=measure.names,
+        law=NoiseLaw("above", (own,) * count, shared=shared),
+        steps=(rows.step,) * count,
+        cost=choice_cost(amount, "exponential"),
+        bound=Fraction(bound),
     )
 
 

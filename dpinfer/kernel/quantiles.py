@@ -14,9 +14,11 @@ import numpy as np
 
 from dpinfer.kernel.batches import map_batches
 from dpinfer.kernel.rank_weights import RankScores, log_weights
+from dpinfer.kernel.sources.base import Table
+from dpinfer.kernel.spill import Spill
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
     from fractions import Fraction
     from typing import Any
 
@@ -24,12 +26,15 @@ if TYPE_CHECKING:
 
     from dpinfer.kernel.draws import Draws
     from dpinfer.kernel.rows.tree import PointRows
-    from dpinfer.kernel.sources import Slice, Source
+    from dpinfer.kernel.sources.base import Slice, Source
 
     Places = NDArray[np.signedinteger[Any]]
     Choice = Callable[[Sequence[int], float], int]
 
 __all__ = ["FAN_OUT", "chosen_points", "sorted_places"]
+
+_LARGEST_KEY = 2**62
+"""Groups and points are sorted together where they have fewer pairs."""
 
 FAN_OUT = 1024
 """Blocks that one choice is made from."""
@@ -59,6 +64,8 @@ def sorted_places(rows: PointRows, source: Source) -> list[Places]:
     def kept(cells: Mapping[str, Any], part: Slice) -> tuple[Places, NDArray[np.int32]]:
         return _kept(*rows.encode(cells, part.rows), rows)
 
+    if not isinstance(source, Table) and rows.points * rows.tree.size < _LARGEST_KEY:
+        return _sorted_on_disk(rows, map_batches(source, rows.columns, kept))
     found = list(map_batches(source, rows.columns, kept, threads=1))
     if not found:
         return [np.zeros(0, dtype=rows.dtype)] * rows.tree.size
@@ -69,6 +76,20 @@ def sorted_places(rows: PointRows, source: Source) -> list[Places]:
     for part in parts:
         part.sort()
     return parts
+
+
+def _sorted_on_disk(rows: PointRows, pieces: Iterable[tuple[Places, NDArray[np.int32]]]) -> list[Places]:
+    """Sort in a file what does not come from memory; the group goes before the place."""
+    size, points = rows.tree.size, rows.points
+    with Spill(1, rows.dtype if size == 1 else np.int64, 1) as spill:
+        for places, groups in pieces:
+            spill.append(0, places if size == 1 else groups.astype(np.int64) * points + places)
+        keys = spill.read(0, writable=True)[:, 0]
+    keys.sort()
+    if size == 1:
+        return [keys]
+    ends = np.searchsorted(keys, np.arange(1, size) * points)
+    return [(part - group * points).astype(rows.dtype) for group, part in enumerate(np.split(keys, ends))]
 
 
 def _kept(places: Places, groups: NDArray[np.intp], rows: PointRows) -> tuple[Places, NDArray[np.int32]]:

@@ -9,7 +9,7 @@ import numpy as np
 
 from dpinfer.kernel.rows.base import Batch
 from dpinfer.kernel.rows.blocks import BlockSum, BlockValues, block_values
-from dpinfer.kernel.stage import Largest, Place, Resampled
+from dpinfer.kernel.stage import Above, Largest, Place, Resampled
 
 if TYPE_CHECKING:
     from dpinfer.kernel.priced_stage import PricedStage
@@ -57,9 +57,9 @@ class Rehearsal:
         return self._values is not None
 
     def release(self, priced: PricedStage) -> StageRelease:
-        """Run a stage: sums with simulated noise, and of choices always the first."""
+        """Run a stage: sums with simulated noise, of choices always the first, and of thresholds always below."""
         measure = priced.stage.measure
-        if isinstance(measure, Largest | Place):
+        if isinstance(measure, Largest | Above | Place):
             values = [0] * len(priced.names)
         else:
             exact = self._exact(priced)

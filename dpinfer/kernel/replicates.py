@@ -8,8 +8,7 @@ import numpy as np
 
 from dpinfer.kernel.batches import sum_batches
 from dpinfer.kernel.draws import seeded_bytes
-from dpinfer.kernel.people import KeptSource
-from dpinfer.kernel.rows.features import CHUNK_ROWS
+from dpinfer.kernel.rows.base import CHUNK_ROWS
 from dpinfer.privacy.resampling import POISSON
 from dpinfer.schema.grid import UNIT
 
@@ -20,7 +19,7 @@ if TYPE_CHECKING:
 
     from dpinfer.kernel.draws import Draws
     from dpinfer.kernel.rows.resampled import ReplicateSum
-    from dpinfer.kernel.sources import Cells, Slice, Source
+    from dpinfer.kernel.sources.base import Cells, Slice, Source
 
     Array = NDArray[np.float64]
     Bytes = Callable[[int, int], bytes]
@@ -59,14 +58,13 @@ def replicate_sums(rows: ReplicateSum, source: Source, draws: Draws, *, threads:
     count, width = rows.replicates, rows.width
     draw = seeded_bytes(rows.seed) if rows.weights == "public" else draws.bytes()
     sets = count // 2 if rows.in_pairs else count
-    people = source if isinstance(source, KeptSource) else None
-    largest = _ROWS if people is None else _ROWS // rows.schema.rows_per_unit
+    largest = _ROWS // rows.schema.rows_per_unit
     step = max(min(_ENTRIES // sets // 8 * 8, largest), min(8, largest))
 
     def sums(cells: Mapping[str, Cells], batch: Slice) -> NDArray[np.int64]:
         encoded, start = rows.encode(cells), batch.start
-        if people is not None:
-            encoded, start = _of_people(encoded, people, start, start + batch.rows)
+        if batch.persons is not None:
+            encoded, start = _of_people(encoded, batch.persons)
         total, whole = np.zeros((sets, width), dtype=np.int64), np.zeros(width, dtype=np.int64)
         for first in range(0, encoded.shape[1], step):
             part = encoded[:, first : first + step]
@@ -83,10 +81,10 @@ def replicate_sums(rows: ReplicateSum, source: Source, draws: Draws, *, threads:
     return sum_batches(source, rows.columns, sums, size=count * width, largest=_LARGEST, threads=threads)
 
 
-def _of_people(encoded: Array, source: KeptSource, start: int, stop: int) -> tuple[Array, int]:
+def _of_people(encoded: Array, persons: NDArray[np.int64]) -> tuple[Array, int]:
     """Add the rows of each person of a chunk (d, people), and say who the first is."""
-    first = int(source.persons[start])
-    places = source.persons[start:stop] - first
+    first = int(persons[0])
+    places = persons - first
     return np.stack([np.bincount(places, row) for row in encoded]), first
 
 

@@ -4,49 +4,54 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from dpinfer.errors import MeasurementFailedError, OptionError, type_of
+from dpinfer.errors import MeasurementFailedError, OptionError, SourceFailedError, type_of
 from dpinfer.kernel.blocks import block_run
 from dpinfer.kernel.plan import coordinates, dealt, handed, planned, price_next
 from dpinfer.kernel.price import amounts
 from dpinfer.kernel.quantiles import chosen_points
 from dpinfer.kernel.quiet import quiet
 from dpinfer.kernel.replicates import replicate_sums
+from dpinfer.kernel.rows.base import CHUNK_ROWS
 from dpinfer.kernel.rows.blocks import BlockSum
-from dpinfer.kernel.rows.features import CHUNK_ROWS
 from dpinfer.kernel.samplers import check_scales, room
-from dpinfer.kernel.stage import Largest, Place, Resampled, Sum
+from dpinfer.kernel.selection import answered
+from dpinfer.kernel.sources.base import Table
+from dpinfer.kernel.stage import Above, Largest, Place, Resampled, Sum
 from dpinfer.kernel.sums import exact_sums
 from dpinfer.privacy.cost import Cost
+from dpinfer.release.laws import NoiseLaw
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from contextlib import AbstractContextManager
 
     from dpinfer.kernel.draws import Draws
     from dpinfer.kernel.plan import Plan
     from dpinfer.kernel.priced_stage import PricedStage
     from dpinfer.kernel.rows.blocks import BlockValues
-    from dpinfer.kernel.sources import Source
+    from dpinfer.kernel.sources.base import Source
     from dpinfer.kernel.stage import Context
     from dpinfer.release import Release
     from dpinfer.release.stage import StageRelease
 
-__all__ = ["noisy", "run"]
+__all__ = ["noisy", "noisy_answers", "run"]
 
 
 def run(
     procedure: Any,
     context: Context,
     *,
-    source: Callable[[], Source],
+    source: Callable[[], AbstractContextManager[Source]],
     draws: Draws,
     charge: Callable[[Plan], str] | None,
+    ready: Callable[[Plan], None] | None = None,
     dataset: str | None = None,
     version: str | None = None,
 ) -> Release:
     """Run a procedure on rows.
 
-    ``source`` opens the rows, after the charge. ``charge`` charges the ledger and returns the charge's id; it is None
-    where nobody is protected.
+    ``source`` opens the rows, after the charge, and ``ready`` refuses before it what they do not serve. ``charge``
+    charges the ledger and returns the charge's id; it is None where nobody is protected.
 
     Everything that can fail for a public reason fails before the charge: each stage is priced, and those of
     confidential rows are rehearsed on public ones. The whole price is on disk before any row is read, and a crash never
@@ -80,20 +85,27 @@ def run(
         return written
 
     release([], ())  # what is asked can be stored, or fails here
+    if ready is not None:
+        ready(measured)
     charge_ids = () if charge is None else (charge(measured),)
     stages: list[StageRelease] = []
     if not draws.private:
-        _measure(procedure, context, measured, source(), draws, stages)
+        with source() as rows:
+            _measure(procedure, context, measured, rows, draws, stages)
         return release(stages, charge_ids)
     ended: type[BaseException] | None = None
+    reason: str | None = None
     try:
-        _measure(procedure, context, measured, source(), draws, stages)
+        with source() as rows:
+            _measure(procedure, context, measured, rows, draws, stages)
+    except SourceFailedError as error:
+        ended, reason = type(error), error.reason
     except BaseException as error:  # whose text, cause and traceback may tell of a row
         ended = type(error)
     if ended is KeyboardInterrupt:  # the user's own; without the error that it may have met
         raise KeyboardInterrupt
     if ended is not None:
-        raise MeasurementFailedError(release(stages, charge_ids))
+        raise MeasurementFailedError(release(stages, charge_ids), reason)
     return release(stages, charge_ids)
 
 
@@ -137,7 +149,7 @@ def _sum(priced: PricedStage, source: Source, values: BlockValues | None, draws:
         if values is None:
             raise OptionError("units", None, "the blocks that are summed")
         return noisy(priced, rows.add(values)[0].tolist(), draws)  # type: ignore[arg-type]
-    if draws.private or source.rows > CHUNK_ROWS:
+    if draws.private or not isinstance(source, Table) or source.rows > CHUNK_ROWS:
         return noisy(priced, exact_sums(rows, source), draws)
     return noisy(priced, exact_sums(rows, source, threads=1), draws)  # public rows in one batch need no thread
 
@@ -157,6 +169,17 @@ def _largest(priced: PricedStage, source: Source, values: BlockValues | None, dr
     return [draws.place(exact_sums(measure.rows, source), measure.law, priced.law.scales[0])]
 
 
+def _above(priced: PricedStage, source: Source, values: BlockValues | None, draws: Draws) -> list[int]:  # noqa: ARG001
+    return noisy_answers(priced, exact_sums(priced.rows, source), draws)
+
+
+def noisy_answers(priced: PricedStage, exact: list[int], draws: Draws) -> list[int]:
+    """Compare the exact sums of a stage with its thresholds; the noise of all is drawn, whichever are reached."""
+    measure: Above = priced.stage.measure  # type: ignore[assignment]
+    shared, *own = draws.noise(NoiseLaw("laplace", (priced.law.shared, *priced.law.scales)))
+    return answered(exact, measure.thresholds, measure.answers, shared, own)
+
+
 def _place(priced: PricedStage, source: Source, values: BlockValues | None, draws: Draws) -> list[int]:  # noqa: ARG001
     measure: Place = priced.stage.measure  # type: ignore[assignment]
     return chosen_points(measure.rows, measure.probabilities, priced.law.scales, source, draws)
@@ -166,5 +189,6 @@ _MEASURES: dict[type, Callable[[PricedStage, Source, BlockValues | None, Draws],
     Sum: _sum,
     Resampled: _resampled,
     Largest: _largest,
+    Above: _above,
     Place: _place,
 }

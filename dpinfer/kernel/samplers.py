@@ -28,6 +28,7 @@ LEAST_SCALES: dict[Family, float] = {
     "tulap": 2.0**-8 * TULAP_GRID,
     "gumbel": 2.0**-256,
     "exponential": 2.0**-256,
+    "above": 2.0**-8,
 }
 """Below these noise is 0 but for a chance of about e^-128 or e^-256, and its variance soon vanishes in a float. A
 choice has no variance: it is served as good as exact, as long as its cost is a float in every currency."""
@@ -35,7 +36,7 @@ choice has no variance: it is served as good as exact, as long as its cost is a 
 
 def room(law: NoiseLaw) -> float:
     """Return the least noise of a law over the least that is served; below 1 it is refused."""
-    least = min((scale for scale in law.scales if scale > 0), default=LARGEST_SCALE)
+    least = min((scale for scale in (*law.scales, law.shared) if scale > 0), default=LARGEST_SCALE)
     return least / LEAST_SCALES[law.family]
 
 
@@ -47,7 +48,7 @@ def check_scales(law: NoiseLaw, price: Privacy | None = None) -> None:
     if room(law) < 1:
         curved = law.family in CHOICES and isinstance(price, GDP)  # the noise of a choice is not in proportion to mu
         raise too_little_noise(None if curved else price, room(law))
-    largest = max(law.scales, default=0.0)
+    largest = max((*law.scales, law.shared))
     if largest > LARGEST_SCALE:
         raise PrivacyUnitError(
             f"the price asks for noise of scale {largest:.3g} grid steps; at most {LARGEST_SCALE:.3g} can be drawn "

@@ -29,7 +29,7 @@ from dpinfer.kernel.rows.round_frame import RoundFrame
 from dpinfer.kernel.rows.rounds import RoundSum, Term
 from dpinfer.kernel.rows.scores import ScoreSum
 from dpinfer.kernel.rows.tree import PointRows, TreeSum
-from dpinfer.kernel.stage import Largest, Noise, Place, Resampled, Stage, Sum
+from dpinfer.kernel.stage import Above, Largest, Noise, Place, Resampled, Stage, Sum
 from dpinfer.privacy.units import GDP, ZCDP, ApproxDP, PureDP
 from dpinfer.schema.axis_types import BinsAxis, ConditionAxis, LevelsAxis
 from dpinfer.schema.columns import Boolean, Category, Date, Integer, Real
@@ -49,7 +49,7 @@ __all__ = ["check_columns", "dealt_blocks", "own_fraction", "own_price", "own_sc
 _PLAIN = frozenset({type(None), bool, int, float, str})
 
 _RECORDS = frozenset(
-    {Sum, Largest, Place, Resampled, Noise}
+    {Sum, Largest, Above, Place, Resampled, Noise}
     | {CellSum, PersonSum, QuerySum, TreeSum, PointRows, GramSum, ScoreSum, ReplicateSum}
     | {OctaveCounts, PlaceCounts, BlockMoments}
     | {ClassCounts, OctaveRows}

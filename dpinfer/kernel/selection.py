@@ -1,15 +1,17 @@
-"""Choosing the candidate with the largest noisy score; of the noisy scores nothing else is kept."""
+"""Choosing the largest noisy score, and comparing noisy scores with a threshold; of the scores nothing else is kept."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
+
+from dpinfer.release.laws import ABOVE, BELOW, NOT_REACHED
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from dpinfer.privacy.selection import ChoiceLaw
 
-__all__ = ["private_choice"]
+__all__ = ["answered", "private_choice"]
 
 _LOWEST = 2**62
 """Scores so far below the largest are as good as lost; nearer ones fit into 64 bits once it is taken off."""
@@ -31,3 +33,18 @@ def private_choice(scores: Sequence[int], law: ChoiceLaw, scale: float) -> int:
     mechanism = opendp.m.make_noisy_max(domain, opendp.linf_distance(T="i64"), measure, scale=scale)
     top = max(scores)
     return int(mechanism([max(score - top, -_LOWEST) for score in scores]))
+
+
+def answered(
+    sums: Sequence[int], thresholds: Sequence[int], answers: int, shared: int, noise: Sequence[int]
+) -> list[int]:
+    """Say which noisy sums are at least their noisy thresholds, in turn, until so many are; all in whole numbers.
+
+    ``shared`` is the noise of all thresholds, a single draw. It is not drawn anew after an answer.
+    """
+    found, left = [], answers
+    for total, threshold, own in zip(sums, thresholds, noise, strict=True):
+        above = total + own >= threshold + shared
+        found.append(NOT_REACHED if left == 0 else ABOVE if above else BELOW)
+        left -= found[-1] == ABOVE
+    return found

@@ -10,6 +10,7 @@ import pandas as pd
 from dpinfer.errors import OptionError
 from dpinfer.kernel.data import Rows
 from dpinfer.kernel.draws import Draws, seeded_bytes
+from dpinfer.kernel.rows.base import CHUNK_ROWS
 from dpinfer.kernel.run import run
 from dpinfer.privacy.units import NEIGHBORS, Neighbors
 from dpinfer.schema.cells import Coded
@@ -34,7 +35,8 @@ class PublicData(Rows):
 
     Parameters
     ----------
-    source : pandas.DataFrame, polars.DataFrame or pyarrow.Table
+    source : DataFrame, path, query or engine
+        As in `PrivateData`.
     schema : Schema
     rng : numpy.random.Generator
         Source of the simulated noise.
@@ -91,8 +93,11 @@ class PublicData(Rows):
         """Return the rows, with the column that tells people apart where they are the unit: they need no protection."""
         people = self.schema.people
         names = (*self.schema, *(() if people is None else (people.id,)))
-        cells = self._source.read(names, 0, self._source.rows)
-        return pd.DataFrame({name: plain_cells(cells[name]) for name in names})
+        with self._source.opened() as rows:
+            parts = [batch.read() for batch in rows.batches(names, CHUNK_ROWS)]
+        if not parts:
+            return pd.DataFrame({name: np.zeros(0) for name in names})
+        return pd.DataFrame({name: _together([plain_cells(cells[name]) for cells in parts]) for name in names})
 
     def run(
         self,
@@ -104,7 +109,9 @@ class PublicData(Rows):
     ) -> Release:
         """Price a procedure and measure with simulated noise, without a charge; see `dpinfer.kernel.run.run`."""
         draws = SimulatedDraws(self._rng)
-        return self._noted(run(procedure, self.context(privacy), source=self._open, draws=draws, charge=None))
+        return self._noted(
+            run(procedure, self.context(privacy), source=self._open, ready=self._ready, draws=draws, charge=None)
+        )
 
     def __repr__(self) -> str:
         unit = "" if self.schema.people is None else f"; unit: {self.schema.unit}"
@@ -147,6 +154,13 @@ def plain_cells(cells: Any) -> NDArray[Any]:
         return np.asarray(cells)
     listed, codes = np.array([*cells.values, None], dtype=object), np.asarray(cells.codes)  # noqa: PD011
     return np.asarray(listed[np.where((codes >= 0) & (codes < len(listed) - 1), codes, len(listed) - 1)])
+
+
+def _together(parts: list[NDArray[Any]]) -> NDArray[Any]:
+    """Join arrays of one column; as objects where their types differ, so that no cell is changed."""
+    if len({part.dtype for part in parts}) > 1:
+        parts = [part.astype(object) for part in parts]
+    return np.concatenate(parts)
 
 
 def simulated_noise(law: NoiseLaw, rng: np.random.Generator) -> list[int]:

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from dpinfer.privacy.selection import ChoiceLaw
     from dpinfer.release import Release
 
-__all__ = ["Context", "Data", "Largest", "Noise", "Place", "Resampled", "Slot", "Stage", "Sum"]
+__all__ = ["Above", "Context", "Data", "Largest", "Noise", "Place", "Resampled", "Slot", "Stage", "Sum"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,6 +120,30 @@ class Largest:
 
 
 @dataclass(frozen=True, eq=False, slots=True)
+class Above:
+    """Release which sums are at least their thresholds, up to a number of those that are; and nothing else.
+
+    Attributes
+    ----------
+    rows : ScoreSum
+        The queries, in the order in which they are answered.
+    thresholds : tuple of int, one for each query
+        In steps of the sums.
+    answers : int
+        After so many that are above, no query is answered.
+    """
+
+    rows: ScoreSum
+    thresholds: tuple[int, ...]
+    answers: int = 1
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """What is released: for each query 1 if it is above, 0 if below, -1 if it was not reached."""
+        return tuple(score.text for score in self.rows.scores)
+
+
+@dataclass(frozen=True, eq=False, slots=True)
 class Place:
     """Release for each group and probability a point of a fine grid, chosen as the quantile.
 
@@ -163,13 +187,13 @@ class Stage:
 
     Attributes
     ----------
-    measure : Sum, Largest, Place or Resampled
+    measure : Sum, Largest, Above, Place or Resampled
     noise : Noise
     settings : mapping
         Public, JSON-ready numbers that the stage was built from; stored in the release, never computed again.
     """
 
-    measure: Sum | Largest | Place | Resampled
+    measure: Sum | Largest | Above | Place | Resampled
     noise: Noise = Noise()
     settings: Mapping[str, Any] = field(default_factory=dict)
 

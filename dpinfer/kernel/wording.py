@@ -18,6 +18,7 @@ from dpinfer.kernel.rows.round_counts import RoundCounts
 from dpinfer.kernel.rows.rounds import RoundSum
 from dpinfer.kernel.rows.scores import ScoreSum
 from dpinfer.kernel.rows.tree import PointRows, TreeSum
+from dpinfer.kernel.stage import Above
 from dpinfer.privacy.sensitivity import Norm
 from dpinfer.privacy.units import Neighbors
 from dpinfer.release.laws import CHOICES
@@ -27,10 +28,26 @@ if TYPE_CHECKING:
     from dpinfer.kernel.priced_stage import PricedStage
     from dpinfer.kernel.stage import Context
 
-__all__ = ["bound_in_words", "measures", "noise_in_words"]
+__all__ = ["bound_in_words", "measured_in_words", "measures", "noise_in_words"]
 
 
 # What is measured
+
+
+def measured_in_words(priced: PricedStage) -> str:
+    """Say what a priced stage measures."""
+    measure = priced.stage.measure
+    if not isinstance(measure, Above):
+        return measures(priced.rows)
+    above = "the first that is" if measure.answers == 1 else f"{measure.answers:,} that are"
+    return (
+        f"for each of {_told(len(measure.names), 'sum')} in turn whether it is at least its threshold, up to {above}: "
+        "nothing of the sums"
+    )
+
+
+def _told(count: int, what: str) -> str:
+    return f"{count:,} {what}{'' if count == 1 else 's'}"
 
 
 @singledispatch
@@ -138,6 +155,9 @@ def bound_in_words(priced: PricedStage, context: Context) -> str:
         return f"{unit} moves the rank of a point by at most {int(bound):,}"
     if isinstance(rows, ScoreSum):
         done = "adding or removing" if context.neighbors == "add_remove" else "replacing"
+        if isinstance(priced.stage.measure, Above):
+            way = ", all in one direction" if rows.monotone(context.neighbors) else ""
+            return f"{done} {unit} changes each sum by at most {int(bound) * rows.step:.6g}{way}"
         return f"{done} {unit} changes scores by amounts that differ by at most {int(bound) * rows.step:.6g}"
     if priced.law.family == "tulap":
         return f"{unit} changes the count by at most {int(bound):,}"
@@ -213,6 +233,12 @@ def _(rows: ReplicateSum, bound: Fraction, neighbors: Neighbors, norm: Norm) -> 
 def noise_in_words(priced: PricedStage) -> str:
     """Say which noise a priced stage gets."""
     law = priced.law
+    if law.family == "above":
+        threshold, own = law.shared * priced.steps[0], law.scales[0] * priced.steps[0]
+        return (
+            f"discrete Laplace, on all thresholds the same draw, scale {threshold:.6g}, and on each sum, scale "
+            f"{own:.6g}, in units of {_unit_of(priced.rows)}; not released"
+        )
     noisy = [scale * step for scale, step in zip(law.scales, priced.steps, strict=True) if scale > 0]
     spread = f"{min(noisy):.6g} to {max(noisy):.6g}" if noisy else "none"
     family = f"discrete {law.family}"

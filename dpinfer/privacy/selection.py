@@ -20,7 +20,7 @@ from dpinfer.privacy.exact import binary, float_above
 from dpinfer.privacy.profiles import pure_mu
 from dpinfer.privacy.units import ZCDP, ApproxDP, Privacy, PureDP
 
-__all__ = ["ChoiceLaw", "choice_cost", "choice_epsilon", "choice_scale"]
+__all__ = ["ChoiceLaw", "choice_cost", "choice_epsilon", "choice_scale", "threshold_scales"]
 
 ChoiceLaw = Literal["gumbel", "exponential"]
 
@@ -86,7 +86,25 @@ def choice_scale(spread: Fraction | int, price: Privacy, law: ChoiceLaw) -> floa
     """Noise scale of scores whose change between neighbours has at most the range R: R / epsilon, rounded up."""
     if not spread > 0:
         raise OptionError("spread", spread, "a positive number")
-    exact = Fraction(spread) / choice_epsilon(price, law)
+    return _scale_above(Fraction(spread) / choice_epsilon(price, law))
+
+
+def threshold_scales(bound: int, price: Privacy, answers: int, *, monotone: bool) -> tuple[float, float]:
+    """Noise scales of a threshold and of the queries that are compared with it, rounded up.
+
+    A query changes between neighbours by at most D. With c answers above, noise of scale D / e1 on the threshold, drawn
+    once, and 2 c D / e2 on each query is pure e1 + e2; c D / e2 is enough where all queries change in one direction
+    (Lyu, Su & Li 2017; proof for discrete noise in `docs/selection.md`). The ratio e1 : e2 is theirs, 1 : (2 c)^(2/3)
+    or 1 : c^(2/3), and the sum is that of the price exactly.
+    """
+    if not bound > 0:
+        raise OptionError("bound", bound, "a positive number")
+    epsilon, factor = choice_epsilon(price, "exponential"), answers if monotone else 2 * answers
+    first = epsilon * binary(1 / (1 + factor ** (2 / 3)))
+    return _scale_above(bound / first), _scale_above(factor * bound / (epsilon - first))
+
+
+def _scale_above(exact: Fraction) -> float:
     scale = float_above(exact)
     while binary(scale) < exact:  # float_above reads decimals, the sampler binary numbers
         scale = math.nextafter(scale, math.inf)

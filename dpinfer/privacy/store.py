@@ -7,6 +7,7 @@ whole or not at all, with a marker beside it: one that is empty or gone later is
 
 from __future__ import annotations
 
+import logging
 import os
 import sqlite3
 import threading
@@ -47,6 +48,11 @@ T = TypeVar("T")
 
 BUSY_SECONDS = 60.0
 """How long an operation waits for other processes that are writing."""
+
+_UNTOLD_SECONDS = 1.0
+"""After how long that is logged."""
+
+_LOG = logging.getLogger("dpinfer")
 
 ROWS = "rows"
 """The unit where every row is protected by itself."""
@@ -233,7 +239,10 @@ def _transaction(connection: sqlite3.Connection, name: str, *, write: bool) -> I
     try:
         connection.execute("PRAGMA synchronous = EXTRA")  # FULL, and the folder entry of the journal too
         connection.execute("PRAGMA fullfsync = ON")
-        connection.execute("BEGIN IMMEDIATE" if write else "BEGIN")
+        if write:
+            _begin_writing(connection, name)
+        else:
+            connection.execute("BEGIN")
         yield
         connection.execute("COMMIT")
     except sqlite3.Error as error:
@@ -244,11 +253,34 @@ def _transaction(connection: sqlite3.Connection, name: str, *, write: bool) -> I
                 connection.execute("ROLLBACK")
 
 
+def _begin_writing(connection: sqlite3.Connection, name: str) -> None:
+    """Take the write lock; a wait for other processes that lasts is logged."""
+    try:
+        _wait_at_most(connection, min(_UNTOLD_SECONDS, BUSY_SECONDS))
+        connection.execute("BEGIN IMMEDIATE")
+    except sqlite3.OperationalError as error:
+        if not _is_busy(error):
+            raise
+        with suppress(Exception):  # a handler that fails must not keep anybody from charging
+            _LOG.info("waiting for other processes that write to the ledger %r", Path(name).name)
+        _wait_at_most(connection, BUSY_SECONDS)
+        connection.execute("BEGIN IMMEDIATE")
+    _wait_at_most(connection, BUSY_SECONDS)
+
+
+def _wait_at_most(connection: sqlite3.Connection, seconds: float) -> None:
+    connection.execute(f"PRAGMA busy_timeout = {round(1000 * seconds)}")
+
+
+def _is_busy(error: sqlite3.Error) -> bool:
+    return any(word in str(error) for word in ("locked", "busy"))
+
+
 def _refuse(name: str, error: sqlite3.Error) -> NoReturn:
     text = str(error)
     if "not a database" in text or "malformed" in text:
         raise LedgerError(f"{name} is not a ledger, or is damaged") from error
-    if "locked" in text or "busy" in text:
+    if _is_busy(error):
         raise LedgerError(f"{name} was kept busy by others for more than {BUSY_SECONDS:g} s") from error
     raise LedgerError(f"{name} cannot be used: {text}") from error
 

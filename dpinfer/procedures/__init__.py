@@ -17,10 +17,12 @@ from dpinfer.procedures.quantiles import Quantile
 from dpinfer.procedures.queries import LinearQueries
 from dpinfer.procedures.regression import OLS, Gram
 from dpinfer.procedures.selection import ExponentialMechanism, MostFrequent
+from dpinfer.procedures.threshold import AboveThreshold
 
 __all__ = [
     "CDF",
     "OLS",
+    "AboveThreshold",
     "BinomTest",
     "Bootstrap",
     "Bounds",

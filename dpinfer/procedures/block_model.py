@@ -191,7 +191,10 @@ def own_options(name: str, options: object) -> dict[str, Any]:
 
 
 def told_options(options: Mapping[str, Any]) -> dict[str, str]:
-    """Return options as a release stores them: numbers and texts in full, other objects by their type."""
+    """Return options as a release stores them: numbers and texts in full, other objects by their type.
+
+    A text that would read as a number, as None, True or False, or as a text in quotes is stored in quotes.
+    """
     return {str(name): _told(value) for name, value in options.items()}
 
 
@@ -205,7 +208,20 @@ def _is_plain(value: object) -> bool:
 
 def _told(value: object) -> str:
     plain = _plain(value)
-    return str(plain) if _is_plain(plain) else str(getattr(value, "__name__", type(value).__name__))
+    if not _is_plain(plain):
+        return str(getattr(value, "__name__", type(value).__name__))
+    return repr(str(plain)) if isinstance(plain, str) and _reads_otherwise(plain) else str(plain)
+
+
+def _reads_otherwise(text: str) -> bool:
+    """Whether a text looks like another value, or like a text in quotes."""
+    if text in ("None", "True", "False") or text[:1] in ("'", '"'):
+        return True
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True
 
 
 def check_picklable(estimator: Callable[[Any], Any]) -> None:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Literal
 
 import pandas as pd
 
-from dpinfer.errors import OptionError
+from dpinfer.errors import OptionError, ReleaseFormatError
 from dpinfer.inference.linear_noise import METHODS, batch_queries, measured_queries
 from dpinfer.inference.octaves import occupied_from, octave_bounds
 from dpinfer.kernel.rows.classes import OctaveRows
@@ -81,9 +81,15 @@ class Bounds(Procedure):
         """Refuse columns that are not declared, or not as numbers."""
         self.rows(schema)
 
-    def columns_read(self, context: Context) -> tuple[str, ...]:
+    def columns_stored(self, context: Context) -> tuple[str, ...]:
         """Return all columns, so that a release holds the whole schema, which results return with other bounds."""
         return tuple(context.schema)
+
+    def check_release(self, release: Release) -> None:
+        """Refuse a release that says that other columns were read."""
+        super().check_release(release)
+        if set(release.columns_read) != set(self.columns):
+            raise ReleaseFormatError("read: not the columns that the question asks for")
 
     def stage(self, place: int, context: Context, released: tuple[StageRelease, ...]) -> Stage:  # noqa: ARG002
         """Ask for the counts."""
@@ -120,10 +126,7 @@ class Bounds(Procedure):
 
     def estimate(self, released: Released, *, alpha: float = 0.05, contrasts: Contrasts = None) -> BatchEstimates:
         """Infer the counts of many releases at once; see `Procedure.estimate`."""
-        law, steps = released.law, released.steps.tolist()
-        return batch_queries(
-            released.values, law=law, steps=steps, names=released.names, alpha=alpha, contrasts=contrasts
-        )
+        return batch_queries(released, alpha=alpha, contrasts=contrasts)
 
 
 @suggests

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Self
 import pandas as pd
 
 from dpinfer.display.report import Report, Table
-from dpinfer.kernel.wording import measures, noise_in_words
+from dpinfer.kernel.wording import measured_in_words, noise_in_words
 from dpinfer.release.laws import CHOICES
 
 if TYPE_CHECKING:
@@ -90,7 +90,7 @@ class Explanation(str):
         """A row for each stage: "measures", "share" of the price, "adaptive", "bound", "noise", "numbers" released."""
         told = self._measurement
         rows = [
-            (measures(stage.rows), float(slot.share), slot.adaptive, told.bound_of(stage), noise_in_words(stage),
+            (measured_in_words(stage), float(slot.share), slot.adaptive, told.bound_of(stage), noise_in_words(stage),
              len(stage.names))
             for slot, stage in zip(told.slots, told.stages, strict=True)
         ]  # fmt: skip

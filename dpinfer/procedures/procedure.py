@@ -146,13 +146,14 @@ class Procedure(ABC):
         return cls(**{one.name: decode(one.name, stored[one.name], expected[one.name]) for one in stored_fields(cls)})
 
     def question(self, context: Context) -> dict[str, Any]:
-        """Return what a release stores of the question: its fields, its text, and the schema of the columns read."""
-        read = self.columns_read(context)
-        kept = [name for name in context.schema if name in read] or list(context.schema)[:1]
+        """Return what a release stores: fields, text, schema, and the columns read where that has others too."""
+        read, stored = self.columns_read(context), self.columns_stored(context)
+        kept = [name for name in context.schema if name in stored] or list(context.schema)[:1]
         return {
             "procedure": self.procedure,
             "text": self.text(context.schema),
             **self.to_dict(),
+            **({} if set(stored) == set(read) else {"read": [name for name in context.schema if name in read]}),
             "schema": context.schema.select(kept).to_dict(),
         }
 
@@ -160,6 +161,10 @@ class Procedure(ABC):
         """Columns of the data that are read; by default those of the first stage, or of the blocks."""
         blocks = self.units(context)
         return tuple(self.stage(0, context, ()).measure.rows.columns if blocks is None else blocks.columns)
+
+    def columns_stored(self, context: Context) -> tuple[str, ...]:
+        """Columns whose declarations a release holds; by default those that are read."""
+        return self.columns_read(context)
 
     # What is measured
 

@@ -99,10 +99,7 @@ class DataQuality(Procedure):
 
     def estimate(self, released: Released, *, alpha: float = 0.05, contrasts: Contrasts = None) -> BatchEstimates:
         """Infer from many releases at once; see `Procedure.estimate`."""
-        law, steps = released.law, released.steps.tolist()
-        return batch_queries(
-            released.values, law=law, steps=steps, names=released.names, alpha=alpha, contrasts=contrasts
-        )
+        return batch_queries(released, alpha=alpha, contrasts=contrasts)
 
 
 @suggests

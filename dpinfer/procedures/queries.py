@@ -142,14 +142,7 @@ class LinearQueries(Procedure):
 
     def estimate(self, released: Released, *, alpha: float = 0.05, contrasts: Contrasts = None) -> BatchEstimates:
         """Infer from many releases at once; see `Procedure.estimate`."""
-        return batch_queries(
-            released.values,
-            law=released.law,
-            steps=released.steps.tolist(),
-            names=self.names,
-            alpha=alpha,
-            contrasts=contrasts,
-        )
+        return batch_queries(released, alpha=alpha, contrasts=contrasts)
 
     def oracle(
         self,
@@ -160,8 +153,7 @@ class LinearQueries(Procedure):
         contrasts: Contrasts = None,
     ) -> Oracle:
         """Say how wide an interval must be; see `OLS.oracle`. Of a fixed table the law of the noise is all."""
-        law, steps = released.law, released.steps.tolist()
-        return query_oracle(sampling=sampling, law=law, steps=steps, names=self.names, alpha=alpha, contrasts=contrasts)
+        return query_oracle(released, sampling=sampling, alpha=alpha, contrasts=contrasts)
 
 
 @suggests

@@ -339,8 +339,8 @@ def _check_labels(labels: tuple[Label, ...]) -> None:
 
 
 @lru_cache(maxsize=4)
-def score_sum(schema: Schema, scores: tuple[str, ...], where: str | None) -> ScoreSum:
-    """Return the row sum of scores.
+def score_sum(schema: Schema, scores: tuple[str, ...], where: str | None, least: int = 2) -> ScoreSum:
+    """Return the row sum of at least so many scores.
 
     Raises
     ------
@@ -349,7 +349,7 @@ def score_sum(schema: Schema, scores: tuple[str, ...], where: str | None) -> Sco
     """
     compiled = tuple(compile_expression(score, schema) for score in scores)
     found = ScoreSum(schema, compiled, compiled_where(where, schema))
-    found.check()
+    found.check(least)
     return found
 
 

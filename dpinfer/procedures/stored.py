@@ -46,7 +46,7 @@ def stored_fields(cls: type[Procedure]) -> tuple[Field[Any], ...]:
 
 def refuse_unknown_fields(cls: type[Procedure], question: Mapping[str, Any]) -> None:
     """Refuse a stored question that has fields of another."""
-    known = {"procedure", "text", "schema"} | {one.name for one in stored_fields(cls)}
+    known = {"procedure", "text", "schema", "read"} | {one.name for one in stored_fields(cls)}
     unknown = [name for name in question if name not in known]
     if unknown:
         raise ReleaseFormatError(f"{names_of(unknown)}: unknown to {cls.__name__}")

@@ -17,13 +17,27 @@ if TYPE_CHECKING:
 
     Array = NDArray[np.float64]
 
-__all__ = ["CHOICES", "FAMILIES", "MOST_DRAWS", "NORMAL_DRAWS", "TULAP_GRID", "Family", "NoiseLaw"]
+__all__ = [
+    "ABOVE",
+    "BELOW",
+    "CHOICES",
+    "FAMILIES",
+    "MOST_DRAWS",
+    "NORMAL_DRAWS",
+    "NOT_REACHED",
+    "TULAP_GRID",
+    "Family",
+    "NoiseLaw",
+]
 
-Family = Literal["gaussian", "laplace", "tulap", "gumbel", "exponential"]
-FAMILIES = ("gaussian", "laplace", "tulap", "gumbel", "exponential")
+Family = Literal["gaussian", "laplace", "tulap", "gumbel", "exponential", "above"]
+FAMILIES = ("gaussian", "laplace", "tulap", "gumbel", "exponential", "above")
 
-CHOICES = ("gumbel", "exponential")
-"""Families whose noise is added to scores, of which the place of the largest is all that is released."""
+CHOICES = ("gumbel", "exponential", "above")
+"""Families whose noise is added to scores that are not released: only the place of the largest is, or which pass."""
+
+ABOVE, BELOW, NOT_REACHED = 1, 0, -1
+"""What is released of a query under the law "above"."""
 
 TULAP_GRID = 2**32
 """Steps between neighbouring whole numbers under the law "tulap"."""
@@ -52,15 +66,18 @@ class NoiseLaw:
 
     Attributes
     ----------
-    family : {"gaussian", "laplace", "tulap", "gumbel", "exponential"}
+    family : {"gaussian", "laplace", "tulap", "gumbel", "exponential", "above"}
         Probability of k proportional to ``exp(-k^2 / (2 s^2))`` or ``exp(-abs(k) / s)``. "tulap" is discrete Laplace
         on the multiples of `TULAP_GRID`, of scale ``s / TULAP_GRID`` multiples, plus a uniform whole number in
         ``[-TULAP_GRID/2, TULAP_GRID/2)`` (Awan & Slavkovic 2018). "gumbel" and "exponential" are the noise of scores
         of which only the place of the largest is released: the number released is that place, and carries no noise.
+        "above" is discrete Laplace noise of scores of which `ABOVE`, `BELOW` or `NOT_REACHED` is released.
     scales : tuple of float, length m
         The scale s of every coordinate, in steps of the integers; 0 where a coordinate carries no noise.
     draws : int
         Number of independent draws that are added up; above 1 for "laplace" alone.
+    shared : float
+        Scale of the one discrete Laplace draw that all coordinates are compared with; 0 unless the family is "above".
 
     Examples
     --------
@@ -71,6 +88,7 @@ class NoiseLaw:
     family: Family
     scales: tuple[float, ...]
     draws: int = 1
+    shared: float = 0.0
 
     def __post_init__(self) -> None:
         if type(self.draws) is not int or not 1 <= self.draws <= MOST_DRAWS:
@@ -82,6 +100,8 @@ class NoiseLaw:
         scales = np.asarray(self.scales)
         if not ((scales >= 0) & (scales < _LARGEST)).all():
             raise OptionError("scales", self.scales, f"numbers from 0 to {_LARGEST:g}")
+        if not 0 <= self.shared < _LARGEST or (self.shared > 0 and self.family != "above"):
+            raise OptionError("shared", self.shared, '0 unless the family is "above"')
 
     @property
     def variances(self) -> Array:
@@ -135,7 +155,12 @@ class NoiseLaw:
             else:
                 runs.append([scale, 1])
         name = f"discrete {self.family}" if self.family in ("gaussian", "laplace") else self.family
-        return {"family": name, "scales": runs, **({"draws": self.draws} if self.draws > 1 else {})}
+        return {
+            "family": name,
+            "scales": runs,
+            **({"draws": self.draws} if self.draws > 1 else {}),
+            **({"shared": self.shared} if self.shared else {}),
+        }
 
     @classmethod
     def from_dict(cls, stored: Mapping[str, Any]) -> NoiseLaw:
@@ -146,7 +171,7 @@ class NoiseLaw:
             if not all(type(count) is int and count > 0 for _, count in runs) or sum(n for _, n in runs) > _LONGEST:
                 raise ReleaseFormatError("the noise law has scales with wrong counts")
             scales = tuple(scale for scale, count in runs for _ in range(count))
-            return cls(family, scales, stored.get("draws", 1))  # type: ignore[arg-type]
+            return cls(family, scales, stored.get("draws", 1), float(stored.get("shared", 0.0)))  # type: ignore[arg-type]
         except (KeyError, TypeError, ValueError) as error:
             raise ReleaseFormatError(f"the noise law cannot be read: {error}") from error
 

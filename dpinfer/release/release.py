@@ -85,6 +85,11 @@ class Release:
         return Schema.from_dict(self.question["schema"])
 
     @property
+    def columns_read(self) -> tuple[str, ...]:
+        """Columns that were read for it: those of its schema, or fewer where it holds the schema of others too."""
+        return tuple(self.question.get("read", self.schema))
+
+    @property
     def unit(self) -> str:
         """The unit of protection in words: "one row", or a person with how many rows."""
         return self.schema.unit
@@ -120,7 +125,8 @@ class Release:
         if len(self.sums) == 1:
             return self.sums[0].law
         first = self.sums[0].law
-        return NoiseLaw(first.family, tuple(scale for stage in self.sums for scale in stage.law.scales), first.draws)
+        scales = tuple(scale for stage in self.sums for scale in stage.law.scales)
+        return NoiseLaw(first.family, scales, first.draws, first.shared)
 
     @property
     def array(self) -> NDArray[np.float64]:
@@ -140,7 +146,7 @@ class Release:
 
     def with_notes(self, advice: Iterable[Advice]) -> Release:
         """Return the release with the sentences that are about columns that were read for it."""
-        read = set(self.schema)
+        read = set(self.columns_read)
         return replace(self, notes=tuple(one.text for one in advice if set(one.columns) <= read))
 
     def infer(self, **options: Any) -> Any:
@@ -255,6 +261,7 @@ class Release:
 
 def _check_types(stored: Mapping[str, Any]) -> None:
     nobs, charges, notes = stored["nobs"], stored["charge_ids"], stored.get("notes", [])
+    read = stored["question"].get("read", []) if isinstance(stored["question"], dict) else None
     right = {
         "kind": isinstance(stored["kind"], str),
         "stages": isinstance(stored["stages"], list) and len(stored["stages"]) > 0,
@@ -265,6 +272,7 @@ def _check_types(stored: Mapping[str, Any]) -> None:
         "dataset_version": isinstance(stored.get("dataset_version"), str | None),
         "public": isinstance(stored["public"], bool),
         "notes": isinstance(notes, list) and all(isinstance(one, str) for one in notes),
+        "read": isinstance(read, list) and all(isinstance(one, str) for one in read),
         "question": isinstance(stored["question"], dict) and isinstance(stored["question"]["text"], str),
     }
     for name, holds in right.items():

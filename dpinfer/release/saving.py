@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import errno
 import json
+import logging
 import os
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -38,6 +39,8 @@ _NOTE = (
     "A release is being measured, or was paid for and lost. The ledger has the charge if the price was paid. "
     "Delete this file to pay again."
 )
+
+_LOG = logging.getLogger("dpinfer")
 
 read_releases_with(Release.from_json)
 
@@ -229,6 +232,7 @@ class SavedRelease:
     def _locked(self) -> int:
         if fcntl is None:
             raise OptionError("save", str(self.path), "a system with POSIX file locks; without: release.save(path)")
+        told = False
         while True:
             try:
                 check_writable(self.path)
@@ -236,7 +240,7 @@ class SavedRelease:
             except OSError as error:
                 self._refuse(error)
             try:
-                fcntl.flock(handle, fcntl.LOCK_EX)
+                told = self._wait(handle, told=told)
                 same = self._is_sidecar(handle)
             except OSError as error:
                 os.close(handle)
@@ -247,6 +251,18 @@ class SavedRelease:
             if same:
                 return handle
             os.close(handle)  # it was removed while this process waited: its release is there, or nothing was paid
+
+    def _wait(self, handle: int, *, told: bool) -> bool:
+        """Take the lock of a reservation; a wait for another process is logged, once. Return whether it was."""
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            if not told:
+                with suppress(Exception):  # a handler that fails must not keep anybody from measuring
+                    _LOG.info("waiting for another process that measures what goes to %r", self.path.name)
+            fcntl.flock(handle, fcntl.LOCK_EX)
+            return True
+        return told
 
     def _is_sidecar(self, handle: int) -> bool:
         """Whether an open file is still that of the reservation: not one that was removed meanwhile."""

@@ -13,6 +13,7 @@ from dpinfer.results.selection import SelectionResults
 from dpinfer.results.testing.base import TestResults
 from dpinfer.results.testing.binomial import BinomTestResults
 from dpinfer.results.testing.tables import ChiSquareResults
+from dpinfer.results.threshold import ThresholdResults
 
 __all__ = [
     "BinomTestResults",
@@ -30,4 +31,5 @@ __all__ = [
     "SelectionResults",
     "TableResults",
     "TestResults",
+    "ThresholdResults",
 ]

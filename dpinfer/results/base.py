@@ -10,7 +10,7 @@ from dpinfer.results.margin_plots import margins_frame, plot_margins
 from dpinfer.results.prediction import MeanPrediction, design_rows
 from dpinfer.results.printing import Exported
 from dpinfer.results.terms import pairwise_tests, term_tests
-from dpinfer.results.wording import short_guarantee
+from dpinfer.results.wording import short_guarantee, title_guarantee
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -76,7 +76,7 @@ class PrivateResults(Exported, PrivateEstimates):
     def __repr__(self) -> str:
         return (
             f"<PrivateResults: {self._model_name} of {self._response}, {len(self.params)} coefficients, "
-            f"{self._inference.method}, {short_guarantee(self._release)}>"
+            f"{self._inference.method}, {title_guarantee(self._release)}>"
         )
 
     # Predictions

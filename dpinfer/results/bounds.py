@@ -12,7 +12,7 @@ import pandas as pd
 from dpinfer.errors import InferenceError, names_of
 from dpinfer.results.descriptions import DescriptionResults
 from dpinfer.results.printing import PrivateSummary, cell_table, summary_of
-from dpinfer.results.wording import charge_notes, column_notes, guarantee, guarantee_facts, short_guarantee
+from dpinfer.results.wording import charge_notes, column_notes, guarantee, guarantee_facts, title_guarantee
 from dpinfer.schema.clamping import limits_of
 from dpinfer.schema.column import DROP
 from dpinfer.schema.real import Integer, Real
@@ -136,7 +136,7 @@ class BoundsResults(DescriptionResults):
 
     def __repr__(self) -> str:
         lost = len(self._missing)
-        return f"<BoundsResults: {len(self._found)} columns, {lost} not determined, {short_guarantee(self.release)}>"
+        return f"<BoundsResults: {len(self._found)} columns, {lost} not determined, {title_guarantee(self.release)}>"
 
 
 def _number(value: float) -> str:

@@ -15,7 +15,7 @@ from dpinfer.display.numbers import number
 from dpinfer.display.report import Report, Table
 from dpinfer.errors import OptionError
 from dpinfer.inference.contrasts import combined
-from dpinfer.results.drawing import draw_intervals
+from dpinfer.results.drawing import IntervalFigure, PlottedIntervals
 from dpinfer.results.laws import draw_law, dress_law
 from dpinfer.results.style import given_or_new
 
@@ -129,7 +129,7 @@ def standard_errors(inference: Inference, combinations: Array) -> Array:
     return found + 0.0 * combined(combinations, inference.params)
 
 
-class CoefficientTest(ContrastResults):  # type: ignore[misc]
+class CoefficientTest(PlottedIntervals, ContrastResults):  # type: ignore[misc]
     """Tests of single linear combinations, in the form of statsmodels' ``ContrastResults``.
 
     P-values and intervals are those of the inference; ``tvalue`` is (effect - value) / ``sd`` under every
@@ -193,25 +193,12 @@ class CoefficientTest(ContrastResults):  # type: ignore[misc]
         """
         return self._inference.intervals(self._restrictions, check_alpha(alpha))
 
-    def plot(self, ax: Axes | None = None, *, alpha: float = 0.05) -> Axes:
-        """Plot each combination with its interval.
-
-        Parameters
-        ----------
-        ax : matplotlib.axes.Axes, optional
-            Where to draw; a new figure by default.
-        alpha : float
-            One minus the confidence of the intervals.
-
-        Returns
-        -------
-        matplotlib.axes.Axes
-        """
+    def _interval_figure(self, alpha: float) -> IntervalFigure:
         ends, effects = self.conf_int(alpha), np.ravel(self.effect)
         frame = pd.DataFrame({"estimate": effects, "lower": ends[:, 0], "upper": ends[:, 1]})
         frame.index = pd.Index([f"c{place}" for place in range(len(frame))])
         label, title = f"combination ({self.method} inference)", "Tests of linear combinations"
-        return draw_intervals(frame, ax, alpha=alpha, color=None, legend=True, zero=True, label=label, title=title)
+        return IntervalFigure(frame, label, title, zero=True)
 
     def _repr_html_(self) -> str:
         """Show `summary` as HTML in a notebook."""

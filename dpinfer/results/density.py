@@ -20,7 +20,7 @@ from dpinfer.results.wording import (
     format_count,
     guarantee,
     guarantee_facts,
-    short_guarantee,
+    title_guarantee,
 )
 
 if TYPE_CHECKING:
@@ -279,14 +279,14 @@ class DensityResults(Exported):
         ax.stairs(frame["density"], self.edges, baseline=None, color=color, lw=1.4, label="density")
         ax.axhline(0.0, color=FAINT, lw=0.8, zorder=0)
         ax.set(xlabel=self.release.schema.caption(self.column), ylabel="density")
-        titled(ax, f"{self.column}: {short_guarantee(self.release)}")
+        titled(ax, f"{self.column}: {title_guarantee(self.release)}")
         restrain(ax)
         grouped(ax.xaxis)
         legend(ax)
         return ax
 
     def __repr__(self) -> str:
-        return f"<DensityResults: {self.column}, {self.bins:,} bins, {short_guarantee(self.release)}>"
+        return f"<DensityResults: {self.column}, {self.bins:,} bins, {title_guarantee(self.release)}>"
 
 
 def _table(frame: pd.DataFrame, ends: tuple[str, str]) -> SimpleTable:

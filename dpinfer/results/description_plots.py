@@ -11,7 +11,7 @@ from dpinfer.display.numbers import number
 from dpinfer.results.drawing import draw_intervals
 from dpinfer.results.plots import coefficient_frame
 from dpinfer.results.style import SMALL, given_or_new, grouped, heat_table, ink, legend, restrain, titled
-from dpinfer.results.wording import column_caption, column_labels, short_guarantee
+from dpinfer.results.wording import column_caption, column_labels, title_guarantee
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -127,7 +127,7 @@ def _heat(results: DescriptionResults, ax: Axes | None) -> Axes:
     heat_table(ax, values, down, across, texts=texts)
     called = [column_caption(results.release, str(name)) for name in results.index.names]
     ax.set(xlabel=called[-1], ylabel=", ".join(called[:-1]))
-    titled(ax, f"{results.quantity}, {short_guarantee(results.release)}")
+    titled(ax, f"{results.quantity}, {title_guarantee(results.release)}")
     return ax
 
 
@@ -186,7 +186,7 @@ def _measured(results: DescriptionResults) -> str:
 
 def _title(results: DescriptionResults) -> str:
     (response,) = column_labels(results.release, [results.response])
-    return f"{response}: {short_guarantee(results.release)}"
+    return f"{response}: {title_guarantee(results.release)}"
 
 
 def _ends(frame: pd.DataFrame) -> tuple[float, float]:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pandas as pd
 
+from dpinfer.display.progress import watch
 from dpinfer.inference.quantiles import cdf_interval, simultaneous_width
 from dpinfer.results.contrasts import check_alpha
 from dpinfer.results.printing import Exported, PrivateSummary, estimate_table, label_texts, summary_of
@@ -20,7 +21,7 @@ from dpinfer.results.wording import (
     format_count,
     guarantee,
     guarantee_facts,
-    short_guarantee,
+    title_guarantee,
 )
 
 if TYPE_CHECKING:
@@ -103,9 +104,8 @@ class CDFResults(Exported):
         """
         check_alpha(alpha)
         frames = []
-        for label, tree in zip(self.labels, self.trees, strict=True):
+        for label, tree, half in zip(self.labels, self.trees, self._halves(alpha), strict=True):
             ends = cdf_interval(tree, alpha, dependence=self._dependence)
-            half = self._half(tree, alpha)
             frame = pd.DataFrame(
                 {
                     "x": tree.edges,
@@ -121,14 +121,20 @@ class CDFResults(Exported):
             frames.append(frame)
         return pd.concat(frames, ignore_index=True)
 
-    def _half(self, tree: Tree, alpha: float) -> float:
-        return simultaneous_width(tree, alpha, dependence=self._dependence, replicates=self.replicates, seed=self.seed)
+    def _halves(self, alpha: float) -> list[float]:
+        replicates, seed = self.replicates, self.seed
+        with watch("CDF band", total=replicates * len(self.trees), unit=" draws") as counted:
+            return [
+                simultaneous_width(
+                    tree, alpha, dependence=self._dependence, replicates=replicates, seed=seed, counted=counted
+                )
+                for tree in self.trees
+            ]
 
     def band_width(self, alpha: float = 0.05) -> pd.Series:
         """Half width of the simultaneous band of every group."""
         check_alpha(alpha)
-        halves = [self._half(tree, alpha) for tree in self.trees]
-        return pd.Series(halves, index=[label or self.column for label in self.labels], name="half width")
+        return pd.Series(self._halves(alpha), index=[label or self.column for label in self.labels], name="half width")
 
     def quantile(self, q: float | Sequence[float], *, continuous: bool = False) -> DescriptionResults:
         """Return quantiles with intervals, from the same release and so for free; see `dpinfer.quantile`."""
@@ -186,15 +192,15 @@ class CDFResults(Exported):
         check_alpha(alpha)
         ax = given_or_new(ax, 6.5, 4)
         labels = column_labels(self.release, self.labels)
-        for place, (label, tree) in enumerate(zip(labels, self.trees, strict=True)):
-            color, half = f"C{place}", self._half(tree, alpha)
+        for place, (label, tree, half) in enumerate(zip(labels, self.trees, self._halves(alpha), strict=True)):
+            color = f"C{place}"
             # Between two edges the function is above what it is at the first, and below what it is at the second.
             lower, upper = np.clip(tree.cdf - half, 0, 1)[:-1], np.clip(tree.cdf + half, 0, 1)[1:]
             ends = np.stack([tree.edges[:-1], tree.edges[1:]], axis=1).ravel()
             ax.fill_between(ends, np.repeat(lower, 2), np.repeat(upper, 2), color=color, alpha=0.2, lw=0)
             ax.plot(tree.edges, tree.cdf, color=color, lw=1.6, label=label or None)
         ax.set(xlabel=self.release.schema.caption(self.column), ylabel="share of rows", ylim=(0, 1))
-        titled(ax, f"{1 - alpha:.0%} band, {short_guarantee(self.release)}")
+        titled(ax, f"{1 - alpha:.0%} band, {title_guarantee(self.release)}")
         restrain(ax)
         grouped(ax.xaxis)
         if self.labels != [""]:
@@ -202,4 +208,4 @@ class CDFResults(Exported):
         return ax
 
     def __repr__(self) -> str:
-        return f"<CDFResults: {self.column}, {self.distribution.leaves:,} leaves, {short_guarantee(self.release)}>"
+        return f"<CDFResults: {self.column}, {self.distribution.leaves:,} leaves, {title_guarantee(self.release)}>"

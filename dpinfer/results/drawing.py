@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from abc import abstractmethod
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
@@ -12,10 +13,44 @@ if TYPE_CHECKING:
     import pandas as pd
     from matplotlib.axes import Axes
 
-__all__ = ["draw_intervals"]
+__all__ = ["IntervalFigure", "PlottedIntervals", "draw_intervals"]
 
 _TALLEST = 14.0
 """Height in inches of a new figure, at most."""
+
+
+class IntervalFigure(NamedTuple):
+    """What is drawn: estimates with their ends, what the axis and the figure are called, and whether zero is marked."""
+
+    frame: pd.DataFrame
+    label: str
+    title: str
+    zero: bool = False
+
+
+class PlottedIntervals:
+    """Results that are drawn as points with their intervals."""
+
+    @abstractmethod
+    def _interval_figure(self, alpha: float) -> IntervalFigure:
+        """Return what `plot` draws."""
+
+    def plot(self, ax: Axes | None = None, *, alpha: float = 0.05) -> Axes:
+        """Plot each estimate with its interval.
+
+        Parameters
+        ----------
+        ax : matplotlib.axes.Axes, optional
+            Where to draw; a new figure by default.
+        alpha : float
+            One minus the confidence of the intervals.
+
+        Returns
+        -------
+        matplotlib.axes.Axes
+        """
+        frame, label, title, zero = self._interval_figure(alpha)
+        return draw_intervals(frame, ax, alpha=alpha, color=None, legend=True, zero=zero, label=label, title=title)
 
 
 def draw_intervals(

@@ -11,7 +11,7 @@ import pandas as pd
 from dpinfer.errors import OptionError, UnknownColumnError, type_of
 from dpinfer.results.contrasts import check_alpha
 from dpinfer.results.style import SMALL, given_or_new, grouped, restrain, titled
-from dpinfer.results.wording import short_guarantee
+from dpinfer.results.wording import title_guarantee
 from dpinfer.schema.columns import Category, Integer
 
 if TYPE_CHECKING:
@@ -134,7 +134,7 @@ def plot_margins(
     ax.set_ylim(low - margin, high + margin)
     ax.set_xlabel(design.schema.caption(term))
     ax.set_ylabel(f"mean of {design.schema.caption(results.response)},\npointwise {100 * (1 - alpha):.4g}% intervals")
-    titled(ax, f"{design.schema.caption(results.response)}: {short_guarantee(results.release)}")
+    titled(ax, f"{design.schema.caption(results.response)}: {title_guarantee(results.release)}")
     restrain(ax)
     grouped(ax.yaxis, *([] if discrete else [ax.xaxis]))
     if legend and varying:

@@ -20,7 +20,7 @@ from dpinfer.results.wording import (
     column_notes,
     guarantee,
     guarantee_facts,
-    short_guarantee,
+    title_guarantee,
 )
 
 if TYPE_CHECKING:
@@ -296,7 +296,7 @@ class MarginalEffects(Exported):
         }
         label = f"{MARGIN_LABELS[self.margeff_options['method']]} ({self.results.inference.method} inference)"
         (response,) = column_labels(self.results.release, [self.results.response])
-        title = f"{response}: {short_guarantee(self.results.release)}"
+        title = f"{response}: {title_guarantee(self.results.release)}"
         frame = pd.DataFrame(columns, index=column_labels(self.results.release, self.names))
         return draw_intervals(frame, ax, alpha=alpha, color=color, legend=legend, zero=True, label=label, title=title)
 

@@ -8,14 +8,12 @@ from typing import TYPE_CHECKING
 import pandas as pd
 
 from dpinfer.display.numbers import number
-from dpinfer.results.drawing import draw_intervals
+from dpinfer.results.drawing import IntervalFigure, PlottedIntervals
 from dpinfer.results.printing import Exported, cell_table, interval_labels, summary_of
-from dpinfer.results.wording import column_labels, column_notes, guarantee, guarantee_facts, short_guarantee
+from dpinfer.results.wording import column_labels, column_notes, guarantee, guarantee_facts, title_guarantee
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-
-    from matplotlib.axes import Axes
 
     from dpinfer.inference.batch import BatchEstimates
     from dpinfer.release import Release
@@ -24,7 +22,7 @@ if TYPE_CHECKING:
 __all__ = ["Estimates"]
 
 
-class Estimates(Exported):
+class Estimates(PlottedIntervals, Exported):
     """Estimates from one release, with statsmodels' names.
 
     Parameters
@@ -97,27 +95,12 @@ class Estimates(Exported):
         notes = [guarantee(self.release), *column_notes(self.release)]
         return summary_of(title, guarantee_facts(self.release), [], table, notes, self.flags)
 
-    def plot(self, ax: Axes | None = None, *, alpha: float = 0.05) -> Axes:
-        """Plot estimates with intervals.
-
-        Parameters
-        ----------
-        ax : matplotlib.axes.Axes, optional
-            Where to draw; a new figure by default.
-        alpha : float
-            One minus the confidence of the intervals.
-
-        Returns
-        -------
-        matplotlib.axes.Axes
-        """
+    def _interval_figure(self, alpha: float) -> IntervalFigure:
         ends = self.conf_int(alpha)
         frame = pd.DataFrame({"estimate": self.params, "lower": ends[0], "upper": ends[1]})
         frame.index = pd.Index(column_labels(self.release, frame.index))
-        title = f"{self.release.question['text']}: {short_guarantee(self.release)}"
-        return draw_intervals(
-            frame, ax, alpha=alpha, color=None, legend=True, zero=False, label="estimate", title=title
-        )
+        title = f"{self.release.question['text']}: {title_guarantee(self.release)}"
+        return IntervalFigure(frame, "estimate", title)
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__}: {', '.join(self._found.names)}>"

@@ -12,7 +12,7 @@ from dpinfer.errors import UnknownColumnError
 from dpinfer.results.contrasts import check_alpha
 from dpinfer.results.drawing import draw_intervals
 from dpinfer.results.prediction import CONSTANTS
-from dpinfer.results.wording import column_labels, short_guarantee
+from dpinfer.results.wording import column_labels, title_guarantee
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -84,7 +84,7 @@ def plot_coefficients(
     frame = _selected(coefficient_frame(results, alpha), terms)
     frame.index = pd.Index(column_labels(results.release, frame.index))
     (response,) = column_labels(results.release, [results.response])
-    title = f"{response}: {short_guarantee(results.release)}"
+    title = f"{response}: {title_guarantee(results.release)}"
     label = f"coefficient ({results.inference.method} inference)"
     return draw_intervals(frame, ax, alpha=alpha, color=color, legend=legend, zero=zero, label=label, title=title)
 

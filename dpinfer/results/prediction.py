@@ -12,13 +12,12 @@ import pandas as pd
 from dpinfer.display.report import Report, Table
 from dpinfer.errors import OptionError, UnknownColumnError, kind_of, type_of
 from dpinfer.results.contrasts import check_alpha, standard_errors
-from dpinfer.results.drawing import draw_intervals
+from dpinfer.results.drawing import IntervalFigure, PlottedIntervals
 from dpinfer.results.printing import label_texts
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from matplotlib.axes import Axes
     from numpy.typing import NDArray
 
     from dpinfer.inference.base import Inference
@@ -146,7 +145,7 @@ def _column(frame: pd.DataFrame, name: str) -> Array:
 
 
 @dataclass(frozen=True, slots=True)
-class MeanPrediction:
+class MeanPrediction(PlottedIntervals):
     """Predicted means at public design points, with intervals from the one inference.
 
     Parameters
@@ -242,25 +241,11 @@ class MeanPrediction:
             frame["mean_se"] = self.se_mean
         return frame.join(self.conf_int(alpha).set_axis(["mean_ci_lower", "mean_ci_upper"], axis=1))
 
-    def plot(self, ax: Axes | None = None, *, alpha: float = 0.05) -> Axes:
-        """Plot the mean at each point with its interval, called by the labels of the points.
-
-        Parameters
-        ----------
-        ax : matplotlib.axes.Axes, optional
-            Where to draw; a new figure by default.
-        alpha : float
-            One minus the confidence of the intervals.
-
-        Returns
-        -------
-        matplotlib.axes.Axes
-        """
+    def _interval_figure(self, alpha: float) -> IntervalFigure:
         ends = self.conf_int(alpha)
         columns = {"estimate": self.predicted_mean, "lower": ends[0], "upper": ends[1]}
         frame = pd.DataFrame(columns).set_axis(label_texts(self.index))
-        told = "predicted mean", "Predictions at public points"
-        return draw_intervals(frame, ax, alpha=alpha, color=None, legend=True, zero=False, label=told[0], title=told[1])
+        return IntervalFigure(frame, "predicted mean", "Predictions at public points")
 
     def _repr_html_(self) -> str:
         """Show `summary_frame` as HTML in a notebook."""

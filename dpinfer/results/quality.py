@@ -18,7 +18,7 @@ from dpinfer.results.wording import (
     format_count,
     guarantee,
     guarantee_facts,
-    short_guarantee,
+    title_guarantee,
 )
 from dpinfer.schema.classes import CELL_CLASSES, ROWS_KEPT
 
@@ -180,7 +180,7 @@ class QualityResults(DescriptionResults):
 
     def __repr__(self) -> str:
         told = f"{len(self._quality.schema)} columns, {len(self.advice)} sentences of advice"
-        return f"<QualityResults: {told}, {short_guarantee(self.release)}>"
+        return f"<QualityResults: {told}, {title_guarantee(self.release)}>"
 
     def plot(self, ax: Axes | None = None, *, alpha: float = 0.05, color: str | None = None) -> Axes:
         """Draw a bar for each column, of the shares of its classes.
@@ -213,6 +213,6 @@ class QualityResults(DescriptionResults):
         ax.set_xlim(0, 1.0)
         ax.set_xlabel(f"share of rows (+/- {frame['share margin'].max():.2g} for noise, {1 - alpha:.0%})")
         ax.spines[["top", "right"]].set_visible(False)
-        ax.set_title(f"Data quality: {short_guarantee(self.release)}", fontsize="medium")
+        ax.set_title(f"Data quality: {title_guarantee(self.release)}", fontsize="medium")
         ax.legend(loc="upper left", bbox_to_anchor=(1.01, 1.0), frameon=False, fontsize="small")
         return ax

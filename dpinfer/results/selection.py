@@ -13,7 +13,7 @@ from dpinfer.display.numbers import count, number
 from dpinfer.errors import OptionError
 from dpinfer.results.printing import PrivateSummary, Shown, cell_table, summary_of
 from dpinfer.results.style import MARKED, given_or_new, grouped, legend, restrain, titled
-from dpinfer.results.wording import charge_notes, column_notes, guarantee, guarantee_facts, short_guarantee
+from dpinfer.results.wording import charge_notes, column_notes, guarantee, guarantee_facts, title_guarantee
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -115,7 +115,7 @@ class SelectionResults(Shown):
         ax.set(xlabel="score below the largest by more than", ylabel="probability, at most", ylim=(0, 1.03))
         ax.set_xlim(0, float(frame["miss"].iloc[-1]))
         asked = f"{self.response}: " if self.response else ""
-        titled(ax, f"{asked}{self.selected} of {count(len(self.candidates))}, {short_guarantee(self.release)}")
+        titled(ax, f"{asked}{self.selected} of {count(len(self.candidates))}, {title_guarantee(self.release)}")
         restrain(ax)
         grouped(ax.xaxis)
         legend(ax)
@@ -150,7 +150,7 @@ class SelectionResults(Shown):
     def __repr__(self) -> str:
         return (
             f"<{type(self).__name__}: {self.selected!r} of {len(self.candidates):,} candidates, {self.method}, "
-            f"{short_guarantee(self.release)}>"
+            f"{title_guarantee(self.release)}>"
         )
 
 

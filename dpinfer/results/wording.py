@@ -26,6 +26,7 @@ __all__ = [
     "guarantee_facts",
     "measured_in",
     "short_guarantee",
+    "title_guarantee",
 ]
 
 _WORD = re.compile(r"(?<![\w.])[^\W\d]\w*(?![\w.(])")
@@ -109,9 +110,12 @@ def short_guarantee(release: AnyRelease) -> str:
     str
         The price that was asked for, or "none (public data)".
     """
-    if release.public:
-        return "none (public data)"
-    return str(release.cost.price)
+    return "none (public data)" if release.public else str(release.cost.price)
+
+
+def title_guarantee(release: AnyRelease) -> str:
+    """Return the price, or that there is no privacy, as a title says it after what is shown."""
+    return "public data, no privacy" if release.public else str(release.cost.price)
 
 
 def guarantee_facts(release: AnyRelease) -> Facts:

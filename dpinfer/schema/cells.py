@@ -27,6 +27,7 @@ __all__ = [
     "MISSING",
     "PLAIN_NUMBERS",
     "Coded",
+    "Meant",
     "complex_to_numbers",
     "distinct_texts",
     "normal_text",
@@ -64,7 +65,19 @@ class Coded:
         """The codes, with every position outside the values mapped to ``len(values)``, shape (m,)."""
         size = len(self.values)
         codes = np.asarray(self.codes)
+        if codes.size and codes.min() >= 0 and codes.max() < size:
+            return codes.astype(np.intp, copy=False)
         return np.where((codes < 0) | (codes >= size), size, codes).astype(np.intp)
+
+
+@dataclass(frozen=True, eq=False)
+class Meant:
+    """Cells that a column has read already: what `Column.meaning` gave for them (m,)."""
+
+    values: NDArray[np.float64]
+
+    def __len__(self) -> int:
+        return len(self.values)
 
 
 def distinct_texts(cells: Iterable[object]) -> Coded:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self
 import numpy as np
 
 from dpinfer.errors import SchemaError, shown, type_of
-from dpinfer.schema.cells import IMPOSSIBLE, MISSING, Coded, complex_to_numbers, distinct_texts, read_cell
+from dpinfer.schema.cells import IMPOSSIBLE, MISSING, Coded, Meant, complex_to_numbers, distinct_texts, read_cell
 from dpinfer.schema.lookup import MissingCodes, plainest, spelled
 
 if TYPE_CHECKING:
@@ -161,7 +161,7 @@ class Column(ABC):
         """Index into `level_texts` of coerced values that are within the bounds, shape (m,)."""
         return (values - float(getattr(self, "lower", 0.0))).astype(np.intp)
 
-    def coerce(self, raw: NDArray[Any] | Coded) -> NDArray[np.float64]:
+    def coerce(self, raw: NDArray[Any] | Coded | Meant) -> NDArray[np.float64]:
         """Turn cells of any storage into floats (m,), with the policies applied. Bounds are not applied.
 
         The number, 0 or 1, or the level's index; **not finite where the row is to be dropped** (NaN, except that a
@@ -170,12 +170,14 @@ class Column(ABC):
         """
         return self._each(raw, self.settle)
 
-    def meaning(self, raw: NDArray[Any] | Coded) -> NDArray[np.float64]:
+    def meaning(self, raw: NDArray[Any] | Coded | Meant) -> NDArray[np.float64]:
         """Read cells of any storage (m,) without the policies: NaN is missing, an infinity impossible."""
         return self._each(raw, lambda values: values)
 
-    def _each(self, raw: NDArray[Any] | Coded, done: _Done) -> NDArray[np.float64]:  # noqa: PLR0911  (a return a storage)
+    def _each(self, raw: NDArray[Any] | Coded | Meant, done: _Done) -> NDArray[np.float64]:  # noqa: PLR0911  (a return a storage)
         """Read cells of any storage; to distinct values of text and codes is ``done`` once what is done."""
+        if isinstance(raw, Meant):
+            return done(raw.values)
         if isinstance(raw, Coded):
             return done(self._read([*raw.values, None]))[raw.positions]
         if raw.dtype.kind == "U":

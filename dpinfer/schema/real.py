@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 
 from dpinfer.errors import SchemaError
-from dpinfer.schema.cells import IMPOSSIBLE, MISSING, Coded, text_to_number
+from dpinfer.schema.cells import IMPOSSIBLE, MISSING, Coded, Meant, text_to_number
 from dpinfer.schema.column import DROP, Column, finite_number, refused
 
 if TYPE_CHECKING:
@@ -90,7 +90,7 @@ class Real(Column):
     def _numbers(self, values: NDArray[np.float64]) -> NDArray[np.float64]:
         return self._missing.numbers(values)
 
-    def coerce(self, raw: NDArray[Any] | Coded) -> NDArray[np.float64]:
+    def coerce(self, raw: NDArray[Any] | Coded | Meant) -> NDArray[np.float64]:
         """Turn cells into floats; see `Column.coerce`."""
         untouched = type(self) is Real and self.missing == self.impossible == DROP and not self.missing_codes
         if untouched and isinstance(raw, np.ndarray) and raw.dtype == np.float64 and raw.dtype.isnative:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from dpinfer.display.progress import check_progress
 from dpinfer.errors import DataError, DPInferError, OptionError, names_of
 from dpinfer.studies.design import Design, Task, as_tuple
 from dpinfer.studies.engine import draw_columns, run_block
@@ -106,6 +107,7 @@ def coverage_study(
     >>> bool(0.88 < cells.loc["x0", "coverage"] <= 1)
     True
     """
+    check_progress(progress)
     design = Design(
         generate=generate,
         procedure=procedure,

@@ -14,10 +14,9 @@ import pyarrow as pa
 from dpinfer.errors import DataError, OptionError
 from dpinfer.inference.contrasts import contrast_rows, variance_of
 from dpinfer.inference.released import Released
-from dpinfer.kernel.rows.base import Batch
-from dpinfer.kernel.rows.features import CHUNK_ROWS
+from dpinfer.kernel.rows.base import CHUNK_ROWS, Batch
 from dpinfer.kernel.simulated import PublicData
-from dpinfer.kernel.sources import open_source
+from dpinfer.kernel.sources import open_table
 from dpinfer.privacy.units import ZCDP
 from dpinfer.release.laws import NoiseLaw
 from dpinfer.schema.cells import Coded
@@ -65,7 +64,7 @@ def draw_columns(design: Design, rng: np.random.Generator, n: int) -> Columns:
     """
     drawn = design.generate(rng, n)
     if isinstance(drawn, pd.DataFrame):
-        source = open_source(drawn)
+        source = open_table(drawn)
         drawn = source.read(source.columns, 0, source.rows)
     if not hasattr(drawn, "keys"):
         raise DataError(f"generate returned a {type(drawn).__name__}: expected a dict of arrays or a DataFrame")

@@ -130,8 +130,8 @@ class PowerStudy(Reported):
         )
 
     def _report(self) -> Report:
-        draws = "exact" if self._population is None else f"{count(self.replicates)} replicates"
-        facts = (("level", f"{self.alpha:g}"), ("relation", self.neighbors), ("power is", draws))
+        draws = "exactly" if self._population is None else f"from {count(self.replicates)} replicates"
+        facts = (("level", f"{self.alpha:g}"), ("neighbours", self.neighbors), ("computed", draws))
         title = f"Power of {self.test.text(self.schema)}"
         return Report(title, facts, (Table.of(self.frame, index=False),))
 

@@ -194,7 +194,7 @@ class StudyResults(Reported):
             ("question", str(design.procedure)),
             ("replicates", f"{count(design.replicates)}{'' if self.complete else ' (interrupted)'}"),
             ("level of intervals", f"{design.level:g}"),
-            ("relation", design.neighbors),
+            ("neighbours", design.neighbors),
         )
         tables = [Table.of(self.summary())]
         if len(failed):

@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from dpinfer.kernel.rows.base import Batch
-from dpinfer.kernel.rows.features import CHUNK_ROWS
+from dpinfer.kernel.rows.base import CHUNK_ROWS, Batch
 from dpinfer.schema.cells import Coded
 from dpinfer.studies.engine import draw_columns, quiet_estimates
 

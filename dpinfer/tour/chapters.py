@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from dpinfer.tour.account import account_chapter
 from dpinfer.tour.beginning import ledger_chapter, price_chapter, quality_chapter, schema_chapter
 from dpinfer.tour.descriptions import description_chapter, test_chapter
+from dpinfer.tour.engines import engines_chapter
 from dpinfer.tour.models import blocks_chapter, bootstrap_chapter
 from dpinfer.tour.people import people_chapter, shape_chapter
 from dpinfer.tour.planning import plan_chapter
@@ -34,6 +35,7 @@ CHAPTERS: tuple[tuple[str, Callable[[Tour], list[Block]]], ...] = (
     ("Any model, block by block", blocks_chapter),
     ("People with several rows", people_chapter),
     ("Choices, quantiles and a density", shape_chapter),
+    ("Rows that are not in memory", engines_chapter),
     ("Replicates at their true price", bootstrap_chapter),
     ("What the ledger says", account_chapter),
 )

@@ -14,7 +14,7 @@ import dpinfer as dpi
 from dpinfer.errors import DPInferError
 from dpinfer.kernel.rows.base import Batch
 from dpinfer.kernel.rows.blocks import BlockSum, block_values
-from dpinfer.kernel.stage import Largest, Place, Resampled, Sum
+from dpinfer.kernel.stage import Above, Largest, Place, Resampled, Sum
 from dpinfer.privacy.units import PureDP
 from dpinfer.schema.category import Category
 from dpinfer.schema.columns import Boolean
@@ -112,7 +112,11 @@ def _check_scores(stage: PricedStage, question: Question) -> int:
         pairs = [(found[i], found[j]) for i, j in rng.integers(0, UNITS, (PAIRS, 2))]
     for first, second in pairs:
         change = [a - b for a, b in zip(first, second, strict=True)]
-        assert max(change) - min(change) <= rows.spread(question.neighbors)
+        if isinstance(stage.stage.measure, Above):
+            assert max(map(abs, change)) <= rows.moved(question.neighbors)
+            assert not rows.monotone(question.neighbors) or min(change) >= 0 or max(change) <= 0
+        else:
+            assert max(change) - min(change) <= rows.spread(question.neighbors)
     return sum(any(one) for one in found)
 
 
@@ -130,6 +134,6 @@ def test_no_unit_moves_the_sums_further_than_their_price(question):
     for stage in measured.stages:
         if isinstance(stage.stage.measure, Place):  # ranks: tests/kernel/test_quantiles.py and test_rank_weights.py
             continue
-        scores = isinstance(stage.stage.measure, Largest)
+        scores = isinstance(stage.stage.measure, Largest | Above)
         moved += _check_scores(stage, question) if scores else _check_sum(stage, question)
     assert moved > 0  # else nothing was checked

@@ -18,7 +18,7 @@ import dpinfer as dpi
 from dpinfer.errors import ReleaseFormatError
 from dpinfer.kernel.rows.blocks import BlockSum
 from dpinfer.kernel.sources import open_source
-from dpinfer.kernel.stage import Largest, Sum
+from dpinfer.kernel.stage import Above, Largest, Sum
 from dpinfer.kernel.sums import exact_sums
 from tests.contract.questions import BUDGETS, EVERY, HOME, Question
 from tests.goldens.frame import SCHEMA, frame
@@ -172,7 +172,7 @@ STORAGES = _storages()
 @pytest.mark.parametrize("question", HOME)
 def test_every_storage_gives_the_same_integers(question):
     measured = question.public().measurement(question.privacy)
-    rows = [stage.rows for stage in measured.stages if isinstance(stage.stage.measure, Sum | Largest)]
+    rows = [stage.rows for stage in measured.stages if isinstance(stage.stage.measure, Sum | Largest | Above)]
     rows = [one for one in rows if not isinstance(one, BlockSum)]
     blocks = question.public().units(measured.context)
     if blocks is not None:

@@ -2,6 +2,8 @@
 
 import logging
 
+import numpy as np
+import pandas as pd
 import pytest
 
 import dpinfer as dpi
@@ -43,3 +45,38 @@ def test_a_wrong_switch_is_refused():
 def test_the_log_is_silent_until_it_is_asked_for():
     assert progress.LOG.name == "dpinfer"
     assert any(isinstance(one, logging.NullHandler) for one in progress.LOG.handlers)
+
+
+ROWS = np.random.default_rng(1).uniform(0, 1, (400, 3))
+SCHEMA = dpi.Schema(x=dpi.Real(0, 1), z=dpi.Real(0, 1), y=dpi.Real(0, 1), g=dpi.Boolean())
+
+
+def fitted(question):
+    frame = pd.DataFrame({"x": ROWS[:, 0], "z": ROWS[:, 1], "y": ROWS[:, 2], "g": ROWS[:, 0] < 0.5})
+    return question.bind(dpi.PublicData(frame, SCHEMA, rng=np.random.default_rng(2))).fit(dpi.ZCDP(50.0))
+
+
+def joint_test(results):
+    return results.wald_test("x = 0, z = 0")
+
+
+LONG = {
+    "simulated releases": (dpi.ols("y ~ x", method="gram", inference="simulated"), lambda one: one.conf_int(), "999"),
+    "joint p-value": (dpi.bootstrap("y ~ x + z", replicates=40, weights="paired"), joint_test, "9999"),
+    "CDF band": (dpi.cdf("x", by="g", resolution=8, replicates=99), lambda one: one.frame(), "198"),
+}
+
+
+@pytest.mark.parametrize("what", LONG)
+def test_long_public_work_shows_a_bar(what, capsys):
+    question, work, total = LONG[what]
+    results = fitted(question)
+    dpi.show_progress(True)
+    capsys.readouterr()
+    work(results)
+    said = capsys.readouterr().err
+    assert what in said
+    assert f"/{total} " in said
+    dpi.show_progress(False)
+    work(fitted(question))
+    assert capsys.readouterr().err == ""

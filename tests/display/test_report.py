@@ -57,6 +57,19 @@ def test_heads_have_a_scope_and_tables_a_caption():
     assert [tag for tag, _ in seen].count("caption") == 2
 
 
+def test_captions_are_as_wide_as_they_need_to_be():
+    html = Report("A title that is longer than its facts", (("level", "0.05"),)).html()
+    assert "<caption><div>A title that is longer than its facts</div></caption>" in html
+    assert "div.dpinfer caption>div{width:max-content" in html
+
+
+def test_long_facts_stand_below_one_another():
+    short = tuple((f"fact {place}", "few words") for place in range(6))
+    long = (*short[:5], ("fact 5", "many words, " * 8))
+    rows = [Report("A title", facts).html().count("<tr>") for facts in (short, long, short[:5])]
+    assert rows == [3, 6, 5]
+
+
 def test_colours_are_those_of_the_page():
     style = re.search(r"<style>(.*?)</style>", REPORT.html(), re.DOTALL)[1]
     colors = set(re.findall(r"(?:^|[;{])(?:color|background):([^;}]+)", style))

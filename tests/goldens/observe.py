@@ -87,7 +87,8 @@ def exact_sums(case: Case) -> list[int]:
     procedure = case.procedure(data)
     measurement = procedure.measurement(case.privacy)
     if isinstance(measurement.rows, ScoreSum):
-        return sums_of(measurement.rows, data._open())
+        with data._open() as rows:
+            return sums_of(measurement.rows, rows)
     exact: list[int] = []
     noisy = run.noisy
 

@@ -107,9 +107,9 @@ def test_declared_columns_have_to_exist():
             make()
 
 
-@pytest.mark.parametrize("source", [None, [1, 2], {"x": [1]}, np.ones(3), "table"])
+@pytest.mark.parametrize("source", [None, [1, 2], {"x": [1]}, np.ones(3)])
 def test_sources_of_unknown_type(source):
-    with pytest.raises(DataError, match="expected a pandas or Polars DataFrame"):
+    with pytest.raises(DataError, match="expected a pandas, Polars, Dask or Spark DataFrame"):
         dpi.PrivateData(source, SCHEMA, dpi.Ledger.in_memory(dpi.ZCDP(1)))
 
 

@@ -301,7 +301,8 @@ def test_the_unit_reaches_the_schema_and_nothing_about_rows_is_public(neighbors)
 
 def test_a_schema_with_people_makes_data_of_people():
     data = dpi.PublicData(FRAME, SCHEMA.with_people("id", 2), rng=np.random.default_rng(0))
-    assert data._open().rows == 10
+    with data._open() as rows:
+        assert rows.rows == 10
     with pytest.raises(OptionError, match="tells people apart"):
         dpi.PublicData(FRAME.drop(columns="id"), SCHEMA.with_people("id", 2), rng=np.random.default_rng(0))
 
@@ -363,7 +364,12 @@ def test_rows_are_grouped_once_for_all_threads(monkeypatch):
     made = []
     monkeypatch.setattr(data_module, "KeptSource", lambda *given: made.append(1) or KeptSource(*given))
     data = dpi.PublicData(FRAME, SCHEMA, rng=np.random.default_rng(0), id="id", max_rows=3)
-    workers = [threading.Thread(target=data._open) for _ in range(8)]
+
+    def opened():
+        with data._open() as rows:
+            assert rows.rows == 15
+
+    workers = [threading.Thread(target=opened) for _ in range(8)]
     for worker in workers:
         worker.start()
     for worker in workers:

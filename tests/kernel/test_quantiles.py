@@ -16,7 +16,7 @@ from dpinfer.kernel.draws import PrivateDraws
 from dpinfer.kernel.quantiles import chosen_points
 from dpinfer.kernel.rank_weights import RANK, SLACK, RankScores
 from dpinfer.kernel.simulated import SimulatedDraws
-from dpinfer.kernel.sources import Source, open_source
+from dpinfer.kernel.sources import Table, open_source
 from dpinfer.privacy.accounting import gaussian_amount
 from dpinfer.privacy.profiles import pure_mu
 from dpinfer.privacy.units import NEIGHBORS
@@ -244,8 +244,8 @@ def test_rows_are_read_in_chunks(monkeypatch):
         draws = SimulatedDraws(np.random.default_rng(7))
         return choose([0.1, 0.5, 0.9], dpi.PureDP(3.0), frame, draws, where="g == 'a'")
 
-    whole, slices = found(), Source.slices
-    monkeypatch.setattr(Source, "slices", lambda source, most: slices(source, min(most, 13)))
+    whole, slices = found(), Table.slices
+    monkeypatch.setattr(Table, "slices", lambda source, most: slices(source, min(most, 13)))
     assert found() == whole
 
 

@@ -18,9 +18,9 @@ from dpinfer.kernel import draws as draws_module
 from dpinfer.kernel import replicates as replicates_module
 from dpinfer.kernel.draws import PrivateDraws, seeded_bytes
 from dpinfer.kernel.replicates import replicate_sums
-from dpinfer.kernel.rows.features import CHUNK_ROWS
+from dpinfer.kernel.rows.base import CHUNK_ROWS
 from dpinfer.kernel.simulated import SimulatedDraws
-from dpinfer.kernel.sources import Source, open_source
+from dpinfer.kernel.sources import Table, open_source
 from dpinfer.privacy.resampling import POISSON
 from dpinfer.procedures.bootstrap_plan import BootstrapPlan
 from dpinfer.schema.basis import UNIT
@@ -184,7 +184,7 @@ def test_the_sums_do_not_depend_on_when_they_leave_64_bits(monkeypatch, flush):
     assert given_sums(rows, open_source(frame), from_table(table)) == expected(rows, frame, table)
 
 
-class Tall(Source):
+class Tall(Table):
     """More rows than memory would hold, each at its upper bounds."""
 
     columns = ("x", "y")

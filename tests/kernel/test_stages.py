@@ -16,7 +16,7 @@ from dpinfer.kernel.rows.cells import CellSum
 from dpinfer.kernel.rows.features import Features
 from dpinfer.kernel.rows.scores import ScoreSum
 from dpinfer.kernel.rows.tree import PointRows, TreeSum
-from dpinfer.kernel.sources import Source, open_source
+from dpinfer.kernel.sources import Table, open_source
 from dpinfer.kernel.stage import Largest, Noise, Place, Resampled, Slot, Stage, Sum
 from dpinfer.procedures.bootstrap_plan import BootstrapPlan
 from dpinfer.procedures.procedure import Procedure, unstored
@@ -148,7 +148,7 @@ class Asked(Procedure):
         return self._release(release)
 
 
-class Recording(Source):
+class Recording(Table):
     """Notes what the ledger had charged when rows were read; and fails at one of the reads."""
 
     def __init__(self, ledger, fails=None, error=ValueError):

@@ -11,7 +11,7 @@ import pytest
 from dpinfer.errors import OptionError
 from dpinfer.kernel import batches as batches_module
 from dpinfer.kernel.rows.products import GramSum
-from dpinfer.kernel.sources import Source, open_source
+from dpinfer.kernel.sources import Table, open_source
 from dpinfer.kernel.sums import exact_sums
 from dpinfer.procedures.gram_design import GramDesign
 from dpinfer.procedures.sum_plan import SumPlan
@@ -232,7 +232,7 @@ def test_sums_at_the_edge_of_the_floats_are_exact():
     total = len(ones) * UNIT**2
     assert sums(ones, question, chunk_rows=32_768) == [total, total, -total, total, -total, total]
 
-    class Tall(Source):
+    class Tall(Table):
         columns, rows = ("x", "y"), 40 * 10**6
 
         def read(self, names, start, stop):
@@ -332,7 +332,7 @@ def test_64_bits_hold_a_full_run_of_chunks():
     """A chunk's sum is at most 2^19 times 2^15 in size."""
     assert batches_module._FLUSH * UNIT * 32_768 < 2**63
 
-    class Tall(Source):
+    class Tall(Table):
         columns, rows = ("x",), 3 * 32_768 + 5
 
         def read(self, names, start, stop):

@@ -32,7 +32,7 @@ from dpinfer.kernel.stage import Context
 from dpinfer.privacy.units import NEIGHBORS
 from dpinfer.procedures.aggregate import sample_aggregate
 from dpinfer.procedures.block_forecast import forecast
-from dpinfer.procedures.block_model import BlockModel
+from dpinfer.procedures.block_model import BlockModel, told_options
 from dpinfer.procedures.block_plan import block_size
 from tests.linear import gram_ols
 
@@ -355,11 +355,22 @@ def test_options_are_stored_by_name_and_compared():
     release = asked(0.5, public()).measure(PRICE)
     assert release.question["fit_options"] == {"q": "0.5"}
     assert asked(np.float64(0.5), release).infer().params.equals(release.infer().params)
-    with pytest.raises(InferenceError, match="another question"):
-        asked(0.25, release).infer()
+    for other in (0.25, "0.5"):
+        with pytest.raises(InferenceError, match="another question"):
+            asked(other, release).infer()
     family = sample_aggregate("y ~ x", model=smf.glm, bounds=(-8, 8), model_options={"family": sm.families.Binomial()})
     assert family.to_dict()["model_options"] == {"family": "Binomial"}
     assert family.to_dict()["model"] == "GLM"
+
+
+def test_options_that_are_texts_are_told_from_numbers():
+    texts = ["1", "1.0", "1e3", "nan", "-inf", "None", "True", "'1'", '"1"', "logit", "", "b c", "1_0"]
+    others = [1, 1.0, 1000.0, float("nan"), float("-inf"), None, True, 10]
+    stored = [told_options({"one": value})["one"] for value in (*texts, *others)]
+    assert len(set(stored)) == len(stored)
+    assert told_options({"a": "logit", "b": "", "c": "b c", "d": 1, "e": None, "f": True, "g": np.float64(0.5)}) == {
+        **{"a": "logit", "b": "", "c": "b c", "d": "1", "e": "None", "f": "True", "g": "0.5"}
+    }
 
 
 def test_options_are_read_when_they_are_given():

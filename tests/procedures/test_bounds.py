@@ -47,6 +47,30 @@ def test_outermost_octaves_with_rows_and_one_more(case):
     assert results.flags == ()
 
 
+def test_advice_on_columns_that_are_not_counted_is_not_cited(tmp_path):
+    frame = pd.DataFrame({"x": [5.0, 90.0, 7.0] * 500, "g": "c", "b": "yes"})
+    schema = dpi.Schema(x=LOOSE, g=dpi.Category(["a", "b"]), b=dpi.Boolean())
+    data = dpi.PublicData(frame, schema, rng=np.random.default_rng(1))
+    advice = [one.text for one in dpi.quality(data).measure(SURE).advice]
+    assert [text.split(" are ")[0] for text in advice[:2]] == ["All cells of g", "All cells of b"]
+    release = dpi.bounds("x", data).measure(SURE)
+    assert (release.notes, release.columns_read) == ((), ("x",))
+    assert list(release.infer().schema) == ["x", "g", "b"]
+    release.save(tmp_path / "bounds.json")
+    assert dpi.read_release(tmp_path / "bounds.json").columns_read == ("x",)
+    with pytest.raises(ReleaseFormatError, match="read is of a wrong type"):
+        dpi.Release.from_json(release.to_json().replace('"read": [', '"read": [3, '))
+
+
+def test_a_release_of_columns_that_were_all_read_says_nothing_more_of_them():
+    data = dpi.PublicData(
+        pd.DataFrame({"x": [1.0], "y": [2.0]}), dpi.Schema(x=LOOSE, y=LOOSE), rng=np.random.default_rng(1)
+    )
+    release = dpi.bounds(["y", "x"], data).measure(SURE)
+    assert "read" not in release.question
+    assert release.columns_read == ("x", "y")
+
+
 def test_margins_and_false_alarms_are_chosen_again_for_nothing():
     release = dpi.bounds("x", public([5.0, 90.0] * 500)).measure(SURE)
     assert release.infer(margin=0).bounds.loc["x", ["lower", "upper"]].tolist() == [4, 128]

@@ -1,12 +1,13 @@
 """A fit that is kept is paid for once: read back where nothing differs, refused with the difference elsewhere."""
 
+import fcntl
 import json
 import logging
 import os
 import pickle
 import sqlite3
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import closing
+from contextlib import closing, contextmanager
 
 import numpy as np
 import pandas as pd
@@ -27,6 +28,7 @@ from dpinfer.errors import (
     ReleaseVersionError,
 )
 from dpinfer.kernel import data as kernel_data
+from dpinfer.privacy import store
 from dpinfer.procedures.stored import stored_fields
 from dpinfer.release.saving import SavedRelease
 from tests.contract.questions import HOME
@@ -738,3 +740,59 @@ def test_a_log_handler_that_fails_loses_nothing():
         log.setLevel(level)
     assert np.isfinite(results.params).all()
     assert charges(data) == 1
+
+
+class Answering(logging.Handler):
+    """Does something at the first record of a wait, in the thread that would go on to wait."""
+
+    def __init__(self, then):
+        super().__init__()
+        self.then, self.told = then, []
+
+    def emit(self, record):
+        if "waiting" in record.getMessage():
+            self.told.append((record.levelname, record.getMessage()))
+            self.then()
+
+
+@contextmanager
+def answering(then):
+    log, handler = logging.getLogger("dpinfer"), Answering(then)
+    level = log.level
+    log.addHandler(handler)
+    log.setLevel(logging.INFO)
+    try:
+        yield handler.told
+    finally:
+        log.setLevel(level)
+        log.removeHandler(handler)
+
+
+@pytest.mark.parametrize("fails", [False, True])
+def test_a_wait_for_a_reservation_is_logged_once(fails, file):
+    def let_go():
+        os.close(held)
+        if fails:
+            raise RuntimeError
+
+    data = private()
+    held = os.open(f"{file}.reserved", os.O_RDWR | os.O_CREAT)
+    fcntl.flock(held, fcntl.LOCK_EX)
+    with answering(let_go) as told:
+        dpi.mean("x", data).fit(PRICE, save=file)
+        dpi.mean("y", data).fit(PRICE, save=file.with_name("other.json"))
+    assert told == [("INFO", "waiting for another process that measures what goes to 'mean.json'")]
+    assert charges(data) == 2
+
+
+def test_a_wait_for_a_ledger_is_logged_once(tmp_path, monkeypatch):
+    monkeypatch.setattr(store, "_UNTOLD_SECONDS", 0.05)
+    ledger = dpi.Ledger(tmp_path / "study.db", dataset="survey", budget=dpi.ZCDP(1.0))
+    data = private(ledger)
+    with closing(sqlite3.connect(tmp_path / "study.db", isolation_level=None)) as other:
+        other.execute("BEGIN IMMEDIATE")
+        with answering(lambda: other.execute("ROLLBACK")) as told:
+            dpi.mean("x", data).fit(PRICE)
+            dpi.mean("x", data).fit(PRICE)
+    assert told == [("INFO", "waiting for other processes that write to the ledger 'study.db'")]
+    assert charges(data) == 2

@@ -54,10 +54,11 @@ def data_of(neighbors="add_remove", most=MOST, seed=1, frame=FRAME):
 
 
 def kept_frame(data):
-    source = data._open()
     columns = ["id", *SCHEMA]
-    frame = pd.DataFrame({name: np.asarray(cells) for name, cells in source.read(columns[:4], 0, source.rows).items()})
-    frame["g"] = np.array(["a", "b", "c"])[SCHEMA["g"].coerce(source.read(["g"], 0, source.rows)["g"]).astype(int)]
+    with data._open() as source:
+        cells = source.read([*columns[:4], "g"], 0, source.rows)
+    frame = pd.DataFrame({name: np.asarray(cells[name]) for name in columns[:4]})
+    frame["g"] = np.array(["a", "b", "c"])[SCHEMA["g"].coerce(cells["g"]).astype(int)]
     return frame.assign(x=frame["x"].clip(0, 10), y=frame["y"].clip(0, 10), b=frame["b"].astype(float))
 
 

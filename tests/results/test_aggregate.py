@@ -102,7 +102,7 @@ def test_simulated_noise_is_said_to_protect_nobody():
     simulated, bought = released().infer(), paid().infer()
     assert "this is not a private release" in " ".join(str(simulated.summary()).split())
     assert "none (public data)" in str(simulated.summary())
-    assert "none (public data)" in repr(simulated)
+    assert "public data, no privacy" in repr(simulated)
     assert "not a private release" not in " ".join(str(bought.summary()).split())
     assert "ZCDP(rho=2.0)" in repr(bought)
     assert f"Ledger charge: {bought.release.charge_ids[0]}" in " ".join(str(bought.summary()).split())

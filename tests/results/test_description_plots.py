@@ -50,6 +50,16 @@ def test_bins_are_bars_over_a_numeric_axis(data, bins, label):
     assert ax.figure.get_size_inches()[1] < 5
 
 
+def test_a_title_of_public_data_says_that_there_is_no_privacy():
+    data = dpi.PublicData(SCHEMA.sample(500, np.random.default_rng(1)), SCHEMA, rng=np.random.default_rng(1))
+    for question in (dpi.count(data, by="smokes"), dpi.cdf("income", data), dpi.quality(data)):
+        results = question.fit(dpi.ZCDP(1.0))
+        shown = " ".join(results.plot().get_title().split())
+        assert "public data, no privacy" in shown
+        assert "none" not in shown
+    assert repr(results).endswith(", public data, no privacy>")
+
+
 def test_groups_of_a_histogram_are_outlines_and_many_a_heat_map(data):
     ax = dpi.histogram("income", data, bins=5, by="smokes").fit(PRICE).plot()
     assert [one.get_label() for one in stairs(ax)] == ["no", "yes"]

@@ -153,7 +153,7 @@ def test_a_simulated_release_does_not_claim_a_guarantee(case):
     assert "none (public data)" in text
     assert "not a private release" in text
     assert "Ledger" not in text
-    assert "none (public data)" in repr(results)
+    assert "public data, no privacy" in repr(results)
 
 
 def test_the_test_column_says_whose_pvalue_it_is(case):

@@ -47,6 +47,11 @@ def study(**changes):
     return dpi.coverage_study(generate, procedure, **{**options, **changes})
 
 
+def test_a_wrong_switch_of_the_bar_is_refused_before_any_work():
+    with pytest.raises(OptionError, match="progress=<str> is not valid: expected True, False or None"):
+        study(progress="yes", generate=None)
+
+
 def test_private_regression_covers_and_is_described_in_every_cell():
     found = study(n=[300, 1000], privacy=[dpi.ZCDP(0.5), dpi.PureDP(4.0)], replicates=600)
     assert len(found.frame) == 2 * 2 * 600 * 2

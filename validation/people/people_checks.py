@@ -72,7 +72,8 @@ def checks(arguments: Options) -> Agreement:
 def _same(name: str, data: dpi.PublicData, drawn: Drawn, index: int, most: int) -> bool:
     """Compare the sums and the intervals of one question."""
     measurement = measured(name, most)
-    library = exact_sums(measurement.rows, data._open(), threads=1)[: len(measurement.names)]
+    with data._open() as rows:
+        library = exact_sums(measurement.rows, rows, threads=1)[: len(measurement.names)]
     mine = [int(one) for one in sums_of(measurement.rows, drawn, most)[index]]
     release = data.run(QUESTIONS[name], measurement.context.privacy)
     ends = np.asarray(QUESTIONS[name].infer(release).conf_int())
@@ -83,7 +84,8 @@ def _same(name: str, data: dpi.PublicData, drawn: Drawn, index: int, most: int) 
 def _same_bootstrap(data: dpi.PublicData, drawn: Drawn, index: int, most: int) -> bool:
     """Compare the sums of the bootstrap where every weight is 2, and the intervals of a release."""
     measurement = BOOTSTRAP.measurement(PRICE, schema=data.schema, neighbors="add_remove")
-    library = replicate_sums(measurement.rows, data._open(), Twice(data.rng), threads=1)
+    with data._open() as rows:
+        library = replicate_sums(measurement.rows, rows, Twice(data.rng), threads=1)
     products = products_by_person(measurement.rows, drawn, most)[:, index]
     mine = [2 * int(one) for one in products.sum(axis=1)] * BOOTSTRAP.replicates
     release = data.run(BOOTSTRAP, PRICE)

@@ -12,6 +12,7 @@ from validation.publish.audits import audits, bugs
 from validation.publish.claims import claims, fresh, headlines, times
 from validation.publish.declarations import cells, faults
 from validation.publish.density import density
+from validation.publish.engines import engines
 from validation.publish.entry import coverage, first_minutes, margins, noise
 from validation.publish.newton import limits, peers, speed
 from validation.publish.planning import planning, real_rows
@@ -22,6 +23,7 @@ from validation.publish.rules import rules
 from validation.publish.source_errors import errors
 from validation.publish.studies import by_design, proportions, published, regression
 from validation.publish.tests import tests
+from validation.publish.thresholds import thresholds
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -43,6 +45,7 @@ SECTIONS: dict[tuple[Path, str], Callable[[], str]] = {
     (DOCS / "exponential-families.md", "published"): published,
     (DOCS / "codebooks.md", "faults"): faults,
     (DOCS / "codebooks.md", "cells"): cells,
+    (DOCS / "engines.md", "engines"): engines,
     (DOCS / "entry.md", "first_minutes"): first_minutes,
     (DOCS / "entry.md", "noise"): noise,
     (DOCS / "entry.md", "margins"): margins,
@@ -52,6 +55,7 @@ SECTIONS: dict[tuple[Path, str], Callable[[], str]] = {
     (DOCS / "bootstrap.md", "bootstrap"): bootstrap,
     (DOCS / "people.md", "people"): people_report.section,
     (DOCS / "selection.md", "selection"): selection,
+    (DOCS / "selection.md", "thresholds"): thresholds,
     (DOCS / "quantiles.md", "quantiles"): quantiles,
     (DOCS / "density.md", "density"): density,
     (DOCS / "glm.md", "peers"): peers,

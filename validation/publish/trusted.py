@@ -19,6 +19,7 @@ RUNNING = ("dpinfer.kernel.run", "dpinfer.kernel.data")
 PURPOSES = {
     "kernel": "running, prices, samplers, rows of people, processes of blocks",
     "kernel/rows": "row sums: what is forced, and its bound",
+    "kernel/sources": "tables, files, streams and engines: who maps rows",
     "privacy": "units, exact arithmetic, costs, filters, the account of a ledger, its file and the releases in it",
     "release": "noise laws, what a stage releases, what is asked",
     "schema": "columns, cells, expressions, features, axes",

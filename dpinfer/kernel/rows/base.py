@@ -24,7 +24,10 @@ if TYPE_CHECKING:
     Array = NDArray[np.float64]
     Ints = NDArray[np.int64]
 
-__all__ = ["Batch", "BoundedSum", "RowSum"]
+__all__ = ["CHUNK_ROWS", "Batch", "BoundedSum", "RowSum"]
+
+CHUNK_ROWS = 32_768
+"""Rows mapped at once, where a row sum says no more."""
 
 _LARGEST_WEIGHT = 1e100
 """Relative noise is at most this, and at least its inverse."""
@@ -135,6 +138,11 @@ class RowSum(ABC):
     def most_added(self) -> int:
         """Bound on the absolute value of an entry that `add` returns for one batch."""
         return 2**53
+
+    @property
+    def batch_rows(self) -> int:
+        """Most rows of a batch: the cross-products of so many integer rows are exact in float64."""
+        return CHUNK_ROWS
 
     @property
     def light(self) -> bool:

@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from dpinfer.errors import OptionError
-from dpinfer.kernel.rows.base import Batch, RowSum
+from dpinfer.kernel.rows.base import CHUNK_ROWS, Batch, RowSum
 from dpinfer.kernel.rows.reach import Boxes, Reach
 from dpinfer.privacy.sensitivity import joint_sensitivity
-from dpinfer.schema.axis_types import Axis
+from dpinfer.schema.cells import Coded
 from dpinfer.schema.clamping import clamped_values
 from dpinfer.schema.grid import UNIT
 
@@ -27,7 +27,6 @@ if TYPE_CHECKING:
     from dpinfer.privacy.sensitivity import Norm
     from dpinfer.privacy.units import Neighbors
     from dpinfer.schema.axis_types import Axis
-    from dpinfer.schema.cells import Coded
     from dpinfer.schema.schema import Schema
 
     Array = NDArray[np.float64]
@@ -170,6 +169,11 @@ class CellSum(RowSum):
         return 2**34
 
     @property
+    def batch_rows(self) -> int:
+        """Most rows of a batch: more where they are counted, and nothing is multiplied."""
+        return 4 * CHUNK_ROWS if self.counts_only and self.features.where is None else CHUNK_ROWS
+
+    @property
     def light(self) -> bool:
         """Whether a row may cost so little that several threads do not pay: one look-up and a count."""
         return self.counts_only and len(self.axes) == 1 and self._table is not None and self.features.where is None
@@ -230,6 +234,7 @@ class CellSum(RowSum):
         """Cell of each row, and which rows are in one; None where all are."""
         schema = self.features.basis.schema
         quick = self._looked_up(raw)
+        quick = self._by_value(raw) if quick is None else quick
         if quick is not None:
             return quick, None
         names = dict.fromkeys(name for axis in self.axes for name in axis.columns)
@@ -242,6 +247,26 @@ class CellSum(RowSum):
             cells *= size
             cells += place
         return np.clip(cells, 0, self.size, out=cells), keep  # whatever an axis says, a row is in one cell or in none
+
+    def _by_value(self, raw: Mapping[str, NDArray[Any] | Coded]) -> NDArray[np.intp] | None:
+        """Cells of coded columns, by reading each of their values once; the same as the long way."""
+        found: list[NDArray[np.intp]] = []
+        stride = self.size
+        for axis in self.axes:
+            coded = raw[axis.name] if axis.columns == (axis.name,) else None
+            if not isinstance(coded, Coded):
+                return None
+            stride //= axis.size
+            count = len(coded.values) + 1  # the last stands for a missing cell
+            each = {axis.name: Coded(np.arange(count), coded.values)}
+            values, keep = clamped_values(self.features.basis.schema, (axis.name,), each, count)
+            place = axis.place(values)
+            keep &= (place >= 0) & (place < axis.size)
+            found.append(np.where(keep, place * stride, self.size)[coded.positions])
+        if not found:
+            return None
+        cells = sum(found[1:], start=found[0])
+        return np.minimum(cells, self.size, out=cells)
 
     def _looked_up(self, raw: Mapping[str, NDArray[Any] | Coded]) -> NDArray[np.intp] | None:
         """Cells of an array of whole numbers by one look-up; the same as the long way, which reads them as floats."""

@@ -44,6 +44,11 @@ class CountedSum(RowSum):
         """Bound on the counts of a batch."""
         return self.cells.most_added
 
+    @property
+    def batch_rows(self) -> int:
+        """Most rows of a batch."""
+        return self.cells.batch_rows
+
     def add(self, batch: Batch) -> NDArray[np.int64]:
         """Count rows by cell (sets, G)."""
         return self.cells.add(batch)

@@ -26,12 +26,9 @@ if TYPE_CHECKING:
 
     Array = NDArray[np.float64]
 
-__all__ = ["CHUNK_ROWS", "NORMS", "Features", "RowClip"]
+__all__ = ["NORMS", "Features", "RowClip"]
 
 NORMS = ("l2", "l1")
-
-CHUNK_ROWS = 32_768
-"""Rows mapped at once: the cross-products of so many integer rows are exact in float64."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,14 +12,14 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from dpinfer.errors import NotProvedError
-from dpinfer.kernel.rows.base import Batch, RowSum
-from dpinfer.kernel.rows.features import CHUNK_ROWS, Features
+from dpinfer.kernel.rows.base import CHUNK_ROWS, Batch, RowSum
 from dpinfer.privacy.sensitivity import RowBounds, gram_sensitivity, joint_sensitivity
 from dpinfer.schema.grid import UNIT
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+    from dpinfer.kernel.rows.features import Features
     from dpinfer.privacy.sensitivity import Norm
     from dpinfer.privacy.units import Neighbors
     from dpinfer.schema.schema import Schema

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from dpinfer.errors import OptionError
+from dpinfer.kernel.rows.base import CHUNK_ROWS
 from dpinfer.schema.clamping import clamped_values
 
 if TYPE_CHECKING:
@@ -84,10 +85,26 @@ class ScoreSum:
             bounds = [2 * float((upper - lower).max()), *([] if self.keeps_every_row else bounds)]
         return int(max(bounds)) * self.schema.rows_per_unit
 
-    def check(self) -> None:
-        """Refuse scores that do not depend on rows, or more candidates than can be held."""
-        if not 2 <= len(self.scores) <= MOST_CANDIDATES:
-            raise OptionError("candidates", f"{len(self.scores):,}", f"2 to {MOST_CANDIDATES:,} candidates")
+    def moved(self, neighbors: Neighbors) -> int:
+        """Bound on the change of any one score between neighbours, in steps.
+
+        A row that comes or goes changes a score by a number between its limits, one that is replaced by at most their
+        distance. Where a row may be dropped, or a person may have fewer rows, replacing does what removing does, too.
+        """
+        lower, upper = self.limits
+        whole, apart = float(np.maximum(np.abs(lower), np.abs(upper)).max()), float((upper - lower).max())
+        bound = whole if neighbors == "add_remove" else apart if self.keeps_every_row else max(whole, apart)
+        return int(bound) * self.schema.rows_per_unit
+
+    def monotone(self, neighbors: Neighbors) -> bool:
+        """Whether neighbours move all scores in one direction: a unit comes or goes, and all numbers have one sign."""
+        lower, upper = self.limits
+        return neighbors == "add_remove" and bool((lower >= 0).all() or (upper <= 0).all())
+
+    def check(self, least: int = 1) -> None:
+        """Refuse scores that do not depend on rows, and fewer or more candidates than can be held."""
+        if not least <= len(self.scores) <= MOST_CANDIDATES:
+            raise OptionError("candidates", f"{len(self.scores):,}", f"{least} to {MOST_CANDIDATES:,} candidates")
         largest = max(max(abs(score.lower), abs(score.upper)) for score in self.scores)
         if largest > 0 and not 1 / _HUGE <= largest <= _HUGE:
             raise OptionError(
@@ -108,6 +125,7 @@ class ScoreSum:
         return len(self.scores)
 
     light = True
+    batch_rows = CHUNK_ROWS
     """Batches are mapped in one thread."""
 
     def add(self, batch: Batch) -> NDArray[np.int64]:

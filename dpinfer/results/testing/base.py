@@ -19,7 +19,7 @@ from dpinfer.results.wording import (
     format_count,
     guarantee,
     guarantee_facts,
-    short_guarantee,
+    title_guarantee,
 )
 
 if TYPE_CHECKING:
@@ -108,7 +108,7 @@ class TestResults(Exported, ABC):
     def __repr__(self) -> str:
         return (
             f"<{type(self).__name__}: {self.title} ({self.hypothesis}), statistic {self.statistic:.4g}, "
-            f"p-value {self._pvalue_text()}, {short_guarantee(self.release)}>"
+            f"p-value {self._pvalue_text()}, {title_guarantee(self.release)}>"
         )
 
     @abstractmethod

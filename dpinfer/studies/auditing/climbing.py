@@ -10,7 +10,7 @@ from scipy.spatial.distance import cdist
 
 from dpinfer.kernel.rows.base import Batch
 from dpinfer.kernel.rows.blocks import BlockSum, block_values
-from dpinfer.kernel.stage import Largest, Resampled
+from dpinfer.kernel.stage import Above, Largest, Resampled
 from dpinfer.kernel.sums import exact_sums
 from dpinfer.studies.auditing.stated import given_away, losses
 from dpinfer.studies.auditing.units import Pair, frame_of, source_of
@@ -74,7 +74,7 @@ def added(priced: PricedStage, unit: Unit | None) -> Ints:
     """Return what a unit adds to the exact sums of a stage; of resampled sums, to one of them at weight 1."""
     rows, measure = priced.rows, priced.stage.measure
     if unit is None:
-        widths = {Resampled: "width", Largest: "entries"}
+        widths = {Resampled: "width", Largest: "entries", Above: "entries"}
         return [0] * int(getattr(rows, widths[type(measure)]) if type(measure) in widths else len(priced.names))
     size = len(next(iter(unit.values())))
     persons = np.zeros(size, dtype=np.int64) if rows.schema.people is not None else None

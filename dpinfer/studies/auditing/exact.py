@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from dpinfer.errors import DPInferError
 from dpinfer.kernel.rows.blocks import BlockSum
-from dpinfer.kernel.stage import Largest, Place, Resampled
+from dpinfer.kernel.stage import Above, Largest, Place, Resampled
 from dpinfer.kernel.sums import exact_sums
 from dpinfer.privacy.units import ZCDP, PureDP
 from dpinfer.studies.auditing.choices import exact_odds, worst_choice, worst_place
@@ -21,6 +21,7 @@ from dpinfer.studies.auditing.replays import resampled_amount
 from dpinfer.studies.auditing.result import Finding
 from dpinfer.studies.auditing.setting import name_of
 from dpinfer.studies.auditing.stated import given_away
+from dpinfer.studies.auditing.thresholds import answers_odds, worst_above
 from dpinfer.studies.auditing.units import frame_of, source_of
 
 if TYPE_CHECKING:
@@ -80,10 +81,12 @@ def _worst(stage: PricedStage, name: str, share: Stated, setting: Setting, units
     if isinstance(measure, Place):
         worst, odds = worst_place(stage, units, setting.privacy, setting.base)
         return StageWorst(stage, name, share, replace(worst, amount=Fraction(worst.amount) / _ROOM), Odds(*odds))
-    if isinstance(measure, Largest):
-        worst = worst_choice(stage, units, setting.privacy)
+    if isinstance(measure, Largest | Above):
+        chosen = isinstance(measure, Largest)
+        search, odds_of = (worst_choice, exact_odds) if chosen else (worst_above, answers_odds)
+        worst = search(stage, units, setting.privacy)
         base = exact_sums(stage.rows, source_of(setting.base, setting.schema), threads=1)
-        return StageWorst(stage, name, share, worst, Odds(*exact_odds(stage, worst, base, setting.privacy)))
+        return StageWorst(stage, name, share, worst, Odds(*odds_of(stage, worst, base, setting.privacy)))
     if isinstance(stage.rows, BlockSum):
         return StageWorst(stage, name, share, worst_blocks(stage, units.rng))
     if isinstance(measure, Resampled):

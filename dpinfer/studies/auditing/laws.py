@@ -47,6 +47,8 @@ def scales_of(laws: Sequence[NoiseLaw]) -> list[NoiseLaw]:
     for law in laws:
         if law.family in ("gaussian", "laplace", "tulap"):
             groups.setdefault((law.family, law.draws), set()).update(scale for scale in law.scales if scale > 0)
+        elif law.family == "above":
+            groups.setdefault(("laplace", 1), set()).update({law.shared, *law.scales})
     return [
         NoiseLaw(family, (scale,), draws)  # type: ignore[arg-type]
         for (family, draws), scales in sorted(groups.items())

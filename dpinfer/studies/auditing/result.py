@@ -186,13 +186,12 @@ def _heads(audit: Audit) -> tuple[tuple[str, str], ...]:
     kind = audit.stated.kind
     bound = audit.epsilon if kind == "epsilon" else audit.mu
     return (
-        ("Question", audit.text),
-        ("Price", f"{audit.privacy}, which states {kind} = {audit.stated.level:.6g}"),
-        ("Neighbours", f"{audit.neighbors}, of {audit.unit}"),
-        ("Largest change over its bound", f"{audit.ratio:.6g}"),
-        ("reached by", audit.pair),
-        (f"{kind} is at least", f"{bound:.4g} ({audit.reached:.0%} of what is stated)"),
-        ("Verdict", "no check failed" if audit.passed else f"{len(audit.failures)} checks FAILED"),
+        ("question", audit.text),
+        ("price", f"{audit.privacy}, which states {kind} = {audit.stated.level:.6g}"),
+        ("neighbours", f"{audit.neighbors}, of {audit.unit}"),
+        ("largest change", f"{audit.ratio:.6g} times its bound, between {audit.pair}"),
+        ("lower bound", f"{kind} is at least {bound:.4g} ({audit.reached:.0%} of what is stated)"),
+        ("verdict", "no check failed" if audit.passed else f"{len(audit.failures)} checks FAILED"),
     )
 
 

@@ -125,7 +125,7 @@ class Setting:
         found = run(
             self.bound(frame),
             self.context(frame),
-            source=lambda: source_of(frame, self.schema),
+            source=lambda: source_of(frame, self.schema).opened(),
             draws=draws,
             charge=lambda _: "audit",
         )

@@ -9,12 +9,15 @@ import numpy as np
 
 from dpinfer.kernel.draws import PrivateDraws
 from dpinfer.kernel.quantiles import chosen_points, sorted_places
-from dpinfer.kernel.stage import Largest, Place
+from dpinfer.kernel.run import noisy_answers
+from dpinfer.kernel.stage import Above, Largest, Place
 from dpinfer.kernel.sums import exact_sums
+from dpinfer.release.laws import ABOVE
 from dpinfer.studies.auditing.bounds import Event, chosen_event, trade_off
 from dpinfer.studies.auditing.choices import rank_bins, score_logs
 from dpinfer.studies.auditing.laws import LawTest, choice_tests, law_tests, scales_of
 from dpinfer.studies.auditing.replays import replayed, runs_for
+from dpinfer.studies.auditing.thresholds import PREFIX, first_logs, last_logs
 from dpinfer.studies.auditing.units import source_of
 
 if TYPE_CHECKING:
@@ -89,6 +92,8 @@ def law_findings(worst: list[StageWorst], setting: Setting, runs: int | None) ->
         measure = one.stage.stage.measure
         if isinstance(measure, Largest):
             found.append(_largest_test(one.stage, one.name, setting, min(count, _CHOICES)))
+        elif isinstance(measure, Above):
+            found += _above_tests(one.stage, one.name, setting, min(count, _CHOICES))
         elif isinstance(measure, Place):
             found.append(_place_test(one.stage, one.name, setting, min(count, _CHOICES)))
     return found
@@ -99,6 +104,33 @@ def _largest_test(stage: PricedStage, name: str, setting: Setting, runs: int) ->
     law, scale = stage.law.family, stage.law.scales[0]
     chosen = [PrivateDraws().place(scores, law, scale) for _ in range(runs)]  # type: ignore[arg-type]
     return choice_tests(name, chosen, score_logs(np.array(scores, dtype=float), law, scale))
+
+
+def _above_tests(stage: PricedStage, name: str, setting: Setting, runs: int) -> list[LawTest]:
+    """Places of the first and of the last answer "above", among the first queries.
+
+    Where the rows are far from the thresholds, sums a few noise scales around these are compared.
+    """
+    measure, law, own = stage.stage.measure, stage.law, stage.law.scales[0]
+    thresholds = measure.thresholds  # type: ignore[union-attr]
+    most = measure.answers  # type: ignore[union-attr]
+    spread = [round(own * (place % 5 - 2)) for place in range(len(thresholds))]
+    exact = exact_sums(stage.rows, source_of(setting.base, setting.schema), threads=1)
+    draws, found = PrivateDraws(), []
+    for what, sums in (
+        ("", exact),
+        (", near the thresholds", [a + b for a, b in zip(thresholds, spread, strict=True)]),
+    ):
+        margins = np.array([a - b for a, b in zip(sums, thresholds, strict=True)][:PREFIX], dtype=float)
+        told = np.array([noisy_answers(stage, sums, draws)[:PREFIX] for _ in range(runs // 2)]) == ABOVE
+        ended = np.cumsum(told, axis=1)
+        first = np.where(told.any(axis=1), told.argmax(axis=1), told.shape[1])
+        last = np.where(ended[:, -1] == most, (ended == most).argmax(axis=1), told.shape[1])
+        found += [
+            choice_tests(f"{name}{what}, first above", first.tolist(), first_logs(margins, law.shared, own)),
+            choice_tests(f"{name}{what}, last above", last.tolist(), last_logs(margins, law.shared, own, most)),
+        ]
+    return found
 
 
 def _place_test(stage: PricedStage, name: str, setting: Setting, runs: int) -> LawTest:

@@ -9,14 +9,14 @@ import numpy as np
 import pandas as pd
 
 from dpinfer.kernel.people import KeptSource
-from dpinfer.kernel.sources import open_source
+from dpinfer.kernel.sources import open_table
 from dpinfer.schema.category import Category
 from dpinfer.schema.columns import Boolean, Integer
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from dpinfer.kernel.sources import Source
+    from dpinfer.kernel.sources import Table
     from dpinfer.privacy.units import Neighbors
     from dpinfer.schema.schema import Schema
 
@@ -146,7 +146,7 @@ def _column(cells: Sequence[Any]) -> pd.Series[Any]:
         return pd.Series(cells, dtype=object)
 
 
-def source_of(frame: pd.DataFrame | Mapping[str, Any], schema: Schema) -> Source:
+def source_of(frame: pd.DataFrame | Mapping[str, Any], schema: Schema) -> Table:
     """Open rows as the kernel does: of people those that count."""
-    source = open_source(frame)
+    source = open_table(frame)
     return source if schema.people is None else KeptSource(source, schema)

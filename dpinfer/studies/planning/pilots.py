@@ -11,10 +11,9 @@ import numpy as np
 import pandas as pd
 
 from dpinfer.errors import DataError, DPInferError, OptionError, UnknownColumnError, type_of
-from dpinfer.kernel.rows.base import Batch
-from dpinfer.kernel.rows.features import CHUNK_ROWS
+from dpinfer.kernel.rows.base import CHUNK_ROWS, Batch
 from dpinfer.kernel.simulated import PublicData, plain_cells
-from dpinfer.kernel.sources import open_source
+from dpinfer.kernel.sources import open_table
 from dpinfer.release import Release
 from dpinfer.schema.cells import Coded, distinct_texts
 
@@ -178,7 +177,7 @@ def read_pilot(pilot: Any, schema: Schema, asked: Any) -> Pilot:
         _drawn(pilot, np.random.default_rng(0), 10, schema)
         return Rows(pilot, schema, f"drawn by {getattr(pilot, '__name__', type(pilot).__name__)}")
     try:
-        source = open_source(pilot)
+        source = open_table(pilot)
         frame = pd.DataFrame(pilot) if isinstance(pilot, pd.DataFrame) else _as_frame(source)
     except DataError:
         raise OptionError("pilot", type_of(pilot), _RIGHT) from None
@@ -199,7 +198,7 @@ def _of_frame(frame: pd.DataFrame, schema: Schema, about: str) -> Rows:
         raise OptionError("pilot", type_of(frame), "two or more public rows")
     frame = frame[list(names)]
     draw = _by_row(frame) if schema.people is None else _by_person(frame, schema.people.id)
-    source = open_source(frame)
+    source = open_table(frame)
     return Rows(draw, schema, f"{len(frame):,} {about}", source.read(tuple(schema), 0, len(frame)))
 
 
@@ -239,7 +238,7 @@ def _drawn(generate: Any, rng: np.random.Generator, n: int, schema: Schema) -> M
     except Exception as error:
         raise DataError(f"pilot failed at n = {n}: {type(error).__name__}: {error}") from error
     if isinstance(drawn, pd.DataFrame):
-        source = open_source(drawn)
+        source = open_table(drawn)
         drawn = source.read(source.columns, 0, source.rows)
     if not hasattr(drawn, "keys"):
         raise OptionError("pilot", type_of(drawn), "a function that returns a dict of arrays or a DataFrame")

@@ -8,12 +8,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from dpinfer.kernel.rows.base import Batch
 from dpinfer.kernel.sources import open_source
 from dpinfer.kernel.sums import exact_sums
 from dpinfer.procedures.sum_plan import SumPlan
 from dpinfer.schema import Boolean, Category, Integer, Real, Schema
 from dpinfer.schema.axes import BinsAxis
 from dpinfer.schema.basis import UNIT
+from dpinfer.schema.cells import Coded
 
 DTYPES = ["int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64", ">i4", ">u8", "<i8"]
 
@@ -195,3 +197,18 @@ def test_the_look_up_is_for_bins_of_one_integer_axis_alone():
     assert alone._looked_up({"k": np.arange(4.0)}) is None
     assert alone._looked_up({"k": np.arange(4, dtype="int8")}) is None
     assert alone._looked_up({"k": np.array([True])}) is None
+
+
+@pytest.mark.parametrize("codes", [[0, 1, 2, 3, 4], [4, -1, 0, 9, -7], []])
+def test_coded_columns_are_counted_as_the_long_way_counts_them(codes):
+    """Each value of a dictionary is read once; what it has no value for is missing."""
+    values = ["c", "oops", "a", None, "b"]
+    cells = [values[code] if 0 <= code < len(values) else None for code in codes]
+    rows = question("histogram", axes=({"column": "g"}, {"column": "b"})).rows
+    truths = ["true", "0", "maybe", None, "1"][: len(codes)]
+    plain = {"g": np.array(cells, dtype=object), "b": np.array(truths, dtype=object)}
+    coded = {"g": Coded(np.array(codes, dtype=np.int8), values), "b": Coded(np.arange(len(codes)), truths)}
+    assert rows._by_value(plain) is None
+    found = rows._by_value(coded)
+    assert found.tolist() == rows.encode(plain, len(codes))[0].tolist()
+    assert rows.add(Batch(coded, len(codes))).tolist() == rows.add(Batch(plain, len(codes))).tolist()

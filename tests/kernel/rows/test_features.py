@@ -9,7 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dpinfer.errors import NotProvedError, OptionError
-from dpinfer.kernel.rows.features import CHUNK_ROWS, Features, RowClip
+from dpinfer.kernel.rows.base import CHUNK_ROWS
+from dpinfer.kernel.rows.features import Features, RowClip
 from dpinfer.procedures.gram_design import GramDesign
 from dpinfer.schema import Boolean, Category, Integer, Real, Schema
 from dpinfer.schema.basis import UNIT, simplex_codes

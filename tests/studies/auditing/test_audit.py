@@ -62,6 +62,9 @@ def test_the_report_says_what_was_tried_and_at_which_error(mean):
     assert html == mean.to_html()
     assert html.count("<table") == html.count("</table>") == 2
     assert "Bonferroni" in html
+    facts = html.split("</table>")[0]
+    assert facts.count("<tr>") == facts.count("<th") == 6  # one below the other
+    assert "times its bound, between" in facts
 
 
 def test_html_escapes_cells():

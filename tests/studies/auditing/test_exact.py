@@ -1,5 +1,6 @@
 """Prices and changes derived anew: against closed forms, and against the kernel's own price."""
 
+import dataclasses
 import math
 from dataclasses import replace
 from fractions import Fraction
@@ -18,6 +19,7 @@ from dpinfer.studies.auditing.exact import exact_findings, worst_of
 from dpinfer.studies.auditing.laws import _masses, _middle, bins_of, choice_tests, law_tests, shares_pvalue
 from dpinfer.studies.auditing.setting import setting_of
 from dpinfer.studies.auditing.stated import choice_amount, given_away, losses, stated_amount
+from dpinfer.studies.auditing.thresholds import answers_odds, first_logs, last_logs, worst_above
 from dpinfer.studies.auditing.units import Units
 
 SCHEMA = dpi.Schema(income=dpi.Real(0, 200), age=dpi.Integer(0, 100), race=dpi.Category(["a", "b", "c"]))
@@ -160,6 +162,25 @@ def test_choices_are_not_above_their_price(neighbors, privacy):
     worst, (epsilon, _) = worst_place(found.stages[0], units, privacy, setting.base.iloc[:9])
     assert 0.5 < found.shares[0].ratio(worst.amount) <= 1 + 1e-9
     assert epsilon > 0
+
+
+@pytest.mark.parametrize("privacy", PRICES[:3], ids=str)
+@pytest.mark.parametrize("neighbors", ["add_remove", "replace_one"])
+def test_answers_to_thresholds_are_not_above_their_price_and_too_little_noise_is(neighbors, privacy):
+    question = dpi.above_threshold(["race == 'a'", "income > 50", "income < 20"], threshold=9, answers=2)
+    _, found, units = asked(question, privacy, neighbors)
+    (stage,) = found.stages
+    worst = worst_above(stage, units, privacy)
+    assert 0.6 < found.shares[0].ratio(worst.amount) <= 1
+    base = [0] * len(worst.change)
+    epsilon, _ = answers_odds(stage, worst, base, privacy)
+    assert 0 < epsilon <= stage.cost.pure_epsilon
+    small = NoiseLaw("above", tuple(0.5 * one for one in stage.law.scales), shared=0.5 * stage.law.shared)
+    worse = worst_above(dataclasses.replace(stage, law=small), units, privacy)
+    assert found.shares[0].ratio(worse.amount) > 1.2
+    for margins in ([-2.0, 0.0, 1.0], [3.0, -5.0, 0.0]):
+        for logs in (first_logs(np.array(margins), 3.0, 4.0), last_logs(np.array(margins), 3.0, 4.0, 2)):
+            assert np.exp(logs).sum() == pytest.approx(1.0)
 
 
 # Samplers

@@ -1,11 +1,9 @@
-"""Tables of several libraries as batches of plain columns."""
+"""Tables in memory, of several libraries, as batches of plain columns."""
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from contextlib import suppress
-from dataclasses import dataclass
-from functools import cached_property, partial
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import narwhals.stable.v1 as nw
@@ -15,60 +13,24 @@ import pyarrow as pa
 
 from dpinfer.errors import DataError
 from dpinfer.kernel.arrow_cells import arrow_cells, used_codes
+from dpinfer.kernel.sources.base import Table
 from dpinfer.schema.cells import IMPOSSIBLE, Coded, distinct_texts
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
 
     from numpy.typing import NDArray
 
-    Cells = NDArray[Any] | Coded
+    from dpinfer.kernel.sources.base import Cells
 
-__all__ = ["Slice", "Source", "open_source"]
-
-
-@dataclass(frozen=True)
-class Slice:
-    """Consecutive rows, which any thread may read; reading never raises because of what a cell holds."""
-
-    start: int
-    rows: int
-    read: Callable[[], Mapping[str, Cells]]
+__all__ = ["ArrowSource", "PandasSource", "known_table", "open_table", "refuse_repeated"]
 
 
-class Source(ABC):
-    """A table whose rows are read in batches.
-
-    Names of columns are public; the number of rows is confidential unless the neighbours keep it fixed.
-    """
-
-    columns: tuple[str, ...]
-    rows: int
-
-    @property
-    def types(self) -> Mapping[str, object]:
-        """Storage types by column. They can depend on rows: for those alone who know that they were declared."""
-        return dict.fromkeys(self.columns)
-
-    @abstractmethod
-    def read(self, names: Sequence[str], start: int, stop: int) -> Mapping[str, Cells]:
-        """Return the cells of some columns for rows ``start`` to ``stop``."""
-
-    def slices(self, most: int) -> Iterable[tuple[int, int]]:
-        """Cut the rows into slices of at most ``most`` rows."""
-        return ((start, min(start + most, self.rows)) for start in range(0, self.rows, most))
-
-    def batches(self, names: Sequence[str], most: int) -> Iterator[Slice]:
-        """Give all rows, in order, as batches of at most ``most`` rows."""
-        for start, stop in self.slices(most):
-            yield Slice(start, stop - start, partial(self.read, names, start, stop))
-
-
-class PandasSource(Source):
+class PandasSource(Table):
     """A pandas frame; numpy columns are read without a copy."""
 
     def __init__(self, frame: pd.DataFrame) -> None:
-        _refuse_repeated([str(name) for name in frame.columns])
+        refuse_repeated([str(name) for name in frame.columns])
         frame = frame.copy(deep=False)  # what is changed in the other one later does not reach this one
         self._frame = frame
         self.columns = tuple(str(name) for name in frame.columns)
@@ -136,7 +98,7 @@ def _one_by_one(series: pd.Series[Any]) -> NDArray[Any]:
     return cells
 
 
-class ArrowSource(Source):
+class ArrowSource(Table):
     """Columns of Arrow, or of Python objects, of one length."""
 
     def __init__(self, columns: Mapping[str, pa.ChunkedArray | NDArray[Any]], rows: int) -> None:
@@ -176,32 +138,37 @@ def _exported(frame: nw.DataFrame[Any], name: str) -> pa.ChunkedArray | NDArray[
     return cells
 
 
-def open_source(source: object) -> Source:
-    """Recognise a table; `DataError` if it is none, or has repeated column names."""
-    return _opened(source)
+def open_table(source: object) -> Table:
+    """Recognise a table in memory; `DataError` if it is none, or has repeated column names."""
+    table = known_table(source)
+    if table is None:
+        raise DataError(
+            f"source is a {type(source).__name__}: expected a pandas or Polars DataFrame or a pyarrow Table"
+        )
+    return table
 
 
-def _opened(source: object) -> Source:
+def known_table(source: object) -> Table | None:
+    """Recognise a table in memory, None if it is none; `DataError` if it has repeated column names."""
     if isinstance(source, pd.DataFrame):
         return PandasSource(source)
     if isinstance(source, pa.Table):
-        _refuse_repeated(source.column_names)
+        refuse_repeated(source.column_names)
         return ArrowSource(dict(zip(source.column_names, source.columns, strict=True)), source.num_rows)
     try:
         frame = nw.from_native(source, eager_only=True)
     except TypeError:
-        raise DataError(
-            f"source is a {type(source).__name__}: expected a pandas or Polars DataFrame or a pyarrow Table"
-        ) from None
+        return None
     native = nw.to_native(frame)
     if isinstance(native, pd.DataFrame | pa.Table):
-        return _opened(native)
+        return known_table(native)
     if frame.implementation.is_polars():
         return ArrowSource({name: _exported(frame, name) for name in frame.columns}, len(frame))
     return PandasSource(frame.to_pandas())
 
 
-def _refuse_repeated(names: Sequence[str]) -> None:
+def refuse_repeated(names: Sequence[str]) -> None:
+    """Refuse columns of one name."""
     repeated = sorted({name for name in names if names.count(name) > 1})
     if repeated:
         raise DataError(f"the source has several columns named {', '.join(map(repr, repeated))}; rename them")

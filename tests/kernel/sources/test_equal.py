@@ -1,0 +1,108 @@
+"""The release for a fixed seed is the same, whatever the rows come in: every procedure, relation and unit."""
+
+from itertools import pairwise
+
+import numpy as np
+import pytest
+
+import dpinfer as dpi
+from dpinfer.errors import DataError, DPInferError
+from tests.contract.questions import EVERY, HOME
+from tests.goldens.frame import SCHEMA
+from tests.kernel.sources.kinds import ONCE, kinds, rows
+
+
+@pytest.fixture(scope="module")
+def sources(tmp_path_factory):
+    return kinds(tmp_path_factory.mktemp("sources"))
+
+
+def _released(question, source):
+    try:
+        return question.public(source).measure(question.privacy).to_json()
+    except DPInferError as error:
+        return f"{type(error).__name__}: {error}"
+
+
+def _is_checked(question, sources):
+    expected = _released(question, rows())
+    served = 0
+    for name, make in sources.items():
+        found = _released(question, make())
+        if found.startswith("DataError"):
+            assert name == ONCE or "public weights go by the position" in found, (name, found)
+            continue
+        assert found == expected, name
+        served += expected.startswith("{")
+    return served
+
+
+def _drawn(question):
+    """Whether weights are drawn for the rows of each batch: batches differ, so that only the law is the same."""
+    return question.ask.function == "bootstrap"
+
+
+AT_HOME = [one for one in HOME if not _drawn(one.values[0])]
+
+
+@pytest.mark.parametrize("question", AT_HOME)
+def test_every_procedure_releases_the_same_from_every_source(question, sources):
+    assert _is_checked(question, sources) >= len(sources) - 1
+
+
+OF_PEOPLE = [one for one in EVERY if one.unit == "person" and not _drawn(one)]
+FEW = {one.ask.function: one for one in OF_PEOPLE if one.neighbors == one.ask.home}
+
+
+def _some(questions):
+    return [pytest.param(one, id=str(one), marks=[pytest.mark.slow] if place % 6 else []) for place, one in questions]
+
+
+@pytest.mark.parametrize("question", _some(enumerate(FEW.values())))
+def test_of_people_with_several_rows_the_same_rows_count(question, sources):
+    served = _is_checked(question, sources)
+    if _released(question, rows()).startswith("{"):
+        assert served == len(sources)  # a stream, too: rows are read once
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("question", [one for one in EVERY if not _drawn(one) and one not in FEW.values()], ids=str)
+def test_every_procedure_in_every_relation_and_unit(question, sources):
+    served = _is_checked(question, sources)
+    assert served >= len(sources) - 1 or not _released(question, rows()).startswith("{")
+
+
+ORDERLESS = [
+    one for one in AT_HOME if "blocks" not in str(one.values[0]) and "aggregate" not in one.values[0].ask.function
+]
+
+
+@pytest.mark.parametrize("question", ORDERLESS)
+def test_the_order_of_rows_makes_no_difference(question, sources, tmp_path):
+    shuffled = rows().sample(frac=1, random_state=3)
+    shuffled.assign(income=[None if cell is None else str(cell) for cell in shuffled["income"]]).to_parquet(
+        tmp_path / "shuffled.parquet", row_group_size=23
+    )
+    one = question
+    assert _released(one, tmp_path / "shuffled.parquet") == _released(one, rows())
+
+
+def test_bytes_behind_weights_have_addresses_of_their_own(sources):
+    """Seeded weights of two batches are not the same: each batch has another address."""
+    for name in ("a folder of 7", "LazyFrame", "a relation", "CSV", "a dataset"):
+        data = dpi.PublicData(sources[name](), SCHEMA, rng=np.random.default_rng(0))
+        with data._open() as source:
+            starts = [(part.start, part.rows) for part in source.batches(["age"], 11)]
+        ends = sorted(starts)
+        assert sum(rows for _, rows in starts) == len(rows())
+        assert all(start + size <= after for (start, size), (after, _) in pairwise(ends))
+
+
+@pytest.mark.parametrize("name", ["a folder of 7", "LazyFrame", "CSV", "a relation", "a dataset"])
+def test_public_weights_are_refused_before_the_charge(name, sources):
+    ledger = dpi.Ledger.in_memory(dpi.GDP(1), neighbors="replace_one")
+    data = dpi.PrivateData(sources[name](), SCHEMA, ledger)
+    asked = dpi.bootstrap("age", data, weights="public", replicates=4)
+    with pytest.raises(DataError, match="public weights go by the position of a row"):
+        asked.measure(dpi.GDP(0.5))
+    assert ledger.charges().empty
