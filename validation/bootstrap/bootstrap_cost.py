@@ -142,7 +142,8 @@ def audited(replicates: int, share: float, count: int, seed: int) -> dict:
         if not held:
             return noise.reshape(part, replicates)
         rows = replace(asked.rows, replicates=part * replicates)
-        sums = np.array(replicate_sums(rows, data._open(), SimulatedDraws(rng)), dtype=np.float64)
+        with data._open() as source:
+            sums = np.array(replicate_sums(rows, source, SimulatedDraws(rng)), dtype=np.float64)
         return (sums.reshape(-1, len(unit)) @ unit / size**2 + noise).reshape(part, replicates)
 
     def ratio(along: np.ndarray) -> np.ndarray:
