@@ -27,7 +27,7 @@ def is_quantile(rows, point, p):
 
 
 def changes(one, other, neighbors):
-    """Rows that have to be added, removed or replaced on the way from a table to another; None where there is no way."""
+    """Rows that have to be added, removed or replaced from a table to another; None where there is no way."""
     left, right = Counter(one), Counter(other)
     gone, come = (left - right).total(), (right - left).total()
     if neighbors == "add_remove":
