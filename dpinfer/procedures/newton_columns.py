@@ -285,6 +285,12 @@ class NewtonColumns:
         largest = np.abs(coordinates @ self.maps[:-1]).sum(axis=1)
         return float(np.linalg.norm(largest, 1 if norm == "l1" else 2))
 
+    def largest_residual(self, point: Array, response: tuple[float, float]) -> float:
+        """Return a size that no residual exceeds at a linear predictor (p,), the response measured as by `frame`."""
+        measured = self.maps[-1].copy()
+        measured[0] -= response[0]
+        return float(np.abs(measured / response[1] - point @ self.maps[:-1] - self.offset).sum())
+
     def frame(
         self,
         coordinates: Array,

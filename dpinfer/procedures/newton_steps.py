@@ -180,7 +180,7 @@ class NewtonPlan:
             f"{len(self.kinds)} rounds: {', '.join(self.kinds)}. {self.model.assumes}",
             f"Rows that count less for outlying regressors: {_share(lighter, size)} (noisy).",
         ]
-        told += self.model.notes(cut_of(settings), self._unit(stages))
+        told += self.model.notes(cut_of(settings), self._measured(stages)[1])
         if "edge" in settings:
             beyond = self.tail_counts(stages["counts"], cut_of(settings)).rows
             told.append(
@@ -323,8 +323,7 @@ class NewtonPlan:
         start = self.begun(before["start"])
         sizes = len(self._size_cuts) + 1
         noise = np.sqrt(counts.noise_variances)
-        cuts = self._size_cuts
-        edge = edge_of(counts.array[1:sizes], cuts, noise[0])
+        edge = edge_of(counts.array[1:sizes], cuts := self._size_cuts, noise[0])
         whiten = np.array(counts.settings["whiten"]) @ start.transform
         usual = float(np.sqrt(((whiten @ self._public_rows) ** 2).sum(axis=0).max()))
         radius = self._radius(edge, tail_end(counts.array[1:sizes], cuts, noise[0]), start.size)
@@ -335,9 +334,10 @@ class NewtonPlan:
         radius = min(radius, self.columns.longest(whiten, self.norm))
         if self.model.response is None and self.norm == "l2":  # rows of the last bin may be no longer than usual ones
             radius = min(radius, max(float(np.sqrt(edge / np.sqrt(2.0))), usual))
-        settings = {"radius": radius, **self._cut(counts.array[sizes:], noise[-1], radius, start.size)}
-        settings["frame"] = (np.array(counts.settings["whiten"]) / radius).tolist()
         point = np.array(counts.settings["point"])
+        most = self.columns.largest_residual(start.transform.T @ point, self._measured(before))
+        settings = {"radius": radius, **self._cut(counts.array[sizes:], noise[-1], radius, start.size, most)}
+        settings["frame"] = (np.array(counts.settings["whiten"]) / radius).tolist()
         if self.columns.intercept:
             point[0] += settings.pop("move", 0.0)
         settings["point"] = point.tolist()
@@ -356,8 +356,8 @@ class NewtonPlan:
         expected = max(seen, reach if self.norm == "l1" else float(np.sqrt(reach)))
         return max(seen, min(float(np.sqrt(_OF_NOISE_FAR * size)) * precise / _LEAST_CUT, expected))
 
-    def _cut(self, counts: Array, noise: float, radius: float, size: float) -> dict[str, float]:
-        """Where residuals are cut, from counts of residuals in units of their standard deviation."""
+    def _cut(self, counts: Array, noise: float, radius: float, size: float, most: float) -> dict[str, float]:
+        """Where residuals, which are ``most`` at most, are cut, from counts of these in units of their deviation."""
         if self.model.response is not None:
             return {}
         tuned = self.model.tuned(
@@ -371,9 +371,9 @@ class NewtonPlan:
             )
         )
         if tuned is not None:
-            cut, move = tuned
-            settings = {"cut": cut.low, "high": cut.high, "meat": cut.meat, "hessian": cut.hessian}
-            return {**settings, "intercept": cut.intercept, "bias": cut.bias, "move": move}
+            cut, move = tuned  # noise may put rows where no residual can be
+            ends = {"cut": min(cut.low, most), "high": min(cut.high, most), "move": float(np.clip(move, -most, most))}
+            return {**ends, "meat": cut.meat, "hessian": cut.hessian, "intercept": cut.intercept, "bias": cut.bias}
         edge = edge_of(both_sides(counts), positive_cuts(), noise * np.sqrt(2.0))
         share = float(self.share("second"))
         allowed = np.sqrt(_OF_NOISE * size) * self._precision(0.60 * share) / radius
@@ -414,7 +414,7 @@ class NewtonPlan:
         frame = self.columns.frame(
             np.array(settings["frame"]) @ transform,
             transform.T @ np.array(settings["point"]),
-            (float(before["start"].settings["shift"]) if self.model.response is None else 0.0, self._unit(before)),
+            self._measured(before),
             tables.mean,
             tables.inverse_sd,
             tables.lift,
@@ -423,10 +423,11 @@ class NewtonPlan:
         )
         return self._round(frame, self.model.terms(cut_of(settings), last=last), settings)
 
-    def _unit(self, before: dict[str, StageRelease]) -> float:
+    def _measured(self, before: dict[str, StageRelease]) -> tuple[float, float]:
+        """Return what is taken off the response, and the unit in which it is measured."""
         if self.model.response is not None:
-            return 1.0
-        return float(before["counts"].settings["unit"])
+            return 0.0, 1.0
+        return float(before["start"].settings["shift"]), float(before["counts"].settings["unit"])
 
     def round(self, stage: StageRelease, *, last: bool) -> Round:
         """Read a later round, in the coordinates of the start."""
