@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from dpinfer.inference.batch import BatchEstimates
     from dpinfer.kernel.rows.blocks import Blocks
     from dpinfer.procedures.joint_table import MeasuredCounts
+    from dpinfer.procedures.marginal_tables import MarginalTables
     from dpinfer.procedures.options import Contrasts
     from dpinfer.procedures.sum_plan import SumPlan
 
@@ -318,6 +319,10 @@ class Procedure(ABC):
 
     def counted(self) -> MeasuredCounts | None:
         """Return what its release counts of the cells of a table; None if it holds no counts."""
+        return None
+
+    def marginal_tables(self) -> MarginalTables | None:
+        """Return the marginals that its release holds; None if it holds none."""
         return None
 
     def estimate(self, released: Released, *, alpha: float = 0.05, contrasts: Contrasts = None) -> BatchEstimates:  # noqa: ARG002
