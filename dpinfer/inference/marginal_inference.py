@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
@@ -17,10 +17,32 @@ if TYPE_CHECKING:
     from dpinfer.inference.moments import Estimates
     from dpinfer.numerics.arrays import Array
 
-__all__ = ["MarginalInference", "count_estimates", "joint_counts", "joint_shares", "share_estimates"]
+__all__ = ["Joint", "MarginalInference", "count_estimates", "joint_counts", "joint_shares", "share_estimates"]
 
 _RIDGE = 1e-9
 """What is added to every variance, relative to it: counts whose sum is public, and shares, are linearly dependent."""
+
+
+class Joint(NamedTuple):
+    """Estimates of all cells of one release together.
+
+    Attributes
+    ----------
+    values : ndarray (p,)
+        Unbiased, so that they may be negative.
+    sampling, noise : ndarray (p, p)
+        Covariances.
+    loadings : ndarray (p, K)
+        How standardised Laplace variables move them; none where the noise is normal.
+    """
+
+    values: Array
+    sampling: Array
+    noise: Array
+    loadings: Array
+
+
+_NOTHING = Joint(np.zeros(0), np.zeros((0, 0)), np.zeros((0, 0)), np.zeros((0, 0)))
 
 
 @dataclass(frozen=True, eq=False)
@@ -29,41 +51,34 @@ class MarginalInference(MomentInference):
 
     Attributes
     ----------
-    values : ndarray (p,)
-        Unbiased estimates, which may be negative; `estimates` holds those that are possible, and their intervals.
-    sampling, noise : ndarray (p, p)
-        Covariances of all estimates.
-    loadings : ndarray (p, K)
-        How standardised Laplace variables move them; none where the noise is normal.
+    joint : Joint
+        Of `estimates` only what is possible is kept, and the interval of each cell.
     """
 
-    values: Array = field(default_factory=lambda: np.zeros(0))
-    sampling: Array = field(default_factory=lambda: np.zeros((0, 0)))
-    noise: Array = field(default_factory=lambda: np.zeros((0, 0)))
-    loadings: Array = field(default_factory=lambda: np.zeros((0, 0)))
+    joint: Joint = _NOTHING
 
-    methods = ("auto", "score", "wald")
+    methods = ("auto", "score", "wald")  # type: ignore[assignment]
 
     @property
     def _value(self) -> Array:
-        return self.values
+        return self.joint.values
 
     @property
     def cov_sampling(self) -> Array:
         """Covariance from sampling (p, p)."""
-        return self.sampling
+        return self.joint.sampling
 
     @property
     def cov_noise(self) -> Array:
         """Covariance from privacy noise (p, p)."""
-        return self.noise
+        return self.joint.noise
 
     @property
-    def _covariance(self) -> Array:  # type: ignore[override]
-        return self.sampling + self.noise
+    def _covariance(self) -> Array:
+        return self.joint.sampling + self.joint.noise
 
     def _laplace_parts(self, contrasts: Array) -> Array:
-        return np.asarray(contrasts @ self.loadings)
+        return np.asarray(contrasts @ self.joint.loadings)
 
 
 def count_estimates(
@@ -71,7 +86,7 @@ def count_estimates(
 ) -> Estimates:
     """Estimate the counts of the cells of a marginal from R releases: each cell is a group of its own.
 
-    The noise of a cell has the same law for all cells. Counts are moved to 0 or more; see `MarginalInference.values`.
+    The noise of a cell has the same law for all cells. Counts are moved to 0 or more; see `Joint`.
     """
     table, variance = found.table(subset)[..., None], found.cell_variance(subset)
     sums = MomentSums(((0,),), table, np.ones((1, 1)), np.array([variance]), laplace=False, rows_per_unit=rows_per_unit)
@@ -123,8 +138,8 @@ def _largest(loadings: Array, variances: Array) -> tuple[Array, Array]:
     return loadings[:, order], variances[order]
 
 
-def joint_counts(found: CenteredMargins, subset: Subset, estimates: Estimates, nobs: int | None) -> dict[str, Array]:
-    """Return values, covariances and loadings of all counts of one release, as `MarginalInference` takes them.
+def joint_counts(found: CenteredMargins, subset: Subset, estimates: Estimates, nobs: int | None) -> Joint:
+    """Return values, covariances and loadings of all counts of one release.
 
     Under a public number of rows counts are multinomial; otherwise a sample's size is random and they are Poisson.
     """
@@ -138,7 +153,7 @@ def joint_counts(found: CenteredMargins, subset: Subset, estimates: Estimates, n
     return _joint(values, sampling, noise, _loadings(found, subset, np.eye(values.size)))
 
 
-def joint_shares(found: CenteredMargins, subset: Subset, places: Array, estimates: Estimates) -> dict[str, Array]:
+def joint_shares(found: CenteredMargins, subset: Subset, places: Array, estimates: Estimates) -> Joint:
     """Return the same of shares; see `share_estimates`. Sampling relates shares of one group only."""
     value, size = estimates.value[0], estimates.size[0]
     slope = (places[:, 1:] - value[..., None] * places[:, :1]) / size[:, None, None]
@@ -159,6 +174,6 @@ def _loadings(found: CenteredMargins, subset: Subset, slope: Array) -> Array:
     return np.asarray((slope @ loadings) * np.sqrt(variances))
 
 
-def _joint(values: Array, sampling: Array, noise: Array, loadings: Array) -> dict[str, Array]:
+def _joint(values: Array, sampling: Array, noise: Array, loadings: Array) -> Joint:
     ridge = _RIDGE * np.diag(np.diag(noise) + np.diag(sampling))
-    return {"values": values, "sampling": sampling, "noise": noise + ridge, "loadings": loadings}
+    return Joint(values, sampling, noise + ridge, loadings)

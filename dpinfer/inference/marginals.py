@@ -3,13 +3,13 @@
 The cells of a marginal M are a sum over the subsets A of M: ``x_M = sum_A q_A / prod_{M less A} m`` spread evenly over
 the columns that A lacks, where q_A, the margin of A centred in each of its columns, is what the contrasts of A tell.
 The noise of different q_A is uncorrelated, and that of one has covariance ``s_A^2`` times the product of ``I - J/m``
-over its columns. So the noise of the cells of M is exchangeable: ``sum_A s_A^2 prod_A (I - J/m) prod_{M less A} J/m^2``.
+over its columns. So the noise of the cells of M is exchangeable, with covariance ``sum_A s_A^2 prod_A (I - J/m)
+prod_{M less A} J/m^2``.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from functools import reduce
 from itertools import combinations
 from math import prod
 from typing import TYPE_CHECKING, NamedTuple
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from dpinfer.inference.released import Released
-    from dpinfer.numerics.arrays import Array
+    from dpinfer.numerics.arrays import Array, Places
     from dpinfer.release.laws import NoiseLaw
 
     Subset = tuple[int, ...]
@@ -110,7 +110,7 @@ class CenteredMargins:
         return self.law.family == "laplace" and self.law.draws < NORMAL_DRAWS
 
     def cells(self, subset: Subset) -> int:
-        """Number of cells of a marginal."""
+        """Return the number of cells of a marginal."""
         return prod(self.shape[i] for i in subset)
 
     def table(self, subset: Subset) -> Array:
@@ -161,10 +161,7 @@ class CenteredMargins:
 
     def _source(self, one: Measured, subset: Subset) -> NoiseSource:
         common = tuple(i for i in one.subset if i in subset)
-        places = np.unravel_index(np.arange(self.cells(subset)), [self.shape[i] for i in subset])
-        rows = np.zeros(self.cells(subset), dtype=np.intp)
-        for i in common:
-            rows = rows * self.shape[i] + places[subset.index(i)]
+        rows = self._margin_cells(subset, common)
         several = self.cells(one.subset) // self.cells(common)
         law = replace(one.law, scales=one.law.scales * self.cells(common))
         steps = np.full(self.cells(common), one.step)
@@ -183,22 +180,20 @@ class CenteredMargins:
     def loadings(self, subset: Subset, cells: Sequence[int] | None = None) -> tuple[Array, Array]:
         """How each measured count's noise moves cells of a marginal (k, K), by default all; and its variance (K,)."""
         wanted = np.arange(self.cells(subset)) if cells is None else np.asarray(cells)
-        of_cell = np.unravel_index(wanted, [self.shape[i] for i in subset])
-        found = [self._loadings(one, subset, dict(zip(subset, of_cell, strict=True))) for one in self.measured]
+        found = []
+        for one in self.measured:
+            common = tuple(i for i in one.subset if i in subset)
+            rows = self._margin_cells(subset, common)[wanted]
+            found.append(self._spread(one, subset, common)[rows][:, self._margin_cells(one.subset, common)])
         variances = np.concatenate([np.full(self.cells(one.subset), one.variance) for one in self.measured])
         return np.concatenate(found, axis=1), variances
 
-    def _loadings(self, one: Measured, subset: Subset, of_cell: Mapping[int, Array]) -> Array:
-        common = tuple(i for i in one.subset if i in subset)
-        matrix = self._spread(one, subset, common)
-        shape = [self.shape[i] for i in common]
-        theirs = np.unravel_index(np.arange(self.cells(one.subset)), [self.shape[i] for i in one.subset])
-        columns = dict(zip(one.subset, theirs, strict=True))
-        if not common:
-            return np.full((len(next(iter(of_cell.values()))), self.cells(one.subset)), matrix[0, 0])
-        rows = np.ravel_multi_index([of_cell[i] for i in common], shape)
-        places = np.ravel_multi_index([columns[i] for i in common], shape)
-        return np.asarray(matrix[rows][:, places])
+    def _margin_cells(self, subset: Subset, kept: Subset) -> Places:
+        """Cell of a margin that each cell of a marginal is in (cells,)."""
+        order = np.arange(self.cells(kept)).reshape([self.shape[i] for i in kept])
+        order = order.transpose([kept.index(i) for i in subset if i in kept])
+        lines = [self.shape[i] if i in kept else 1 for i in subset]
+        return np.asarray(np.broadcast_to(order.reshape(lines), [self.shape[i] for i in subset]).ravel())
 
 
 def parts_of(subset: Subset) -> list[Subset]:
@@ -214,8 +209,7 @@ def subsets_of(subsets: Sequence[Subset]) -> tuple[Subset, ...]:
 
 def centered_margins(released: Released) -> CenteredMargins:
     """Return what releases of contrasts, or of counts, of marginals tell of all subsets of their columns."""
-    found = _of_contrasts(released) if released.rows.contrasts else _of_counts(released)
-    return found
+    return _of_contrasts(released) if released.rows.contrasts else _of_counts(released)
 
 
 def _of_contrasts(released: Released) -> CenteredMargins:
@@ -251,7 +245,9 @@ def _of_counts(released: Released) -> CenteredMargins:
         tables[subset] = released.values[:, end - width : end].reshape(-1, *(rows.shape[i] for i in subset))
         variances[subset] = float(released.noise_variances[end - 1])
     public = rows.keeps_every_row and released.nobs is not None
-    centered, found, shares = {}, {}, {subset: {} for subset in rows.subsets}
+    centered: dict[Subset, Array] = {}
+    found: dict[Subset, float] = {}
+    shares: dict[Subset, dict[Subset, float]] = {subset: {} for subset in rows.subsets}
     for part in subsets_of(rows.subsets):
         if not part and public:
             centered[part], found[part] = np.full((len(released.values), 1), float(released.nobs or 0)), 0.0
@@ -287,4 +283,7 @@ def _centering(levels: int, *, contrasted: bool) -> Array:
 
 
 def _kron(matrices: list[Array]) -> Array:
-    return reduce(np.kron, matrices, np.ones((1, 1)))
+    found = np.ones((1, 1))
+    for one in matrices:
+        found = np.asarray(np.kron(found, one), dtype=np.float64)
+    return found

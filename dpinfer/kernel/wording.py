@@ -279,5 +279,5 @@ def _unit_of(rows: Any) -> str:
         return "rows, and of people"
     if isinstance(rows, CountedSum | RoundCounts | ColumnCounts) or (isinstance(rows, CellSum) and rows.counts_only):
         return "rows"
-    others = {ScoreSum: "the scores", PointRows: "ranks", RoundSum: "rows at their bounds"}
+    others = {ScoreSum: "the scores", PointRows: "ranks", RoundSum: "rows at their bounds", MarginalSum: "rows"}
     return others.get(type(rows), "the scaled features")

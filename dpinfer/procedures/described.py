@@ -29,7 +29,11 @@ if TYPE_CHECKING:
 
     Array = NDArray[np.float64]
 
-__all__ = ["Described", "counts_of_table", "describe", "levels_shown"]
+__all__ = ["MOST_ESTIMATES", "Described", "counts_of_table", "describe", "levels_shown"]
+
+
+MOST_ESTIMATES = 4000
+"""Estimates that results may hold with all their covariances."""
 
 
 class Described:

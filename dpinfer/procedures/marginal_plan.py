@@ -104,7 +104,7 @@ class MarginalPlan:
         return tuple(digits_below(float(one), 9) for one in found / found.min())
 
     def _of_contrasts(self) -> Array:
-        """Standard deviation of every subset's normalised contrasts."""
+        """Return the standard deviation of every subset's normalised contrasts."""
         inside = np.array([[_inverse_square(self.shape, marginal, part) for part in self.closure]
                            for marginal in self.workload])  # fmt: skip
         unit = np.array([prod(1 - 1 / self.shape[i] for i in part) for part in self.closure])

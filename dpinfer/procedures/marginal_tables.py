@@ -11,6 +11,7 @@ import pandas as pd
 
 from dpinfer.errors import MissingFromReleaseError, OptionError, ReleaseFormatError, named, type_of
 from dpinfer.inference.marginal_inference import (
+    Joint,
     MarginalInference,
     count_estimates,
     joint_counts,
@@ -22,14 +23,13 @@ from dpinfer.inference.moment_inference import intervals
 from dpinfer.inference.nonnegative import nonnegative
 from dpinfer.inference.released import Released
 from dpinfer.inference.testing.count_noise import Components, TableNoise
+from dpinfer.privacy.units import PureDP
 from dpinfer.procedures.conditions import where_notes
-from dpinfer.procedures.described import Described, levels_shown
-from dpinfer.procedures.description import MOST_ESTIMATES
+from dpinfer.procedures.described import MOST_ESTIMATES, Described, levels_shown
 from dpinfer.procedures.options import texts_of
 from dpinfer.procedures.stored import context_of
 from dpinfer.procedures.sum_plan import SumPlan
 from dpinfer.procedures.table_axes import axis_name
-from dpinfer.privacy.units import PureDP
 from dpinfer.release.codec import encode
 from dpinfer.results.descriptions import ProportionResults, TableResults
 from dpinfer.results.people import alike_flags, separate_flags
@@ -71,10 +71,14 @@ class MarginalTables:
         return centered_margins(Released.of_release(self.release, context_of(self.release), rows))
 
     @cached_property
+    def keeps_every_row(self) -> bool:
+        """Whether every row is in some cell."""
+        return self.plan.rows(pure=False).keeps_every_row
+
+    @property
     def nobs(self) -> int | None:
         """The number of rows, where it is public and all are counted."""
-        rows = self.plan.rows(pure=False)
-        return self.release.nobs if rows.keeps_every_row else None
+        return self.release.nobs if self.keeps_every_row else None
 
     @property
     def workload(self) -> tuple[tuple[str, ...], ...]:
@@ -130,14 +134,14 @@ class MarginalTables:
         return places
 
     def axes(self, columns: Sequence[str]) -> tuple[Axis, ...]:
-        """The axes of a marginal, in the order given."""
+        """Return the axes of a marginal, in the order given."""
         return tuple(self.plan.cells[place] for place in self.subset(columns))
 
     # Counts
 
     def unbiased(self, columns: Sequence[str]) -> Array:
-        """Counts of a marginal, which may be negative (cells,)."""
-        return self.found.table(self.subset(columns))[0]
+        """Return the counts of a marginal, which may be negative (cells,)."""
+        return np.asarray(self.found.table(self.subset(columns))[0])
 
     def estimates(self, columns: Sequence[str], target: str) -> Estimates:
         """Estimate the counts of a marginal, each cell as a group."""
@@ -169,7 +173,7 @@ class MarginalTables:
         )
 
     def _inference(
-        self, estimates: Estimates, described: Described, joint: Mapping[str, Array], inference: str, target: str
+        self, estimates: Estimates, described: Described, joint: Joint, inference: str, target: str
     ) -> MarginalInference:
         if inference not in MarginalInference.methods:
             raise OptionError("inference", inference, MarginalInference.methods)
@@ -187,7 +191,7 @@ class MarginalTables:
             steps=self.found.steps,
             labels=described.labels,
             notes=(*alike_flags(schema, target), *separate_flags(schema, groups, target)),
-            **joint,
+            joint=joint,
         )
 
     def _plan(self, columns: Sequence[str]) -> SumPlan:
@@ -270,7 +274,7 @@ class MarginalTables:
         rows = self.plan.rows(pure=self._pure)
         drawn = self.release.law.rvs(size, np.random.default_rng(seed)) * np.asarray(self.release.steps)
         released = Released.of_release(self.release, context_of(self.release), rows)
-        moved = centered_margins(replace(released, values=released.values + drawn))
+        moved = centered_margins(replace(released, values=released.values + drawn))  # noqa: PD011  (of releases)
         subsets = {marginal: self.subset(marginal) for marginal in self.workload}
         return {one: moved.table(subset) - self.found.table(subset) for one, subset in subsets.items()}
 

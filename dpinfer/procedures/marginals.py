@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from dpinfer.errors import OptionError, SchemaError, UnknownColumnError
-from dpinfer.inference.batch import BatchEstimates
+from dpinfer.inference.batch import BatchEstimates, Oracle
 from dpinfer.inference.marginal_inference import count_estimates
 from dpinfer.inference.marginals import centered_margins
 from dpinfer.inference.moment_inference import batch_moments, moment_oracle
@@ -31,7 +31,6 @@ from dpinfer.results.marginals import MarginalResults
 from dpinfer.results.people import alike_flags
 
 if TYPE_CHECKING:
-    from dpinfer.inference.batch import Oracle
     from dpinfer.kernel.measurement import Measurement
     from dpinfer.numerics.arrays import Array
     from dpinfer.privacy.units import Neighbors
@@ -185,8 +184,9 @@ class Marginals(Procedure):
             mine = sampling[start : start + len(described.names)]
             parts.append(moment_oracle(estimates, sampling=mine, factor=described.factor, alpha=alpha))
             start += len(described.names)
-        halves = (np.concatenate([getattr(one, name) for one in parts]) for name in ("halfwidth", "ordinary"))
-        return type(parts[0])(*halves, min(one.kappa for one in parts))
+        halves = np.concatenate([one.halfwidth for one in parts])
+        ordinary = np.concatenate([one.ordinary for one in parts])
+        return Oracle(halves, ordinary, min(one.kappa for one in parts))
 
     def _counts(self, released: Released) -> list[tuple[Any, Described]]:
         plan, found = self.plan(released.schema), centered_margins(released)
@@ -218,8 +218,8 @@ def marginals(
     ----------
     workload : Workload, or sequence of sequences of str
         The marginals: `workload` of columns, or a list such as ``[["race", "sex"], ["sex", "educ"]]``. Columns are
-        Category, Boolean or short Integer ones, conditions such as ``"age >= 18"``, or numeric ones with ``bins``. A row
-        without a value in one of all these columns is in no marginal.
+        Category, Boolean or short Integer ones, conditions such as ``"age >= 18"``, or numeric ones with ``bins``. A
+        row without a value in one of all these columns is in no marginal.
     data : PrivateData, PublicData or Release, optional
         Rows to measure, or a release that holds these marginals. Nothing is read or spent here.
     bins : mapping of str to sequence of float, optional
@@ -238,8 +238,8 @@ def marginals(
     -------
     Marginals
         Its ``fit(privacy)`` gives `MarginalResults`: ``marginal(columns)``, ``proportions(column, by)``, ``ratio``,
-        ``table(columns)``, ``summary_frame()``. The release also answers `table`, `count`, `proportion`, `chisquare` and
-        `chi2_contingency` of columns that one marginal holds.
+        ``table(columns)``, ``summary_frame()``. The release also answers `table`, `count`, `proportion`, `chisquare`
+        and `chi2_contingency` of columns that one marginal holds.
 
     Raises
     ------

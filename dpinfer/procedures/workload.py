@@ -115,9 +115,9 @@ def workload(columns: Sequence[str], *, ways: int | Sequence[int] = 2, weights: 
             f"ways={ways!r}: marginals of ranges need another strategy than contrasts of levels; cdf(column) and "
             "quantile(column, q=) release a numeric column's ranges from one tree of counts, by=groups"
         )
-    each = (ways,) if isinstance(ways, int) and not isinstance(ways, bool) else ways
-    right = isinstance(each, Sequence) and not isinstance(each, str) and len(each) > 0
-    if not right or not all(type(one) is int and 1 <= one <= len(listed) for one in each) or len({*each}) < len(each):
+    each = (ways,) if isinstance(ways, int) else tuple(ways) if isinstance(ways, Sequence) else ()
+    right = each and all(type(one) is int and 1 <= one <= len(listed) for one in each)
+    if not right or len({*each}) < len(each):
         raise OptionError("ways", ways, f"a number of columns, or several, from 1 to {len(listed)}")
     if sum(comb(len(listed), one) for one in each) > MOST_SUBSETS:
         raise OptionError("ways", ways, f"at most {MOST_SUBSETS:,} marginals")

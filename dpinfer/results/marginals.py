@@ -62,10 +62,10 @@ class MarginalSource(Protocol):
         """Names and labels of the cells of a marginal."""
 
     def unbiased(self, columns: Sequence[str]) -> Array:
-        """Counts of a marginal, as they are (cells,)."""
+        """Return the counts of a marginal, which may be negative (cells,)."""
 
     def displayed(self, columns: Sequence[str]) -> Array:
-        """Counts of a marginal that are not negative and agree with the others (cells,)."""
+        """Return counts of a marginal that are not negative and agree with the others (cells,)."""
 
     def margin(self, columns: Sequence[str], *, inference: str, target: str) -> TableResults:
         """Infer the counts of some columns."""
@@ -205,7 +205,7 @@ class MarginalResults(Exported):
         lower, upper = interval_labels(alpha)
         told = {
             "ratio": np.inf if share >= 1 else share / left,
-            "std err": float(np.hypot(*parts)),
+            "std err": float(np.hypot(parts[0], parts[1])),
             "std err (sampling)": parts[0],
             "std err (noise)": parts[1],
             lower: odds[0],

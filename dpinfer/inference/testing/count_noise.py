@@ -252,5 +252,5 @@ def _drawn(source: NoiseSource, size: int, rng: np.random.Generator) -> Array:
     scales = np.asarray(source.law.scales)
     several, success = source.together * source.law.draws, -np.expm1(-1.0 / scales)
     drawn = (size, scales.size)
-    found: Array = rng.negative_binomial(several, success, drawn) - rng.negative_binomial(several, success, drawn)
-    return found.astype(np.float64)
+    first, second = (rng.negative_binomial(several, success, drawn) for _ in range(2))
+    return (first - second).astype(np.float64)
