@@ -30,12 +30,17 @@ _KAPPA = 3.0
 
 
 def designs() -> list[tuple[Population, str, str, str, int]]:
-    """Return every population with Laplace and Gaussian noise, little and much of it, and numbers of rows."""
-    rest = list(product(populations(), PRICES, ("pure", "gaussian"), RELATIONS, SIZES))
+    """Return every population at two prices, both relations and all sizes; and some of them with Laplace noise.
+
+    The three measures with Gaussian noise take turns. Intervals with Laplace noise take a hundred times as long.
+    """
+    every = list(product(populations(), PRICES, RELATIONS, SIZES))
     found = []
-    for place, (population, amount, kind, neighbors, n) in enumerate(rest):
-        measure_name = "pure" if kind == "pure" else ("zcdp", "gdp", "approx")[(place + place // 12) % 3]
-        found.append((population, amount, measure_name, neighbors, n))
+    for place, (population, amount, neighbors, n) in enumerate(every):
+        found.append((population, amount, ("zcdp", "gdp", "approx")[(place + place // 12) % 3], neighbors, n))
+    laplace = [(one, "little" if place % 2 else "much") for place, one in enumerate(populations()[:5])]
+    for place, (population, amount) in enumerate(laplace):
+        found.append((population, amount, "pure", RELATIONS[place // 2 % 2], SIZES[1]))
     return found
 
 
