@@ -33,6 +33,10 @@ MOST_LOADINGS = 24
 """Laplace variables that are told from the normal in one estimate: the largest ones."""
 
 
+_TINY = 1e-250
+"""Variance of counts without noise, so that they can be averaged."""
+
+
 class Measured(NamedTuple):
     """The counts of one marginal as they were measured, with independent noise on each cell.
 
@@ -243,7 +247,7 @@ def _of_counts(released: Released) -> CenteredMargins:
     tables, variances = {}, {}
     for subset, end, width in zip(rows.subsets, ends.tolist(), rows.widths.tolist(), strict=True):
         tables[subset] = released.values[:, end - width : end].reshape(-1, *(rows.shape[i] for i in subset))
-        variances[subset] = float(released.noise_variances[end - 1])
+        variances[subset] = max(float(released.noise_variances[end - 1]), _TINY)
     public = rows.keeps_every_row and released.nobs is not None
     centered: dict[Subset, Array] = {}
     found: dict[Subset, float] = {}

@@ -191,7 +191,8 @@ def run(arguments: Options) -> list[Claim]:
         f"{PRICE['zcdp']} or {PRICE['pure']} under add_remove; other columns are over ours.",
         "independent marginals: noise on each, the price split as is best for the objective; averaged: margins that "
         "they share averaged by inverse variances. contrasts: Laplace noise on the planner's contrasts.",
-        f"Mean squared error of {arguments.replicates:,} simulated releases over its formula: {ratio:.4f} +- {error:.4f}.",
+        f"Mean squared error of {arguments.replicates:,} simulated releases over its formula: {ratio:.4f} +- "
+        f"{error:.4f}.",
     ]
     write_table(table, "marginals_error", arguments, notes)
     write_figure(figure_of(table), "marginals_error", arguments)
@@ -203,9 +204,10 @@ def run(arguments: Options) -> list[Claim]:
     made = f"{len(DESIGNS)} workloads"
     return [
         Claim("sum of variances of marginals over the lower bound of any Gaussian matrix mechanism", made,
-              "1 (Xiao, He, Zhang & Kifer 2023)", f"{over:.6f}", "exact", over <= 1 + 1e-6, threshold="at most 1.000001"),
-        Claim("sum of variances of independent marginals over the planner's, at least", made, "", f"{worst:.3f}", "exact",
-              worst >= 1),
+              "1 (Xiao, He, Zhang & Kifer 2023)", f"{over:.6f}", "exact", over <= 1 + 1e-6,
+              threshold="at most 1.000001"),
+        Claim("sum of variances of independent marginals over the planner's, at least", made, "", f"{worst:.3f}",
+              "exact", worst >= 1),
         Claim("largest variance of independent marginals over the planner's, at least", made, "",
               f"{float(largest['independent marginals'].min()):.3f}", "exact",
               bool(largest["independent marginals"].min() >= 1 - 1e-9)),
