@@ -396,13 +396,7 @@ class Procedure(ABC):
         return cls.from_release(release).with_options(options).infer(release)
 
     def with_options(self, options: Mapping[str, Any]) -> Self:
-        """Return the same question with other options of the inference; None leaves one as it is.
-
-        Raises
-        ------
-        OptionError
-            If the procedure has no such option of inference.
-        """
+        """Return the same question with other options of the inference; None leaves one. Errors as `infer_release`."""
         known = [one.name for one in stored_fields(type(self)) if one.metadata.get("role") == "inferred"]
         for name, given in options.items():
             if name not in known:
@@ -410,12 +404,7 @@ class Procedure(ABC):
         return replace(self, **{name: value for name, value in options.items() if value is not None})
 
     def _asked_of(self, release: Release | None) -> tuple[Release, Procedure]:
-        """Return the release to infer from and its own question; refuse one that does not serve this question.
-
-        Raises
-        ------
-        InferenceError, ReleaseFormatError
-        """
+        """Return the release to infer from and its own question; refuse one that does not serve this question."""
         chosen = self._release(release)
         theirs = read_question(chosen)
         if not self.reads(theirs):
