@@ -38,7 +38,7 @@ def designs() -> list[tuple[Population, str, str, str, int]]:
     found = []
     for place, (population, amount, neighbors, n) in enumerate(every):
         found.append((population, amount, ("zcdp", "gdp", "approx")[(place + place // 12) % 3], neighbors, n))
-    laplace = [(one, "little" if place % 2 else "much") for place, one in enumerate(populations()[:3])]
+    laplace = [(one, "little" if place % 2 else "much") for place, one in enumerate(populations()[:2])]
     for place, (population, amount) in enumerate(laplace):
         found.append((population, amount, "pure", RELATIONS[place // 2 % 2], SIZES[1]))
     return found
@@ -174,7 +174,7 @@ def figure_of(table: pd.DataFrame) -> Figure:
         axes.set(title=quantity, xlabel="rows", xticks=np.log10(SIZES), xticklabels=[f"{n:,}" for n in SIZES])
         axes.spines[["top", "right"]].set_visible(False)
     panels[0].set_ylabel("least coverage among cells")
-    panels[0].legend(frameon=False, fontsize=8, loc="lower right")
+    panels[0].legend(frameon=False, fontsize=8, loc="upper right")
     return figure
 
 

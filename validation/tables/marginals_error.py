@@ -177,8 +177,12 @@ def figure_of(table: pd.DataFrame) -> Figure:
         axes.axvline(1.0, color="black", lw=0.8)
         axes.set(xscale="log", title=f"{PRICE[price]}", xlabel="sum of variances of all cells, over ours")
         axes.set_yticks(place, some["design"])
-        axes.legend(frameon=False, fontsize=8, loc="upper right")
         axes.spines[["top", "right"]].set_visible(False)
+    drawn: dict[str, Any] = {}
+    for axes in panels:
+        for handle, label in zip(*axes.get_legend_handles_labels(), strict=True):
+            drawn.setdefault(label, handle)
+    figure.legend(list(drawn.values()), list(drawn), loc="outside lower center", ncols=4, frameon=False, fontsize=8)
     return figure
 
 

@@ -92,7 +92,7 @@ def figure_of() -> Figure:
     cells, schema = rows_of_anes()
     data = dpi.PublicData(pd.DataFrame(cells), schema, rng=np.random.default_rng(4))
     question = dpi.marginals(dpi.workload(list(LEVELS)), data)
-    found = question.fit(PRICES["ZCDP(0.1)"])
+    found = question.fit(PRICES["ZCDP(1)"])
     figure = Figure(figsize=(9, 3.4), layout="constrained")
     left, right = figure.subplots(1, 2, width_ratios=[1, 1.6])
     for axes, column in ((left, "selfLR"), (right, "income")):
@@ -107,7 +107,7 @@ def figure_of() -> Figure:
         axes.set_xticklabels([str(one + LEVELS[column][0]) for one in place[:: max(len(place) // 12, 1)]])
         axes.spines[["top", "right"]].set_visible(False)
     left.set_ylabel("share who voted for Dole")
-    left.legend(frameon=False, fontsize=8)
+    left.legend(frameon=False, fontsize=8, loc="upper left")
     return figure
 
 

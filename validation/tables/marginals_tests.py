@@ -116,7 +116,7 @@ def figure_of(table: pd.DataFrame, allowed: float) -> Figure:
         axes.set(title=test, xlabel="rows", xticks=np.log10(SIZES), xticklabels=[f"{n:,}" for n in SIZES])
         axes.spines[["top", "right"]].set_visible(False)
     panels[0].set_ylabel("size at level .05")
-    panels[0].legend(fontsize=8, frameon=False, loc="lower left")
+    panels[1].legend(fontsize=8, frameon=False, loc="lower left")
     return figure
 
 
