@@ -66,7 +66,8 @@ def _coverage() -> list[str]:
         f"{first.groupby(['design', 'amount', 'measure', 'neighbors', 'n']).ngroups} designs: even, rare and empty "
         "cells, strong dependence, binary columns, unequal numbers of levels, one marginal of three columns; 60 to "
         "20,000 rows; little and much budget in four measures (Laplace noise in two designs, and on the real rows "
-        "below); both relations. At least .9376 is asked for in each single cell (`python -m validation.tables.marginals_coverage`):",
+        "below); both relations. At least .9376 is asked for in each single cell "
+        "(`python -m validation.tables.marginals_coverage`):",
         "",
         *lines_of(heads, rows),
         "",
