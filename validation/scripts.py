@@ -53,7 +53,7 @@ SCRIPTS = {
     "marginals_error": Script("tables", 200, 20_000, 0),
     "marginals_coverage": Script("tables", 40, 5000, 100),
     "marginals_tests": Script("tables", 100, 2000, 400),
-    "marginals_real": Script("tables", 20, 5000, 0),
+    "marginals_real": Script("tables", 400, 5000, 0),
     "binomtest_exact": Script("tests", 1, 1, 1),
     "association": Script("tests", 40, 5000, 1000),
     "mean_tests": Script("tests", 200, 10_000, 1000),
