@@ -29,6 +29,7 @@ from dpinfer.procedures.expfam import expfam
 from dpinfer.procedures.glm import glm, logit, poisson, probit, quantreg, rlm
 from dpinfer.procedures.guesses import instead_of as _instead_of
 from dpinfer.procedures.linear import gram, ols
+from dpinfer.procedures.marginals import marginals
 from dpinfer.procedures.mean_tests import f_oneway, ttest_1samp, ttest_ind, ttest_rel
 from dpinfer.procedures.proportions import proportion
 from dpinfer.procedures.quality import quality
@@ -36,6 +37,7 @@ from dpinfer.procedures.quantiles import median, quantile
 from dpinfer.procedures.queries import linear_queries
 from dpinfer.procedures.selection import exponential_mechanism, most_frequent
 from dpinfer.procedures.threshold import above_threshold
+from dpinfer.procedures.workload import workload
 from dpinfer.release import Release, read_release
 from dpinfer.results import PrivateResults
 from dpinfer.results.side_by_side import summary_table
@@ -87,6 +89,7 @@ __all__ = [
     "histogram",
     "linear_queries",
     "logit",
+    "marginals",
     "mean",
     "median",
     "most_frequent",
@@ -114,6 +117,7 @@ __all__ = [
     "ttest_ind",
     "ttest_rel",
     "variance",
+    "workload",
     "write_codebook",
 ]
 

@@ -98,6 +98,7 @@ VALID = {
     "histogram": {"column": "x", "bins": 4, "bounds": (0, 10)},
     "linear_queries": {"columns": "g", "queries": [[1, 0], [1, 1]]},
     "logit": {"formula": "b ~ x"},
+    "marginals": {"workload": [["g", "b"]]},
     "mean": {"columns": "x"},
     "median": {"column": "x"},
     "most_frequent": {"columns": "g"},
@@ -131,6 +132,7 @@ VALID = {
     "ttest_ind": {"column": "x", "by": "g", "draws": 1000},
     "ttest_rel": {"a": "x", "b": "y", "draws": 1000},
     "variance": {"columns": "x"},
+    "workload": {"columns": ["g", "b"]},
     "write_codebook": {"schema": dpi.Schema(x=dpi.Real(0, 10)), "path": "written.json"},
 }
 NOT_CALLED = {"errors", "__version__", "Procedure", "PrivateResults"}  # no constructors of users

@@ -50,6 +50,10 @@ SCRIPTS = {
     "bootstrap_cost": Script("bootstrap", 20_000, 1_000_000, 0),
     "bootstrap_source": Script("bootstrap", 100, 5000, 200),
     "bootstrap_coverage": Script("bootstrap", 4, 5000, 100),
+    "marginals_error": Script("tables", 200, 20_000, 0),
+    "marginals_coverage": Script("tables", 40, 5000, 100),
+    "marginals_tests": Script("tables", 100, 2000, 400),
+    "marginals_real": Script("tables", 400, 5000, 0),
     "binomtest_exact": Script("tests", 1, 1, 1),
     "association": Script("tests", 40, 5000, 1000),
     "mean_tests": Script("tests", 200, 10_000, 1000),
@@ -77,6 +81,7 @@ SCRIPTS = {
     "ols_speed": Script("speed", 1, 15, 0),
     "newton_speed": Script("speed", 1, 15, 0),
     "selection_speed": Script("speed", 1, 3, 0),
+    "marginals_speed": Script("tables", 1, 5, 0),
     "study_speed": Script("speed", 300, 10_000, 0),
     "engines_speed": Script("engines", 1, 5, 0),
     "engines_memory": Script("engines", 1, 3, 0),
@@ -84,7 +89,9 @@ SCRIPTS = {
 }
 """In the order in which they run. None with a fresh seed: what they show is no coverage or size."""
 
-TIMED = tuple(name for name, script in SCRIPTS.items() if script.folder in ("speed", "engines"))
+TIMED = tuple(
+    name for name, script in SCRIPTS.items() if script.folder in ("speed", "engines") or name.endswith("_speed")
+)
 """Scripts whose claims depend on the machine: reported, but no reason to fail a quick run."""
 
 

@@ -18,6 +18,7 @@ from dpinfer.kernel.price_sum import price_sum
 from dpinfer.kernel.rows.blocks import BlockMoments, OctaveCounts, PlaceCounts
 from dpinfer.kernel.rows.cells import CellSum
 from dpinfer.kernel.rows.classes import ClassCounts, OctaveRows
+from dpinfer.kernel.rows.marginals import MarginalSum
 from dpinfer.kernel.rows.persons import PersonSum
 from dpinfer.kernel.rows.products import GramSum
 from dpinfer.kernel.rows.queries import QuerySum
@@ -120,7 +121,7 @@ _ROWS: dict[type, tuple[type, ...]] = {
     Sum: (
         *(CellSum, PersonSum, QuerySum, TreeSum, GramSum, RoundSum, RoundCounts),
         *(OctaveCounts, PlaceCounts, BlockMoments),
-        *(ClassCounts, OctaveRows),
+        *(ClassCounts, OctaveRows, MarginalSum),
     ),
     Largest: (ScoreSum,),
     Above: (ScoreSum,),

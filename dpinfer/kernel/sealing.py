@@ -20,6 +20,7 @@ from dpinfer.kernel.rows.cells import CellSum
 from dpinfer.kernel.rows.classes import ClassCounts, OctaveRows
 from dpinfer.kernel.rows.features import Features, RowClip
 from dpinfer.kernel.rows.interpolants import Interpolant
+from dpinfer.kernel.rows.marginals import MarginalSum
 from dpinfer.kernel.rows.persons import PersonSum
 from dpinfer.kernel.rows.products import GramSum
 from dpinfer.kernel.rows.queries import QuerySum
@@ -52,7 +53,7 @@ _RECORDS = frozenset(
     {Sum, Largest, Above, Place, Resampled, Noise}
     | {CellSum, PersonSum, QuerySum, TreeSum, PointRows, GramSum, ScoreSum, ReplicateSum}
     | {OctaveCounts, PlaceCounts, BlockMoments}
-    | {ClassCounts, OctaveRows}
+    | {ClassCounts, OctaveRows, MarginalSum}
     | {RoundSum, RoundCounts, RoundFrame, Term, Bins, Interpolant}
     | {Features, RowClip, Basis, Block, Curve, Expression, LevelsAxis, ConditionAxis, BinsAxis, Region}
 )
@@ -329,6 +330,13 @@ def _check_queries(rows: QuerySum) -> None:
     rows.check()
 
 
+def _check_marginals(rows: MarginalSum) -> None:
+    _check_plain(rows.features)
+    if rows.features.basis.width != 1:
+        raise OptionError("features", type_of(rows.features), "the constant alone: rows are counted")
+    rows.check()
+
+
 def _check_tree(rows: TreeSum) -> None:
     if type(rows.leaves) is not int or rows.leaves < 1 or rows.leaves & (rows.leaves - 1):
         raise OptionError("resolution", rows.leaves, "a power of two")
@@ -359,6 +367,7 @@ _CHECKS: dict[type, Callable[[Any], None]] = {
     CellSum: _check_cells,
     PersonSum: _check_cells,
     QuerySum: _check_queries,
+    MarginalSum: _check_marginals,
     TreeSum: _check_tree,
     PointRows: _check_points,
     GramSum: lambda rows: _check_features(rows.features),

@@ -10,6 +10,7 @@ from dpinfer.kernel.rows.blocks import BlockMoments, BlockSum, OctaveCounts, Pla
 from dpinfer.kernel.rows.cells import CellSum
 from dpinfer.kernel.rows.classes import ClassCounts, ColumnCounts, OctaveRows
 from dpinfer.kernel.rows.counted import CountedSum
+from dpinfer.kernel.rows.marginals import MarginalSum
 from dpinfer.kernel.rows.persons import PersonSum
 from dpinfer.kernel.rows.products import GramSum
 from dpinfer.kernel.rows.queries import QuerySum
@@ -84,6 +85,15 @@ def _(rows: CellSum) -> str:
 @measures.register
 def _(rows: QuerySum) -> str:
     return f"{len(rows.names):,} combinations of the counts of {rows.cells.size:,} cells"
+
+
+@measures.register
+def _(rows: MarginalSum) -> str:
+    what = "contrasts" if rows.contrasts else "counts"
+    condition = rows.features.where
+    where = f", where {condition.text}" if condition is not None else ""
+    several = f"{len(rows.subsets):,} marginals" if len(rows.subsets) > 1 else "one marginal"
+    return f"{len(rows.names):,} {what} of the cells of {several} of {len(rows.axes):,} columns{where}"
 
 
 @measures.register
@@ -194,6 +204,14 @@ def _(rows: QuerySum, bound: Fraction, neighbors: Neighbors, norm: Norm) -> str:
 
 
 @_moved.register
+def _(rows: MarginalSum, bound: Fraction, neighbors: Neighbors, norm: Norm) -> str:
+    what = "contrasts over the norms of their rows" if rows.contrasts else "counts"
+    moved = "; a row that is replaced leaves a cell and enters another" if neighbors == "replace_one" else ""
+    told = f"{_kind(norm)} norm of the change of all of them, over relative noise, at most {float(bound):.6g}"
+    return f"a row is in one cell of each marginal{moved}: {what}, {told}"
+
+
+@_moved.register
 def _(rows: ColumnCounts, bound: Fraction, neighbors: Neighbors, norm: Norm) -> str:
     columns = f"each of {len(rows.schema):,} columns" if len(rows.schema) > 1 else "one column"
     changed = f"a row counts once in {columns}"
@@ -261,5 +279,5 @@ def _unit_of(rows: Any) -> str:
         return "rows, and of people"
     if isinstance(rows, CountedSum | RoundCounts | ColumnCounts) or (isinstance(rows, CellSum) and rows.counts_only):
         return "rows"
-    others = {ScoreSum: "the scores", PointRows: "ranks", RoundSum: "rows at their bounds"}
+    others = {ScoreSum: "the scores", PointRows: "ranks", RoundSum: "rows at their bounds", MarginalSum: "rows"}
     return others.get(type(rows), "the scaled features")

@@ -52,7 +52,8 @@ def chisquare(
     column : str
         A Category, Boolean or short Integer, a condition such as ``"age >= 18"``, or a numeric column with ``bins``.
     data : PrivateData, PublicData or Release, optional
-        Rows to measure; or a release of this question, or of a table that holds the column, which costs nothing more.
+        Rows to measure; or a release of this question, or of a table or marginals that hold the column, which costs
+        nothing more.
     f_exp : array_like, Series or mapping, optional
         Expected frequencies, in any unit: only their proportions count.
     p0 : array_like, Series or mapping, optional

@@ -10,7 +10,7 @@ import numpy as np
 from scipy import stats
 
 from dpinfer.errors import NotProvedError, OptionError, ReleaseFormatError
-from dpinfer.inference.testing.count_noise import CountNoise
+from dpinfer.inference.testing.count_noise import CountNoise, TableNoise
 from dpinfer.inference.testing.nulls import Draws, NullDistribution, check_draws, simulate
 from dpinfer.inference.testing.tables import STATISTICS, GoodnessOfFit, Homogeneity, Independence
 from dpinfer.privacy.units import PureDP
@@ -34,6 +34,8 @@ if TYPE_CHECKING:
     from dpinfer.kernel.measurement import Measurement
     from dpinfer.kernel.stage import Context, Stage
     from dpinfer.privacy.units import Neighbors
+    from dpinfer.procedures.marginal_plan import MarginalPlan
+    from dpinfer.procedures.procedure import Procedure
     from dpinfer.release import Release, StageRelease
     from dpinfer.results.testing.tables import CountModel
     from dpinfer.schema.axes import Axis
@@ -206,6 +208,11 @@ class ChiSquare(OfSums):
         """Return whether sums serve: those of any table of counts of the same rows."""
         return held.kind in TABLES and held.where == self.where
 
+    def reads(self, other: Procedure) -> bool:
+        """Return whether a release serves: a table of counts, or marginals, of the same rows."""
+        tables = other.marginal_tables()
+        return super().reads(other) if tables is None else tables.plan.where == self.where
+
     def infer(self, release: Release | None = None) -> ChiSquareResults:
         """Test a release of these columns, or of a table that holds them among others: free, and without any row.
 
@@ -216,20 +223,31 @@ class ChiSquare(OfSums):
         OptionError, NotProvedError
             If the table does not fit the test.
         """
-        found, plan = self._release_and_sums(release)
+        found, theirs = self._asked_of(release)
+        tables, held = theirs.marginal_tables(), theirs.summed()
+        plan = held if tables is None else tables.plan
+        assert plan is not None  # `reads` refuses other releases
         _refuse_people(plan.schema)
-        if plan.weights is not None:
-            raise NotProvedError("a chi-squared test counts rows: a table of weighted rows has none")
         self._check_bins(plan)
         names = self.columns
         ordered = names if self.fixed is None else (self.fixed, *(name for name in names if name != self.fixed))
-        axes, counts = counts_of_table(plan, found.array[None], ordered)
-        known = found.nobs if plan.rows.keeps_every_row else None
-        laplace, keeps = found.law.family == "laplace", plan.rows.keeps_every_row
-        self.check_fit(axes, laplace=laplace, keeps=keeps, nobs=known)
+        noise: CountNoise | TableNoise
+        if tables is not None:
+            tables.check()
+            if self.null == "asymptotic":
+                raise NotProvedError("null='asymptotic' is of independent noise on counts: use null='simulated'")
+            axes, values, noise = tables.axes(ordered), tables.unbiased(ordered), tables.noise(ordered)
+            keeps = tables.keeps_every_row
+        else:
+            if plan.weights is not None:
+                raise NotProvedError("a chi-squared test counts rows: a table of weighted rows has none")
+            axes, counts = counts_of_table(plan, found.array[None], ordered)
+            values, noise = counts.sum(axis=-1)[0], _noise_of(found, counts.shape[-1])
+            keeps = plan.rows.keeps_every_row
+        known = found.nobs if keeps else None
+        self.check_fit(axes, laplace=found.law.family == "laplace", keeps=keeps, nobs=known)
         public = known or None  # of no rows there is nothing to divide by
-        model = self._model(axes, _noise_of(found, counts.shape[-1]), public)
-        return self._results(found, axes, model, counts.sum(axis=-1)[0], known)
+        return self._results(found, axes, self._model(axes, noise, public), values, known)
 
     def with_options(self, options: Mapping[str, Any]) -> Self:
         """Return the same question with other options of the inference; numbers by level are read as in `chisquare`."""
@@ -271,7 +289,7 @@ class ChiSquare(OfSums):
             transposed=len(axes) == 2 and axes[0].name != self.columns[0],
         )
 
-    def _check_bins(self, plan: SumPlan) -> None:
+    def _check_bins(self, plan: SumPlan | MarginalPlan) -> None:
         """Refuse a table whose bins differ from those that were asked for."""
         stored = {axis_name(axis): axis for axis in plan.axes}
         for axis in self.axes:
@@ -282,7 +300,7 @@ class ChiSquare(OfSums):
             if "edges" in axis and name in stored and list(stored[name].get("edges", ())) != list(axis["edges"]):
                 raise OptionError("bins", axis["edges"], f"the bins of the release: {stored[name].get('edges')}")
 
-    def _model(self, axes: Sequence[Axis], noise: CountNoise, nobs: int | None) -> CountModel:
+    def _model(self, axes: Sequence[Axis], noise: CountNoise | TableNoise, nobs: int | None) -> CountModel:
         if len(axes) == 1:
             return GoodnessOfFit(self.probabilities(axes[0]), noise, nobs, self.statistic)
         shape = (len(axes[0].labels), len(axes[1].labels))

@@ -29,7 +29,11 @@ if TYPE_CHECKING:
 
     Array = NDArray[np.float64]
 
-__all__ = ["Described", "counts_of_table", "describe"]
+__all__ = ["MOST_ESTIMATES", "Described", "counts_of_table", "describe", "levels_shown"]
+
+
+MOST_ESTIMATES = 4000
+"""Estimates that results may hold with all their covariances."""
 
 
 class Described:
@@ -103,7 +107,7 @@ def _describe_counts(
     noise = released.noise_variances[: together * (len(axes[-1].labels) if axes else 1)]
     if plan.kind == "proportion":
         sums = replace(_level_sums(counts, noise, axes[-1], public, laplace=laplace), rows_per_unit=most)
-        return proportions(sums, population=population), Described(plan, _levels_shown(axes[-1]), axes[:-1])
+        return proportions(sums, population=population), Described(plan, levels_shown(axes[-1]), axes[:-1])
     counted, ones = counts.sum(axis=-1, keepdims=True), np.ones((1, together))
     sums = MomentSums(((0,),), counted, ones, noise[:together], laplace, rows_per_unit=most)
     found = totals(sums, population=population, nobs=public, lower=0.0, counts=True)
@@ -151,7 +155,7 @@ def counts_of_table(plan: SumPlan, values: Array, columns: Sequence[str] | None)
     return tuple(axes[place] for place in keep), table.reshape(len(values), cells, -1)
 
 
-def _levels_shown(axis: Axis) -> list[str]:
+def levels_shown(axis: Axis) -> list[str]:
     """Names of the shares of an axis: of two truth values only that of True."""
     if axis.labels == (False, True):
         return [axis.name]

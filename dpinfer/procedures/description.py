@@ -13,7 +13,7 @@ from dpinfer.inference.released import Released
 from dpinfer.kernel.rehearsal import sample_batch
 from dpinfer.kernel.stage import Context, Noise, Stage
 from dpinfer.procedures.conditions import quoted
-from dpinfer.procedures.described import describe
+from dpinfer.procedures.described import MOST_ESTIMATES, describe
 from dpinfer.procedures.expected import sizes_shown
 from dpinfer.procedures.infer_sums import infer_sums
 from dpinfer.procedures.keywords import suggests
@@ -28,17 +28,16 @@ if TYPE_CHECKING:
 
     from dpinfer.kernel.measurement import Measurement
     from dpinfer.privacy.units import Privacy
+    from dpinfer.procedures.marginal_tables import MarginalTables
+    from dpinfer.procedures.procedure import Procedure
     from dpinfer.release import Release, StageRelease
     from dpinfer.results.descriptions import DescriptionResults, TableResults
     from dpinfer.schema.schema import Schema
 
-__all__ = ["MOST_ESTIMATES", "Description", "Proportion"]
+__all__ = ["Description", "Proportion"]
 
 _SAMPLE = 4096
 """Rows that the noise to be expected is computed for."""
-
-MOST_ESTIMATES = 4000
-"""Estimates that results may hold with all their covariances."""
 
 Kind = Literal["mean", "total", "variance", "cov", "corr", "count", "table", "histogram", "proportion"]
 
@@ -140,14 +139,24 @@ class Description(OfMoments):
             return held.where == self.where
         return super().reads_sums(held)
 
+    def reads(self, other: Procedure) -> bool:
+        """Return whether a release serves: to counts and shares marginals of the same rows, too."""
+        tables = other.marginal_tables()
+        if tables is None:
+            return super().reads(other)
+        return self.kind in ("count", "table", "proportion") and tables.plan.where == self.where
+
     def infer(self, release: Release | None = None) -> DescriptionResults:
-        """Infer from a release of this question, or counts and shares from a table that holds them.
+        """Infer from a release of this question, or counts and shares from a table or marginals that hold them.
 
         Raises
         ------
         InferenceError, MissingFromReleaseError
             If the release was made for another question.
         """
+        tables = self._asked_of(release)[1].marginal_tables()
+        if tables is not None:
+            return self._of_marginals(tables)
         found, held = self._release_and_sums(release)
         if held.kind in MOMENTS:
             return infer_sums(found, held, **self._inference_options)
@@ -158,6 +167,14 @@ class Description(OfMoments):
             table=Description(found, kind="table", axes=held.axes, where=held.where, **self._inference_options),
             **self._inference_options,
         )
+
+    def _of_marginals(self, tables: MarginalTables) -> DescriptionResults:
+        tables.check()
+        names = tuple(axis_name(axis) for axis in self.axes)
+        options = {"inference": self.inference, "target": self.target}
+        if self.kind == "proportion":
+            return tables.proportions(names[-1], names[:-1], **options)
+        return tables.margin(names, **options)
 
     def margin(self, columns: Sequence[str], *, inference: str, target: str) -> TableResults:
         """Infer the counts of some columns of the table that it is bound to, summed over the others."""

@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from dpinfer.inference.batch import BatchEstimates
     from dpinfer.kernel.rows.blocks import Blocks
     from dpinfer.procedures.joint_table import MeasuredCounts
+    from dpinfer.procedures.marginal_tables import MarginalTables
     from dpinfer.procedures.options import Contrasts
     from dpinfer.procedures.sum_plan import SumPlan
 
@@ -320,6 +321,10 @@ class Procedure(ABC):
         """Return what its release counts of the cells of a table; None if it holds no counts."""
         return None
 
+    def marginal_tables(self) -> MarginalTables | None:
+        """Return the marginals that its release holds; None if it holds none."""
+        return None
+
     def estimate(self, released: Released, *, alpha: float = 0.05, contrasts: Contrasts = None) -> BatchEstimates:  # noqa: ARG002
         """Infer from many releases at once; equal to `infer` one by one.
 
@@ -403,13 +408,7 @@ class Procedure(ABC):
         return cls.from_release(release).with_options(options).infer(release)
 
     def with_options(self, options: Mapping[str, Any]) -> Self:
-        """Return the same question with other options of the inference; None leaves one as it is.
-
-        Raises
-        ------
-        OptionError
-            If the procedure has no such option of inference.
-        """
+        """Return the same question with other options of the inference; None leaves one. Errors as `infer_release`."""
         known = [one.name for one in stored_fields(type(self)) if one.metadata.get("role") == "inferred"]
         for name, given in options.items():
             if name not in known:
@@ -417,12 +416,7 @@ class Procedure(ABC):
         return replace(self, **{name: value for name, value in options.items() if value is not None})
 
     def _asked_of(self, release: Release | None) -> tuple[Release, Procedure]:
-        """Return the release to infer from and its own question; refuse one that does not serve this question.
-
-        Raises
-        ------
-        InferenceError, ReleaseFormatError
-        """
+        """Return the release to infer from and its own question; refuse one that does not serve this question."""
         chosen = self._release(release)
         theirs = read_question(chosen)
         if not self.reads(theirs):

@@ -120,7 +120,8 @@ def proportion(
         A Boolean or a condition such as ``"income > 50000"`` (its share of truth), or a Category or short Integer (the
         share of every level).
     data : PrivateData, PublicData or Release, optional
-        Rows to measure; or a release of this question, or of a table that holds the columns, which costs nothing more.
+        Rows to measure; or a release of this question, or of a table or marginals that hold the columns, which costs
+        nothing more.
     by, where
         As in `mean`.
     weights : str, optional

@@ -184,6 +184,21 @@ DESCRIPTIONS = [
         queries={"mixed": [0.5, 0.25, -1 / 3], "first": {"a": 1}},
         where="age >= 18",
     ),
+    _ask(
+        "marginals",
+        "marginals",
+        full=True,
+        workload=[["race", "region"], ["married", "race"], ["age", "region"]],
+        bins={"age": [0, 18, 40, 65, 100]},
+    ),
+    _ask(
+        "marginals max",
+        "marginals",
+        workload=dpi.workload(["smokes", "region", "vote"], ways=(1, 2), weights={"smokes": 4}),
+        where="kids > 0",
+        objective="max",
+        target="population",
+    ),
     _ask("linear queries draws", "linear_queries", "pure", columns="region", queries=[[1, 0, 1], [0, 2, 0]], draws=4),
 ]
 

@@ -20,6 +20,7 @@ from dpinfer.kernel.rows.blocks import BlockMoments, Blocks, OctaveCounts, OwnEs
 from dpinfer.kernel.rows.cells import CellSum
 from dpinfer.kernel.rows.features import Features, RowClip
 from dpinfer.kernel.rows.interpolants import Interpolant
+from dpinfer.kernel.rows.marginals import MarginalSum
 from dpinfer.kernel.rows.products import GramSum
 from dpinfer.kernel.rows.queries import QuerySum
 from dpinfer.kernel.rows.resampled import ReplicateSum
@@ -384,6 +385,12 @@ ANOTHER = {
     "weights of floats": QuerySum(counts(), np.array([[0.5, 0.0]]), 1.0, ("q",)),
     "weights of objects": QuerySum(counts(), np.array([[1, 2**80]], dtype=object), 1.0, ("q",)),
     "weights of other cells": QuerySum(counts(), np.ones((1, 3), dtype=np.int64), 1.0, ("q",)),
+    "features as marginals": MarginalSum(totals().features, (LevelsAxis(SCHEMA, "g"),), ((0,),)),
+    "a column twice": MarginalSum(counts().features, (LevelsAxis(SCHEMA, "g"),) * 2, ((0, 1),)),
+    "places that are none": MarginalSum(counts().features, (LevelsAxis(SCHEMA, "g"),), ((1,),)),
+    "places of floats": MarginalSum(counts().features, (LevelsAxis(SCHEMA, "g"),), ((0.0,),)),
+    "no marginal": MarginalSum(counts().features, (LevelsAxis(SCHEMA, "g"),), ()),
+    "contrasts or not": MarginalSum(counts().features, (LevelsAxis(SCHEMA, "g"),), ((0,),), 1),
     "no constant, squared": GramSum(Features(Basis(SCHEMA, PLAIN.basis.blocks[1:]))),
     "no constant": CellSum(Features(Basis(SCHEMA, PLAIN.basis.blocks[1:]))),
     "nothing": GramSum(Features(Basis(SCHEMA, ()))),

@@ -15,6 +15,7 @@ from validation.publish.density import density
 from validation.publish.engines import engines
 from validation.publish.entry import coverage, first_minutes, margins, noise
 from validation.publish.good_instances import good_instances
+from validation.publish.marginals import marginals
 from validation.publish.newton import limits, peers, speed
 from validation.publish.planning import planning, real_rows
 from validation.publish.quantiles import quantiles, selection
@@ -57,6 +58,7 @@ SECTIONS: dict[tuple[Path, str], Callable[[], str]] = {
     (DOCS / "people.md", "people"): people_report.section,
     (DOCS / "selection.md", "selection"): selection,
     (DOCS / "selection.md", "thresholds"): thresholds,
+    (DOCS / "marginals.md", "marginals"): marginals,
     (DOCS / "quantiles.md", "quantiles"): quantiles,
     (DOCS / "quantiles.md", "good-instances"): good_instances,
     (DOCS / "density.md", "density"): density,

@@ -22,7 +22,7 @@ from dpinfer.numerics.roots import bisected
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from dpinfer.inference.testing.count_noise import CountNoise
+    from dpinfer.inference.testing.count_noise import CountNoise, TableNoise
     from dpinfer.numerics.arrays import Array, Mask
 
     Derivatives = tuple[Array, Array, Array]
@@ -71,7 +71,12 @@ class EffectSize:
 
 
 def cramers_v(
-    values: Array, shape: tuple[int, int], *, noise: CountNoise, nobs: int | None = None, alpha: float = 0.05
+    values: Array,
+    shape: tuple[int, int],
+    *,
+    noise: CountNoise | TableNoise,
+    nobs: int | None = None,
+    alpha: float = 0.05,
 ) -> EffectSize:
     """Estimate Cramer's V of the population behind a noisy table, with an interval.
 
@@ -81,7 +86,7 @@ def cramers_v(
         Noisy counts.
     shape : (int, int)
         Levels of the rows and of the columns, two or more each.
-    noise : CountNoise
+    noise : CountNoise or TableNoise
     nobs : int or None
         The number of rows where it is public.
     alpha : float
@@ -110,11 +115,10 @@ def cramers_v(
     if min(shape) < 2 or values.shape[-1] != rows * columns:
         raise OptionError("shape", shape, f"two numbers of levels, 2 or more, with product {values.shape[-1]}")
     table = _of_size(values, nobs).reshape(*values.shape[:-1], rows, columns)
-    known = 0.0 if nobs is None else 1.0
     margins, clear = [], np.ones(values.shape[:-1], dtype=bool)
-    for axis, levels, added in ((-1, rows, columns), (-2, columns, rows)):
+    for place, (axis, levels, added) in enumerate(((-1, rows, columns), (-2, columns, rows))):
         margin = table.sum(axis=axis)
-        spread = np.sqrt(noise.variance * added * (1 - known / levels))
+        spread = np.sqrt(noise.margin(levels, added, axis=place, known=nobs is not None))
         clear &= (margin > np.maximum(_CLEAR * spread, LEAST)).all(axis=-1)
         margin = np.maximum(margin, LEAST)
         margins.append(margin / margin.sum(axis=-1, keepdims=True))
@@ -125,7 +129,7 @@ def cramers_v(
         null,
         lambda counts: _phi_squared(counts, shape),
         noise,
-        known=bool(known),
+        known=nobs is not None,
         clear=clear,
         scale=float(min(rows, columns) - 1),
         largest=1.0,
@@ -134,7 +138,7 @@ def cramers_v(
 
 
 def cohens_w(
-    values: Array, probabilities: Array, *, noise: CountNoise, nobs: int | None = None, alpha: float = 0.05
+    values: Array, probabilities: Array, *, noise: CountNoise | TableNoise, nobs: int | None = None, alpha: float = 0.05
 ) -> EffectSize:
     """Estimate Cohen's w of the population behind noisy counts, with an interval.
 
@@ -144,7 +148,7 @@ def cohens_w(
         Noisy counts.
     probabilities : ndarray (d,)
         Of the hypothesis; positive, of sum 1.
-    noise : CountNoise
+    noise : CountNoise or TableNoise
     nobs : int or None
         The number of rows where it is public.
     alpha : float
@@ -167,7 +171,7 @@ def cohens_w(
     check_alpha(alpha)
     counts = _of_size(values, nobs)
     total = counts.sum(axis=-1)
-    spread = 0.0 if nobs is not None else np.sqrt(noise.variance * values.shape[-1])
+    spread = 0.0 if nobs is not None else np.sqrt(noise.total(values.shape[-1]))
     size = np.maximum(total, LEAST)[..., None]
     return _effect_size(
         counts,
@@ -223,24 +227,23 @@ def _w_squared(counts: Array, p: Array) -> Derivatives:
     return (square / total**2)[..., 0] - 1, 2 * u / total**2 - 2 * square / total**3, hessian
 
 
-def _moments(at: Derivatives, counts: Array, noise: CountNoise, *, known: bool) -> tuple[Array, Array, Array]:
+def _moments(
+    at: Derivatives, counts: Array, noise: CountNoise | TableNoise, *, known: bool
+) -> tuple[Array, Array, Array]:
     """Bias and variance (...) of the second-order expansion at counts (..., d), and the variance of that variance.
 
     Of the last one only what does not come with the squared effect itself.
     """
     _, slope, hessian = at
-    variance, shared = noise.variance, float(known)
+    variance = noise.variance
     own = np.diagonal(hessian, axis1=-2, axis2=-1)
-    inner = hessian.mean(axis=-1)
-    product = hessian * (counts + variance)[..., None, :] - shared * variance * inner[..., None]
+    product = hessian * counts[..., None, :] + noise.times(hessian, known=known)
     bias = 0.5 * np.diagonal(product, axis1=-2, axis2=-1).sum(axis=-1)
-    linear = (slope**2 * (counts + variance)).sum(axis=-1) - shared * variance * slope.sum(axis=-1) ** 2 / slope.shape[
-        -1
-    ]
+    linear = (slope * (slope * counts + noise.times(slope, known=known))).sum(axis=-1)
     square = 0.5 * np.einsum("...ij,...ji->...", product, product)
     third = (slope * own * counts).sum(axis=-1)
     fourth = 0.25 * (own**2 * (counts + noise.fourth_cumulant)).sum(axis=-1)
-    spread = slope * (counts + variance)
+    spread = slope * counts + noise.times(slope, known=False)
     change = slope**2 + 2 * np.einsum("...ij,...j->...i", hessian, spread)
     own_share = (change * spread).sum(axis=-1) ** 2 / np.maximum((slope * spread).sum(axis=-1), 1e-300)
     unsure = np.maximum((change**2 * (counts + variance)).sum(axis=-1) - own_share, 0.0)
@@ -251,7 +254,7 @@ def _effect_size(
     counts: Array,
     null: Array,
     derivatives: Callable[[Array], Derivatives],
-    noise: CountNoise,
+    noise: CountNoise | TableNoise,
     *,
     known: bool,
     clear: Mask,

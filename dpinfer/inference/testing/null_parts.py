@@ -9,6 +9,7 @@ import numpy as np
 from dpinfer.inference.testing.products import LEAST
 
 if TYPE_CHECKING:
+    from dpinfer.inference.testing.count_noise import Components
     from dpinfer.numerics.arrays import Array
 
 __all__ = ["NullParts", "one_group", "product_parts", "raised"]
@@ -19,8 +20,7 @@ class NullParts(NamedTuple):
 
     expected: Array
     sampling: Array
-    unit_noise: Array
-    """Variance that noise of variance 1 on every count brings."""
+    noise: Array
 
 
 def raised(x: Array) -> Array:
@@ -28,7 +28,9 @@ def raised(x: Array) -> Array:
     return np.where(np.real(x) < LEAST, LEAST, x)
 
 
-def product_parts(table: Array, by_row: Array, total: Array, *, rows_known: bool, size_known: bool) -> NullParts:
+def product_parts(
+    table: Array, by_row: Array, total: Array, noise: Components, *, rows_known: bool, size_known: bool
+) -> NullParts:
     """Return the parts, each (..., r c), of the product of margins of a table (..., r, c).
 
     ``by_row`` (..., r) are the counts of its rows and ``total`` (...) their number, public or not.
@@ -37,11 +39,7 @@ def product_parts(table: Array, by_row: Array, total: Array, *, rows_known: bool
     by_column = raised(table.sum(axis=-2) + ((total - table.sum(axis=(-2, -1))) / c)[..., None])
     a = (by_row / by_row.sum(axis=-1, keepdims=True))[..., :, None]
     b = (by_column / by_column.sum(axis=-1, keepdims=True))[..., None, :]
-    noisy = (1 - 2 * a + r * a**2) * (1 - 2 * b + c * b**2)
-    if size_known:
-        noisy = 1 + (a**2 * r - 2 * a) * (c - 1) / c + 0 * b
-        if not rows_known:
-            noisy = noisy + (b**2 * c - 2 * b) * (r - 1) / r
+    noisy = noise.after_product(a, b, size_known=size_known, rows_known=rows_known)
     expected = total[..., None, None] * a * b
     flat = (*table.shape[:-2], r * c)
     return NullParts(expected.reshape(flat), (expected * (1 - a) * (1 - b)).reshape(flat), noisy.reshape(flat))

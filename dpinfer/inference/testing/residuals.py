@@ -11,7 +11,7 @@ from scipy import stats
 from dpinfer.errors import OptionError
 
 if TYPE_CHECKING:
-    from dpinfer.inference.testing.count_noise import CountNoise
+    from dpinfer.inference.testing.count_noise import CountNoise, TableNoise
     from dpinfer.inference.testing.tables import GoodnessOfFit, Homogeneity, Independence
     from dpinfer.numerics.arrays import Array, Mask
 
@@ -54,7 +54,7 @@ class ResidualTable:
     alpha: float
 
 
-def small_cells(expected: Array, noise: CountNoise) -> Mask:
+def small_cells(expected: Array, noise: CountNoise | TableNoise) -> Mask:
     """Whether expected counts (..., d) are below 5, or below the standard deviation of their noise."""
     return np.asarray(expected < max(_SMALL, float(np.sqrt(noise.variance))))
 
@@ -93,15 +93,15 @@ def residual_table(model: Model, values: Array, *, alpha: float = 0.05) -> Resid
     """
     check_alpha(alpha)
     values = np.asarray(values, dtype=float)
-    size, variance = values.shape[-1], model.noise.variance
+    size = values.shape[-1]
     expected, sampling, noisy = (np.real(part) for part in model.null_parts(values))
-    error = np.sqrt(sampling + variance * noisy)
+    error = np.sqrt(sampling + noisy)
     difference = values - expected
     moved = values[..., None, :] + 1j * _STEP * np.eye(size)
     moved_expected, moved_sampling, moved_noisy = model.null_parts(moved)
-    ratio = (moved - moved_expected) / np.sqrt(moved_sampling + variance * moved_noisy)
+    ratio = (moved - moved_expected) / np.sqrt(moved_sampling + moved_noisy)
     slope = np.imag(ratio) / _STEP  # (..., count moved, residual)
-    from_noise = variance * (slope**2).sum(axis=-2)
+    from_noise = model.noise.quadratic(slope)
     spread = _sampling_variance(model, values, slope) + from_noise
     fourth = model.noise.fourth_cumulant * (slope**4).sum(axis=-2) / np.maximum(spread, 1e-100) ** 2
     normal = float(stats.norm.isf(alpha / 2))
@@ -115,7 +115,7 @@ def residual_table(model: Model, values: Array, *, alpha: float = 0.05) -> Resid
         expected=expected,
         difference=difference,
         sampling_error=np.sqrt(sampling),
-        noise_error=np.sqrt(variance * noisy),
+        noise_error=np.sqrt(noisy),
         standard_error=error,
         standardised=standardised,
         lower=standardised + shift - half,

@@ -33,7 +33,7 @@ from dpinfer.numerics.forms import inverse_form
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from dpinfer.inference.testing.count_noise import CountNoise
+    from dpinfer.inference.testing.count_noise import CountNoise, TableNoise
     from dpinfer.inference.testing.nulls import NullModel
     from dpinfer.numerics.arrays import Array, Mask
 
@@ -69,14 +69,14 @@ class GoodnessOfFit:
     ----------
     probabilities : ndarray (d,)
         Positive, of sum 1.
-    noise : CountNoise
+    noise : CountNoise or TableNoise
     nobs : int or None
         The number of rows where it is public.
     kind : {"projected", "pearson"}
     """
 
     probabilities: Array
-    noise: CountNoise
+    noise: CountNoise | TableNoise
     nobs: int | None = None
     kind: str = "projected"
 
@@ -90,7 +90,7 @@ class GoodnessOfFit:
         total = _size(values, self.nobs)
         if self.nobs is not None or self.kind == "pearson":
             return total
-        weights = self.probabilities / (total[..., None] * self.probabilities + self.noise.variance)
+        weights = self.probabilities / (total[..., None] * self.probabilities + self.noise.contrast)
         return at_least(_sum(values * weights) / (weights @ self.probabilities))
 
     def expected(self, values: Array) -> Array:
@@ -99,7 +99,7 @@ class GoodnessOfFit:
 
     def statistic(self, values: Array) -> Array:
         """See `NullModel.statistic`."""
-        p, variance = self.probabilities, self.noise.variance
+        p, variance = self.probabilities, self.noise.contrast
         if self.nobs is None:
             if self.kind == "pearson":
                 expected = self.expected(values)
@@ -129,14 +129,13 @@ class GoodnessOfFit:
         p = self.probabilities
         if self.nobs is not None:
             total = np.full(x.shape, float(self.nobs))
-            return NullParts(total * p, total * p * (1 - p), np.ones(x.shape))
+            return NullParts(total * p, total * p * (1 - p), np.full(x.shape, self.noise.variance))
         total = raised(x.sum(axis=-1, keepdims=True))
-        weights = np.ones(p.size) if self.kind == "pearson" else p / (total * p + self.noise.variance)
+        weights = np.ones(p.size) if self.kind == "pearson" else p / (total * p + self.noise.contrast)
         weights = weights / (weights * p).sum(axis=-1, keepdims=True)
         total = raised((x * weights).sum(axis=-1, keepdims=True))
         sampling = total * p * (1 - 2 * p * weights + p * (p * weights**2).sum(axis=-1, keepdims=True))
-        noisy = 1 - 2 * p * weights + p**2 * (weights**2).sum(axis=-1, keepdims=True)
-        return NullParts(total * p, sampling, np.broadcast_to(noisy, x.shape))
+        return NullParts(total * p, sampling, self.noise.components.after_size(p, np.broadcast_to(weights, x.shape)))
 
     def groups(self, values: Array) -> tuple[Array, Array]:
         """See `one_group`."""
@@ -221,14 +220,14 @@ class Independence(_TwoWay):
     Attributes
     ----------
     shape : (int, int)
-    noise : CountNoise
+    noise : CountNoise or TableNoise
     nobs : int or None
         The number of rows where it is public.
     kind : {"projected", "pearson"}
     """
 
     shape: tuple[int, int]
-    noise: CountNoise
+    noise: CountNoise | TableNoise
     nobs: int | None = None
     kind: str = "projected"
 
@@ -238,12 +237,12 @@ class Independence(_TwoWay):
     def _of_tables(self, table: Array) -> Array:
         """Statistics (N,) of tables (r, c, N)."""
         if self.kind == "projected":
-            return nearest_product(table, self.noise.variance, self.nobs).length
+            return nearest_product(table, self.noise.contrast, self.nobs).length
         rows, columns = self._margins(table)
         return _pearson(table, rows[:, None] * columns)
 
     def _nearest(self, table: Array) -> Product:
-        return nearest_product(table, self.noise.variance, self.nobs)
+        return nearest_product(table, self.noise.contrast, self.nobs)
 
     def _fitted(self, found: Product, rows: Array, columns: Array) -> tuple[NDArray[np.int64], Array]:
         """Numbers of rows (N,), and probabilities of the cells (N, r c)."""
@@ -256,7 +255,8 @@ class Independence(_TwoWay):
         table, size = x.reshape(*x.shape[:-1], r, c), x.sum(axis=-1)
         total = raised(size) if self.nobs is None else np.full(size.shape, self.nobs)
         by_row = raised(table.sum(axis=-1) + ((total - size) / r)[..., None])
-        return product_parts(table, by_row, total, rows_known=False, size_known=self.nobs is not None)
+        noise = self.noise.components
+        return product_parts(table, by_row, total, noise, rows_known=False, size_known=self.nobs is not None)
 
     def groups(self, values: Array) -> tuple[Array, Array]:
         """See `one_group`."""
@@ -323,14 +323,14 @@ class Homogeneity(_TwoWay):
     ----------
     shape : (int, int)
         Samples by levels.
-    noise : CountNoise
+    noise : CountNoise or TableNoise
     sizes : ndarray (r,) or None
         The sizes of the samples where they are public.
     kind : {"projected", "pearson"}
     """
 
     shape: tuple[int, int]
-    noise: CountNoise
+    noise: CountNoise | TableNoise
     sizes: Array | None = None
     kind: str = "projected"
 
@@ -344,7 +344,7 @@ class Homogeneity(_TwoWay):
     def _of_tables(self, table: Array) -> Array:
         """Statistics (N,) of tables (r, c, N)."""
         if self.kind == "projected" and self.sizes is None:
-            return nearest_product(table, self.noise.variance, None).length
+            return nearest_product(table, self.noise.contrast, None).length
         sizes, common = self._margins(table)
         expected = sizes[:, None] * common
         if self.kind == "pearson":
@@ -354,9 +354,9 @@ class Homogeneity(_TwoWay):
     def _shortest(self, residual: Array, expected: Array, sizes: Array) -> Array:
         """Squared length of residuals (r, c, N) of public sizes, less what a change of the common shares explains."""
         residual = residual - residual.mean(axis=1, keepdims=True)
-        inverse = 1.0 / (expected + self.noise.variance)
+        inverse = 1.0 / (expected + self.noise.contrast)
         weighted = residual * inverse
-        through, across = self.noise.variance / (expected * inverse).sum(axis=1), weighted.sum(axis=1)
+        through, across = self.noise.contrast / (expected * inverse).sum(axis=1), weighted.sum(axis=1)
         length = ((residual * weighted).sum(axis=1) + through * across**2).sum(axis=0)
         pull = sizes[:, None] * (inverse[:, :-1] - inverse[:, -1:])
         slope = (sizes[:, None] * (weighted[:, :-1] - weighted[:, -1:])).sum(axis=0)
@@ -368,11 +368,11 @@ class Homogeneity(_TwoWay):
         return np.asarray(np.maximum(length - inverse_form(matrix, slope), 0.0))
 
     def _nearest(self, table: Array) -> Product:
-        found = nearest_product(table, self.noise.variance, None)
+        found = nearest_product(table, self.noise.contrast, None)
         if self.sizes is None:
             return found
         sizes, common = self._margins(table)
-        error = np.full(common.shape, (self.noise.variance * self.shape[0]) ** 0.5)
+        error = np.full(common.shape, self.noise.margin(self.shape[1], self.shape[0], axis=1, known=False) ** 0.5)
         return Product(sizes, common, np.zeros(sizes.shape), error, found.length)
 
     def _fitted(self, found: Product, rows: Array, columns: Array) -> tuple[NDArray[np.int64], Array]:  # noqa: ARG002
@@ -383,7 +383,8 @@ class Homogeneity(_TwoWay):
         """See `NullParts`."""
         table, known = x.reshape(*x.shape[:-1], *self.shape), self.sizes is not None
         by_row = raised(table.sum(axis=-1)) if self.sizes is None else np.broadcast_to(self.sizes, table.shape[:-1])
-        return product_parts(table, by_row, by_row.sum(axis=-1), rows_known=known, size_known=known)
+        total, noise = by_row.sum(axis=-1), self.noise.components
+        return product_parts(table, by_row, total, noise, rows_known=known, size_known=known)
 
     def groups(self, values: Array) -> tuple[Array, Array]:
         """Return the counts of the samples (..., r, c), none below 0, and their sizes (..., r)."""

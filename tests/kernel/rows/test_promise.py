@@ -16,6 +16,7 @@ from dpinfer.kernel.rows.base import Batch
 from dpinfer.kernel.rows.cells import CellSum
 from dpinfer.kernel.rows.classes import ClassCounts, OctaveRows
 from dpinfer.kernel.rows.features import Features, RowClip
+from dpinfer.kernel.rows.marginals import MarginalSum
 from dpinfer.kernel.rows.persons import PersonSum
 from dpinfer.kernel.rows.products import GramSum
 from dpinfer.kernel.rows.queries import QuerySum
@@ -368,6 +369,9 @@ SUMS = {
     "counts": COUNTS,
     "people of one row": PersonSum(Features(BASIS), AXES["levels"]),
     "queries": QuerySum(COUNTS, np.array([[1, 2, -3], [0, 1, 1]]), 1.0, ("p", "q")),
+    "marginals": MarginalSum(
+        Features(basis_of([], DROPPING), POSITIVE), (*AXES["levels"], *AXES["bins"]), ((0, 1), (1,))
+    ),
     "tree": TreeSum(DROPPING, "x", 8, AXES["levels"], POSITIVE),
     "products": GramSum(Features(GramDesign(DROPPING, formula="y ~ x * g").basis, count_clamped=True)),
     "clipped products": GramSum(features_of("y ~ x * g", DROPPING, RowClip(1.2)), split=True),

@@ -1,0 +1,1 @@
+"""Marginals of large tables."""
