@@ -34,6 +34,7 @@ _FAR = 300.0
 _BLOCK = 4_000_000
 _FACE = 1e-7
 _EXACT = 1e-8
+_JITTER = 1e-9
 
 
 @dataclass(frozen=True, eq=False)
@@ -113,7 +114,7 @@ class LogLinearFit:
         """
         noise = self.model.noise.covariance(self.influence)
         if not self.model.population:
-            return np.zeros_like(noise), noise
+            return np.zeros_like(noise), self._not_singular(noise, noise)
         columns, back = self.model.basis
         curves = information(columns, self.means)
         meat = _at_least(curves, information(columns, self.values)) if self.model.robust else curves
@@ -122,7 +123,13 @@ class LogLinearFit:
         if self.model.nobs is not None:
             pulled = np.einsum("rpd,rd->rp", self.influence, self.means)
             found = found - pulled[:, :, None] * pulled[:, None, :] / self.model.nobs
-        return found, noise
+        return found, self._not_singular(noise, found + noise)
+
+    def _not_singular(self, noise: Array, total: Array) -> Array:
+        """Raise variances by a billionth where a public number of rows makes coefficients depend on each other."""
+        if self.model.nobs is None:
+            return noise
+        return np.asarray(noise + _JITTER * np.einsum("rpp->rp", total)[:, :, None] * np.eye(total.shape[1]))
 
 
 def information(columns: Array, means: Array) -> Array:

@@ -130,6 +130,28 @@ class LogLinearInference(BaseInference):
             )
         return tuple(found)
 
+    def combinations(self, rows: Array) -> tuple[Array, Array, Array]:
+        """Estimates of combinations (k, p) of coefficients, and their variances from sampling and noise, each (k,).
+
+        NaN where not determined.
+        """
+        found = np.full((3, len(rows)), np.nan)
+        known = self.found.determined(rows)
+        if self.fit is not None and known.any():
+            turned = rows[known] @ self.found.directions
+            parts = [np.einsum("kp,pq,kq->k", turned, part[0], turned) for part in self.fit.covariance()]
+            found[:, known] = self.fit.params[0] @ turned.T, *(np.maximum(part, 0.0) for part in parts)
+        return found[0], found[1], found[2]
+
+    def combined_covariance(self, rows: Array) -> Array:
+        """Covariance (k, k) of combinations (k, p), sampling and noise; NaN where not determined."""
+        found = np.full((len(rows), len(rows)), np.nan)
+        known = self.found.determined(rows)
+        if self.fit is not None and known.any():
+            turned = rows[known] @ self.found.directions
+            found[np.ix_(known, known)] = turned @ np.add(*self.fit.covariance())[0] @ turned.T
+        return found
+
     # Intervals and tests
 
     def intervals(self, contrasts: Array, alpha: float) -> Array:
