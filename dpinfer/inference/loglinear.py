@@ -24,7 +24,18 @@ if TYPE_CHECKING:
     from dpinfer.inference.cell_noise import CellNoise
     from dpinfer.numerics.arrays import Array, Mask
 
-__all__ = ["LogLinearFit", "LogLinearModel", "Reduced", "fit_loglinear", "newton", "reduced"]
+__all__ = [
+    "LogLinearFit",
+    "LogLinearModel",
+    "Reduced",
+    "first_guess",
+    "fit_loglinear",
+    "information",
+    "kept_cells",
+    "newton",
+    "reduced",
+    "reduced_fits",
+]
 
 _ROUNDS = 60
 _SOLVED = 1e-7
@@ -235,7 +246,7 @@ def fit_loglinear(model: LogLinearModel, values: Array) -> LogLinearFit:
 
 @dataclass(frozen=True, eq=False)
 class Reduced:
-    """A model on the cells that are left where a fit to one table does not exist.
+    """A model on the cells that are left where a fit to all does not exist.
 
     Attributes
     ----------
@@ -243,7 +254,7 @@ class Reduced:
     directions : ndarray (p, r)
         Orthonormal: the combinations of coefficients that the cells kept determine.
     fit : LogLinearFit or None
-        Of one table, in these combinations; None where no cell is kept.
+        In these combinations; None where no cell is kept.
     """
 
     kept: Mask
@@ -257,22 +268,40 @@ class Reduced:
 
 
 def reduced(model: LogLinearModel, values: Array) -> Reduced:
-    """Leave out cells of one table (d,) until a fit exists, and fit the others.
+    """Leave out cells of one table (d,) until a fit exists, and fit the others."""
+    return reduced_fits(model, values[None], kept_cells(model, values))
 
-    The cells are those that a direction without decline moves; every round leaves out one at least.
+
+def reduced_fits(model: LogLinearModel, values: Array, kept: Mask) -> Reduced:
+    """Fit R tables (R, d) to the cells kept, a mask (d,)."""
+    if not kept.any():
+        return Reduced(kept, np.zeros((model.design.shape[1], 0)), None)
+    part, directions = _restricted(model, kept)
+    return Reduced(kept, directions, fit_loglinear(part, values[:, kept]))
+
+
+def kept_cells(model: LogLinearModel, values: Array, *, lost: bool = False) -> Mask:
+    """Cells of one table (d,) that are left where a fit exists; ``lost`` says that to all of them there is none.
+
+    Left out are the cells that a direction without decline moves; every round leaves out one at least.
     """
     kept = np.ones(len(values), dtype=bool)
     while kept.any():
-        directions = _row_space(model.design[kept])
-        part = replace(model, design=model.design[kept] @ directions, noise=model.noise.of_cells(kept))
-        fit = fit_loglinear(part, values[None, kept])
-        if fit.exists[0]:
-            return Reduced(kept, directions, fit)
+        part, _ = _restricted(model, kept)
+        if not lost and fit_loglinear(part, values[None, kept]).exists[0]:
+            return kept
+        lost = False
         moved = _moved_cells(part.design, values[kept])
         if not moved.any():  # too close to the boundary for either proof in floating point
             break
         kept[np.flatnonzero(kept)[moved]] = False
-    return Reduced(np.zeros(len(values), dtype=bool), np.zeros((model.design.shape[1], 0)), None)
+    return np.zeros(len(values), dtype=bool)
+
+
+def _restricted(model: LogLinearModel, kept: Mask) -> tuple[LogLinearModel, Array]:
+    """Return the model of the cells kept, and the combinations of coefficients (p, r) that it has."""
+    directions = _row_space(model.design[kept])
+    return replace(model, design=model.design[kept] @ directions, noise=model.noise.of_cells(kept)), directions
 
 
 def _row_space(design: Array) -> Array:

@@ -12,7 +12,7 @@ from scipy import stats
 from dpinfer.inference.base import BaseInference
 from dpinfer.inference.batch import BatchEstimates, Oracle
 from dpinfer.inference.contrasts import contrast_rows, rows_of
-from dpinfer.inference.loglinear import Reduced, fit_loglinear, reduced
+from dpinfer.inference.loglinear import Reduced, fit_loglinear, kept_cells, reduced, reduced_fits
 from dpinfer.inference.loglinear_score import one_sided, score_intervals, score_test
 from dpinfer.inference.restrictions import independent
 from dpinfer.numerics.tails import joint_pvalue, widened, widened_pvalue
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from dpinfer.inference.loglinear import LogLinearFit, LogLinearModel
-    from dpinfer.numerics.arrays import Array, Mask
+    from dpinfer.numerics.arrays import Array, Mask, Places
 
 __all__ = ["METHODS", "LogLinearInference", "batch_loglinear", "loglinear_oracle"]
 
@@ -163,7 +163,7 @@ class LogLinearInference(BaseInference):
             ends[known] = self._of_known(rows[known] @ self.found.directions, alpha)
         if self.method == "score":
             for place in np.flatnonzero(~known):
-                ends[place] = one_sided(self.model, self.values, rows[place], alpha)
+                ends[place] = one_sided(self.model, self.values[None], rows[place], alpha)[0]
         return ends
 
     def _of_known(self, rows: Array, alpha: float) -> Array:
@@ -233,30 +233,50 @@ def batch_loglinear(
     method = "score" if method == "auto" else method
     wanted = contrast_rows(names, contrasts)
     size = (len(values), len(wanted))
-    params, bse, pvalues = np.full(size, np.nan), np.full(size, np.nan), np.ones(size)
-    ends = np.empty((*size, 2))
+    found = BatchEstimates(
+        (*names, *(contrasts or {})),
+        np.full(size, np.nan),
+        np.full(size, np.nan),
+        np.ones(size),
+        np.tile([-np.inf, np.inf], (*size, 1)),
+        np.zeros(len(values), dtype=bool),
+    )
     fit = fit_loglinear(model, values)
-    good = np.flatnonzero(fit.exists)
-    if good.size:
-        kept = fit.taken(good)
-        params[good], bse[good], kurtosis = _combinations(kept, wanted)
-        if method == "score":
-            ends[good] = score_intervals(kept, wanted, alpha)
-            for place, row in enumerate(wanted):
-                pvalues[good, place] = score_test(model, kept.values, row[None], np.zeros(1)).pvalue
-        else:
-            half = widened(alpha, kurtosis) * bse[good]
-            ends[good] = np.stack([params[good] - half, params[good] + half], axis=-1)
-            pvalues[good] = widened_pvalue(params[good] / bse[good], kurtosis)
-    for place in np.flatnonzero(~fit.exists):
-        one = LogLinearInference(model, values[place], names, None, nobs_is_public=False, method=method)
-        known = one.found.determined(wanted)
-        if one.fit is not None and known.any():
-            own = _combinations(one.fit, wanted[known] @ one.found.directions)
-            params[place, known], bse[place, known] = own[0][0], own[1][0]
-        ends[place] = one.intervals(wanted, alpha)
-        pvalues[place] = one.contrast_pvalues(wanted, np.zeros(len(wanted)))
-    return BatchEstimates((*names, *(contrasts or {})), params, bse, pvalues, ends, ~fit.exists)
+    found.flagged[:] = ~fit.exists
+    groups: dict[bytes, list[int]] = {}
+    for place in np.flatnonzero(~fit.exists).tolist():
+        groups.setdefault(kept_cells(model, values[place], lost=True).tobytes(), []).append(place)
+    if fit.exists.any():
+        _write(found, np.flatnonzero(fit.exists), np.arange(len(wanted)), fit.taken(fit.exists), wanted, alpha, method)
+    for mask, listed in groups.items():
+        places = np.array(listed)
+        part = reduced_fits(model, values[places], np.frombuffer(mask, dtype=bool))
+        known = part.determined(wanted)
+        if part.fit is not None and known.any():
+            rows = wanted[known] @ part.directions
+            _write(found, places, np.flatnonzero(known), part.fit, rows, alpha, method)
+        for column in np.flatnonzero(~known) if method == "score" else ():
+            row = wanted[column]
+            found.intervals[places, column] = one_sided(model, values[places], row, alpha)
+            found.pvalues[places, column] = score_test(model, values[places], row[None], np.zeros(1)).pvalue
+    return found
+
+
+def _write(
+    found: BatchEstimates, places: Places, columns: Places, fit: LogLinearFit, rows: Array, alpha: float, method: str
+) -> None:
+    """Write what fits (R, ...) say of combinations (k, p) in the places of their tables and columns."""
+    here = np.ix_(places, columns)
+    params, bse, kurtosis = _combinations(fit, rows)
+    found.params[here], found.bse[here] = params, bse
+    if method == "score":
+        found.intervals[here] = score_intervals(fit, rows, alpha)
+        pvalues = [score_test(fit.model, fit.values, row[None], np.zeros(1)).pvalue for row in rows]
+        found.pvalues[here] = np.stack(pvalues, axis=1)
+    else:
+        half = widened(alpha, kurtosis) * bse
+        found.intervals[here] = np.stack([params - half, params + half], axis=-1)
+        found.pvalues[here] = widened_pvalue(params / bse, kurtosis)
 
 
 def loglinear_oracle(

@@ -8,7 +8,7 @@ value. Where the path leaves the interior of the cone before, there is no end: t
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from dpinfer.inference.loglinear import LogLinearFit, LogLinearModel
     from dpinfer.numerics.arrays import Array, Mask
 
-__all__ = ["ScoreTest", "score_intervals", "score_test"]
+__all__ = ["ScoreTest", "one_sided", "score_intervals", "score_test"]
 
 _ROUNDS = 80
 _CLOSE = 1e-6
@@ -197,15 +197,16 @@ def _covariance(model: LogLinearModel, values: Array, means: Array, weights: Arr
     return total
 
 
-def one_sided(model: LogLinearModel, values: Array, contrast: Array, alpha: float) -> tuple[float, float]:
-    """Score interval of a combination (p,) that the fit to one table (d,) does not determine: unbounded on one side.
+def one_sided(model: LogLinearModel, values: Array, contrast: Array, alpha: float) -> Array:
+    """Score intervals (R, 2) of a combination (p,) that tables (R, d) do not determine: unbounded on one side at least.
 
     The whole line where there is no fit under a value of the combination either.
     """
-    start = score_test(model, values[None], contrast[None], np.zeros(1))
-    if not start.exists[0]:
-        return -np.inf, np.inf
-    point = start.point.taken([0, 0])
-    rows = np.repeat(contrast[None] @ model.basis[1], 2, axis=0)
-    ends = _follow(model, replace(point), rows, np.array([1.0, -1.0]), alpha)
-    return float(ends[0]), float(ends[1])
+    ends = np.tile([-np.inf, np.inf], (len(values), 1))
+    start = score_test(model, values, contrast[None], np.zeros(1))
+    good = np.flatnonzero(start.exists)
+    if good.size:
+        rows = np.broadcast_to(contrast @ model.basis[1], (2 * good.size, len(contrast)))
+        sides = np.tile([1.0, -1.0], good.size)
+        ends[good] = _follow(model, start.point.taken(np.repeat(good, 2)), rows, sides, alpha).reshape(-1, 2)
+    return ends

@@ -39,6 +39,10 @@ if TYPE_CHECKING:
 __all__ = ["LogLinearResults", "LogLinearTestResults"]
 
 _NO_CONTRAST = 1e-12
+_HIDDEN = (
+    "an expected count is below 5, or below two standard deviations of its noise: the p-value is the largest over three "
+    "fits of the hypothesis, and conservative"
+)
 
 
 class LogLinearResults(PrivateResults):
@@ -375,6 +379,8 @@ class LogLinearResults(PrivateResults):
         found = simulate(model, inference.values, draws=draws, seed=seed)
         against = "any other" if larger is None else self.formula
         flags = () if np.isfinite(found.statistic) else ("the statistic cannot be computed from this release",)
+        if model.hidden(inference.values[None])[0]:
+            flags = (*flags, _HIDDEN)
         return LogLinearTestResults(
             title="Private goodness of fit" if larger is None else "Private score test of nested log-linear models",
             hypothesis=f"{formula} holds, against {against}",

@@ -8,7 +8,9 @@ needed, so that it may be one that does not exist. The likelihood-ratio statisti
 
 Fits are made with a ridge: half a standard deviation of the noise on the spread of the logarithms of means. They then
 exist for every table, and are moved by less than noise moves them. The null draws counts and noise from the fit, and
-fits anew.
+fits anew. Where a fitted count is small, or hidden by noise, the statistic depends on how small it is: the null is also
+drawn from a flatter fit, with a much larger ridge, and from a more peaked one, with next to none, and the largest of
+the three p-values counts.
 """
 
 from __future__ import annotations
@@ -20,36 +22,45 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from dpinfer.inference.loglinear import first_guess, newton
+from dpinfer.inference.testing.nulls import Candidate
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from dpinfer.inference.cell_noise import CellNoise
-    from dpinfer.numerics.arrays import Array
+    from dpinfer.numerics.arrays import Array, Mask
 
 __all__ = ["NestedLogLinear", "nested", "ridge_fit"]
 
 _LEAST = 0.5
 """Rows that a mean counts as at least, where columns move it."""
 
-_RIDGE, _LEAST_RIDGE = 0.5, 0.05
+_RIDGES = (0.5, 4.0, 0.1)
+"""Standard deviations of noise in the ridge: of the fit, and of those that are tried where counts are hidden."""
+
+_LEAST_RIDGE = 0.1
+"""What is added to that standard deviation."""
+
+_SMALL, _CLEAR = 5.0, 2.0
+"""Rows, and standard deviations of noise, that a fitted count has to reach; one that does not is hidden."""
+
 _BLOCK = 200_000
 _SPANNED = 1e-8
 
 
-def ridge_fit(columns: Array, values: Array, noise: CellNoise) -> Array:
+def ridge_fit(columns: Array, values: Array, noise: CellNoise, strength: float = _RIDGES[0]) -> Array:
     """Fitted counts (R, d) of the model with orthonormal columns (d, p), with the ridge of the tests."""
     spread = float(np.sqrt(noise.of_counts.mean()))
     centred = columns - columns.mean(axis=0)
     penalty = centred.T @ centred / len(columns)
     start = first_guess(columns, values, max(1.0, spread))
-    ridge = max(_RIDGE * spread, _LEAST_RIDGE)
+    ridge = strength * (spread + _LEAST_RIDGE)
     return newton(columns, values @ columns, start=start, ridge=ridge, penalty=penalty)[1]
 
 
 @dataclass(frozen=True, eq=False)
 class NestedLogLinear:
-    """The hypothesis of a log-linear model, against a larger one or none; implements `NullModel`.
+    """The hypothesis of a log-linear model, against a larger one or none; implements `NullModel` and `SeveralFits`.
 
     Attributes
     ----------
@@ -109,12 +120,24 @@ class NestedLogLinear:
         slope = (weighted * means) @ columns
         return np.asarray(np.einsum("rp,rp->r", slope, np.linalg.solve(curve, slope[..., None])[..., 0]))
 
-    def fit(self, values: Array) -> tuple[NDArray[np.int64], Array]:
+    def hidden(self, values: Array) -> Mask:
+        """Whether a fitted count of tables (R, d) is small, or hidden by noise (R,)."""
+        least = np.maximum(_SMALL, _CLEAR * np.sqrt(self.noise.of_counts))
+        return np.asarray((self.expected(values) < least).any(axis=1))
+
+    def fit(self, values: Array, strength: float = _RIDGES[0]) -> tuple[NDArray[np.int64], Array]:
         """Numbers of rows (R,), and probabilities of the cells (R, d)."""
-        means = self.expected(values)
+        means = ridge_fit(self.smaller, values, self.noise, strength)
         totals = means.sum(axis=1)
         rows = np.rint(totals) if self.nobs is None else np.full(len(means), float(self.nobs))
         return np.maximum(rows, 1.0).astype(np.int64), means / totals[:, None]
+
+    def candidates(self, values: Array) -> list[Candidate]:
+        """See `SeveralFits.candidates`."""
+        hidden = np.flatnonzero(self.hidden(values))
+        places = (np.arange(len(values)), *([hidden] * (len(_RIDGES) - 1) if hidden.size else []))
+        tried = zip(_RIDGES, places, strict=False)
+        return [Candidate(self, where, self.fit(values[where], strength)) for strength, where in tried]
 
     def draw(self, fitted: tuple[NDArray[np.int64], Array], size: int, rng: np.random.Generator) -> Array:
         """See `NullModel.draw`."""
