@@ -35,6 +35,8 @@ __all__ = [
     "newton",
     "reduced",
     "reduced_fits",
+    "sampling_covariance",
+    "sampling_variance",
 ]
 
 _ROUNDS = 60
@@ -46,6 +48,8 @@ _BLOCK = 4_000_000
 _FACE = 1e-7
 _EXACT = 1e-8
 _JITTER = 1e-9
+_DOUBT, _LEAST = 2.0, 0.1
+"""Standard errors by which a sampling variance of fitted means may exceed that of noisy counts; and the least part."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -118,22 +122,12 @@ class LogLinearFit:
         return np.asarray(back @ np.linalg.solve(curves, np.broadcast_to(columns.T, (len(curves), *columns.T.shape))))
 
     def covariance(self) -> tuple[Array, Array]:
-        """Covariance of the coefficients from sampling and from noise, each (R, p, p).
-
-        Sampling variances follow from the fitted means, and from the noisy counts where these say more: a model that
-        does not hold has another covariance than its means, and of no combination is the smaller of the two taken.
-        """
-        noise = self.model.noise.covariance(self.influence)
+        """Covariance of the coefficients from sampling and from noise, each (R, p, p); see `sampling_covariance`."""
+        weights = self.influence
+        noise = self.model.noise.covariance(weights)
         if not self.model.population:
             return np.zeros_like(noise), self._not_singular(noise, noise)
-        columns, back = self.model.basis
-        curves = information(columns, self.means)
-        meat = _at_least(curves, information(columns, self.values)) if self.model.robust else curves
-        bread = back @ np.linalg.inv(curves)
-        found = bread @ meat @ np.swapaxes(bread, 1, 2)
-        if self.model.nobs is not None:
-            pulled = np.einsum("rpd,rd->rp", self.influence, self.means)
-            found = found - pulled[:, :, None] * pulled[:, None, :] / self.model.nobs
+        found = sampling_covariance(self.model, self.values, self.means, weights)
         return found, self._not_singular(noise, found + noise)
 
     def _not_singular(self, noise: Array, total: Array) -> Array:
@@ -152,17 +146,36 @@ def information(columns: Array, means: Array) -> Array:
     return np.asarray((means @ squares).reshape(-1, p, p))
 
 
-def _at_least(known: Array, other: Array) -> Array:
-    """Smallest symmetric matrices (R, p, p) of this kind that are at least ``known``, and ``other``, in all directions.
+def sampling_covariance(model: LogLinearModel, values: Array, means: Array, weights: Array) -> Array:
+    """Covariance (R, k, k) that sampling gives to independent weighted sums of counts, weights (R, k, d).
 
-    In coordinates in which the first is the identity, eigenvalues of the second below 1 are raised to 1.
+    That of the fitted means; where ``robust``, in directions in which the noisy counts say more, that of these, and
+    where the means say more than the counts can, by two of their standard errors, no more than that.
     """
-    root = np.linalg.cholesky(known)
-    half = np.linalg.solve(root, other)
-    ratio = np.linalg.solve(root, np.swapaxes(half, 1, 2))
-    values, vectors = np.linalg.eigh(0.5 * (ratio + np.swapaxes(ratio, 1, 2)))
-    turned = root @ vectors
-    return np.asarray((turned * np.maximum(values, 1.0)[:, None, :]) @ np.swapaxes(turned, 1, 2))
+    across = np.swapaxes(weights, 1, 2)
+    found = (weights * means[:, None, :]) @ across
+    if model.robust:
+        root = np.linalg.cholesky(found)
+        scaled = np.linalg.solve(root, weights)
+        _, vectors = np.linalg.eigh((scaled * values[:, None, :]) @ np.swapaxes(scaled, 1, 2))
+        squares = (np.swapaxes(vectors, 1, 2) @ scaled) ** 2
+        turned = root @ vectors
+        raised = sampling_variance(model, values, means, squares)
+        found = (turned * raised[:, None, :]) @ np.swapaxes(turned, 1, 2)
+    if model.nobs is not None:
+        pulled = np.einsum("rkd,rd->rk", weights, means)
+        found = found - pulled[:, :, None] * pulled[:, None, :] / model.nobs
+    return np.asarray(found)
+
+
+def sampling_variance(model: LogLinearModel, values: Array, means: Array, squares: Array) -> Array:
+    """Variance (R, k) of sums of Poisson counts, from squared weights (R, k, d); see `sampling_covariance`."""
+    likely = np.einsum("rkd,rd->rk", squares, means)
+    if not model.robust:
+        return np.asarray(likely)
+    counted = np.einsum("rkd,rd->rk", squares, values)
+    error = np.sqrt(np.einsum("rkd,rd->rk", squares**2, means + model.noise.of_counts))
+    return np.asarray(np.clip(likely, counted, np.maximum(counted + _DOUBT * error, _LEAST * likely)))
 
 
 def newton(

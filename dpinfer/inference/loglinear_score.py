@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from dpinfer.inference.loglinear import first_guess, information, newton
+from dpinfer.inference.loglinear import first_guess, information, newton, sampling_covariance, sampling_variance
 from dpinfer.numerics.tails import joint_pvalue, widened, widened_pvalue
 
 if TYPE_CHECKING:
@@ -102,10 +102,7 @@ def _spread(model: LogLinearModel, values: Array, means: Array, weights: Array) 
     noise = model.noise.variance(weights)
     variance = noise
     if model.population:
-        squares = weights**2
-        sampling = np.einsum("nd,nd->n", squares, means)
-        if model.robust:
-            sampling = np.maximum(sampling, np.einsum("nd,nd->n", squares, values))
+        sampling = sampling_variance(model, values, means, (weights**2)[:, None, :])[:, 0]
         if model.nobs is not None:
             sampling = np.maximum(sampling - np.einsum("nd,nd->n", weights, means) ** 2 / model.nobs, 0.0)
         variance = noise + sampling
@@ -187,14 +184,8 @@ def _joint_pvalue(model: LogLinearModel, distance: float, covariance: Array, wei
 
 def _covariance(model: LogLinearModel, values: Array, means: Array, weights: Array) -> Array:
     """Covariance (R, k, k) of sums of counts with weights (R, k, d)."""
-    total = model.noise.covariance(weights)
-    if model.population:
-        likely = np.maximum(means, values) if model.robust else means
-        total = total + (weights * likely[:, None, :]) @ np.swapaxes(weights, 1, 2)
-        if model.nobs is not None:
-            pulled = np.einsum("rkd,rd->rk", weights, means)
-            total = total - pulled[:, :, None] * pulled[:, None, :] / model.nobs
-    return total
+    noise = model.noise.covariance(weights)
+    return noise + sampling_covariance(model, values, means, weights) if model.population else noise
 
 
 def one_sided(model: LogLinearModel, values: Array, contrast: Array, alpha: float) -> Array:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -18,8 +19,14 @@ _DRAWS, _SEED = 20_000, 0
 _MOST = 500
 """Estimates up to which the largest deviation is simulated; of more, Sidak's level serves."""
 
-_TOGETHER = 4_000_000
 _NOTHING = 1e-12
+
+
+@lru_cache(maxsize=2)
+def _drawn(count: int) -> Array:
+    found = np.random.default_rng(_SEED).standard_normal((_DRAWS, count))
+    found.flags.writeable = False
+    return found
 
 
 def joint_level(covariance: Array, alpha: float) -> float:
@@ -54,14 +61,7 @@ def joint_level(covariance: Array, alpha: float) -> float:
     correlation = covariance[np.ix_(known, known)] / np.outer(deviation, deviation)
     if count > _MOST or np.abs(correlation - np.eye(count)).max() < _NOTHING:
         return sidak
-    root = root_of(correlation)
-    rng, size = np.random.default_rng(_SEED), max(_TOGETHER // count, 1)
-    largest = np.concatenate(
-        [
-            np.abs(rng.standard_normal((min(size, _DRAWS - start), count)) @ root.T).max(axis=1)
-            for start in range(0, _DRAWS, size)
-        ]
-    )
+    largest = np.abs(_drawn(count) @ root_of(correlation).T).max(axis=1)
     rank = int(np.ceil((1 - alpha) * (_DRAWS + 1)))
     if rank > _DRAWS:
         return sidak
