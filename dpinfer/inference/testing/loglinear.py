@@ -83,6 +83,9 @@ class NestedLogLinear:
         """Degrees of freedom."""
         return self.more.shape[1]
 
+    others = _RIDGES[1:]
+    """Ridges of the fits that are tried where counts are hidden."""
+
     @cached_property
     def larger(self) -> Array:
         """Orthonormal columns of the larger model."""
