@@ -170,7 +170,9 @@ def score_test(model: LogLinearModel, values: Array, restrictions: Array, target
         covariance = _covariance(model, values, means, weights)
         solved = np.linalg.solve(covariance, shift[..., None])[..., 0]
         distance = np.sqrt(np.maximum(np.einsum("nk,nk->n", shift, solved), 0.0))
-        pvalue = np.array([_joint_pvalue(model, *one, len(rows)) for one in zip(distance, covariance, weights, strict=True)])
+        pvalue = np.array(
+            [_joint_pvalue(model, *one, len(rows)) for one in zip(distance, covariance, weights, strict=True)]
+        )
         multiplier = np.zeros(len(values))
     return ScoreTest(exists, distance, np.where(exists, pvalue, 1.0), _Point(coordinates, multiplier, values))
 

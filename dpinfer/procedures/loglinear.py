@@ -14,7 +14,7 @@ from dpinfer.kernel.stage import Data
 from dpinfer.procedures.conditions import told_where, where_notes
 from dpinfer.procedures.expected import first_error
 from dpinfer.procedures.keywords import suggests
-from dpinfer.procedures.noisy_cells import NoisyCells, cells_of_combined, cells_of_table
+from dpinfer.procedures.noisy_cells import NoisyCells, cells_of_combined, cells_of_table, factors_of_combined
 from dpinfer.procedures.of_sums import OfSums
 from dpinfer.procedures.options import TARGET, Contrasts, inferred, one_of
 from dpinfer.procedures.sum_plan import TABLES, SumPlan, check_summed
@@ -72,7 +72,8 @@ def loglinear(
     where : str, optional
         A condition on declared columns; other rows are not counted.
     exclude : str, optional
-        A condition on the factors that holds at the cells that cannot be: structural zeros.
+        A condition on the factors that holds at the cells that cannot be, such as ``"(sex == 'm') & pregnant"``:
+        structural zeros.
     cov_type : {"robust", "nonrobust"}
         "nonrobust" takes the covariance of the counts from the fitted means; "robust" from the noisy counts, too, where
         these say more: it holds where the model does not.
@@ -241,20 +242,16 @@ class LogLinear(OfSums):
                     "a log-linear model takes rows as independent, and a person may have several of them; "
                     'target="data" counts the noise alone'
                 )
-            named = self._named(tuple(str(name) for name in source.index.names))
+            named = self._named(factors_of_combined(source))
             return self._results(cells_of_combined(source, named), source)
         found, held = self._release_and_sums(release)
         self._refuse_people(held.schema)
-        self._check_plan(held)
+        self._check_bins(held)
         named = self._named(tuple(axis.name for axis in held.cells))
-        return self._results(
-            cells_of_table(held, found.array[None], found.law, found.steps, named, found.nobs), found
-        )
+        return self._results(cells_of_table(held, found.array[None], found.law, found.steps, named, found.nobs), found)
 
-    def _check_plan(self, held: SumPlan) -> None:
-        """Refuse a table of weighted rows, and one with other bins."""
-        if held.weights is not None:
-            raise NotProvedError("a log-linear model counts rows: a table of weighted rows has none")
+    def _check_bins(self, held: SumPlan) -> None:
+        """Refuse a table with other bins."""
         edges = {axis.name: axis.edges for axis in held.cells if isinstance(axis, BinsAxis)}
         for name, asked in (self.bins or {}).items():
             if name in edges and tuple(edges[name]) != tuple(asked):

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     Array = NDArray[np.float64]
 
-__all__ = ["NoisyCells", "cells_of_combined", "cells_of_table", "count_noise"]
+__all__ = ["NoisyCells", "cells_of_combined", "cells_of_table", "count_noise", "factors_of_combined"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -95,22 +95,23 @@ def cells_of_table(
     return NoisyCells(table, counts.sum(axis=-1), noise, (nobs if plan.rows.keeps_every_row else None) or None)
 
 
-def cells_of_combined(combined: CombinedResults, names: Sequence[str] | None) -> NoisyCells:
-    """Return the cells of some columns of combined releases, by default of all.
+def factors_of_combined(combined: CombinedResults) -> tuple[str, ...]:
+    """Return the factors of the joint table of combined releases.
 
     Raises
     ------
     MissingFromReleaseError
-        If the releases do not determine the counts of the joint table, or it has no such column.
+        If the releases do not determine its cells.
     """
-    found = combined.inference
-    if not isinstance(found, LinearNoise) or combined.quantity != "count" or not combined.index.names[0]:
+    if not isinstance(combined.inference, LinearNoise) or combined.quantity != "count" or not combined.index.names[0]:
         raise MissingFromReleaseError("the combined releases do not determine the cells of one table of counts")
-    held = [str(name) for name in combined.index.names]
-    chosen = held if names is None else list(names)
-    unknown = [name for name in chosen if name not in held]
-    if unknown:
-        raise MissingFromReleaseError(f"the combined table has no {', '.join(unknown)}; it is of {', '.join(held)}")
+    return tuple(str(name) for name in combined.index.names)
+
+
+def cells_of_combined(combined: CombinedResults, names: Sequence[str]) -> NoisyCells:
+    """Return the cells of some of the `factors_of_combined`."""
+    found, chosen = combined.inference, list(names)
+    assert isinstance(found, LinearNoise)  # `factors_of_combined` refuses others
     labels = tuple(
         tuple(one for one in dict.fromkeys(combined.index.get_level_values(name)) if one != NOWHERE) for name in chosen
     )

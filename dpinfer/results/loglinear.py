@@ -421,7 +421,12 @@ def _residual_errors(fit: Any, difference: Array, level: float, joint: bool) -> 
         np.maximum(spread, 0.0)
     )
     found = np.stack(
-        [np.sqrt(np.maximum(variance, 0.0)), np.sqrt(np.maximum(np.diag(noise), 0.0)), difference - half, difference + half]
+        [
+            np.sqrt(np.maximum(variance, 0.0)),
+            np.sqrt(np.maximum(np.diag(noise), 0.0)),
+            difference - half,
+            difference + half,
+        ]
     )
     return np.where(fitted, np.nan, found)
 

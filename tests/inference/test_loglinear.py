@@ -164,7 +164,9 @@ def test_many_tables_are_inferred_as_one_by_one(method, noise):
         single = LogLinearInference(asked, one, names, None, nobs_is_public=False, method=method)
         np.testing.assert_allclose(many.params[place, :7], single.params, rtol=1e-7, atol=1e-12)
         np.testing.assert_allclose(many.intervals[place], single.intervals(rows, 0.1), rtol=1e-5, atol=1e-6)
-        np.testing.assert_allclose(many.pvalues[place], single.contrast_pvalues(rows, np.zeros(8)), rtol=1e-6, atol=1e-12)
+        np.testing.assert_allclose(
+            many.pvalues[place], single.contrast_pvalues(rows, np.zeros(8)), rtol=1e-6, atol=1e-12
+        )
         if single.determined.all():
             total = single.cov_sampling + single.cov_noise
             np.testing.assert_allclose(many.bse[place, :7] ** 2, np.diag(total), rtol=1e-7)
@@ -241,7 +243,9 @@ def test_the_oracle_knows_noise_and_sampling():
     sampling = influence**2 @ expected
     names = TABLE.design("a + b + c")[0].names
     oracle = loglinear_oracle(asked, expected, sampling=sampling, alpha=0.05, names=names)
-    np.testing.assert_allclose(oracle.halfwidth, 1.959964 * np.sqrt(sampling + 9 * (influence**2).sum(axis=1)), rtol=1e-6)
+    np.testing.assert_allclose(
+        oracle.halfwidth, 1.959964 * np.sqrt(sampling + 9 * (influence**2).sum(axis=1)), rtol=1e-6
+    )
     few = loglinear_oracle(asked, expected / 25, sampling=25 * sampling, alpha=0.05, names=names)
     assert few.kappa < 3 < oracle.kappa
 

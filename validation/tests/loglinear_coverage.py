@@ -109,9 +109,7 @@ def table_of(arguments: Options) -> pd.DataFrame:
     first = _flat("loglinear_coverage", cells, arguments).assign(run="first")
     least = RULES.least_coverage(arguments.replicates, 0.95)
     failed = first[first["coverage"] < least][CELL[:4]].drop_duplicates()
-    again = [
-        one for one in cells if (failed == [one[0].name, one[1], str(one[2]), one[3]]).all(axis=1).any()
-    ]
+    again = [one for one in cells if (failed == [one[0].name, one[1], str(one[2]), one[3]]).all(axis=1).any()]
     if not again:
         return first
     more = replace(

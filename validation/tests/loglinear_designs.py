@@ -81,7 +81,9 @@ class Design:
             found.values[:] += found.noise.rvs((len(counts),), np.random.default_rng(seed))
         return found
 
-    def model(self, cells: NoisyCells, formula: str | None = None) -> tuple[LogLinearModel, np.ndarray, tuple[str, ...]]:
+    def model(
+        self, cells: NoisyCells, formula: str | None = None
+    ) -> tuple[LogLinearModel, np.ndarray, tuple[str, ...]]:
         """The model of noisy tables, their counts, and the names of its coefficients."""
         design, rows = cells.table.design(formula or self.formula)
         kept = np.ones(len(rows), dtype=bool)

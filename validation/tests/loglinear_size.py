@@ -108,7 +108,9 @@ def figure_of(sizes: pd.DataFrame, powers: pd.DataFrame) -> Figure:
     """Sizes of all cells, and powers beside those without privacy."""
     figure = Figure(figsize=(10.5, 4.0), layout="constrained")
     left, right = figure.subplots(1, 2)
-    for (name, group), colour in zip(sizes.groupby("test", sort=False), ("#03396c", "#f18f01", "#7a9e7e", "#a23b72"), strict=True):
+    for (name, group), colour in zip(
+        sizes.groupby("test", sort=False), ("#03396c", "#f18f01", "#7a9e7e", "#a23b72"), strict=True
+    ):
         place = group["n"] * np.random.default_rng(0).uniform(0.8, 1.25, len(group))
         left.plot(place, group["size at 0.05"], ".", color=colour, label=str(name), alpha=0.8)
     left.axhline(0.05, color="black", lw=0.8)

@@ -45,7 +45,9 @@ def of_moments(ask: Any, schema: Any, price: Any, neighbors: str, exact: np.ndar
     rng = np.random.default_rng(seed)
     noise = measured_at.law.rvs(len(exact), rng) * np.asarray(measured_at.steps)
     context = Context(schema, neighbors, price, n if neighbors == "replace_one" else None, True)  # type: ignore[arg-type]
-    released = Released(context, measured_at.rows, measured_at.names, measured_at.law, np.asarray(measured_at.steps), exact + noise)
+    released = Released(
+        context, measured_at.rows, measured_at.names, measured_at.law, np.asarray(measured_at.steps), exact + noise
+    )
     estimates, told = describe(ask.plan(schema), released, target="population")
     count = len(told.names)  # errors of different cells are taken as independent: every release has the same level
     level = joint_level(np.eye(count), ALPHA)

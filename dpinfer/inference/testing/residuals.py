@@ -60,9 +60,7 @@ def small_cells(expected: Array, noise: CountNoise) -> Mask:
     return np.asarray(expected < max(_SMALL, float(np.sqrt(noise.variance))))
 
 
-def residual_table(
-    model: Model, values: Array, *, alpha: float = 0.05, simultaneous: bool = False
-) -> ResidualTable:
+def residual_table(model: Model, values: Array, *, alpha: float = 0.05, simultaneous: bool = False) -> ResidualTable:
     """Residuals of noisy counts from a hypothesis, standardised by sampling and noise together.
 
     Parameters
