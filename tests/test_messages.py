@@ -98,6 +98,7 @@ VALID = {
     "histogram": {"column": "x", "bins": 4, "bounds": (0, 10)},
     "linear_queries": {"columns": "g", "queries": [[1, 0], [1, 1]]},
     "logit": {"formula": "b ~ x"},
+    "loglinear": {"formula": "b + g"},
     "mean": {"columns": "x"},
     "median": {"column": "x"},
     "most_frequent": {"columns": "g"},

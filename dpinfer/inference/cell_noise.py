@@ -12,7 +12,7 @@ from dpinfer.inference.combination import CombinedNoise
 
 if TYPE_CHECKING:
     from dpinfer.inference.testing.count_noise import CountNoise
-    from dpinfer.numerics.arrays import Array
+    from dpinfer.numerics.arrays import Array, Mask
 
 __all__ = ["CellNoise"]
 
@@ -82,7 +82,7 @@ class CellNoise:
         return np.asarray((moved * self.variances) @ np.swapaxes(moved, -1, -2))
 
     def laplace(self, weights: Array) -> Array | None:
-        """Loadings (k, m) of sums of counts, weights (k, d), on Laplace variables; None where all noise is normal."""
+        """Return loadings (k, m) of sums of counts on Laplace variables, weights (k, d); None where all is normal."""
         if self.is_normal:
             return None
         heavy = self.fourth_cumulants > 0
@@ -96,7 +96,7 @@ class CellNoise:
             drawn = self.law.rvs((*shape, self._width), rng)
         return drawn if self.mixing is None else np.asarray(drawn @ self.mixing.T)
 
-    def of_cells(self, kept: Array) -> CellNoise:
+    def of_cells(self, kept: Mask) -> CellNoise:
         """Noise of some of the counts, a mask (d,)."""
         count = int(np.count_nonzero(kept))
         mixing = None if self.mixing is None else self.mixing[kept]

@@ -324,7 +324,7 @@ def _row_space(design: Array) -> Array:
 
 
 def _moved_cells(design: Array, values: Array) -> Mask:
-    """Cells (d,) whose means fall along a direction v with ``X v <= 0`` and ``y'X v >= 0``; none where there is none."""
+    """Cells (d,) whose means fall along a direction v with ``X v <= 0`` and ``y'X v >= 0``; none without one."""
     slope = values @ design
     scale = float(np.abs(values).sum()) or 1.0
     limits = np.vstack([design, -design])

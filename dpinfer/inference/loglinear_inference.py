@@ -169,10 +169,10 @@ class LogLinearInference(BaseInference):
     def _of_known(self, rows: Array, alpha: float) -> Array:
         assert self.fit is not None
         if self.method == "score":
-            return score_intervals(self.fit, rows, alpha)[0]
+            return np.asarray(score_intervals(self.fit, rows, alpha)[0])
         center, error, kurtosis = _combinations(self.fit, rows)
         half = widened(alpha, kurtosis) * error
-        return np.stack([center - half, center + half], axis=-1)[0]
+        return np.asarray(np.stack([center - half, center + half], axis=-1)[0])
 
     def contrast_pvalues(self, contrasts: Array, values: Array) -> Array:
         """Two-sided p-values (k,) of ``contrasts @ params = values``."""
@@ -210,7 +210,7 @@ class LogLinearInference(BaseInference):
 
 
 def _combinations(fit: LogLinearFit, rows: Array) -> tuple[Array, Array, Array]:
-    """Combinations of coefficients (R, k), their standard errors, and the excess kurtosis of their errors."""
+    """Return combinations of coefficients (R, k), their standard errors, and the excess kurtosis of their errors."""
     covariance = np.add(*fit.covariance())
     variance = np.einsum("kp,rpq,kq->rk", rows, covariance, rows)
     if fit.model.noise.is_normal:

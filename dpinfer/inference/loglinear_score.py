@@ -1,9 +1,9 @@
 """Score intervals and tests of log-linear models, for many tables at once.
 
-The hypothesis ``c'b = q`` is tested by the fit under it: ``X'(y - mu) = l c``, l the multiplier. With ``J = X'diag(mu)X``
-and S the covariance of ``X'y``, both at that fit, ``l c'J^-1 c`` has variance ``c'J^-1 S J^-1 c``. As l moves from 0, q
-moves away from the estimate, and the fits make a path; the end of the interval is where the ratio reaches the critical
-value. Where the path leaves the interior of the cone before, there is no end: the interval is unbounded on that side.
+The hypothesis ``c'b = q`` is tested by the fit under it: ``X'(y - mu) = l c``, l the multiplier. At that fit let
+``J = X'diag(mu)X`` and S be the covariance of ``X'y``; then ``l c'J^-1 c`` has variance ``c'J^-1 S J^-1 c``. As l moves
+from 0, q moves away from the estimate, and the fits make a path; the end of the interval is where the ratio reaches the
+critical value. Where the path leaves the interior of the cone before, the interval is unbounded on that side.
 """
 
 from __future__ import annotations
@@ -98,7 +98,7 @@ def _solved(curve: Array, sides: Array) -> Array:
 
 
 def _spread(model: LogLinearModel, values: Array, means: Array, weights: Array) -> tuple[Array, Array]:
-    """Standard deviation and excess kurtosis (N,) of sums of counts with weights (N, d)."""
+    """Return standard deviation and excess kurtosis (N,) of sums of counts with weights (N, d)."""
     noise = model.noise.variance(weights)
     variance = noise
     if model.population:

@@ -6,9 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
-import numpy as np
-
-from dpinfer.errors import FormulaError, MissingFromReleaseError, NotProvedError, OptionError, UnknownColumnError
+from dpinfer.errors import MissingFromReleaseError, NotProvedError, OptionError, UnknownColumnError
 from dpinfer.inference.loglinear_inference import METHODS, LogLinearInference, batch_loglinear, loglinear_oracle
 from dpinfer.kernel.stage import Data
 from dpinfer.procedures.conditions import told_where, where_notes
@@ -29,6 +27,7 @@ from dpinfer.schema.columns import Boolean, Category
 from dpinfer.schema.schema import Schema
 
 if TYPE_CHECKING:
+    import numpy as np
     from numpy.typing import NDArray
 
     from dpinfer.inference.batch import BatchEstimates, Oracle
@@ -161,7 +160,7 @@ class LogLinear(OfSums):
             raise UnknownColumnError(unknown[0], schema)
         conditions = [name for name in quoted_names(self.formula) if name not in schema]
         columns = {name: schema[name] for name in schema}
-        columns |= {name: Category(list(BinsAxis(schema, name, tuple(edges)).labels)) for name, edges in bins.items()}
+        columns |= {name: Category(BinsAxis(schema, name, tuple(edges)).labels) for name, edges in bins.items()}
         asked = {name: axes_of(name)[0] for name in conditions}
         columns |= {name: Boolean() for name, axis in asked.items() if "condition" in axis}
         design = one_sided(self.formula, Schema(columns))
@@ -225,7 +224,7 @@ class LogLinear(OfSums):
         chosen = super().with_options(given)
         return chosen if formula is None else replace(chosen, formula=formula)
 
-    def infer(self, release: Release | CombinedResults | None = None) -> LogLinearResults:  # type: ignore[override]
+    def infer(self, release: Release | CombinedResults | None = None) -> LogLinearResults:
         """Fit the model to a release of a table that holds the factors, or to combined ones: free, without any row.
 
         Raises

@@ -122,7 +122,7 @@ def cells_of_combined(combined: CombinedResults, names: Sequence[str]) -> NoisyC
     for column, cell in enumerate(rows):
         if cell in places:  # rows without a value in a column are in no cell of it
             joining[places[cell], column] = 1.0
-    whole = found.nobs_is_public and all(joining.any(axis=0))
+    whole = found.nobs_is_public and bool(joining.any(axis=0).all())
     nobs = round(found.nobs) if whole and found.nobs is not None else None
     noise = CellNoise(found.noise, table.size, joining @ found.mixing)
     return NoisyCells(table, (joining @ found.params)[None], noise, nobs or None)

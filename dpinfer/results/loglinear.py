@@ -17,7 +17,7 @@ from dpinfer.numerics.tails import widened
 from dpinfer.results.base import PrivateResults
 from dpinfer.results.contrasts import check_alpha, checked_truth
 from dpinfer.results.drawing import draw_intervals
-from dpinfer.results.printing import interval_labels, label_texts
+from dpinfer.results.printing import interval_labels
 from dpinfer.results.summary import statistic_labels
 from dpinfer.results.testing.base import TestResults
 from dpinfer.results.wording import title_guarantee
@@ -40,8 +40,8 @@ __all__ = ["LogLinearResults", "LogLinearTestResults"]
 
 _NO_CONTRAST = 1e-12
 _HIDDEN = (
-    "an expected count is below 5, or below two standard deviations of its noise: the p-value is the largest over three "
-    "fits of the hypothesis, and conservative"
+    "an expected count is below 5, or below two standard deviations of its noise: the p-value is the largest over "
+    "three fits of the hypothesis, and conservative"
 )
 
 
@@ -132,7 +132,7 @@ class LogLinearResults(PrivateResults):
         inference = self.inference
         population = inference.means if inference.model.population else 0.0
         spread = np.sqrt(population + inference.model.noise.of_counts)
-        return self._of_cells((inference.values - inference.means) / spread)
+        return self._of_cells((inference.values - inference.means) / spread)  # noqa: PD011  (counts, and no Series)
 
     def residuals(self, alpha: float = 0.05, *, simultaneous: bool = False) -> pd.DataFrame:
         """Return how far each cell is from the model.
@@ -161,7 +161,7 @@ class LogLinearResults(PrivateResults):
         inference, fit = self.inference, self.inference.fit
         size = len(inference.values)
         found = np.full((7, size), np.nan)
-        found[0], found[1] = inference.values, inference.means
+        found[0], found[1] = inference.values, inference.means  # noqa: PD011  (counts, and no Series)
         found[2] = found[0] - found[1]
         kept = inference.found.kept
         if fit is not None:
@@ -211,7 +211,7 @@ class LogLinearResults(PrivateResults):
         ends = inference.intervals(rows, level) if len(rows) else np.empty((0, 2))
         lower, upper = interval_labels(alpha)
         with np.errstate(over="ignore"):
-            columns = {
+            columns: dict[str, Any] = {
                 "odds ratio": np.exp(center),
                 "log odds ratio": center,
                 "std err": np.sqrt(sampling + noise),
@@ -379,7 +379,7 @@ class LogLinearResults(PrivateResults):
         found = simulate(model, inference.values, draws=draws, seed=seed)
         against = "any other" if larger is None else self.formula
         flags = () if np.isfinite(found.statistic) else ("the statistic cannot be computed from this release",)
-        if model.hidden(inference.values[None])[0]:
+        if model.hidden(inference.values[None])[0]:  # noqa: PD011  (counts, and no Series)
             flags = (*flags, _HIDDEN)
         return LogLinearTestResults(
             title="Private goodness of fit" if larger is None else "Private score test of nested log-linear models",
@@ -395,12 +395,12 @@ class LogLinearResults(PrivateResults):
             flags=flags,
             notes=tuple(self.notes[:-1]),
             observed=self.observed_freq,
-            expected=self._of_cells(model.expected(inference.values[None])[0], 0.0),
+            expected=self._of_cells(model.expected(inference.values[None])[0], 0.0),  # noqa: PD011  (counts, and no Series)
         )
 
 
 def _residual_errors(fit: Any, difference: Array, level: float, joint: bool) -> Array:
-    """Standard errors, of noise alone, and ends of intervals of differences (4, d), from the fit to one table."""
+    """Return standard errors, of noise alone too, and ends of intervals of differences (4, d), of one table."""
     model = fit.model
     hat = (fit.means[0] * model.design.T).T @ fit.influence[0]
     left = np.eye(len(hat)) - hat
@@ -408,7 +408,7 @@ def _residual_errors(fit: Any, difference: Array, level: float, joint: bool) -> 
     null = wide = noise
     if model.population:
         sampled = (left * fit.means[0]) @ left.T
-        more = (left * np.maximum(fit.means[0], fit.values[0])) @ left.T
+        more = (left * np.maximum(fit.means[0], fit.values[0])) @ left.T  # noqa: PD011  (counts, and no Series)
         if model.nobs is not None:
             pulled = left @ fit.means[0]
             sampled, more = (one - np.outer(pulled, pulled) / model.nobs for one in (sampled, more))

@@ -164,4 +164,4 @@ def _column(labels: Sequence[Any]) -> Any:
     whole = all(isinstance(one, int | np.integer) and not isinstance(one, bool) for one in labels)
     if whole and len(labels) > 1 and list(labels) == list(range(int(labels[0]), int(labels[0]) + len(labels))):
         return Integer(int(labels[0]), int(labels[-1]))
-    return Category([str(one) for one in labels])
+    return Category(tuple(str(one) for one in labels))

@@ -97,7 +97,7 @@ def test_the_smallest_table_is_measured():
     release = asked.measure(PRICE)
     assert release.kind == "table"
     assert [axis.name for axis in asked.plan(SCHEMA).cells] == ["h", "g", "age >= 18"]
-    assert len(release.values) == 12  # noqa: PD011
+    assert len(release.values) == 12
     assert "12 counts: standard deviation 2.236 rows, for 7 coefficients" in asked.explain(PRICE)
     assert dpi.table(["g", "h"], release).infer().params.size == 6
 
@@ -167,7 +167,7 @@ def test_combined_releases_serve_where_they_determine_the_cells():
         dpi.loglinear(
             "g", dpi.combine([dpi.table("g", data).measure(PRICE), dpi.table("h", data).measure(PRICE)])
         ).infer()
-    with pytest.raises(OptionError, match="^data="):
+    with pytest.raises(OptionError, match=r"^data="):
         dpi.chisquare("g", combined)
 
 

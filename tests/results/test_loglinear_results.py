@@ -54,7 +54,7 @@ def test_odds_ratios_at_levels_of_a_third_factor():
     )
     assert second.loc["g=b:h=y", "log odds ratio"] == pytest.approx(ratio)
     for wrong in ({"s": 7}, {"q": 1}):
-        with pytest.raises(OptionError, match="^at="):
+        with pytest.raises(OptionError, match=r"^at="):
             results.odds_ratios(at=wrong)
 
 
@@ -64,14 +64,14 @@ def test_together_intervals_are_wider():
         single, joint = one(), one(simultaneous=True)
         assert (joint.iloc[:, -1] >= single.iloc[:, -1]).all()
         assert (joint.iloc[:, -1] > single.iloc[:, -1]).any()
-        with pytest.raises(OptionError, match="^simultaneous="):
+        with pytest.raises(OptionError, match=r"^simultaneous="):
             one(simultaneous="yes")
     single, joint = results.conf_int(), results.conf_int(simultaneous=True)
     assert ((joint[0] < single[0]) & (joint[1] > single[1])).all()
     pd.testing.assert_frame_equal(results.conf_int(cols=[1], simultaneous=True), single.iloc[[1]])
     test = results.t_test("h[T.y] = 0, s = 0")
     assert (test.conf_int(simultaneous=True)[:, 1] > test.conf_int()[:, 1]).all()
-    with pytest.raises(OptionError, match="^simultaneous="):
+    with pytest.raises(OptionError, match=r"^simultaneous="):
         results.conf_int(simultaneous=3)
 
 
@@ -90,7 +90,7 @@ def test_without_noise_residuals_are_adjusted_ones():
     """Those of Haberman: under independence (observed - expected) / sqrt(expected (1 - row) (1 - column))."""
     results = fitted("g + h", 1e12, cov_type="nonrobust")
     table = pd.crosstab(ROWS["g"], ROWS["h"])
-    known = sm.stats.Table(table).standardized_resids.stack()
+    known = sm.stats.Table(table).standardized_resids.stack()  # noqa: PD013  (cells in a row)
     np.testing.assert_allclose(results.residuals()["residual"], known, rtol=1e-4)
 
 
@@ -115,9 +115,9 @@ def test_what_cannot_be_compared_is_refused():
             results.compare_lm_test(wrong)
     with pytest.raises(UnknownColumnError):
         results.compare_lm_test("g + q")
-    with pytest.raises(OptionError, match="^draws="):
+    with pytest.raises(OptionError, match=r"^draws="):
         results.compare_lm_test("g + h + s", draws=3)
-    with pytest.raises(OptionError, match="^formula=.*fewer coefficients than cells"):
+    with pytest.raises(OptionError, match=r"^formula=.*fewer coefficients than cells"):
         fitted("g * h").goodness_of_fit()
 
 

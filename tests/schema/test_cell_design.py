@@ -58,7 +58,7 @@ def test_what_is_no_design_is_refused(formula, exclude, error, match):
 
 def test_large_designs_are_refused():
     wide = CellTable(("a", "b"), (tuple(range(100)), tuple(range(100))))
-    with pytest.raises(OptionError, match="10,000 cells.*4,096 cells"):
+    with pytest.raises(OptionError, match=r"10,000 cells.*4,096 cells"):
         wide.design("a + b")
     with pytest.raises(OptionError, match="at most 200 coefficients"):
         CellTable(("a", "b"), (tuple(range(60)), tuple(range(60)))).design("C(a) * C(b)")

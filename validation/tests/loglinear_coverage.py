@@ -149,8 +149,8 @@ def run(arguments: Options) -> list[Claim]:
     least = RULES.least_coverage(arguments.replicates, 0.95)
     lost = table.loc[table["run"] == "first", "not determined"]
     notes = [
-        f"Rule: coverage at least {least:.4f} at {arguments.replicates:,} replicates, intervals of coefficients that are "
-        "not determined counted; where the smallest fitted count is five errors or more, mean width at most "
+        f"Rule: coverage at least {least:.4f} at {arguments.replicates:,} replicates, intervals of coefficients that "
+        "are not determined counted; where the smallest fitted count is five errors or more, mean width at most "
         f"{CAP:g} times the oracle's. An infinite truth is covered by an infinite end.",
         f"Not determined: {lost.mean():.1%} of all, {(lost == 0).mean():.0%} of rows without any.",
         "Wald intervals are those of inference='wald'; nothing is claimed of them.",

@@ -137,8 +137,8 @@ def run(arguments: Options) -> list[Claim]:
         ]
     ).sort_values(["price", "log odds ratio"])
     notes = [
-        f"{len(cells)} cells of {arguments.replicates:,} replicates, {DRAWS} draws behind each p-value; `hidden` is the "
-        "share of tables in which a fitted count is small or hidden by noise, so that three fits are tried."
+        f"{len(cells)} cells of {arguments.replicates:,} replicates, {DRAWS} draws behind each p-value; `hidden` is "
+        "the share of tables in which a fitted count is small or hidden by noise, so that three fits are tried."
     ]
     write_table(table, "loglinear_size", arguments, notes)
     write_table(powers, "loglinear_power", arguments, ["Two factors of three, with rare levels."])

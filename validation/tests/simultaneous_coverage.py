@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from itertools import product
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import pandas as pd
 from matplotlib.figure import Figure
 
 import dpinfer as dpi
@@ -23,6 +22,9 @@ from validation.common.cells import measured
 from validation.common.claims import RULES, Claim, least_coverage
 from validation.common.outputs import Options, options, write_figure, write_table
 from validation.tests.loglinear_designs import EVEN, THREE, Design
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 PRICES = (dpi.ZCDP(0.05), dpi.ZCDP(0.5), dpi.PureDP(1.0))
 SIZES = (500, 5000)
@@ -91,7 +93,7 @@ def residuals(n: int, price: Any, neighbors: str, replicates: int, seed: list[in
     counts = np.random.default_rng(seed).multinomial(n, shares, size=replicates)
     cells = TABLE.cells(n, price, neighbors, counts, [*seed, 1])
     model = Independence((3, 4), cells.noise.law, cells.nobs)  # type: ignore[arg-type]
-    parts = [residual_table(model, one, alpha=ALPHA, simultaneous=True) for one in cells.values]
+    parts = [residual_table(model, one, alpha=ALPHA, simultaneous=True) for one in cells.values]  # noqa: PD011  (counts, and no Series)
     joint = np.stack([np.stack([part.lower, part.upper], axis=-1) for part in parts])
     single = residual_table(model, cells.values, alpha=ALPHA)
     truth = residual_table(model, n * shares).standardised

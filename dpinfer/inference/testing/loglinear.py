@@ -81,7 +81,7 @@ class NestedLogLinear:
     @property
     def dof(self) -> int:
         """Degrees of freedom."""
-        return self.more.shape[1]
+        return int(self.more.shape[1])
 
     others = _RIDGES[1:]
     """Ridges of the fits that are tried where counts are hidden."""
@@ -98,10 +98,10 @@ class NestedLogLinear:
         for start in range(0, len(flat), size):
             part = flat[start : start + size]
             found[start : start + size] = self._score(part)
-        return found.reshape(values.shape[:-1])
+        return np.asarray(found.reshape(values.shape[:-1]))
 
     def expected(self, values: Array) -> Array:
-        """Counts (R, d) expected under the hypothesis."""
+        """Return the counts (R, d) expected under the hypothesis."""
         return ridge_fit(self.smaller, values, self.noise)
 
     def _score(self, values: Array) -> Array:
@@ -112,7 +112,7 @@ class NestedLogLinear:
             whole = np.einsum("rd,rd->r", weighted, values - means)
         else:
             whole = self._explained(self.larger, means, inverse, weighted)
-        return np.maximum(whole - self._explained(self.smaller, means, inverse, weighted), 0.0)
+        return np.asarray(np.maximum(whole - self._explained(self.smaller, means, inverse, weighted), 0.0))
 
     @staticmethod
     def _explained(columns: Array, means: Array, inverse: Array, weighted: Array) -> Array:

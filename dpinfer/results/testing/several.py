@@ -86,8 +86,8 @@ def multipletests(tests: Any, alpha: float = 0.05, method: str = "holm") -> pd.D
     """
     if isinstance(method, str) and method in UNPROVED:
         raise NotProvedError(
-            f"method={method!r} is proved for p-values that are independent, or depend on each other in certain ways, "
-            "and tests of one release share its noise; 'holm' (any false rejection) and 'fdr_by' (their share) hold for "
+            f"method={method!r} is proved for p-values that are independent, or depend in certain ways, and "
+            "tests of one release share its noise; 'holm' (any false rejection) and 'fdr_by' (their share) hold for "
             "any dependence"
         )
     if method not in METHODS:
@@ -137,11 +137,14 @@ def _hypotheses(tests: Any) -> Iterable[tuple[str, _Row]]:
 
 
 def _of_frame(frame: pd.DataFrame | pd.Series) -> list[tuple[str, _Row]]:
-    found = frame
-    if isinstance(frame, pd.DataFrame):
+    found: pd.Series[Any]
+    if isinstance(frame, pd.Series):
+        found = frame
+    else:
         column = next((name for name in _PVALUES if name in frame.columns), None)
         if column is None:
-            raise OptionError("tests", f"columns {', '.join(map(str, frame.columns))}", f"one of {', '.join(_PVALUES)}")
+            listed = ", ".join(map(str, frame.columns))
+            raise OptionError("tests", f"columns {listed}", f"one of {', '.join(_PVALUES)}")
         found = frame[column]
     values = pd.to_numeric(found, errors="coerce")
     return [(_text(label), _Row(float(value))) for label, value in zip(found.index, values, strict=True)]
