@@ -42,6 +42,7 @@ EXECUTED = [
     "docs/guide/source-examples.md",
     "docs/exponential-families.md",
     "docs/tests.md",
+    "docs/loglinear.md",
     "docs/sample-aggregate.md",
     "docs/bootstrap.md",
     "docs/selection.md",
