@@ -146,7 +146,7 @@ def run(arguments: Options) -> list[Claim]:
     told = "four tests, three populations, n 100 to 10,000, three prices, both relations"
     return [
         largest_size(f"largest size at {level:g}: tests of log-linear models", table, f"size at {level:g}", by=CELL,
-                     level=1 - level, design=told)
+                     level=level, design=told)
         for level in LEVELS
     ]  # fmt: skip
 
