@@ -69,6 +69,7 @@ PRINTED = [
     "Private quantiles of",
     "Private selection: most frequent",
     "Private chi-squared test",
+    "Private log-linear model Results",
     "standard error from privacy noise",
     "standard deviation of the noise",
     "Audit of differential privacy",

@@ -82,8 +82,8 @@ def several() -> str:
         [
             *lines,
             "",
-            f"{int(table['replicates'].iloc[0]):,} replicates of each cell: n of 500 and 5,000, rho of .05 and .5, epsilon "
-            "of 1, both relations. Made by `python -m validation.tests.simultaneous_coverage`.",
+            f"{int(table['replicates'].iloc[0]):,} replicates of each cell: n of 500 and 5,000, rho of .05 and .5, "
+            "epsilon of 1, both relations. Made by `python -m validation.tests.simultaneous_coverage`.",
             "",
             picture("Joint coverage of simultaneous intervals and of single ones", "simultaneous_coverage"),
         ]

@@ -149,7 +149,7 @@ def figure_of(table: pd.DataFrame, least: float) -> Figure:
     each = len(table) // len(QUANTITIES)
     axes.set_xticks(np.arange(len(QUANTITIES)) * each + (each - 1) / 2, QUANTITIES)
     axes.set(ylabel="coverage of all at once")
-    axes.legend(fontsize=8, frameon=False, loc="lower left")
+    axes.legend(fontsize=8, frameon=False, loc="upper right", bbox_to_anchor=(1.0, 0.85))
     return figure
 
 

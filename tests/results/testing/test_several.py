@@ -66,9 +66,9 @@ def test_what_are_no_tests_is_refused(wrong):
 
 
 def test_a_method_that_is_none_is_refused():
-    with pytest.raises(OptionError, match="^method='x'.*'holm'"):
+    with pytest.raises(OptionError, match=r"^method='x'.*'holm'"):
         multipletests(TESTS, method="x")
-    with pytest.raises(OptionError, match="^alpha="):
+    with pytest.raises(OptionError, match=r"^alpha="):
         multipletests(TESTS, alpha=2)
 
 
@@ -83,7 +83,7 @@ def test_residuals_together_reach_as_far_as_their_largest_deviation():
     pd.testing.assert_frame_equal(single.iloc[:, :-2], joint.iloc[:, :-2])
     bonferroni = test.residuals(0.1 / 6)
     assert (joint_width < bonferroni.iloc[:, -1] - bonferroni.iloc[:, -2]).all()  # two degrees of freedom, six cells
-    with pytest.raises(OptionError, match="^simultaneous="):
+    with pytest.raises(OptionError, match=r"^simultaneous="):
         test.residuals(simultaneous=1)
 
 
