@@ -200,8 +200,8 @@ def _length_sf(statistic: Array | float, count: float, df: float, noncentrality:
 def widened(alpha: float, kurtosis: Array) -> Array:
     """Two-sided critical value of a symmetric law by its excess kurtosis (...), at most 3: that of a Laplace variable.
 
-    Cornish-Fisher; never below the normal one. Of mixtures of normal and Laplace variables it is too large: at .05 by at
-    most a twentieth, at .01 by at most a sixth, of a lone Laplace variable.
+    Cornish-Fisher; never below the normal one. Of mixtures of normal and Laplace variables it is too large, most of a
+    lone Laplace variable: at .05 by less than a twentieth, at .01 by a sixth.
     """
     normal = float(stats.norm.isf(alpha / 2))
     return np.asarray(normal + max(normal**3 - 3 * normal, 0.0) / 24 * kurtosis)
