@@ -125,3 +125,7 @@ if not TYPE_CHECKING:  # a type checker would take any name for one that is ther
         """Refuse a name that is not there, with what to use instead."""
         message = f"module {__name__!r} has no attribute {name!r}{_instead_of(name)}"
         raise AttributeError(message, name=name, obj=sys.modules[__name__])
+
+    def __dir__() -> list[str]:
+        """List the public names."""
+        return list(__all__)

@@ -214,3 +214,90 @@ def test_both_commands_end_alike():
     tour = importlib.import_module("dpinfer.__main__")
     assert tour.exit_code is command.exit_code
     assert command.exit_code.__module__ == "dpinfer.command"
+
+
+@pytest.fixture
+def study(tmp_path, monkeypatch):
+    """A folder with a ledger that keeps its releases, a saved release, a codebook and a table."""
+    monkeypatch.chdir(tmp_path)
+    frame = pd.DataFrame({"x": [0.25, 0.5, 0.75] * 200, "g": ["a", "b"] * 300})
+    schema = dpi.Schema(x=dpi.Real(0, 1), g=dpi.Category(["a", "b"]))
+    ledger = dpi.Ledger("study.db", dataset="d", budget=dpi.ZCDP(1), keep=True)
+    data = dpi.PrivateData(frame, schema, ledger)
+    dpi.mean("x", data, by="g").fit(dpi.ZCDP(0.25), save="mean.json")
+    frame.to_parquet("rows.parquet")
+    dpi.write_codebook(schema, "book.json")
+    return tmp_path
+
+
+def test_a_ledger_says_what_is_spent_and_for_what(study):
+    shown = run("ledger", "show", "study.db")
+    assert shown.code == 0
+    assert "ZCDP(rho=0.25) in 1 charges" in shown.out
+    assert "ZCDP(rho=0.75)" in shown.out
+    ledger = dpi.Ledger.open("study.db")
+    charges = run("ledger", "charges", "study.db")
+    assert "mean of x by g" in charges.out
+    kept = pd.read_csv(io.StringIO(run("ledger", "releases", "study.db", "--csv").out), index_col=0)
+    assert list(kept["id"]) == list(ledger.releases()["id"])
+
+
+def test_a_new_ledger_has_no_charges(tmp_path):
+    dpi.Ledger(tmp_path / "new.db", dataset="d", budget=dpi.ZCDP(1))
+    assert run("ledger", "charges", tmp_path / "new.db").out == "nothing so far\n"
+
+
+def test_a_release_is_shown_and_inferred_without_rows(study):
+    shown, release = run("release", "show", "mean.json"), dpi.read_release("mean.json")
+    assert shown.out == f"{release}\n"
+    assert "mean of x by g" in shown.out
+    assert "ZCDP(rho=0.25)" in shown.out
+    told = run("release", "infer", "mean.json", "--option", "inference=wald", "--option", "target=data")
+    assert told.out == f"{release.infer(inference='wald', target='data').summary()}\n"
+    assert told.out != run("release", "infer", "mean.json").out
+
+
+def test_a_codebook_is_compared_with_declared_types(study):
+    assert run("schema", "check", "book.json", "rows.parquet").code == 0
+    pyarrow.parquet.write_table(pa.table({"x": pa.array([1], pa.date32()), "g": ["a"]}), "dates.parquet")
+    found = run("schema", "check", "book.json", "dates.parquet")
+    assert found.code == 1
+    assert "declared as dates" in found.out
+
+
+def test_what_a_release_asked_is_audited(study, monkeypatch):
+    found = run("audit", "mean.json", "--runs", "200")
+    assert found.code == 0
+    assert "ZCDP(rho=0.25)" in found.out
+    assert "no check failed" in found.out
+    audited = dpi.audit
+    monkeypatch.setattr(
+        dpi, "audit", lambda *given, **options: SimpleNamespace(passed=False, given=audited(*given, **options))
+    )
+    assert run("audit", "mean.json", "--runs", "200").code == 1
+
+
+@pytest.mark.parametrize(
+    ("argv", "words"),
+    [
+        (["ledger", "show", "none.db"], "there is no ledger"),
+        (["ledger", "charges", "book.json"], "not a ledger"),
+        (["release", "show", "none.json"], "cannot be read as a release"),
+        (["release", "infer", "book.json"], "release"),
+        (["release", "infer", "mean.json", "--option", "zanzibar=1"], "expected an option of the inference"),
+        (["schema", "check", "book.json", "book.json"], "table='book.json' is not valid"),
+        (["schema", "check", "book.json", "none.parquet"], "there is no file 'none.parquet'"),
+        (["audit", "mean.json", "--runs", "3"], "runs=3 is not valid"),
+    ],
+)
+def test_what_cannot_be_read_or_done_is_one_line(study, argv, words):
+    found = run(*argv)
+    assert (found.code, found.out) == (2, "")
+    assert words in found.err
+    assert len(found.err.splitlines()) == 1
+
+
+def test_an_option_without_a_value_is_refused(study):
+    found = run("release", "infer", "mean.json", "--option", "wald")
+    assert found.code == 2
+    assert "'wald' is not NAME=VALUE" in found.err

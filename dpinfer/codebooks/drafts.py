@@ -21,8 +21,9 @@ if TYPE_CHECKING:
 
     from dpinfer.schema.declared import Kind
 
-__all__ = ["draft"]
+__all__ = ["declared_types", "draft"]
 
+_TYPED = (".parquet", ".feather", ".arrow")
 _TEXTS = {".csv": ",;\t|", ".tsv": "\t"}
 _CODEBOOKS = (".json", ".yaml", ".yml", ".xml", *headers.SUFFIXES)
 _LONGEST_LINE = 2**20
@@ -86,14 +87,31 @@ def draft(path: Path, *, types: str | None = None) -> str:
     return _HEAD + "columns:\n" + "".join(_written(one) for one in entries)
 
 
+def declared_types(path: Path) -> pa.Schema:
+    """Return the types of a Parquet or Arrow file, for those who know that they were fixed before the rows came.
+
+    Raises
+    ------
+    SchemaError
+        If the file cannot be read.
+    OptionError
+        If its suffix is another one.
+    """
+    if path.suffix.lower() not in _TYPED:
+        raise OptionError("table", path.name, f"a file that ends in one of {', '.join(_TYPED)}")
+    if not path.is_file():
+        raise SchemaError(f"there is no file {path.name!r}")
+    return _arrow_schema(path)
+
+
 def _declared(schema: Schema) -> list[dict[str, Any]]:
     return [dict(one) for one in schema.to_dict()["columns"]]
 
 
 def _columns(path: Path, types: str | None) -> list[tuple[str, Kind | None]]:
     suffix = path.suffix.lower()
-    if suffix not in (*_TEXTS, ".parquet", ".feather", ".arrow"):
-        known = ", ".join((*_TEXTS, ".parquet", ".feather", ".arrow", *_CODEBOOKS))
+    if suffix not in (*_TEXTS, *_TYPED):
+        known = ", ".join((*_TEXTS, *_TYPED, *_CODEBOOKS))
         raise OptionError("file", path.name, f"a file that ends in one of {known}")
     if not path.is_file():
         raise SchemaError(f"there is no file {path.name!r}")

@@ -41,6 +41,9 @@ if TYPE_CHECKING:
 
 __all__ = ["block_fits", "block_run", "typed_rows"]
 
+_KEYS = 2**53
+"""Keys that are drawn for rows, so that equal ones are rare: whole numbers that floats tell apart."""
+
 
 def typed_rows(rows: Blocks, source: Table) -> tuple[dict[str, Array], NDArray[np.bool_]]:
     """Read all rows as numbers (n,) within their declared bounds; and which are kept.
@@ -69,14 +72,21 @@ def _typed(
     return values, keep
 
 
-def block_fits(rows: Blocks, source: Table, labels: NDArray[np.intp], *, private: bool) -> Array:
+def block_fits(
+    rows: Blocks, source: Table, labels: NDArray[np.intp], *, private: bool, keys: NDArray[np.intp] | None = None
+) -> Array:
     """Fit every block of rows in memory, and its halves where these are asked for.
 
-    Rows labelled 2 b and 2 b + 1 are the halves of block b. See `_fitted` for what is returned.
+    Rows labelled 2 b and 2 b + 1 are the halves of block b. Of a half with too many rows those of the smallest keys are
+    fitted. See `_fitted` for what is returned.
     """
     values, keep = typed_rows(rows, source)
     kept = np.flatnonzero(keep)
     order = kept[np.argsort(labels[kept], kind="stable")]
+    if rows.most_of_half is not None and keys is not None:
+        order = order[np.lexsort((keys[order], labels[order]))]
+        first = np.searchsorted(labels[order], labels[order])
+        order = order[np.arange(len(order)) - first < rows.most_of_half]
     starts = np.searchsorted(labels[order], np.arange(2 * _known(rows) + 1))
 
     def part(first: int, last: int) -> dict[str, Array]:
@@ -161,7 +171,8 @@ def block_run(rows: Blocks, source: Source, draws: Draws) -> BlockValues:
         labels = draws.labels(source.people, halves)[source.persons]
     else:
         labels = draws.labels(source.rows, halves)
-    return block_values(block_fits(rows, source, labels, private=draws.private), rows.region)
+    keys = None if rows.most is None else draws.labels(source.rows, _KEYS)
+    return block_values(block_fits(rows, source, labels, private=draws.private, keys=keys), rows.region)
 
 
 def _fits_from_disk(rows: Blocks, source: Source, draws: Draws) -> Array:
@@ -172,23 +183,47 @@ def _fits_from_disk(rows: Blocks, source: Source, draws: Draws) -> Array:
     """
     count, names = _known(rows), rows.columns
     buckets = min(count, BUCKETS)
+    before = 1 if rows.most is None else 2  # the label; and a key, where some rows are left out
 
     def part(first: int, last: int) -> dict[str, Array]:
         held = spill.read(_bucket_of(first // 2))
-        mine = held[(held[:, 0] >= first) & (held[:, 0] < last)]
-        mine = mine if source.ordered else mine[np.lexsort(mine[:, 1:].T)]
-        return {name: np.ascontiguousarray(mine[:, place]) for place, name in enumerate(names, 1)}
+        places = np.concatenate([_of_half(held, label, rows.most_of_half) for label in range(first, last)])
+        mine = held[np.sort(places)]
+        if not source.ordered:
+            mine = mine[np.lexsort(mine[:, before:].T)]
+        return {name: np.ascontiguousarray(mine[:, place]) for place, name in enumerate(names, before)}
 
     def _bucket_of(block: Any) -> Any:
         return block * buckets // count
 
-    with Spill(buckets, np.float64, 1 + len(names)) as spill:
+    with Spill(buckets, np.float64, before + len(names)) as spill:
         for values, keep, persons in source.pieces(Pass(names, partial(_dealt, rows.schema, rows.where))):
             units, mine = (len(keep), slice(None)) if persons is None else (persons[-1] - persons[0] + 1, persons)
             labels = draws.labels(int(units), 2 * count)[mine - persons[0] if persons is not None else mine]
-            table = np.column_stack([labels.astype(np.float64), *(values[name] for name in names)])[keep]
+            keys = [] if rows.most is None else [draws.labels(len(keep), _KEYS)]
+            table = np.column_stack([labels.astype(np.float64), *keys, *(values[name] for name in names)])[keep]
             spill.scatter(_bucket_of(labels[keep] // 2), table)
         return _fitted(rows, part, private=draws.private)
+
+
+def _of_half(held: Array, label: int, most: int | None) -> NDArray[np.intp]:
+    """Return the places (m,) of the rows with a label in a bucket; where there are too many, of the smallest keys.
+
+    The bucket is read part by part, and no more than three times ``most`` rows are in memory.
+    """
+    found = np.empty(0, dtype=np.intp)
+    parts = [found]
+    for start in range(0, len(held), CHUNK_ROWS):
+        parts.append(start + np.flatnonzero(held[start : start + CHUNK_ROWS, 0] == label))
+        if most is not None and sum(map(len, parts)) > 2 * most:
+            parts = [_smallest(held, np.concatenate(parts), most)]
+    found = np.concatenate(parts)
+    return found if most is None else _smallest(held, found, most)
+
+
+def _smallest(held: Array, places: NDArray[np.intp], most: int) -> NDArray[np.intp]:
+    """Keep the rows of the smallest keys; of equal keys contents decide, so that the order of rows does not."""
+    return places[np.lexsort(held[places, :0:-1].T)[:most]] if len(places) > most else places
 
 
 def _dealt(

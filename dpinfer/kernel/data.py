@@ -280,8 +280,8 @@ class PrivateData(Rows):
         if not (charge_id is None or (type(charge_id) is str and _CHARGE_ID.fullmatch(charge_id))):
             raise OptionError("charge_id", type_of(charge_id), "32 hexadecimal digits")
         booked = _Booked(charge_id, seen)
-        release = self._noted(
-            run(
+        with self._source.turn:
+            made = run(
                 procedure,
                 stage.Context(self._schema, self.neighbors, own_price(privacy), self.nobs),
                 ready=self._ready,
@@ -291,7 +291,7 @@ class PrivateData(Rows):
                 dataset=self._account.header.dataset,
                 version=self._version,
             )
-        )
+        release = self._noted(made)
         if booked.kept:
             self._keep(booked, release)
         return release

@@ -277,7 +277,7 @@ def chosen_rows(codes: Codes, hashes: Hashes, contents: Sequence[Hashes], most: 
     mixed = hashes
     for column in contents:
         mixed = _mixed(mixed ^ column)
-    order = np.lexsort((mixed, codes))
+    order = _by_hash(mixed, codes)
     same = _same(order, codes, mixed)
     if any((column[order[1:]] != column[order[:-1]])[same].any() for column in contents):
         order = np.lexsort((*contents, mixed, codes))
@@ -285,10 +285,25 @@ def chosen_rows(codes: Codes, hashes: Hashes, contents: Sequence[Hashes], most: 
     for column in contents:
         same &= column[order[1:]] == column[order[:-1]]
     mixed = _mixed(mixed[order] + _place_in_run(same, len(order)).astype(np.uint64) * np.uint64(_FRACTION))
-    again = np.lexsort((mixed, codes[order]))  # stable: rows of one hash stay ordered by contents
+    again = _by_hash(mixed, codes[order])
+    if _same(again, codes[order], mixed).any():  # rows of one hash stay ordered by contents
+        again = np.lexsort((mixed, codes[order]))
     order = order[again]
     place = _place_in_run(codes[order[1:]] == codes[order[:-1]], len(order))
     return order[place < most]
+
+
+def _by_hash(hashes: Hashes, codes: Codes) -> Codes:
+    """Return the order of rows by codes, and of those with one code by hash; equal rows in any order.
+
+    Much faster than ``lexsort``: numpy sorts hashes by vector instructions, and stably by digits of 16 bits.
+    """
+    order = np.argsort(hashes)
+    most = int(codes.max(initial=0))
+    for shift in range(0, most.bit_length(), 16):
+        digits = (codes[order] >> shift).astype(np.uint16)
+        order = order[np.argsort(digits, kind="stable")]
+    return order
 
 
 def content_bits(values: NDArray[np.float64]) -> Hashes:

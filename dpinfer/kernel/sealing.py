@@ -134,6 +134,8 @@ def sealed_blocks(blocks: Blocks | None, schema: Schema) -> Blocks | None:
     _check_region(made["region"])
     if made["count"] is not None:
         _check_dealt(made["count"])
+    if made["most"] is not None and not (type(made["most"]) is int and made["most"] >= 2):
+        raise OptionError("most", type_of(made["most"]), "a whole number of rows of a block, 2 or more, or None")
     return Blocks(**made)
 
 

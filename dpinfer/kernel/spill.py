@@ -43,6 +43,10 @@ def check_disk(files: int) -> None:
     )
 
 
+_BUFFER = 2**16
+"""Bytes of a file that wait in memory."""
+
+
 class Spill:
     """Rows of an array of some width, in buckets.
 
@@ -55,7 +59,7 @@ class Spill:
         self._stack = ExitStack()
         enter = self._stack.enter_context
         try:
-            self._files = [enter(TemporaryFile(prefix="dpinfer-", buffering=0)) for _ in range(buckets)]  # noqa: SIM115
+            self._files = [enter(TemporaryFile(prefix="dpinfer-", buffering=_BUFFER)) for _ in range(buckets)]  # noqa: SIM115
         except BaseException:
             self._stack.close()
             raise
@@ -68,9 +72,7 @@ class Spill:
 
     def append(self, bucket: int, rows: NDArray[Any]) -> None:
         """Write rows (k, width) behind those of a bucket."""
-        view = memoryview(np.ascontiguousarray(rows, dtype=self._dtype).tobytes())
-        while view:
-            view = view[self._files[bucket].write(view) :]
+        self._files[bucket].write(np.ascontiguousarray(rows, dtype=self._dtype).data)
 
     def scatter(self, buckets: NDArray[np.intp], rows: NDArray[Any]) -> None:
         """Write each row (k, width) behind those of its bucket (k,), in their order."""
@@ -83,6 +85,7 @@ class Spill:
     def read(self, bucket: int, *, writable: bool = False) -> NDArray[Any]:
         """Return the rows of a bucket (n, width), as memory that the file stands behind."""
         file = self._files[bucket]
+        file.flush()
         rows = os.fstat(file.fileno()).st_size // (self._dtype.itemsize * self._width)
         if not rows:
             return np.empty((0, self._width), dtype=self._dtype)

@@ -125,8 +125,12 @@ def kept_records(records: Records, schema: Schema, columns: Sequence[str]) -> Re
 
 def _numbered(first: NDArray[np.uint64], second: NDArray[np.uint64]) -> NDArray[np.int64]:
     """Give people numbers, whom two hashes tell apart, in the order of these."""
-    order = np.lexsort((second, first))
-    new = (np.diff(first[order]) != 0) | (np.diff(second[order]) != 0)
+    order = np.argsort(first)
+    new = np.diff(first[order]) != 0
+    other = np.diff(second[order]) != 0
+    if (other & ~new).any():
+        order = np.lexsort((second, first))
+        new = (np.diff(first[order]) != 0) | (np.diff(second[order]) != 0)
     persons = np.empty(len(order), dtype=np.int64)
     persons[order] = np.append(0, np.cumsum(new))[: len(order)]
     return persons

@@ -50,6 +50,7 @@ _BLOCKS = Allowed(
     lambda given: given == "auto" or (type(given) is int and FEWEST <= given <= MOST),
     f'"auto" or a whole number from {FEWEST} to {MOST:,}',
 )
+_ROWS = Allowed(lambda given: given is None or (type(given) is int and given >= 2), "2 or more rows, or None")
 _TRUTH = Allowed(lambda given: type(given) is bool, (True, False))
 _JOBS = Allowed(
     lambda given: given is None or (type(given) is int and given != 0),
@@ -79,6 +80,7 @@ class SampleAggregate(Procedure):
     link: Link | None = None
     where: str | None = None
     nobs: float | None = None
+    max_block_rows: int | None = measured(None, _ROWS)
     inference: Method = inferred("auto", one_of(get_args(Method)))
     fits: BlockModel | None = unstored(None)
     n_jobs: int | None = unstored(None, _JOBS)
@@ -110,7 +112,8 @@ class SampleAggregate(Procedure):
         nobs = float(public) if self.nobs is None and public is not None else self.nobs
         counted = neighbors == "add_remove" or schema.people is not None
         size, halves = len(prepared.region.names), self.bias_correction == "half_blocks"
-        blocks = number_of_blocks(self.blocks, nobs, size, counted=counted, halves=halves)
+        most = self.max_block_rows
+        blocks = number_of_blocks(self.blocks, nobs, size, counted=counted, halves=halves, most=most)
         self._columns(schema)
         return replace(
             self, region=prepared.region, blocks=blocks, response=prepared.response, link=prepared.link, nobs=nobs
@@ -191,6 +194,7 @@ class SampleAggregate(Procedure):
             estimator=estimator,
             halves=plan.halves,
             where=compiled_where(self.where, context.schema),
+            most=self.max_block_rows,
             workers=self.n_jobs,
             progress=self.progress,
         )
@@ -242,6 +246,7 @@ class SampleAggregate(Procedure):
         region, _ = theirs._known
         blocks, counted = theirs._dealt(found), theirs._counted(found)
         nobs, doubt = (theirs.nobs, 0.0) if counted is None else counted
+        halves, most = theirs.bias_correction == "half_blocks", theirs.max_block_rows
         inference = AggregateInference(
             names=region.names,
             blocks=read_block_sums(found.stages[-1], blocks, len(region.names)),
@@ -249,9 +254,7 @@ class SampleAggregate(Procedure):
             nobs=counted[0] if counted else None if found.nobs is None else float(found.nobs),
             nobs_is_public=found.nobs is not None,
             sought=theirs.aggregator == "winsorized",
-            notes=small_blocks(
-                nobs, blocks, len(region.names), halves=theirs.bias_correction == "half_blocks", doubt=doubt
-            ),
+            notes=small_blocks(nobs, blocks, len(region.names), halves=halves, doubt=doubt, most=most),
         )
         inference = replace(inference, notes=(*inference.notes, *edge_warnings(inference, region)))
         return AggregateResults(
@@ -335,6 +338,7 @@ def sample_aggregate(
     fit_options: Mapping[str, Any] | None = None,
     where: str | None = None,
     nobs: Any = None,
+    max_block_rows: int | None = None,
     inference: Method = "auto",
     n_jobs: int | None = None,
     progress: bool = False,
@@ -370,6 +374,8 @@ def sample_aggregate(
         A condition on declared columns; other rows are left out.
     nobs : float, Release or results, optional
         A number of rows that is public, or was released before; chooses the blocks and refuses too small ones.
+    max_block_rows : int, optional
+        Rows of a block that are fitted at most, drawn at random: a bound on memory that does not depend on rows.
     inference : {"auto", "wald"}
     n_jobs : int, optional
         Worker processes; by default all cores for private data, this process for public data.

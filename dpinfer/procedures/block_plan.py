@@ -294,15 +294,18 @@ def block_size(nobs: float, size: int, *, halves: bool) -> float:
     return float(max(wanted, 20 * (size + 1)))
 
 
-def small_blocks(nobs: float | None, blocks: int, size: int, *, halves: bool, doubt: float = 0.0) -> tuple[str, ...]:
+def small_blocks(
+    nobs: float | None, blocks: int, size: int, *, halves: bool, doubt: float = 0.0, most: int | None = None
+) -> tuple[str, ...]:
     """Warn where blocks of a known number of rows are much smaller than `block_size` advises.
 
-    Of a noisy number ``doubt`` is by how much it may be too small.
+    Of a noisy number ``doubt`` is by how much it may be too small. Of a block at most ``most`` rows are fitted.
     """
     if nobs is None:
         return ()
-    most = max(nobs + doubt, 1.0)
-    if most / blocks >= _SMALL * block_size(most, size, halves=halves):
+    largest = np.inf if most is None else float(most * blocks)
+    upper, nobs = min(max(nobs + doubt, 1.0), largest), min(nobs, largest)
+    if upper / blocks >= _SMALL * block_size(upper, size, halves=halves):
         return ()
     held, wanted = max(nobs, 0.0) / blocks, block_size(max(nobs, 1.0), size, halves=halves)
     return (
@@ -317,10 +320,13 @@ def blocks_for(nobs: float, size: int, *, halves: bool) -> int:
     return int(np.clip(rows / block_size(rows, size, halves=halves), FEWEST, MOST))
 
 
-def number_of_blocks(asked: int | Auto, nobs: float | None, size: int, *, counted: bool, halves: bool) -> int | Auto:
+def number_of_blocks(
+    asked: int | Auto, nobs: float | None, size: int, *, counted: bool, halves: bool, most: int | None = None
+) -> int | Auto:
     """Return the number of blocks that was asked for, or that suits a number of rows.
 
-    Where none is known it is "auto", if rows can be ``counted``: their number is not public.
+    Where none is known it is "auto", if rows can be ``counted``: their number is not public. Of a block at most
+    ``most`` rows are fitted.
 
     Raises
     ------
@@ -328,6 +334,8 @@ def number_of_blocks(asked: int | Auto, nobs: float | None, size: int, *, counte
         If blocks would be too small for the parameters, or no number of rows is known that is public.
     """
     least = 4 * (size + 1) if halves else 2 * (size + 1)
+    if most is not None and most < least:
+        raise OptionError("max_block_rows", most, f"at least {least} rows for {size} parameters, or None")
     if isinstance(asked, int):
         if nobs is not None and nobs / asked < least:
             right = f"at most {max(int(nobs / least), 0):,}: blocks of at least {least} rows for {size} parameters"

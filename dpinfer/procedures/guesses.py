@@ -1,4 +1,4 @@
-"""Names of statsmodels and R that a user may look for in `dpinfer`, and what serves instead."""
+"""Names of statsmodels, scipy, pandas and R that a user may look for in `dpinfer`, and what serves instead."""
 
 from __future__ import annotations
 
@@ -12,8 +12,12 @@ _AGGREGATED = 'dpi.sample_aggregate("y ~ x", data, model=..., bounds=...), which
 _WEIGHTED = 'dpi.ols("y ~ x", data, weights="w")'
 _FORMULAS = "dpi.ols, logit, probit, poisson, glm, rlm and quantreg, which take formulas"
 
+_DESCRIBED = "dpi.mean, quantile, variance, proportion and table, or dpi.quality(data) for a first look"
+_DRAWN = "a question at a price, such as dpi.mean(...).fit(dpi.ZCDP(0.1)): the kernel alone draws noise"
+
 _INSTEAD: dict[str, str] = {
     **dict.fromkeys(("OLS", "lm", "regress", "reg", "linear_regression", "LinearRegression", "feols"), _OLS),
+    **dict.fromkeys(("linregress", "regression", "Ridge", "Lasso"), _OLS),
     **dict.fromkeys(("WLS", "wls", "GLS", "gls"), _WEIGHTED),
     **dict.fromkeys(("Logit", "logistic", "logistic_regression", "LogisticRegression"), _LOGIT),
     "Probit": 'dpi.probit("y ~ x", data)',
@@ -31,9 +35,37 @@ _INSTEAD: dict[str, str] = {
     **dict.fromkeys(("GEE", "gee", "MixedLM", "mixedlm", "ZeroInflatedPoisson", "zip"), _AGGREGATED),
     **dict.fromkeys(("anova_lm", "anova"), "results.wald_test_terms(), or dpi.f_oneway"),
     **dict.fromkeys(("margins", "get_margeff", "predict"), "a method of the results of dpi.logit, poisson and glm"),
-    "std": 'dpi.variance("x", data)',
+    **dict.fromkeys(("std", "var"), 'dpi.variance("x", data)'),
     "sum": 'dpi.total("x", data)',
-    "var": 'dpi.variance("x", data)',
+    **dict.fromkeys(("avg", "average", "nanmean"), 'dpi.mean("x", data)'),
+    **dict.fromkeys(("describe", "summarize", "summary", "DescrStatsW"), _DESCRIBED),
+    **dict.fromkeys(
+        ("groupby", "group_by", "by", "aggregate", "agg"), 'by="group" in dpi.mean, count, quantile and the like'
+    ),
+    **dict.fromkeys(("size", "len", "nrow", "n", "nobs"), "dpi.count(data=data)"),
+    **dict.fromkeys(
+        ("crosstab", "value_counts", "tabulate", "freq", "xtabs", "pivot_table"), 'dpi.table(["a", "b"], data)'
+    ),
+    **dict.fromkeys(("hist", "bar", "boxplot", "distplot"), 'dpi.histogram("x", data, bins=10)'),
+    **dict.fromkeys(("percentile", "quantiles", "nanquantile", "iqr"), 'dpi.quantile("x", data, q=[0.25, 0.75])'),
+    **dict.fromkeys(("mode", "top", "argmax", "nlargest"), 'dpi.most_frequent("x", data)'),
+    **dict.fromkeys(("ecdf", "ECDF"), 'dpi.cdf("x", data)'),
+    **dict.fromkeys(("kde", "gaussian_kde", "KDEUnivariate"), 'dpi.density("x", data)'),
+    **dict.fromkeys(("pearsonr", "corrcoef", "correlation"), 'dpi.corr(["x", "y"], data)'),
+    "covariance": 'dpi.cov(["x", "y"], data)',
+    **dict.fromkeys(("ttest", "t_test", "ttest_onesamp"), "dpi.ttest_1samp, ttest_ind or ttest_rel"),
+    **dict.fromkeys(("chi2", "chisq_test", "chi2_test", "fisher_exact"), 'dpi.chi2_contingency("a", "b", data)'),
+    **dict.fromkeys(("binom_test", "proportions_ztest", "prop_test"), 'dpi.binomtest("x", data, p=0.5)'),
+    **dict.fromkeys(
+        ("min", "max", "minmax", "range"), 'dpi.bounds("x", data), or dpi.quantile("x", data, q=[0.01, 0.99])'
+    ),
+    **dict.fromkeys(("laplace", "laplace_mechanism", "gaussian_mechanism", "make_laplace"), _DRAWN),
+    **dict.fromkeys(
+        ("epsilon", "Epsilon", "Budget", "BudgetAccountant"),
+        "dpi.PureDP(1.0), ZCDP, GDP or ApproxDP; dpi.Ledger keeps them",
+    ),
+    **dict.fromkeys(("read_csv", "read_parquet", "read_sql"), 'dpi.PrivateData("rows.parquet", schema, ledger)'),
+    **dict.fromkeys(("wilcox_test", "ranksums"), 'dpi.mannwhitneyu("x", "group", data)'),
 }
 
 

@@ -75,6 +75,10 @@ class Release:
     dataset_version: str | None = None
     notes: tuple[str, ...] = ()
 
+    def __str__(self) -> str:
+        """Say what was asked, what it cost, and what each stage released."""
+        return release_report(self).text()
+
     def _repr_html_(self) -> str:
         """Show as HTML in a notebook."""
         return release_report(self).html()

@@ -31,6 +31,8 @@ __all__ = ["DataFreeResults", "NamesOnlyData", "NamesOnlyModel", "checked_covari
 
 _NO_ROWS = "a private result holds released quantities only, and this needs the rows"
 _NO_LIKELIHOOD = "a private result has no likelihood: it is computed from noisy sums, not from the rows"
+_ROBUST = "standard errors are chosen before rows are read: cov_type= of the question, robust by default; see bse"
+_NO_SQUARES = "sums of squares are not released: where the inference gives them, see scale and rsquared"
 _NOT_RELEASED = "the number of rows is neither released nor public here"
 _ABSENT = {
     "llf": _NO_LIKELIHOOD,
@@ -41,9 +43,20 @@ _ABSENT = {
     "rsquared": "this inference gives no coefficient of determination",
     "rsquared_adj": "it needs R-squared and a number of rows above the number of parameters",
     "scale": "this inference gives no error variance",
-    "resid": _NO_ROWS,
-    "fittedvalues": _NO_ROWS,
-    "wresid": _NO_ROWS,
+    **dict.fromkeys(("resid", "fittedvalues", "wresid", "outlier_test", "get_influence", "resid_pearson"), _NO_ROWS),
+    **dict.fromkeys(("resid_response", "resid_deviance", "resid_generalized", "pred_table"), _NO_ROWS),
+    **dict.fromkeys(("loglike", "loglikelihood", "deviance", "null_deviance", "pearson_chi2"), _NO_LIKELIHOOD),
+    **dict.fromkeys(("llr", "llr_pvalue", "prsquared", "aicc", "hqic", "info_criteria"), _NO_LIKELIHOOD),
+    "compare_lr_test": f"{_NO_LIKELIHOOD}: wald_test, or f_test(..., null='simulated')",
+    "compare_f_test": "it compares sums of squares of two fits: f_test of the terms that one of them lacks",
+    **dict.fromkeys(("get_robustcov_results", "HC0_se", "HC1_se", "HC2_se", "HC3_se"), _ROBUST),
+    **dict.fromkeys(("cov_HC0", "cov_HC1", "cov_HC2", "cov_HC3"), _ROBUST),
+    **dict.fromkeys(
+        ("ssr", "ess", "centered_tss", "uncentered_tss", "mse_resid", "mse_model", "mse_total"), _NO_SQUARES
+    ),
+    **dict.fromkeys(
+        ("condition_number", "eigenvals", "cov_kwds"), "the products of regressors are noisy, and kept inside"
+    ),
     "fvalue": "there is no coefficient besides the constant",
     "f_pvalue": "there is no coefficient besides the constant",
 }

@@ -47,29 +47,6 @@ ENTRY = [
 """First looks at rows, whose releases are no goldens."""
 
 
-THRESHOLDS = [
-    Ask(
-        "above a threshold",
-        "above_threshold",
-        {"queries": {"old": "age > 60", "smokers": "smokes", "young": "age < 20"}, "threshold": 90, "answers": 2},
-        tuple(PRICES),
-        "add_remove",
-        True,
-        (),
-    ),
-    Ask(
-        "sums above thresholds",
-        "above_threshold",
-        {"queries": ["share - 0.5", "educ"], "threshold": [3.5, 2000], "where": "age >= 18"},
-        tuple(PRICES),
-        "replace_one",
-        False,
-        (),
-    ),
-]
-"""Comparisons with thresholds, whose releases are no goldens."""
-
-
 @dataclass(frozen=True)
 class Question:
     """A public function with its keywords, a relation, a unit and a price."""
@@ -116,7 +93,7 @@ SECRET_WEIGHTS = ("gdp", "approx")
 def _chosen() -> list[Question]:
     """Take each question in every relation and unit, at its prices in turn."""
     found = []
-    for place, ask in enumerate((*ASKS, *ROUNDS, *ENTRY, *THRESHOLDS)):
+    for place, ask in enumerate((*ASKS, *ROUNDS, *ENTRY)):
         secret = ask.function == "bootstrap" and ask.options.get("weights") != "public"
         prices = [price for price in ask.prices if not secret or price in SECRET_WEIGHTS]
         settings = [(relation, unit) for relation in NEIGHBORS for unit in ("row", "person")]

@@ -246,6 +246,25 @@ PLACES = [
     ),
 ]
 
+THRESHOLDS = [
+    _ask(
+        "above a threshold",
+        "above_threshold",
+        full=True,
+        queries={"old": "age > 60", "smokers": "smokes", "young": "age < 20"},
+        threshold=50,
+        answers=2,
+    ),
+    _ask(
+        "sums above thresholds",
+        "above_threshold",
+        home="replace_one",
+        queries=["share - 0.5", "educ"],
+        threshold=[3.5, 2000],
+        where="age >= 18",
+    ),
+]
+
 TESTS = [
     _ask("binomtest", "binomtest", full=True, home="replace_one", column="smokes", p=0.3),
     _ask(
@@ -352,7 +371,7 @@ RESAMPLED = [
 
 SHORTHANDS = [_ask("median", "median", column="age", by="smokes", where="kids > 0")]
 
-ASKS = (*REGRESSION, *DESCRIPTIONS, *FAMILIES, *PLACES, *TESTS, *RESAMPLED, *SHORTHANDS)
+ASKS = (*REGRESSION, *DESCRIPTIONS, *FAMILIES, *PLACES, *THRESHOLDS, *TESTS, *RESAMPLED, *SHORTHANDS)
 
 
 def _cases(ask: Ask) -> list[Case]:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from unittest import mock
 
 from dpinfer.kernel import run
-from dpinfer.kernel.rows.scores import ScoreSum
+from dpinfer.kernel.stage import Above, Largest
 from dpinfer.kernel.sums import exact_sums as sums_of
 
 if TYPE_CHECKING:
@@ -80,13 +80,14 @@ def released(case: Case) -> Released:
 def exact_sums(case: Case) -> list[int]:
     """Return the exact integer sums of a case, before the multiplier.
 
-    A choice has the scores of its candidates; a density with chosen bins has the counts of its finest cells. The sums
-    of blocks and of replicates are those of the labels and weights that the seed gives.
+    A choice has the scores of its candidates, thresholds have what is compared with them; a density with chosen bins
+    has the counts of its finest cells. The sums of blocks and of replicates are those of the labels and weights that
+    the seed gives.
     """
     data = case.data()
     procedure = case.procedure(data)
     measurement = procedure.measurement(case.privacy)
-    if isinstance(measurement.rows, ScoreSum):
+    if isinstance(measurement.stages[-1].stage.measure, Largest | Above):
         with data._open() as rows:
             return sums_of(measurement.rows, rows)
     exact: list[int] = []

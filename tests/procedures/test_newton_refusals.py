@@ -1,6 +1,7 @@
 """What regressions by rounds refuse: by name, before anything is charged, and whatever the rows are."""
 
 import json
+import re
 import warnings
 from functools import cache
 
@@ -18,6 +19,7 @@ from dpinfer.errors import (
     PrivacyUnitError,
     ReleaseFormatError,
 )
+from dpinfer.procedures import guesses
 
 SCHEMA = dpi.Schema(
     x=dpi.Real(-1, 1),
@@ -153,13 +155,22 @@ def test_weights_of_other_models_point_to_those_that_take_them(study):
 @pytest.mark.parametrize(
     ("name", "instead"),
     [("GLM", "dpi.glm"), ("Logit", "dpi.logit"), ("negativebinomial", "NegativeBinomial(alpha="), ("robust", "dpi.rlm"),
-     ("smf", "which take formulas"), ("MNLogit", "dpi.sample_aggregate"), ("wls", "weights=")],
+     ("smf", "which take formulas"), ("MNLogit", "dpi.sample_aggregate"), ("wls", "weights="),
+     ("regress", "dpi.ols"), ("describe", "dpi.quality(data)"), ("ttest", "ttest_ind"), ("crosstab", "dpi.table"),
+     ("pearsonr", "dpi.corr"), ("groupby", "by="), ("percentile", "dpi.quantile"), ("read_csv", "dpi.PrivateData")],
 )  # fmt: skip
 def test_names_that_are_not_there_say_what_is(name, instead):
     with pytest.raises(AttributeError, match=f"has no attribute '{name}'; use .*") as caught:
         getattr(dpi, name)
     assert instead in str(caught.value)
     assert not hasattr(dpi, name)
+
+
+def test_every_function_that_is_named_instead_is_there():
+    named = {name for advice in guesses._INSTEAD.values() for name in re.findall(r"dpi\.(\w+)", advice)}
+    assert named - set(dpi.__all__) == set()
+    assert not set(guesses._INSTEAD) & set(dpi.__all__)
+    assert dir(dpi) == sorted(dpi.__all__)
 
 
 def test_names_that_nobody_guesses_are_just_not_there():

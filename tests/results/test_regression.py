@@ -71,6 +71,24 @@ def test_what_needs_rows_raises_attribute_error_with_the_reason(case, name):
     assert not hasattr(case.results(), name)
 
 
+@pytest.mark.parametrize(
+    ("name", "advice"),
+    [
+        ("HC3_se", "cov_type= of the question"),
+        ("get_robustcov_results", "cov_type= of the question"),
+        ("ssr", "see scale and rsquared"),
+        ("compare_lr_test", "wald_test"),
+        ("compare_f_test", "f_test"),
+        ("get_influence", "needs the rows"),
+        ("prsquared", "no likelihood"),
+        ("condition_number", "kept inside"),
+    ],
+)
+def test_what_statsmodels_has_and_a_private_result_cannot_says_what_serves(case, name, advice):
+    with pytest.raises(AttributeError, match=f"^{name}: .*{advice}"):
+        getattr(case.results(), name)
+
+
 def test_what_the_inference_lacks_raises_attribute_error(case):
     results = case.results(nobs=None, scale=None, rsquared=None)
     with pytest.raises(AttributeError, match="neither released nor public"):

@@ -14,6 +14,7 @@ from validation.publish.declarations import cells, faults
 from validation.publish.density import density
 from validation.publish.engines import engines
 from validation.publish.entry import coverage, first_minutes, margins, noise
+from validation.publish.good_instances import good_instances
 from validation.publish.loglinear import loglinear, several
 from validation.publish.newton import limits, peers, speed
 from validation.publish.planning import planning, real_rows
@@ -60,6 +61,7 @@ SECTIONS: dict[tuple[Path, str], Callable[[], str]] = {
     (DOCS / "selection.md", "selection"): selection,
     (DOCS / "selection.md", "thresholds"): thresholds,
     (DOCS / "quantiles.md", "quantiles"): quantiles,
+    (DOCS / "quantiles.md", "good-instances"): good_instances,
     (DOCS / "density.md", "density"): density,
     (DOCS / "glm.md", "peers"): peers,
     (DOCS / "glm.md", "speed"): speed,

@@ -81,9 +81,10 @@ class Blocks:
 
     A ``count`` of None waits for what is released before the first sum over blocks: the procedure is asked for it then.
     ``estimator(frame)`` returns p numbers on the rows of a block, or of half a block where ``halves`` asks for these
-    too, to take off the bias of order 1/m; every estimate is moved into the ``region``. Of ``workers`` -1 stands for
-    all cores, the default. Public rows are fitted in this process unless it says more. Whether the estimator is the
-    kernel's ``own`` is settled once, when it is made anew: what anybody else says of it is not read.
+    too, to take off the bias of order 1/m; every estimate is moved into the ``region``. Where ``most`` is given, of
+    each half of a block at most half as many rows are fitted, drawn at random. Of ``workers`` -1 stands for all cores,
+    the default. Public rows are fitted in this process unless it says more. Whether the estimator is the kernel's
+    ``own`` is settled once, when it is made anew: what anybody else says of it is not read.
     """
 
     schema: Schema
@@ -92,6 +93,7 @@ class Blocks:
     estimator: Callable[[pd.DataFrame], Any]
     halves: bool = True
     where: Expression | None = None
+    most: int | None = None
     workers: int | None = None
     progress: bool = False
     own: bool = False
@@ -107,6 +109,11 @@ class Blocks:
     def columns(self) -> tuple[str, ...]:
         """Columns of the data that are read, sorted."""
         return tuple(sorted(self.schema))
+
+    @property
+    def most_of_half(self) -> int | None:
+        """Rows of half a block that are fitted at most."""
+        return None if self.most is None else self.most // 2
 
     @property
     def size(self) -> int:

@@ -6,7 +6,7 @@ import os
 from abc import ABC, abstractmethod
 from collections import deque
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from functools import partial
 from itertools import chain
@@ -71,6 +71,9 @@ class Source(ABC):
 
     ordered = False
     """Whether one row, or person, more leaves the order of all others as it was, whoever maps them."""
+
+    turn: AbstractContextManager[Any] = nullcontext()
+    """Held by a run from before its checks until its end, where the source serves one run."""
 
     ahead = 4
     """Parts in hand for each thread: a source may be larger than memory."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from contextlib import closing, contextmanager, nullcontext
 from dataclasses import replace
 from functools import partial
+from threading import RLock
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -155,6 +156,7 @@ class OnceSource(StreamSource):
     def __init__(self, reader: pa.RecordBatchReader) -> None:
         super().__init__(reader.schema.names, self._take, types_of(reader.schema))
         self._reader: pa.RecordBatchReader | None = reader
+        self.turn = RLock()
 
     def _take(self, _: Sequence[str]) -> Any:
         if self._reader is None:

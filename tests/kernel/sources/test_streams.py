@@ -66,6 +66,38 @@ def test_a_reader_serves_one_question_of_one_stage():
     assert len(data.ledger.charges()) == 1
 
 
+def test_a_reader_that_two_threads_ask_at_once_is_charged_once(monkeypatch):
+    """The second waits until the first has read it, and is refused before its charge."""
+    data = guarded(TABLE.to_reader(max_chunksize=7))
+    charging, go, account = threading.Event(), threading.Event(), type(data.ledger.account)
+    charge, outcomes = account.charge, []
+
+    def slow(*args, **options):
+        charging.set()
+        assert go.wait(30)
+        return charge(*args, **options)
+
+    monkeypatch.setattr(account, "charge", slow)
+
+    def ask():
+        try:
+            outcomes.append(dpi.mean("x", data).measure(dpi.ZCDP(0.1)))
+        except DataError as error:
+            outcomes.append(error)
+
+    first, second = (threading.Thread(target=ask) for _ in range(2))
+    first.start()
+    assert charging.wait(30)
+    second.start()
+    second.join(0.5)
+    assert second.is_alive()
+    go.set()
+    for thread in (first, second):
+        thread.join(30)
+    assert [type(one) for one in outcomes] == [dpi.Release, DataError]
+    assert len(data.ledger.charges()) == 1
+
+
 def test_a_reader_of_people_serves_questions_of_several_stages():
     data = guarded(TABLE.to_reader(max_chunksize=7), id="id", max_rows=3)
     release = dpi.ols("x ~ C(g)", data).measure(PRICE)
