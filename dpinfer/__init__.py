@@ -29,6 +29,7 @@ from dpinfer.procedures.expfam import expfam
 from dpinfer.procedures.glm import glm, logit, poisson, probit, quantreg, rlm
 from dpinfer.procedures.guesses import instead_of as _instead_of
 from dpinfer.procedures.linear import gram, ols
+from dpinfer.procedures.loglinear import loglinear
 from dpinfer.procedures.marginals import marginals
 from dpinfer.procedures.mean_tests import f_oneway, ttest_1samp, ttest_ind, ttest_rel
 from dpinfer.procedures.proportions import proportion
@@ -89,6 +90,7 @@ __all__ = [
     "histogram",
     "linear_queries",
     "logit",
+    "loglinear",
     "marginals",
     "mean",
     "median",

@@ -99,6 +99,7 @@ VALID = {
     "linear_queries": {"columns": "g", "queries": [[1, 0], [1, 1]]},
     "logit": {"formula": "b ~ x"},
     "marginals": {"workload": [["g", "b"]]},
+    "loglinear": {"formula": "b + g"},
     "mean": {"columns": "x"},
     "median": {"column": "x"},
     "most_frequent": {"columns": "g"},

@@ -12,7 +12,16 @@ from dpinfer.numerics.roots import bisected
 if TYPE_CHECKING:
     from dpinfer.numerics.arrays import Array
 
-__all__ = ["biased_pvalue", "critical_value", "joint_pvalue", "laplace_sum_isf", "laplace_sum_sf", "pvalue_of"]
+__all__ = [
+    "biased_pvalue",
+    "critical_value",
+    "joint_pvalue",
+    "laplace_sum_isf",
+    "laplace_sum_sf",
+    "pvalue_of",
+    "widened",
+    "widened_pvalue",
+]
 
 _CUT, _NODES, _FAR = 40.0, 320, 7.0
 _T, _WEIGHT = np.polynomial.legendre.leggauss(_NODES)
@@ -189,3 +198,21 @@ def _length_sf(statistic: Array | float, count: float, df: float, noncentrality:
     if np.isfinite(df):
         return np.asarray(stats.ncf.sf(np.asarray(statistic) / count, count, df, noncentrality))
     return np.asarray(stats.ncx2.sf(statistic, count, noncentrality))
+
+
+def widened(alpha: float, kurtosis: Array) -> Array:
+    """Two-sided critical value of a symmetric law by its excess kurtosis (...), at most 3: that of a Laplace variable.
+
+    Cornish-Fisher; never below the normal one. Of mixtures of normal and Laplace variables it is too large, most of a
+    lone Laplace variable: at .05 by less than a twentieth, at .01 by a sixth.
+    """
+    normal = float(stats.norm.isf(alpha / 2))
+    return np.asarray(normal + max(normal**3 - 3 * normal, 0.0) / 24 * kurtosis)
+
+
+def widened_pvalue(distance: Array, kurtosis: Array) -> Array:
+    """Two-sided p-value of a standardised distance (...); `widened` is where it equals alpha."""
+    top = np.abs(np.asarray(distance, dtype=np.float64))
+    slope = np.asarray(kurtosis) / 24
+    low, high = bisected(lambda z: z + np.maximum(z**3 - 3 * z, 0.0) * slope < top, np.zeros_like(top), top, rounds=60)
+    return np.asarray(2 * stats.norm.sf(0.5 * (low + high)))

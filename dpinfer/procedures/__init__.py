@@ -9,6 +9,7 @@ from dpinfer.procedures.density import Density
 from dpinfer.procedures.description import Description
 from dpinfer.procedures.distribution import CDF
 from dpinfer.procedures.expfam import ExpFam
+from dpinfer.procedures.loglinear import LogLinear
 from dpinfer.procedures.mean_comparison import MeanComparison
 from dpinfer.procedures.newton import Newton
 from dpinfer.procedures.procedure import Procedure
@@ -34,6 +35,7 @@ __all__ = [
     "ExponentialMechanism",
     "Gram",
     "LinearQueries",
+    "LogLinear",
     "MeanComparison",
     "MostFrequent",
     "Newton",

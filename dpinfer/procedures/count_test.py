@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self
 import numpy as np
 from scipy import stats
 
-from dpinfer.errors import NotProvedError, OptionError, ReleaseFormatError
-from dpinfer.inference.testing.count_noise import CountNoise, TableNoise
+from dpinfer.errors import NotProvedError, OptionError
 from dpinfer.inference.testing.nulls import Draws, NullDistribution, check_draws, simulate
 from dpinfer.inference.testing.tables import STATISTICS, GoodnessOfFit, Homogeneity, Independence
 from dpinfer.privacy.units import PureDP
@@ -18,11 +17,11 @@ from dpinfer.procedures.conditions import told_where, where_notes
 from dpinfer.procedures.described import counts_of_table
 from dpinfer.procedures.expected import first_error
 from dpinfer.procedures.level_numbers import by_label, read_shares, read_sizes, shown
+from dpinfer.procedures.noisy_cells import count_noise
 from dpinfer.procedures.of_sums import OfSums
 from dpinfer.procedures.options import inferred, one_of
 from dpinfer.procedures.sum_plan import TABLES, SumPlan
 from dpinfer.procedures.table_axes import axis_name
-from dpinfer.release import NoiseLaw
 from dpinfer.results.people import refuse_dependent_rows
 from dpinfer.results.testing.tables import ChiSquareResults, cell_index, count_flags
 
@@ -31,6 +30,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from dpinfer.inference.testing.count_noise import CountNoise, TableNoise
     from dpinfer.kernel.measurement import Measurement
     from dpinfer.kernel.stage import Context, Stage
     from dpinfer.privacy.units import Neighbors
@@ -242,7 +242,7 @@ class ChiSquare(OfSums):
             if plan.weights is not None:
                 raise NotProvedError("a chi-squared test counts rows: a table of weighted rows has none")
             axes, counts = counts_of_table(plan, found.array[None], ordered)
-            values, noise = counts.sum(axis=-1)[0], _noise_of(found, counts.shape[-1])
+            values, noise = counts.sum(axis=-1)[0], count_noise(found.law, found.steps, counts.shape[-1])
             keeps = plan.rows.keeps_every_row
         known = found.nobs if keeps else None
         self.check_fit(axes, laplace=found.law.family == "laplace", keeps=keeps, nobs=known)
@@ -325,23 +325,6 @@ class ChiSquare(OfSums):
         if self.fixed is None:
             return "Private chi-squared test of independence", f"{names[0]} and {names[1]} are independent"
         return "Private chi-squared test of homogeneity", f"{names[1]} is the same in every {names[0]}"
-
-
-def _noise_of(release: Release, together: int) -> CountNoise:
-    """Noise of counts, each the sum of ``together`` released ones.
-
-    Raises
-    ------
-    ReleaseFormatError
-    """
-    law, scale = release.law, release.law.scales[0]
-    if scale <= 0 or len(set(law.scales)) > 1:
-        raise ReleaseFormatError("the release is damaged: counts of a table carry noise of one scale")
-    if law.family not in ("gaussian", "laplace") or len(set(release.steps)) > 1:
-        raise ReleaseFormatError(
-            "the release is damaged: counts of a table carry noise of one law, in steps of one size"
-        )
-    return CountNoise(NoiseLaw(law.family, (scale,), law.draws), release.steps[0], together)
 
 
 def _refuse_people(schema: Schema) -> None:

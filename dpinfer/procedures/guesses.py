@@ -27,6 +27,7 @@ _INSTEAD: dict[str, str] = {
     **dict.fromkeys(("NegativeBinomial", "negativebinomial", "nb", "negbin"), f"{_GLM}NegativeBinomial(alpha=1.0))"),
     **dict.fromkeys(("Gamma", "gamma"), f"{_GLM}Gamma(link=sm.families.links.Log()))"),
     **dict.fromkeys(("RLM", "huber", "Huber"), 'dpi.rlm("y ~ x", data)'),
+    **dict.fromkeys(("loglin", "loglm", "log_linear"), 'dpi.loglinear("a * b + b * c", data)'),
     "robust": "dpi.rlm for a robust regression; standard errors of dpi.ols, logit and glm are robust anyway",
     **dict.fromkeys(("QuantReg", "quantile_regression", "lad", "rq"), _MEDIAN),
     **dict.fromkeys(("smf", "formula", "api", "sm"), _FORMULAS),

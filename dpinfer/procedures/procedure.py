@@ -63,6 +63,9 @@ class Procedure(ABC):
     released_as: ClassVar[str] = ""
     """What is measured, where other procedures read it too; else it goes by the procedure's own name."""
 
+    sources: ClassVar[tuple[type, ...]] = (Data, Release)
+    """What it may be bound to."""
+
     source: Data | Release | None = unstored(None)
 
     def __init_subclass__(cls, **options: Any) -> None:
@@ -75,7 +78,7 @@ class Procedure(ABC):
         """Refuse options that have no such value, and a source that is neither data nor a release."""
         check_values(self)
         self.check_options()
-        if not (self.source is None or isinstance(self.source, Data | Release)):
+        if not (self.source is None or isinstance(self.source, self.sources)):
             raise OptionError("data", type_of(self.source), "PrivateData, PublicData or a Release")
         if isinstance(self.source, Data):
             self.check(self.source.schema, self.source.neighbors)

@@ -7,6 +7,7 @@ from dpinfer.results.descriptions import DescriptionResults, ProportionResults, 
 from dpinfer.results.distribution import CDFResults
 from dpinfer.results.families import FamilyResults
 from dpinfer.results.glm import GLMResults
+from dpinfer.results.loglinear import LogLinearResults, LogLinearTestResults
 from dpinfer.results.margins import MarginalEffects
 from dpinfer.results.prediction import MeanPrediction
 from dpinfer.results.selection import SelectionResults
@@ -24,6 +25,8 @@ __all__ = [
     "DescriptionResults",
     "FamilyResults",
     "GLMResults",
+    "LogLinearResults",
+    "LogLinearTestResults",
     "MarginalEffects",
     "MeanPrediction",
     "PrivateResults",

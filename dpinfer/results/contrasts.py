@@ -15,6 +15,7 @@ from dpinfer.display.numbers import number
 from dpinfer.display.report import Report, Table
 from dpinfer.errors import OptionError
 from dpinfer.inference.contrasts import combined
+from dpinfer.inference.simultaneous import joint_level
 from dpinfer.results.drawing import IntervalFigure, PlottedIntervals
 from dpinfer.results.laws import draw_law, dress_law
 from dpinfer.results.style import given_or_new
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
 
     Array = NDArray[np.float64]
 
-__all__ = ["CoefficientTest", "JointTest", "check_alpha", "linear_constraints", "standard_errors"]
+__all__ = ["CoefficientTest", "JointTest", "check_alpha", "checked_truth", "linear_constraints", "standard_errors"]
 
 
 def check_alpha(alpha: float) -> float:
@@ -53,6 +54,18 @@ def check_alpha(alpha: float) -> float:
     if not (isinstance(alpha, int | float | np.number) and 0 < alpha < 1):
         raise OptionError("alpha", alpha, "a number strictly between 0 and 1")
     return float(alpha)
+
+
+def checked_truth(option: str, given: bool) -> bool:
+    """Return a truth value where it is one.
+
+    Raises
+    ------
+    OptionError
+    """
+    if not isinstance(given, bool | np.bool_):
+        raise OptionError(option, given, "True or False")
+    return bool(given)
 
 
 def linear_constraints(constraints: object, names: Sequence[str]) -> tuple[Array, Array]:
@@ -173,13 +186,15 @@ class CoefficientTest(PlottedIntervals, ContrastResults):  # type: ignore[misc]
         self.method = inference.method
         self._inference, self._restrictions = inference, restrictions
 
-    def conf_int(self, alpha: float = 0.05) -> Array:
+    def conf_int(self, alpha: float = 0.05, *, simultaneous: bool = False) -> Array:
         """Return intervals for the combinations.
 
         Parameters
         ----------
         alpha : float
-            One minus the confidence.
+            One minus the confidence, for each combination by itself, or for all together.
+        simultaneous : bool
+            As in ``PrivateResults.conf_int``.
 
         Returns
         -------
@@ -191,7 +206,14 @@ class CoefficientTest(PlottedIntervals, ContrastResults):  # type: ignore[misc]
         OptionError
             Where ``alpha`` is not strictly between 0 and 1.
         """
-        return self._inference.intervals(self._restrictions, check_alpha(alpha))
+        level = check_alpha(alpha)
+        if checked_truth("simultaneous", simultaneous):
+            total = self._inference.cov_sampling + self._inference.cov_noise
+            lost = (self._restrictions[:, np.isnan(np.diag(total))] != 0).any(axis=1)
+            joint = self._restrictions @ np.nan_to_num(total) @ self._restrictions.T
+            joint[lost] = joint[:, lost] = np.nan
+            level = joint_level(joint, level)
+        return self._inference.intervals(self._restrictions, level)
 
     def _interval_figure(self, alpha: float) -> IntervalFigure:
         ends, effects = self.conf_int(alpha), np.ravel(self.effect)

@@ -9,7 +9,9 @@ import pandas as pd
 from statsmodels.base.wrapper import ResultsWrapper
 
 from dpinfer.errors import OptionError
+from dpinfer.inference.simultaneous import joint_level
 from dpinfer.results.adapter import DataFreeResults
+from dpinfer.results.contrasts import check_alpha, checked_truth
 from dpinfer.results.testing.regression import simulated_test
 
 if TYPE_CHECKING:
@@ -224,15 +226,20 @@ class PrivateEstimates(ResultsWrapper):  # type: ignore[misc]
         """Series (p,): two-sided p-values of single coefficients being zero."""
         return self._series(self._results.pvalues)
 
-    def conf_int(self, alpha: float = 0.05, cols: Iterable[int] | None = None) -> pd.DataFrame:
+    def conf_int(
+        self, alpha: float = 0.05, cols: Iterable[int] | None = None, *, simultaneous: bool = False
+    ) -> pd.DataFrame:
         """Return confidence intervals.
 
         Parameters
         ----------
         alpha : float
-            One minus the confidence, for each coefficient by itself.
+            One minus the confidence: for each coefficient by itself, or for all that are wanted together.
         cols : iterable of int, optional
             Positions of the coefficients wanted; all by default.
+        simultaneous : bool
+            Whether all intervals hold together with the stated confidence: by the largest of their standardised errors,
+            simulated with the covariance of sampling and noise.
 
         Returns
         -------
@@ -244,13 +251,16 @@ class PrivateEstimates(ResultsWrapper):  # type: ignore[misc]
         OptionError
             Where ``alpha`` is not strictly between 0 and 1, or ``cols`` are no such positions.
         """
-        ends = pd.DataFrame(self._results.conf_int(alpha), index=list(self._inference.names))
-        if cols is None:
-            return ends
-        places = list(cols)
-        if not all(isinstance(one, int | np.integer) and -len(ends) <= one < len(ends) for one in places):
-            raise OptionError("cols", cols, f"positions of coefficients, from 0 to {len(ends) - 1}")
-        return ends.iloc[places]
+        count = len(self._inference.names)
+        places = list(range(count)) if cols is None else list(cols)
+        if not all(isinstance(one, int | np.integer) and -count <= one < count for one in places):
+            raise OptionError("cols", cols, f"positions of coefficients, from 0 to {count - 1}")
+        level = check_alpha(alpha)
+        if checked_truth("simultaneous", simultaneous):
+            total = self._inference.cov_sampling + self._inference.cov_noise
+            level = joint_level(total[np.ix_(places, places)], level)
+        ends = pd.DataFrame(self._results.conf_int(level), index=list(self._inference.names))
+        return ends if cols is None else ends.iloc[places]
 
     def t_test(self, r_matrix: object, cov_p: None = None, use_t: bool | None = None) -> CoefficientTest:
         """Test linear combinations of coefficients, one at a time.

@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from dpinfer.numerics.tails import joint_pvalue, laplace_sum_isf, laplace_sum_sf, pvalue_of
+from dpinfer.numerics.tails import joint_pvalue, laplace_sum_isf, laplace_sum_sf, pvalue_of, widened, widened_pvalue
 
 
 def test_one_laplace_variable_has_exponential_tails():
@@ -79,3 +79,19 @@ def test_a_joint_test_with_laplace_variables_is_never_zero_and_falls():
     found = [joint_pvalue(float(s), 2, np.inf, np.eye(2)) for s in (1, 10, 50, 200, 1000)]
     assert (np.diff(found) < 0).all()
     assert found[-1] > 0
+
+
+@pytest.mark.parametrize("shares", [[1.0], [0.5], [0.3, 0.3], [0.1] * 10])
+@pytest.mark.parametrize("alpha", [0.05, 0.01])
+def test_a_critical_value_widened_by_its_kurtosis_is_at_least_the_exact_one(shares, alpha):
+    kurtosis = 3 * float((np.array(shares) ** 2).sum())
+    exact = float(laplace_sum_isf(alpha, np.array(shares)))
+    found = float(widened(alpha, np.array(kurtosis)))
+    assert exact - 2e-3 <= found <= (1.05 if alpha == 0.05 else 1.16) * exact
+    assert widened_pvalue(np.array(found), np.array(kurtosis)) == pytest.approx(alpha)
+
+
+def test_without_kurtosis_nothing_is_widened():
+    assert float(widened(0.05, np.array(0.0))) == pytest.approx(stats.norm.isf(0.025))
+    assert float(widened_pvalue(np.array(-2.0), np.array(0.0))) == pytest.approx(2 * stats.norm.sf(2.0))
+    assert float(widened(0.5, np.array(3.0))) == pytest.approx(stats.norm.isf(0.25))

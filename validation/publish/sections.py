@@ -15,6 +15,7 @@ from validation.publish.density import density
 from validation.publish.engines import engines
 from validation.publish.entry import coverage, first_minutes, margins, noise
 from validation.publish.good_instances import good_instances
+from validation.publish.loglinear import loglinear, several
 from validation.publish.marginals import marginals
 from validation.publish.newton import limits, peers, speed
 from validation.publish.planning import planning, real_rows
@@ -53,6 +54,8 @@ SECTIONS: dict[tuple[Path, str], Callable[[], str]] = {
     (DOCS / "entry.md", "margins"): margins,
     (DOCS / "entry.md", "coverage"): coverage,
     (DOCS / "tests.md", "tests"): tests,
+    (DOCS / "tests.md", "several"): several,
+    (DOCS / "loglinear.md", "loglinear"): loglinear,
     (DOCS / "sample-aggregate.md", "aggregate"): aggregate,
     (DOCS / "bootstrap.md", "bootstrap"): bootstrap,
     (DOCS / "people.md", "people"): people_report.section,

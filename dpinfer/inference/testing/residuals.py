@@ -6,9 +6,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
-from scipy import stats
 
 from dpinfer.errors import OptionError
+from dpinfer.inference.simultaneous import joint_level
+from dpinfer.numerics.tails import widened
 
 if TYPE_CHECKING:
     from dpinfer.inference.testing.count_noise import CountNoise, TableNoise
@@ -59,7 +60,7 @@ def small_cells(expected: Array, noise: CountNoise | TableNoise) -> Mask:
     return np.asarray(expected < max(_SMALL, float(np.sqrt(noise.variance))))
 
 
-def residual_table(model: Model, values: Array, *, alpha: float = 0.05) -> ResidualTable:
+def residual_table(model: Model, values: Array, *, alpha: float = 0.05, simultaneous: bool = False) -> ResidualTable:
     """Residuals of noisy counts from a hypothesis, standardised by sampling and noise together.
 
     Parameters
@@ -70,6 +71,8 @@ def residual_table(model: Model, values: Array, *, alpha: float = 0.05) -> Resid
         Noisy counts.
     alpha : float
         One less the confidence of the intervals.
+    simultaneous : bool
+        Whether they hold together; of one table (d,).
 
     Returns
     -------
@@ -104,8 +107,8 @@ def residual_table(model: Model, values: Array, *, alpha: float = 0.05) -> Resid
     from_noise = model.noise.quadratic(slope)
     spread = _sampling_variance(model, values, slope) + from_noise
     fourth = model.noise.fourth_cumulant * (slope**4).sum(axis=-2) / np.maximum(spread, 1e-100) ** 2
-    normal = float(stats.norm.isf(alpha / 2))
-    reach = normal + np.maximum((normal**3 - 3 * normal) / 24, 0.0) * fourth
+    level = joint_level(_covariance(model, values, slope), alpha) if simultaneous else alpha
+    reach = widened(level, fourth)
     standardised = difference / error
     own = np.diagonal(slope, axis1=-2, axis2=-1)
     shift = 0.5 * reach**2 * own**2 * error
@@ -138,3 +141,14 @@ def _sampling_variance(model: Model, values: Array, slope: Array) -> Array:
     mean = np.einsum("...gk,...gkf->...gf", shares, slopes)
     square = np.einsum("...gk,...gkf->...gf", shares, slopes**2)
     return np.asarray((sizes[..., None] * np.maximum(square - mean**2, 0.0)).sum(axis=-2))
+
+
+def _covariance(model: Model, values: Array, slope: Array) -> Array:
+    """Covariance (d, d) of functions with slopes (count, function) of one table (d,), at the noisy shares."""
+    groups, sizes = model.groups(values)
+    shares = groups / np.maximum(groups.sum(axis=-1, keepdims=True), 1e-300)
+    slopes = slope.reshape(*groups.shape, slope.shape[-1])
+    mean = np.einsum("gk,gkf->gf", shares, slopes)
+    square = np.einsum("gk,gkf,gkh->gfh", shares, slopes, slopes)
+    sampling = np.einsum("g,gfh->fh", sizes, square - mean[:, :, None] * mean[:, None, :])
+    return np.asarray(sampling + model.noise.variance * slope.T @ slope)

@@ -3,61 +3,74 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, NamedTuple
 
+import numpy as np
 import pandas as pd
 from statsmodels.stats import multitest
 
-from dpinfer.errors import OptionError
-from dpinfer.results.contrasts import check_alpha
+from dpinfer.errors import NotProvedError, OptionError, kind_of
+from dpinfer.results.contrasts import CoefficientTest, JointTest, check_alpha
+from dpinfer.results.estimates import PrivateEstimates
 from dpinfer.results.testing.base import TestResults
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Iterator
 
-__all__ = ["METHODS", "multipletests"]
+__all__ = ["METHODS", "UNPROVED", "multipletests"]
 
-METHODS = (
-    "bonferroni",
-    "sidak",
-    "holm-sidak",
-    "holm",
-    "simes-hochberg",
-    "hommel",
-    "fdr_bh",
-    "fdr_by",
-    "fdr_tsbh",
-    "fdr_tsbky",
-)
-"""Corrections of `statsmodels.stats.multitest.multipletests`."""
+METHODS = ("holm", "bonferroni", "fdr_by")
+"""Corrections that hold however the p-values depend on each other."""
+
+UNPROVED = ("sidak", "holm-sidak", "simes-hochberg", "hommel", "fdr_bh", "fdr_tsbh", "fdr_tsbky", "fdr_gbs")
+"""Corrections of statsmodels that are proved for independent p-values, or for some kinds of dependence."""
+
+_PVALUES = ("pvalue", "p-value", "pvalues", "P>|t|", "P>|z|", "P (score)", "P (simulated)", "P (exact)")
 
 
-def multipletests(
-    tests: Mapping[str, TestResults] | Iterable[TestResults], alpha: float = 0.05, method: str = "holm"
-) -> pd.DataFrame:
+class _Row(NamedTuple):
+    """One hypothesis."""
+
+    pvalue: float
+    statistic: float = np.nan
+    df: float | None = None
+    error: float = 0.0
+
+
+def multipletests(tests: Any, alpha: float = 0.05, method: str = "holm") -> pd.DataFrame:
     """Correct the p-values of several tests for their number, by statsmodels' function of this name.
 
-    Tests from one release share its noise, so their p-values depend on each other: "bonferroni" and "holm" allow for
-    any dependence, and so does "fdr_by" for the false discovery rate.
+    Tests from one release share its noise, and tests on the same rows their sampling, so that p-values depend on each
+    other. Offered are the corrections that hold for any dependence: of the probability of one false rejection "holm"
+    and "bonferroni", of the share of false ones among rejections (false discovery rate) "fdr_by".
 
     Parameters
     ----------
-    tests : mapping of str to TestResults, or iterable of TestResults
-        Tests from one release or from several.
+    tests : mapping of str to tests, iterable of tests, results, DataFrame or Series
+        Tests from one release or from several: results of tests, of ``t_test``, ``wald_test`` or ``f_test``, or results
+        of estimates, of which every coefficient is tested. A frame has a column "pvalue" or one of a summary, such as
+        "P>|z|"; a Series holds p-values.
     alpha : float
         Error rate of the whole family.
-    method : str
-        A method of `statsmodels.stats.multitest.multipletests`.
+    method : {"holm", "bonferroni", "fdr_by"}
 
     Returns
     -------
     DataFrame
         A row per test: "statistic", "df", "pvalue", "pvalue error" (Monte Carlo standard error), "corrected", "reject".
+        A p-value that is NaN, of what is not determined, counts as 1.
 
     Raises
     ------
     OptionError
         If there are no tests, something is none, or there is no such method.
+    NotProvedError
+        If the method is proved for independent p-values only, as "sidak" and "fdr_bh".
+
+    References
+    ----------
+    Holm (1979), A simple sequentially rejective multiple test procedure, Scandinavian Journal of Statistics 6;
+    Benjamini & Yekutieli (2001), The control of the false discovery rate under dependency, Annals of Statistics 29.
 
     Examples
     --------
@@ -71,26 +84,90 @@ def multipletests(
     >>> dpi.multipletests(tests)["reject"].tolist()
     [False, False]
     """
-    named = dict(tests) if isinstance(tests, Mapping) else {}
-    if not isinstance(tests, Mapping):
-        for one in tests:
-            name = one.hypothesis if isinstance(one, TestResults) else str(one)
-            named[name if name not in named else f"{name} ({len(named) + 1})"] = one
-    wrong = [one for one in named.values() if not isinstance(one, TestResults)]
-    if wrong or not named:
-        raise OptionError("tests", tests, "one or more results of tests")
+    if isinstance(method, str) and method in UNPROVED:
+        raise NotProvedError(
+            f"method={method!r} is proved for p-values that are independent, or depend in certain ways, and "
+            "tests of one release share its noise; 'holm' (any false rejection) and 'fdr_by' (their share) hold for "
+            "any dependence"
+        )
     if method not in METHODS:
         raise OptionError("method", method, METHODS)
-    pvalues = [one.pvalue for one in named.values()]
-    reject, corrected, *_ = multitest.multipletests(pvalues, check_alpha(alpha), method)
+    rows = dict(_named(tests))
+    if not rows:
+        raise OptionError("tests", kind_of(tests), _RIGHT)
+    pvalues = np.array([row.pvalue for row in rows.values()])
+    known = np.where(np.isnan(pvalues), 1.0, pvalues)
+    if not ((known >= 0) & (known <= 1)).all():
+        raise OptionError("tests", kind_of(tests), "p-values between 0 and 1")
+    reject, corrected, *_ = multitest.multipletests(known, check_alpha(alpha), method)
     return pd.DataFrame(
         {
-            "statistic": [one.statistic for one in named.values()],
-            "df": [one.dof for one in named.values()],
+            "statistic": [row.statistic for row in rows.values()],
+            "df": [row.df for row in rows.values()],
             "pvalue": pvalues,
-            "pvalue error": [one.pvalue_error for one in named.values()],
+            "pvalue error": [row.error for row in rows.values()],
             "corrected": corrected,
             "reject": reject,
         },
-        index=list(named),
+        index=list(rows),
     )
+
+
+_RIGHT = "one or more results of tests, results of estimates, or a frame with a column 'pvalue'"
+
+
+def _named(tests: Any) -> Iterator[tuple[str, _Row]]:
+    """Go through the hypotheses, each with a name of its own."""
+    seen: dict[str, int] = {}
+    for name, row in _hypotheses(tests):
+        seen[name] = seen.get(name, 0) + 1
+        yield (name if seen[name] == 1 else f"{name} ({seen[name]})"), row
+
+
+def _hypotheses(tests: Any) -> Iterable[tuple[str, _Row]]:
+    if isinstance(tests, pd.DataFrame | pd.Series):
+        return _of_frame(tests)
+    if isinstance(tests, TestResults | PrivateEstimates | CoefficientTest | JointTest):
+        return _of_one("", tests)
+    if isinstance(tests, Mapping):
+        return [row for name, one in tests.items() for row in _of_one(str(name), one)]
+    if isinstance(tests, str) or not hasattr(tests, "__iter__"):
+        raise OptionError("tests", kind_of(tests), _RIGHT)
+    return [row for one in tests for row in _of_one("", one)]
+
+
+def _of_frame(frame: pd.DataFrame | pd.Series) -> list[tuple[str, _Row]]:
+    found: pd.Series[Any]
+    if isinstance(frame, pd.Series):
+        found = frame
+    else:
+        column = next((name for name in _PVALUES if name in frame.columns), None)
+        if column is None:
+            listed = ", ".join(map(str, frame.columns))
+            raise OptionError("tests", f"columns {listed}", f"one of {', '.join(_PVALUES)}")
+        found = frame[column]
+    values = pd.to_numeric(found, errors="coerce")
+    return [(_text(label), _Row(float(value))) for label, value in zip(found.index, values, strict=True)]
+
+
+def _text(label: object) -> str:
+    return ", ".join(map(str, label)) if isinstance(label, tuple) else str(label)
+
+
+def _of_one(name: str, one: Any) -> list[tuple[str, _Row]]:
+    """Hypotheses of one result, the name of the result before those of several."""
+    if isinstance(one, TestResults):
+        return [(name or one.hypothesis, _Row(one.pvalue, one.statistic, one.dof, one.pvalue_error))]
+    if isinstance(one, PrivateEstimates):
+        rows = zip(one.params.index, one.pvalues, one.tvalues, strict=True)
+        return [(f"{name}: {term}" if name else str(term), _Row(float(p), float(t))) for term, p, t in rows]
+    if isinstance(one, JointTest):
+        df = float(one.df_num) if getattr(one, "df_num", None) else float(np.ravel(one.df_denom)[0])
+        return [(name or "joint test", _Row(float(one.pvalue), float(np.ravel(one.statistic)[0]), df))]
+    if isinstance(one, CoefficientTest):
+        pvalues, statistics = np.ravel(one.pvalue), np.ravel(one.statistic)
+        labels = [f"c{place}" for place in range(len(pvalues))]
+        if name:
+            labels = [name] if len(labels) == 1 else [f"{name}: {label}" for label in labels]
+        return [(label, _Row(float(p), float(t))) for label, p, t in zip(labels, pvalues, statistics, strict=True)]
+    raise OptionError("tests", kind_of(one), _RIGHT)

@@ -14,7 +14,7 @@ from dpinfer.inference.testing.association import cohens_w, cramers_v
 from dpinfer.inference.testing.nulls import NullDistribution, candidates
 from dpinfer.inference.testing.residuals import residual_table, small_cells
 from dpinfer.inference.testing.tables import GoodnessOfFit, Homogeneity, Independence
-from dpinfer.results.contrasts import check_alpha
+from dpinfer.results.contrasts import check_alpha, checked_truth
 from dpinfer.results.printing import interval_labels, label_texts
 from dpinfer.results.style import FAINT, given_or_new, ink, restrain, titled
 from dpinfer.results.testing.base import TestResults
@@ -107,13 +107,15 @@ class ChiSquareResults(TestResults):
         """Counts expected under the hypothesis, by level or as a table."""
         return self._labelled(self.model.expected(self.values))
 
-    def residuals(self, alpha: float = 0.05) -> pd.DataFrame:
+    def residuals(self, alpha: float = 0.05, *, simultaneous: bool = False) -> pd.DataFrame:
         """Return what each cell says.
 
         Parameters
         ----------
         alpha : float
             One minus the confidence of the intervals.
+        simultaneous : bool
+            Whether the intervals hold together with the stated confidence; see ``PrivateResults.conf_int``.
 
         Returns
         -------
@@ -128,7 +130,9 @@ class ChiSquareResults(TestResults):
             Where ``alpha`` is not strictly between 0 and 1.
         """
         lower, upper = interval_labels(alpha)
-        found: ResidualTable = residual_table(self.model, self.values, alpha=check_alpha(alpha))
+        found: ResidualTable = residual_table(
+            self.model, self.values, alpha=check_alpha(alpha), simultaneous=checked_truth("simultaneous", simultaneous)
+        )
         return pd.DataFrame(
             {
                 "observed": self.values,

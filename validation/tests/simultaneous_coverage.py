@@ -1,0 +1,177 @@
+"""Joint coverage of simultaneous intervals: cells, means of groups, residuals, coefficients."""
+
+from __future__ import annotations
+
+from itertools import product
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from matplotlib.figure import Figure
+
+import dpinfer as dpi
+from dpinfer.inference.loglinear import fit_loglinear
+from dpinfer.inference.loglinear_inference import LogLinearInference
+from dpinfer.inference.moment_inference import batch_moments
+from dpinfer.inference.released import Released
+from dpinfer.inference.simultaneous import joint_level
+from dpinfer.inference.testing.residuals import residual_table
+from dpinfer.inference.testing.tables import Independence
+from dpinfer.kernel.stage import Context
+from dpinfer.procedures.described import describe
+from validation.common.cells import measured
+from validation.common.claims import RULES, Claim, least_coverage
+from validation.common.outputs import Options, options, write_figure, write_table
+from validation.tests.loglinear_designs import EVEN, THREE, Design
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+PRICES = (dpi.ZCDP(0.05), dpi.ZCDP(0.5), dpi.PureDP(1.0))
+SIZES = (500, 5000)
+RELATIONS = ("add_remove", "replace_one")
+QUANTITIES = ("cells of a table", "means of groups", "residuals", "log-linear coefficients")
+CELL = ["quantity", "n", "price", "neighbors"]
+TABLE = Design("table", (3, 4), np.outer([0.5, 0.3, 0.2], [0.4, 0.3, 0.2, 0.1]).ravel(), "a + b")
+GROUPS = (0.35, 0.3, 0.2, 0.1, 0.05)
+ALPHA = 0.05
+
+
+def covers(ends: np.ndarray, truth: np.ndarray) -> np.ndarray:
+    """Whether all intervals (R, p, 2) hold their truths (p,), one by one (R, p)."""
+    return (ends[..., 0] <= truth) & (truth <= ends[..., 1])
+
+
+def of_moments(ask: Any, schema: Any, price: Any, neighbors: str, exact: np.ndarray, n: int, seed: Any) -> tuple:
+    """Joint and single intervals (R, p, 2) of a description, from exact sums (R, m)."""
+    measured_at = ask.measurement(price, schema=schema, neighbors=neighbors)
+    rng = np.random.default_rng(seed)
+    noise = measured_at.law.rvs(len(exact), rng) * np.asarray(measured_at.steps)
+    context = Context(schema, neighbors, price, n if neighbors == "replace_one" else None, True)  # type: ignore[arg-type]
+    released = Released(
+        context, measured_at.rows, measured_at.names, measured_at.law, np.asarray(measured_at.steps), exact + noise
+    )
+    estimates, told = describe(ask.plan(schema), released, target="population")
+    count = len(told.names)  # errors of different cells are taken as independent: every release has the same level
+    level = joint_level(np.eye(count), ALPHA)
+    named = {"names": told.names, "shift": told.shift, "factor": told.factor}
+    return tuple(batch_moments(estimates, alpha=alpha, **named).intervals for alpha in (level, ALPHA))
+
+
+def table_cells(n: int, price: Any, neighbors: str, replicates: int, seed: list[int]) -> tuple:
+    """Counts of the cells of a table, of a population."""
+    counts = np.random.default_rng(seed).multinomial(n, TABLE.shares, size=replicates).astype(float)
+    ask = dpi.table(["a", "b"], target="population")
+    found = of_moments(ask, TABLE.schema(neighbors), price, neighbors, counts, n, [*seed, 1])
+    return *found, n * TABLE.shares
+
+
+def group_means(n: int, price: Any, neighbors: str, replicates: int, seed: list[int]) -> tuple:
+    """Means of five groups of different sizes, one of them rare: values are beta(2, 3)."""
+    rng = np.random.default_rng(seed)
+    sizes = rng.multinomial(n, GROUPS, size=replicates)
+    filled = {"missing": 0.0, "impossible": 0.0} if neighbors == "replace_one" else {}
+    group = {"missing": "g0", "impossible": "g0"} if filled else {}
+    schema = dpi.Schema(x=dpi.Real(0, 1, **filled), g=dpi.Category([f"g{k}" for k in range(5)], **group))
+    sums = np.empty((replicates, 5, 3))
+    for row in range(replicates):
+        u = 2 * rng.beta(2, 3, n) - 1
+        place = np.repeat(np.arange(5), sizes[row])
+        for k, part in enumerate((np.ones(n), u, u * u)):
+            sums[row, :, k] = np.bincount(place, part, minlength=5)
+    ask = dpi.mean("x", by="g")
+    exact = sums.reshape(replicates, -1)
+    features = exact.reshape(replicates, 5, 3).copy()
+    features[..., 2] = 2 * features[..., 2] - features[..., 0]  # the square is measured from the middle of its bounds
+    found = of_moments(ask, schema, price, neighbors, features.reshape(replicates, -1), n, [*seed, 1])
+    return *found, np.full(5, 0.4)
+
+
+def residuals(n: int, price: Any, neighbors: str, replicates: int, seed: list[int]) -> tuple:
+    """Standardised residuals of a test of independence, in a population that departs from it."""
+    departs = np.array([[1.0, -1, 0, 0], [-1, 1, 0, 0], [0, 0, 0, 0]]).ravel() * 0.02
+    shares = TABLE.shares + departs
+    counts = np.random.default_rng(seed).multinomial(n, shares, size=replicates)
+    cells = TABLE.cells(n, price, neighbors, counts, [*seed, 1])
+    model = Independence((3, 4), cells.noise.law, cells.nobs)  # type: ignore[arg-type]
+    parts = [residual_table(model, one, alpha=ALPHA, simultaneous=True) for one in cells.values]  # noqa: PD011  (counts, and no Series)
+    joint = np.stack([np.stack([part.lower, part.upper], axis=-1) for part in parts])
+    single = residual_table(model, cells.values, alpha=ALPHA)
+    truth = residual_table(model, n * shares).standardised
+    return joint, np.stack([single.lower, single.upper], axis=-1), truth
+
+
+def coefficients(n: int, price: Any, neighbors: str, replicates: int, seed: list[int]) -> tuple:
+    """Coefficients of a log-linear model but the constant."""
+    design = Design("three", THREE, EVEN, "a * b + b * c")
+    counts = np.random.default_rng(seed).multinomial(n, EVEN, size=replicates)
+    model, values, names = design.model(design.cells(n, price, neighbors, counts, [*seed, 1]))
+    truth = fit_loglinear(model, n * EVEN[None]).params[0]
+    rows = np.eye(len(names))[1:]
+    joint, single = np.empty((replicates, len(rows), 2)), np.empty((replicates, len(rows), 2))
+    for place, one in enumerate(values):
+        found = LogLinearInference(model, one, names, None, nobs_is_public=False)
+        joint[place] = found.intervals(rows, joint_level(found.combined_covariance(rows), ALPHA))
+        single[place] = found.intervals(rows, ALPHA)
+    return joint, single, truth[1:]
+
+
+STUDIES = dict(zip(QUANTITIES, (table_cells, group_means, residuals, coefficients), strict=True))
+
+
+def measure(cell: tuple[str, int, Any, str], place: int, replicates: int, seed: int) -> dict:
+    """Joint coverage, that of single intervals taken together, and how much wider joint ones are."""
+    quantity, n, price, neighbors = cell
+    joint, single, truth = STUDIES[quantity](n, price, neighbors, replicates, [seed, place])
+    width = np.diff(joint, axis=-1)[..., 0], np.diff(single, axis=-1)[..., 0]
+    finite = np.isfinite(width[0]) & np.isfinite(width[1]) & (width[1] > 0)
+    return {
+        "quantity": quantity,
+        "n": n,
+        "price": str(price),
+        "neighbors": neighbors,
+        "intervals": len(truth),
+        "coverage": covers(joint, truth).all(axis=1).mean(),
+        "single, together": covers(single, truth).all(axis=1).mean(),
+        "width / single": (width[0][finite] / width[1][finite]).mean(),
+        "replicates": replicates,
+    }
+
+
+def figure_of(table: pd.DataFrame, least: float) -> Figure:
+    """Joint coverage of simultaneous intervals and of single ones."""
+    figure = Figure(figsize=(7.5, 3.8), layout="constrained")
+    axes = figure.subplots()
+    place = np.arange(len(table))
+    axes.plot(place, table["single, together"], "x", color="#f18f01", label="single intervals, taken together")
+    axes.plot(place, table["coverage"], "o", ms=4, color="#03396c", label="simultaneous intervals")
+    axes.axhline(0.95, color="black", lw=0.8)
+    axes.axhline(least, color="firebrick", lw=0.8, ls="--", label="least allowed")
+    each = len(table) // len(QUANTITIES)
+    axes.set_xticks(np.arange(len(QUANTITIES)) * each + (each - 1) / 2, QUANTITIES)
+    axes.set(ylabel="coverage of all at once")
+    axes.legend(fontsize=8, frameon=False, loc="upper right", bbox_to_anchor=(1.0, 0.85))
+    return figure
+
+
+def run(arguments: Options) -> list[Claim]:
+    """Measure every cell, write the table and the figure."""
+    grid = list(product(QUANTITIES, SIZES, PRICES))
+    cells = [(*one, RELATIONS[(place + place // 3) % 2]) for place, one in enumerate(grid)]
+    table = measured("simultaneous_coverage", cells, measure, arguments)
+    least = RULES.least_coverage(arguments.replicates, 1 - ALPHA)
+    notes = [
+        f"Rule: joint coverage at least {least:.4f} at {arguments.replicates:,} replicates. `single, together` is the "
+        "share of releases in which all single 95% intervals hold; `width / single` compares mean widths."
+    ]
+    write_table(table, "simultaneous_coverage", arguments, notes)
+    write_figure(figure_of(table, least), "simultaneous_coverage", arguments)
+    return [
+        least_coverage(
+            "least joint coverage of simultaneous 95% intervals", table, by=CELL, held=None,
+            design="cells of a table, means of groups, residuals, log-linear coefficients; two sizes, three prices",
+        )
+    ]  # fmt: skip
+
+
+if __name__ == "__main__":
+    run(options("tests.simultaneous_coverage", __doc__, replicates=5000))
