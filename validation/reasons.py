@@ -69,14 +69,6 @@ REASONS: dict[str, str] = {
         "Rows are dealt to blocks in worker processes, and statsmodels builds a frame for each: the own steps of "
         "`logit` and of least squares are several times faster."
     ),
-    "time of Gram of ten columns over that of the faster bare scan (at most 2.5)": (
-        "On the clock of a machine on which others ran, too; the ratio of processor times is within it. Two threads "
-        "that share an interpreter lose more to others than a scan without one."
-    ),
-    "time of logit on five columns over that of the faster bare scan (at most 8)": (
-        "Four passes: each reads six columns, for half a scan, and maps rows to whole numbers, links and products for "
-        "another one and a half to two."
-    ),
     "megabytes above the peak at 10,000,000 rows (at most 40)": (
         "The median alone: the exponential mechanism sorts four bytes a row in memory that a file stands behind, and "
         "resident pages of the file are counted. The system may take them back; other memory grows by a third of it."

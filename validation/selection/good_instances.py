@@ -383,4 +383,4 @@ def run(arguments: Options) -> list[Claim]:
 
 
 if __name__ == "__main__":
-    run(options("selection.good_instances", __doc__, replicates=1000))
+    run(options("selection.good_instances", __doc__, replicates=400))
