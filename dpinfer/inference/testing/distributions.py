@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from dpinfer.inference.testing.products import LEAST
-from dpinfer.inference.testing.ranks import common_shares, draw_groups, fitted_size
+from dpinfer.inference.testing.ranks import AWAY, common_shares, draw_groups, fitted_size
 from dpinfer.inference.testing.scores import by_rows, nearest_shares, shrinkage, whole_rows
 
 if TYPE_CHECKING:
@@ -29,6 +29,9 @@ if TYPE_CHECKING:
     from dpinfer.numerics.arrays import Array
 
 __all__ = ["GivenDistribution", "TwoDistributions"]
+
+_ELSEWHERE = 0.1
+"""Share of the rows that a weighted leaf is taken to hold, over all, beyond the given distribution."""
 
 _TINY = 1e-300
 
@@ -63,13 +66,14 @@ class TwoDistributions:
         """Sizes and common shares of releases (R, 2 m)."""
         return common_shares(values.reshape(-1, 2, self.leaves), self.noise.variance)
 
-    def path(self, values: Array) -> Array:
+    def path(self, values: Array, found: CommonShares | None = None) -> Array:
         """Weighted difference of both groups up to each leaf (R, m), standardised."""
-        found, variance = self.common(values), self.noise.variance
-        (n1, n2), (r1, r2) = found.sizes.T[:, :, None], found.rows.T[:, :, None]
+        found, variance = found or self.common(values), self.noise.variance
+        rows = found.plain @ np.ones(self.leaves)
+        (n1, n2), (r1, r2) = found.sizes.T[:, :, None], rows.T[:, :, None]
         spread = (n1 * r2**2 + n2 * r1**2) * found.shares + variance * (r1**2 + r2**2)
         scale = np.maximum(np.einsum("nk,nk->n", found.weights**2, spread), _TINY)
-        path = np.cumsum(r2 * found.counts[:, 0] - r1 * found.counts[:, 1], axis=1)
+        path = np.cumsum(r2 * found.plain[:, 0] - r1 * found.plain[:, 1], axis=1)
         return np.asarray(path / np.sqrt(scale)[:, None])
 
     def where(self, values: Array) -> NDArray[np.intp]:
@@ -78,7 +82,12 @@ class TwoDistributions:
 
     def statistic(self, values: Array) -> Array:
         """See `NullModel.statistic`."""
-        return by_rows(lambda some: _farthest(self.path(some), self.alternative)[0], values)
+        return by_rows(self._distance, values)
+
+    def _distance(self, values: Array) -> Array:
+        """Nothing where noise hides a group: its path says nothing of its rows."""
+        found = self.common(values)
+        return np.where(found.hidden, 0.0, _farthest(self.path(values, found), self.alternative)[0])
 
     def fit(self, values: Array) -> tuple[NDArray[np.int64], Array]:
         """Whole sizes (R, 2) and common shares (R, m)."""
@@ -112,14 +121,25 @@ class GivenDistribution:
 
     def path(self, values: Array) -> Array:
         """Weighted difference of the column from the given shares up to each leaf (R, m), standardised."""
-        variance, size = self.noise.variance, fitted_size(values, self.nobs)
-        middle = 0.5 * (self.shares + nearest_shares(values, size))
-        weights = shrinkage(middle, variance / size)
+        size, _, weights = self._sizes(values)
         seen = np.maximum(weights @ self.shares, _TINY)
-        size = np.maximum(np.einsum("nk,nk->n", values, weights) / seen, LEAST)[:, None]
-        scale = np.einsum("nk,nk->n", weights**2, size * self.shares + variance)
-        path = np.cumsum(weights * (values - size * self.shares), axis=1)
+        rows = np.einsum("nk,nk->n", values, weights) / seen
+        scale = np.einsum("nk,nk->n", weights**2, size[:, None] * self.shares + self.noise.variance)
+        path = np.cumsum(weights * (values - rows[:, None] * self.shares), axis=1)
         return np.asarray(path / np.sqrt(np.maximum(scale, _TINY))[:, None])
+
+    def _sizes(self, values: Array) -> tuple[Array, Array, Array]:
+        """Numbers of rows (R,), the noise in them (R,), and the weights of the leaves (R, m), public but for these."""
+        variance, leaves = self.noise.variance, len(self.shares)
+        size = fitted_size(values, self.nobs)
+        if self.nobs is None:
+            size = np.maximum(size, np.sqrt(variance * leaves))
+        weights = shrinkage((1 - _ELSEWHERE) * self.shares + _ELSEWHERE / leaves, variance / size)
+        if self.nobs is not None:
+            return size, np.zeros(len(values)), weights
+        seen = np.maximum(weights @ self.shares, _TINY)
+        error = np.sqrt(variance * (weights**2).sum(axis=1)) / seen
+        return np.maximum(np.einsum("nk,nk->n", values, weights) / seen, np.maximum(error, LEAST)), error, weights
 
     def where(self, values: Array) -> NDArray[np.intp]:
         """Leaf of the largest difference (R,)."""
@@ -131,7 +151,8 @@ class GivenDistribution:
 
     def fit(self, values: Array) -> NDArray[np.int64]:
         """Whole numbers of rows (R,)."""
-        return whole_rows(fitted_size(values, self.nobs))
+        size, error, _ = self._sizes(values)
+        return whole_rows(size + AWAY * error)
 
     def draw(self, fitted: NDArray[np.int64], size: int, rng: np.random.Generator) -> Array:
         """See `NullModel.draw`."""

@@ -26,11 +26,13 @@ if TYPE_CHECKING:
 
     from dpinfer.inference.testing.count_noise import CountNoise
     from dpinfer.inference.testing.groups import Alternative
-    from dpinfer.numerics.arrays import Array
+    from dpinfer.numerics.arrays import Array, Mask
 
 __all__ = [
+    "AWAY",
     "ZEROS",
     "CommonShares",
+    "FittedMargins",
     "GroupRanks",
     "RankAssociation",
     "SignedRanks",
@@ -45,8 +47,11 @@ ZEROS = ("wilcox", "pratt")
 
 _ROUNDS = 2
 
-_AWAY = 2.0
+AWAY = 2.0
 """Standard deviations of their noise by which sizes are raised in the simulated null."""
+
+_HIDING = 2.0
+"""Standard deviations of its noise that a size has to reach; a smaller one may be none for all that is known."""
 
 _TINY = 1e-300
 
@@ -70,25 +75,26 @@ class CommonShares:
         Not negative, of sum 1.
     weights : ndarray (R, m)
         See `shrinkage`.
-    counts : ndarray (R, G, m)
-        Weighted counts, freed of the bias that their weights come from the same noise (Stein's identity).
+    plain, counts : ndarray (R, G, m)
+        Weighted counts as they are, and freed of the bias that their weights come from the same noise (Stein's identity).
     """
 
     sizes: Array
     error: Array
     shares: Array
     weights: Array
+    plain: Array
     counts: Array
 
     @property
-    def rows(self) -> Array:
-        """Weighted counts added up (R, G)."""
-        return np.asarray(self.counts @ np.ones(self.counts.shape[2]))
+    def hidden(self) -> Mask:
+        """Whether noise hides the rows of a group (R,)."""
+        return np.asarray((self.sizes < _HIDING * self.error[:, None]).any(axis=1))
 
     @property
-    def grown(self) -> Array:
+    def grown(self) -> NDArray[np.int64]:
         """Whole sizes for the null (R, G), raised where noise hides them: statistics of small groups vary less."""
-        return whole_rows(self.sizes + _AWAY * self.error[:, None])
+        return whole_rows(self.sizes + AWAY * self.error[:, None])
 
 
 def common_shares(table: Array, variance: float) -> CommonShares:
@@ -113,14 +119,14 @@ def _weighted(table: Array, sizes: Array, error: Array, shares: Array, variance:
     """Weigh leaves, and read sizes from them; ``each`` (R, G, m) are the parts of the counts in the shares."""
     noise = _contrast_noise(sizes, variance)
     weights = shrinkage(shares, noise)
-    counts = weights[:, None] * table
+    plain = counts = weights[:, None] * table
     if variance > 0:
         slope = np.where(shares > 0, weights * (1 - weights) / np.maximum(shares, _TINY), 0.0)
-        counts -= variance * each * slope[:, None]
+        counts = plain - variance * each * slope[:, None]
     seen = np.maximum(np.einsum("nk,nk->n", shares, weights), _TINY)
     error = np.sqrt(variance * np.einsum("nk,nk->n", weights, weights)) / seen
     sizes = _at_least(counts @ np.ones(counts.shape[2]) / seen[:, None], error)
-    return CommonShares(sizes, error, shares, weights, counts)
+    return CommonShares(sizes, error, shares, weights, plain, counts)
 
 
 def _at_least(sizes: Array, error: Array) -> Array:
@@ -179,7 +185,7 @@ class GroupRanks:
         """Sums of scores of each group, those of ones, and the variances of the first, (R, G) each."""
         found = self.common(values)
         scores = centred_scores(found.shares, found.weights)
-        sums, rows = np.einsum("ngk,nk->ng", found.counts, scores), found.rows
+        sums, rows = np.einsum("ngk,nk->ng", found.counts, scores), found.counts @ np.ones(scores.shape[1])
         whole, total = rows.sum(axis=1), found.sizes.sum(axis=1)
         mean = np.clip(sums.sum(axis=1) / np.where(np.abs(whole) > _TINY, whole, _TINY), -1.0, 1.0)
         square = (found.weights * (scores - mean[:, None])) ** 2
@@ -286,6 +292,42 @@ class SignedRanks:
 
 
 @dataclass(frozen=True, eq=False)
+class FittedMargins:
+    """Two independent columns fitted to R grids.
+
+    Attributes
+    ----------
+    size, error : ndarray (R,)
+        Number of rows, and the standard deviation of the noise in it: 0 where it is public.
+    shares : pair of ndarray (R, r), (R, c)
+        Of the leaves of both columns.
+    rows, columns : pairs of ndarray (R, r), (R, c)
+        Weighted scores, and weights.
+    forms : ndarray (R, 2, 2)
+        The grid between scores and weights of both, freed of the bias that these come from the same noise.
+    hidden : ndarray of bool (R,)
+        Whether noise hides the rows, or how one of the columns is spread.
+    """
+
+    size: Array
+    error: Array
+    shares: list[Array]
+    rows: list[Array]
+    columns: list[Array]
+    forms: Array
+    hidden: Mask
+
+
+def _gathered(margin: Array, variance: float) -> Mask:
+    """Whether counts (R, r) of noise variance ``variance`` may all be in one leaf, for all that noise lets one see."""
+    if variance == 0:
+        return np.zeros(len(margin), dtype=bool)
+    others = margin.shape[1] - 1
+    length = (np.einsum("nk,nk->n", margin, margin) - margin.max(axis=1) ** 2) / variance
+    return np.asarray(length < others + _HIDING * np.sqrt(2 * others))
+
+
+@dataclass(frozen=True, eq=False)
 class RankAssociation:
     """Two independent columns, by Spearman's rank correlation; implements `NullModel` on grids (..., r c).
 
@@ -303,33 +345,58 @@ class RankAssociation:
     nobs: int | None = None
     alternative: Alternative = "two-sided"
 
-    def margins(self, values: Array) -> tuple[Array, Array, Array]:
-        """Number of rows (R,), and shares of the leaves of both columns (R, r) and (R, c)."""
-        table = values.reshape(-1, *self.shape)
+    def margins(self, values: Array) -> FittedMargins:
+        """Fit grids (R, r c) by the product of their margins."""
+        table, variance = values.reshape(-1, *self.shape), self.noise.variance
+        each = [table.sum(axis=2), table.sum(axis=1)]
+        error = np.sqrt(variance * self.shape[0] * self.shape[1])
         size = fitted_size(values.reshape(len(table), -1), self.nobs)
-        first, second = table.sum(axis=2), table.sum(axis=1)
-        return size, nearest_shares(first, size), nearest_shares(second, size)
+        raised = size if self.nobs is not None else np.maximum(size, error)
+        shares = [nearest_shares(margin, size) for margin in each]
+        weights = [
+            shrinkage(p, variance * across / raised) for p, across in zip(shares, self.shape[::-1], strict=True)
+        ]
+        scores = [centred_scores(p, w) for p, w in zip(shares, weights, strict=True)]
+        slopes = [
+            np.where(p > 0, w * (1 - w) / np.maximum(p, _TINY), 0.0) * (variance / raised)[:, None]
+            for p, w in zip(shares, weights, strict=True)
+        ]
+        by_row = [weights[0] * scores[0], weights[0]]
+        by_column = [weights[1] * scores[1], weights[1]]
+        steep = [slopes[0] * scores[0], slopes[0]], [slopes[1] * scores[1], slopes[1]]
+        forms = np.empty((len(table), 2, 2))
+        for i, row in enumerate(by_row):
+            across = np.einsum("nij,ni->nj", table, row)
+            for j, column in enumerate(by_column):
+                bias = steep[0][i].sum(axis=1) * column.sum(axis=1) + row.sum(axis=1) * steep[1][j].sum(axis=1)
+                forms[:, i, j] = np.einsum("nj,nj->n", across, column) - bias
+        seen = np.einsum("nk,nk->n", shares[0], weights[0]) * np.einsum("nk,nk->n", shares[1], weights[1])
+        blur = np.sqrt(variance * (weights[0] ** 2).sum(axis=1) * (weights[1] ** 2).sum(axis=1)) / np.maximum(seen, _TINY)
+        if self.nobs is None:
+            size = np.maximum(forms[:, 1, 1] / np.maximum(seen, _TINY), np.maximum(blur, LEAST))
+        else:
+            blur = np.zeros(len(table))
+        hidden = size < _HIDING * blur
+        for margin, across in zip(each, self.shape[::-1], strict=True):
+            hidden = hidden | _gathered(margin, variance * across)
+        return FittedMargins(size, blur, shares, by_row, by_column, forms, hidden)
 
     def signed(self, values: Array) -> Array:
         """Give the standardised covariance of the scores (...)."""
         return by_rows(self._signed, values)
 
     def _signed(self, values: Array) -> Array:
-        table, variance = values.reshape(-1, *self.shape), self.noise.variance
-        size, p, q = self.margins(values)
-        across, along = (shrinkage(p, variance * self.shape[1] / size), shrinkage(q, variance * self.shape[0] / size))
-        rows, columns = across * centred_scores(p, across), along * centred_scores(q, along)
-        by_score, by_weight = np.einsum("nij,ni->nj", table, rows), np.einsum("nij,ni->nj", table, across)
-        top, first = np.einsum("nj,nj->n", by_score, columns), np.einsum("nj,nj->n", by_score, along)
-        second, whole = np.einsum("nj,nj->n", by_weight, columns), np.einsum("nj,nj->n", by_weight, along)
-        whole = np.where(np.abs(whole) > _TINY, whole, _TINY)
-        top = top - first * second / whole
-        rows, columns = rows - (first / whole)[:, None] * across, columns - (second / whole)[:, None] * along
-        spread = np.einsum("ni,ni->n", p, rows**2) * np.einsum("nj,nj->n", q, columns**2)
-        across = (rows**2).sum(axis=1) * (columns**2).sum(axis=1)
-        freed = np.maximum(size - 1, LEAST)
-        bottom = size**2 / freed * spread + variance * across
-        return np.asarray(top / np.sqrt(np.maximum(bottom, _TINY)))
+        found, variance = self.margins(values), self.noise.variance
+        (a, b), (c, whole) = found.forms.transpose(1, 2, 0)
+        rows, columns = ([(one**2).sum(axis=1) for one in parts] for parts in (found.rows, found.columns))
+        spread = np.einsum("nk,nk->n", found.shares[0], found.rows[0] ** 2)
+        spread = spread * np.einsum("nk,nk->n", found.shares[1], found.columns[0] ** 2)
+        sampling = found.size**2 / np.maximum(found.size - 1, LEAST) * spread
+        noisy = whole**2 * rows[0] * columns[0] + b**2 * rows[1] * columns[0]
+        noisy += c**2 * rows[0] * columns[1] + a**2 * rows[1] * columns[1]
+        bottom = whole**2 * sampling + variance * noisy
+        signed = (a * whole - b * c) / np.sqrt(np.maximum(bottom, _TINY))
+        return np.where(found.hidden, 0.0, signed)
 
     def statistic(self, values: Array) -> Array:
         """See `NullModel.statistic`."""
@@ -337,8 +404,9 @@ class RankAssociation:
 
     def fit(self, values: Array) -> tuple[NDArray[np.int64], Array]:
         """Whole numbers of rows (R,), and shares of the cells (R, r c)."""
-        size, p, q = self.margins(values)
-        return whole_rows(size), (p[:, :, None] * q[:, None]).reshape(len(p), -1)
+        found = self.margins(values)
+        p, q = found.shares
+        return whole_rows(found.size + AWAY * found.error), (p[:, :, None] * q[:, None]).reshape(len(p), -1)
 
     def draw(self, fitted: tuple[NDArray[np.int64], Array], size: int, rng: np.random.Generator) -> Array:
         """See `NullModel.draw`."""
