@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from dpinfer.inference.testing.products import LEAST
-from dpinfer.inference.testing.ranks import AWAY, common_shares, draw_groups, fitted_size
+from dpinfer.inference.testing.ranks import AWAY, Judged, common_shares, draw_groups, fitted_size
 from dpinfer.inference.testing.scores import by_rows, nearest_shares, shrinkage, whole_rows
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from dpinfer.inference.testing.count_noise import CountNoise
     from dpinfer.inference.testing.groups import Alternative
     from dpinfer.inference.testing.ranks import CommonShares
-    from dpinfer.numerics.arrays import Array
+    from dpinfer.numerics.arrays import Array, Mask
 
 __all__ = ["GivenDistribution", "TwoDistributions"]
 
@@ -44,7 +44,7 @@ def _farthest(path: Array, alternative: Alternative) -> tuple[Array, NDArray[np.
 
 
 @dataclass(frozen=True, eq=False)
-class TwoDistributions:
+class TwoDistributions(Judged):
     """Two groups with one distribution, by the distance of their distribution functions; implements `NullModel`.
 
     Attributes
@@ -61,14 +61,19 @@ class TwoDistributions:
     noise: CountNoise
     nobs: int | None = None
     alternative: Alternative = "two-sided"
+    judged: bool = True
+
+    def hidden(self, values: Array) -> Mask:
+        """Whether noise hides the rows of a group in releases (R, 2 m): (R,)."""
+        return self.common(values).hidden
 
     def common(self, values: Array) -> CommonShares:
         """Sizes and common shares of releases (R, 2 m)."""
         return common_shares(values.reshape(-1, 2, self.leaves), self.noise.variance)
 
-    def path(self, values: Array, found: CommonShares | None = None) -> Array:
+    def path(self, values: Array) -> Array:
         """Weighted difference of both groups up to each leaf (R, m), standardised."""
-        found, variance = found or self.common(values), self.noise.variance
+        found, variance = self.common(values), self.noise.variance
         rows = found.plain @ np.ones(self.leaves)
         (n1, n2), (r1, r2) = found.sizes.T[:, :, None], rows.T[:, :, None]
         spread = (n1 * r2**2 + n2 * r1**2) * found.shares + variance * (r1**2 + r2**2)
@@ -82,12 +87,10 @@ class TwoDistributions:
 
     def statistic(self, values: Array) -> Array:
         """See `NullModel.statistic`."""
-        return by_rows(self._distance, values)
-
-    def _distance(self, values: Array) -> Array:
-        """Nothing where noise hides a group: its path says nothing of its rows."""
-        found = self.common(values)
-        return np.where(found.hidden, 0.0, _farthest(self.path(values, found), self.alternative)[0])
+        return by_rows(
+            lambda some: _farthest(self.path(some), self.alternative)[0] + self._untested(some),
+            values,
+        )
 
     def fit(self, values: Array) -> tuple[NDArray[np.int64], Array]:
         """Whole sizes (R, 2) and common shares (R, m)."""

@@ -13,11 +13,13 @@ fit, counts and noise alike, and everything is fitted anew to each draw.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from abc import ABC, abstractmethod
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
+from dpinfer.inference.testing.nulls import Candidate
 from dpinfer.inference.testing.products import LEAST
 from dpinfer.inference.testing.scores import by_rows, centred_scores, nearest_shares, shrinkage, whole_rows
 
@@ -26,6 +28,7 @@ if TYPE_CHECKING:
 
     from dpinfer.inference.testing.count_noise import CountNoise
     from dpinfer.inference.testing.groups import Alternative
+    from dpinfer.inference.testing.nulls import NullModel
     from dpinfer.numerics.arrays import Array, Mask
 
 __all__ = [
@@ -34,6 +37,7 @@ __all__ = [
     "CommonShares",
     "FittedMargins",
     "GroupRanks",
+    "Judged",
     "RankAssociation",
     "SignedRanks",
     "common_shares",
@@ -157,6 +161,36 @@ def draw_groups(
     return np.asarray(flat + noise.rvs(flat.shape, rng))
 
 
+class Judged(ABC):
+    """A hypothesis that is not tested where noise hides the rows: the p-value of such a release is 1.
+
+    Simulated releases are not judged, so that those that happen to hide the rows make the test no bolder.
+    """
+
+    judged: bool
+
+    @abstractmethod
+    def hidden(self, values: Array) -> Mask:
+        """Whether noise hides the rows of releases (R, m): (R,)."""
+
+    @abstractmethod
+    def fit(self, values: Array) -> tuple[NDArray[np.int64], Array]:
+        """See `NullModel.fit`."""
+
+    def candidates(self, values: Array) -> list[Candidate]:
+        """Fits to releases (R, m), those that are not tested apart; see `SeveralFits`."""
+        hidden = self.hidden(values)
+        tested: Any = replace(self, judged=False)  # type: ignore[type-var]
+        parts = ((cast("NullModel", self), np.flatnonzero(hidden)), (tested, np.flatnonzero(~hidden)))
+        return [Candidate(model, where, self.fit(values[where])) for model, where in parts if where.size]
+
+    def _untested(self, values: Array) -> Array:
+        """NaN (N,) for releases (N, m) that are not tested, else 0."""
+        if not self.judged:
+            return np.zeros(len(values))
+        return np.where(self.hidden(values), np.nan, 0.0)
+
+
 @dataclass(frozen=True, eq=False)
 class GroupRanks:
     """Groups with one distribution, by ranks: Mann & Whitney's test of two, Kruskal & Wallis's; implements `NullModel`.
@@ -256,7 +290,12 @@ class SignedRanks:
         """Number of rows (...), and shares by size (..., K + 1)."""
         counts, _ = self.folded(values)
         size = fitted_size(counts, self.nobs)
-        return size, nearest_shares(counts, size)
+        shares = nearest_shares(counts, size)
+        return size if self.nobs is not None else np.maximum(size, self._blur(values)), shares
+
+    def _blur(self, values: Array) -> float:
+        """Standard deviation of the noise in the number of rows."""
+        return 0.0 if self.nobs is not None else float(np.sqrt(self.noise.variance * values.shape[-1]))
 
     def signed(self, values: Array) -> Array:
         """Give the standardised sum of signed ranks (...)."""
@@ -283,7 +322,7 @@ class SignedRanks:
         """Whole numbers of rows (R,), and symmetric shares (R, 2 K + 1)."""
         size, shares = self.shares(values)
         half = 0.5 * shares[..., 1:]
-        return whole_rows(size), np.concatenate([half[..., ::-1], shares[..., :1], half], axis=-1)
+        return whole_rows(size + AWAY * self._blur(values)), np.concatenate([half[..., ::-1], shares[..., :1], half], axis=-1)
 
     def draw(self, fitted: tuple[NDArray[np.int64], Array], size: int, rng: np.random.Generator) -> Array:
         """See `NullModel.draw`."""
@@ -328,7 +367,7 @@ def _gathered(margin: Array, variance: float) -> Mask:
 
 
 @dataclass(frozen=True, eq=False)
-class RankAssociation:
+class RankAssociation(Judged):
     """Two independent columns, by Spearman's rank correlation; implements `NullModel` on grids (..., r c).
 
     Attributes
@@ -344,6 +383,11 @@ class RankAssociation:
     noise: CountNoise
     nobs: int | None = None
     alternative: Alternative = "two-sided"
+    judged: bool = True
+
+    def hidden(self, values: Array) -> Mask:
+        """Whether noise hides the rows, or how one of the columns is spread, in releases (R, r c): (R,)."""
+        return self.margins(values).hidden
 
     def margins(self, values: Array) -> FittedMargins:
         """Fit grids (R, r c) by the product of their margins."""
@@ -395,12 +439,11 @@ class RankAssociation:
         noisy = whole**2 * rows[0] * columns[0] + b**2 * rows[1] * columns[0]
         noisy += c**2 * rows[0] * columns[1] + a**2 * rows[1] * columns[1]
         bottom = whole**2 * sampling + variance * noisy
-        signed = (a * whole - b * c) / np.sqrt(np.maximum(bottom, _TINY))
-        return np.where(found.hidden, 0.0, signed)
+        return np.asarray((a * whole - b * c) / np.sqrt(np.maximum(bottom, _TINY)))
 
     def statistic(self, values: Array) -> Array:
         """See `NullModel.statistic`."""
-        return sided(self.signed(values), self.alternative)
+        return by_rows(lambda some: sided(self._signed(some), self.alternative) + self._untested(some), values)
 
     def fit(self, values: Array) -> tuple[NDArray[np.int64], Array]:
         """Whole numbers of rows (R,), and shares of the cells (R, r c)."""
