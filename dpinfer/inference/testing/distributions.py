@@ -51,15 +51,12 @@ class TwoDistributions(Judged):
     ----------
     leaves : int
     noise : CountNoise
-    nobs : int or None
-        The number of rows of both groups where it is public.
     alternative : {"two-sided", "less", "greater"}
         "greater": the distribution function of the first group is above that of the second somewhere.
     """
 
     leaves: int
     noise: CountNoise
-    nobs: int | None = None
     alternative: Alternative = "two-sided"
     judged: bool = True
 

@@ -200,15 +200,12 @@ class GroupRanks:
     shape : (int, int)
         Groups by leaves.
     noise : CountNoise
-    nobs : int or None
-        The number of rows of all groups where it is public.
     alternative : {"two-sided", "less", "greater"}
         "greater": the first of two groups has the larger values.
     """
 
     shape: tuple[int, int]
     noise: CountNoise
-    nobs: int | None = None
     alternative: Alternative = "two-sided"
 
     def common(self, values: Array) -> CommonShares:
