@@ -34,6 +34,7 @@ from dpinfer.procedures.proportions import proportion
 from dpinfer.procedures.quality import quality
 from dpinfer.procedures.quantiles import median, quantile
 from dpinfer.procedures.queries import linear_queries
+from dpinfer.procedures.ranks import kruskal, ks_1samp, ks_2samp, mannwhitneyu, spearmanr, wilcoxon
 from dpinfer.procedures.selection import exponential_mechanism, most_frequent
 from dpinfer.procedures.threshold import above_threshold
 from dpinfer.release import Release, read_release
@@ -85,8 +86,12 @@ __all__ = [
     "glm",
     "gram",
     "histogram",
+    "kruskal",
+    "ks_1samp",
+    "ks_2samp",
     "linear_queries",
     "logit",
+    "mannwhitneyu",
     "mean",
     "median",
     "most_frequent",
@@ -106,6 +111,7 @@ __all__ = [
     "rlm",
     "sample_aggregate",
     "show_progress",
+    "spearmanr",
     "summary_table",
     "table",
     "total",
@@ -114,6 +120,7 @@ __all__ = [
     "ttest_ind",
     "ttest_rel",
     "variance",
+    "wilcoxon",
     "write_codebook",
 ]
 

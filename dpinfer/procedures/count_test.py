@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 
     Array = NDArray[np.float64]
 
-__all__ = ["NULLS", "ChiSquare"]
+__all__ = ["NULLS", "ChiSquare", "noise_of"]
 
 NULLS = ("simulated", "asymptotic")
 
@@ -228,7 +228,7 @@ class ChiSquare(OfSums):
         laplace, keeps = found.law.family == "laplace", plan.rows.keeps_every_row
         self.check_fit(axes, laplace=laplace, keeps=keeps, nobs=known)
         public = known or None  # of no rows there is nothing to divide by
-        model = self._model(axes, _noise_of(found, counts.shape[-1]), public)
+        model = self._model(axes, noise_of(found, counts.shape[-1]), public)
         return self._results(found, axes, model, counts.sum(axis=-1)[0], known)
 
     def with_options(self, options: Mapping[str, Any]) -> Self:
@@ -309,7 +309,7 @@ class ChiSquare(OfSums):
         return "Private chi-squared test of homogeneity", f"{names[1]} is the same in every {names[0]}"
 
 
-def _noise_of(release: Release, together: int) -> CountNoise:
+def noise_of(release: Release, together: int) -> CountNoise:
     """Noise of counts, each the sum of ``together`` released ones.
 
     Raises

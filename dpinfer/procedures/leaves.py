@@ -8,9 +8,26 @@ the noise variance of a count; most near ``m = B (N / (2 v))^(1/3)``. Of two col
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import numpy as np
 
-__all__ = ["FEWEST", "MOST", "best_leaves", "best_sides", "equal_edges", "mirrored_edges", "whole_edges"]
+from dpinfer.errors import OptionError
+from dpinfer.schema.axes import BinsAxis
+
+if TYPE_CHECKING:
+    from dpinfer.schema.axes import Axis
+
+__all__ = [
+    "FEWEST",
+    "MOST",
+    "best_leaves",
+    "best_sides",
+    "equal_edges",
+    "mirrored_edges",
+    "mirrored_places",
+    "whole_edges",
+]
 
 ROWS = 1000.0
 """Rows for which the number of leaves is best."""
@@ -52,4 +69,23 @@ def mirrored_edges(reach: float, leaves: int, *, whole: bool) -> tuple[float, ..
         width = 2 * reach / (2 * sides + 1)
         return (*(float(width * (k + 0.5)) for k in range(sides)), float(reach))
     step = -(-int(reach) // sides)
-    return (*(float(edge) for edge in np.arange(0.5, reach, step)), float(reach) + 0.5)
+    return (*(float(edge) for edge in np.arange(0.5, reach + 0.5, step)), float(reach) + 0.5)
+
+
+def mirrored_places(axis: Axis, center: float) -> list[int] | None:
+    """Order of the leaves of an axis about a center, a missing leaf of zeros as -1; None where nothing is to be moved.
+
+    Raises
+    ------
+    OptionError
+        If the leaves do not mirror each other about the center.
+    """
+    points = np.array(axis.edges if isinstance(axis, BinsAxis) else axis.labels, dtype=np.float64) - center
+    if not np.allclose(points, -points[::-1], atol=1e-9 * np.abs(points).max()):
+        raise OptionError(
+            "center", center, f"the middle of the leaves of the release, {0.5 * (points[0] + points[-1]) + center:g}"
+        )
+    if axis.size % 2:
+        return None
+    half = axis.size // 2
+    return [*range(half), -1, *range(half, axis.size)]

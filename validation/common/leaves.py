@@ -1,4 +1,4 @@
-"""What studies of rank tests share: laws of values cut into leaves, the noise of a price, and tests of many releases."""
+"""What studies of rank tests share: laws of values in leaves, the noise of a price, and tests of many releases."""
 
 from __future__ import annotations
 

@@ -13,7 +13,8 @@ from scipy import stats
 
 import dpinfer as dpi
 from dpinfer.inference.testing.distributions import GivenDistribution, TwoDistributions
-from dpinfer.inference.testing.ranks import GroupRanks, RankAssociation, SignedRanks
+from dpinfer.inference.testing.rank_association import RankAssociation
+from dpinfer.inference.testing.ranks import GroupRanks, SignedRanks
 from dpinfer.procedures.leaves import best_leaves, best_sides
 from validation.common.cells import kept_all
 from validation.common.claims import Claim, largest_size

@@ -1,7 +1,7 @@
 """Kolmogorov & Smirnov's tests on noisy counts of leaves: of two groups, and of one column against given shares.
 
 Differences of counts are added up from the lowest leaf. The noise of empty leaves would add up, too, so leaves are
-weighted by `shrinkage`, and so are those behind the numbers of rows, which brings the sums back to zero at the last leaf:
+weighted by `shrinkage`, and so are those behind the numbers of rows, which brings the sums back to zero in the end:
 
     T_k = sum_{j <= k} h_j d_j,    d_j = N_2 X_1j - N_1 X_2j,    N_g = sum_j h_j X_gj.
 
@@ -16,16 +16,16 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from dpinfer.inference.testing.leaf_fits import AWAY, Judged, common_shares, draw_groups, fitted_size
 from dpinfer.inference.testing.products import LEAST
-from dpinfer.inference.testing.ranks import AWAY, Judged, common_shares, draw_groups, fitted_size
-from dpinfer.inference.testing.scores import by_rows, nearest_shares, shrinkage, whole_rows
+from dpinfer.inference.testing.scores import by_rows, shrinkage, whole_rows
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from dpinfer.inference.testing.count_noise import CountNoise
     from dpinfer.inference.testing.groups import Alternative
-    from dpinfer.inference.testing.ranks import CommonShares
+    from dpinfer.inference.testing.leaf_fits import CommonShares
     from dpinfer.numerics.arrays import Array, Mask
 
 __all__ = ["GivenDistribution", "TwoDistributions"]

@@ -11,12 +11,14 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 from scipy import stats
 
+from dpinfer.inference.testing.leaf_fits import HIDING
 from dpinfer.inference.testing.products import LEAST
 from dpinfer.inference.testing.scores import below, nearest_shares
 
 if TYPE_CHECKING:
-    from dpinfer.inference.testing.ranks import GroupRanks, RankAssociation, SignedRanks
-    from dpinfer.numerics.arrays import Array
+    from dpinfer.inference.testing.rank_association import RankAssociation
+    from dpinfer.inference.testing.ranks import GroupRanks, SignedRanks
+    from dpinfer.numerics.arrays import Array, Mask
 
 __all__ = ["LeafEffect", "mean_ranks", "rank_biserial", "rank_correlation", "superiority"]
 
@@ -91,7 +93,7 @@ def _ends(within: Array, estimate: Array) -> tuple[Array, Array]:
 def rank_biserial(model: SignedRanks, values: Array, alpha: float) -> LeafEffect:
     """Share of the signed ranks above zero less that below, zeros left out."""
     v, half = model.noise.variance, values.shape[1] // 2
-    counts, apart = model.folded(values)
+    _, apart = model.folded(values)
     size, shares = model.shares(values)
     used = shares[:, 1:]
     ranks = below(used)
@@ -103,7 +105,7 @@ def rank_biserial(model: SignedRanks, values: Array, alpha: float) -> LeafEffect
     above, under = (ranks + ahead - base) / bottom[:, None], (-ranks + ahead - base) / bottom[:, None]
     each = np.concatenate([under[:, ::-1], np.zeros((len(values), 1)), above], axis=1)
     share = nearest_shares(values, size)
-    hidden = size < 2 * np.sqrt(v * (2 * half + 1)) if model.nobs is None else counts[:, 0] > size
+    hidden = (size < HIDING * np.sqrt(v * (2 * half + 1))) & (model.nobs is None)
     return _wald(estimate, each, share, size, v, hidden, alpha)
 
 
@@ -128,14 +130,14 @@ def rank_correlation(model: RankAssociation, values: Array, alpha: float) -> Lea
 
 
 def _ahead(sums: Array) -> Array:
-    """Sums from each leaf on, half of its own (..., m)."""
+    """Add up from each leaf on, half of its own (..., m)."""
     return np.asarray(sums[..., ::-1].cumsum(axis=-1)[..., ::-1] - 0.5 * sums)
 
 
 def _wald(
-    estimate: Array, each: Array, shares: Array, size: Array, variance: float, hidden: Array, alpha: float
+    estimate: Array, each: Array, shares: Array, size: Array, variance: float, hidden: Mask, alpha: float
 ) -> LeafEffect:
-    """Interval from the influence ``each`` (R, m) of a row on an estimate between -1 and 1; all where noise hides it."""
+    """Interval from the influence ``each`` (R, m) of a row on an estimate in [-1, 1]; all where noise hides it."""
     centred = each - np.einsum("nk,nk->n", shares, each)[:, None]
     noise = variance * (centred**2).sum(axis=1) / size**2
     error = np.sqrt(_spread(shares, each) / size + noise)
@@ -151,8 +153,6 @@ def mean_ranks(table: Array, variance: float) -> tuple[Array, Array, Array]:
     pooled = nearest_shares(table.sum(axis=1), np.maximum(totals.sum(axis=1), LEAST))
     ranks = below(pooled)
     mean = np.clip(np.einsum("ngk,nk->ng", table, ranks) / sizes, 0.0, 1.0)
-    spread = np.stack(
-        [_spread(nearest_shares(table[:, g], sizes[:, g]), ranks) for g in range(table.shape[1])], axis=1
-    )
+    spread = np.stack([_spread(nearest_shares(table[:, g], sizes[:, g]), ranks) for g in range(table.shape[1])], axis=1)
     noise = variance * np.stack([((ranks - mean[:, [g]]) ** 2).sum(axis=1) for g in range(table.shape[1])], axis=1)
     return mean, np.sqrt(spread / sizes + noise / sizes**2), np.sqrt(noise) / sizes

@@ -12,6 +12,8 @@ import numpy as np
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from numpy.typing import NDArray
+
     from dpinfer.numerics.arrays import Array
 
 __all__ = ["below", "by_rows", "centred_scores", "nearest_shares", "shrinkage", "whole_rows"]
@@ -59,7 +61,7 @@ def centred_scores(shares: Array, weights: Array) -> Array:
     return np.asarray(scores - through[..., None])
 
 
-def whole_rows(sizes: Array) -> Array:
+def whole_rows(sizes: Array) -> NDArray[np.int64]:
     """Whole numbers of rows, at least one."""
     return np.maximum(np.rint(sizes), 1.0).astype(np.int64)
 
