@@ -96,8 +96,12 @@ VALID = {
     "glm": {"formula": "y ~ x"},
     "gram": {"columns": ["x", "y"]},
     "histogram": {"column": "x", "bins": 4, "bounds": (0, 10)},
+    "kruskal": {"column": "x", "by": "g", "draws": 1000},
+    "ks_1samp": {"column": "x", "cdf": "uniform", "args": (0, 10), "draws": 1000},
+    "ks_2samp": {"column": "x", "by": "g", "draws": 1000},
     "linear_queries": {"columns": "g", "queries": [[1, 0], [1, 1]]},
     "logit": {"formula": "b ~ x"},
+    "mannwhitneyu": {"column": "x", "by": "g", "draws": 1000},
     "mean": {"columns": "x"},
     "median": {"column": "x"},
     "most_frequent": {"columns": "g"},
@@ -122,6 +126,7 @@ VALID = {
     "read_codebook": {"path": "book.json"},
     "read_release": {"path": "mean.json"},
     "rlm": {"formula": "y ~ x"},
+    "spearmanr": {"x": "x", "y": "y", "draws": 1000},
     "sample_aggregate": {"formula": "y ~ x", "model": sm.OLS, "blocks": 8, "bounds": (-9, 9), "n_jobs": 1},
     "summary_table": {"results": [OLS]},
     "table": {"columns": "g"},
@@ -131,6 +136,7 @@ VALID = {
     "ttest_ind": {"column": "x", "by": "g", "draws": 1000},
     "ttest_rel": {"a": "x", "b": "y", "draws": 1000},
     "variance": {"columns": "x"},
+    "wilcoxon": {"column": "x", "other": "y", "draws": 1000},
     "write_codebook": {"schema": dpi.Schema(x=dpi.Real(0, 10)), "path": "written.json"},
 }
 NOT_CALLED = {"errors", "__version__", "Procedure", "PrivateResults"}  # no constructors of users
