@@ -44,14 +44,14 @@ def data(neighbors="add_remove"):
 
 
 ASKED = {
-    "mannwhitneyu": lambda d: dpi.mannwhitneyu("age", "married", d),
-    "kruskal": lambda d: dpi.kruskal("kids", "race", d),
-    "ks_2samp": lambda d: dpi.ks_2samp("age", "married", d),
-    "wilcoxon": lambda d: dpi.wilcoxon("after", "before", d),
-    "wilcoxon of one": lambda d: dpi.wilcoxon("age", data=d, center=47),
-    "ks_1samp": lambda d: dpi.ks_1samp("kids", stats.poisson(2), d),
-    "ks_1samp own": lambda d: dpi.ks_1samp("age", lambda x: stats.norm.cdf(x, 47, 13), d),
-    "spearmanr": lambda d: dpi.spearmanr("before", "after", d),
+    "mannwhitneyu": lambda d: dpi.mannwhitneyu("age", "married", d, draws=499),
+    "kruskal": lambda d: dpi.kruskal("kids", "race", d, draws=499),
+    "ks_2samp": lambda d: dpi.ks_2samp("age", "married", d, draws=499),
+    "wilcoxon": lambda d: dpi.wilcoxon("after", "before", d, draws=499),
+    "wilcoxon of one": lambda d: dpi.wilcoxon("age", data=d, center=47, draws=499),
+    "ks_1samp": lambda d: dpi.ks_1samp("kids", stats.poisson(2), d, draws=499),
+    "ks_1samp own": lambda d: dpi.ks_1samp("age", lambda x: stats.norm.cdf(x, 47, 13), d, draws=499),
+    "spearmanr": lambda d: dpi.spearmanr("before", "after", d, draws=499),
 }
 FOUND = {"mannwhitneyu", "ks_2samp", "wilcoxon", "spearmanr"}
 
@@ -114,20 +114,20 @@ def test_a_mirrored_axis_puts_a_value_and_its_negative_as_far_from_the_middle():
 
 def test_a_table_or_histogram_serves():
     table = dpi.table(["race", "kids", "married"], data()).measure(PRICE)
-    assert dpi.mannwhitneyu("kids", "married", table).infer().pvalue > 1e-3
-    assert dpi.kruskal("kids", "race", table).infer().dof == 2
-    assert dpi.ks_1samp("kids", "poisson", table, args=(2,)).infer().statistic < 0.1
-    assert dpi.spearmanr("kids", "married", table).infer().effect_size().lower < 0.1
-    assert dpi.wilcoxon("kids", data=table, center=4).infer().pvalue < 0.01
+    assert dpi.mannwhitneyu("kids", "married", table, draws=499).infer().pvalue > 1e-3
+    assert dpi.kruskal("kids", "race", table, draws=499).infer().dof == 2
+    assert dpi.ks_1samp("kids", "poisson", table, args=(2,), draws=499).infer().statistic < 0.1
+    assert dpi.spearmanr("kids", "married", table, draws=499).infer().effect_size().lower < 0.1
+    assert dpi.wilcoxon("kids", data=table, center=4, draws=499).infer().pvalue < 0.01
     histogram = dpi.histogram("age", data(), bins=20, bounds=(0, 100), by="married").measure(PRICE)
-    assert dpi.ks_2samp("age", "married", histogram).infer().pvalue < 0.01
-    assert dpi.wilcoxon("age", data=histogram, center=50).infer().pvalue < 0.01
+    assert dpi.ks_2samp("age", "married", histogram, draws=499).infer().pvalue < 0.01
+    assert dpi.wilcoxon("age", data=histogram, center=50, draws=499).infer().pvalue < 0.01
     with pytest.raises(OptionError, match="the middle of the leaves"):
-        dpi.wilcoxon("age", data=histogram, center=40).infer()
+        dpi.wilcoxon("age", data=histogram, center=40, draws=499).infer()
     with pytest.raises(OptionError, match="the bins of the release"):
         dpi.ks_2samp("age", "married", histogram, bins=[0, 50, 100]).infer()
     with pytest.raises(MissingFromReleaseError):
-        dpi.mannwhitneyu("age", "race == 'a'", histogram).infer()
+        dpi.mannwhitneyu("age", "race == 'a'", histogram, draws=499).infer()
     with pytest.raises(InferenceError):
         dpi.mannwhitneyu("age", "married", dpi.mean("age", data()).measure(PRICE)).infer()
 
@@ -177,29 +177,29 @@ def test_people_with_several_rows_are_refused():
 
 
 def test_results_are_named_as_in_scipy():
-    test = dpi.mannwhitneyu("age", "married", data()).fit(dpi.ZCDP(1000.0))
+    test = dpi.mannwhitneyu("age", "married", data(), draws=99).fit(dpi.ZCDP(1000.0))
     frame = rows()
     low, high = (frame["age"][frame["married"] == truth] for truth in (False, True))
     assert test.statistic == pytest.approx(stats.mannwhitneyu(low, high).statistic, rel=0.01)
     assert test.bse_noise < test.bse
     found = test.effect_size()
     assert found.lower < found.estimate < found.upper < 0.5
-    distance = dpi.ks_2samp("age", "married", data()).fit(dpi.ZCDP(1000.0))
+    distance = dpi.ks_2samp("age", "married", data(), draws=99).fit(dpi.ZCDP(1000.0))
     assert distance.statistic == pytest.approx(stats.ks_2samp(low, high).statistic, abs=0.02)
     assert distance.statistic_location in distance.frame().index
     with pytest.raises(InferenceError, match="an effect size is of two groups"):
         distance.effect_size()
     with pytest.raises(InferenceError, match="ks_1samp and ks_2samp"):
         _ = test.statistic_location
-    several = dpi.kruskal("age", "race", data()).fit(dpi.ZCDP(1000.0))
+    several = dpi.kruskal("age", "race", data(), draws=99).fit(dpi.ZCDP(1000.0))
     expected = stats.kruskal(*(frame["age"][frame["race"] == one] for one in "abc")).statistic
     assert several.statistic == pytest.approx(expected, rel=0.05)
     assert several.df == 2
     assert several.zstatistic == several.statistic
-    signs = dpi.wilcoxon("after", "before", data(), bins=200).fit(dpi.ZCDP(1000.0))
+    signs = dpi.wilcoxon("after", "before", data(), bins=200, draws=99).fit(dpi.ZCDP(1000.0))
     paired = stats.wilcoxon(frame["after"], frame["before"], method="asymptotic")
     assert signs.statistic == pytest.approx(paired.statistic, rel=0.01)
-    both = dpi.spearmanr("before", "after", data()).fit(dpi.ZCDP(1000.0))
+    both = dpi.spearmanr("before", "after", data(), draws=99).fit(dpi.ZCDP(1000.0))
     assert both.statistic == pytest.approx(stats.spearmanr(frame["before"], frame["after"]).statistic, abs=0.01)
     for one in (test, distance, several, signs, both):
         assert one.plot().get_title()

@@ -17,6 +17,7 @@ from validation.publish.entry import coverage, first_minutes, margins, noise
 from validation.publish.newton import limits, peers, speed
 from validation.publish.planning import planning, real_rows
 from validation.publish.quantiles import quantiles, selection
+from validation.publish.ranks import ranks
 from validation.publish.resampling import aggregate, bootstrap
 from validation.publish.rounds import free
 from validation.publish.rules import rules
@@ -51,6 +52,7 @@ SECTIONS: dict[tuple[Path, str], Callable[[], str]] = {
     (DOCS / "entry.md", "margins"): margins,
     (DOCS / "entry.md", "coverage"): coverage,
     (DOCS / "tests.md", "tests"): tests,
+    (DOCS / "ranks.md", "ranks"): ranks,
     (DOCS / "sample-aggregate.md", "aggregate"): aggregate,
     (DOCS / "bootstrap.md", "bootstrap"): bootstrap,
     (DOCS / "people.md", "people"): people_report.section,
