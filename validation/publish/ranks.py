@@ -37,15 +37,16 @@ def ranks() -> str:
             "",
             f"{int(table['replicates'].iloc[0]):,} replicates, 199 draws behind each p-value; n of 50, 1,000 and "
             "100,000; groups of equal sizes and of 1 to 20; even values, ties of nine rows in ten, skewed ones in "
-            "loose bounds, Cauchy values; three measures, each at a loud and a quiet price; both relations. Sizes allowed: "
-            f"see `validation/output/rank_sizes.md`; designs run again at ten times the replicates: {again} "
+            "loose bounds, Cauchy values; three measures, each at a loud and a quiet price; both relations. Sizes "
+            f"allowed: see `validation/output/rank_sizes.md`; designs run again at ten times the replicates: {again} "
             "(`python -m validation.tests.rank_sizes`).",
             "",
             picture("Sizes of the rank tests", "rank_sizes"),
             "",
             "Power at .05 against a shift of half a standard deviation of the last group, PureDP, replace_one, n "
             "public: from counts, from noise on the statistic at the same guarantee (Couch et al. 2019; their "
-            "Mann-Whitney test has a delta of 1e-6 besides), and without privacy (`python -m validation.tests.rank_power`).",
+            "Mann-Whitney test has a delta of 1e-6 besides), and without privacy "
+            "(`python -m validation.tests.rank_power`).",
             "",
             *lines_of(["test", "epsilon", "rows", *_POWERS], shown),
             "",
