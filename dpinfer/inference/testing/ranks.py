@@ -14,11 +14,12 @@ fit, counts and noise alike, and everything is fitted anew to each draw.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 import numpy as np
 
-from dpinfer.inference.testing.leaf_fits import AWAY, common_shares, draw_groups, fitted_size, sided
+from dpinfer.inference.testing.leaf_fits import AWAY, HIDING, common_shares, draw_groups, fitted_size, sided
+from dpinfer.inference.testing.nulls import Candidate
 from dpinfer.inference.testing.products import LEAST
 from dpinfer.inference.testing.scores import by_rows, centred_scores, nearest_shares, shrinkage, whole_rows
 
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
     from dpinfer.inference.testing.count_noise import CountNoise
     from dpinfer.inference.testing.groups import Alternative
     from dpinfer.inference.testing.leaf_fits import CommonShares
+    from dpinfer.inference.testing.nulls import NullModel
     from dpinfer.numerics.arrays import Array
 
 __all__ = ["ZEROS", "GroupRanks", "SignedRanks"]
@@ -98,6 +100,24 @@ class GroupRanks:
         """Whole sizes (R, G) and common shares (R, m)."""
         found = self.common(values)
         return found.grown, found.shares
+
+    def candidates(self, values: Array) -> list[Candidate]:
+        """Fits to releases (R, G m); see `SeveralFits`.
+
+        Of Laplace noise a leaf that looks filled because of one large draw differs between groups by as much. Draws
+        from shares that take such leaves for filled miss this, so that leaves which noise hides are also tried empty.
+        """
+        found, every = self.common(values), np.arange(len(values))
+        model = cast("NullModel", self)
+        fits = [Candidate(model, every, (found.grown, found.shares))]
+        if self.noise.variance > 0 and not self.noise.is_normal:
+            rows = found.shares * found.sizes.sum(axis=1)[:, None]
+            seen = (rows >= HIDING * np.sqrt(self.shape[0] * self.noise.variance)) | (
+                found.shares == found.shares.max(axis=1, keepdims=True)
+            )
+            clear = np.where(seen, found.shares, 0.0)
+            fits.append(Candidate(model, every, (found.grown, clear / clear.sum(axis=1, keepdims=True))))
+        return fits
 
     def draw(self, fitted: tuple[NDArray[np.int64], Array], size: int, rng: np.random.Generator) -> Array:
         """See `NullModel.draw`."""
