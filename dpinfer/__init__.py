@@ -36,6 +36,7 @@ from dpinfer.procedures.proportions import proportion
 from dpinfer.procedures.quality import quality
 from dpinfer.procedures.quantiles import median, quantile
 from dpinfer.procedures.queries import linear_queries
+from dpinfer.procedures.ranks import kruskal, ks_1samp, ks_2samp, mannwhitneyu, spearmanr, wilcoxon
 from dpinfer.procedures.selection import exponential_mechanism, most_frequent
 from dpinfer.procedures.threshold import above_threshold
 from dpinfer.procedures.workload import workload
@@ -88,9 +89,13 @@ __all__ = [
     "glm",
     "gram",
     "histogram",
+    "kruskal",
+    "ks_1samp",
+    "ks_2samp",
     "linear_queries",
     "logit",
     "loglinear",
+    "mannwhitneyu",
     "marginals",
     "mean",
     "median",
@@ -111,6 +116,7 @@ __all__ = [
     "rlm",
     "sample_aggregate",
     "show_progress",
+    "spearmanr",
     "summary_table",
     "table",
     "total",
@@ -119,6 +125,7 @@ __all__ = [
     "ttest_ind",
     "ttest_rel",
     "variance",
+    "wilcoxon",
     "workload",
     "write_codebook",
 ]

@@ -32,7 +32,7 @@ from dpinfer.kernel.rows.scores import ScoreSum
 from dpinfer.kernel.rows.tree import PointRows, TreeSum
 from dpinfer.kernel.stage import Above, Largest, Noise, Place, Resampled, Stage, Sum
 from dpinfer.privacy.units import GDP, ZCDP, ApproxDP, PureDP
-from dpinfer.schema.axis_types import BinsAxis, ConditionAxis, LevelsAxis
+from dpinfer.schema.axis_types import BinsAxis, ConditionAxis, LevelsAxis, MirroredAxis
 from dpinfer.schema.columns import Boolean, Category, Date, Integer, Real
 from dpinfer.schema.expression import Expression
 from dpinfer.schema.grid import UNIT, Basis, Block, Curve
@@ -55,7 +55,8 @@ _RECORDS = frozenset(
     | {OctaveCounts, PlaceCounts, BlockMoments}
     | {ClassCounts, OctaveRows, MarginalSum}
     | {RoundSum, RoundCounts, RoundFrame, Term, Bins, Interpolant}
-    | {Features, RowClip, Basis, Block, Curve, Expression, LevelsAxis, ConditionAxis, BinsAxis, Region}
+    | {Features, RowClip, Basis, Block, Curve, Expression, Region}
+    | {LevelsAxis, ConditionAxis, BinsAxis, MirroredAxis}
 )
 
 _ARRAYS = {

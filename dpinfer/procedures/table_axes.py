@@ -84,5 +84,5 @@ def _is_condition(text: str) -> bool:
 
 
 def axis_name(axis: Mapping[str, Any]) -> str:
-    """Return what an axis is called in tables: its column, or its condition."""
-    return str(axis.get("column", axis.get("condition")))
+    """Return what an axis is called in tables: its column, its condition, or the expression that it mirrors."""
+    return str(next(axis[kind] for kind in ("column", "condition", "mirrored") if kind in axis))

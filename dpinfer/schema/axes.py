@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from dpinfer.errors import FormulaError, OptionError
-from dpinfer.schema.axis_types import Axis, BinsAxis, ConditionAxis, LevelsAxis
+from dpinfer.schema.axis_types import Axis, BinsAxis, ConditionAxis, LevelsAxis, MirroredAxis
 from dpinfer.schema.expressions import Expression, compile_expression
 
 if TYPE_CHECKING:
@@ -17,6 +17,7 @@ __all__ = [
     "BinsAxis",
     "ConditionAxis",
     "LevelsAxis",
+    "MirroredAxis",
     "axis_from_dict",
     "axis_to_dict",
     "compile_condition",
@@ -59,6 +60,8 @@ def axis_to_dict(axis: Axis) -> dict[str, Any]:
     """Return an axis as a JSON-ready mapping."""
     if isinstance(axis, ConditionAxis):
         return {"condition": axis.name}
+    if isinstance(axis, MirroredAxis):
+        return {"mirrored": axis.name, "edges": list(axis.edges)}
     return {"column": axis.name, **({"edges": list(axis.edges)} if isinstance(axis, BinsAxis) else {})}
 
 
@@ -69,7 +72,8 @@ def cuts_of(axis: Axis) -> tuple[float, ...]:
 
 def part_in_words(axis: Axis, place: int) -> str:
     """Return what is true of the rows in a part."""
-    return f"{axis.name}={axis.labels[place]}" if isinstance(axis, ConditionAxis) else str(axis.labels[place])
+    told = isinstance(axis, ConditionAxis | MirroredAxis)
+    return f"{axis.name}={axis.labels[place]}" if told else str(axis.labels[place])
 
 
 def axis_from_dict(stored: Mapping[str, Any], schema: Schema) -> Axis:
@@ -83,8 +87,11 @@ def axis_from_dict(stored: Mapping[str, Any], schema: Schema) -> Axis:
     if "condition" in stored:
         return condition_axis(stored["condition"], schema)
     if "edges" in stored:
-        edges = stored["edges"]
-        if not isinstance(edges, Sequence):
+        if not isinstance(stored["edges"], Sequence):
             raise TypeError("edges")
-        return BinsAxis(schema, stored["column"], tuple(float(edge) for edge in edges))
+        edges = tuple(float(edge) for edge in stored["edges"])
+        if "mirrored" not in stored:
+            return BinsAxis(schema, stored["column"], edges)
+        text = stored["mirrored"]
+        return MirroredAxis(schema, text, compile_expression(text, schema), edges)
     return LevelsAxis(schema, stored["column"])

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     Array = NDArray[np.float64]
 
-__all__ = ["Axis", "BinsAxis", "ConditionAxis", "LevelsAxis"]
+__all__ = ["Axis", "BinsAxis", "ConditionAxis", "LevelsAxis", "MirroredAxis"]
 
 _TABLE_LIMIT = 2**20
 """Whole numbers within bounds up to which the bin of each is looked up."""
@@ -179,6 +179,56 @@ class BinsAxis(Axis):
         if not isinstance(column, Integer) or column.width >= _TABLE_LIMIT:
             return None
         return _bin_of(column.lower + np.arange(column.width + 1), self._edges)
+
+
+@dataclass(frozen=True, eq=False)
+class MirroredAxis(Axis):
+    """Bins of an expression that mirror each other about zero: a value and its negative are as far from the middle.
+
+    The middle bin holds values closer to zero than the first edge. A bin on either side holds the edge nearer to zero,
+    the outermost its other edge too; values beyond it are in no bin.
+    """
+
+    schema: Schema
+    name: str
+    expression: Expression
+    edges: tuple[float, ...]
+
+    def __post_init__(self) -> None:
+        edges = np.asarray(self.edges, dtype=np.float64)
+        right = "two or more increasing edges above zero"
+        if edges.ndim != 1 or edges.size < 2 or not np.isfinite(edges).all() or (np.diff(edges) <= 0).any():
+            raise OptionError("bins", self.edges, right)
+        if edges[0] <= 0:
+            raise OptionError("bins", self.edges, right)
+
+    @property
+    def columns(self) -> tuple[str, ...]:  # type: ignore[override]
+        """The columns that the expression reads."""
+        return tuple(self.expression.columns)
+
+    @property
+    def labels(self) -> tuple[Any, ...]:
+        """The bins as text, as pandas writes intervals."""
+        pairs = list(zip(self.edges[:-1], self.edges[1:], strict=True))
+        last = len(pairs) - 1
+        above = [f"[{a:.10g}, {b:.10g}{']' if k == last else ')'}" for k, (a, b) in enumerate(pairs)]
+        under = [f"{'[' if k == last else '('}{-b:.10g}, {-a:.10g}]" for k, (a, b) in enumerate(pairs)]
+        return (*under[::-1], f"({-self.edges[0]:.10g}, {self.edges[0]:.10g})", *above)
+
+    @property
+    def covers(self) -> bool:
+        """Whether the outermost edges span the bounds of the expression."""
+        return max(-self.expression.lower, self.expression.upper) <= self.edges[-1]
+
+    def place(self, values: Mapping[str, Array]) -> NDArray[np.intp]:
+        """See `Axis.place`."""
+        found = self.expression.evaluate(values)
+        edges = np.asarray(self.edges, dtype=np.float64)
+        far, sides = np.abs(found), edges.size - 1
+        away = np.minimum(np.searchsorted(edges, far, side="right"), sides).astype(np.intp)
+        place = np.where(found < 0, sides - away, sides + away)
+        return np.where(far <= edges[-1], place, -1)
 
 
 def _bin_of(values: Array, edges: Array) -> NDArray[np.intp]:

@@ -20,6 +20,7 @@ from validation.publish.marginals import marginals
 from validation.publish.newton import limits, peers, speed
 from validation.publish.planning import planning, real_rows
 from validation.publish.quantiles import quantiles, selection
+from validation.publish.ranks import ranks
 from validation.publish.resampling import aggregate, bootstrap
 from validation.publish.rounds import free
 from validation.publish.rules import rules
@@ -56,6 +57,7 @@ SECTIONS: dict[tuple[Path, str], Callable[[], str]] = {
     (DOCS / "tests.md", "tests"): tests,
     (DOCS / "tests.md", "several"): several,
     (DOCS / "loglinear.md", "loglinear"): loglinear,
+    (DOCS / "ranks.md", "ranks"): ranks,
     (DOCS / "sample-aggregate.md", "aggregate"): aggregate,
     (DOCS / "bootstrap.md", "bootstrap"): bootstrap,
     (DOCS / "people.md", "people"): people_report.section,

@@ -1,0 +1,214 @@
+"""Rank tests as questions: leaves from schema and price, releases of others, refusals."""
+
+import numpy as np
+import pandas as pd
+import pytest
+from scipy import stats
+
+import dpinfer as dpi
+from dpinfer.errors import InferenceError, MissingFromReleaseError, NotProvedError, OptionError, SchemaError
+from dpinfer.procedures.leaves import best_leaves, best_sides, mirrored_edges, whole_edges
+from dpinfer.schema.axes import MirroredAxis, axis_from_dict, axis_to_dict
+from dpinfer.schema.expressions import compile_expression
+
+SCHEMA = dpi.Schema(
+    age=dpi.Real(0, 100),
+    kids=dpi.Integer(0, 8),
+    before=dpi.Integer(0, 60),
+    after=dpi.Integer(0, 60),
+    married=dpi.Boolean(),
+    race=dpi.Category(["a", "b", "c"]),
+)
+N = 2000
+PRICE = dpi.ZCDP(0.2)
+
+
+def rows():
+    rng = np.random.default_rng(1)
+    married = rng.random(N) < 0.3
+    before = rng.integers(10, 50, N)
+    return pd.DataFrame(
+        {
+            "age": np.clip(45 + 8 * married + rng.normal(0, 12, N), 0, 100),
+            "kids": rng.poisson(2, N).clip(0, 8),
+            "before": before,
+            "after": before + rng.integers(-3, 5, N),
+            "married": married,
+            "race": rng.choice(list("abc"), N),
+        }
+    )
+
+
+def data(neighbors="add_remove"):
+    return dpi.PublicData(rows(), SCHEMA, rng=np.random.default_rng(2), neighbors=neighbors)
+
+
+ASKED = {
+    "mannwhitneyu": lambda d: dpi.mannwhitneyu("age", "married", d, draws=499),
+    "kruskal": lambda d: dpi.kruskal("kids", "race", d, draws=499),
+    "ks_2samp": lambda d: dpi.ks_2samp("age", "married", d, draws=499),
+    "wilcoxon": lambda d: dpi.wilcoxon("after", "before", d, draws=499),
+    "wilcoxon of one": lambda d: dpi.wilcoxon("age", data=d, center=47, draws=499),
+    "ks_1samp": lambda d: dpi.ks_1samp("kids", stats.poisson(2), d, draws=499),
+    "ks_1samp own": lambda d: dpi.ks_1samp("age", lambda x: stats.norm.cdf(x, 47, 13), d, draws=499),
+    "spearmanr": lambda d: dpi.spearmanr("before", "after", d, draws=499),
+}
+FOUND = {"mannwhitneyu", "ks_2samp", "wilcoxon", "spearmanr"}
+
+
+@pytest.mark.parametrize("name", ASKED)
+def test_each_is_asked_stored_and_read(name):
+    results = ASKED[name](data()).fit(PRICE)
+    again = dpi.Release.from_json(results.release.to_json()).infer()
+    assert tuple(again) == tuple(results)
+    assert (results.pvalue < 0.01) == (name in FOUND)
+    assert "cut into" in str(results.summary())
+    assert len(results.frame()) >= 1
+
+
+@pytest.mark.parametrize("price", [dpi.PureDP(1), dpi.ZCDP(0.1), dpi.GDP(0.5), dpi.ApproxDP(1, 1e-6)], ids=str)
+@pytest.mark.parametrize("neighbors", ["add_remove", "replace_one"])
+def test_the_price_is_that_of_a_table(price, neighbors):
+    asked = dpi.mannwhitneyu("kids", "married", data(neighbors)).measurement(price)
+    table = dpi.table(["married", "kids"], data(neighbors)).measurement(price)
+    assert asked.cost == table.cost
+    assert asked.law == table.law
+
+
+def test_leaves_follow_from_schema_and_price_alone():
+    asked = dpi.mannwhitneyu("age", "married", data())
+    few, many = (asked.measurement(dpi.ZCDP(rho)).rows.axes[1].size for rho in (0.001, 1.0))
+    assert (few, many) == (best_leaves(500.0), best_leaves(0.5))
+    bare = dpi.mannwhitneyu("age", "married").measurement(dpi.ZCDP(1.0), schema=SCHEMA, neighbors="add_remove")
+    assert bare.rows.axes[1].edges == asked.measurement(dpi.ZCDP(1.0)).rows.axes[1].edges
+    assert dpi.kruskal("kids", "race", data()).measurement(PRICE).rows.axes[1].labels == tuple(range(9))
+    sides = dpi.spearmanr("age", "before", data()).measurement(dpi.ZCDP(0.01)).rows.shape
+    assert sides[0] == best_sides(50.0)
+    given = dpi.ks_2samp("age", "married", data(), bins=[0, 30, 100]).measurement(PRICE)
+    assert given.rows.axes[1].edges == (0.0, 30.0, 100.0)
+
+
+def test_edges_of_whole_numbers_and_mirrored_ones():
+    assert whole_edges(0, 60, 20) == (*(float(k) for k in range(0, 60, 4)), 60.0)
+    assert mirrored_edges(3, 7, whole=True) == (0.5, 1.5, 2.5, 3.5)
+    edges = mirrored_edges(10, 7, whole=False)
+    assert edges[-1] == 10
+    assert np.diff(edges) == pytest.approx(np.full(3, 2 * edges[0]))
+
+
+def test_a_mirrored_axis_puts_a_value_and_its_negative_as_far_from_the_middle():
+    schema = dpi.Schema(a=dpi.Real(0, 3), b=dpi.Real(0, 3))
+    axis = MirroredAxis(schema, "a - b", compile_expression("a - b", schema), (0.5, 1.0, 3.0))
+    values = np.array([0.0, 0.4, 0.5, 0.9, 1.0, 3.0])
+    zero = np.zeros(6)
+    assert axis.place({"a": values, "b": zero}).tolist() == [2, 2, 3, 3, 4, 4]
+    assert axis.place({"a": zero, "b": values}).tolist() == [2, 2, 1, 1, 0, 0]
+    assert axis.labels == ("[-3, -1]", "(-1, -0.5]", "(-0.5, 0.5)", "[0.5, 1)", "[1, 3]")
+    assert axis.covers
+    assert axis_to_dict(axis_from_dict(axis_to_dict(axis), schema)) == axis_to_dict(axis)
+    assert axis.place({"a": np.array([3.0]), "b": np.array([-0.1])}).tolist() == [-1]
+    for edges in ((0.5,), (0.0, 1.0), (1.0, 0.5)):
+        with pytest.raises(OptionError, match="increasing edges above zero"):
+            MirroredAxis(schema, "a - b", compile_expression("a - b", schema), edges)
+
+
+def test_a_table_or_histogram_serves():
+    table = dpi.table(["race", "kids", "married"], data()).measure(PRICE)
+    assert dpi.mannwhitneyu("kids", "married", table, draws=499).infer().pvalue > 1e-3
+    assert dpi.kruskal("kids", "race", table, draws=499).infer().dof == 2
+    assert dpi.ks_1samp("kids", "poisson", table, args=(2,), draws=499).infer().statistic < 0.1
+    assert dpi.spearmanr("kids", "married", table, draws=499).infer().effect_size().lower < 0.1
+    assert dpi.wilcoxon("kids", data=table, center=4, draws=499).infer().pvalue < 0.01
+    histogram = dpi.histogram("age", data(), bins=20, bounds=(0, 100), by="married").measure(PRICE)
+    assert dpi.ks_2samp("age", "married", histogram, draws=499).infer().pvalue < 0.01
+    assert dpi.wilcoxon("age", data=histogram, center=50, draws=499).infer().pvalue < 0.01
+    with pytest.raises(OptionError, match="the middle of the leaves"):
+        dpi.wilcoxon("age", data=histogram, center=40, draws=499).infer()
+    with pytest.raises(OptionError, match="the bins of the release"):
+        dpi.ks_2samp("age", "married", histogram, bins=[0, 50, 100]).infer()
+    with pytest.raises(MissingFromReleaseError):
+        dpi.mannwhitneyu("age", "race == 'a'", histogram, draws=499).infer()
+    with pytest.raises(InferenceError):
+        dpi.mannwhitneyu("age", "married", dpi.mean("age", data()).measure(PRICE)).infer()
+
+
+def test_shares_of_a_given_distribution_are_those_of_clamped_values():
+    asked = dpi.ks_1samp("age", stats.norm(90, 20), data(), bins=[0, 50, 100])
+    assert asked.cdf == "norm"
+    assert asked.args == (90.0, 20.0)
+    below = stats.norm.cdf(50, 90, 20)
+    axis = asked.plan(SCHEMA).cells[0]
+    assert asked._given_shares(axis) == pytest.approx([below, 1 - below])
+    whole = dpi.ks_1samp("kids", stats.poisson(2), data())
+    law = stats.poisson.pmf(np.arange(9), 2)
+    law[-1] += stats.poisson.sf(8, 2)
+    assert whole._given_shares(whole.plan(SCHEMA).cells[0]) == pytest.approx(law)
+
+
+@pytest.mark.parametrize(
+    ("ask", "error", "message"),
+    [
+        (lambda: dpi.mannwhitneyu("age", "race", data()), OptionError, "exactly two levels"),
+        (lambda: dpi.ks_1samp("age", "nothing", data()), OptionError, "scipy.stats"),
+        (lambda: dpi.ks_1samp("age", lambda x: -x, data()), OptionError, "never falling"),
+        (lambda: dpi.ks_1samp("race", "norm", data()), OptionError, "numeric column"),
+        (lambda: dpi.spearmanr("age", "age", data()), OptionError, "another column"),
+        (lambda: dpi.spearmanr("age", "kids", data(), bins=[1, 2]), OptionError, "mapping"),
+        (lambda: dpi.wilcoxon("age", data()), OptionError, "other"),
+        (lambda: dpi.wilcoxon("age", data=data(), center=200), OptionError, "both sides of zero"),
+        (lambda: dpi.wilcoxon("after", "before", data(), zero_method="zsplit"), OptionError, "pratt"),
+        (lambda: dpi.mannwhitneyu("age", "married", data(), bins=1), OptionError, "number of leaves"),
+        (lambda: dpi.mannwhitneyu("age", "married", data(), alternative="up"), OptionError, "alternative"),
+        (lambda: dpi.mannwhitneyu("race", "married", data(), bins=[0, 1]), SchemaError, "not numeric"),
+        (lambda: dpi.kruskal("age", None, data()), OptionError, "by"),
+    ],
+)
+def test_what_cannot_be_asked_is_refused(ask, error, message):
+    with pytest.raises(error, match=message):
+        ask()
+
+
+def test_people_with_several_rows_are_refused():
+    frame = rows().assign(person=np.arange(N) // 2)
+    several = dpi.PublicData(frame, SCHEMA, rng=np.random.default_rng(1), id="person", max_rows=2)
+    for ask in ASKED.values():
+        with pytest.raises(NotProvedError, match="takes rows as independent"):
+            ask(several)
+
+
+def test_results_are_named_as_in_scipy():
+    test = dpi.mannwhitneyu("age", "married", data(), draws=99).fit(dpi.ZCDP(1000.0))
+    frame = rows()
+    low, high = (frame["age"][frame["married"] == truth] for truth in (False, True))
+    assert test.statistic == pytest.approx(stats.mannwhitneyu(low, high).statistic, rel=0.01)
+    assert test.bse_noise < test.bse
+    found = test.effect_size()
+    assert found.lower < found.estimate < found.upper < 0.5
+    distance = dpi.ks_2samp("age", "married", data(), draws=99).fit(dpi.ZCDP(1000.0))
+    assert distance.statistic == pytest.approx(stats.ks_2samp(low, high).statistic, abs=0.02)
+    assert distance.statistic_location in distance.frame().index
+    with pytest.raises(InferenceError, match="an effect size is of two groups"):
+        distance.effect_size()
+    with pytest.raises(InferenceError, match="ks_1samp and ks_2samp"):
+        _ = test.statistic_location
+    several = dpi.kruskal("age", "race", data(), draws=99).fit(dpi.ZCDP(1000.0))
+    expected = stats.kruskal(*(frame["age"][frame["race"] == one] for one in "abc")).statistic
+    assert several.statistic == pytest.approx(expected, rel=0.05)
+    assert several.df == 2
+    assert several.zstatistic == several.statistic
+    signs = dpi.wilcoxon("after", "before", data(), bins=200, draws=99).fit(dpi.ZCDP(1000.0))
+    paired = stats.wilcoxon(frame["after"], frame["before"], method="asymptotic")
+    assert signs.statistic == pytest.approx(paired.statistic, rel=0.01)
+    both = dpi.spearmanr("before", "after", data(), draws=99).fit(dpi.ZCDP(1000.0))
+    assert both.statistic == pytest.approx(stats.spearmanr(frame["before"], frame["after"]).statistic, abs=0.01)
+    for one in (test, distance, several, signs, both):
+        assert one.plot().get_title()
+
+
+def test_hidden_groups_are_flagged():
+    few = dpi.PublicData(rows().iloc[:20], SCHEMA, rng=np.random.default_rng(3))
+    test = dpi.ks_2samp("age", "married", few).fit(dpi.ZCDP(0.0005))
+    assert test.pvalue == 1
+    assert "not determined" in test.flags[0]
+    ranks = dpi.mannwhitneyu("age", "married", few).fit(dpi.ZCDP(0.0005))
+    assert any("not determined" in flag for flag in ranks.flags)

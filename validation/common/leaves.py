@@ -1,0 +1,75 @@
+"""What studies of rank tests share: laws of values in leaves, the noise of a price, and tests of many releases."""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import Any
+
+import numpy as np
+from scipy import stats
+
+import dpinfer as dpi
+from dpinfer.inference.testing.count_noise import CountNoise
+from dpinfer.inference.testing.nulls import candidates
+from dpinfer.release import NoiseLaw
+
+__all__ = ["DRAWS", "LAWS", "beyond_of", "noise_at", "normal_shares", "shares_of"]
+
+DRAWS = 199
+STAGES = (30, 70, 99)
+"""Draws after which p-values that can no longer be small are left; the others get them all."""
+
+_TOGETHER = 400_000
+
+LAWS = ("even", "ties", "skewed", "heavy tails")
+
+
+def normal_shares(leaves: int, mean: float, spread: float) -> np.ndarray:
+    """Shares of leaves of [0, 1] of normal values, those beyond the bounds clamped."""
+    inner = stats.norm.cdf(np.linspace(0, 1, leaves + 1)[1:-1], mean, spread)
+    return np.diff(np.concatenate([[0.0], inner, [1.0]]))
+
+
+def shares_of(law: str, leaves: int) -> np.ndarray:
+    """Shares of leaves of [0, 1].
+
+    "ties" have nine rows in ten in one leaf; "skewed" values are lognormal near the lower of loose bounds; "heavy
+    tails" are Cauchy, clamped to both bounds.
+    """
+    if law == "even":
+        return np.full(leaves, 1 / leaves)
+    if law == "ties":
+        found = np.full(leaves, 0.1 / (leaves - 1))
+        found[leaves // 3] = 0.9
+        return found
+    given = stats.lognorm(1.0, scale=0.05) if law == "skewed" else stats.cauchy(0.5, 0.03)
+    inner = given.cdf(np.linspace(0, 1, leaves + 1)[1:-1])
+    return np.diff(np.concatenate([[0.0], inner, [1.0]]))
+
+
+@cache
+def noise_at(price: Any, neighbors: str) -> CountNoise:
+    """The noise that a price brings to each count of a table."""
+    schema = dpi.Schema(c=dpi.Category([str(k) for k in range(8)]))
+    measured = dpi.table("c").measurement(price, schema=schema, neighbors=neighbors)
+    return CountNoise(NoiseLaw(measured.law.family, measured.law.scales[:1], measured.law.draws), measured.steps[0])
+
+
+def beyond_of(model: Any, values: np.ndarray, rng: np.random.Generator, *, level: float = 0.05) -> np.ndarray:
+    """Number of the `DRAWS` draws at least as large as each statistic (R,); many where the release is not tested.
+
+    A release is left as soon as no level up to ``level`` can be reached any more.
+    """
+    most, found = int(level * (DRAWS + 1) - 1 + 1e-9), np.zeros(len(values), dtype=int)
+    for one in candidates(model, values):
+        observed = one.model.statistic(values[one.where])
+        beyond = np.where(np.isfinite(observed), 0, DRAWS)
+        for size in STAGES:
+            open_ = np.flatnonzero(beyond <= most)
+            parts = np.array_split(open_, max(open_.size * size * values.shape[1] // _TOGETHER, 1))
+            for some in [part for part in parts if part.size]:
+                fitted = tuple(part[some] for part in one.fitted) if isinstance(one.fitted, tuple) else one.fitted[some]
+                drawn = one.model.statistic(one.model.draw(fitted, size, rng))
+                beyond[some] += (~(drawn < observed[some, None] * (1 - 1e-9))).sum(axis=1)
+        found[one.where] = np.maximum(found[one.where], beyond)
+    return found

@@ -1,0 +1,75 @@
+"""Time of 100,000 simulated nulls of rank tests on 100 leaves, as a ratio to drawing their multinomials alone."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+from matplotlib.figure import Figure
+
+import dpinfer as dpi
+from dpinfer.inference.testing.distributions import GivenDistribution, TwoDistributions
+from dpinfer.inference.testing.nulls import NullModel, simulate
+from dpinfer.inference.testing.rank_association import RankAssociation
+from dpinfer.inference.testing.ranks import GroupRanks, SignedRanks
+from validation.common.claims import Claim
+from validation.common.leaves import noise_at
+from validation.common.outputs import Options, options, write_figure, write_table
+from validation.speed.null_speed import seconds
+
+DRAWS = 100_000
+LEAVES, ROWS, MOST = 100, 10_000, 5.0
+PRICES = (dpi.ZCDP(0.02), dpi.PureDP(1.0))
+
+
+def models(price: object) -> dict[str, tuple[NullModel, int]]:
+    """The tests and the numbers of their groups."""
+    noise = noise_at(price, "add_remove")
+    return {
+        "mannwhitneyu": (GroupRanks((2, LEAVES), noise), 2),
+        "kruskal": (GroupRanks((4, LEAVES), noise), 4),
+        "ks_2samp": (TwoDistributions(LEAVES, noise), 2),
+        "wilcoxon": (SignedRanks(noise), 1),
+        "ks_1samp": (GivenDistribution(np.full(LEAVES, 1 / LEAVES), noise), 1),
+        "spearmanr": (RankAssociation((10, 10), noise), 1),
+    }
+
+
+def measure(price: object, repeats: int) -> list[dict]:
+    """Best times of the engine and of the bare multinomials, taken in turns."""
+    found, rng = [], np.random.default_rng(1)
+    for name, (model, groups) in models(price).items():
+        cells = LEAVES + (name == "wilcoxon")
+        shares, sizes = np.full(cells, 1 / cells), np.full(groups, ROWS // groups)
+        values = (sizes[:, None] * shares).ravel() + noise_at(price, "add_remove").rvs((groups * cells,), rng)
+        bare, engine = [], []
+        for _ in range(repeats):
+            bare.append(seconds(lambda n=sizes, p=shares: rng.multinomial(n, p, size=(DRAWS, len(n)))))  # type: ignore[misc]
+            engine.append(seconds(lambda m=model, v=values: simulate(m, v, draws=DRAWS)))  # type: ignore[misc]
+        times = {"multinomials, s": min(bare), "simulated null, s": min(engine), "ratio": min(engine) / min(bare)}
+        found.append({"test": name, "price": str(price), **times, "at most": MOST})
+    return found
+
+
+def figure_of(table: pd.DataFrame) -> Figure:
+    """Ratios of every test."""
+    figure = Figure(figsize=(7.5, 3.2), layout="constrained")
+    axes, place = figure.subplots(), np.arange(len(table))[::-1]
+    axes.barh(place, table["ratio"], color="#03396c")
+    axes.axvline(MOST, color="firebrick", ls="--", lw=0.8)
+    axes.set_yticks(place, [f"{row.test}, {row.price}" for row in table.itertuples()], fontsize=8)
+    axes.set_xlabel(f"time of {DRAWS:,} simulated nulls over that of their multinomials")
+    return figure
+
+
+def run(arguments: Options) -> list[Claim]:
+    """Time every test; replicates are repeats."""
+    table = pd.DataFrame([row for price in PRICES for row in measure(price, arguments.replicates)])
+    write_table(table, "rank_speed", arguments, ["Best times of so many turns in one process; the ratio counts."])
+    write_figure(figure_of(table), "rank_speed", arguments)
+    worst = float(table["ratio"].max())
+    what = f"{DRAWS:,} simulated nulls of rank tests on {LEAVES} leaves over the multinomials alone (at most {MOST:g})"
+    return [Claim(what, "all six tests", "", f"{worst:.2f}", "", worst <= MOST)]
+
+
+if __name__ == "__main__":
+    run(options("speed.rank_speed", __doc__, replicates=3))
