@@ -308,12 +308,12 @@ TESTS = [
     _ask("ttest rel", "ttest_rel", full=True, a="income", b="age", alternative="greater", draws=499),
     _ask("f oneway", "f_oneway", column="income", by="race", equal_var=True, draws=499),
     _ask("mannwhitneyu", "mannwhitneyu", full=True, column="income", by="married", bins=12, draws=499),
-    _ask("kruskal", "kruskal", column="kids", by="race", draws=499),
-    _ask("ks 2samp", "ks_2samp", column="share", by="age >= 40", alternative="greater", draws=499),
+    _ask("kruskal", "kruskal", full=True, column="kids", by="race", draws=499),
+    _ask("ks 2samp", "ks_2samp", full=True, column="share", by="age >= 40", alternative="greater", draws=499),
     _ask("wilcoxon", "wilcoxon", full=True, column="income", other="age", draws=499),
     _ask("wilcoxon about 3", "wilcoxon", column="kids", center=3.0, zero_method="pratt", draws=499),
-    _ask("ks 1samp", "ks_1samp", column="kids", cdf="poisson", args=(2.0,), draws=499),
-    _ask("spearmanr", "spearmanr", x="age", y="educ", where="kids < 4", draws=499),
+    _ask("ks 1samp", "ks_1samp", full=True, column="kids", cdf="poisson", args=(2.0,), draws=499),
+    _ask("spearmanr", "spearmanr", full=True, x="age", y="educ", where="kids < 4", draws=499),
     _ask("f oneway welch", "f_oneway", column="share", by="region", equal_var=False, where="kids < 4", draws=499),
 ]
 
