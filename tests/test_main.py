@@ -39,6 +39,7 @@ PICTURES |= {
     "residuals.png",
     "power.png",
     "ordered.png",
+    "pairs.png",
     "bootstrap.png",
     "distribution.png",
     "density.png",

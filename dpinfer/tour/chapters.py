@@ -12,6 +12,7 @@ from dpinfer.tour.models import blocks_chapter, bootstrap_chapter
 from dpinfer.tour.people import people_chapter, shape_chapter
 from dpinfer.tour.planning import plan_chapter
 from dpinfer.tour.regressions import gram_chapter, logit_chapter, regression_chapter
+from dpinfer.tour.tables import tables_chapter
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -32,6 +33,7 @@ CHAPTERS: tuple[tuple[str, Callable[[Tour], list[Block]]], ...] = (
     ("One purchase, many regressions", gram_chapter),
     ("Means, tables and families", description_chapter),
     ("Tests that keep their level", test_chapter),
+    ("Many tables, odds and ranks", tables_chapter),
     ("Any model, block by block", blocks_chapter),
     ("People with several rows", people_chapter),
     ("Choices, quantiles and a density", shape_chapter),

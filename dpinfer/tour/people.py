@@ -70,6 +70,9 @@ def shape_chapter(tour: Tour) -> list[Block]:
     script = tour.run(f"""\
 common = dpi.most_frequent(["hlthg", "hlthf", "hlthp"], visits).fit(dpi.{SMALLER!r})
 print(common.summary())
+rare = {{"in poor health": "hlthp", "ten visits or more": "mdvis >= 10", "many diseases": "disea > 40"}}
+enough = dpi.above_threshold(rare, visits, threshold=500).fit(dpi.{SMALLER!r})
+print(enough.summary())
 distribution = dpi.cdf("disea", visits).fit(dpi.{SMALL!r})
 quartiles = distribution.quantile([0.25, 0.5, 0.75, 0.9])
 print(quartiles.summary())
@@ -81,6 +84,9 @@ shape = dpi.density("mdvis", visits).fit(dpi.{SMALL!r})""")
             price of one count, however many conditions there are."""),
         script,
         Code(str(tour["common"].summary())),
+        Text("""Or which groups have at least so many rows: the answers are yes, no, and not asked any more, and what
+            is paid is one answer, however many groups are asked of before it."""),
+        Code(str(tour["enough"].summary())),
         Text("""All quantiles are read from one noisy distribution function, and further ones cost nothing. Their
             intervals need no density, and hold where many rows have the same value."""),
         Table(described_frame(quartiles), "Quantiles of the index of diseases", str(quartiles.summary())),

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from dpinfer.privacy import ZCDP, Privacy
 
 LEDGER, VISITS_LEDGER, GRAM = "tour-ledger.db", "visits-ledger.db", "gram.json"
-QUALITY_SHARE = 0.01
+QUALITY_SHARE, TABLES_SHARE = 0.01, 0.04
 FIRST_SHARE, LOGIT_SHARE, GRAM_SHARE, DESCRIBED_SHARE, BLOCKS_SHARE = 0.2, 0.1, 0.2, 0.05, 0.25
 FORMULA = "rate_marriage ~ age + yrs_married + children + religious + educ"
 LOGIT_FORMULA = "affair ~ rate_marriage + age + yrs_married + religious"

@@ -23,7 +23,7 @@ def medians() -> list[str]:
     rows = [
         (
             *(shape, f"`{price}`"),
-            *(ranged(part[f"{how}: rank"], ".2g") for how in ("choice", "smooth")),
+            *(ranged(part[f"{how}: rank"], style) for how, style in (("choice", ".1f"), ("smooth", ",.0f"))),
             ranged(part["value, times"], ".2f"),
         )
         for (shape, price), part in table.groupby(["shape", "price"], sort=False)
