@@ -144,9 +144,9 @@ def test_numbers_of_the_page_are_those_of_the_release(made):
 
 def test_the_ledger_survives_the_move_and_agrees_with_the_page(made):
     ledger = dpi.Ledger.open(made.folder / tour.LEDGER)
-    assert (ledger.budget, ledger.spent, ledger.remaining) == (dpi.ZCDP(1.0), dpi.ZCDP(0.91), dpi.ZCDP(0.09))
+    assert (ledger.budget, ledger.spent, ledger.remaining) == (dpi.ZCDP(1.0), dpi.ZCDP(0.99), dpi.ZCDP(0.01))
     charges = ledger.charges()
-    prices = [0.01, 0.2, 0.1, 0.2, 0.05, 0.05, 0.05, 0.25]
+    prices = [0.01, 0.2, 0.1, 0.2, 0.05, 0.05, 0.05, 0.04, 0.04, 0.25]
     assert [str(price) for price in charges["price"]] == [f"ZCDP(rho={rho})" for rho in prices]
     assert all(identifier[:8] in made.page for identifier in charges["id"])
     assert dpi.read_release(made.folder / tour.GRAM).charge_ids == (charges["id"].iloc[3],)
@@ -155,8 +155,8 @@ def test_the_ledger_survives_the_move_and_agrees_with_the_page(made):
 def test_a_question_that_asks_for_too_much_is_refused_in_one_line(made):
     refused = [line for line in made.out.splitlines() if "BudgetExceededError" in line]
     assert len(refused) == 1
-    assert "requested ZCDP(rho=0.2), remaining ZCDP(rho=0.09)" in refused[0]
-    assert "Charges before: 8; after: 8." in made.page
+    assert "requested ZCDP(rho=0.2), remaining ZCDP(rho=0.01)" in refused[0]
+    assert "Charges before: 10; after: 10." in made.page
 
 
 def test_the_ordinary_fit_is_marked_as_allowed_on_public_data_only(made):
@@ -172,7 +172,7 @@ def test_the_scripts_of_the_page_run_as_they_stand(made, tmp_path, monkeypatch):
     with contextlib.redirect_stdout(io.StringIO()) as printed:
         exec("\n".join(map(html.unescape, scripts)), names_of_the_script)
     assert names(tmp_path) == {tour.GRAM} | LEDGERS | MARKERS
-    assert names_of_the_script["ledger"].remaining == dpi.ZCDP(0.09)
+    assert names_of_the_script["ledger"].remaining == dpi.ZCDP(0.01)
     assert "Private OLS Results" in printed.getvalue()
 
 
@@ -196,7 +196,7 @@ def test_another_run_replaces_the_report_and_keeps_what_else_is_there(made, agai
     assert names(again.folder) == FILES | {"mine.txt"}
     prices = [dpi.read_release(one.folder / tour.GRAM).cost.price for one in (made, again)]
     assert prices == [dpi.ZCDP(0.2), dpi.ZCDP(0.00002)]
-    assert dpi.Ledger.open(again.folder / tour.LEDGER).spent == dpi.ZCDP(0.000091)
+    assert dpi.Ledger.open(again.folder / tour.LEDGER).spent == dpi.ZCDP(0.000099)
     assert "--budget 0.0001" in again.page
 
 

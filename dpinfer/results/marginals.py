@@ -181,7 +181,7 @@ class MarginalResults(Exported):
         -------
         Series
             "ratio", "std err" with its parts from sampling and noise (by the delta method), and the ends of the
-            interval: infinite where the noise may hide the denominator.
+            interval: infinite where the noise may hide the denominator, as ratio and errors are where it does.
 
         Raises
         ------
@@ -199,12 +199,13 @@ class MarginalResults(Exported):
             numerator, denominator, alpha=check_alpha(alpha), inference=self.inference, target=target
         )
         share = float(found.value[0, 0, 0])
-        left = max(1.0 - share, 1e-300)
-        parts = [float(np.sqrt(diagonal(one)[0, 0, 0])) / left**2 for one in (found.sampling, found.noise)]
+        left = 1.0 - share
+        deviations = [float(np.sqrt(diagonal(one)[0, 0, 0])) for one in (found.sampling, found.noise)]
+        parts = [np.inf if left <= 0 else one / left**2 for one in deviations]
         odds = [np.inf if end >= 1 else end / (1 - end) for end in ends.tolist()]
         lower, upper = interval_labels(alpha)
         told = {
-            "ratio": np.inf if share >= 1 else share / left,
+            "ratio": np.inf if left <= 0 else share / left,
             "std err": float(np.hypot(parts[0], parts[1])),
             "std err (sampling)": parts[0],
             "std err (noise)": parts[1],

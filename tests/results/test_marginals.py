@@ -57,6 +57,19 @@ def test_shares_add_up_and_their_errors_are_related(results):
     assert (narrow.bse < results.proportions("b").bse).all()
 
 
+def test_a_ratio_whose_denominator_noise_hides_is_infinite_and_so_are_its_errors():
+    rows = pd.DataFrame({"a": ["x"] * 30 + ["y"] * 20, "b": [0, 1] * 25})
+    schema, seen = dpi.Schema(a=dpi.Category(["x", "y"]), b=dpi.Integer(0, 1)), set()
+    for seed in range(20):
+        data = dpi.PublicData(rows, schema, rng=np.random.default_rng(seed))
+        found = dpi.marginals([["a", "b"]], data).fit(dpi.ZCDP(1e-4)).ratio({"a": "x"}, {"a": "y"})
+        assert np.isinf(found["0.975]"]) or np.isfinite(found["ratio"])
+        assert np.isinf(found["ratio"]) == np.isinf(found["std err"]) == np.isinf(found["std err (noise)"])
+        assert not found.isna().any()
+        seen.add(bool(np.isinf(found["ratio"])))
+    assert seen == {True, False}
+
+
 def test_ratios_are_odds_of_shares(results):
     found = results.ratio({"b": "x"}, {"b": "y"})
     counts = results.marginal("b").params
