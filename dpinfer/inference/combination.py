@@ -12,9 +12,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from scipy import linalg, sparse, stats
 
+from dpinfer.release.laws import NoiseLaw
+
 if TYPE_CHECKING:
     from dpinfer.numerics.arrays import Array, Places
-    from dpinfer.release.laws import NoiseLaw
 
 __all__ = [
     "SUSPICIOUS",
@@ -22,6 +23,7 @@ __all__ = [
     "Consistency",
     "ConsistencyTest",
     "LeastSquares",
+    "added_noise",
     "least_squares",
     "weighted_means",
 ]
@@ -36,6 +38,9 @@ _NORMAL_FROM = 30
 """Averages of so many Laplace draws count as normal: their excess kurtosis is at most 0.1."""
 
 _REPLICATES, _FEWER, _LARGE = 9_999, 1_999, 10**6
+
+_FINE = 2.0**20
+"""Steps in a standard deviation of what counts as normal."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -69,6 +74,19 @@ class CombinedNoise:
     def rvs(self, size: int, rng: np.random.Generator) -> Array:
         """Draw for simulation (size, M)."""
         return np.concatenate([law.rvs(size, rng) * steps for law, steps in self.parts], axis=1)
+
+
+def added_noise(law: NoiseLaw, steps: Array, together: int) -> tuple[NoiseLaw, Array]:
+    """Return the law and steps, a part of `CombinedNoise`, of sums of ``together`` draws of each coordinate.
+
+    Sums of many Laplace draws are normal ones of the same variance.
+    """
+    if together == 1:
+        return law, steps
+    if law.family == "laplace" and together * law.draws < _NORMAL_FROM:
+        return NoiseLaw("laplace", law.scales, together * law.draws), steps
+    spread = np.sqrt(together * law.variances) * steps
+    return NoiseLaw("gaussian", (_FINE,) * len(spread)), spread / _FINE
 
 
 @dataclass(frozen=True, eq=False)

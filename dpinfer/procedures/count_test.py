@@ -21,7 +21,7 @@ from dpinfer.procedures.noisy_cells import count_noise
 from dpinfer.procedures.of_sums import OfSums
 from dpinfer.procedures.options import inferred, one_of
 from dpinfer.procedures.sum_plan import TABLES, SumPlan
-from dpinfer.procedures.table_axes import axis_name
+from dpinfer.procedures.table_axes import axis_name, check_bins
 from dpinfer.results.people import refuse_dependent_rows
 from dpinfer.results.testing.tables import ChiSquareResults, cell_index, count_flags
 
@@ -34,7 +34,6 @@ if TYPE_CHECKING:
     from dpinfer.kernel.measurement import Measurement
     from dpinfer.kernel.stage import Context, Stage
     from dpinfer.privacy.units import Neighbors
-    from dpinfer.procedures.marginal_plan import MarginalPlan
     from dpinfer.procedures.procedure import Procedure
     from dpinfer.release import Release, StageRelease
     from dpinfer.results.testing.tables import CountModel
@@ -228,7 +227,7 @@ class ChiSquare(OfSums):
         plan = held if tables is None else tables.plan
         assert plan is not None  # `reads` refuses other releases
         _refuse_people(plan.schema)
-        self._check_bins(plan)
+        check_bins({axis_name(axis): axis.get("edges") for axis in self.axes}, plan)
         names = self.columns
         ordered = names if self.fixed is None else (self.fixed, *(name for name in names if name != self.fixed))
         noise: CountNoise | TableNoise
@@ -288,17 +287,6 @@ class ChiSquare(OfSums):
             index=cell_index(axes),
             transposed=len(axes) == 2 and axes[0].name != self.columns[0],
         )
-
-    def _check_bins(self, plan: SumPlan | MarginalPlan) -> None:
-        """Refuse a table whose bins differ from those that were asked for."""
-        stored = {axis_name(axis): axis for axis in plan.axes}
-        for axis in self.axes:
-            name = axis_name(axis)
-            leveled = name in plan.schema and plan.schema[name].level_texts
-            if leveled and "edges" not in axis and "edges" in stored.get(name, {}):
-                raise OptionError("bins", None, f"the bins of the release, {stored[name]['edges']}: it has no levels")
-            if "edges" in axis and name in stored and list(stored[name].get("edges", ())) != list(axis["edges"]):
-                raise OptionError("bins", axis["edges"], f"the bins of the release: {stored[name].get('edges')}")
 
     def _model(self, axes: Sequence[Axis], noise: CountNoise | TableNoise, nobs: int | None) -> CountModel:
         if len(axes) == 1:

@@ -12,11 +12,17 @@ from dpinfer.kernel.stage import Data
 from dpinfer.procedures.conditions import told_where, where_notes
 from dpinfer.procedures.expected import first_error
 from dpinfer.procedures.keywords import suggests
-from dpinfer.procedures.noisy_cells import NoisyCells, cells_of_combined, cells_of_table, factors_of_combined
+from dpinfer.procedures.noisy_cells import (
+    NoisyCells,
+    cells_of_combined,
+    cells_of_marginals,
+    cells_of_table,
+    factors_of_combined,
+)
 from dpinfer.procedures.of_sums import OfSums
 from dpinfer.procedures.options import TARGET, Contrasts, inferred, one_of
 from dpinfer.procedures.sum_plan import TABLES, SumPlan, check_summed
-from dpinfer.procedures.table_axes import axes_of, edges_of
+from dpinfer.procedures.table_axes import axes_of, axis_name, check_bins, edges_of
 from dpinfer.release import Release
 from dpinfer.results.combined import CombinedResults
 from dpinfer.results.loglinear import LogLinearResults
@@ -34,6 +40,7 @@ if TYPE_CHECKING:
     from dpinfer.inference.released import Released
     from dpinfer.kernel.measurement import Measurement
     from dpinfer.privacy.units import Neighbors
+    from dpinfer.procedures.procedure import Procedure
     from dpinfer.schema.points import FormulaDesign
 
     Array = NDArray[np.float64]
@@ -65,7 +72,8 @@ def loglinear(
         with ``bins`` are factors; a condition is a factor of two levels in backticks, as in ```"race * `age >= 18`"```.
     data : PrivateData, PublicData, Release or CombinedResults, optional
         Rows to measure, in the smallest table that holds the factors; or a release of a table that holds them among
-        others, or the result of `combine` where that determines one, which cost nothing more.
+        others, or of `marginals` one of which does, or the result of `combine` where that determines their table,
+        which cost nothing more.
     bins : mapping of str to sequence of float, optional
         Increasing edges for numeric columns.
     where : str, optional
@@ -217,6 +225,11 @@ class LogLinear(OfSums):
         """Return whether sums serve: those of any table of counts of the same rows."""
         return held.kind in TABLES and held.where == self.where
 
+    def reads(self, other: Procedure) -> bool:
+        """Return whether a release serves: a table of counts, or marginals, of the same rows."""
+        tables = other.marginal_tables()
+        return super().reads(other) if tables is None else tables.plan.where == self.where
+
     def with_options(self, options: Mapping[str, Any]) -> Self:
         """Return the same question with other options of the inference, or another formula in the same factors."""
         given = dict(options)
@@ -225,7 +238,7 @@ class LogLinear(OfSums):
         return chosen if formula is None else replace(chosen, formula=formula)
 
     def infer(self, release: Release | CombinedResults | None = None) -> LogLinearResults:
-        """Fit the model to a release of a table that holds the factors, or to combined ones: free, without any row.
+        """Fit the model to a release of a table or marginal of the factors, or to combined ones: free, without a row.
 
         Raises
         ------
@@ -243,18 +256,18 @@ class LogLinear(OfSums):
                 )
             named = self._named(factors_of_combined(source))
             return self._results(cells_of_combined(source, named), source)
-        found, held = self._release_and_sums(release)
+        found, theirs = self._asked_of(release)
+        tables, sums = theirs.marginal_tables(), theirs.summed()
+        held = sums if tables is None else tables.plan
+        assert held is not None  # `reads` refuses other releases
         self._refuse_people(held.schema)
-        self._check_bins(held)
-        named = self._named(tuple(axis.name for axis in held.cells))
-        return self._results(cells_of_table(held, found.array[None], found.law, found.steps, named, found.nobs), found)
-
-    def _check_bins(self, held: SumPlan) -> None:
-        """Refuse a table with other bins."""
-        edges = {axis.name: axis.edges for axis in held.cells if isinstance(axis, BinsAxis)}
-        for name, asked in (self.bins or {}).items():
-            if name in edges and tuple(edges[name]) != tuple(asked):
-                raise OptionError("bins", list(asked), f"the bins of the release: {list(edges[name])}")
+        named = self._named(tuple(axis_name(axis) for axis in held.axes))
+        check_bins({**dict.fromkeys(named), **(self.bins or {})}, held)
+        if tables is not None:
+            tables.check()
+            return self._results(cells_of_marginals(tables, named), found)
+        assert sums is not None
+        return self._results(cells_of_table(sums, found.array[None], found.law, found.steps, named, found.nobs), found)
 
     def _named(self, held: tuple[str, ...]) -> tuple[str, ...]:
         """Names of the factors that the formula reads, of those that a table has."""

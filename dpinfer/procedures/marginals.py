@@ -238,8 +238,8 @@ def marginals(
     -------
     Marginals
         Its ``fit(privacy)`` gives `MarginalResults`: ``marginal(columns)``, ``proportions(column, by)``, ``ratio``,
-        ``table(columns)``, ``summary_frame()``. The release also answers `table`, `count`, `proportion`, `chisquare`
-        and `chi2_contingency` of columns that one marginal holds.
+        ``table(columns)``, ``summary_frame()``. The release also answers `table`, `count`, `proportion`,
+        `chisquare`, `chi2_contingency` and `loglinear` of columns that one marginal holds.
 
     Raises
     ------

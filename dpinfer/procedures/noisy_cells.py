@@ -9,25 +9,34 @@ import numpy as np
 
 from dpinfer.errors import MissingFromReleaseError, ReleaseFormatError
 from dpinfer.inference.cell_noise import CellNoise
+from dpinfer.inference.combination import CombinedNoise, added_noise
 from dpinfer.inference.linear_noise import LinearNoise
 from dpinfer.inference.loglinear import LogLinearModel
 from dpinfer.inference.testing.count_noise import CountNoise
 from dpinfer.procedures.described import counts_of_table
 from dpinfer.procedures.joint_table import NOWHERE
 from dpinfer.release import NoiseLaw
-from dpinfer.schema.cell_design import CellTable
+from dpinfer.schema.cell_design import CellTable, check_size
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from numpy.typing import NDArray
 
+    from dpinfer.procedures.marginal_tables import MarginalTables
     from dpinfer.procedures.sum_plan import SumPlan
     from dpinfer.results.combined import CombinedResults
 
     Array = NDArray[np.float64]
 
-__all__ = ["NoisyCells", "cells_of_combined", "cells_of_table", "count_noise", "factors_of_combined"]
+__all__ = [
+    "NoisyCells",
+    "cells_of_combined",
+    "cells_of_marginals",
+    "cells_of_table",
+    "count_noise",
+    "factors_of_combined",
+]
 
 
 @dataclass(frozen=True, eq=False)
@@ -93,6 +102,34 @@ def cells_of_table(
     table = CellTable(tuple(axis.name for axis in axes), tuple(axis.labels for axis in axes))
     noise = CellNoise(count_noise(law, steps, counts.shape[-1]), table.size)
     return NoisyCells(table, counts.sum(axis=-1), noise, (nobs if plan.rows.keeps_every_row else None) or None)
+
+
+def cells_of_marginals(tables: MarginalTables, names: Sequence[str]) -> NoisyCells:
+    """Return the cells of some columns that one marginal holds, with the noise that they share.
+
+    The noise variables are those that were drawn: contrasts, or sums of counts.
+
+    Raises
+    ------
+    MissingFromReleaseError
+        If no marginal holds them together.
+    OptionError
+        If the cells are too many for a model.
+    """
+    try:
+        axes = tables.axes(names)
+    except MissingFromReleaseError as error:
+        listed = ", ".join(repr(name) for name in names)
+        raise MissingFromReleaseError(
+            f"{error}. A log-linear model is not made up from several marginals: dpi.table([{listed}]), or a marginal "
+            "of all these factors, would serve"
+        ) from error
+    table = CellTable(tuple(axis.name for axis in axes), tuple(axis.labels for axis in axes))
+    check_size(table.size, 1)
+    sources = tables.found.sources(tables.subset(names))
+    law = CombinedNoise(tuple(added_noise(one.law, one.steps, one.together) for one in sources))
+    noise = CellNoise(law, table.size, np.hstack([one.basis for one in sources]))
+    return NoisyCells(table, tables.unbiased(names)[None], noise, tables.nobs or None)
 
 
 def factors_of_combined(combined: CombinedResults) -> tuple[str, ...]:

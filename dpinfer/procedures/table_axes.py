@@ -16,10 +16,12 @@ from dpinfer.schema.columns import Real
 
 if TYPE_CHECKING:
     from dpinfer.kernel.stage import Data
+    from dpinfer.procedures.marginal_plan import MarginalPlan
+    from dpinfer.procedures.sum_plan import SumPlan
 
     Columns = str | Sequence[str]
 
-__all__ = ["axes_of", "axis_name", "column_texts", "edges_of"]
+__all__ = ["axes_of", "axis_name", "check_bins", "column_texts", "edges_of"]
 
 
 def edges_of(
@@ -86,3 +88,20 @@ def _is_condition(text: str) -> bool:
 def axis_name(axis: Mapping[str, Any]) -> str:
     """Return what an axis is called in tables: its column, its condition, or the expression that it mirrors."""
     return str(next(axis[kind] for kind in ("column", "condition", "mirrored") if kind in axis))
+
+
+def check_bins(asked: Mapping[str, Sequence[float] | None], held: SumPlan | MarginalPlan) -> None:
+    """Refuse counts whose bins differ from those asked for, by column; None where no bins were given.
+
+    Raises
+    ------
+    OptionError
+    """
+    stored = {axis_name(axis): axis.get("edges") for axis in held.axes}
+    for name, edges in asked.items():
+        theirs = stored.get(name)
+        leveled = name in held.schema and held.schema[name].level_texts
+        if edges is None and theirs is not None and leveled:
+            raise OptionError("bins", None, f"the bins of the release, {theirs}: it has no levels")
+        if edges is not None and name in stored and list(theirs or ()) != list(edges):
+            raise OptionError("bins", list(edges), f"the bins of the release: {theirs}")
