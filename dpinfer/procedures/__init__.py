@@ -10,12 +10,14 @@ from dpinfer.procedures.description import Description
 from dpinfer.procedures.distribution import CDF
 from dpinfer.procedures.expfam import ExpFam
 from dpinfer.procedures.loglinear import LogLinear
+from dpinfer.procedures.marginals import Marginals
 from dpinfer.procedures.mean_comparison import MeanComparison
 from dpinfer.procedures.newton import Newton
 from dpinfer.procedures.procedure import Procedure
 from dpinfer.procedures.quality import DataQuality
 from dpinfer.procedures.quantiles import Quantile
 from dpinfer.procedures.queries import LinearQueries
+from dpinfer.procedures.rank_test import RankTest
 from dpinfer.procedures.regression import OLS, Gram
 from dpinfer.procedures.selection import ExponentialMechanism, MostFrequent
 from dpinfer.procedures.threshold import AboveThreshold
@@ -36,10 +38,12 @@ __all__ = [
     "Gram",
     "LinearQueries",
     "LogLinear",
+    "Marginals",
     "MeanComparison",
     "MostFrequent",
     "Newton",
     "Procedure",
     "Quantile",
+    "RankTest",
     "SampleAggregate",
 ]

@@ -12,6 +12,7 @@ import numpy as np
 
 from dpinfer.errors import NotProvedError, OptionError, named, type_of
 from dpinfer.kernel.rows.marginals import MOST_COLUMNS, MOST_SUBSETS
+from dpinfer.procedures.keywords import suggests
 from dpinfer.procedures.options import is_number, is_text, texts_of
 
 if TYPE_CHECKING:
@@ -74,6 +75,7 @@ class Workload:
         return f"<Workload: {len(self)} marginals of {len(self.columns)} columns>"
 
 
+@suggests
 def workload(columns: Sequence[str], *, ways: int | Sequence[int] = 2, weights: Weights = None) -> Workload:
     """Describe all marginals of so many columns, for `marginals`.
 

@@ -93,6 +93,9 @@ def test_without_save_a_second_fit_pays_for_new_noise():
     assert first.charge_ids != again.charge_ids
 
 
+RANKS = ("kruskal", "ks_1samp", "ks_2samp", "mannwhitneyu", "spearmanr", "wilcoxon")
+
+
 @pytest.mark.parametrize("question", HOME, ids=str)
 def test_every_procedure_is_kept(question, file):
     """In a file and in a ledger: the same release, at one charge."""
@@ -114,7 +117,9 @@ def test_every_procedure_is_kept(question, file):
     assert restored.to_json() == first.to_json()
     with pytest.raises(ReleaseMismatchError) as caught:
         question.private(ledger=kept).measure(question.privacy * 0.5, save=file)
-    assert [name for name, *_ in caught.value.differences] == ["price"]
+    told = [name for name, *_ in caught.value.differences]
+    leaves = "bins" in first.question and question.ask.function in RANKS  # as many as the price asks for
+    assert told == ["price"] or (leaves and told == ["price", "question, bins"])
 
 
 @pytest.mark.parametrize(

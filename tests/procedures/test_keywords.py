@@ -109,10 +109,13 @@ READ = {
     "a",
     "b",
     "q",
+    "x",
+    "y",
     "f_exp",
     "p0",
     "sizes",
     "queries",
+    "workload",
     "bins",
     "bounds",
     "model",
@@ -121,7 +124,9 @@ READ = {
 """Arguments that a function reads, and that a field of another name or form holds."""
 
 
-@pytest.mark.parametrize("name", [name for name in QUESTIONS if name != "combine"])
+@pytest.mark.parametrize(
+    "name", [name for name in QUESTIONS if name not in ("combine", "workload")]
+)  # the second describes what is asked
 def test_every_option_is_a_field_or_is_read(name):
     ask = getattr(dpi, name)
     fields = [
