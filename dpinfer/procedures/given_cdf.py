@@ -9,7 +9,7 @@ import numpy as np
 from scipy import stats
 
 from dpinfer.errors import OptionError
-from dpinfer.procedures.leaves import cuts_of
+from dpinfer.procedures.leaves import leaf_cuts
 from dpinfer.procedures.options import FINITE
 
 if TYPE_CHECKING:
@@ -80,7 +80,7 @@ def leaf_shares(axis: Axis, given: GivenCdf) -> Array:
     OptionError
         If it is no distribution function, or gives all leaves nothing.
     """
-    cuts = cuts_of(axis)
+    cuts = leaf_cuts(axis)
     cuts[int(axis.covers) : -1] = np.nextafter(cuts[int(axis.covers) : -1], -np.inf)
     at = (lambda x: _law(given.name).cdf(x, *given.args)) if given.function is None else given.function
     try:

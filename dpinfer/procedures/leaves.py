@@ -25,8 +25,8 @@ __all__ = [
     "MOST",
     "best_leaves",
     "best_sides",
-    "cuts_of",
     "equal_edges",
+    "leaf_cuts",
     "mirrored_edges",
     "mirrored_places",
     "whole_edges",
@@ -75,7 +75,7 @@ def mirrored_edges(reach: float, leaves: int, *, whole: bool) -> tuple[float, ..
     return (*(float(edge) for edge in np.arange(0.5, reach + 0.5, step)), float(reach) + 0.5)
 
 
-def cuts_of(axis: Axis) -> Array:
+def leaf_cuts(axis: Axis) -> Array:
     """Where leaves end, from the lowest (m + 1,): of whole numbers half-way between those of different leaves."""
     if isinstance(axis, LevelsAxis):
         levels = np.array(axis.labels, dtype=np.float64)
@@ -97,7 +97,7 @@ def mirrored_places(axis: Axis, center: float) -> list[int] | None:
     OptionError
         If the leaves do not mirror each other about the center.
     """
-    points = cuts_of(axis) - center
+    points = leaf_cuts(axis) - center
     middle = 0.5 * (points[0] + points[-1])
     if abs(middle) > 1e-9 * np.abs(points).max():
         raise OptionError("center", center, f"the middle of the leaves of the release, {middle + center:g}")
