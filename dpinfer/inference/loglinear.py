@@ -33,6 +33,7 @@ __all__ = [
     "information",
     "kept_cells",
     "newton",
+    "not_singular",
     "reduced",
     "reduced_fits",
     "sampling_covariance",
@@ -126,15 +127,16 @@ class LogLinearFit:
         weights = self.influence
         noise = self.model.noise.covariance(weights)
         if not self.model.population:
-            return np.zeros_like(noise), self._not_singular(noise, noise)
+            return np.zeros_like(noise), not_singular(self.model, noise, noise)
         found = sampling_covariance(self.model, self.values, self.means, weights)
-        return found, self._not_singular(noise, found + noise)
+        return found, not_singular(self.model, noise, found + noise)
 
-    def _not_singular(self, noise: Array, total: Array) -> Array:
-        """Raise variances by a billionth where a public number of rows makes coefficients depend on each other."""
-        if self.model.nobs is None:
-            return noise
-        return np.asarray(noise + _JITTER * np.einsum("rpp->rp", total)[:, :, None] * np.eye(total.shape[1]))
+
+def not_singular(model: LogLinearModel, noise: Array, total: Array) -> Array:
+    """Raise variances by a billionth where a public number of rows makes sums of counts depend on each other."""
+    if model.nobs is None:
+        return noise
+    return np.asarray(noise + _JITTER * np.einsum("rpp->rp", total)[:, :, None] * np.eye(total.shape[1]))
 
 
 def information(columns: Array, means: Array) -> Array:
@@ -142,8 +144,8 @@ def information(columns: Array, means: Array) -> Array:
     d, p = columns.shape
     if d * p * p > _BLOCK:  # of large tables the squares would fill the memory
         return np.asarray((columns.T * means[:, None, :]) @ columns)
-    squares = (columns[:, :, None] * columns[:, None, :]).reshape(d, -1)
-    return np.asarray((means @ squares).reshape(-1, p, p))
+    squares = (columns[:, :, None] * columns[:, None, :]).reshape(d, p * p)
+    return np.asarray((means @ squares).reshape(len(means), p, p))
 
 
 def sampling_covariance(model: LogLinearModel, values: Array, means: Array, weights: Array) -> Array:
@@ -222,7 +224,7 @@ def newton(
         means = np.exp(np.minimum(eta, _FAR))
         slope = totals[alive] - means @ columns - here @ pull
         curve = information(columns, means) + pull
-        top = np.einsum("rpp->r", curve) / p
+        top = np.einsum("rpp->r", curve) / max(p, 1)
         curve[:, np.arange(p), np.arange(p)] += 1e-14 * top[:, None] + 1e-280
         step = np.linalg.solve(curve, slope[..., None])[..., 0]
         reach = np.abs(step @ columns.T).max(axis=1)

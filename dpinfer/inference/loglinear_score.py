@@ -13,7 +13,14 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from dpinfer.inference.loglinear import first_guess, information, newton, sampling_covariance, sampling_variance
+from dpinfer.inference.loglinear import (
+    first_guess,
+    information,
+    newton,
+    not_singular,
+    sampling_covariance,
+    sampling_variance,
+)
 from dpinfer.numerics.tails import joint_pvalue, widened, widened_pvalue
 
 if TYPE_CHECKING:
@@ -155,6 +162,15 @@ def score_test(model: LogLinearModel, values: Array, restrictions: Array, target
     guess = (first_guess(columns, values, least) - fixed) @ free
     found, means, exists = newton(columns @ free, values @ columns @ free, start=guess, offset=offset)
     coordinates = fixed + found @ free.T
+    distance, pvalue, multiplier = np.zeros(len(values)), np.ones(len(values)), np.zeros(len(values))
+    if exists.any():  # where there is no fit the numbers mean nothing, and need not have a covariance
+        distance[exists], pvalue[exists], multiplier[exists] = _tested(model, values[exists], means[exists], rows)
+    return ScoreTest(exists, distance, pvalue, _Point(coordinates, multiplier, values))
+
+
+def _tested(model: LogLinearModel, values: Array, means: Array, rows: Array) -> tuple[Array, Array, Array]:
+    """Return distances, p-values and multipliers (R,) at fits under restrictions, rows (k, p) of the basis."""
+    columns = model.basis[0]
     slack = (values - means) @ columns
     curve = information(columns, means)
     sides = np.concatenate([slack[:, None], np.broadcast_to(rows, (len(slack), *rows.shape))], axis=1)
@@ -164,17 +180,12 @@ def score_test(model: LogLinearModel, values: Array, restrictions: Array, target
     if len(rows) == 1:
         deviation, kurtosis = _spread(model, values, means, weights[:, 0])
         distance = shift[:, 0] / deviation
-        pvalue = widened_pvalue(distance, kurtosis)
-        multiplier = shift[:, 0] / np.einsum("p,np->n", rows[0], both[..., 1])
-    else:
-        covariance = _covariance(model, values, means, weights)
-        solved = np.linalg.solve(covariance, shift[..., None])[..., 0]
-        distance = np.sqrt(np.maximum(np.einsum("nk,nk->n", shift, solved), 0.0))
-        pvalue = np.array(
-            [_joint_pvalue(model, *one, len(rows)) for one in zip(distance, covariance, weights, strict=True)]
-        )
-        multiplier = np.zeros(len(values))
-    return ScoreTest(exists, distance, np.where(exists, pvalue, 1.0), _Point(coordinates, multiplier, values))
+        return distance, widened_pvalue(distance, kurtosis), shift[:, 0] / np.einsum("p,np->n", rows[0], both[..., 1])
+    covariance = _covariance(model, values, means, weights)
+    solved = np.linalg.solve(covariance, shift[..., None])[..., 0]
+    distance = np.sqrt(np.maximum(np.einsum("nk,nk->n", shift, solved), 0.0))
+    every = zip(distance, covariance, weights, strict=True)
+    return distance, np.array([_joint_pvalue(model, *one, len(rows)) for one in every]), np.zeros(len(values))
 
 
 def _joint_pvalue(model: LogLinearModel, distance: float, covariance: Array, weights: Array, count: int) -> float:
@@ -186,8 +197,10 @@ def _joint_pvalue(model: LogLinearModel, distance: float, covariance: Array, wei
 
 def _covariance(model: LogLinearModel, values: Array, means: Array, weights: Array) -> Array:
     """Covariance (R, k, k) of sums of counts with weights (R, k, d)."""
-    noise = model.noise.covariance(weights)
-    return noise + sampling_covariance(model, values, means, weights) if model.population else noise
+    total = model.noise.covariance(weights)
+    if model.population:
+        total = total + sampling_covariance(model, values, means, weights)
+    return not_singular(model, total, total)
 
 
 def one_sided(model: LogLinearModel, values: Array, contrast: Array, alpha: float) -> Array:

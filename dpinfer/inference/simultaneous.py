@@ -35,7 +35,9 @@ def joint_level(covariance: Array, alpha: float) -> float:
     Parameters
     ----------
     covariance : ndarray (p, p)
-        Of the errors of the estimates, sampling and noise together; what is NaN, or does not vary, is left out.
+        Of the errors of the estimates, sampling and noise together. NaN is of an estimate that is not determined: its
+        interval may have one end, and counts with the others as one that is independent of them. What does not vary is
+        left out.
     alpha : float
         One minus the joint confidence.
 
@@ -52,17 +54,21 @@ def joint_level(covariance: Array, alpha: float) -> float:
     for independent ones. With heavier tails each interval counts its own, and the normal correlation joins them.
     """
     variances = np.diag(covariance)
-    known = np.flatnonzero(np.isfinite(variances) & (variances > _NOTHING * np.nanmax(variances, initial=0.0)))
-    count = known.size
+    finite = np.isfinite(variances)
+    largest = variances[finite].max(initial=0.0)
+    counted = np.flatnonzero(~finite | (variances > _NOTHING * largest))
+    count = counted.size
     if count < 2:
         return alpha
     sidak = float(-np.expm1(np.log1p(-alpha) / count))
-    deviation = np.sqrt(variances[known])
-    correlation = covariance[np.ix_(known, known)] / np.outer(deviation, deviation)
+    known = finite[counted]
+    deviation = np.sqrt(np.where(known, variances[counted], 1.0))
+    correlation = covariance[np.ix_(counted, counted)] / np.outer(deviation, deviation)
+    correlation = np.where(known[:, None] & known, correlation, np.eye(count))
     if count > _MOST or np.abs(correlation - np.eye(count)).max() < _NOTHING:
         return sidak
-    largest = np.abs(_drawn(count) @ root_of(correlation).T).max(axis=1)
+    extremes = np.abs(_drawn(count) @ root_of(correlation).T).max(axis=1)
     rank = int(np.ceil((1 - alpha) * (_DRAWS + 1)))
     if rank > _DRAWS:
         return sidak
-    return max(sidak, float(2 * stats.norm.sf(np.partition(largest, rank - 1)[rank - 1])))
+    return max(sidak, float(2 * stats.norm.sf(np.partition(extremes, rank - 1)[rank - 1])))

@@ -209,7 +209,7 @@ def _fits_from_disk(rows: Blocks, source: Source, draws: Draws) -> Array:
 def _of_half(held: Array, label: int, most: int | None) -> NDArray[np.intp]:
     """Return the places (m,) of the rows with a label in a bucket; where there are too many, of the smallest keys.
 
-    The bucket is read part by part, and no more than three times ``most`` rows are in memory.
+    The bucket is read part by part; no more than a part and twice ``most`` rows are held.
     """
     found = np.empty(0, dtype=np.intp)
     parts = [found]

@@ -9,9 +9,8 @@ import numpy as np
 from scipy import stats
 
 from dpinfer.errors import OptionError
+from dpinfer.procedures.leaves import leaf_cuts
 from dpinfer.procedures.options import FINITE
-from dpinfer.schema.axes import BinsAxis, LevelsAxis
-from dpinfer.schema.columns import Integer
 
 if TYPE_CHECKING:
     from dpinfer.numerics.arrays import Array
@@ -72,23 +71,26 @@ def _law(name: str) -> Any:
 def leaf_shares(axis: Axis, given: GivenCdf) -> Array:
     """Probability of each leaf (m,), as the column's bounds clamp it.
 
-    Whole numbers are cut half-way between them, so that laws of whole numbers keep theirs. Leaves that do not span the
-    bounds hold the values between them alone.
+    Whole numbers are cut half-way between them, so that laws of whole numbers keep theirs. A leaf of other numbers
+    holds its lower edge, and so a lump of the distribution there, and not its upper one, but for the last. Leaves that
+    do not span the bounds hold the values between them alone.
 
     Raises
     ------
     OptionError
         If it is no distribution function, or gives all leaves nothing.
     """
+    cuts = leaf_cuts(axis)
+    cuts[int(axis.covers) : -1] = np.nextafter(cuts[int(axis.covers) : -1], -np.inf)
     at = (lambda x: _law(given.name).cdf(x, *given.args)) if given.function is None else given.function
     try:
         with np.errstate(all="ignore"):
-            values = np.asarray(at(_cuts(axis)), dtype=np.float64)
+            values = np.asarray(at(cuts), dtype=np.float64)
     except Exception as error:
         raise OptionError(
             "cdf", given.name, f"a function of an array of numbers, not one that fails: {error}"
         ) from None
-    inside = values.shape == _cuts(axis).shape and np.isfinite(values).all()
+    inside = values.shape == cuts.shape and np.isfinite(values).all()
     if not inside or (np.diff(values) < 0).any() or values[0] < 0 or values[-1] > 1:
         raise OptionError("cdf", given.name, "a distribution function: from 0 to 1, never falling")
     if axis.covers:
@@ -97,17 +99,3 @@ def leaf_shares(axis: Axis, given: GivenCdf) -> Array:
     if not found.sum() > 0:
         raise OptionError("cdf", given.name, "a distribution with values between the edges")
     return np.asarray(found / found.sum())
-
-
-def _cuts(axis: Axis) -> Array:
-    """Where leaves end, from the lowest."""
-    if isinstance(axis, LevelsAxis):
-        levels = np.array(axis.labels, dtype=np.float64)
-        return np.append(levels - 0.5, levels[-1] + 0.5)
-    assert isinstance(axis, BinsAxis)
-    edges = np.array(axis.edges, dtype=np.float64)
-    if not isinstance(axis.schema[axis.name], Integer):
-        return edges
-    cuts = np.ceil(edges) - 0.5
-    cuts[-1] = np.floor(edges[-1]) + 0.5
-    return cuts

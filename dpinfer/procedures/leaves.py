@@ -13,9 +13,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from dpinfer.errors import OptionError
-from dpinfer.schema.axes import BinsAxis
+from dpinfer.schema.axes import BinsAxis, LevelsAxis
+from dpinfer.schema.columns import Integer
 
 if TYPE_CHECKING:
+    from dpinfer.numerics.arrays import Array
     from dpinfer.schema.axes import Axis
 
 __all__ = [
@@ -24,6 +26,7 @@ __all__ = [
     "best_leaves",
     "best_sides",
     "equal_edges",
+    "leaf_cuts",
     "mirrored_edges",
     "mirrored_places",
     "whole_edges",
@@ -72,6 +75,20 @@ def mirrored_edges(reach: float, leaves: int, *, whole: bool) -> tuple[float, ..
     return (*(float(edge) for edge in np.arange(0.5, reach + 0.5, step)), float(reach) + 0.5)
 
 
+def leaf_cuts(axis: Axis) -> Array:
+    """Where leaves end, from the lowest (m + 1,): of whole numbers half-way between those of different leaves."""
+    if isinstance(axis, LevelsAxis):
+        levels = np.array(axis.labels, dtype=np.float64)
+        return np.append(levels - 0.5, levels[-1] + 0.5)
+    assert isinstance(axis, BinsAxis)
+    edges = np.array(axis.edges, dtype=np.float64)
+    if not isinstance(axis.schema[axis.name], Integer):
+        return edges
+    cuts = np.ceil(edges) - 0.5
+    cuts[-1] = np.floor(edges[-1]) + 0.5
+    return cuts
+
+
 def mirrored_places(axis: Axis, center: float) -> list[int] | None:
     """Order of the leaves of an axis about a center, a missing leaf of zeros as -1; None where nothing is to be moved.
 
@@ -80,11 +97,12 @@ def mirrored_places(axis: Axis, center: float) -> list[int] | None:
     OptionError
         If the leaves do not mirror each other about the center.
     """
-    points = np.array(axis.edges if isinstance(axis, BinsAxis) else axis.labels, dtype=np.float64) - center
+    points = leaf_cuts(axis) - center
+    middle = 0.5 * (points[0] + points[-1])
+    if abs(middle) > 1e-9 * np.abs(points).max():
+        raise OptionError("center", center, f"the middle of the leaves of the release, {middle + center:g}")
     if not np.allclose(points, -points[::-1], atol=1e-9 * np.abs(points).max()):
-        raise OptionError(
-            "center", center, f"the middle of the leaves of the release, {0.5 * (points[0] + points[-1]) + center:g}"
-        )
+        raise OptionError("center", center, "the middle of leaves that mirror each other: those of the release do not")
     if axis.size % 2:
         return None
     half = axis.size // 2

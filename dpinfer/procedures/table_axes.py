@@ -86,8 +86,15 @@ def _is_condition(text: str) -> bool:
 
 
 def axis_name(axis: Mapping[str, Any]) -> str:
-    """Return what an axis is called in tables: its column, its condition, or the expression that it mirrors."""
-    return str(next(axis[kind] for kind in ("column", "condition", "mirrored") if kind in axis))
+    """Return what an axis is called in tables: its column, its condition, or the expression that it mirrors.
+
+    Raises
+    ------
+    KeyError
+        If it is damaged.
+    """
+    kind = next((kind for kind in ("condition", "mirrored") if kind in axis), "column")
+    return str(axis[kind])
 
 
 def check_bins(asked: Mapping[str, Sequence[float] | None], held: SumPlan | MarginalPlan) -> None:

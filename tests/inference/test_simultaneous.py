@@ -42,11 +42,18 @@ def test_the_largest_deviation_stays_below_its_critical_value():
     assert (np.abs(drawn).max(axis=1) > critical).mean() == pytest.approx(0.1, abs=0.011)
 
 
-def test_what_is_not_known_or_does_not_vary_is_left_out():
-    covariance = np.diag([1.0, 2.0, 0.0, 5.0])
-    covariance[3] = covariance[:, 3] = np.nan
-    assert joint_level(covariance, 0.05) == pytest.approx(sidak(2, 0.05))
-    assert joint_level(np.full((3, 3), np.nan), 0.05) == 0.05
+def test_what_does_not_vary_is_left_out():
+    assert joint_level(np.diag([1.0, 2.0, 0.0]), 0.05) == pytest.approx(sidak(2, 0.05))
+    assert joint_level(np.diag([1.0, 0.0]), 0.05) == 0.05
+
+
+def test_what_is_not_determined_counts_as_independent():
+    """Its interval may have one end, at which it can miss as others do."""
+    covariance = np.diag([1.0, 2.0, 5.0])
+    covariance[2] = covariance[:, 2] = np.nan
+    assert joint_level(covariance, 0.05) == pytest.approx(sidak(3, 0.05))
+    assert joint_level(np.full((3, 3), np.nan), 0.05) == pytest.approx(sidak(3, 0.05))
+    assert joint_level(np.diag([np.inf, 1.0, 2.0]), 0.05) == pytest.approx(sidak(3, 0.05))
 
 
 def test_very_many_estimates_are_not_simulated():

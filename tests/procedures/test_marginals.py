@@ -1,5 +1,7 @@
 """Marginals as a user asks for them: refusals before the charge, and what one release answers."""
 
+import json
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -12,6 +14,7 @@ from dpinfer.errors import (
     MissingFromReleaseError,
     NotProvedError,
     OptionError,
+    ReleaseFormatError,
     SchemaError,
     UnknownColumnError,
 )
@@ -163,6 +166,15 @@ def test_what_a_release_does_not_hold_is_refused():
         dpi.table("sex", release, inference="simulated").infer()
     with pytest.raises(DPInferError):
         dpi.combine([release, dpi.table("sex", public()).measure(PRICES["zcdp"])])
+
+
+def test_a_release_whose_axes_are_damaged_is_refused():
+    data = dpi.PublicData(SCHEMA.sample(50, np.random.default_rng(1)), SCHEMA, rng=np.random.default_rng(2))
+    pair = [name for name in SCHEMA if SCHEMA[name].level_texts][:2]
+    stored = json.loads(dpi.marginals([pair], data).fit(dpi.ZCDP(0.1)).release.to_json())
+    stored["question"]["axes"][0] = {}
+    with pytest.raises(ReleaseFormatError, match="question of the release is damaged"):
+        dpi.Release.from_json(json.dumps(stored)).infer()
 
 
 def test_fewer_marginals_are_read_from_more():

@@ -7,6 +7,7 @@ from scipy import stats
 
 import dpinfer as dpi
 from dpinfer.errors import InferenceError, MissingFromReleaseError, NotProvedError, OptionError, SchemaError
+from dpinfer.procedures.given_cdf import leaf_shares, read_cdf
 from dpinfer.procedures.leaves import best_leaves, best_sides, mirrored_edges, whole_edges
 from dpinfer.schema.axes import MirroredAxis, axis_from_dict, axis_to_dict
 from dpinfer.schema.expressions import compile_expression
@@ -130,6 +131,28 @@ def test_a_table_or_histogram_serves():
         dpi.mannwhitneyu("age", "race == 'a'", histogram, draws=499).infer()
     with pytest.raises(InferenceError):
         dpi.mannwhitneyu("age", "married", dpi.mean("age", data()).measure(PRICE)).infer()
+
+
+def test_lumps_of_a_given_distribution_are_in_the_leaf_that_they_start():
+    schema = dpi.Schema(v=dpi.Real(0, 8))
+    law = stats.binom(8, 0.4)
+    for edges in ([0, 2, 3, 8], [1, 3, 7]):
+        axis = dpi.ks_1samp("v", law, bins=edges).plan(schema).cells[0]
+        place = axis.place({"v": np.arange(9.0)})
+        known = np.array([law.pmf(np.arange(9))[place == k].sum() for k in range(axis.size)])
+        assert leaf_shares(axis, read_cdf(law, ())) == pytest.approx(known / known.sum())
+
+
+def test_bins_of_whole_numbers_that_do_not_mirror_each_other_are_refused():
+    """Those of 40 to 49 and 50 to 59 mirror each other about 49.5, whatever the edges."""
+    schema = dpi.Schema(v=dpi.Integer(0, 100))
+    rows = dpi.PublicData(schema.sample(100, np.random.default_rng(1)), schema, rng=np.random.default_rng(2))
+    for bins, center in ((range(0, 101, 10), 50), (range(40, 61, 10), 50)):
+        held = dpi.ks_1samp("v", "norm", rows, args=(50, 10), bins=list(bins), draws=99).fit(PRICE).release
+        with pytest.raises(OptionError, match="center"):
+            dpi.wilcoxon("v", data=held, center=center, draws=99).infer()
+    held = dpi.ks_1samp("v", "norm", rows, args=(50, 10), bins=[40, 45, 50, 54.5], draws=99).fit(PRICE).release
+    assert dpi.wilcoxon("v", data=held, center=47, draws=99).infer().nobs > 0
 
 
 def test_shares_of_a_given_distribution_are_those_of_clamped_values():

@@ -168,3 +168,27 @@ def test_coefficients_and_odds_ratios_are_drawn(method):
     results = fitted("g * h")
     ax = getattr(results, method)()
     assert len(ax.get_yticklabels()) == (2 if method == "plot_odds_ratios" else 5)
+
+
+@pytest.mark.parametrize("neighbors", ["add_remove", "replace_one"])
+@pytest.mark.parametrize("price", [dpi.ZCDP(1e-6), dpi.PureDP(1e-3), dpi.ZCDP(0.5)], ids=str)
+@pytest.mark.parametrize("inference", ["score", "wald"])
+def test_joint_tests_of_tables_that_are_noise_do_not_raise(neighbors, price, inference):
+    """A hypothesis without a fit has no covariance, and one of all coefficients leaves none to fit."""
+    for seed in range(3):
+        rng = np.random.default_rng(seed)
+        data = dpi.PublicData(SCHEMA.sample(5, rng), SCHEMA, rng=rng, neighbors=neighbors)
+        for target in ("population", "data"):
+            results = dpi.loglinear("g * h", data, inference=inference, target=target).fit(price)
+            rows = np.eye(len(results.params))
+            for some in (rows[:1], rows[1:3], rows[1:], rows):
+                test = results.wald_test(some, scalar=True)
+                assert 0 <= float(test.pvalue) <= 1
+            assert len(results.wald_test_terms().table) == 4
+
+
+def test_a_hypothesis_on_all_coefficients_is_tested():
+    results = fitted("g + h")
+    rows = np.eye(len(results.params))
+    assert float(results.wald_test((rows, results.params.to_numpy()), scalar=True).pvalue) > 0.99
+    assert float(results.wald_test(rows, scalar=True).pvalue) < 1e-6
