@@ -117,9 +117,10 @@ def _check(asked: argparse.Namespace) -> int:
 
 def _audit(asked: argparse.Namespace) -> int:
     import dpinfer as dpi  # noqa: PLC0415
+    from dpinfer.procedures.stored import read_question  # noqa: PLC0415
 
     release = dpi.read_release(asked.file)
-    question = dpi.Procedure.of_release(release)
+    question = read_question(release)
     runs: int | Literal["auto"] = "auto" if asked.runs is None else asked.runs
     found = dpi.audit(question, release.schema, release.cost.price, neighbors=release.neighbors, runs=runs)
     _say(found)

@@ -25,7 +25,7 @@ from dpinfer.procedures.options import check_values, inferred, unstored
 from dpinfer.procedures.stored import context_of, hints, read_question, refuse_unknown_fields, stored_fields
 from dpinfer.release import Release, StageRelease
 from dpinfer.release.codec import decode, encode
-from dpinfer.release.registry import find_inference, register
+from dpinfer.release.registry import register
 from dpinfer.results.plain import Estimates
 from dpinfer.schema.schema import Schema
 
@@ -369,18 +369,6 @@ class Procedure(ABC):
         except (DPInferError, KeyError, IndexError, TypeError, ValueError, OverflowError) as error:
             raise ReleaseFormatError(f"the question of the release is damaged: {error}") from error
         return replace(asked, source=release)
-
-    @staticmethod
-    def of_release(release: Release) -> Procedure:
-        """Return the question of whatever procedure a release was made for, bound to it; as `from_release`.
-
-        Raises
-        ------
-        InferenceError
-            If the module that defines the procedure is not imported.
-        """
-        found: Procedure = find_inference(release.question.get("procedure")).__self__.from_release(release)  # type: ignore[attr-defined]
-        return found
 
     def check_release(self, release: Release) -> None:
         """Refuse a release whose sums are not those that the question asks for.

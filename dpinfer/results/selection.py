@@ -11,8 +11,9 @@ import pandas as pd
 
 from dpinfer.display.numbers import count, number
 from dpinfer.errors import OptionError
+from dpinfer.results.drawing import error_curve
 from dpinfer.results.printing import PrivateSummary, Shown, cell_table, summary_of
-from dpinfer.results.style import MARKED, given_or_new, grouped, legend, restrain, titled
+from dpinfer.results.style import titled
 from dpinfer.results.wording import charge_notes, column_notes, guarantee, guarantee_facts, title_guarantee
 
 if TYPE_CHECKING:
@@ -107,18 +108,11 @@ class SelectionResults(Shown):
         -------
         matplotlib.axes.Axes
         """
-        ax = given_or_new(ax, 6.4, 3.6)
-        frame, near = self.accuracy_frame(), self.accuracy(0.05)
-        ax.plot(frame["miss"], frame["probability"], color="C0", lw=1.6)
-        ax.fill_between(frame["miss"], frame["probability"], color="C0", alpha=0.25, lw=0)
-        ax.axvline(near, color=MARKED, lw=2, label=f"within {number(near)} with probability 95%")
+        near = self.accuracy(0.05)
+        ax = error_curve(ax, self.accuracy_frame(), near, f"within {number(near)} with probability 95%")
         ax.set(xlabel="score below the largest by more than", ylabel="probability, at most", ylim=(0, 1.03))
-        ax.set_xlim(0, float(frame["miss"].iloc[-1]))
         asked = f"{self.response}: " if self.response else ""
         titled(ax, f"{asked}{self.selected} of {count(len(self.candidates))}, {title_guarantee(self.release)}")
-        restrain(ax)
-        grouped(ax.xaxis)
-        legend(ax)
         return ax
 
     def summary(self) -> PrivateSummary:

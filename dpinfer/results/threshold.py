@@ -12,8 +12,9 @@ from dpinfer.display.numbers import count, number
 from dpinfer.errors import OptionError
 from dpinfer.numerics.laplace import pair_quantile, pair_tail
 from dpinfer.release.laws import ABOVE, BELOW, NOT_REACHED
+from dpinfer.results.drawing import error_curve
 from dpinfer.results.printing import PrivateSummary, Shown, cell_table, summary_of
-from dpinfer.results.style import MARKED, given_or_new, grouped, legend, restrain, titled
+from dpinfer.results.style import titled
 from dpinfer.results.wording import charge_notes, column_notes, guarantee, guarantee_facts, title_guarantee
 
 if TYPE_CHECKING:
@@ -124,18 +125,11 @@ class ThresholdResults(Shown):
         -------
         matplotlib.axes.Axes
         """
-        ax = given_or_new(ax, 6.4, 3.6)
-        frame, near = self.accuracy_frame(), self.accuracy(0.05)
-        ax.plot(frame["distance"], frame["probability"], color="C0", lw=1.6)
-        ax.fill_between(frame["distance"], frame["probability"], color="C0", alpha=0.25, lw=0)
-        ax.axvline(near, color=MARKED, lw=2, label=f"right with probability 95% from {number(near)} on")
+        near = self.accuracy(0.05)
+        ax = error_curve(ax, self.accuracy_frame(), near, f"right with probability 95% from {number(near)} on")
         ax.set(xlabel="distance of a query from its threshold", ylabel="probability of a wrong answer, at most")
-        ax.set_xlim(0, float(frame["distance"].iloc[-1]))
         ax.set_ylim(0, 0.53)
         titled(ax, f"{self._told()}, {title_guarantee(self.release)}")
-        restrain(ax)
-        grouped(ax.xaxis)
-        legend(ax)
         return ax
 
     def _told(self) -> str:
