@@ -26,7 +26,7 @@ from validation.common.outputs import Options, options, write_figure, write_tabl
 
 ROWS = 1000
 PRICES = (0.01, 0.03, 0.1, 0.3, 1.0, 3.0)
-SHOWN, AT = 40, 0.03
+SHOWN, SHOWN_AT = 40, 0.03
 BOUNDS = {"educ": (9.0, 20.0), "religious": (1.0, 4.0), "rate_marriage": (1.0, 5.0)}
 NAMES = ("Intercept", "educ", "religious")
 SCHEMA = dpi.Schema({name: dpi.Real(*ends) for name, ends in BOUNDS.items()})
@@ -146,7 +146,7 @@ def picture(table: pd.DataFrame, seed: int) -> Figure:
     left, right, last = figure.subplots(1, 3, width_ratios=[1, 1, 1.35])
     truth = population()[2][1]
     colours = {"naive": "#c44e52", "dpinfer": "#2f6690"}
-    for axes, reading, ends in zip((left, right), colours, drawn(AT, SHOWN, seed), strict=True):
+    for axes, reading, ends in zip((left, right), colours, drawn(SHOWN_AT, SHOWN, seed), strict=True):
         low, high = ends[:, 0].T
         missed = ~((low <= truth) & (truth <= high))
         for colour, which in ((colours[reading], ~missed), ("black", missed)):
