@@ -114,7 +114,7 @@ def naive() -> str:
     table = table[(table["price"] == f"ZCDP({SHOWN_AT:g})") & (table["term"] == "educ")].set_index("reading")
     covered, replicates = table["coverage"], table["replicates"].iloc[0]
     return (
-        f"A regression on {ROWS:,} real rows, from the same noisy cross-products at ZCDP({SHOWN_AT:g}): 95% intervals by "
-        f"the usual formulas cover the slope in {covered['naive']:.0%} of {replicates:,} replicates, those of dpinfer in "
-        f"{covered['dpinfer']:.0%} (`python -m validation.regression.naive_regression`)."
+        f"A regression on {ROWS:,} real rows, from the same noisy cross-products at ZCDP({SHOWN_AT:g}): 95% intervals "
+        f"by the usual formulas cover the slope in {covered['naive']:.0%} of {replicates:,} replicates, those of "
+        f"dpinfer in {covered['dpinfer']:.0%} (`python -m validation.regression.naive_regression`)."
     )
