@@ -142,7 +142,8 @@ def job_of(method: Method, design: Design, n: int, price: Price, replicates: int
     return {
         "method": method.asked, "n": n, "replicates": replicates, "seed": seed, "independent": design.independent,
         "bounds": [(column.lower, column.upper) for column in design.columns], "levels": design.levels,
-        "integer": design.columns[0].integer, "measure": price.measure, "amount": price.amount, "neighbors": method.neighbors, "options": method.options,
+        "integer": design.columns[0].integer, "measure": price.measure, "amount": price.amount,
+        "neighbors": method.neighbors, "options": method.options,
     }  # fmt: skip
 
 

@@ -23,9 +23,11 @@ if TYPE_CHECKING:
 QUICK = 50
 """Replicates below which a run is a quick one: the fewest rows, one price, and no environment is made."""
 
-EPSILONS = {"ols": (0.1, 1.0, 4.0), "logit": (0.1, 1.0, 4.0)}
-ROWS = {"ols": (1000, 10_000, 100_000), "logit": (1000, 10_000, 100_000)}
-CONCENTRATED = {"mean", "histogram", "ols"}
+ASKED = {1000: (0.1, 1.0), 10_000: (0.1, 1.0)}
+REGRESSED = {1000: (1.0, 4.0), 10_000: (0.1, 1.0, 4.0), 100_000: (0.1, 1.0)}
+CONCENTRATED = {"mean": 1000, "histogram": 1000, "ols": 10_000}
+"""Epsilons by numbers of rows; and the rows of which rho = 0.5 is asked."""
+
 CALLS, TIMED_ROWS = 12, 10_000
 CELL = ["task", "data", "n", "price", "neighbors"]
 
@@ -52,13 +54,12 @@ def cells_of(*, quick: bool) -> list[Cell]:
     """Every cell: designs, numbers of rows, prices."""
     found = []
     for place, design in enumerate(designs()):
-        sizes = ROWS.get(design.task, (1000, 10_000))
-        prices = [Price("epsilon", amount) for amount in EPSILONS.get(design.task, (0.1, 1.0))]
-        prices += [Price("rho", 0.5)] * (design.task in CONCENTRATED)
-        for n in sizes[:1] if quick else sizes:
-            chosen = [price for price in prices if n < 100_000 or price.amount in (0.1, 1.0)]
-            found += [Cell(place, n, price) for price in (chosen[1:2] if quick else chosen)]
-    return found
+        asked = REGRESSED if design.task in ("ols", "logit") else ASKED
+        for n, amounts in asked.items():
+            prices = [Price("epsilon", amount) for amount in amounts]
+            prices += [Price("rho", 0.5)] * (CONCENTRATED.get(design.task) == n)
+            found += [Cell(place, n, price) for price in prices]
+    return [cell for cell in found if cell.n == 1000 and cell.price == Price("epsilon", 1.0)] if quick else found
 
 
 def methods_of(cell: Cell, there: dict[str, str]) -> list[Method]:
@@ -200,4 +201,4 @@ def run(arguments: Options) -> list[Claim]:
 
 
 if __name__ == "__main__":
-    run(options("peers.peers", __doc__.splitlines()[0], replicates=200))
+    run(options("peers.peers", __doc__.splitlines()[0], replicates=100))
