@@ -24,7 +24,7 @@ QUICK = 50
 """Replicates below which a run is a quick one: the fewest rows, one price, and no environment is made."""
 
 ASKED = {1000: (0.1, 1.0), 10_000: (0.1, 1.0)}
-REGRESSED = {1000: (1.0, 4.0), 10_000: (0.1, 1.0, 4.0), 100_000: (0.1, 1.0)}
+REGRESSED = {1000: (1.0,), 10_000: (0.1, 1.0, 4.0), 30_000: (1.0,)}
 CONCENTRATED = {"mean": 1000, "histogram": 1000, "ols": 10_000}
 """Epsilons by numbers of rows; and the rows of which rho = 0.5 is asked."""
 
@@ -55,9 +55,11 @@ def cells_of(*, quick: bool) -> list[Cell]:
     found = []
     for place, design in enumerate(designs()):
         asked = REGRESSED if design.task in ("ols", "logit") else ASKED
+        if design.data == "simulated: one regressor":
+            asked = {n: (1.0,) for n in REGRESSED}
         for n, amounts in asked.items():
             prices = [Price("epsilon", amount) for amount in amounts]
-            prices += [Price("rho", 0.5)] * (CONCENTRATED.get(design.task) == n)
+            prices += [Price("rho", 0.5)] * (CONCENTRATED.get(design.task) == n and len(design.columns) != 2)
             found += [Cell(place, n, price) for price in prices]
     return [cell for cell in found if cell.n == 1000 and cell.price == Price("epsilon", 1.0)] if quick else found
 

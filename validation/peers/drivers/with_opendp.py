@@ -29,26 +29,31 @@ def noisy(kind, measure, amount, low, high, n, cells):
     """Calibrated by OpenDP's own search, once a job."""
     private = measure == "epsilon"
     then = dp.m.then_laplace if private else dp.m.then_gaussian
-    bounds, change = (low, high), 1
+    change = 1
     if kind == "count":
         chain = (dp.vector_domain(dp.atom_domain(T=float, nan=False)), dp.symmetric_distance()) >> dp.t.then_count()
-    elif kind == "sum":
-        whole = dp.vector_domain(dp.atom_domain(T=float, nan=False))
-        chain = (whole, dp.symmetric_distance()) >> dp.t.then_clamp(bounds) >> dp.t.then_sum()
     elif kind == "mean":
         sized = dp.vector_domain(dp.atom_domain(T=float, nan=False), size=n)
-        chain, change = (sized, dp.symmetric_distance()) >> dp.t.then_clamp(bounds) >> dp.t.then_mean(), 2
+        chain, change = (sized, dp.symmetric_distance()) >> dp.t.then_clamp((low, high)) >> dp.t.then_mean(), 2
     else:
         domain = dp.vector_domain(dp.atom_domain(T=int))
         norm = dp.L1Distance[int] if private else dp.L2Distance[float]
         count = dp.t.then_count_by_categories(categories=list(range(cells)), null_category=False, MO=norm)
         chain = (domain, dp.symmetric_distance()) >> count
-    return dp.binary_search_chain(lambda scale: chain >> then(scale), d_in=change, d_out=amount), chain
+    return dp.binary_search_chain(lambda scale: chain >> then(scale), d_in=change, d_out=amount)
 
 
 def drawn(kind, values, job, share=1.0, limits=(0.0, 0.0), cells=0):
-    one, _ = noisy(kind, job["measure"], job["amount"] * share, *limits, len(values), cells)
+    one = noisy(kind, job["measure"], job["amount"] * share, *limits, len(values), cells)
     return np.asarray(one(values.tolist()), dtype=float)
+
+
+def summed(values, job, share, half):
+    """A sum of values within half of zero, with the noise that a query of a data frame adds: of one row."""
+    place = dp.atom_domain(T=float, nan=False), dp.absolute_distance(T=float)
+    make = dp.m.make_laplace if job["measure"] == "epsilon" else dp.m.make_gaussian
+    one = dp.binary_search_chain(lambda scale: make(*place, scale), d_in=half, d_out=job["amount"] * share)
+    return one(float(np.clip(values, -half, half).sum()))
 
 
 def centred(rows, job):
@@ -61,16 +66,15 @@ def mean(rows, job):
     apart, middle, half = centred(rows, job)
     if job["neighbors"] == "replace_one":
         return {"estimate": [middle + drawn("mean", apart, job, limits=(-half, half))]}
-    total = drawn("sum", apart, job, 1 / 2, (-half, half))
+    total = summed(apart, job, 1 / 2, half)
     return {"estimate": [middle + total / max(drawn("count", apart, job, 1 / 2), 1.0)]}
 
 
 def mean_by_hand(rows, job):
     apart, middle, half = centred(rows, job)
     count = max(drawn("count", apart, job, 1 / 3), 1.0)
-    found = drawn("sum", apart, job, 1 / 3, (-half, half)) / count
-    variance = drawn("sum", apart**2 - half**2 / 2, job, 1 / 3, (-(half**2) / 2, half**2 / 2)) / count
-    variance += half**2 / 2 - found**2
+    found = summed(apart, job, 1 / 3, half) / count
+    variance = summed(apart**2 - half**2 / 2, job, 1 / 3, half**2 / 2) / count + half**2 / 2 - found**2
     wide = 1.96 * np.sqrt(variance / count) if variance > 0 else np.nan
     return {"estimate": [middle + found], "lower": [middle + found - wide], "upper": [middle + found + wide]}
 
@@ -153,7 +157,7 @@ def query(rows, job, names):
     if job["levels"]:
         frame = frame.cast(pl.Int64)
     loss = dp.loss_of(**{job["measure"]: job["amount"]})
-    margins = [dp.polars.Margin(max_length=10_000_000)]
+    margins = [dp.polars.Margin(max_length=1_000_000)]
     return dp.Context.compositor(
         data=frame.lazy(), privacy_unit=dp.unit_of(contributions=1), privacy_loss=loss, split_evenly_over=1,
         margins=margins,
