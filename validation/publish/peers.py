@@ -10,7 +10,7 @@ import pandas as pd
 from validation.common.outputs import OUTPUT
 from validation.common.pages import picture
 from validation.peers.peer_methods import LOGIT
-from validation.peers.peers import CELL, compared
+from validation.peers.peers import CELL, compared, errors_of
 from validation.publish.engines import notes_of, stamp_of
 from validation.publish.quantiles import lines_of
 
@@ -51,13 +51,13 @@ def best_of(found: pd.DataFrame) -> pd.DataFrame:
     tuned = found[found["method"].str.startswith(LOGIT)]
     if tuned.empty:
         return found
-    best = tuned.loc[tuned.groupby(CELL)["typical"].idxmin()].assign(method=BEST)
+    best = tuned.loc[tuned.groupby(CELL)["error"].idxmin()].assign(method=BEST)
     return pd.concat([found[~found["method"].str.startswith(f"{LOGIT},")], best])
 
 
 def shown(found: pd.DataFrame) -> list[str]:
     """Errors, with coverage in brackets, a column for each method."""
-    found = best_of(found)
+    found = best_of(errors_of(found))
     methods = list(dict.fromkeys(found["method"]))
     zero = found["task"].iloc[0] in ("ols", "logit")
     heads = ["rows", "n", "price", "neighbours", *(["zero"] if zero else []), *methods]
@@ -82,7 +82,7 @@ def number(value: float) -> str:
 
 def entry(row: pd.Series) -> str:
     """Write an error, and coverage where intervals are told."""
-    return number(row["typical"]) + ("" if pd.isna(row["coverage"]) else f" ({row['coverage']:.0%})")
+    return number(row["error"]) + ("" if pd.isna(row["coverage"]) else f" ({row['coverage']:.0%})")
 
 
 def tested(found: pd.DataFrame) -> list[str]:
@@ -122,7 +122,7 @@ def nearer(table: pd.DataFrame) -> list[str]:
         rows.append([task, method, len(group), ours, len(group) - ours - theirs, theirs,
                      number(float(np.median(1 / group["ratio"])))])  # fmt: skip
         where += [
-            f"{one.method}: {one.data}, n = {one.n:,}, {one.price} ({number(one.typical)} beside {number(one.ours)})"
+            f"{one.method}: {one.data}, n = {one.n:,}, {one.price} ({number(one.error)} beside {number(one.ours)})"
             for one in group[group["ratio"] > BESIDE].itertuples()
         ]
     told = ["Where a peer is nearer: " + "; ".join(where) + "."] if where else ["No peer is nearer anywhere."]
