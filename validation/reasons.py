@@ -84,8 +84,8 @@ REASONS: dict[str, str] = {
     ),
     "largest error over a peer's at equal price and neighbours: least squares": (
         "One regressor and 1,000 rows at epsilon 1: noise is as large as what the regressor's spread adds up to, and "
-        "the default method, whose rounds divide by it, is thrown far out. Medians of pairwise slopes (Theil-Sen) are not, "
-        "nor is diffprivlib's fit. With 10,000 rows dpinfer is the nearest."
+        "the default method, whose rounds divide by it, is thrown far out. Medians of pairwise slopes (Theil-Sen) are "
+        "not, nor is diffprivlib's fit. With 10,000 rows dpinfer is the nearest."
     ),
     "largest error over a peer's at equal price and neighbours: logits": (
         "Objective perturbation with a strong penalty, chosen afterwards in its favour, where every estimate is mostly "

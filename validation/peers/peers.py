@@ -166,7 +166,7 @@ def claims_of(table: pd.DataFrame, replicates: int) -> list[Claim]:
 
 def figure_of(table: pd.DataFrame) -> Figure:
     """Typical errors of peers against ours, and coverage of intervals."""
-    figure = Figure(figsize=(6.2, 2.9), layout="constrained")
+    figure = Figure(figsize=(6, 2.7), layout="constrained")
     left, right = figure.subplots(1, 2)
     beside = compared(table)
     for mark, (peer, found) in zip("osv^", beside.groupby("peer", sort=False), strict=False):
