@@ -73,5 +73,22 @@ REASONS: dict[str, str] = {
         "The median alone: the exponential mechanism sorts four bytes a row in memory that a file stands behind, and "
         "resident pages of the file are counted. The system may take them back; other memory grows by a third of it."
     ),
+    "largest error over a peer's at equal price and neighbours: means": (
+        "A part of the price of a mean goes to a sum of squares, which its standard error is made of. A peer that "
+        "tells no interval spends all on the mean, which shows where noise is most of the error."
+    ),
+    "largest error over a peer's at equal price and neighbours: medians": (
+        "A quarter of the price chooses the point, three quarters buy the tree of counts that the interval comes from; "
+        "peers tell no interval and choose with the whole price. Where the choice is all noise, points far out in wide "
+        "bounds are chosen. With more rows or a larger price nothing is lost."
+    ),
+    "largest error over a peer's at equal price and neighbours: least squares": (
+        "One regressor and 1,000 rows at epsilon 1: noise is as large as what the regressor's spread adds up to, and "
+        "the default method, whose rounds divide by it, is thrown far out. Medians of pairwise slopes (Theil-Sen) are "
+        "not, nor is diffprivlib's fit. With 10,000 rows dpinfer is the nearest."
+    ),
+    "largest error over a peer's at equal price and neighbours: logits": (
+        "Objective perturbation with a strong penalty, chosen afterwards in its favour, where every estimate is mostly "
+        "noise: it is pulled to zero, and zero is near. It tells no standard error."
+    ),
 }
-"""By the claim; a claim that holds has none."""

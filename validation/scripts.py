@@ -79,6 +79,7 @@ SCRIPTS = {
     "audit_bugs": Script("audit", 600, 20_000, 0),
     "plan_accuracy": Script("planning", 10, 1000, 0),
     "plan_real": Script("planning", 10, 400, 0),
+    "peers": Script("peers", 3, 100, 0),
     "aggregate_speed": Script("speed", 1, 5, 0),
     "bootstrap_speed": Script("speed", 1, 5, 0),
     "null_speed": Script("speed", 2, 15, 0),

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from validation.common.pages import Block
 from validation.people import people_report
 from validation.publish import ordinary_path
+from validation.publish import peers as other_packages
 from validation.publish.audits import audits, bugs
 from validation.publish.claims import claims, fresh, headlines, times
 from validation.publish.declarations import cells, faults
@@ -48,6 +49,8 @@ SECTIONS: dict[tuple[Path, str], Callable[[], str]] = {
     (DOCS / "descriptions.md", "proportions"): proportions,
     (DOCS / "exponential-families.md", "families"): lambda: by_design("expfam_coverage"),
     (DOCS / "exponential-families.md", "published"): published,
+    (DOCS / "benchmark.md", "benchmark"): other_packages.benchmark,
+    (DOCS / "benchmark.md", "times-of-peers"): other_packages.times,
     (DOCS / "codebooks.md", "faults"): faults,
     (DOCS / "codebooks.md", "cells"): cells,
     (DOCS / "engines.md", "engines"): engines,

@@ -1,0 +1,1 @@
+"""Run by other Pythons: each file serves one package, and imports nothing of dpinfer."""
