@@ -62,6 +62,10 @@ EXECUTED = [
     "docs/codebooks.md",
     "docs/running-twice.md",
     "docs/entry.md",
+    "docs/ecosystem.md",
+    "docs/cases/wage-regression.md",
+    "docs/cases/logit-with-margins.md",
+    "docs/cases/table-for-readers.md",
 ]
 
 
@@ -80,6 +84,7 @@ PRINTED = [
     "standard deviation of the noise",
     "Audit of differential privacy",
     "Private data quality",
+    "a private result has no likelihood",
 ]
 
 

@@ -162,7 +162,10 @@ class Rows(stage.Data):
             check_disk(2 * BUCKETS * people + BUCKETS * blocks + places)
 
     def __reduce__(self) -> NoReturn:
-        raise DataError(f"{type(self).__name__} is not pickled or copied: it would carry the rows away")
+        raise DataError(
+            f"{type(self).__name__} is not pickled or copied: it would carry the rows away; open the source anew where "
+            "it is used, with the same ledger file, or use threads"
+        )
 
     def __deepcopy__(self, memo: dict[int, Any]) -> NoReturn:
         self.__reduce__()

@@ -22,6 +22,7 @@ from dpinfer.procedures.explanation import Explanation
 from dpinfer.procedures.keeping import keep
 from dpinfer.procedures.keywords import suggests
 from dpinfer.procedures.options import check_values, inferred, unstored
+from dpinfer.procedures.parameters import Parameters
 from dpinfer.procedures.stored import context_of, hints, read_question, refuse_unknown_fields, stored_fields
 from dpinfer.release import Release, StageRelease
 from dpinfer.release.codec import decode, encode
@@ -44,7 +45,7 @@ __all__ = ["Procedure", "inferred", "unstored"]
 
 
 @dataclass(frozen=True, eq=False)
-class Procedure(ABC):
+class Procedure(ABC, Parameters):
     """A question about columns, free of data; every option is on its constructor.
 
     Its fields are the question: those that the user sets are those that a release stores and that JSON holds. A
@@ -99,7 +100,7 @@ class Procedure(ABC):
 
     # The question
 
-    def check_options(self) -> None:  # noqa: B027  (most options are checked one by one)
+    def check_options(self) -> None:
         """Refuse options that do not go together.
 
         Raises
@@ -116,7 +117,7 @@ class Procedure(ABC):
     def text(self, schema: Schema) -> str:
         """Return the question in one line."""
 
-    def check(self, schema: Schema, neighbors: Neighbors) -> None:  # noqa: B027  (most have something to check)
+    def check(self, schema: Schema, neighbors: Neighbors) -> None:
         """Refuse what the schema or the relation cannot serve, before a price is known.
 
         Raises

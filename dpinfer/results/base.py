@@ -6,11 +6,12 @@ from typing import TYPE_CHECKING, Any
 
 from dpinfer.results import plots, summary
 from dpinfer.results.estimates import PrivateEstimates
+from dpinfer.results.grids import PublicGrids
 from dpinfer.results.margin_plots import margins_frame, plot_margins
 from dpinfer.results.prediction import MeanPrediction, design_rows
 from dpinfer.results.printing import Exported
 from dpinfer.results.terms import pairwise_tests, term_tests
-from dpinfer.results.wording import short_guarantee, title_guarantee
+from dpinfer.results.wording import format_nobs, short_guarantee, title_guarantee
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
 __all__ = ["PrivateResults"]
 
 
-class PrivateResults(Exported, PrivateEstimates):
+class PrivateResults(Exported, PublicGrids, PrivateEstimates):
     """Estimates, intervals and tests from a release, with statsmodels' names and labels.
 
     Every number comes from one inference, so that intervals, p-values, tests, tables and plots agree. The
@@ -442,6 +443,7 @@ class PrivateResults(Exported, PrivateEstimates):
     def default_model_infos(self) -> dict[str, Callable[[Any], str]]:
         """What ``statsmodels.iolib.summary2.summary_col`` prints below the coefficients."""
         return {
-            "N": lambda results: f"{results.nobs:,.0f}",
+            "N": lambda results: format_nobs(results.inference),
             "Guarantee": lambda results: short_guarantee(results.release),
+            "Neighbours": lambda results: str(results.release.neighbors),
         }

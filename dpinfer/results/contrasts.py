@@ -33,13 +33,15 @@ if TYPE_CHECKING:
 __all__ = ["CoefficientTest", "JointTest", "check_alpha", "checked_truth", "linear_constraints", "standard_errors"]
 
 
-def check_alpha(alpha: float) -> float:
+def check_alpha(alpha: float, option: str = "alpha") -> float:
     """Return ``alpha`` where it is a level.
 
     Parameters
     ----------
     alpha : float
         One minus the confidence.
+    option : str
+        What the user calls it.
 
     Returns
     -------
@@ -52,7 +54,7 @@ def check_alpha(alpha: float) -> float:
         Where ``alpha`` is not strictly between 0 and 1.
     """
     if not (isinstance(alpha, int | float | np.number) and 0 < alpha < 1):
-        raise OptionError("alpha", alpha, "a number strictly between 0 and 1")
+        raise OptionError(option, alpha, "a number strictly between 0 and 1")
     return float(alpha)
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import partial
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -29,7 +28,10 @@ __all__ = [
     "Effect",
     "Points",
     "Slope",
+    "column_effects",
+    "contrasts_of",
     "effects_at",
+    "is_factor",
     "lone_changes",
     "lone_terms",
 ]
@@ -268,31 +270,66 @@ def _joint_effects(
             None,
             f"columns of the schema: the effect of {', '.join(variables)} goes through {', '.join(group)}",
         )
-    size = len(points.rows)
+    return [
+        effect
+        for name in variables
+        for effect in column_effects(points.rows, values, design, name, dummy=dummy, change="count" if count else "")
+    ]
 
-    def at_value(name: str, value: Array | float) -> Array:
+
+def column_effects(
+    rows: Array, values: Mapping[str, Array], design: FormulaDesign, name: str, *, dummy: bool, change: str = ""
+) -> list[Effect]:
+    """List the effects of one column of the schema, through all terms that read it.
+
+    Parameters
+    ----------
+    rows : ndarray (m, p)
+        The design at the points.
+    values : mapping of str to ndarray (m,)
+        Columns of the schema at the points, as numbers.
+    design : FormulaDesign
+    name : str
+        The column.
+    dummy : bool
+        Whether a truth value goes from false to true; else its slope is taken.
+    change : {"", "count", "unit"}
+        Of numbers: slopes; half the difference of one more and one less, of whole numbers from 0 on; a change by 1,
+        half of it on each side.
+    """
+    size, declared = len(rows), design.schema[name]
+
+    def at_value(value: Array | float) -> Array:
         return design.rows({**values, name: np.broadcast_to(np.asarray(value, dtype=np.float64), (size,))}, size)
 
-    found: list[Effect] = []
-    for name in variables:
-        declared = design.schema[name]
-        if name in design.coded or declared.kind == "category":
-            reference, lower = _reference(design, name), float(getattr(declared, "lower", 0.0))
-            first = at_value(name, lower + reference)
-            for level in range(len(declared.level_texts)):
-                if level != reference:
-                    label = _level_name(design, name, level)
-                    found.append(Difference(label, first, at_value(name, lower + level)))
-        elif dummy and isinstance(declared, Boolean):
-            found.append(Difference(name, at_value(name, 0.0), at_value(name, 1.0)))
-        elif count and isinstance(declared, Integer) and declared.lower >= 0:
-            here = values[name]
-            found.append(Difference(name, at_value(name, here - 1.0), at_value(name, here + 1.0), 2.0))
-        else:
-            here = values[name]
-            step = _STEP * np.maximum(np.abs(here), min(1.0, float(getattr(declared, "width", 1.0))))
-            found.append(Slope(name, _derivative(partial(at_value, name), here, step), here))
-    return found
+    if is_factor(design, name):
+        reference, lower = _reference(design, name), float(getattr(declared, "lower", 0.0))
+        first = at_value(lower + reference)
+        return [
+            Difference(_level_name(design, name, level), first, at_value(lower + level))
+            for level in range(len(declared.level_texts))
+            if level != reference
+        ]
+    if dummy and isinstance(declared, Boolean):
+        return [Difference(name, at_value(0.0), at_value(1.0))]
+    here = values[name]
+    if change == "unit":
+        return [Difference(name, at_value(here - 0.5), at_value(here + 0.5))]
+    if change == "count" and isinstance(declared, Integer) and declared.lower >= 0:
+        return [Difference(name, at_value(here - 1.0), at_value(here + 1.0), 2.0)]
+    step = _STEP * np.maximum(np.abs(here), min(1.0, float(getattr(declared, "width", 1.0))))
+    return [Slope(name, _derivative(at_value, here, step), here)]
+
+
+def is_factor(design: FormulaDesign, name: str) -> bool:
+    """Whether a column of the schema enters by levels."""
+    return name in design.coded or design.schema[name].kind == "category"
+
+
+def contrasts_of(design: FormulaDesign, name: str) -> list[str]:
+    """Return what `column_effects` compares of a factor, in its order: "b - a" for level b with the reference a."""
+    texts, reference = design.schema[name].level_texts, _reference(design, name)
+    return [f"{text} - {texts[reference]}" for level, text in enumerate(texts) if level != reference]
 
 
 def _derivative(rows: Callable[[Array], Array], here: Array, step: Array) -> Array:

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from dpinfer.inference.slopes import AverageChange, AverageSlope
     from dpinfer.release.combined import AnyRelease
     from dpinfer.results.effects import Effect
+    from dpinfer.results.links import Curve
     from dpinfer.schema.points import FormulaDesign
 
     Array = NDArray[np.float64]
@@ -103,6 +104,10 @@ class GLMResults(PrivateResults):
     def link(self) -> Any:
         """The link, a statsmodels object."""
         return self._mean.link
+
+    @property
+    def _curve(self) -> Curve:
+        return self._mean.curve(logarithm=False)
 
     # Predictions
 

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     Array = NDArray[np.float64]
 
-__all__ = ["CONSTANTS", "MeanPrediction", "design_rows", "public_points"]
+__all__ = ["CONSTANTS", "MeanPrediction", "design_rows", "public_frame", "public_points"]
 
 CONSTANTS = ("Intercept", "const", "1")
 """Names under which a column of ones is known."""
@@ -68,7 +68,7 @@ def design_rows(exog: object, names: Sequence[str], design: FormulaDesign | None
     [[1.0, 30.0], [1.0, 40.0]]
     """
     rows, _ = public_points(exog, names, design)
-    frame = _public_frame(exog)
+    frame = public_frame(exog)
     return rows, pd.RangeIndex(len(rows)) if frame is None else frame.index
 
 
@@ -89,7 +89,7 @@ def public_points(
     UnknownColumnError, OptionError, FormulaError
         As ``design_rows``.
     """
-    frame = _public_frame(exog)
+    frame = public_frame(exog)
     if (
         frame is not None
         and design is not None
@@ -121,13 +121,13 @@ def _finite(rows: Array) -> Array:
     return rows
 
 
-def _public_frame(exog: object) -> pd.DataFrame | None:
+def public_frame(exog: object, option: str = "exog") -> pd.DataFrame | None:
     """Return columns by name as a frame; None for what has no names."""
     if isinstance(exog, Mapping):
         scalars = all(np.ndim(column) == 0 for column in exog.values())
         sizes = {len(column) for column in exog.values() if np.ndim(column)}
         if len(sizes) > 1:
-            raise OptionError("exog", type_of(exog), "columns of one length")
+            raise OptionError(option, type_of(exog), "columns of one length")
         return pd.DataFrame(dict(exog), index=[0] if scalars else None)
     return exog if isinstance(exog, pd.DataFrame) else None
 

@@ -80,6 +80,23 @@ class SummaryTable:
         """Show as HTML in a notebook."""
         return self.as_html()
 
+    @property
+    def facts(self) -> pd.DataFrame:
+        """DataFrame of str: "Model", "N", "Guarantee" and so on in rows, for tables of other packages."""
+        below = self.frame.index.get_level_values("line") == ""
+        return self.frame[below].droplevel("line").rename_axis(index=None)
+
+    def as_frame(self) -> pd.DataFrame:
+        """Return the table line by line as it is shown, for packages that draw frames, such as great_tables.
+
+        Returns
+        -------
+        DataFrame of str
+            A column named "" with labels of terms and facts, empty on further lines of a term; then one per result.
+        """
+        rows = [row for blocks in self._blocks() for block in blocks for row in _rows(block)]
+        return pd.DataFrame(rows, columns=["", *self._names()])
+
     def _names(self) -> list[str]:
         return [str(name) for name in self.frame.columns]
 

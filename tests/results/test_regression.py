@@ -218,7 +218,7 @@ def test_summary_col_beside_statsmodels(case):
     lines = {line[:15].strip(): line[15:].split() for line in text.splitlines()}
     assert lines["age"] == [f"{case.ols.params['age']:.4f}"] * 2
     assert lines["R-squared"] == [f"{case.ols.rsquared:.4f}"] * 2
-    assert lines["N"] == ["400"]
+    assert lines["N"] == ["400", "(public)"]
     assert lines["Guarantee"] == ["ZCDP(rho=0.1)"]
     both = summary_col([case.noisy(), case.ols], info_dict={"N": lambda results: f"{results.nobs:.0f}"})
     assert [line.split() for line in str(both).splitlines() if line.startswith("N ")] == [["N", "400", "400"]]
