@@ -12,11 +12,11 @@ from dpinfer.display.numbers import cell
 from dpinfer.display.style import fold_class, style_of
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
     import pandas as pd
 
-__all__ = ["Report", "Reported", "Table"]
+__all__ = ["Report", "Reported", "Table", "listed"]
 
 _FEW_FACTS, _SHORT = 5, 40
 """Facts that stand in one column; more stand in two, if all are of so few characters."""
@@ -183,6 +183,12 @@ class Report:
         )
         lines = "\n".join(f"<tr>{one}</tr>" for one in cells)
         return f'<table class="facts">{_caption(caption)}<tbody>{lines}</tbody></table>'
+
+
+def listed(words: Iterable[str]) -> str:
+    """Join words as prose does."""
+    *first, last = words
+    return f"{', '.join(first)} and {last}" if first else last
 
 
 def _caption(text: str) -> str:
