@@ -53,6 +53,7 @@ TABLE>tbody>tr>th{grid-column:1/-1;font-weight:600;overflow-wrap:anywhere}
 TABLE>tbody>tr>td:empty{display:none}
 TABLE>tbody>tr>td.words{grid-column:1/-1;justify-content:flex-start;overflow-wrap:anywhere}
 TABLE>tbody>tr>td[data-label]::before{content:attr(data-label);opacity:.75;text-align:left}
+TABLE>tbody>tr>td.words::before{flex:0 0 8em}
 """
 
 

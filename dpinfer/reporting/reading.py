@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 import numpy as np
 import pandas as pd
@@ -74,20 +74,20 @@ def read_entries(results: object) -> list[Entry]:
         If it is nothing, or something that is no result of dpinfer.
     """
     given: list[tuple[str, object]]
+    several = isinstance(results, Sequence | Mapping) and not isinstance(results, str)
     if isinstance(results, Mapping):
         given = list(results.items())
         wrong = [name for name, _ in given if not (isinstance(name, str) and name.strip())]
         if wrong:
             raise OptionError("results", type_of(wrong[0]), "a mapping whose keys are headings")
-    elif isinstance(results, Sequence) and not isinstance(results, str):
-        given = [("", one) for one in results]
+    elif several:
+        given = [("", one) for one in cast("Sequence[object]", results)]
     else:
         given = [("", results)]
     if not given:
         raise OptionError("results", results, f"one or more {KINDS}")
-    single = not isinstance(results, (Sequence, Mapping))
     entries = [
-        _entry(name, one, "results" if single else f"results[{repr(name) if name else place}]")
+        _entry(name, one, f"results[{repr(name) if name else place}]" if several else "results")
         for place, (name, one) in enumerate(given)
     ]
     return _distinct(entries)
