@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from dpinfer.display.numbers import count
 from dpinfer.display.report import listed
+from dpinfer.release.laws import CHOICES
 from dpinfer.release.release import Release
 from dpinfer.results.combined import CombinedResults
 from dpinfer.results.loglinear import LogLinearResults, LogLinearTestResults
@@ -54,8 +55,10 @@ _ESTIMATED: dict[str, str] = {
     "expfam": "Parameters of the family were fitted to noisy sums of clamped sufficient statistics "
     "({bernstein2018}), as those of a law with atoms at its bounds ({tobin1958}), so that clamping does not bias them.",
     "multinormal": "Moments of a normal law were fitted to noisy cross-products ({bernstein2018}).",
-    "quantile": "Quantiles were chosen by the exponential mechanism ({smith2011}), or read off a noisy tree of "
-    "counts, which gives their intervals ({hay2010}; {drechsler2022}).",
+    "quantile": "Quantiles were read off a consistent noisy tree of counts, which gives their intervals ({hay2010}; "
+    "{drechsler2022}).",
+    "chosen quantile": "Quantiles were chosen by the exponential mechanism ({smith2011}); their intervals come from "
+    "a noisy tree of counts ({hay2010}; {drechsler2022}).",
     "cdf": "The distribution function was read off a consistent noisy tree of counts ({hay2010}).",
     "density": "The density is a noisy histogram whose bins were chosen from noisy counts.",
     "most_frequent": "The most frequent value was chosen by noisy scores ({mcsherry2007}).",
@@ -80,17 +83,19 @@ _ESTIMATED: dict[str, str] = {
 }
 
 _INFERRED = {
-    "wald": "P-values and intervals are Wald's, of an estimate whose variance is that of sampling plus that of the "
-    "noise.",
-    "score": "P-values and intervals invert a score test ({rao1948}; {fieller1954}; {anderson1949}) whose variance "
-    "is that of sampling plus that of the noise, so that they hold where noise is large.",
+    "wald": "P-values and intervals are Wald's, of an estimate whose variance {counts}.",
+    "score": "P-values and intervals invert a score test ({rao1948}; {fieller1954}) whose variance {counts}; they hold "
+    "where noise is large, too.",
     "simulated": "P-values and intervals come from simulating the whole procedure, noise and clamping included "
-    "({ferrando2022}).",
-    "exact": "P-values and intervals come from the exact law of the noisy estimate.",
-    "fiducial": "P-values and intervals count what is not known of the variance between replicates.",
+    "({ferrando2022}); the variance {counts}.",
+    "exact": "P-values and intervals come from the exact law of the noisy estimate; its variance {counts}.",
+    "fiducial": "P-values and intervals count what is not known of the variance between replicates, which {counts}.",
 }
 
-_ABOUT_DATA = "Intervals are about these data, not a wider population: only the noise counts as error."
+_COUNTS = {
+    "population": "counts sampling and noise",
+    "data": "counts the noise alone, as they are about these data and not a wider population",
+}
 
 
 def estimated(entries: Sequence[Entry], cite: Citations) -> str:
@@ -117,13 +122,13 @@ def _together(entries: Sequence[Entry], tell: Callable[[Entry], str]) -> str:
     )
 
 
-def _filled(template: str, cite: Citations) -> str:
-    """Put citations in place of their keys."""
-    keys = [part.split("}")[0] for part in template.split("{")[1:]]
-    return template.format(**{key: cite(key) for key in keys})
+def _filled(template: str, cite: Citations, **words: str) -> str:
+    """Put citations, and words that are given, in place of their keys."""
+    keys = {part.split("}")[0] for part in template.split("{")[1:]} - set(words)
+    return template.format(**words, **{key: cite(key) for key in sorted(keys)})
 
 
-def _kind(given: object, question: dict[str, Any]) -> str:
+def _kind(given: object, release: Any, question: dict[str, Any]) -> str:
     """Return under which name `_ESTIMATED` tells of a result."""
     of_class = {
         ChiSquareResults: "chi2",
@@ -136,13 +141,15 @@ def _kind(given: object, question: dict[str, Any]) -> str:
         if isinstance(given, kind):
             return name
     asked = str(question.get("procedure", ""))
+    if asked == "quantile" and any(stage.law.family in CHOICES for stage in release.stages):
+        return "chosen quantile"
     return "gram" if asked == "ols" else asked
 
 
 def _estimation(entry: Entry, cite: Citations) -> str:
     release = entry.releases[0] if len(entry.releases) == 1 else None
     question = dict(release.question) if isinstance(release, Release) else {}
-    kind = _kind(entry.given, question)
+    kind = _kind(entry.given, release, question)
     if kind == "newton":
         return _regression(question, release, cite)
     return _filled(_ESTIMATED.get(kind, ""), cite)
@@ -171,10 +178,8 @@ def _inference(given: object, cite: Citations) -> str:
         return _tested(given, cite)
     inference = getattr(getattr(given, "results", given), "inference", None)
     method = getattr(inference, "method", None)
-    told = _filled(_INFERRED.get(str(method), ""), cite)
-    if told and getattr(inference, "target", "") == "data":
-        told += f" {_ABOUT_DATA}"
-    return told
+    counts = _COUNTS.get(getattr(inference, "target", ""), _COUNTS["population"])
+    return _filled(_INFERRED.get(str(method), ""), cite, counts=counts)
 
 
 def _tested(test: TestResults, cite: Citations) -> str:

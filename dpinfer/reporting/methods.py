@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from dpinfer.release.release import Release
+    from dpinfer.release.stage import StageRelease
     from dpinfer.reporting.attached import AttachedRelease
     from dpinfer.reporting.reading import Entry
     from dpinfer.reporting.references import Citations
@@ -36,8 +37,8 @@ NEIGHBOURS = {
 
 _MEASURES = {
     PureDP: ("epsilon-differential privacy", ()),
-    ZCDP: ("zero-concentrated differential privacy (zCDP)", ("bun2016",)),
-    GDP: ("Gaussian differential privacy (GDP)", ("dong2022",)),
+    ZCDP: ("zero-concentrated differential privacy", ("bun2016",)),
+    GDP: ("Gaussian differential privacy", ("dong2022",)),
     ApproxDP: ("(epsilon, delta)-differential privacy", ("dwork2006b",)),
 }
 _LAWS = {
@@ -46,7 +47,7 @@ _LAWS = {
     "tulap": ("Tulap noise", ("awan2018",)),
     "gumbel": ("a choice by the exponential mechanism", ("mcsherry2007",)),
     "exponential": ("a choice by permute-and-flip", ("mckenna2020",)),
-    "above": ("comparisons with thresholds by the sparse vector technique", ("lyu2017",)),
+    "above": ("comparing with thresholds by the sparse vector technique", ("lyu2017",)),
 }
 _SHOWN = 10
 """Columns whose bounds a paragraph names; of more it points to the table."""
@@ -103,22 +104,26 @@ def _privacy(entries: Sequence[Entry], releases: Sequence[Release], cite: Citati
         kept = "" if total.unit == "one row" else f" ({total.unit}; further rows of a person were left out)"
         many = "one release" if total.count == 1 else f"{count(total.count)} releases"
         first = (
-            f"What is shown was computed from {many} of {name} alone, under {measures}: a form of differential privacy "
-            f"({cite('dwork2006')}) for neighbouring data sets, of which {relation}{kept}."
+            f"What is shown was computed from {many} of {name} alone, under {measures}, a form of differential privacy "
+            f"({cite('dwork2006')}). Data sets are neighbours if {relation}{kept}."
         )
         told.append(f"{first} {_paid(total, cite)}")
     return " ".join(told)
 
 
 def _paid(total: Total, cite: Citations) -> str:
-    several = total.count > 1
-    converted = any(isinstance(cost.price, ZCDP | GDP) for cost in total.costs)
-    words = total.words.removesuffix(".")
-    price = f"{'Together they cost' if several else 'It cost'} {words}"
-    how = f", by the conversion of {cite('canonne2020')}" if converted and "zCDP" in words else ""
+    """State the price with its (epsilon, delta), and what it means."""
+    subject = "Together they cost" if total.count > 1 else "It cost"
+    price = total.costs[0].price
+    if len(total.costs) == 1:
+        words = price.describe() if total.exact else f"at most {price.describe()}"
+    else:
+        words = total.words.removesuffix(".")
+    converted = {ZCDP: "canonne2020", GDP: "dong2022"}.get(type(price))
+    how = f" ({cite(converted)})" if converted and len(total.costs) == 1 else ""
     power = power_sentence(total)
     meaning = f" {power} ({cite('wasserman2010', 'dong2022')})." if power else ""
-    return f"{price}{how}.{meaning}"
+    return f"{subject} {words}{how}.{meaning}"
 
 
 def _simulated(releases: Sequence[Release]) -> str:
@@ -140,13 +145,14 @@ def _declared(schemas: Sequence[Schema]) -> str:
     if not columns:
         return ""
     begun = (
-        "Types, bounds and levels of columns were declared beforehand, as public knowledge, and not taken from the rows"
+        "Types, bounds and levels of columns were fixed before these questions were asked, from public knowledge or "
+        "earlier releases and not from the rows"
     )
     bounded = {name: one for name, one in columns.items() if hasattr(one, "lower")}
     told = ""
     if 0 < len(bounded) <= _SHOWN:
         ranges = listed([f"{name} {one.describe()}" for name, one in bounded.items()])
-        told = f" Numbers were moved into their declared range: {ranges}."
+        told = f" Numbers outside their declared range were moved to its nearest bound: {ranges}."
     elif bounded:
         told = f" Numbers of {count(len(bounded))} columns were moved into their declared ranges, listed above."
     return f"{begun}.{told}{_left_out(columns)}"
@@ -155,7 +161,11 @@ def _declared(schemas: Sequence[Schema]) -> str:
 def _left_out(columns: dict[str, Column]) -> str:
     missing = [name for name, one in columns.items() if one.missing == "drop"]
     replaced = [name for name in columns if name not in missing]
-    told = " A row with a missing value in a column that an analysis reads was left out of it" if missing else ""
+    told = (
+        " A row with a missing or impossible value in a column that an analysis reads was left out of it"
+        if missing
+        else ""
+    )
     if not replaced:
         return f"{told}."
     many = listed(replaced) if len(replaced) <= _SHOWN else f"{count(len(replaced))} columns"
@@ -167,27 +177,32 @@ def _measured(attached: Sequence[AttachedRelease], cite: Citations) -> str:
     """Say what each release added to what."""
     if not attached:
         return ""
-    told = [_one_measured(one, cite) for one in attached]
-    return (
-        "Bounded contributions of rows were scaled to integers and summed exactly; noise was then added to the integer "
-        f"sums, so that no floating-point arithmetic touches it. {' '.join(told)}"
+    told = [f"Release {one.place} ({one.release.question['text']}) {_held(one.release, cite)}." for one in attached]
+    summed = (
+        "Bounded contributions of rows were scaled to whole numbers and summed exactly, and noise of whole numbers was "
+        "added to the sums, so that the guarantee does not rest on floating-point arithmetic. "
     )
+    noisy = any(stage.law.family not in CHOICES for one in attached for stage in one.release.stages)
+    return (summed if noisy else "") + " ".join(told)
 
 
-def _one_measured(one: AttachedRelease, cite: Citations) -> str:
-    release = one.release
-    families = dict.fromkeys(stage.law.family for stage in release.stages)
-    noise = listed([_cited(*_LAWS[family], cite) for family in families])
+def _held(release: Release, cite: Citations) -> str:
+    """Say what a release holds: noisy numbers with the size of their noise, and outcomes of choices."""
+    chosen = dict.fromkeys(stage.law.family for stage in release.stages if stage.law.family in CHOICES)
     noisy = [stage for stage in release.stages if stage.law.family not in CHOICES]
-    size = sum(len(stage.values) for stage in noisy)
-    rounds = f" in {len(release.stages)} rounds" if len(release.stages) > 1 else ""
-    what = f"{count(size)} noisy number{'' if size == 1 else 's'}{rounds}" if size else f"the outcome{rounds}"
-    return f"Release {one.place} ({release.question['text']}) holds {what}, by {noise}{_spread(noisy)}."
+    parts = [f"the outcome of {_cited(*_LAWS[family], cite)}" for family in chosen]
+    if noisy:
+        size = sum(len(stage.values) for stage in noisy)
+        rounds = f" in {len(noisy)} rounds" if len(noisy) > 1 else ""
+        laws = listed([_cited(*_LAWS[family], cite) for family in dict.fromkeys(stage.law.family for stage in noisy)])
+        numbers = "number" if size == 1 else "numbers"
+        parts.append(f"{count(size)} noisy {numbers}{rounds}, with {laws}{_spread(noisy)}")
+    return f"holds {listed(parts)}"
 
 
-def _spread(noisy: Sequence[object]) -> str:
+def _spread(noisy: Sequence[StageRelease]) -> str:
     """Say how large the noise is, in the units of the numbers."""
-    variances = np.concatenate([stage.noise_variances for stage in noisy]) if noisy else np.empty(0)  # type: ignore[attr-defined]
+    variances = np.concatenate([stage.noise_variances for stage in noisy])
     spread = np.sqrt(variances[variances > 0])
     if not spread.size:
         return ""

@@ -30,7 +30,7 @@ def test_every_reference_is_whole_and_every_citation_has_one():
         assert whole.startswith(short.split(" et al.")[0].split(" & ")[0].split(",")[0])
     sentences = [*estimators._ESTIMATED.values(), *estimators._INFERRED.values()]
     cited = {key for one in sentences for key in re.findall(r"{(\w+)}", one)}
-    assert cited <= set(REFERENCES)
+    assert cited - {"counts"} <= set(REFERENCES)
 
 
 def test_citations_are_listed_once_in_alphabetical_order():
@@ -46,9 +46,12 @@ def test_citations_are_listed_once_in_alphabetical_order():
         (lambda data: dpi.ols("y ~ x", data), "robust to unequal spread and to a wrong model (HC1; Huber, 1967;"),
         (lambda data: dpi.ols("y ~ x", data, cov_type="nonrobust"), "assume errors of equal spread and a right model"),
         (lambda data: dpi.logit("b ~ x", data), "Coefficients of a logit model (b ~ x) were fitted in"),
-        (lambda data: dpi.mean("x", data, target="data"), "only the noise counts as error"),
+        (lambda data: dpi.mean("x", data, target="data"), "counts the noise alone, as they are about these data"),
         (lambda data: dpi.mean("x", data, inference="simulated"), "Ferrando et al., 2022"),
-        (lambda data: dpi.quantile("x", data), "a choice by the exponential mechanism (McSherry &amp; Talwar, 2007)"),
+        (
+            lambda data: dpi.quantile("x", data),
+            "the outcome of a choice by the exponential mechanism (McSherry &amp; Tal",
+        ),
     ],
 )
 def test_what_was_used_is_told(question, told, tmp_path):
@@ -65,4 +68,4 @@ def test_the_size_of_the_noise_is_that_of_the_release(tmp_path):
     data = dpi.PublicData(schema.sample(100, np.random.default_rng(1)), schema, rng=np.random.default_rng(2))
     found = dpi.count(data).fit(dpi.ZCDP(0.02))
     page = dpi.report(found, tmp_path / "page.html").read_text(encoding="utf-8")
-    assert "holds 1 noisy number, by discrete Gaussian noise (Canonne et al., 2020), of standard deviation 5." in page
+    assert "holds 1 noisy number, with discrete Gaussian noise (Canonne et al., 2020), of standard deviation 5." in page

