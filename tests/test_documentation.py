@@ -56,6 +56,7 @@ EXECUTED = [
     "docs/codebooks.md",
     "docs/running-twice.md",
     "docs/entry.md",
+    "docs/report.md",
 ]
 
 

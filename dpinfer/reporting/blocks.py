@@ -9,7 +9,7 @@ import textwrap
 from dataclasses import dataclass, replace
 from functools import cached_property
 from html import escape
-from typing import TYPE_CHECKING, Protocol, Self, runtime_checkable
+from typing import TYPE_CHECKING, NamedTuple, Protocol, Self, runtime_checkable
 
 from dpinfer.display.report import Report
 from dpinfer.display.report import Table as Cells
@@ -153,6 +153,24 @@ class Tables:
         return self.report.html(styled=False)
 
 
+class _Drawn(NamedTuple):
+    """A picture, its size in pixels of a page, and what its titles and axes say."""
+
+    png: bytes
+    width: int
+    height: int
+    words: str
+
+
+def _words(figure: Figure) -> str:
+    """Return what is written at the axes, for those who do not see the figure."""
+    told = []
+    for axes in figure.axes:
+        parts = {"": axes.get_title(), "horizontal: ": axes.get_xlabel(), "vertical: ": axes.get_ylabel()}
+        told.append(", ".join(f"{what}{text}" for what, text in parts.items() if text))
+    return "; ".join(dict.fromkeys(one for one in told if one))
+
+
 @dataclass(frozen=True, eq=False)
 class Picture:
     """A figure, drawn for light and for dark ground, and kept inside the page.
@@ -164,22 +182,23 @@ class Picture:
     draw : callable
         Returns a figure, in the colours of matplotlib that are in force.
     caption : str
-    alt : str
-        What it shows, for those who do not see it; the caption where it is empty.
     """
 
     name: str
     draw: Callable[[], Figure]
     caption: str
-    alt: str = ""
 
     @cached_property
     def png(self) -> bytes:
         """The picture on light ground, drawn once."""
-        return self._drawn("light")[0]
+        return self._light.png
 
-    def _drawn(self, theme: str) -> tuple[bytes, tuple[int, int]]:
-        """Return the picture in a few colours, and its size in pixels of a page."""
+    @cached_property
+    def _light(self) -> _Drawn:
+        return self._drawn("light")
+
+    def _drawn(self, theme: str) -> _Drawn:
+        """Return the picture in a few colours."""
         from matplotlib import pyplot as plt  # noqa: PLC0415  (imported when first needed: it is slow to load)
         from PIL import Image  # noqa: PLC0415  (as above)
 
@@ -189,6 +208,7 @@ class Picture:
             try:
                 figure.savefig(buffer, format="png", dpi=_DPI)
                 width, height = (round(size * 100) for size in figure.get_size_inches())
+                words = _words(figure)
             finally:
                 plt.close(figure)
         whole = Image.open(buffer).convert("RGB")
@@ -200,7 +220,7 @@ class Picture:
         few.putpalette(palette)
         buffer = io.BytesIO()
         few.save(buffer, format="png", optimize=True)
-        return buffer.getvalue(), (width, height)
+        return _Drawn(buffer.getvalue(), width, height, words)
 
     def as_text(self) -> str:
         """Return where the picture is and what it shows."""
@@ -209,12 +229,13 @@ class Picture:
 
     def as_html(self) -> str:
         """Return a ``figure`` element that holds the picture itself, for either ground."""
-        (light, (width, height)), (dark, _) = self._drawn("light"), self._drawn("dark")
+        light, dark = self._light, self._drawn("dark")
+        alt = escape(_flowing(f"{self.caption} {light.words}"))
         named = f" (<code>{escape(self.name)}</code>)" if self.name else ""
         return (
             '<figure><picture><source media="screen and (prefers-color-scheme: dark)" '
-            f'srcset="{data_uri("image/png", dark)}"><img width="{width}" height="{height}" '
-            f'alt="{escape(_flowing(self.alt or self.caption))}" src="{data_uri("image/png", light)}"></picture>'
+            f'srcset="{data_uri("image/png", dark.png)}"><img width="{light.width}" height="{light.height}" '
+            f'alt="{alt}" src="{data_uri("image/png", light.png)}"></picture>'
             f"<figcaption>{inline(self.caption)}{named}</figcaption></figure>"
         )
 

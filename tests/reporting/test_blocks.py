@@ -38,7 +38,9 @@ class Tags(HTMLParser):
 
 def drawn():
     figure = Figure(figsize=(3, 2))
-    figure.subplots().plot([0, 1], [0, 1])
+    axes = figure.subplots()
+    axes.plot([0, 1], [0, 1])
+    axes.set(title="<A line>", xlabel="years")
     return figure
 
 
@@ -70,18 +72,18 @@ def test_frames_keep_their_names_and_numbers():
 
 
 def test_a_picture_is_drawn_for_either_ground():
-    picture = Picture("line.png", drawn, 'A "line"', alt="What it shows")
+    picture = Picture("line.png", drawn, 'A "line".')
     html = Tags(picture.as_html())
     (source,), (image,) = html.of("source"), html.of("img")
     assert "prefers-color-scheme: dark" in source["media"]
     assert source["srcset"] != image["src"]
-    assert image["alt"] == "What it shows"
+    assert image["alt"] == 'A "line". <A line>, horizontal: years'
     assert (image["width"], image["height"]) == ("300", "200")
-    light, dark = (imread(io.BytesIO(picture._drawn(theme)[0]))[..., :3] for theme in ("light", "dark"))
+    light, dark = (imread(io.BytesIO(picture._drawn(theme).png))[..., :3] for theme in ("light", "dark"))
     assert light.mean() > 0.8
     assert dark.mean() < 0.3
     assert np.all(light[0, 0] == 1.0)
-    assert picture.png == picture._drawn("light")[0]
+    assert picture.png == picture._drawn("light").png
 
 
 def test_a_figure_is_closed_where_it_cannot_be_saved(monkeypatch):
