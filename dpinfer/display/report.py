@@ -9,7 +9,7 @@ from html import escape
 from typing import TYPE_CHECKING, Self
 
 from dpinfer.display.numbers import cell
-from dpinfer.display.style import fold_class, style_of
+from dpinfer.display.style import folding, style_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -98,13 +98,9 @@ class Table:
         parts = [f"<tbody>{self._rows(self.rows[:split])}</tbody>"]
         if self.rows[split:]:
             parts.append(f'<tbody class="ruled">{self._rows(self.rows[split:])}</tbody>')
-        return f'<table class="body {self._fold}">{named}{head}{"".join(parts)}</table>'
-
-    @property
-    def _fold(self) -> str:
-        return fold_class(
-            (head, cells, place == 0 or place in self.words) for place, (head, cells) in enumerate(self._by_column())
-        )
+        columns = [(head, cells, place in {0, *self.words}) for place, (head, cells) in enumerate(self._by_column())]
+        fold, pair = folding(columns)
+        return f'<table class="body {fold}" style="--pair:{pair}">{named}{head}{"".join(parts)}</table>'
 
     def _rows(self, rows: Sequence[Sequence[str]]) -> str:
         found = []

@@ -6,15 +6,16 @@ import textwrap
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Sequence
 
-__all__ = ["fold_class", "style_of"]
+__all__ = ["folding", "style_of"]
 
 _WIDTHS = (14, 18, 22, 26, 30, 35, 40, 46, 53, 61, 70, 82)
 """Widths in em at which tables fold."""
 
-_DIGIT, _GAP, _WRAPPED = 0.6, 0.9, 16
-"""Width in em of a character and of the gap between columns; characters below which words are not broken."""
+_DIGIT, _GAP, _WRAPPED, _PAIR = 0.6, 0.9, 16, 9.0
+"""Width in em of a character and of the gap between columns; characters below which words are not broken; least width
+in em of a folded cell with its head."""
 
 _PLAIN = """
 div.dpinfer{color:inherit;background:transparent;container-type:inline-size;width:100%;overflow-x:auto;line-height:1.4;
@@ -46,9 +47,10 @@ _FOLDED = """
 TABLE,TABLE>tbody,TABLE>caption{display:block;width:auto}
 TABLE>caption>div{width:auto}
 TABLE>thead{position:absolute;width:1px;height:1px;overflow:hidden;clip-path:inset(50%)}
-TABLE>tbody>tr{display:grid;grid-template-columns:repeat(auto-fill,minmax(9.5em,1fr));gap:.05em 1.4em;padding:.35em 0;
+TABLE>tbody>tr{display:grid;grid-template-columns:repeat(auto-fill,minmax(min(100%,var(--pair)),1fr));
+gap:.05em 1.4em;padding:.35em 0;
 border-bottom:1px solid rgba(127,127,127,.25)}
-TABLE>tbody>tr>*{display:flex;justify-content:space-between;gap:.6em;padding:0;min-width:0}
+TABLE>tbody>tr>*{display:flex;justify-content:space-between;gap:.6em;padding:0;min-width:0;white-space:normal}
 TABLE>tbody>tr>th{grid-column:1/-1;font-weight:600;overflow-wrap:anywhere}
 TABLE>tbody>tr>td:empty{display:none}
 TABLE>tbody>tr>td.words{grid-column:1/-1;justify-content:flex-start;overflow-wrap:anywhere}
@@ -69,10 +71,15 @@ def style_of(html: str | None = None) -> str:
     return f"<style>{_PLAIN}{''.join(folds)}</style>"
 
 
-def fold_class(columns: Iterable[tuple[str, Sequence[str], bool]]) -> str:
-    """Return the class of a table of these columns: head, cells, and whether its cells may be wrapped."""
+def folding(columns: Sequence[tuple[str, Sequence[str], bool]]) -> tuple[str, str]:
+    """Return the class of a table, and the room that a head and a cell side by side need where it is folded.
+
+    Each column is its head, its cells, and whether its cells may be wrapped.
+    """
     needed = sum(_GAP + _DIGIT * _room(head, cells, words) for head, cells, words in columns)
-    return f"fold-{next((width for width in _WIDTHS if width >= needed), _WIDTHS[-1])}"
+    width = next((width for width in _WIDTHS if width >= needed), _WIDTHS[-1])
+    pairs = [len(head) + max(map(len, cells), default=0) for head, cells, words in columns[1:] if not words]
+    return f"fold-{width}", f"{max(_GAP + _DIGIT * max(pairs, default=0), _PAIR):.3g}em"
 
 
 def _room(head: str, cells: Sequence[str], words: bool) -> int:

@@ -42,7 +42,9 @@ def measured(browser: str, page: Path, width: int, dark: bool) -> tuple[int, int
     """Return the width of the window (a frame), that of the page in it, and whether it is dark."""
     with tempfile.TemporaryDirectory() as folder:
         inside, around = Path(folder, "inside.html"), Path(folder, "around.html")
-        inside.write_text(page.read_text(encoding="utf-8").replace("</body>", f"{_INSIDE}</body>"), encoding="utf-8")
+        base = f'<base href="{page.resolve().parent.as_uri()}/">'
+        text = page.read_text(encoding="utf-8").replace("<head>", f"<head>{base}", 1)
+        inside.write_text(text.replace("</body>", f"{_INSIDE}</body>"), encoding="utf-8")
         around.write_text(_AROUND % width, encoding="utf-8")
         shown = _run(browser, width + 40, dark, "--virtual-time-budget=4000", "--dump-dom", around.as_uri())
     found = re.search(r"<title>measured (\d+) (\d+) (true|false)</title>", shown)
