@@ -53,6 +53,7 @@ border-bottom:1px solid rgba(127,127,127,.25)}
 TABLE>tbody>tr>*{display:flex;justify-content:space-between;gap:.6em;padding:0;min-width:0;white-space:normal}
 TABLE>tbody>tr>th{grid-column:1/-1;font-weight:600;overflow-wrap:anywhere}
 TABLE>tbody>tr>td:empty{display:none}
+TABLE>tbody.ruled>tr:first-child>*{border-top:0}
 TABLE>tbody>tr>td.words{grid-column:1/-1;justify-content:flex-start;overflow-wrap:anywhere}
 TABLE>tbody>tr>td[data-label]::before{content:attr(data-label);opacity:.75;text-align:left}
 TABLE>tbody>tr>td.words::before{flex:0 0 8em}
