@@ -41,11 +41,12 @@ from dpinfer.procedures.selection import exponential_mechanism, most_frequent
 from dpinfer.procedures.threshold import above_threshold
 from dpinfer.procedures.workload import workload
 from dpinfer.release import Release, read_release
+from dpinfer.reporting import report
 from dpinfer.results import PrivateResults
 from dpinfer.results.side_by_side import summary_table
 from dpinfer.results.testing.several import multipletests
 from dpinfer.schema import Ball, Boolean, Category, Date, Integer, Real, Schema
-from dpinfer.studies import audit, coverage_study, plan, power, privacy_cost, truncation
+from dpinfer.studies import audit, coverage_study, plan, power, privacy_cost
 
 __all__ = [
     "GDP",
@@ -113,6 +114,7 @@ __all__ = [
     "quantreg",
     "read_codebook",
     "read_release",
+    "report",
     "rlm",
     "sample_aggregate",
     "show_progress",
@@ -120,7 +122,6 @@ __all__ = [
     "summary_table",
     "table",
     "total",
-    "truncation",
     "ttest_1samp",
     "ttest_ind",
     "ttest_rel",

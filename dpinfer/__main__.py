@@ -12,9 +12,10 @@ import numpy as np
 
 import dpinfer as dpi
 from dpinfer.command import exit_code
+from dpinfer.reporting.blocks import Picture, Section, Text, section_text
+from dpinfer.reporting.page import page_html
 from dpinfer.tour.chapters import CHAPTERS
-from dpinfer.tour.folder import staged_folder
-from dpinfer.tour.report import PAGE, Picture, Section, Text, page_html, section_text
+from dpinfer.tour.folder import PAGE, staged_folder
 from dpinfer.tour.session import Tour
 
 if TYPE_CHECKING:

@@ -66,6 +66,7 @@ EXECUTED = [
     "docs/cases/wage-regression.md",
     "docs/cases/logit-with-margins.md",
     "docs/cases/table-for-readers.md",
+    "docs/report.md",
 ]
 
 

@@ -9,32 +9,14 @@ from html import escape
 from typing import TYPE_CHECKING, Self
 
 from dpinfer.display.numbers import cell
+from dpinfer.display.style import folding, style_of
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
     import pandas as pd
 
-__all__ = ["Report", "Reported", "Table"]
-
-_STYLE = """<style>
-div.dpinfer{color:inherit;background:transparent;overflow-x:auto;line-height:1.4;font-variant-numeric:tabular-nums}
-div.dpinfer table{border-collapse:collapse;border:0;margin:0 0 .7em;color:inherit;background:transparent;width:auto}
-div.dpinfer caption{caption-side:top;text-align:left;font-weight:600;color:inherit;padding:.2em 0 .35em;width:0}
-div.dpinfer caption>div{width:max-content;max-width:44em}
-div.dpinfer tbody tr:nth-child(n){background:transparent}
-div.dpinfer tr>th,div.dpinfer tr>td{padding:.15em .8em .15em 0;border:0;color:inherit;background:transparent;
-text-align:right;vertical-align:top;font-weight:normal;white-space:nowrap;max-width:none}
-div.dpinfer thead>tr>*{font-weight:600;border-bottom:1px solid rgba(127,127,127,.7);vertical-align:bottom}
-div.dpinfer tbody.ruled>tr:first-child>*{border-top:1px solid rgba(127,127,127,.35)}
-div.dpinfer table.body{border-bottom:1px solid rgba(127,127,127,.7)}
-div.dpinfer tr>th:first-child,div.dpinfer tbody>tr>th,div.dpinfer tr>.words{text-align:left}
-div.dpinfer tr>td.words{white-space:normal;max-width:44em;overflow-wrap:break-word}
-div.dpinfer table.facts th{opacity:.75}
-div.dpinfer .notes{font-size:.9em;opacity:.85;max-width:62em;margin:.2em 0;padding-left:1.6em}
-div.dpinfer .warning{border-left:3px solid #d9822b;padding-left:.6em;margin:.3em 0;max-width:62em}
-</style>"""
-"""Every colour is that of the page, or a grey that is legible on light and on dark ones."""
+__all__ = ["Report", "Reported", "Table", "listed"]
 
 _FEW_FACTS, _SHORT = 5, 40
 """Facts that stand in one column; more stand in two, if all are of so few characters."""
@@ -116,15 +98,21 @@ class Table:
         parts = [f"<tbody>{self._rows(self.rows[:split])}</tbody>"]
         if self.rows[split:]:
             parts.append(f'<tbody class="ruled">{self._rows(self.rows[split:])}</tbody>')
-        return f'<table class="body">{named}{head}{"".join(parts)}</table>'
+        columns = [(head, cells, place in {0, *self.words}) for place, (head, cells) in enumerate(self._by_column())]
+        fold, pair = folding(columns)
+        return f'<table class="body {fold}" style="--pair:{pair}">{named}{head}{"".join(parts)}</table>'
 
     def _rows(self, rows: Sequence[Sequence[str]]) -> str:
         found = []
         for first, *others in rows:
             name = f'<th scope="row">{escape(first)}</th>' if first else "<td></td>"
-            cells = "".join(self._cell("td", place, one) for place, one in enumerate(others, 1))
+            cells = "".join(self._cell("td", place, one, self._label(place)) for place, one in enumerate(others, 1))
             found.append(f"<tr>{name}{cells}</tr>")
         return "\n".join(found)
+
+    def _label(self, place: int) -> str:
+        """Return the attribute by which a cell of a folded table tells its column."""
+        return f' data-label="{escape(self.columns[place])}"' if self.columns[place] else ""
 
     def _cell(self, tag: str, place: int, text: str, more: str = "") -> str:
         if not text:
@@ -165,8 +153,8 @@ class Report:
         parts.append(notes + [_wrapped(f"Warning: {one}", width, 9) for one in self.warnings])
         return "\n\n".join("\n".join(lines) for lines in parts if lines)
 
-    def html(self) -> str:
-        """Return it as HTML: with everything escaped, its own style, and the colours of the page around it."""
+    def html(self, *, styled: bool = True) -> str:
+        """Return it as HTML: with everything escaped, the colours of the page around it, and its own style if asked."""
         captions = [self.title] + [""] * len(self.tables)
         facts = self._facts(captions.pop(0)) if self.facts else ""
         if not facts and not self.tables:
@@ -176,9 +164,9 @@ class Report:
         items = "".join(f"<li>{escape(one)}</li>\n" for one in self.notes)
         notes = f'<{kind} class="notes">{items}</{kind}>' if items else ""
         warned = "".join(f'<p class="warning">Warning: {escape(one)}</p>\n' for one in self.warnings)
-        return (
-            f'<div class="dpinfer tex2jax_ignore mathjax_ignore">\n{_STYLE}\n{facts}\n{tables}\n{warned}{notes}</div>'
-        )
+        inner = f"{facts}\n{tables}\n{warned}{notes}"
+        style = f"{style_of(inner)}\n" if styled else ""
+        return f'<div class="dpinfer tex2jax_ignore mathjax_ignore">\n{style}{inner}</div>'
 
     def _facts(self, caption: str) -> str:
         shown = list(self.facts)
@@ -191,6 +179,12 @@ class Report:
         )
         lines = "\n".join(f"<tr>{one}</tr>" for one in cells)
         return f'<table class="facts">{_caption(caption)}<tbody>{lines}</tbody></table>'
+
+
+def listed(words: Iterable[str]) -> str:
+    """Join words as prose does."""
+    *first, last = words
+    return f"{', '.join(first)} and {last}" if first else last
 
 
 def _caption(text: str) -> str:

@@ -309,7 +309,8 @@ def _together(releases: tuple[Release, ...]) -> CombinedRelease:
     else:
         cost = SeveralCosts((first, *others))
     charges = tuple(charge for release in releases for charge in release.charge_ids)
-    return CombinedRelease(cost, releases[0].neighbors, charges, releases[0].public, releases[0].unit)
+    one = releases[0]
+    return CombinedRelease(cost, one.neighbors, charges, one.public, one.unit, releases=releases)
 
 
 # Other sums

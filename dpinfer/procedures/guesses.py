@@ -65,6 +65,8 @@ _INSTEAD: dict[str, str] = {
         "dpi.PureDP(1.0), ZCDP, GDP or ApproxDP; dpi.Ledger keeps them",
     ),
     **dict.fromkeys(("read_csv", "read_parquet", "read_sql"), 'dpi.PrivateData("rows.parquet", schema, ledger)'),
+    "truncation": "dpinfer.studies.truncation(rows_per_person, max_rows)",
+    **dict.fromkeys(("to_html", "export", "publish", "etable", "save_html"), 'dpi.report(results, "study.html")'),
     **dict.fromkeys(("wilcox_test", "ranksums"), 'dpi.mannwhitneyu("x", "group", data)'),
 }
 

@@ -51,6 +51,8 @@ class CombinedRelease:
         The unit of protection in words.
     dataset : str or None
         What the ledger calls the data, where that is known.
+    releases : tuple of Release
+        The releases, where they are known.
     """
 
     cost: Cost | SeveralCosts
@@ -59,6 +61,7 @@ class CombinedRelease:
     public: bool
     unit: str = "one row"
     dataset: str | None = None
+    releases: tuple[Release, ...] = ()
 
 
 AnyRelease = Release | CombinedRelease

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import os
+import zlib
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -32,6 +34,7 @@ __all__ = ["FORMAT_VERSION", "MAGIC", "Release", "read_release"]
 
 FORMAT_VERSION = 2
 MAGIC = "dpinfer release"
+_GZIP = b"\x1f\x8b"
 
 
 @dataclass(frozen=True)
@@ -296,7 +299,7 @@ def read_release(path: str | os.PathLike[str]) -> Release:
     Parameters
     ----------
     path : path-like
-        A file that `Release.save` wrote.
+        A file that `Release.save` wrote, or that was saved from a page of `report`; it may be compressed by gzip.
 
     Returns
     -------
@@ -310,7 +313,8 @@ def read_release(path: str | os.PathLike[str]) -> Release:
         If another version of the format, older or newer, is written in it.
     """
     try:
-        text = Path(path).read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
+        content = Path(path).read_bytes()
+        text = (gzip.decompress(content) if content.startswith(_GZIP) else content).decode("utf-8")
+    except (OSError, EOFError, zlib.error, UnicodeDecodeError) as error:
         raise ReleaseFormatError(f"{os.fspath(path)!r} cannot be read as a release: {error}") from error
     return Release.from_json(text)

@@ -130,10 +130,6 @@ class BoundsResults(DescriptionResults):
     def __str__(self) -> str:
         return str(self.summary())
 
-    def _repr_html_(self) -> str:
-        """Show as a table in notebooks."""
-        return self.summary().as_html()
-
     def __repr__(self) -> str:
         lost = len(self._missing)
         return f"<BoundsResults: {len(self._found)} columns, {lost} not determined, {title_guarantee(self.release)}>"

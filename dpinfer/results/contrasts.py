@@ -224,9 +224,12 @@ class CoefficientTest(PlottedIntervals, ContrastResults):  # type: ignore[misc]
         label, title = f"combination ({self.method} inference)", "Tests of linear combinations"
         return IntervalFigure(frame, label, title, zero=True)
 
+    def _report(self) -> Report:
+        return Report("Tests of linear combinations", (), (Table.of(self.summary_frame()),))
+
     def _repr_html_(self) -> str:
         """Show `summary` as HTML in a notebook."""
-        return Report("Tests of linear combinations", (), (Table.of(self.summary_frame()),)).html()
+        return self._report().html()
 
     def summary(self, xname: Sequence[str] | None = None, alpha: float = 0.05, title: str | None = None) -> object:
         """Return the table of the tests.
@@ -315,8 +318,11 @@ class JointTest(ContrastResults):  # type: ignore[misc]
         dress_law(ax, f"{name} statistic", f"Joint test ({self.method} inference)")
         return ax
 
-    def _repr_html_(self) -> str:
-        """Show the test as HTML in a notebook."""
+    def _report(self) -> Report:
         facts = (("statistic", number(float(np.ravel(self.statistic)[0]))),
                  ("p-value", f"{float(np.ravel(self.pvalue)[0]):.4g}"), ("inference", self.method))  # fmt: skip
-        return Report("Joint test of linear restrictions", facts).html()
+        return Report("Joint test of linear restrictions", facts)
+
+    def _repr_html_(self) -> str:
+        """Show the test as HTML in a notebook."""
+        return self._report().html()

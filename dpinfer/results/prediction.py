@@ -247,10 +247,13 @@ class MeanPrediction(PlottedIntervals):
         frame = pd.DataFrame(columns).set_axis(label_texts(self.index))
         return IntervalFigure(frame, "predicted mean", "Predictions at public points")
 
+    def _report(self) -> Report:
+        notes = ("95% intervals of each mean by itself, sampling and privacy noise counted.",)
+        return Report("Predictions at public points", (), (Table.of(self.summary_frame()),), notes)
+
     def _repr_html_(self) -> str:
         """Show `summary_frame` as HTML in a notebook."""
-        notes = ("95% intervals of each mean by itself, sampling and privacy noise counted.",)
-        return Report("Predictions at public points", (), (Table.of(self.summary_frame()),), notes).html()
+        return self._report().html()
 
     def _means(self, linear: pd.Series) -> pd.Series:
         assert self.inverse_link is not None

@@ -233,9 +233,14 @@ class _Summarised(Protocol):
 class Shown:
     """Results whose summary a notebook shows."""
 
-    def _repr_html_(self: Any) -> str:
+    def _report(self: Any) -> Report:
+        """Return what is shown: the summary."""
+        report: Report = self.summary()._report()
+        return report
+
+    def _repr_html_(self) -> str:
         """Show the summary as HTML in a notebook."""
-        return str(self.summary().as_html())
+        return self._report().html()
 
 
 class Exported(Shown):

@@ -174,10 +174,6 @@ class QualityResults(DescriptionResults):
     def __str__(self) -> str:
         return str(self.summary())
 
-    def _repr_html_(self) -> str:
-        """Show as a table in notebooks."""
-        return self.summary().as_html()
-
     def __repr__(self) -> str:
         told = f"{len(self._quality.schema)} columns, {len(self.advice)} sentences of advice"
         return f"<QualityResults: {told}, {title_guarantee(self.release)}>"

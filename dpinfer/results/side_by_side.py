@@ -47,7 +47,7 @@ _TEXT = {"table_dec_below": "=", "header_align": "r", "colsep": "  "}
 class SummaryTable:
     """Results side by side, in the formats that statsmodels' summaries have.
 
-    It holds text only: not the results and, of ordinary ones, no row.
+    It holds text and releases only: not the results and, of ordinary ones, no row.
 
     Parameters
     ----------
@@ -62,6 +62,8 @@ class SummaryTable:
         Sentences that warn the reader.
     labels : mapping of str to str
         What terms are called where the table is shown, with the labels of their columns.
+    releases : tuple of Release or CombinedRelease
+        Behind its private columns, in their order.
     """
 
     title: str
@@ -69,12 +71,18 @@ class SummaryTable:
     notes: tuple[str, ...]
     warnings: tuple[str, ...]
     labels: Mapping[str, str] = field(default_factory=dict)
+    releases: tuple[AnyRelease, ...] = ()
 
     def __str__(self) -> str:
         return self.as_text()
 
     def __repr__(self) -> str:
         return f"<SummaryTable: {self.title}, {self.frame.shape[1]} columns>"
+
+    def _report(self) -> Report:
+        above, below = ([tuple(row) for block in blocks for row in _rows(block)] for blocks in self._blocks())
+        table = Table(("", *self._names()), (*above, *below), rule=len(above))
+        return Report(self.title, (), (table,), self.notes, self.warnings, numbered=True)
 
     def _repr_html_(self) -> str:
         """Show as HTML in a notebook."""
@@ -144,9 +152,7 @@ class SummaryTable:
 
     def as_html(self) -> str:
         """Return the table as HTML, with names and notes escaped; MathJax leaves it alone."""
-        above, below = ([tuple(row) for block in blocks for row in _rows(block)] for blocks in self._blocks())
-        table = Table(("", *self._names()), (*above, *below), rule=len(above))
-        return Report(self.title, (), (table,), self.notes, self.warnings, numbered=True).html()
+        return self._report().html()
 
     def as_latex(self) -> str:
         """Return the table as LaTeX, with names and notes escaped; it needs the booktabs package."""
@@ -237,13 +243,15 @@ def summary_table(
     private = [(name, column.private) for name, column in zip(shown, columns, strict=True) if column.private]
     ordinary = [name for name, column in zip(shown, columns, strict=True) if not column.private]
     unbounded = any(column.private and np.isinf(column.below).any() for column in columns)
-    notes = [*_reading(show, alpha, stars, unbounded, private), *_guarantees(private), *total_notes(private)]
+    releases = tuple(result.release for _, result in private)
+    notes = [*_reading(show, alpha, stars, unbounded, private), *_guarantees(private), *total_notes(releases)]
     return SummaryTable(
         one_line(title or "Results side by side"),
         _frame(shown, columns, show, float_format),
         tuple(map(one_line, notes)),
         tuple(map(one_line, _warnings(private, ordinary))),
         _labels(private),
+        releases,
     )
 
 

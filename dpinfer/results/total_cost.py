@@ -8,16 +8,17 @@ from operator import add
 from typing import TYPE_CHECKING
 
 from dpinfer.errors import PrivacyUnitError
+from dpinfer.privacy.cost import Cost
 from dpinfer.privacy.exact import float_above
 from dpinfer.privacy.units import ZCDP
 
 if TYPE_CHECKING:
-    from dpinfer.privacy.cost import Cost
+    from collections.abc import Iterable
+
     from dpinfer.privacy.units import Privacy
     from dpinfer.release.combined import AnyRelease, SeveralCosts
-    from dpinfer.results.estimates import PrivateEstimates
 
-__all__ = ["charges_of", "total_notes"]
+__all__ = ["Total", "charges_of", "total_notes", "totals"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,45 +42,96 @@ def _bills(release: AnyRelease) -> list[_Bill]:
     return [_Bill(charges_of(release), release.cost)]
 
 
-def total_notes(private: list[tuple[str, PrivateEstimates]]) -> list[str]:
-    """Sum the costs of distinct releases, by data set, neighbouring relation and unit of protection."""
-    releases = [result.release for _, result in private if not result.release.public]
-    if not releases:
-        return []
+@dataclass(frozen=True, slots=True)
+class Total:
+    """What releases about the same rows cost together.
+
+    Attributes
+    ----------
+    dataset : str or None
+    neighbors, unit : str
+    count : int
+        Releases, each paid for once.
+    costs : tuple of Cost
+        Sums, one for each unit of price.
+    exact : bool
+        Whether nothing is counted twice; otherwise these are upper bounds.
+    """
+
+    dataset: str | None
+    neighbors: str
+    unit: str
+    count: int
+    costs: tuple[Cost, ...]
+    exact: bool
+
+    @property
+    def cost(self) -> Cost | None:
+        """The one sum; as zCDP where there are several units and all have it; None where there is none."""
+        if len(self.costs) == 1:
+            return self.costs[0]
+        known = [cost.rho for cost in self.costs if cost.rho is not None]
+        if len(known) < len(self.costs):
+            return None
+        rho = reduce(add, known)
+        return Cost(ZCDP(float_above(rho)), rho=rho)
+
+    @property
+    def relation(self) -> str:
+        """The neighbouring relation, and the unit of protection where it is not a row."""
+        return self.neighbors if self.unit == "one row" else f"{self.neighbors}, {self.unit}"
+
+    @property
+    def words(self) -> str:
+        """The cost in words."""
+        most = "" if self.exact else "at most "
+        if len(self.costs) == 1:
+            return f"{most}{self.costs[0].describe()}."
+        told = f"prices in different units have no single sum. They are {most}"
+        told += "; and ".join(cost.describe() for cost in self.costs) + "."
+        if self.cost is None:
+            return told
+        return f"{told} Each is zCDP too, and as such all are {most}{self.cost.price.describe()}."
+
+
+def totals(given: Iterable[AnyRelease]) -> list[Total]:
+    """Sum the costs of distinct releases of confidential rows, by data set, neighbouring relation and unit."""
+    releases = [release for release in given if not release.public]
     owners = {charge: name for one in releases if (name := one.dataset) is not None for charge in charges_of(one)}
-    groups: dict[tuple[str | None, str], list[_Bill]] = {}
+    groups: dict[tuple[str | None, str, str], list[_Bill]] = {}
     for release in releases:
         known = [owners[charge] for charge in sorted(charges_of(release)) if charge in owners]
         name = release.dataset or (known[0] if known else None)
-        relation = release.neighbors if release.unit == "one row" else f"{release.neighbors}, {release.unit}"
-        groups.setdefault((name, relation), []).extend(_bills(release))
-    notes = [_total(name, relation, bills) for (name, relation), bills in groups.items()]
-    datasets = {name for name, _ in groups}
-    if len(datasets) < len(groups):
-        told = "" if all(one.unit == "one row" for one in releases) else " or units"
+        groups.setdefault((name, release.neighbors, release.unit), []).extend(_bills(release))
+    found = []
+    for (name, neighbors, unit), bills in groups.items():
+        distinct, exact = _paid_once(bills)
+        count = len(frozenset[str]().union(*(bill.charges for bill in distinct)))
+        costs = _summed([cost for bill in distinct for cost in bill.cost.parts])
+        found.append(Total(name, neighbors, unit, count, tuple(costs), exact))
+    return found
+
+
+def total_notes(releases: Iterable[AnyRelease]) -> list[str]:
+    """Say what distinct releases cost together, and what is not summed."""
+    found = totals(releases)
+    if not found:
+        return []
+    notes = [_told(total) for total in found]
+    datasets = {total.dataset for total in found}
+    if len(datasets) < len(found):
+        told = "" if all(total.unit == "one row" for total in found) else " or units"
         notes.append(f"Costs under different neighbours{told} are not summed.")
     if len(datasets) > 1:
         notes.append("Different data sets have a total each; for a person who is in several of them these add.")
     return [*notes, "The ledger also counts releases that are not shown here."]
 
 
-def _total(dataset: str | None, neighbors: str, bills: list[_Bill]) -> str:
+def _told(total: Total) -> str:
     """Say what some releases about the same rows cost together."""
-    distinct, exact = _paid_once(bills)
-    count = len(frozenset[str]().union(*(bill.charges for bill in distinct)))
-    where = "a data set that the releases do not name" if dataset is None else f"data set {dataset!r}"
-    begun = f"Total spent by these results on {where} ({neighbors}), {count} release{'s' if count > 1 else ''}: "
-    sums = _summed([cost for bill in distinct for cost in bill.cost.parts])
-    most = "" if exact else "at most "
-    if len(sums) == 1:
-        return f"{begun}{most}{sums[0].describe()}."
-    told = f"{begun}prices in different units have no single sum. They are {most}"
-    told += "; and ".join(cost.describe() for cost in sums) + "."
-    known = [cost.rho for cost in sums if cost.rho is not None]
-    if len(known) < len(sums):
-        return told
-    together = ZCDP(float_above(reduce(add, known))).describe()
-    return f"{told} Each is zCDP too, and as such all are {most}{together}."
+    where = "a data set that the releases do not name" if total.dataset is None else f"data set {total.dataset!r}"
+    many = f"{total.count} release{'s' if total.count > 1 else ''}"
+    return f"Total spent by these results on {where} ({total.relation}), {many}: {total.words}"
 
 
 def _paid_once(bills: list[_Bill]) -> tuple[list[_Bill], bool]:

@@ -8,8 +8,8 @@ import pandas as pd
 
 import dpinfer as dpi
 from dpinfer.errors import BudgetExceededError
+from dpinfer.reporting.blocks import Block, Code, Picture, Tables, Text
 from dpinfer.tour.figures import account_figure
-from dpinfer.tour.report import Block, Code, Picture, Table, Text
 from dpinfer.tour.session import GRAM_SHARE, VISITS_LEDGER
 
 if TYPE_CHECKING:
@@ -32,9 +32,9 @@ def account_chapter(tour: Tour) -> list[Block]:
     }
     return [
         script,
-        Table(pd.DataFrame(made).set_axis(range(1, len(charges) + 1)), "What has been charged"),
+        Tables.framed(pd.DataFrame(made).set_axis(range(1, len(charges) + 1)), "What has been charged"),
         Text(f"Spent in all: {ledger.spent.describe()}. Remaining: {ledger.remaining}."),
-        Picture("account.png", account_figure(ledger), "What each charge took, and what is left."),
+        Picture("account.png", lambda: account_figure(ledger), "What each charge took, and what is left."),
         Text(f"""A question that asks for more than is left is refused. Asked for another {price}, the ledger
             answers:"""),
         Code(answer),

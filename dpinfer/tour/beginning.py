@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-import pandas as pd
-
-from dpinfer.tour.report import Block, Code, Note, Table, Text
+from dpinfer.display.report import Report
+from dpinfer.reporting.blocks import Block, Note, Tables, Text
+from dpinfer.schema.showing import schema_report
 from dpinfer.tour.session import FIRST_SHARE, FORMULA, LEDGER, QUALITY_SHARE
 
 if TYPE_CHECKING:
@@ -29,10 +29,7 @@ schema = dpi.Schema(
     educ=dpi.Real(9.0, 20.0),
     affair=dpi.Boolean(),
 )""")
-    columns = tour["schema"].items()
-    cells = {n: [type(c).__name__, c.describe(), str(c.missing), str(c.impossible)] for n, c in columns}
-    names = ["type", "values", "missing", "impossible"]
-    frame = pd.DataFrame.from_dict(cells, orient="index", columns=names)
+    declared = schema_report(tour["schema"], "What is declared, and therefore public")
     return [
         Text("""The rows are those of Fair (1978): married women who answered a magazine's questionnaire, with
             their rating of the marriage (1 very poor to 5 very good), age, years married, children, how
@@ -42,7 +39,7 @@ schema = dpi.Schema(
             questionnaire, never from the rows: bounds looked up in the rows would disclose them. Values
             outside are moved to the nearest bound. The wider the bounds, the larger the noise."""),
         script,
-        Table(frame, "What is declared, and therefore public", text=repr(tour["schema"])),
+        Tables(declared, repr(tour["schema"])),
         Text("""A column that is not declared cannot be used. A cell that is missing, or that cannot be such a
             value, is handled as declared here: `drop` leaves the row out."""),
     ]
@@ -73,7 +70,7 @@ data = dpi.PrivateData(frame, schema, ledger)""")
             budget allows. So the number of rows is confidential too. The unit here is zCDP; the smaller rho,
             the stricter."""),
         script,
-        Table(pd.DataFrame({"": facts}), "The ledger before the first question", text=listed),
+        Tables(Report("The ledger before the first question", tuple(facts.items())), listed),
         Text(f"""The ledger is one file (`{LEDGER}`). A charge is written to it before any noise is drawn, and
             two processes that share the file cannot overspend together."""),
         Note(
@@ -89,16 +86,12 @@ def quality_chapter(tour: Tour) -> list[Block]:
     price = tour.budget * QUALITY_SHARE
     script = tour.run(f"quality = dpi.quality(data).fit(dpi.{price!r})\nprint(quality)")
     quality = tour["quality"]
-    frame = quality.frame()
-    shares = frame[["valid share", "clamped low share", "clamped high share", "missing share", "impossible share"]]
-    shown = shares.map(lambda share: f"{share:.1%}" if share == share else "")  # noqa: PLR0124  (NaN: no such class)
-    shown.columns = shown.columns.str.removesuffix(" share")
     advice = " ".join(quality.advice) or "Nothing that matters is beyond noise: the declarations fit the rows."
     return [
         Text(f"""A wrong declaration, such as a code that nobody declared, would leave rows out without a word. So the
             first charge, a small one of {price}, counts with noise what becomes of the cells of all columns."""),
         script,
-        Table(shown, "Shares of cells by class, noisy", text=str(quality.summary())),
+        Tables.of(quality, "Shares of cells by class, noisy"),
         Text(f"{advice} Where something is wrong, later fits on the same columns say so in their notes, at no cost."),
     ]
 
@@ -112,7 +105,7 @@ def price_chapter(tour: Tour) -> list[Block]:
             measured, the bound on what one row can change, the noise, the guarantee, and how much wider noise
             would make the intervals."""),
         script,
-        Code(tour["model"].explain(price)),
+        Tables.of(tour["model"].explain(price)),
         Text("""The regression is measured in rounds. The first ones find where the values lie and where the
             coefficients are, roughly; the last two measure at that place what one step of Newton's method needs,
             with noise that is as small as the residuals there. The last lines are a guess, because only bounds are

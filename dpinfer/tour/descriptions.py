@@ -7,13 +7,11 @@ from typing import TYPE_CHECKING
 import pandas as pd
 
 import dpinfer as dpi
+from dpinfer.reporting.blocks import Block, Picture, Tables, Text
 from dpinfer.tour.figures import described_figure, drawn_figure
-from dpinfer.tour.frames import described_frame, format_number, format_pvalue, scalar, warning_notes
-from dpinfer.tour.report import Block, Picture, Table, Text
-from dpinfer.tour.session import DESCRIBED_SHARE, JOINT_TEST
+from dpinfer.tour.session import DESCRIBED_SHARE, JOINT_TEST, scalar
 
 if TYPE_CHECKING:
-    from dpinfer.results import ChiSquareResults
     from dpinfer.tour.session import Tour
 
 __all__ = ["description_chapter", "test_chapter"]
@@ -43,19 +41,18 @@ family.params, family.natural_params()""")
         Text(f"""The first things published are often means and tables. Means by group, a cross-table and
             the parameters of a family each cost {price} here, and each carries its noise in its standard errors."""),
         described,
-        Table(described_frame(means), "Mean age by how religious, 95% intervals", str(means.summary())),
-        *warning_notes(means),
-        Picture("means.png", described_figure(means), "Mean age by how religious, 95% intervals."),
+        Tables.of(means, "Mean age by how religious, 95% intervals"),
+        Picture("means.png", lambda: described_figure(means), "Mean age by how religious, 95% intervals."),
         Text(f"""Groups are compared like coefficients: the difference between the least and the most religious is
             {scalar(test.effect):.2f} years (standard error {scalar(test.sd):.2f}). The size of a
             group is a noisy count, because a person's group is confidential too."""),
-        Table(whole, "Noisy counts: how religious (rows) by rating (columns)"),
-        Table(described_frame(shares), "Shares of the ratings, from the same table", str(shares.summary())),
-        Picture("shares.png", described_figure(shares), "Shares of the ratings, 95% intervals."),
+        Tables.framed(whole, "Noisy counts: how religious (rows) by rating (columns)"),
+        Tables.of(shares, "Shares of the ratings, from the same table"),
+        Picture("shares.png", lambda: described_figure(shares), "Shares of the ratings, 95% intervals."),
         Text(f"""The shares, and every margin, come from the one table: spent after it {spent}, and after them too.
             Separately released noisy counts do not add up exactly, and small ones may be negative."""),
         fitted,
-        Table(described_frame(family), "Years of education as a normal family", str(family.summary())),
+        Tables.of(family, "Years of education as a normal family"),
         Text("""Clamping moves years of education beyond the bounds to them. The estimator takes expectations of clamped
             values under the family, so clamping causes no bias. The intervals invert a test that counts the noise."""),
     ]
@@ -88,46 +85,27 @@ curve = dpi.power(question, truth, n=sizes, privacy=prices, schema=schema, repli
             p-values count the noise: the releases of the last chapter are compared with what the same question would
             release if the hypothesis were true, sampling and privacy noise alike."""),
         tested,
-        Table(_cell_frame(independent), "Are rating and religiousness independent?", str(independent.summary())),
-        *warning_notes(independent),
+        Tables.of(independent, "Are rating and religiousness independent?"),
         Picture(
             "null.png",
-            drawn_figure(independent.plot_null, 3.6),
+            lambda: drawn_figure(independent.plot_null, 3.6),
             "The statistic, and its distribution if rating and religiousness were independent.",
         ),
         Picture(
             "residuals.png",
-            drawn_figure(independent.plot_residuals, 5.6),
+            lambda: drawn_figure(independent.plot_residuals, 5.6),
             "Where they are not: standardised residuals with 95% intervals.",
         ),
         Text(f"""{effect.name} measures how strong the dependence is: {effect.estimate:.3f}, 95% interval
             {effect.lower:.3f} to {effect.upper:.3f}, corrected for the bias from sampling and noise."""),
-        Table(_corrected_frame(tour["corrected"]), "Four tests from three releases, corrected by Holm's method"),
+        Tables.framed(tour["corrected"], "Four tests from three releases, corrected by Holm's method"),
         Text(f"""Spent before these tests: {before}; after them: {tour.spent}. How many rows and how large a
             budget a test needs can be asked before anything is spent:"""),
         planned,
         Picture(
             "power.png",
-            drawn_figure(tour["curve"].plot, 3.6),
+            lambda: drawn_figure(tour["curve"].plot, 3.6),
             """Power at .05 to find a slight dependence (ratings of the most religious a fifth more or less likely), by
             number of rows and price; dashed without privacy.""",
         ),
     ]
-
-
-def _cell_frame(test: ChiSquareResults) -> pd.DataFrame:
-    frame = test.frame().copy()
-    frame.index = pd.Index([", ".join(map(str, label)) for label in frame.index], name="religious, rating")
-    for name in frame.columns:
-        style = "{:,.0f}" if name in ("observed", "expected") else "{:.2f}"
-        frame[name] = [style.format(value) for value in frame[name]]
-    return frame
-
-
-def _corrected_frame(corrected: pd.DataFrame) -> pd.DataFrame:
-    shown = pd.DataFrame(index=corrected.index)
-    shown["statistic"] = [format_number(value) for value in corrected["statistic"]]
-    for name in ("pvalue", "corrected"):
-        shown[name] = [format_pvalue(value) for value in corrected[name]]
-    shown["reject at .05"] = ["yes" if reject else "no" for reject in corrected["reject"]]
-    return shown

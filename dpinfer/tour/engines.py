@@ -5,9 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import dpinfer as dpi
-from dpinfer.tour.frames import described_frame, warning_notes
+from dpinfer.reporting.blocks import Block, Code, Tables, Text
 from dpinfer.tour.people import MOST_ROWS
-from dpinfer.tour.report import Block, Code, Table, Text
 
 if TYPE_CHECKING:
     from dpinfer.tour.session import Tour
@@ -51,8 +50,7 @@ print({{name: release.values[:3] for name, release in seeded.items()}})""")
         Text("""Rows need not be in memory. A path, a query of DuckDB, a data frame of Dask or Spark stand where the
             data frame stood: rows are mapped to whole numbers where they are, and noise is drawn once, here."""),
         script,
-        Table(described_frame(limited), "Visits of people with a limitation, 95% interval", str(limited.summary())),
-        *warning_notes(limited),
+        Tables.of(limited, "Visits of people with a limitation, 95% interval"),
         Text(f"""Sums of whole numbers do not depend on who adds them up. With a fixed seed, which only public data
             take, the same release comes from a {", a ".join(same)}."""),
         Code(

@@ -27,7 +27,7 @@ __all__ = [
     "planned_figure",
 ]
 
-_BLUE, _GREY, _PALE = "#1f5f99", "#8a8f98", "#e3e6ea"
+_FIRST, _OTHER, _REST = "C0", "C4", "C4"
 
 
 def _axes(height: float) -> tuple[Figure, Axes]:
@@ -40,14 +40,14 @@ def _axes(height: float) -> tuple[Figure, Axes]:
 def coefficient_figure(results: PrivateResults) -> Figure:
     """Draw the slopes of a regression; see ``PrivateResults.plot_coefficients``."""
     figure, axes = _axes(1.4 + 0.42 * (len(results.params) - 1))
-    results.plot_coefficients(ax=axes, color=_BLUE)
+    results.plot_coefficients(ax=axes)
     return figure
 
 
 def described_figure(results: DescriptionResults) -> Figure:
     """Draw descriptions by group; see ``DescriptionResults.plot``."""
     figure, axes = _axes(1.6 + 0.42 * len(results.params))
-    results.plot(ax=axes, color=_BLUE)
+    results.plot(ax=axes)
     return figure
 
 
@@ -69,7 +69,7 @@ def comparison_figure(results: PrivateResults, ordinary: Any) -> Figure:
     """Draw both fits' intervals of the slopes, one above the other."""
     terms = [name for name in results.params.index if name != "Intercept"]
     figure, axes = _axes(1.6 + 0.5 * len(terms))
-    fits = ((results, "private, noise counted", -0.14, _BLUE), (ordinary, "ordinary", 0.14, _GREY))
+    fits = ((results, "private, noise counted", -0.14, _FIRST), (ordinary, "ordinary", 0.14, _OTHER))
     ends = np.array([fit.conf_int().loc[terms].to_numpy(dtype=np.float64) for fit, *_ in fits])
     estimates = [fit.params[terms].to_numpy(dtype=np.float64) for fit, *_ in fits]
     finite = np.concatenate([ends[np.isfinite(ends)], *estimates, [0.0]])
@@ -104,14 +104,15 @@ def budget_figure(results: PrivateResults, price: ZCDP) -> Figure:
 def account_figure(ledger: Ledger) -> Figure:
     """Draw the budget as one bar, a part for each charge and one for the rest."""
     figure, axes = _axes(1.9)
+    edge = axes.get_facecolor()
     amounts = ledger.charges()["amount"].to_numpy()
     starts = np.concatenate([[0.0], np.cumsum(amounts)])
     for number, (start, amount) in enumerate(zip(starts, amounts, strict=False), 1):
         label = f"charge {number}: {amount:.4g}"
         shade = 1 - 0.75 * (number - 1) / len(amounts)
-        axes.barh(0, amount, left=start, color=_BLUE, alpha=shade, edgecolor="white", label=label)
+        axes.barh(0, amount, left=start, color=_FIRST, alpha=shade, edgecolor=edge, label=label)
     rest = float(ledger.remaining.composable[0])
-    axes.barh(0, rest, left=starts[-1], color=_PALE, edgecolor="white", label=f"remaining: {rest:.4g}")
+    axes.barh(0, rest, left=starts[-1], color=_REST, alpha=0.35, edgecolor=edge, label=f"remaining: {rest:.4g}")
     axes.set(yticks=[], xlim=(0, starts[-1] + rest), xlabel=f"{ledger.currency} of zCDP")
     axes.spines["left"].set_visible(False)
     figure.legend(loc="outside upper center", ncols=3, frameon=False)

@@ -8,13 +8,16 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from dpinfer.errors import OptionError
-from dpinfer.tour.report import MARKER, PAGE
+from dpinfer.reporting.page import MARKER
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-__all__ = ["staged_folder"]
+__all__ = ["PAGE", "staged_folder"]
+
+PAGE = "report.html"
+"""Name of the page; a folder that holds one with the marker of pages is an earlier report."""
 
 
 @contextmanager

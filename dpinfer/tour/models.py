@@ -9,9 +9,8 @@ import statsmodels.formula.api as smf
 from statsmodels.miscmodels.ordinal_model import OrderedModel
 
 import dpinfer as dpi
+from dpinfer.reporting.blocks import Block, Note, Picture, Tables, Text
 from dpinfer.tour.figures import coefficient_figure, drawn_figure
-from dpinfer.tour.frames import compared_frame, regression_table, warning_notes
-from dpinfer.tour.report import Block, Code, Note, Picture, Table, Text
 from dpinfer.tour.session import BLOCKS_SHARE
 
 if TYPE_CHECKING:
@@ -50,12 +49,11 @@ print(ordered.summary())""")
             are dealt into secret blocks, each block is fitted by itself, and a noisy average of the fits is released.
             One person is in one block, and can change no other block's estimate."""),
         script,
-        Code(tour["question"].explain(price)),
-        regression_table(results, "How religious by decades of age: private ordered logit", rows=False),
-        *warning_notes(results),
-        Picture("ordered.png", coefficient_figure(results), "The ordered logit, 95% intervals."),
+        Tables.of(tour["question"].explain(price)),
+        Tables.of(results, "How religious by decades of age: private ordered logit"),
+        Picture("ordered.png", lambda: coefficient_figure(results), "The ordered logit, 95% intervals."),
         Note("Only on public data", "The ordinary fit is shown because these rows are in truth public."),
-        Table(compared_frame(both), "Private and ordinary ordered logit, standard errors in parentheses", str(both)),
+        Tables.of(both, "Private and ordinary ordered logit, standard errors in parentheses"),
         Text(f"""Spent before: {before}; after: {tour.spent}. With so few rows the noise is most of the variance:
             such models need tens of thousands of rows. The standard errors come from the differences between blocks,
             and do not rely on the model. This release holds no count of rows: `nobs` came from the first one."""),
@@ -82,14 +80,13 @@ print(cost)""")
             of the bootstrap do not. It releases the cross-products many times, and a secret coin decides each time
             whether a person counts twice or not at all. The spread of the replicates gives the standard errors."""),
         script,
-        Code(tour["question"].explain(VISITS_PRICE)),
-        regression_table(results, f"Visits to a doctor, from {REPLICATES} noisy replicates", rows=False),
-        *warning_notes(results),
+        Tables.of(tour["question"].explain(VISITS_PRICE)),
+        Tables.of(results, f"Visits to a doctor, from {REPLICATES} noisy replicates"),
         Note("Only on public data", "The ordinary fits are shown because these rows are in truth public."),
-        Table(compared_frame(both), "Private and ordinary fits, standard errors in parentheses", str(both)),
+        Tables.of(both, "Private and ordinary fits, standard errors in parentheses"),
         Text("""The price is not what is often claimed. B replicates with root-B times the noise of one release cost
             more than that one release, and the excess is largest for few replicates, as the table shows. The fit above
             has as much more noise as the price of 2-GDP needs."""),
-        Table(cost.frame.set_index("replicates").round(3).astype(str), "Exact cost by number of replicates", str(cost)),
-        Picture("bootstrap.png", drawn_figure(cost.plot, 3.6), "Claimed, asymptotic and exact cost."),
+        Tables.of(cost, "Exact cost by number of replicates"),
+        Picture("bootstrap.png", lambda: drawn_figure(cost.plot, 3.6), "Claimed, asymptotic and exact cost."),
     ]

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import dpinfer as dpi
+from dpinfer.reporting.blocks import Block, Picture, Tables, Text
+from dpinfer.studies import truncation
 from dpinfer.tour.figures import drawn_figure
-from dpinfer.tour.frames import described_frame, warning_notes
-from dpinfer.tour.report import Block, Code, Picture, Table, Text
 from dpinfer.tour.session import VISITS_LEDGER
 
 if TYPE_CHECKING:
@@ -44,7 +44,7 @@ yearly = question.fit(dpi.{SMALL!r})
 print(yearly.summary())""")
     means = tour["yearly"]
     shares = {1: 0.04, 2: 0.04, 3: 0.6, 4: 0.02, 5: 0.25, 10: 0.05}
-    kept = dpi.truncation(shares, [1, 3, 5, 10])
+    kept = truncation(shares, [1, 3, 5, 10])
     return [
         Text(f"""The rows so far were one for each person. In the RAND health insurance experiment a person has a row a
             year. These are other people, and their data set has a ledger of its own. With `id=` all rows of a person
@@ -52,16 +52,11 @@ print(yearly.summary())""")
             The file has no column that identifies a person, but a person's rows follow each other and agree in the
             columns that do not change."""),
         script,
-        Code(tour["question"].explain(SMALL)),
-        Table(described_frame(means), "Visits to a doctor in a year, 95% interval", str(means.summary())),
-        *warning_notes(means),
+        Tables.of(tour["question"].explain(SMALL)),
+        Tables.of(means, "Visits to a doctor in a year, 95% interval"),
         Text("""The years of one person are alike, so these rows tell less than those of as many people would. The
             standard error counts that: it comes from noisy sums, over people, of their squared totals."""),
-        Table(
-            kept.frame.map("{:.2f}".format),
-            "What keeping fewer rows would do, if people had 1 to 10 rows in publicly known shares",
-            str(kept.frame),
-        ),
+        Tables.of(kept, "What keeping fewer rows would do, if people had 1 to 10 rows in publicly known shares"),
     ]
 
 
@@ -83,22 +78,21 @@ shape = dpi.density("mdvis", visits).fit(dpi.{SMALL!r})""")
             added to a name. It is added to the counts instead, and only the name of the largest is released, at the
             price of one count, however many conditions there are."""),
         script,
-        Code(str(tour["common"].summary())),
+        Tables.of(tour["common"]),
         Text("""Or which groups have at least so many rows: the answers are yes, no, and not asked any more, and what
             is paid is one answer, however many groups are asked of before it."""),
-        Code(str(tour["enough"].summary())),
+        Tables.of(tour["enough"]),
         Text("""All quantiles are read from one noisy distribution function, and further ones cost nothing. Their
             intervals need no density, and hold where many rows have the same value."""),
-        Table(described_frame(quartiles), "Quantiles of the index of diseases", str(quartiles.summary())),
-        *warning_notes(quartiles),
+        Tables.of(quartiles, "Quantiles of the index of diseases"),
         Picture(
             "distribution.png",
-            drawn_figure(tour["distribution"].plot, 3.6),
+            lambda: drawn_figure(tour["distribution"].plot, 3.6),
             "Distribution function of the index of chronic diseases, with a 95% band for all of it.",
         ),
         Picture(
             "density.png",
-            drawn_figure(tour["shape"].plot, 3.6),
+            lambda: drawn_figure(tour["shape"].plot, 3.6),
             "Density of the number of visits: its bins were chosen privately, for a small share of the price.",
         ),
     ]

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from dpinfer.reporting.blocks import Block, Picture, Tables, Text
 from dpinfer.tour.figures import planned_figure
-from dpinfer.tour.report import Block, Code, Picture, Text
 
 if TYPE_CHECKING:
     from dpinfer.tour.session import Tour
@@ -36,15 +36,15 @@ print(shares)""")
             population is like must be public, too: an earlier release, a similar public file, or, as here, a guess.
             The number of rows is one that the magazine printed, about."""),
         script,
-        Code(repr(tour["plan"])),
+        Tables.of(tour["plan"]),
         Picture(
             "plan.png",
-            planned_figure(tour["plan"]),
+            lambda: planned_figure(tour["plan"]),
             "Width and power against price and number of rows; dashed, what sampling alone gives.",
         ),
         Text("""Several questions can share a budget so that the widest interval, relative to sampling, is as narrow as
             can be:"""),
         shared,
-        Code(repr(tour["shares"])),
+        Tables.of(tour["shares"]),
         Text(f"Spent before this chapter: {before}. Spent after it: {tour.spent}."),
     ]

@@ -6,18 +6,10 @@ from typing import TYPE_CHECKING
 
 import pandas as pd
 import statsmodels.formula.api as smf
-from statsmodels.iolib.summary2 import summary_col
 
+import dpinfer as dpi
+from dpinfer.reporting.blocks import Block, Note, Picture, Tables, Text
 from dpinfer.tour.figures import budget_figure, coefficient_figure, comparison_figure, drawn_figure
-from dpinfer.tour.frames import (
-    format_number,
-    format_pvalue,
-    margins_table,
-    regression_table,
-    scalar,
-    warning_notes,
-)
-from dpinfer.tour.report import Block, Note, Picture, Table, Text
 from dpinfer.tour.session import (
     FIRST_SHARE,
     FORMULA,
@@ -28,10 +20,10 @@ from dpinfer.tour.session import (
     LOGIT_SHARE,
     SECOND_FORMULA,
     SINGLE_TEST,
+    scalar,
 )
 
 if TYPE_CHECKING:
-    import dpinfer as dpi
     from dpinfer.tour.session import Tour
 
 __all__ = ["gram_chapter", "logit_chapter", "regression_chapter"]
@@ -47,21 +39,21 @@ def regression_chapter(tour: Tour) -> list[Block]:
     return [
         Text("The fit charges the ledger, measures noisy sums once, and infers from them alone."),
         script,
-        regression_table(results, "How the marriage is rated: private regression"),
-        *(warning_notes(results) or calm),
+        Tables.of(results, "How the marriage is rated: private regression"),
+        *([] if results.flags else calm),
         Text(f"""Read it as any regression table. The standard error counts both sampling and privacy noise;
             the last column says which share of the variance is noise: among the slopes from
             {share.min():.0%} ({share.idxmin()}) to {share.max():.0%} ({share.idxmax()})."""),
         Picture(
             "coefficients.png",
-            coefficient_figure(results),
+            lambda: coefficient_figure(results),
             """Private coefficients with 95% intervals. The thick part is the interval from sampling alone,
             the rest of the line is what privacy noise adds.""",
         ),
         *_comparison(tour),
         Picture(
             "budget.png",
-            budget_figure(results, price),
+            lambda: budget_figure(results, price),
             """Standard error at other prices, as a multiple of the standard error without privacy noise; the
             dashed line is the price paid. Scaled from this release, so it costs nothing: the variance of the
             noise goes as 1 / rho. Only a rough guide where noise dominates.""",
@@ -83,26 +75,25 @@ points = {{"rate_marriage": [1, 5], "age": 30, "yrs_married": 8, "religious": 2}
 print(affairs.predict(points))""")
     results, margins = tour["affairs"], tour["margins"]
     ordinary = smf.logit(LOGIT_FORMULA, tour["frame"].astype({"affair": float})).fit(disp=0)
-    both = summary_col([results, ordinary], model_names=["private", "ordinary"])
+    both = dpi.summary_table([results, ordinary], names=["private", "ordinary"])
     low, high = results.predict(tour["points"])
     others = {name: value for name, value in tour["points"].items() if name != "rate_marriage"}
     return [
         Text(f"""Whether there was an affair is yes or no, and a logit tells how its odds go with the rest. It is
             measured as the regression before, and costs {price}."""),
         script,
-        regression_table(results, "Whether there was an affair: private logit"),
-        *warning_notes(results),
-        Table(margins_table(margins), "Average marginal effects on the probability", str(margins.summary())),
+        Tables.of(results, "Whether there was an affair: private logit"),
+        Tables.of(margins, "Average marginal effects on the probability"),
         Text(f"""Of a woman of 30, eight years married, the model expects an affair with probability {low:.2f} where the
             marriage is rated 1, and {high:.2f} where it is rated 5. Marginal effects and predictions cost nothing:
             they are computed from what was released."""),
         Picture(
             "margins.png",
-            drawn_figure(lambda axes: results.plot_margins("rate_marriage", others, ax=axes), 3.8),
+            lambda: drawn_figure(lambda axes: results.plot_margins("rate_marriage", others, ax=axes), 3.8),
             "Predicted probability of an affair by how the marriage is rated, with 95% intervals.",
         ),
         Note("Only on public data", "The ordinary fit is shown because these rows are in truth public."),
-        Table(both.tables[0], "Private and ordinary logit, standard errors in parentheses"),
+        Tables.of(both, "Private and ordinary logit, standard errors in parentheses"),
     ]
 
 
@@ -131,11 +122,9 @@ print(again.wald_test("{JOINT_TEST}"))""")
         use,
         Text(f"""`{GRAM}` read back equals what was saved: {"yes" if release == tour["gram"] else "no"}. Spent
             when it was saved: {spent}; after two regressions and their tests: {tour.spent}."""),
-        regression_table(second, "Number of children: private regression from the saved file"),
-        *warning_notes(second),
-        Picture("second.png", coefficient_figure(second), "The second regression, 95% intervals."),
-        Table(_test_frame(second, again), "Tests of single coefficients and of two together, from the file"),
-        *warning_notes(again),
+        Tables.of(second, "Number of children: private regression from the saved file"),
+        Picture("second.png", lambda: coefficient_figure(second), "The second regression, 95% intervals."),
+        Tables.framed(_test_frame(second, again), "Tests of single coefficients and of two together, from the file"),
         Text("""Age and years married move together. Each may then be unclear by itself while both together
             are not, with or without privacy, and the joint test is the one to report. These are not the numbers of
             the last chapter: another release has other noise."""),
@@ -149,18 +138,17 @@ def _comparison(tour: Tour) -> list[Block]:
     results, ordinary = tour["results"], smf.ols(FORMULA, tour["frame"]).fit()
     ends = results.conf_int()
     covered = int(((ends[0] <= ordinary.params) & (ordinary.params <= ends[1])).sum())
-    facts = {"N": lambda fit: f"{fit.nobs:,.0f}"}
-    both = summary_col([results, ordinary], model_names=["private", "ordinary"], info_dict=facts)
+    both = dpi.summary_table([results, ordinary], names=["private", "ordinary"])
     return [
         Note(
             "Only on public data",
             """The ordinary fit is shown because these rows are in truth public. With confidential rows it
             must not be published: it has no guarantee, and neither has a comparison with it.""",
         ),
-        Table(both.tables[0], "Private and ordinary fit, standard errors in parentheses"),
+        Tables.of(both, "Private and ordinary fit, standard errors in parentheses"),
         Picture(
             "comparison.png",
-            comparison_figure(results, ordinary),
+            lambda: comparison_figure(results, ordinary),
             "95% intervals of the private and of the ordinary fit.",
         ),
         Text(f"""The private intervals hold {covered} of the {len(ends)} ordinary estimates. A private one
@@ -175,7 +163,7 @@ def _test_frame(second: dpi.PrivateResults, again: dpi.PrivateResults) -> pd.Dat
         rows[f"{name} = 0"] = (again.response, "t", again.tvalues[name], again.pvalues[name])
     rows[JOINT_TEST] = (again.response, "F", joint.fvalue, joint.pvalue)
     shown = {
-        hypothesis: (response, kind, format_number(scalar(value)), format_pvalue(scalar(p)))
+        hypothesis: (response, kind, scalar(value), scalar(p))
         for hypothesis, (response, kind, value, p) in rows.items()
     }
     columns = ["response", "kind", "statistic", "p-value"]

@@ -7,7 +7,9 @@ from contextlib import redirect_stdout
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from dpinfer.tour.report import Code
+import numpy as np
+
+from dpinfer.reporting.blocks import Code
 
 if TYPE_CHECKING:
     from dpinfer.privacy import ZCDP, Privacy
@@ -20,6 +22,11 @@ LOGIT_FORMULA = "affair ~ rate_marriage + age + yrs_married + religious"
 SECOND_FORMULA = "children ~ age + yrs_married + religious + educ"
 SINGLE_TEST, JOINT_TEST = "religious = 0", "age = 0, yrs_married = 0"
 """Hypotheses of the chapters."""
+
+
+def scalar(value: Any) -> float:
+    """Return the one number of an array."""
+    return float(np.squeeze(value))
 
 
 @dataclass(frozen=True)

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from dpinfer.reporting.blocks import Block, Picture, Tables, Text
 from dpinfer.tour.figures import drawn_figure
-from dpinfer.tour.frames import scalar, warning_notes
-from dpinfer.tour.report import Block, Code, Picture, Text
-from dpinfer.tour.session import TABLES_SHARE
+from dpinfer.tour.session import TABLES_SHARE, scalar
 
 if TYPE_CHECKING:
     from dpinfer.tour.session import Tour
@@ -38,17 +37,17 @@ print(older.summary())""")
         Text(f"""Six tables of two columns each, for {price}: what they share is measured once, and every cell, margin,
             share and ratio has its interval. The table of all four columns is never made."""),
         pairs,
-        Picture("pairs.png", drawn_figure(shares.plot, 4.0), "Who had an affair, by rating of the marriage, 95%."),
+        Picture(
+            "pairs.png", lambda: drawn_figure(shares.plot, 4.0), "Who had an affair, by rating of the marriage, 95%."
+        ),
         Text(f"""Spent before: {before}; after: {paid}. A log-linear model asks whether ratings rise with religiousness,
             of the table of the chapter before, which is paid for: after it {free} is spent."""),
         fitted,
-        Code(str(tour["model"].summary())),
-        *warning_notes(tour["model"]),
+        Tables.of(tour["model"]),
         Text("""Ranks ask for no mean. Ages are counted in leaves of equal width, and the p-value redraws counts and
             noise under equal distributions."""),
         ranked,
-        Code(str(tour["older"].summary())),
-        *warning_notes(tour["older"]),
+        Tables.of(tour["older"]),
         Text(f"""{effect.name}, those without an affair first: {scalar(effect.estimate):.2f}, 95% interval
             {scalar(effect.lower):.2f} to {scalar(effect.upper):.2f}."""),
     ]

@@ -43,7 +43,7 @@ REPORT = Report(
 def test_everything_is_escaped():
     html = REPORT.html()
     assert "<script" not in html
-    assert html.count("&lt;script&gt;") == 9
+    assert html.count("&lt;script&gt;") == 11
     assert {tag for tag, _ in parsed(html)} == {
         "div", "style", "table", "caption", "thead", "tbody", "tr", "th", "td", "ul", "li", "p"
     }  # fmt: skip

@@ -1,0 +1,114 @@
+"""Parts of pages: text for a terminal, HTML for a page."""
+
+import io
+from html.parser import HTMLParser
+
+import numpy as np
+import pandas as pd
+import pytest
+from matplotlib.figure import Figure
+from matplotlib.image import imread
+
+from dpinfer.reporting.blocks import Code, Listed, Note, Picture, Section, Tables, Text, section_text
+from dpinfer.reporting.page import MARKER, page_html
+
+VOID = {"meta", "img", "source"}
+
+
+class Tags(HTMLParser):
+    """Tags with their attributes; every one that is opened has to be closed."""
+
+    def __init__(self, page):
+        super().__init__()
+        self.open, self.seen = [], []
+        self.feed(page)
+        assert not self.open
+
+    def handle_starttag(self, tag, attrs):
+        self.seen.append((tag, dict(attrs)))
+        if tag not in VOID:
+            self.open.append(tag)
+
+    def handle_endtag(self, tag):
+        assert self.open.pop() == tag
+
+    def of(self, tag):
+        return [attributes for name, attributes in self.seen if name == tag]
+
+
+def drawn():
+    figure = Figure(figsize=(3, 2))
+    axes = figure.subplots()
+    axes.plot([0, 1], [0, 1])
+    axes.set(title="<A line>", xlabel="years")
+    return figure
+
+
+def test_texts_are_escaped_in_html_and_wrapped_on_a_terminal():
+    assert Text("`code` & <b>").as_html() == "<p><code>code</code> &amp; &lt;b&gt;</p>"
+    assert max(map(len, Text("word " * 100).as_text().splitlines())) <= 92
+    assert Note("Mind", "a\n    b").as_text() == "| Mind: a b"
+    assert Note("Mind", "a\n    b").as_html() == '<aside class="note"><strong>Mind.</strong> a b</aside>'
+    assert Listed(["a < b", "c"]).as_html() == "<ul><li>a &lt; b</li><li>c</li></ul>"
+    assert Listed(["a < b", "c"]).as_text() == "- a < b\n- c"
+
+
+def test_scripts_have_the_prompts_of_python():
+    script = Code("f(\n    1,\n)\n\ng()", python=True)
+    assert script.as_text() == ">>> f(\n...     1,\n... )\n>>> g()"
+    assert Code("a\nb").as_text() == "    a\n    b"
+    assert Code("a < b").as_html() == '<pre class="output">a &lt; b</pre>'
+
+
+def test_frames_keep_their_names_and_numbers():
+    frame = pd.DataFrame({"a<b": ["x & y", "z"], "n": [12345.6, 2.0]}, index=pd.Index(["<i>", "row"], name="kept"))
+    table = Tables.framed(frame, "Numbers")
+    shown = table.as_html()
+    assert '<th scope="col">kept</th>' in shown
+    assert '<th scope="row">&lt;i&gt;</th><td data-label="a&lt;b" class="words">x &amp; y</td>' in shown
+    assert '<td data-label="n">12,346</td>' in shown
+    assert "<style>" not in shown
+    assert "12,346" in table.as_text()
+
+
+def test_a_picture_is_drawn_for_either_ground():
+    picture = Picture("line.png", drawn, 'A "line".')
+    html = Tags(picture.as_html())
+    (source,), (image,) = html.of("source"), html.of("img")
+    assert "prefers-color-scheme: dark" in source["media"]
+    assert source["srcset"] != image["src"]
+    assert image["alt"] == 'A "line". <A line>, horizontal: years'
+    assert (image["width"], image["height"]) == ("300", "200")
+    light, dark = (imread(io.BytesIO(picture._drawn(theme).png))[..., :3] for theme in ("light", "dark"))
+    assert light.mean() > 0.8
+    assert dark.mean() < 0.3
+    assert np.all(light[0, 0] == 1.0)
+    assert picture.png == picture._drawn("light").png
+
+
+def test_a_figure_is_closed_where_it_cannot_be_saved(monkeypatch):
+    from matplotlib import pyplot as plt
+
+    def refuse(*_, **__):
+        raise MemoryError
+
+    monkeypatch.setattr(Figure, "savefig", refuse)
+    before = plt.get_fignums()
+    with pytest.raises(MemoryError):
+        Picture("", lambda: plt.figure(), "").as_html()
+    assert plt.get_fignums() == before
+
+
+def test_a_page_is_whole():
+    sections = [Section("One & two", [Text("a")]), Section("<three>", [Note("b", "c")])]
+    page = page_html("A <title>", [Text("lead")], sections, "footer `x`")
+    found = Tags(page)
+    assert page.startswith("<!DOCTYPE html>")
+    assert found.of("html") == [{"lang": "en"}]
+    assert MARKER in page
+    assert "<h1>A &lt;title&gt;</h1>" in page
+    assert [one["href"] for one in found.of("a")] == ["#section-1", "#section-2"]
+    assert [one["id"] for one in found.of("section")] == ["section-1", "section-2"]
+    assert section_text(sections[0]) == "a"
+    assert "@media print" in page
+    assert "prefers-color-scheme: dark" in page
