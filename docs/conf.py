@@ -14,7 +14,16 @@ author = "The dpinfer developers"
 project_copyright = f"2026, {author}"
 version = release = dpinfer.__version__
 
-extensions = ["sphinx.ext.autodoc", "sphinx.ext.autosummary", "numpydoc", "myst_nb", "mathml", "names", "pictures"]
+extensions = [
+    "sphinx.ext.autodoc",
+    "sphinx.ext.autosummary",
+    "numpydoc",
+    "myst_nb",
+    "mathml",
+    "names",
+    "outputs",
+    "pictures",
+]
 exclude_patterns = ["_build"]
 templates_path = ["_templates"]
 smartquotes = False  # formulas write X'X
@@ -23,7 +32,6 @@ default_role = "py:obj"
 autosummary_generate = True  # a page for each name that docs/api.md lists
 autodoc_typehints = "none"  # numpydoc sections say the types
 autodoc_member_order = "bysource"
-maximum_signature_line_length = 80
 toc_object_entries_show_parents = "hide"
 add_module_names = False
 numpydoc_show_class_members = False

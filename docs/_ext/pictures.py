@@ -39,9 +39,8 @@ def _pages(builder: Builder, page: str, seen: set[str]) -> Iterator[str]:
             yield from _pages(builder, child, seen)
 
 
-def _figures(builder: Builder, page: str, *folders: str) -> list[nodes.image]:
-    found = builder.env.get_doctree(page).findall(nodes.image)
-    return [image for image in found if any(folder in image["uri"] for folder in folders)]
+def _figures(builder: Builder, page: str, folder: str) -> list[nodes.image]:
+    return [image for image in builder.env.get_doctree(page).findall(nodes.image) if folder in image["uri"]]
 
 
 def _thumbnail(image: nodes.image, target: str, words: str) -> nodes.reference:
@@ -80,9 +79,9 @@ def _fill(app: Sphinx, document: nodes.document, here: str) -> None:
         for item in cards.children if cards["classes"] == ["cards"] else ():
             link = next(iter(item.findall(nodes.reference)))
             page = linked.get(link.get("refuri"))
-            figures = _figures(builder, page, *FOLDERS.values()) if page else []
-            if figures:
-                item.insert(0, nodes.paragraph("", "", _thumbnail(figures[0], link["refuri"], link.astext())))
+            figures = (_figures(builder, page, folder) for folder in FOLDERS.values() if page)
+            if first := next(filter(None, figures), None):
+                item.insert(0, nodes.paragraph("", "", _thumbnail(first[0], link["refuri"], link.astext())))
 
 
 def setup(app: Sphinx) -> dict[str, Any]:
