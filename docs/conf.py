@@ -1,5 +1,6 @@
 """How the documentation becomes a site: ``python -m sphinx -W --keep-going -b html docs build/docs``."""
 
+import os
 import sys
 from pathlib import Path
 
@@ -68,6 +69,7 @@ numpydoc_xref_aliases = {
 myst_heading_anchors = 3
 myst_enable_extensions = ["amsmath", "attrs_block", "dollarmath"]
 html_math_renderer = "mathml"
+os.environ["TQDM_DISABLE"] = "1"  # no bars on pages, where a slow machine would show them
 nb_execution_mode = "force"
 nb_execution_in_temp = True  # ledgers and releases that a page writes
 nb_execution_timeout = 600  # of a cell, on a machine that does other work, too

@@ -15,7 +15,7 @@ def _mark(app: Sphinx, document: nodes.document, here: str) -> None:  # noqa: AR
     for block in document.findall(nodes.literal_block):
         widest = max((len(found.group()) for found in _RULE.finditer(block.astext())), default=0)
         if "output" in block["classes"]:
-            block["classes"] += [name for name, room in ROOMS.items() if widest <= room]
+            block["classes"] += [name for name, room in ROOMS.items() if widest <= room] or ["wide"]
 
 
 def setup(app: Sphinx) -> dict[str, Any]:
