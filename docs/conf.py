@@ -2,6 +2,7 @@
 
 import os
 import sys
+import tempfile
 from pathlib import Path
 
 from numpydoc.xref import DEFAULT_LINKS
@@ -69,7 +70,7 @@ numpydoc_xref_aliases = {
 myst_heading_anchors = 3
 myst_enable_extensions = ["amsmath", "attrs_block", "dollarmath"]
 html_math_renderer = "mathml"
-os.environ["TQDM_DISABLE"] = "1"  # no bars on pages, where a slow machine would show them
+os.environ["MPLCONFIGDIR"] = tempfile.mkdtemp()  # a list of fonts of this build's own, whatever others left in the home
 nb_execution_mode = "force"
 nb_execution_in_temp = True  # ledgers and releases that a page writes
 nb_execution_timeout = 600  # of a cell, on a machine that does other work, too
