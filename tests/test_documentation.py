@@ -57,6 +57,7 @@ EXECUTED = [
     "docs/codebooks.md",
     "docs/running-twice.md",
     "docs/entry.md",
+    "docs/people.md",
     "docs/coming-from/statsmodels.md",
     "docs/coming-from/r.md",
     "docs/coming-from/opendp.md",
