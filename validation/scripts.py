@@ -34,6 +34,7 @@ SCRIPTS = {
     "newcomer": Script("entry", 1, 1, 0),
     "quality_noise": Script("entry", 400, 2000, 0),
     "bounds_coverage": Script("entry", 4, 2000, 100),
+    "naive_regression": Script("regression", 200, 5000, 1000),
     "naive_average": Script("descriptions", 5000, 20_000, 5000),
     "expfam_coverage": Script("families", 10, 5000, 200),
     "expfam_published": Script("families", 400, 5000, 1000),

@@ -49,11 +49,11 @@ class Workload:
             if not marginal or not all(map(is_text, marginal)):
                 raise OptionError("workload", list(marginal), "marginals of one column or more each, as texts")
             if len({*marginal}) < len(marginal):
-                raise OptionError("workload", list(marginal), "each column once in a marginal")
+                raise OptionError("workload", ", ".join(marginal), "each column once in a marginal")
         sets = [frozenset(marginal) for marginal in self.marginals]
-        twice = [list(marginal) for place, marginal in enumerate(self.marginals) if sets[place] in sets[:place]]
+        twice = [marginal for place, marginal in enumerate(self.marginals) if sets[place] in sets[:place]]
         if twice:
-            raise OptionError("workload", twice[0], "each marginal once, whatever the order of its columns")
+            raise OptionError("workload", ", ".join(twice[0]), "each marginal once, whatever the order of its columns")
         if len(self.columns) > MOST_COLUMNS:
             raise OptionError("workload", f"{len(self.columns)} columns", f"at most {MOST_COLUMNS} columns")
         right = all(is_number(one) and 0 < one < np.inf and 1e-9 <= one <= 1e9 for one in self.weights)

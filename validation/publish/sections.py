@@ -25,7 +25,7 @@ from validation.publish.resampling import aggregate, bootstrap
 from validation.publish.rounds import free
 from validation.publish.rules import rules
 from validation.publish.source_errors import errors
-from validation.publish.studies import by_design, proportions, published, regression
+from validation.publish.studies import by_design, naive, proportions, published, regression
 from validation.publish.tests import tests
 from validation.publish.thresholds import thresholds
 
@@ -38,6 +38,7 @@ ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
 
 SECTIONS: dict[tuple[Path, str], Callable[[], str]] = {
+    (ROOT / "README.md", "naive"): naive,
     (ROOT / "README.md", "headlines"): headlines,
     (DOCS / "claims.md", "claims"): claims,
     (DOCS / "claims.md", "fresh"): fresh,
