@@ -1,22 +1,41 @@
 """How the documentation becomes a site: ``python -m sphinx -W --keep-going -b html docs build/docs``."""
 
+import os
+import sys
+import tempfile
+from pathlib import Path
+
 from numpydoc.xref import DEFAULT_LINKS
 
 import dpinfer
 
+sys.path.insert(0, str(Path(__file__).parent / "_ext"))
+
 project = "dpinfer"
 author = "The dpinfer developers"
-project_copyright = author
+project_copyright = f"2026, {author}"
 version = release = dpinfer.__version__
 
-extensions = ["sphinx.ext.autodoc", "sphinx.ext.autosummary", "numpydoc", "myst_nb"]
+extensions = [
+    "sphinx.ext.autodoc",
+    "sphinx.ext.autosummary",
+    "numpydoc",
+    "myst_nb",
+    "mathml",
+    "names",
+    "outputs",
+    "pictures",
+]
 exclude_patterns = ["_build"]
+templates_path = ["_templates"]
 smartquotes = False  # formulas write X'X
 default_role = "py:obj"
 
-autosummary_generate = False
+autosummary_generate = True  # a page for each name that docs/api.md lists
 autodoc_typehints = "none"  # numpydoc sections say the types
 autodoc_member_order = "bysource"
+toc_object_entries_show_parents = "hide"
+add_module_names = False
 numpydoc_show_class_members = False
 numpydoc_xref_param_type = True
 numpydoc_xref_ignore = "all"
@@ -49,6 +68,9 @@ numpydoc_xref_aliases = {
 }
 
 myst_heading_anchors = 3
+myst_enable_extensions = ["amsmath", "attrs_block", "dollarmath"]
+html_math_renderer = "mathml"
+os.environ["MPLCONFIGDIR"] = tempfile.mkdtemp()  # a list of fonts of this build's own, whatever others left in the home
 nb_execution_mode = "force"
 nb_execution_in_temp = True  # ledgers and releases that a page writes
 nb_execution_timeout = 600  # of a cell, on a machine that does other work, too
@@ -58,31 +80,27 @@ nb_output_stderr = "warn"  # a warning in an example is a mistake
 
 html_theme = "pydata_sphinx_theme"
 html_title = f"dpinfer {version}"
+html_logo = "_static/logo.svg"
+html_favicon = "_static/logo.svg"
 html_static_path = ["_static"]
 html_css_files = ["dpinfer.css"]
-html_sidebars = {
-    page: []
-    for page in (
-        "index",
-        "descriptions",
-        "tables",
-        "exponential-families",
-        "regression",
-        "kernel",
-        "threat-model",
-        "sources",
-    )
-}
+html_sidebars = {"index": [], "**": ["sidebar-nav-bs"]}
 html_copy_source = False
 html_show_sourcelink = False
 html_theme_options = {
     "logo": {"text": "dpinfer"},
-    "header_links_before_dropdown": 8,
+    "header_links_before_dropdown": 9,
+    "navbar_align": "left",
     "navbar_end": ["theme-switcher"],
     "navbar_persistent": ["search-button"],
+    "show_nav_level": 2,
+    "show_toc_level": 2,
     "secondary_sidebar_items": ["page-toc"],
     "footer_start": ["copyright"],
+    "footer_center": ["footer-links"],
     "footer_end": ["sphinx-version"],
     "show_prev_next": True,
     "navigation_with_keys": False,
+    "pygments_light_style": "a11y-high-contrast-light",
+    "pygments_dark_style": "a11y-high-contrast-dark",
 }

@@ -1,3 +1,8 @@
-"""The version of the package."""
+"""`dpinfer.__version__` is the version of the library.
+
+>>> import dpinfer as dpi
+>>> dpi.__version__.split(".")[0]
+'0'
+"""
 
 __version__ = "0.1.0.dev0"

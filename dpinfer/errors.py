@@ -4,6 +4,17 @@ No message ever names a value that was read from a confidential row: errors come
 (the schema, the formula, the price, the ledger, a release), never from what the rows hold. An argument may hold
 rows by mistake, as in ``mean(frame["income"], data)``. So `shown` writes every argument that a message names, and
 an error keeps no argument but a scalar or a text.
+
+>>> import pandas as pd
+>>> import dpinfer as dpi
+>>> schema = dpi.Schema(age=dpi.Real(0, 100))
+>>> ledger = dpi.Ledger.in_memory(dpi.ZCDP(0.1), dataset="survey")
+>>> data = dpi.PrivateData(pd.DataFrame({"age": [30.0]}), schema, ledger)
+>>> try:
+...     dpi.mean("age", data).fit(dpi.ZCDP(0.2))
+... except dpi.errors.BudgetExceededError as error:
+...     print(error.remaining)
+ZCDP(rho=0.1)
 """
 
 from __future__ import annotations

@@ -33,7 +33,7 @@ def read_codebook(
     source: str = "",
     table: str | None = None,
 ) -> Schema:
-    """Read the schema that a codebook declares. No row is read.
+    """Read the schema that a codebook declares, without reading any row.
 
     Parameters
     ----------
@@ -160,6 +160,16 @@ def write_codebook(schema: Schema, path: str | os.PathLike[str]) -> None:
         If the suffix is another one, or ``schema`` is no schema.
     OSError
         If nothing can be written there.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> import dpinfer as dpi
+    >>> schema = dpi.Schema(age=dpi.Integer(0, 100, label="Age"), married=dpi.Boolean())
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     dpi.write_codebook(schema, f"{folder}/codebook.json")
+    ...     dpi.read_codebook(f"{folder}/codebook.json") == schema
+    True
     """
     if not isinstance(schema, Schema):
         raise OptionError("schema", type_of(schema), "a dpinfer Schema")

@@ -28,7 +28,7 @@ _CHOSEN: list[bool] = []
 
 
 def show_progress(shown: bool | None = None) -> None:
-    """Choose whether long public work shows a bar where its function has no ``progress=``, or that is None.
+    """Turn the progress bars of long computations on or off.
 
     Parameters
     ----------

@@ -172,7 +172,7 @@ class Rows(stage.Data):
 
 
 class PrivateData(Rows):
-    """Confidential rows. Nothing is read from them except through a priced measurement.
+    """Confidential rows, which are read only by measurements that are paid for from a budget.
 
     Parameters
     ----------

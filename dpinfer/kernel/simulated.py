@@ -49,6 +49,17 @@ class PublicData(Rows):
     ------
     UnknownColumnError, DataError, OptionError
         As `PrivateData`.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import dpinfer as dpi
+    >>> schema = dpi.Schema(age=dpi.Real(0, 100))
+    >>> rng = np.random.default_rng(1)
+    >>> data = dpi.PublicData(schema.sample(5000, rng), schema, rng=rng)  # no ledger: nothing is protected
+    >>> results = dpi.mean("age", data).fit(dpi.ZCDP(0.1))
+    >>> results.release.public
+    True
     """
 
     __slots__ = ("_neighbors", "_rng")

@@ -131,7 +131,7 @@ class Privacy(Amount):
 
 @dataclass(frozen=True, slots=True)
 class PureDP(Privacy):
-    """Pure differential privacy: probabilities change by a factor of at most e^epsilon.
+    """Price epsilon: no row changes the probability of any released answer by more than a factor e^epsilon.
 
     Parameters
     ----------
@@ -185,7 +185,7 @@ class PureDP(Privacy):
 
 @dataclass(frozen=True, slots=True)
 class ZCDP(Privacy):
-    """Zero-concentrated differential privacy: the Renyi divergence of order alpha is at most rho alpha.
+    """Price rho: a row is about as hard to see as a shift of normal noise by sqrt(2 rho) standard deviations.
 
     Parameters
     ----------
@@ -232,7 +232,7 @@ class ZCDP(Privacy):
 
 @dataclass(frozen=True, slots=True)
 class GDP(Privacy):
-    """Gaussian differential privacy: as hard to tell apart as N(0, 1) from N(mu, 1).
+    """Price mu: a row is at least as hard to see as a shift of normal noise by mu standard deviations.
 
     Parameters
     ----------
@@ -288,7 +288,7 @@ class GDP(Privacy):
 
 @dataclass(frozen=True, slots=True)
 class ApproxDP(Privacy):
-    """Approximate differential privacy: epsilon-DP but for a probability delta.
+    """Price epsilon and delta: as `PureDP`, but for a small probability delta.
 
     Parameters
     ----------

@@ -215,7 +215,7 @@ def bootstrap(
     conservative: float = 0.05,
     seed: int = 0,
 ) -> Bootstrap:
-    """Bootstrap functions of sums over rows, with the noise and the price that this truly takes.
+    """Bootstrap means, ratios, correlations or coefficients, with the privacy noise counted in their errors.
 
     Parameters
     ----------

@@ -166,6 +166,18 @@ def chi2_contingency(
     References
     ----------
     Kifer & Rogers (2017), A new class of private chi-square hypothesis tests, AISTATS.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import dpinfer as dpi
+    >>> schema = dpi.Schema(region=dpi.Category(["north", "south"]), works=dpi.Boolean())
+    >>> rng = np.random.default_rng(1)
+    >>> frame = schema.sample(5000, rng)
+    >>> frame["works"] = rng.random(5000) < np.where(frame["region"] == "north", 0.6, 0.4)
+    >>> test = dpi.chi2_contingency("region", "works", dpi.PublicData(frame, schema, rng=rng)).fit(dpi.ZCDP(0.1))
+    >>> int(test.dof), bool(test.pvalue < 0.01)
+    (1, True)
     """
     _LEVELED.check("row", row)
     _LEVELED.check("column", column)

@@ -120,6 +120,17 @@ def total(
     ------
     FormulaError, UnknownColumnError, SchemaError, OptionError
         As `mean`.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import dpinfer as dpi
+    >>> schema = dpi.Schema(income=dpi.Real(0, 200))
+    >>> rng = np.random.default_rng(1)
+    >>> data = dpi.PublicData(schema.sample(5000, rng), schema, rng=rng)
+    >>> results = dpi.total("income", data).fit(dpi.ZCDP(0.1))
+    >>> bool(abs(results.params.iloc[0] / 500_000 - 1) < 0.1)
+    True
     """
     return _described("total", locals())
 
@@ -156,6 +167,17 @@ def variance(
     Notes
     -----
     From noisy sums of first and second powers; fourth powers give the sampling error, of any distribution.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import dpinfer as dpi
+    >>> schema = dpi.Schema(age=dpi.Real(0, 100))
+    >>> rng = np.random.default_rng(1)
+    >>> data = dpi.PublicData(schema.sample(5000, rng), schema, rng=rng)
+    >>> results = dpi.variance("age", data).fit(dpi.ZCDP(0.1))
+    >>> bool(abs(results.params.iloc[0] / (100**2 / 12) - 1) < 0.2)
+    True
     """
     return _described("variance", locals())
 
@@ -188,6 +210,16 @@ def cov(
     ------
     FormulaError, UnknownColumnError, SchemaError, OptionError
         As `mean`.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import dpinfer as dpi
+    >>> schema = dpi.Schema(age=dpi.Real(0, 100), income=dpi.Real(0, 200))
+    >>> rng = np.random.default_rng(1)
+    >>> data = dpi.PublicData(schema.sample(5000, rng), schema, rng=rng)
+    >>> list(dpi.cov(["age", "income"], data).fit(dpi.ZCDP(0.1)).params.index)
+    ['cov(age, age)', 'cov(age, income)', 'cov(income, income)']
     """
     return _described("cov", locals())
 
@@ -220,6 +252,17 @@ def corr(
     ------
     FormulaError, UnknownColumnError, SchemaError, OptionError
         As `mean`.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import dpinfer as dpi
+    >>> schema = dpi.Schema(age=dpi.Real(0, 100), income=dpi.Real(0, 200))
+    >>> rng = np.random.default_rng(1)
+    >>> frame = schema.sample(5000, rng).assign(income=lambda d: d["age"] + rng.uniform(0, 100, 5000))
+    >>> results = dpi.corr(["age", "income"], dpi.PublicData(frame, schema, rng=rng)).fit(dpi.ZCDP(0.1))
+    >>> bool(abs(results.params.iloc[0] - 0.5**0.5) < 0.1)
+    True
     """
     if len(column_texts("columns", columns)) < 2:
         raise OptionError("columns", columns, "two or more columns")
@@ -258,6 +301,17 @@ def count(
         On measuring, where the number of rows is all that is asked for and it is public (replace_one).
     FormulaError, UnknownColumnError, SchemaError
         As `mean`.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import dpinfer as dpi
+    >>> schema = dpi.Schema(age=dpi.Real(0, 100), married=dpi.Boolean())
+    >>> rng = np.random.default_rng(1)
+    >>> data = dpi.PublicData(schema.sample(5000, rng), schema, rng=rng)
+    >>> results = dpi.count(data, where="age >= 50").fit(dpi.ZCDP(0.1))
+    >>> bool(abs(results.params.iloc[0] - 2500) < 250)
+    True
     """
     return _counting("count", locals(), axes_of(by))
 
@@ -293,6 +347,17 @@ def table(
     ------
     FormulaError, UnknownColumnError, SchemaError, OptionError
         As `mean`.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import dpinfer as dpi
+    >>> schema = dpi.Schema(region=dpi.Category(["north", "south"]), married=dpi.Boolean())
+    >>> rng = np.random.default_rng(1)
+    >>> data = dpi.PublicData(schema.sample(5000, rng), schema, rng=rng)
+    >>> results = dpi.table(["region", "married"], data).fit(dpi.ZCDP(0.1))
+    >>> results.frame().shape
+    (2, 2)
     """
     axes = axes_of(columns)
     if not axes:
@@ -341,6 +406,17 @@ def histogram(
         If the bins are no increasing edges within the declared bounds.
     UnknownColumnError, SchemaError
         If the column is not declared, or not numeric.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import dpinfer as dpi
+    >>> schema = dpi.Schema(age=dpi.Real(0, 100))
+    >>> rng = np.random.default_rng(1)
+    >>> data = dpi.PublicData(schema.sample(5000, rng), schema, rng=rng)
+    >>> results = dpi.histogram("age", data, bins=[0, 25, 50, 75, 100]).fit(dpi.ZCDP(0.1))
+    >>> bool(np.allclose(results.params, 1250, atol=200))
+    True
     """
     if not isinstance(column, str):
         raise OptionError("column", column, "the name of a numeric column")

@@ -133,6 +133,16 @@ def cdf(
     ------
     OptionError, SchemaError, UnknownColumnError, FormulaError
         As `quantile`.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import dpinfer as dpi
+    >>> schema = dpi.Schema(age=dpi.Real(0, 100))
+    >>> rng = np.random.default_rng(1)
+    >>> results = dpi.cdf("age", dpi.PublicData(schema.sample(5000, rng), schema, rng=rng)).fit(dpi.ZCDP(0.1))
+    >>> bool(abs(results.quantile(0.5).params.iloc[0] - 50) < 5)
+    True
     """
     return CDF.asking(locals(), axes=axes_of(by))
 

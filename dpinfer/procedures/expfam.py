@@ -206,7 +206,7 @@ def expfam(
     replicates: int = 999,
     seed: int = 0,
 ) -> ExpFam | MultivariateNormal | Proportion:
-    """Parameters of an exponential family, from noisy sums of its clamped sufficient statistics.
+    """Fit a distribution, such as normal, gamma or Poisson, from noisy sums of its sufficient statistics.
 
     Parameters
     ----------

@@ -123,6 +123,17 @@ def probit(
     Notes
     -----
     The score is that of least squares, x times response minus mean, for the score of the likelihood has no bound.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import dpinfer as dpi
+    >>> schema = dpi.Schema(age=dpi.Real(0, 100), works=dpi.Boolean())
+    >>> rng = np.random.default_rng(1)
+    >>> frame = schema.sample(5000, rng).assign(works=lambda d: rng.normal(0, 1, 5000) < (d["age"] - 50) / 25)
+    >>> results = dpi.probit("works ~ age", dpi.PublicData(frame, schema, rng=rng)).fit(dpi.ZCDP(0.5))
+    >>> bool(abs(results.params["age"] - 0.04) < 5 * results.bse["age"])
+    True
     """
     return Newton.asking(locals(), model="probit")
 
@@ -160,6 +171,17 @@ def poisson(
     ------
     FormulaError, UnknownColumnError, CollinearDesignError, OptionError
         As `logit`; also for an offset that is not bounded, and an exposure that may be 0.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import dpinfer as dpi
+    >>> schema = dpi.Schema(age=dpi.Real(0, 100), visits=dpi.Integer(0, 30))
+    >>> rng = np.random.default_rng(1)
+    >>> frame = schema.sample(5000, rng).assign(visits=lambda d: rng.poisson(np.exp(0.02 * d["age"])))
+    >>> results = dpi.poisson("visits ~ age", dpi.PublicData(frame, schema, rng=rng)).fit(dpi.ZCDP(0.5))
+    >>> bool(abs(results.params["age"] - 0.02) < 5 * results.bse["age"])
+    True
     """
     return Newton.asking(locals(), model="poisson")
 
@@ -203,6 +225,18 @@ def glm(
         For another family or link, and for weights of one that takes none.
     FormulaError, UnknownColumnError, CollinearDesignError, OptionError
         As `logit`.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import statsmodels.api as sm
+    >>> import dpinfer as dpi
+    >>> schema = dpi.Schema(age=dpi.Real(0, 100), visits=dpi.Integer(0, 30))
+    >>> rng = np.random.default_rng(1)
+    >>> frame = schema.sample(5000, rng).assign(visits=lambda d: rng.poisson(np.exp(0.02 * d["age"])))
+    >>> model = dpi.glm("visits ~ age", dpi.PublicData(frame, schema, rng=rng), family=sm.families.Poisson())
+    >>> bool(abs(model.fit(dpi.ZCDP(0.5)).params["age"] - 0.02) < 0.01)
+    True
     """
     model, parameter = _read_family(families.Gaussian() if family is None else family)
     return Newton.asking(locals(), model=model, parameter=parameter)
@@ -221,6 +255,17 @@ def rlm(
     """Robust linear regression by Huber's M-estimator under differential privacy.
 
     Parameters, returned object and errors are those of `logit`; the response is numeric.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import dpinfer as dpi
+    >>> schema = dpi.Schema(x=dpi.Real(-1, 1), y=dpi.Real(-50, 50))
+    >>> rng = np.random.default_rng(1)
+    >>> frame = schema.sample(5000, rng).assign(y=lambda d: 2 * d["x"] + rng.standard_t(3, 5000))
+    >>> results = dpi.rlm("y ~ x", dpi.PublicData(frame, schema, rng=rng)).fit(dpi.ZCDP(0.5))
+    >>> bool(abs(results.params["x"] - 2) < 5 * results.bse["x"])
+    True
     """
     return Newton.asking(locals(), model="huber")
 
@@ -254,6 +299,17 @@ def quantreg(
     ------
     FormulaError, UnknownColumnError, CollinearDesignError, OptionError
         As `logit`; also for a quantile that is none.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import dpinfer as dpi
+    >>> schema = dpi.Schema(x=dpi.Real(-1, 1), y=dpi.Real(-50, 50))
+    >>> rng = np.random.default_rng(1)
+    >>> frame = schema.sample(5000, rng).assign(y=lambda d: 2 * d["x"] + rng.standard_t(3, 5000))
+    >>> results = dpi.quantreg("y ~ x", dpi.PublicData(frame, schema, rng=rng), q=0.5).fit(dpi.ZCDP(0.5))
+    >>> bool(abs(results.params["x"] - 2) < 5 * results.bse["x"])
+    True
     """
     if not (isinstance(q, float | int) and not isinstance(q, bool) and 0 < q < 1):
         raise OptionError("q", q, "a number between 0 and 1")

@@ -158,7 +158,7 @@ def gram(
     where: str | None = None,
     clamped_share: float = 0.0,
 ) -> Gram:
-    """Measure the cross-products of columns once, for every regression among them.
+    """Measure the cross-products of columns once, and fit every regression among them from it.
 
     Parameters
     ----------
@@ -181,6 +181,19 @@ def gram(
         If ``columns`` is not a sequence of names.
     FormulaError, UnknownColumnError, CollinearDesignError
         If a column cannot be bounded from the schema.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import dpinfer as dpi
+    >>> schema = dpi.Schema(age=dpi.Real(0, 100), educ=dpi.Integer(0, 20), income=dpi.Real(0, 200))
+    >>> rng = np.random.default_rng(1)
+    >>> data = dpi.PublicData(schema.sample(5000, rng), schema, rng=rng)
+    >>> release = dpi.gram(["income", "age", "educ"], data).fit(dpi.ZCDP(0.5)).release  # paid once
+    >>> list(dpi.ols("income ~ age + educ", release).infer().params.index)
+    ['Intercept', 'age', 'educ']
+    >>> list(dpi.ols("educ ~ age", release).infer().params.index)
+    ['Intercept', 'age']
     """
     terms = texts_of(columns)
     if isinstance(columns, str) or not terms:

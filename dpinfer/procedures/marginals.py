@@ -212,7 +212,7 @@ def marginals(
     target: str = "data",
     inference: str = "auto",
 ) -> Marginals:
-    """Measure many marginals of a table that is too large to hold, at the least noise for them together.
+    """Measure the tables of all pairs of many columns, say, at once and at the least noise for them together.
 
     Parameters
     ----------

@@ -177,6 +177,17 @@ def ttest_rel(
         If the columns are the same, or a difference of zero is outside their bounds, or an option has no such value.
     FormulaError, UnknownColumnError, SchemaError
         As `ttest_1samp`.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import dpinfer as dpi
+    >>> schema = dpi.Schema(before=dpi.Real(0, 100), after=dpi.Real(0, 100))
+    >>> rng = np.random.default_rng(1)
+    >>> frame = schema.sample(5000, rng).assign(after=lambda d: (d["before"] + rng.normal(5, 10, 5000)).clip(0, 100))
+    >>> test = dpi.ttest_rel("after", "before", dpi.PublicData(frame, schema, rng=rng)).fit(dpi.ZCDP(0.1))
+    >>> bool(test.confidence_interval().low > 0)
+    True
     """
     for name, given in (("a", a), ("b", b)):
         NUMERIC.check(name, given)

@@ -50,7 +50,7 @@ class Procedure(ABC, Parameters):
 
     Its fields are the question: those that the user sets are those that a release stores and that JSON holds. A
     subclass says in which stages rows are asked (`slots`, `stage`) and how it infers (`infer`). It never sees a row, a
-    noise scale or a cost: those are the kernel's.
+    noise scale or a cost: those are the kernel's. `docs/extending.md` makes one.
 
     Attributes
     ----------

@@ -109,7 +109,7 @@ def quality(
     columns: str | Sequence[str] | None = None,
     inference: str = "auto",
 ) -> DataQuality:
-    """Count what a declaration does to the cells: a first release of confidential rows, for all columns at once.
+    """Count missing, impossible and clamped cells of all columns at once, as a first look at confidential rows.
 
     Parameters
     ----------

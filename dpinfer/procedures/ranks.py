@@ -154,6 +154,17 @@ def kruskal(
     References
     ----------
     Kruskal & Wallis (1952), Use of ranks in one-criterion variance analysis, JASA 47.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import dpinfer as dpi
+    >>> schema = dpi.Schema(age=dpi.Real(0, 100), region=dpi.Category(["north", "south", "east"]))
+    >>> rng = np.random.default_rng(1)
+    >>> frame = schema.sample(5000, rng).assign(age=lambda d: 50 + 9 * (d["region"] == "east") + rng.normal(0, 9, 5000))
+    >>> test = dpi.kruskal("age", "region", dpi.PublicData(frame, schema, rng=rng)).fit(dpi.ZCDP(0.1))
+    >>> bool(test.pvalue < 0.01)
+    True
     """
     NUMERIC.check("column", column)
     return RankTest.asking(locals(), test="kruskal", **_bins(bins, column))
@@ -193,6 +204,17 @@ def ks_2samp(
     Notes
     -----
     Where noise hides the rows of a group nothing is tested: the p-value is 1, with a flag.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import dpinfer as dpi
+    >>> schema = dpi.Schema(age=dpi.Real(0, 100), married=dpi.Boolean())
+    >>> rng = np.random.default_rng(1)
+    >>> frame = schema.sample(5000, rng).assign(age=lambda d: 40 + 10 * d["married"] + rng.normal(0, 10, 5000))
+    >>> test = dpi.ks_2samp("age", "married", dpi.PublicData(frame, schema, rng=rng)).fit(dpi.ZCDP(0.1))
+    >>> bool(test.pvalue < 0.01)
+    True
     """
     NUMERIC.check("column", column)
     return RankTest.asking(locals(), test="ks_2samp", **_bins(bins, column))
@@ -248,6 +270,17 @@ def wilcoxon(
     ----------
     Wilcoxon (1945), Individual comparisons by ranking methods. Pratt (1959), Remarks on zeros and ties in the Wilcoxon
     signed rank procedures, JASA 54.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import dpinfer as dpi
+    >>> schema = dpi.Schema(before=dpi.Real(0, 100), after=dpi.Real(0, 100))
+    >>> rng = np.random.default_rng(1)
+    >>> frame = schema.sample(5000, rng).assign(after=lambda d: (d["before"] + rng.normal(5, 10, 5000)).clip(0, 100))
+    >>> test = dpi.wilcoxon("after", "before", dpi.PublicData(frame, schema, rng=rng)).fit(dpi.ZCDP(0.1))
+    >>> bool(test.pvalue < 0.01)
+    True
     """
     NUMERIC.check("column", column)
     if isinstance(other, Data | Release):
@@ -358,6 +391,17 @@ def spearmanr(
     Notes
     -----
     Where noise hides the rows, or how a column is spread, nothing is tested: the p-value is 1, with a flag.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import dpinfer as dpi
+    >>> schema = dpi.Schema(age=dpi.Real(0, 100), income=dpi.Real(0, 200))
+    >>> rng = np.random.default_rng(1)
+    >>> frame = schema.sample(5000, rng).assign(income=lambda d: d["age"] + rng.uniform(0, 100, 5000))
+    >>> test = dpi.spearmanr("age", "income", dpi.PublicData(frame, schema, rng=rng)).fit(dpi.ZCDP(0.1))
+    >>> bool(test.pvalue < 0.01)
+    True
     """
     for name, given in (("x", x), ("y", y)):
         NUMERIC.check(name, given)

@@ -206,7 +206,7 @@ def exponential_mechanism(
     where: str | None = None,
     method: str = "auto",
 ) -> ExponentialMechanism:
-    """Choose privately the candidate with the largest score, a sum over rows.
+    """Choose among public candidates one whose score, a sum over rows, is about the largest.
 
     Parameters
     ----------
@@ -265,7 +265,7 @@ def most_frequent(
     where: str | None = None,
     method: str = "auto",
 ) -> MostFrequent:
-    """Choose privately the most frequent level of a column, or the yes/no column that most often says yes.
+    """Choose the most frequent level of a column, or the yes/no column that most often says yes.
 
     Parameters
     ----------

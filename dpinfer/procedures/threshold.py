@@ -150,7 +150,7 @@ def above_threshold(
     answers: int = 1,
     where: str | None = None,
 ) -> AboveThreshold:
-    """Say privately which sums over rows are at least a threshold, until so many are.
+    """Say which of many sums over rows reach a threshold, and stop after the first few that do.
 
     Parameters
     ----------

@@ -77,7 +77,7 @@ class Workload:
 
 @suggests
 def workload(columns: Sequence[str], *, ways: int | Sequence[int] = 2, weights: Weights = None) -> Workload:
-    """Describe all marginals of so many columns, for `marginals`.
+    """Name the tables that `marginals` measures: of all pairs of columns, say, and how much each counts.
 
     Parameters
     ----------

@@ -39,7 +39,7 @@ _GZIP = b"\x1f\x8b"
 
 @dataclass(frozen=True)
 class Release:
-    """Noisy integer sums, with all that is needed to infer from them and nothing that is confidential.
+    """What may be published: noisy sums, with all that inference from them needs and nothing confidential.
 
     Attributes
     ----------
@@ -64,6 +64,17 @@ class Release:
         The declared version of the data, ``PrivateData(..., version=)``; None where none was declared.
     notes : tuple of str
         What an earlier release of the same data, of their quality, advises on the columns that are read.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import dpinfer as dpi
+    >>> schema = dpi.Schema(age=dpi.Real(0, 100))
+    >>> ledger = dpi.Ledger.in_memory(dpi.ZCDP(1.0), dataset="survey")
+    >>> data = dpi.PrivateData(schema.sample(5000, np.random.default_rng(1)), schema, ledger)
+    >>> release = dpi.mean("age", data).measure(dpi.ZCDP(0.1))  # rows are read here, and nowhere else
+    >>> bool(abs(release.infer().params.iloc[0] - 50) < 5)
+    True
     """
 
     kind: str
@@ -294,7 +305,7 @@ def _of_people(question: object) -> bool:
 
 
 def read_release(path: str | os.PathLike[str]) -> Release:
-    """Read a saved release.
+    """Read a saved release, to infer from it without any row.
 
     Parameters
     ----------
@@ -311,6 +322,20 @@ def read_release(path: str | os.PathLike[str]) -> Release:
         If there is no such file, or it is no release, or damaged.
     ReleaseVersionError
         If another version of the format, older or newer, is written in it.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> import numpy as np
+    >>> import dpinfer as dpi
+    >>> schema = dpi.Schema(age=dpi.Real(0, 100))
+    >>> rng = np.random.default_rng(1)
+    >>> results = dpi.mean("age", dpi.PublicData(schema.sample(5000, rng), schema, rng=rng)).fit(dpi.ZCDP(0.1))
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     results.release.save(f"{folder}/age.json")
+    ...     again = dpi.read_release(f"{folder}/age.json").infer()
+    >>> bool(again.params.iloc[0] == results.params.iloc[0])
+    True
     """
     try:
         content = Path(path).read_bytes()

@@ -30,7 +30,8 @@ class PrivateResults(Exported, PublicGrids, PrivateEstimates):
     """Estimates, intervals and tests from a release, with statsmodels' names and labels.
 
     Every number comes from one inference, so that intervals, p-values, tests, tables and plots agree. The
-    object holds released quantities only: no frame, no rows, no residuals; a pickle of it cannot leak.
+    object holds released quantities only: no frame, no rows, no residuals; a pickle of it cannot leak. Examples are on
+    `docs/where-to-look.md`.
 
     Parameters
     ----------

@@ -21,7 +21,7 @@ _RIGHT = (
 
 @dataclass(frozen=True, slots=True)
 class Ball:
-    """A Euclidean ball in which a group of parameters is declared to lie.
+    """A ball of given radius in which a group of parameters is declared to lie.
 
     Parameters
     ----------
@@ -33,6 +33,11 @@ class Ball:
     ------
     OptionError
         If the radius is not a positive finite number, or the centre not finite.
+
+    Examples
+    --------
+    >>> Ball(radius=2.0, center=[0, 1])
+    Ball(radius=2.0, center=[0, 1])
     """
 
     radius: float

@@ -20,7 +20,7 @@ __all__ = ["Schema"]
 
 
 class Schema(Mapping[str, Column]):
-    """Declared columns by name: an immutable mapping, in the order of declaration.
+    """What each column may hold, by name: bounds and levels that are declared, never read from rows.
 
     Parameters
     ----------

@@ -83,7 +83,7 @@ def privacy_cost(
     weights: str = "double_or_nothing",
     delta: float = 1e-6,
 ) -> PrivacyCost:
-    """Cost of B noisy sums of resampled rows, where the noise of each is that of one release, B-fold.
+    """Compute what the release of B bootstrap replicates costs in privacy: more than is often claimed.
 
     Parameters
     ----------

@@ -42,7 +42,7 @@ _DEPTH, _STEP = 42.0, 1e-5
 
 @dataclass(frozen=True, eq=False)
 class Family(ExponentialFamily):
-    """A family of one's own.
+    """A distribution of your own for `expfam`, given by its density and its sufficient statistics.
 
     Parameters
     ----------

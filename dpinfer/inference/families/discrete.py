@@ -46,7 +46,7 @@ class _Count(ExponentialFamily):
 
 @dataclass(frozen=True)
 class Binomial(_Count):
-    """Number of successes among ``trials`` known trials.
+    """The binomial distribution for `expfam`: successes among a known number of trials.
 
     Parameters
     ----------
@@ -57,6 +57,17 @@ class Binomial(_Count):
     ------
     OptionError
         If ``trials`` is no such number.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import dpinfer as dpi
+    >>> schema = dpi.Schema(hits=dpi.Integer(0, 10))
+    >>> rng = np.random.default_rng(1)
+    >>> frame = schema.sample(5000, rng).assign(hits=rng.binomial(10, 0.3, 5000))
+    >>> results = dpi.expfam("hits", dpi.PublicData(frame, schema, rng=rng), family=dpi.Binomial(10)).fit(dpi.ZCDP(0.5))
+    >>> bool(abs(results.params.iloc[0] - 0.3) < 0.02)
+    True
     """
 
     trials: int

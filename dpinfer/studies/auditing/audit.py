@@ -65,7 +65,7 @@ def audit(
     seed: int = 0,
     progress: bool | None = None,
 ) -> Audit:
-    """Try to show that a procedure gives away more than its price states.
+    """Try by experiment to show that a procedure tells more about a row than its price states.
 
     Three parts. *Exactly*: neighbouring data sets made of the schema's bounds, of missing, impossible and extreme cells
     and of the rows given, improved by hill climbing on the change of the integer sums over what their noise pays for, a
