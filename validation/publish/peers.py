@@ -17,7 +17,7 @@ from validation.publish.quantiles import lines_of
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-__all__ = ["benchmark", "times"]
+__all__ = ["benchmark", "textbook", "times"]
 
 HEADS = {
     "mean": "A mean",
@@ -127,6 +127,20 @@ def nearer(table: pd.DataFrame) -> list[str]:
         ]
     told = ["Where a peer is nearer: " + "; ".join(where) + "."] if where else ["No peer is nearer anywhere."]
     return [*lines_of(heads, [[str(cell) for cell in row] for row in rows]), "", *told]
+
+
+def textbook() -> str:
+    """How far the usual formulas go wrong on the noisy numbers of peers, in short."""
+    table = pd.read_csv(OUTPUT / "peers.csv")
+    by_hand = table[(table["interval"] == "by hand") & (table["task"] == "ols")]
+    true = table[(table["task"] == "independence") & table["data"].str.endswith("made independent")]
+    theirs = true[true["peer"] != "dpinfer"]["rejects"]
+    ours = true[true["peer"] == "dpinfer"]["rejects"]
+    return (
+        "The textbook on noisy numbers of others: 95% intervals of slopes that cover in "
+        f"{by_hand['coverage'].min():.0%} of {int(by_hand['replicates'].max())} replicates at worst, tests at .05 that "
+        f"reject up to {theirs.max():.0%} of true hypotheses (dpinfer: at most {ours.max():.0%})."
+    )
 
 
 def times() -> str:

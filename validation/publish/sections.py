@@ -40,6 +40,7 @@ DOCS = ROOT / "docs"
 
 SECTIONS: dict[tuple[Path, str], Callable[[], str]] = {
     (ROOT / "README.md", "naive"): naive,
+    (ROOT / "README.md", "textbook"): other_packages.textbook,
     (ROOT / "README.md", "headlines"): headlines,
     (DOCS / "claims.md", "claims"): claims,
     (DOCS / "claims.md", "fresh"): fresh,
