@@ -76,6 +76,7 @@ nb_execution_in_temp = True  # ledgers and releases that a page writes
 nb_execution_timeout = 600  # of a cell, on a machine that does other work, too
 nb_execution_raise_on_error = True
 nb_execution_show_tb = True
+suppress_warnings = ["mystnb.unknown_mime_type"]  # tables of other packages offer Typst beside HTML
 nb_output_stderr = "warn"  # a warning in an example is a mistake
 
 html_theme = "pydata_sphinx_theme"
