@@ -28,6 +28,7 @@ import numpy as np
 from scipy import stats
 
 from dpinfer.inference.newton_rounds import Moments, Round, Sums
+from dpinfer.inference.newton_score import LinearScore
 from dpinfer.inference.newton_tail import Tail
 from dpinfer.inference.newton_terms import floored
 from dpinfer.numerics.forms import root_of
@@ -56,6 +57,10 @@ _BENT = 0.2
 _CLEAR = 3.0
 """Least eigenvalue of the Hessian over the size of its noise, below which noise is said to dominate."""
 
+_RARE = 50.0
+"""Largest eigenvalue over that noise from which directions that noise dominates are rare ones, as of a level without
+rows: these move means by little, so that coefficients in them are taken to be where estimates are."""
+
 
 @dataclass(frozen=True, eq=False)
 class NewtonFit:
@@ -72,6 +77,8 @@ class NewtonFit:
         Of the rounds; they add up to 1.
     clear : float
         Least eigenvalue of the whitened Hessian over the size of its noise; below 3 noise dominates.
+    clearest : float
+        The largest.
     directions : ndarray (p, p)
         Columns are directions of the coefficients in which the whitened Hessian is diagonal.
     lost : ndarray (p,) of bool
@@ -89,6 +96,7 @@ class NewtonFit:
     meat: Array
     weights: Array
     clear: float
+    clearest: float
     directions: Array
     lost: Mask
     rounds: tuple[Round, ...]
@@ -128,6 +136,13 @@ class NewtonFit:
         return root_of(0.5 * (self.meat + self.meat.T))
 
     @cached_property
+    def _linear(self) -> LinearScore | None:
+        """What tests are of, where the model is linear and noise does not only hide what is rare."""
+        if self.response is not None or (self.flagged and self.clearest >= _RARE):
+            return None
+        return LinearScore(self._sums, self.weights, self.meat, self.tail)
+
+    @cached_property
     def _sums(self) -> Sums:
         return Sums(self.rounds, self.response, self.moments)
 
@@ -141,6 +156,8 @@ class NewtonFit:
 
     def statistics(self, contrast: Array, values: Array) -> Array:
         """Roots of the score statistics of ``contrast @ params = values`` (S,); see `joint_statistic`."""
+        if self._linear is not None:
+            return np.sqrt(self._linear.statistics(contrast[None], values[:, None]))
         weights = self.inverse.T @ contrast
         direction = self.inverse @ self._total @ weights
         steps = (values - contrast @ self.params) / (contrast @ direction)
@@ -154,16 +171,20 @@ class NewtonFit:
         """Score statistic of ``contrasts @ params = values`` (k,), chi-squared with k degrees of freedom.
 
         The other coefficients are where the statistic is least for the covariance at the estimate, and score and
-        covariance are taken there.
+        covariance are taken there; see `LinearScore` for linear models.
         """
+        if self._linear is not None:
+            return float(self._linear.statistics(contrasts, values[None])[0])
         weights = self.inverse.T @ contrasts.T
         direction = self.inverse @ self._total @ weights
         distance = values - contrasts @ self.params
-        tested = self.params - self.tail.move + direction @ np.linalg.solve(contrasts @ direction, distance)
+        tested = (
+            self.params - self.tail.move + direction @ np.linalg.pinv(contrasts @ direction, hermitian=True) @ distance
+        )
         score = weights.T @ self._sums.score(tested, self._sums.slopes(tested[None])[0, :, 0], self.weights)
         variance = weights.T @ (self._noise(tested) + self.meat) @ weights
         variance += contrasts @ (self.tail.noise + self.tail.sampling) @ contrasts.T
-        return float(score @ np.linalg.solve(variance, score))
+        return float(score @ np.linalg.pinv(variance, hermitian=True) @ score)
 
     def slope_gradient(self) -> Array:
         """Return the derivative (p,) of the average slope by the coefficients, for a normal linear predictor."""
@@ -195,8 +216,11 @@ class NewtonFit:
     def interval(self, contrast: Array, *, alpha: float = 0.05) -> tuple[float, float]:
         """Return the outermost values that the score test does not reject, infinite where it never does."""
         critical = float(stats.norm.isf(alpha / 2))
-        variance = float(contrast @ (self.cov_noise + self.cov_sampling) @ contrast)
-        centre, unit = float(contrast @ self.params), float(np.sqrt(max(variance, 1e-300)))  # rounding may undo it
+        if self._linear is not None:
+            centre, unit = self._linear.centre(contrast)
+        else:
+            variance = float(contrast @ (self.cov_noise + self.cov_sampling) @ contrast)
+            centre, unit = float(contrast @ self.params), float(np.sqrt(max(variance, 1e-300)))  # rounding may undo it
         sides = np.array([-unit, unit])
 
         def inside(distances: Array) -> Mask:
@@ -204,7 +228,8 @@ class NewtonFit:
             return (self.statistics(contrast, values.ravel()) <= critical).reshape(values.shape)
 
         low, high = centre + sides * _outermost(inside)
-        return float(low), float(high)
+        estimate = float(contrast @ self.params)  # drawn to the last point where noise is large
+        return min(float(low), estimate), max(float(high), estimate)
 
 
 _GRID = np.concatenate([[0.0], np.geomspace(0.5, 1e3, 48)])
@@ -234,6 +259,7 @@ class _Inverse:
 
     matrix: Array
     clear: float
+    clearest: float
     directions: Array
     lost: Mask
 
@@ -244,7 +270,8 @@ def _inverse(hessian: Array, noise: float, whiten: Array) -> _Inverse:
     values, vectors = np.linalg.eigh(0.5 * (white + white.T))
     kept = np.maximum(values, noise)
     inverse = whiten.T @ (vectors / kept) @ vectors.T @ whiten
-    return _Inverse(inverse, float(values.min() / max(noise, 1e-300)), whiten.T @ vectors, values < _CLEAR * noise)
+    least, most = np.array([values.min(), values.max()]) / max(noise, 1e-300)
+    return _Inverse(inverse, float(least), float(most), whiten.T @ vectors, values < _CLEAR * noise)
 
 
 def toward(hessian: Array, meat: Array, whiten: Array, scale: float, *, flat: bool) -> Array:
@@ -325,6 +352,7 @@ def solve_rounds(
         meat=meat * small,
         weights=weights,
         clear=inverse.clear,
+        clearest=inverse.clearest,
         directions=inverse.directions,
         lost=inverse.lost,
         rounds=tuple(rounds),

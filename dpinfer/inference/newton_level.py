@@ -70,12 +70,14 @@ class LeveledFit(NewtonFit):
         weights = self.inverse.T @ contrasts.T
         direction = self.inverse @ self._total @ weights
         distance = values - contrasts @ self.params
-        tested = self.params - self.tail.move + direction @ np.linalg.solve(contrasts @ direction, distance)
+        tested = (
+            self.params - self.tail.move + direction @ np.linalg.pinv(contrasts @ direction, hermitian=True) @ distance
+        )
         score = weights.T @ self._sums.score(tested, self._sums.slopes(tested[None])[0, :, 0], self.weights)
         noisy, sampled = self.noisy.T @ contrasts.T, self.sampled.T @ contrasts.T
         variance = noisy.T @ self._noise(tested) @ noisy + sampled.T @ self.meat @ sampled
         variance += contrasts @ self.tail.noise @ contrasts.T
-        return float(score @ np.linalg.solve(variance, score))
+        return float(score @ np.linalg.pinv(variance, hermitian=True) @ score)
 
 
 @dataclass(frozen=True, eq=False, slots=True)

@@ -97,16 +97,6 @@ class Round:
         """Return the difference to the point in the coordinates of the release (q,)."""
         return self.spread.T @ (theta - self.point)
 
-    def noise(self, theta: Array, slope: float) -> Array:
-        """Covariance (p, p) that noise gives ``score - slope * hessian @ (theta - point)``."""
-        apart = self.apart(theta)
-        square = self.spread @ self.spread.T
-        moved = self.spread @ apart
-        products = float(apart @ apart) * square + np.outer(moved, moved)
-        if self.flat:
-            products -= (self.spread * apart**2) @ self.spread.T
-        return self.score_scale**2 * square + 0.5 * (slope * self.hessian_scale) ** 2 * products
-
 
 @cache
 def _legendre() -> tuple[Array, Array]:
@@ -251,10 +241,22 @@ class Sums:
 
     def noise(self, theta: Array, slopes: Array, weights: Array) -> Array:
         """Covariance (p, p) that noise gives the combined score."""
-        parts = [
-            weight**2 * one.noise(theta, slope) for one, slope, weight in zip(self.rounds, slopes, weights, strict=True)
-        ]
-        return np.asarray(np.sum(parts, axis=0))
+        return np.asarray(self.noises(theta[None], slopes[:, None], weights)[0])
+
+    def noises(self, thetas: Array, slopes: Array, weights: Array) -> Array:
+        """Return the covariance (S, p, p) that noise gives the combined score at many points (S, p), slopes (T, S)."""
+        score, hessian = self.scales
+        found = np.zeros((len(thetas), thetas.shape[1], thetas.shape[1]))
+        for place, one in enumerate(self.rounds):
+            apart = (thetas - one.point) @ one.spread
+            square = one.spread @ one.spread.T
+            moved = apart @ one.spread.T
+            products = (apart**2).sum(axis=1)[:, None, None] * square + moved[:, :, None] * moved[:, None, :]
+            if one.flat:
+                products -= (one.spread * (apart**2)[:, None, :]) @ one.spread.T
+            factors = 0.5 * (slopes[place] * hessian[place]) ** 2
+            found += weights[place] ** 2 * (score[place] ** 2 * square + factors[:, None, None] * products)
+        return found
 
     def along(self, thetas: Array, weights: Array, direction: Array) -> tuple[Array, Array]:
         """Return the combined score in a direction (p,) at many points (S, p), and the variance of its noise (S,)."""

@@ -95,7 +95,7 @@ def estimates_of(
         method=method,
         unknown=start.kept.unknown,
         notes=(
-            *plan.model.warnings(start.size, float(np.sqrt(rounds[-1].noise(rounds[-1].point, 1.0)[0, 0]))),
+            *plan.model.warnings(start.size, rounds[-1].score_scale * float(np.linalg.norm(rounds[-1].spread[0]))),
             *plan.warnings(stages),
         ),
     )

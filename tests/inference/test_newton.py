@@ -10,6 +10,7 @@ from scipy import stats
 
 from dpinfer.inference.newton import Moments, Round, next_point, solve_rounds
 from dpinfer.inference.newton_inference import NewtonInference
+from dpinfer.inference.newton_rounds import Sums
 from dpinfer.numerics.responses import BINARY
 
 WIDTH = 3
@@ -69,7 +70,7 @@ def test_noise_has_the_stated_covariance(flat):
         SPREAD @ rng.normal(0, 2.0, 3) - 0.7 * SPREAD @ noise_of(rng, 3.0, flat) @ SPREAD.T @ apart
         for _ in range(8_000)
     ]
-    stated = one.noise(apart, 0.7)
+    stated = Sums((one,), None, Moments(np.zeros(3), np.eye(3))).noise(apart, np.array([0.7]), np.ones(1))
     seen = np.cov(np.array(draws).T)
     assert np.abs(seen - stated).max() < 0.08 * np.abs(stated).max()
 
@@ -176,9 +177,12 @@ def test_any_numbers_give_an_estimate(numbers, scale):
     moments = Moments(np.array([1.0, 0.1, 0.2]), np.diag([0.0, 1.0, 0.5]))
     for response in (None, *BINARY.values()):
         fit = solve_rounds(rounds, response, moments, np.eye(3), start=rounds[-1].point, size=10.0)
-        ends = estimates(fit).intervals(np.eye(3), 0.05)
+        scored = estimates(fit, "score")
         assert np.isfinite(fit.params).all()
-        assert not np.isnan(ends).any()
+        assert not np.isnan(scored.intervals(np.eye(3), 0.05)).any()
+        assert not np.isnan(scored.contrast_pvalues(np.eye(3), np.zeros(3))).any()
+        assert 0 <= scored.wald(np.eye(3), np.zeros(3))[2] <= 1
+        assert not np.isnan(estimates(fit).intervals(np.eye(3), 0.05)).any()
         assert np.isfinite(next_point(rounds[0])).all()
 
 
