@@ -28,6 +28,7 @@ SCRIPTS = {
     "newton_people": Script("regression", 20, 5000, 200),
     "count_coverage": Script("regression", 10, 5000, 40),
     "newton_ols": Script("regression", 4, 5000, 40),
+    "newton_weak": Script("regression", 4, 1000, 40),
     "newton_peers": Script("regression", 2, 40, 0),
     "newton_randhie": Script("regression", 2, 50, 0),
     "declarations": Script("descriptions", 1, 1, 0),
