@@ -37,16 +37,23 @@ class ResidualLaw:
         """
         seen = _chained(counts, cuts, noise)
         if not seen:
-            points = np.linspace(-4.0, 4.0, _GRID)
-            return cls(points, special.ndtr(points))
+            return cls.normal()
         first, last = max(min(seen) - _BESIDE, 0), min(max(seen) + _BESIDE, len(counts) - 1)
         ends = np.concatenate([[2 * cuts[0]], cuts, [2 * cuts[-1]]])[first : last + 2]
         below = np.concatenate([[0.0], np.cumsum(counts[first : last + 1])])
         rising = 0.5 * (np.maximum.accumulate(below) + np.minimum.accumulate(below[::-1])[::-1])
+        if rising[-1] <= rising[0]:  # noise took away more rows beside than it showed
+            return cls.normal()
         rising = np.clip((rising - rising[0]) / (rising[-1] - rising[0]), 0.0, 1.0)
         points = np.concatenate([ends, np.linspace(max(ends[0], -6.0), min(ends[-1], 6.0), _GRID)])
         points = np.unique(points)
         return cls(points, np.asarray(interpolate.PchipInterpolator(ends, rising)(points)))
+
+    @classmethod
+    def normal(cls) -> ResidualLaw:
+        """Where counts tell of no row."""
+        points = np.linspace(-4.0, 4.0, _GRID)
+        return cls(points, special.ndtr(points))
 
     def below(self, point: float) -> float:
         """Share of residuals below a point."""

@@ -117,6 +117,16 @@ def test_scale_and_quantiles_are_read_from_counts(law):
         assert read.quantile(q) == pytest.approx(law.ppf(q), abs=0.05)
 
 
+def test_more_rows_taken_away_than_shown_are_a_normal_law():
+    cuts = residual_cuts()
+    counts = np.zeros(len(cuts) + 1)
+    middle = len(cuts) // 2
+    counts[middle - 1 : middle + 2] = -100.0, 50.0, -150.0
+    read = ResidualLaw.of(counts, cuts, 10.0)
+    assert read.quantile(0.5) == pytest.approx(0.0, abs=1e-9)
+    assert read.below(1.0) == pytest.approx(stats.norm.cdf(1.0), abs=1e-6)
+
+
 @settings(max_examples=60, deadline=None)
 @given(seed=st.integers(0, 10**6), scale=st.sampled_from([0.0, 1e-3, 1.0, 1e3, 1e9]))
 def test_any_counts_give_finite_tuning(seed, scale):
