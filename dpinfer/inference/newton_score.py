@@ -4,9 +4,10 @@ Notes
 -----
 The score of a linear model, g(theta) = total - hessian @ theta, has noise whose covariance V(theta) grows with theta,
 and where noise is large its Hessian tells little of most coefficients. A test of some of them then needs the least of
-g' V^-1 g over all theta that meet the restriction: the statistic of a subset after Anderson and Rubin, which is at most
-chi-squared with as many degrees of freedom as restrictions, however weakly the other coefficients are identified
-(Guggenberger, Kleibergen, Mavroeidis and Chen, 2012, Econometrica 80).
+g' V^-1 g over all theta that meet the restriction, the statistic of a subset after Anderson and Rubin. Where V is a
+number times one matrix, and noise is normal, it is at most chi-squared with as many degrees of freedom as restrictions,
+however weakly the other coefficients are identified (Guggenberger, Kleibergen, Mavroeidis and Chen, 2012, Econometrica
+80); here V is nearly that.
 
 For V held fixed that least is reached at
 
