@@ -8,7 +8,7 @@ from dpinfer.display.numbers import count
 from dpinfer.display.report import Report, Table
 from dpinfer.privacy.showing import ledger_facts
 from dpinfer.reporting.blocks import Note, Tables, Text
-from dpinfer.reporting.methods import NEIGHBOURS, power_sentence
+from dpinfer.reporting.methods import NEIGHBOURS, power_sentence, unprotected
 from dpinfer.results.total_cost import totals
 
 if TYPE_CHECKING:
@@ -28,13 +28,13 @@ def glance(entries: Sequence[Entry], releases: Sequence[Release]) -> list[Block]
     blocks: list[Block] = [
         Tables(_facts(total)) for total in totals([one for entry in entries for one in entry.releases])
     ]
+    told = unprotected(entries)
     if any(release.public for release in releases):
-        sentence = (
+        told.append(
             "Results marked as made from public data are simulations: their noise is not secret, and they carry no "
             "guarantee."
         )
-        blocks.append(Note("No privacy", sentence))
-    return blocks
+    return blocks + [Note("No privacy", sentence) for sentence in told]
 
 
 def _facts(total: Total) -> Report:
@@ -47,6 +47,7 @@ def _facts(total: Total) -> Report:
         ("Releases", count(total.count)),
         ("Paid in all", total.words.removesuffix(".")),
         *([("What it means", meaning)] if meaning else []),
+        ("Not counted", "what else was released about these data: its price comes on top"),
     )
     return Report(name, facts)
 
@@ -67,8 +68,7 @@ def ledger_blocks(ledger: Ledger, releases: Sequence[Release]) -> list[Block]:
     others = sum(row[4] == "no" for row in rows)
     told = (
         "Every charge was written to the ledger before its noise was drawn; a charge beyond the budget is refused. "
-        "What is not on this page counts, too."
+        f"{'What is not on this page counts, too. ' if others else ''}The ledger does not know what was released "
+        "without it."
     )
-    if not others:
-        told = told.removesuffix(" What is not on this page counts, too.")
     return [Text(told), Tables(Report("Ledger", facts, (table,) if rows else ()))]

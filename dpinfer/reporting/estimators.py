@@ -78,8 +78,7 @@ _ESTIMATED: dict[str, str] = {
     "loglinear": "The log-linear model ({haberman1974}; {fienberg2012}) was fitted to noisy counts, whose noise is "
     "in all standard errors.",
     "combined": "Releases were combined by generalised least squares ({aitken1935}).",
-    "margeff": "Marginal effects are functions of the released coefficients; delta-method standard errors count the "
-    "noise.",
+    "margeff": "Marginal effects are functions of what was released; delta-method standard errors count the noise.",
 }
 
 _INFERRED = {

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from dpinfer.schema.columns import Column
     from dpinfer.schema.schema import Schema
 
-__all__ = ["NEIGHBOURS", "methods_paragraphs", "power_sentence"]
+__all__ = ["NEIGHBOURS", "methods_paragraphs", "power_sentence", "unprotected"]
 
 NEIGHBOURS = {
     "add_remove": "one of them has {one} more than the other",
@@ -91,7 +91,7 @@ def _unit(unit: str) -> str:
 
 
 def _privacy(entries: Sequence[Entry], releases: Sequence[Release], cite: Citations) -> str:
-    """Say what was protected, and what was paid."""
+    """Say what was protected, what was paid, and what is not protected."""
     sums = totals([one for entry in entries for one in entry.releases])
     if not sums:
         return _simulated(releases)
@@ -104,11 +104,20 @@ def _privacy(entries: Sequence[Entry], releases: Sequence[Release], cite: Citati
         kept = "" if total.unit == "one row" else f" ({total.unit}; further rows of a person were left out)"
         many = "one release" if total.count == 1 else f"{count(total.count)} releases"
         first = (
-            f"What is shown was computed from {many} of {name} alone, under {measures}, a form of differential privacy "
-            f"({cite('dwork2006')}). Data sets are neighbours if {relation}{kept}."
+            f"The private results on this page were computed from {many} of {name} alone, under {measures}, a form of "
+            f"differential privacy ({cite('dwork2006')}). Data sets are neighbours if {relation}{kept}."
         )
         told.append(f"{first} {_paid(total, cite)}")
-    return " ".join(told)
+    return " ".join([*told, *unprotected(entries)])
+
+
+def unprotected(entries: Sequence[Entry]) -> list[str]:
+    """Say which columns of tables are ordinary results, which no guarantee covers; nothing where there are none."""
+    names = [name for entry in entries for name in getattr(entry.given, "ordinary", ())]
+    if not names:
+        return []
+    kind = "ordinary results" if len(names) > 1 else "an ordinary result"
+    return [f"{listed(names)}: {kind}, which no guarantee covers."]
 
 
 def _paid(total: Total, cite: Citations) -> str:
@@ -130,8 +139,8 @@ def _simulated(releases: Sequence[Release]) -> str:
     if not releases:
         return ""
     return (
-        "What is shown was simulated from public data with the noise that a private release would carry: it is not a "
-        "private release, and carries no guarantee."
+        "What is shown was simulated from data declared as public, with the noise that a private release would carry: "
+        "it is not a private release, and carries no guarantee."
     )
 
 
@@ -140,14 +149,17 @@ def _cited(words: str, keys: tuple[str, ...], cite: Citations) -> str:
 
 
 def _declared(schemas: Sequence[Schema]) -> str:
-    """Say what was public before a row was read."""
+    """Say what is declared as public, and what the guarantee assumes of it, which no program can check."""
     columns = {name: column for schema in schemas for name, column in schema.items()}
     if not columns:
         return ""
     begun = (
-        "Types, bounds and levels of columns were fixed before these questions were asked, from public knowledge or "
-        "earlier releases and not from the rows"
+        "Types, bounds and levels of columns, the questions and their prices are declared as public: the guarantee "
+        "assumes that they come from public knowledge or from earlier releases, and not from the rows"
     )
+    told_apart = dict.fromkeys(repr(schema.people.id) for schema in schemas if schema.people is not None)
+    if told_apart:
+        begun += f"; and that all rows of a person have the same value of {listed(told_apart)}"
     bounded = {name: one for name, one in columns.items() if hasattr(one, "lower")}
     told = ""
     if 0 < len(bounded) <= _SHOWN:

@@ -70,8 +70,8 @@ def report(
     audit : Audit or sequence of Audit, optional
         What `audit` found.
     availability : str, optional
-        Another statement on the availability of data; by default one that says that rows are confidential, and what
-        the attached releases hold.
+        Another statement on the availability of data; by default one that says that rows are held as confidential,
+        and what the attached releases hold.
 
     Returns
     -------
@@ -134,7 +134,7 @@ def report(
     ]
     lead = [Text(listed(people))] if people else []
     lead += [Text(one) for one in abstract.split("\n\n") if one.strip()]
-    footer = f"Made by dpinfer {version.__version__} from releases alone; no row was read for this page."
+    footer = f"Made by dpinfer {version.__version__}; no row was read to make this page."
     page = page_html(title, lead, [section for section in sections if section.blocks], footer)
     write_whole(target, page.encode("utf-8"))
     return target
@@ -223,7 +223,10 @@ def _schemas(releases: Sequence[Release]) -> list[Schema]:
 def _settings(schemas: Sequence[Schema]) -> list[Block]:
     if not schemas:
         return []
-    told = Text("Declared before any row was read, and public: the guarantee does not cover them.")
+    told = Text(
+        "These are declared as public. The guarantee does not cover them, and assumes that they were not taken from "
+        "the rows."
+    )
     return [told, *(Tables(schema_report(one, "Declared columns")) for one in schemas)]
 
 
@@ -238,8 +241,9 @@ def _availability(
 def _statement(entries: Sequence[Entry], attached: Sequence[AttachedRelease]) -> str:
     private = [one for one in attached if not one.release.public]
     names = list(dict.fromkeys(one.release.dataset for one in private if one.release.dataset))
-    rows = f"The rows of {listed(names)} are" if names else "The rows are"
-    begun = f"{rows} confidential and cannot be shared." if private or not attached else "The rows are public."
+    rows = f"The rows of {listed(names)}" if names else "The rows"
+    held = private or not attached
+    begun = f"{rows} are {'held as confidential, and are not on this page' if held else 'declared as public'}."
     if not attached:
         return begun
     one = attached[0].name

@@ -64,6 +64,8 @@ class SummaryTable:
         What terms are called where the table is shown, with the labels of their columns.
     releases : tuple of Release or CombinedRelease
         Behind its private columns, in their order.
+    ordinary : tuple of str
+        Names of the columns that are ordinary results, which no guarantee covers.
     """
 
     title: str
@@ -72,6 +74,7 @@ class SummaryTable:
     warnings: tuple[str, ...]
     labels: Mapping[str, str] = field(default_factory=dict)
     releases: tuple[AnyRelease, ...] = ()
+    ordinary: tuple[str, ...] = ()
 
     def __str__(self) -> str:
         return self.as_text()
@@ -252,6 +255,7 @@ def summary_table(
         tuple(map(one_line, _warnings(private, ordinary))),
         _labels(private),
         releases,
+        tuple(ordinary),
     )
 
 

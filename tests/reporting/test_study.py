@@ -101,7 +101,7 @@ def test_every_result_and_its_release_are_on_the_page(question, tmp_path):
     if question.ask.name != "expfam own":  # a family of one's own is given anew
         assert release.infer()._report() == found._report()
     methods = page[page.index("Methods</h2>") : page.index("Data availability</h2>")]
-    assert "simulated from public data" in methods
+    assert "simulated from data declared as public" in methods
     estimate = methods[methods.index("Release 1") :]
     assert estimate.count("<p>") >= 2  # how it was estimated, and by what
 
@@ -128,7 +128,7 @@ def test_a_study(data, ledger, fit, tmp_path):
     assert "A &lt;B&gt; and C" in page
     assert [release.kind for release in saved(page, tmp_path)] == ["gram", "table"]
     assert "Group &lt;of people&gt;" in page
-    assert "The rows of a survey are confidential" in page
+    assert "The rows of a survey are held as confidential" in page
     paid = page[page.index("Paid in all") : page.index("What it means")]
     assert "0.6-zCDP" in paid  # each release once
     charges = page[page.index("Every charge was written") :]
@@ -153,6 +153,7 @@ def test_people_and_replacement_are_named(tmp_path):
     page = written(tmp_path, dpi.mean("age", data).fit(dpi.GDP(0.5)), ledger=ledger)
     assert "which of two possible values one person has" in page
     assert "they differ in one person" in page
+    assert "all rows of a person have the same value of &#x27;person&#x27;" in page
     assert "Gaussian differential privacy (Dong et al., 2022)" in page
 
 
@@ -184,7 +185,7 @@ def test_simulated_results_are_called_that(tmp_path):
     data = dpi.PublicData(rows(), SCHEMA, rng=np.random.default_rng(1))
     page = written(tmp_path, dpi.mean("age", data).fit(dpi.ZCDP(0.5)))
     assert "they carry no guarantee" in page
-    assert "The rows are public." in page
+    assert "The rows are declared as public." in page
 
 
 def test_nothing_of_rows_is_on_the_page(ledger, tmp_path):
@@ -209,12 +210,29 @@ def test_the_same_releases_give_the_same_page(fit, tmp_path):
 def test_another_statement_on_the_data(fit, tmp_path):
     page = written(tmp_path, fit, availability="Ask <us>.")
     assert "<p>Ask &lt;us&gt;.</p>" in page
-    assert "cannot be shared" not in page
+    assert "held as confidential" not in page
     assert 'download="release-1-ols.json"' in page
 
 
 FRAME = rows(20)
 ORDINARY = smf.ols("income ~ age", FRAME).fit()
+
+
+def test_what_no_program_can_know_is_said_to_be_assumed(fit, ledger, tmp_path):
+    page = written(tmp_path, fit, ledger=ledger)
+    assert page.count("assumes that they") == 2  # in the settings and in the methods
+    assert "what else was released about these data" in page
+    assert "The ledger does not know what was released without it." in page
+    assert not re.search("(?:were|was) fixed|before any row|cannot be shared", page)
+
+
+@pytest.mark.parametrize("times", [1, 2])
+def test_columns_without_a_guarantee_are_named(times, fit, tmp_path):
+    names = ["private", "plain <b>", "other"][: times + 1]
+    page = written(tmp_path, dpi.summary_table([fit, *[ORDINARY] * times], names=names))
+    told = {1: "plain &lt;b&gt;: an ordinary result", 2: "plain &lt;b&gt; and other: ordinary results"}[times]
+    assert page.count(f"{told}, which no guarantee covers.") == 2  # at a glance and in the methods
+    assert "which no guarantee covers" not in written(tmp_path, dpi.summary_table([fit]))
 
 
 @pytest.mark.parametrize(

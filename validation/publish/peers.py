@@ -56,7 +56,7 @@ def best_of(found: pd.DataFrame) -> pd.DataFrame:
 
 
 def shown(found: pd.DataFrame) -> list[str]:
-    """Errors, with coverage in brackets, a column for each method."""
+    """Errors, with coverage in brackets, a column for each method; of slopes, who is worse than zero."""
     found = best_of(errors_of(found))
     methods = list(dict.fromkeys(found["method"]))
     zero = found["task"].iloc[0] in ("ols", "logit")
@@ -66,7 +66,14 @@ def shown(found: pd.DataFrame) -> list[str]:
         by = group.drop_duplicates("method").set_index("method")
         rows.append([*keys(cell), *([number(group["zero"].iloc[0])] if zero else []),
                      *(entry(by.loc[name]) if name in by.index else "" for name in methods)])  # fmt: skip
-    return lines_of(heads, rows)
+    return [*lines_of(heads, rows), *(["", beyond_zero(found)] if zero else [])]
+
+
+def beyond_zero(found: pd.DataFrame) -> str:
+    """Count the cells in which a method errs by more than zero does."""
+    worse = (found["error"] > found["zero"]).groupby(found["method"], sort=False)
+    told = "; ".join(f"{name}: {cells.sum()} of {len(cells)}" for name, cells in worse)
+    return f"Rows in which a method errs by more than zero does: {told}."
 
 
 def keys(cell: Sequence[object]) -> list[str]:
@@ -81,8 +88,11 @@ def number(value: float) -> str:
 
 
 def entry(row: pd.Series) -> str:
-    """Write an error, and coverage where intervals are told."""
-    return number(row["error"]) + ("" if pd.isna(row["coverage"]) else f" ({row['coverage']:.0%})")
+    """Write an error, coverage where intervals are told, and the share of them that is bounded where not all are."""
+    if pd.isna(row["coverage"]):
+        return number(row["error"])
+    bounded = f", {row['bounded']:.0%} bounded" if row["bounded"] < 1 else ""
+    return f"{number(row['error'])} ({row['coverage']:.0%}{bounded})"
 
 
 def tested(found: pd.DataFrame) -> list[str]:
