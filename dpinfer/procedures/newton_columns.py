@@ -13,6 +13,7 @@ from dpinfer.kernel.rows.features import Features
 from dpinfer.kernel.rows.round_frame import RoundFrame
 from dpinfer.procedures.conditions import compiled_where, quoted
 from dpinfer.procedures.gram_design import two_sided
+from dpinfer.procedures.newton_scaled import Scaled, carriers, orthogonal
 from dpinfer.schema.basis import basis_of, build_basis, represent
 from dpinfer.schema.category import Category
 from dpinfer.schema.clamping import limits_of
@@ -35,16 +36,13 @@ if TYPE_CHECKING:
     from dpinfer.schema.nodes import Node
     from dpinfer.schema.schema import Schema
 
-__all__ = ["NewtonColumns", "Scaled", "columns_of", "offsets_of"]
+__all__ = ["NewtonColumns", "columns_of", "offsets_of"]
 
 _SAMPLED = 2048
 """Public rows on which columns are orthogonalised."""
 
 _LARGEST_SUM = 2.0**34
 """A map of a frame has whole numbers whose sizes add up to at most this; see `RoundFrame`."""
-
-_LEAST = 1e-9
-"""Least share of a column's spread that the columns before it may leave to it."""
 
 _AT_CONSTANTS, _SOMETIMES = 0.5, 16
 """Part of public rows at constants of the formula, and in how many a column changes that may be told from others."""
@@ -54,29 +52,6 @@ _TOUCHED = 1e-4
 
 _DEPENDENT = 3e-6
 """Part of its length that others leave to a column that combines them: features are rounded to a grid."""
-
-
-@dataclass(frozen=True, eq=False)
-class Scaled:
-    """Coordinates u of the regressors that are orthonormal where columns are spread evenly over their ranges.
-
-    Attributes
-    ----------
-    transform : ndarray (p, p)
-        Lower triangular: ``u = transform @ columns``.
-    radius : float
-        Length of u that most public rows stay within.
-    shift, unit : float
-        Middle and standard deviation of the response on public rows.
-    offset : float
-        Mean of the offset on public rows.
-    """
-
-    transform: Array
-    radius: float
-    shift: float
-    unit: float
-    offset: float = 0.0
 
 
 @dataclass(frozen=True, eq=False)
@@ -261,23 +236,38 @@ class NewtonColumns:
         _refuse_dependent(design[kept], [self.names[place] for place in kept])
 
     def scaled(self, ranges: Mapping[str, tuple[float, float]]) -> Scaled:
-        """Orthogonalise the regressors on public rows: columns uniform over these ranges, or over declared bounds."""
+        """Orthogonalise the regressors on public rows: columns uniform over these ranges, or over declared bounds.
+
+        A range so short, by noise, that hardly a public row has a level or meets a condition is not taken: its column
+        keeps the declared bounds.
+        """
+        taken = dict(ranges)
+        while True:
+            found, rows = self._orthogonal(taken)
+            few = np.flatnonzero(rows < np.minimum(_SOMETIMES, 0.5 * self._plainly[1]))
+            lost = frozenset[str]().union(*(self._stepped[place] for place in few))
+            if not taken.keys() & lost:
+                return found
+            taken = {name: one for name, one in taken.items() if name not in lost}
+
+    def _orthogonal(self, ranges: Mapping[str, tuple[float, float]]) -> tuple[Scaled, Array]:
         rows = self.public_features(ranges)
-        columns = self.maps @ rows
-        regressors, response = columns[:-1], columns[-1]
-        size = np.sqrt((regressors**2).mean(axis=1))
-        size[size < 1e-150] = 1.0
-        normed = regressors / size[:, None]
-        second = normed @ normed.T / columns.shape[1]
-        lower = np.linalg.cholesky(second + _LEAST * np.eye(len(second)))
-        transform = np.linalg.inv(lower) / size
-        lengths = np.sqrt(((transform @ regressors) ** 2).sum(axis=0))
-        return Scaled(
-            transform,
-            float(np.quantile(lengths, 0.9)),
-            float(response.mean()) if self.intercept else 0.0,
-            float(np.sqrt(((response - response.mean() * self.intercept) ** 2).mean())) or 1.0,
-            float((self.offset @ rows).mean()),
+        columns, longest = self.maps @ rows, np.abs(self.maps).sum(axis=1)
+        offset = float((self.offset @ rows).mean())
+        found = orthogonal(columns, longest, intercept=self.intercept, offset=offset)
+        return found, carriers(found, columns)
+
+    @cached_property
+    def _plainly(self) -> tuple[Scaled, Array]:
+        return self._orthogonal({})
+
+    @cached_property
+    def _stepped(self) -> tuple[frozenset[str], ...]:
+        """Columns of the data that regressors, then the response, read levels of, or by more than powers."""
+        return tuple(
+            frozenset(name for name, _ in column.codings)
+            | frozenset(() if _of_powers(column.expression, self.schema) else column.expression.columns)
+            for column in (*self.compiled.design, self.response)
         )
 
     def longest(self, coordinates: Array, norm: Norm = "l2") -> float:
@@ -332,6 +322,11 @@ def _constants(node: Node) -> Iterator[float]:
         yield node.value
     for one in node.arguments:
         yield from _constants(one)
+
+
+def _of_powers(expression: Expression, schema: Schema) -> bool:
+    """Whether an expression is a polynomial in columns."""
+    return all(name in schema for monomial in expression.polynomial for name, _ in monomial)
 
 
 def _refuse_dependent(design: Array, names: list[str]) -> None:

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
     from dpinfer.kernel.rows.round_frame import RoundFrame
     from dpinfer.numerics.arrays import Array
-    from dpinfer.procedures.newton_columns import Scaled
+    from dpinfer.procedures.newton_scaled import Scaled
     from dpinfer.procedures.newton_start import Begun
     from dpinfer.release.stage import StageRelease
 

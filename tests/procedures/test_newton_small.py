@@ -9,6 +9,7 @@ from scipy import stats
 import dpinfer as dpi
 from dpinfer.kernel.stage import Context
 from dpinfer.procedures.newton import Newton
+from dpinfer.procedures.newton_columns import columns_of
 from validation.regression.newton_draws import Drawer
 
 
@@ -50,3 +51,43 @@ def test_tests_that_noise_dominates_keep_their_size(n, price):
         rejected += found.contrast_pvalues(np.eye(4), truth) < 0.05
     assert (rejected <= stats.binom.isf(1e-6 / 4, replicates, 0.07)).all()  # 7%: Laplace noise has heavier tails
     assert (covered >= stats.binom.ppf(1e-6 / 4, replicates, 0.95)).all()
+
+
+LEVELS = dpi.Schema(x=dpi.Real(-50, 50), k=dpi.Integer(1, 4), z=dpi.Integer(0, 5), y=dpi.Integer(0, 5))
+
+
+@pytest.mark.parametrize(
+    ("formula", "ranges", "declared"),
+    [
+        ("y ~ x + C(k)", {"k": (1.0, 3.4), "x": (-1.0, 1.0)}, {"k"}),
+        ("y ~ x + C(k)", {"k": (1.6, 4.0), "x": (-1.0, 1.0)}, {"k"}),  # the reference level
+        ("y ~ I(z > 3) + C(k)", {"k": (1.0, 4.0), "z": (0.0, 3.4)}, {"z"}),
+        ("y ~ I(z > 3) + C(k)", {"k": (1.0, 4.0), "z": (3.6, 5.0)}, {"z"}),
+        ("I(y > 2) ~ x + z", {"y": (3.0, 5.0), "z": (1.0, 2.0), "x": (0.0, 1.0)}, {"y"}),
+        ("y ~ x + I(x**2) + I(x**3)", {"x": (48.0, 48.1), "y": (1.0, 2.0)}, set()),
+    ],
+)
+def test_a_range_that_leaves_no_row_to_a_level_is_not_taken(formula, ranges, declared):
+    """Coordinates of levels that no public row had were 10^20 long, and what was made of them no number."""
+    columns = columns_of(LEVELS, formula, None, None, None, None)
+    found = columns.scaled(ranges)
+    kept = columns.scaled({name: one for name, one in ranges.items() if name not in declared})
+    np.testing.assert_array_equal(found.transform, kept.transform)
+    assert (found.shift, found.unit, found.radius) == (kept.shift, kept.unit, kept.radius)
+    assert np.abs(found.transform).max() < 1e12
+    if declared:
+        assert np.abs(found.transform @ columns.public_rows({})[:-1]).max() < 200
+        assert found.unit > 0.1
+
+
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize("function", ["ols", "rlm", "quantreg"])
+@pytest.mark.parametrize("formula", ["x ~ C(k)", "x ~ I(z > 3) + C(k)"])
+def test_no_noise_takes_a_level_from_a_start(function, formula):
+    """With these draws noise gives some column a range without one of its levels, in each of the six cases."""
+    for seed in range(10):
+        rng = np.random.default_rng([21, seed])
+        rows = pd.DataFrame({name: rng.integers(1, 4, 20) for name in LEVELS})
+        data = dpi.PublicData(rows, LEVELS, rng=rng)
+        results = getattr(dpi, function)(formula, data).fit(dpi.PureDP(0.1))
+        assert not np.isnan(results.conf_int()).any(axis=None)
