@@ -173,8 +173,13 @@ def _terms(factors: Array, variables: Sequence[Variable]) -> tuple[Term, ...]:
         one = variables[place]
         if one.scale > 0:
             size = float(sizes[place])
-            added[size if size % 1 == 0 else float(f"{size:.7g}"), one.family, one.scale] += one.several
+            added[size if _exact(size) else float(f"{size:.7g}"), one.family, one.scale] += one.several
     return tuple((size, Variable(family, scale, several)) for (size, family, scale), several in sorted(added.items()))
+
+
+def _exact(size: float) -> bool:
+    """Say whether multiples of a factor are added without rounding."""
+    return size * 2.0**30 % 1 == 0
 
 
 @lru_cache(maxsize=512)
@@ -205,7 +210,7 @@ def _law(terms: tuple[Term, ...]) -> _Law | None:
     beyond = np.append(np.minimum(np.cumsum(distances[::-1])[::-1], 1.0), 0.0)
     if not on_grid:
         return _Law(width, width * len(terms) / 2, beyond)
-    return _Law(width, 0.0 if (sizes % 1 == 0).all() else width * 1e-6, beyond)
+    return _Law(width, 0.0 if all(map(_exact, sizes.tolist())) else 1e-6 * width, beyond)
 
 
 def _reach(one: Variable) -> int:
