@@ -71,6 +71,7 @@ SCRIPTS = {
     "people_coverage": Script("people", 10, 5000, 500),
     "selection_laws": Script("selection", 4000, 1_000_000, 0),
     "threshold_error": Script("selection", 200, 5000, 0),
+    "quantile_split": Script("selection", 8, 400, 0),
     "good_instances": Script("selection", 10, 400, 0),
     "quantile_error": Script("selection", 3, 100, 0),
     "quantile_coverage": Script("selection", 8, 5000, 200),

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import ArrayLike
 
+    from dpinfer.inference.noise_sums import NoiseSums
     from dpinfer.numerics.arrays import Array, Places
 
 __all__ = [
@@ -68,12 +69,15 @@ class Contrasts:
         Degrees of freedom at which the variance is known; None where it is known exactly.
     shares : ndarray (..., m) or None
         Share of the variance that each Laplace variable carries; None where all noise is normal.
+    noise : NoiseSums or None
+        The errors themselves, where they are nothing but noise whose discrete law is known.
     """
 
     center: Array
     error: Array
     df: Array | float | None = None
     shares: Array | None = None
+    noise: NoiseSums | None = None
 
     @property
     def least_df(self) -> float:
@@ -82,11 +86,14 @@ class Contrasts:
 
     def intervals(self, alpha: float) -> Array:
         """Intervals of level ``1 - alpha`` (..., 2)."""
-        return self.ends(critical_value(alpha, self.df, self.shares))
+        half = critical_value(alpha, self.df, self.shares) * self.error
+        return self._around(half if self.noise is None else self.noise.reach(alpha, half))
 
     def ends(self, critical: Array) -> Array:
         """Intervals (..., 2) of so many standard errors to both sides."""
-        half = critical * self.error
+        return self._around(critical * self.error)
+
+    def _around(self, half: Array) -> Array:
         return np.stack([self.center - half, self.center + half], axis=-1)
 
     def distances(self, values: Array | float) -> Array:
@@ -95,7 +102,8 @@ class Contrasts:
 
     def pvalues(self, values: Array | float = 0.0) -> Array:
         """Two-sided p-values (...) of values."""
-        return pvalue_of(self.distances(values), self.df, self.shares)
+        found = pvalue_of(self.distances(values), self.df, self.shares)
+        return found if self.noise is None else self.noise.tails(np.abs(self.center - values), found)
 
 
 def simulated_pvalue(drawn: Array, observed: Array | float) -> Array:

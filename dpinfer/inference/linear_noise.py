@@ -18,6 +18,7 @@ from dpinfer.inference.base import BaseInference
 from dpinfer.inference.batch import BatchEstimates, Oracle
 from dpinfer.inference.combination import CombinedNoise
 from dpinfer.inference.contrasts import Contrasts, contrast_rows, rows_of, simulated_pvalue
+from dpinfer.inference.noise_sums import NoiseSums, variables_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -57,7 +58,7 @@ class LinearNoise(BaseInference):
     seed : int
         Public seed of simulated joint tests, where noise is not normal.
     method : {"wald"}
-        There is one, which is exact up to the noise's grid.
+        There is one; see `NoiseSums`.
     """
 
     names: tuple[str, ...]
@@ -121,13 +122,17 @@ class LinearNoise(BaseInference):
     def _linear(self, contrasts: Array) -> Contrasts:
         """Return combinations (k,), with Laplace shares (k, t) where there are any."""
         contrasts = rows_of(contrasts)
-        parts = (contrasts @ self.mixing) ** 2 * self.noise.variances
+        moved = contrasts @ self.mixing
+        parts = moved**2 * self.noise.variances
         variance = parts.sum(axis=1)
         if self.dependent:
             variance = variance + contrasts**2 @ (_JITTER * np.diag(self.cov_noise))
         variance = np.maximum(variance, 1e-300)
         shares = None if self.noise.normal else _largest(parts / variance[:, None], self.noise.draws)
-        return Contrasts(contrasts @ self.params, np.sqrt(variance), shares=shares)
+        laws = self.noise.parts
+        steps = np.concatenate([steps for _, steps in laws])
+        exact = NoiseSums(moved * steps, tuple(one for law, _ in laws for one in variables_of(law)))
+        return Contrasts(contrasts @ self.params, np.sqrt(variance), shares=shares, noise=exact)
 
 
 def _largest(shares: Array, draws: Places) -> Array:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from dpinfer.inference.marginals import MOST_LOADINGS
+from dpinfer.inference.marginals import MOST_LOADINGS, NoiseSource
 from dpinfer.inference.moment_estimates import proportions, totals
 from dpinfer.inference.moment_inference import MomentInference
 from dpinfer.inference.moments import MomentSums, rescaled
@@ -15,6 +15,7 @@ from dpinfer.inference.moments import MomentSums, rescaled
 if TYPE_CHECKING:
     from dpinfer.inference.marginals import CenteredMargins, Subset
     from dpinfer.inference.moments import Estimates
+    from dpinfer.inference.noise_sums import NoiseSums
     from dpinfer.numerics.arrays import Array
 
 __all__ = ["Joint", "MarginalInference", "count_estimates", "joint_counts", "joint_shares", "share_estimates"]
@@ -53,9 +54,12 @@ class MarginalInference(MomentInference):
     ----------
     joint : Joint
         Of `estimates` only what is possible is kept, and the interval of each cell.
+    sources : tuple of NoiseSource
+        What moves counts of the data themselves.
     """
 
     joint: Joint = _NOTHING
+    sources: tuple[NoiseSource, ...] = ()
 
     methods = ("auto", "score", "wald")  # type: ignore[assignment]
 
@@ -80,6 +84,9 @@ class MarginalInference(MomentInference):
     def _laplace_parts(self, contrasts: Array) -> Array:
         return np.asarray(contrasts @ self.joint.loadings)
 
+    def _noise_sums(self, contrasts: Array) -> NoiseSums | None:
+        return NoiseSource.sums(self.sources, lambda basis: contrasts @ basis) if self.sources else None
+
 
 def count_estimates(
     found: CenteredMargins, subset: Subset, *, population: bool, nobs: int | None, rows_per_unit: int = 1
@@ -91,6 +98,9 @@ def count_estimates(
     table, variance = found.table(subset)[..., None], found.cell_variance(subset)
     sums = MomentSums(((0,),), table, np.ones((1, 1)), np.array([variance]), laplace=False, rows_per_unit=rows_per_unit)
     estimates = totals(sums, population=population, nobs=nobs, lower=0.0, counts=True)
+    if not population:
+        alone = NoiseSource.sums(found.sources(subset), lambda basis: basis[None, :1, None])
+        estimates = replace(estimates, alone=alone)
     if not found.laplace:
         return estimates
     loadings, variances = found.loadings(subset, [0])

@@ -16,10 +16,11 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from dpinfer.inference.noise_sums import NoiseSums, variables_of
 from dpinfer.release.laws import NORMAL_DRAWS
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from dpinfer.inference.released import Released
     from dpinfer.numerics.arrays import Array, Places
@@ -77,6 +78,13 @@ class NoiseSource(NamedTuple):
     steps: Array
     together: int
     basis: Array
+
+    @staticmethod
+    def sums(sources: Sequence[NoiseSource], combine: Callable[[Array], Array]) -> NoiseSums:
+        """Return combinations (..., K) of the cells, ``combine`` applied to every basis, as sums of the noise."""
+        factors = [combine(one.basis) * one.steps for one in sources]
+        variables = tuple(each for one in sources for each in variables_of(one.law, one.together))
+        return NoiseSums(np.concatenate(factors, axis=-1), variables)
 
 
 @dataclass(frozen=True, eq=False)

@@ -12,6 +12,7 @@ from dpinfer.errors import OptionError
 from dpinfer.inference.base import TARGETS, BaseInference
 from dpinfer.inference.batch import BatchEstimates, Oracle
 from dpinfer.inference.contrasts import Contrasts, rows_of, simulated_critical, simulated_pvalue, single, variance_of
+from dpinfer.inference.noise_sums import NoiseSums
 from dpinfer.inference.restrictions import independent, wald_lengths
 from dpinfer.numerics.forms import root_of
 from dpinfer.numerics.roots import outermost_crossing
@@ -186,7 +187,18 @@ class MomentInference(BaseInference):
         share = contrasts**2 * own.ravel() / np.maximum(variance, 1e-300)[:, None]
         df = np.clip(1.0 / np.maximum((share**2 / self.estimates.df[0].ravel()).sum(axis=1), 1e-9), 1.0, 1e9)
         shares = self._shares(contrasts, variance) if self.estimates.laplace else None
-        return Contrasts(contrasts @ self._value, np.sqrt(variance), df, shares)
+        return Contrasts(contrasts @ self._value, np.sqrt(variance), df, shares, self._noise_sums(contrasts))
+
+    def _noise_sums(self, contrasts: Array) -> NoiseSums | None:
+        """Return linear combinations (k,) of what noise alone moves; None where sampling does, too."""
+        alone = self.estimates.alone
+        if alone is None:
+            return None
+        shape = (1, *self.estimates.value.shape[1:], len(alone.variables))
+        moved = self.factor[:, None] * np.broadcast_to(alone.factors, shape)[0]
+        cells, width = moved.shape[:2]
+        factors = np.einsum("kgq,gqm->kgm", contrasts.reshape(-1, cells, width), moved)
+        return NoiseSums(factors.reshape(len(contrasts), -1), alone.variables * cells)
 
     def _shares(self, contrasts: Array, variance: Array) -> Array:
         """Share of the variance of linear combinations that each Laplace variable carries (k, m), the largest ones."""
@@ -309,7 +321,10 @@ def intervals(estimates: Estimates, alpha: float, *, method: str = "score") -> A
     df = estimates.df if method == "wald" else estimates.score_df
     critical, error = critical_value(alpha, df, estimates.shares), np.sqrt(estimates.variance)
     lower, upper = estimates.range
-    if method == "wald":
+    if estimates.alone is not None:
+        half = estimates.alone.reach(alpha, critical * error)
+        ends = [estimates.value - half, estimates.value + half]
+    elif method == "wald":
         ends = [estimates.value - critical * error, estimates.value + critical * error]
     else:
         ends = [_end(estimates, critical, error, sign, lower, upper) for sign in (-1.0, 1.0)]
@@ -336,4 +351,5 @@ def pvalues(estimates: Estimates, tested: Array | float, *, method: str = "score
     if method != "wald":
         variance, df = estimates.variance_at(point), estimates.score_df
     statistic = np.abs(estimates.value - point) / np.sqrt(np.maximum(variance, 1e-300))
-    return pvalue_of(statistic, df, estimates.shares)
+    found = pvalue_of(statistic, df, estimates.shares)
+    return found if estimates.alone is None else estimates.alone.tails(np.abs(estimates.value - point), found)

@@ -17,6 +17,7 @@ from dpinfer.inference.noisy_variance import read_through_noise
 from dpinfer.inference.skewness import Influences, Line, Noisy, least_third
 
 if TYPE_CHECKING:
+    from dpinfer.inference.noise_sums import NoiseSums
     from dpinfer.numerics.arrays import Array, Mask
 
 __all__ = ["Estimates", "Growth", "MomentSums", "Sizes", "linearised", "positive", "rescaled", "size_of"]
@@ -146,6 +147,8 @@ class Estimates:
         noise, moves the estimate; None where the noise in them is no matter.
     of_model : bool
         Whether they are parameters of a model, of which nothing may be known, and not descriptions of columns.
+    alone : NoiseSums or None
+        How estimates (1, G, q) are moved by noise whose discrete law is known, where nothing else moves them.
     """
 
     value: Array
@@ -170,6 +173,7 @@ class Estimates:
     plain: Array | None = None
     scale: Array | None = None
     of_model: bool = False
+    alone: NoiseSums | None = None
 
     @property
     def variance(self) -> Array:

@@ -14,6 +14,7 @@ from dpinfer.inference.families.continuous import Normal
 from dpinfer.inference.moment_estimates import correlations, covariances, means, proportions, totals, variances
 from dpinfer.inference.moments import Estimates, MomentSums
 from dpinfer.inference.multinormal import estimate_multinormal
+from dpinfer.inference.noise_sums import NoiseSums, variables_of
 from dpinfer.procedures.sum_plan import TABLES, SumPlan
 from dpinfer.release.laws import NORMAL_DRAWS
 from dpinfer.schema.columns import Real
@@ -111,6 +112,9 @@ def _describe_counts(
     counted, ones = counts.sum(axis=-1, keepdims=True), np.ones((1, together))
     sums = MomentSums(((0,),), counted, ones, noise[:together], laplace, rows_per_unit=most)
     found = totals(sums, population=population, nobs=public, lower=0.0, counts=True)
+    if not population:
+        factors = found.mixing[:1, :1] * released.steps[:together]
+        found = replace(found, alone=NoiseSums(factors, variables_of(law)[:together]))
     return found, Described(plan, ["count"], axes)
 
 

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     Columns = str | Sequence[str]
 
-__all__ = ["CDF", "OfDistribution", "cdf"]
+__all__ = ["CDF", "OfDistribution", "cdf", "largest_error"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -74,7 +74,7 @@ class OfDistribution(Procedure):
         return "\n".join(self._explained(measured))
 
     def _explained(self, measured: Measurement) -> list[str]:
-        noise = _largest_error(measured)
+        noise = largest_error(measured)
         return [
             measured.describe(),
             f"ranks        a count below a value carries noise of standard deviation {noise:.4g} rows at most: the "
@@ -147,7 +147,7 @@ def cdf(
     return CDF.asking(locals(), axes=axes_of(by))
 
 
-def _largest_error(measured: Measurement) -> float:
+def largest_error(measured: Measurement) -> float:
     """Largest standard deviation of the noise of a count below a value, in rows."""
     tree = measured.rows
     starts = [2**level - 1 for level in range(tree.depth + 1)]

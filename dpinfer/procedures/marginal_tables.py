@@ -160,7 +160,7 @@ class MarginalTables:
         _refuse_many(self.found.cells(subset))
         estimates = self.estimates(columns, target)
         joint = joint_counts(self.found, subset, estimates, self.nobs)
-        found = self._inference(estimates, described, joint, inference, target)
+        found = self._inference(estimates, described, joint, inference, target, columns)
         return TableResults(
             found,
             self.release,
@@ -173,7 +173,13 @@ class MarginalTables:
         )
 
     def _inference(
-        self, estimates: Estimates, described: Described, joint: Joint, inference: str, target: str
+        self,
+        estimates: Estimates,
+        described: Described,
+        joint: Joint,
+        inference: str,
+        target: str,
+        columns: Sequence[str],
     ) -> MarginalInference:
         if inference not in MarginalInference.methods:
             raise OptionError("inference", inference, MarginalInference.methods)
@@ -192,6 +198,7 @@ class MarginalTables:
             labels=described.labels,
             notes=(*alike_flags(schema, target), *separate_flags(schema, groups, target)),
             joint=joint,
+            sources=() if estimates.alone is None else self.found.sources(self.subset(columns)),
         )
 
     def _plan(self, columns: Sequence[str]) -> SumPlan:
@@ -216,7 +223,7 @@ class MarginalTables:
         joint = joint_shares(self.found, subset, places, estimates)
         sizes = np.repeat(estimates.size[0], len(described.quantities))
         return ProportionResults(
-            self._inference(estimates, described, joint, inference, target),
+            self._inference(estimates, described, joint, inference, target, columns),
             self.release,
             model_name="Private proportion",
             response=column,

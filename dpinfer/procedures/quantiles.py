@@ -10,7 +10,7 @@ import numpy as np
 
 from dpinfer.inference.quantiles import METHODS
 from dpinfer.kernel.stage import Context, Data, Place, Slot, Stage
-from dpinfer.procedures.distribution import OfDistribution
+from dpinfer.procedures.distribution import OfDistribution, largest_error
 from dpinfer.procedures.keywords import suggests
 from dpinfer.procedures.options import TRUTH, inferred, measured, one_of
 from dpinfer.procedures.table_axes import axes_of
@@ -30,8 +30,11 @@ __all__ = ["Quantile", "median", "quantile"]
 
 CHOICES = ("auto", "exponential", "tree")
 
-_CHOICE_SHARE = Fraction(1, 4)
-"""Share of the price for choosing quantiles; the rest goes to the tree, which intervals come from."""
+_CHOICE_SHARE, _LOST_SHARE = Fraction(1, 4), Fraction(9, 10)
+"""Shares of the price for choosing quantiles, and where the tree could not refute any value; the rest is the tree's."""
+
+_REFUTES = 1.96
+"""Standard deviations of noise within which all ranks must be for a tree that refutes nothing."""
 
 _RANKS = 2**20
 """Probabilities are rounded to multiples of one over this where a quantile is chosen."""
@@ -66,12 +69,22 @@ class Quantile(OfDistribution):
         return replace(super().resolve(context), method="exponential" if self._chosen else "tree")
 
     def slots(self, context: Context) -> tuple[Slot, ...]:
-        """Give a quarter of the price to chosen quantiles, and the rest to the tree, which intervals come from."""
+        """Give chosen quantiles a share of the price, and the rest to the tree, which intervals come from."""
         if not self._chosen:
             return (Slot(),)
-        tree = self.plan(context.schema).tree
+        tree, share = self.plan(context.schema).tree, self._choice_share(context)
         points = tree.size * len(self.probabilities)
-        return Slot(_CHOICE_SHARE, points), Slot(1 - _CHOICE_SHARE, tree.size * tree.width)
+        return Slot(share, points), Slot(1 - share, tree.size * tree.width)
+
+    def _choice_share(self, context: Context) -> Fraction:
+        """Return the share of the price for the choice: a function of the price and the public number of rows."""
+        if context.nobs is None:
+            return _CHOICE_SHARE
+        tree = replace(self, method="tree")
+        price = context.privacy / (1 / (1 - _CHOICE_SHARE))
+        noise = largest_error(tree.measurement(price, schema=context.schema, neighbors=context.neighbors))
+        ranks = context.nobs * max(max(p, 1 - p) for p in self.probabilities)
+        return _LOST_SHARE if ranks <= _REFUTES * noise else _CHOICE_SHARE
 
     def stage(self, place: int, context: Context, released: tuple[StageRelease, ...]) -> Stage:
         """Ask for the quantiles, where they are chosen, and for the tree of counts."""
@@ -157,7 +170,8 @@ def quantile(
     method : {"auto", "exponential", "tree"}
         "tree" reads all quantiles from one noisy tree of counts: the distribution function. "exponential" chooses each
         quantile by the exponential mechanism besides, for a quarter of the price: a much better estimate where rows are
-        few. "auto" is "exponential" for one quantile and "tree" for several.
+        few. Where the number of rows is public and so small that the tree could refute no value, it is nine tenths.
+        "auto" is "exponential" for one quantile and "tree" for several.
     resolution : int or "auto"
         Leaves of the tree, a power of two up to 16,384; "auto" is 4,096, or fewer for an Integer column.
     target : {"population", "data"}

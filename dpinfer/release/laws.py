@@ -123,7 +123,7 @@ class NoiseLaw:
         if self.family == "gaussian":
             draws = np.rint(rng.normal(size=(size, scales.size)) * scales)
             for scale in np.unique(scales[(scales > 0) & (scales < _ROUNDED_FROM)]):
-                support, masses = _masses("gaussian", scale)
+                support, masses = discrete_masses("gaussian", scale)
                 draws[:, scales == scale] = rng.choice(support, (size, int((scales == scale).sum())), p=masses)
             result: Array = draws
             return result
@@ -181,7 +181,7 @@ def _support(scale: float) -> NDArray[np.float64]:
     return np.arange(-reach, reach + 1, dtype=np.float64)
 
 
-def _masses(family: Family, scale: float) -> tuple[Array, Array]:
+def discrete_masses(family: Family, scale: float) -> tuple[Array, Array]:
     support = _support(scale)
     weights = np.exp(-(support**2) / (2 * scale**2)) if family == "gaussian" else np.exp(-np.abs(support) / scale)
     return support, weights / weights.sum()
@@ -196,7 +196,7 @@ def _variance(family: Family, scale: float) -> float:
         return float(TULAP_GRID) ** 2 * (_variance("laplace", scale / TULAP_GRID) + 1 / 12)
     if scale > 10:
         return scale**2
-    support, masses = _masses(family, scale)
+    support, masses = discrete_masses(family, scale)
     return float((support**2 * masses).sum())
 
 
@@ -204,7 +204,7 @@ def _quantile(family: Family, scale: float, probability: float) -> float:
     if scale == 0:
         return 0.0
     if scale < _EXACT_BELOW:
-        support, masses = _masses(family, scale)
+        support, masses = discrete_masses(family, scale)
         index = int(np.searchsorted(np.cumsum(masses), probability - 1e-14))
         return float(support[min(index, support.size - 1)])
     law = stats.norm if family == "gaussian" else stats.laplace
