@@ -57,6 +57,11 @@ _PARAMETERS = {"negativebinomial": ("alpha", 1e-6, 100.0), "quantile": ("q", 0.0
 
 _UNLIKELY = "the numbers of the release are none that its question makes"
 
+_INSTEAD = (
+    "With few rows or a small price, rounds under PureDP may leave terms not determined. Where the declared bounds fit "
+    'the data, method="gram" often bounds them, for errors of equal spread.'
+)
+
 _LARGEST = 1e150
 """Settings are smaller: columns may be as small as that over their unit."""
 
@@ -247,7 +252,13 @@ class Newton(Procedure):
             f"{measured.describe()}\n"
             "standard errors of slopes from sampling and noise together, over those from sampling alone, about\n"
             f"1 + {shown} (a rough guide: rare levels and collinear columns carry more)"
+            + (f"\n{_INSTEAD}" if self._by_products(measured.context) else "")
         )
+
+    def _by_products(self, context: Context) -> bool:
+        """Whether cross-products serve the question, and under Laplace noise often bound what rounds do not."""
+        laplace = isinstance(context.privacy, PureDP) and context.schema.rows_per_unit == 1
+        return laplace and self.model == "ols" and self.weights is None
 
     # What is inferred
 
@@ -276,6 +287,8 @@ class Newton(Procedure):
             "notes": (*where_notes(self.where), *told),
             "design": FormulaDesign(found.schema, plan.columns.compiled.design),
         }
+        if theirs._by_products(plan.context) and len(estimated.flags) > len(estimated.notes):
+            shown["notes"] += (_INSTEAD,)
         if plan.model.response is None:
             return PrivateResults(estimated, found, **shown)
         if theirs.margins:

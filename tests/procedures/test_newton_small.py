@@ -91,3 +91,26 @@ def test_no_noise_takes_a_level_from_a_start(function, formula):
         data = dpi.PublicData(rows, LEVELS, rng=rng)
         results = getattr(dpi, function)(formula, data).fit(dpi.PureDP(0.1))
         assert not np.isnan(results.conf_int()).any(axis=None)
+
+
+@pytest.mark.parametrize(
+    ("question", "price", "told"),
+    [
+        (dpi.ols("x ~ z"), dpi.PureDP(1), True),
+        (dpi.ols("x ~ z"), dpi.ZCDP(0.1), False),
+        (dpi.ols("x ~ z", weights="y"), dpi.PureDP(1), False),  # which cross-products do not take
+        (dpi.rlm("x ~ z"), dpi.PureDP(1), False),
+    ],
+)
+def test_cross_products_are_named_where_they_serve_and_rounds_may_not(question, price, told):
+    assert ('method="gram"' in question.explain(price, schema=LEVELS)) is told
+
+
+@pytest.mark.parametrize("size", [60, 60_000])
+def test_a_table_names_cross_products_where_rounds_left_terms_open(size):
+    """With 60 rows noise is some hundred times too large for a bounded interval, with 60,000 and this price nothing."""
+    rng = np.random.default_rng(5)
+    rows = pd.DataFrame({name: rng.integers(0, 6, size).clip(1, 4) for name in LEVELS})
+    results = dpi.ols("x ~ z", dpi.PublicData(rows, LEVELS, rng=rng)).fit(dpi.PureDP(0.5 if size == 60 else 20))
+    assert np.isinf(results.conf_int()).any(axis=None) == (size == 60)
+    assert ('method="gram"' in results.summary().as_text()) == (size == 60)

@@ -12,6 +12,9 @@ __all__ = ["limits", "peers", "speed"]
 
 METHODS = ("rounds", "gram", "blocks", "bootstrap", "diffprivlib")
 
+_MANY = 2_000
+"""Rows from which little of what is not determined is for want of rows."""
+
 
 def peers() -> str:
     """Errors of private fits over those of the ordinary one."""
@@ -54,8 +57,9 @@ def speed() -> str:
 
 
 def limits() -> str:
-    """Limits that are known by their figures: wrong binary models, flagged fits of rare outcomes, people."""
-    logits, people = (pd.read_csv(OUTPUT / f"{name}.csv") for name in ("logit_coverage", "newton_people"))
+    """Limits that are known by their figures: wrong binary models, flagged fits, chance, people."""
+    names = ("logit_coverage", "newton_people", "newton_ols")
+    logits, people, linear = (pd.read_csv(OUTPUT / f"{name}.csv") for name in names)
     far = logits[logits["kind"] == "far out"]
     covers = " and ".join(
         f"{row['slope']:.2f} with {row['n']:,} rows at rho = {row['rho']:g}" for _, row in far.iterrows()
@@ -66,6 +70,8 @@ def limits() -> str:
         f"slopes, rho = {row['rho']:g}"
         for _, row in logits[loud].iterrows()
     )
+    normal = linear[(linear["kind"] == "normal") & (linear["n"] >= _MANY)]
+    chance = normal["not determined"]
     bounded = people.loc[people["model"] == "ols", "bounded"]
     said = f"cover less than they should in {int(loud.sum())} of the {len(logits)} designs"
     return "\n".join(
@@ -76,6 +82,9 @@ def limits() -> str:
             f"cover {covers}, and at most {far['flagged'].max():.0%} of these fits are flagged "
             f"({int(far['replicates'].min()):,} replicates, `validation/output/logit_coverage.md`).",
             f"- **Flagged logits**: their slopes {said}" + (f": {flagged}." if flagged else "."),
+            f"- **Not determined by chance.** With normal errors and {_MANY:,} rows or more, some coefficient of least "
+            f"squares is not determined in {chance.min():.1%} to {chance.max():.1%} of the fits "
+            f"({int(normal['replicates'].min()):,} replicates, `validation/output/newton_ols.md`).",
             "- **People and least squares.** The bound on what was cut leaves some coefficient without a bounded "
             f"interval in {1 - bounded.max():.1%} to {1 - bounded.min():.1%} of the fits "
             f"({int(people['replicates'].min()):,} replicates, `validation/output/newton_people.md`).",
