@@ -113,11 +113,11 @@ def _privacy(entries: Sequence[Entry], releases: Sequence[Release], cite: Citati
 
 def unprotected(entries: Sequence[Entry]) -> list[str]:
     """Say which columns of tables are ordinary results, which no guarantee covers; nothing where there are none."""
-    names = [name for entry in entries for name in getattr(entry.given, "ordinary", ())]
+    names = [f"“{name}”" for entry in entries for name in getattr(entry.given, "ordinary", ())]
     if not names:
         return []
-    kind = "ordinary results" if len(names) > 1 else "an ordinary result"
-    return [f"{listed(names)}: {kind}, which no guarantee covers."]
+    told = "The columns {} show ordinary results" if len(names) > 1 else "The column {} shows an ordinary result"
+    return [f"{told.format(listed(names))}, which no guarantee covers."]
 
 
 def _paid(total: Total, cite: Citations) -> str:

@@ -46,5 +46,6 @@ footer { margin-top: 3rem; padding-top: .8rem; border-top: 1px solid var(--line)
   tr { break-inside: avoid; } thead { display: table-header-group; } caption { break-after: avoid; }
   div.dpinfer { font-size: 8.5pt; overflow: visible; } pre { font-size: 8pt; }
   figure img { max-height: 90mm; max-width: 118mm; width: auto; } a { text-decoration: none; }
+  footer { margin-top: 1rem; break-before: avoid; }
 }
 """

@@ -230,7 +230,10 @@ def test_what_no_program_can_know_is_said_to_be_assumed(fit, ledger, tmp_path):
 def test_columns_without_a_guarantee_are_named(times, fit, tmp_path):
     names = ["private", "plain <b>", "other"][: times + 1]
     page = written(tmp_path, dpi.summary_table([fit, *[ORDINARY] * times], names=names))
-    told = {1: "plain &lt;b&gt;: an ordinary result", 2: "plain &lt;b&gt; and other: ordinary results"}[times]
+    told = {
+        1: "The column “plain &lt;b&gt;” shows an ordinary result",
+        2: "The columns “plain &lt;b&gt;” and “other” show ordinary results",
+    }[times]
     assert page.count(f"{told}, which no guarantee covers.") == 2  # at a glance and in the methods
     assert "which no guarantee covers" not in written(tmp_path, dpi.summary_table([fit]))
 
