@@ -52,6 +52,7 @@ SCRIPTS = {
     "bootstrap_cost": Script("bootstrap", 20_000, 1_000_000, 0),
     "bootstrap_source": Script("bootstrap", 100, 5000, 200),
     "bootstrap_coverage": Script("bootstrap", 4, 5000, 100),
+    "count_intervals": Script("tables", 1, 1, 0),
     "marginals_error": Script("tables", 200, 20_000, 0),
     "marginals_coverage": Script("tables", 40, 5000, 100),
     "marginals_tests": Script("tables", 100, 2000, 400),

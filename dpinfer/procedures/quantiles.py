@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 
 from dpinfer.inference.quantiles import METHODS
+from dpinfer.kernel.price import amounts
 from dpinfer.kernel.stage import Context, Data, Place, Slot, Stage
 from dpinfer.procedures.distribution import OfDistribution, largest_error
 from dpinfer.procedures.keywords import suggests
@@ -81,7 +82,7 @@ class Quantile(OfDistribution):
         if context.nobs is None:
             return _CHOICE_SHARE
         tree = replace(self, method="tree")
-        price = context.privacy / (1 / (1 - _CHOICE_SHARE))
+        price = amounts(context.privacy, (Slot(_CHOICE_SHARE, 1), Slot(1 - _CHOICE_SHARE, 1)))[1]
         noise = largest_error(tree.measurement(price, schema=context.schema, neighbors=context.neighbors))
         ranks = context.nobs * max(max(p, 1 - p) for p in self.probabilities)
         return _LOST_SHARE if ranks <= _REFUTES * noise else _CHOICE_SHARE

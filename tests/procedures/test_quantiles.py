@@ -93,7 +93,7 @@ def check(results, lower, upper):
     assert (high <= upper).all()
 
 
-SPLIT = ("law", "cost", "chosen", "spent")
+SPLIT = ("names", "law", "cost", "chosen", "spent")
 """What the split of the price between choice and tree decides."""
 
 
@@ -408,7 +408,7 @@ def test_the_choice_has_most_of_the_price_where_the_tree_could_not_tell_anything
     values = pd.DataFrame({"x": np.random.default_rng(1).uniform(0, 10, size)})
     shares = {}
     for neighbors in NEIGHBORS:
-        ledger = dpi.Ledger(":memory:", dataset="x", budget=price, neighbors=neighbors)
+        ledger = dpi.Ledger.in_memory(price, neighbors=neighbors)
         question = dpi.median("x", dpi.PrivateData(values, schema, ledger))
         first, second = question.slots(question._context(price))
         assert first.share + second.share == 1

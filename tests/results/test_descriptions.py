@@ -337,7 +337,7 @@ def test_tests_and_intervals_agree(kind):
                             for tested in (value, value + (0.5 if end else -0.5))
                         )
                         if isinstance(results, TableResults):
-                            assert pvalue > alpha >= beyond or value == 0.0
+                            assert pvalue > alpha * (1 - 1e-6) >= beyond or value == 0.0
                         else:
                             assert pvalue == pytest.approx(alpha, rel=0.05) or value in (0.0, 10.0, -10.0, 100.0)
 

@@ -191,3 +191,33 @@ def covered(last: pd.DataFrame) -> list[str]:
     heads = ["column", "bounds", "ends", "cells", "least coverage", "largest width, leaves at most 1/20 of the "
              "oracle's", "any leaves", "flagged"]  # fmt: skip
     return lines_of(heads, rows)
+
+
+def split() -> str:
+    """Errors of the choice and widths of the interval, by share of the price; the library's share in bold."""
+    table = pd.read_csv(OUTPUT / "quantile_split.csv")
+    shares = sorted(table["share"].unique())
+    rows = []
+    for (neighbors, price, n), part in table.groupby(["neighbors", "price", "n"], sort=False):
+        told = []
+        for share in shares:
+            one = part[part["share"] == share].iloc[0]
+            shown = f"{one['error']:.3g} ({one['half width']:.3g})" if share < 1 else f"{one['error']:.3g}"
+            told.append(f"**{shown}**" if one["taken"] else shown)
+        rows.append((neighbors.replace("_", " "), f"`{price}`", f"{n:,}", *told))
+    heads = ["neighbours", "price", "n", *(f"{share:g}" for share in shares)]
+    said = (
+        "Error of a chosen median over that of the sample median, by the share of the price that the choice has (the "
+        "middle one of nine populations, bounds tight to a thousand times too wide), and in brackets the half width of "
+        "the interval over that without privacy. Bold: what the library does "
+        "(`python -m validation.selection.quantile_split`)."
+    )
+    return "\n".join(
+        [
+            said,
+            "",
+            *lines_of(heads, rows),
+            "",
+            picture("Error against width, by the share of the choice", "quantile_split"),
+        ]
+    )

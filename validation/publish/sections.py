@@ -11,6 +11,7 @@ from validation.publish import ordinary_path
 from validation.publish import peers as other_packages
 from validation.publish.audits import audits, bugs
 from validation.publish.claims import claims, fresh, headlines, times
+from validation.publish.counts import count_intervals
 from validation.publish.declarations import cells, faults
 from validation.publish.density import density
 from validation.publish.engines import engines
@@ -20,7 +21,7 @@ from validation.publish.loglinear import loglinear, several
 from validation.publish.marginals import marginals
 from validation.publish.newton import limits, peers, speed
 from validation.publish.planning import planning, real_rows
-from validation.publish.quantiles import quantiles, selection
+from validation.publish.quantiles import quantiles, selection, split
 from validation.publish.ranks import ranks
 from validation.publish.resampling import aggregate, bootstrap
 from validation.publish.rounds import free
@@ -71,6 +72,8 @@ SECTIONS: dict[tuple[Path, str], Callable[[], str]] = {
     (DOCS / "marginals.md", "marginals"): marginals,
     (DOCS / "quantiles.md", "quantiles"): quantiles,
     (DOCS / "quantiles.md", "good-instances"): good_instances,
+    (DOCS / "quantiles.md", "split"): split,
+    (DOCS / "tables.md", "count-intervals"): count_intervals,
     (DOCS / "density.md", "density"): density,
     (DOCS / "glm.md", "peers"): peers,
     (DOCS / "glm.md", "speed"): speed,
