@@ -81,7 +81,7 @@ class Quantile(OfDistribution):
         if context.nobs is None:
             return _CHOICE_SHARE
         tree = replace(self, method="tree")
-        price = context.privacy / (1 / (1 - _CHOICE_SHARE))
+        price = context.privacy / float(1 / (1 - _CHOICE_SHARE))
         noise = largest_error(tree.measurement(price, schema=context.schema, neighbors=context.neighbors))
         ranks = context.nobs * max(max(p, 1 - p) for p in self.probabilities)
         return _LOST_SHARE if ranks <= _REFUTES * noise else _CHOICE_SHARE
