@@ -79,8 +79,9 @@ REASONS: dict[str, str] = {
     ),
     "largest error over a peer's at equal price and neighbours: medians": (
         "A quarter of the price chooses the point, three quarters buy the tree of counts that the interval comes from; "
-        "peers tell no interval and choose with the whole price. Where the choice is all noise, points far out in wide "
-        "bounds are chosen. With more rows or a larger price nothing is lost."
+        "peers tell no interval and choose with the whole price. Where the number of rows is public, and says that the "
+        "tree could tell nothing, the choice has nine tenths; where it is confidential nobody can know. With more "
+        "rows or a larger price nothing is lost."
     ),
     "largest error over a peer's at equal price and neighbours: least squares": (
         "One regressor and 1,000 rows at epsilon 1: noise is as large as what the regressor's spread adds up to, and "
