@@ -39,6 +39,9 @@ _ALIKE = 1e-7
 _FINE = 64
 """Points of the grid in a standard deviation, for every kind of variable, where factors have no common measure."""
 
+_ROUNDED = 1e-6
+"""Relative error of factors that are written with seven digits, at most."""
+
 _SURE = 1e-12
 """Probability from which a computed tail is exact enough."""
 
@@ -145,35 +148,35 @@ class NoiseSums:
 class _Law:
     """Tails of the distance from zero: ``beyond[m]`` is the probability of at least m steps of ``width``.
 
-    ``apart`` is how far the variable itself may be from the grid.
+    ``apart`` is how far the variable itself may be from the grid, ``off`` by which part of a distance the grid may be.
     """
 
     width: float
     apart: float
     beyond: Array
+    off: float = _ROUNDED
 
     def reach(self, alpha: float) -> float:
         """Smallest half width of a closed interval of level ``1 - alpha``; NaN where ``alpha`` is too small to tell."""
         if alpha < _SURE:
             return np.nan
-        return self.width * int(np.searchsorted(-self.beyond[1:], -alpha)) + self.apart
+        steps = int(np.searchsorted(-self.beyond[1:], -alpha))
+        return self.width * steps * (1 + self.off) + self.apart
 
     def tails(self, distance: Array) -> Array:
         """Probability of a distance (k,) or more."""
-        steps = np.ceil((np.asarray(distance) - self.apart) / self.width * (1 - _ALIKE) - _ALIKE)
+        steps = np.ceil((np.asarray(distance) - self.apart) / self.width * (1 - self.off) - _ALIKE)
         return np.asarray(self.beyond[np.clip(steps, 0, self.beyond.size - 1).astype(np.intp)])
 
 
 def _terms(factors: Array, variables: Sequence[Variable]) -> tuple[Term, ...]:
     """Add up what has the same factor and the same law, in order of the factors."""
     sizes = np.abs(factors)
-    largest = float(sizes.max(initial=0.0))
+    spreads = sizes * np.array([one.scale * one.several**0.5 for one in variables])  # steps of one may be tiny
     added: dict[tuple[float, Family, float], int] = defaultdict(int)
-    for place in np.flatnonzero(sizes > _ALIKE * largest).tolist():
-        one = variables[place]
-        if one.scale > 0:
-            size = float(sizes[place])
-            added[size if _exact(size) else float(f"{size:.7g}"), one.family, one.scale] += one.several
+    for place in np.flatnonzero(spreads > _ALIKE * spreads.max(initial=0.0)).tolist():
+        one, size = variables[place], float(sizes[place])
+        added[size if _exact(size) else float(f"{size:.7g}"), one.family, one.scale] += one.several
     return tuple((size, Variable(family, scale, several)) for (size, family, scale), several in sorted(added.items()))
 
 
@@ -210,7 +213,7 @@ def _law(terms: tuple[Term, ...]) -> _Law | None:
     beyond = np.append(np.minimum(np.cumsum(distances[::-1])[::-1], 1.0), 0.0)
     if not on_grid:
         return _Law(width, width * len(terms) / 2, beyond)
-    return _Law(width, 0.0 if all(map(_exact, sizes.tolist())) else 1e-6 * width, beyond)
+    return _Law(width, 0.0, beyond, 0.0 if all(map(_exact, sizes.tolist())) else _ROUNDED)
 
 
 def _reach(one: Variable) -> int:

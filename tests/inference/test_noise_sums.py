@@ -107,3 +107,25 @@ def test_measured_queries_and_tables_of_one_law_agree():
     found = measured_queries(NoiseLaw("laplace", (1.0, 1.0)), [1.0, 1.0], ("a", "b"), np.array([50.0, 60.0]))
     assert found.intervals(np.eye(2), 0.05).tolist() == [[47.0, 53.0], [57.0, 63.0]]
     assert found.contrast_pvalues(np.eye(2), np.array([47.0, 56.0])) == pytest.approx([0.072795, 0.026780], abs=1e-6)
+
+
+@pytest.mark.parametrize("together", [3, 7, 9])
+@pytest.mark.parametrize("epsilon", [0.2, 0.5, 1.0])
+def test_averages_of_many_releases_cover(together, epsilon):
+    """A factor of 1/7 is not exact: rounded to seven digits, and times the steps, it lost the points at the ends."""
+    law = NoiseSums(np.full((1, together), 1 / together), (Variable("laplace", 1 / epsilon, 1),) * together)
+    half = law.reach(0.05, np.array([1e9]))[0]
+    support, found = masses("laplace", 1 / epsilon, together, int(40 / epsilon) * 3)
+    inside = np.abs(support) / together <= half
+    assert found[inside].sum() >= 0.95 - 1e-9
+    assert found[np.abs(support) / together <= half - 0.5 / together].sum() < 0.95
+    outside = found[np.abs(support) / together >= half - 1e-3 / together].sum()
+    assert law.tails(np.array([half]), np.array([0.0]))[0] >= outside - 1e-9
+
+
+def test_noise_of_tiny_steps_counts_by_its_spread():
+    """Released at a Gaussian price: steps of a ten-millionth, and tens of millions of them in a standard deviation."""
+    one, tiny = Variable("laplace", 0.5, 1), Variable("gaussian", 2e7, 1)
+    law = NoiseSums(np.array([[1.0, 1e-7]]), (one, tiny))
+    assert law.reach(0.05, np.array([4.2]))[0] == 5.0  # no grid serves: the continuous quantile, rounded up
+    assert NoiseSums(np.array([[1.0, 1e-7]]), (one, Variable("gaussian", 1e-3, 1))).reach(0.05, np.array([4.2]))[0] < 3
