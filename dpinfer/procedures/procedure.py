@@ -445,4 +445,6 @@ class Procedure(ABC, Parameters):
             raise OptionError("schema", schema, "a Schema, or a procedure that is bound to data")
         if bound is None:
             return Context(schema, neighbors or "add_remove", privacy)
-        return Context(schema, neighbors or bound.neighbors, privacy, bound.nobs, bound.public)
+        asked = neighbors or bound.neighbors
+        nobs = bound.nobs if asked == bound.neighbors else None  # public in the relation of the data, not in the other
+        return Context(schema, asked, privacy, nobs, bound.public)

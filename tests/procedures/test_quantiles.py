@@ -421,3 +421,12 @@ def test_the_choice_has_most_of_the_price_where_the_tree_could_not_tell_anything
     assert shares["add_remove"] == Fraction(1, 4)
     assert size < 30_000 or shares["replace_one"] == Fraction(1, 4)
     assert size > 30 or shares["replace_one"] == Fraction(9, 10)
+
+
+def test_explaining_the_other_relation_knows_no_number_of_rows():
+    schema = dpi.Schema(x=dpi.Real(0, 500, missing=1.0, impossible=1.0))
+    rows = pd.DataFrame({"x": np.arange(50.0)})
+    data = dpi.PublicData(rows, schema, rng=np.random.default_rng(1), neighbors="replace_one")
+    question, price = dpi.median("x", data), dpi.PureDP(0.5)
+    assert "(0.9 of the price)" in str(question.explain(price))
+    assert "(0.25 of the price)" in str(question.explain(price, neighbors="add_remove"))
