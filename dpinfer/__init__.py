@@ -26,9 +26,9 @@ from dpinfer.procedures.density import density
 from dpinfer.procedures.descriptions import corr, count, cov, histogram, mean, table, total, variance
 from dpinfer.procedures.distribution import cdf
 from dpinfer.procedures.expfam import expfam
-from dpinfer.procedures.glm import glm, logit, poisson, probit, quantreg, rlm
+from dpinfer.regression.glm import glm, logit, poisson, probit, quantreg, rlm
 from dpinfer.procedures.guesses import instead_of as _instead_of
-from dpinfer.procedures.linear import gram, ols
+from dpinfer.regression.linear import gram, ols
 from dpinfer.procedures.loglinear import loglinear
 from dpinfer.procedures.marginals import marginals
 from dpinfer.procedures.mean_tests import f_oneway, ttest_1samp, ttest_ind, ttest_rel

@@ -31,6 +31,7 @@ SCRIPTS = {
     "newton_weak": Script("regression", 4, 1000, 40),
     "newton_peers": Script("regression", 2, 40, 0),
     "newton_randhie": Script("regression", 2, 50, 0),
+    "real_data": Script("regression", 20, 1000, 40),
     "declarations": Script("descriptions", 1, 1, 0),
     "newcomer": Script("entry", 1, 1, 0),
     "quality_noise": Script("entry", 400, 2000, 0),

@@ -128,12 +128,11 @@ def _(rows: GramSum) -> str:
 @measures.register
 def _(rows: RoundSum) -> str:
     names = rows.frame.features.basis.names
-    parts, cut = (
-        ", ".join(rows.parts),
-        "" if rows.tau is None else f" (what a person adds cut to length {rows.tau:.6g})",
+    parts = ", ".join(
+        one.name if one.cut is None else f"{one.name} (what a unit adds cut to length {one.cut:.6g})"
+        for one in rows.terms
     )
-    of = f"{rows.frame.size} coordinates of {len(names)} bounded features"
-    return f"{parts}{cut} of a round in {of}: {', '.join(names)}"
+    return f"{parts} of a round in {rows.frame.size} coordinates of {len(names)} bounded features: {', '.join(names)}"
 
 
 @measures.register

@@ -12,7 +12,6 @@ from dpinfer.procedures.expfam import ExpFam
 from dpinfer.procedures.loglinear import LogLinear
 from dpinfer.procedures.marginals import Marginals
 from dpinfer.procedures.mean_comparison import MeanComparison
-from dpinfer.procedures.newton import Newton
 from dpinfer.procedures.procedure import Procedure
 from dpinfer.procedures.quality import DataQuality
 from dpinfer.procedures.quantiles import Quantile
@@ -41,7 +40,6 @@ __all__ = [
     "Marginals",
     "MeanComparison",
     "MostFrequent",
-    "Newton",
     "Procedure",
     "Quantile",
     "RankTest",

@@ -12,10 +12,9 @@ from dpinfer.errors import OptionError
 from dpinfer.kernel.rows.base import Batch, RowSum
 from dpinfer.kernel.rows.interpolants import LARGEST
 from dpinfer.kernel.rows.round_frame import Looked, RoundFrame
-from dpinfer.kernel.rows.rounds import BLOCK_ROWS, Term, by_person, lengths, owners, pieces, whole_numbers
+from dpinfer.kernel.rows.rounds import BLOCK_ROWS, Term, by_person, lengths, owners, pieces, vectors
 from dpinfer.privacy.exact import binary, sqrt_above
 from dpinfer.privacy.sensitivity import joint_sensitivity
-from dpinfer.schema.grid import UNIT
 
 if TYPE_CHECKING:
     from fractions import Fraction
@@ -37,6 +36,9 @@ _MOST_PLACES = 512
 _MOST_BINS = 2**14
 _MOST_COUNTS = 2**20
 
+_STEPS, _FARTHEST = 2.0**12, 2.0**37
+"""Parts of 1 in which lengths of people's vectors are measured, and the most parts of a coordinate of a row."""
+
 _FEW = 8
 """Among fewer cuts a search is as fast as anything."""
 
@@ -47,8 +49,8 @@ class Bins:
 
     With several ``levels`` neighbouring bins are also counted by pairs, by fours and so on; then B is divisible by the
     largest of these. With ``halved`` only the first half of each group is counted within it, for the level above tells
-    the other. ``place`` says which, if it is a coordinate or a label that is binned. Of a "person" it is the
-    Euclidean length of what all their rows add to a vector, the ``term``, that is binned, once for all rows.
+    the other. ``place`` says which, if it is a coordinate or a label that is binned. Of a "person" it is the length, in
+    the norm of the frame, of what all their rows add to a vector that is cut, the ``term``, before it is cut.
     """
 
     name: str
@@ -97,15 +99,19 @@ class Bins:
             if type(self.term) is not Term:
                 raise OptionError("term", type(self.term).__name__, "a Term")
             self.term.check()
-        if (self.of == "person") != (self.term is not None and self.term.kind == "vector"):
-            raise OptionError("term", self.of, "a vector for people, and None for anything else")
+        if (self.of == "person") != (self.term is not None and self.term.cut is not None):
+            raise OptionError("term", self.of, "a vector that is cut for people, and None for anything else")
 
-    def counts(self, looked: Looked, owned: Ints) -> Ints:
-        """Count the rows (m,), or the people of whom ``owned`` (m,) says which each row is of, in each bin (B,)."""
+    def counts(self, looked: Looked, owned: Ints | None, norm: Norm) -> Ints:
+        """Count the rows (m,), or the people of whom ``owned`` (m,) says which each row is of, in each bin (B,).
+
+        Without ``owned`` each row is another person's.
+        """
         kept = looked.weight > 0
         if self.term is not None:
-            number = lengths(by_person(whole_numbers(self.term, looked), owned)) / UNIT
-            kept = np.bincount(owned, kept) > 0
+            steps = np.rint(np.clip(vectors(self.term, looked) * _STEPS, -_FARTHEST, _FARTHEST))  # sums are exact
+            number = lengths(steps if owned is None else by_person(steps, owned), norm) / _STEPS
+            kept = kept if owned is None else np.bincount(owned, kept) > 0
         elif self.of in ("coordinate", "label"):
             number = (looked.z if self.of == "coordinate" else looked.labels)[self.place]
         else:
@@ -254,11 +260,11 @@ class RoundCounts(RowSum):
     def add(self, batch: Batch) -> Ints:
         """Count rows by bin (sets, entries); see `RowSum.add`."""
         rows, _ = self.frame.features.encode(batch.cells)
-        people = any(one.of == "person" for one in self.places)
+        people = self.schema.rows_per_unit > 1 and any(one.of == "person" for one in self.places)
         found = np.zeros((batch.sets, self.entries), dtype=np.int64)
         for place, mine in pieces(batch, batch.size if people else BLOCK_ROWS):
-            looked, owned = self.frame.look(rows[:, mine]), owners(batch, mine)
-            found[place] += np.concatenate([one.counts(looked, owned) for one in self.places])
+            looked, owned = self.frame.look(rows[:, mine]), owners(batch, mine) if people else None
+            found[place] += np.concatenate([one.counts(looked, owned, self.frame.norm) for one in self.places])
         return found
 
     def finish(self, totals: list[int]) -> list[int]:

@@ -46,7 +46,8 @@ class Looked:
     ``z`` (q, m) are coordinates, of all the others there is one for each row (m,): ``linear`` is the linear predictor,
     ``difference`` the response less its mean, ``residual`` that over its standard deviation, ``lift`` what z is
     multiplied by in scores, ``size`` what the survey weight is divided by where it is above 1, and ``weight`` the
-    result, 0 of a row that is dropped. ``labels`` (k, m) are numbers of a row that no weight depends on.
+    result, 0 of a row that is dropped. ``mass`` is the survey weight alone, or 1, and 0 of a row that is dropped.
+    ``labels`` (k, m) are numbers of a row that no weight depends on.
     """
 
     z: Array
@@ -56,6 +57,7 @@ class Looked:
     lift: Array | None
     size: Array
     weight: Array
+    mass: Array
     labels: Array
 
 
@@ -132,13 +134,13 @@ class RoundFrame:
         residual = difference if self.inverse_sd is None else difference * self.inverse_sd(linear)
         lift = None if self.lift is None else self.lift(linear)
         size = self._size(z, lift)
-        weight = np.ones(len(size))
+        mass = np.ones(len(size))
         if self.weighted:
-            np.fmin(np.fmax(others[0], 0.0), 1.0, out=weight)
-            size *= weight
-        weight /= np.maximum(size, 1.0)
-        np.copyto(weight, 0.0, where=rows[0] == 0.0)
-        return Looked(z, linear, difference, residual, lift, size, weight, others[self.weighted :])
+            np.fmin(np.fmax(others[0], 0.0), 1.0, out=mass)
+            size *= mass
+        np.copyto(mass, 0.0, where=rows[0] == 0.0)
+        weight = mass / np.maximum(size, 1.0)
+        return Looked(z, linear, difference, residual, lift, size, weight, mass, others[self.weighted :])
 
     def _size(self, z: Array, lift: Array | None) -> Array:
         """Measure rows (m,), coordinate after coordinate: numbers that are not whole have one order of addition."""

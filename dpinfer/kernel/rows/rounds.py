@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     Array = NDArray[np.float64]
     Ints = NDArray[np.int64]
 
-__all__ = ["BLOCK_ROWS", "SLACK", "RoundSum", "Term", "by_person", "lengths", "owners", "pieces", "whole_numbers"]
+__all__ = ["BLOCK_ROWS", "SLACK", "RoundSum", "Term", "by_person", "lengths", "owners", "pieces", "vectors"]
 
 SLACK = Fraction(1, 2**12)
 """What a row may pay above 1: more than rounding to the grid adds to the price of one that pays 1."""
@@ -42,6 +42,7 @@ _KEPT = float((1 + SLACK) * (1 - Fraction(1, 2**40)))
 
 _KINDS = ("vector", "matrix", "outer", "number", "mass")
 _SQUARED = ("matrix", "outer")
+_CUT = ("vector", "outer")
 _OF = ("residual", "difference", "linear", "label")
 
 _MOST_TERMS = 64
@@ -63,8 +64,12 @@ class Term:
 
     - "vector": ``v lift (u - center) z``, with ``center`` a function of the linear predictor, or 0;
     - "matrix": ``v u z z'``, with negative u cut to 0;
-    - "outer": the products of the first vector with itself;
+    - "outer": the products of a vector with itself;
     - "number": ``v^power u``; "mass": the same, with negative u cut to 0.
+
+    With a ``cut`` a vector, and an outer product, is about the unit: what all rows of a unit add to the vector
+    ``w (u - center) z``, of which only the survey weight w is taken, is shortened to this length in the norm of the
+    frame. Then lengths of rows need no bound of their own.
     """
 
     name: str
@@ -75,6 +80,7 @@ class Term:
     center: Interpolant | None = None
     power: int = 1
     place: int = 0
+    cut: float | None = None
 
     def check(self) -> None:
         """Refuse a term that is none."""
@@ -90,9 +96,13 @@ class Term:
             raise OptionError("power", self.power, "0, 1 or 2")
         if type(self.place) is not int or not 0 <= self.place < MOST_COORDINATES:
             raise OptionError("place", self.place, f"a whole number below {MOST_COORDINATES}")
-        if self.kind == "outer" and not (self.curve is self.center is None):
-            raise OptionError("curve", self.kind, "None: it multiplies what the first vector adds")
-        if self.kind != "vector" and self.center is not None:
+        if self.cut is None and self.kind == "outer":
+            raise OptionError("cut", None, "a length: only vectors of bounded length are multiplied")
+        if self.cut is not None and self.kind not in _CUT:
+            raise OptionError("cut", self.kind, "None: only vectors are shortened")
+        if self.cut is not None and (type(self.cut) is not float or not 1 / UNIT <= self.cut <= _LONGEST):
+            raise OptionError("cut", self.cut, f"a length of at most {_LONGEST:,}, or None")
+        if self.kind not in _CUT and self.center is not None:
             raise OptionError("center", self.kind, "None: it is taken from vectors")
         for table in (self.curve, self.center):
             if table is not None:
@@ -104,14 +114,12 @@ class RoundSum(RowSum):
     """Sums of what each row adds to one round: vectors, matrices and numbers, of which the sizes pay prices.
 
     A row whose sizes pay more than 1, and a slack, for all terms together adds nothing. The prices, tables and maps are
-    public and may be any: of the right ones no row pays more, see `docs/kernel.md`. With ``tau`` a person pays for what
-    all their rows add up to, where the sum of their first vectors is first cut to that length; it is also what "outer"
-    multiplies.
+    public and may be any: of the right ones no row pays more, see `docs/kernel.md`. Where a term has a ``cut``, a
+    person pays for what all their rows add up to.
     """
 
     frame: RoundFrame
     terms: tuple[Term, ...]
-    tau: float | None = None
 
     @property
     def schema(self) -> Schema:
@@ -161,16 +169,10 @@ class RoundSum(RowSum):
             raise OptionError("place", max(places), f"a place among {self.frame.labels} labels")
         if len({term.name for term in terms}) < len(terms):
             raise OptionError("terms", [term.name for term in terms], "different names")
-        kinds = [term.kind for term in terms]
-        if "outer" in kinds and "vector" not in kinds[: kinds.index("outer")]:
-            raise OptionError("terms", kinds, "a vector before what is made of it")
         if sum(self._sizes) > _MOST_SUMS:
             raise OptionError("terms", f"{sum(self._sizes):,} sums", f"at most {_MOST_SUMS:,}")
-        if self.tau is not None:
-            if type(self.tau) is not float or not 1 / UNIT <= self.tau <= _LONGEST:
-                raise OptionError("tau", self.tau, f"a length of at most {_LONGEST:,}, or None")
-            if self.schema.rows_per_unit * self.frame.size > _LONGEST:
-                raise NotProvedError(f"tau= is proved for people of at most {_LONGEST // self.frame.size:,} rows")
+        if self._whole_units and self.schema.rows_per_unit * self.frame.size > _LONGEST:
+            raise NotProvedError(f"cut= is proved for people of at most {_LONGEST // self.frame.size:,} rows")
 
     # Bounds
 
@@ -199,14 +201,12 @@ class RoundSum(RowSum):
     def change(self, weights: Array, neighbors: Neighbors, norm: Norm) -> Fraction:
         """Bound on the change of all sums, each over its noise, for rows in the set: see `docs/kernel.md`.
 
-        Rows of a person count one by one, unless people are in the set as a whole, which is proved for Gaussian noise.
-        Noise of another norm than the set's is not proved.
+        Rows of a person count one by one, unless people are in the set as a whole. Noise of another norm than the set's
+        is not proved.
         """
         if norm != self.frame.norm:
             raise NotProvedError(f"rows are in a set of norm {self.frame.norm}: {norm} noise is not proved")
-        if norm == "l1" and self.tau is not None:
-            raise NotProvedError("tau= is proved for Gaussian noise: l1 noise is not proved")
-        rows = self.schema.rows_per_unit if self.tau is None else 1
+        rows = 1 if self._whole_units else self.schema.rows_per_unit
         power = 2 if norm == "l2" else 1
         shares = [
             _factor(term, neighbors, norm) / (Fraction(term.price) * Fraction(weight) ** power)
@@ -231,19 +231,14 @@ class RoundSum(RowSum):
         return 1 if term.kind in ("number", "mass") else self.frame.size
 
     def _unit(self, place: int) -> float:
-        """Return the number 1 in the whole numbers of a term: a power of two, at which a length tau is below 2^19."""
-        if self.tau is None or not self._cut(place):
-            return float(UNIT)
-        return float(np.ldexp(1.0, GRID_BITS - frexp(self.tau)[1]))
-
-    def _cut(self, place: int) -> bool:
-        """Whether what a term adds is made of people's vectors, cut to the length tau."""
-        return self.tau is not None and (place == self._first or self.terms[place].kind == "outer")
+        """Return the number 1 in the whole numbers of a term: a power of two, at which a cut is below 2^19."""
+        cut = self.terms[place].cut
+        return float(UNIT) if cut is None else float(np.ldexp(1.0, GRID_BITS - frexp(cut)[1]))
 
     @property
-    def _first(self) -> int:
-        """Place of the first vector, or -1."""
-        return next((place for place, one in enumerate(self.terms) if one.kind == "vector"), -1)
+    def _whole_units(self) -> bool:
+        """Whether it is the unit as a whole that is forced into the set, not each of its rows."""
+        return any(term.cut is not None for term in self.terms)
 
     # Integers
 
@@ -254,42 +249,33 @@ class RoundSum(RowSum):
         """
         rows, _ = self.frame.features.encode(batch.cells)
         found = np.zeros((batch.sets, self.entries), dtype=np.int64)
-        for place, mine in pieces(batch, BLOCK_ROWS if self.tau is None else batch.size):
-            owned = None if self.tau is None else owners(batch, mine)
-            found[place] += self._summed(self.integers(rows[:, mine], owned))
+        people = self._whole_units and self.schema.rows_per_unit > 1
+        for place, mine in pieces(batch, batch.size if people else BLOCK_ROWS):
+            found[place] += self._summed(self.integers(rows[:, mine], owners(batch, mine) if people else None))
         return found
 
     def integers(self, rows: Array, owned: Ints | None = None) -> list[Array]:
         """Map integer features (d, m) to the whole numbers of each term (k, m), forced into the set.
 
-        A matrix has the vector q of its sum of q q'. Whatever does not fit becomes zero, for all terms of a unit. With
-        ``tau`` the first vector has those of people, of whom ``owned`` (m,) says which each row is of, from 0.
+        A matrix has the vector q of its sum of q q'. Whatever does not fit becomes zero, for all terms of a unit. Where
+        ``owned`` (m,) says whose each row is, from 0, units are people, and terms with a cut have one vector for each.
         """
-        looked = self.frame.look(rows)
-        if self.tau is not None and owned is None:
-            owned = np.arange(rows.shape[1])
+        looked, norm = self.frame.look(rows), self.frame.norm
         found: list[Array] = []
         paid = np.zeros(rows.shape[1] if owned is None else int(owned.max(initial=-1)) + 1)
         for place, term in enumerate(self.terms):
-            if term.kind == "outer":
-                whole = found[self._first]
+            if term.cut is None:
+                whole, mine = whole_numbers(term, looked), owned
             else:
-                whole = whole_numbers(term, looked)
-                if owned is not None and place == self._first:
-                    whole = self._shortened(by_person(whole, owned))
+                whole, mine = shortened(vectors(term, looked), term.cut, self._unit(place), norm), None
+                if owned is not None:
+                    whole = shortened(by_person(whole, owned), term.cut * self._unit(place), 1.0, norm)
             found.append(whole)
-            mine = None if self._cut(place) else owned
-            paid += term.price * _size(term, whole, self.frame.norm, self._unit(place), mine)
+            paid += term.price * _size(term, whole, norm, self._unit(place), mine)
         dropped = ~(paid <= _KEPT)
-        for place, one in enumerate(found):  # once more for "outer", whose numbers are the vector's
-            np.copyto(one, 0.0, where=dropped if owned is None or self._cut(place) else dropped[owned])
+        for one, term in zip(found, self.terms, strict=True):
+            np.copyto(one, 0.0, where=dropped if owned is None or term.cut is not None else dropped[owned])
         return found
-
-    def _shortened(self, whole: Array) -> Array:
-        """Cut the whole numbers of people (k, n) to the length tau, in whole steps."""
-        assert self.tau is not None
-        share = np.minimum(self.tau * UNIT / np.maximum(lengths(whole), 1.0), 1.0)
-        return _rounded(whole * (share * (self._unit(self._first) / UNIT)))
 
     def _summed(self, integers: list[Array]) -> Ints:
         """Sum over rows; np.dot, unlike the operator @, lets other threads run meanwhile."""
@@ -319,10 +305,35 @@ def _factor(term: Term, neighbors: Neighbors, norm: Norm) -> int:
     return 4 if norm == "l2" and term.kind in ("vector", "number") else 2
 
 
-def whole_numbers(term: Term, looked: Looked) -> Array:
-    """Return the whole numbers (k, m) of a term, in [-UNIT, UNIT]."""
+def _amounts(term: Term, looked: Looked) -> Array:
+    """Return u - center (m,) of rows."""
     number: Array = looked.labels[term.place] if term.of == "label" else getattr(looked, term.of)
     amount = number.copy() if term.curve is None else term.curve(number)
+    if term.center is not None:
+        amount -= term.center(looked.linear)
+    return amount
+
+
+def vectors(term: Term, looked: Looked) -> Array:
+    """Return what rows add to a vector that is cut (k, m): a function of each row alone, to the last bit."""
+    amount = _amounts(term, looked)
+    np.copyto(amount, 0.0, where=looked.mass == 0.0)
+    amount *= looked.mass
+    return looked.z * amount
+
+
+def shortened(long: Array, cut: float, unit: float, norm: Norm) -> Array:
+    """Shorten vectors (k, m) to a length, and round them to whole numbers of which ``unit`` make 1.
+
+    What is no number becomes a length that nobody can pay.
+    """
+    share = np.minimum(cut / np.maximum(lengths(long, norm), 1e-300), 1.0)
+    return _rounded(long * (share * unit))
+
+
+def whole_numbers(term: Term, looked: Looked) -> Array:
+    """Return the whole numbers (k, m) of a term without a cut, in [-UNIT, UNIT]."""
+    amount = _amounts(term, looked)
     if term.kind in ("matrix", "mass"):
         np.maximum(amount, 0.0, out=amount)
     if term.kind in ("number", "mass"):
@@ -333,8 +344,6 @@ def whole_numbers(term: Term, looked: Looked) -> Array:
     if term.kind == "matrix":
         amount *= looked.weight
         return _rounded(looked.z * (np.sqrt(amount) * UNIT))
-    if term.center is not None:
-        amount -= term.center(looked.linear)
     amount *= looked.weight * UNIT
     return _rounded(looked.z * (amount if looked.lift is None else amount * looked.lift))
 
@@ -365,16 +374,21 @@ def _size(term: Term, whole: Array, norm: Norm, unit: float, owned: Ints | None)
 
 
 def _squares(whole: Array) -> Array:
-    """Sum squares of columns, coordinate after coordinate: where they are not exact there is one order of addition."""
+    """Sum squares of columns, coordinate after coordinate."""
     found = np.zeros(whole.shape[1])
     for one in whole:
         found += one * one
     return found
 
 
-def lengths(whole: Array) -> Array:
-    """Return the Euclidean length (m,) of each column of whole numbers (k, m)."""
-    return np.sqrt(_squares(whole))
+def lengths(whole: Array, norm: Norm = "l2") -> Array:
+    """Return the length (m,) of each column (k, m), coordinate after coordinate: there is one order of addition."""
+    if norm == "l2":
+        return np.sqrt(_squares(whole))
+    found = np.zeros(whole.shape[1])
+    for one in whole:
+        found += np.abs(one)
+    return found
 
 
 def by_person(whole: Array, owned: Ints) -> Array:

@@ -18,29 +18,26 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from dpinfer.inference.newton_terms import split_terms
 from dpinfer.inference.slopes import AverageChange, AverageSlope
 from dpinfer.kernel.rows.interpolants import Interpolant
 from dpinfer.kernel.rows.rounds import RoundSum, Term
 from dpinfer.kernel.stage import Slot, Stage, Sum
-from dpinfer.numerics.count_laws import LOG
-from dpinfer.procedures.newton_estimates import estimates_of
-from dpinfer.procedures.newton_models import constant, steps_of
+from dpinfer.regression.iterations import split_terms
+from dpinfer.regression.models import LOG, constant, tabled
 from dpinfer.results.effects import lone_changes
 from dpinfer.schema.points import FormulaDesign
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from dpinfer.inference.newton_inference import NewtonInference
     from dpinfer.numerics.arrays import Array
     from dpinfer.numerics.responses import Response
-    from dpinfer.procedures.newton_start import Begun
-    from dpinfer.procedures.newton_steps import NewtonPlan
+    from dpinfer.regression.inference import RegressionInference
+    from dpinfer.regression.iterations import Plan
     from dpinfer.release.stage import StageRelease
     from dpinfer.results.effects import Change
 
-__all__ = ["MARGINS", "Margins", "margins_of"]
+__all__ = ["MARGINS", "Margins"]
 
 MARGINS = Fraction(5, 100)
 """Share of the price."""
@@ -60,7 +57,7 @@ _SPAN, _BESIDE = 25.0, 8.0
 class Margins:
     """The round of one regression."""
 
-    plan: NewtonPlan
+    plan: Plan
 
     @cached_property
     def changes(self) -> list[Change]:
@@ -79,9 +76,9 @@ class Margins:
         before = [replace(one, share=one.share * (1 - MARGINS)) for one in self.plan.slots()]
         return (*before, Slot(MARGINS, len(self.changes) + 2, adaptive=True))
 
-    def stage(self, start: Begun, found: NewtonInference, offset: float) -> Stage:
-        """Ask for the sums at the estimate ``found``; ``offset`` is the usual one."""
-        columns = self.plan.columns
+    def stage(self, found: RegressionInference, start: StageRelease) -> Stage:
+        """Ask for the sums at the estimate ``found``."""
+        columns, offset = self.plan.columns, float(start.settings["offset"])
         params = found.params * min(1.0, _LARGEST / max(float(np.abs(found.params @ columns.maps[:-1]).sum()), 1.0))
         ends = [
             float(params @ mean) + offset + _FARTHEST * float(np.sqrt(max(float(params @ cov @ params), 0.0)))
@@ -94,7 +91,7 @@ class Margins:
             params,
             (0.0, 1.0),
             constant(0.0),
-            skipped=start.kept.skipped,
+            skipped=self.plan.begun(start).kept.skipped,
             predictors=predictors,
             norm=self.plan.norm,
         )
@@ -102,17 +99,17 @@ class Margins:
         weights = rows.usual_weights(self.plan.context.neighbors, self.plan.norm)
         return Stage(Sum(rows, weights=tuple(weights.tolist())), settings=settings)
 
-    def read(self, stage: StageRelease, found: NewtonInference) -> tuple[AverageSlope, tuple[AverageChange, ...]]:
+    def read(self, stage: StageRelease, found: RegressionInference) -> tuple[AverageSlope, tuple[AverageChange, ...]]:
         """Return the averages with their derivatives for normal regressors with the released moments."""
         asked = self._terms(stage.settings)
         sums = split_terms(stage, [term for term, _ in asked], 1)
         params, offset = np.array(stage.settings["point"]), float(stage.settings["offset"])
-        rows = max(float(sums["rows"].value[0]), sums["rows"].scale, 1.0)
+        rows = max(float(sums["rows"][0][0]), sums["rows"][1], 1.0)
         averages = []
         for term, unit in asked[1:]:
-            summed = sums[term.name].times(unit / rows)
-            value = float(summed.value[0])
-            averages.append((value, summed.scale**2 + (value * sums["rows"].scale / rows) ** 2))
+            summed, noise = sums[term.name]
+            value = float(summed[0]) * unit / rows
+            averages.append((value, (noise * unit / rows) ** 2 + (value * sums["rows"][1] / rows) ** 2))
         laws, total = self._laws(params, *_moments(found)), found.cov_sampling + found.cov_noise
         gradient = self._mean_product(params, *laws[0], offset, 1)
         value, variance = averages[0]
@@ -149,7 +146,7 @@ class Margins:
         """Return a function over its largest value as a table, and that value."""
         far = self.response.farthest + _BESIDE
         low, high = (end - _SPAN, end) if self.response is LOG else (-far, far)
-        found = steps_of(function, low, high)
+        found = tabled(function, low, high)
         unit = max(float(found.values.max()), _LEAST)
         values = found.values / unit
         return Interpolant(low, high, values, float(values[0]), float(values[-1])), unit
@@ -179,15 +176,7 @@ class Margins:
         return np.asarray(derivatives[order] * mean + derivatives[order + 1] * (cov @ params))
 
 
-def margins_of(plan: NewtonPlan, released: tuple[StageRelease, ...]) -> Stage:
-    """Return the round, from what the stages of the regression released."""
-    stages = dict(zip(plan.kinds, released, strict=True))
-    start = stages["start"]
-    return Margins(plan).stage(plan.begun(start), estimates_of(plan, stages), float(start.settings.get("offset", 0.0)))
-
-
-def _moments(found: NewtonInference) -> tuple[Array, Array]:
+def _moments(found: RegressionInference) -> tuple[Array, Array]:
     """Released mean (p,) and covariance (p, p) of the regressors."""
-    back = np.linalg.pinv(found.weights.T)
-    moments = found.fit.moments
-    return back @ moments.mean, back @ moments.cov @ back.T
+    assert found.moments is not None
+    return found.moments

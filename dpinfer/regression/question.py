@@ -1,4 +1,4 @@
-"""Questions of regressions by noisy Newton rounds."""
+"""The question of a regression by noisy Newton iterations, for every model."""
 
 from __future__ import annotations
 
@@ -7,25 +7,18 @@ from dataclasses import KW_ONLY, dataclass, replace
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
-from statsmodels.genmod.families import links
 
 from dpinfer.errors import FormulaError, NotProvedError, OptionError, ReleaseFormatError
-from dpinfer.inference.newton_inference import METHODS
-from dpinfer.privacy.units import PureDP
 from dpinfer.procedures.conditions import told_where, where_notes
 from dpinfer.procedures.expected import sizes_shown
-from dpinfer.procedures.newton_columns import NewtonColumns, columns_of
-from dpinfer.procedures.newton_count_steps import CountPlan
-from dpinfer.procedures.newton_counts import COUNTS, CountModel
-from dpinfer.procedures.newton_estimates import estimates_of
-from dpinfer.procedures.newton_margins import MARGINS, Margins, margins_of
-from dpinfer.procedures.newton_models import BinaryModel, EqualSpreadModel, LinearModel, RoundModel
-from dpinfer.procedures.newton_people import PeoplePlan
-from dpinfer.procedures.newton_robust import HuberModel, QuantileModel
-from dpinfer.procedures.newton_steps import NewtonPlan
 from dpinfer.procedures.options import TARGET, TRUTH, Allowed, inferred, is_number, is_text, measured, one_of
 from dpinfer.procedures.procedure import Procedure
 from dpinfer.procedures.stored import context_of
+from dpinfer.regression.design import Columns, columns_of
+from dpinfer.regression.inference import METHODS, RegressionInference, solved
+from dpinfer.regression.iterations import Plan
+from dpinfer.regression.margins import MARGINS, Margins
+from dpinfer.regression.models import MODELS, Model
 from dpinfer.results.base import PrivateResults
 from dpinfer.results.glm import GLMResults
 from dpinfer.schema.points import FormulaDesign
@@ -35,7 +28,6 @@ if TYPE_CHECKING:
 
     from dpinfer.kernel.measurement import Measurement
     from dpinfer.kernel.stage import Context, Slot, Stage
-    from dpinfer.privacy.sensitivity import Norm
     from dpinfer.privacy.units import Neighbors
     from dpinfer.release import Release, StageRelease
     from dpinfer.schema.schema import Schema
@@ -50,43 +42,32 @@ _EXPRESSION = Allowed(lambda given: given is None or is_text(given), "a column o
 
 _RANGES = Allowed(lambda given: given is None or isinstance(given, bool), "True or False")
 
-_BINARY = ("logit", "probit", "cloglog")
-
-_PARAMETERS = {"negativebinomial": ("alpha", 1e-6, 100.0), "quantile": ("q", 0.0, 1.0), "huber": ("tuning", 0.1, 10.0)}
-"""What the parameter of a model is called, and the numbers between which it lies."""
-
 _UNLIKELY = "the numbers of the release are none that its question makes"
-
-_INSTEAD = (
-    "With few rows or a small price, rounds under PureDP may leave terms not determined. Where the declared bounds fit "
-    'the data, method="gram" often bounds them, for errors of equal spread.'
-)
 
 _LARGEST = 1e150
 """Settings are smaller: columns may be as small as that over their unit."""
 
-_LINKS = {"logit": links.Logit, "probit": links.Probit, "cloglog": links.CLogLog, **dict.fromkeys(COUNTS, links.Log)}
+_FAR_STEP = {"linear": 6.0, "binary": 4.0, "log": 2.0, "huber": 6.0, "quantile": 6.0}
+"""Length of the last step, as a standard deviation of the linear predictor, at most."""
 
-_TITLES = {
-    "ols": "OLS",
-    "logit": "Logit",
-    "probit": "Probit",
-    "cloglog": "Binomial, complementary log-log",
-    "huber": "Robust",
-    "quantile": "Quantile",
-    **COUNTS,
-}
-"""What tables call a model."""
+_SHOWN = 0.05
+"""Part of an interval that clipping lengthens it by, from which a table says so."""
+
+_ROBUST = "Standard errors are robust (HC1): they hold under heteroskedasticity and where the model is misspecified."
+_EQUAL = (
+    "Standard errors assume that the model is right and its errors have one variance: neither is checked, and where one "
+    "fails they are wrong."
+)
 
 
 @dataclass(frozen=True, eq=False)
 class Newton(Procedure):
-    """A regression by noisy Newton rounds. See `ols`, `logit`, `glm`."""
+    """A regression by noisy Newton iterations. See `ols`, `logit`, `glm`."""
 
     procedures = ("newton",)
 
     formula: str = measured("", _FORMULA)
-    model: str = measured("ols", one_of(tuple(_TITLES)))
+    model: str = measured("ols", one_of(tuple(MODELS)))
     parameter: float | None = None
     where: str | None = None
     ranges: bool | None = measured(None, _RANGES)
@@ -100,25 +81,17 @@ class Newton(Procedure):
     target: str = inferred("population", TARGET)
 
     @property
-    def rounds(self) -> RoundModel:
-        """What the model asks of the rows."""
-        if self.model in COUNTS:
-            return CountModel.named(self.model, self.parameter)
-        if self.model == "huber":
-            return HuberModel() if self.parameter is None else HuberModel(self.parameter)
-        if self.model == "quantile":
-            return QuantileModel() if self.parameter is None else QuantileModel(self.parameter)
-        if self.model == "ols":
-            return LinearModel() if self.cov_type == "HC1" else EqualSpreadModel()
-        return BinaryModel(self.model)
+    def kind(self) -> Model:
+        """The model."""
+        return MODELS[self.model]
 
     def check_options(self) -> None:
-        """Refuse parameters and margins that the model does not have, and errors of equal spread where they are not."""
+        """Refuse parameters and margins that the model does not have, and equal variances where they are not served."""
         if self.parameter is not None:
-            name, low, high = _PARAMETERS.get(self.model, ("parameter", 0.0, 0.0))
+            name, low, high = self.kind.option or ("parameter", 0.0, 0.0)
             if not (is_number(self.parameter) and low < self.parameter < high):
                 raise OptionError(name, self.parameter, f"a number between {low:g} and {high:g}")
-        if self.margins and self.rounds.response is None:
+        if self.margins and self.kind.response is None:
             raise OptionError(
                 "margins", True, f"False: with the identity link of {self.model} effects are coefficients"
             )
@@ -132,34 +105,30 @@ class Newton(Procedure):
                 'do not: take cov_type="HC1"'
             )
 
-    def columns(self, schema: Schema) -> NewtonColumns:
+    def columns(self, schema: Schema) -> Columns:
         """Return the columns, compiled against a schema."""
         return columns_of(schema, self.formula, self.where, self.weights, self.offset, self.exposure)
 
-    def plan(self, context: Context) -> NewtonPlan:
+    def plan(self, context: Context) -> Plan:
         """Return the stages."""
-        columns = self.columns(context.schema)
-        norm: Norm = "l1" if isinstance(context.privacy, PureDP) else "l2"
-        if isinstance(self.rounds, CountModel):
-            if context.schema.rows_per_unit > 1:
-                raise NotProvedError(f"{self.model} takes rows as independent, and a person may have several")
-            return CountPlan(columns, self.rounds, context, self._ranged)
-        plan = NewtonPlan if context.schema.rows_per_unit == 1 else PeoplePlan
-        return plan(columns, self.rounds.under(norm, len(columns.names)), context, self._ranged)
-
-    @property
-    def _ranged(self) -> bool:
-        """Whether ranges are measured: where nothing is said, as the model has a share for them."""
-        return "ranges" in self.rounds.shares if self.ranges is None else self.ranges
+        parameter = self.kind.default if self.parameter is None else float(self.parameter)
+        return Plan(
+            self.columns(context.schema),
+            self.kind,
+            parameter,
+            context,
+            scales=self.ranges is not False,
+            robust=self.cov_type == "HC1",
+        )
 
     def resolve(self, context: Context) -> Self:  # noqa: ARG002
         """Return the same question with ranges decided."""
-        return replace(self, ranges=self._ranged)
+        return replace(self, ranges=self.ranges is not False)
 
     @property
     def about(self) -> object:
         """What is measured, with ranges decided."""
-        return super().about if self.ranges is not None else replace(self, ranges=self._ranged).about
+        return super().about if self.ranges is not None else replace(self, ranges=True).about
 
     def text(self, schema: Schema) -> str:  # noqa: ARG002
         """Return the question in one line."""
@@ -177,22 +146,23 @@ class Newton(Procedure):
                 'cov_type="HC1", which is clustered by person'
             )
         columns.refuse_collinear()
-        if self.weights is not None and self.model not in ("ols", *_BINARY):
+        binary, log = self.kind.kind == "binary", self.kind.kind == "log"
+        if self.weights is not None and not (binary or self.model == "ols"):
             raise NotProvedError(f"weights= is served for ols, logit, probit and cloglog, not for {self.model}")
-        if columns.offsets and self.model not in COUNTS:
+        if columns.offsets and not log:
             raise NotProvedError(
                 "offset= and exposure= are served with a logarithmic link, by poisson and by glm with Poisson(), "
                 f"NegativeBinomial() or Gamma(), not for {self.model}"
             )
         response = columns.response
         lower, upper = response.expression.lower, response.expression.upper
-        if self.model in COUNTS and lower < 0:
+        if log and lower < 0:
             raise FormulaError(
                 response.name,
                 f"lies between {lower:g} and {upper:g}: the response of {self.model} is not negative",
                 "declare a lower bound of 0 or more",
             )
-        if self.model in _BINARY and not (response.codings or columns.binary):
+        if binary and not (response.codings or columns.binary):
             raise FormulaError(
                 response.name,
                 f"lies between {lower:g} and {upper:g}: the response of {self.model} is 0 or 1",
@@ -211,30 +181,28 @@ class Newton(Procedure):
         return tuple(self.columns(context.schema).features.columns)
 
     def stage(self, place: int, context: Context, released: tuple[StageRelease, ...]) -> Stage:
-        """Ask for ranges, a start, counts, two rounds, and perhaps sums for margins; see `NewtonPlan`, `Margins`."""
+        """Ask for scales, a start, counts and iterations, and perhaps for margins; see `Plan`, `Margins`."""
         plan = self.plan(context)
-        return plan.stage(place, released) if place < len(plan.kinds) else margins_of(plan, released)
+        if place < len(plan.kinds):
+            return plan.stage(place, released)
+        start = dict(zip(plan.kinds, released, strict=True))["start"]
+        return Margins(plan).stage(_inferred(plan, released), start)
 
     def check_release(self, release: Release) -> None:
         """Refuse a release whose sums or settings are not those of the stages."""
         context = context_of(release)
         plan = self.plan(context)
         with _reading():
-            self._check_stages(release, plan)
-
-    def _check_stages(self, release: Release, plan: NewtonPlan) -> None:
-        context = plan.context
-        if release.kind != self.release_kind(context) or len(release.stages) != len(plan.kinds) + self.margins:
-            raise ReleaseFormatError("stages: not those that the question asks for")
-        for place, stage in enumerate(release.stages):
-            _check_finite(stage.settings)
-            before = release.stages[:place]
-            asked = plan.stage(place, before) if place < len(plan.kinds) else margins_of(plan, before)
-            if asked.measure.names != stage.names or asked.settings.keys() != stage.settings.keys():
-                raise ReleaseFormatError("the sums of the release are not those that its question asks for")
-            for name, mine in asked.settings.items():
-                if np.shape(mine) != np.shape(stage.settings[name]):
-                    raise ReleaseFormatError(f"settings: {name} is of a wrong shape")
+            if release.kind != self.release_kind(context) or len(release.stages) != len(plan.kinds) + self.margins:
+                raise ReleaseFormatError("stages: not those that the question asks for")
+            for place, stage in enumerate(release.stages):
+                _check_finite(stage.settings)
+                asked = self.stage(place, context, release.stages[:place])
+                if asked.measure.names != stage.names or asked.settings.keys() != stage.settings.keys():
+                    raise ReleaseFormatError("the sums of the release are not those that its question asks for")
+                for name, mine in asked.settings.items():
+                    if np.shape(mine) != np.shape(stage.settings[name]):
+                        raise ReleaseFormatError(f"settings: {name} is of a wrong shape")
 
     def describe(self, measured: Measurement) -> str:
         """Describe the measurement, and how much wider noise would make intervals, before anything is spent.
@@ -243,7 +211,7 @@ class Newton(Procedure):
         -------
         str
             What is measured, its bounds, noise and guarantee; and by how much privacy noise would make standard errors
-            larger at several numbers of rows, if most rows lie at usual distances from the middle.
+            larger at several numbers of rows, for scores that spread as normal ones do.
         """
         plan = self.plan(measured.context)
         sizes = sizes_shown(measured.context.nobs)
@@ -251,14 +219,8 @@ class Newton(Procedure):
         return (
             f"{measured.describe()}\n"
             "standard errors of slopes from sampling and noise together, over those from sampling alone, about\n"
-            f"1 + {shown} (a rough guide: rare levels and collinear columns carry more)"
-            + (f"\n{_INSTEAD}" if self._by_products(measured.context) else "")
+            f"1 + {shown} (a rough guide: skewed columns and rare levels carry more)"
         )
-
-    def _by_products(self, context: Context) -> bool:
-        """Whether cross-products serve the question, and under Laplace noise often bound what rounds do not."""
-        laplace = isinstance(context.privacy, PureDP) and context.schema.rows_per_unit == 1
-        return laplace and self.model == "ols" and self.weights is None
 
     # What is inferred
 
@@ -275,27 +237,101 @@ class Newton(Procedure):
         plan = theirs.plan(context_of(found))
         stages = found.stages[: len(plan.kinds)]
         with _reading():
-            estimated = estimates_of(
-                plan, dict(zip(plan.kinds, stages, strict=True)), method=self.inference, target=self.target
-            )
+            estimated = _inferred(plan, stages, self.inference, self.target)
             if not np.isfinite([estimated.params, np.diag(estimated.cov_sampling + estimated.cov_noise)]).all():
                 raise ReleaseFormatError(_UNLIKELY)
-            told = plan.notes(stages)
+            told = _notes(plan, stages, estimated)
         shown: dict[str, Any] = {
-            "model_name": f"Private {_TITLES[self.model]}",
+            "model_name": f"Private {self.kind.title}",
             "response": plan.columns.response.name,
             "notes": (*where_notes(self.where), *told),
             "design": FormulaDesign(found.schema, plan.columns.compiled.design),
         }
-        if theirs._by_products(plan.context) and len(estimated.flags) > len(estimated.notes):
-            shown["notes"] += (_INSTEAD,)
-        if plan.model.response is None:
+        if self.kind.response is None:
             return PrivateResults(estimated, found, **shown)
         if theirs.margins:
             slope, changes = Margins(plan).read(found.stages[-1], estimated)
             shown |= {"average_slope": slope, "average_changes": changes}
             shown["notes"] += (f"Sums for average marginal effects took {float(MARGINS):.0%} of the price.",)
-        return GLMResults(estimated, found, link=_LINKS[self.model](), counts=self.model not in _BINARY, **shown)
+        return GLMResults(estimated, found, link=self.kind.link(), counts=self.kind.kind == "log", **shown)
+
+
+def _inferred(
+    plan: Plan, released: tuple[StageRelease, ...], method: str = "auto", target: str = "population"
+) -> RegressionInference:
+    """Return the estimates of one regression from its stages."""
+    stages = dict(zip(plan.kinds, released, strict=False))
+    start, last = plan.begun(stages["start"]), stages["second"]
+    iterations = [plan.iteration(stages, kind) for kind in ("first", "second") if kind in stages]
+    meat, noise = plan.products(last)
+    settings = last.settings
+    if plan.robust:
+        lost = float(settings["lost"]) / max(float(np.trace(meat)), 0.3 * float(settings["spread"]) * start.size)
+        meat, noise = meat * ((1 + lost) * float(settings.get("meat", 1.0))), noise * (1 + lost)
+    else:
+        meat, noise = meat / start.size, noise / start.size
+    people = plan.context.schema.rows_per_unit
+    fit = solved(
+        iterations,
+        plan.weighed(iterations),
+        plan.hessian_floor(iterations),
+        (meat, noise),
+        excess=float(settings["excess"]),
+        size=max(start.size / people, 1.0),
+        longest=_FAR_STEP[plan.model.kind]
+        * float(np.sqrt(people))
+        * (np.sqrt(start.weight) if plan.model.response else 1.0),
+        flat=plan.norm == "l1",
+        robust=plan.robust,
+    )
+    intercept = plan.columns.intercept
+    if plan.model.bounded and intercept:
+        fit = replace(fit, intercept=(float(settings.get("intercept", 0.0)), float(settings.get("bias", 0.0))))
+    weights, shift = start.transform.T, np.zeros(len(plan.columns.names))
+    if plan.model.kind not in ("binary", "log"):
+        weights = weights * start.unit
+        shift[0] = start.shift if intercept else 0.0
+    total, error = start.size, 0.0 if plan.public_size is not None and plan.columns.weight is None else start.rows[1]
+    back = np.linalg.pinv(start.transform)
+    mean = back @ start.second[0] if intercept else np.zeros(len(weights))
+    return RegressionInference(
+        plan.columns.names,
+        fit,
+        weights,
+        shift,
+        nobs=start.rows[0],
+        nobs_is_public=plan.public_size is not None,
+        target=target,
+        method=method,
+        unknown=start.kept.unknown,
+        response=plan.model.response,
+        moments=(mean, back @ start.second @ back.T - np.outer(mean, mean)),
+        total=total,
+        total_variance=error**2,
+        slopes=1.0 if plan.model.name in ("logit", "poisson") and intercept and plan.columns.weight is None else 0.0,
+    )
+
+
+def _notes(plan: Plan, released: tuple[StageRelease, ...], found: RegressionInference) -> tuple[str, ...]:
+    """Return sentences for tables: at most three, those that change how a number is read."""
+    told = [_ROBUST if plan.robust else _EQUAL]
+    settings = released[len(plan.kinds) - 1].settings
+    unit = float(dict(zip(plan.kinds, released, strict=False))["start"].settings["unit"])
+    if plan.model.kind == "huber":
+        told.append(
+            f"Residuals are clipped at {float(settings['cut']) * unit:.4g}, {plan.parameter:g} times their scaled median "
+            "absolute deviation."
+        )
+    if plan.model.kind == "quantile":
+        told.append(f"The check loss is smoothed with a bandwidth of {float(settings['cut']) * unit:.3g}.")
+    if found.lengthened > _SHOWN:
+        told.append(
+            f"Intervals are up to {found.lengthened:.0%} longer for what clipping the largest scores may have biased "
+            "(column bias bound)."
+        )
+    if plan.columns.weights is not None:
+        told.append(f"Rows are weighted by {plan.columns.weights}.")
+    return tuple(told)
 
 
 @contextmanager

@@ -9,7 +9,7 @@ from statsmodels.genmod.families import links
 
 from dpinfer.errors import NotProvedError, OptionError, type_of
 from dpinfer.procedures.keywords import suggests
-from dpinfer.procedures.newton import Newton
+from dpinfer.regression.question import Newton
 
 if TYPE_CHECKING:
     from dpinfer.kernel.stage import Data

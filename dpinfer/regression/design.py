@@ -1,4 +1,4 @@
-"""The columns of a regression by Newton rounds: as measured, and in coordinates that are evenly spread."""
+"""The columns of a regression: as measured, in coordinates that are evenly spread, and without levels that are rare."""
 
 from __future__ import annotations
 
@@ -8,20 +8,19 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from dpinfer.errors import CollinearDesignError, FormulaError, OptionError
+from dpinfer.errors import CollinearDesignError, FormulaError, MissingFromReleaseError, OptionError
 from dpinfer.kernel.rows.features import Features
 from dpinfer.kernel.rows.round_frame import RoundFrame
 from dpinfer.procedures.conditions import compiled_where, quoted
 from dpinfer.procedures.gram_design import two_sided
-from dpinfer.procedures.newton_scaled import Scaled, carriers, orthogonal
-from dpinfer.schema.basis import basis_of, build_basis, represent
+from dpinfer.schema.basis import build_basis, represent
 from dpinfer.schema.category import Category
 from dpinfer.schema.clamping import limits_of
 from dpinfer.schema.columns import Boolean, Integer, Real
 from dpinfer.schema.expressions import compile_expression, constant_expression
 from dpinfer.schema.formula import CompiledFormula, DesignColumn, compile_formula
 from dpinfer.schema.grid import UNIT
-from dpinfer.schema.level_maps import kept_map
+from dpinfer.schema.level_maps import kept_map, level_indicators
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -36,7 +35,16 @@ if TYPE_CHECKING:
     from dpinfer.schema.nodes import Node
     from dpinfer.schema.schema import Schema
 
-__all__ = ["NewtonColumns", "columns_of", "offsets_of"]
+__all__ = ["Columns", "Kept", "columns_of", "framed", "rare_levels", "without_levels"]
+
+_FEW = 4.0
+"""Whole numbers of so short a range lie evenly enough."""
+
+_RANGE = 1.8
+"""Standard deviations on either side of the centre that public rows are spread over: uniform, they have nearly one."""
+
+_SEEN = 4.0
+"""Standard deviations of its noise from which a count is taken to be of rows."""
 
 _SAMPLED = 2048
 """Public rows on which columns are orthogonalised."""
@@ -55,7 +63,7 @@ _DEPENDENT = 3e-6
 
 
 @dataclass(frozen=True, eq=False)
-class NewtonColumns:
+class Columns:
     """The columns of a regression, compiled against a schema.
 
     Attributes
@@ -166,25 +174,65 @@ class NewtonColumns:
             return np.zeros(self.basis.width)
         return np.asarray(represent(self.basis, self._offsets, independent=False).sum(axis=0))
 
+    @cached_property
+    def levels(self) -> dict[str, Array]:
+        """Levels of factors as combinations of the regressors; see `levels_of`."""
+        return levels_of(self)
+
     @property
     def intercept(self) -> bool:
         """Whether the first column is the constant."""
         return self.compiled.design[0].name == "Intercept"
 
-    # Ranges
+    # Scales
 
     @cached_property
     def numeric(self) -> tuple[str, ...]:
-        """Columns of the data whose range is worth knowing, sorted."""
+        """Columns of the data that are numbers, sorted."""
         return tuple(name for name in self.read if isinstance(self.schema[name], Real | Integer))
 
     @cached_property
-    def ranged(self) -> RoundFrame:
-        """A frame whose coordinates are the numeric columns, each scaled to [-1, 1] by its declared bounds."""
-        basis = basis_of([quoted(name) for name in self.numeric], self.schema)
-        maps = np.zeros((len(self.numeric) + 2, basis.width), dtype=np.int64)
-        maps[np.arange(len(self.numeric)), 1 + np.arange(len(self.numeric))] = 1
-        return RoundFrame(Features(basis, self.features.where), maps, (0,) * len(maps))
+    def spread_out(self) -> tuple[str, ...]:
+        """Those of which bounds alone do not tell where most values lie: all but whole numbers of a few values."""
+        asked = {name for column in self.compiled.design for name in column.expression.columns}
+        asked |= {name for one in self.offsets for name in one.columns}
+        return tuple(
+            name
+            for name in self.numeric
+            if name in asked
+            and not (isinstance(self.schema[name], Integer) and np.ptp(limits_of(self.schema[name])) <= _FEW)
+        )
+
+    @cached_property
+    def measured(self) -> tuple[str, ...]:
+        """What centres and spreads are measured of: these columns, and a response that is no 0 or 1."""
+        return self.spread_out if self.binary or self.response.codings else (*self.spread_out, self.response.name)
+
+    @cached_property
+    def boxed(self) -> RoundFrame:
+        """A frame whose coordinates are what is measured, each scaled to [-1, 1] by its bounds."""
+        columns = [compile_expression(quoted(name), self.schema) for name in self.spread_out]
+        if len(self.measured) > len(columns):
+            columns.append(self.response.expression)
+        asked = tuple(DesignColumn(one.text, one.text, one) for one in columns)
+        basis = build_basis(asked, self.schema)
+        maps = represent(basis, asked, independent=False)
+        maps[:, 0] -= [(one.upper + one.lower) / 2 for one in columns]
+        maps /= np.array([[max((one.upper - one.lower) / 2, 1e-300)] for one in columns])
+        return framed(Features(basis, self.features.where), np.vstack([maps, np.zeros((2, basis.width))]))
+
+    def ranges(self, centres: Array, spreads: Array) -> dict[str, tuple[float, float]]:
+        """Return where public values of each column lie, from its centre and spread on the scale of `boxed`."""
+        found = {}
+        for name, middle, spread in zip(self.spread_out, centres, spreads, strict=False):
+            lower, upper = limits_of(self.schema[name])
+            half = (upper - lower) / 2
+            reach = max(spread * half * _RANGE, 0.75 if isinstance(self.schema[name], Integer) else 0.0)
+            center = lower + (1 + middle) * half
+            low, high = max(center - reach, lower), min(center + reach, upper)
+            if high - low > 1e-9 * half:
+                found[name] = (low, high)
+        return found
 
     # Coordinates
 
@@ -291,29 +339,31 @@ class NewtonColumns:
         lift: Interpolant | None = None,
         skipped: tuple[tuple[str, int], ...] = (),
         predictors: Array | None = None,
-        **options: object,
+        moved: float = 0.0,
+        with_offset: bool = True,
+        **options: Any,
     ) -> RoundFrame:
         """Return a frame of coordinates (q, p) and linear predictor (p,) of the regressors.
 
         The response is measured less ``response[0]``, over ``response[1]``; without a table of means the linear
         predictor is taken off as it is. Rows at the levels ``skipped`` have no weight. Labels are linear predictors
-        with other coefficients, ``predictors`` (k, p).
+        with other coefficients, ``predictors`` (k, p). All have ``moved`` added, and offsets unless told.
         """
         shift, unit = response
         measured = self.maps[-1].copy()
         measured[0] -= shift
-        linear = point @ self.maps[:-1] + self.offset
+        added = self.offset.copy() if with_offset else np.zeros(self.basis.width)
+        added[0] += moved
+        linear = point @ self.maps[:-1] + added
         rows = np.vstack([coordinates @ self.maps[:-1], linear, measured / unit - (0.0 if mean else linear)])
         if skipped:
             rows, options = np.vstack([rows, kept_map(self.basis, skipped, self.weight)]), {**options, "weighted": True}
         elif self.weight is not None:
             rows, options = np.vstack([rows, self.weight]), {**options, "weighted": True}
         if predictors is not None:
-            rows = np.vstack([rows, predictors @ self.maps[:-1] + self.offset])
+            rows = np.vstack([rows, predictors @ self.maps[:-1] + added])
             options = {**options, "labels": len(predictors)}
-        bits = [_bits(row) for row in rows]
-        whole = np.stack([np.trunc(np.ldexp(row, one)) for row, one in zip(rows, bits, strict=True)]).astype(np.int64)
-        return RoundFrame(self.features, whole, tuple(bits), mean, inverse_sd, lift, **options)  # type: ignore[arg-type]
+        return framed(self.features, rows, mean, inverse_sd, lift, **options)
 
 
 def _constants(node: Node) -> Iterator[float]:
@@ -349,9 +399,9 @@ def _refuse_dependent(design: Array, names: list[str]) -> None:
 @lru_cache(maxsize=16)
 def columns_of(
     schema: Schema, formula: str, where: str | None, weights: str | None, offset: str | None, exposure: str | None
-) -> NewtonColumns:
+) -> Columns:
     """Return the columns of a regression; a fit asks for them in each of its stages."""
-    return NewtonColumns(schema, formula, where, weights, offsets_of(offset, exposure, schema))
+    return Columns(schema, formula, where, weights, offsets_of(offset, exposure, schema))
 
 
 def offsets_of(offset: str | None, exposure: str | None, schema: Schema) -> tuple[Expression, ...]:
@@ -378,10 +428,12 @@ def offsets_of(offset: str | None, exposure: str | None, schema: Schema) -> tupl
     return tuple(found)
 
 
-def _bits(row: Array) -> int:
-    """Most binary places at which the sizes of a row's whole numbers stay within what a frame takes."""
-    total = float(np.abs(row).sum())
-    return 0 if total == 0 else int(np.clip(np.floor(np.log2(_LARGEST_SUM / total)), 0, 64))
+def framed(features: Features, rows: Array, *tables: Interpolant | None, **options: Any) -> RoundFrame:
+    """Return a frame of functions of the features (q + 2 + k, d), as fine as its whole numbers can be."""
+    total = np.abs(rows).sum(axis=1)
+    bits = [0 if one == 0 else int(np.clip(np.floor(np.log2(_LARGEST_SUM / one)), 0, 64)) for one in total]
+    whole = np.trunc(np.ldexp(rows, np.array(bits)[:, None])).astype(np.int64)
+    return RoundFrame(features, whole, tuple(bits), *tables, **options)
 
 
 @lru_cache(maxsize=16)
@@ -397,3 +449,151 @@ def _raw(frame: pd.DataFrame, schema: Schema, ranges: Mapping[str, tuple[float, 
         values = schema[name].coerce(cells[name])
         cells[name] = schema[name].cells(low + (values - lower) * ((high - low) / (upper - lower)))
     return cells
+
+
+_LEAST_SPREAD = 1e-9
+"""Least share of a column's spread that the columns before it may leave to it."""
+
+_ROUNDING = 1e-15
+"""A column that is shorter on public rows, as a part of the longest that it can be, is 0."""
+
+
+@dataclass(frozen=True, eq=False)
+class Scaled:
+    """Coordinates u of the regressors that are orthonormal where columns are spread evenly over their ranges.
+
+    Attributes
+    ----------
+    transform : ndarray (p, p)
+        Lower triangular: ``u = transform @ columns``.
+    radius : float
+        Length of u that most public rows stay within.
+    shift, unit : float
+        Middle and standard deviation of the response on public rows.
+    offset : float
+        Mean of the offset on public rows.
+    """
+
+    transform: Array
+    radius: float
+    shift: float
+    unit: float
+    offset: float = 0.0
+
+
+def orthogonal(columns: Array, longest: Array, *, intercept: bool, offset: float) -> Scaled:
+    """Orthogonalise regressors, and last the response, on public rows (p + 1, m); none is larger than ``longest``."""
+    regressors, response = columns[:-1], columns[-1]
+    size = np.sqrt((regressors**2).mean(axis=1))
+    size = np.where(size > _ROUNDING * longest[:-1], size, 1.0)
+    normed = regressors / size[:, None]
+    second = normed @ normed.T / columns.shape[1]
+    lower = np.linalg.cholesky(second + _LEAST_SPREAD * np.eye(len(second)))
+    transform = np.linalg.inv(lower) / size
+    lengths = np.sqrt(((transform @ regressors) ** 2).sum(axis=0))
+    shift = float(response.mean()) if intercept else 0.0
+    unit = float(np.sqrt(((response - shift) ** 2).mean()))
+    return Scaled(
+        transform, float(np.quantile(lengths, 0.9)), shift, unit if unit > _ROUNDING * longest[-1] else 1.0, offset
+    )
+
+
+def carriers(scaled: Scaled, columns: Array) -> Array:
+    """Return how many public rows each coordinate, and last the response, has its spread from (p + 1,).
+
+    It is 0 where other columns, or the constant, leave none to it.
+    """
+    squares = np.vstack([scaled.transform @ columns[:-1], (columns[-1] - scaled.shift) / scaled.unit]) ** 2
+    total = squares.sum(axis=1)
+    return np.where(total < 0.5 * squares.shape[1], 0.0, total**2 / np.maximum((squares**2).sum(axis=1), 1e-300))
+
+
+_ALIKE = 1e-6
+"""Columns that are this close to a combination of others, of size 1, are one."""
+
+
+@dataclass(frozen=True, eq=False)
+class Kept:
+    """What is left of a regression without the rows of some levels.
+
+    Attributes
+    ----------
+    skipped : tuple of (str, int)
+        Columns and places of levels.
+    basis : ndarray (p, k)
+        Its transpose times the coordinates u of the start are k others, the first of them 1 where there is an
+        intercept, in which all regressors are linear in the rows that are kept.
+    unknown : ndarray (m, p)
+        Combinations of the regressors that are 0 in all rows that are kept, each of size 1.
+    """
+
+    skipped: tuple[tuple[str, int], ...]
+    basis: Array
+    unknown: Array
+
+    @classmethod
+    def all(cls, width: int) -> Kept:
+        """Nothing is left out."""
+        return cls((), np.eye(width), np.zeros((0, width)))
+
+
+def levels_of(columns: Columns) -> dict[str, Array]:
+    """Return for each factor the numbers (L, p) that make the indicators of its levels of the regressors.
+
+    A factor whose levels are no combinations of the regressors, as it is met in interactions alone, is left out.
+    """
+    found = {}
+    regressors = columns.maps[:-1]
+    for name in columns.compiled.columns:
+        if not isinstance(columns.schema[name], Category):
+            continue
+        try:
+            indicators = level_indicators(columns.basis, name)
+        except MissingFromReleaseError:
+            continue
+        weights: Array = np.asarray(np.linalg.lstsq(regressors.T, indicators.T, rcond=None)[0].T, dtype=np.float64)
+        if np.abs(weights @ regressors - indicators).max() < _ALIKE:
+            found[name] = weights
+    return found
+
+
+def rare_levels(
+    levels: Mapping[str, Array], back: Array, gram: Array, noise: float, size: float
+) -> tuple[tuple[str, int], ...]:
+    """Return levels whose noisy number of rows may be noise alone, unless a factor has no others.
+
+    Where noise would hide half of an even share of ``size`` rows, none is left out: noise is then reported as such.
+
+    ``gram`` is the sum of the products of coordinates u, with the ``noise`` of its diagonal, and ``back`` (p, p) makes
+    the regressors of them.
+    """
+    skipped: list[tuple[str, int]] = []
+    for name, weights in levels.items():
+        moved = weights @ back
+        counts = np.einsum("lp,pq,lq->l", moved, gram, moved)
+        least = _SEEN * noise * (moved**2).sum(axis=1)
+        few = (counts < least) & (least < 0.5 * size / len(weights))
+        if not few.all():
+            skipped += [(name, int(place)) for place in np.flatnonzero(few)]
+    return tuple(skipped)
+
+
+def without_levels(columns: Columns, transform: Array, rows: Array, skipped: tuple[tuple[str, int], ...]) -> Kept:
+    """Return what is left without some levels; ``rows`` (p, m) are regressors of public rows with every level."""
+    if not skipped:
+        return Kept.all(len(transform))
+    levels = columns.levels
+    gone = np.zeros(rows.shape[1], dtype=bool)
+    for name, place in skipped:
+        gone |= levels[name][place] @ rows > 0.5
+    found = transform @ rows[:, ~gone]
+    vectors, sizes, _ = np.linalg.svd(found / np.sqrt(max(found.shape[1], 1)), full_matrices=True)
+    sizes = np.concatenate([sizes, np.zeros(len(vectors) - len(sizes))])
+    there = sizes > _ALIKE * max(float(sizes.max()), 1e-300)
+    unknown = vectors[:, ~there].T @ transform
+    basis = vectors[:, there]
+    if columns.intercept:  # the first coordinate stays the number 1
+        first = basis @ basis[0]
+        apart = basis - np.outer(first, first @ basis) / float(first @ first)
+        basis = np.column_stack([first, np.linalg.svd(apart)[0][:, : basis.shape[1] - 1]])
+    return Kept(skipped, basis, unknown / np.abs(unknown).max(axis=1, keepdims=True))

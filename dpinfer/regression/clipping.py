@@ -1,0 +1,167 @@
+"""Where scores are clipped, and by how much that may bias a coefficient: the interval decides.
+
+A unit adds a score s to the estimating equation, and noise is in proportion to the length T at which scores are clipped.
+Clipping takes ``max(|s| - T, 0)`` from each, in a direction nobody knows. With J the Hessian, a contrast l of J's
+inverse loses at most ``|l| B``, B the total excess of all units. What is known of lengths are noisy counts in quarter
+octaves; beyond the last place where a count is clear of its noise, lengths are taken to fall off as a Pareto law, whose
+index is read from the counts, and kept between `INDICES`.
+
+The interval of Armstrong and Kolesar (2018, 2020), ``estimate +- SE cv(b/SE)``, holds for every bias up to b. T is the
+length at which it is predicted to be shortest.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cache
+from typing import TYPE_CHECKING
+
+import numpy as np
+from scipy import special, stats
+
+if TYPE_CHECKING:
+    from dpinfer.numerics.arrays import Array
+
+__all__ = ["INDICES", "Clip", "Lengths", "folded_quantile", "folded_tail", "length_cuts"]
+
+INDICES = (2.2, 3.0)
+"""Indices that the law of lengths beyond those seen may have: heavier tails have no variance to speak of."""
+
+_OCTAVE = 4
+"""Bins in an octave."""
+
+_BINS = 44
+_WINDOW, _CLEAR = 8, 4.0
+"""Two octaves are seen where they hold more rows than so many standard deviations of their noise."""
+
+_HIDDEN = 2.0
+_ANCHOR = 3.0
+_MOMENT = 6.0
+"""Second moment of a tail beyond t over t^2, at most."""
+
+
+def length_cuts(first: float) -> Array:
+    """Return the ends of the bins in which lengths are counted."""
+    return np.asarray(first * 2.0 ** (np.arange(_BINS) / _OCTAVE))
+
+
+@dataclass(frozen=True, eq=False)
+class Clip:
+    """Where scores are clipped, in their own units.
+
+    Attributes
+    ----------
+    length, meat : float
+        Lengths T at which scores are clipped, in the score and where they are multiplied with themselves.
+    excess : float
+        Bound B on what clipping takes from all scores.
+    lost : float
+        What clipping takes from the trace of the products of scores.
+    second : float
+        Sum of squared lengths.
+    """
+
+    length: float
+    meat: float
+    excess: float
+    lost: float
+    second: float
+
+
+@dataclass(frozen=True, eq=False)
+class Lengths:
+    """What noisy counts tell of the lengths of scores.
+
+    Attributes
+    ----------
+    middles, counts : ndarray (b,)
+        Middles of the bins in which lengths are seen, and how many units are there, no less than 0.
+    edge, beyond, index : float
+        Number of units longer than the edge of what is seen, and the index of their law.
+    noise : float
+        Standard deviation of the noise of a count.
+    """
+
+    middles: Array
+    counts: Array
+    edge: float
+    beyond: float
+    index: float
+    noise: float
+
+    @classmethod
+    def read(cls, counts: Array, cuts: Array, noise: float) -> Lengths:
+        """Read counts (B + 1,) below, between and above cuts (B,)."""
+        inner, size = counts[1:], len(cuts)
+        ends = np.minimum(np.arange(size) + _WINDOW, size)
+        total = np.concatenate([[0.0], np.cumsum(inner)])
+        within = total[ends] - total[:size]
+        clear = np.flatnonzero(within > _CLEAR * noise * np.sqrt(ends - np.arange(size)))
+        edge = int(clear[-1]) if clear.size else 0
+        beyond = max(within[edge], _HIDDEN * noise, 1e-9)
+        longer = total[ends[edge]] - total[:edge]
+        anchors = np.flatnonzero(longer >= _ANCHOR * beyond)
+        index = INDICES[1]
+        if anchors.size:
+            index = float(np.log(longer[anchors[-1]] / beyond) / np.log(cuts[edge] / cuts[anchors[-1]]))
+        middles = np.concatenate([[0.6 * cuts[0]], cuts[:edge] * 2.0 ** (0.5 / _OCTAVE)])
+        seen = np.maximum(np.concatenate([counts[:1], inner[:edge]]), 0.0)
+        return cls(middles, seen, float(cuts[edge]), float(beyond), float(np.clip(index, *INDICES)), noise)
+
+    def excess(self, lengths: Array) -> Array:
+        """Return the sum of what scores exceed each of some lengths (L,) by."""
+        apart = np.maximum(self.middles - lengths[:, None], 0.0) @ self.counts
+        far = np.maximum(lengths, self.edge)
+        tail = self.beyond * (far / self.edge) ** -self.index * far / (self.index - 1)
+        return np.asarray(apart + tail + self.beyond * np.maximum(self.edge - lengths, 0.0))
+
+    def lost(self, lengths: Array) -> Array:
+        """Return the sum of what squared lengths exceed the squares of some lengths (L,) by."""
+        apart = np.maximum(self.middles**2 - lengths[:, None] ** 2, 0.0) @ self.counts
+        far = np.maximum(lengths, self.edge)
+        tail = self.beyond * (far / self.edge) ** -self.index * far**2 * min(2 / (self.index - 2), _MOMENT)
+        return np.asarray(apart + tail + self.beyond * np.maximum(self.edge**2 - lengths**2, 0.0))
+
+    def clip(self, width: int, noise: float, meat: float, *, final: bool) -> Clip:
+        """Return where the interval is shortest.
+
+        Parameters
+        ----------
+        width : int
+            Number of coordinates.
+        noise, meat : float
+            Standard deviations of the noise of a score, and of a product, for scores of length 1.
+        final : bool
+            Whether the bias counts in full. It does not where only a point for the last round is sought.
+        """
+        second = max(float(self.lost(np.zeros(1))[0]), 1e-300)
+        lengths = self.edge * 2.0 ** (np.arange(-2 * _OCTAVE, 7 * _OCTAVE) / _OCTAVE)
+        excess = self.excess(lengths) * (1 + self.noise / self.beyond)
+        errors = np.sqrt(second / width + (lengths * noise) ** 2)
+        if final:
+            sizes = errors * folded_quantile(0.05, excess / errors)
+        else:
+            sizes = np.hypot(errors, excess / np.sqrt(width))
+        best = int(np.argmin(sizes))
+        tried = lengths[: best + 1]
+        missed = self.lost(tried)
+        chosen = int(np.argmin(0.5 * missed / np.sqrt(width) + tried**2 * meat))
+        return Clip(float(lengths[best]), float(tried[chosen]), float(excess[best]), float(missed[chosen]), second)
+
+
+@cache
+def _table(alpha: float) -> tuple[Array, Array]:
+    biases = np.linspace(0.0, 10.0, 401)
+    return biases, np.sqrt(special.chndtrix(1 - alpha, 1.0, biases**2))
+
+
+def folded_quantile(alpha: float, bias: Array) -> Array:
+    """Return the 1 - alpha quantile of the size of a normal variable of variance 1 with these means (k,)."""
+    # Far from zero one side is all there is, and quantiles of noncentral chi-squared laws lose digits.
+    near = np.interp(bias, *_table(float(alpha)))
+    return np.asarray(np.where(bias > 10.0, bias + stats.norm.isf(alpha), near))
+
+
+def folded_tail(distance: Array, bias: Array) -> Array:
+    """Return the probability that the size of a normal variable of variance 1 with mean ``bias`` is larger (k,)."""
+    return np.asarray(stats.norm.sf(distance - bias) + stats.norm.cdf(-distance - bias))

@@ -1,0 +1,536 @@
+"""From what the iterations of a regression released to estimates, intervals and tests.
+
+Notes
+-----
+The last iteration releases, at a public point theta_1 and in whitened coordinates z = W'u, a score s and a Hessian, and
+the estimate is ``theta_1 + W d`` with ``d = J^-1 s``. A contrast l of d has
+
+- sampling variance ``l'J^-1 M J^-1 l``, M the products of scores, of which what clipping took is put back in
+  proportion;
+- noise variance ``l'J^-1 (sigma^2 I + sum_t w_t^2 tau_t^2/2 (|e_t|^2 C_t C_t' + C_t e_t e_t' C_t')) J^-1 l``, with
+  ``e_t = C_t' d``: the Hessian of iteration t was released in coordinates from which C_t leads to those of the last,
+  with noise tau_t on its diagonal and tau_t/sqrt 2 beside it;
+- a bias of at most ``B |J^-1 l|`` from clipping (`dpinfer.regression.clipping`).
+
+The noise of M makes the variance V itself uncertain; the reference is a t distribution whose degrees of freedom are
+``2 V^2`` over the variance of V (Satterthwaite, 1946). In directions in which the eigenvalue of the Hessian is not clear
+of its noise Wald intervals say nothing. There the interval of a contrast holds the values that the score does not
+reject, the other coefficients being where its statistic is least: the statistic of Anderson and Rubin of a subset
+(Guggenberger, Kleibergen, Mavroeidis & Chen, 2012), which may leave it unbounded.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import TYPE_CHECKING, Self
+
+import numpy as np
+from scipy import optimize, stats
+
+from dpinfer.inference.base import BaseInference
+from dpinfer.inference.contrasts import rows_of
+from dpinfer.inference.restrictions import independent
+from dpinfer.inference.slopes import AverageSlope
+from dpinfer.regression.clipping import folded_quantile, folded_tail
+from dpinfer.regression.iterations import floored
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from dpinfer.numerics.arrays import Array, Mask
+    from dpinfer.numerics.responses import Response
+    from dpinfer.regression.iterations import Iteration
+
+__all__ = ["METHODS", "Fit", "RegressionInference", "solved"]
+
+METHODS = ("auto", "wald", "score")
+
+_LEAST_DF = 3.0
+_DOMINATED = 0.02
+"""Share of a contrast in directions that are noise, above which Wald intervals do not serve."""
+
+_UNMOVED = 1e-6
+"""Part of a contrast that levels without rows may have."""
+
+_SHOWN = 0.05
+"""Part of an interval's length that is due to clipping, from which a note says so."""
+
+_APART = 1e-12
+
+
+@dataclass(frozen=True, eq=False)
+class Fit:
+    """An estimate in k coordinates u, and what tests need.
+
+    Attributes
+    ----------
+    point, params : ndarray (k,)
+        Of the last iteration, and the estimate.
+    whiten : ndarray (k, k)
+        W.
+    score : ndarray (k,)
+        In coordinates z.
+    hessian, inverse : ndarray (k, k)
+        J in coordinates z as released, and its inverse with eigenvalues kept above noise.
+    lost : ndarray (k, q)
+        Directions of z in which the Hessian is noise.
+    meat : ndarray (k, k)
+        M in coordinates z.
+    meat_noise : float
+        Standard deviation of the noise of its diagonal.
+    score_noise : float
+    hessians : tuple of (ndarray (k, k), float)
+        C of each iteration, and the noise of its Hessian times its weight.
+    excess : float
+        Bound B on what clipping takes from all scores together.
+    flat : bool
+        Whether noise is Laplace's: equal in all entries, and lengths are sums of absolute values.
+    intercept : tuple of float
+        Variance and bias of the first coordinate beside these.
+    """
+
+    point: Array
+    params: Array
+    whiten: Array
+    score: Array
+    hessian: Array
+    inverse: Array
+    lost: Array
+    meat: Array
+    meat_noise: float
+    score_noise: float
+    hessians: tuple[tuple[Array, float], ...]
+    excess: float
+    flat: bool
+    intercept: tuple[float, float] = (0.0, 0.0)
+
+    def noise(self, step: Array) -> Array:
+        """Covariance (k, k) of the noise of the score at a step d from the point, in coordinates z."""
+        found = self.score_noise**2 * np.eye(len(step))
+        for mapped, noise in self.hessians:
+            moved = mapped.T @ step
+            inner = float(moved @ moved) * np.eye(len(step)) + np.outer(moved, moved)
+            if self.flat:
+                inner -= np.diag(moved**2)
+            found += 0.5 * noise**2 * mapped @ inner @ mapped.T
+        return np.asarray(found)
+
+    @cached_property
+    def step(self) -> Array:
+        """The step d of the estimate."""
+        return np.asarray(np.linalg.solve(self.whiten, self.params - self.point))
+
+    def loadings(self, contrasts: Array) -> Array:
+        """Return J^-1 W'c for contrasts c of the coordinates u, as (n, k)."""
+        return np.asarray(contrasts @ self.whiten @ self.inverse)
+
+    @cached_property
+    def cov_sampling(self) -> Array:
+        """Covariance (k, k) of the estimate from sampling."""
+        moved = self.whiten @ self.inverse
+        return np.asarray(moved @ self.meat @ moved.T) + self._beside
+
+    @cached_property
+    def cov_noise(self) -> Array:
+        """Covariance (k, k) of the estimate from noise."""
+        moved = self.whiten @ self.inverse
+        return np.asarray(moved @ self.noise(self.step) @ moved.T)
+
+    @property
+    def _beside(self) -> Array:
+        found = np.zeros_like(self.meat)
+        found[0, 0] = self.intercept[0]
+        return found
+
+    def bias(self, contrasts: Array) -> Array:
+        """Bound on the bias of contrasts (n, k), as (n,)."""
+        return np.asarray(self._longest(self.loadings(contrasts)) * self.excess) + np.abs(
+            contrasts[:, 0] * self.intercept[1]
+        )
+
+    def _longest(self, loadings: Array) -> Array:
+        return np.abs(loadings).max(axis=-1) if self.flat else np.linalg.norm(loadings, axis=-1)
+
+    def freedom(self, contrasts: Array, variances: Array) -> Array:
+        """Degrees of freedom of contrasts (n, k) with these variances, as (n,)."""
+        moved = self.loadings(contrasts)
+        fourth = (moved**2).sum(axis=1) ** 2
+        if self.flat:
+            fourth = 2 * fourth - (moved**4).sum(axis=1)
+        return np.asarray(np.maximum(2 * variances**2 / np.maximum(self.meat_noise**2 * fourth, 1e-300), _LEAST_DF))
+
+    def dominated(self, contrasts: Array) -> Mask:
+        """Whether contrasts (n, k) are largely in directions in which the Hessian is noise, as (n,)."""
+        moved = contrasts @ self.whiten
+        inside = ((moved @ self.lost) ** 2).sum(axis=1)
+        return np.asarray(inside > _DOMINATED * np.maximum((moved**2).sum(axis=1), 1e-300))
+
+    # Score statistics
+
+    def statistic(self, contrasts: Array, values: Array) -> float:
+        """Return the least ``g'V^-1 g`` over steps at which contrasts (q, k) of the coefficients have these values (q,).
+
+        Minimised by gradients over the steps that are free, from several starts.
+        """
+        rows = contrasts @ self.whiten
+        fixed = np.linalg.lstsq(rows, values - contrasts @ self.point, rcond=None)[0]
+        _, sizes, vectors = np.linalg.svd(rows)
+        free = vectors[int((sizes > 1e-12 * sizes.max(initial=1e-300)).sum()) :].T
+
+        def form(step: Array) -> tuple[float, Array]:
+            left = self.score - self.hessian @ step
+            solved = np.linalg.solve(self.noise(step) + self.meat, left)
+            slope = -2 * self.hessian.T @ solved
+            for mapped, noise in self.hessians:
+                moved, along = mapped.T @ step, mapped.T @ solved
+                slope -= noise**2 * mapped @ (moved * (along @ along) + along * (along @ moved))
+                if self.flat:
+                    slope += noise**2 * mapped @ (moved * along**2)
+            return float(left @ solved), slope
+
+        if not free.shape[1]:
+            return form(fixed)[0]
+        metric = self.meat + self.noise(self.step)
+        weights = np.linalg.solve(metric, self.hessian)
+        near = self.step - fixed
+        quadratic = free.T @ self.hessian.T @ weights @ free
+        best = np.inf
+        starts = [
+            np.linalg.lstsq(quadratic, free.T @ weights.T @ (self.score - self.hessian @ fixed), rcond=None)[0],
+            free.T @ near,
+            np.zeros(free.shape[1]),
+        ]
+        scale = max(float(np.linalg.norm(self.step)), self.score_noise / max(np.linalg.norm(self.hessian, 2), 1e-300))
+        for start in starts:
+
+            def shape(moved: Array) -> tuple[float, Array]:
+                value, slope = form(fixed + free @ moved * scale)
+                return value, free.T @ slope * scale
+
+            found = optimize.minimize(shape, start / scale, jac=True, method="L-BFGS-B", options={"maxiter": 200})
+            best = min(best, float(found.fun))
+        return best
+
+    def score_interval(self, contrast: Array, alpha: float) -> tuple[float, float]:
+        """Return the outermost values of a contrast (k,) that the score test does not reject, infinite if it never does."""
+        bias = self._score_bias(contrast[None])[0]
+        critical = float(folded_quantile(alpha, np.array([bias]))[0]) ** 2
+        centre = float(contrast @ self.params)
+        variance = float(contrast @ (self.cov_sampling + self.cov_noise) @ contrast)
+        unit = float(np.sqrt(max(variance, 1e-300)))
+
+        def outside(value: float) -> float:
+            return self.statistic(contrast[None], np.array([value])) - critical
+
+        ends = []
+        for side in (-1.0, 1.0):
+            reach, last = unit, 0.0
+            while reach < 1e3 * unit and outside(centre + side * reach) <= 0:
+                last, reach = reach, 2 * reach
+            if reach >= 1e3 * unit:
+                ends.append(side * np.inf)
+                continue
+            if outside(centre + side * last) > 0:
+                ends.append(centre)
+                continue
+            root = optimize.brentq(lambda one, side=side: outside(centre + side * one), last, reach, rtol=1e-3)
+            ends.append(centre + side * root)
+        return float(ends[0]), float(ends[1])
+
+    def score_tail(self, contrasts: Array, values: Array) -> float:
+        """P-value of the score test that contrasts (q, k) have these values (q,)."""
+        statistic, count = self.statistic(contrasts, values), len(contrasts)
+        shift = float(self._score_bias(contrasts).max()) ** 2 * (1.0 if count == 1 else count)
+        return float(stats.ncx2.sf(statistic, count, shift) if shift > 0 else stats.chi2.sf(statistic, count))
+
+    def _score_bias(self, contrasts: Array) -> Array:
+        """Bias of the score over its standard deviation, along contrasts (n, k), as (n,)."""
+        moved = self.loadings(contrasts)
+        spread = np.einsum("nk,kl,nl->n", moved, self.meat + self.noise(self.step), moved)
+        return np.asarray(self._longest(moved) * self.excess / np.sqrt(np.maximum(spread, 1e-300)))
+
+
+def solved(
+    iterations: Sequence[Iteration],
+    weights: Sequence[float],
+    floor: float,
+    meat: tuple[Array, float],
+    *,
+    excess: float,
+    size: float,
+    longest: float,
+    flat: bool,
+    robust: bool = True,
+) -> Fit:
+    """Return the estimate one step from the last iteration's point.
+
+    Parameters
+    ----------
+    iterations : sequence of Iteration
+    weights : sequence of float
+        Of their Hessians.
+    floor : float
+        Least eigenvalue of the whitened Hessian that is no noise.
+    meat : tuple of (ndarray, float)
+        Products of scores (k, k), for all of what clipping took, with the noise of their diagonal; or with
+        ``robust=False`` the variance of residuals (1,).
+    excess : float
+        What clipping took from all scores, at most.
+    size : float
+        Units, for the factor n/(n - k) of small samples.
+    longest : float
+        Length of the step, as a standard deviation of the linear predictor, at most.
+    flat : bool
+        Whether noise is Laplace's.
+    """
+    last = iterations[-1]
+    whiten, width = last.whiten, len(last.point)
+    total = sum(weight * one.hessian for weight, one in zip(weights, iterations, strict=True))
+    hessian = whiten.T @ np.asarray(total) @ whiten
+    values, vectors = np.linalg.eigh(0.5 * (hessian + hessian.T))
+    least = max(floor, 1e-6 * size)
+    kept = np.maximum(values, least)
+    inverse = (vectors / kept) @ vectors.T
+    step = inverse @ last.score
+    step *= min(1.0, longest / max(float(np.sqrt((vectors.T @ step) ** 2 @ kept / size)), 1e-300))
+    small = size / (size - width) if size > 2 * width else 2.0
+    values_of, noise = meat
+    products = floored(values_of, 0.0) if robust else max(float(values_of[0]), noise) * ((vectors * kept) @ vectors.T)
+    return Fit(
+        last.point,
+        last.point + whiten @ step,
+        whiten,
+        last.score,
+        0.5 * (hessian + hessian.T),
+        inverse,
+        vectors[:, values < least],
+        np.asarray(products) * small,
+        noise * small,
+        last.score_noise,
+        tuple(
+            (whiten.T @ one.back, weight * one.hessian_noise) for weight, one in zip(weights, iterations, strict=True)
+        ),
+        excess,
+        flat,
+    )
+
+
+@dataclass(frozen=True, eq=False)
+class RegressionInference(BaseInference):
+    """Estimates of a regression by noisy iterations; see `Inference`.
+
+    Attributes
+    ----------
+    names : tuple of str, length p
+    fit : Fit
+    weights, shift : ndarray (p, k), (p,)
+        Coefficients are ``weights @ fit.params + shift``.
+    unknown : ndarray (m, p)
+        Combinations of the regressors that are 0 in all rows that count: contrasts that they move are not identified.
+    response : Response or None
+        The mean function, if it is not the identity.
+    moments : tuple of ndarray
+        Released mean (p,) and covariance (p, p) of the regressors.
+    total, total_variance : float
+        Sum of the weights of rows, with the variance of its noise: their number where they have none.
+    slopes : float
+        Factor by which the Hessian's entry of the constant becomes the sum of the slopes of the mean; 0 if none does.
+    """
+
+    names: tuple[str, ...]
+    fit: Fit
+    weights: Array
+    shift: Array
+    nobs: float | None = None
+    nobs_is_public: bool = False
+    target: str = "population"
+    notes: tuple[str, ...] = ()
+    method: str = "auto"
+    unknown: Array | None = None
+    response: Response | None = None
+    moments: tuple[Array, Array] | None = None
+    total: float = 1.0
+    total_variance: float = 0.0
+    slopes: float = 0.0
+
+    methods = METHODS
+    automatic = "wald"
+
+    def __post_init__(self) -> None:
+        if self.method == "auto":
+            object.__setattr__(self, "method", self.automatic)
+        if self.target == "data":
+            fit = replace(self.fit, meat=np.zeros_like(self.fit.meat), meat_noise=0.0, intercept=(0.0, 0.0))
+            object.__setattr__(self, "fit", fit)
+
+    def with_method(self, method: str) -> Self:
+        """Return the same estimates under another inference method; errors as `BaseInference.with_method`."""
+        return super().with_method(method)
+
+    @cached_property
+    def params(self) -> Array:
+        """Point estimates (p,)."""
+        return np.asarray(self.weights @ self.fit.params + self.shift)
+
+    @cached_property
+    def cov_sampling(self) -> Array:
+        """Covariance from sampling (p, p)."""
+        return np.asarray(self.weights @ self.fit.cov_sampling @ self.weights.T)
+
+    @cached_property
+    def cov_noise(self) -> Array:
+        """Covariance from privacy noise (p, p)."""
+        found = self.weights @ self.fit.cov_noise @ self.weights.T
+        # Columns that no row tells apart: in floating point their covariance would have no inverse.
+        return np.asarray(found + _APART * np.diag(np.diag(found + self.cov_sampling)))
+
+    @cached_property
+    def bias_bound(self) -> Array:
+        """Bound on the bias of each coefficient (p,) from clipping."""
+        return self.fit.bias(self.weights)
+
+    @cached_property
+    def average_slope(self) -> AverageSlope | None:
+        """The average over rows of the derivative of the mean; None where the Hessian does not tell.
+
+        How the average moves with the coefficients is that of a normal linear predictor with the released moments.
+        """
+        if self.response is None or self.moments is None or not self.slopes:
+            return None
+        fit, rows = self.fit, max(self.total, 1.0) / self.slopes
+        first = np.linalg.inv(fit.whiten)[:, 0]
+        value = max(float(first @ fit.hessian @ first) / rows, 0.0)
+        gradient = self._slope_gradient()
+        covariance = (self.cov_sampling + self.cov_noise) @ gradient
+        noise = sum((scale * float(((mapped.T @ first) ** 2).sum())) ** 2 for mapped, scale in fit.hessians)
+        variance = noise / rows**2 + (value / max(self.total, 1.0)) ** 2 * self.total_variance
+        return AverageSlope(value, variance + float(gradient @ covariance), covariance)
+
+    def _slope_gradient(self) -> Array:
+        """Return the derivative (p,) of the average slope by the coefficients, for a normal linear predictor."""
+        assert self.response is not None
+        assert self.moments is not None
+        mean, cov = self.moments
+        sizes = 1e-3 / np.sqrt(np.maximum(np.diag(cov) + mean**2, 1e-300))
+        steps = np.diag(sizes)
+        around = np.stack([self.params + steps, self.params - steps])
+        spread = np.einsum("sjp,pq,sjq->sj", around, cov, around)
+        ahead, behind = self.response.average_slope(around @ mean, spread)
+        return np.asarray((ahead - behind) / (2 * sizes))
+
+    # Intervals and tests
+
+    @property
+    def flags(self) -> tuple[str, ...]:
+        """Warnings, from released numbers only."""
+        every, notes = np.eye(len(self.names)), self.notes
+        noisy = self._named(self.fit.dominated(self.weights) & ~self._lost(every))
+        if noisy:
+            notes = (f"privacy noise dominates {noisy}: intervals may be wide or unbounded", *notes)
+        lost = self._named(self._lost(every))
+        return (f"not determined: {lost}; too few rows tell of them", *notes) if lost else notes
+
+    def _named(self, which: Mask) -> str:
+        return ", ".join(name for name, one in zip(self.names, which, strict=True) if one)
+
+    def intervals(self, contrasts: Array, alpha: float) -> Array:
+        """Intervals of level ``1 - alpha`` for each row of ``contrasts`` (k, p), as (k, 2)."""
+        rows = rows_of(contrasts)
+        variances, biases, freedom = self._spread(rows)
+        errors = np.sqrt(variances)
+        half = folded_quantile(alpha, biases / errors) * errors
+        half *= _longer(np.full(len(rows), alpha), freedom)
+        centre = rows @ self.params
+        ends = np.stack([centre - half, centre + half], axis=-1)
+        for place in np.flatnonzero(self._by_score(rows)):
+            low, high = self.fit.score_interval(rows[place] @ self.weights, alpha)
+            ends[place] = np.array([low, high]) + float(rows[place] @ self.shift)
+        ends[self._lost(rows)] = (-np.inf, np.inf)
+        return ends
+
+    def contrast_pvalues(self, contrasts: Array, values: Array) -> Array:
+        """Two-sided p-values (k,) of ``contrasts @ params = values``."""
+        rows = rows_of(contrasts)
+        values = np.broadcast_to(values, (len(rows),))
+        variances, biases, freedom = self._spread(rows)
+        errors = np.sqrt(variances)
+        found = _two_sided(np.abs(rows @ self.params - values) / errors, biases / errors, freedom)
+        for place in np.flatnonzero(self._by_score(rows)):
+            row = rows[place]
+            found[place] = self.fit.score_tail((row @ self.weights)[None], values[place : place + 1] - row @ self.shift)
+        return np.where(self._lost(rows), 1.0, found)
+
+    def wald(self, restrictions: Array, values: Array) -> tuple[float, float, float]:
+        """Joint test of ``restrictions @ params = values``: statistic (chi-squared), degrees of freedom, p-value.
+
+        The p-value is that of the F distribution with the least degrees of freedom of a restriction, and the largest
+        noncentrality that a bias within its bound has.
+        """
+        rows, values, count = independent(restrictions, values)
+        if self._lost(rows).any():
+            return 0.0, count, 1.0
+        moved = rows @ self.weights
+        if self.method == "score" or self.fit.dominated(moved).any():
+            tested = values - rows @ self.shift
+            return self.fit.statistic(moved, tested), count, self.fit.score_tail(moved, tested)
+        total = rows @ (self.cov_sampling + self.cov_noise) @ rows.T
+        distance = rows @ self.params - values
+        statistic = float(distance @ np.linalg.solve(total, distance))
+        freedom = float(self._spread(rows)[2].min())
+        loaded = np.linalg.solve(np.linalg.cholesky(total), self.fit.loadings(moved))
+        largest = float(np.linalg.norm(loaded, 2)) * self.fit.excess
+        beside = np.linalg.solve(np.linalg.cholesky(total), moved[:, 0]) * self.fit.intercept[1]
+        shift = (largest + float(np.linalg.norm(beside))) ** 2
+        return statistic, count, _f_tail(statistic, count, freedom, shift)
+
+    def _by_score(self, rows: Array) -> Mask:
+        """Whether contrasts (k, p) are inferred by scores (k,)."""
+        if self.method == "score":
+            return np.ones(len(rows), dtype=bool)
+        return self.fit.dominated(rows @ self.weights)
+
+    def _lost(self, rows: Array) -> Mask:
+        """Whether contrasts (k, p) are of levels without rows (k,)."""
+        if self.unknown is None or not len(self.unknown):
+            return np.zeros(len(rows), dtype=bool)
+        moved = np.abs(rows @ self.unknown.T).max(axis=1)
+        return np.asarray(moved > _UNMOVED * np.maximum(np.abs(rows).sum(axis=1), 1e-300))
+
+    def _spread(self, rows: Array) -> tuple[Array, Array, Array]:
+        """Variance, bound on the bias, and degrees of freedom of contrasts (k, p), as (k,)."""
+        moved = rows @ self.weights
+        variances = np.einsum("kp,pq,kq->k", rows, self.cov_sampling + self.cov_noise, rows)
+        variances = np.maximum(variances, 1e-300)
+        return variances, self.fit.bias(moved), self.fit.freedom(moved, variances)
+
+    @property
+    def lengthened(self) -> float:
+        """By which part clipping lengthens an interval of a slope at most."""
+        variances, biases, _ = self._spread(np.eye(len(self.names)))
+        return float((folded_quantile(0.05, biases / np.sqrt(variances)) / stats.norm.isf(0.025)).max() - 1)
+
+
+def _longer(alpha: Array, freedom: Array) -> Array:
+    """Quantile of t distributions over that of the normal one, for tests at levels (k,)."""
+    return np.asarray(stats.t.isf(alpha / 2, freedom) / stats.norm.isf(alpha / 2))
+
+
+def _two_sided(distance: Array, bias: Array, freedom: Array) -> Array:
+    """Return the levels (k,) at which intervals end at these distances, in standard errors, from their estimates."""
+    low, high = np.full(len(distance), np.log(1e-300)), np.full(len(distance), np.log(1 - 1e-9))
+    for _ in range(64):
+        middle = 0.5 * (low + high)
+        level = np.exp(middle)
+        above = folded_tail(distance / _longer(level, freedom), bias) > level
+        low, high = np.where(above, middle, low), np.where(above, high, middle)
+    return np.asarray(np.where(distance <= 0, 1.0, np.minimum(np.exp(high), 1.0)))
+
+
+def _f_tail(statistic: float, count: int, freedom: float, shift: float) -> float:
+    """Tail of a noncentral F distribution, in units of chi-squared."""
+    if freedom > 1e4:
+        return float(stats.ncx2.sf(statistic, count, shift) if shift > 0 else stats.chi2.sf(statistic, count))
+    if shift <= 0:
+        return float(stats.f.sf(statistic / count, count, freedom))
+    return float(np.clip(stats.ncf.sf(statistic / count, count, freedom, shift), 0.0, 1.0))

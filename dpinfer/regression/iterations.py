@@ -1,0 +1,684 @@
+"""The stages of a regression by noisy Newton iterations, each built from what earlier ones released.
+
+One way for every model. *Centres* and *spreads* of numeric columns put public rows where most values lie, and the
+regressors are made orthonormal on these. The *start* releases a weighted Gram matrix of them, and their products with
+the response, clipped. At the start, *counts* of the lengths of scores say where to clip them in the *first* iteration,
+which releases a score and a Hessian. At the point that it leads to, lengths are counted again, and the *second*
+iteration releases score, Hessian and the products of scores: the estimate is one step from its point, and its interval
+counts noise, and what clipping may have taken (`dpinfer.regression.clipping`).
+
+Every stage measures rows in coordinates ``z = W'u`` that the last Hessian makes even, u being the coordinates of the
+start. Whatever is chosen here is a function of released numbers and public facts.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from dpinfer.kernel.rows.interpolants import Interpolant
+from dpinfer.kernel.rows.round_counts import Bins, RoundCounts
+from dpinfer.kernel.rows.rounds import RoundSum, Term
+from dpinfer.kernel.stage import Slot, Stage, Sum
+from dpinfer.numerics.forms import symmetric
+from dpinfer.numerics.responses import intercept_for
+from dpinfer.privacy.accounting import gaussian_amount
+from dpinfer.privacy.units import PureDP
+from dpinfer.regression.clipping import Lengths, length_cuts
+from dpinfer.regression.design import rare_levels, without_levels
+from dpinfer.regression.models import ResidualLaw, Tables, constant, residual_cuts, tabled
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from dpinfer.kernel.rows.round_frame import RoundFrame
+    from dpinfer.kernel.stage import Context
+    from dpinfer.numerics.arrays import Array
+    from dpinfer.privacy.sensitivity import Norm
+    from dpinfer.regression.design import Columns, Kept
+    from dpinfer.regression.models import Curves, Model
+    from dpinfer.release.stage import StageRelease
+
+__all__ = ["Iteration", "Plan", "Start", "floored", "split_terms"]
+
+_SHARES = {
+    "l2": {
+        "centres": Fraction(15, 1000),
+        "spreads": Fraction(25, 1000),
+        "start": Fraction(8, 100),
+        "counts": Fraction(2, 100),
+        "first": Fraction(12, 100),
+        "recounts": Fraction(8, 100),
+        "second": Fraction(66, 100),
+    },
+    "l1": {
+        "centres": Fraction(5, 100),
+        "spreads": Fraction(7, 100),
+        "start": Fraction(26, 100),
+        "recounts": Fraction(7, 100),
+        "second": Fraction(55, 100),
+    },
+}
+"""Shares of the price. Under Laplace noise a first iteration would cost more than its point is worth."""
+
+_START = {"l2": {"score": 0.47, "gram": 0.50, "rows": 0.03}, "l1": {"score": 0.40, "gram": 0.55, "rows": 0.05}}
+_FIRST = {"score": 0.65, "hessian": 0.35}
+_SECOND = {
+    "l2": {"score": 0.77, "hessian": 0.14, "meat": 0.09},
+    "l1": {"score": 0.60, "hessian": 0.30, "meat": 0.10},
+}
+"""Prices of the terms of an iteration, each of which has a size of at most 1 in every unit: together they pay 1."""
+
+_CENTRES, _OCTAVES = {"l2": 32, "l1": 16}, {"l2": 16, "l1": 10}
+"""Bins between the bounds of a column, and octaves around its centre."""
+
+_SEEN = 2.5
+_START_LENGTH = {"l2": 2.2, "l1": 1.1}
+_RADIUS = 4.5
+"""Squared length of a whitened row, over the number of coordinates, up to which it has full weight in a Hessian."""
+
+_FLOOR, _OF_NOISE = 0.02, 1.5
+"""Least eigenvalue of the Gram matrix of a start for n = 1, and in units of its noise."""
+
+_LOST = 2.5
+"""Eigenvalues of a Hessian over the size of its noise below which it tells nothing of a direction."""
+
+_LONGEST = {"linear": 3.0, "binary": 2.0, "log": 1.0, "huber": 3.0, "quantile": 3.0}
+"""Standard deviation of the linear predictor by which an iteration moves it at most, in the unit of the response."""
+
+_START_SPREAD = {"binary": 2.0, "log": 1.0}
+_WEIGHED = (0.3, 0.7)
+"""Weights of the Hessians of both iterations where they are of one matrix."""
+
+_USUAL = 4.0
+"""Length at which scores are clipped, over the root of the number of coordinates, if they spread as normal ones."""
+
+_FINEST = 0.3
+"""First length that is counted, over the root of the number of coordinates, for residuals of variance 1."""
+
+_LONGEST_SCORE = 2.0**14
+
+
+def floored(matrix: Array, least: float) -> Array:
+    """Return a symmetric matrix with eigenvalues of at least ``least``."""
+    values, vectors = np.linalg.eigh(0.5 * (matrix + matrix.T))
+    return np.asarray((vectors * np.maximum(values, least)) @ vectors.T)
+
+
+def split_terms(stage: StageRelease, terms: Sequence[Term], width: int) -> dict[str, tuple[Array, float]]:
+    """Read the terms of a stage in ``width`` coordinates by name: values, and the deviation of the first one's noise."""
+    found, start = {}, 0
+    values, variances = stage.array, stage.noise_variances
+    for term in terms:
+        square = term.kind in ("matrix", "outer")
+        size = width * (width + 1) // 2 if square else width if term.kind == "vector" else 1
+        part = values[start : start + size]
+        found[term.name] = symmetric(part, width) if square else part, float(np.sqrt(variances[start]))
+        start += size
+    return found
+
+
+def _whitening(matrix: Array) -> Array:
+    """Return the symmetric inverse root of a positive definite matrix."""
+    values, vectors = np.linalg.eigh(0.5 * (matrix + matrix.T))
+    return np.asarray((vectors * values**-0.5) @ vectors.T)
+
+
+@dataclass(frozen=True, eq=False)
+class Start:
+    """What the start released, in k coordinates u.
+
+    Attributes
+    ----------
+    transform : ndarray (k, p)
+        ``u = transform @ regressors``.
+    kept : Kept
+        What is left without rare levels.
+    shift, unit : float
+        The response is measured less the first, over the second.
+    size : float
+        Sum of the weights of rows, or their number; no less than noise allows.
+    rows : tuple of float
+        Number of rows as released, and the deviation of its noise.
+    second : ndarray (k, k)
+        Weighted mean of u u', with eigenvalues clear of noise.
+    point : ndarray (k,)
+    weight : float
+        Mean weight of the Hessian there.
+    largest : float
+        A size that no response exceeds as it is measured.
+    """
+
+    transform: Array
+    kept: Kept
+    shift: float
+    unit: float
+    size: float
+    rows: tuple[float, float]
+    second: Array
+    point: Array
+    weight: float
+    largest: float
+
+
+@dataclass(frozen=True, eq=False)
+class Iteration:
+    """What an iteration released, in its coordinates ``z = W'u``.
+
+    Attributes
+    ----------
+    point : ndarray (k,)
+        In coordinates u.
+    whiten : ndarray (k, k)
+        W.
+    score : ndarray (k,)
+    hessian : ndarray (k, k)
+        In coordinates u.
+    score_noise, hessian_noise : float
+        Standard deviations of an entry of the score, and of the Hessian's diagonal in coordinates z.
+    """
+
+    point: Array
+    whiten: Array
+    score: Array
+    hessian: Array
+    score_noise: float
+    hessian_noise: float
+
+    @property
+    def back(self) -> Array:
+        """Inverse of W': scores and Hessians in coordinates z become those in coordinates u."""
+        return np.asarray(np.linalg.inv(self.whiten).T)
+
+
+@dataclass(frozen=True, eq=False)
+class Plan:
+    """Stages of one regression.
+
+    Attributes
+    ----------
+    columns : Columns
+    model : Model
+    parameter : float
+        Of the model.
+    context : Context
+    scales : bool
+        Whether centres and spreads are measured.
+    robust : bool
+        Whether products of scores are, or the sum of squared residuals in their place.
+    """
+
+    columns: Columns
+    model: Model
+    parameter: float
+    context: Context
+    scales: bool = True
+    robust: bool = True
+
+    # Shares of the price
+
+    @property
+    def norm(self) -> Norm:
+        """What the noise is for."""
+        return "l1" if isinstance(self.context.privacy, PureDP) else "l2"
+
+    @cached_property
+    def kinds(self) -> tuple[str, ...]:
+        """What each stage is."""
+        asked = dict(_SHARES[self.norm])
+        if self.norm == "l1" and self.model.bounded:
+            asked["counts"] = Fraction(5, 100)
+        measured = self.scales and self.columns.measured
+        order = ("centres", "spreads", "start", "counts", "first", "recounts", "second")
+        return tuple(one for one in order if one in asked and (measured or one not in ("centres", "spreads")))
+
+    def share(self, kind: str) -> Fraction:
+        """Share of the price of a stage; what no stage takes goes to the last."""
+        shares = _SHARES[self.norm] | ({"counts": Fraction(5, 100)} if self.norm == "l1" else {})
+        return 1 - sum(shares[one] for one in self.kinds[:-1]) if kind == "second" else shares[kind]
+
+    def slots(self) -> tuple[Slot, ...]:
+        """Return what each stage may take of the price."""
+        p, measured = len(self.columns.names), len(self.columns.measured)
+        products = p * (p + 1) // 2
+        most = {
+            "centres": measured * _CENTRES[self.norm],
+            "spreads": measured * (2 * _OCTAVES[self.norm] + 2),
+            "start": products + p + 2,
+            "counts": max(len(length_cuts(1.0)), len(residual_cuts())) + 1,
+            "first": products + p,
+            "recounts": len(length_cuts(1.0)) + 1,
+            "second": 2 * products + p,
+        }
+        return tuple(Slot(self.share(kind), most[kind], adaptive=place > 0) for place, kind in enumerate(self.kinds))
+
+    def stage(self, place: int, released: tuple[StageRelease, ...]) -> Stage:
+        """Return one stage."""
+        build = {
+            "centres": self._centres,
+            "spreads": self._spreads,
+            "start": self._start,
+            "counts": self._counts,
+            "first": self._iterate,
+            "recounts": self._counts,
+            "second": self._iterate,
+        }
+        return build[self.kinds[place]](dict(zip(self.kinds, released, strict=False)))
+
+    def precision(self, share: float) -> float:
+        """Return 1 over the standard deviation of the noise of a sum that is bounded by 1, at a share of the price."""
+        privacy = self.context.privacy
+        if isinstance(privacy, PureDP):
+            found = float(privacy.epsilon) * share / np.sqrt(2.0)
+        else:
+            amount = gaussian_amount(privacy)
+            found = float(np.sqrt(2 * amount.rho * share) if hasattr(amount, "rho") else amount.mu * np.sqrt(share))
+        return float(found / (1.0 if self.context.neighbors == "add_remove" else 2.0))
+
+    def _noise(self, kind: str, prices: Mapping[str, float], term: str) -> float:
+        """Noise of a term of a stage, for units of size 1; that of matrices is less where units are replaced."""
+        share = float(self.share(kind))
+        found = (
+            1
+            / self.precision(share * prices[term] if self.norm == "l1" else share)
+            / (1.0 if self.norm == "l1" else np.sqrt(prices[term]))
+        )
+        if self.norm == "l2" and self.context.neighbors == "replace_one" and term in ("hessian", "gram", "meat"):
+            found /= np.sqrt(2.0)
+        return float(found)
+
+    @property
+    def public_size(self) -> int | None:
+        """Number of rows where it is public."""
+        return self.context.nobs if self.columns.features.keeps_every_row else None
+
+    def expected_ratio(self, size: int) -> float:
+        """Guess standard errors with noise over those without, where scores spread as normal ones do."""
+        noise = self._noise("second", _SECOND[self.norm], "score")
+        length = (
+            _USUAL * np.sqrt(len(self.columns.names)) * (np.sqrt(len(self.columns.names)) if self.norm == "l1" else 1)
+        )
+        return float(np.sqrt(1 + (length * noise) ** 2 / size))
+
+    # Scales
+
+    def _centres(self, before: Mapping[str, StageRelease]) -> Stage:  # noqa: ARG002
+        bins = _CENTRES[self.norm]
+        cuts = np.linspace(-1, 1, bins + 1)[1:-1]
+        places = [Bins(name, "coordinate", cuts, place=place) for place, name in enumerate(self.columns.measured)]
+        return Stage(Sum(RoundCounts(self.columns.boxed, tuple(places))))
+
+    def _middles(self, stage: StageRelease) -> Array:
+        """Return the median of each column on the scale of its bounds, from noisy counts."""
+        counts = stage.array.reshape(len(self.columns.measured), -1)
+        below = np.cumsum(counts, axis=1)
+        half = below[:, -1] / 2
+        place = (below > half[:, None]).argmax(axis=1)
+        own = np.take_along_axis(counts, place[:, None], 1)[:, 0]
+        before = np.take_along_axis(below, place[:, None], 1)[:, 0] - own
+        part = np.clip((half - before) / np.maximum(own, 1e-9), 0.0, 1.0)
+        return np.asarray(-1 + (place + part) * (2 / counts.shape[1]))
+
+    def _spreads(self, before: Mapping[str, StageRelease]) -> Stage:
+        octaves = 2.0 ** -np.arange(_OCTAVES[self.norm] - 1)
+        steps = np.concatenate([-octaves, [0.0], octaves[::-1]])
+        middles = self._middles(before["centres"])
+        places = [
+            Bins(name, "coordinate", middle + steps, place=place)
+            for place, (name, middle) in enumerate(zip(self.columns.measured, middles, strict=True))
+        ]
+        return Stage(Sum(RoundCounts(self.columns.boxed, tuple(places))), settings={"middles": middles.tolist()})
+
+    def _scales(self, before: Mapping[str, StageRelease]) -> tuple[Array, Array]:
+        """Return centre and spread of each column on the scale of its bounds; bounds alone where none is measured."""
+        if "spreads" not in before:
+            return np.zeros(len(self.columns.measured)), np.full(len(self.columns.measured), 3**-0.5)
+        stage, levels = before["spreads"], _OCTAVES[self.norm]
+        counts = stage.array.reshape(len(self.columns.measured), 2, levels)
+        rows = counts[:, 0] + counts[:, 1, ::-1]  # from the farthest octave to the centre
+        noise = float(np.sqrt(2 * stage.noise_variances[0]))
+        rows = np.where(rows > _SEEN * noise, rows, 0.0)
+        sizes = 0.72 * 2.0 ** -(np.arange(levels) - 1.0)
+        sizes[0] = 1.2
+        total = rows.sum(axis=1)
+        found = np.sqrt((rows @ sizes**2) / np.maximum(total, 1e-9))
+        return np.array(stage.settings["middles"]), np.where(total > 0, np.maximum(found, 2.0**-levels), 3**-0.5)
+
+    def _response_scale(self, centres: Array, spreads: Array) -> tuple[float, float]:
+        """Return what is taken off the response, and the unit in which it is measured."""
+        expression = self.columns.response.expression
+        if self.model.kind == "binary":
+            return 0.0, 1.0
+        if len(self.columns.measured) == len(self.columns.spread_out):  # 0 or 1, as a number
+            return (0.5, 0.5) if self.model.kind != "log" else (0.0, 1.0)
+        half, middle = (expression.upper - expression.lower) / 2, (expression.upper + expression.lower) / 2
+        centre, spread = middle + centres[-1] * half, max(spreads[-1] * half, 1e-9 * half, 1e-150)
+        if self.model.kind == "log":
+            return 0.0, float(max(np.hypot(spread, centre), 1e-9 * half))
+        return (float(centre) if self.columns.intercept else 0.0), float(spread)
+
+    # Start
+
+    def _start_terms(self) -> tuple[Term, ...]:
+        """Terms of the start; with survey weights "rows" is what these add up to, and "nobs" counts rows."""
+        prices, cut = _START[self.norm], self._clipped
+        per = self._ratio if self.norm == "l1" else 1.0
+        low = 0.5 - cut if self.model.kind == "binary" else -cut
+        terms = [
+            Term("score", "vector", prices["score"], Interpolant(low, low + 2 * cut, np.array([-1.0, 1.0]), -1.0, 1.0)),
+            Term("gram", "matrix", prices["gram"] / per, constant(1.0)),
+            Term("rows", "mass", prices["rows"], constant(1.0), power=0),
+        ]
+        if self.columns.weight is None:
+            return tuple(terms)
+        half = prices["rows"] / 2
+        return *terms[:2], Term("rows", "mass", half, constant(1.0)), Term("nobs", "mass", half, constant(1.0), power=0)
+
+    @property
+    def _ratio(self) -> float:
+        """Bound on the triangle of products over the squared bound on absolute sums, under Laplace noise."""
+        return min(1.0, 0.5 + 1.0 / len(self.columns.names))
+
+    def _start(self, before: Mapping[str, StageRelease]) -> Stage:
+        centres, spreads = self._scales(before)
+        scaled = self.columns.scaled(self.columns.ranges(centres, spreads) if "spreads" in before else {})
+        width = len(self.columns.names)
+        radius = _START_LENGTH[self.norm] * (float(np.sqrt(width)) if self.norm == "l2" else float(width))
+        shift, unit = self._response_scale(centres, spreads)
+        settings = {
+            "transform": scaled.transform.tolist(),
+            "radius": radius,
+            "shift": shift,
+            "unit": unit,
+            "offset": scaled.offset,
+        }
+        frame = self._framed(scaled.transform / radius, np.zeros(width), (shift, unit), Tables(), offset=False)
+        return _summed(RoundSum(frame, self._start_terms()), self, settings)
+
+    @property
+    def _clipped(self) -> float:
+        """Where the start clips a response, as it is measured: one that is 0 or 1 nowhere."""
+        if len(self.columns.measured) == len(self.columns.spread_out):
+            return 0.5 if self.model.kind == "binary" else 1.0
+        return 3.0 if self.norm == "l2" or self.model.kind == "log" else 2.0
+
+    def _framed(
+        self,
+        coordinates: Array,
+        point: Array,
+        response: tuple[float, float],
+        tables: Tables,
+        skipped: tuple[tuple[str, int], ...] = (),
+        *,
+        offset: bool = True,
+    ) -> RoundFrame:
+        """Return a frame of coordinates and a linear predictor of the regressors; logarithmic ones in the unit."""
+        options: dict[str, Any] = {"norm": "l1", "ratio": self._ratio} if self.norm == "l1" else {}
+        moved = -float(np.log(response[1])) if offset and self.model.kind == "log" else 0.0
+        return self.columns.frame(
+            coordinates,
+            point,
+            response,
+            tables.mean,
+            tables.factor,
+            tables.root,
+            skipped,
+            moved=moved,
+            with_offset=offset,
+            **options,
+        )
+
+    def begun(self, stage: StageRelease) -> Start:
+        """Read what the start released, and find the first point."""
+        settings, width = stage.settings, len(self.columns.names)
+        terms = split_terms(stage, self._start_terms(), width)
+        radius, transform = float(settings["radius"]), np.array(settings["transform"])
+        shift, unit = float(settings["shift"]), float(settings["unit"])
+        rows, noise = float(terms["rows"][0][0]), terms["rows"][1]
+        public = self.public_size if self.columns.weight is None else None
+        size = max(rows if public is None else float(public), 2.0 * width, 4.0 * noise)
+        gram, gram_noise = terms["gram"][0] * radius**2, terms["gram"][1] * radius**2
+        seen = rare_levels(self.columns.levels, np.linalg.inv(transform), gram, gram_noise, size)
+        kept = without_levels(self.columns, transform, self.columns.public_rows({})[:-1], seen)
+        flat = np.sqrt(2.0) if self.norm == "l1" else 1.0
+        edge = gram_noise * flat * np.sqrt(kept.basis.shape[1]) / size
+        second = floored(kept.basis.T @ gram @ kept.basis / size, max(_OF_NOISE * edge, _FLOOR))
+        score = kept.basis.T @ terms["score"][0] * (radius * self._clipped / size)
+        point, weight = self._first_point(second, score, float(settings.get("offset", 0.0)), unit)
+        counted, error = terms.get("nobs", terms["rows"])
+        number = (float(self.public_size), 0.0) if self.public_size is not None else (float(counted[0]), error)
+        number = (max(number[0], 2.0 * width, 4.0 * number[1]), number[1])
+        expression = self.columns.response.expression
+        largest = max(abs(expression.lower - shift), abs(expression.upper - shift)) / unit
+        return Start(kept.basis.T @ transform, kept, shift, unit, size, number, second, point, weight, largest)
+
+    def _first_point(self, second: Array, score: Array, offset: float, unit: float) -> tuple[Array, float]:
+        """Return the start's coefficients: of a clipped linear regression, scaled to the slope of the mean."""
+        slope = np.linalg.solve(second, score)
+        slope = slope * min(1.0, self._clipped / max(float(np.sqrt(slope @ second @ slope)), 1e-300))
+        if self.model.kind not in ("binary", "log"):
+            return slope, 1.0
+        response, intercept = self.model.response, self.columns.intercept
+        assert response is not None
+        average = float(score[0] / second[0, 0]) if intercept else 0.0
+        if self.model.kind == "binary":
+            average = float(np.clip(0.5 + average, 0.02, 0.98))
+            centre = float(intercept_for(response, average, 0.0))
+            steep = max(float(response.slope(np.array(centre))), 1e-3)
+        else:
+            average = max(average, 0.02) if intercept else 1.0
+            centre, steep = float(np.log(average)), average
+        found = slope / steep
+        if intercept:
+            found[0] = 0.0
+        spread = float(found @ second @ found)
+        found *= min(1.0, _START_SPREAD[self.model.kind] / max(np.sqrt(spread), 1e-300))
+        if intercept:
+            found[0] = centre - float(found @ second[0]) / float(second[0, 0])
+            if self.model.kind == "log":
+                found[0] += np.log(unit) - offset - 0.5 * min(spread, 1.0)
+        weight = float(self.model.weight(np.array(centre), self.parameter, unit)) if intercept else 0.25
+        return found, max(weight, 1e-3)
+
+    # Counts
+
+    def _position(self, before: Mapping[str, StageRelease]) -> tuple[Start, Array, Array, float]:
+        """Return the start, the point of the next iteration, its coordinates W, and about the variance of residuals."""
+        start = self.begun(before["start"])
+        if "first" not in before:
+            point = start.point.copy()
+            if "counts" in before and self.model.bounded:
+                point[0] += float(self._residuals(before, start)[1]) if self.columns.intercept else 0.0
+            counts = self.model.name in ("poisson", "negativebinomial")
+            spread = min(1.0, 1.0 / start.unit) if counts else 1.0
+            return start, point, _whitening(start.second * start.weight), spread
+        found = self.iteration(before, "first")
+        whiten, lost = found.whiten, self.hessian_floor([found])
+        white = whiten.T @ found.hessian @ whiten
+        values, vectors = np.linalg.eigh(0.5 * (white + white.T))
+        values = np.maximum(values, max(lost, 1e-6 * start.size))
+        step = vectors @ ((vectors.T @ found.score) / values)
+        length = float(np.sqrt(((vectors.T @ step) ** 2 @ values) / start.size))
+        if self.model.kind in ("binary", "log"):
+            length /= float(np.sqrt(start.weight))
+        step *= min(1.0, _LONGEST[self.model.kind] / max(length, 1e-300))
+        whitened = whiten @ (vectors / np.sqrt(values / start.size)) @ vectors.T
+        return start, found.point + whiten @ step, whitened, float(before["first"].settings["spread"])
+
+    def _finest(self, width: int, spread: float) -> float:
+        """First of the lengths of scores that are counted."""
+        along = np.sqrt(width) * (1.0 if self.norm == "l2" else 0.8 * np.sqrt(width))
+        return float(_FINEST * along * np.sqrt(spread))
+
+    def _counts(self, before: Mapping[str, StageRelease]) -> Stage:
+        start, point, whiten, spread = self._position(before)
+        width = len(point)
+        settings: dict[str, Any] = {"point": point.tolist(), "whiten": whiten.tolist()}
+        if "counts" not in before and self.model.bounded:
+            frame = self._framed(start.transform, start.transform.T @ point, (start.shift, start.unit), Tables())
+            return Stage(Sum(RoundCounts(frame, (Bins("residual", "residual", residual_cuts()),))), settings=settings)
+        if self.model.bounded:
+            settings |= self._tuned(before, start)
+        first = self._finest(width, spread)
+        settings["finest"] = first
+        frame, _ = self._at(start, point, whiten / first)
+        curves = self.curves(settings)
+        score = Term("score", "vector", 1.0, None if curves is None else curves.score, cut=_LONGEST_SCORE)
+        bins = Bins("length", "person", length_cuts(1.0), term=score)
+        return Stage(Sum(RoundCounts(frame, (bins,))), settings=settings)
+
+    def _at(self, start: Start, point: Array, whiten: Array) -> tuple[RoundFrame, Tables]:
+        """Return a frame of coordinates z, and the functions of the linear predictor in it."""
+        tables = self.model.tables(start.largest, self.parameter, start.unit)
+        to, response = (whiten.T @ start.transform, start.transform.T @ point), (start.shift, start.unit)
+        return self._framed(*to, response, tables, start.kept.skipped), tables
+
+    def _residuals(self, before: Mapping[str, StageRelease], start: Start) -> tuple[dict[str, float], float]:
+        """Return where a bounded psi is cut, from counts of residuals, and by how much the intercept moves."""
+        stage = before["counts"]
+        noise = float(np.sqrt(stage.noise_variances[0]))
+        law = ResidualLaw.of(stage.array, residual_cuts(), noise)
+        if self.model.kind == "huber":
+            found, move = law.huber(self.parameter, noise, start.size)
+        else:
+            width = len(start.point)
+            steady = 0.4 * _RADIUS * width * np.sqrt(width / 2) * self._noise("second", _SECOND[self.norm], "hessian")
+            found, move = law.smoothing(self.parameter, steady / start.size, start.size)
+        largest = 2 * start.largest + 1.0
+        return {**found, "cut": min(found["cut"], largest)}, float(np.clip(move, -largest, largest))
+
+    def _tuned(self, before: Mapping[str, StageRelease], start: Start) -> dict[str, float]:
+        return self._residuals(before, start)[0] if self.model.bounded else {}
+
+    def curves(self, settings: Mapping[str, Any]) -> Curves | None:
+        """Return the functions of the residual that an iteration of these settings asked for."""
+        return self.model.curves({"peak": 1.0, **settings}, self.parameter) if self.model.bounded else None
+
+    # Iterations
+
+    def _iterate(self, before: Mapping[str, StageRelease]) -> Stage:
+        last = "first" in before or "first" not in self.kinds
+        start, point, whiten, _ = self._position(before)
+        width, kind = len(point), "second" if last else "first"
+        prices = _SECOND[self.norm] if last else _FIRST
+        settings: dict[str, Any] = {"point": point.tolist(), "whiten": whiten.tolist(), **self._tuned(before, start)}
+        counted = before.get("recounts", before.get("counts"))
+        assert counted is not None
+        scaled = (self.curves(settings) or _ONE).size
+        if self.model.bounded and not last:
+            settings |= {"clip": 2.5 * float(np.sqrt(width)), "spread": 1.0}
+        else:
+            clip = self.lengths(counted).clip(
+                width,
+                self._noise(kind, prices, "score"),
+                self._noise("second", _SECOND[self.norm], "meat"),
+                final=last,
+            )
+            settings |= {
+                "clip": clip.length,
+                "meat_clip": clip.meat,
+                "excess": clip.excess * scaled,
+                "lost": clip.lost * scaled**2,
+                "spread": float(np.clip(clip.second / (width * start.size), 1e-9, 1e9)),
+            }
+        radius = float(np.sqrt(_RADIUS * width))
+        if self.norm == "l1":
+            radius = float(np.sqrt(_RADIUS * width * (0.64 * width + 1) / 2 * 0.8 / self._ratio))
+        settings["radius"] = radius
+        frame, tables = self._at(start, point, whiten / radius)
+        return _summed(RoundSum(frame, self._terms(settings, tables, last=last)), self, settings)
+
+    def lengths(self, stage: StageRelease) -> Lengths:
+        """Read counts of lengths of scores, in the units of psi over its size."""
+        finest = float(stage.settings["finest"])
+        return Lengths.read(stage.array, length_cuts(1.0) * finest, float(np.sqrt(stage.noise_variances[0])))
+
+    def _terms(self, settings: Mapping[str, Any], tables: Tables | None = None, *, last: bool) -> tuple[Term, ...]:
+        """Terms of an iteration; what a Hessian weighs by is needed to ask for it, not to read it."""
+        prices = _SECOND[self.norm] if last else _FIRST
+        radius, people = float(settings["radius"]), self.context.schema.rows_per_unit
+        curves, power = self.curves(settings), 2 if self.norm == "l2" else 1
+        cut = float(np.clip(float(settings["clip"]) / radius, 2.0**-18, _LONGEST_SCORE))
+        per = people**power * (self._ratio if self.norm == "l1" else 1.0)
+        weight = constant(1.0) if tables is None or tables.weight is None else tables.weight
+        weight, of = (curves.hessian, "residual") if curves else (weight, "linear")
+        score = None if curves is None else curves.score
+        found = [
+            Term("score", "vector", prices["score"] / cut**power, score, cut=cut),
+            Term("hessian", "matrix", prices["hessian"] / per, weight, of=of),
+        ]
+        if not last:
+            return tuple(found)
+        meat = float(np.clip(float(settings["meat_clip"]) / radius, 2.0**-18, cut))
+        if self.robust:
+            found.append(Term("meat", "outer", prices["meat"] / meat ** (2 * power), score, cut=meat))
+        else:
+            end = self._widest(settings)
+            square = tabled(lambda one: (one / end) ** 2, -end, end, 1024)
+            found.append(Term("square", "mass", prices["meat"] / people**power, square, power=0))
+        return tuple(found)
+
+    def _widest(self, settings: Mapping[str, Any]) -> float:
+        """Residual beyond which squares are cut, where errors are taken as equally spread."""
+        return float(max(1.5 * float(settings["meat_clip"]) / np.sqrt(len(settings["point"])), 1e-6))
+
+    def iteration(self, before: Mapping[str, StageRelease], kind: str) -> Iteration:
+        """Read an iteration."""
+        stage = before[kind]
+        settings = stage.settings
+        point, whiten = np.array(settings["point"]), np.array(settings["whiten"])
+        terms = split_terms(stage, self._terms(settings, last=kind == "second"), len(point))
+        radius = float(settings["radius"])
+        curves = self.curves(settings) or _ONE
+        hessian = float(terms["hessian"][1]) * radius**2 * curves.factor * (np.sqrt(2.0) if self.norm == "l1" else 1.0)
+        back = np.linalg.inv(whiten).T
+        return Iteration(
+            point,
+            whiten,
+            terms["score"][0] * radius * curves.size,
+            back @ terms["hessian"][0] @ back.T * (radius**2 * curves.factor),
+            terms["score"][1] * radius * curves.size,
+            hessian,
+        )
+
+    def products(self, stage: StageRelease) -> tuple[Array, float]:
+        """Return the products of scores in coordinates z, or the sum of squared residuals; and their noise."""
+        settings = stage.settings
+        terms = split_terms(stage, self._terms(settings, last=True), len(settings["point"]))
+        if not self.robust:
+            end = self._widest(settings)
+            return terms["square"][0] * end**2, terms["square"][1] * end**2
+        factor = float(settings["radius"]) ** 2 * (self.curves(settings) or _ONE).size ** 2
+        return terms["meat"][0] * factor, terms["meat"][1] * factor
+
+    def weighed(self, iterations: Sequence[Iteration]) -> tuple[float, ...]:
+        """Weights of the Hessians: of both where they are of one matrix, else of the last."""
+        if len(iterations) == 2 and not self.model.curved and not self.model.bounded:
+            return _WEIGHED
+        return (*(0.0 for _ in iterations[:-1]), 1.0)
+
+    def hessian_floor(self, iterations: Sequence[Iteration]) -> float:
+        """Least eigenvalue of a Hessian that is no noise, in the coordinates of the last iteration."""
+        whiten = iterations[-1].whiten
+        width = len(whiten)
+        square = 0.0
+        for weight, one in zip(self.weighed(iterations), iterations, strict=True):
+            mapped = float(((whiten.T @ one.back) ** 2).sum()) / width
+            square += (weight * one.hessian_noise * mapped) ** 2
+        return float(_LOST * np.sqrt(square * width))
+
+
+class _One:
+    size = factor = 1.0
+
+
+_ONE = _One()
+
+
+def _summed(rows: RoundSum, plan: Plan, settings: dict[str, Any]) -> Stage:
+    weights = rows.usual_weights(plan.context.neighbors, plan.norm)
+    return Stage(Sum(rows, weights=tuple(weights.tolist())), settings=settings)
