@@ -261,6 +261,7 @@ def solved(
     size: float,
     longest: float,
     flat: bool,
+    bend: float = 0.0,
     robust: bool = True,
 ) -> Fit:
     """Return the estimate one step from the last iteration's point.
@@ -283,6 +284,9 @@ def solved(
         Length of the step, as a standard deviation of the linear predictor, at most.
     flat : bool
         Whether noise is Laplace's.
+    bend : float
+        By which part a Hessian may change where the linear predictor moves by a standard deviation of 1: the step is
+        straight, and what it leaves is a bias.
     """
     last = iterations[-1]
     whiten, width = last.whiten, len(last.point)
@@ -293,7 +297,9 @@ def solved(
     kept = np.maximum(values, least)
     inverse = (vectors / kept) @ vectors.T
     step = inverse @ last.score
-    step *= min(1.0, longest / max(float(np.sqrt((vectors.T @ step) ** 2 @ kept / size)), 1e-300))
+    moved = max(float(np.sqrt((vectors.T @ step) ** 2 @ kept / size)), 1e-300)
+    step *= min(1.0, longest / moved)
+    excess += 0.5 * bend * min(moved, longest) * float(np.linalg.norm((vectors.T @ step) * kept))
     small = size / (size - width) if size > 2 * width else 2.0
     values_of, noise = meat
     products = floored(values_of, 0.0) if robust else max(float(values_of[0]), noise) * ((vectors * kept) @ vectors.T)

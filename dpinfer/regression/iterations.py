@@ -65,6 +65,22 @@ _SHARES = {
 }
 """Shares of the price. Under Laplace noise a first iteration would cost more than its point is worth."""
 
+_CURVED = {
+    "l2": {
+        "start": Fraction(10, 100),
+        "counts": Fraction(3, 100),
+        "first": Fraction(10, 100),
+        "again": Fraction(16, 100),
+    },
+    "l1": {
+        "start": Fraction(22, 100),
+        "counts": Fraction(4, 100),
+        "first": Fraction(9, 100),
+        "again": Fraction(12, 100),
+    },
+}
+"""Shares where the slope of the mean has no bound: one more iteration leads to the point of the last."""
+
 _START = {"l2": {"score": 0.47, "gram": 0.50, "rows": 0.03}, "l1": {"score": 0.40, "gram": 0.55, "rows": 0.05}}
 _FIRST = {"score": 0.65, "hessian": 0.35}
 _SECOND = {
@@ -78,13 +94,14 @@ _CENTRES, _OCTAVES = {"l2": 32, "l1": 16}, {"l2": 16, "l1": 10}
 
 _SEEN = 2.5
 _START_LENGTH = {"l2": 2.2, "l1": 1.1}
-_RADIUS = 4.5
-"""Squared length of a whitened row, over the number of coordinates, up to which it has full weight in a Hessian."""
+_NOISY, _RADII = 0.1, (3.0, 12.0)
+"""Noise of the eigenvalues of a Hessian over the number of rows, and squared lengths of rows of full weight over the
+usual one that give it."""
 
 _FLOOR, _OF_NOISE = 0.02, 1.5
 """Least eigenvalue of the Gram matrix of a start for n = 1, and in units of its noise."""
 
-_LOST = 2.5
+_LOST = 1.6
 """Eigenvalues of a Hessian over the size of its noise below which it tells nothing of a direction."""
 
 _LONGEST = {"linear": 3.0, "binary": 2.0, "log": 1.0, "huber": 3.0, "quantile": 3.0}
@@ -227,18 +244,26 @@ class Plan:
         return "l1" if isinstance(self.context.privacy, PureDP) else "l2"
 
     @cached_property
+    def _shares(self) -> dict[str, Fraction]:
+        """Shares of the price of the stages that the model has; the rest is the last one's."""
+        found = dict(_SHARES[self.norm])
+        if self.model.kind == "log":
+            found |= _CURVED[self.norm]
+        if self.norm == "l1" and self.model.bounded:
+            found["counts"] = Fraction(5, 100)
+        return found
+
+    @cached_property
     def kinds(self) -> tuple[str, ...]:
         """What each stage is."""
-        asked = dict(_SHARES[self.norm])
-        if self.norm == "l1" and self.model.bounded:
-            asked["counts"] = Fraction(5, 100)
+        asked = dict(self._shares)
         measured = self.scales and self.columns.measured
-        order = ("centres", "spreads", "start", "counts", "first", "recounts", "second")
+        order = ("centres", "spreads", "start", "counts", "first", "again", "recounts", "second")
         return tuple(one for one in order if one in asked and (measured or one not in ("centres", "spreads")))
 
     def share(self, kind: str) -> Fraction:
         """Share of the price of a stage; what no stage takes goes to the last."""
-        shares = _SHARES[self.norm] | ({"counts": Fraction(5, 100)} if self.norm == "l1" else {})
+        shares = self._shares
         return 1 - sum(shares[one] for one in self.kinds[:-1]) if kind == "second" else shares[kind]
 
     def slots(self) -> tuple[Slot, ...]:
@@ -251,6 +276,7 @@ class Plan:
             "start": products + p + 2,
             "counts": max(len(length_cuts(1.0)), len(residual_cuts())) + 1,
             "first": products + p,
+            "again": products + p,
             "recounts": len(length_cuts(1.0)) + 1,
             "second": 2 * products + p,
         }
@@ -264,6 +290,7 @@ class Plan:
             "start": self._start,
             "counts": self._counts,
             "first": self._iterate,
+            "again": self._iterate,
             "recounts": self._counts,
             "second": self._iterate,
         }
@@ -496,7 +523,8 @@ class Plan:
             counts = self.model.name in ("poisson", "negativebinomial")
             spread = min(1.0, 1.0 / start.unit) if counts else 1.0
             return start, point, _whitening(start.second * start.weight), spread
-        found = self.iteration(before, "first")
+        kind = "again" if "again" in before else "first"
+        found = self.iteration(before, kind)
         whiten, lost = found.whiten, self.hessian_floor([found])
         white = whiten.T @ found.hessian @ whiten
         values, vectors = np.linalg.eigh(0.5 * (white + white.T))
@@ -507,7 +535,7 @@ class Plan:
             length /= float(np.sqrt(start.weight))
         step *= min(1.0, _LONGEST[self.model.kind] / max(length, 1e-300))
         whitened = whiten @ (vectors / np.sqrt(values / start.size)) @ vectors.T
-        return start, found.point + whiten @ step, whitened, float(before["first"].settings["spread"])
+        return start, found.point + whiten @ step, whitened, float(before[kind].settings["spread"])
 
     def _finest(self, width: int, spread: float) -> float:
         """First of the lengths of scores that are counted."""
@@ -546,7 +574,8 @@ class Plan:
             found, move = law.huber(self.parameter, noise, start.size)
         else:
             width = len(start.point)
-            steady = 0.4 * _RADIUS * width * np.sqrt(width / 2) * self._noise("second", _SECOND[self.norm], "hessian")
+            noise_of = self._noise("second", _SECOND[self.norm], "hessian")
+            steady = 0.4 * self._radius(width, noise_of, start.size) ** 2 * np.sqrt(width / 2) * noise_of
             found, move = law.smoothing(self.parameter, steady / start.size, start.size)
         largest = 2 * start.largest + 1.0
         return {**found, "cut": min(found["cut"], largest)}, float(np.clip(move, -largest, largest))
@@ -561,9 +590,10 @@ class Plan:
     # Iterations
 
     def _iterate(self, before: Mapping[str, StageRelease]) -> Stage:
-        last = "first" in before or "first" not in self.kinds
+        kind = next(one for one in ("first", "again", "second") if one in self.kinds and one not in before)
+        last = kind == "second"
         start, point, whiten, _ = self._position(before)
-        width, kind = len(point), "second" if last else "first"
+        width = len(point)
         prices = _SECOND[self.norm] if last else _FIRST
         settings: dict[str, Any] = {"point": point.tolist(), "whiten": whiten.tolist(), **self._tuned(before, start)}
         counted = before.get("recounts", before.get("counts"))
@@ -585,17 +615,26 @@ class Plan:
                 "lost": clip.lost * scaled**2,
                 "spread": float(np.clip(clip.second / (width * start.size), 1e-9, 1e9)),
             }
-        radius = float(np.sqrt(_RADIUS * width))
-        if self.norm == "l1":
-            radius = float(np.sqrt(_RADIUS * width * (0.64 * width + 1) / 2 * 0.8 / self._ratio))
+        radius = self._radius(width, self._noise(kind, prices, "hessian"), start.size)
         settings["radius"] = radius
         frame, tables = self._at(start, point, whiten / radius)
         return _summed(RoundSum(frame, self._terms(settings, tables, last=last)), self, settings)
 
+    def _radius(self, width: int, noise: float, size: float) -> float:
+        """Return the length of rows up to which a Hessian weighs them in full: its noise is a share of the rows.
+
+        Both what it leaves out and its noise multiply the step to the estimate alone.
+        """
+        people, flat = self.context.schema.rows_per_unit, np.sqrt(2.0) if self.norm == "l1" else 1.0
+        usual = float(width) if self.norm == "l2" else 0.8 * width * (0.64 * width + 1) / 2 / self._ratio
+        times = _NOISY * size / (people * flat * noise * usual * np.sqrt(width))
+        return float(np.sqrt(usual * np.clip(times, *_RADII)))
+
     def lengths(self, stage: StageRelease) -> Lengths:
         """Read counts of lengths of scores, in the units of psi over its size."""
         finest = float(stage.settings["finest"])
-        return Lengths.read(stage.array, length_cuts(1.0) * finest, float(np.sqrt(stage.noise_variances[0])))
+        cuts = length_cuts(1.0) * finest
+        return Lengths.read(stage.array[: len(cuts) + 1], cuts, float(np.sqrt(stage.noise_variances[0])))
 
     def _terms(self, settings: Mapping[str, Any], tables: Tables | None = None, *, last: bool) -> tuple[Term, ...]:
         """Terms of an iteration; what a Hessian weighs by is needed to ask for it, not to read it."""

@@ -50,6 +50,9 @@ _LARGEST = 1e150
 _FAR_STEP = {"linear": 6.0, "binary": 4.0, "log": 2.0, "huber": 6.0, "quantile": 6.0}
 """Length of the last step, as a standard deviation of the linear predictor, at most."""
 
+_BEND = {"log": 1.0, "binary": 0.4}
+"""Relative change of the slope of the mean with the linear predictor, about."""
+
 _SHOWN = 0.05
 """Part of an interval that clipping lengthens it by, from which a table says so."""
 
@@ -262,7 +265,7 @@ def _inferred(
     """Return the estimates of one regression from its stages."""
     stages = dict(zip(plan.kinds, released, strict=False))
     start, last = plan.begun(stages["start"]), stages["second"]
-    iterations = [plan.iteration(stages, kind) for kind in ("first", "second") if kind in stages]
+    iterations = [plan.iteration(stages, kind) for kind in ("first", "again", "second") if kind in stages]
     meat, noise = plan.products(last)
     settings = last.settings
     if plan.robust:
@@ -282,6 +285,7 @@ def _inferred(
         * float(np.sqrt(people))
         * (np.sqrt(start.weight) if plan.model.response else 1.0),
         flat=plan.norm == "l1",
+        bend=_BEND.get(plan.model.kind, 0.0) / float(np.sqrt(start.weight)),
         robust=plan.robust,
     )
     intercept = plan.columns.intercept

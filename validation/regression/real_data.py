@@ -392,7 +392,7 @@ def run_cell(
         drawn = rows.integers(len(base.y), size=(1 + shuffled, n))
         try:
             found.append(replicate(base, cell, drawn[0], drawn[-1], noise))
-        except (dpi.DPInferError, np.linalg.LinAlgError, FloatingPointError) as error:
+        except (dpi.errors.DPInferError, np.linalg.LinAlgError, FloatingPointError) as error:
             failures += 1
             print(f"{cell.key}: {type(error).__name__}: {error}", file=sys.stderr)
     if not found:
