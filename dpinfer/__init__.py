@@ -26,9 +26,7 @@ from dpinfer.procedures.density import density
 from dpinfer.procedures.descriptions import corr, count, cov, histogram, mean, table, total, variance
 from dpinfer.procedures.distribution import cdf
 from dpinfer.procedures.expfam import expfam
-from dpinfer.regression.glm import glm, logit, poisson, probit, quantreg, rlm
 from dpinfer.procedures.guesses import instead_of as _instead_of
-from dpinfer.regression.linear import gram, ols
 from dpinfer.procedures.loglinear import loglinear
 from dpinfer.procedures.marginals import marginals
 from dpinfer.procedures.mean_tests import f_oneway, ttest_1samp, ttest_ind, ttest_rel
@@ -40,6 +38,8 @@ from dpinfer.procedures.ranks import kruskal, ks_1samp, ks_2samp, mannwhitneyu, 
 from dpinfer.procedures.selection import exponential_mechanism, most_frequent
 from dpinfer.procedures.threshold import above_threshold
 from dpinfer.procedures.workload import workload
+from dpinfer.regression.glm import glm, logit, poisson, probit, quantreg, rlm
+from dpinfer.regression.linear import gram, ols
 from dpinfer.release import Release, read_release
 from dpinfer.reporting import report
 from dpinfer.results import PrivateResults

@@ -1,10 +1,10 @@
 """Where scores are clipped, and by how much that may bias a coefficient: the interval decides.
 
-A unit adds a score s to the estimating equation, and noise is in proportion to the length T at which scores are clipped.
-Clipping takes ``max(|s| - T, 0)`` from each, in a direction nobody knows. With J the Hessian, a contrast l of J's
-inverse loses at most ``|l| B``, B the total excess of all units. What is known of lengths are noisy counts in quarter
-octaves; beyond the last place where a count is clear of its noise, lengths are taken to fall off as a Pareto law, whose
-index is read from the counts, and kept between `INDICES`.
+A unit adds a score s to the estimating equation, and noise is in proportion to the length T at which scores are
+clipped. Clipping takes ``max(|s| - T, 0)`` from each, in a direction nobody knows. With J the Hessian, a contrast l of
+J's inverse loses at most ``|l| B``, B the total excess of all units. What is known of lengths are noisy counts in
+quarter octaves; beyond the last place where a count is clear of its noise, lengths are taken to fall off as a Pareto
+law, whose index is read from the counts, and kept between `INDICES`.
 
 The interval of Armstrong and Kolesar (2018, 2020), ``estimate +- SE cv(b/SE)``, holds for every bias up to b. T is the
 length at which it is predicted to be shortest.
@@ -138,10 +138,7 @@ class Lengths:
         lengths = self.edge * 2.0 ** (np.arange(-2 * _OCTAVE, 7 * _OCTAVE) / _OCTAVE)
         excess = self.excess(lengths) * (1 + self.noise / self.beyond)
         errors = np.sqrt(second / width + (lengths * noise) ** 2)
-        if final:
-            sizes = errors * folded_quantile(0.05, excess / errors)
-        else:
-            sizes = np.hypot(errors, excess / np.sqrt(width))
+        sizes = errors * folded_quantile(0.05, excess / errors) if final else np.hypot(errors, excess / np.sqrt(width))
         best = int(np.argmin(sizes))
         tried = lengths[: best + 1]
         missed = self.lost(tried)

@@ -428,7 +428,7 @@ def offsets_of(offset: str | None, exposure: str | None, schema: Schema) -> tupl
     return tuple(found)
 
 
-def framed(features: Features, rows: Array, *tables: Interpolant | None, **options: Any) -> RoundFrame:
+def framed(features: Features, rows: Array, *tables: Any, **options: Any) -> RoundFrame:
     """Return a frame of functions of the features (q + 2 + k, d), as fine as its whole numbers can be."""
     total = np.abs(rows).sum(axis=1)
     bits = [0 if one == 0 else int(np.clip(np.floor(np.log2(_LARGEST_SUM / one)), 0, 64)) for one in total]

@@ -7,14 +7,15 @@ the estimate is ``theta_1 + W d`` with ``d = J^-1 s``. A contrast l of d has
 
 - sampling variance ``l'J^-1 M J^-1 l``, M the products of scores, of which what clipping took is put back in
   proportion;
-- noise variance ``l'J^-1 (sigma^2 I + sum_t w_t^2 tau_t^2/2 (|e_t|^2 C_t C_t' + C_t e_t e_t' C_t')) J^-1 l``, with
-  ``e_t = C_t' d``: the Hessian of iteration t was released in coordinates from which C_t leads to those of the last,
-  with noise tau_t on its diagonal and tau_t/sqrt 2 beside it;
+- noise variance ``l'J^-1 N J^-1 l``, with
+  ``N = sigma^2 I + sum_t w_t^2 tau_t^2/2 (|e_t|^2 C_t C_t' + C_t e_t e_t' C_t')`` and ``e_t = C_t' d``: the Hessian of
+  iteration t was released in coordinates from which C_t leads to those of the last, with noise tau_t on its diagonal
+  and tau_t/sqrt 2 beside it;
 - a bias of at most ``B |J^-1 l|`` from clipping (`dpinfer.regression.clipping`).
 
 The noise of M makes the variance V itself uncertain; the reference is a t distribution whose degrees of freedom are
-``2 V^2`` over the variance of V (Satterthwaite, 1946). In directions in which the eigenvalue of the Hessian is not clear
-of its noise Wald intervals say nothing. There the interval of a contrast holds the values that the score does not
+``2 V^2`` over the variance of V (Satterthwaite, 1946). In directions in which the eigenvalue of the Hessian is not
+clear of its noise Wald intervals say nothing. There the interval of a contrast holds the values that the score does not
 reject, the other coefficients being where its statistic is least: the statistic of Anderson and Rubin of a subset
 (Guggenberger, Kleibergen, Mavroeidis & Chen, 2012), which may leave it unbounded.
 """
@@ -129,7 +130,7 @@ class Fit:
     def cov_sampling(self) -> Array:
         """Covariance (k, k) of the estimate from sampling."""
         moved = self.whiten @ self.inverse
-        return np.asarray(moved @ self.meat @ moved.T) + self._beside
+        return np.asarray(moved @ self.meat @ moved.T + self._beside)
 
     @cached_property
     def cov_noise(self) -> Array:
@@ -150,7 +151,7 @@ class Fit:
         )
 
     def _longest(self, loadings: Array) -> Array:
-        return np.abs(loadings).max(axis=-1) if self.flat else np.linalg.norm(loadings, axis=-1)
+        return np.asarray(np.abs(loadings).max(axis=-1) if self.flat else np.linalg.norm(loadings, axis=-1))
 
     def freedom(self, contrasts: Array, variances: Array) -> Array:
         """Degrees of freedom of contrasts (n, k) with these variances, as (n,)."""
@@ -169,12 +170,14 @@ class Fit:
     # Score statistics
 
     def statistic(self, contrasts: Array, values: Array) -> float:
-        """Return the least ``g'V^-1 g`` over steps at which contrasts (q, k) of the coefficients have these values (q,).
+        """Return the least ``g'V^-1 g`` over steps at which contrasts (q, k) of coefficients have these values (q,).
 
         Minimised by gradients over the steps that are free, from several starts.
         """
         rows = contrasts @ self.whiten
-        fixed = np.linalg.lstsq(rows, values - contrasts @ self.point, rcond=None)[0]
+        fixed: Array = np.asarray(
+            np.linalg.lstsq(rows, values - contrasts @ self.point, rcond=None)[0], dtype=np.float64
+        )
         _, sizes, vectors = np.linalg.svd(rows)
         free = vectors[int((sizes > 1e-12 * sizes.max(initial=1e-300)).sum()) :].T
 
@@ -201,7 +204,8 @@ class Fit:
             free.T @ near,
             np.zeros(free.shape[1]),
         ]
-        scale = max(float(np.linalg.norm(self.step)), self.score_noise / max(np.linalg.norm(self.hessian, 2), 1e-300))
+        largest = max(float(np.linalg.norm(self.hessian, 2)), 1e-300)
+        scale = max(float(np.linalg.norm(self.step)), self.score_noise / largest)
         for start in starts:
 
             def shape(moved: Array) -> tuple[float, Array]:
@@ -213,7 +217,7 @@ class Fit:
         return best
 
     def score_interval(self, contrast: Array, alpha: float) -> tuple[float, float]:
-        """Return the outermost values of a contrast (k,) that the score test does not reject, infinite if it never does."""
+        """Return the outermost values of a contrast (k,) that the score test does not reject; infinite if none."""
         bias = self._score_bias(contrast[None])[0]
         critical = float(folded_quantile(alpha, np.array([bias]))[0]) ** 2
         centre = float(contrast @ self.params)
@@ -533,7 +537,7 @@ def _two_sided(distance: Array, bias: Array, freedom: Array) -> Array:
     return np.asarray(np.where(distance <= 0, 1.0, np.minimum(np.exp(high), 1.0)))
 
 
-def _f_tail(statistic: float, count: int, freedom: float, shift: float) -> float:
+def _f_tail(statistic: float, count: float, freedom: float, shift: float) -> float:
     """Tail of a noncentral F distribution, in units of chi-squared."""
     if freedom > 1e4:
         return float(stats.ncx2.sf(statistic, count, shift) if shift > 0 else stats.chi2.sf(statistic, count))

@@ -127,14 +127,14 @@ def floored(matrix: Array, least: float) -> Array:
 
 
 def split_terms(stage: StageRelease, terms: Sequence[Term], width: int) -> dict[str, tuple[Array, float]]:
-    """Read the terms of a stage in ``width`` coordinates by name: values, and the deviation of the first one's noise."""
+    """Read the terms of a stage in ``width`` coordinates by name: values, and the noise of the first one."""
     found, start = {}, 0
     values, variances = stage.array, stage.noise_variances
     for term in terms:
         square = term.kind in ("matrix", "outer")
         size = width * (width + 1) // 2 if square else width if term.kind == "vector" else 1
         part = values[start : start + size]
-        found[term.name] = symmetric(part, width) if square else part, float(np.sqrt(variances[start]))
+        found[term.name] = (symmetric(part, width) if square else part, float(np.sqrt(variances[start])))
         start += size
     return found
 
@@ -264,7 +264,7 @@ class Plan:
     def share(self, kind: str) -> Fraction:
         """Share of the price of a stage; what no stage takes goes to the last."""
         shares = self._shares
-        return 1 - sum(shares[one] for one in self.kinds[:-1]) if kind == "second" else shares[kind]
+        return Fraction(1 - sum(shares[one] for one in self.kinds[:-1])) if kind == "second" else shares[kind]
 
     def slots(self) -> tuple[Slot, ...]:
         """Return what each stage may take of the price."""
@@ -488,7 +488,7 @@ class Plan:
         slope = np.linalg.solve(second, score)
         slope = slope * min(1.0, self._clipped / max(float(np.sqrt(slope @ second @ slope)), 1e-300))
         if self.model.kind not in ("binary", "log"):
-            return slope, 1.0
+            return np.asarray(slope), 1.0
         response, intercept = self.model.response, self.columns.intercept
         assert response is not None
         average = float(score[0] / second[0, 0]) if intercept else 0.0
@@ -509,7 +509,7 @@ class Plan:
             if self.model.kind == "log":
                 found[0] += np.log(unit) - offset - 0.5 * min(spread, 1.0)
         weight = float(self.model.weight(np.array(centre), self.parameter, unit)) if intercept else 0.25
-        return found, max(weight, 1e-3)
+        return np.asarray(found), max(weight, 1e-3)
 
     # Counts
 

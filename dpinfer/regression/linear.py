@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from dpinfer.errors import OptionError
 from dpinfer.procedures.keywords import INSTEAD, suggests
-from dpinfer.regression.question import COVARIANCES, Newton
 from dpinfer.procedures.options import texts_of
 from dpinfer.procedures.regression import OLS, Gram
+from dpinfer.regression.question import COVARIANCES, Newton
 from dpinfer.release import Release
 
 if TYPE_CHECKING:

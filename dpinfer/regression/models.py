@@ -50,7 +50,7 @@ def constant(value: float) -> Interpolant:
 
 @dataclass(frozen=True, eq=False)
 class Tables:
-    """Functions of the linear predictor that a row meets: mean, g, the Hessian's weight and its root; None for 0 or 1."""
+    """Functions of the linear predictor: mean, g, the Hessian's weight and its root; None for 0 or 1."""
 
     mean: Interpolant | None = None
     factor: Interpolant | None = None
@@ -332,7 +332,7 @@ class ResidualLaw:
             "cut": width,
             "meat": float(np.clip(variance / max(smoothed, 1e-9), 1.0, 2.0)),
             "peak": float(np.clip(1.5 - 0.5 * (near @ apart**2) / max(float(near.sum()), 1e-9), 0.5, 1.1)),
-            # Of an exponential tail with this share beyond, the kernel of fourth order moves the quantile by h^4/(8 S^3)
+            # Of an exponential tail with this share beyond, a kernel of fourth order moves the quantile by h^4/(8 S^3)
             "bias": width**4 / 8 * (density / min(q, 1 - q)) ** 3,
         }
         return found, move

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from dpinfer.release import Release, StageRelease
     from dpinfer.schema.schema import Schema
 
-__all__ = ["COVARIANCES", "Newton"]
+__all__ = ["COVARIANCES", "Newton", "estimated_from"]
 
 COVARIANCES = ("HC1", "nonrobust")
 
@@ -58,8 +58,8 @@ _SHOWN = 0.05
 
 _ROBUST = "Standard errors are robust (HC1): they hold under heteroskedasticity and where the model is misspecified."
 _EQUAL = (
-    "Standard errors assume that the model is right and its errors have one variance: neither is checked, and where one "
-    "fails they are wrong."
+    "Standard errors assume that the model is right and its errors have one variance: neither is checked, and where "
+    "one fails they are wrong."
 )
 
 
@@ -189,7 +189,7 @@ class Newton(Procedure):
         if place < len(plan.kinds):
             return plan.stage(place, released)
         start = dict(zip(plan.kinds, released, strict=True))["start"]
-        return Margins(plan).stage(_inferred(plan, released), start)
+        return Margins(plan).stage(estimated_from(plan, released), start)
 
     def check_release(self, release: Release) -> None:
         """Refuse a release whose sums or settings are not those of the stages."""
@@ -240,7 +240,7 @@ class Newton(Procedure):
         plan = theirs.plan(context_of(found))
         stages = found.stages[: len(plan.kinds)]
         with _reading():
-            estimated = _inferred(plan, stages, self.inference, self.target)
+            estimated = estimated_from(plan, stages, self.inference, self.target)
             if not np.isfinite([estimated.params, np.diag(estimated.cov_sampling + estimated.cov_noise)]).all():
                 raise ReleaseFormatError(_UNLIKELY)
             told = _notes(plan, stages, estimated)
@@ -259,7 +259,7 @@ class Newton(Procedure):
         return GLMResults(estimated, found, link=self.kind.link(), counts=self.kind.kind == "log", **shown)
 
 
-def _inferred(
+def estimated_from(
     plan: Plan, released: tuple[StageRelease, ...], method: str = "auto", target: str = "population"
 ) -> RegressionInference:
     """Return the estimates of one regression from its stages."""
@@ -274,6 +274,7 @@ def _inferred(
     else:
         meat, noise = meat / start.size, noise / start.size
     people = plan.context.schema.rows_per_unit
+    longest = _FAR_STEP[plan.model.kind] * float(np.sqrt(people * (start.weight if plan.model.response else 1.0)))
     fit = solved(
         iterations,
         plan.weighed(iterations),
@@ -281,9 +282,7 @@ def _inferred(
         (meat, noise),
         excess=float(settings["excess"]),
         size=max(start.size / people, 1.0),
-        longest=_FAR_STEP[plan.model.kind]
-        * float(np.sqrt(people))
-        * (np.sqrt(start.weight) if plan.model.response else 1.0),
+        longest=longest,
         flat=plan.norm == "l1",
         bend=_BEND.get(plan.model.kind, 0.0) / float(np.sqrt(start.weight)),
         robust=plan.robust,
@@ -323,8 +322,8 @@ def _notes(plan: Plan, released: tuple[StageRelease, ...], found: RegressionInfe
     unit = float(dict(zip(plan.kinds, released, strict=False))["start"].settings["unit"])
     if plan.model.kind == "huber":
         told.append(
-            f"Residuals are clipped at {float(settings['cut']) * unit:.4g}, {plan.parameter:g} times their scaled median "
-            "absolute deviation."
+            f"Residuals are clipped at {float(settings['cut']) * unit:.4g}, {plan.parameter:g} times their scaled "
+            "median absolute deviation."
         )
     if plan.model.kind == "quantile":
         told.append(f"The check loss is smoothed with a bandwidth of {float(settings['cut']) * unit:.3g}.")

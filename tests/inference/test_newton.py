@@ -4,13 +4,13 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from dpinfer.inference.newton import Moments, Round, next_point, solve_rounds
+from dpinfer.inference.newton_inference import NewtonInference
+from dpinfer.inference.newton_rounds import Sums
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
-from dpinfer.inference.newton import Moments, Round, next_point, solve_rounds
-from dpinfer.inference.newton_inference import NewtonInference
-from dpinfer.inference.newton_rounds import Sums
 from dpinfer.numerics.responses import BINARY
 
 WIDTH = 3

@@ -2,7 +2,6 @@
 
 import numpy as np
 import pytest
-
 from dpinfer.inference.newton_tail import Beyond, BeyondOfPeople, Tail, TailCounts, folded_quantile, folded_tail
 from dpinfer.inference.newton_terms import Released
 

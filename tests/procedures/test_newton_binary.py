@@ -7,6 +7,8 @@ import numpy as np
 import pandas as pd
 import pytest
 import statsmodels.api as sm
+from dpinfer.procedures.newton_models import BinaryModel, Cut
+from dpinfer.procedures.newton_start import binary_radius
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import special
@@ -14,9 +16,7 @@ from scipy import special
 import dpinfer as dpi
 from dpinfer.kernel.stage import Context
 from dpinfer.numerics.responses import BINARY, intercept_for, matched_scale
-from dpinfer.procedures.newton import Newton
-from dpinfer.procedures.newton_models import BinaryModel, Cut
-from dpinfer.procedures.newton_start import binary_radius
+from dpinfer.regression.question import Newton
 from validation.regression.newton_draws import Drawer, Drawn
 
 LINKS = ("logit", "probit", "cloglog")

@@ -6,18 +6,18 @@ import numpy as np
 import pandas as pd
 import pytest
 import statsmodels.api as sm
+from dpinfer.numerics.count_laws import Gamma, NegativeBinomial, Poisson, Proportional
+from dpinfer.procedures.newton_count_bins import cut_at, end_of, halves, most_rows, octaves, radius_at, reach_of
+from dpinfer.procedures.newton_count_steps import count_cut_of
+from dpinfer.procedures.newton_counts import CountCut, CountModel
+from dpinfer.procedures.newton_estimates import estimates_of
 from scipy import stats
 
 import dpinfer as dpi
 from dpinfer.errors import FormulaError
 from dpinfer.kernel.rows.rounds import RoundSum, whole_numbers
 from dpinfer.kernel.stage import Context
-from dpinfer.numerics.count_laws import Gamma, NegativeBinomial, Poisson, Proportional
-from dpinfer.procedures.newton import Newton
-from dpinfer.procedures.newton_count_bins import cut_at, end_of, halves, most_rows, octaves, radius_at, reach_of
-from dpinfer.procedures.newton_count_steps import count_cut_of
-from dpinfer.procedures.newton_counts import CountCut, CountModel
-from dpinfer.procedures.newton_estimates import estimates_of
+from dpinfer.regression.question import Newton
 from validation.regression.newton_draws import Drawer, Drawn
 
 SCHEMA = dpi.Schema(x=dpi.Real(-1, 1), g=dpi.Boolean(), y=dpi.Integer(0, 60), p=dpi.Real(0, 400), e=dpi.Real(0.5, 4))

@@ -4,12 +4,12 @@ import numpy as np
 import pandas as pd
 import pytest
 import statsmodels.api as sm
+from dpinfer.procedures.newton_models import Cut, EqualSpreadModel, LinearModel
 
 import dpinfer as dpi
 from dpinfer.errors import NotProvedError, OptionError, ReleaseFormatError
 from dpinfer.kernel.stage import Context
-from dpinfer.procedures.newton import Newton
-from dpinfer.procedures.newton_models import Cut, EqualSpreadModel, LinearModel
+from dpinfer.regression.question import Newton
 from dpinfer.studies.rules import Rules
 from validation.regression.newton_draws import Drawer
 

@@ -2,14 +2,14 @@
 
 import numpy as np
 import pytest
+from dpinfer.procedures.newton_bins import edge_of, range_of, tail_end
+from dpinfer.procedures.newton_estimates import estimates_of
+from dpinfer.procedures.newton_levels import levels_of
 from scipy import stats
 
 import dpinfer as dpi
 from dpinfer.kernel.stage import Context
-from dpinfer.procedures.newton import Newton
-from dpinfer.procedures.newton_bins import edge_of, range_of, tail_end
-from dpinfer.procedures.newton_estimates import estimates_of
-from dpinfer.procedures.newton_levels import levels_of
+from dpinfer.regression.question import Newton
 from validation.regression.newton_draws import Drawer
 
 LEVELS = ["a", "b", "c", "d"]

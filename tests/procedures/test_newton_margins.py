@@ -5,12 +5,12 @@ import pandas as pd
 import pytest
 import statsmodels.api as sm
 import statsmodels.formula.api as smf
+from dpinfer.procedures.newton_margins import Margins
 
 import dpinfer as dpi
 from dpinfer.errors import MissingFromReleaseError, OptionError
 from dpinfer.kernel.stage import Context
-from dpinfer.procedures.newton import Newton
-from dpinfer.procedures.newton_margins import Margins
+from dpinfer.regression.question import Newton
 from dpinfer.results.glm import GLMResults
 from dpinfer.studies.rules import Rules
 

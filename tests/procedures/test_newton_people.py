@@ -7,14 +7,14 @@ import pandas as pd
 import pytest
 import statsmodels.api as sm
 import statsmodels.formula.api as smf
+from dpinfer.procedures.newton_models import BinaryModel, Cut, LinearModel
+from dpinfer.procedures.newton_people import PeoplePlan, people_prices
 
 import dpinfer as dpi
 from dpinfer.errors import NotProvedError
 from dpinfer.kernel.stage import Context
 from dpinfer.privacy.units import NEIGHBORS
-from dpinfer.procedures.newton import Newton
-from dpinfer.procedures.newton_models import BinaryModel, Cut, LinearModel
-from dpinfer.procedures.newton_people import PeoplePlan, people_prices
+from dpinfer.regression.question import Newton
 from dpinfer.release import read_release
 from validation.regression.newton_draws import Drawer
 

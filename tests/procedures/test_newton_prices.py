@@ -4,14 +4,14 @@ from functools import cache
 
 import numpy as np
 import pytest
+from dpinfer.procedures.newton_models import Cut
+from dpinfer.procedures.newton_people import people_prices
 
 import dpinfer as dpi
 from dpinfer.kernel.rows.rounds import SLACK, RoundSum, whole_numbers
 from dpinfer.kernel.stage import Context
 from dpinfer.privacy.units import NEIGHBORS
-from dpinfer.procedures.newton import Newton
-from dpinfer.procedures.newton_models import Cut
-from dpinfer.procedures.newton_people import people_prices
+from dpinfer.regression.question import Newton
 from dpinfer.schema.basis import UNIT
 from tests.kernel.rows.round_bounds import added_alone, exact_price, price_of, searched, share_of_bound
 from validation.publish import rounds

@@ -6,6 +6,11 @@ import numpy as np
 import pandas as pd
 import pytest
 import statsmodels.api as sm
+from dpinfer.procedures.newton_bins import residual_cuts
+from dpinfer.procedures.newton_estimates import estimates_of
+from dpinfer.procedures.newton_models import Cut
+from dpinfer.procedures.newton_residuals import ResidualLaw
+from dpinfer.procedures.newton_robust import HuberModel, QuantileModel
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
@@ -13,12 +18,7 @@ from scipy import stats
 import dpinfer as dpi
 from dpinfer.kernel.rows.rounds import SLACK
 from dpinfer.kernel.stage import Context
-from dpinfer.procedures.newton import Newton
-from dpinfer.procedures.newton_bins import residual_cuts
-from dpinfer.procedures.newton_estimates import estimates_of
-from dpinfer.procedures.newton_models import Cut
-from dpinfer.procedures.newton_residuals import ResidualLaw
-from dpinfer.procedures.newton_robust import HuberModel, QuantileModel
+from dpinfer.regression.question import Newton
 from dpinfer.release import read_release
 from validation.regression.newton_draws import Drawer
 

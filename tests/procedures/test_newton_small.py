@@ -4,12 +4,12 @@ import numpy as np
 import pandas as pd
 import pytest
 import statsmodels.api as sm
+from dpinfer.procedures.newton_columns import columns_of
 from scipy import stats
 
 import dpinfer as dpi
 from dpinfer.kernel.stage import Context
-from dpinfer.procedures.newton import Newton
-from dpinfer.procedures.newton_columns import columns_of
+from dpinfer.regression.question import Newton
 from validation.regression.newton_draws import Drawer
 
 

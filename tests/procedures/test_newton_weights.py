@@ -12,7 +12,7 @@ import dpinfer as dpi
 from dpinfer.errors import DPInferError, NotProvedError, OptionError
 from dpinfer.kernel.stage import Context
 from dpinfer.privacy.units import NEIGHBORS
-from dpinfer.procedures.newton import Newton
+from dpinfer.regression.question import Newton
 from validation.regression.newton_draws import Drawer
 
 VAST = dpi.ZCDP(1e10)

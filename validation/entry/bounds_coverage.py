@@ -14,7 +14,7 @@ import dpinfer as dpi
 from dpinfer.inference.octaves import occupied_from, octave_bounds
 from dpinfer.kernel.rows.base import Batch
 from dpinfer.kernel.stage import Context
-from dpinfer.procedures.newton import Newton
+from dpinfer.regression.question import Newton
 from dpinfer.results.bounds import bounded
 from dpinfer.studies import Rules
 from dpinfer.studies.engine import noisy

@@ -14,7 +14,7 @@ import statsmodels.formula.api as smf
 
 import dpinfer as dpi
 from dpinfer.kernel.stage import Context
-from dpinfer.procedures.newton import Newton
+from dpinfer.regression.question import Newton
 from validation.common.outputs import OUTPUT, Options, write_table
 from validation.regression.newton_draws import Drawer
 

@@ -1,13 +1,12 @@
 """Regressions by Newton rounds on many data sets: the library's own stages and row sums, with seeded noise.
 
 What the kernel does for one release (price, charge, draw discrete noise, store) is left out, and its noise scales are
-stated here once more: `tests/procedures/test_newton_draws.py` compares both ways.
+stated here once more: `tests/regression/test_draws.py` compares both ways.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from functools import partial
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
@@ -17,14 +16,13 @@ from dpinfer.kernel.price import amounts
 from dpinfer.kernel.rows.rounds import RoundSum
 from dpinfer.privacy.accounting import gaussian_amount
 from dpinfer.privacy.units import PureDP
-from dpinfer.procedures.newton_estimates import estimates_of
-from dpinfer.procedures.newton_margins import margins_of
+from dpinfer.regression.question import estimated_from
 
 if TYPE_CHECKING:
     from dpinfer.kernel.rows.round_counts import RoundCounts
     from dpinfer.kernel.stage import Context
-    from dpinfer.procedures.newton import Newton
-    from dpinfer.procedures.newton_steps import NewtonPlan
+    from dpinfer.regression.iterations import Plan
+    from dpinfer.regression.question import Newton
 
 
 @dataclass
@@ -41,7 +39,7 @@ class Drawer:
 
     def __init__(self, question: Newton, context: Context) -> None:
         self.question, self.context = question, context
-        self.plan: NewtonPlan = question.plan(context)
+        self.plan: Plan = question.plan(context)
         self.slots = question.slots(context)
         self.kinds = (*self.plan.kinds, "margins")[: len(self.slots)]
 
@@ -52,8 +50,7 @@ class Drawer:
         encoded: dict[int, np.ndarray] = {}
         released: list[Drawn] = []
         for place, amount in enumerate(amounts(self.context.privacy, self.slots)):
-            asked = margins_of if self.kinds[place] == "margins" else partial(_staged, place=place)
-            stage = asked(self.plan, tuple(released))
+            stage = self.question.stage(place, self.context, tuple(released))  # type: ignore[arg-type]
             rows, weights = stage.measure.rows, stage.measure.weights or (1.0,) * len(stage.measure.rows.parts)
             features = rows.frame.features
             if id(features) not in encoded:
@@ -74,20 +71,19 @@ class Drawer:
         persons: np.ndarray | None = None,
     ) -> Any:
         """Return the estimates of one data set."""
-        return estimates_of(self.plan, self.stages(cells, rng, persons), method)
+        return estimated_from(self.plan, tuple(self.stages(cells, rng, persons).values()), method)  # type: ignore[arg-type]
 
     @staticmethod
     def _exact(rows: RoundSum | RoundCounts, encoded: np.ndarray, persons: np.ndarray | None = None) -> np.ndarray:
         size = encoded.shape[1]
-        owned = np.arange(size) if persons is None else persons
         if isinstance(rows, RoundSum):
             found = np.zeros(len(rows.units))
             for mine in _slices(size, persons):
-                theirs = None if rows.tau is None else owned[mine] - owned[mine.start]
+                theirs = None if persons is None else persons[mine] - persons[mine.start]
                 found += rows._summed(rows.integers(encoded[:, mine], theirs))
             return found / rows.units
         looked = rows.frame.look(encoded)
-        counted = np.concatenate([one.counts(looked, owned) for one in rows.places])
+        counted = np.concatenate([one.counts(looked, persons, rows.frame.norm) for one in rows.places])
         return np.array(rows.finish(counted.tolist()), dtype=np.float64)
 
     def _scales(self, rows: RoundSum | RoundCounts, weights: np.ndarray, amount: Any) -> np.ndarray:
@@ -101,10 +97,6 @@ class Drawer:
             per = bound / float(np.sqrt(2 * priced.rho) if hasattr(priced, "rho") else priced.mu)
         pattern = rows.pattern(norm) / rows.units if isinstance(rows, RoundSum) else np.ones(len(rows.part_of))
         return per * weights[rows.part_of] * pattern
-
-
-def _staged(plan: NewtonPlan, released: tuple[Drawn, ...], place: int) -> Any:
-    return plan.stage(place, released)
 
 
 def _encoded(features: Any, cells: dict[str, np.ndarray]) -> np.ndarray:

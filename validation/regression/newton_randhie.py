@@ -10,7 +10,7 @@ from tqdm import tqdm
 
 import dpinfer as dpi
 from dpinfer.kernel.stage import Context
-from dpinfer.procedures.newton import Newton
+from dpinfer.regression.question import Newton
 from validation.common.claims import Claim
 from validation.common.outputs import Options, options, write_table
 from validation.regression.newton_draws import Drawer

@@ -10,7 +10,7 @@ from matplotlib.figure import Figure
 
 import dpinfer as dpi
 from dpinfer.kernel.stage import Context
-from dpinfer.procedures.newton import Newton
+from dpinfer.regression.question import Newton
 from dpinfer.studies import Rules
 from validation.common.cells import measured
 from validation.common.claims import Claim, largest_size, least_coverage

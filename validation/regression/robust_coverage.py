@@ -13,7 +13,7 @@ from scipy import stats
 
 import dpinfer as dpi
 from dpinfer.kernel.stage import Context
-from dpinfer.procedures.newton import Newton
+from dpinfer.regression.question import Newton
 from dpinfer.studies import Rules
 from validation.common.cells import measured
 from validation.common.claims import Claim, largest_width, least_coverage

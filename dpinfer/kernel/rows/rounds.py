@@ -96,17 +96,20 @@ class Term:
             raise OptionError("power", self.power, "0, 1 or 2")
         if type(self.place) is not int or not 0 <= self.place < MOST_COORDINATES:
             raise OptionError("place", self.place, f"a whole number below {MOST_COORDINATES}")
+        self._check_cut()
+        if self.kind not in _CUT and self.center is not None:
+            raise OptionError("center", self.kind, "None: it is taken from vectors")
+        for table in (self.curve, self.center):
+            if table is not None:
+                check_table(table)
+
+    def _check_cut(self) -> None:
         if self.cut is None and self.kind == "outer":
             raise OptionError("cut", None, "a length: only vectors of bounded length are multiplied")
         if self.cut is not None and self.kind not in _CUT:
             raise OptionError("cut", self.kind, "None: only vectors are shortened")
         if self.cut is not None and (type(self.cut) is not float or not 1 / UNIT <= self.cut <= _LONGEST):
             raise OptionError("cut", self.cut, f"a length of at most {_LONGEST:,}, or None")
-        if self.kind not in _CUT and self.center is not None:
-            raise OptionError("center", self.kind, "None: it is taken from vectors")
-        for table in (self.curve, self.center):
-            if table is not None:
-                check_table(table)
 
 
 @dataclass(frozen=True, eq=False)
