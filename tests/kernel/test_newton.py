@@ -76,10 +76,10 @@ class Rounds(Procedure):
         if self.tau is not None:  # a Hessian has a norm of at most 1/4 a row, of which a person has two
             prices = 0.5 / self.tau**2, 0.5 * 16 / 2**2
         terms = (
-            Term("score", "vector", prices[0], clipped(1.0)),
+            Term("score", "vector", prices[0], clipped(1.0), cut=self.tau),
             Term("hessian", "matrix", prices[1], link.slope, "linear"),
         )
-        return RoundSum(frame, terms, self.tau)
+        return RoundSum(frame, terms)
 
     @staticmethod
     def read(released):
@@ -204,8 +204,12 @@ def test_people_are_served_by_rows_or_as_a_whole(tau, neighbors):
     np.testing.assert_allclose(noise[[3, 6, 8]], squared * hessian, rtol=2e-4)
 
 
-def test_people_as_a_whole_under_laplace_noise_are_refused_before_the_charge():
-    data = guarded(dpi.PureDP(1.0), frame=FRAME.assign(id=np.arange(len(FRAME)) // 2), id="id", max_rows=2)
-    with pytest.raises(NotProvedError, match="tau= is proved for Gaussian noise"):
-        Rounds(norm="l1", tau=1.0).bind(data).measure(dpi.PureDP(1.0))
-    assert data.ledger.charges().empty
+@pytest.mark.parametrize("neighbors", ["add_remove", "replace_one"])
+def test_people_as_a_whole_have_no_factor_under_laplace_noise(neighbors):
+    price, schema = dpi.PureDP(1.0), SCHEMA.with_people("id", 2)
+    law = Rounds(rounds=1, norm="l1", tau=1.2).measurement(price, schema=schema, neighbors=neighbors).stages[0]
+    noise = np.array(law.law.scales) * np.array(law.steps)
+    factor = 1 if neighbors == "add_remove" else 2
+    # Prices are those of squares: here of sizes, over tau^2 and of 8 times the size of a product
+    np.testing.assert_allclose(noise[:3], factor * 1.2**2 / 0.5, rtol=3e-4)
+    np.testing.assert_allclose(noise[3:], factor / 2.0, rtol=3e-4)

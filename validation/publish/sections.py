@@ -24,7 +24,6 @@ from validation.publish.planning import planning, real_rows
 from validation.publish.quantiles import quantiles, selection, split
 from validation.publish.ranks import ranks
 from validation.publish.resampling import aggregate, bootstrap
-from validation.publish.rounds import free
 from validation.publish.rules import rules
 from validation.publish.source_errors import errors
 from validation.publish.studies import by_design, naive, proportions, published, regression
@@ -84,7 +83,6 @@ SECTIONS: dict[tuple[Path, str], Callable[[], str]] = {
     (DOCS / "planning.md", "real_rows"): real_rows,
     (DOCS / "guide" / "does-your-interval-cover.md", "rules"): rules,
     (DOCS / "sources.md", "errors"): errors,
-    (DOCS / "kernel.md", "free"): free,
     (DOCS / "kernel.md", "ordinary"): ordinary_path.section,
 }
 """Sections by page and name, with what makes them of the committed outputs: a test compares them."""

@@ -51,6 +51,9 @@ _MOST_SUMS = 2**20
 BLOCK_ROWS = 2**13
 """Rows that are mapped at once."""
 
+_FARTHEST = 2.0**37
+"""Steps of a coordinate of a row that is added up by person, at most."""
+
 _LONGEST = 2**15
 """So many sizes of rows, of at most 2^38 in each coordinate, add up to at most 2^53."""
 
@@ -104,8 +107,6 @@ class Term:
                 check_table(table)
 
     def _check_cut(self) -> None:
-        if self.cut is None and self.kind == "outer":
-            raise OptionError("cut", None, "a length: only vectors of bounded length are multiplied")
         if self.cut is not None and self.kind not in _CUT:
             raise OptionError("cut", self.kind, "None: only vectors are shortened")
         if self.cut is not None and (type(self.cut) is not float or not 1 / UNIT <= self.cut <= _LONGEST):
@@ -270,9 +271,11 @@ class RoundSum(RowSum):
             if term.cut is None:
                 whole, mine = whole_numbers(term, looked), owned
             else:
-                whole, mine = shortened(vectors(term, looked), term.cut, self._unit(place), norm), None
-                if owned is not None:
-                    whole = shortened(by_person(whole, owned), term.cut * self._unit(place), 1.0, norm)
+                whole, mine, unit = vectors(term, looked), None, self._unit(place)
+                if owned is not None:  # whole steps: sums are exact
+                    steps = np.rint(np.clip(whole * unit, -_FARTHEST, _FARTHEST))
+                    whole, unit = by_person(steps, owned), 1.0
+                whole = shortened(whole, term.cut * (self._unit(place) / unit), unit, norm)
             found.append(whole)
             paid += term.price * _size(term, whole, norm, self._unit(place), mine)
         dropped = ~(paid <= _KEPT)
@@ -368,12 +371,14 @@ def _size(term: Term, whole: Array, norm: Norm, unit: float, owned: Ints | None)
     else:
         squared = np.einsum("km,km->m", whole, whole)  # below 2^53: exact in any order
     squared /= unit**2
-    if owned is not None and term.kind == "matrix":
+    people = owned is not None and term.kind == "matrix"
+    if norm == "l1":
+        absolute: Array = np.abs(whole).sum(axis=0) / unit
+        size = (absolute * absolute + squared) / 2 if term.kind in _SQUARED else absolute
+        return np.bincount(owned, size).astype(np.float64) if people else size
+    if people:
         squared = np.bincount(owned, squared).astype(np.float64)
-    if norm == "l2":
-        return squared * squared if term.kind in _SQUARED else squared
-    absolute: Array = np.abs(whole).sum(axis=0) / unit
-    return (absolute * absolute + squared) / 2 if term.kind in _SQUARED else absolute
+    return squared * squared if term.kind in _SQUARED else squared
 
 
 def _squares(whole: Array) -> Array:

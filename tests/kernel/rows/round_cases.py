@@ -92,7 +92,7 @@ def binary(link="logit", meat=0.0, norm="l2", ratio=0.7, price=None, rng=None, *
         Term("score", "vector", 1.0 - meat, clipped(1.0)),
         Term("hessian", "matrix", (free if price is None else price) / over, slope, "linear"),
     ]
-    return RoundSum(frame, (*terms, *([Term("meat", "outer", meat / over)] if meat else [])))
+    return RoundSum(frame, (*terms, *([Term("meat", "outer", meat / over, clipped(1.0))] if meat else [])))
 
 
 def start(share=0.4, rng=None, scale=1.0):
@@ -121,7 +121,7 @@ def robust(rng=None, scale=1.0, c=0.1, times=4, norm="l2"):
     terms = (
         Term("score", "vector", 0.64, clipped(c)),
         Term("gram", "matrix", 0.2, inside),
-        Term("meat", "outer", 0.16),
+        Term("meat", "outer", 0.16, clipped(c)),
         Term("signs", "vector", 0.09, beyond),
         Term("excess", "number", 0.09, excess),
         Term("squares", "mass", 0.02, square, power=2),

@@ -89,7 +89,7 @@ def test_the_bound_holds_for_any_tables_maps_and_prices(seed, norm):
             f"{place}",
             str(kind),
             float(10.0 ** rng.uniform(-4, 4)),
-            None if kind == "outer" or rng.random() < 0.2 else anything(),
+            None if rng.random() < 0.2 else anything(),
             str(rng.choice(["residual", "difference", "linear"])),
             anything() if kind == "vector" and rng.random() < 0.5 else None,
             int(rng.integers(0, 3)),
