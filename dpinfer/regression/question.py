@@ -16,7 +16,7 @@ from dpinfer.procedures.procedure import Procedure
 from dpinfer.procedures.stored import context_of
 from dpinfer.regression.design import Columns, columns_of
 from dpinfer.regression.inference import METHODS, RegressionInference, solved
-from dpinfer.regression.iterations import Plan
+from dpinfer.regression.iterations import Plan, Start
 from dpinfer.regression.margins import MARGINS, Margins
 from dpinfer.regression.models import MODELS, Model
 from dpinfer.results.base import PrivateResults
@@ -52,6 +52,9 @@ _FAR_STEP = {"linear": 6.0, "binary": 4.0, "log": 2.0, "huber": 6.0, "quantile":
 
 _BEND = {"log": 1.0, "binary": 0.4}
 """Relative change of the slope of the mean with the linear predictor, about."""
+
+_UNTOLD = ("negativebinomial", "gamma")
+"""Models whose Hessians weigh rows otherwise than by the slope of the mean."""
 
 _SHOWN = 0.05
 """Part of an interval that clipping lengthens it by, from which a table says so."""
@@ -311,8 +314,22 @@ def estimated_from(
         moments=(mean, back @ start.second @ back.T - np.outer(mean, mean)),
         total=total,
         total_variance=error**2,
-        slopes=1.0 if plan.model.name in ("logit", "poisson") and intercept and plan.columns.weight is None else 0.0,
+        slopes=_slopes(plan, start) if intercept else 0.0,
     )
+
+
+def _slopes(plan: Plan, start: Start) -> float:
+    """Return the mean slope over the mean weight of the Hessian, for a normal linear predictor; 0 where none is told."""
+    model = plan.model
+    if model.kind == "linear" or model.bounded or plan.columns.weight is not None or model.name in _UNTOLD:
+        return 0.0
+    assert model.response is not None
+    if model.name in ("logit", "poisson"):
+        return start.unit if model.kind == "log" else 1.0
+    centre = float(start.point @ start.second[0])
+    variance = max(float(start.point @ start.second @ start.point) - centre**2, 0.0)
+    weighed = replace(model.response, weight=model.weight)
+    return float(model.response.average_slope(centre, variance) / weighed.average_weight(centre, variance))
 
 
 def _notes(plan: Plan, released: tuple[StageRelease, ...], found: RegressionInference) -> tuple[str, ...]:

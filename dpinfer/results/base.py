@@ -222,7 +222,8 @@ class PrivateResults(Exported, PublicGrids, PrivateEstimates):
         DataFrame
             One row a term; columns "coef", "std err", "std err (sampling)", "std err (noise)", "t" and
             "P>|t|" ("z" and "P>|z|" for a normal reference; "P (score)" and so on where the p-value is not
-            Wald's), "[0.025", "0.975]" (for alpha = .05) and "noise share" (0 to 1).
+            Wald's), "[0.025", "0.975]" (for alpha = .05) and "noise share" (0 to 1); for regressions by iterations
+            "bias bound", what clipping may have biased the coefficient by at most, which the interval counts.
 
         Raises
         ------

@@ -174,8 +174,8 @@ def table_width(table: SimpleTable) -> int:
 
 
 def without_parts(frame: pd.DataFrame) -> pd.DataFrame:
-    """Leave out the parts of standard errors, which only frames have."""
-    return frame.drop(columns=["std err (sampling)", "std err (noise)"])
+    """Leave out the parts of standard errors and bounds on biases, which only frames have."""
+    return frame.drop(columns=["std err (sampling)", "std err (noise)", "bias bound"], errors="ignore")
 
 
 def label_texts(index: pd.Index) -> list[str]:

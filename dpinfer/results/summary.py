@@ -94,6 +94,7 @@ def summary_frame(results: PrivateEstimates, alpha: float = 0.05) -> pd.DataFram
     ends = results.conf_int(check_alpha(alpha))
     statistic, pvalue = statistic_labels(results)
     lower, upper = interval_labels(alpha)
+    bound = getattr(results.inference, "bias_bound", None)
     return pd.DataFrame(
         {
             "coef": results.params,
@@ -105,6 +106,7 @@ def summary_frame(results: PrivateEstimates, alpha: float = 0.05) -> pd.DataFram
             lower: ends[0],
             upper: ends[1],
             "noise share": results.noise_share,
+            **({} if bound is None else {"bias bound": bound}),
         }
     )
 

@@ -358,7 +358,7 @@ FORGED_ROUNDS = {
     "maps": lambda: in_frame(maps=ROUND.frame.maps.view(LyingArray)),
     "values": lambda: in_table(values=HALFWAY.values.view(LyingArray)),
     "price": lambda: in_term(price=Long(1.0)),
-    "tau": lambda: replace(ROUND, tau=Long(1.0)),
+    "cut": lambda: in_term(cut=Long(1.0)),
     "person": lambda: RoundCounts(ROUND.frame, (Bins("p", "person", np.zeros(1), term=object.__new__(CheapTerm)),)),
 }
 FORGED |= {f"round, {name}": lambda make=make: Stage(Sum(make())) for name, make in FORGED_ROUNDS.items()}
@@ -422,7 +422,7 @@ ROUNDS = {
     "bits that underflow": in_frame(bits=(2000, 0, 0)),
     "bits of floats": in_frame(bits=(1.0, 0.5, 0.0)),
     "bits of truths": in_frame(bits=(True, False, True)),
-    **{f"tau {tau}": replace(ROUND, tau=tau) for tau in (0.0, -1.0, NAN, INF, 1, "1", True)},
+    **{f"cut {cut}": in_term(cut=cut) for cut in (0.0, -1.0, NAN, INF, 1, "1", True)},
     "weighted by a number": in_frame(weighted=1),
     "weight that is a coordinate": in_frame(weighted=True),
     "labels that are coordinates": in_frame(labels=1),
@@ -602,7 +602,8 @@ def test_a_round_of_people_pays_for_all_their_rows():
     people = SCHEMA.with_people("secret", 2)
     rows = in_frame(features=Features(basis_of(["x", "b"], people)))
     one_by_one, together = (
-        price_procedure(ask(Stage(Sum(one))), data.context(CHEAP)).stages[0] for one in (rows, replace(rows, tau=1.0))
+        price_procedure(ask(Stage(Sum(one))), data.context(CHEAP)).stages[0]
+        for one in (rows, replace(rows, terms=(replace(rows.terms[0], cut=1.0), rows.terms[1])))
     )
     assert one_by_one.bound == 2 * together.bound == 2 * ROUND.bounded("add_remove", "l2").bound
     with pytest.raises(dpi.errors.OptionError, match="that of the data"):

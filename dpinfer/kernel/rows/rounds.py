@@ -52,7 +52,7 @@ BLOCK_ROWS = 2**13
 """Rows that are mapped at once."""
 
 _FARTHEST = 2.0**37
-"""Steps of a coordinate of a row that is added up by person, at most."""
+"""Steps of a coordinate of a row's vector that is cut, at most: those of a person are added up exactly."""
 
 _LONGEST = 2**15
 """So many sizes of rows, of at most 2^38 in each coordinate, add up to at most 2^53."""
@@ -271,11 +271,9 @@ class RoundSum(RowSum):
             if term.cut is None:
                 whole, mine = whole_numbers(term, looked), owned
             else:
-                whole, mine, unit = vectors(term, looked), None, self._unit(place)
-                if owned is not None:  # whole steps: sums are exact
-                    steps = np.rint(np.clip(whole * unit, -_FARTHEST, _FARTHEST))
-                    whole, unit = by_person(steps, owned), 1.0
-                whole = shortened(whole, term.cut * (self._unit(place) / unit), unit, norm)
+                unit, mine = self._unit(place), None
+                steps = np.rint(np.clip(vectors(term, looked) * unit, -_FARTHEST, _FARTHEST))  # sums are exact
+                whole = shortened(steps if owned is None else by_person(steps, owned), term.cut * unit, norm)
             found.append(whole)
             paid += term.price * _size(term, whole, norm, self._unit(place), mine)
         dropped = ~(paid <= _KEPT)
@@ -328,13 +326,9 @@ def vectors(term: Term, looked: Looked) -> Array:
     return looked.z * amount
 
 
-def shortened(long: Array, cut: float, unit: float, norm: Norm) -> Array:
-    """Shorten vectors (k, m) to a length, and round them to whole numbers of which ``unit`` make 1.
-
-    What is no number becomes a length that nobody can pay.
-    """
-    share = np.minimum(cut / np.maximum(lengths(long, norm), 1e-300), 1.0)
-    return _rounded(long * (share * unit))
+def shortened(steps: Array, cut: float, norm: Norm) -> Array:
+    """Shorten vectors of whole steps (k, m) to a length, and round them to whole steps again."""
+    return _rounded(steps * np.minimum(cut / np.maximum(lengths(steps, norm), 1.0), 1.0))
 
 
 def whole_numbers(term: Term, looked: Looked) -> Array:
