@@ -263,6 +263,7 @@ def solved(
     *,
     excess: float,
     size: float,
+    units: float,
     longest: float,
     flat: bool,
     bend: float = 0.0,
@@ -282,8 +283,8 @@ def solved(
         ``robust=False`` the variance of residuals (1,).
     excess : float
         What clipping took from all scores, at most.
-    size : float
-        Units, for the factor n/(n - k) of small samples.
+    size, units : float
+        Sum of the weights of rows, and number of units, for the factor n/(n - k) of small samples.
     longest : float
         Length of the step, as a standard deviation of the linear predictor, at most.
     flat : bool
@@ -304,7 +305,7 @@ def solved(
     moved = max(float(np.sqrt((vectors.T @ step) ** 2 @ kept / size)), 1e-300)
     step *= min(1.0, longest / moved)
     excess += 0.5 * bend * min(moved, longest) * float(np.linalg.norm((vectors.T @ step) * kept))
-    small = size / (size - width) if size > 2 * width else 2.0
+    small = units / (units - width) if units > 2 * width else 2.0
     values_of, noise = meat
     products = floored(values_of, 0.0) if robust else max(float(values_of[0]), noise) * ((vectors * kept) @ vectors.T)
     return Fit(

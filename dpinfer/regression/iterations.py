@@ -85,7 +85,7 @@ _START = {"l2": {"score": 0.47, "gram": 0.50, "rows": 0.03}, "l1": {"score": 0.4
 _FIRST = {"score": 0.65, "hessian": 0.35}
 _SECOND = {
     "l2": {"score": 0.77, "hessian": 0.14, "meat": 0.09},
-    "l1": {"score": 0.60, "hessian": 0.30, "meat": 0.10},
+    "l1": {"score": 0.55, "hessian": 0.37, "meat": 0.08},
 }
 """Prices of the terms of an iteration, each of which has a size of at most 1 in every unit: together they pay 1."""
 
@@ -94,7 +94,7 @@ _CENTRES, _OCTAVES = {"l2": 32, "l1": 16}, {"l2": 16, "l1": 10}
 
 _SEEN = 2.5
 _START_LENGTH = {"l2": 2.2, "l1": 1.1}
-_NOISY, _RADII = 0.1, (3.0, 12.0)
+_NOISY, _RADII = 0.1, {"l2": (3.0, 12.0), "l1": (1.5, 12.0)}
 """Noise of the eigenvalues of a Hessian over the number of rows, and squared lengths of rows of full weight over the
 usual one that give it."""
 
@@ -628,7 +628,7 @@ class Plan:
         people, flat = self.context.schema.rows_per_unit, np.sqrt(2.0) if self.norm == "l1" else 1.0
         usual = float(width) if self.norm == "l2" else 0.8 * width * (0.64 * width + 1) / 2 / self._ratio
         times = _NOISY * size / (people * flat * noise * usual * np.sqrt(width))
-        return float(np.sqrt(usual * np.clip(times, *_RADII)))
+        return float(np.sqrt(usual * np.clip(times, *_RADII[self.norm])))
 
     def lengths(self, stage: StageRelease) -> Lengths:
         """Read counts of lengths of scores, in the units of psi over its size."""

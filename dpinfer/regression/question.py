@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 
 from dpinfer.errors import FormulaError, NotProvedError, OptionError, ReleaseFormatError
+from dpinfer.privacy.units import PureDP
 from dpinfer.procedures.conditions import told_where, where_notes
 from dpinfer.procedures.expected import sizes_shown
 from dpinfer.procedures.options import TARGET, TRUTH, Allowed, inferred, is_number, is_text, measured, one_of
@@ -55,6 +56,11 @@ _BEND = {"log": 1.0, "binary": 0.4}
 
 _UNTOLD = ("negativebinomial", "gamma")
 """Models whose Hessians weigh rows otherwise than by the slope of the mean."""
+
+_INSTEAD = (
+    "With few rows or a small price, iterations under PureDP may leave terms not determined. Where the declared bounds "
+    'fit the data, method="gram" often bounds them, for errors of equal spread.'
+)
 
 _SHOWN = 0.05
 """Part of an interval that clipping lengthens it by, from which a table says so."""
@@ -226,7 +232,13 @@ class Newton(Procedure):
             f"{measured.describe()}\n"
             "standard errors of slopes from sampling and noise together, over those from sampling alone, about\n"
             f"1 + {shown} (a rough guide: skewed columns and rare levels carry more)"
+            + (f"\n{_INSTEAD}" if self._by_products(measured.context) else "")
         )
+
+    def _by_products(self, context: Context) -> bool:
+        """Whether cross-products serve the question, and under Laplace noise often bound what iterations do not."""
+        laplace = isinstance(context.privacy, PureDP) and context.schema.rows_per_unit == 1
+        return laplace and self.model == "ols" and self.weights is None
 
     # What is inferred
 
@@ -253,6 +265,8 @@ class Newton(Procedure):
             "notes": (*where_notes(self.where), *told),
             "design": FormulaDesign(found.schema, plan.columns.compiled.design),
         }
+        if theirs._by_products(plan.context) and len(estimated.flags) > len(estimated.notes):
+            shown["notes"] += (_INSTEAD,)
         if self.kind.response is None:
             return PrivateResults(estimated, found, **shown)
         if theirs.margins:
@@ -284,7 +298,8 @@ def estimated_from(
         plan.hessian_floor(iterations),
         (meat, noise),
         excess=float(settings["excess"]),
-        size=max(start.size / people, 1.0),
+        size=start.size,
+        units=start.rows[0] / people,
         longest=longest,
         flat=plan.norm == "l1",
         bend=_BEND.get(plan.model.kind, 0.0) / float(np.sqrt(start.weight)),

@@ -20,7 +20,6 @@ from dpinfer.kernel.stage import Context, Stage, Sum
 from dpinfer.kernel.sums import exact_sums
 from dpinfer.kernel.wording import measures
 from dpinfer.privacy.units import NEIGHBORS, ZCDP
-from dpinfer.schema.basis import UNIT
 from tests.kernel.rows.round_bounds import (
     ROWS,
     added_alone,

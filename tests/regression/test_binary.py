@@ -1,0 +1,250 @@
+"""Binary regressions by noisy rounds: what rows pay, coverage, and any noise whatever."""
+
+from dataclasses import replace
+
+import numpy as np
+import pandas as pd
+import pytest
+import statsmodels.api as sm
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy import special
+
+import dpinfer as dpi
+from dpinfer.kernel.stage import Context
+from dpinfer.numerics.responses import BINARY, intercept_for, matched_scale
+from dpinfer.regression.question import Newton
+from validation.regression.newton_draws import Drawer, Drawn
+
+LINKS = ("logit", "probit", "cloglog")
+SCHEMA = dpi.Schema(
+    x=dpi.Real(-1, 1), u=dpi.Real(-1, 1), g=dpi.Category(["a", "b", "c"]), y=dpi.Boolean(), z=dpi.Integer(0, 3)
+)
+SLOPES = {"Intercept": -0.4, "x": 0.8, "u": -0.5}
+
+
+def cells_of(size, seed, link="logit"):
+    rng = np.random.default_rng(seed)
+    x, u = rng.uniform(-1, 1, size), np.clip(rng.normal(0, 0.35, size), -1, 1)
+    mean = BINARY[link].mean(SLOPES["Intercept"] + SLOPES["x"] * x + SLOPES["u"] * u)
+    return {
+        "x": x,
+        "u": u,
+        "g": np.array(["a", "b", "c"])[rng.integers(0, 3, size)],
+        "z": rng.integers(0, 4, size),
+        "y": rng.random(size) < mean,
+    }
+
+
+def drawer(price, formula="y ~ x + u", model="logit", neighbors="add_remove", **options):
+    return Drawer(Newton(formula=formula, model=model, **options), Context(SCHEMA, neighbors, price))
+
+
+# What rows pay
+
+
+@pytest.mark.parametrize("model", LINKS)
+@pytest.mark.parametrize("price", [dpi.ZCDP(0.5), dpi.PureDP(1.0)], ids=str)
+def test_no_row_is_dropped(model, price):
+    asked = drawer(price, "y ~ x + u + g + I(x**2)", model)
+    cells = cells_of(500, 1)
+    released = asked.stages(cells, np.random.default_rng(1))
+    for place, kind in enumerate(asked.plan.kinds):
+        stage = asked.plan.stage(place, tuple(released.values()))
+        if kind == "counts":
+            continue
+        rows, _ = stage.measure.rows.frame.features.encode(
+            {name: cells[name] for name in asked.plan.columns.features.columns}
+        )
+        found = stage.measure.rows.integers(rows)
+        assert np.any(np.concatenate(found) != 0, axis=0).all()
+
+
+# Estimates
+
+
+@pytest.mark.parametrize("model", LINKS)
+@pytest.mark.parametrize("formula", ["y ~ x + u", "y ~ x + u - 1", "y ~ x + g", "y ~ x + I(x**2) + z", "y ~ x * u"])
+def test_much_privacy_budget_gives_what_statsmodels_gives(model, formula):
+    if "- 1" in formula and model != "logit":
+        pytest.skip("the model is wrong: scores that differ have different zeros")
+    cells = cells_of(3000, 2, model)
+    found = drawer(dpi.ZCDP(1e10), formula, model).estimate(cells, np.random.default_rng(1))
+    link = {"logit": sm.families.links.Logit, "probit": sm.families.links.Probit, "cloglog": sm.families.links.CLogLog}
+    frame = pd.DataFrame(cells).assign(y=cells["y"].astype(float))
+    known = sm.GLM.from_formula(formula, frame, family=sm.families.Binomial(link[model]())).fit(cov_type="HC0")
+    assert set(found.names) == set(known.params.index)
+    params, bse = known.params[list(found.names)], known.bse[list(found.names)]
+    errors = np.sqrt(np.diag(found.cov_sampling + found.cov_noise))
+    close = 0.1 if model == "logit" else 0.35  # the residual score is the likelihood's for logit alone
+    assert np.abs((found.params - params) / bse).max() < close
+    assert errors == pytest.approx(bse.to_numpy(), rel=0.06)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("price", "model", "neighbors"),
+    [
+        (dpi.ZCDP(0.1), "logit", "add_remove"),
+        (dpi.ZCDP(0.1), "probit", "add_remove"),
+        (dpi.ZCDP(0.1), "cloglog", "add_remove"),
+        (dpi.GDP(0.5), "logit", "replace_one"),
+        (dpi.PureDP(2.0), "logit", "add_remove"),
+        (dpi.PureDP(2.0), "probit", "add_remove"),
+    ],
+    ids=str,
+)
+def test_intervals_cover(price, model, neighbors):
+    asked = drawer(price, model=model, neighbors=neighbors)
+    rng = np.random.default_rng(7)
+    true = np.array(list(SLOPES.values()))
+    ends = np.array(
+        [asked.estimate(cells_of(3000, seed, model), rng).intervals(np.eye(3), 0.05) for seed in range(150)]
+    )
+    covered = (ends[:, :, 0] <= true) & (true <= ends[:, :, 1])
+    assert covered.mean() > 0.92
+
+
+@pytest.mark.slow
+def test_the_variance_of_the_noise_is_that_of_many_releases():
+    asked = drawer(dpi.ZCDP(0.1))
+    cells, rng = cells_of(3000, 5), np.random.default_rng(3)
+    found = [asked.estimate(cells, rng) for _ in range(300)]
+    stated = np.mean([np.diag(one.cov_noise) for one in found], axis=0)
+    seen = np.var([one.params for one in found], axis=0, ddof=1)
+    assert seen / stated == pytest.approx(np.ones(3), abs=0.3)
+
+
+# Any noise
+
+
+def _released(asked, numbers):
+    """Let every stage release numbers that have nothing to do with rows."""
+    released = {}
+    for place, kind in enumerate(asked.plan.kinds):
+        rows = asked.plan.stage(place, tuple(released.values())).measure.rows
+        size = len(rows.part_of)
+        values = np.resize(numbers, size) * 10.0 ** (place % 3)
+        settings_ = dict(asked.plan.stage(place, tuple(released.values())).settings)
+        released[kind] = Drawn(values, np.full(size, 4.0), settings_)
+    return released
+
+
+@pytest.mark.parametrize("events", ["none", "all", "separated", "constant", "empty"])
+@pytest.mark.parametrize("price", [dpi.ZCDP(1e-4), dpi.ZCDP(0.5), dpi.ZCDP(1e6), dpi.PureDP(1.0)], ids=str)
+def test_hard_data_are_served(events, price):
+    cells = cells_of(400, 3)
+    if events == "empty":
+        cells = {name: one[:1] for name, one in cells.items()}
+    elif events == "constant":
+        cells["u"] = np.full(400, 0.3)
+    elif events == "separated":
+        cells["y"] = cells["x"] > 0
+    else:
+        cells["y"] = np.full(400, events == "all")
+    for seed in range(3):
+        found = drawer(price).estimate(cells, np.random.default_rng(seed))
+        ends = found.intervals(np.eye(3), 0.05)
+        assert np.isfinite(found.params).all()
+        assert not np.isnan(ends).any()
+
+
+# Mean functions
+
+
+@pytest.mark.parametrize("link", LINKS)
+def test_slopes_are_those_of_statsmodels(link):
+    theirs = {
+        "logit": sm.families.links.Logit(),
+        "probit": sm.families.links.Probit(),
+        "cloglog": sm.families.links.CLogLog(),
+    }
+    eta = np.linspace(-3, 2.5, 41)
+    assert BINARY[link].mean(eta) == pytest.approx(theirs[link].inverse(eta), rel=1e-9)
+    assert BINARY[link].slope(eta) == pytest.approx(theirs[link].inverse_deriv(eta), rel=1e-9)
+
+
+@pytest.mark.parametrize("link", LINKS)
+@given(share=st.floats(0.01, 0.99), variance=st.floats(0, 4))
+def test_intercepts_give_the_share(link, share, variance):
+    centre = intercept_for(BINARY[link], share, variance)
+    assert float(BINARY[link].average_mean(centre, variance)) == pytest.approx(share, abs=1e-5)
+
+
+@given(centre=st.floats(-2, 2))
+def test_the_scale_of_least_squares_is_found(centre):
+    """Stein's identity: the least-squares predictor is the predictor times its mean slope."""
+    spread = 1.0
+    slope = float(BINARY["logit"].average_slope(centre, spread))
+    share = float(BINARY["logit"].average_mean(centre, spread))
+    assert matched_scale(BINARY["logit"], share, slope**2 * spread) == pytest.approx(1 / slope, rel=1e-3)
+    assert matched_scale(BINARY["logit"], 0.5, 1e6) > 0
+
+
+def _second(size, price, seed=1):
+    asked = drawer(price)
+    rng = np.random.default_rng(seed)
+    cells = cells_of(size, seed)
+    return asked, asked.stages(cells, rng), cells
+
+
+def _lengths(asked, stages, cells):
+    """Lengths of rows over that up to which they keep their weight."""
+    frame = asked.plan.stage(3, (stages["start"], stages["counts"], stages["first"])).measure.rows.frame
+    rows, _ = frame.features.encode({name: cells[name] for name in frame.features.columns})
+    return np.sqrt((frame.look(rows).z ** 2).sum(axis=0))
+
+
+def test_rows_keep_their_weight_where_noise_is_small():
+    asked, stages, cells = _second(20_000, dpi.ZCDP(0.5))
+    assert (_lengths(asked, stages, cells) <= 1.0).mean() > 0.999
+
+
+def test_few_rows_count_less_where_noise_is_large():
+    asked, stages, cells = _second(20_000, dpi.ZCDP(0.01))
+    assert 0.005 < (_lengths(asked, stages, cells) > 1.0).mean() < 0.08
+
+
+def test_no_estimate_runs_away_from_the_last_point():
+    """A skewed regressor and a wrong model: predicted slopes fall off, and a score has zeros far from the right one."""
+    wide = dpi.Schema(x=dpi.Real(-1, 30), u=dpi.Real(-1, 1), y=dpi.Boolean())
+    asked = Drawer(Newton(formula="y ~ x + u", model="logit"), Context(wide, "add_remove", dpi.ZCDP(0.5)))
+    far = []
+    for seed in range(40):
+        rng = np.random.default_rng(seed)
+        x, u = np.minimum(rng.exponential(1.0, 2000), 30.0), np.where(rng.random(2000) < 0.4, 1.0, -1.0)
+        y = rng.random(2000) < special.expit(-0.7 + 0.8 * x - 0.5 * u - 0.15 * x**2)
+        fit = asked.estimate({"x": x, "u": u, "y": y}, rng).fit
+        far.append(fit.rounds[-1].length(fit.params - fit.rounds[-1].point))
+    assert max(far) < 1.0
+
+
+def test_the_start_takes_off_what_noise_adds_to_slopes():
+    """No regressor matters, and few rows: noise alone would let predictors vary."""
+    asked, rng = drawer(dpi.ZCDP(0.02)), np.random.default_rng(50)
+    cells = cells_of(1000, 5)
+    cells["y"] = rng.random(1000) < 0.3
+    starts = [asked.plan.begun(asked.stages(cells, rng)["start"]) for _ in range(30)]
+    kept = [asked.plan.start_point(one)[0] for one in starts]
+    plain = [asked.plan.start_point(replace(one, score_noise=0.0))[0] for one in starts]
+    assert np.median(np.linalg.norm(np.array(kept)[:, 1:], axis=1)) < 0.3
+    assert np.linalg.norm(np.array(kept)[:, 1:]) < 0.8 * np.linalg.norm(np.array(plain)[:, 1:])
+
+
+@pytest.mark.parametrize("share", [0.0, 1.0])
+def test_a_share_of_ones_is_no_rarer_than_noise_can_tell(share):
+    asked, rng = drawer(dpi.ZCDP(0.05)), np.random.default_rng(6)
+    cells = {**cells_of(1000, 6), "y": np.full(1000, share == 1.0)}
+    start = asked.plan.begun(asked.stages(cells, rng)["start"])
+    assert 0.5 >= abs(start.share - share) >= 2.9 * start.score_noise
+
+
+def test_ranges_are_measured_where_asked():
+    wide = dpi.Schema(x=dpi.Real(-50, 50), y=dpi.Boolean())
+    asked = Drawer(Newton(formula="y ~ x", model="logit", ranges=True), Context(wide, "add_remove", dpi.ZCDP(0.5)))
+    rng = np.random.default_rng(1)
+    x = rng.normal(0, 0.5, 5000)
+    y = rng.random(5000) < special.expit(x)
+    found = asked.estimate({"x": x, "y": y}, rng)
+    assert np.sqrt((found.cov_noise + found.cov_sampling)[1, 1]) < 0.15
+    assert found.params[1] == pytest.approx(1.0, abs=0.5)

@@ -1,0 +1,179 @@
+"""Regressions of counts and positive numbers by noisy Newton rounds."""
+
+import numpy as np
+import pandas as pd
+import pytest
+import statsmodels.api as sm
+
+import dpinfer as dpi
+from dpinfer.errors import FormulaError
+from dpinfer.kernel.rows.rounds import RoundSum, whole_numbers
+from dpinfer.kernel.stage import Context
+from dpinfer.regression.question import Newton
+from validation.regression.newton_draws import Drawer
+
+SCHEMA = dpi.Schema(x=dpi.Real(-1, 1), g=dpi.Boolean(), y=dpi.Integer(0, 60), p=dpi.Real(0, 400), e=dpi.Real(0.5, 4))
+HUGE = dpi.ZCDP(1e9)
+
+
+def rows_of(n: int = 6000, seed: int = 1, exposed: bool = False) -> dict[str, np.ndarray]:
+    rng = np.random.default_rng(seed)
+    x, g, e = rng.uniform(-1, 1, n), rng.random(n) < 0.3, rng.uniform(0.5, 4, n)
+    mean = np.exp(0.4 + 0.7 * x - 0.5 * g) * (e if exposed else 1.0)
+    return {"x": x, "g": g, "e": e, "y": np.minimum(rng.poisson(mean), 60.0), "p": mean * rng.gamma(4, 0.25, n)}
+
+
+def drawer(question: Newton, privacy: object = HUGE, neighbors: str = "add_remove") -> Drawer:
+    return Drawer(question, Context(SCHEMA, neighbors, privacy))
+
+
+@pytest.mark.parametrize(
+    ("model", "family", "response"),
+    [
+        ("poisson", sm.families.Poisson(), "y"),
+        ("negativebinomial", sm.families.NegativeBinomial(alpha=0.5), "y"),
+        ("gamma", sm.families.Gamma(sm.families.links.Log()), "p"),
+    ],
+)
+@pytest.mark.parametrize("offset", [False, True])
+def test_without_noise_it_is_the_quasi_likelihood(model: str, family: object, response: str, offset: bool) -> None:
+    """At a huge price residuals are cut far out, and estimates are those of statsmodels but for what is cut."""
+    cells = rows_of(exposed=offset)
+    question = Newton(
+        formula=f"{response} ~ x + g",
+        model=model,
+        parameter=0.5 if model == "negativebinomial" else None,
+        exposure="e" if offset else None,
+    )
+    found = drawer(question).estimate(cells, np.random.default_rng(1))
+    design = np.column_stack([np.ones(len(cells["x"])), cells["x"], cells["g"]]).astype(float)
+    right = sm.GLM(cells[response], design, family=family, offset=np.log(cells["e"]) if offset else None)
+    right = right.fit(cov_type="HC1")
+    assert np.abs(found.params - right.params).max() < 0.2 * right.bse.max()
+    errors = np.sqrt(np.diag(found.cov_sampling + found.cov_noise))
+    assert errors == pytest.approx(right.bse, rel=0.1)
+
+
+def test_an_offset_and_an_exposure_are_the_same() -> None:
+    cells = rows_of(exposed=True)
+    one = drawer(Newton(formula="y ~ x", model="poisson", exposure="e")).estimate(cells, np.random.default_rng(1))
+    two = drawer(Newton(formula="y ~ x", model="poisson", offset="log(e)")).estimate(cells, np.random.default_rng(1))
+    assert one.params == pytest.approx(two.params)
+
+
+def test_what_cannot_be_bounded_is_refused_by_name() -> None:
+    schema = dpi.Schema(x=dpi.Real(-1, 1), y=dpi.Real(-1, 5), e=dpi.Real(0, 2), z=dpi.Integer(0, 4))
+
+    def refuse(match: str, **options: object) -> None:
+        with pytest.raises(FormulaError, match=match):
+            Newton(**{"formula": "z ~ x", "model": "poisson", **options}).check(schema, "add_remove")
+
+    refuse("y.*negative", formula="y ~ x")
+    refuse("e.*positive", exposure="e")
+    refuse("log", offset="log(e)")
+
+
+@pytest.mark.parametrize("privacy", [dpi.ZCDP(0.5), dpi.GDP(1.0), dpi.PureDP(2.0), dpi.ApproxDP(1.0, 1e-6)])
+@pytest.mark.parametrize("neighbors", ["add_remove", "replace_one"])
+def test_every_price_and_relation(privacy: object, neighbors: str) -> None:
+    found = drawer(Newton(formula="y ~ x + g", model="poisson"), privacy, neighbors)
+    estimates = found.estimate(rows_of(), np.random.default_rng(2))
+    assert np.isfinite(estimates.params).all()
+    assert np.abs(estimates.params - [0.4, 0.7, -0.5]).max() < 1.0
+
+
+def _whole(found: object) -> None:
+    width = len(found.params)
+    assert np.isfinite(found.params).all()
+    assert not np.isnan(found.intervals(np.eye(width), 0.05)).any()
+    pvalues = found.contrast_pvalues(np.eye(width), np.zeros(width))
+    assert ((pvalues >= 0) & (pvalues <= 1)).all()
+
+
+@pytest.mark.parametrize("privacy", [dpi.ZCDP(0.5), dpi.PureDP(2.0)])
+@pytest.mark.parametrize("model", ["poisson", "negativebinomial", "gamma"])
+def test_no_row_pays_more_than_one(privacy: object, model: str) -> None:
+    """Rows of all kinds, those at the ends of their bounds included, are kept in every round."""
+    rng = np.random.default_rng(4)
+    asked = drawer(Newton(formula=("p" if model == "gamma" else "y") + " ~ x + g", model=model), privacy)
+    stages = asked.stages(rows_of(), np.random.default_rng(5))
+    cells = {
+        "x": rng.choice([-1, 1, 0.0, 0.3], 4000),
+        "g": rng.random(4000) < 0.5,
+        "e": np.ones(4000),
+        "y": np.rint(60 * rng.random(4000) ** 4),
+        "p": 400 * rng.random(4000) ** 6,
+    }
+    released = tuple(stages.values())
+    for place in range(len(released)):
+        rows = asked.plan.stage(place, released[:place]).measure.rows
+        if not isinstance(rows, RoundSum):
+            continue
+        encoded, _ = rows.frame.features.encode({name: cells[name] for name in rows.frame.features.columns})
+        kept = rows.integers(encoded)
+        looked = rows.frame.look(encoded)
+        for term, whole in zip(rows.terms, kept, strict=True):
+            if term.kind != "outer":
+                assert np.array_equal(whole, whole_numbers(term, looked))
+
+
+def test_through_the_kernel() -> None:
+    """What is asked publicly is what the drawer simulates."""
+    frame = pd.DataFrame(rows_of(3000))
+    data = dpi.PublicData(frame, SCHEMA, rng=np.random.default_rng(1))
+    results = dpi.poisson("y ~ x + g", data).fit(dpi.ZCDP(1.0))
+    assert np.abs(results.params - [0.4, 0.7, -0.5]).max() < 0.6
+    assert "Poisson" in str(results.summary())
+
+
+def test_a_dispersion_that_is_too_large_is_flagged() -> None:
+    schema = dpi.Schema(x=dpi.Real(-1, 1), n=dpi.Integer(0, 60))
+    rng = np.random.default_rng(1)
+    frame = schema.sample(3000, rng)
+    frame["n"] = np.minimum(rng.poisson(np.exp(0.3 + 0.5 * frame["x"])), 60)
+    found = []
+    for family in (sm.families.Poisson(), sm.families.NegativeBinomial(alpha=5.0)):
+        data = dpi.PublicData(frame, schema, rng=np.random.default_rng(2))
+        flags = dpi.glm("n ~ x", data, family=family).fit(dpi.ZCDP(1.0)).flags
+        found.append(any("spread less than their law" in one for one in flags))
+    assert found == [False, True]
+
+
+@pytest.mark.parametrize("rows", [0, 3])
+def test_a_near_empty_level_is_not_determined(rows: int) -> None:
+    schema = dpi.Schema(x=dpi.Real(-1, 1), g=dpi.Category(["a", "b", "c"]), y=dpi.Integer(0, 60))
+    rng = np.random.default_rng(7)
+    levels = rng.integers(0, 2, 5000)
+    levels[:rows] = 2
+    x = rng.uniform(-1, 1, 5000)
+    cells = {"x": x, "g": np.array(["a", "b", "c"])[levels], "y": np.minimum(rng.poisson(np.exp(0.3 + x)), 60.0)}
+    asked = Drawer(Newton(formula="y ~ x + C(g)", model="poisson"), Context(schema, "add_remove", dpi.ZCDP(0.5)))
+    found = asked.estimate(cells, rng)
+    ends = found.intervals(np.eye(4), 0.05)
+    empty = np.array([name == "C(g)[T.c]" for name in found.names])
+    assert np.isinf(ends[empty]).all()
+    assert np.isfinite(ends[~empty]).all()
+    assert "C(g)[T.c]" in found.flags[0]
+
+
+def test_few_rows_far_out_cannot_blow_up_a_step() -> None:
+    """One row of 70 has a binary regressor: a Newton step from a noisy start would move its mean by a factor of 100."""
+    rng = np.random.default_rng(8)
+    asked = drawer(Newton(formula="y ~ x + g", model="poisson"), dpi.ZCDP(0.5))
+    for _ in range(20):
+        cells = rows_of(10_000)
+        cells["g"] = rng.random(10_000) < 0.015
+        cells["y"] = np.minimum(
+            rng.poisson(rng.gamma(np.exp(0.9 + 0.5 * cells["x"] + 0.2 * cells["g"]) / 5, 5.0)), 60.0
+        )
+        found = asked.estimate(cells, rng)
+        errors = np.sqrt(np.diag(found.cov_sampling + found.cov_noise))
+        assert (np.abs(found.params - [0.9, 0.5, 0.2]) < 5 * errors).all()
+
+
+def test_prices_that_show_too_little_are_flagged() -> None:
+    asked = drawer(Newton(formula="y ~ x + g", model="poisson"), dpi.ZCDP(0.01))
+    found = asked.estimate(rows_of(1000), np.random.default_rng(9))
+    assert any("hardly seen" in one and "x" in one for one in found.flags)
+    rich = drawer(Newton(formula="y ~ x + g", model="poisson"), dpi.ZCDP(5.0))
+    assert rich.estimate(rows_of(6000), np.random.default_rng(9)).flags == ()

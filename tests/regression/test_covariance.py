@@ -1,0 +1,100 @@
+"""Least squares by rounds with errors that spread equally: what it releases instead, pays, and assumes."""
+
+import numpy as np
+import pandas as pd
+import pytest
+import statsmodels.api as sm
+
+import dpinfer as dpi
+from dpinfer.errors import NotProvedError, OptionError, ReleaseFormatError
+from dpinfer.kernel.stage import Context
+from dpinfer.regression.question import Newton
+from dpinfer.studies.rules import Rules
+from validation.regression.newton_draws import Drawer
+
+SCHEMA = dpi.Schema(a=dpi.Real(-4, 4), c=dpi.Boolean(), y=dpi.Real(-12, 12))
+TRUTH = np.array([0.5, 1.0, 0.3])
+
+
+def rows(rng, n):
+    a, c = rng.normal(size=n).clip(-4, 4), rng.random(n) < 0.4
+    return {"a": a, "c": c, "y": np.clip(TRUTH[0] + TRUTH[1] * a + TRUTH[2] * c + rng.normal(size=n), -12, 12)}
+
+
+def public(n=20_000, schema=SCHEMA, **options):
+    rng = np.random.default_rng(1)
+    return dpi.PublicData(pd.DataFrame(rows(rng, n)), schema, rng=rng, **options)
+
+
+def test_the_score_has_less_noise_where_no_meat_is_released():
+    results = {kind: dpi.ols("y ~ a + c", public(), cov_type=kind).fit(dpi.ZCDP(0.5)) for kind in ("HC1", "nonrobust")}
+    found = {kind: one.release.stages[-1] for kind, one in results.items()}
+    assert found["nonrobust"].noise_variances[0] < 0.9 * found["HC1"].noise_variances[0]
+    assert not any(name.startswith("meat") for name in found["nonrobust"].names)
+    told = {kind: " ".join(str(one.summary()).split()) for kind, one in results.items()}
+    assert "assume that errors spread equally and that the model is right" in told["nonrobust"]
+    assert "robust to unequal spread" in told["HC1"]
+
+
+def test_with_little_noise_standard_errors_are_those_of_least_squares():
+    data = public()
+    found = dpi.ols("y ~ a + c", data, cov_type="nonrobust").fit(dpi.ZCDP(1e6))
+    frame = pd.DataFrame(rows(np.random.default_rng(1), 20_000))
+    ordinary = sm.OLS(frame["y"], sm.add_constant(frame[["a", "c"]].astype(float))).fit()
+    np.testing.assert_allclose(found.params, ordinary.params, atol=2e-3)
+    np.testing.assert_allclose(found.bse, ordinary.bse, rtol=0.01)
+
+
+def test_the_kind_of_covariance_is_stored_and_decides_what_a_release_serves():
+    release = dpi.ols("y ~ a", public(2000), cov_type="nonrobust").measure(dpi.ZCDP(0.5))
+    again = dpi.Release.from_json(release.to_json())
+    assert again.question["cov_type"] == "nonrobust"
+    pd.testing.assert_series_equal(again.infer().bse, release.infer().bse)
+    with pytest.raises(dpi.errors.InferenceError):
+        dpi.ols("y ~ a", release).infer()
+    damaged = release.to_json().replace('"cov_type": "nonrobust"', '"cov_type": "HC1"')
+    assert damaged != release.to_json()
+    with pytest.raises(ReleaseFormatError):
+        dpi.Release.from_json(damaged).infer()
+
+
+def test_where_it_makes_no_sense_it_is_refused_by_name():
+    with pytest.raises(OptionError, match="cov_type"):
+        dpi.ols("y ~ a", cov_type="HC3")
+    with pytest.raises(OptionError, match="cross-products"):
+        dpi.ols("y ~ a", method="gram", cov_type="HC1")
+    dpi.ols("y ~ a", method="gram", cov_type="nonrobust")
+    with pytest.raises(NotProvedError, match="weights="):
+        dpi.ols("y ~ a", weights="c", cov_type="nonrobust")
+    with pytest.raises(NotProvedError, match="logit"):
+        Newton(formula="c ~ a", model="logit", cov_type="nonrobust")
+    frame = pd.DataFrame(rows(np.random.default_rng(1), 100))
+    people = dpi.PublicData(
+        frame.assign(id=np.arange(100) // 2), SCHEMA, rng=np.random.default_rng(1), id="id", max_rows=2
+    )
+    with pytest.raises(NotProvedError, match="clustered by person"):
+        dpi.ols("y ~ a", people, cov_type="nonrobust")
+
+
+@pytest.mark.parametrize("n", [0, 1, 10])
+@pytest.mark.parametrize("price", [dpi.ZCDP(1e-4), dpi.PureDP(1.0)], ids=str)
+def test_few_rows_or_none_give_no_error_and_no_nan(n, price):
+    drawer = Drawer(
+        Newton(formula="y ~ a + c", model="ols", cov_type="nonrobust"), Context(SCHEMA, "add_remove", price)
+    )
+    rng = np.random.default_rng(n)
+    for _ in range(5):
+        found = drawer.estimate(rows(rng, n), rng)
+        assert np.isfinite(found.params).all()
+        assert not np.isnan(found.intervals(np.eye(3), 0.05)).any()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("n", "price"), [(2000, dpi.ZCDP(0.5)), (2000, dpi.ZCDP(0.05)), (2000, dpi.GDP(1.0))], ids=str)
+def test_intervals_cover_with_normal_errors(n, price):
+    """Each coefficient by itself falls below the rule's least coverage with a chance of 1e-4 if it covers 95%."""
+    question = Newton(formula="y ~ a + c", model="ols", cov_type="nonrobust")
+    drawer, rng, replicates = Drawer(question, Context(SCHEMA, "add_remove", price)), np.random.default_rng(7), 400
+    ends = np.array([drawer.estimate(rows(rng, n), rng).intervals(np.eye(3), 0.05) for _ in range(replicates)])
+    covered = ((ends[..., 0] <= TRUTH) & (ends[..., 1] >= TRUTH)).mean(axis=0)
+    assert (covered >= Rules().least_coverage(replicates, 0.95)).all()

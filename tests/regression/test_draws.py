@@ -1,0 +1,58 @@
+"""The studies of regressions by rounds draw what the kernel releases: the same sums, and noise of the same scale."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import dpinfer as dpi
+from dpinfer.kernel.price import amounts
+from dpinfer.kernel.stage import Context
+from validation.regression.newton_draws import Drawer, _encoded
+
+SCHEMA = dpi.Schema(
+    x=dpi.Real(0, 50), y=dpi.Boolean(), g=dpi.Category(["a", "b", "c"]), k=dpi.Real(-20, 20), m=dpi.Integer(0, 40)
+)
+QUESTIONS = {
+    "ols": dpi.ols("k ~ x + g"),
+    "logit": dpi.logit("y ~ x + g"),
+    "ranged": dpi.probit("y ~ x", ranges=True),
+    "margins": dpi.logit("y ~ x + g", margins=True),
+    "equal spread": dpi.ols("k ~ x", cov_type="nonrobust"),
+    "huber": dpi.rlm("k ~ x"),
+    "quantile": dpi.quantreg("k ~ x", q=0.25),
+}
+
+
+def rows(size: int = 2000):
+    rng = np.random.default_rng(3)
+    frame = SCHEMA.sample(size, rng)
+    frame["k"] = np.clip(0.1 * frame["x"] - 2 + rng.standard_t(3, size), -20, 20)
+    frame["y"] = rng.random(size) < 1 / (1 + np.exp(2 - frame["x"] / 12))
+    return frame
+
+
+@pytest.mark.parametrize("neighbors", ["add_remove", "replace_one"])
+@pytest.mark.parametrize("price", [dpi.ZCDP(0.1), dpi.GDP(1.0), dpi.PureDP(2.0)], ids=str)
+@pytest.mark.parametrize("name", QUESTIONS)
+def test_a_study_draws_what_the_kernel_releases(name, price, neighbors):
+    frame = rows()
+    data = dpi.PublicData(frame, SCHEMA, rng=np.random.default_rng(4), neighbors=neighbors)
+    question = QUESTIONS[name]
+    release = question.bind(data).measure(price)
+    drawer = Drawer(question, Context(SCHEMA, neighbors, price, data.nobs, public=True))
+    cells = {column: frame[column].to_numpy() for column in frame}
+    prices = amounts(price, drawer.slots)
+    far = []
+    for place, stage in enumerate(release.stages):
+        asked = question.stage(place, drawer.context, release.stages[:place])
+        assert asked.settings == stage.settings
+        counted, weights = asked.measure.rows, asked.measure.weights or (1.0,) * len(asked.measure.rows.parts)
+        summed = drawer._exact(counted, _encoded(counted.frame.features, cells))
+        scales = drawer._scales(counted, np.array(weights), prices[place])
+        laplace = isinstance(price, dpi.PureDP)
+        np.testing.assert_allclose(scales**2 * (2 if laplace else 1), stage.noise_variances, rtol=1e-3)
+        far.append((stage.array - summed) / np.sqrt(stage.noise_variances))
+    distances = np.concatenate(far)
+    assert np.abs(distances).max() < (12 if isinstance(price, dpi.PureDP) else 6.5)
+    assert abs(distances.std() - 1) < 0.2

@@ -1,0 +1,206 @@
+"""Least squares by rounds: what it estimates, and that nothing released can break it."""
+
+import numpy as np
+import pytest
+from scipy import stats
+
+import dpinfer as dpi
+from dpinfer.kernel.stage import Context
+from dpinfer.regression.design import levels_of
+from dpinfer.regression.question import Newton
+from validation.regression.newton_draws import Drawer
+
+LEVELS = ["a", "b", "c", "d"]
+SCHEMA = dpi.Schema(x=dpi.Real(-1, 1), k=dpi.Integer(0, 50), g=dpi.Category(LEVELS), y=dpi.Real(-8, 8))
+EMPTY = {"x": np.zeros(0), "k": np.zeros(0, dtype=int), "g": np.zeros(0, dtype=object), "y": np.zeros(0)}
+
+
+def drawer(formula="y ~ x", price=None, neighbors="add_remove", schema=SCHEMA, model="ols"):
+    return Drawer(Newton(formula=formula, model=model), Context(schema, neighbors, price or dpi.ZCDP(0.5)))
+
+
+def rows(n=4000, seed=1, few=None, rare="d"):
+    rng = np.random.default_rng(seed)
+    g = np.array(LEVELS, dtype=object)[rng.integers(0, 4, n)]
+    if few is not None:
+        others = np.array([one for one in LEVELS if one != rare], dtype=object)
+        g = np.where(np.arange(n) < few, rare, others[rng.integers(0, 3, n)])
+    x = rng.uniform(-1, 1, n)
+    mean = 0.5 + x + 0.3 * (g == "b")
+    return {"x": x, "k": rng.poisson(2, n), "g": g, "y": np.clip(mean + rng.normal(size=n), -8, 8)}, rng
+
+
+def checked(found):
+    """Ends of all intervals; nothing may be NaN, and estimates are finite."""
+    eye = np.eye(len(found.names))
+    ends = found.intervals(eye, 0.05)
+    assert np.isfinite(found.params).all()
+    assert not np.isnan(ends).any()
+    assert (ends[:, 0] < ends[:, 1]).all()
+    assert not np.isnan(found.contrast_pvalues(eye, np.zeros(len(eye)))).any()
+    return ends
+
+
+@pytest.mark.parametrize("price", [dpi.ZCDP(0.5), dpi.GDP(1.0), dpi.ApproxDP(2.0, 1e-6), dpi.PureDP(4.0)], ids=str)
+def test_estimates_are_near_the_truth_at_every_price(price):
+    cells, rng = rows()
+    found = drawer("y ~ x", price).estimate(cells, rng)
+    ends = checked(found)
+    assert ((ends[:, 0] - 0.05 < [0.575, 1.0]) & (ends[:, 1] + 0.05 > [0.575, 1.0])).all()
+    assert (ends[:, 1] - ends[:, 0] < 0.6).all()
+
+
+@pytest.mark.parametrize("n", [0, 1, 10, 100])
+@pytest.mark.parametrize("price", [dpi.ZCDP(1e-4), dpi.ZCDP(0.5), dpi.PureDP(1.0)], ids=str)
+def test_few_rows_or_none_give_no_error_and_no_nan(n, price):
+    cells, rng = rows(max(n, 1), seed=n)
+    cells = {name: values[:n] for name, values in cells.items()}
+    for _ in range(3):
+        checked(drawer("y ~ x + k + C(g)", price).estimate(cells, rng))
+
+
+@pytest.mark.parametrize("kind", ["constant", "two values", "zeros", "at a bound", "rare values", "constant regressor"])
+def test_odd_columns_give_no_error_and_no_nan(kind):
+    cells, rng = rows(2000)
+    n = len(cells["y"])
+    y = {
+        "constant": np.full(n, 1.5),
+        "two values": np.where(rng.random(n) < 0.5, -1.0, 1.0),
+        "zeros": np.where(rng.random(n) < 0.9, 0.0, rng.exponential(2.0, n)),
+        "at a bound": np.full(n, 8.0),
+    }.get(kind, cells["y"])
+    cells["y"] = np.clip(y, -8, 8)
+    if kind == "rare values":
+        cells["k"] = np.where(rng.random(n) < 0.002, 50, 0)
+    if kind == "constant regressor":
+        cells["x"] = np.full(n, 0.25)
+    for price in (dpi.ZCDP(0.5), dpi.ZCDP(0.02)):
+        checked(drawer("y ~ x + k", price).estimate(cells, rng))
+
+
+def test_a_regressor_squared_costs_no_more_than_one_in_public_coordinates():
+    schema = dpi.Schema(x=dpi.Real(0, 60), y=dpi.Real(-8, 8))
+    shares = []
+    for formula in ("y ~ x + I(x**2)", "y ~ I((x - 30) / 30) + I(((x - 30) / 30)**2)"):
+        rng = np.random.default_rng(3)
+        x = rng.uniform(0, 60, 4000)
+        cells = {"x": x, "y": np.sin(x / 20) + rng.normal(size=4000)}
+        found = drawer(formula, schema=schema).estimate(cells, rng)
+        share = np.diag(found.cov_noise) / np.diag(found.cov_noise + found.cov_sampling)
+        shares.append(share[2])
+    assert shares[0] == pytest.approx(shares[1], rel=0.05)
+
+
+@pytest.mark.parametrize("model", ["ols", "logit"])
+@pytest.mark.parametrize("few", [0, 3])
+def test_a_rare_level_alone_is_not_determined(model, few):
+    cells, rng = rows(few=few)
+    if model == "logit":
+        cells["y"] = (cells["y"] > 0.5).astype(float)
+        schema = dpi.Schema(**{name: SCHEMA[name] for name in ("x", "g")}, y=dpi.Boolean())
+        cells = {name: cells[name] for name in ("x", "g", "y")}
+    else:
+        schema = SCHEMA
+    found = drawer("y ~ x + C(g)", schema=schema, model=model).estimate(cells, rng)
+    ends = checked(found)
+    lost = [name for name, end in zip(found.names, ends, strict=True) if not np.isfinite(end).all()]
+    assert lost == ["C(g)[T.d]"]
+    assert found.contrast_pvalues(np.eye(5)[4:], np.zeros(1)).tolist() == [1.0]
+    assert found.flags[0].startswith("not determined: C(g)[T.d];")
+
+
+def test_without_rows_at_the_reference_differences_of_the_others_are_determined():
+    cells, rng = rows(few=0, rare="a")
+    found = drawer("y ~ x + C(g)").estimate(cells, rng)
+    ends = checked(found)
+    assert [bool(np.isfinite(end).all()) for end in ends] == [False, True, False, False, False]
+    contrasts = np.array([[0, 0, 1, -1, 0], [1, 0, 1, 0, 0.0]])  # b less c, and the mean at b
+    ends = found.intervals(contrasts, 0.05)
+    assert np.isfinite(ends).all()
+    assert ((ends[:, 0] - 0.1 < [0.3, 0.8]) & (ends[:, 1] + 0.1 > [0.3, 0.8])).all()
+    assert found.wald(np.eye(5)[2:], np.zeros(3))[2] == 1.0
+
+
+def test_interactions_with_a_rare_level_are_left_out_with_it():
+    cells, rng = rows(few=0)
+    found = drawer("y ~ x * C(g)").estimate(cells, rng)
+    ends = checked(found)
+    lost = {name for name, end in zip(found.names, ends, strict=True) if not np.isfinite(end).all()}
+    assert lost == {name for name in found.names if "T.d" in name}
+
+
+def test_an_empty_table_does_not_lose_every_level():
+    question = drawer("y ~ x + C(g)")
+    for seed in range(20):
+        stages = question.stages(EMPTY, np.random.default_rng(seed))
+        assert len(question.plan.begun(stages["start"]).kept.skipped) < len(LEVELS)
+
+
+def test_indicators_of_levels_are_combinations_of_the_regressors():
+    (weights,) = levels_of(drawer("y ~ x + C(g)").plan.columns).values()
+    assert weights == pytest.approx(np.array([[1, 0, -1, -1, -1], [0, 0, 1, 0, 0], [0, 0, 0, 1, 0], [0, 0, 0, 0, 1]]))
+
+
+SIZES = 2.0 * 2.0 ** (np.arange(41) / 2)
+
+
+def sizes_counted(draw, n=10_000):
+    """Count squared lengths of rows with a constant and a regressor of variance 1, in half octaves."""
+    x = draw(np.random.default_rng(5), n)
+    lengths = 1.0 + ((x - x.mean()) / x.std()) ** 2
+    return np.histogram(lengths, [*SIZES, np.inf])[0].astype(float), float(lengths.max())
+
+
+def tree(values, levels=12):
+    """The counts of a tree over -1 to 1: of both halves, then of the first half of each part, level by level."""
+    whole = np.histogram(values, np.linspace(-1, 1, 2**levels + 1))[0].astype(float)
+    by_level = [whole.reshape(2**level, -1).sum(axis=1) for level in range(1, levels + 1)]
+    return np.concatenate([by_level[0], *(one[::2] for one in by_level[1:])])
+
+
+def test_a_rare_treatment_blows_up_nothing():
+    schema = dpi.Schema(d=dpi.Real(-1, 1), y=dpi.Real(-10, 10))
+    rng = np.random.default_rng(3)
+    asked, found = drawer("y ~ d", dpi.ZCDP(0.1), schema=schema), []
+    for _ in range(25):
+        d = np.where(rng.random(10_000) < 0.1, 1.0, -1.0)
+        found.append(asked.estimate({"d": d, "y": (rng.random(10_000) < 0.3 + 0.1 * d).astype(float)}, rng))
+    assert max(np.abs(one.params[1] - 0.1) for one in found) < 0.05
+
+
+def test_a_line_through_a_curve_that_few_rows_far_out_decide_is_not_determined():
+    schema = dpi.Schema(x=dpi.Real(0, 8), y=dpi.Real(-80, 80))
+    rng = np.random.default_rng(4)
+    x = np.minimum(rng.exponential(size=10_000), 8)
+    found = drawer("y ~ x", schema=schema).estimate({"x": x, "y": x**2 + rng.normal(size=10_000)}, rng)
+    assert any(
+        "not determined" in one or np.isinf(found.intervals(np.eye(2), 0.05)).any() for one in (*found.flags, "")
+    )
+    right = drawer("y ~ x", schema=schema).estimate({"x": x, "y": x + rng.normal(size=10_000)}, rng)
+    assert np.isfinite(right.intervals(np.eye(2), 0.05)).all()
+
+
+def test_joint_tests_count_biases_as_intervals_do():
+    rng = np.random.default_rng(6)
+    n = 5_000
+    x = rng.uniform(-1, 1, n)
+    y = np.clip(0.02 * x + (1 + 0.8 * x) * (rng.lognormal(size=n) - np.exp(0.5)), -80, 80)
+    schema = dpi.Schema(x=dpi.Real(-1, 1), y=dpi.Real(-80, 80))
+    found = drawer("y ~ x", dpi.ZCDP(1.0), schema=schema).estimate({"x": x, "y": y}, rng)
+    contrast = np.array([[0.0, 1.0]])
+    biased, error = float(found._biases(contrast)[0]), float(found._errors(contrast)[0])
+    assert biased > 0.1 * error
+    for value in (-0.2, 0.0, 0.05, 0.3):
+        (single,) = found.contrast_pvalues(contrast, np.array([value]))
+        statistic, count, joint = found.wald(contrast, np.array([value]))
+        assert count == 1
+        assert joint == pytest.approx(single, rel=1e-6)
+        assert joint > stats.chi2.sf(statistic, 1)
+
+
+def test_results_go_back_to_the_inference_of_their_own_choice():
+    frame = SCHEMA.sample(500, np.random.default_rng(2))
+    results = dpi.ols("y ~ x", dpi.PublicData(frame, SCHEMA, rng=np.random.default_rng(3))).fit(dpi.ZCDP(0.5))
+    back = results.with_inference("score").with_inference("auto")
+    assert back.conf_int().equals(results.conf_int())
+    assert back.inference.method == results.inference.method

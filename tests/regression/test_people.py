@@ -1,0 +1,151 @@
+"""Regressions by Newton rounds where people have several rows: clustered by person, without a factor of their rows."""
+
+from types import SimpleNamespace
+
+import numpy as np
+import pandas as pd
+import pytest
+import statsmodels.api as sm
+import statsmodels.formula.api as smf
+
+import dpinfer as dpi
+from dpinfer.errors import NotProvedError
+from dpinfer.kernel.stage import Context
+from dpinfer.privacy.units import NEIGHBORS
+from dpinfer.regression.question import Newton
+from dpinfer.release import read_release
+from validation.regression.newton_draws import Drawer
+
+MOST = 4
+VAST = dpi.ZCDP(1e9)
+SCHEMAS = {
+    "ols": dpi.Schema(x=dpi.Real(-1, 1), u=dpi.Real(-1, 1), y=dpi.Real(-8, 8)),
+    "logit": dpi.Schema(x=dpi.Real(-1, 1), u=dpi.Real(-1, 1), y=dpi.Boolean()),
+}
+FORMULA = "y ~ x + u"
+
+
+def people(kind, size=600, seed=1):
+    """Rows of people, of whom each has 1 to 4, with a random intercept, in any order."""
+    rng = np.random.default_rng(seed)
+    owned = np.repeat(np.arange(size), rng.integers(1, MOST + 1, size))
+    n = len(owned)
+    x, u = rng.uniform(-1, 1, n), rng.uniform(-1, 1, size)[owned]
+    eta = 0.3 + 0.8 * x - 0.6 * u + 0.7 * rng.normal(size=size)[owned]
+    y = eta + 0.7 * rng.normal(size=n) if kind == "ols" else rng.random(n) < 1 / (1 + np.exp(-eta))
+    return pd.DataFrame({"x": x, "u": u, "y": y, "id": owned}).sample(frac=1, random_state=2)
+
+
+def asked(kind, frame, neighbors="add_remove", seed=3, **options):
+    rng = np.random.default_rng(seed)
+    data = dpi.PublicData(frame, SCHEMAS[kind], rng=rng, id="id", max_rows=MOST, neighbors=neighbors)
+    return getattr(dpi, kind)(FORMULA, data, **options)
+
+
+def clustered(kind, frame):
+    whole = frame.assign(y=frame["y"].astype(float))
+    fitted = smf.ols(FORMULA, whole) if kind == "ols" else smf.glm(FORMULA, whole, family=sm.families.Binomial())
+    return fitted.fit(cov_type="cluster", cov_kwds={"groups": whole["id"]})
+
+
+@pytest.mark.parametrize("neighbors", NEIGHBORS)
+@pytest.mark.parametrize("kind", SCHEMAS)
+def test_with_a_vast_budget_it_is_the_fit_clustered_by_person(kind, neighbors):
+    frame = people(kind)
+    private, plain = asked(kind, frame, neighbors).fit(VAST), clustered(kind, frame)
+    np.testing.assert_allclose((private.params - plain.params) / plain.bse, 0, atol=1e-3)
+    # people over people less coefficients, where statsmodels has people over people less one
+    small = np.sqrt(600 / 597 * 599 / 600 * (len(frame) - 3) / (len(frame) - 1))
+    np.testing.assert_allclose(private.bse / plain.bse, small, rtol=2e-3)
+    assert private.nobs == pytest.approx(len(frame), abs=0.1)
+    assert any("clustered by person" in note for note in private.notes)
+    assert not any("were cut" in flag for flag in private.flags)
+
+
+@pytest.mark.parametrize("kind", SCHEMAS)
+def test_rows_that_are_repeated_add_no_precision(kind):
+    once = people(kind).drop_duplicates("id")
+    four = pd.concat([once] * MOST)
+    narrow, wide = asked(kind, once).fit(VAST), asked(kind, four).fit(VAST)
+    np.testing.assert_allclose(wide.params, narrow.params, atol=1e-3)
+    np.testing.assert_allclose(wide.bse, narrow.bse, rtol=5e-3)
+
+
+def test_a_release_is_stored_and_read_back(tmp_path):
+    private = asked("logit", people("logit")).fit(dpi.ZCDP(0.5))
+    private.release.save(tmp_path / "release.json")
+    again = dpi.logit(FORMULA, read_release(tmp_path / "release.json")).infer()
+    pd.testing.assert_series_equal(again.params, private.params)
+    pd.testing.assert_series_equal(again.bse, private.bse)
+    assert again.flags == private.flags
+
+
+def test_noise_knows_no_number_of_rows():
+    frame = people("ols", 3000).sort_values("id")
+    cells = {name: frame[name].to_numpy() for name in ("x", "u", "y")}
+    scales = []
+    for most in (4, 16):
+        context = Context(SCHEMAS["ols"].with_people("id", most), "add_remove", dpi.ZCDP(50.0))
+        drawer = Drawer(Newton(formula=FORMULA, model="ols"), context)
+        stages = drawer.stages(cells, np.random.default_rng(4), frame["id"].to_numpy())
+        settings, variances = stages["second"].settings, stages["second"].noise_variances
+        scales.append(np.sqrt(variances[0]) * settings["radius"] * settings["cut"])
+    assert scales[1] == pytest.approx(scales[0], rel=0.5)
+
+
+@pytest.mark.parametrize("kind", SCHEMAS)
+def test_laplace_noise_is_refused_before_anything_is_spent(kind, tmp_path):
+    ledger = dpi.Ledger(tmp_path / "ledger.db", dataset="people", budget=dpi.PureDP(1.0))
+    data = dpi.PrivateData(people(kind), SCHEMAS[kind], ledger, id="id", max_rows=MOST)
+    question = getattr(dpi, kind)(FORMULA, data)
+    with pytest.raises(NotProvedError, match="PureDP"):
+        question.explain(dpi.PureDP(0.5))
+    with pytest.raises(NotProvedError, match="max_rows=1"):
+        question.fit(dpi.PureDP(0.5))
+    assert ledger.charges().empty
+
+
+def test_other_regressions_of_people_are_refused():
+    context = Context(SCHEMAS["ols"].with_people("id", 2), "add_remove", dpi.ZCDP(1.0))
+    for model in ("huber", "quantile"):
+        with pytest.raises(NotProvedError, match="rows were independent"):
+            Newton(formula=FORMULA, model=model).plan(context)
+    with pytest.raises(NotProvedError, match="takes rows as independent"):
+        Newton(formula=FORMULA, model="poisson").plan(context)
+
+
+@pytest.mark.parametrize("size", [1, 5, 200])
+@pytest.mark.parametrize("kind", SCHEMAS)
+def test_whatever_the_noise_nothing_breaks(kind, size):
+    frame = people(kind, size).sort_values("id")
+    cells = {name: frame[name].to_numpy() for name in ("x", "u", "y")}
+    for neighbors in NEIGHBORS:
+        for rho in (1e-6, 1e-3, 0.1):
+            context = Context(SCHEMAS[kind].with_people("id", MOST), neighbors, dpi.ZCDP(rho))
+            drawer = Drawer(Newton(formula=FORMULA, model=kind), context)
+            for seed in range(3):
+                found = drawer.estimate(cells, np.random.default_rng(seed), "wald", frame["id"].to_numpy())
+                assert np.isfinite(found.params).all()
+                intervals = found.intervals(np.eye(3), 0.05)
+                assert not np.isnan(intervals).any()
+                assert (intervals[:, 0] < intervals[:, 1]).all()
+                assert not np.isnan(found.contrast_pvalues(np.eye(3), np.zeros(3))).any()
+
+
+def test_many_cut_scores_are_flagged():
+    plan = Newton(formula=FORMULA, model="logit").plan(
+        Context(SCHEMAS["logit"].with_people("id", MOST), "add_remove", dpi.ZCDP(1.0))
+    )
+    place = int(np.searchsorted(plan._lengths, plan._longest(_seen(plan, {})["people"]) * 0.999))
+    assert plan.warnings(_seen(plan, {place - 4: 900.0})) == ()
+    tail = {place + step: 35.0 for step in range(5)}
+    assert "of the people were cut" in plan.warnings(_seen(plan, {place - 4: 900.0, **tail}, 100.0))[0]
+    assert plan.warnings(_seen(plan, {place - 4: 900.0, **tail}, 1e4)) == ()
+
+
+def _seen(plan, counts, variance=1.0):
+    """Counts of people from some of the lengths on."""
+    people = np.zeros(len(plan._lengths) + 1)
+    for place, count in counts.items():
+        people[1 + place] = count
+    return {"people": SimpleNamespace(array=people, noise_variances=np.full(len(people), variance))}

@@ -1,0 +1,181 @@
+"""Robust regressions by rounds: prices that no row exceeds, agreement with statsmodels, coverage, hostile noise."""
+
+from functools import cache
+
+import numpy as np
+import pandas as pd
+import pytest
+import statsmodels.api as sm
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy import stats
+
+import dpinfer as dpi
+from dpinfer.kernel.stage import Context
+from dpinfer.regression.models import ResidualLaw
+from dpinfer.regression.question import Newton
+from dpinfer.release import read_release
+from validation.regression.newton_draws import Drawer
+
+BOUNDS = dpi.Schema(x=dpi.Real(-1, 1), b=dpi.Boolean(), y=dpi.Real(-12, 12))
+KEPT = dpi.Schema(
+    x=dpi.Real(-1, 1, missing=0, impossible=0),
+    b=dpi.Boolean(missing=False, impossible=False),
+    y=dpi.Real(-12, 12, missing=0, impossible=0),
+)
+TRUE = np.array([1.0, 2.0, -0.5])
+MODELS = {
+    "huber": Newton(formula="y ~ x + b", model="huber"),
+    "median": Newton(formula="y ~ x + b", model="quantile", parameter=0.5),
+    "tail": Newton(formula="y ~ x + b", model="quantile", parameter=0.1),
+}
+PRICES = (dpi.ZCDP(0.5), dpi.GDP(1.0), dpi.PureDP(2.0), dpi.ApproxDP(2.0, 1e-6))
+
+
+def rows_of(n, seed=1, errors="normal"):
+    rng = np.random.default_rng(seed)
+    x, b = rng.uniform(-1, 1, n), rng.random(n) < 0.4
+    noise = {"normal": rng.normal(size=n), "exponential": rng.exponential(size=n) - 1}[errors]
+    columns = np.column_stack([np.ones(n), x, b])
+    return columns, {"x": x, "b": b, "y": columns @ TRUE + noise}
+
+
+@cache
+def drawer_of(name, price, neighbors="add_remove", n=None):
+    schema = BOUNDS if neighbors == "add_remove" else KEPT
+    return Drawer(MODELS[name], Context(schema, neighbors, price, nobs=n))
+
+
+# Prices
+
+
+def paid_by(terms, residuals, norm):
+    """What a row pays whose one coordinate is 1 and whose weight is 1."""
+    first = next(term for term in terms if term.kind == "vector").curve(residuals)
+    power = 2 if norm == "l2" else 1
+    total = np.zeros_like(residuals)
+    for term in terms:
+        size = first**2 if term.kind == "outer" else np.abs(term.curve(residuals))
+        total += term.price * size**power
+    return total
+
+
+# The law of residuals
+
+
+@pytest.mark.parametrize("law", [stats.norm(), stats.expon(-1), stats.t(3)])
+def test_scale_and_quantiles_are_read_from_counts(law):
+    positive = 2.0 ** (np.arange(-8, 51) / 2)
+    cuts = np.concatenate([-positive[::-1], positive])
+    counts = np.diff(np.concatenate([[0.0], law.cdf(cuts), [1.0]])) * 1e6
+    read = ResidualLaw.of(counts, cuts, 0.01)
+    points = law.ppf((np.arange(100_000) + 0.5) / 100_000)
+    theirs = sm.RLM(points, np.ones(len(points))).fit(maxiter=100)
+    centre, scale = read.huber(1.345)
+    assert centre == pytest.approx(theirs.params[0], abs=0.01)
+    assert scale == pytest.approx(theirs.scale, rel=0.01)
+    for q in (0.1, 0.5, 0.9):
+        assert read.quantile(q) == pytest.approx(law.ppf(q), abs=0.05)
+
+
+@settings(max_examples=60, deadline=None)
+@given(seed=st.integers(0, 10**6), scale=st.sampled_from([0.0, 1e-3, 1.0, 1e3, 1e9]))
+def test_any_counts_give_finite_tuning(seed, scale):
+    rng = np.random.default_rng(seed)
+    positive = 2.0 ** (np.arange(-8, 51) / 2)
+    cuts = np.concatenate([-positive[::-1], positive])
+    read = ResidualLaw.of(rng.normal(size=len(cuts) + 1) * scale, cuts, scale * rng.choice([0.1, 1.0]))
+    found = [*read.huber(1.345), read.quantile(0.01), read.quantile(0.99), read.density(0.0, 0.3)]
+    assert np.isfinite(found).all()
+    assert np.isfinite(read.points).all()
+
+
+# Agreement without noise
+
+
+@pytest.mark.parametrize("errors", ["normal", "exponential"])
+def test_huber_without_noise_is_that_of_statsmodels(errors):
+    columns, cells = rows_of(5000, errors=errors)
+    fit = drawer_of("huber", dpi.ZCDP(1e9)).estimate(cells, np.random.default_rng(0))
+    theirs = sm.RLM(cells["y"], columns, M=sm.robust.norms.HuberT()).fit()
+    apart = np.abs(fit.params - theirs.params) / theirs.bse
+    assert apart[1:].max() < 0.05
+    assert apart[0] < (0.05 if errors == "normal" else 0.3)
+    assert np.sqrt(np.diag(fit.cov_sampling))[1:] == pytest.approx(theirs.bse[1:], rel=0.1)
+
+
+@pytest.mark.parametrize("name", ["median", "tail"])
+def test_quantiles_without_noise_are_near_those_of_statsmodels(name):
+    columns, cells = rows_of(20_000)
+    fit = drawer_of(name, dpi.ZCDP(1e9)).estimate(cells, np.random.default_rng(0))
+    theirs = sm.QuantReg(cells["y"], columns).fit(q=MODELS[name].parameter)
+    assert np.abs(fit.params - theirs.params).max() < 0.6 * theirs.bse.max()
+    assert np.sqrt(np.diag(fit.cov_sampling)) == pytest.approx(theirs.bse, rel=0.2)
+
+
+# Inference
+
+
+@pytest.mark.parametrize("price", PRICES)
+@pytest.mark.parametrize("name", list(MODELS))
+def test_intervals_cover_under_every_unit(name, price):
+    """Of 20 intervals of a slope that each cover with 95% fewer than 14 do with a probability of 3e-5."""
+    drawer, rng = drawer_of(name, price), np.random.default_rng(7)
+    inside = [
+        fit[0] <= TRUE[1] <= fit[1]
+        for fit in (
+            drawer.estimate(rows_of(3000, seed)[1], rng).intervals(np.eye(3)[1:2], 0.05)[0] for seed in range(60)
+        )
+    ]
+    assert sum(inside) >= 14
+
+
+@pytest.mark.parametrize("name", list(MODELS))
+def test_rows_of_a_public_number(name):
+    """The same where n is public: fewer than 14 of 20 with a probability of 3e-5."""
+    drawer, rng = drawer_of(name, dpi.ZCDP(0.5), "replace_one", 4000), np.random.default_rng(8)
+    inside = [
+        fit[0] <= TRUE[1] <= fit[1]
+        for fit in (
+            drawer.estimate(rows_of(4000, seed)[1], rng).intervals(np.eye(3)[1:2], 0.05)[0] for seed in range(40)
+        )
+    ]
+    assert sum(inside) >= 14
+
+
+def odd_rows(kind):
+    _, cells = rows_of({"none": 0, "one": 1, "few": 30}.get(kind, 500))
+    if kind == "a constant response":
+        cells["y"] = np.full(500, 3.0)
+    if kind == "a constant column":
+        cells["x"], cells["b"] = np.full(500, 0.2), np.zeros(500, dtype=bool)
+    if kind == "two values":
+        cells["y"] = np.where(np.arange(500) % 2, -12.0, 12.0)
+    return cells
+
+
+def test_a_quantile_too_extreme_for_the_price_is_flagged():
+    question = Newton(formula="y ~ x + b", model="quantile", parameter=0.01)
+    drawer = Drawer(question, Context(BOUNDS, "add_remove", dpi.ZCDP(0.05)))
+    for seed in range(5):
+        fit = drawer.estimate(rows_of(1000, seed)[1], np.random.default_rng(seed))
+        assert any("too extreme" in flag for flag in fit.flags)
+    fit = drawer_of("median", dpi.ZCDP(0.5)).estimate(rows_of(5000)[1], np.random.default_rng(0))
+    assert not any("too extreme" in flag for flag in fit.flags)
+
+
+# Through the kernel
+
+
+@pytest.mark.parametrize("name", list(MODELS))
+def test_a_release_is_charged_stored_and_read_back(name, tmp_path):
+    data = dpi.PrivateData(pd.DataFrame(rows_of(2000)[1]), BOUNDS, dpi.Ledger.in_memory(dpi.ZCDP(1.0)))
+    question = Newton(formula="y ~ x + b", model=MODELS[name].model, parameter=MODELS[name].parameter, source=data)
+    results = question.fit(dpi.ZCDP(1.0))
+    assert float(data.ledger.remaining.rho) == 0
+    assert np.abs(results.params.to_numpy()[1] - 2) < 10 * results.bse.to_numpy()[1]
+    results.release.save(tmp_path / "release.json")
+    again = read_release(tmp_path / "release.json").infer()
+    pd.testing.assert_series_equal(again.params, results.params)
+    pd.testing.assert_series_equal(again.bse, results.bse)
+    assert ("smoothed" if name != "huber" else "Residuals are cut") in results.summary().as_text()
