@@ -36,8 +36,8 @@ _WINDOW, _CLEAR = 8, 4.0
 
 _HIDDEN = 2.0
 _ANCHOR = 3.0
-_MOMENT = 6.0
-"""Second moment of a tail beyond t over t^2, at most."""
+_FARTHEST = 8.0
+"""Second moments are those of lengths of up to so many times the edge of what is seen."""
 
 
 def length_cuts(first: float) -> Array:
@@ -119,7 +119,9 @@ class Lengths:
         """Return the sum of what squared lengths exceed the squares of some lengths (L,) by."""
         apart = np.maximum(self.middles**2 - lengths[:, None] ** 2, 0.0) @ self.counts
         far = np.maximum(lengths, self.edge)
-        tail = self.beyond * (far / self.edge) ** -self.index * far**2 * min(2 / (self.index - 2), _MOMENT)
+        last, power = np.maximum(_FARTHEST * self.edge, far), self.index - 2
+        square = (power + 2) / power * (far**-power - last**-power) - far**2 * (far**-self.index - last**-self.index)
+        tail = self.beyond * self.edge**self.index * square
         return np.asarray(apart + tail + self.beyond * np.maximum(self.edge**2 - lengths**2, 0.0))
 
     def clip(self, width: int, noise: float, meat: float, *, final: bool) -> Clip:

@@ -106,6 +106,11 @@ class Fit:
     flat: bool
     intercept: tuple[float, float] = (0.0, 0.0)
 
+    @property
+    def flagged(self) -> bool:
+        """Whether the Hessian is noise in some direction."""
+        return bool(self.lost.shape[1])
+
     def noise(self, step: Array) -> Array:
         """Covariance (k, k) of the noise of the score at a step d from the point, in coordinates z."""
         found = self.score_noise**2 * np.eye(len(step))

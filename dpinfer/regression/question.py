@@ -62,6 +62,9 @@ _INSTEAD = (
     'fit the data, method="gram" often bounds them, for errors of equal spread.'
 )
 
+_LEAST_ROWS = 10.0
+"""Rows beyond a quantile, at least."""
+
 _SHOWN = 0.05
 """Part of an interval that clipping lengthens it by, from which a table says so."""
 
@@ -308,6 +311,13 @@ def estimated_from(
     intercept = plan.columns.intercept
     if plan.model.bounded and intercept:
         fit = replace(fit, intercept=(float(settings.get("intercept", 0.0)), float(settings.get("bias", 0.0))))
+    notes: tuple[str, ...] = ()
+    if plan.model.kind == "quantile":
+        noise = fit.score_noise * float(np.linalg.norm(iterations[-1].back[0]))
+        if start.size * min(plan.parameter, 1 - plan.parameter) < max(_LEAST_ROWS, 4.0 * noise):
+            notes = (
+                f"q = {plan.parameter:g} is too extreme for the number of rows and the price: few rows lie beyond it",
+            )
     weights, shift = start.transform.T, np.zeros(len(plan.columns.names))
     if plan.model.kind not in ("binary", "log"):
         weights = weights * start.unit
@@ -325,6 +335,7 @@ def estimated_from(
         target=target,
         method=method,
         unknown=start.kept.unknown,
+        notes=notes,
         response=plan.model.response,
         moments=(mean, back @ start.second @ back.T - np.outer(mean, mean)),
         total=total,
@@ -334,9 +345,9 @@ def estimated_from(
 
 
 def _slopes(plan: Plan, start: Start) -> float:
-    """Return the mean slope over the mean weight of the Hessian, for a normal linear predictor; 0 where none is told."""
+    """Return the mean slope over the Hessian's mean weight, for a normal linear predictor; 0 where none is told."""
     model = plan.model
-    if model.kind == "linear" or model.bounded or plan.columns.weight is not None or model.name in _UNTOLD:
+    if model.kind == "linear" or model.bounded or model.name in _UNTOLD:
         return 0.0
     assert model.response is not None
     if model.name in ("logit", "poisson"):

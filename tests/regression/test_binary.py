@@ -1,7 +1,5 @@
 """Binary regressions by noisy rounds: what rows pay, coverage, and any noise whatever."""
 
-from dataclasses import replace
-
 import numpy as np
 import pandas as pd
 import pytest
@@ -41,23 +39,6 @@ def drawer(price, formula="y ~ x + u", model="logit", neighbors="add_remove", **
 
 
 # What rows pay
-
-
-@pytest.mark.parametrize("model", LINKS)
-@pytest.mark.parametrize("price", [dpi.ZCDP(0.5), dpi.PureDP(1.0)], ids=str)
-def test_no_row_is_dropped(model, price):
-    asked = drawer(price, "y ~ x + u + g + I(x**2)", model)
-    cells = cells_of(500, 1)
-    released = asked.stages(cells, np.random.default_rng(1))
-    for place, kind in enumerate(asked.plan.kinds):
-        stage = asked.plan.stage(place, tuple(released.values()))
-        if kind == "counts":
-            continue
-        rows, _ = stage.measure.rows.frame.features.encode(
-            {name: cells[name] for name in asked.plan.columns.features.columns}
-        )
-        found = stage.measure.rows.integers(rows)
-        assert np.any(np.concatenate(found) != 0, axis=0).all()
 
 
 # Estimates
@@ -193,50 +174,6 @@ def _lengths(asked, stages, cells):
     frame = asked.plan.stage(3, (stages["start"], stages["counts"], stages["first"])).measure.rows.frame
     rows, _ = frame.features.encode({name: cells[name] for name in frame.features.columns})
     return np.sqrt((frame.look(rows).z ** 2).sum(axis=0))
-
-
-def test_rows_keep_their_weight_where_noise_is_small():
-    asked, stages, cells = _second(20_000, dpi.ZCDP(0.5))
-    assert (_lengths(asked, stages, cells) <= 1.0).mean() > 0.999
-
-
-def test_few_rows_count_less_where_noise_is_large():
-    asked, stages, cells = _second(20_000, dpi.ZCDP(0.01))
-    assert 0.005 < (_lengths(asked, stages, cells) > 1.0).mean() < 0.08
-
-
-def test_no_estimate_runs_away_from_the_last_point():
-    """A skewed regressor and a wrong model: predicted slopes fall off, and a score has zeros far from the right one."""
-    wide = dpi.Schema(x=dpi.Real(-1, 30), u=dpi.Real(-1, 1), y=dpi.Boolean())
-    asked = Drawer(Newton(formula="y ~ x + u", model="logit"), Context(wide, "add_remove", dpi.ZCDP(0.5)))
-    far = []
-    for seed in range(40):
-        rng = np.random.default_rng(seed)
-        x, u = np.minimum(rng.exponential(1.0, 2000), 30.0), np.where(rng.random(2000) < 0.4, 1.0, -1.0)
-        y = rng.random(2000) < special.expit(-0.7 + 0.8 * x - 0.5 * u - 0.15 * x**2)
-        fit = asked.estimate({"x": x, "u": u, "y": y}, rng).fit
-        far.append(fit.rounds[-1].length(fit.params - fit.rounds[-1].point))
-    assert max(far) < 1.0
-
-
-def test_the_start_takes_off_what_noise_adds_to_slopes():
-    """No regressor matters, and few rows: noise alone would let predictors vary."""
-    asked, rng = drawer(dpi.ZCDP(0.02)), np.random.default_rng(50)
-    cells = cells_of(1000, 5)
-    cells["y"] = rng.random(1000) < 0.3
-    starts = [asked.plan.begun(asked.stages(cells, rng)["start"]) for _ in range(30)]
-    kept = [asked.plan.start_point(one)[0] for one in starts]
-    plain = [asked.plan.start_point(replace(one, score_noise=0.0))[0] for one in starts]
-    assert np.median(np.linalg.norm(np.array(kept)[:, 1:], axis=1)) < 0.3
-    assert np.linalg.norm(np.array(kept)[:, 1:]) < 0.8 * np.linalg.norm(np.array(plain)[:, 1:])
-
-
-@pytest.mark.parametrize("share", [0.0, 1.0])
-def test_a_share_of_ones_is_no_rarer_than_noise_can_tell(share):
-    asked, rng = drawer(dpi.ZCDP(0.05)), np.random.default_rng(6)
-    cells = {**cells_of(1000, 6), "y": np.full(1000, share == 1.0)}
-    start = asked.plan.begun(asked.stages(cells, rng)["start"])
-    assert 0.5 >= abs(start.share - share) >= 2.9 * start.score_noise
 
 
 def test_ranges_are_measured_where_asked():

@@ -1,12 +1,13 @@
 """What rows pay in the stages that regressions ask for: never above the bound, and nearly all of it."""
 
+from dataclasses import replace
 from functools import cache
 
 import numpy as np
 import pytest
 
 import dpinfer as dpi
-from dpinfer.kernel.rows.rounds import SLACK, RoundSum, whole_numbers
+from dpinfer.kernel.rows.rounds import SLACK, RoundSum
 from dpinfer.kernel.stage import Context
 from dpinfer.privacy.units import NEIGHBORS
 from dpinfer.regression.question import Newton
@@ -90,22 +91,9 @@ def test_no_row_is_set_to_zero(name, norm):
     rng = np.random.default_rng(4)
     for rows in rounds_of(name, norm, "add_remove").values():
         found = searched(rows, rng, size=2000, steps=60)
-        looked = rows.frame.look(found)
-        for term, whole in zip(rows.terms, rows.integers(found), strict=True):
-            if term.kind != "outer":
-                assert np.array_equal(whole, whole_numbers(term, looked))
-
-
-@pytest.mark.parametrize("kind", ["start", "first", "second"])
-@pytest.mark.parametrize("name", ["least squares", "logit", "probit", "cloglog", "huber"])
-def test_some_row_attains_nearly_all_that_is_paid_for(name, kind):
-    rng = np.random.default_rng(5)
-    rows = rounds_of(name, "l2", "add_remove")[kind]
-    found = _at_the_cut(rows, searched(rows, rng, size=2000, steps=400))
-    integers = rows.integers(found)
-    top = np.argsort(-price_of(rows, integers))[:2]
-    alone = [added_alone(rows, integers, place) for place in top]
-    assert float(share_of_bound(rows, alone, "add_remove")) ** 0.5 >= 0.95
+        cheap = replace(rows, terms=tuple(replace(term, price=term.price / 2**20) for term in rows.terms))
+        for free, forced in zip(cheap.integers(found), rows.integers(found), strict=True):
+            np.testing.assert_array_equal(free, forced)
 
 
 def _at_the_cut(rows, found):

@@ -79,7 +79,7 @@ def test_with_a_vast_budget_it_is_weighted_least_squares_or_likelihood(kind, nei
     np.testing.assert_allclose(private.bse / ordinary.bse, 1, rtol=4e-3)
     assert np.abs((private.params - unweighted.params) / ordinary.bse).max() > 1
     assert private.nobs == pytest.approx(1950, abs=2)
-    assert any("Rows count by w" in note for note in private.notes)
+    assert any("Rows are weighted by w" in note for note in private.notes)
 
 
 @pytest.mark.parametrize("kind", ["ols", "logit"])

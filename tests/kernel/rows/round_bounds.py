@@ -37,9 +37,9 @@ def cells_of(frame, rows):
 def exact_price(rows, integers, place):
     """What the sizes of a row pay, in exact fractions."""
     total = Fraction(0)
-    for term, one in zip(rows.terms, integers, strict=True):
-        numbers = [int(entry) for entry in one[:, place]]
-        absolute, squared = Fraction(sum(map(abs, numbers)), UNIT), Fraction(sum(n * n for n in numbers), UNIT**2)
+    for each, (term, one) in enumerate(zip(rows.terms, integers, strict=True)):
+        numbers, unit = [int(entry) for entry in one[:, place]], int(rows._unit(each))
+        absolute, squared = Fraction(sum(map(abs, numbers)), unit), Fraction(sum(n * n for n in numbers), unit**2)
         if rows.frame.norm == "l2":
             size = squared**2 if term.kind in SQUARED else squared
         else:
@@ -62,8 +62,9 @@ def added_alone(rows, integers, place):
 def price_of(rows, integers):
     """The same as `exact_price` for all rows, in floating point."""
     total = 0.0
-    for term, one in zip(rows.terms, integers, strict=True):
-        absolute, squared = np.abs(one).sum(axis=0) / UNIT, (one * one).sum(axis=0) / UNIT**2
+    for place, (term, one) in enumerate(zip(rows.terms, integers, strict=True)):
+        unit = rows._unit(place)
+        absolute, squared = np.abs(one).sum(axis=0) / unit, (one * one).sum(axis=0) / unit**2
         if rows.frame.norm == "l2":
             size = squared**2 if term.kind in SQUARED else squared
         else:
