@@ -302,7 +302,7 @@ def estimated_from(
         (meat, noise),
         excess=float(settings["excess"]),
         size=start.size,
-        units=start.rows[0] / people,
+        units=start.rows[0] if people == 1 else max(float(stages["recounts"].array.sum()), start.rows[0] / people),
         longest=longest,
         flat=plan.norm == "l1",
         bend=_BEND.get(plan.model.kind, 0.0) / float(np.sqrt(start.weight)),

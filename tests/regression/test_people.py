@@ -52,7 +52,7 @@ def clustered(kind, frame):
 def test_with_a_vast_budget_it_is_the_fit_clustered_by_person(kind, neighbors):
     frame = people(kind)
     private, plain = asked(kind, frame, neighbors).fit(VAST), clustered(kind, frame)
-    np.testing.assert_allclose((private.params - plain.params) / plain.bse, 0, atol=1e-3)
+    np.testing.assert_allclose((private.params - plain.params) / plain.bse, 0, atol=5e-3)
     # people over people less coefficients, where statsmodels has people over people less one
     small = np.sqrt(600 / 597 * 599 / 600 * (len(frame) - 3) / (len(frame) - 1))
     np.testing.assert_allclose(private.bse / plain.bse, small, rtol=2e-3)

@@ -365,13 +365,13 @@ def _size(term: Term, whole: Array, norm: Norm, unit: float, owned: Ints | None)
     else:
         squared = np.einsum("km,km->m", whole, whole)  # below 2^53: exact in any order
     squared /= unit**2
-    people = owned is not None and term.kind == "matrix"
+    people = owned if term.kind == "matrix" else None
     if norm == "l1":
         absolute: Array = np.abs(whole).sum(axis=0) / unit
         size = (absolute * absolute + squared) / 2 if term.kind in _SQUARED else absolute
-        return np.bincount(owned, size).astype(np.float64) if people else size
-    if people:
-        squared = np.bincount(owned, squared).astype(np.float64)
+        return size if people is None else np.bincount(people, size).astype(np.float64)
+    if people is not None:
+        squared = np.bincount(people, squared).astype(np.float64)
     return squared * squared if term.kind in _SQUARED else squared
 
 
