@@ -69,6 +69,7 @@ _SHOWN = 0.05
 """Part of an interval that clipping lengthens it by, from which a table says so."""
 
 _ROBUST = "Standard errors are robust (HC1): they hold under heteroskedasticity and where the model is misspecified."
+_CLUSTERED = "Standard errors are clustered by person, and hold where the model is misspecified."
 _EQUAL = (
     "Standard errors assume that the model is right and its errors have one variance: neither is checked, and where "
     "one fails they are wrong."
@@ -360,7 +361,8 @@ def _slopes(plan: Plan, start: Start) -> float:
 
 def _notes(plan: Plan, released: tuple[StageRelease, ...], found: RegressionInference) -> tuple[str, ...]:
     """Return sentences for tables: at most three, those that change how a number is read."""
-    told = [_ROBUST if plan.robust else _EQUAL]
+    clustered = plan.context.schema.rows_per_unit > 1
+    told = [_CLUSTERED if clustered else _ROBUST if plan.robust else _EQUAL]
     settings = released[len(plan.kinds) - 1].settings
     unit = float(dict(zip(plan.kinds, released, strict=False))["start"].settings["unit"])
     if plan.model.kind == "huber":

@@ -71,7 +71,7 @@ def test_p_values_are_the_levels_at_which_intervals_end(noisy):
             ends = results.conf_int(alpha=level).to_numpy()
             for name, row in zip(results.params.index, ends, strict=True):
                 for end in row:
-                    pvalue = float(np.ravel(results.t_test(f"{name} = {end!r}").pvalue)[0])
+                    pvalue = float(np.ravel(results.t_test(f"{name} = {float(end)!r}").pvalue)[0])
                     assert pvalue == pytest.approx(level, rel=0.03)
 
 

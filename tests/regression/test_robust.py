@@ -86,8 +86,10 @@ def test_any_counts_give_finite_tuning(seed, scale):
     positive = 2.0 ** (np.arange(-8, 51) / 2)
     cuts = np.concatenate([-positive[::-1], positive])
     read = ResidualLaw.of(rng.normal(size=len(cuts) + 1) * scale, cuts, scale * rng.choice([0.1, 1.0]))
+    tuned, centre = read.huber(1.345, 1.0, 1e4)
     found = [
-        *(lambda one: (*one[0].values(), one[1]))(read.huber(1.345, 1.0, 1e4)),
+        *tuned.values(),
+        centre,
         read.quantile(0.01),
         read.quantile(0.99),
         read.density(0.0, 0.3),
