@@ -8,7 +8,7 @@ from validation.common.outputs import OUTPUT
 from validation.common.pages import picture
 from validation.publish.quantiles import lines_of
 
-__all__ = ["limits", "peers", "speed"]
+__all__ = ["peers", "speed"]
 
 METHODS = ("rounds", "gram", "blocks", "bootstrap", "diffprivlib")
 
@@ -52,41 +52,5 @@ def speed() -> str:
             "(`python -m validation.speed.newton_speed`; `validation/output/newton_speed.md` has the seconds):",
             "",
             *lines_of(["", "measured", "by processor time", "required"], rows),
-        ]
-    )
-
-
-def limits() -> str:
-    """Limits that are known by their figures: wrong binary models, flagged fits, chance, people."""
-    names = ("logit_coverage", "newton_people", "newton_ols")
-    logits, people, linear = (pd.read_csv(OUTPUT / f"{name}.csv") for name in names)
-    far = logits[logits["kind"] == "far out"]
-    covers = " and ".join(
-        f"{row['slope']:.2f} with {row['n']:,} rows at rho = {row['rho']:g}" for _, row in far.iterrows()
-    )
-    loud = logits["fails"].astype(str).str.contains("flagged")
-    flagged = "; ".join(
-        f"{row['flagged slope']:.2f} with {row['n'] * row['share']:,.0f} events in {row['n']:,} rows, {row['p']} "
-        f"slopes, rho = {row['rho']:g}"
-        for _, row in logits[loud].iterrows()
-    )
-    normal = linear[(linear["kind"] == "normal") & (linear["n"] >= _MANY)]
-    chance = normal["not determined"]
-    bounded = people.loc[people["model"] == "ols", "bounded"]
-    said = f"cover less than they should in {int(loud.sum())} of the {len(logits)} designs"
-    return "\n".join(
-        [
-            "In figures:",
-            "",
-            "- **Wrong binary models with rows far out** (an exponential regressor, a curve fitted by a line): slopes "
-            f"cover {covers}, and at most {far['flagged'].max():.0%} of these fits are flagged "
-            f"({int(far['replicates'].min()):,} replicates, `validation/output/logit_coverage.md`).",
-            f"- **Flagged logits**: their slopes {said}" + (f": {flagged}." if flagged else "."),
-            f"- **Not determined by chance.** With normal errors and {_MANY:,} rows or more, some coefficient of least "
-            f"squares is not determined in {chance.min():.1%} to {chance.max():.1%} of the fits "
-            f"({int(normal['replicates'].min()):,} replicates, `validation/output/newton_ols.md`).",
-            "- **People and least squares.** The bound on what was cut leaves some coefficient without a bounded "
-            f"interval in {1 - bounded.max():.1%} to {1 - bounded.min():.1%} of the fits "
-            f"({int(people['replicates'].min()):,} replicates, `validation/output/newton_people.md`).",
         ]
     )

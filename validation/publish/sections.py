@@ -19,7 +19,7 @@ from validation.publish.entry import coverage, first_minutes, margins, noise
 from validation.publish.good_instances import good_instances
 from validation.publish.loglinear import loglinear, several
 from validation.publish.marginals import marginals
-from validation.publish.newton import limits, peers, speed
+from validation.publish.newton import peers, speed
 from validation.publish.planning import planning, real_rows
 from validation.publish.quantiles import quantiles, selection, split
 from validation.publish.ranks import ranks
@@ -76,7 +76,6 @@ SECTIONS: dict[tuple[Path, str], Callable[[], str]] = {
     (DOCS / "density.md", "density"): density,
     (DOCS / "glm.md", "peers"): peers,
     (DOCS / "glm.md", "speed"): speed,
-    (DOCS / "glm.md", "limits"): limits,
     (DOCS / "auditing.md", "audits"): audits,
     (DOCS / "auditing.md", "bugs"): bugs,
     (DOCS / "planning.md", "planning"): planning,
