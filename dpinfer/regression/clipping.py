@@ -22,7 +22,7 @@ from scipy import special, stats
 if TYPE_CHECKING:
     from dpinfer.numerics.arrays import Array
 
-__all__ = ["INDICES", "Clip", "Lengths", "folded_quantile", "folded_tail", "length_cuts"]
+__all__ = ["INDICES", "LOST", "Clip", "Lengths", "folded_quantile", "folded_tail", "length_cuts"]
 
 INDICES = (2.2, 3.0)
 """Indices that the law of lengths beyond those seen may have: heavier tails have no variance to speak of."""
@@ -38,6 +38,12 @@ _HIDDEN = 2.0
 _ANCHOR = 3.0
 _FARTHEST = 8.0
 """Second moments are those of lengths of up to so many times the edge of what is seen."""
+
+
+LOST = 1.6
+"""Eigenvalues of a Hessian over the size of its noise below which it tells nothing of a direction."""
+
+_LEAST_LEFT = 0.05
 
 
 def length_cuts(first: float) -> Array:
@@ -59,6 +65,8 @@ class Clip:
         What clipping takes from the trace of the products of scores.
     second : float
         Sum of squared lengths.
+    half : float
+        Half the length of the interval, of a coordinate of the score.
     """
 
     length: float
@@ -66,6 +74,7 @@ class Clip:
     excess: float
     lost: float
     second: float
+    half: float
 
 
 @dataclass(frozen=True, eq=False)
@@ -80,6 +89,10 @@ class Lengths:
         Number of units longer than the edge of what is seen, and the index of their law.
     noise : float
         Standard deviation of the noise of a count.
+    farthest : float
+        A length that no unit exceeds.
+    window : ndarray (w,)
+        Noisy counts of the first bins beyond the edge.
     """
 
     middles: Array
@@ -88,10 +101,19 @@ class Lengths:
     beyond: float
     index: float
     noise: float
+    farthest: float
+    window: Array
 
     @classmethod
-    def read(cls, counts: Array, cuts: Array, noise: float) -> Lengths:
-        """Read counts (B + 1,) below, between and above cuts (B,)."""
+    def read(
+        cls,
+        counts: Array,
+        cuts: Array,
+        noise: float,
+        farthest: float = np.inf,
+        indices: tuple[float, float] = INDICES,
+    ) -> Lengths:
+        """Read counts (B + 1,) below, between and above cuts (B,); no length is beyond ``farthest``."""
         inner, size = counts[1:], len(cuts)
         ends = np.minimum(np.arange(size) + _WINDOW, size)
         total = np.concatenate([[0.0], np.cumsum(inner)])
@@ -101,28 +123,78 @@ class Lengths:
         beyond = max(within[edge], _HIDDEN * noise, 1e-9)
         longer = total[ends[edge]] - total[:edge]
         anchors = np.flatnonzero(longer >= _ANCHOR * beyond)
-        index = INDICES[1]
+        index = indices[1]
         if anchors.size:
             index = float(np.log(longer[anchors[-1]] / beyond) / np.log(cuts[edge] / cuts[anchors[-1]]))
         middles = np.concatenate([[0.6 * cuts[0]], cuts[:edge] * 2.0 ** (0.5 / _OCTAVE)])
         seen = np.maximum(np.concatenate([counts[:1], inner[:edge]]), 0.0)
-        return cls(middles, seen, float(cuts[edge]), float(beyond), float(np.clip(index, *INDICES)), noise)
+        last = max(float(cuts[edge]), farthest)
+        return cls(
+            middles,
+            seen,
+            float(cuts[edge]),
+            float(beyond),
+            float(np.clip(index, *indices)),
+            noise,
+            last,
+            inner[edge : ends[edge]],
+        )
 
     def excess(self, lengths: Array) -> Array:
         """Return the sum of what scores exceed each of some lengths (L,) by."""
         apart = np.maximum(self.middles - lengths[:, None], 0.0) @ self.counts
-        far = np.maximum(lengths, self.edge)
-        tail = self.beyond * (far / self.edge) ** -self.index * far / (self.index - 1)
-        return np.asarray(apart + tail + self.beyond * np.maximum(self.edge - lengths, 0.0))
+        return np.asarray(apart + self._tail(lengths, self.edge, self.beyond))
+
+    def _tail(self, lengths: Array, edge: float, beyond: float) -> Array:
+        """Return the sum of what scores beyond an edge exceed some lengths (L,) by."""
+        last, power = max(edge, self.farthest), self.index - 1
+        far = np.clip(lengths, edge, last)
+        found = beyond * edge**self.index / power * (far**-power - last**-power)
+        return np.asarray(found + beyond * np.maximum(edge - lengths, 0.0))
+
+    def least_excess(self, lengths: Array) -> Array:
+        """Return the same as `excess`, beyond whichever edge of the window it is least, with what noise hides."""
+        apart = np.maximum(self.middles - lengths[:, None], 0.0) @ self.counts
+        found, seen = np.full(len(lengths), np.inf), np.zeros(len(lengths))
+        for place in range(len(self.window)):
+            edge = self.edge * 2.0 ** (place / _OCTAVE)
+            beyond = max(float(self.window[place:].sum()), 0.0) + _HIDDEN * self.noise
+            found = np.minimum(found, np.maximum(seen, 0.0) + self._tail(lengths, edge, beyond))
+            seen += self.window[place] * np.maximum(edge * 2.0 ** (0.5 / _OCTAVE) - lengths, 0.0)
+        return np.asarray(apart + found)
 
     def lost(self, lengths: Array) -> Array:
         """Return the sum of what squared lengths exceed the squares of some lengths (L,) by."""
         apart = np.maximum(self.middles**2 - lengths[:, None] ** 2, 0.0) @ self.counts
         far = np.maximum(lengths, self.edge)
-        last, power = np.maximum(_FARTHEST * self.edge, far), self.index - 2
+        last, power = np.maximum(min(_FARTHEST * self.edge, self.farthest), far), self.index - 2
         square = (power + 2) / power * (far**-power - last**-power) - far**2 * (far**-self.index - last**-self.index)
         tail = self.beyond * self.edge**self.index * square
         return np.asarray(apart + tail + self.beyond * np.maximum(self.edge**2 - lengths**2, 0.0))
+
+    def radius(self, noise: float, width: int, size: float, drift: float, other: float) -> tuple[float, float]:
+        """Return up to which length rows weigh in full in a Hessian, and what its eigenvalues lose at most.
+
+        What was counted are squared lengths.
+
+        Parameters
+        ----------
+        noise : float
+            Standard deviation of the noise of its diagonal, for rows of length 1.
+        width : int
+            Number k of coordinates.
+        size : float
+            Its eigenvalues, about.
+        drift : float
+            Size of a coordinate of the step that it will multiply, about.
+        other : float
+            Half the length of the interval without it, in units of the score.
+        """
+        squares = self.edge * 2.0 ** (np.arange(-4 * _OCTAVE, 4 * _OCTAVE) / _OCTAVE)
+        missed, blur = self.least_excess(squares), squares * noise * np.sqrt(width)
+        half = np.hypot(other, stats.norm.isf(0.025) * drift * np.hypot(missed, blur))
+        best = int(np.argmin(half / np.maximum(1 - LOST * blur / size, _LEAST_LEFT)))
+        return float(np.sqrt(squares[best])), float(missed[best])
 
     def clip(self, width: int, noise: float, meat: float, *, final: bool) -> Clip:
         """Return where the interval is shortest.
@@ -145,7 +217,14 @@ class Lengths:
         tried = lengths[: best + 1]
         missed = self.lost(tried)
         chosen = int(np.argmin(0.5 * missed / np.sqrt(width) + tried**2 * meat))
-        return Clip(float(lengths[best]), float(tried[chosen]), float(excess[best]), float(missed[chosen]), second)
+        return Clip(
+            float(lengths[best]),
+            float(tried[chosen]),
+            float(excess[best]),
+            float(missed[chosen]),
+            second,
+            float(sizes[best]),
+        )
 
 
 @cache

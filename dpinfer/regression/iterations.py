@@ -28,7 +28,7 @@ from dpinfer.numerics.forms import symmetric
 from dpinfer.numerics.responses import intercept_for
 from dpinfer.privacy.accounting import gaussian_amount
 from dpinfer.privacy.units import PureDP
-from dpinfer.regression.clipping import Lengths, length_cuts
+from dpinfer.regression.clipping import LOST, Lengths, length_cuts
 from dpinfer.regression.design import rare_levels, without_levels
 from dpinfer.regression.models import ResidualLaw, Tables, constant, residual_cuts, tabled
 
@@ -50,10 +50,10 @@ _SHARES = {
         "centres": Fraction(15, 1000),
         "spreads": Fraction(25, 1000),
         "start": Fraction(8, 100),
-        "counts": Fraction(2, 100),
-        "first": Fraction(12, 100),
-        "recounts": Fraction(8, 100),
-        "second": Fraction(66, 100),
+        "counts": Fraction(4, 100),
+        "first": Fraction(20, 100),
+        "recounts": Fraction(10, 100),
+        "second": Fraction(54, 100),
     },
     "l1": {
         "centres": Fraction(5, 100),
@@ -94,15 +94,14 @@ _CENTRES, _OCTAVES = {"l2": 32, "l1": 16}, {"l2": 16, "l1": 10}
 
 _SEEN = 2.5
 _START_LENGTH = {"l2": 2.2, "l1": 1.1}
-_NOISY, _RADII = 0.1, {"l2": (3.0, 12.0), "l1": (1.5, 12.0)}
-"""Noise of the eigenvalues of a Hessian over the number of rows, and squared lengths of rows of full weight over the
-usual one that give it."""
+_AWAY = {"linear": 0.0, "binary": 0.2, "log": 0.3, "huber": 0.1, "quantile": 0.3}
+"""Distance of the first point from the estimate where there is no noise, in each coordinate."""
+
+_OF_SQUARES = (1.1, 4.0)
+"""Indices that the law of squared lengths of rows may have."""
 
 _FLOOR, _OF_NOISE = 0.02, 1.5
 """Least eigenvalue of the Gram matrix of a start for n = 1, and in units of its noise."""
-
-_LOST = 1.6
-"""Eigenvalues of a Hessian over the size of its noise below which it tells nothing of a direction."""
 
 _LONGEST = {"linear": 3.0, "binary": 2.0, "log": 1.0, "huber": 3.0, "quantile": 3.0}
 """Standard deviation of the linear predictor by which an iteration moves it at most, in the unit of the response."""
@@ -168,6 +167,8 @@ class Start:
         Mean weight of the Hessian there.
     largest : float
         A size that no response exceeds as it is measured.
+    noise : float
+        Standard deviation of the noise of a coordinate of the point, about.
     """
 
     transform: Array
@@ -180,6 +181,7 @@ class Start:
     point: Array
     weight: float
     largest: float
+    noise: float
 
 
 @dataclass(frozen=True, eq=False)
@@ -197,6 +199,8 @@ class Iteration:
         In coordinates u.
     score_noise, hessian_noise : float
         Standard deviations of an entry of the score, and of the Hessian's diagonal in coordinates z.
+    missed : float
+        Bound on what eigenvalues of the Hessian lack in coordinates z.
     """
 
     point: Array
@@ -205,6 +209,7 @@ class Iteration:
     hessian: Array
     score_noise: float
     hessian_noise: float
+    missed: float
 
     @property
     def back(self) -> Array:
@@ -274,10 +279,10 @@ class Plan:
             "centres": measured * _CENTRES[self.norm],
             "spreads": measured * (2 * _OCTAVES[self.norm] + 2),
             "start": products + p + 2,
-            "counts": max(len(length_cuts(1.0)), len(residual_cuts())) + 1,
+            "counts": max(len(length_cuts(1.0)), len(residual_cuts())) + len(length_cuts(1.0)) + 2,
             "first": products + p,
             "again": products + p,
-            "recounts": len(length_cuts(1.0)) + 1,
+            "recounts": 2 * len(length_cuts(1.0)) + 2,
             "second": 2 * products + p,
         }
         return tuple(Slot(self.share(kind), most[kind], adaptive=place > 0) for place, kind in enumerate(self.kinds))
@@ -481,7 +486,8 @@ class Plan:
         number = (max(number[0], 2.0 * width, 4.0 * number[1]), number[1])
         expression = self.columns.response.expression
         largest = max(abs(expression.lower - shift), abs(expression.upper - shift)) / unit
-        return Start(kept.basis.T @ transform, kept, shift, unit, size, number, second, point, weight, largest)
+        blur = terms["score"][1] * radius * self._clipped / size
+        return Start(kept.basis.T @ transform, kept, shift, unit, size, number, second, point, weight, largest, blur)
 
     def _first_point(self, second: Array, score: Array, offset: float, unit: float) -> tuple[Array, float]:
         """Return the start's coefficients: of a clipped linear regression, scaled to the slope of the mean."""
@@ -546,18 +552,20 @@ class Plan:
         start, point, whiten, spread = self._position(before)
         width = len(point)
         settings: dict[str, Any] = {"point": point.tolist(), "whiten": whiten.tolist()}
-        if "counts" not in before and self.model.bounded:
-            frame = self._framed(start.transform, start.transform.T @ point, (start.shift, start.unit), Tables())
-            return Stage(Sum(RoundCounts(frame, (Bins("residual", "residual", residual_cuts()),))), settings=settings)
-        if self.model.bounded:
+        early = "counts" not in before and self.model.bounded
+        if self.model.bounded and not early:
             settings |= self._tuned(before, start)
-        first = self._finest(width, spread)
-        settings["finest"] = first
+        finest = self._finest(width, 1.0)
+        first = finest if early else self._finest(width, spread)
+        settings |= {"finest": first, "smallest": finest}
         frame, _ = self._at(start, point, whiten / first)
-        curves = self.curves(settings)
+        curves = None if early else self.curves(settings)
         score = Term("score", "vector", 1.0, None if curves is None else curves.score, cut=_LONGEST_SCORE)
-        bins = Bins("length", "person", length_cuts(1.0), term=score)
-        return Stage(Sum(RoundCounts(frame, (bins,))), settings=settings)
+        bins = Bins("residual", "residual", residual_cuts())
+        if not early:
+            bins = Bins("length", "person", length_cuts(1.0), term=score)
+        sizes = Bins("size", "size", length_cuts((finest / first) ** 2))
+        return Stage(Sum(RoundCounts(frame, (bins, sizes)), weights=(1.0, 1.0)), settings=settings)
 
     def _at(self, start: Start, point: Array, whiten: Array) -> tuple[RoundFrame, Tables]:
         """Return a frame of coordinates z, and the functions of the linear predictor in it."""
@@ -575,7 +583,7 @@ class Plan:
         else:
             width = len(start.point)
             noise_of = self._noise("second", _SECOND[self.norm], "hessian")
-            steady = 0.4 * self._radius(width, noise_of, start.size) ** 2 * np.sqrt(width / 2) * noise_of
+            steady = 1.2 * width * np.sqrt(width / 2) * noise_of
             found, move = law.smoothing(self.parameter, steady / start.size, start.size)
         largest = 2 * start.largest + 1.0
         return {**found, "cut": min(found["cut"], largest)}, float(np.clip(move, -largest, largest))
@@ -602,7 +610,7 @@ class Plan:
         if self.model.bounded and not last:
             settings |= {"clip": 2.5 * float(np.sqrt(width)), "spread": 1.0}
         else:
-            clip = self.lengths(counted).clip(
+            clip = self.lengths(counted, start, whiten).clip(
                 width,
                 self._noise(kind, prices, "score"),
                 self._noise("second", _SECOND[self.norm], "meat"),
@@ -615,26 +623,56 @@ class Plan:
                 "lost": clip.lost * scaled**2,
                 "spread": float(np.clip(clip.second / (width * start.size), 1e-9, 1e9)),
             }
-        radius = self._radius(width, self._noise(kind, prices, "hessian"), start.size)
-        settings["radius"] = radius
+        reach = float(np.sqrt(start.size)) if self.model.bounded and not last else clip.half
+        radius, missed = self._radius(before, kind, self.sizes(counted, start, whiten), reach)
+        settings |= {"radius": radius, "missed": missed * (self.curves(settings) or _ONE).factor}
         frame, tables = self._at(start, point, whiten / radius)
         return _summed(RoundSum(frame, self._terms(settings, tables, last=last)), self, settings)
 
-    def _radius(self, width: int, noise: float, size: float) -> float:
-        """Return the length of rows up to which a Hessian weighs them in full: its noise is a share of the rows.
+    def _radius(
+        self, before: Mapping[str, StageRelease], kind: str, sizes: Lengths, other: float
+    ) -> tuple[float, float]:
+        """Return the length of rows up to which a Hessian weighs them in full, and what its eigenvalues lose at most.
 
-        Both what it leaves out and its noise multiply the step to the estimate alone.
+        Both what it leaves out and its noise multiply the step from the point, whose length is guessed from the noise
+        of the score that led there.
         """
-        people, flat = self.context.schema.rows_per_unit, np.sqrt(2.0) if self.norm == "l1" else 1.0
-        usual = float(width) if self.norm == "l2" else 0.8 * width * (0.64 * width + 1) / 2 / self._ratio
-        times = _NOISY * size / (people * flat * noise * usual * np.sqrt(width))
-        return float(np.sqrt(usual * np.clip(times, *_RADII[self.norm])))
+        start, flat = self.begun(before["start"]), np.sqrt(2.0) if self.norm == "l1" else 1.0
+        width, distance = len(start.point), self.drift(before, start)
+        if not any(one in before for one in ("first", "again")):
+            distance += _AWAY[self.model.kind]
+        prices = _SECOND[self.norm] if kind == "second" else _FIRST
+        people = self.context.schema.rows_per_unit
+        noise = people * flat * self._noise(kind, prices, "hessian")
+        return sizes.radius(noise, width, start.size, distance, other)
 
-    def lengths(self, stage: StageRelease) -> Lengths:
+    def drift(self, before: Mapping[str, StageRelease], start: Start) -> float:
+        """Noise of a coordinate of the point of the last iteration, or of the next one if it is not released."""
+        earlier = [one for one in ("first", "again") if one in before]
+        if earlier:
+            return self.iteration(before, earlier[-1]).score_noise / start.size
+        return start.noise / float(np.sqrt(start.weight))
+
+    def lengths(self, stage: StageRelease, start: Start, whiten: Array) -> Lengths:
         """Read counts of lengths of scores, in the units of psi over its size."""
-        finest = float(stage.settings["finest"])
-        cuts = length_cuts(1.0) * finest
-        return Lengths.read(stage.array[: len(cuts) + 1], cuts, float(np.sqrt(stage.noise_variances[0])))
+        cuts = length_cuts(float(stage.settings["finest"]))
+        largest = np.inf
+        if self.model.bounded or self.model.name == "logit":
+            largest = 1.0
+        elif self.model.kind == "linear":
+            point = start.transform.T @ np.array(stage.settings["point"])
+            largest = self.columns.largest_residual(point, (start.shift, start.unit))
+        largest *= self.context.schema.rows_per_unit * self.columns.longest(whiten.T @ start.transform, self.norm)
+        return Lengths.read(stage.array[: len(cuts) + 1], cuts, float(np.sqrt(stage.noise_variances[0])), largest)
+
+    def sizes(self, stage: StageRelease, start: Start, whiten: Array) -> Lengths:
+        """Read counts of lengths of rows, as a Hessian weighs them."""
+        cuts = length_cuts(float(stage.settings["smallest"]) ** 2)
+        root = self.model.tables(start.largest, self.parameter, start.unit).root
+        largest = self.columns.longest(whiten.T @ start.transform, self.norm) / float(np.sqrt(self._ratio))
+        largest *= 1.0 if root is None else float(root.values.max())
+        counts, noise = stage.array[-len(cuts) - 1 :], float(np.sqrt(stage.noise_variances[-1]))
+        return Lengths.read(counts, cuts, noise, largest**2, _OF_SQUARES)
 
     def _terms(self, settings: Mapping[str, Any], tables: Tables | None = None, *, last: bool) -> tuple[Term, ...]:
         """Terms of an iteration; what a Hessian weighs by is needed to ask for it, not to read it."""
@@ -682,6 +720,7 @@ class Plan:
             back @ terms["hessian"][0] @ back.T * (radius**2 * curves.factor),
             terms["score"][1] * radius * curves.size,
             hessian,
+            float(settings["missed"]),
         )
 
     def products(self, stage: StageRelease) -> tuple[Array, float]:
@@ -708,7 +747,7 @@ class Plan:
         for weight, one in zip(self.weighed(iterations), iterations, strict=True):
             mapped = float(((whiten.T @ one.back) ** 2).sum()) / width
             square += (weight * one.hessian_noise * mapped) ** 2
-        return float(_LOST * np.sqrt(square * width))
+        return float(LOST * np.sqrt(square * width))
 
 
 class _One:
