@@ -31,8 +31,8 @@ _OCTAVE = 4
 """Bins in an octave."""
 
 _BINS = 44
-_WINDOW, _CLEAR = 8, 4.0
-"""Two octaves are seen where they hold more rows than so many standard deviations of their noise."""
+_WINDOW, _CLEAR = 2, 4.0
+"""Half an octave is seen where it holds more rows than so many standard deviations of their noise."""
 
 _HIDDEN = 2.0
 _ANCHOR = 3.0
@@ -128,13 +128,14 @@ class Lengths:
             index = float(np.log(longer[anchors[-1]] / beyond) / np.log(cuts[edge] / cuts[anchors[-1]]))
         middles = np.concatenate([[0.6 * cuts[0]], cuts[:edge] * 2.0 ** (0.5 / _OCTAVE)])
         seen = np.maximum(np.concatenate([counts[:1], inner[:edge]]), 0.0)
-        last = max(float(cuts[edge]), farthest)
+        last, index = max(float(cuts[edge]), farthest), float(np.clip(index, *indices))
+        beyond /= 1 - float(cuts[edge] / (cuts[edge] * 2.0 ** (_WINDOW / _OCTAVE))) ** index
         return cls(
             middles,
             seen,
             float(cuts[edge]),
             float(beyond),
-            float(np.clip(index, *indices)),
+            index,
             noise,
             last,
             inner[edge : ends[edge]],

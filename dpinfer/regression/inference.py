@@ -14,9 +14,8 @@ the estimate is ``theta_1 + W d`` with ``d = J^-1 s``. A contrast l of d has
 - a bias of at most ``B |J^-1 l|`` from clipping (`dpinfer.regression.clipping`).
 
 Long rows, which the Hessian leaves out in part, are a positive matrix D of trace at most E that J lacks. The step d is
-in part noise of the iteration before, in every direction alike, with variance delta^2: ``l'J^-1 D d`` has a variance of
-at most ``(E delta)^2 |J^-1 l|^2`` from it, which N counts. The rest d' of the step may bias the contrast by
-``E (|J^-1 l| |d'| + |l'J^-1 d'|)/2``.
+mostly noise of the iteration before, and its direction has nothing to do with theirs: ``l'J^-1 D d`` then has a mean
+square of at most ``E^2 |J^-1 l|^2 |d|^2/k``, which N counts, too.
 
 The noise of M makes the variance V itself uncertain; the reference is a t distribution whose degrees of freedom are
 ``2 V^2`` over the variance of V (Satterthwaite, 1946). In directions in which the eigenvalue of the Hessian is not
@@ -59,9 +58,6 @@ _DOMINATED = 0.02
 _UNMOVED = 1e-6
 """Part of a contrast that levels without rows may have."""
 
-_EXPLAINED = 2.0
-"""A step whose square is so many times what noise makes of it on average is of noise."""
-
 _SHOWN = 0.05
 """Part of an interval's length that is due to clipping, from which a note says so."""
 
@@ -93,8 +89,6 @@ class Fit:
         C of each iteration, and the noise of its Hessian, and what its eigenvalues may lack, times its weight.
     excess : float
         Bound B on what clipping takes from all scores together.
-    drift : float
-        Noise of a coordinate of the last iteration's point.
     flat : bool
         Whether noise is Laplace's: equal in all entries, and lengths are sums of absolute values.
     intercept : tuple of float
@@ -113,7 +107,6 @@ class Fit:
     score_noise: float
     hessians: tuple[tuple[Array, float, float], ...]
     excess: float
-    drift: float
     flat: bool
     intercept: tuple[float, float] = (0.0, 0.0)
 
@@ -126,9 +119,10 @@ class Fit:
         """Covariance (k, k) of the noise of the score at a step d from the point, in coordinates z."""
         found = self.score_noise**2 * np.eye(len(step))
         for mapped, noise, missed in self.hessians:
-            found += (missed * self.drift) ** 2 * mapped @ mapped.T
             moved = mapped.T @ step
-            inner = float(moved @ moved) * np.eye(len(step)) + np.outer(moved, moved)
+            square = float(moved @ moved)
+            found += missed**2 * square / len(step) * mapped @ mapped.T
+            inner = square * np.eye(len(step)) + np.outer(moved, moved)
             if self.flat:
                 inner -= np.diag(moved**2)
             found += 0.5 * noise**2 * mapped @ inner @ mapped.T
@@ -138,13 +132,6 @@ class Fit:
     def step(self) -> Array:
         """The step d of the estimate."""
         return np.asarray(np.linalg.solve(self.whiten, self.params - self.point))
-
-    @cached_property
-    def _strayed(self) -> Array:
-        """The step without what noise of the iteration before explains of it."""
-        square = float(self.step @ self.step)
-        explained = _EXPLAINED * len(self.step) * self.drift**2
-        return np.asarray(self.step * np.sqrt(max(1 - explained / max(square, 1e-300), 0.0)))
 
     def loadings(self, contrasts: Array) -> Array:
         """Return J^-1 W'c for contrasts c of the coordinates u, as (n, k)."""
@@ -170,24 +157,9 @@ class Fit:
 
     def bias(self, contrasts: Array) -> Array:
         """Bound on the bias of contrasts (n, k), as (n,)."""
-        return self._bias(self.loadings(contrasts)) + np.abs(contrasts[:, 0] * self.intercept[1])
-
-    def _bias(self, loadings: Array) -> Array:
-        """Bound on ``a'e`` for a loading a, and an error e of the score from clipping, and from missing Hessians."""
-        found = self._longest(loadings) * self.excess
-        for mapped, _, missed in self.hessians:
-            moved, step = loadings @ mapped, mapped.T @ self._strayed
-            along = np.linalg.norm(moved, axis=-1) * np.linalg.norm(step) + np.abs(moved @ step)
-            found = found + 0.5 * missed * along
-        return np.asarray(found)
-
-    def most(self, loadings: Array) -> float:
-        """Bound on the length of errors of the score from clipping as loadings (q, k) move them."""
-        steps = (
-            missed * float(np.linalg.norm(mapped.T @ self._strayed) * np.linalg.norm(loadings @ mapped, 2))
-            for mapped, _, missed in self.hessians
+        return np.asarray(self._longest(self.loadings(contrasts)) * self.excess) + np.abs(
+            contrasts[:, 0] * self.intercept[1]
         )
-        return float(np.linalg.norm(loadings, 2)) * self.excess + sum(steps)
 
     def _longest(self, loadings: Array) -> Array:
         return np.asarray(np.abs(loadings).max(axis=-1) if self.flat else np.linalg.norm(loadings, axis=-1))
@@ -224,8 +196,9 @@ class Fit:
             left = self.score - self.hessian @ step
             solved = np.linalg.solve(self.noise(step) + self.meat, left)
             slope = -2 * self.hessian.T @ solved
-            for mapped, noise, _ in self.hessians:
+            for mapped, noise, missed in self.hessians:
                 moved, along = mapped.T @ step, mapped.T @ solved
+                slope -= 2 * missed**2 / len(step) * mapped @ moved * (along @ along)
                 slope -= noise**2 * mapped @ (moved * (along @ along) + along * (along @ moved))
                 if self.flat:
                     slope += noise**2 * mapped @ (moved * along**2)
@@ -291,7 +264,7 @@ class Fit:
         """Bias of the score over its standard deviation, along contrasts (n, k), as (n,)."""
         moved = self.loadings(contrasts)
         spread = np.einsum("nk,kl,nl->n", moved, self.meat + self.noise(self.step), moved)
-        return np.asarray(self._bias(moved) / np.sqrt(np.maximum(spread, 1e-300)))
+        return np.asarray(self._longest(moved) * self.excess / np.sqrt(np.maximum(spread, 1e-300)))
 
 
 def solved(
@@ -301,7 +274,6 @@ def solved(
     meat: tuple[Array, float],
     *,
     excess: float,
-    drift: float,
     size: float,
     units: float,
     longest: float,
@@ -323,8 +295,6 @@ def solved(
         ``robust=False`` the variance of residuals (1,).
     excess : float
         What clipping took from all scores, at most.
-    drift : float
-        Noise of a coordinate of the last iteration's point.
     size, units : float
         Sum of the weights of rows, and number of units, for the factor n/(n - k) of small samples.
     longest : float
@@ -366,7 +336,6 @@ def solved(
             for weight, one in zip(weights, iterations, strict=True)
         ),
         excess,
-        drift,
         flat,
     )
 
@@ -534,7 +503,7 @@ class RegressionInference(BaseInference):
         statistic = float(distance @ np.linalg.solve(total, distance))
         freedom = float(self._spread(rows)[2].min())
         loaded = np.linalg.solve(np.linalg.cholesky(total), self.fit.loadings(moved))
-        largest = self.fit.most(loaded)
+        largest = float(np.linalg.norm(loaded, 2)) * self.fit.excess
         beside = np.linalg.solve(np.linalg.cholesky(total), moved[:, 0]) * self.fit.intercept[1]
         shift = (largest + float(np.linalg.norm(beside))) ** 2
         return statistic, count, _f_tail(statistic, count, freedom, shift)

@@ -50,10 +50,10 @@ _SHARES = {
         "centres": Fraction(15, 1000),
         "spreads": Fraction(25, 1000),
         "start": Fraction(8, 100),
-        "counts": Fraction(4, 100),
-        "first": Fraction(20, 100),
-        "recounts": Fraction(10, 100),
-        "second": Fraction(54, 100),
+        "counts": Fraction(3, 100),
+        "first": Fraction(14, 100),
+        "recounts": Fraction(9, 100),
+        "second": Fraction(62, 100),
     },
     "l1": {
         "centres": Fraction(5, 100),
@@ -94,8 +94,9 @@ _CENTRES, _OCTAVES = {"l2": 32, "l1": 16}, {"l2": 16, "l1": 10}
 
 _SEEN = 2.5
 _START_LENGTH = {"l2": 2.2, "l1": 1.1}
-_AWAY = {"linear": 0.0, "binary": 0.2, "log": 0.3, "huber": 0.1, "quantile": 0.3}
-"""Distance of the first point from the estimate where there is no noise, in each coordinate."""
+_AWAY = {"linear": 0.1, "binary": 0.2, "log": 0.3, "huber": 0.1, "quantile": 0.3}
+_NEARER = 0.3
+"""Distance of the first point from the estimate where there is no noise, in each coordinate, and a later one's part."""
 
 _OF_SQUARES = (1.1, 4.0)
 """Indices that the law of squared lengths of rows may have."""
@@ -373,12 +374,13 @@ class Plan:
         counts = stage.array.reshape(len(self.columns.measured), 2, levels)
         rows = counts[:, 0] + counts[:, 1, ::-1]  # from the farthest octave to the centre
         noise = float(np.sqrt(2 * stage.noise_variances[0]))
-        rows = np.where(rows > _SEEN * noise, rows, 0.0)
         sizes = 0.72 * 2.0 ** -(np.arange(levels) - 1.0)
         sizes[0] = 1.2
-        total = rows.sum(axis=1)
-        found = np.sqrt((rows @ sizes**2) / np.maximum(total, 1e-9))
-        return np.array(stage.settings["middles"]), np.where(total > 0, np.maximum(found, 2.0**-levels), 3**-0.5)
+        seen = np.where(rows > _SEEN * noise, rows, 0.0)
+        total = seen.sum(axis=1)
+        square = np.maximum(seen @ sizes**2, rows @ sizes**2) / np.maximum(total, 1e-9)
+        found = np.sqrt(np.clip(square, 4.0**-levels, 1.0))
+        return np.array(stage.settings["middles"]), np.where(total > 0, found, 3**-0.5)
 
     def _response_scale(self, centres: Array, spreads: Array) -> tuple[float, float]:
         """Return what is taken off the response, and the unit in which it is measured."""
@@ -577,7 +579,7 @@ class Plan:
         """Return where a bounded psi is cut, from counts of residuals, and by how much the intercept moves."""
         stage = before["counts"]
         noise = float(np.sqrt(stage.noise_variances[0]))
-        law = ResidualLaw.of(stage.array, residual_cuts(), noise)
+        law = ResidualLaw.of(stage.array[: len(residual_cuts()) + 1], residual_cuts(), noise)
         if self.model.kind == "huber":
             found, move = law.huber(self.parameter, noise, start.size)
         else:
@@ -639,8 +641,8 @@ class Plan:
         """
         start, flat = self.begun(before["start"]), np.sqrt(2.0) if self.norm == "l1" else 1.0
         width, distance = len(start.point), self.drift(before, start)
-        if not any(one in before for one in ("first", "again")):
-            distance += _AWAY[self.model.kind]
+        early = not any(one in before for one in ("first", "again"))
+        distance = float(np.hypot(distance, _AWAY[self.model.kind] * (1.0 if early else _NEARER)))
         prices = _SECOND[self.norm] if kind == "second" else _FIRST
         people = self.context.schema.rows_per_unit
         noise = people * flat * self._noise(kind, prices, "hessian")
@@ -685,7 +687,7 @@ class Plan:
         weight, of = (curves.hessian, "residual") if curves else (weight, "linear")
         score = None if curves is None else curves.score
         found = [
-            Term("score", "vector", prices["score"] / cut**power, score, cut=cut),
+            Term("score", "vector", prices["score"] / cut**power, score, cut=cut, weighed=not last),
             Term("hessian", "matrix", prices["hessian"] / per, weight, of=of),
         ]
         if not last:

@@ -302,7 +302,6 @@ def estimated_from(
         plan.hessian_floor(iterations),
         (meat, noise),
         excess=float(settings["excess"]),
-        drift=plan.drift(stages, start),
         size=start.size,
         units=start.rows[0] if people == 1 else max(float(stages["recounts"].array.sum()), start.rows[0] / people),
         longest=longest,

@@ -72,7 +72,7 @@ class Term:
 
     With a ``cut`` a vector, and an outer product, is about the unit: what all rows of a unit add to the vector
     ``w (u - center) z``, of which only the survey weight w is taken, is shortened to this length in the norm of the
-    frame. Then lengths of rows need no bound of their own.
+    frame. Then lengths of rows need no bound of their own; ``weighed``, rows have their weights v nevertheless.
     """
 
     name: str
@@ -84,6 +84,7 @@ class Term:
     power: int = 1
     place: int = 0
     cut: float | None = None
+    weighed: bool = False
 
     def check(self) -> None:
         """Refuse a term that is none."""
@@ -111,6 +112,8 @@ class Term:
             raise OptionError("cut", self.kind, "None: only vectors are shortened")
         if self.cut is not None and (type(self.cut) is not float or not 1 / UNIT <= self.cut <= _LONGEST):
             raise OptionError("cut", self.cut, f"a length of at most {_LONGEST:,}, or None")
+        if type(self.weighed) is not bool or (self.weighed and self.cut is None):
+            raise OptionError("weighed", self.weighed, "True or False, and False without a cut")
 
 
 @dataclass(frozen=True, eq=False)
@@ -321,8 +324,9 @@ def _amounts(term: Term, looked: Looked) -> Array:
 def vectors(term: Term, looked: Looked) -> Array:
     """Return what rows add to a vector that is cut (k, m): a function of each row alone, to the last bit."""
     amount = _amounts(term, looked)
-    np.copyto(amount, 0.0, where=looked.mass == 0.0)
-    amount *= looked.mass
+    weight = looked.weight if term.weighed else looked.mass
+    np.copyto(amount, 0.0, where=weight == 0.0)
+    amount *= weight
     return looked.z * amount
 
 
