@@ -376,11 +376,10 @@ class Plan:
         noise = float(np.sqrt(2 * stage.noise_variances[0]))
         sizes = 0.72 * 2.0 ** -(np.arange(levels) - 1.0)
         sizes[0] = 1.2
-        seen = np.where(rows > _SEEN * noise, rows, 0.0)
-        total = seen.sum(axis=1)
-        square = np.maximum(seen @ sizes**2, rows @ sizes**2) / np.maximum(total, 1e-9)
-        found = np.sqrt(np.clip(square, 4.0**-levels, 1.0))
-        return np.array(stage.settings["middles"]), np.where(total > 0, found, 3**-0.5)
+        rows = np.where(rows > _SEEN * noise, rows, 0.0)
+        total = rows.sum(axis=1)
+        found = np.sqrt((rows @ sizes**2) / np.maximum(total, 1e-9))
+        return np.array(stage.settings["middles"]), np.where(total > 0, np.maximum(found, 2.0**-levels), 3**-0.5)
 
     def _response_scale(self, centres: Array, spreads: Array) -> tuple[float, float]:
         """Return what is taken off the response, and the unit in which it is measured."""
@@ -567,7 +566,7 @@ class Plan:
         if not early:
             bins = Bins("length", "person", length_cuts(1.0), term=score)
         sizes = Bins("size", "size", length_cuts((finest / first) ** 2))
-        return Stage(Sum(RoundCounts(frame, (bins, sizes)), weights=(1.0, 1.0)), settings=settings)
+        return Stage(Sum(RoundCounts(frame, (bins, sizes)), weights=(1.0, 2.0 if early else 1.0)), settings=settings)
 
     def _at(self, start: Start, point: Array, whiten: Array) -> tuple[RoundFrame, Tables]:
         """Return a frame of coordinates z, and the functions of the linear predictor in it."""
