@@ -625,13 +625,15 @@ class Plan:
                 "spread": float(np.clip(clip.second / (width * start.size), 1e-9, 1e9)),
             }
         reach = float(np.sqrt(start.size)) if self.model.bounded and not last else clip.half
-        radius, missed = self._radius(before, kind, self.sizes(counted, start, whiten), reach)
+        radius, missed = self._radius(
+            before, kind, self.sizes(counted, start, whiten), reach, settings.get("inside", 1.0)
+        )
         settings |= {"radius": radius, "missed": missed * (self.curves(settings) or _ONE).factor}
         frame, tables = self._at(start, point, whiten / radius)
         return _summed(RoundSum(frame, self._terms(settings, tables, last=last)), self, settings)
 
     def _radius(
-        self, before: Mapping[str, StageRelease], kind: str, sizes: Lengths, other: float
+        self, before: Mapping[str, StageRelease], kind: str, sizes: Lengths, other: float, inside: float
     ) -> tuple[float, float]:
         """Return the length of rows up to which a Hessian weighs them in full, and what its eigenvalues lose at most.
 
@@ -645,7 +647,7 @@ class Plan:
         prices = _SECOND[self.norm] if kind == "second" else _FIRST
         people = self.context.schema.rows_per_unit
         noise = people * flat * self._noise(kind, prices, "hessian")
-        return sizes.radius(noise, width, start.size, distance, other)
+        return sizes.radius(noise, width, start.size * inside, distance, other)
 
     def drift(self, before: Mapping[str, StageRelease], start: Start) -> float:
         """Noise of a coordinate of the point of the last iteration, or of the next one if it is not released."""

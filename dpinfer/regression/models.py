@@ -313,7 +313,7 @@ class ResidualLaw:
         slope = max(inside + rise * (upper - lower) / density, inside / 3)
         sampled = float(mass @ both**2) / slope**2 - float(mass @ score**2) / inside**2
         noisy = _BINS * (rise / slope / density * noise / size) ** 2
-        return {"cut": cut, "intercept": max(sampled, 0.0) / size + noisy}, centre
+        return {"cut": cut, "intercept": max(sampled, 0.0) / size + noisy, "inside": inside}, centre
 
     def smoothing(self, q: float, steadiness: float, size: float) -> tuple[dict[str, float], float]:
         """Return the bandwidth of a quantile regression, what it takes from score and Hessian, and the quantile.
@@ -331,6 +331,7 @@ class ResidualLaw:
         found = {
             "cut": width,
             "meat": float(np.clip(variance / max(smoothed, 1e-9), 1.0, 2.0)),
+            "inside": float(np.clip(near.sum(), 0.02, 1.0)),
             "peak": float(np.clip(1.5 - 0.5 * (near @ apart**2) / max(float(near.sum()), 1e-9), 0.5, 1.1)),
             # Of an exponential tail with this share beyond, a kernel of fourth order moves the quantile by h^4/(8 S^3)
             "bias": width**4 / 8 * (density / min(q, 1 - q)) ** 3,
