@@ -243,4 +243,4 @@ def folded_quantile(alpha: float, bias: Array) -> Array:
 
 def folded_tail(distance: Array, bias: Array) -> Array:
     """Return the probability that the size of a normal variable of variance 1 with mean ``bias`` is larger (k,)."""
-    return np.asarray(stats.norm.sf(distance - bias) + stats.norm.cdf(-distance - bias))
+    return np.asarray(special.ndtr(bias - distance) + special.ndtr(-distance - bias))

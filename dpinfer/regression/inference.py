@@ -31,7 +31,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Self
 
 import numpy as np
-from scipy import optimize, stats
+from scipy import optimize, special, stats
 
 from dpinfer.inference.base import BaseInference
 from dpinfer.inference.contrasts import rows_of
@@ -537,7 +537,7 @@ class RegressionInference(BaseInference):
 
 def _longer(alpha: Array, freedom: Array) -> Array:
     """Quantile of t distributions over that of the normal one, for tests at levels (k,)."""
-    return np.asarray(stats.t.isf(alpha / 2, freedom) / stats.norm.isf(alpha / 2))
+    return np.asarray(special.stdtrit(np.minimum(freedom, 1e8), alpha / 2) / special.ndtri(alpha / 2))
 
 
 def _two_sided(distance: Array, bias: Array, freedom: Array) -> Array:

@@ -17,8 +17,11 @@ from dpinfer.kernel.rows.rounds import RoundSum
 from dpinfer.privacy.accounting import gaussian_amount
 from dpinfer.privacy.units import PureDP
 from dpinfer.regression.question import estimated_from
+from dpinfer.schema.points import FormulaDesign
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from dpinfer.kernel.rows.round_counts import RoundCounts
     from dpinfer.kernel.stage import Context
     from dpinfer.regression.iterations import Plan
@@ -41,21 +44,28 @@ class Drawer:
         self.question, self.context = question, context
         self.plan: Plan = question.plan(context)
         self.slots = question.slots(context)
+        self.design = FormulaDesign(context.schema, self.plan.columns.compiled.design)
         self.kinds = (*self.plan.kinds, "margins")[: len(self.slots)]
 
     def stages(
-        self, cells: dict[str, np.ndarray], rng: np.random.Generator, persons: np.ndarray | None = None
+        self,
+        cells: dict[str, np.ndarray] | Callable[[Any], np.ndarray],
+        rng: np.random.Generator,
+        persons: np.ndarray | None = None,
     ) -> dict[str, Drawn]:
-        """Run all stages on the rows of one data set; ``persons`` says whose each row is: 0, 1, ..., in this order."""
-        encoded: dict[int, np.ndarray] = {}
+        """Run all stages on the rows of one data set; ``persons`` says whose each row is: 0, 1, ..., in this order.
+
+        In place of cells a function may find the features of rows, encoded before.
+        """
+        known: dict[int, np.ndarray] = {}
         released: list[Drawn] = []
         for place, amount in enumerate(amounts(self.context.privacy, self.slots)):
             stage = self.question.stage(place, self.context, tuple(released))  # type: ignore[arg-type]
             rows, weights = stage.measure.rows, stage.measure.weights or (1.0,) * len(stage.measure.rows.parts)
             features = rows.frame.features
-            if id(features) not in encoded:
-                encoded[id(features)] = _encoded(features, cells)
-            exact = self._exact(rows, encoded[id(features)], persons)
+            if id(features) not in known:
+                known[id(features)] = cells(features) if callable(cells) else encoded(features, cells)
+            exact = self._exact(rows, known[id(features)], persons)
             scales = self._scales(rows, np.array(weights), amount)
             laplace = isinstance(self.context.privacy, PureDP)
             noise = rng.laplace(size=exact.size) * scales if laplace else rng.normal(size=exact.size) * scales
@@ -65,7 +75,7 @@ class Drawer:
 
     def estimate(
         self,
-        cells: dict[str, np.ndarray],
+        cells: dict[str, np.ndarray] | Callable[[Any], np.ndarray],
         rng: np.random.Generator,
         method: str = "auto",
         persons: np.ndarray | None = None,
@@ -99,7 +109,7 @@ class Drawer:
         return per * weights[rows.part_of] * pattern
 
 
-def _encoded(features: Any, cells: dict[str, np.ndarray]) -> np.ndarray:
+def encoded(features: Any, cells: dict[str, np.ndarray]) -> np.ndarray:
     size = len(next(iter(cells.values())))
     parts = [
         features.encode({name: cells[name][start : start + 2**15] for name in features.columns})[0]

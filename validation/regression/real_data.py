@@ -28,9 +28,13 @@ from matplotlib.figure import Figure
 from scipy import special, stats
 
 import dpinfer as dpi
+from dpinfer.kernel.stage import Context
+from dpinfer.results.base import PrivateResults
+from dpinfer.results.glm import GLMResults
 from validation.common.cells import kept_all
 from validation.common.claims import RULES, Claim
 from validation.common.outputs import Options, options, write_figure, write_table
+from validation.regression.newton_draws import Drawer, encoded
 from validation.regression.real_populations import POPULATIONS, STATSMODELS, Population
 
 if TYPE_CHECKING:
@@ -388,11 +392,13 @@ def run_cell(
         np.random.default_rng([seed, int.from_bytes(sha256(one.encode()).digest()[:4], "big")])
         for one in (f"{name} {n} {shuffled}", f"{name} {n} {shuffled} {cell.price} {neighbors}")
     )
+    asked = Asked.of(base, cell)
     found, failures = [], 0
     for _ in range(replicates):
-        drawn = rows.integers(len(base.y), size=(1 + shuffled, n))
+        of_x = rows.integers(len(base.y), size=n)
+        of_y = rows.integers(len(base.y), size=n) if shuffled else of_x
         try:
-            found.append(replicate(base, cell, drawn[0], drawn[-1], noise))
+            found.append(replicate(base, cell, asked, of_x, of_y, noise))
         except (dpi.errors.DPInferError, np.linalg.LinAlgError, FloatingPointError) as error:
             failures += 1
             print(f"{cell.key}: {type(error).__name__}: {error}", file=sys.stderr)
@@ -402,27 +408,72 @@ def run_cell(
     return measures(base, cell, stacked, failures)
 
 
+@dataclass(frozen=True, eq=False)
+class Asked:
+    """A question at its price, with every row of the population as its features; rows are drawn by their places.
+
+    What the kernel does for one release is left out; `tests/regression/test_draws.py` compares both ways.
+    """
+
+    drawer: Drawer
+    encoded: dict[int, np.ndarray]
+    release: Any
+
+    @classmethod
+    def of(cls, base: Prepared, cell: Cell) -> Asked:
+        """Ask the question of a cell."""
+        population = base.population
+        nobs = cell.n if cell.neighbors == "replace_one" else None
+        rows = pd.DataFrame({name: values[: cell.n] for name, values in base.cells.items()})
+        data = dpi.PublicData(
+            rows, population.schema, rng=np.random.default_rng(1), neighbors=cell.neighbors  # type: ignore[arg-type]
+        )
+        context = Context(population.schema, cell.neighbors, cell.privacy, nobs=nobs, public=True)  # type: ignore[arg-type]
+        question = population.asked(data).resolve(context)
+        return cls(Drawer(question, context), {}, question.fit(cell.privacy).release)
+
+    def features(self, base: Prepared, of_x: np.ndarray, of_y: np.ndarray) -> Callable[[Any], np.ndarray]:
+        """Return how stages find the features of drawn rows."""
+
+        def found(features: Any) -> np.ndarray:
+            if of_x is not of_y:
+                response = base.population.response
+                cells = {name: base.cells[name][of_y if name == response else of_x] for name in features.columns}
+                return encoded(features, cells)
+            if id(features) not in self.encoded:
+                self.encoded[id(features)] = encoded(features, base.cells)
+            return self.encoded[id(features)][:, of_x]
+
+        return found
+
+    def fit(self, features: Callable[[Any], np.ndarray], noise: np.random.Generator) -> PrivateResults:
+        """Fit one data set."""
+        estimated = self.drawer.estimate(features, noise)
+        model = self.drawer.plan.model
+        if model.response is None:
+            return PrivateResults(estimated, self.release, model_name="", response="", notes=())
+        return GLMResults(
+            estimated, self.release, link=model.link(), counts=model.kind == "log", design=self.drawer.design
+        )
+
+
 def replicate(
-    base: Prepared, cell: Cell, of_x: np.ndarray, of_y: np.ndarray, noise: np.random.Generator
+    base: Prepared, cell: Cell, asked: Asked, of_x: np.ndarray, of_y: np.ndarray, noise: np.random.Generator
 ) -> dict[str, np.ndarray]:
     """Fit one data set with and without privacy; arrays by quantity: coefficients, effects, predictions."""
-    population, truth = base.population, base.level if cell.shuffled else base.truth
-    response = population.response
-    drawn = pd.DataFrame(
-        {name: values[of_y if name == response else of_x] for name, values in base.cells.items()}, copy=False
-    )
-    data = dpi.PublicData(drawn, population.schema, rng=noise, neighbors=cell.neighbors)  # type: ignore[arg-type]
-    fit = population.asked(data).fit(cell.privacy)
+    truth = base.level if cell.shuffled else base.truth
+    fit = asked.fit(asked.features(base, of_x, of_y), noise)
+    estimated = fit._inference
     x, y = base.x[of_x], base.y[of_y]
     plain = base.ordinary(x, y, truth)
     k = len(truth)
     every = np.eye(k)
-    named = named_by(fit.flags, base.names)
-    ends, plain_ends = fit.conf_int(alpha=ALPHA).to_numpy(), plain.intervals(every)
+    named = named_by(estimated.flags, base.names)
+    ends, plain_ends = estimated.intervals(every, ALPHA), plain.intervals(every)
     parts = [
         {
             "truth": truth,
-            "estimate": np.asarray(fit.params),
+            "estimate": estimated.params,
             "ends": ends,
             "plain": plain.params,
             "plain ends": plain_ends,
@@ -434,17 +485,17 @@ def replicate(
     found = {field: np.concatenate([part[field] for part in parts]) for field in parts[0]}
     deviation = (plain.params - truth) / np.sqrt(np.diag(plain.cov))
     found |= {
-        "p": np.asarray(fit.t_test((every, truth)).pvalue).ravel(),
+        "p": estimated.contrast_pvalues(every, truth),
         "plain p": 2 * stats.norm.sf(np.abs(deviation)),
-        "noise": np.asarray(fit.noise_share, dtype=float),
-        "any": np.array(bool(fit.flags)),
-        "joint": np.array(float(fit.wald_test((every[1:], truth[1:])).pvalue)),
+        "noise": np.diag(estimated.cov_noise) / np.diag(estimated.cov_noise + estimated.cov_sampling),
+        "any": np.array(bool(estimated.flags)),
+        "joint": np.array(estimated.wald(every[1:], truth[1:])[2]),
         "plain joint": np.array(plain.wald(every[1:], truth[1:])),
     }
     if cell.shuffled:
-        by_score = fit.with_inference("score")
-        found["score p"] = np.asarray(by_score.t_test((every, truth)).pvalue).ravel()
-        found["score joint"] = np.array(float(by_score.wald_test((every[1:], truth[1:])).pvalue))
+        by_score = estimated.with_method("score")
+        found["score p"] = by_score.contrast_pvalues(every, truth)
+        found["score joint"] = np.array(by_score.wald(every[1:], truth[1:])[2])
     return found
 
 
