@@ -24,18 +24,16 @@ if TYPE_CHECKING:
 
 __all__ = ["INDICES", "LOST", "Clip", "Lengths", "folded_quantile", "folded_tail", "length_cuts"]
 
-INDICES = (2.2, 3.0)
+INDICES = (2.2, 6.0)
 """Indices that the law of lengths beyond those seen may have: heavier tails have no variance to speak of."""
 
-_OCTAVE = 4
+_OCTAVE = 2
 """Bins in an octave."""
 
-_BINS = 44
+_BINS = 22
 _WINDOW, _CLEAR = 2, 4.0
 """Half an octave is seen where it holds more rows than so many standard deviations of their noise."""
 
-_HIDDEN = 2.0
-_ANCHOR = 3.0
 _FARTHEST = 8.0
 """Second moments are those of lengths of up to so many times the edge of what is seen."""
 
@@ -120,16 +118,10 @@ class Lengths:
         within = total[ends] - total[:size]
         clear = np.flatnonzero(within > _CLEAR * noise * np.sqrt(ends - np.arange(size)))
         edge = int(clear[-1]) if clear.size else 0
-        beyond = max(within[edge], _HIDDEN * noise, 1e-9)
-        longer = total[ends[edge]] - total[:edge]
-        anchors = np.flatnonzero(longer >= _ANCHOR * beyond)
-        index = indices[1]
-        if anchors.size:
-            index = float(np.log(longer[anchors[-1]] / beyond) / np.log(cuts[edge] / cuts[anchors[-1]]))
+        beyond, index = _heaviest(inner[edge:], noise, *indices)
         middles = np.concatenate([[0.6 * cuts[0]], cuts[:edge] * 2.0 ** (0.5 / _OCTAVE)])
         seen = np.maximum(np.concatenate([counts[:1], inner[:edge]]), 0.0)
-        last, index = max(float(cuts[edge]), farthest), float(np.clip(index, *indices))
-        beyond /= 1 - float(cuts[edge] / (cuts[edge] * 2.0 ** (_WINDOW / _OCTAVE))) ** index
+        last = max(float(cuts[edge]), farthest)
         return cls(
             middles,
             seen,
@@ -159,7 +151,7 @@ class Lengths:
         found, seen = np.full(len(lengths), np.inf), np.zeros(len(lengths))
         for place in range(len(self.window)):
             edge = self.edge * 2.0 ** (place / _OCTAVE)
-            beyond = max(float(self.window[place:].sum()), 0.0) + _HIDDEN * self.noise
+            beyond = max(float(self.window[place:].sum()), self.noise)
             found = np.minimum(found, np.maximum(seen, 0.0) + self._tail(lengths, edge, beyond))
             seen += self.window[place] * np.maximum(edge * 2.0 ** (0.5 / _OCTAVE) - lengths, 0.0)
         return np.asarray(apart + found)
@@ -191,7 +183,7 @@ class Lengths:
         other : float
             Half the length of the interval without it, in units of the score.
         """
-        squares = self.edge * 2.0 ** (np.arange(-4 * _OCTAVE, 4 * _OCTAVE) / _OCTAVE)
+        squares = self.edge * 2.0 ** (np.arange(-16, 16) / 4)
         missed, blur = self.least_excess(squares), squares * noise * np.sqrt(width)
         half = np.hypot(other, stats.norm.isf(0.025) * drift * np.hypot(missed, blur))
         best = int(np.argmin(half / np.maximum(1 - LOST * blur / size, _LEAST_LEFT)))
@@ -210,7 +202,7 @@ class Lengths:
             Whether the bias counts in full. It does not where only a point for the last round is sought.
         """
         second = max(float(self.lost(np.zeros(1))[0]), 1e-300)
-        lengths = self.edge * 2.0 ** (np.arange(-2 * _OCTAVE, 7 * _OCTAVE) / _OCTAVE)
+        lengths = self.edge * 2.0 ** (np.arange(-8, 28) / 4)
         excess = self.excess(lengths) * (1 + self.noise / self.beyond)
         errors = np.sqrt(second / width + (lengths * noise) ** 2)
         sizes = errors * folded_quantile(0.05, excess / errors) if final else np.hypot(errors, excess / np.sqrt(width))
@@ -222,10 +214,26 @@ class Lengths:
             float(lengths[best]),
             float(tried[chosen]),
             float(excess[best]),
-            float(missed[chosen]),
+            float(max(missed[chosen] - missed[best], 0.0)),
             second,
             float(sizes[best]),
         )
+
+
+def _heaviest(counts: Array, noise: float, low: float, high: float) -> tuple[float, float]:
+    """Return the number of units beyond an edge, and the index of the heaviest Pareto law that counts do not contradict.
+
+    The law is fitted to all noisy counts beyond the edge by least squares, for each index; the least index is taken
+    whose fit is worse than the best by no more than one standard error.
+    """
+    indices = np.linspace(low, high, 39)
+    ends = 2.0 ** (-indices[:, None] * np.arange(len(counts) + 1) / _OCTAVE)
+    shares = ends[:, :-1] - ends[:, 1:]
+    shares[:, -1] += ends[:, -1]
+    number = np.maximum(shares @ counts, 0.0) / (shares**2).sum(axis=1)
+    misfit = ((counts - number[:, None] * shares) ** 2).sum(axis=1)
+    chosen = int(np.argmax(misfit <= misfit.min() + noise**2))
+    return max(float(number[chosen]), noise), float(indices[chosen])
 
 
 @cache

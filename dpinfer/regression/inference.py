@@ -41,7 +41,7 @@ from dpinfer.regression.clipping import folded_quantile, folded_tail
 from dpinfer.regression.iterations import floored
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from dpinfer.numerics.arrays import Array, Mask
     from dpinfer.numerics.responses import Response
@@ -276,6 +276,7 @@ def solved(
     excess: float,
     size: float,
     units: float,
+    length: Callable[[Array], float],
     longest: float,
     flat: bool,
     bend: float = 0.0,
@@ -297,8 +298,10 @@ def solved(
         What clipping took from all scores, at most.
     size, units : float
         Sum of the weights of rows, and number of units, for the factor n/(n - k) of small samples.
+    length : callable
+        Length of a step (k,): the standard deviation of the linear predictor by which it moves it.
     longest : float
-        Length of the step, as a standard deviation of the linear predictor, at most.
+        The step is no longer.
     flat : bool
         Whether noise is Laplace's.
     bend : float
@@ -314,7 +317,7 @@ def solved(
     kept = np.maximum(values, least)
     inverse = (vectors / kept) @ vectors.T
     step = inverse @ last.score
-    moved = max(float(np.sqrt((vectors.T @ step) ** 2 @ kept / size)), 1e-300)
+    moved = max(length(whiten @ step), 1e-300)
     step *= min(1.0, longest / moved)
     excess += 0.5 * bend * min(moved, longest) * float(np.linalg.norm((vectors.T @ step) * kept))
     small = units / (units - width) if units > 2 * width else 2.0
@@ -360,6 +363,8 @@ class RegressionInference(BaseInference):
         Sum of the weights of rows, with the variance of its noise: their number where they have none.
     slopes : float
         Factor by which the Hessian's entry of the constant becomes the sum of the slopes of the mean; 0 if none does.
+    steepness : tuple of float, optional
+        That entry with its noise, at the point of the last iteration, of all rows at full weight.
     """
 
     names: tuple[str, ...]
@@ -377,6 +382,7 @@ class RegressionInference(BaseInference):
     total: float = 1.0
     total_variance: float = 0.0
     slopes: float = 0.0
+    steepness: tuple[float, float] | None = None
 
     methods = METHODS
     automatic = "wald"
@@ -423,11 +429,16 @@ class RegressionInference(BaseInference):
         if self.response is None or self.moments is None or not self.slopes:
             return None
         fit, rows = self.fit, max(self.total, 1.0) / self.slopes
-        first = np.linalg.inv(fit.whiten)[:, 0]
-        value = max(float(first @ fit.hessian @ first) / rows, 0.0)
         gradient = self._slope_gradient()
         covariance = (self.cov_sampling + self.cov_noise) @ gradient
-        noise = sum((scale * float(((mapped.T @ first) ** 2).sum())) ** 2 for mapped, scale, _ in fit.hessians)
+        if self.steepness is not None:
+            moved = float(gradient @ self.weights @ (fit.params - fit.point))
+            value, noise = self.steepness[0] / rows + moved, self.steepness[1] ** 2
+        else:
+            first = np.linalg.inv(fit.whiten)[:, 0]
+            value = float(first @ fit.hessian @ first) / rows
+            noise = sum((scale * float(((mapped.T @ first) ** 2).sum())) ** 2 for mapped, scale, _ in fit.hessians)
+        value = max(value, 0.0)
         variance = noise / rows**2 + (value / max(self.total, 1.0)) ** 2 * self.total_variance
         return AverageSlope(value, variance + float(gradient @ covariance), covariance)
 

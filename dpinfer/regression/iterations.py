@@ -13,7 +13,7 @@ start. Whatever is chosen here is a function of released numbers and public fact
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -65,6 +65,9 @@ _SHARES = {
 }
 """Shares of the price. Under Laplace noise a first iteration would cost more than its point is worth."""
 
+_ONCE = {"centres": Fraction(4, 100), "spreads": Fraction(6, 100), "start": Fraction(42, 100), "recounts": Fraction(8, 100)}
+"""Shares where the Gram matrix of the start, under Laplace noise, is the Hessian, too."""
+
 _CURVED = {
     "l2": {
         "start": Fraction(10, 100),
@@ -82,7 +85,14 @@ _CURVED = {
 """Shares where the slope of the mean has no bound: one more iteration leads to the point of the last."""
 
 _START = {"l2": {"score": 0.47, "gram": 0.50, "rows": 0.03}, "l1": {"score": 0.40, "gram": 0.55, "rows": 0.05}}
+_START_ONCE = {"score": 0.13, "gram": 0.84, "rows": 0.03}
 _FIRST = {"score": 0.65, "hessian": 0.35}
+_LAST_ONCE = {"score": 0.8, "meat": 0.2}
+_MISSED = 0.1
+"""Part of its eigenvalues that a Gram matrix lacks where nothing tells how many rows are long."""
+
+_OF_SLOPES = 0.03
+"""Price of the sum of the weights of a Hessian, of a binary response, out of that of the score."""
 _SECOND = {
     "l2": {"score": 0.77, "hessian": 0.14, "meat": 0.09},
     "l1": {"score": 0.55, "hessian": 0.37, "meat": 0.08},
@@ -98,7 +108,7 @@ _AWAY = {"linear": 0.1, "binary": 0.2, "log": 0.3, "huber": 0.1, "quantile": 0.3
 _NEARER = 0.3
 """Distance of the first point from the estimate where there is no noise, in each coordinate, and a later one's part."""
 
-_OF_SQUARES = (1.1, 4.0)
+_OF_SQUARES = (2.0, 6.0)
 """Indices that the law of squared lengths of rows may have."""
 
 _FLOOR, _OF_NOISE = 0.02, 1.5
@@ -170,6 +180,8 @@ class Start:
         A size that no response exceeds as it is measured.
     noise : float
         Standard deviation of the noise of a coordinate of the point, about.
+    gram : tuple of (ndarray (k, k), float, float)
+        Weighted sum of u u' as released, the noise of its diagonal, and the length from which rows have less weight.
     """
 
     transform: Array
@@ -183,6 +195,11 @@ class Start:
     weight: float
     largest: float
     noise: float
+    gram: tuple[Array, float, float]
+
+    def length(self, step: Array) -> float:
+        """Standard deviation of the linear predictor by which a step (k,) moves it."""
+        return float(np.sqrt(step @ self.second @ step))
 
 
 @dataclass(frozen=True, eq=False)
@@ -249,10 +266,28 @@ class Plan:
         """What the noise is for."""
         return "l1" if isinstance(self.context.privacy, PureDP) else "l2"
 
+    @property
+    def once(self) -> bool:
+        """Whether the only Hessian is the Gram matrix of the start: under Laplace noise two would be half as precise."""
+        return self.norm == "l1" and self.model.kind in ("linear", "binary")
+
+    @property
+    def _begin_prices(self) -> dict[str, float]:
+        return _START_ONCE if self.once else _START[self.norm]
+
+    @property
+    def _last_prices(self) -> dict[str, float]:
+        prices = _LAST_ONCE if self.once else _SECOND[self.norm]
+        if self.model.kind != "binary":
+            return prices
+        return {**prices, "score": prices["score"] - _OF_SLOPES, "slopes": _OF_SLOPES}
+
     @cached_property
     def _shares(self) -> dict[str, Fraction]:
         """Shares of the price of the stages that the model has; the rest is the last one's."""
         found = dict(_SHARES[self.norm])
+        if self.once:
+            found |= _ONCE
         if self.model.kind == "log":
             found |= _CURVED[self.norm]
         if self.norm == "l1" and self.model.bounded:
@@ -284,7 +319,7 @@ class Plan:
             "first": products + p,
             "again": products + p,
             "recounts": 2 * len(length_cuts(1.0)) + 2,
-            "second": 2 * products + p,
+            "second": 2 * products + p + (self.model.kind == "binary"),
         }
         return tuple(Slot(self.share(kind), most[kind], adaptive=place > 0) for place, kind in enumerate(self.kinds))
 
@@ -331,7 +366,7 @@ class Plan:
 
     def expected_ratio(self, size: int) -> float:
         """Guess standard errors with noise over those without, where scores spread as normal ones do."""
-        noise = self._noise("second", _SECOND[self.norm], "score")
+        noise = self._noise("second", self._last_prices, "score")
         length = (
             _USUAL * np.sqrt(len(self.columns.names)) * (np.sqrt(len(self.columns.names)) if self.norm == "l1" else 1)
         )
@@ -398,7 +433,7 @@ class Plan:
 
     def _start_terms(self) -> tuple[Term, ...]:
         """Terms of the start; with survey weights "rows" is what these add up to, and "nobs" counts rows."""
-        prices, cut = _START[self.norm], self._clipped
+        prices, cut = self._begin_prices, self._clipped
         per = self._ratio if self.norm == "l1" else 1.0
         low = 0.5 - cut if self.model.kind == "binary" else -cut
         terms = [
@@ -488,7 +523,9 @@ class Plan:
         expression = self.columns.response.expression
         largest = max(abs(expression.lower - shift), abs(expression.upper - shift)) / unit
         blur = terms["score"][1] * radius * self._clipped / size
-        return Start(kept.basis.T @ transform, kept, shift, unit, size, number, second, point, weight, largest, blur)
+        released = (kept.basis.T @ gram @ kept.basis, gram_noise * flat, radius)
+        moved = kept.basis.T @ transform
+        return Start(moved, kept, shift, unit, size, number, second, point, weight, largest, blur, released)
 
     def _first_point(self, second: Array, score: Array, offset: float, unit: float) -> tuple[Array, float]:
         """Return the start's coefficients: of a clipped linear regression, scaled to the slope of the mean."""
@@ -537,10 +574,7 @@ class Plan:
         values, vectors = np.linalg.eigh(0.5 * (white + white.T))
         values = np.maximum(values, max(lost, 1e-6 * start.size))
         step = vectors @ ((vectors.T @ found.score) / values)
-        length = float(np.sqrt(((vectors.T @ step) ** 2 @ values) / start.size))
-        if self.model.kind in ("binary", "log"):
-            length /= float(np.sqrt(start.weight))
-        step *= min(1.0, _LONGEST[self.model.kind] / max(length, 1e-300))
+        step *= min(1.0, _LONGEST[self.model.kind] / max(start.length(whiten @ step), 1e-300))
         whitened = whiten @ (vectors / np.sqrt(values / start.size)) @ vectors.T
         return start, found.point + whiten @ step, whitened, float(before[kind].settings["spread"])
 
@@ -565,8 +599,10 @@ class Plan:
         bins = Bins("residual", "residual", residual_cuts())
         if not early:
             bins = Bins("length", "person", length_cuts(1.0), term=score)
+        if self.once:
+            return Stage(Sum(RoundCounts(frame, (bins,))), settings=settings)
         sizes = Bins("size", "size", length_cuts((finest / first) ** 2))
-        return Stage(Sum(RoundCounts(frame, (bins, sizes)), weights=(1.0, 2.0 if early else 1.0)), settings=settings)
+        return Stage(Sum(RoundCounts(frame, (bins, sizes)), weights=(1.0, 3.0)), settings=settings)
 
     def _at(self, start: Start, point: Array, whiten: Array) -> tuple[RoundFrame, Tables]:
         """Return a frame of coordinates z, and the functions of the linear predictor in it."""
@@ -583,7 +619,7 @@ class Plan:
             found, move = law.huber(self.parameter, noise, start.size)
         else:
             width = len(start.point)
-            noise_of = self._noise("second", _SECOND[self.norm], "hessian")
+            noise_of = self._noise("second", self._last_prices, "hessian")
             steady = 1.2 * width * np.sqrt(width / 2) * noise_of
             found, move = law.smoothing(self.parameter, steady / start.size, start.size)
         largest = 2 * start.largest + 1.0
@@ -603,18 +639,19 @@ class Plan:
         last = kind == "second"
         start, point, whiten, _ = self._position(before)
         width = len(point)
-        prices = _SECOND[self.norm] if last else _FIRST
+        prices = self._last_prices if last else _FIRST
         settings: dict[str, Any] = {"point": point.tolist(), "whiten": whiten.tolist(), **self._tuned(before, start)}
         counted = before.get("recounts", before.get("counts"))
         assert counted is not None
         scaled = (self.curves(settings) or _ONE).size
         if self.model.bounded and not last:
+            settings |= self.model.careful(settings)
             settings |= {"clip": 2.5 * float(np.sqrt(width)), "spread": 1.0}
         else:
             clip = self.lengths(counted, start, whiten).clip(
                 width,
                 self._noise(kind, prices, "score"),
-                self._noise("second", _SECOND[self.norm], "meat"),
+                self._noise("second", self._last_prices, "meat"),
                 final=last,
             )
             settings |= {
@@ -624,10 +661,12 @@ class Plan:
                 "lost": clip.lost * scaled**2,
                 "spread": float(np.clip(clip.second / (width * start.size), 1e-9, 1e9)),
             }
-        reach = float(np.sqrt(start.size)) if self.model.bounded and not last else clip.half
-        radius, missed = self._radius(
-            before, kind, self.sizes(counted, start, whiten), reach, settings.get("inside", 1.0)
-        )
+        if self.once:
+            radius, missed = float(settings["clip"]), _MISSED * start.size
+        else:
+            sizes = self.sizes(counted, start, whiten)
+            reach = float(np.sqrt(start.size)) if self.model.bounded and not last else clip.half
+            radius, missed = self._radius(before, kind, sizes, reach, settings.get("inside", 1.0))
         settings |= {"radius": radius, "missed": missed * (self.curves(settings) or _ONE).factor}
         frame, tables = self._at(start, point, whiten / radius)
         return _summed(RoundSum(frame, self._terms(settings, tables, last=last)), self, settings)
@@ -644,7 +683,7 @@ class Plan:
         width, distance = len(start.point), self.drift(before, start)
         early = not any(one in before for one in ("first", "again"))
         distance = float(np.hypot(distance, _AWAY[self.model.kind] * (1.0 if early else _NEARER)))
-        prices = _SECOND[self.norm] if kind == "second" else _FIRST
+        prices = self._last_prices if kind == "second" else _FIRST
         people = self.context.schema.rows_per_unit
         noise = people * flat * self._noise(kind, prices, "hessian")
         return sizes.radius(noise, width, start.size * inside, distance, other)
@@ -679,7 +718,7 @@ class Plan:
 
     def _terms(self, settings: Mapping[str, Any], tables: Tables | None = None, *, last: bool) -> tuple[Term, ...]:
         """Terms of an iteration; what a Hessian weighs by is needed to ask for it, not to read it."""
-        prices = _SECOND[self.norm] if last else _FIRST
+        prices = self._last_prices if last else _FIRST
         radius, people = float(settings["radius"]), self.context.schema.rows_per_unit
         curves, power = self.curves(settings), 2 if self.norm == "l2" else 1
         cut = float(np.clip(float(settings["clip"]) / radius, 2.0**-18, _LONGEST_SCORE))
@@ -687,13 +726,15 @@ class Plan:
         weight = constant(1.0) if tables is None or tables.weight is None else tables.weight
         weight, of = (curves.hessian, "residual") if curves else (weight, "linear")
         score = None if curves is None else curves.score
-        found = [
-            Term("score", "vector", prices["score"] / cut**power, score, cut=cut, weighed=not last),
-            Term("hessian", "matrix", prices["hessian"] / per, weight, of=of),
-        ]
+        found = [Term("score", "vector", prices["score"] / cut**power, score, cut=cut, weighed=not last)]
+        if not self.once:
+            found.append(Term("hessian", "matrix", prices["hessian"] / per, weight, of=of))
         if not last:
             return tuple(found)
         meat = float(np.clip(float(settings["meat_clip"]) / radius, 2.0**-18, cut))
+        if self.model.kind == "binary":
+            steep = None if tables is None else tables.weight
+            found.append(Term("slopes", "mass", prices["slopes"], _over(steep, self._steepest), of="linear", power=0))
         if self.robust:
             found.append(Term("meat", "outer", prices["meat"] / meat ** (2 * power), score, cut=meat))
         else:
@@ -701,6 +742,33 @@ class Plan:
             square = tabled(lambda one: (one / end) ** 2, -end, end, 1024)
             found.append(Term("square", "mass", prices["meat"] / people**power, square, power=0))
         return tuple(found)
+
+    @property
+    def _steepest(self) -> float:
+        """Largest weight of a Hessian of a binary response."""
+        weight = self.model.tables(1.0, self.parameter, 1.0).weight
+        assert weight is not None
+        return float(weight.values.max())
+
+    def slopes(self, stage: StageRelease) -> tuple[float, float] | None:
+        """Sum of the weights of the Hessian over all rows at the last point, with its noise; None but for binary models."""
+        if self.model.kind != "binary":
+            return None
+        value, noise = split_terms(stage, self._terms(stage.settings, last=True), len(stage.settings["point"]))["slopes"]
+        return float(value[0]) * self._steepest, noise * self._steepest
+
+    def iterations(self, stages: Mapping[str, StageRelease]) -> list[Iteration]:
+        """Read all iterations; where the Hessian is the Gram matrix of the start, that is one, too."""
+        found = [self.iteration(stages, kind) for kind in ("first", "again", "second") if kind in stages]
+        if not self.once:
+            return found
+        start, last = self.begun(stages["start"]), stages["second"]
+        mean = self.slopes(last)
+        weight = 1.0 if mean is None else float(np.clip(mean[0] / start.size, 1e-3 * self._steepest, self._steepest))
+        gram, noise, _ = start.gram
+        unit, none = np.eye(len(gram)), np.zeros(len(gram))
+        missed = float(last.settings["missed"])
+        return [Iteration(start.point, unit, none, weight * gram, 0.0, weight * noise, weight * missed), *found]
 
     def _widest(self, settings: Mapping[str, Any]) -> float:
         """Residual beyond which squares are cut, where errors are taken as equally spread."""
@@ -714,14 +782,17 @@ class Plan:
         terms = split_terms(stage, self._terms(settings, last=kind == "second"), len(point))
         radius = float(settings["radius"])
         curves = self.curves(settings) or _ONE
-        hessian = float(terms["hessian"][1]) * radius**2 * curves.factor * (np.sqrt(2.0) if self.norm == "l1" else 1.0)
         back = np.linalg.inv(whiten).T
+        scored = (terms["score"][0] * radius * curves.size, terms["score"][1] * radius * curves.size)
+        if self.once:
+            return Iteration(point, whiten, scored[0], np.zeros((len(point), len(point))), scored[1], 0.0, 0.0)
+        hessian = float(terms["hessian"][1]) * radius**2 * curves.factor * (np.sqrt(2.0) if self.norm == "l1" else 1.0)
         return Iteration(
             point,
             whiten,
-            terms["score"][0] * radius * curves.size,
+            scored[0],
             back @ terms["hessian"][0] @ back.T * (radius**2 * curves.factor),
-            terms["score"][1] * radius * curves.size,
+            scored[1],
             hessian,
             float(settings["missed"]),
         )
@@ -737,7 +808,9 @@ class Plan:
         return terms["meat"][0] * factor, terms["meat"][1] * factor
 
     def weighed(self, iterations: Sequence[Iteration]) -> tuple[float, ...]:
-        """Weights of the Hessians: of both where they are of one matrix, else of the last."""
+        """Weights of the Hessians: of both where they are of one matrix, else of the last, or of the only one."""
+        if self.once:
+            return 1.0, 0.0
         if len(iterations) == 2 and not self.model.curved and not self.model.bounded:
             return _WEIGHED
         return (*(0.0 for _ in iterations[:-1]), 1.0)
@@ -751,6 +824,15 @@ class Plan:
             mapped = float(((whiten.T @ one.back) ** 2).sum()) / width
             square += (weight * one.hessian_noise * mapped) ** 2
         return float(LOST * np.sqrt(square * width))
+
+
+def _over(table: Interpolant | None, largest: float) -> Interpolant:
+    """Return a function over its largest value."""
+    if table is None:
+        return constant(1.0)
+    return replace(
+        table, values=table.values / largest, below=table.below / largest, above=table.above / largest
+    )
 
 
 class _One:

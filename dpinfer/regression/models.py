@@ -129,11 +129,22 @@ class Model:
             return _binary_tables(self.name)
         return _log_tables(self.name, float(np.log(8 * max(largest, 1e-200))), parameter, unit)
 
+    def careful(self, settings: Mapping[str, Any]) -> dict[str, float]:
+        """Return settings of a bounded psi far from the estimate, where Newton's step may lead beyond it.
+
+        Huber's Hessian is that of iteratively reweighted least squares, which never does; a quantile's is smoothed more.
+        """
+        if self.kind == "huber":
+            return {"careful": 1.0}
+        return {"cut": max(float(settings["cut"]), _CAREFUL)}
+
     def curves(self, settings: Mapping[str, Any], parameter: float) -> Curves | None:
         """Return the functions of the residual; None where psi is the residual."""
         if self.kind == "huber":
             cut = float(settings["cut"])
             inside = Interpolant(-cut, cut, np.array([1.0, 1.0]), 0.0, 0.0)
+            if "careful" in settings:
+                inside = tabled(lambda one: 1 / np.maximum(np.abs(one / cut), 1.0), -32 * cut, 32 * cut)
             return Curves(Interpolant(-cut, cut, np.array([-1.0, 1.0]), -1.0, 1.0), inside, cut)
         if self.kind == "quantile":
             return _quantile_curves(parameter, float(settings["cut"]), float(settings["peak"]))
@@ -221,6 +232,9 @@ _NARROW = 0.5
 _GRID = 4001
 _MEDIAN_DEVIATION = 0.6744897501960817
 """Median absolute deviation of a standard normal variable."""
+
+_CAREFUL = 0.4
+"""Bandwidth of a quantile's first iteration, in standard deviations of the response, at least."""
 
 _BINS = 10.0
 """Bins that a share of residuals is added up of, about."""

@@ -286,7 +286,7 @@ def estimated_from(
     """Return the estimates of one regression from its stages."""
     stages = dict(zip(plan.kinds, released, strict=False))
     start, last = plan.begun(stages["start"]), stages["second"]
-    iterations = [plan.iteration(stages, kind) for kind in ("first", "again", "second") if kind in stages]
+    iterations = plan.iterations(stages)
     meat, noise = plan.products(last)
     settings = last.settings
     if plan.robust:
@@ -295,7 +295,6 @@ def estimated_from(
     else:
         meat, noise = meat / start.size, noise / start.size
     people = plan.context.schema.rows_per_unit
-    longest = _FAR_STEP[plan.model.kind] * float(np.sqrt(people * (start.weight if plan.model.response else 1.0)))
     fit = solved(
         iterations,
         plan.weighed(iterations),
@@ -304,9 +303,10 @@ def estimated_from(
         excess=float(settings["excess"]),
         size=start.size,
         units=start.rows[0] if people == 1 else max(float(stages["recounts"].array.sum()), start.rows[0] / people),
-        longest=longest,
+        length=start.length,
+        longest=_FAR_STEP[plan.model.kind],
         flat=plan.norm == "l1",
-        bend=_BEND.get(plan.model.kind, 0.0) / float(np.sqrt(start.weight)),
+        bend=_BEND.get(plan.model.kind, 0.0),
         robust=plan.robust,
     )
     intercept = plan.columns.intercept
@@ -342,6 +342,7 @@ def estimated_from(
         total=total,
         total_variance=error**2,
         slopes=_slopes(plan, start) if intercept else 0.0,
+        steepness=plan.slopes(last),
     )
 
 
