@@ -221,7 +221,7 @@ class Lengths:
 
 
 def _heaviest(counts: Array, noise: float, low: float, high: float) -> tuple[float, float]:
-    """Return the number of units beyond an edge, and the index of the heaviest Pareto law that counts do not contradict.
+    """Return the number of units beyond an edge, and the index of the heaviest Pareto law that counts admit.
 
     The law is fitted to all noisy counts beyond the edge by least squares, for each index; the least index is taken
     whose fit is worse than the best by no more than one standard error.

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from dpinfer.errors import CollinearDesignError, FormulaError, MissingFromReleaseError, OptionError
+from dpinfer.errors import CollinearDesignError, FormulaError, OptionError
 from dpinfer.kernel.rows.features import Features
 from dpinfer.kernel.rows.round_frame import RoundFrame
 from dpinfer.procedures.conditions import compiled_where, quoted
@@ -20,7 +20,6 @@ from dpinfer.schema.columns import Boolean, Integer, Real
 from dpinfer.schema.expressions import compile_expression, constant_expression
 from dpinfer.schema.formula import CompiledFormula, DesignColumn, compile_formula
 from dpinfer.schema.grid import UNIT
-from dpinfer.schema.level_maps import kept_map, level_indicators
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -35,16 +34,13 @@ if TYPE_CHECKING:
     from dpinfer.schema.nodes import Node
     from dpinfer.schema.schema import Schema
 
-__all__ = ["Columns", "Kept", "columns_of", "framed", "rare_levels", "without_levels"]
+__all__ = ["Columns", "columns_of", "framed"]
 
 _FEW = 4.0
 """Whole numbers of so short a range lie evenly enough."""
 
 _RANGE = 1.8
 """Standard deviations on either side of the centre that public rows are spread over: uniform, they have nearly one."""
-
-_SEEN = 4.0
-"""Standard deviations of its noise from which a count is taken to be of rows."""
 
 _SAMPLED = 2048
 """Public rows on which columns are orthogonalised."""
@@ -173,11 +169,6 @@ class Columns:
         if not self.offsets:
             return np.zeros(self.basis.width)
         return np.asarray(represent(self.basis, self._offsets, independent=False).sum(axis=0))
-
-    @cached_property
-    def levels(self) -> dict[str, Array]:
-        """Levels of factors as combinations of the regressors; see `levels_of`."""
-        return levels_of(self)
 
     @property
     def intercept(self) -> bool:
@@ -337,7 +328,6 @@ class Columns:
         mean: Interpolant | None = None,
         inverse_sd: Interpolant | None = None,
         lift: Interpolant | None = None,
-        skipped: tuple[tuple[str, int], ...] = (),
         predictors: Array | None = None,
         moved: float = 0.0,
         with_offset: bool = True,
@@ -346,8 +336,8 @@ class Columns:
         """Return a frame of coordinates (q, p) and linear predictor (p,) of the regressors.
 
         The response is measured less ``response[0]``, over ``response[1]``; without a table of means the linear
-        predictor is taken off as it is. Rows at the levels ``skipped`` have no weight. Labels are linear predictors
-        with other coefficients, ``predictors`` (k, p). All have ``moved`` added, and offsets unless told.
+        predictor is taken off as it is. Labels are linear predictors with other coefficients, ``predictors`` (k, p).
+        All have ``moved`` added, and offsets unless told.
         """
         shift, unit = response
         measured = self.maps[-1].copy()
@@ -356,9 +346,7 @@ class Columns:
         added[0] += moved
         linear = point @ self.maps[:-1] + added
         rows = np.vstack([coordinates @ self.maps[:-1], linear, measured / unit - (0.0 if mean else linear)])
-        if skipped:
-            rows, options = np.vstack([rows, kept_map(self.basis, skipped, self.weight)]), {**options, "weighted": True}
-        elif self.weight is not None:
+        if self.weight is not None:
             rows, options = np.vstack([rows, self.weight]), {**options, "weighted": True}
         if predictors is not None:
             rows = np.vstack([rows, predictors @ self.maps[:-1] + added])
@@ -506,94 +494,3 @@ def carriers(scaled: Scaled, columns: Array) -> Array:
     squares = np.vstack([scaled.transform @ columns[:-1], (columns[-1] - scaled.shift) / scaled.unit]) ** 2
     total = squares.sum(axis=1)
     return np.where(total < 0.5 * squares.shape[1], 0.0, total**2 / np.maximum((squares**2).sum(axis=1), 1e-300))
-
-
-_ALIKE = 1e-6
-"""Columns that are this close to a combination of others, of size 1, are one."""
-
-
-@dataclass(frozen=True, eq=False)
-class Kept:
-    """What is left of a regression without the rows of some levels.
-
-    Attributes
-    ----------
-    skipped : tuple of (str, int)
-        Columns and places of levels.
-    basis : ndarray (p, k)
-        Its transpose times the coordinates u of the start are k others, the first of them 1 where there is an
-        intercept, in which all regressors are linear in the rows that are kept.
-    unknown : ndarray (m, p)
-        Combinations of the regressors that are 0 in all rows that are kept, each of size 1.
-    """
-
-    skipped: tuple[tuple[str, int], ...]
-    basis: Array
-    unknown: Array
-
-    @classmethod
-    def all(cls, width: int) -> Kept:
-        """Nothing is left out."""
-        return cls((), np.eye(width), np.zeros((0, width)))
-
-
-def levels_of(columns: Columns) -> dict[str, Array]:
-    """Return for each factor the numbers (L, p) that make the indicators of its levels of the regressors.
-
-    A factor whose levels are no combinations of the regressors, as it is met in interactions alone, is left out.
-    """
-    found = {}
-    regressors = columns.maps[:-1]
-    for name in columns.compiled.columns:
-        if not isinstance(columns.schema[name], Category):
-            continue
-        try:
-            indicators = level_indicators(columns.basis, name)
-        except MissingFromReleaseError:
-            continue
-        weights: Array = np.asarray(np.linalg.lstsq(regressors.T, indicators.T, rcond=None)[0].T, dtype=np.float64)
-        if np.abs(weights @ regressors - indicators).max() < _ALIKE:
-            found[name] = weights
-    return found
-
-
-def rare_levels(
-    levels: Mapping[str, Array], back: Array, gram: Array, noise: float, size: float
-) -> tuple[tuple[str, int], ...]:
-    """Return levels whose noisy number of rows may be noise alone, unless a factor has no others.
-
-    Where noise would hide half of an even share of ``size`` rows, none is left out: noise is then reported as such.
-
-    ``gram`` is the sum of the products of coordinates u, with the ``noise`` of its diagonal, and ``back`` (p, p) makes
-    the regressors of them.
-    """
-    skipped: list[tuple[str, int]] = []
-    for name, weights in levels.items():
-        moved = weights @ back
-        counts = np.einsum("lp,pq,lq->l", moved, gram, moved)
-        least = _SEEN * noise * (moved**2).sum(axis=1)
-        few = (counts < least) & (least < 0.5 * size / len(weights))
-        if not few.all():
-            skipped += [(name, int(place)) for place in np.flatnonzero(few)]
-    return tuple(skipped)
-
-
-def without_levels(columns: Columns, transform: Array, rows: Array, skipped: tuple[tuple[str, int], ...]) -> Kept:
-    """Return what is left without some levels; ``rows`` (p, m) are regressors of public rows with every level."""
-    if not skipped:
-        return Kept.all(len(transform))
-    levels = columns.levels
-    gone = np.zeros(rows.shape[1], dtype=bool)
-    for name, place in skipped:
-        gone |= levels[name][place] @ rows > 0.5
-    found = transform @ rows[:, ~gone]
-    vectors, sizes, _ = np.linalg.svd(found / np.sqrt(max(found.shape[1], 1)), full_matrices=True)
-    sizes = np.concatenate([sizes, np.zeros(len(vectors) - len(sizes))])
-    there = sizes > _ALIKE * max(float(sizes.max()), 1e-300)
-    unknown = vectors[:, ~there].T @ transform
-    basis = vectors[:, there]
-    if columns.intercept:  # the first coordinate stays the number 1
-        first = basis @ basis[0]
-        apart = basis - np.outer(first, first @ basis) / float(first @ first)
-        basis = np.column_stack([first, np.linalg.svd(apart)[0][:, : basis.shape[1] - 1]])
-    return Kept(skipped, basis, unknown / np.abs(unknown).max(axis=1, keepdims=True))

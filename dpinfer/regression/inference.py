@@ -55,9 +55,6 @@ _LEAST_DF = 3.0
 _DOMINATED = 0.02
 """Share of a contrast in directions that are noise, above which Wald intervals do not serve."""
 
-_UNMOVED = 1e-6
-"""Part of a contrast that levels without rows may have."""
-
 _SHOWN = 0.05
 """Part of an interval's length that is due to clipping, from which a note says so."""
 
@@ -121,7 +118,7 @@ class Fit:
         for mapped, noise, missed in self.hessians:
             moved = mapped.T @ step
             square = float(moved @ moved)
-            found += missed**2 * square / len(step) * mapped @ mapped.T
+            found += missed**2 * square * mapped @ mapped.T
             inner = square * np.eye(len(step)) + np.outer(moved, moved)
             if self.flat:
                 inner -= np.diag(moved**2)
@@ -198,7 +195,7 @@ class Fit:
             slope = -2 * self.hessian.T @ solved
             for mapped, noise, missed in self.hessians:
                 moved, along = mapped.T @ step, mapped.T @ solved
-                slope -= 2 * missed**2 / len(step) * mapped @ moved * (along @ along)
+                slope -= 2 * missed**2 * mapped @ moved * (along @ along)
                 slope -= noise**2 * mapped @ (moved * (along @ along) + along * (along @ moved))
                 if self.flat:
                     slope += noise**2 * mapped @ (moved * along**2)
@@ -353,8 +350,6 @@ class RegressionInference(BaseInference):
     fit : Fit
     weights, shift : ndarray (p, k), (p,)
         Coefficients are ``weights @ fit.params + shift``.
-    unknown : ndarray (m, p)
-        Combinations of the regressors that are 0 in all rows that count: contrasts that they move are not identified.
     response : Response or None
         The mean function, if it is not the identity.
     moments : tuple of ndarray
@@ -376,7 +371,6 @@ class RegressionInference(BaseInference):
     target: str = "population"
     notes: tuple[str, ...] = ()
     method: str = "auto"
-    unknown: Array | None = None
     response: Response | None = None
     moments: tuple[Array, Array] | None = None
     total: float = 1.0
@@ -459,15 +453,10 @@ class RegressionInference(BaseInference):
     @property
     def flags(self) -> tuple[str, ...]:
         """Warnings, from released numbers only."""
-        every, notes = np.eye(len(self.names)), self.notes
-        noisy = self._named(self.fit.dominated(self.weights) & ~self._lost(every))
-        if noisy:
-            notes = (f"privacy noise dominates {noisy}: intervals may be wide or unbounded", *notes)
-        lost = self._named(self._lost(every))
-        return (f"not determined: {lost}; too few rows tell of them", *notes) if lost else notes
-
-    def _named(self, which: Mask) -> str:
-        return ", ".join(name for name, one in zip(self.names, which, strict=True) if one)
+        noisy = [name for name, one in zip(self.names, self.fit.dominated(self.weights), strict=True) if one]
+        if not noisy:
+            return self.notes
+        return f"privacy noise dominates {', '.join(noisy)}: intervals may be wide or unbounded", *self.notes
 
     def intervals(self, contrasts: Array, alpha: float) -> Array:
         """Intervals of level ``1 - alpha`` for each row of ``contrasts`` (k, p), as (k, 2)."""
@@ -481,7 +470,6 @@ class RegressionInference(BaseInference):
         for place in np.flatnonzero(self._by_score(rows)):
             low, high = self.fit.score_interval(rows[place] @ self.weights, alpha)
             ends[place] = np.array([low, high]) + float(rows[place] @ self.shift)
-        ends[self._lost(rows)] = (-np.inf, np.inf)
         return ends
 
     def contrast_pvalues(self, contrasts: Array, values: Array) -> Array:
@@ -494,7 +482,7 @@ class RegressionInference(BaseInference):
         for place in np.flatnonzero(self._by_score(rows)):
             row = rows[place]
             found[place] = self.fit.score_tail((row @ self.weights)[None], values[place : place + 1] - row @ self.shift)
-        return np.where(self._lost(rows), 1.0, found)
+        return found
 
     def wald(self, restrictions: Array, values: Array) -> tuple[float, float, float]:
         """Joint test of ``restrictions @ params = values``: statistic (chi-squared), degrees of freedom, p-value.
@@ -503,8 +491,6 @@ class RegressionInference(BaseInference):
         noncentrality that a bias within its bound has.
         """
         rows, values, count = independent(restrictions, values)
-        if self._lost(rows).any():
-            return 0.0, count, 1.0
         moved = rows @ self.weights
         if self.method == "score" or self.fit.dominated(moved).any():
             tested = values - rows @ self.shift
@@ -524,13 +510,6 @@ class RegressionInference(BaseInference):
         if self.method == "score":
             return np.ones(len(rows), dtype=bool)
         return self.fit.dominated(rows @ self.weights)
-
-    def _lost(self, rows: Array) -> Mask:
-        """Whether contrasts (k, p) are of levels without rows (k,)."""
-        if self.unknown is None or not len(self.unknown):
-            return np.zeros(len(rows), dtype=bool)
-        moved = np.abs(rows @ self.unknown.T).max(axis=1)
-        return np.asarray(moved > _UNMOVED * np.maximum(np.abs(rows).sum(axis=1), 1e-300))
 
     def _spread(self, rows: Array) -> tuple[Array, Array, Array]:
         """Variance, bound on the bias, and degrees of freedom of contrasts (k, p), as (k,)."""

@@ -29,7 +29,6 @@ from dpinfer.numerics.responses import intercept_for
 from dpinfer.privacy.accounting import gaussian_amount
 from dpinfer.privacy.units import PureDP
 from dpinfer.regression.clipping import LOST, Lengths, length_cuts
-from dpinfer.regression.design import rare_levels, without_levels
 from dpinfer.regression.models import ResidualLaw, Tables, constant, residual_cuts, tabled
 
 if TYPE_CHECKING:
@@ -39,7 +38,7 @@ if TYPE_CHECKING:
     from dpinfer.kernel.stage import Context
     from dpinfer.numerics.arrays import Array
     from dpinfer.privacy.sensitivity import Norm
-    from dpinfer.regression.design import Columns, Kept
+    from dpinfer.regression.design import Columns
     from dpinfer.regression.models import Curves, Model
     from dpinfer.release.stage import StageRelease
 
@@ -65,7 +64,12 @@ _SHARES = {
 }
 """Shares of the price. Under Laplace noise a first iteration would cost more than its point is worth."""
 
-_ONCE = {"centres": Fraction(4, 100), "spreads": Fraction(6, 100), "start": Fraction(42, 100), "recounts": Fraction(8, 100)}
+_ONCE = {
+    "centres": Fraction(4, 100),
+    "spreads": Fraction(6, 100),
+    "start": Fraction(42, 100),
+    "recounts": Fraction(8, 100),
+}
 """Shares where the Gram matrix of the start, under Laplace noise, is the Hessian, too."""
 
 _CURVED = {
@@ -163,8 +167,6 @@ class Start:
     ----------
     transform : ndarray (k, p)
         ``u = transform @ regressors``.
-    kept : Kept
-        What is left without rare levels.
     shift, unit : float
         The response is measured less the first, over the second.
     size : float
@@ -185,7 +187,6 @@ class Start:
     """
 
     transform: Array
-    kept: Kept
     shift: float
     unit: float
     size: float
@@ -198,7 +199,7 @@ class Start:
     gram: tuple[Array, float, float]
 
     def length(self, step: Array) -> float:
-        """Standard deviation of the linear predictor by which a step (k,) moves it."""
+        """Return the standard deviation of the linear predictor by which a step (k,) moves it."""
         return float(np.sqrt(step @ self.second @ step))
 
 
@@ -268,7 +269,7 @@ class Plan:
 
     @property
     def once(self) -> bool:
-        """Whether the only Hessian is the Gram matrix of the start: under Laplace noise two would be half as precise."""
+        """Whether the Gram matrix of the start is the only Hessian: under Laplace noise two are half as precise."""
         return self.norm == "l1" and self.model.kind in ("linear", "binary")
 
     @property
@@ -480,7 +481,6 @@ class Plan:
         point: Array,
         response: tuple[float, float],
         tables: Tables,
-        skipped: tuple[tuple[str, int], ...] = (),
         *,
         offset: bool = True,
     ) -> RoundFrame:
@@ -494,7 +494,6 @@ class Plan:
             tables.mean,
             tables.factor,
             tables.root,
-            skipped,
             moved=moved,
             with_offset=offset,
             **options,
@@ -510,12 +509,10 @@ class Plan:
         public = self.public_size if self.columns.weight is None else None
         size = max(rows if public is None else float(public), 2.0 * width, 4.0 * noise)
         gram, gram_noise = terms["gram"][0] * radius**2, terms["gram"][1] * radius**2
-        seen = rare_levels(self.columns.levels, np.linalg.inv(transform), gram, gram_noise, size)
-        kept = without_levels(self.columns, transform, self.columns.public_rows({})[:-1], seen)
         flat = np.sqrt(2.0) if self.norm == "l1" else 1.0
-        edge = gram_noise * flat * np.sqrt(kept.basis.shape[1]) / size
-        second = floored(kept.basis.T @ gram @ kept.basis / size, max(_OF_NOISE * edge, _FLOOR))
-        score = kept.basis.T @ terms["score"][0] * (radius * self._clipped / size)
+        edge = gram_noise * flat * np.sqrt(width) / size
+        second = floored(gram / size, max(_OF_NOISE * edge, _FLOOR))
+        score = terms["score"][0] * (radius * self._clipped / size)
         point, weight = self._first_point(second, score, float(settings.get("offset", 0.0)), unit)
         counted, error = terms.get("nobs", terms["rows"])
         number = (float(self.public_size), 0.0) if self.public_size is not None else (float(counted[0]), error)
@@ -523,9 +520,8 @@ class Plan:
         expression = self.columns.response.expression
         largest = max(abs(expression.lower - shift), abs(expression.upper - shift)) / unit
         blur = terms["score"][1] * radius * self._clipped / size
-        released = (kept.basis.T @ gram @ kept.basis, gram_noise * flat, radius)
-        moved = kept.basis.T @ transform
-        return Start(moved, kept, shift, unit, size, number, second, point, weight, largest, blur, released)
+        released = (gram, gram_noise * flat, radius)
+        return Start(transform, shift, unit, size, number, second, point, weight, largest, blur, released)
 
     def _first_point(self, second: Array, score: Array, offset: float, unit: float) -> tuple[Array, float]:
         """Return the start's coefficients: of a clipped linear regression, scaled to the slope of the mean."""
@@ -608,7 +604,7 @@ class Plan:
         """Return a frame of coordinates z, and the functions of the linear predictor in it."""
         tables = self.model.tables(start.largest, self.parameter, start.unit)
         to, response = (whiten.T @ start.transform, start.transform.T @ point), (start.shift, start.unit)
-        return self._framed(*to, response, tables, start.kept.skipped), tables
+        return self._framed(*to, response, tables), tables
 
     def _residuals(self, before: Mapping[str, StageRelease], start: Start) -> tuple[dict[str, float], float]:
         """Return where a bounded psi is cut, from counts of residuals, and by how much the intercept moves."""
@@ -751,10 +747,12 @@ class Plan:
         return float(weight.values.max())
 
     def slopes(self, stage: StageRelease) -> tuple[float, float] | None:
-        """Sum of the weights of the Hessian over all rows at the last point, with its noise; None but for binary models."""
+        """Return the sum of the Hessian's weights over all rows at the last point, and its noise, of a binary model."""
         if self.model.kind != "binary":
             return None
-        value, noise = split_terms(stage, self._terms(stage.settings, last=True), len(stage.settings["point"]))["slopes"]
+        value, noise = split_terms(stage, self._terms(stage.settings, last=True), len(stage.settings["point"]))[
+            "slopes"
+        ]
         return float(value[0]) * self._steepest, noise * self._steepest
 
     def iterations(self, stages: Mapping[str, StageRelease]) -> list[Iteration]:
@@ -830,9 +828,7 @@ def _over(table: Interpolant | None, largest: float) -> Interpolant:
     """Return a function over its largest value."""
     if table is None:
         return constant(1.0)
-    return replace(
-        table, values=table.values / largest, below=table.below / largest, above=table.above / largest
-    )
+    return replace(table, values=table.values / largest, below=table.below / largest, above=table.above / largest)
 
 
 class _One:

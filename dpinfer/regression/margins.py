@@ -91,7 +91,6 @@ class Margins:
             params,
             (0.0, 1.0),
             constant(0.0),
-            skipped=self.plan.begun(start).kept.skipped,
             predictors=predictors,
             norm=self.plan.norm,
         )

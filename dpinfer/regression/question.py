@@ -335,7 +335,6 @@ def estimated_from(
         nobs_is_public=plan.public_size is not None,
         target=target,
         method=method,
-        unknown=start.kept.unknown,
         notes=notes,
         response=plan.model.response,
         moments=(mean, back @ start.second @ back.T - np.outer(mean, mean)),

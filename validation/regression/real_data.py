@@ -426,7 +426,10 @@ class Asked:
         nobs = cell.n if cell.neighbors == "replace_one" else None
         rows = pd.DataFrame({name: values[: cell.n] for name, values in base.cells.items()})
         data = dpi.PublicData(
-            rows, population.schema, rng=np.random.default_rng(1), neighbors=cell.neighbors  # type: ignore[arg-type]
+            rows,
+            population.schema,
+            rng=np.random.default_rng(1),
+            neighbors=cell.neighbors,  # type: ignore[arg-type]
         )
         context = Context(population.schema, cell.neighbors, cell.privacy, nobs=nobs, public=True)  # type: ignore[arg-type]
         question = population.asked(data).resolve(context)
