@@ -60,6 +60,9 @@ _SHOWN = 0.05
 
 _APART = 1e-12
 
+_FAR = 1e3
+"""Standard errors from the estimate at which a score interval that has not ended has no end."""
+
 
 @dataclass(frozen=True, eq=False)
 class Fit:
@@ -238,12 +241,12 @@ class Fit:
 
         ends = []
         for side in (-1.0, 1.0):
-            reach, last = unit, 0.0
-            while reach < 1e3 * unit and outside(centre + side * reach) <= 0:
-                last, reach = reach, 2 * reach
-            if reach >= 1e3 * unit:
+            if outside(centre + side * _FAR * unit) <= 0:
                 ends.append(side * np.inf)
                 continue
+            reach, last = unit, 0.0
+            while reach < _FAR * unit and outside(centre + side * reach) <= 0:
+                last, reach = reach, 2 * reach
             if outside(centre + side * last) > 0:
                 ends.append(centre)
                 continue

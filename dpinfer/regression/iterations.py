@@ -730,7 +730,9 @@ class Plan:
         meat = float(np.clip(float(settings["meat_clip"]) / radius, 2.0**-18, cut))
         if self.model.kind == "binary":
             steep = None if tables is None else tables.weight
-            found.append(Term("slopes", "mass", prices["slopes"], _over(steep, self._steepest), of="linear", power=0))
+            times = 0 if self.columns.weight is None else 1
+            mean = _over(steep, self._steepest)
+            found.append(Term("slopes", "mass", prices["slopes"], mean, of="linear", power=times))
         if self.robust:
             found.append(Term("meat", "outer", prices["meat"] / meat ** (2 * power), score, cut=meat))
         else:

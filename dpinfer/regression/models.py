@@ -132,7 +132,7 @@ class Model:
     def careful(self, settings: Mapping[str, Any]) -> dict[str, float]:
         """Return settings of a bounded psi far from the estimate, where Newton's step may lead beyond it.
 
-        Huber's Hessian is that of iteratively reweighted least squares, which never does; that of a quantile is smoothed
+        Huber's Hessian is that of iteratively reweighted least squares, which never does; a quantile is smoothed
         more.
         """
         if self.kind == "huber":

@@ -8,7 +8,7 @@ import pytest
 import dpinfer as dpi
 from dpinfer.kernel.price import amounts
 from dpinfer.kernel.stage import Context
-from validation.regression.newton_draws import Drawer, _encoded
+from validation.regression.newton_draws import Drawer, encoded
 
 SCHEMA = dpi.Schema(
     x=dpi.Real(0, 50), y=dpi.Boolean(), g=dpi.Category(["a", "b", "c"]), k=dpi.Real(-20, 20), m=dpi.Integer(0, 40)
@@ -37,25 +37,26 @@ def rows(size: int = 2000):
 @pytest.mark.parametrize("name", QUESTIONS)
 def test_a_study_draws_what_the_kernel_releases(name, price, neighbors):
     frame = rows()
-    data = dpi.PublicData(frame, SCHEMA, rng=np.random.default_rng(4), neighbors=neighbors)
-    question = QUESTIONS[name]
-    release = question.bind(data).measure(price)
-    drawer = Drawer(question, Context(SCHEMA, neighbors, price, data.nobs, public=True))
-    cells = {column: frame[column].to_numpy() for column in frame}
-    prices = amounts(price, drawer.slots)
     far = []
-    for place, stage in enumerate(release.stages):
-        asked = question.stage(place, drawer.context, release.stages[:place])
-        assert asked.settings == stage.settings
-        counted, weights = asked.measure.rows, asked.measure.weights or (1.0,) * len(asked.measure.rows.parts)
-        summed = drawer._exact(counted, _encoded(counted.frame.features, cells))
-        scales = drawer._scales(counted, np.array(weights), prices[place])
-        laplace = isinstance(price, dpi.PureDP)
-        variances = np.array(stage.noise_variances)
-        if laplace:  # that of whole steps is a sixth of a step less than that of real numbers
-            variances += np.array(stage.steps) ** 2 / 6
-        np.testing.assert_allclose(scales**2 * (2 if laplace else 1), variances, rtol=1e-3)
-        far.append((stage.array - summed) / np.sqrt(stage.noise_variances))
+    for seed in range(6):
+        data = dpi.PublicData(frame, SCHEMA, rng=np.random.default_rng(seed), neighbors=neighbors)
+        question = QUESTIONS[name]
+        release = question.bind(data).measure(price)
+        drawer = Drawer(question, Context(SCHEMA, neighbors, price, data.nobs, public=True))
+        cells = {column: frame[column].to_numpy() for column in frame}
+        prices = amounts(price, drawer.slots)
+        for place, stage in enumerate(release.stages):
+            asked = question.stage(place, drawer.context, release.stages[:place])
+            assert asked.settings == stage.settings
+            counted, weights = asked.measure.rows, asked.measure.weights or (1.0,) * len(asked.measure.rows.parts)
+            summed = drawer._exact(counted, encoded(counted.frame.features, cells))
+            scales = drawer._scales(counted, np.array(weights), prices[place])
+            laplace = isinstance(price, dpi.PureDP)
+            variances = np.array(stage.noise_variances)
+            if laplace:  # that of whole steps is a sixth of a step less than that of real numbers
+                variances += np.array(stage.steps) ** 2 / 6
+            np.testing.assert_allclose(scales**2 * (2 if laplace else 1), variances, rtol=1e-3)
+            far.append((stage.array - summed) / np.sqrt(stage.noise_variances))
     distances = np.concatenate(far)
     assert np.abs(distances).max() < (12 if isinstance(price, dpi.PureDP) else 6.5)
     assert abs(distances.std() - 1) < 0.2
