@@ -371,9 +371,9 @@ class Scaled:
         return self._with(n, 0.0)
 
     def _ratio(self, n: int, price: Privacy) -> float:
-        """Variance of the noise at a price over that of the pilot, of the sums of the last stage."""
+        """Variance of the noise at a price over that of the pilot, of the first sums: later ones depend on releases."""
         ours, theirs = (self.asked.measured(n, one) for one in (price, self.pilot.release.cost.price))
-        variances = [one.stages[-1].law.variances * np.asarray(one.stages[-1].steps) ** 2 for one in (ours, theirs)]
+        variances = [one.stages[0].law.variances * np.asarray(one.stages[0].steps) ** 2 for one in (ours, theirs)]
         there = variances[1] > 0
         return float(np.median(variances[0][there] / variances[1][there])) if there.any() else 0.0
 
