@@ -60,9 +60,9 @@ def logit(
         to the declared upper bound over the usual weight.
     where : str, optional
         A condition on declared columns, such as ``"age >= 18"``; other rows count as absent.
-    ranges : bool
-        Whether to spend a share of the price on where most values of the numeric columns lie. Worth it where bounds
-        are several times as wide as the data.
+    ranges : bool, optional
+        Whether to spend a small share of the budget on where most values of the numeric columns lie, as is done by
+        default. ``False`` saves it, where bounds are hardly wider than the data.
     margins : bool
         Whether to spend a twentieth of the price on sums at the estimate from which ``get_margeff`` has average effects
         of terms that are 0 or 1 and of factors (``dummy=True``) and of whole numbers (``count=True``).

@@ -58,6 +58,9 @@ WIDTHS = {("ZCDP(0.5)", 2000): (1.35, 2.3), ("ZCDP(0.05)", 5000): (1.7, 3.0)}
 ERRORS = {("ZCDP(0.5)", 2000): (1.3, 2.2), ("ZCDP(0.05)", 5000): (1.6, 3.0)}
 """Width and RMSE over those without privacy: the largest median over the slopes of all cells, and the worst slope."""
 
+MAIN = (*WIDTHS, (PURE, PURE_N))
+"""Prices and numbers of rows for which widths are asked."""
+
 WORST_ERROR = 5.0
 """Largest RMSE ratio of replicates whose interval is bounded."""
 
@@ -774,12 +777,17 @@ def sizes_of(table: pd.DataFrame) -> list[Claim]:
 # --- the grid, the summary and the figure ---------------------------------------------------------------------------
 
 
-def cells(replicates: int, only: str = "") -> list[Cell]:
-    """Return the cells of a run: the quick ones, or the grid, of regressions whose name holds ``only``."""
+def cells(replicates: int, only: str = "", *, main: bool = False) -> list[Cell]:
+    """Return the cells of a run: the quick ones, or the grid, of regressions whose name holds ``only``.
+
+    With ``main`` it is the settings alone for which widths and errors are asked.
+    """
     if replicates <= QUICK and not only:
         return [Cell(name, n, PRICES["ZCDP(0.5)"], "add_remove", shuffled) for name, n, shuffled in QUICK_CELLS]
     names = [name for name in POPULATIONS if only.lower() in name.lower()]
     places = {name: place for place, name in enumerate(POPULATIONS)}
+    if main:
+        return [Cell(name, n, PRICES[price], "add_remove", False) for name, (price, n) in product(names, MAIN)]
     grid = [Cell(name, n, price, "add_remove", False) for name, n, price in product(names, SIZES, PRICES.values())]
     replaced = [
         Cell(name, n, price, "replace_one", False)
@@ -851,9 +859,9 @@ def figure_of(table: pd.DataFrame) -> Figure:
     return figure
 
 
-def run(arguments: Options, only: str = "") -> list[Claim]:
-    """Run every cell, or those of the regressions whose name holds ``only``, and judge what they found."""
-    asked = cells(arguments.replicates, only)
+def run(arguments: Options, only: str = "", *, main: bool = False) -> list[Claim]:
+    """Run every cell, or a part (see `cells`), and judge what they found."""
+    asked = cells(arguments.replicates, only, main=main)
     parts = {
         one.key: partial(
             run_cell, one.name, one.n, one.privacy, one.neighbors, arguments.replicates, arguments.seed,
@@ -884,11 +892,12 @@ def main() -> None:
     """Run the script; ``--only`` takes the regressions whose name holds a word."""
     parser = argparse.ArgumentParser(add_help=False)
     parser.add_argument("--only", default="", help="regressions whose name holds this word")
+    parser.add_argument("--main", action="store_true", help="only the settings for which widths are asked")
     chosen, rest = parser.parse_known_args()
     given, sys.argv[1:] = sys.argv[1:], rest
     arguments = options("regression.real_data", __doc__.splitlines()[0] + " --only WORD takes a part.", replicates=1000)
     command = " ".join(["python -m validation.regression.real_data", *given])
-    for one in run(replace(arguments, command=command), chosen.only):
+    for one in run(replace(arguments, command=command), chosen.only, main=chosen.main):
         print(f"{'held  ' if one.held else 'FAILED'} {one.what}: {one.ours} ({one.threshold}); {one.worst}")
 
 
