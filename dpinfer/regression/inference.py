@@ -280,6 +280,7 @@ def solved(
     longest: float,
     flat: bool,
     bend: float = 0.0,
+    uneven: float = 0.0,
     robust: bool = True,
 ) -> Fit:
     """Return the estimate one step from the last iteration's point.
@@ -307,6 +308,8 @@ def solved(
     bend : float
         By which part a Hessian may change where the linear predictor moves by a standard deviation of 1: the step is
         straight, and what it leaves is a bias.
+    uneven : float
+        By which part the weights of a Hessian vary around their mean, where it is a Gram matrix times that.
     """
     last = iterations[-1]
     whiten, width = last.whiten, len(last.point)
@@ -319,7 +322,7 @@ def solved(
     step = inverse @ last.score
     moved = max(length(whiten @ step), 1e-300)
     step *= min(1.0, longest / moved)
-    excess += 0.5 * bend * min(moved, longest) * float(np.linalg.norm((vectors.T @ step) * kept))
+    excess += (0.5 * bend * min(moved, longest) + uneven) * float(np.linalg.norm((vectors.T @ step) * kept))
     small = units / (units - width) if units > 2 * width else 2.0
     values_of, noise = meat
     products = floored(values_of, 0.0) if robust else max(float(values_of[0]), noise) * ((vectors * kept) @ vectors.T)

@@ -92,7 +92,7 @@ _START = {"l2": {"score": 0.47, "gram": 0.50, "rows": 0.03}, "l1": {"score": 0.4
 _START_ONCE = {"score": 0.13, "gram": 0.84, "rows": 0.03}
 _FIRST = {"score": 0.65, "hessian": 0.35}
 _LAST_ONCE = {"score": 0.8, "meat": 0.2}
-_MISSED = 0.1
+_MISSED = 0.3
 """Part of its eigenvalues that a Gram matrix lacks where nothing tells how many rows are long."""
 
 _OF_SLOPES = 0.03

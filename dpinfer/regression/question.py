@@ -307,6 +307,7 @@ def estimated_from(
         longest=_FAR_STEP[plan.model.kind],
         flat=plan.norm == "l1",
         bend=_BEND.get(plan.model.kind, 0.0),
+        uneven=_uneven(plan, start) if plan.once else 0.0,
         robust=plan.robust,
     )
     intercept = plan.columns.intercept
@@ -343,6 +344,19 @@ def estimated_from(
         slopes=_slopes(plan, start) if intercept else 0.0,
         steepness=plan.slopes(last),
     )
+
+
+def _uneven(plan: Plan, start: Start) -> float:
+    """Return the coefficient of variation of the weights of a Hessian, for a normal linear predictor."""
+    model = plan.model
+    if model.response is None:
+        return 0.0
+    centre = float(start.point @ start.second[0])
+    variance = max(float(start.point @ start.second @ start.point) - centre**2, 0.0)
+    once = float(replace(model.response, weight=model.weight).average_weight(centre, variance))
+    squared = replace(model.response, weight=lambda one: model.weight(one) ** 2)
+    twice = float(squared.average_weight(centre, variance))
+    return float(np.sqrt(max(twice / once**2 - 1.0, 0.0)))
 
 
 def _slopes(plan: Plan, start: Start) -> float:
