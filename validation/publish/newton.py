@@ -8,9 +8,12 @@ from validation.common.outputs import OUTPUT
 from validation.common.pages import picture
 from validation.publish.quantiles import lines_of
 
-__all__ = ["peers", "speed"]
+__all__ = ["peers", "real", "speed"]
 
 METHODS = ("rounds", "gram", "blocks", "bootstrap", "diffprivlib")
+
+_SHORT = 0.1
+"""Coverage below that without privacy by more is named."""
 
 _MANY = 2_000
 """Rows from which little of what is not determined is for want of rows."""
@@ -34,6 +37,36 @@ def peers() -> str:
             *lines_of(heads, rows),
             "",
             picture("Errors of slopes by five private methods over those of ordinary fits", "newton_peers"),
+        ]
+    )
+
+
+def real() -> str:
+    """Coverage, width and error of slopes on real data, by price."""
+    table = pd.read_csv(OUTPUT / "real_data.csv")
+    slopes = table[(table["quantity"] == "slope") & (table["mode"] == "drawn")]
+    short = slopes["non-private coverage"] - slopes["coverage"]
+    names = slopes.loc[short > _SHORT, "regression"].drop_duplicates()
+    heads = ["privacy, rows", "slopes", "covered", "without privacy", "width", "RMSE", "unbounded intervals"]
+    rows = [
+        (
+            f"{privacy}, {n:,}",
+            len(one),
+            *(f"{one[column].mean():.3f}" for column in ("coverage", "non-private coverage")),
+            *(f"{one[column].median():.3g}" for column in ("width ratio", "RMSE ratio")),
+            f"{one['unbounded'].mean():.1%}",
+        )
+        for (privacy, n), one in slopes.groupby(["privacy", "n"], sort=False)
+    ]  # fmt: skip
+    return "\n".join(
+        [
+            f"{slopes['regression'].nunique()} regressions on real data sets as populations, "
+            f"{slopes['replicates'].max()} replicates (`python -m validation.regression.real_data --main`). Width and root mean squared error are "
+            "medians over slopes, over those of the robust fit without privacy:",
+            "",
+            *lines_of(heads, rows),
+            "",
+            f"Covered less by more than {_SHORT:g}: slopes of {', '.join(names)}.",
         ]
     )
 

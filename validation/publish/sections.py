@@ -19,7 +19,7 @@ from validation.publish.entry import coverage, first_minutes, margins, noise
 from validation.publish.good_instances import good_instances
 from validation.publish.loglinear import loglinear, several
 from validation.publish.marginals import marginals
-from validation.publish.newton import peers, speed
+from validation.publish.newton import peers, real, speed
 from validation.publish.planning import planning, real_rows
 from validation.publish.quantiles import quantiles, selection, split
 from validation.publish.ranks import ranks
@@ -42,6 +42,7 @@ SECTIONS: dict[tuple[Path, str], Callable[[], str]] = {
     (ROOT / "README.md", "naive"): naive,
     (ROOT / "README.md", "textbook"): other_packages.textbook,
     (ROOT / "README.md", "headlines"): headlines,
+    (ROOT / "README.md", "real"): real,
     (DOCS / "claims.md", "claims"): claims,
     (DOCS / "claims.md", "fresh"): fresh,
     (DOCS / "claims.md", "times"): times,
