@@ -61,8 +61,8 @@ def real() -> str:
     return "\n".join(
         [
             f"{slopes['regression'].nunique()} regressions on real data sets as populations, "
-            f"{slopes['replicates'].max()} replicates (`python -m validation.regression.real_data --main`). Width and root "
-            "mean squared error are medians over slopes, over those of the robust fit without privacy:",
+            f"{slopes['replicates'].max()} replicates (`python -m validation.regression.real_data --main`). Width and "
+            "root mean squared error are medians over slopes, over those of the robust fit without privacy:",
             "",
             *lines_of(heads, rows),
             "",
