@@ -731,7 +731,7 @@ class Plan:
         if self.model.kind == "binary":
             steep = None if tables is None else tables.weight
             times = 0 if self.columns.weight is None else 1
-            mean = _over(steep, self._steepest)
+            mean = _over(steep, self.steepest)
             found.append(Term("slopes", "mass", prices["slopes"], mean, of="linear", power=times))
         if self.robust:
             found.append(Term("meat", "outer", prices["meat"] / meat ** (2 * power), score, cut=meat))
@@ -742,7 +742,7 @@ class Plan:
         return tuple(found)
 
     @property
-    def _steepest(self) -> float:
+    def steepest(self) -> float:
         """Largest weight of a Hessian of a binary response."""
         weight = self.model.tables(1.0, self.parameter, 1.0).weight
         assert weight is not None
@@ -755,7 +755,7 @@ class Plan:
         value, noise = split_terms(stage, self._terms(stage.settings, last=True), len(stage.settings["point"]))[
             "slopes"
         ]
-        return float(value[0]) * self._steepest, noise * self._steepest
+        return float(value[0]) * self.steepest, noise * self.steepest
 
     def iterations(self, stages: Mapping[str, StageRelease]) -> list[Iteration]:
         """Read all iterations; where the Hessian is the Gram matrix of the start, that is one, too."""
@@ -764,7 +764,7 @@ class Plan:
             return found
         start, last = self.begun(stages["start"]), stages["second"]
         mean = self.slopes(last)
-        weight = 1.0 if mean is None else float(np.clip(mean[0] / start.size, 1e-3 * self._steepest, self._steepest))
+        weight = 1.0 if mean is None else float(np.clip(mean[0] / start.size, 1e-3 * self.steepest, self.steepest))
         gram, noise, _ = start.gram
         unit, none = np.eye(len(gram)), np.zeros(len(gram))
         missed = float(last.settings["missed"])

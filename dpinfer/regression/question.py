@@ -353,8 +353,10 @@ def _uneven(plan: Plan, start: Start) -> float:
         return 0.0
     centre = float(start.point @ start.second[0])
     variance = max(float(start.point @ start.second @ start.point) - centre**2, 0.0)
-    once = float(replace(model.response, weight=model.weight).average_weight(centre, variance))
-    squared = replace(model.response, weight=lambda one: model.weight(one) ** 2)
+    largest = plan.steepest
+    bounded = replace(model.response, weight=lambda one: np.minimum(model.weight(one), largest) / largest)
+    squared = replace(model.response, weight=lambda one: (np.minimum(model.weight(one), largest) / largest) ** 2)
+    once = max(float(bounded.average_weight(centre, variance)), 1e-6)
     twice = float(squared.average_weight(centre, variance))
     return float(np.sqrt(max(twice / once**2 - 1.0, 0.0)))
 
