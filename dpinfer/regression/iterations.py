@@ -732,7 +732,7 @@ class Plan:
             steep = None if tables is None else tables.weight
             times = 0 if self.columns.weight is None else 1
             mean = _over(steep, self.steepest)
-            found.append(Term("slopes", "mass", prices["slopes"], mean, of="linear", power=times))
+            found.append(Term("slopes", "mass", prices["slopes"] / people**power, mean, of="linear", power=times))
         if self.robust:
             found.append(Term("meat", "outer", prices["meat"] / meat ** (2 * power), score, cut=meat))
         else:
