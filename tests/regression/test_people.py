@@ -103,3 +103,21 @@ def _seen(plan, counts, variance=1.0):
     for place, count in counts.items():
         people[1 + place] = count
     return {"people": SimpleNamespace(array=people, noise_variances=np.full(len(people), variance))}
+
+
+@pytest.mark.parametrize("price", [dpi.ZCDP(0.5), dpi.PureDP(1.0)], ids=str)
+@pytest.mark.parametrize("kind", SCHEMAS)
+def test_a_person_of_the_most_rows_pays_no_more_than_one(kind, price):
+    frame = people(kind, 50).sort_values("id")
+    cells = {name: frame[name].to_numpy() for name in ("x", "u", "y")}
+    drawer = Drawer(
+        Newton(formula=FORMULA, model=kind), Context(SCHEMAS[kind].with_people("id", MOST), "add_remove", price)
+    )
+    stages = drawer.stages(cells, np.random.default_rng(1), frame["id"].to_numpy())
+    asked = drawer.question.stage(len(stages) - 1, drawer.context, tuple(stages.values())[:-1]).measure.rows
+    power = 1 if isinstance(price, dpi.PureDP) else 2
+    paid = 0.0
+    for term in asked.terms:
+        length = MOST if term.cut is None else term.cut ** (2 if term.kind == "outer" else 1)
+        paid += term.price * length**power
+    assert paid <= 1 + 1e-9
