@@ -21,6 +21,7 @@ from scipy import special, stats
 
 if TYPE_CHECKING:
     from dpinfer.numerics.arrays import Array
+    from dpinfer.privacy.sensitivity import Norm
 
 __all__ = ["INDICES", "LOST", "Clip", "Lengths", "folded_quantile", "folded_tail", "length_cuts"]
 
@@ -31,8 +32,8 @@ _OCTAVE = 2
 """Bins in an octave."""
 
 _BINS = 22
-_WINDOW, _CLEAR = 2, 4.0
-"""Half an octave is seen where it holds more rows than so many standard deviations of their noise."""
+_WINDOW, _CLEAR = 2, {"l2": 4.0, "l1": 6.5}
+"""An octave is seen where it holds more rows than so many standard deviations of their noise, Gaussian or Laplace's."""
 
 _FARTHEST = 8.0
 """Second moments are those of lengths of up to so many times the edge of what is seen."""
@@ -110,13 +111,14 @@ class Lengths:
         noise: float,
         farthest: float = np.inf,
         indices: tuple[float, float] = INDICES,
+        norm: Norm = "l2",
     ) -> Lengths:
         """Read counts (B + 1,) below, between and above cuts (B,); no length is beyond ``farthest``."""
         inner, size = counts[1:], len(cuts)
         ends = np.minimum(np.arange(size) + _WINDOW, size)
         total = np.concatenate([[0.0], np.cumsum(inner)])
         within = total[ends] - total[:size]
-        clear = np.flatnonzero(within > _CLEAR * noise * np.sqrt(ends - np.arange(size)))
+        clear = np.flatnonzero(within > _CLEAR[norm] * noise * np.sqrt(ends - np.arange(size)))
         edge = int(clear[-1]) if clear.size else 0
         beyond, index = _heaviest(inner[edge:], noise, *indices)
         middles = np.concatenate([[0.6 * cuts[0]], cuts[:edge] * 2.0 ** (0.5 / _OCTAVE)])

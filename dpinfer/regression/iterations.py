@@ -19,6 +19,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from scipy import optimize
 
 from dpinfer.kernel.rows.interpolants import Interpolant
 from dpinfer.kernel.rows.round_counts import Bins, RoundCounts
@@ -48,15 +49,14 @@ _SHARES = {
     "l2": {
         "centres": Fraction(15, 1000),
         "spreads": Fraction(25, 1000),
-        "start": Fraction(8, 100),
+        "start": Fraction(7, 100),
         "counts": Fraction(3, 100),
-        "first": Fraction(14, 100),
-        "recounts": Fraction(9, 100),
-        "second": Fraction(62, 100),
+        "first": Fraction(18, 100),
+        "recounts": Fraction(16, 100),
+        "second": Fraction(52, 100),
     },
     "l1": {
-        "centres": Fraction(5, 100),
-        "spreads": Fraction(7, 100),
+        "centres": Fraction(14, 100),
         "start": Fraction(26, 100),
         "recounts": Fraction(7, 100),
         "second": Fraction(55, 100),
@@ -65,49 +65,47 @@ _SHARES = {
 """Shares of the price. Under Laplace noise a first iteration would cost more than its point is worth."""
 
 _ONCE = {
-    "centres": Fraction(4, 100),
-    "spreads": Fraction(6, 100),
-    "start": Fraction(42, 100),
-    "recounts": Fraction(8, 100),
+    "centres": Fraction(13, 100),
+    "start": Fraction(48, 100),
+    "recounts": Fraction(7, 100),
 }
 """Shares where the Gram matrix of the start, under Laplace noise, is the Hessian, too."""
 
 _CURVED = {
     "l2": {
-        "start": Fraction(10, 100),
+        "start": Fraction(7, 100),
         "counts": Fraction(3, 100),
         "first": Fraction(10, 100),
         "again": Fraction(16, 100),
     },
     "l1": {
-        "start": Fraction(22, 100),
-        "counts": Fraction(4, 100),
-        "first": Fraction(9, 100),
-        "again": Fraction(12, 100),
+        "start": Fraction(15, 100),
+        "counts": Fraction(5, 100),
+        "first": Fraction(20, 100),
     },
 }
 """Shares where the slope of the mean has no bound: one more iteration leads to the point of the last."""
 
 _START = {"l2": {"score": 0.47, "gram": 0.50, "rows": 0.03}, "l1": {"score": 0.40, "gram": 0.55, "rows": 0.05}}
-_START_ONCE = {"score": 0.13, "gram": 0.84, "rows": 0.03}
-_FIRST = {"score": 0.65, "hessian": 0.35}
+_START_ONCE = {"score": 0.20, "gram": 0.77, "rows": 0.03}
+_FIRST = {"score": 0.60, "hessian": 0.40}
 _LAST_ONCE = {"score": 0.8, "meat": 0.2}
 _MISSED = 0.3
-"""Part of its eigenvalues that a Gram matrix lacks where nothing tells how many rows are long."""
+"""Part of its eigenvalues that a Hessian is taken to lack under Laplace noise, where lengths of rows are not counted."""
 
 _OF_SLOPES = 0.03
 """Price of the sum of the weights of a Hessian, of a binary response, out of that of the score."""
 _SECOND = {
-    "l2": {"score": 0.77, "hessian": 0.14, "meat": 0.09},
-    "l1": {"score": 0.55, "hessian": 0.37, "meat": 0.08},
+    "l2": {"score": 0.70, "hessian": 0.24, "meat": 0.06},
+    "l1": {"score": 0.42, "hessian": 0.50, "meat": 0.08},
 }
 """Prices of the terms of an iteration, each of which has a size of at most 1 in every unit: together they pay 1."""
 
-_CENTRES, _OCTAVES = {"l2": 32, "l1": 16}, {"l2": 16, "l1": 10}
+_CENTRES, _OCTAVES = {"l2": 32, "l1": 24}, 16
 """Bins between the bounds of a column, and octaves around its centre."""
 
 _SEEN = 2.5
-_START_LENGTH = {"l2": 2.2, "l1": 1.1}
+_START_LENGTH = {"l2": 2.2, "l1": 0.95}
 _AWAY = {"linear": 0.1, "binary": 0.2, "log": 0.3, "huber": 0.1, "quantile": 0.3}
 _NEARER = 0.3
 """Distance of the first point from the estimate where there is no noise, in each coordinate, and a later one's part."""
@@ -314,7 +312,7 @@ class Plan:
         products = p * (p + 1) // 2
         most = {
             "centres": measured * _CENTRES[self.norm],
-            "spreads": measured * (2 * _OCTAVES[self.norm] + 2),
+            "spreads": measured * (2 * _OCTAVES + 2),
             "start": products + p + 2,
             "counts": max(len(length_cuts(1.0)), len(residual_cuts())) + len(length_cuts(1.0)) + 2,
             "first": products + p,
@@ -393,7 +391,7 @@ class Plan:
         return np.asarray(-1 + (place + part) * (2 / counts.shape[1]))
 
     def _spreads(self, before: Mapping[str, StageRelease]) -> Stage:
-        octaves = 2.0 ** -np.arange(_OCTAVES[self.norm] - 1)
+        octaves = 2.0 ** -np.arange(_OCTAVES - 1)
         steps = np.concatenate([-octaves, [0.0], octaves[::-1]])
         middles = self._middles(before["centres"])
         places = [
@@ -404,9 +402,11 @@ class Plan:
 
     def _scales(self, before: Mapping[str, StageRelease]) -> tuple[Array, Array]:
         """Return centre and spread of each column on the scale of its bounds; bounds alone where none is measured."""
+        if self.norm == "l1" and "centres" in before:
+            return self._unimodal(before["centres"])
         if "spreads" not in before:
             return np.zeros(len(self.columns.measured)), np.full(len(self.columns.measured), 3**-0.5)
-        stage, levels = before["spreads"], _OCTAVES[self.norm]
+        stage, levels = before["spreads"], _OCTAVES
         counts = stage.array.reshape(len(self.columns.measured), 2, levels)
         rows = counts[:, 0] + counts[:, 1, ::-1]  # from the farthest octave to the centre
         noise = float(np.sqrt(2 * stage.noise_variances[0]))
@@ -416,6 +416,21 @@ class Plan:
         total = rows.sum(axis=1)
         found = np.sqrt((rows @ sizes**2) / np.maximum(total, 1e-9))
         return np.array(stage.settings["middles"]), np.where(total > 0, np.maximum(found, 2.0**-levels), 3**-0.5)
+
+    def _unimodal(self, stage: StageRelease) -> tuple[Array, Array]:
+        """Return centre and spread of each column, of counts made to rise up to the median and to fall beyond it."""
+        counts = stage.array.reshape(len(self.columns.measured), -1)
+        middles, bins = self._middles(stage), counts.shape[1]
+        at = -1 + (np.arange(bins) + 0.5) * (2 / bins)
+        spreads = []
+        for row, middle in zip(counts, middles, strict=True):
+            mode = int(np.clip((middle + 1) * bins / 2, 0, bins - 1))
+            rising = optimize.isotonic_regression(row[: mode + 1]).x[:-1]
+            falling = optimize.isotonic_regression(row[mode:], increasing=False).x[1:]
+            fitted = np.maximum(np.concatenate([rising, [row[mode]], falling]), 0.0)
+            square = fitted @ (at - middle) ** 2 / max(float(fitted.sum()), 1e-9)
+            spreads.append(np.sqrt(square + (2 / bins) ** 2 / 12) if fitted.sum() > 0 else 3**-0.5)
+        return middles, np.array(spreads)
 
     def _response_scale(self, centres: Array, spreads: Array) -> tuple[float, float]:
         """Return what is taken off the response, and the unit in which it is measured."""
@@ -454,7 +469,7 @@ class Plan:
 
     def _start(self, before: Mapping[str, StageRelease]) -> Stage:
         centres, spreads = self._scales(before)
-        scaled = self.columns.scaled(self.columns.ranges(centres, spreads) if "spreads" in before else {})
+        scaled = self.columns.scaled(self.columns.ranges(centres, spreads) if "centres" in before else {})
         width = len(self.columns.names)
         radius = _START_LENGTH[self.norm] * (float(np.sqrt(width)) if self.norm == "l2" else float(width))
         shift, unit = self._response_scale(centres, spreads)
@@ -595,7 +610,7 @@ class Plan:
         bins = Bins("residual", "residual", residual_cuts())
         if not early:
             bins = Bins("length", "person", length_cuts(1.0), term=score)
-        if self.once:
+        if self.norm == "l1":
             return Stage(Sum(RoundCounts(frame, (bins,))), settings=settings)
         sizes = Bins("size", "size", length_cuts((finest / first) ** 2))
         return Stage(Sum(RoundCounts(frame, (bins, sizes)), weights=(1.0, 3.0)), settings=settings)
@@ -659,6 +674,8 @@ class Plan:
             }
         if self.once:
             radius, missed = float(settings["clip"]), _MISSED * start.size
+        elif self.norm == "l1":
+            radius, missed = _START_LENGTH["l1"] * width, _MISSED * start.size * settings.get("inside", 1.0)
         else:
             sizes = self.sizes(counted, start, whiten)
             reach = float(np.sqrt(start.size)) if self.model.bounded and not last else clip.half
@@ -675,13 +692,13 @@ class Plan:
         Both what it leaves out and its noise multiply the step from the point, whose length is guessed from the noise
         of the score that led there.
         """
-        start, flat = self.begun(before["start"]), np.sqrt(2.0) if self.norm == "l1" else 1.0
+        start = self.begun(before["start"])
         width, distance = len(start.point), self.drift(before, start)
         early = not any(one in before for one in ("first", "again"))
         distance = float(np.hypot(distance, _AWAY[self.model.kind] * (1.0 if early else _NEARER)))
         prices = self._last_prices if kind == "second" else _FIRST
         people = self.context.schema.rows_per_unit
-        noise = people * flat * self._noise(kind, prices, "hessian")
+        noise = people * self._noise(kind, prices, "hessian")
         return sizes.radius(noise, width, start.size * inside, distance, other)
 
     def drift(self, before: Mapping[str, StageRelease], start: Start) -> float:
@@ -701,7 +718,8 @@ class Plan:
             point = start.transform.T @ np.array(stage.settings["point"])
             largest = self.columns.largest_residual(point, (start.shift, start.unit))
         largest *= self.context.schema.rows_per_unit * self.columns.longest(whiten.T @ start.transform, self.norm)
-        return Lengths.read(stage.array[: len(cuts) + 1], cuts, float(np.sqrt(stage.noise_variances[0])), largest)
+        noise = float(np.sqrt(stage.noise_variances[0]))
+        return Lengths.read(stage.array[: len(cuts) + 1], cuts, noise, largest, norm=self.norm)
 
     def sizes(self, stage: StageRelease, start: Start, whiten: Array) -> Lengths:
         """Read counts of lengths of rows, as a Hessian weighs them."""
