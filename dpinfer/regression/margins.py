@@ -18,10 +18,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from dpinfer.inference.slopes import AverageChange, AverageSlope
 from dpinfer.kernel.rows.interpolants import Interpolant
 from dpinfer.kernel.rows.rounds import RoundSum, Term
 from dpinfer.kernel.stage import Slot, Stage, Sum
+from dpinfer.regression.inference import AverageChange, AverageSlope
 from dpinfer.regression.iterations import split_terms
 from dpinfer.regression.models import LOG, constant, tabled
 from dpinfer.results.effects import lone_changes

@@ -6,7 +6,7 @@ import pytest
 import dpinfer as dpi
 from dpinfer.errors import MissingFromReleaseError
 from dpinfer.kernel.rows.features import Features
-from dpinfer.procedures.gram_design import GramDesign
+from dpinfer.regression.gram import GramDesign
 from dpinfer.schema.grid import UNIT
 from dpinfer.schema.level_maps import in_steps, kept_map, level_indicators, level_number
 

@@ -16,7 +16,7 @@ from dpinfer.kernel.rows.round_frame import RoundFrame
 from dpinfer.kernel.rows.rounds import RoundSum, Term
 from dpinfer.kernel.sources import open_source
 from dpinfer.kernel.sums import exact_sums
-from dpinfer.procedures.gram_design import GramDesign
+from dpinfer.regression.gram import GramDesign
 from dpinfer.schema.grid import UNIT
 from dpinfer.schema.level_maps import in_steps, kept_map, level_number
 from tests.kernel.rows.round_bounds import frame_of

@@ -16,7 +16,7 @@ from dpinfer.errors import (
     MissingFromReleaseError,
     OptionError,
 )
-from dpinfer.procedures.regression import OLS
+from dpinfer.regression.linear import OLS
 from tests.linear import gram_ols
 
 SCHEMA = dpi.Schema(

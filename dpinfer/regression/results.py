@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
 
     from dpinfer.inference.base import Inference
-    from dpinfer.inference.slopes import AverageChange, AverageSlope
+    from dpinfer.regression.inference import AverageChange, AverageSlope
     from dpinfer.release.combined import AnyRelease
     from dpinfer.results.effects import Effect
     from dpinfer.results.links import Curve
