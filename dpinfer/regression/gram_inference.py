@@ -410,6 +410,7 @@ class LinearInference(BaseInference):
     ridge: Ridge | None = None
 
     methods = METHODS
+    cov_type = "nonrobust"
 
     @cached_property
     def _covariances(self) -> tuple[Array, Array]:

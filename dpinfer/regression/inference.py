@@ -407,6 +407,8 @@ class RegressionInference(BaseInference):
         Factor by which the Hessian's entry of the constant becomes the sum of the slopes of the mean; 0 if none does.
     steepness : tuple of float, optional
         That entry with its noise, at the point of the last iteration, of all rows at full weight.
+    cov_type : {"HC1", "cluster", "nonrobust"}
+        What ``fit.meat`` estimates; named in summaries.
     """
 
     names: tuple[str, ...]
@@ -424,6 +426,7 @@ class RegressionInference(BaseInference):
     total_variance: float = 0.0
     slopes: float = 0.0
     steepness: tuple[float, float] | None = None
+    cov_type: str = "HC1"
 
     methods = METHODS
     automatic = "wald"

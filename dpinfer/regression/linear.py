@@ -43,6 +43,8 @@ if TYPE_CHECKING:
 
 __all__ = ["OLS", "Gram", "gram", "ols"]
 
+_METHODS = ("auto", "newton", "gram")
+_OF_NEWTON: dict[str, Any] = {"ranges": True, "weights": None, "cov_type": None}
 _OF_GRAM: dict[str, Any] = {
     "row_norm": None,
     "norm": "l2",
@@ -51,14 +53,19 @@ _OF_GRAM: dict[str, Any] = {
     "replicates": 999,
     "seed": 0,
 }
-"""Options that only a Gram has, with their defaults."""
+"""Options that only one method has, with their defaults; a Gram knows one value of ``cov_type``, too."""
+_NEWTON_ONLY = {
+    "ranges": 'nothing: it is an option of method="newton"',
+    "weights": f'nothing: it is an option of method="newton"; {INSTEAD["weights"]}',
+    "cov_type": f'"nonrobust": cross-products do not tell where errors spread; {INSTEAD["cov_type"]}',
+}
 
 _SHARE = Allowed(
     lambda given: isinstance(given, int | float) and 0 <= given < 0.5, "a share of the price from 0 to below 0.5"
 )
 _ASSUMED = (
-    "Read from cross-products, standard errors assume a linear model with errors of equal spread (one error variance); "
-    "a robust covariance needs the rows."
+    "Standard errors are nonrobust: they assume a linear model whose errors have one variance. Cross-products hold "
+    "nothing to estimate robust ones from."
 )
 _FORMULA = Allowed(lambda given: isinstance(given, str), 'a formula such as "income ~ age"')
 
@@ -68,7 +75,7 @@ def ols(
     formula: str,
     data: Data | Release | Gram | None = None,
     *,
-    method: Literal["newton", "gram"] | None = None,
+    method: Literal["auto", "newton", "gram"] | None = "auto",
     cov_type: Literal["HC1", "nonrobust"] | None = None,
     weights: str | None = None,
     where: str | None = None,
@@ -92,10 +99,11 @@ def ols(
         Outside of ``I()`` the signs ``+ - * : / **`` join terms, as in ``(age + educ)**2``.
     data : PrivateData, PublicData, Release or Gram, optional
         Rows to measure, or a release that spans the columns. Nothing is read or spent here.
-    method : {"newton", "gram"}, optional
-        "newton" releases rounds of Newton's method for this one regression, with robust standard errors: the default
-        for rows. "gram" releases cross-products, whose noise grows with the declared bounds, and reads the regression
-        from them under the model of equal error variance: the default for a release, which serves many regressions.
+    method : {"auto", "newton", "gram"}
+        "newton" releases noisy Newton iterations for this one regression, with robust standard errors. "gram" releases
+        cross-products, whose noise grows with the declared bounds, and reads the regression from them under the model
+        of equal error variance; they serve many regressions. "auto", for which None stands too, takes what a release
+        holds. Of rows it takes cross-products where an option is set that only they have, else iterations: see Notes.
     cov_type : {"HC1", "nonrobust"}, optional
         For "newton" decided before the rows are read: "HC1", the default, releases what robust standard errors are made
         of. "nonrobust" spends that share of the price on the estimate, and takes errors as spreading equally and the
@@ -147,6 +155,13 @@ def ols(
     under `PureDP`); the estimate solves the noisy normal equations, and its covariance is
     ``s^2 S^-1 + S^-1 Cov(E a) S^-1`` with ``a = (-b, 1)`` (Vu & Slavkovic 2009; Sheffet 2017).
 
+    Public facts do not tell which method has the shorter intervals, so "auto" does not guess. Squared standard errors
+    of both exceed those without noise by a share that falls as 1/n, and which share is smaller hardly depends on n or
+    the price. It depends on how much of their declared bounds the columns and the errors use: iterations measure that,
+    cross-products do not. Of rows that fill their bounds, a few columns have shorter intervals from cross-products;
+    the smaller the part of the bounds that rows use, the more iterations gain. Nor do the standard errors of the two
+    assume the same. Where the bounds fit and errors have one variance, compare the two by `explain`.
+
     Examples
     --------
     >>> import numpy as np
@@ -160,28 +175,28 @@ def ols(
     True
     """
     source = data.release if isinstance(data, Gram) else data
-    if method not in (None, "newton", "gram"):
-        raise OptionError("method", method, ("newton", "gram"))
-    if method == "gram" or (method is None and _holds_products(source)):
-        if ranges is not True:
-            raise OptionError("ranges", ranges, 'nothing: it is an option of method="newton"')
-        if weights is not None:
-            raise OptionError("weights", weights, f'nothing: it is an option of method="newton"; {INSTEAD["weights"]}')
-        if cov_type not in (None, "nonrobust"):
-            told = f'"nonrobust": cross-products do not tell where errors spread; {INSTEAD["cov_type"]}'
-            raise OptionError("cov_type", cov_type, told)
-        return OLS.asking(locals(), source=source)
+    if method not in (None, *_METHODS):
+        raise OptionError("method", method, _METHODS)
+    asked = locals()
+    of_gram = [name for name, default in _OF_GRAM.items() if asked[name] != default]
+    of_newton = [name for name, default in _OF_NEWTON.items() if asked[name] != default]
+    if cov_type == "nonrobust":
+        of_newton.remove("cov_type")
+    if method in (None, "auto"):
+        if isinstance(source, Release):
+            method = "newton" if source.question.get("procedure") == "newton" else "gram"
+        else:
+            method = "gram" if (of_gram or inference == "simulated") and not of_newton else "newton"
+    if method == "gram":
+        for name in of_newton:
+            raise OptionError(name, asked[name], _NEWTON_ONLY[name])
+        return OLS.asking(asked, source=source)
     if cov_type not in (None, *COVARIANCES):
         raise OptionError("cov_type", cov_type, COVARIANCES)
-    for name, default in _OF_GRAM.items():
-        if locals()[name] != default:
-            raise OptionError(name, locals()[name], f'{default!r}: it is an option of method="gram"')
-    return Newton.asking(locals(), source=source, model="ols", cov_type=cov_type or "HC1")
-
-
-def _holds_products(source: object) -> bool:
-    """Whether a release was made for another question than rounds of Newton's method."""
-    return isinstance(source, Release) and source.question.get("procedure") != "newton"
+    for name in of_gram:
+        beside = f", and {of_newton[0]}= one of the other" if of_newton else ""
+        raise OptionError(name, asked[name], f'{_OF_GRAM[name]!r}: it is an option of method="gram"{beside}')
+    return Newton.asking(asked, source=source, model="ols", cov_type=cov_type or "HC1")
 
 
 @suggests

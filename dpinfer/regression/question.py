@@ -336,6 +336,7 @@ def estimated_from(
         nobs_is_public=plan.public_size is not None,
         target=target,
         method=method,
+        cov_type="nonrobust" if not plan.robust else "cluster" if people > 1 else "HC1",
         notes=notes,
         response=plan.model.response,
         moments=(mean, back @ start.second @ back.T - np.outer(mean, mean)),

@@ -238,7 +238,7 @@ def test_the_other_terms_are_covered_beside_an_extreme_level(few):
 
 
 def test_a_table_says_what_it_assumes(empty):
-    said = "errors of equal spread"
+    said = "Standard errors are nonrobust"
     assert any(said in note for note in empty.notes)
     census = fitted(people(), target="data")
     assert not any(said in note for note in census.notes)
