@@ -409,7 +409,7 @@ def test_options_of_both_methods_are_refused_before_any_charge():
         dpi.ols("y ~ x", data, method="gram", cov_type="HC1")
     with pytest.raises(OptionError, match="'auto', 'newton', 'gram'"):
         dpi.ols("y ~ x", data, method="rounds")
-    assert ledger.charges.empty
+    assert ledger.charges().empty
 
 
 def test_a_summary_names_the_standard_errors():
