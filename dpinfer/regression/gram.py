@@ -455,9 +455,8 @@ class RowNormEffect:
             return f"row_norm     none is suggested: from public bounds alone {told} would not save noise everywhere"
         until = "at any number of rows"
         if math.isfinite(self.rows):
-            until = (
-                f"up to about {_two_digits(self.rows)} rows, or more where errors use little of the response's range"
-            )
+            most = float(f"{self.rows:.2g}")
+            until = f"up to about {most:,.0f} rows, or more where errors use little of the response's range"
         table = self.frame.to_string(formatters={"weigh less": "{:.0%}".format}, float_format="{:.2f}".format)
         return (
             f"row_norm     {told} is {'asked for' if given else 'suggested, from public bounds alone'}: "
@@ -526,7 +525,3 @@ def _norms(question: GramDesign, norm: str, batch: Batch) -> Array:
     regressors = rows.encode(batch.cells)[0][:-1] / UNIT
     sizes = np.abs(regressors).sum(axis=0) if norm == "l1" else np.sqrt((regressors**2).sum(axis=0))
     return np.asarray(sizes[sizes > 0])
-
-
-def _two_digits(number: float) -> str:
-    return f"{float(f'{number:.2g}'):,.0f}"

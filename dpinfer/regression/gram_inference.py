@@ -16,7 +16,7 @@ from scipy import stats
 
 from dpinfer.display.progress import watch
 from dpinfer.errors import InferenceError
-from dpinfer.inference.base import BaseInference, check_simulation
+from dpinfer.inference.base import BaseInference
 from dpinfer.inference.batch import BatchEstimates, Oracle
 from dpinfer.inference.contrasts import (
     Contrasts,
@@ -620,7 +620,6 @@ def linear_inference(
     OptionError
         If an option has no such value.
     """
-    check_simulation(target, replicates)
     sums, noise = release_matrices(release, design.shape[1])
     laplace = release.law.family == "laplace"
     problem = GramProblem(noise, design, response, laplace, target == "population", rows_per_unit)

@@ -470,7 +470,9 @@ def _cells(design: Sequence[DesignColumn], schema: Schema) -> Iterator[tuple[Exp
 def _in_span(expression: Expression, cell: Cell, basis: Basis, weights: Array) -> tuple[Array, Array, float] | None:
     """Write a cell's column over features and over the design, with what one unit of the expression is divided by."""
     schema = basis.schema
-    codings = tuple((name, _indicator(level, len(schema[name].level_texts))) for name, level in cell)
+    codings = tuple(
+        (name, tuple(float(index == level) for index in range(len(schema[name].level_texts)))) for name, level in cell
+    )
     column = DesignColumn("", "", expression, codings)
     try:
         feature = represent(basis, [column], independent=False)[0]
@@ -492,10 +494,6 @@ def _over_design(feature: Array, weights: Array, scale: float) -> tuple[Array, A
         return None
     own[np.abs(own) * sizes < _SPANNED * (np.abs(own) * sizes).max()] = 0.0
     return feature, own, scale
-
-
-def _indicator(level: int, count: int) -> tuple[float, ...]:
-    return tuple(float(index == level) for index in range(count))
 
 
 def _slope(design: Sequence[DesignColumn], expression: Expression, cell: Cell) -> Array:
