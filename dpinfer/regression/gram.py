@@ -46,6 +46,7 @@ __all__ = [
     "coefficient_errors",
     "covariance",
     "expected_noise",
+    "expected_ratios",
     "fit_gram",
     "laplace_parts",
     "laplace_shares",
@@ -370,6 +371,14 @@ def expected_noise(question: GramDesign, measurement: Measurement, sizes: Sequen
         fit = fit_gram(problem, size * moments[None], np.array([float(size)]))
         errors[f"n = {size:,}"] = np.sqrt(np.diag(covariance(fit)[1][0]))
     return pd.DataFrame(errors, index=[column.name for column in question.compiled.design])
+
+
+def expected_ratios(question: GramDesign, measurement: Measurement, sizes: Sequence[int]) -> list[float]:
+    """Return mean standard errors of slopes with noise over those without, by number of rows, for rows as above."""
+    sampling, noise = coefficient_errors(question, measurement, sample_batch(question.schema, _ROWS))
+    slopes = [place for place, one in enumerate(question.compiled.design) if one.name != "Intercept"] or [0]
+    alone = float(np.sqrt(sampling[slopes]).mean())
+    return [float(np.sqrt(sampling + noise / size)[slopes].mean()) / alone for size in sizes]
 
 
 def coefficient_errors(question: GramDesign, measurement: Measurement, batch: Batch) -> tuple[Array, Array]:

@@ -17,7 +17,7 @@ from dpinfer.procedures.explanation import sizes_shown
 from dpinfer.procedures.keywords import INSTEAD, suggests
 from dpinfer.procedures.options import Allowed, inferred, measured, one_of, refuse_simulated, texts_of
 from dpinfer.procedures.procedure import Procedure
-from dpinfer.regression.gram import GramDesign, expected_noise, row_norm_effect, suggested_row_norm
+from dpinfer.regression.gram import GramDesign, expected_noise, expected_ratios, row_norm_effect, suggested_row_norm
 from dpinfer.regression.gram_inference import METHODS, batch_linear, linear_inference, linear_oracle
 from dpinfer.regression.near_empty import level_columns
 from dpinfer.regression.question import COVARIANCES, Newton
@@ -160,7 +160,7 @@ def ols(
     the price. It depends on how much of their declared bounds the columns and the errors use: iterations measure that,
     cross-products do not. Of rows that fill their bounds, a few columns have shorter intervals from cross-products;
     the smaller the part of the bounds that rows use, the more iterations gain. Nor do the standard errors of the two
-    assume the same. Where the bounds fit and errors have one variance, compare the two by `explain`.
+    assume the same. Where the bounds fit and errors have one variance, compare what `explain` of the two says.
 
     Examples
     --------
@@ -386,16 +386,24 @@ class OLS(OfProducts, Estimated):
         -------
         str
             What is measured, its bound, noise and guarantee; the standard error that privacy noise alone would give
-            each coefficient if the rows were spread evenly over their declared bounds; and a value of ``row_norm``
-            that would save noise, with what it does, from the bounds alone.
+            each coefficient if the rows were spread evenly over their declared bounds, and by how much noise would
+            make standard errors of slopes larger; and a value of ``row_norm`` that would save noise, with what it
+            does, from the bounds alone.
         """
-        context = measured.context
-        table = expected_noise(self.design(context.schema), measured, sizes_shown(context.nobs))
+        context, sizes = measured.context, sizes_shown(measured.context.nobs)
+        question = self.design(context.schema)
+        table = expected_noise(question, measured, sizes)
+        ratios = zip(expected_ratios(question, measured, sizes), sizes, strict=True)
+        shown = ", ".join(f"{ratio - 1:.1%} at n = {size:,}" for ratio, size in ratios)
         heading = (
             "standard error from privacy noise alone, if every column were spread evenly over its bounds and\n"
             "independent of the others (columns that are related, or use little of their bounds, carry more):"
         )
-        told = f"{measured.describe()}\n{heading}\n{table.to_string(float_format=lambda x: f'{x:.4g}')}"
+        told = (
+            f"{measured.describe()}\n{heading}\n{table.to_string(float_format=lambda x: f'{x:.4g}')}\n"
+            "standard errors of slopes from sampling and noise together, over those from sampling alone, then about\n"
+            f"1 + {shown}"
+        )
         advice = self._row_norm(measured, context.privacy)
         return told if advice is None else f"{told}\n{advice}"
 

@@ -423,3 +423,16 @@ def test_a_summary_names_the_standard_errors():
         assert named in str(results.summary2())
     census = dpi.ols("y ~ x", data, method="gram", target="data").fit(dpi.ZCDP(1.0))
     assert "Covariance Type" not in str(census.summary())
+
+
+@pytest.mark.parametrize("price", [dpi.ZCDP(0.05), dpi.PureDP(1.0)], ids=str)
+def test_explain_says_how_much_noise_lengthens_standard_errors(price):
+    """For rows spread evenly over the bounds; the seed is fixed, and other seeds are within .05, too."""
+    schema = dpi.Schema(x=dpi.Real(-1, 1), z=dpi.Real(0, 3), y=dpi.Real(-2, 2))
+    told = str(dpi.ols("y ~ x + z", method="gram").explain(price, schema=schema))
+    share = re.search(r"then about\n1 \+ .*?([\d.]+)% at n = 10,000", told).group(1)
+    rng = np.random.default_rng(3)
+    data = dpi.PublicData(schema.sample(10_000, rng), schema, rng=rng)
+    results = dpi.ols("y ~ x + z", data, method="gram").fit(price)
+    found = results.bse[1:].mean() / results.bse_sampling[1:].mean() - 1
+    assert found == pytest.approx(float(share) / 100, rel=0.1)
