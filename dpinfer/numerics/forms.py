@@ -9,7 +9,7 @@ import numpy as np
 if TYPE_CHECKING:
     from dpinfer.numerics.arrays import Array
 
-__all__ = ["inverse_form", "root_of", "symmetric"]
+__all__ = ["inverse_form", "noise_level", "root_of", "symmetric"]
 
 
 def symmetric(triangles: Array, width: int) -> Array:
@@ -19,6 +19,13 @@ def symmetric(triangles: Array, width: int) -> Array:
     full[..., upper[0], upper[1]] = triangles[..., : len(upper[0])]
     full[..., upper[1], upper[0]] = triangles[..., : len(upper[0])]
     return full
+
+
+def noise_level(noise: Array, rows: Array) -> float:
+    """Spectral size of the noise in the rotated cross-products: ``2 sqrt(v p)`` for equal scales."""
+    squared = rows**2
+    row_sums = (squared @ noise @ squared.T).sum(axis=1) - 0.5 * np.diag(squared @ noise @ squared.T)
+    return float(2 * np.sqrt(row_sums.max()))
 
 
 def root_of(matrices: Array) -> Array:

@@ -17,13 +17,11 @@ from dpinfer.procedures.quality import DataQuality
 from dpinfer.procedures.quantiles import Quantile
 from dpinfer.procedures.queries import LinearQueries
 from dpinfer.procedures.rank_test import RankTest
-from dpinfer.procedures.regression import OLS, Gram
 from dpinfer.procedures.selection import ExponentialMechanism, MostFrequent
 from dpinfer.procedures.threshold import AboveThreshold
 
 __all__ = [
     "CDF",
-    "OLS",
     "AboveThreshold",
     "BinomTest",
     "Bootstrap",
@@ -34,7 +32,6 @@ __all__ = [
     "Description",
     "ExpFam",
     "ExponentialMechanism",
-    "Gram",
     "LinearQueries",
     "LogLinear",
     "Marginals",

@@ -11,7 +11,7 @@ from dpinfer.errors import InferenceError, OptionError, ReleaseFormatError
 from dpinfer.inference.testing.binomial import ALTERNATIVES, binomial_pvalue, noisy_binomial_estimate
 from dpinfer.inference.tulap import Alternative
 from dpinfer.privacy.units import PureDP
-from dpinfer.procedures.expected import first_error, sizes_shown
+from dpinfer.procedures.explanation import first_error, sizes_shown
 from dpinfer.procedures.joint_table import counts_in
 from dpinfer.procedures.keywords import suggests
 from dpinfer.procedures.options import Allowed, inferred, is_number, one_of

@@ -16,7 +16,7 @@ from dpinfer.kernel.price import amounts
 from dpinfer.kernel.rows.blocks import BINS, BlockValues, OctaveCounts, PlaceCounts
 from dpinfer.kernel.stage import Stage, Sum
 from dpinfer.procedures.block_plan import blocks_for
-from dpinfer.procedures.expected import sizes_shown
+from dpinfer.procedures.explanation import sizes_shown
 
 if TYPE_CHECKING:
     from dpinfer.numerics.arrays import Array

@@ -18,7 +18,7 @@ from dpinfer.kernel.rows.features import Features
 from dpinfer.kernel.stage import Slot, Stage, Sum
 from dpinfer.privacy.units import PureDP
 from dpinfer.procedures.conditions import kept_where
-from dpinfer.procedures.expected import first_error
+from dpinfer.procedures.explanation import first_error
 from dpinfer.release import Release
 from dpinfer.schema.grid import constant_basis
 

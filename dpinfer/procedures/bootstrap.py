@@ -11,12 +11,12 @@ import numpy as np
 
 from dpinfer.errors import OptionError
 from dpinfer.inference.bootstrap import METHODS, BootstrapInference, ReplicateSums
-from dpinfer.inference.gram import noise_level
 from dpinfer.kernel.price import price_stage
 from dpinfer.kernel.rows.cells import MOST_SUMS, CellSum
 from dpinfer.kernel.rows.products import GramSum
 from dpinfer.kernel.rows.resampled import Resampling
 from dpinfer.kernel.stage import Context, Data, Resampled, Stage, Sum
+from dpinfer.numerics.forms import noise_level
 from dpinfer.privacy.resampling import POISSON
 from dpinfer.procedures.bootstrap_plan import STATISTICS, BootstrapPlan, PublicTotal
 from dpinfer.procedures.conditions import where_notes
@@ -170,7 +170,7 @@ class Bootstrap(Procedure):
                 model_name="Private OLS, bootstrap",
                 response=asked.response,
                 notes=notes,
-                design=FormulaDesign(found.schema, asked.gram.compiled.design),
+                design=FormulaDesign(found.schema, asked.compiled.design),
             )
         return BootstrapDescription(
             inference,
@@ -315,12 +315,12 @@ def _unstable(sums: ReplicateSums, measured: BootstrapPlan, asked: BootstrapPlan
     if asked.statistic != "total" and sums.mean[0] < max(_FEW * error, 2.0):
         found.append(f"the number of rows, {sums.mean[0]:,.0f} with a standard error of {error:,.0f}, may be near zero")
     elif asked.regression:
-        width = measured.gram.basis.width
+        width = measured.basis.width
         full, noise = np.zeros((2, width, width))
         upper = np.triu_indices(width)
         full[upper], noise[upper] = sums.mean, np.diag(sums.noise_of_mean)
         full, noise = (part + np.triu(part, 1).T for part in (full, noise))
-        design = represent(measured.gram.basis, asked.gram.columns[:-1])
+        design = represent(measured.basis, asked.compiled.design)
         rows = np.linalg.qr(design.T)[0].T
         least = float(np.linalg.eigvalsh(rows @ full @ rows.T)[0])
         if least < _RELIABLE * noise_level(noise, rows):

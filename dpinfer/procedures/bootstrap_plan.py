@@ -14,21 +14,23 @@ from dpinfer.kernel.rows.features import Features
 from dpinfer.kernel.rows.resampled import ReplicateSum, Resampling
 from dpinfer.numerics.arithmetic import Arithmetic
 from dpinfer.procedures.conditions import compiled_where, quoted, told_where
-from dpinfer.procedures.gram_design import GramDesign
 from dpinfer.procedures.sum_plan import SumPlan
 from dpinfer.release.laws import NoiseLaw
 from dpinfer.schema.axes import compile_condition
-from dpinfer.schema.basis import represent
+from dpinfer.schema.basis import build_basis, represent
 from dpinfer.schema.category import Category
 from dpinfer.schema.columns import Boolean
 from dpinfer.schema.expressions import compile_expression
+from dpinfer.schema.formula import two_sided
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from numpy.typing import NDArray
 
+    from dpinfer.schema.basis import Basis
     from dpinfer.schema.expressions import Expression
+    from dpinfer.schema.formula import CompiledFormula, DesignColumn
     from dpinfer.schema.schema import Schema
 
     Array = NDArray[np.float64]
@@ -74,9 +76,20 @@ class BootstrapPlan:
         return "~" in self.statistic
 
     @cached_property
-    def gram(self) -> GramDesign:
+    def compiled(self) -> CompiledFormula:
         """The regression."""
-        return GramDesign(self.schema, formula=self.statistic, where=self.where)
+        return two_sided(self.statistic, self.schema)
+
+    @cached_property
+    def regressed(self) -> tuple[DesignColumn, ...]:
+        """Regressors, then the response."""
+        assert self.compiled.response is not None
+        return (*self.compiled.design, self.compiled.response)
+
+    @cached_property
+    def basis(self) -> Basis:
+        """The features whose sums, or cross-products of a regression, are measured."""
+        return build_basis(self.regressed, self.schema) if self.regression else self.moments.basis
 
     @cached_property
     def moments(self) -> SumPlan:
@@ -134,15 +147,14 @@ class BootstrapPlan:
     def rows(self) -> ReplicateSum:
         """The row function."""
         _ = self.arithmetic
-        basis = self.gram.basis if self.regression else self.moments.basis
-        features = Features(basis, self.condition)
+        features = Features(self.basis, self.condition)
         return ReplicateSum(features, self.regression, self.replicates, self.weights, self.seed)
 
     def check(self) -> None:
         """Compile everything, and so refuse what cannot be served before anything is measured."""
         if self.regression:
-            self.gram.check()
-            used = {name for name in self.schema if name in self.gram.rows.columns}
+            represent(self.basis, self.regressed)
+            used = {name for name in self.schema if name in self.rows.features.columns}
             missing = sorted(used - {name for text in self.columns for name in self._used_by(text)})
             if self.columns and missing:
                 raise OptionError("columns", list(self.columns), f"the formula's columns too: {', '.join(missing)}")
@@ -155,7 +167,7 @@ class BootstrapPlan:
     def names(self) -> tuple[str, ...]:
         """Names of the estimates."""
         if self.regression:
-            return tuple(column.name for column in self.gram.columns[:-1])
+            return tuple(column.name for column in self.compiled.design)
         if self.arithmetic is not None:
             return (self.arithmetic.of("mean"),)
         if self.statistic == "proportion":
@@ -170,7 +182,7 @@ class BootstrapPlan:
     def response(self) -> str:
         """What is described, so that the mean of a ratio and the ratio of means are told apart."""
         if self.regression:
-            return self.gram.columns[-1].name
+            return self.regressed[-1].name
         one_each = self.arithmetic is not None or self.statistic in ("mean", "total", "variance", "std")
         return ", ".join(self.names if one_each else self.columns)
 
@@ -185,7 +197,7 @@ class BootstrapPlan:
         if asked.regression:
             if not self.regression:
                 raise MissingFromReleaseError("the release holds no cross-products, which a regression needs")
-            return Coefficients(represent(self.gram.basis, asked.gram.columns), self.gram.basis.width)
+            return Coefficients(represent(self.basis, asked.regressed), self.basis.width)
         if self.regression or asked.rows.labels != self.rows.labels:
             raise MissingFromReleaseError(
                 f"the release holds the sums of {self.text}, which do not give {asked.text}: measure that"
@@ -195,7 +207,7 @@ class BootstrapPlan:
     @property
     def design(self) -> Array:
         """Regressors as combinations of the features (p, d)."""
-        return self.gram.design[:-1]
+        return represent(self.basis, self.regressed)[:-1]
 
     def of_moments(self, sums: Array) -> Array:
         """Estimates (R, p) from sums of features (R, d), the number of rows first."""

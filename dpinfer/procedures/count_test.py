@@ -15,7 +15,7 @@ from dpinfer.inference.testing.tables import STATISTICS, GoodnessOfFit, Homogene
 from dpinfer.privacy.units import PureDP
 from dpinfer.procedures.conditions import told_where, where_notes
 from dpinfer.procedures.described import counts_of_table
-from dpinfer.procedures.expected import first_error
+from dpinfer.procedures.explanation import first_error
 from dpinfer.procedures.level_numbers import by_label, read_shares, read_sizes, shown
 from dpinfer.procedures.noisy_cells import count_noise
 from dpinfer.procedures.of_sums import OfSums

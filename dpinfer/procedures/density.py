@@ -12,7 +12,7 @@ from dpinfer.kernel.price import amounts, price_stage
 from dpinfer.kernel.stage import Context, Data, Slot, Stage, Sum
 from dpinfer.procedures.conditions import told_where
 from dpinfer.procedures.density_plan import DensityPlan
-from dpinfer.procedures.expected import first_error
+from dpinfer.procedures.explanation import first_error
 from dpinfer.procedures.fine_grid import read_edges
 from dpinfer.procedures.keywords import suggests
 from dpinfer.procedures.options import TARGET, inferred, measured, named

@@ -14,7 +14,7 @@ from dpinfer.kernel.rehearsal import sample_batch
 from dpinfer.kernel.stage import Context, Noise, Stage
 from dpinfer.procedures.conditions import quoted
 from dpinfer.procedures.described import MOST_ESTIMATES, describe
-from dpinfer.procedures.expected import sizes_shown
+from dpinfer.procedures.explanation import sizes_shown
 from dpinfer.procedures.infer_sums import infer_sums
 from dpinfer.procedures.keywords import suggests
 from dpinfer.procedures.of_sums import OfMoments

@@ -6,6 +6,7 @@ import re
 from itertools import takewhile
 from typing import TYPE_CHECKING, Self
 
+import numpy as np
 import pandas as pd
 
 from dpinfer.display.report import Report, Table
@@ -14,9 +15,10 @@ from dpinfer.release.laws import CHOICES
 
 if TYPE_CHECKING:
     from dpinfer.kernel.measurement import Measurement
+    from dpinfer.kernel.priced_stage import PricedStage
     from dpinfer.privacy.units import Neighbors, Privacy
 
-__all__ = ["Explanation"]
+__all__ = ["Explanation", "first_error", "sizes_shown"]
 
 _GAP = re.compile(r" {2,}")
 _HEADS = ("test", "replicates", "balance", "instead", "ranks", "error", "region", "native", "row_norm")
@@ -158,3 +160,13 @@ def _table(heading: str, rows: list[list[str]]) -> Table:
     heads = [""] * (width - len(rows[0])) + rows.pop(0) if len(rows) > 1 and len(rows[0]) < width else [""] * width
     cells = tuple(tuple(row) for row in rows)
     return Table(tuple(heads), cells, frozenset({1}) if width == 2 else frozenset(), 0, heading.removesuffix(":"))
+
+
+def sizes_shown(nobs: int | None) -> tuple[int, ...]:
+    """Return numbers of rows to show noise for: the public one, or several."""
+    return (1_000, 10_000, 100_000) if nobs is None else (nobs,)
+
+
+def first_error(priced: Measurement | PricedStage) -> float:
+    """Return the standard deviation of the noise of the first sum that is released."""
+    return float(np.sqrt(priced.law.variances[0])) * priced.steps[0]

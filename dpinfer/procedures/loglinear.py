@@ -10,7 +10,7 @@ from dpinfer.errors import MissingFromReleaseError, NotProvedError, OptionError,
 from dpinfer.inference.loglinear_inference import METHODS, LogLinearInference, batch_loglinear, loglinear_oracle
 from dpinfer.kernel.stage import Data
 from dpinfer.procedures.conditions import told_where, where_notes
-from dpinfer.procedures.expected import first_error
+from dpinfer.procedures.explanation import first_error
 from dpinfer.procedures.keywords import suggests
 from dpinfer.procedures.noisy_cells import (
     NoisyCells,

@@ -12,7 +12,7 @@ from dpinfer.inference.linear_noise import METHODS, batch_queries, measured_quer
 from dpinfer.kernel.rows.classes import ClassCounts
 from dpinfer.kernel.stage import Context, Data, Stage, Sum
 from dpinfer.procedures.described import MOST_ESTIMATES
-from dpinfer.procedures.expected import first_error
+from dpinfer.procedures.explanation import first_error
 from dpinfer.procedures.keywords import suggests
 from dpinfer.procedures.options import inferred, one_of, texts_of
 from dpinfer.procedures.procedure import Procedure

@@ -14,7 +14,7 @@ from dpinfer.inference.linear_noise import METHODS, batch_queries, measured_quer
 from dpinfer.kernel.stage import Context, Data, Noise, Stage, Sum
 from dpinfer.numerics.reading import floats
 from dpinfer.procedures.conditions import told_where, where_notes
-from dpinfer.procedures.expected import first_error
+from dpinfer.procedures.explanation import first_error
 from dpinfer.procedures.joint_table import MeasuredCounts
 from dpinfer.procedures.keywords import suggests
 from dpinfer.procedures.options import inferred, is_text, one_of, texts_of

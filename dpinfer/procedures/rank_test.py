@@ -17,7 +17,7 @@ from dpinfer.inference.testing.ranks import ZEROS, GroupRanks, SignedRanks
 from dpinfer.kernel.measurement import price_procedure
 from dpinfer.procedures.conditions import told_where, where_notes
 from dpinfer.procedures.described import counts_of_table
-from dpinfer.procedures.expected import first_error
+from dpinfer.procedures.explanation import first_error
 from dpinfer.procedures.given_cdf import GivenCdf, leaf_shares
 from dpinfer.procedures.leaves import (
     FEWEST,

@@ -12,13 +12,12 @@ from dpinfer.errors import CollinearDesignError, FormulaError, OptionError
 from dpinfer.kernel.rows.features import Features
 from dpinfer.kernel.rows.round_frame import RoundFrame
 from dpinfer.procedures.conditions import compiled_where, quoted
-from dpinfer.procedures.gram_design import two_sided
 from dpinfer.schema.basis import build_basis, represent
 from dpinfer.schema.category import Category
 from dpinfer.schema.clamping import limits_of
 from dpinfer.schema.columns import Boolean, Integer, Real
 from dpinfer.schema.expressions import compile_expression, constant_expression
-from dpinfer.schema.formula import CompiledFormula, DesignColumn, compile_formula
+from dpinfer.schema.formula import CompiledFormula, DesignColumn, compile_formula, two_sided
 from dpinfer.schema.grid import UNIT
 
 if TYPE_CHECKING:

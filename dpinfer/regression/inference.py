@@ -28,7 +28,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, NamedTuple, Self
 
 import numpy as np
 from scipy import optimize, special, stats
@@ -36,7 +36,6 @@ from scipy import optimize, special, stats
 from dpinfer.inference.base import BaseInference
 from dpinfer.inference.contrasts import rows_of
 from dpinfer.inference.restrictions import independent
-from dpinfer.inference.slopes import AverageSlope
 from dpinfer.regression.clipping import folded_quantile, folded_tail
 from dpinfer.regression.iterations import floored
 
@@ -47,7 +46,7 @@ if TYPE_CHECKING:
     from dpinfer.numerics.responses import Response
     from dpinfer.regression.iterations import Iteration
 
-__all__ = ["METHODS", "Fit", "RegressionInference", "solved"]
+__all__ = ["METHODS", "AverageChange", "AverageSlope", "Fit", "RegressionInference", "solved"]
 
 METHODS = ("auto", "wald", "score")
 
@@ -62,6 +61,48 @@ _APART = 1e-12
 
 _FAR = 1e3
 """Standard errors from the estimate at which a score interval that has not ended has no end."""
+
+
+class AverageSlope(NamedTuple):
+    """The average over rows of the derivative of the mean by the linear predictor, at the estimate.
+
+    Attributes
+    ----------
+    value : float
+    variance : float
+        Of its error: from privacy noise, and from the coefficients at which the derivative is taken. The rows count
+        as fixed.
+    covariance : ndarray (p,) or None
+        With the coefficients, sampling and noise; None where it is not known, and is bounded then.
+    """
+
+    value: float
+    variance: float
+    covariance: Array | None = None
+
+
+class AverageChange(NamedTuple):
+    """The average over rows of what the mean changes by where a term takes another value, at the estimate.
+
+    Attributes
+    ----------
+    name, term : str
+        What the effect is called, and the term that changes: a factor has several changes.
+    kind : str
+        "dummy", "factor" or "count".
+    value : float
+    variance : float
+        Of the noise of what was released.
+    gradient : ndarray (p,)
+        Derivative by the coefficients.
+    """
+
+    name: str
+    term: str
+    kind: str
+    value: float
+    variance: float
+    gradient: Array
 
 
 @dataclass(frozen=True, eq=False)
@@ -366,6 +407,8 @@ class RegressionInference(BaseInference):
         Factor by which the Hessian's entry of the constant becomes the sum of the slopes of the mean; 0 if none does.
     steepness : tuple of float, optional
         That entry with its noise, at the point of the last iteration, of all rows at full weight.
+    cov_type : {"HC1", "cluster", "nonrobust"}
+        What ``fit.meat`` estimates; named in summaries.
     """
 
     names: tuple[str, ...]
@@ -383,6 +426,7 @@ class RegressionInference(BaseInference):
     total_variance: float = 0.0
     slopes: float = 0.0
     steepness: tuple[float, float] | None = None
+    cov_type: str = "HC1"
 
     methods = METHODS
     automatic = "wald"

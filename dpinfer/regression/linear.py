@@ -1,23 +1,50 @@
-"""Linear regression by noisy cross-products: `ols` and `gram`."""
+"""Linear regression: `ols`, and noisy cross-products from which many regressions are read, `gram`."""
 
 from __future__ import annotations
 
+from abc import abstractmethod
+from dataclasses import KW_ONLY, dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal
 
-from dpinfer.errors import OptionError
+import numpy as np
+
+from dpinfer.errors import InferenceError, MissingFromReleaseError, OptionError, UnknownColumnError, type_of
+from dpinfer.kernel.rows.features import NORMS
+from dpinfer.kernel.rows.products import GramSum
+from dpinfer.procedures.conditions import where_notes
+from dpinfer.procedures.estimated import Estimated
+from dpinfer.procedures.explanation import sizes_shown
 from dpinfer.procedures.keywords import INSTEAD, suggests
-from dpinfer.procedures.options import texts_of
-from dpinfer.procedures.regression import OLS, Gram
+from dpinfer.procedures.options import Allowed, inferred, measured, one_of, refuse_simulated, texts_of
+from dpinfer.procedures.procedure import Procedure
+from dpinfer.regression.gram import GramDesign, expected_noise, expected_ratios, row_norm_effect, suggested_row_norm
+from dpinfer.regression.gram_inference import METHODS, batch_linear, linear_inference, linear_oracle
+from dpinfer.regression.near_empty import level_columns
 from dpinfer.regression.question import COVARIANCES, Newton
-from dpinfer.release import Release
+from dpinfer.release import Release, StageRelease
+from dpinfer.results.base import PrivateResults
+from dpinfer.results.people import alike_flags
+from dpinfer.schema.basis import represent
+from dpinfer.schema.formula import two_sided
+from dpinfer.schema.points import FormulaDesign
 
 if TYPE_CHECKING:
+    import os
     from collections.abc import Sequence
 
-    from dpinfer.kernel.stage import Data
+    from dpinfer.inference.batch import BatchEstimates, Oracle
+    from dpinfer.inference.released import Released
+    from dpinfer.kernel.measurement import Measurement
+    from dpinfer.kernel.stage import Context, Data, Stage
+    from dpinfer.numerics.arrays import Array
+    from dpinfer.privacy.units import Neighbors, Privacy
+    from dpinfer.procedures.options import Contrasts
+    from dpinfer.schema.schema import Schema
 
-__all__ = ["gram", "ols"]
+__all__ = ["OLS", "Gram", "gram", "ols"]
 
+_METHODS = ("auto", "newton", "gram")
+_OF_NEWTON: dict[str, Any] = {"ranges": True, "weights": None, "cov_type": None}
 _OF_GRAM: dict[str, Any] = {
     "row_norm": None,
     "norm": "l2",
@@ -26,7 +53,21 @@ _OF_GRAM: dict[str, Any] = {
     "replicates": 999,
     "seed": 0,
 }
-"""Options that only a Gram has, with their defaults."""
+"""Options that only one method has, with their defaults; a Gram knows one value of ``cov_type``, too."""
+_NEWTON_ONLY = {
+    "ranges": 'nothing: it is an option of method="newton"',
+    "weights": f'nothing: it is an option of method="newton"; {INSTEAD["weights"]}',
+    "cov_type": f'"nonrobust": cross-products do not tell where errors spread; {INSTEAD["cov_type"]}',
+}
+
+_SHARE = Allowed(
+    lambda given: isinstance(given, int | float) and 0 <= given < 0.5, "a share of the price from 0 to below 0.5"
+)
+_ASSUMED = (
+    "Standard errors are nonrobust: they assume a linear model whose errors have one variance. Cross-products hold "
+    "nothing to estimate robust ones from."
+)
+_FORMULA = Allowed(lambda given: isinstance(given, str), 'a formula such as "income ~ age"')
 
 
 @suggests
@@ -34,7 +75,7 @@ def ols(
     formula: str,
     data: Data | Release | Gram | None = None,
     *,
-    method: Literal["newton", "gram"] | None = None,
+    method: Literal["auto", "newton", "gram"] | None = "auto",
     cov_type: Literal["HC1", "nonrobust"] | None = None,
     weights: str | None = None,
     where: str | None = None,
@@ -58,10 +99,11 @@ def ols(
         Outside of ``I()`` the signs ``+ - * : / **`` join terms, as in ``(age + educ)**2``.
     data : PrivateData, PublicData, Release or Gram, optional
         Rows to measure, or a release that spans the columns. Nothing is read or spent here.
-    method : {"newton", "gram"}, optional
-        "newton" releases rounds of Newton's method for this one regression, with robust standard errors: the default
-        for rows. "gram" releases cross-products, whose noise grows with the declared bounds, and reads the regression
-        from them under the model of equal error variance: the default for a release, which serves many regressions.
+    method : {"auto", "newton", "gram"}
+        "newton" releases noisy Newton iterations for this one regression, with robust standard errors. "gram" releases
+        cross-products, whose noise grows with the declared bounds, and reads the regression from them under the model
+        of equal error variance; they serve many regressions. "auto", for which None stands too, takes what a release
+        holds. Of rows it takes cross-products where an option is set that only they have, else iterations: see Notes.
     cov_type : {"HC1", "nonrobust"}, optional
         For "newton" decided before the rows are read: "HC1", the default, releases what robust standard errors are made
         of. "nonrobust" spends that share of the price on the estimate, and takes errors as spreading equally and the
@@ -113,6 +155,13 @@ def ols(
     under `PureDP`); the estimate solves the noisy normal equations, and its covariance is
     ``s^2 S^-1 + S^-1 Cov(E a) S^-1`` with ``a = (-b, 1)`` (Vu & Slavkovic 2009; Sheffet 2017).
 
+    Public facts do not tell which method has the shorter intervals, so "auto" does not guess. Squared standard errors
+    of both exceed those without noise by a share that falls as 1/n, and which share is smaller hardly depends on n or
+    the price. It depends on how much of their declared bounds the columns and the errors use: iterations measure that,
+    cross-products do not. Of rows that fill their bounds, a few columns have shorter intervals from cross-products;
+    the smaller the part of the bounds that rows use, the more iterations gain. Nor do the standard errors of the two
+    assume the same. Where the bounds fit and errors have one variance, compare what `explain` of the two says.
+
     Examples
     --------
     >>> import numpy as np
@@ -126,28 +175,28 @@ def ols(
     True
     """
     source = data.release if isinstance(data, Gram) else data
-    if method not in (None, "newton", "gram"):
-        raise OptionError("method", method, ("newton", "gram"))
-    if method == "gram" or (method is None and _holds_products(source)):
-        if ranges is not True:
-            raise OptionError("ranges", ranges, 'nothing: it is an option of method="newton"')
-        if weights is not None:
-            raise OptionError("weights", weights, f'nothing: it is an option of method="newton"; {INSTEAD["weights"]}')
-        if cov_type not in (None, "nonrobust"):
-            told = f'"nonrobust": cross-products do not tell where errors spread; {INSTEAD["cov_type"]}'
-            raise OptionError("cov_type", cov_type, told)
-        return OLS.asking(locals(), source=source)
+    if method not in (None, *_METHODS):
+        raise OptionError("method", method, _METHODS)
+    asked = locals()
+    of_gram = [name for name, default in _OF_GRAM.items() if asked[name] != default]
+    of_newton = [name for name, default in _OF_NEWTON.items() if asked[name] != default]
+    if cov_type == "nonrobust":
+        of_newton.remove("cov_type")
+    if method in (None, "auto"):
+        if isinstance(source, Release):
+            method = "newton" if source.question.get("procedure") == "newton" else "gram"
+        else:
+            method = "gram" if (of_gram or inference == "simulated") and not of_newton else "newton"
+    if method == "gram":
+        for name in of_newton:
+            raise OptionError(name, asked[name], _NEWTON_ONLY[name])
+        return OLS.asking(asked, source=source)
     if cov_type not in (None, *COVARIANCES):
         raise OptionError("cov_type", cov_type, COVARIANCES)
-    for name, default in _OF_GRAM.items():
-        if locals()[name] != default:
-            raise OptionError(name, locals()[name], f'{default!r}: it is an option of method="gram"')
-    return Newton.asking(locals(), source=source, model="ols", cov_type=cov_type or "HC1")
-
-
-def _holds_products(source: object) -> bool:
-    """Whether a release was made for another question than rounds of Newton's method."""
-    return isinstance(source, Release) and source.question.get("procedure") != "newton"
+    for name in of_gram:
+        beside = f", and {of_newton[0]}= one of the other" if of_newton else ""
+        raise OptionError(name, asked[name], f'{_OF_GRAM[name]!r}: it is an option of method="gram"{beside}')
+    return Newton.asking(asked, source=source, model="ols", cov_type=cov_type or "HC1")
 
 
 @suggests
@@ -199,3 +248,317 @@ def gram(
     if isinstance(columns, str) or not terms:
         raise OptionError("columns", columns, 'a list of columns, such as ["income", "age"]')
     return Gram.asking(locals())
+
+
+@dataclass(frozen=True, eq=False)
+class OfProducts(Procedure):
+    """A question that is answered from noisy cross-products."""
+
+    released_as = "gram"
+
+    @abstractmethod
+    def design(self, schema: Schema) -> GramDesign:
+        """Return the columns, compiled against a schema."""
+
+    def check(self, schema: Schema, neighbors: Neighbors) -> None:  # noqa: ARG002
+        """Refuse columns, or a formula, that the schema cannot bound."""
+        self.design(schema).check()
+
+    def stage(self, place: int, context: Context, released: tuple[StageRelease, ...]) -> Stage:  # noqa: ARG002
+        """Ask for the cross-products."""
+        return self.design(context.schema).stage()
+
+
+@dataclass(frozen=True, eq=False)
+class Gram(OfProducts):
+    """The noisy cross-products of some columns: one price, every regression among them. See `gram`."""
+
+    procedures = ("gram",)
+
+    terms: tuple[str, ...] = ()
+    where: str | None = None
+    clamped_share: float = measured(0.0, _SHARE)
+
+    def design(self, schema: Schema) -> GramDesign:
+        """Return the columns, compiled against a schema."""
+        return GramDesign(schema, terms=self.terms, where=self.where, clamped_share=self.clamped_share)
+
+    def text(self, schema: Schema) -> str:  # noqa: ARG002
+        """Return the question in one line."""
+        return "gram of " + ", ".join(self.terms)
+
+    @suggests
+    def fit(self, privacy: Privacy, *, save: str | os.PathLike[str] | None = None, reuse: bool = False) -> Gram:
+        """Measure, and return this procedure bound to its release; see `Gram.release` and `Procedure.measure`."""
+        return replace(self, source=self.measure(privacy, save=save, reuse=reuse))
+
+    @property
+    def release(self) -> Release:
+        """The release that it is bound to, after `fit`.
+
+        Raises
+        ------
+        OptionError
+            If it has not been fitted.
+        """
+        return self._release(None)
+
+    def infer(self, release: Release | None = None, *, formula: str | None = None, **options: Any) -> PrivateResults:
+        """Infer one regression among the columns.
+
+        Parameters
+        ----------
+        release : Release, optional
+        formula : str
+            A regression among the measured columns.
+        **options
+            As `ols` takes them: ``inference``, ``target``, ``replicates``, ``seed``.
+
+        Raises
+        ------
+        InferenceError
+            If no formula is given.
+        """
+        if formula is None:
+            raise InferenceError(
+                'a Gram serves many regressions: say which, as in dpinfer.ols("y ~ x", release).infer(); it holds '
+                + ", ".join(self.terms)
+            )
+        return OLS(formula=formula, **options).infer(self._release(release))
+
+    @classmethod
+    def infer_release(cls, release: Release, **options: Any) -> PrivateResults:
+        """Infer one regression from a release of cross-products; see `infer`."""
+        return cls.from_release(release).infer(**options)
+
+
+@dataclass(frozen=True, eq=False)
+class OLS(OfProducts, Estimated):
+    """Private ordinary least squares. See `ols`."""
+
+    procedures = ("ols",)
+
+    formula: str = measured("", _FORMULA)
+    where: str | None = None
+    row_norm: float | None = None
+    norm: Literal["l2", "l1"] = "l2"
+    split: tuple[float, float, float] | None = None
+    clamped_share: float = measured(0.0, _SHARE)
+    _: KW_ONLY
+    inference: str = inferred("auto", one_of(METHODS))
+
+    def check_options(self) -> None:
+        """Refuse an invalid norm, and options that differ from what a release has measured."""
+        if self.row_norm is None and self.norm not in NORMS:
+            raise OptionError("norm", self.norm, NORMS)
+        if not isinstance(self.source, Release):
+            return
+        stored, asked = self.source.question, self.to_dict()
+        for name in ("where", "row_norm", "split"):
+            if asked[name] is not None and asked[name] != stored.get(name):
+                raise OptionError(
+                    name, asked[name], "nothing: the release is already measured, and only inference is left"
+                )
+
+    def design(self, schema: Schema) -> GramDesign:
+        """Return the columns, compiled against a schema."""
+        return GramDesign(
+            schema,
+            formula=self.formula,
+            where=self.where,
+            row_norm=self.row_norm,
+            norm=self.norm,
+            clamped_share=self.clamped_share,
+        )
+
+    def text(self, schema: Schema) -> str:  # noqa: ARG002
+        """Return the question in one line."""
+        return self.formula
+
+    def stage(self, place: int, context: Context, released: tuple[StageRelease, ...]) -> Stage:  # noqa: ARG002
+        """Ask for the cross-products that the regression is read from."""
+        return self.design(context.schema).stage(self.split)
+
+    def describe(self, measured: Measurement) -> str:
+        """Describe the measurement, and the noise that each coefficient would carry, before anything is spent.
+
+        Returns
+        -------
+        str
+            What is measured, its bound, noise and guarantee; the standard error that privacy noise alone would give
+            each coefficient if the rows were spread evenly over their declared bounds, and by how much noise would
+            make standard errors of slopes larger; and a value of ``row_norm`` that would save noise, with what it
+            does, from the bounds alone.
+        """
+        context, sizes = measured.context, sizes_shown(measured.context.nobs)
+        question = self.design(context.schema)
+        table = expected_noise(question, measured, sizes)
+        ratios = zip(expected_ratios(question, measured, sizes), sizes, strict=True)
+        shown = ", ".join(f"{ratio - 1:.1%} at n = {size:,}" for ratio, size in ratios)
+        heading = (
+            "standard error from privacy noise alone, if every column were spread evenly over its bounds and\n"
+            "independent of the others (columns that are related, or use little of their bounds, carry more):"
+        )
+        told = (
+            f"{measured.describe()}\n{heading}\n{table.to_string(float_format=lambda x: f'{x:.4g}')}\n"
+            "standard errors of slopes from sampling and noise together, over those from sampling alone, then about\n"
+            f"1 + {shown}"
+        )
+        advice = self._row_norm(measured, context.privacy)
+        return told if advice is None else f"{told}\n{advice}"
+
+    def _row_norm(self, planned: Measurement, privacy: Privacy) -> str | None:
+        """Suggest a ``row_norm``, or say what the one asked for does; None where none is proved."""
+        context, question = planned.context, self.design(planned.context.schema)
+        if not question.has_plain_response:
+            return None
+        norm: Literal["l2", "l1"] = "l1" if planned.law.family == "laplace" else "l2"
+        suggested = suggested_row_norm(question, norm)
+        if suggested is None:
+            return None
+        bound, norm = (suggested, norm) if self.row_norm is None else (self.row_norm, self.norm)
+        other = replace(self, row_norm=bound if self.row_norm is None else None, norm=norm, source=None)
+        priced = other.measurement(privacy, schema=context.schema, neighbors=context.neighbors)
+        plain, bounded = (planned, priced) if self.row_norm is None else (priced, planned)
+        effect = row_norm_effect(question, plain, bounded, bound, norm)
+        return effect.describe(given=self.row_norm is not None)
+
+    # Inference
+
+    def reads(self, other: Procedure) -> bool:
+        """Whether a release holds cross-products; `infer` refuses those that do not span the columns."""
+        return other.released_as == self.released_as
+
+    def infer(self, release: Release | None = None) -> PrivateResults:
+        """Infer this regression from a release of its own, or of a Gram that spans its columns.
+
+        Raises
+        ------
+        MissingFromReleaseError
+            If the release lacks a column.
+        FormulaError
+            If the formula cannot be compiled.
+        """
+        found, theirs = self._asked_of(release)
+        assert isinstance(theirs, OfProducts)  # `reads` refuses other questions
+        held = theirs.design(found.schema)
+        try:
+            compiled = two_sided(self.formula, found.schema)
+        except UnknownColumnError as error:
+            columns = ", ".join(found.schema)
+            raise MissingFromReleaseError(f"{error.name!r} was not measured; the release is about: {columns}") from None
+        assert compiled.response is not None
+        weights = represent(held.basis, (*compiled.design, compiled.response))
+        clamped, flags = _clamped(found)
+        estimated = linear_inference(
+            found,
+            design=weights[:-1],
+            response=weights[-1],
+            names=tuple(column.name for column in compiled.design),
+            method=self.inference,
+            weighted=held.row_norm is not None,
+            rows_per_unit=found.schema.rows_per_unit,
+            notes=(*flags, *alike_flags(found.schema, self.target)),
+            target=self.target,
+            replicates=self.replicates,
+            seed=self.seed,
+            levels=level_columns(compiled.design, compiled.response, held.basis, weights[:-1]),
+        )
+        notes = where_notes(held.where)
+        if self.target == "population":
+            notes.append(_ASSUMED)
+        if held.row_norm is not None:
+            notes.append(
+                f"Rows weigh less where the {held.norm.upper()} norm of their scaled regressors exceeds "
+                f"{held.row_norm:g}."
+            )
+        return PrivateResults(
+            estimated,
+            found,
+            model_name="Private OLS",
+            response=compiled.response.name,
+            notes=(*notes, *clamped),
+            design=FormulaDesign(found.schema, compiled.design),
+        )
+
+    def estimate(self, released: Released, *, alpha: float = 0.05, contrasts: Contrasts = None) -> BatchEstimates:
+        """Infer from many releases at once; see `Procedure.estimate`."""
+        refuse_simulated(self.inference)
+        design, response, names = self._columns(released)
+        *regressors, explained = self.design(released.schema).columns
+        assert isinstance(released.rows, GramSum)  # `_columns` refuses others
+        return batch_linear(
+            released.values,
+            law=released.law,
+            steps=released.steps.tolist(),
+            design=design,
+            response=response,
+            names=names,
+            alpha=alpha,
+            method=self.inference,
+            target=self.target,
+            contrasts=contrasts,
+            rows_per_unit=released.schema.rows_per_unit,
+            levels=level_columns(regressors, explained, released.rows.features.basis, design),
+        )
+
+    def oracle(
+        self,
+        released: Released,
+        *,
+        sampling: Array,
+        alpha: float = 0.05,
+        contrasts: Contrasts = None,
+    ) -> Oracle:
+        """Say how wide an interval would be that knew the population; for studies.
+
+        Parameters
+        ----------
+        released : Released
+            One release, R = 1: of the expected sums, without noise.
+        sampling : ndarray (q,)
+            True sampling variance, in the population drawn from, of every estimate and then of every contrast: never
+            what the model says of it.
+        alpha, contrasts
+            As in `estimate`.
+
+        Returns
+        -------
+        Oracle
+            Half widths from ``sampling`` and the law of the noise, and kappa from the expected sums.
+        """
+        design, response, names = self._columns(released)
+        return linear_oracle(
+            released.values[0],
+            sampling=sampling,
+            law=released.law,
+            steps=released.steps.tolist(),
+            design=design,
+            response=response,
+            alpha=alpha,
+            contrasts=contrasts,
+            names=names,
+        )
+
+    def _columns(self, released: Released) -> tuple[Array, Array, tuple[str, ...]]:
+        if not isinstance(released.rows, GramSum):
+            raise OptionError("released", type_of(released.rows), "releases of cross-products")
+        columns = self.design(released.schema).columns
+        weights = represent(released.rows.features.basis, columns)
+        return weights[:-1], weights[-1], tuple(column.name for column in columns[:-1])
+
+
+def _clamped(release: Release) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Return notes and warnings from the noisy count of clamped rows."""
+    if release.names[-1] != "clamped rows":
+        return (), ()
+    count, error = float(release.array[-1]), float(np.sqrt(release.noise_variances[-1]))
+    rows = max(float(release.array[0]), 1.0)
+    notes = (f"Rows with a value outside its declared bounds: {count:,.0f} (noisy, standard error {error:,.0f}).",)
+    share = (count - 2 * error) / rows
+    if share <= 0.001:
+        return notes, ()
+    return notes, (
+        f"at least about {share:.1%} of the rows were clamped to their declared bounds: estimates are of the clamped "
+        "values and may be biased, which no standard error here counts",
+    )

@@ -18,13 +18,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from dpinfer.inference.slopes import AverageChange, AverageSlope
 from dpinfer.kernel.rows.interpolants import Interpolant
 from dpinfer.kernel.rows.rounds import RoundSum, Term
 from dpinfer.kernel.stage import Slot, Stage, Sum
+from dpinfer.regression.inference import AverageChange, AverageSlope
 from dpinfer.regression.iterations import split_terms
 from dpinfer.regression.models import LOG, constant, tabled
-from dpinfer.results.effects import lone_changes
+from dpinfer.regression.results import lone_changes
 from dpinfer.schema.points import FormulaDesign
 
 if TYPE_CHECKING:
@@ -34,8 +34,8 @@ if TYPE_CHECKING:
     from dpinfer.numerics.responses import Response
     from dpinfer.regression.inference import RegressionInference
     from dpinfer.regression.iterations import Plan
+    from dpinfer.regression.results import Change
     from dpinfer.release.stage import StageRelease
-    from dpinfer.results.effects import Change
 
 __all__ = ["MARGINS", "Margins"]
 

@@ -11,7 +11,7 @@ import numpy as np
 from dpinfer.errors import FormulaError, NotProvedError, OptionError, ReleaseFormatError
 from dpinfer.privacy.units import PureDP
 from dpinfer.procedures.conditions import told_where, where_notes
-from dpinfer.procedures.expected import sizes_shown
+from dpinfer.procedures.explanation import sizes_shown
 from dpinfer.procedures.options import TARGET, TRUTH, Allowed, inferred, is_number, is_text, measured, one_of
 from dpinfer.procedures.procedure import Procedure
 from dpinfer.procedures.stored import context_of
@@ -20,8 +20,8 @@ from dpinfer.regression.inference import METHODS, RegressionInference, solved
 from dpinfer.regression.iterations import Plan, Start
 from dpinfer.regression.margins import MARGINS, Margins
 from dpinfer.regression.models import MODELS, Model
+from dpinfer.regression.results import GLMResults
 from dpinfer.results.base import PrivateResults
-from dpinfer.results.glm import GLMResults
 from dpinfer.schema.points import FormulaDesign
 
 if TYPE_CHECKING:
@@ -336,6 +336,7 @@ def estimated_from(
         nobs_is_public=plan.public_size is not None,
         target=target,
         method=method,
+        cov_type="nonrobust" if not plan.robust else "cluster" if people > 1 else "HC1",
         notes=notes,
         response=plan.model.response,
         moments=(mean, back @ start.second @ back.T - np.outer(mean, mean)),

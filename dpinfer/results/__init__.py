@@ -6,7 +6,6 @@ from dpinfer.results.density import DensityResults
 from dpinfer.results.descriptions import DescriptionResults, ProportionResults, TableResults
 from dpinfer.results.distribution import CDFResults
 from dpinfer.results.families import FamilyResults
-from dpinfer.results.glm import GLMResults
 from dpinfer.results.loglinear import LogLinearResults, LogLinearTestResults
 from dpinfer.results.margins import MarginalEffects
 from dpinfer.results.prediction import MeanPrediction
@@ -24,7 +23,6 @@ __all__ = [
     "DensityResults",
     "DescriptionResults",
     "FamilyResults",
-    "GLMResults",
     "LogLinearResults",
     "LogLinearTestResults",
     "MarginalEffects",

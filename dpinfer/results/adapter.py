@@ -193,7 +193,7 @@ class DataFreeResults(LikelihoodModelResults):  # type: ignore[misc]
         del self.scale  # set by statsmodels to 1 whether or not the model has one
         self.inference = inference
         self.cov_params_default = covariance
-        self.cov_type = "privacy-aware"
+        self.cov_type = getattr(inference, "cov_type", "privacy-aware")
         self.use_t = bool(np.isfinite(inference.df_resid))
         self.df_resid = float(inference.df_resid)
         self.df_model = float(len(params) - self.model.k_constant)

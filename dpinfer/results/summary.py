@@ -128,6 +128,7 @@ def header_facts(results: PrivateEstimates, response: str) -> tuple[Facts, Facts
     rsquared = "" if inference.rsquared is None else f"{inference.rsquared:.3f}"
     scale = "" if inference.scale is None else f"{inference.scale:.5g}"
     unit = measured_in(results.release, response)
+    covariance = getattr(inference, "cov_type", "") if inference.target == "population" else ""
     left = [
         ("Model:", results.model_name),
         ("Dep. Variable:", response),
@@ -141,6 +142,7 @@ def header_facts(results: PrivateEstimates, response: str) -> tuple[Facts, Facts
         ("Df Model:", f"{results.df_model:.0f}"),
         *([("R-squared:", rsquared)] if rsquared else []),
         *([("Scale:", scale)] if scale else []),
+        *([("Covariance Type:", covariance)] if covariance else []),
     ]
     return left, right
 

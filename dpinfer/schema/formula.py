@@ -11,6 +11,7 @@ import ast
 import re
 from collections import Counter
 from dataclasses import dataclass
+from functools import lru_cache
 from itertools import product as cartesian
 from typing import TYPE_CHECKING, Any
 
@@ -37,7 +38,7 @@ if TYPE_CHECKING:
 
     from dpinfer.schema.schema import Schema
 
-__all__ = ["CompiledFormula", "DesignColumn", "compile_formula", "compile_terms"]
+__all__ = ["CompiledFormula", "DesignColumn", "compile_formula", "compile_terms", "two_sided"]
 
 
 @dataclass(frozen=True)
@@ -156,6 +157,17 @@ def compile_formula(formula: str, schema: Schema) -> CompiledFormula:
         columns=tuple(sorted({name for column in used for name in column.columns})),
         has_intercept=any(column.name == "Intercept" and column.term == "1" for column in design),
     )
+
+
+@lru_cache(maxsize=128)
+def two_sided(formula: str, schema: Schema) -> CompiledFormula:
+    """Compile a formula; refuse one without a dependent variable or regressors."""
+    compiled = compile_formula(formula, schema)
+    if compiled.response is None:
+        raise FormulaError(formula, "has no dependent variable", 'write "y ~ x"')
+    if not compiled.design:
+        raise FormulaError(formula, "has no regressors", 'write at least "y ~ 1"')
+    return compiled
 
 
 def compile_terms(terms: Sequence[str], schema: Schema) -> CompiledFormula:

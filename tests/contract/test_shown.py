@@ -11,7 +11,7 @@ from matplotlib.axes import Axes
 from matplotlib.colors import to_rgb
 
 import dpinfer as dpi
-from dpinfer.procedures.regression import Gram
+from dpinfer.regression.linear import Gram
 from tests.contract.questions import HOME
 
 VOID = {"br"}

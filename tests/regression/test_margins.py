@@ -11,7 +11,7 @@ from dpinfer.errors import MissingFromReleaseError, OptionError
 from dpinfer.kernel.stage import Context
 from dpinfer.regression.margins import Margins
 from dpinfer.regression.question import Newton
-from dpinfer.results.glm import GLMResults
+from dpinfer.regression.results import GLMResults
 from dpinfer.studies.rules import Rules
 
 SCHEMA = dpi.Schema(

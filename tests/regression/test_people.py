@@ -1,7 +1,5 @@
 """Regressions by Newton rounds where people have several rows: clustered by person, without a factor of their rows."""
 
-from types import SimpleNamespace
-
 import numpy as np
 import pandas as pd
 import pytest
@@ -95,14 +93,6 @@ def test_whatever_the_noise_nothing_breaks(kind, size):
                 assert not np.isnan(intervals).any()
                 assert (intervals[:, 0] < intervals[:, 1]).all()
                 assert not np.isnan(found.contrast_pvalues(np.eye(3), np.zeros(3))).any()
-
-
-def _seen(plan, counts, variance=1.0):
-    """Counts of people from some of the lengths on."""
-    people = np.zeros(len(plan._lengths) + 1)
-    for place, count in counts.items():
-        people[1 + place] = count
-    return {"people": SimpleNamespace(array=people, noise_variances=np.full(len(people), variance))}
 
 
 @pytest.mark.parametrize("price", [dpi.ZCDP(0.5), dpi.PureDP(1.0)], ids=str)

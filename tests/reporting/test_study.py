@@ -15,7 +15,7 @@ import statsmodels.formula.api as smf
 
 import dpinfer as dpi
 from dpinfer.errors import OptionError
-from dpinfer.procedures.regression import Gram
+from dpinfer.regression.linear import Gram
 from dpinfer.reporting import blocks, study
 from tests.contract.questions import HOME
 from tests.reporting.test_blocks import Tags

@@ -10,8 +10,8 @@ import statsmodels.api as sm
 
 import dpinfer as dpi
 from dpinfer.errors import FormulaError, OptionError, UnknownColumnError
+from dpinfer.regression.results import GLMResults
 from dpinfer.results import PrivateResults
-from dpinfer.results.glm import GLMResults
 from dpinfer.schema.formula import compile_formula
 from dpinfer.schema.points import FormulaDesign
 from tests.results.conftest import StubRelease, UnboundedStub, WaldStub

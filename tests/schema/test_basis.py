@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from dpinfer.errors import CollinearDesignError, FormulaError, MissingFromReleaseError
 from dpinfer.kernel.rows.features import Features
-from dpinfer.procedures.gram_design import GramDesign
+from dpinfer.regression.gram import GramDesign
 from dpinfer.schema import Boolean, Category, Integer, Real, Schema
 from dpinfer.schema.basis import GRID_BITS, UNIT, build_basis, represent, simplex_codes
 from dpinfer.schema.formula import compile_formula, compile_terms

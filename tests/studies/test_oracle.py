@@ -9,7 +9,7 @@ from scipy import stats
 
 import dpinfer as dpi
 from dpinfer.procedures.procedure import Procedure
-from dpinfer.procedures.regression import OLS
+from dpinfer.regression.linear import OLS
 from dpinfer.studies.spread import Spread, choose, of_replicates
 
 SCHEMA = dpi.Schema(x=dpi.Real(0, 1), y=dpi.Real(-1, 2))

@@ -1,7 +1,8 @@
 """Count what a private question passes through: files, functions and switches of folder, from question to summary.
 
 Only frames of the package count. A function is a code object that has a name: comprehensions and lambdas belong to the
-function around them. A switch is a call whose caller, the nearest frame of the package, is of another folder.
+function around them. A switch is a call whose caller, the nearest frame of the package, is of another folder. Stages
+repeat what they call; a crossing is a switch that counts once for its two functions, as a reader follows it once.
 Importing is left out: every question is asked once before it is traced.
 """
 
@@ -31,7 +32,8 @@ SCHEMA = dpi.Schema(
     region=dpi.Category(("north", "south", "east")),
 )
 QUESTIONS: dict[str, Callable[[dpi.PrivateData], Any]] = {
-    "ols": lambda data: dpi.ols("income ~ age + married", data=data, method="gram"),
+    "ols": lambda data: dpi.ols("income ~ age + married", data=data),
+    "ols, cross-products": lambda data: dpi.ols("income ~ age + married", data=data, method="gram"),
     "mean": lambda data: dpi.mean("income", data=data, by="married"),
     "chi2_contingency": lambda data: dpi.chi2_contingency("region", "married", data=data),
     "quantile": lambda data: dpi.quantile("income", data=data, q=(0.25, 0.5, 0.75)),
@@ -45,11 +47,14 @@ class Trace:
     ----------
     functions : set of code objects
     switches : Counter of (folder of the caller, folder of the called)
+    crossings : set of (code object of the caller, of the called)
+        Of two folders.
     """
 
     def __init__(self) -> None:
         self.functions: set[CodeType] = set()
         self.switches: Counter[tuple[str, str]] = Counter()
+        self.crossings: set[tuple[CodeType, CodeType]] = set()
 
     def __call__(self, frame: FrameType, event: str, argument: object) -> None:  # noqa: ARG002
         """Note the entry of a named function of the package; a generator is entered whenever it goes on."""
@@ -61,6 +66,7 @@ class Trace:
             caller = caller.f_back
         if caller is not None and folder(caller) != folder(frame):
             self.switches[folder(caller), folder(frame)] += 1
+            self.crossings.add((caller.f_code, frame.f_code))
 
     @property
     def files(self) -> set[str]:
@@ -112,6 +118,7 @@ def table() -> pd.DataFrame:
                 "files": len(found.files),
                 "functions": len(found.functions),
                 "switches": found.switches.total(),
+                "crossings": len(found.crossings),
                 "kinds of switches": len(found.switches),
                 "most frequent switch": f"{caller} to {called}, {times} times",
             }

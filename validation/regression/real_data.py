@@ -29,8 +29,8 @@ from scipy import special, stats
 
 import dpinfer as dpi
 from dpinfer.kernel.stage import Context
+from dpinfer.regression.results import GLMResults
 from dpinfer.results.base import PrivateResults
-from dpinfer.results.glm import GLMResults
 from validation.common.cells import kept_all
 from validation.common.claims import RULES, Claim
 from validation.common.outputs import Options, options, write_figure, write_table

@@ -12,8 +12,7 @@ from matplotlib.figure import Figure
 from tqdm import tqdm
 
 import dpinfer as dpi
-from dpinfer.procedures.gram_design import GramDesign
-from dpinfer.procedures.row_norms import suggested_row_norm
+from dpinfer.regression.gram import GramDesign, suggested_row_norm
 from dpinfer.studies import Rules
 from validation.common.claims import Claim, least_coverage
 from validation.common.outputs import Options, options, write_figure, write_table

@@ -21,6 +21,8 @@ __all__ = [
     "HidingModel",
     "NullDistribution",
     "NullModel",
+    "Restrictable",
+    "Restricted",
     "SeveralFits",
     "batch_pvalues",
     "candidates",
@@ -56,6 +58,31 @@ class NullModel(Protocol):
 
     def draw(self, fitted: Any, size: int, rng: np.random.Generator) -> Array:
         """Draw releases (R, size, m) from fitted hypotheses, sampling and privacy noise alike."""
+
+
+class Restricted(NamedTuple):
+    """Restrictions on the coefficients of a release, as `simulate` tests them.
+
+    Attributes
+    ----------
+    model : NullModel
+    values : ndarray (m,)
+        Of the release.
+    raised : bool
+        Whether an error variance below the standard error of its own noise was raised.
+    """
+
+    model: NullModel
+    values: Array
+    raised: bool
+
+
+@runtime_checkable
+class Restrictable(Protocol):
+    """An inference that restrictions on its coefficients can be simulated for."""
+
+    def restricted(self, restrictions: Array, targets: Array) -> Restricted:
+        """Return ``restrictions @ params = targets`` as a hypothesis; NotProvedError where rows are not independent."""
 
 
 class Candidate(NamedTuple):

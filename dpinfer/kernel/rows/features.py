@@ -67,7 +67,7 @@ class Features:
         """Columns of the data that are read, sorted."""
         return tuple(sorted({*self.basis.columns, *(self.where.columns if self.where else ())}))
 
-    @property
+    @cached_property
     def keeps_every_row(self) -> bool:
         """Whether declared policies make a zero row impossible, so that the count of rows is the public n."""
         schema = self.schema
@@ -180,12 +180,13 @@ class Features:
         levels = {name: self.basis.schema[name].level_index(values[name]) for name in self.basis.factors}
         start = 0
         for block, bare in zip(self.basis.blocks, self._bare, strict=True):
-            out = rows[start : start + block.width]
+            end = start + block.width
+            out = rows[start:end]
             if bare is None:
                 block.encode(values, levels, out)
             else:
                 block.to_grid(coerced[bare], out[0], keep)
-            start += block.width
+            start = end
 
     def _clip_rows(self, rows: Array) -> NDArray[np.bool_]:
         """Weigh every row so that its regressors keep the norm, the response alike; and say which rows keep it."""

@@ -9,11 +9,8 @@ import numpy as np
 import pandas as pd
 
 from dpinfer.errors import NotProvedError
-from dpinfer.inference.linear import LinearInference
-from dpinfer.inference.testing.nulls import simulate
-from dpinfer.inference.testing.regression import LinearRestrictions, released_values, scale_error
+from dpinfer.inference.testing.nulls import Restrictable, simulate
 from dpinfer.results.contrasts import check_alpha, linear_constraints, standard_errors
-from dpinfer.results.people import refuse_dependent_rows
 from dpinfer.results.printing import interval_labels
 from dpinfer.results.testing.base import TestResults
 
@@ -30,6 +27,10 @@ if TYPE_CHECKING:
 
 __all__ = ["RegressionTestResults", "restriction_texts", "simulated_test"]
 
+_RAISED = (
+    "The noisy error variance is below the standard error of its own privacy noise and is raised, in the statistic and "
+    "in every draw."
+)
 _NOTES = {
     "population": "Score statistic; simulated errors are normal given the regressors.",
     "data": "Score statistic; the hypothesis is about the coefficients in these rows: only privacy noise is random.",
@@ -45,14 +46,14 @@ class RegressionTestResults(TestResults):
 
     Attributes
     ----------
-    inference : LinearInference
+    inference : Inference
         The regression; its method gives the intervals in `frame`.
     restrictions : ndarray (k, p)
     targets : ndarray (k,)
         Values of ``restrictions @ params`` under the hypothesis.
     """
 
-    inference: LinearInference = field(repr=False)
+    inference: Inference = field(repr=False)
     restrictions: Array = field(repr=False)
     targets: Array = field(repr=False)
 
@@ -124,18 +125,6 @@ def restriction_texts(restrictions: Array, targets: Array, names: Sequence[str])
     return texts
 
 
-def _notes(inference: LinearInference) -> tuple[str, ...]:
-    """Return what the reader should know of the statistic, from released numbers only."""
-    said = (_NOTES[inference.target],)
-    if inference.target == "population" and inference.fit.scale[0] < scale_error(inference.fit)[0]:
-        return (
-            *said,
-            "The noisy error variance is below the standard error of its own privacy noise and is raised, in the "
-            "statistic and in every draw.",
-        )
-    return said
-
-
 def simulated_test(
     inference: Inference,
     release: AnyRelease,
@@ -181,20 +170,16 @@ def simulated_test(
     InferenceError
         Where the restrictions are linearly dependent.
     """
-    if not isinstance(inference, LinearInference):
+    if not isinstance(inference, Restrictable):
         raise NotProvedError(
             f'null="simulated" is proved for a linear regression on cross-products (dpinfer.ols, or its formula on a '
             f'release of dpinfer.gram), and {model_name} is none; null="asymptotic" serves it'
         )
-    if inference.fit.problem.population:
-        refuse_dependent_rows(
-            inference.release.schema, 'null="simulated"', 'null="asymptotic" counts rows of a person as alike'
-        )
     restrictions, targets = linear_constraints(r_matrix, inference.names)
-    model = LinearRestrictions.of(inference, restrictions, targets)
-    found = simulate(model, released_values(inference), draws=draws, seed=seed)
+    null = inference.restricted(restrictions, targets)
+    found = simulate(null.model, null.values, draws=draws, seed=seed)
     if use_f:
-        found = replace(found, statistic=found.statistic / model.dof, sample=found.sample / model.dof)
+        found = replace(found, statistic=found.statistic / len(targets), sample=found.sample / len(targets))
     lost = () if np.isfinite(found.statistic) else ("the statistic cannot be computed from this release",)
     return RegressionTestResults(
         title="F test of linear restrictions" if use_f else "Wald test of linear restrictions",
@@ -203,12 +188,12 @@ def simulated_test(
         pvalue=found.pvalue,
         release=release,
         statistic_name="F" if use_f else "Chi-squared",
-        dof=float(model.dof),
+        dof=float(len(targets)),
         distribution=found,
         nobs=inference.nobs,
         nobs_is_public=inference.nobs_is_public,
         flags=(*flags, *lost),
-        notes=(*_notes(inference), *notes),
+        notes=(_NOTES[inference.target], *([_RAISED] if null.raised else []), *notes),
         inference=inference,
         restrictions=restrictions,
         targets=targets,

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from dpinfer.errors import NotProvedError, OptionError
 from dpinfer.kernel.rows.base import CHUNK_ROWS
 from dpinfer.kernel.rows.features import Features, RowClip
-from dpinfer.procedures.gram_design import GramDesign
+from dpinfer.regression.gram import GramDesign
 from dpinfer.schema import Boolean, Category, Integer, Real, Schema
 from dpinfer.schema.basis import UNIT, simplex_codes
 

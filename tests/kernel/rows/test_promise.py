@@ -27,7 +27,7 @@ from dpinfer.kernel.rows.rounds import RoundSum, Term
 from dpinfer.kernel.rows.scores import ScoreSum
 from dpinfer.kernel.rows.tree import TreeSum
 from dpinfer.privacy.units import NEIGHBORS
-from dpinfer.procedures.gram_design import GramDesign
+from dpinfer.regression.gram import GramDesign
 from dpinfer.schema import Category, Real, Schema
 from dpinfer.schema.axes import BinsAxis, LevelsAxis
 from dpinfer.schema.basis import UNIT, basis_of

@@ -16,9 +16,8 @@ from dpinfer.kernel.rows.round_frame import RoundFrame
 from dpinfer.kernel.rows.rounds import RoundSum, Term
 from dpinfer.kernel.sources import open_source
 from dpinfer.kernel.sums import exact_sums
-from dpinfer.procedures.gram_design import GramDesign
+from dpinfer.regression.gram import GramDesign
 from dpinfer.schema.grid import UNIT
-from dpinfer.schema.level_maps import in_steps, kept_map, level_number
 from tests.kernel.rows.round_bounds import frame_of
 from tests.kernel.rows.round_cases import LINKS, ROUNDS, binary, clipped, integer_rows, weighted
 
@@ -35,6 +34,36 @@ def rows_of(size, seed=1):
 
 def lookup(frame, columns):
     return Batch({name: frame[name].to_numpy() for name in columns}, len(frame))
+
+
+def indicators(column):
+    """Functions (L, d) of the features that are 1 at one level of a factor, and 0 at the others."""
+    start = 0
+    for block in BASIS.blocks:
+        if block.constant and block.factors == (column,):
+            found = np.zeros((len(block.codes), BASIS.width))
+            corners = np.column_stack([np.ones(len(block.codes)), block.codes / UNIT])
+            found[:, [0, *range(start, start + block.width)]] = np.linalg.inv(corners).T
+            return found
+        start += block.width
+    raise AssertionError(column)
+
+
+def level_number(column):
+    """The place of a factor's level as a function (d,) of the features."""
+    found = indicators(column)
+    return np.arange(len(found)) @ found
+
+
+def without(skipped):
+    """A weight (d,) that is cut to 0 at levels that are skipped, and to 1 elsewhere."""
+    return 1.5 * np.eye(BASIS.width)[0] - 2.5 * sum(indicators(column)[level] for column, level in skipped)
+
+
+def in_steps(function):
+    """Round a function (d,) of the features to whole steps of ``2^-bits``, as fine as a frame takes."""
+    bits = int(np.clip(np.floor(np.log2(2**33 / (np.abs(function).sum() + 1e-9))), 0, 64))
+    return np.rint(np.ldexp(function, bits)).astype(np.int64), bits
 
 
 def framed(*functions, weighted=False):
@@ -62,7 +91,7 @@ def summed(frame):
 def test_rows_at_skipped_levels_add_nothing_and_others_what_they_did():
     frame = rows_of(3000)
     skipped = [("g", 3), ("g", 1), ("h", 1)]
-    rows, all_of_them = summed(framed(kept_map(BASIS, skipped), weighted=True)), summed(framed())
+    rows, all_of_them = summed(framed(without(skipped), weighted=True)), summed(framed())
     out = frame["g"].isin(["b", "d"]) | frame["h"]
     assert 0.3 < out.mean() < 0.7
     assert not rows.add(lookup(frame[out], rows.columns)).any()
@@ -109,7 +138,7 @@ def test_a_map_of_ones_as_weight_changes_nothing():
 # Levels
 
 
-LABELS = framed(level_number(BASIS, "g"), level_number(BASIS, "h"))
+LABELS = framed(level_number("g"), level_number("h"))
 PLACES = (
     Bins("g", "label", np.arange(3) + 0.5, place=0),
     Bins("h", "label", np.array([0.5]), place=1),
@@ -132,7 +161,7 @@ def test_levels_are_counted_one_for_each_row():
 
 def test_levels_of_rows_that_are_skipped_are_not_counted():
     frame = rows_of(2000)
-    rows = RoundCounts(framed(kept_map(BASIS, [("g", 0)]), level_number(BASIS, "g"), weighted=True), PLACES[:1])
+    rows = RoundCounts(framed(without([("g", 0)]), level_number("g"), weighted=True), PLACES[:1])
     found = rows.add(lookup(frame, rows.columns))[0].tolist()
     assert found == [0, *frame["g"].value_counts().loc[LEVELS[1:]].tolist()]
 

@@ -13,7 +13,7 @@ from dpinfer.kernel.rows.queries import QuerySum
 from dpinfer.kernel.rows.tree import TreeSum
 from dpinfer.kernel.stage import Context, Stage, Sum
 from dpinfer.privacy.units import NEIGHBORS, ZCDP, PureDP
-from dpinfer.procedures.gram_design import GramDesign
+from dpinfer.regression.gram import GramDesign
 from dpinfer.schema import Category, Real, Schema
 from dpinfer.schema.axes import LevelsAxis
 from dpinfer.schema.basis import basis_of

@@ -10,7 +10,7 @@ from dpinfer.errors import DataError
 from dpinfer.kernel.rows.products import GramSum
 from dpinfer.kernel.sources import open_source
 from dpinfer.kernel.sums import exact_sums
-from dpinfer.procedures.gram_design import GramDesign
+from dpinfer.regression.gram import GramDesign
 from dpinfer.schema import Category, Real, Schema
 from dpinfer.schema.basis import UNIT
 from dpinfer.schema.cells import Coded

@@ -6,11 +6,9 @@ import statsmodels.api as sm
 from scipy import stats
 
 from dpinfer.errors import InferenceError
-from dpinfer.inference.gram import GramProblem, covariance, fit_gram
-from dpinfer.inference.score import score_joint
-from dpinfer.inference.simulated import draw_sums
 from dpinfer.inference.testing.nulls import batch_pvalues, simulate
-from dpinfer.inference.testing.regression import LinearRestrictions, gram_values, scale_error
+from dpinfer.regression.gram import GramProblem, covariance, fit_gram
+from dpinfer.regression.gram_inference import LinearRestrictions, draw_sums, gram_values, scale_error, score_joint
 from dpinfer.release.laws import NoiseLaw
 
 RESTRICTIONS = np.array([[0.0, 1, 0, 0], [0, 0, 1, -1]])

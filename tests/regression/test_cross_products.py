@@ -16,7 +16,8 @@ from dpinfer.errors import (
     MissingFromReleaseError,
     OptionError,
 )
-from dpinfer.procedures.regression import OLS
+from dpinfer.regression.linear import OLS
+from dpinfer.regression.question import Newton
 from tests.linear import gram_ols
 
 SCHEMA = dpi.Schema(
@@ -372,3 +373,66 @@ def test_a_procedure_is_free_of_data_until_bound():
         free.explain(dpi.ZCDP(0.1))
     with pytest.raises(OptionError, match="inference"):
         gram_ols("income ~ age", inference="exact")
+
+
+@pytest.mark.parametrize("method", ["auto", None])
+def test_the_method_is_iterations_unless_an_option_or_a_release_decides(method):
+    assert type(dpi.ols("y ~ x", method=method)) is Newton
+    for option in (
+        {"row_norm": 1.5}, {"norm": "l1"}, {"split": (0.4, 0.4, 0.2)}, {"clamped_share": 0.1}, {"replicates": 199},
+        {"seed": 1}, {"inference": "simulated"}, {"row_norm": 1.5, "cov_type": "nonrobust"},
+    ):  # fmt: skip
+        assert type(dpi.ols("y ~ x", method=method, **option)) is OLS, option
+    for option in ({"cov_type": "HC1"}, {"cov_type": "nonrobust"}, {"weights": "x + 1"}, {"ranges": False}):
+        assert type(dpi.ols("y ~ x", method=method, **option)) is Newton, option
+
+
+@pytest.mark.parametrize("method", ["newton", "gram"])
+def test_a_release_says_which_method_reads_it(method):
+    schema = dpi.Schema(x=dpi.Real(-1, 1), y=dpi.Real(-2, 2))
+    rng = np.random.default_rng(4)
+    data = dpi.PublicData(schema.sample(500, rng), schema, rng=rng)
+    release = dpi.ols("y ~ x", data, method=method).measure(dpi.ZCDP(1.0))
+    assert "auto" not in release.to_json().replace('"inference": "auto"', "")
+    read = dpi.ols("y ~ x", release, method="auto")
+    assert type(read) is (Newton if method == "newton" else OLS)
+    assert read.infer().params.equals(dpi.ols("y ~ x", release, method=method).infer().params)
+
+
+def test_options_of_both_methods_are_refused_before_any_charge():
+    schema = dpi.Schema(x=dpi.Real(-1, 1), y=dpi.Real(-2, 2))
+    ledger = dpi.Ledger.in_memory(dpi.ZCDP(1.0))
+    data = dpi.PrivateData(schema.sample(50, np.random.default_rng(0)), schema, ledger)
+    with pytest.raises(OptionError, match='option of method="gram", and weights= one of the other'):
+        dpi.ols("y ~ x", data, row_norm=1.5, weights="x + 1")
+    with pytest.raises(OptionError, match="do not tell where errors spread"):
+        dpi.ols("y ~ x", data, method="gram", cov_type="HC1")
+    with pytest.raises(OptionError, match="'auto', 'newton', 'gram'"):
+        dpi.ols("y ~ x", data, method="rounds")
+    assert ledger.charges().empty
+
+
+def test_a_summary_names_the_standard_errors():
+    schema = dpi.Schema(x=dpi.Real(-1, 1), y=dpi.Real(-2, 2))
+    rng = np.random.default_rng(4)
+    data = dpi.PublicData(schema.sample(500, rng), schema, rng=rng)
+    for option, named in (({"method": "gram"}, "nonrobust"), ({}, "HC1"), ({"cov_type": "nonrobust"}, "nonrobust")):
+        results = dpi.ols("y ~ x", data, **option).fit(dpi.ZCDP(1.0))
+        assert results.cov_type == named
+        assert re.search(rf"Covariance Type: +{named}\b", str(results.summary()))
+        assert named in str(results.summary2())
+    census = dpi.ols("y ~ x", data, method="gram", target="data").fit(dpi.ZCDP(1.0))
+    assert "Covariance Type" not in str(census.summary())
+
+
+@pytest.mark.parametrize("price", [dpi.ZCDP(0.05), dpi.PureDP(1.0)], ids=str)
+def test_explain_says_how_much_noise_lengthens_standard_errors(price):
+    """For rows spread evenly over the bounds; the seed is fixed, and other seeds are within .05, too."""
+    schema = dpi.Schema(x=dpi.Real(-1, 1), z=dpi.Real(0, 3), y=dpi.Real(-2, 2))
+    told = str(dpi.ols("y ~ x + z", method="gram").explain(price, schema=schema))
+    share = re.search(r"then about\n1 \+ .*?([\d.]+)% at n = 10,000", told).group(1)
+    rng = np.random.default_rng(3)
+    data = dpi.PublicData(schema.sample(10_000, rng), schema, rng=rng)
+    results = dpi.ols("y ~ x + z", data, method="gram").fit(price)
+    found = results.bse[1:].mean() / results.bse_sampling[1:].mean() - 1
+    assert found == pytest.approx(float(share) / 100, rel=0.1)

@@ -3,8 +3,8 @@ import pytest
 import statsmodels.api as sm
 from scipy import stats
 
-from dpinfer.inference.gram import GramProblem, covariance, fit_gram, noise_action
-from dpinfer.inference.score import (
+from dpinfer.regression.gram import GramProblem, covariance, fit_gram, noise_action
+from dpinfer.regression.gram_inference import (
     _contracted_ends,
     _scanned_ends,
     score_interval,

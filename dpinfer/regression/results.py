@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contextlib import suppress
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
@@ -11,11 +12,12 @@ import pandas as pd
 from dpinfer.errors import MissingFromReleaseError, OptionError, UnknownColumnError
 from dpinfer.results.base import PrivateResults
 from dpinfer.results.contrasts import check_alpha
-from dpinfer.results.effects import DIFFERENCE, Points, effects_at, lone_terms
+from dpinfer.results.effects import Difference, Points, Slope, column_effects, level_name, reference_level
 from dpinfer.results.links import MeanFunction
 from dpinfer.results.margins import MARGIN_LABELS, MarginalEffects
 from dpinfer.results.prediction import CONSTANTS, MeanPrediction, design_rows, public_points
 from dpinfer.results.printing import interval_labels
+from dpinfer.schema.columns import Integer
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -23,7 +25,7 @@ if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
 
     from dpinfer.inference.base import Inference
-    from dpinfer.inference.slopes import AverageChange, AverageSlope
+    from dpinfer.regression.inference import AverageChange, AverageSlope
     from dpinfer.release.combined import AnyRelease
     from dpinfer.results.effects import Effect
     from dpinfer.results.links import Curve
@@ -31,9 +33,13 @@ if TYPE_CHECKING:
 
     Array = NDArray[np.float64]
 
-__all__ = ["GLMResults"]
+__all__ = ["Change", "GLMResults", "lone_changes"]
 
 _AT = ("overall", "mean", "median", "zero", "all")
+
+
+_DIFFERENCE = "a difference of means"
+"""Why an average effect is no coefficient times one average."""
 
 
 class GLMResults(PrivateResults):
@@ -381,7 +387,7 @@ def _refuse_missing(reasons: Mapping[str, str]) -> None:
     missing = ", ".join(f"{name} ({reason})" for name, reason in reasons.items())
     needed = f"average marginal effects of {missing} need a sum over rows that was not released; "
     others = "atexog= gives effects at public points, terms= leaves them out"
-    if any(reason == DIFFERENCE for reason in reasons.values()):
+    if any(reason == _DIFFERENCE for reason in reasons.values()):
         raise MissingFromReleaseError(f"{needed}margins=True at the fit releases it, {others}")
     raise MissingFromReleaseError(f"{needed}margins=True has none of slopes that vary with other columns, {others}")
 
@@ -417,3 +423,191 @@ def _numbers(option: str, given: ArrayLike | None, size: int, default: float) ->
         sign = "positive " if option == "exposure" else ""
         raise OptionError(option, given, f"a finite {sign}number, or {size} of them")
     return found
+
+
+def effects_at(
+    points: Points, names: Sequence[str], design: FormulaDesign | None, *, dummy: bool = False, count: bool = False
+) -> list[Effect]:
+    """List the effects at public points, in the order of the design.
+
+    A term with columns of its own has the effect of each column, as in statsmodels. Where a column of the schema takes
+    part in several terms, as ``age`` and ``I(age**2)``, it has one effect through all of them.
+
+    Raises
+    ------
+    OptionError
+        Where an effect through several terms is asked for at a design that was not given by columns of the schema, or
+        discrete changes without a formula.
+    """
+    if design is None:
+        if dummy or count:
+            raise OptionError("dummy" if dummy else "count", True, "False: these results have no formula to tell")
+        return [_column_slope(points, j, name) for j, name in enumerate(names) if name not in CONSTANTS]
+    found: list[Effect] = []
+    for group in _groups(design):
+        if len(group) > 1 or _crossed(design, design.terms[group[0]]):
+            found.extend(_joint_effects(points, design, group, dummy=dummy, count=count))
+            continue
+        for place in design.terms[group[0]]:
+            kind = _discrete(design, place, dummy=dummy, count=count)
+            if kind == "factor":
+                found.extend(_level_differences(points, design, design.terms[group[0]]))
+                break
+            found.append(_column_effect(points, design, place, kind))
+    return found
+
+
+def lone_terms(design: FormulaDesign, *, dummy: bool, count: bool) -> tuple[dict[str, int], dict[str, str]]:
+    """Tell effects that are a coefficient times one average, by position, from others, with the reason."""
+    simple: dict[str, int] = {}
+    other: dict[str, str] = {}
+    for group in _groups(design):
+        if len(group) > 1 or _crossed(design, design.terms[group[0]]):
+            other |= dict.fromkeys(_variables(design, group), "in several columns of the design")
+            continue
+        for place in design.terms[group[0]]:
+            kind = _discrete(design, place, dummy=dummy, count=count)
+            if kind:
+                other[group[0] if kind == "factor" else design.names[place]] = _DIFFERENCE
+            else:
+                simple[design.names[place]] = place
+    return simple, other
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """A change of a term of its own: columns at ``places`` are replaced by ``lower`` (p,), and by ``upper`` (p,).
+
+    Columns of whole numbers are not replaced, but ``lower`` and ``upper`` are added.
+    """
+
+    name: str
+    term: str
+    kind: str
+    places: tuple[int, ...]
+    lower: Array
+    upper: Array
+    divisor: float = 1.0
+
+
+def lone_changes(design: FormulaDesign) -> list[Change]:
+    """List the discrete changes of terms that share no column with others."""
+    found: list[Change] = []
+    eye = np.eye(len(design.names))
+    zero = np.zeros(len(design.names))
+    for group in _groups(design):
+        places = tuple(design.terms[group[0]])
+        if len(group) > 1 or _crossed(design, places):
+            continue
+        for place in places:
+            name, kind = design.names[place], _discrete(design, place, dummy=True, count=True)
+            if kind == "factor":
+                found.extend(_level_changes(design, group[0], places))
+                break
+            if kind == "dummy":
+                found.append(Change(name, name, kind, (place,), zero, eye[place]))
+            elif kind == "count":
+                found.append(Change(name, name, kind, (), -eye[place], eye[place], 2.0))
+    return found
+
+
+def _level_changes(design: FormulaDesign, term: str, places: tuple[int, ...]) -> list[Change]:
+    variable = design.columns[places[0]].codings[0][0]
+    coding = np.zeros((len(design.names), len(design.columns[places[0]].codings[0][1])))
+    coding[list(places)] = [design.columns[place].codings[0][1] for place in places]
+    first = reference_level(design, variable)
+    return [
+        Change(level_name(design, variable, one), term, "factor", places, coding[:, first], coding[:, one])
+        for one in range(coding.shape[1])
+        if one != first
+    ]
+
+
+def _groups(design: FormulaDesign) -> list[list[str]]:
+    """Terms that share columns of the schema, directly or by way of others."""
+    groups: list[tuple[set[str], list[str]]] = []
+    for term, places in design.terms.items():
+        read = {name for place in places for name in design.columns[place].columns}
+        if not read:
+            continue
+        touched = [group for group in groups if group[0] & read]
+        joined = (read.union(*(group[0] for group in touched)), [*(t for group in touched for t in group[1]), term])
+        at = groups.index(touched[0]) if touched else len(groups)
+        groups = [group for group in groups if group not in touched]
+        groups.insert(at, joined)
+    return [terms for _, terms in groups]
+
+
+def _crossed(design: FormulaDesign, places: Sequence[int]) -> bool:
+    """Whether a term is an interaction that has a factor in it."""
+    codings = [design.columns[place].codings for place in places]
+    return any(len(one) > 1 for one in codings) or any(
+        one and design.columns[place].expression.constant != 1.0 for place, one in zip(places, codings, strict=True)
+    )
+
+
+def _variables(design: FormulaDesign, group: Sequence[str]) -> list[str]:
+    read = {name for term in group for place in design.terms[term] for name in design.columns[place].columns}
+    return [name for name in design.variables if name in read]
+
+
+def _discrete(design: FormulaDesign, place: int, *, dummy: bool, count: bool) -> str:
+    """Say how a term of its own changes: "dummy", "count", "factor", or "" for a continuous change."""
+    column = design.columns[place]
+    if column.codings:
+        return "factor" if dummy else ""
+    if column.expression.boolean:
+        return "dummy" if dummy else ""
+    declared = design.schema.get(column.expression.columns[0]) if len(column.expression.columns) == 1 else None
+    bare = column.expression.node.operation == "column"
+    return "count" if count and bare and isinstance(declared, Integer) and declared.lower >= 0 else ""
+
+
+def _column_slope(points: Points, place: int, name: str) -> Slope:
+    direction = np.zeros_like(points.rows)
+    direction[:, place] = 1.0
+    return Slope(name, direction, points.rows[:, place])
+
+
+def _column_effect(points: Points, design: FormulaDesign, place: int, kind: str) -> Effect:
+    name = design.names[place]
+    if not kind:
+        return _column_slope(points, place, name)
+    lower, upper = points.rows.copy(), points.rows.copy()
+    lower[:, place] = points.rows[:, place] - 1.0 if kind == "count" else 0.0
+    upper[:, place] = points.rows[:, place] + 1.0 if kind == "count" else 1.0
+    return Difference(name, lower, upper, 2.0 if kind == "count" else 1.0)
+
+
+def _level_differences(points: Points, design: FormulaDesign, places: Sequence[int]) -> list[Difference]:
+    """Differences of a factor's levels to its reference level."""
+    variable = design.columns[places[0]].codings[0][0]
+    coding = np.array([design.columns[place].codings[0][1] for place in places])
+    reference = reference_level(design, variable)
+
+    def at_level(level: int) -> Array:
+        rows = points.rows.copy()
+        rows[:, list(places)] = coding[:, level]
+        return rows
+
+    levels = [level for level in range(coding.shape[1]) if level != reference]
+    return [Difference(level_name(design, variable, one), at_level(reference), at_level(one)) for one in levels]
+
+
+def _joint_effects(
+    points: Points, design: FormulaDesign, group: Sequence[str], *, dummy: bool, count: bool
+) -> list[Effect]:
+    """Effects of columns of the schema through all terms in which they take part."""
+    variables = _variables(design, group)
+    values = points.numbers
+    if values is None:
+        raise OptionError(
+            "atexog",
+            None,
+            f"columns of the schema: the effect of {', '.join(variables)} goes through {', '.join(group)}",
+        )
+    return [
+        effect
+        for name in variables
+        for effect in column_effects(points.rows, values, design, name, dummy=dummy, change="count" if count else "")
+    ]

@@ -8,13 +8,11 @@ import statsmodels.formula.api as smf
 from scipy import stats
 
 import dpinfer as dpi
-from dpinfer.inference.batch import batch_linear
-from dpinfer.inference.gram import GramProblem, fit_gram
-from dpinfer.inference.linear import LinearInference
-from dpinfer.inference.rare import ridges
 from dpinfer.inference.released import Released
 from dpinfer.numerics.tails import biased_pvalue, pvalue_of
-from dpinfer.procedures.level_columns import level_columns
+from dpinfer.regression.gram import GramProblem, fit_gram
+from dpinfer.regression.gram_inference import LinearInference, batch_linear, release_matrices
+from dpinfer.regression.near_empty import level_columns, ridges
 
 LEVELS = ["a", "b", "c", "d", "e"]
 SCHEMA = dpi.Schema(
@@ -128,7 +126,7 @@ def test_without_rows_the_level_changes_no_estimate():
     release = results.release
     wide = dpi.ols("y ~ x + s + g", method="gram").infer(fitted(frame).release)
     problem = wide.inference.fit.problem
-    gram = dpi.inference.linear.release_matrices(release, problem.design.shape[1])[0][None]
+    gram = release_matrices(release, problem.design.shape[1])[0][None]
     design = dpi.ols("y ~ x + s + g", method="gram").design(SCHEMA)
     *regressors, response = design.columns
     levels = level_columns(regressors, response, design.basis, problem.design)
@@ -200,7 +198,7 @@ def test_functionals_are_within_their_bounds_for_every_mean_within_the_range():
     assert len(levels.names) == 5 + 5 + 2
     frame = SCHEMA.sample(500, rng)
     results = fitted(frame, "y ~ x * g + s", price=dpi.ZCDP(1e13))
-    sums = dpi.inference.linear.release_matrices(results.release, weights.shape[1])[0]
+    sums = release_matrices(results.release, weights.shape[1])[0]
     means = sums[0] / sums[0, 0]
     place = {name: index for index, name in enumerate(results.params.index)}
     for _ in range(200):
@@ -240,7 +238,7 @@ def test_the_other_terms_are_covered_beside_an_extreme_level(few):
 
 
 def test_a_table_says_what_it_assumes(empty):
-    said = "errors of equal spread"
+    said = "Standard errors are nonrobust"
     assert any(said in note for note in empty.notes)
     census = fitted(people(), target="data")
     assert not any(said in note for note in census.notes)

@@ -13,8 +13,8 @@ import statsmodels.formula.api as smf
 
 import dpinfer as dpi
 from dpinfer.errors import FormulaError, MissingFromReleaseError, OptionError, UnknownColumnError
-from dpinfer.inference.slopes import AverageSlope
-from dpinfer.results.glm import GLMResults
+from dpinfer.regression.inference import AverageSlope
+from dpinfer.regression.results import GLMResults
 from dpinfer.results.links import MeanFunction
 from dpinfer.schema.formula import compile_formula
 from dpinfer.schema.points import FormulaDesign

@@ -1,0 +1,892 @@
+"""Inference of linear regression from noisy cross-products: the score method, simulation, joint tests, many releases.
+
+The score method gives tests and intervals that stay valid where noise is large. The parametric bootstrap draws releases
+from the fitted model: errors are normal given the regressors, privacy noise is drawn by its own law, and the whole
+estimator is run again on every draw.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import TYPE_CHECKING, Self
+
+import numpy as np
+from scipy import stats
+
+from dpinfer.display.progress import watch
+from dpinfer.errors import InferenceError
+from dpinfer.inference.base import BaseInference
+from dpinfer.inference.batch import BatchEstimates, Oracle
+from dpinfer.inference.contrasts import (
+    Contrasts,
+    contrast_rows,
+    rows_of,
+    simulated_critical,
+    simulated_pvalue,
+    variance_of,
+)
+from dpinfer.inference.restrictions import independent, wald_lengths, wald_statistic
+from dpinfer.inference.testing.nulls import Restricted
+from dpinfer.numerics.forms import noise_level, symmetric
+from dpinfer.numerics.roots import outermost_crossing
+from dpinfer.numerics.tails import critical_value, joint_pvalue, pvalue_of
+from dpinfer.regression.gram import (
+    KAPPA_RELIABLE,
+    GramFit,
+    GramProblem,
+    covariance,
+    fit_gram,
+    laplace_parts,
+    laplace_shares,
+    noise_action,
+)
+from dpinfer.regression.near_empty import Ridge, ridges
+from dpinfer.results.people import refuse_dependent_rows
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from dpinfer.numerics.arrays import Array, Mask, Places
+    from dpinfer.regression.near_empty import LevelColumns
+    from dpinfer.release.laws import NoiseLaw
+    from dpinfer.release.release import Release
+
+__all__ = [
+    "METHODS",
+    "LinearInference",
+    "LinearRestrictions",
+    "batch_linear",
+    "linear_inference",
+    "linear_oracle",
+    "release_matrices",
+]
+
+METHODS = ("auto", "wald", "score", "simulated")
+
+_ROUNDS = 3
+_NORMAL_DF = 1e9
+_CONTRACTS, _CONTRACTIONS = 4.0, 14
+_LEAST, _SLOPE = 0.6, 0.4 / 3
+"""How far toward the tested value the variance is evaluated: from 1 at kappa 1 or less to .6 at kappa 4 or more."""
+
+_BATCH = 500
+
+_STEADY = 2.0
+"""Standard errors of its privacy noise below which an error variance is not taken to be."""
+
+
+@dataclass(frozen=True, slots=True)
+class Score:
+    """How the score moves each contrast, ``c' S^-1 g`` for a contrast c, and its variance V at the estimate.
+
+    Attributes
+    ----------
+    fit : GramFit
+    centre : ndarray (R, k)
+        Value of each contrast at the solution of the noisy normal equations.
+    weights : ndarray (R, k, p)
+        ``S^-1 c``, rotated.
+    on_features : ndarray (R, k, d)
+        The same on the measured features.
+    fraction : ndarray (R, 1, 1)
+        Where between the estimate (0) and the tested value (1) the variance is evaluated.
+    acted : ndarray (R, k, p)
+        ``V w``.
+    variance : ndarray (R, k)
+        ``w' V w``.
+    """
+
+    fit: GramFit
+    centre: Array
+    weights: Array
+    on_features: Array
+    fraction: Array
+    acted: Array
+    variance: Array
+
+    @property
+    def df(self) -> Array:
+        """Degrees of freedom of the variance at the estimate (R, k), after Satterthwaite."""
+        fit = self.fit
+        if not fit.problem.population:
+            return np.full(self.variance.shape, _NORMAL_DF)
+        sampling = fit.sampling_scale[:, None] * np.einsum("rki,rki->rk", self.weights, self.weights @ fit.floored)
+        ratio = np.minimum(self.variance / np.maximum(sampling, 1e-300), 1e5)
+        return np.asarray(np.minimum(fit.df_units[:, None] * ratio**2, _NORMAL_DF))
+
+    @property
+    def shares(self) -> Array | None:
+        """Laplace shares of the variance at the estimate, see `laplace_shares`; None where the noise is normal."""
+        problem = self.fit.problem
+        if not problem.laplace:
+            return None
+        residual = problem.response - self.fit.plain @ self.fit.rows
+        return laplace_shares(problem, residual[:, None, :], self.on_features, self.variance)
+
+    def on_the_way(self, acted: Array, multiple: Array) -> tuple[Array, Array]:
+        """``V w`` and ``w' V w`` on the way to the restricted minimum, which is ``V w`` times ``multiple`` away."""
+        shift = (acted @ self.fit.inverse) * multiple[..., None]
+        return _action(self.fit, self.weights, self.on_features, self.fit.plain[:, None, :] - self.fraction * shift)
+
+
+def score_of(fit: GramFit, contrasts: Array) -> Score:
+    """Return the score of contrasts (k, p) of the coefficients."""
+    rotated = np.linalg.solve(fit.mix, contrasts.T).T
+    weights = np.einsum("rij,kj->rki", fit.inverse, rotated)
+    on_features = weights @ fit.rows
+    fraction = np.clip(1.0 - _SLOPE * (fit.kappa - 1.0), _LEAST, 1.0)
+    acted, variance = _action(fit, weights, on_features, np.broadcast_to(fit.plain[:, None, :], weights.shape))
+    return Score(fit, fit.plain @ rotated.T, weights, on_features, fraction[:, None, None], acted, variance)
+
+
+def _action(fit: GramFit, weights: Array, on_features: Array, beta: Array) -> tuple[Array, Array]:
+    """Covariance V of the score at rotated coefficients ``beta`` (R, k, p): ``V w`` (R, k, p) and ``w' V w`` (R, k)."""
+    residual = fit.problem.response - beta @ fit.rows
+    acted = noise_action(fit.problem, residual, on_features) @ fit.rows.T
+    if fit.problem.population:
+        acted = acted + fit.sampling_scale[:, None, None] * (weights @ fit.floored)
+    return acted, np.einsum("rki,rki->rk", weights, acted)
+
+
+def score_statistic(score: Score, values: Array) -> Array:
+    """Signed root (R, k) of the score statistic of ``contrasts @ params = values``: distance over standard error.
+
+    With ``g(b) = S_xy - S_xx b`` and ``V(b)`` its covariance, the minimum of ``g' V^-1 g`` over all b
+    that meet the restriction is ``(c'b^ - value)^2 / (c' S^-1 V S^-1 c)`` for fixed V, where b^ solves
+    ``g = 0``. V is evaluated on the way from b^ to the restricted minimum, which a few rounds find: all the
+    way where noise dominates, .6 of the way where the design is well identified.
+    """
+    distance = score.centre - values
+    acted, variance = score.acted, score.variance
+    for _ in range(_ROUNDS):
+        acted, variance = score.on_the_way(acted, distance / variance)
+    return distance / np.sqrt(variance)
+
+
+def score_pvalue(fit: GramFit, contrasts: Array, values: Array) -> Array:
+    """Two-sided p-values (R, k) of ``contrasts @ params = values``; Laplace noise enters by its own law."""
+    score = score_of(fit, contrasts)
+    return pvalue_of(np.abs(score_statistic(score, values)), score.df, score.shares)
+
+
+def score_interval(fit: GramFit, contrasts: Array, alpha: float) -> Array:
+    """Intervals of level ``1 - alpha`` by inversion of the score statistic, (R, k, 2); may be infinite.
+
+    The set of values that are not rejected may be an interval, a line, or the outside of an interval
+    (Fieller 1954); what is returned is the smallest interval that holds all of it. Where the design is well
+    identified the ends are found by a contraction; elsewhere, and where that does not settle, by a scan.
+    """
+    ends = np.empty((len(fit.kappa), len(contrasts), 2))
+    settled = np.zeros(len(fit.kappa), dtype=bool)
+    clear = np.flatnonzero(fit.kappa >= _CONTRACTS)
+    if clear.size:
+        ends[clear], settled[clear] = _contracted_ends(taken(fit, clear), contrasts, alpha)
+    rest = np.flatnonzero(~settled)
+    if rest.size:
+        ends[rest] = _scanned_ends(taken(fit, rest), contrasts, alpha)
+    return ends
+
+
+def taken(fit: GramFit, index: Places) -> GramFit:
+    """Return some of the replicates."""
+    if len(index) == len(fit.kappa):
+        return fit
+    arrays = ("inverse", "floored", "plain", "params", "scale", "kappa", "df_resid", "rsquared")
+    return replace(fit, **{name: getattr(fit, name)[index] for name in arrays})
+
+
+def _contracted_ends(fit: GramFit, contrasts: Array, alpha: float) -> tuple[Array, Mask]:
+    """Iterate ``end = centre -+ critical * error(end)``: ends (R, k, 2), and which replicates settled (R,)."""
+    score = score_of(fit, contrasts)
+    critical = critical_value(alpha, score.df, score.shares)
+    settled = np.ones(len(fit.kappa), dtype=bool)
+    ends = []
+    for sign in (-1.0, 1.0):
+        acted, step, half = score.acted, np.sqrt(score.variance), critical * np.sqrt(score.variance)
+        for _ in range(_CONTRACTIONS):
+            acted, variance = score.on_the_way(acted, -sign * critical**2 / half)
+            step, half = np.abs(critical * np.sqrt(variance) - half), critical * np.sqrt(variance)
+        settled &= np.all(step <= 1e-9 * half, axis=1)
+        ends.append(score.centre + sign * half)
+    return np.stack(ends, axis=-1), settled
+
+
+def _scanned_ends(fit: GramFit, contrasts: Array, alpha: float) -> Array:
+    """Find the ends of the intervals (R, k, 2) by a scan from outside in."""
+    score = score_of(fit, contrasts)
+    critical, error = critical_value(alpha, score.df, score.shares), np.sqrt(score.variance)
+
+    def end(sign: float) -> Array:
+        def inside(distance: Array) -> Mask:
+            return np.abs(score_statistic(score, score.centre + sign * distance * error)) <= critical
+
+        return score.centre + sign * error * outermost_crossing(inside, shape=error.shape)
+
+    return np.stack([end(-1.0), end(1.0)], axis=-1)
+
+
+def score_joint(fit: GramFit, contrasts: Array, values: Array) -> tuple[Array, Array]:
+    """Score statistic (R,) of k linearly independent restrictions at once, and degrees of freedom (R,).
+
+    The statistic is about chi-squared with k degrees of freedom under the restrictions. The degrees of freedom are the
+    fewest among the restrictions, for the denominator of an F reference.
+    """
+    score = score_of(fit, contrasts)
+    distance, beta = score.centre - values, fit.plain
+    for step in range(_ROUNDS + 1):
+        at = np.broadcast_to(beta[:, None, :], score.weights.shape)
+        acted, _ = _action(fit, score.weights, score.on_features, at)
+        spread = np.einsum("rki,rli->rkl", score.weights, acted)
+        solved = np.linalg.solve(spread, distance[..., None])[..., 0]
+        if step < _ROUNDS:
+            shift = np.einsum("rk,rki,rij->rj", solved, acted, fit.inverse)
+            beta = fit.plain - score.fraction[:, 0] * shift
+    return np.einsum("rk,rk->r", distance, solved), score.df.min(axis=1)
+
+
+def joint_loadings(fit: GramFit, contrasts: Array) -> Array | None:
+    """Return the loadings (R, k, m) of contrasts on Laplace draws at the estimate; None where the noise is normal.
+
+    See `dpinfer.numerics.tails.joint_pvalue`.
+    """
+    if not fit.problem.laplace:
+        return None
+    score = score_of(fit, contrasts)
+    residual = fit.problem.response - fit.plain @ fit.rows
+    parts = laplace_parts(fit.problem, residual[:, None, :], score.on_features)
+    spread = np.einsum("rki,rli->rkl", score.weights, score.acted)
+    return np.asarray(np.linalg.solve(np.linalg.cholesky(0.5 * (spread + np.swapaxes(spread, 1, 2))), parts))
+
+
+def simulate_pivots(
+    fit: GramFit, nobs: float, law: NoiseLaw, steps: Array, replicates: int, rng: np.random.Generator
+) -> tuple[Array, Array]:
+    """Draw releases from the fitted model and return how far their estimates fall from the truth.
+
+    Given the regressors, ``X'e`` is normal with covariance ``s2 X'X`` and independent of the residual sum of
+    squares, ``s2`` times chi-squared; to these exact draws the noise of the release is added by its own law,
+    and the whole estimator is run again.
+
+    Parameters
+    ----------
+    fit : GramFit
+        The fit of the release (R = 1), with cross-products floored at the noise level.
+    nobs : float
+    law : NoiseLaw
+        Law of the released upper triangle (further coordinates are ignored).
+    steps : ndarray (m,)
+        Size of an integer step of each coordinate.
+    replicates : int
+    rng : numpy.random.Generator
+
+    Returns
+    -------
+    deviations : ndarray (B, p)
+        Estimate minus truth.
+    errors : ndarray (B, p, p)
+        Covariance estimate of each replicate.
+    """
+    steps = np.asarray(steps)
+    deviations, covariances = [], []
+    with watch("simulated releases", total=replicates, unit=" releases") as counted:
+        for start in range(0, replicates, _BATCH):
+            size = min(_BATCH, replicates - start)
+            sums = draw_sums(fit, fit.params, size, rng)[0]
+            sums += draw_noise(law, steps, sums.shape[-1], size, rng)
+            again = fit_gram(fit.problem, sums, np.full(size, nobs))
+            deviations.append(again.params - fit.params)
+            covariances.append(sum(covariance(again)))
+            counted(size)
+    return np.concatenate(deviations), np.concatenate(covariances)
+
+
+def draw_sums(fit: GramFit, params: Array, size: int, rng: np.random.Generator) -> Array:
+    """Draw sums of z z' (R, size, d, d) from the models of R fits, given their regressors and without privacy noise.
+
+    Cross-products (floored) and error variances of the models are those of the fits; the coefficients are ``params``
+    (R, p). The sums are right in every combination of features that the regression reads.
+    """
+    cross = fit.floored
+    beta = params @ fit.mix
+    error = np.zeros((len(cross), size, cross.shape[-1]))
+    drawn = rng.normal(size=error.shape)
+    if fit.problem.population:
+        error = np.sqrt(fit.sampling_scale)[:, None, None] * (drawn @ np.swapaxes(np.linalg.cholesky(cross), 1, 2))
+    return _assemble(fit, beta, error, _residual(fit, error, rng))
+
+
+def _residual(fit: GramFit, error: Array, rng: np.random.Generator) -> Array:
+    """Sum of squared errors e'e given X'e: the part in the span of X, and chi-squared outside it, (R, size)."""
+    df = np.maximum(fit.df_resid, 1.0)[:, None]
+    units = np.maximum(fit.df_units, 1.0)[:, None]
+    if not fit.problem.population:
+        return np.broadcast_to(fit.scale[:, None] * df, error.shape[:2])
+    inside = ((error @ np.linalg.inv(fit.floored)) * error).sum(axis=-1)
+    outside = rng.chisquare(units, size=error.shape[:2]) * (df / units)
+    return np.asarray(inside + fit.scale[:, None] * outside)
+
+
+def _assemble(fit: GramFit, beta: Array, error: Array, squares: Array) -> Array:
+    """Return sums over the features that have these cross-products of regressors and response, (R, size, d, d).
+
+    The features are completed by the pseudo-inverse of (rows; response): only their combinations in the
+    regression are ever read again.
+    """
+    cross = fit.floored
+    frame = np.vstack([fit.rows, fit.problem.response])
+    fitted = np.einsum("rij,rj->ri", cross, beta)
+    moment = fitted[:, None, :] + error
+    total = (fitted * beta).sum(axis=1)[:, None] + 2 * np.einsum("rbi,ri->rb", error, beta) + squares
+    width = frame.shape[0]
+    wanted = np.zeros((*squares.shape, width, width))
+    wanted[..., :-1, :-1] = cross[:, None]
+    wanted[..., :-1, -1] = wanted[..., -1, :-1] = moment
+    wanted[..., -1, -1] = total
+    back = np.linalg.pinv(frame)
+    return back @ wanted @ back.T
+
+
+def draw_noise(law: NoiseLaw, steps: Array, width: int, size: int, rng: np.random.Generator) -> Array:
+    """Draw the noise of a released upper triangle, as symmetric matrices (size, width, width)."""
+    count = width * (width + 1) // 2
+    return symmetric(law.rvs(size, rng)[:, :count] * steps[:count], width)
+
+
+def release_matrices(release: Release, width: int) -> tuple[Array, Array]:
+    """Noisy sums of z z' and the variances of their noise, each (d, d).
+
+    Parameters
+    ----------
+    release : Release
+        Holding the upper triangle of d features, row by row.
+    width : int
+        The number of features d.
+
+    Raises
+    ------
+    InferenceError
+        If the release holds too few sums.
+    """
+    count = width * (width + 1) // 2
+    if len(release.values) < count:
+        raise InferenceError(f"the release holds {len(release.values)} sums, {count} are needed for {width} features")
+    return symmetric(release.array, width), symmetric(release.noise_variances, width)
+
+
+@dataclass(frozen=True, eq=False)
+class LinearInference(BaseInference):
+    """Least squares on noisy cross-products; implements `Inference`.
+
+    Attributes
+    ----------
+    release : Release
+    fit : GramFit
+        One replicate.
+    names : tuple of str, length p
+    nobs : float or None
+    nobs_is_public : bool
+    size : float
+        The count of rows that the inference divides by.
+    method : {"wald", "score", "simulated"}
+    replicates, seed : int
+        Number of simulated releases and their public seed, for "simulated".
+    notes : tuple of str
+        Further warnings, from other parts of the release.
+    ridge : Ridge or None
+        Where some levels are near-empty: the ridge on them that is in ``fit``. The method is then "score".
+    """
+
+    release: Release
+    fit: GramFit
+    names: tuple[str, ...]
+    nobs: float | None
+    nobs_is_public: bool
+    size: float
+    method: str
+    replicates: int
+    seed: int
+    notes: tuple[str, ...] = ()
+    ridge: Ridge | None = None
+
+    methods = METHODS
+    cov_type = "nonrobust"
+
+    @cached_property
+    def _covariances(self) -> tuple[Array, Array]:
+        sampling, noise = covariance(self.fit) if self.ridge is None else self.ridge.covariance()
+        return sampling[0], noise[0]
+
+    @property
+    def params(self) -> Array:
+        """Point estimates (p,)."""
+        return np.asarray(self.fit.params[0])
+
+    @property
+    def cov_sampling(self) -> Array:
+        """Covariance from sampling (p, p)."""
+        return self._covariances[0]
+
+    @property
+    def cov_noise(self) -> Array:
+        """Covariance from privacy noise (p, p)."""
+        return self._covariances[1]
+
+    @property
+    def target(self) -> str:
+        """What is estimated: the population or the data themselves."""
+        return "population" if self.fit.problem.population else "data"
+
+    @property
+    def df_resid(self) -> float:
+        """Residual degrees of freedom; infinite where only the noise counts."""
+        return float(self.fit.df_units[0]) if self.fit.problem.population else np.inf
+
+    @property
+    def _residual_is_positive(self) -> bool:
+        return bool(self.fit.rsquared[0] < 1)
+
+    @property
+    def scale(self) -> float | None:
+        """Error variance; None where its noisy estimate is not positive."""
+        return float(self.fit.scale[0]) if self._residual_is_positive else None
+
+    @property
+    def rsquared(self) -> float | None:
+        """Coefficient of determination, at least 0; None where the noisy error variance is not positive."""
+        return float(self.fit.rsquared[0]) if self._residual_is_positive else None
+
+    @property
+    def kappa(self) -> float:
+        """Smallest eigenvalue of the scaled cross-products over the noise level, near-empty levels left out."""
+        return float(self.fit.kappa[0] if self.ridge is None else self.ridge.rest[0])
+
+    @property
+    def flags(self) -> tuple[str, ...]:
+        """Warnings, from released numbers only."""
+        found = [] if self.ridge is None else [self.ridge.warning]
+        if self.kappa < 1:
+            found.append(
+                f"privacy noise dominates: the smallest eigenvalue of the noisy cross-products is {self.kappa:.2g} "
+                "times the noise level and was raised to it; read the intervals, not the estimates"
+            )
+        elif self.kappa < KAPPA_RELIABLE:
+            found.append(
+                f"privacy noise dominates some direction: eigenvalue {self.kappa:.2g} times the noise level, below "
+                f"{KAPPA_RELIABLE:g}; estimates are biased toward zero and intervals may be wide or infinite"
+            )
+        if self.release.nobs is None and self.size <= len(self.names) + 1:
+            found.append("the noisy number of rows is not larger than the number of coefficients")
+        if not self._residual_is_positive:
+            found.append("the noisy error variance is not positive: it and R-squared cannot be told")
+        return (*found, *self.notes)
+
+    def with_method(self, method: str) -> Self:
+        """Return the same estimates under another inference method; beside near-empty levels there is one.
+
+        Raises
+        ------
+        OptionError
+            If there is no such method.
+        """
+        chosen = super().with_method(method)
+        return chosen if self.ridge is None else replace(chosen, method="score")
+
+    @cached_property
+    def _pivots(self) -> tuple[Array, Array]:
+        rng = np.random.default_rng(self.seed)
+        steps = np.asarray(self.release.steps)
+        return simulate_pivots(self.fit, self.size, self.release.law, steps, self.replicates, rng)
+
+    def _wald(self, contrasts: Array) -> Contrasts:
+        error = np.sqrt(variance_of(contrasts, self.cov_sampling + self.cov_noise))
+        return Contrasts(contrasts @ self.params, error, self.df_resid)
+
+    def _simulated(self, contrasts: Array) -> Array:
+        """Absolute pivots (B, k)."""
+        deviations, covariances = self._pivots
+        errors = np.sqrt(np.einsum("kp,bpq,kq->bk", contrasts, covariances, contrasts))
+        return np.asarray(np.abs(deviations @ contrasts.T) / errors)
+
+    def intervals(self, contrasts: Array, alpha: float) -> Array:
+        """Intervals of level ``1 - alpha`` for each row of ``contrasts`` (k, p), as (k, 2); may be infinite."""
+        contrasts = rows_of(contrasts)
+        if self.ridge is not None:
+            return np.asarray(self.ridge.intervals(contrasts, alpha)[0])
+        if self.method == "score":
+            return np.asarray(score_interval(self.fit, contrasts, alpha)[0])
+        found = self._wald(contrasts)
+        if self.method == "wald":
+            return found.intervals(alpha)
+        return found.ends(simulated_critical(self._simulated(contrasts), alpha))
+
+    def contrast_pvalues(self, contrasts: Array, values: Array) -> Array:
+        """Two-sided p-values (k,) of ``contrasts @ params = values``."""
+        contrasts = rows_of(contrasts)
+        values = np.broadcast_to(np.asarray(values, dtype=np.float64), (len(contrasts),))
+        if self.ridge is not None:
+            return np.asarray(self.ridge.pvalues(contrasts, values[None])[0])
+        if self.method == "score":
+            return np.asarray(score_pvalue(self.fit, contrasts, values[None])[0])
+        found = self._wald(contrasts)
+        if self.method == "wald":
+            return found.pvalues(values)
+        return simulated_pvalue(self._simulated(contrasts), found.distances(values))
+
+    def wald(self, restrictions: Array, values: Array) -> tuple[float, float, float]:
+        """Joint test of ``restrictions @ params = values``: statistic (chi-squared), degrees of freedom, p-value."""
+        restrictions, values, count = independent(restrictions, values)
+        if self.ridge is not None:
+            statistic_ridge, pvalue = self.ridge.joint(restrictions, values)
+            return statistic_ridge, count, pvalue
+        if self.method == "score":
+            statistic, df = score_joint(self.fit, restrictions, values[None])
+            if count == 1:
+                return float(statistic[0]), count, float(score_pvalue(self.fit, restrictions, values[None])[0, 0])
+            loadings = joint_loadings(self.fit, restrictions)
+            own = None if loadings is None else loadings[0]
+            return float(statistic[0]), count, joint_pvalue(float(statistic[0]), count, float(df[0]), own)
+        statistic_wald = wald_statistic(self, restrictions, values)
+        if self.method == "wald":
+            return statistic_wald, count, float(stats.f.sf(statistic_wald / count, count, self.df_resid))
+        deviations, covariances = self._pivots
+        drawn = wald_lengths(deviations @ restrictions.T, restrictions @ covariances @ restrictions.T)
+        return statistic_wald, count, float(simulated_pvalue(drawn, statistic_wald))
+
+    def restricted(self, restrictions: Array, targets: Array) -> Restricted:
+        """Return ``restrictions @ params = targets`` as `simulate` tests it.
+
+        Raises
+        ------
+        NotProvedError
+            If a person may have several rows.
+        """
+        problem, release = self.fit.problem, self.release
+        if problem.population:
+            told = 'null="asymptotic" counts rows of a person as alike'
+            refuse_dependent_rows(release.schema, 'null="simulated"', told)
+        model = LinearRestrictions(problem, restrictions, targets, release.law, np.asarray(release.steps))
+        values = gram_values(release_matrices(release, problem.design.shape[1])[0], np.asarray(self.size))
+        raised = problem.population and self.fit.scale[0] < scale_error(self.fit)[0]
+        return Restricted(model, values, bool(raised))
+
+
+def linear_inference(
+    release: Release,
+    *,
+    design: Array,
+    response: Array,
+    names: tuple[str, ...],
+    method: str = "auto",
+    target: str = "population",
+    replicates: int = 999,
+    seed: int = 0,
+    weighted: bool = False,
+    rows_per_unit: int = 1,
+    notes: tuple[str, ...] = (),
+    levels: LevelColumns | None = None,
+) -> LinearInference:
+    """Infer a linear regression from a release of cross-products.
+
+    Parameters
+    ----------
+    release : Release
+    design : ndarray (p, d)
+        Regressors as combinations of the released features.
+    response : ndarray (d,)
+        The dependent variable as a combination of the released features.
+    names : tuple of str, length p
+    method : {"auto", "wald", "score", "simulated"}
+        ``"auto"`` is the score method.
+    target : {"population", "data"}
+        What is estimated; for ``"data"`` only the noise counts as error.
+    replicates, seed : int
+        For ``"simulated"``.
+    weighted : bool
+        Whether rows were down-weighted by a norm bound, so that the first sum is not the number of rows.
+    rows_per_unit : int
+        Rows of one independent unit at most: the sampling covariance is multiplied by it.
+    notes : tuple of str
+        Further warnings to carry.
+    levels : LevelColumns, optional
+        Columns of single levels: a ridge goes to those that are near-empty.
+
+    Returns
+    -------
+    LinearInference
+
+    Raises
+    ------
+    OptionError
+        If an option has no such value.
+    """
+    sums, noise = release_matrices(release, design.shape[1])
+    laplace = release.law.family == "laplace"
+    problem = GramProblem(noise, design, response, laplace, target == "population", rows_per_unit)
+    size = float(sums[0, 0])
+    exact = release.law.scales[0] == 0.0
+    nobs = np.array([size])
+    fit = fit_gram(problem, sums[None], nobs)
+    ridge = None if levels is None else next((one for _, one in ridges(fit, sums[None], nobs, levels)), None)
+    unknown = LinearInference(
+        release=release,
+        fit=fit if ridge is None else ridge.fit,
+        names=names,
+        nobs=(None if release.nobs is None else float(release.nobs)) if weighted else size,
+        nobs_is_public=(release.nobs is not None) if weighted else exact,
+        size=size,
+        method="score",
+        replicates=replicates,
+        seed=seed,
+        notes=notes,
+        ridge=ridge,
+    )
+    return unknown.with_method(method)
+
+
+def _problem(
+    law: NoiseLaw, steps: Sequence[float], design: Array, response: Array, *, population: bool, rows_per_unit: int
+) -> GramProblem:
+    noise = symmetric(law.variances * np.asarray(steps) ** 2, design.shape[1])
+    return GramProblem(noise, design, response, law.family == "laplace", population, rows_per_unit)
+
+
+def batch_linear(
+    values: Array,
+    *,
+    law: NoiseLaw,
+    steps: Sequence[float],
+    design: Array,
+    response: Array,
+    names: tuple[str, ...],
+    alpha: float,
+    method: str = "auto",
+    target: str = "population",
+    contrasts: Mapping[str, Mapping[str, float]] | None = None,
+    rows_per_unit: int = 1,
+    levels: LevelColumns | None = None,
+) -> BatchEstimates:
+    """Infer a linear regression from many releases of cross-products; equal to `linear_inference` one by one.
+
+    Parameters
+    ----------
+    values : ndarray (R, m)
+        Noisy upper triangles, in units of the scaled features.
+    law, steps
+        Of one release.
+    design, response, names, target, rows_per_unit, levels
+        As in `linear_inference`.
+    alpha : float
+        Intervals have level ``1 - alpha``.
+    method : {"auto", "score", "wald"}
+    contrasts : mapping of name to weights by coefficient, optional
+        Further quantities to infer, after the coefficients.
+    """
+    problem = _problem(law, steps, design, response, population=target == "population", rows_per_unit=rows_per_unit)
+    gram = symmetric(values, design.shape[1])
+    fit = fit_gram(problem, gram, gram[:, 0, 0])
+    wanted = contrast_rows(names, contrasts)
+    names = (*names, *(contrasts or {}))
+    rare = [] if levels is None else list(ridges(fit, gram, gram[:, 0, 0], levels))
+    if not rare:
+        return _plain(fit, wanted, names, alpha, method)
+    size = (len(values), len(names))
+    found = BatchEstimates(
+        names, np.empty(size), np.empty(size), np.empty(size), np.empty((*size, 2)), np.ones(len(values), dtype=bool)
+    )
+    left = np.setdiff1d(np.arange(len(values)), np.concatenate([places for places, _ in rare]))
+    if left.size:
+        _put(found, left, _plain(taken(fit, left), wanted, names, alpha, method))
+    for places, ridge in rare:
+        _put(found, places, _beside_near_empty(ridge, wanted, names, alpha))
+    return found
+
+
+def _plain(fit: GramFit, wanted: Array, names: tuple[str, ...], alpha: float, method: str) -> BatchEstimates:
+    params = fit.params @ wanted.T
+    errors = np.sqrt(np.einsum("kp,rpq,kq->rk", wanted, np.add(*covariance(fit)), wanted))
+    if method == "wald":
+        found = Contrasts(params, errors, fit.df_units[:, None] if fit.problem.population else np.inf)
+        intervals, pvalues = found.intervals(alpha), found.pvalues()
+    else:
+        intervals = score_interval(fit, wanted, alpha)
+        pvalues = score_pvalue(fit, wanted, np.zeros((1, len(names))))
+    return BatchEstimates(names, params, errors, pvalues, intervals, (fit.kappa < KAPPA_RELIABLE) | (fit.rsquared >= 1))
+
+
+def _beside_near_empty(ridge: Ridge, wanted: Array, names: tuple[str, ...], alpha: float) -> BatchEstimates:
+    return BatchEstimates(
+        names=names,
+        params=ridge.fit.params @ wanted.T,
+        bse=np.sqrt(np.einsum("kp,rpq,kq->rk", wanted, np.add(*ridge.covariance()), wanted)),
+        pvalues=ridge.pvalues(wanted, np.zeros((1, len(wanted)))),
+        intervals=ridge.intervals(wanted, alpha),
+        flagged=np.ones(len(ridge.strength), dtype=bool),
+    )
+
+
+def _put(found: BatchEstimates, places: Places, part: BatchEstimates) -> None:
+    """Write the estimates of some releases in their places."""
+    for name in ("params", "bse", "pvalues", "intervals", "flagged"):
+        getattr(found, name)[places] = getattr(part, name)
+
+
+def linear_oracle(
+    sums: Array,
+    *,
+    sampling: Array,
+    law: NoiseLaw,
+    steps: Sequence[float],
+    design: Array,
+    response: Array,
+    alpha: float,
+    contrasts: Mapping[str, Mapping[str, float]] | None = None,
+    names: tuple[str, ...] = (),
+) -> Oracle:
+    """Say what an oracle's interval would be, and how far noise dominates the design; arguments as `batch_linear`.
+
+    ``sums`` (m,) is the expected noise-free upper triangle, in units of the scaled features, and ``sampling`` (q,) the
+    true sampling variance of every coefficient and contrast.
+    """
+    problem = _problem(law, steps, design, response, population=False, rows_per_unit=1)
+    gram = symmetric(sums, design.shape[1])
+    cross = design @ gram @ design.T
+    inverse = np.asarray(np.linalg.inv(cross), dtype=np.float64)
+    residual = response - (inverse @ (design @ gram @ response)) @ design
+    wanted = contrast_rows(names, contrasts) if contrasts else np.eye(len(design))
+    on_features = wanted @ inverse @ design
+    noise = np.einsum("pd,pd->p", on_features, noise_action(problem, residual, on_features))
+    laplace = laplace_shares(problem, residual, on_features, np.ones(len(noise))) if problem.laplace else None
+    rows = np.linalg.qr(design.T)[0].T
+    level = noise_level(problem.noise, rows)
+    kappa = float(np.linalg.eigvalsh(rows @ gram @ rows.T)[0] / max(level, 1e-300))
+    return Oracle.of(noise, sampling, kappa, alpha=alpha, laplace=laplace)
+
+
+@dataclass(frozen=True, slots=True)
+class RestrictedFit:
+    """R regressions that meet the restrictions.
+
+    Attributes
+    ----------
+    fit : GramFit
+        Unrestricted; regressors and error variance of the hypothesis are its own, see `LinearRestrictions`.
+    params : ndarray (R, p)
+        Coefficients that meet the restrictions.
+    nobs : ndarray (R,)
+        Number of rows, as released.
+    """
+
+    fit: GramFit
+    params: Array
+    nobs: Array
+
+
+def gram_values(gram: Array, nobs: Array) -> Array:
+    """Put numbers of rows (...) beside sums of z z' (..., d, d), as `LinearRestrictions` reads them, (..., 1 + d d)."""
+    flat = gram.reshape(*gram.shape[:-2], gram.shape[-1] ** 2)
+    return np.concatenate([np.asarray(nobs)[..., None], flat], axis=-1)
+
+
+def scale_error(fit: GramFit) -> Array:
+    """Return the standard error (R,) that privacy noise gives the error variances of R fits.
+
+    The noise of the sum of squared residuals is ``a'E a`` for the residual a on the features, of variance
+    ``sum_i a_i^4 N_ii + 4 sum_{i<j} a_i^2 a_j^2 N_ij``.
+    """
+    squared = (fit.problem.response - fit.params @ fit.problem.design) ** 2
+    variance = 2 * ((squared @ fit.problem.noise) * squared).sum(axis=1) - squared**2 @ np.diag(fit.problem.noise)
+    return np.asarray(np.sqrt(variance) / fit.df_resid)
+
+
+@dataclass(frozen=True, eq=False)
+class LinearRestrictions:
+    """``restrictions @ beta = targets`` in a regression on noisy cross-products; implements `NullModel`.
+
+    The values of a release are its number of rows and the sums of z z', see `gram_values`.
+
+    Attributes
+    ----------
+    problem : GramProblem
+        Its ``population`` says whether beta is that of the population or of the data; for the data only the noise is
+        random.
+    restrictions : ndarray (k, p)
+        Linearly independent.
+    targets : ndarray (k,)
+    law : NoiseLaw
+        Of the released upper triangle of the sums (further coordinates are ignored).
+    steps : ndarray (m,)
+        Size of an integer step of each coordinate.
+
+    Raises
+    ------
+    InferenceError
+        If the restrictions are linearly dependent.
+
+    Notes
+    -----
+    The error variance s2 enters as ``sqrt(s2^2 + (2 e)^2)``, e the standard error that privacy noise gives it, in the
+    release and in every draw alike. A statistic that divides by an s2 made small by noise is large by accident, and a
+    null distribution simulated from that s2 would not show it. Where e is small the statistic is that of `score_joint`.
+
+    The hypothesis nearest to an estimate b of covariance V (sampling and noise) is
+    ``b - V R' (R V R')^-1 (R b - q)``. Given the regressors, ``X'e`` is normal with covariance ``s2 X'X`` and
+    independent of the residual sum of squares, ``s2`` times chi-squared.
+    """
+
+    problem: GramProblem
+    restrictions: Array
+    targets: Array
+    law: NoiseLaw
+    steps: Array
+
+    def __post_init__(self) -> None:
+        independent(self.restrictions, self.targets)
+
+    @property
+    def dof(self) -> int:
+        """Number of restrictions."""
+        return len(self.restrictions)
+
+    def _refit(self, values: Array) -> GramFit:
+        """Fits of R releases (R, m)."""
+        width = self.problem.design.shape[1]
+        fit = fit_gram(self.problem, values[:, 1:].reshape(-1, width, width), values[:, 0])
+        return replace(fit, scale=np.hypot(fit.scale, _STEADY * scale_error(fit)))
+
+    def statistic(self, values: Array) -> Array:
+        """See `NullModel.statistic`: about chi-squared with `dof` degrees of freedom where noise is small."""
+        flat = values.reshape(-1, values.shape[-1])
+        found = np.full(len(flat), np.nan)
+        usable = np.flatnonzero(np.isfinite(flat).all(axis=1))
+        if usable.size:
+            found[usable] = self._statistics(flat[usable])
+        return np.where(np.isfinite(found), found, np.nan).reshape(values.shape[:-1])
+
+    def _statistics(self, values: Array) -> Array:
+        """Statistics (R,), NaN where the equations of a release cannot be solved."""
+        try:
+            with np.errstate(all="ignore"):
+                return score_joint(self._refit(values), self.restrictions, self.targets[None])[0]
+        except np.linalg.LinAlgError:
+            if len(values) == 1:
+                return np.full(1, np.nan)
+            middle = len(values) // 2
+            return np.concatenate([self._statistics(values[:middle]), self._statistics(values[middle:])])
+
+    def fit(self, values: Array) -> RestrictedFit:
+        """Fit the hypothesis to R releases (R, m)."""
+        fit = self._refit(values)
+        total = np.add(*covariance(fit))
+        crossed = total @ self.restrictions.T
+        spread = self.restrictions @ crossed
+        distance = fit.params @ self.restrictions.T - self.targets
+        solved = np.linalg.pinv(spread, hermitian=True) @ distance[..., None]
+        return RestrictedFit(fit, fit.params - (crossed @ solved)[..., 0], values[:, 0])
+
+    def draw(self, fitted: RestrictedFit, size: int, rng: np.random.Generator) -> Array:
+        """See `NullModel.draw`: (R, size, 1 + d d)."""
+        sums = draw_sums(fitted.fit, fitted.params, size, rng)
+        noise = draw_noise(self.law, self.steps, sums.shape[-1], len(sums) * size, rng).reshape(sums.shape)
+        sums += noise
+        return gram_values(sums, fitted.nobs[:, None] + noise[..., 0, 0])
