@@ -79,7 +79,7 @@ def speed() -> str:
     """Time over that of statsmodels, and memory."""
     table = pd.read_csv(OUTPUT / "newton_speed.csv")
     rows = [
-        (row["what"], f"{row['measured']:.3g}", "" if pd.isna(row["by processor time"]) else
+        (row["what"].replace(" by rounds", ""), f"{row['measured']:.3g}", "" if pd.isna(row["by processor time"]) else
          f"{row['by processor time']:.3g}", row["required"])
         for _, row in table.iterrows()
     ]  # fmt: skip
