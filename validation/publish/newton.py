@@ -22,7 +22,16 @@ _MANY = 2_000
 def peers() -> str:
     """Errors of private fits over those of the ordinary one."""
     table = pd.read_csv(OUTPUT / "newton_peers.csv")
-    heads = ["data", "model", "budget", "Newton iterations", "`gram`", "`sample_aggregate`", "`bootstrap`", "diffprivlib"]
+    heads = [
+        "data",
+        "model",
+        "budget",
+        "Newton iterations",
+        "`gram`",
+        "`sample_aggregate`",
+        "`bootstrap`",
+        "diffprivlib",
+    ]
     rows = [
         (row["data"], f"`{row['model']}`", row["price"], *("-" if pd.isna(row[one]) else f"{row[one]:.3g}"
          for one in METHODS))
@@ -64,9 +73,9 @@ def real() -> str:
     return "\n".join(
         [
             f"{slopes['regression'].nunique()} regressions on real data sets as populations, "
-            f"{slopes['replicates'].max()} replicates (`python -m validation.regression.real_data --main`). Coverage of "
-            "slopes by 95% intervals, unbounded ones included; width and root mean squared error (RMSE) over those of the robust fit without "
-            "privacy, medians over slopes:",
+            f"{slopes['replicates'].max()} replicates (`python -m validation.regression.real_data --main`). "
+            "Coverage of slopes by 95% intervals, unbounded ones included; width and root mean squared error (RMSE) "
+            "over those of the robust fit without privacy, medians over slopes:",
             "",
             *lines_of(heads, rows),
             "",

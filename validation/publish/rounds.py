@@ -49,11 +49,12 @@ def shares() -> str:
 def costs() -> str:
     """Return the numerators of the cost coefficients of the terms of each stage."""
     once = "Laplace, one Hessian"
+    start, last = iterations._START, iterations._SECOND
     stages = [
-        ("start", {"Gaussian": iterations._START["l2"], "Laplace": iterations._START["l1"], once: iterations._START_ONCE}),
+        ("start", {"Gaussian": start["l2"], "Laplace": start["l1"], once: iterations._START_ONCE}),
         ("first, again", {"any": iterations._FIRST}),
-        ("last", {"Gaussian": iterations._SECOND["l2"], "Laplace": iterations._SECOND["l1"], once: iterations._LAST_ONCE}),
-    ]  # fmt: skip
+        ("last", {"Gaussian": last["l2"], "Laplace": last["l1"], once: iterations._LAST_ONCE}),
+    ]
     names = {"meat": "products of scores", "gram": "Gram matrix", "hessian": "Hessian"}
     table = [
         (stage, noise, ", ".join(f"{names.get(term, term)} {_number(one)}" for term, one in terms.items()))
@@ -65,8 +66,8 @@ def costs() -> str:
         [
             *lines_of(["stage", "noise", "a, b, e"], table),
             "",
-            f"For binary responses {taken} of the last score's goes to the sum of w; with survey weights half of that of "
-            "rows to the sum of weights; with `cov_type=\"nonrobust\"` that of products to squared residuals.",
+            f"For binary responses {taken} of the last score's goes to the sum of w; with survey weights half of that "
+            'of rows to the sum of weights; with `cov_type="nonrobust"` that of products to squared residuals.',
         ]
     )
 
