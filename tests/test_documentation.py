@@ -55,7 +55,6 @@ EXECUTED = [
     "docs/selection.md",
     "docs/quantiles.md",
     "docs/density.md",
-    "docs/glm.md",
     "docs/extending.md",
     "docs/auditing.md",
     "docs/planning.md",

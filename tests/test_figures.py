@@ -16,7 +16,11 @@ PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 GIVEN = tomllib.loads((Path(__file__).parent / "given_numbers.toml").read_text(encoding="utf-8"))
 """Constants of design that prose may state, by page, with what they are; those of "every page" first."""
 
-OTHERS = {(rounds.PAGE, "rounds"), (trusted.PAGE, "trusted"), (ROOT / "README.md", "table")}
+OTHERS = {
+    *((rounds.PAGE, name) for name in rounds.PARTS),
+    (trusted.PAGE, "trusted"),
+    (ROOT / "README.md", "table"),
+}
 """Sections with a test of their own, and the README's example, whose noise is drawn anew."""
 
 _SECTION = r"<!-- ([\w-]+): made by .*?<!-- end of \1 -->"
@@ -64,6 +68,11 @@ def found(page):
 @pytest.mark.parametrize(("page", "name"), SECTIONS, ids=lambda part: part if isinstance(part, str) else part.stem)
 def test_sections_are_what_the_committed_outputs_say(page, name):
     assert block(page, name).read() == SECTIONS[page, name]().strip(), "run python -m validation.publish"
+
+
+@pytest.mark.parametrize("name", rounds.PARTS)
+def test_constants_of_regressions_are_those_of_the_code(name):
+    assert rounds.block(name).read() == rounds.PARTS[name](), "run python -m validation.publish.rounds"
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.relative_to(ROOT).as_posix())

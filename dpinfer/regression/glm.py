@@ -85,9 +85,9 @@ def logit(
 
     Notes
     -----
-    A noisy start, a histogram of leverages, and two rounds of Newton's method are released. All rounds count in one
-    combined score; standard errors hold sampling, by the robust covariance, and noise. Proofs, formulas and
-    measurements are in `docs/glm.md`.
+    Scales, a start and noisy Newton iterations are released. Standard errors count sampling, by the robust covariance,
+    and noise; intervals also count what clipping may have biased. How to read the results is in `docs/regression.md`,
+    the method with its proofs in `docs/regression-method.md`.
 
     Examples
     --------

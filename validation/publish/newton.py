@@ -1,4 +1,4 @@
-"""The measured parts of the page on regression by rounds."""
+"""The measured parts of the page on regression."""
 
 from __future__ import annotations
 
@@ -22,7 +22,16 @@ _MANY = 2_000
 def peers() -> str:
     """Errors of private fits over those of the ordinary one."""
     table = pd.read_csv(OUTPUT / "newton_peers.csv")
-    heads = ["data", "model", "price", "rounds", "`gram`", "`sample_aggregate`", "`bootstrap`", "diffprivlib"]
+    heads = [
+        "data",
+        "model",
+        "budget",
+        "Newton iterations",
+        "`gram`",
+        "`sample_aggregate`",
+        "`bootstrap`",
+        "diffprivlib",
+    ]
     rows = [
         (row["data"], f"`{row['model']}`", row["price"], *("-" if pd.isna(row[one]) else f"{row[one]:.3g}"
          for one in METHODS))
@@ -30,7 +39,7 @@ def peers() -> str:
     ]  # fmt: skip
     return "\n".join(
         [
-            "Root mean squared error of slopes over that of the fit that is not private, at equal price (`python -m "
+            "Root mean squared error of slopes over that of the fit without privacy, at equal budgets (`python -m "
             "validation.regression.newton_peers`; replicates, versions and designs are in "
             "`validation/output/newton_peers.md`). mu is that of Gaussian differential privacy.",
             "",
@@ -46,8 +55,11 @@ def real() -> str:
     table = pd.read_csv(OUTPUT / "real_data.csv")
     slopes = table[(table["quantity"] == "slope") & (table["mode"] == "drawn")]
     short = slopes["non-private coverage"] - slopes["coverage"]
-    names = slopes.loc[short > _SHORT, "regression"].drop_duplicates()
-    heads = ["privacy, rows", "slopes", "covered", "without privacy", "width", "RMSE", "unbounded intervals"]
+    where: dict[str, list[str]] = {}
+    for name, one in slopes[short > _SHORT].groupby("regression", sort=False):
+        where.setdefault(", ".join(one["privacy"].drop_duplicates()), []).append(str(name))
+    named = "; ".join(f"{', '.join(names)} ({privacy})" for privacy, names in where.items())
+    heads = ["budget, rows", "slopes", "coverage", "without privacy", "width", "RMSE", "unbounded intervals"]
     rows = [
         (
             f"{privacy}, {n:,}",
@@ -61,12 +73,13 @@ def real() -> str:
     return "\n".join(
         [
             f"{slopes['regression'].nunique()} regressions on real data sets as populations, "
-            f"{slopes['replicates'].max()} replicates (`python -m validation.regression.real_data --main`). Width and "
-            "root mean squared error are medians over slopes, over those of the robust fit without privacy:",
+            f"{slopes['replicates'].max()} replicates (`python -m validation.regression.real_data --main`). "
+            "Coverage of slopes by 95% intervals, unbounded ones included; width and root mean squared error (RMSE) "
+            "over those of the robust fit without privacy, medians over slopes:",
             "",
             *lines_of(heads, rows),
             "",
-            f"Covered less by more than {_SHORT:g}: slopes of {', '.join(names)}.",
+            f"Slopes covered less often than without privacy, by more than {_SHORT:g}: {named}.",
         ]
     )
 
@@ -75,7 +88,7 @@ def speed() -> str:
     """Time over that of statsmodels, and memory."""
     table = pd.read_csv(OUTPUT / "newton_speed.csv")
     rows = [
-        (row["what"], f"{row['measured']:.3g}", "" if pd.isna(row["by processor time"]) else
+        (row["what"].replace(" by rounds", ""), f"{row['measured']:.3g}", "" if pd.isna(row["by processor time"]) else
          f"{row['by processor time']:.3g}", row["required"])
         for _, row in table.iterrows()
     ]  # fmt: skip

@@ -1,43 +1,130 @@
-"""Write the shares of the price that stages of a regression by iterations have into their page."""
+"""Write the constants of design of regressions by iterations into the page of their method."""
 
 from __future__ import annotations
 
 import dpinfer as dpi
 from dpinfer.kernel.stage import Context
+from dpinfer.regression import clipping, inference, iterations, question
 from dpinfer.regression.models import MODELS
 from dpinfer.regression.question import Newton
 from validation.common.pages import Block
+from validation.publish.quantiles import lines_of
 from validation.publish.trusted import ROOT
 
-PAGE = ROOT / "docs" / "glm.md"
-START, END = "<!-- rounds: made by python -m validation.publish.rounds -->", "<!-- end of rounds -->"
+PAGE = ROOT / "docs" / "regression-method.md"
 
 SCHEMA = dpi.Schema(x=dpi.Real(0, 1), y=dpi.Boolean())
 PRICES = {"Gaussian": dpi.ZCDP(1), "Laplace": dpi.PureDP(1)}
 
-_STAGES = ("centres", "spreads", "start", "counts", "first", "again", "recounts", "second")
+_STAGES = {
+    "centres": "centres",
+    "spreads": "spreads",
+    "start": "start",
+    "counts": "counts",
+    "first": "first",
+    "again": "again",
+    "recounts": "recounts",
+    "second": "last",
+}
+"""Stages by their names in the code, and on the page."""
 
 
-def tables() -> str:
-    """Return the shares of the stages, by model and noise."""
-    lines = ["| model | noise | " + " | ".join(_STAGES) + " |", "|---" * (len(_STAGES) + 2) + "|"]
+def _number(value: float) -> str:
+    return f"{value:g}".removeprefix("0") if 0 < value < 1 else f"{value:g}"
+
+
+def shares() -> str:
+    """Return the shares of the stages; models of equal shares have one row."""
+    rows: dict[tuple[str, ...], list[str]] = {}
     for name, model in MODELS.items():
         for noise, price in PRICES.items():
             plan = Newton(formula="y ~ x", model=name).plan(Context(SCHEMA, "add_remove", price))
             mine = [f"{float(plan.share(one)):.3f}".lstrip("0") if one in plan.kinds else "" for one in _STAGES]
-            lines.append(f"| {model.title} | {noise} | " + " | ".join(mine) + " |")
-    return "\n".join(lines)
+            rows.setdefault((noise, *mine), []).append(model.title)
+    ordered = sorted(rows.items(), key=lambda one: list(PRICES).index(one[0][0]))
+    table = [(noise, ", ".join(models), *mine) for (noise, *mine), models in ordered]
+    return "\n".join(lines_of(["noise", "models", *_STAGES.values()], table))
 
 
-def written() -> str:
-    """Return what stands on the page."""
-    return Block(PAGE, START, END).read()
+def costs() -> str:
+    """Return the numerators of the cost coefficients of the terms of each stage."""
+    once = "Laplace, one Hessian"
+    start, last = iterations._START, iterations._SECOND
+    stages = [
+        ("start", {"Gaussian": start["l2"], "Laplace": start["l1"], once: iterations._START_ONCE}),
+        ("first, again", {"any": iterations._FIRST}),
+        ("last", {"Gaussian": last["l2"], "Laplace": last["l1"], once: iterations._LAST_ONCE}),
+    ]
+    names = {"meat": "products of scores", "gram": "Gram matrix", "hessian": "Hessian"}
+    table = [
+        (stage, noise, ", ".join(f"{names.get(term, term)} {_number(one)}" for term, one in terms.items()))
+        for stage, by_noise in stages
+        for noise, terms in by_noise.items()
+    ]
+    taken = _number(iterations._OF_SLOPES)
+    return "\n".join(
+        [
+            *lines_of(["stage", "noise", "a, b, e"], table),
+            "",
+            f"For binary responses {taken} of the last score's goes to the sum of w; with survey weights half of that "
+            'of rows to the sum of weights; with `cov_type="nonrobust"` that of products to squared residuals.',
+        ]
+    )
+
+
+def constants() -> str:
+    """Return the constants that the page names in capitals, and the finenesses of counts."""
+    kinds = {
+        "linear": "least squares",
+        "binary": "binary",
+        "log": "logarithmic links",
+        "huber": "Huber",
+        "quantile": "quantiles",
+    }
+
+    def by_model(values: dict[str, float]) -> str:
+        return ", ".join(f"{kinds[kind]} {_number(one)}" for kind, one in values.items())
+
+    def both(values: dict[str, float]) -> str:
+        return f"Gaussian {_number(values['l2'])}, Laplace {_number(values['l1'])}"
+
+    table = [
+        ("bins, octaves", "of a column", f"{both(iterations._CENTRES)}; {both(iterations._OCTAVES)}"),
+        (
+            "R of the start",
+            "over the root of k, Laplace over k",
+            both(iterations._START_LENGTH),
+        ),
+        ("CLEAR", "standard deviations", _number(clipping._CLEAR)),
+        ("INDICES", "of lengths", " to ".join(map(_number, clipping.INDICES))),
+        ("SQUARES", "indices of squared lengths", " to ".join(map(_number, iterations._OF_SQUARES))),
+        ("STEP", "of the last iteration", by_model(question._FAR_STEP)),
+        ("", "of the others", by_model(iterations._LONGEST)),
+        ("LOST", "in units of the noise", _number(clipping.LOST)),
+        ("BEND", "0 for other models", by_model(question._BEND)),
+        ("MISSED", "part of eigenvalues", _number(iterations._MISSED)),
+        ("omega", "least squares, Gaussian: first, last", ", ".join(map(_number, iterations._WEIGHED))),
+        ("DOMINATED", "part of squared length", _number(inference._DOMINATED)),
+        ("LEAST", "degrees of freedom", _number(inference._LEAST_DF)),
+    ]
+    return "\n".join(lines_of(["constant", "of what", "value"], table))
+
+
+PARTS = {"shares": shares, "costs": costs, "constants": constants}
+"""What stands on the page, by name."""
+
+
+def block(name: str) -> Block:
+    """Return a part of the page."""
+    start = f"<!-- {name}: made by python -m validation.publish.rounds -->"
+    return Block(PAGE, start, f"<!-- end of {name} -->")
 
 
 def main() -> None:
-    """Rewrite the table."""
-    Block(PAGE, START, END).write(tables())
-    print(f"wrote shares of {len(MODELS)} models into {PAGE.name}")
+    """Rewrite all parts."""
+    for name, body in PARTS.items():
+        block(name).write(body())
+    print(f"wrote {', '.join(PARTS)} into {PAGE.name}")
 
 
 if __name__ == "__main__":
