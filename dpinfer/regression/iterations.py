@@ -91,7 +91,7 @@ _START_ONCE = {"score": 0.20, "gram": 0.77, "rows": 0.03}
 _FIRST = {"score": 0.60, "hessian": 0.40}
 _LAST_ONCE = {"score": 0.8, "meat": 0.2}
 _MISSED = 0.3
-"""Part of its eigenvalues that a Hessian is taken to lack under Laplace noise, where lengths of rows are not counted."""
+"""Part of its eigenvalues that a Hessian is taken to lack under Laplace noise: no count tells."""
 
 _OF_SLOPES = 0.03
 """Price of the sum of the weights of a Hessian, of a binary response, out of that of the score."""

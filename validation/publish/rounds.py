@@ -89,13 +89,13 @@ def constants() -> str:
         return f"Gaussian {_number(values['l2'])}, Laplace {_number(values['l1'])}"
 
     table = [
-        ("bins, octaves", "of a column", f"{both(iterations._CENTRES)}; {both(iterations._OCTAVES)}"),
+        ("bins; octaves", "of a column", f"{both(iterations._CENTRES)}; {iterations._OCTAVES}"),
         (
             "R of the start",
             "over the root of k, Laplace over k",
             both(iterations._START_LENGTH),
         ),
-        ("CLEAR", "standard deviations", _number(clipping._CLEAR)),
+        ("CLEAR", "standard deviations", both(clipping._CLEAR)),
         ("INDICES", "of lengths", " to ".join(map(_number, clipping.INDICES))),
         ("SQUARES", "indices of squared lengths", " to ".join(map(_number, iterations._OF_SQUARES))),
         ("STEP", "of the last iteration", by_model(question._FAR_STEP)),
