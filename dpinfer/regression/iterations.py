@@ -29,6 +29,7 @@ from dpinfer.numerics.responses import intercept_for
 from dpinfer.privacy.accounting import gaussian_amount
 from dpinfer.privacy.units import PureDP
 from dpinfer.regression.clipping import LOST, Lengths, length_cuts
+from dpinfer.regression.design import LARGEST_SUM
 from dpinfer.regression.models import ResidualLaw, Tables, constant, residual_cuts, tabled
 
 if TYPE_CHECKING:
@@ -579,6 +580,11 @@ class Plan:
         along = np.sqrt(width) * (1.0 if self.norm == "l2" else 0.8 * np.sqrt(width))
         return float(_FINEST * along * np.sqrt(spread))
 
+    def _shortest(self, start: Start, whiten: Array) -> float:
+        """Return the least unit in which whole numbers hold coordinates z, which noise alone may stretch."""
+        largest = np.abs(whiten.T @ start.transform @ self.columns.maps[:-1]).sum(axis=1).max()
+        return float(largest / (0.5 * LARGEST_SUM))
+
     def _counts(self, before: Mapping[str, StageRelease]) -> Stage:
         start, point, whiten, spread = self._position(before)
         width = len(point)
@@ -587,7 +593,7 @@ class Plan:
         if self.model.bounded and not early:
             settings |= self._tuned(before, start)
         finest = self._finest(width, 1.0)
-        first = finest if early else self._finest(width, spread)
+        first = max(finest if early else self._finest(width, spread), self._shortest(start, whiten))
         settings |= {"finest": first, "smallest": finest}
         frame, _ = self._at(start, point, whiten / first)
         curves = None if early else self.curves(settings)
@@ -663,6 +669,7 @@ class Plan:
             sizes = self.sizes(counted, start, whiten)
             reach = float(np.sqrt(start.size)) if self.model.bounded and not last else clip.half
             radius, missed = self._radius(before, kind, sizes, reach, settings.get("inside", 1.0))
+        radius = max(radius, self._shortest(start, whiten))
         settings |= {"radius": radius, "missed": missed * (self.curves(settings) or _ONE).factor}
         frame, tables = self._at(start, point, whiten / radius)
         return _summed(RoundSum(frame, self._terms(settings, tables, last=last)), self, settings)
