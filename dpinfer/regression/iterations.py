@@ -20,14 +20,15 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from dpinfer.errors import PrivacyUnitError
 from dpinfer.kernel.rows.interpolants import Interpolant
 from dpinfer.kernel.rows.round_counts import Bins, RoundCounts
 from dpinfer.kernel.rows.rounds import RoundSum, Term
 from dpinfer.kernel.stage import Slot, Stage, Sum
 from dpinfer.numerics.forms import symmetric
 from dpinfer.numerics.responses import intercept_for
-from dpinfer.privacy.accounting import gaussian_amount
-from dpinfer.privacy.units import PureDP
+from dpinfer.privacy.accounting import gaussian_amount, least_scale
+from dpinfer.privacy.units import ApproxDP, PureDP
 from dpinfer.regression.clipping import LOST, Lengths, length_cuts
 from dpinfer.regression.design import LARGEST_SUM
 from dpinfer.regression.models import ResidualLaw, Tables, constant, residual_cuts, tabled
@@ -133,6 +134,9 @@ _FINEST = 0.3
 """First length that is counted, over the root of the number of coordinates, for residuals of variance 1."""
 
 _LONGEST_SCORE = 2.0**14
+
+_FINEST_GRID = 2.0**33
+"""Least noise in steps of a grid, times rows of a person: that of other terms is 2^22 times it, and drawn to 2^56."""
 
 
 def floored(matrix: Array, least: float) -> Array:
@@ -310,7 +314,7 @@ class Plan:
         return Fraction(1 - sum(shares[one] for one in self.kinds[:-1])) if kind == "second" else shares[kind]
 
     def slots(self) -> tuple[Slot, ...]:
-        """Return what each stage may take of the price."""
+        """Return what each stage may take of the price; `PrivacyUnitError` where noise could not be drawn exactly."""
         p, measured = len(self.columns.names), len(self.columns.measured)
         products = p * (p + 1) // 2
         most = {
@@ -323,6 +327,13 @@ class Plan:
             "recounts": 2 * len(length_cuts(1.0)) + 2,
             "second": 2 * products + p + (self.model.kind == "binary"),
         }
+        privacy, rows = self.context.privacy, self.context.schema.rows_per_unit
+        coordinates = sum(most[kind] for kind in self.kinds)
+        if isinstance(privacy, ApproxDP) and least_scale(privacy, coordinates) * rows > _FINEST_GRID:
+            raise PrivacyUnitError(
+                f"{privacy}: epsilon is too large for this delta: no grid serves all terms of an iteration; take a "
+                "smaller epsilon, or a price in GDP or ZCDP"
+            )
         return tuple(Slot(self.share(kind), most[kind], adaptive=place > 0) for place, kind in enumerate(self.kinds))
 
     def stage(self, place: int, released: tuple[StageRelease, ...]) -> Stage:
