@@ -32,6 +32,8 @@ SCRIPTS = {
     "newton_peers": Script("regression", 2, 40, 0),
     "newton_randhie": Script("regression", 2, 50, 0),
     "real_data": Script("regression", 20, 1000, 40),
+    "strangest": Script("regression", 60, 10_000, 0),
+    "neighbours": Script("regression", 15, 150, 0),
     "declarations": Script("descriptions", 1, 1, 0),
     "newcomer": Script("entry", 1, 1, 0),
     "quality_noise": Script("entry", 400, 2000, 0),

@@ -118,7 +118,8 @@ class Lengths:
         ends = np.minimum(np.arange(size) + _WINDOW, size)
         total = np.concatenate([[0.0], np.cumsum(inner)])
         within = total[ends] - total[:size]
-        clear = np.flatnonzero(within > _CLEAR[norm] * noise * np.sqrt(ends - np.arange(size)))
+        enough = _CLEAR[norm] * noise * np.sqrt(ends - np.arange(size))
+        clear = np.flatnonzero((within > enough) & (cuts < farthest))
         edge = int(clear[-1]) if clear.size else 0
         beyond, index = _heaviest(inner[edge:], noise, *indices)
         middles = np.concatenate([[0.6 * cuts[0]], cuts[:edge] * 2.0 ** (0.5 / _OCTAVE)])

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from dpinfer.schema.nodes import Node
     from dpinfer.schema.schema import Schema
 
-__all__ = ["Columns", "columns_of", "framed"]
+__all__ = ["LARGEST_SUM", "Columns", "columns_of", "framed"]
 
 _FEW = 4.0
 """Whole numbers of so short a range lie evenly enough."""
@@ -44,8 +44,11 @@ _RANGE = 1.8
 _SAMPLED = 2048
 """Public rows on which columns are orthogonalised."""
 
-_LARGEST_SUM = 2.0**34
+LARGEST_SUM = 2.0**34
 """A map of a frame has whole numbers whose sizes add up to at most this; see `RoundFrame`."""
+
+_FINEST = 2.0**20
+"""Columns that are told apart by less than this part of their size are rounding: features have a grid of 2^-19."""
 
 _AT_CONSTANTS, _SOMETIMES = 0.5, 16
 """Part of public rows at constants of the formula, and in how many a column changes that may be told from others."""
@@ -277,13 +280,15 @@ class Columns:
         """Orthogonalise the regressors on public rows: columns uniform over these ranges, or over declared bounds.
 
         A range so short, by noise, that hardly a public row has a level or meets a condition is not taken: its column
-        keeps the declared bounds.
+        keeps the declared bounds. Nor is one on which a column is 0, or all rounding.
         """
         taken = dict(ranges)
         while True:
             found, rows = self._orthogonal(taken)
             few = np.flatnonzero(rows < np.minimum(_SOMETIMES, 0.5 * self._plainly[1]))
             lost = frozenset[str]().union(*(self._stepped[place] for place in few))
+            fine = np.flatnonzero(np.abs(found.transform @ self.maps[:-1]).sum(axis=1) > _FINEST)
+            lost |= {name for place in fine for name in self.compiled.design[place].expression.columns}
             if not taken.keys() & lost:
                 return found
             taken = {name: one for name, one in taken.items() if name not in lost}
@@ -418,7 +423,7 @@ def offsets_of(offset: str | None, exposure: str | None, schema: Schema) -> tupl
 def framed(features: Features, rows: Array, *tables: Any, **options: Any) -> RoundFrame:
     """Return a frame of functions of the features (q + 2 + k, d), as fine as its whole numbers can be."""
     total = np.abs(rows).sum(axis=1)
-    bits = [0 if one == 0 else int(np.clip(np.floor(np.log2(_LARGEST_SUM / one)), 0, 64)) for one in total]
+    bits = [0 if one == 0 else int(np.clip(np.floor(np.log2(LARGEST_SUM / one)), 0, 64)) for one in total]
     whole = np.trunc(np.ldexp(rows, np.array(bits)[:, None])).astype(np.int64)
     return RoundFrame(features, whole, tuple(bits), *tables, **options)
 

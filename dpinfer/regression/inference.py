@@ -50,7 +50,9 @@ __all__ = ["METHODS", "AverageChange", "AverageSlope", "Fit", "RegressionInferen
 
 METHODS = ("auto", "wald", "score")
 
-_LEAST_DF = 3.0
+_LEAST_DF, _MOST_STEADY = 3.0, 1e8
+"""Degrees of freedom are no fewer; a variance is no more than so many times its error, where squares overflow."""
+
 _DOMINATED = 0.02
 """Share of a contrast in directions that are noise, above which Wald intervals do not serve."""
 
@@ -178,23 +180,14 @@ class Fit:
         """Return J^-1 W'c for contrasts c of the coordinates u, as (n, k)."""
         return np.asarray(contrasts @ self.whiten @ self.inverse)
 
-    @cached_property
-    def cov_sampling(self) -> Array:
-        """Covariance (k, k) of the estimate from sampling."""
-        moved = self.whiten @ self.inverse
-        return np.asarray(moved @ self.meat @ moved.T + self._beside)
+    def cov_sampling(self, contrasts: Array) -> Array:
+        """Covariance (n, n) of contrasts (n, k) of the estimate from sampling."""
+        beside = self.intercept[0] * np.outer(contrasts[:, 0], contrasts[:, 0])
+        return np.asarray(_squared(self.loadings(contrasts), self.meat) + beside)
 
-    @cached_property
-    def cov_noise(self) -> Array:
-        """Covariance (k, k) of the estimate from noise."""
-        moved = self.whiten @ self.inverse
-        return np.asarray(moved @ self.noise(self.step) @ moved.T)
-
-    @property
-    def _beside(self) -> Array:
-        found = np.zeros_like(self.meat)
-        found[0, 0] = self.intercept[0]
-        return found
+    def cov_noise(self, contrasts: Array) -> Array:
+        """Covariance (n, n) of contrasts (n, k) of the estimate from noise."""
+        return _squared(self.loadings(contrasts), self.noise(self.step))
 
     def bias(self, contrasts: Array) -> Array:
         """Bound on the bias of contrasts (n, k), as (n,)."""
@@ -208,10 +201,14 @@ class Fit:
     def freedom(self, contrasts: Array, variances: Array) -> Array:
         """Degrees of freedom of contrasts (n, k) with these variances, as (n,)."""
         moved = self.loadings(contrasts)
+        largest = np.maximum(np.abs(moved).max(axis=1), 1e-150)
+        moved = moved / largest[:, None]
         fourth = (moved**2).sum(axis=1) ** 2
         if self.flat:
             fourth = 2 * fourth - (moved**4).sum(axis=1)
-        return np.asarray(np.maximum(2 * variances**2 / np.maximum(self.meat_noise**2 * fourth, 1e-300), _LEAST_DF))
+        error = self.meat_noise * largest**2 * np.sqrt(fourth)
+        steady = variances / np.maximum(error, variances / _MOST_STEADY)
+        return np.asarray(np.maximum(2 * steady**2, _LEAST_DF))
 
     def dominated(self, contrasts: Array) -> Mask:
         """Whether contrasts (n, k) are largely in directions in which the Hessian is noise, as (n,)."""
@@ -274,7 +271,7 @@ class Fit:
         bias = self._score_bias(contrast[None])[0]
         critical = float(folded_quantile(alpha, np.array([bias]))[0]) ** 2
         centre = float(contrast @ self.params)
-        variance = float(contrast @ (self.cov_sampling + self.cov_noise) @ contrast)
+        variance = float((self.cov_sampling(contrast[None]) + self.cov_noise(contrast[None]))[0, 0])
         unit = float(np.sqrt(max(variance, 1e-300)))
 
         def outside(value: float) -> float:
@@ -450,12 +447,12 @@ class RegressionInference(BaseInference):
     @cached_property
     def cov_sampling(self) -> Array:
         """Covariance from sampling (p, p)."""
-        return np.asarray(self.weights @ self.fit.cov_sampling @ self.weights.T)
+        return self.fit.cov_sampling(self.weights)
 
     @cached_property
     def cov_noise(self) -> Array:
         """Covariance from privacy noise (p, p)."""
-        found = self.weights @ self.fit.cov_noise @ self.weights.T
+        found = self.fit.cov_noise(self.weights)
         # Columns that no row tells apart: in floating point their covariance would have no inverse.
         return np.asarray(found + _APART * np.diag(np.diag(found + self.cov_sampling)))
 
@@ -573,6 +570,13 @@ class RegressionInference(BaseInference):
         """By which part clipping lengthens an interval of a slope at most."""
         variances, biases, _ = self._spread(np.eye(len(self.names)))
         return float((folded_quantile(0.05, biases / np.sqrt(variances)) / stats.norm.isf(0.025)).max() - 1)
+
+
+def _squared(loadings: Array, covariance: Array) -> Array:
+    """Return the covariance (n, n) of loadings (n, k), as a square: of two directions one may be all noise."""
+    values, vectors = np.linalg.eigh(0.5 * (covariance + covariance.T))
+    root = loadings @ (vectors * np.sqrt(np.maximum(values, 0.0)))
+    return np.asarray(root @ root.T)
 
 
 def _longer(alpha: Array, freedom: Array) -> Array:

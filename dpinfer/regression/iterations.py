@@ -21,15 +21,17 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from scipy import optimize
 
+from dpinfer.errors import PrivacyUnitError
 from dpinfer.kernel.rows.interpolants import Interpolant
 from dpinfer.kernel.rows.round_counts import Bins, RoundCounts
 from dpinfer.kernel.rows.rounds import RoundSum, Term
 from dpinfer.kernel.stage import Slot, Stage, Sum
 from dpinfer.numerics.forms import symmetric
 from dpinfer.numerics.responses import intercept_for
-from dpinfer.privacy.accounting import gaussian_amount
-from dpinfer.privacy.units import PureDP
+from dpinfer.privacy.accounting import gaussian_amount, least_scale
+from dpinfer.privacy.units import ApproxDP, PureDP
 from dpinfer.regression.clipping import LOST, Lengths, length_cuts
+from dpinfer.regression.design import LARGEST_SUM
 from dpinfer.regression.models import ResidualLaw, Tables, constant, residual_cuts, tabled
 
 if TYPE_CHECKING:
@@ -130,6 +132,9 @@ _FINEST = 0.3
 """First length that is counted, over the root of the number of coordinates, for residuals of variance 1."""
 
 _LONGEST_SCORE = 2.0**14
+
+_FINEST_GRID = 2.0**33
+"""Least noise in steps of a grid, times rows of a person: that of other terms is 2^22 times it, and drawn to 2^56."""
 
 
 def floored(matrix: Array, least: float) -> Array:
@@ -307,7 +312,7 @@ class Plan:
         return Fraction(1 - sum(shares[one] for one in self.kinds[:-1])) if kind == "second" else shares[kind]
 
     def slots(self) -> tuple[Slot, ...]:
-        """Return what each stage may take of the price."""
+        """Return what each stage may take of the price; `PrivacyUnitError` where noise could not be drawn exactly."""
         p, measured = len(self.columns.names), len(self.columns.measured)
         products = p * (p + 1) // 2
         most = {
@@ -320,6 +325,13 @@ class Plan:
             "recounts": 2 * len(length_cuts(1.0)) + 2,
             "second": 2 * products + p + (self.model.kind == "binary"),
         }
+        privacy, rows = self.context.privacy, self.context.schema.rows_per_unit
+        coordinates = sum(most[kind] for kind in self.kinds)
+        if isinstance(privacy, ApproxDP) and least_scale(privacy, coordinates) * rows > _FINEST_GRID:
+            raise PrivacyUnitError(
+                f"{privacy}: epsilon is too large for this delta: no grid serves all terms of an iteration; take a "
+                "smaller epsilon, or a price in GDP or ZCDP"
+            )
         return tuple(Slot(self.share(kind), most[kind], adaptive=place > 0) for place, kind in enumerate(self.kinds))
 
     def stage(self, place: int, released: tuple[StageRelease, ...]) -> Stage:
@@ -594,6 +606,11 @@ class Plan:
         along = np.sqrt(width) * (1.0 if self.norm == "l2" else 0.8 * np.sqrt(width))
         return float(_FINEST * along * np.sqrt(spread))
 
+    def _shortest(self, start: Start, whiten: Array) -> float:
+        """Return the least unit in which whole numbers hold coordinates z, which noise alone may stretch."""
+        largest = np.abs(whiten.T @ start.transform @ self.columns.maps[:-1]).sum(axis=1).max()
+        return float(largest / (0.5 * LARGEST_SUM))
+
     def _counts(self, before: Mapping[str, StageRelease]) -> Stage:
         start, point, whiten, spread = self._position(before)
         width = len(point)
@@ -602,7 +619,7 @@ class Plan:
         if self.model.bounded and not early:
             settings |= self._tuned(before, start)
         finest = self._finest(width, 1.0)
-        first = finest if early else self._finest(width, spread)
+        first = max(finest if early else self._finest(width, spread), self._shortest(start, whiten))
         settings |= {"finest": first, "smallest": finest}
         frame, _ = self._at(start, point, whiten / first)
         curves = None if early else self.curves(settings)
@@ -680,6 +697,7 @@ class Plan:
             sizes = self.sizes(counted, start, whiten)
             reach = float(np.sqrt(start.size)) if self.model.bounded and not last else clip.half
             radius, missed = self._radius(before, kind, sizes, reach, settings.get("inside", 1.0))
+        radius = max(radius, self._shortest(start, whiten))
         settings |= {"radius": radius, "missed": missed * (self.curves(settings) or _ONE).factor}
         frame, tables = self._at(start, point, whiten / radius)
         return _summed(RoundSum(frame, self._terms(settings, tables, last=last)), self, settings)

@@ -113,6 +113,8 @@ class Model:
         """Return the weight of the Hessian at linear predictors; responses are measured in a unit."""
         if self.response is None:
             return np.ones_like(predictor)
+        if self.kind == "binary":  # as in tables: beyond, a mean of 1 less itself has no digit left
+            predictor = np.clip(predictor, *_ENDS[self.name])
         mean = self.response.mean(predictor)
         if self.kind == "binary":
             slope = self.response.slope(predictor)
@@ -120,6 +122,11 @@ class Model:
         if self.name == "gamma":
             return np.ones_like(predictor)
         return np.asarray(mean / (1 + (parameter * unit * mean if self.name == "negativebinomial" else 0.0)))
+
+    def slope(self, predictor: Array) -> Array:
+        """Return the slope of a binary response at linear predictors, as far as `weight` tells these apart."""
+        assert self.response is not None
+        return self.response.slope(np.clip(predictor, *_ENDS[self.name]))
 
     def tables(self, largest: float, parameter: float, unit: float) -> Tables:
         """Return the functions of the linear predictor, for responses of at most ``largest`` in a unit."""

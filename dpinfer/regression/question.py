@@ -372,8 +372,8 @@ def _slopes(plan: Plan, start: Start) -> float:
         return start.unit if model.kind == "log" else 1.0
     centre = float(start.point @ start.second[0])
     variance = max(float(start.point @ start.second @ start.point) - centre**2, 0.0)
-    weighed = replace(model.response, weight=model.weight)
-    return float(model.response.average_slope(centre, variance) / weighed.average_weight(centre, variance))
+    slopes, weights = (replace(model.response, weight=one) for one in (model.slope, model.weight))
+    return float(slopes.average_weight(centre, variance) / weights.average_weight(centre, variance))
 
 
 def _notes(plan: Plan, released: tuple[StageRelease, ...], found: RegressionInference) -> tuple[str, ...]:

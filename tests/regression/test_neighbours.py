@@ -1,0 +1,54 @@
+"""The farthest neighbours that a search over cells finds, of rows and of people: within the bound that is priced."""
+
+from dataclasses import replace
+from fractions import Fraction
+
+import numpy as np
+import pytest
+
+import dpinfer as dpi
+from dpinfer.kernel.rows.rounds import RoundSum
+from dpinfer.kernel.stage import Context
+from dpinfer.privacy.units import NEIGHBORS
+from validation.regression.neighbours import CODEBOOKS, MODELS, PRICES, ROWS, Search, dearest, rows_of, stages_of
+
+ASKED = [("ols", "ZCDP"), ("logit", "PureDP"), ("poisson", "ZCDP"), ("quantreg", "PureDP")]
+
+
+@pytest.mark.parametrize("neighbors", NEIGHBORS)
+@pytest.mark.parametrize(("model", "measure"), ASKED)
+def test_no_person_is_farther_than_is_priced_and_the_search_comes_near(model, measure, neighbors):
+    found = dearest(model, measure, neighbors, "people", steps=12, size=900)
+    assert all(one["held"] for one in found)
+    ratios = {one["stage"]: one["distance / bound"] for one in found}
+    assert ratios["recounts"] == pytest.approx(1, abs=1e-6)
+    assert min(ratios.values()) > 0.35
+
+
+def search_of(model, unit, neighbors="add_remove", kind="second"):
+    data, question = MODELS[model]
+    frame, schema = rows_of(data).iloc[:600], dpi.Schema(CODEBOOKS[data])
+    schema = schema.with_people("id", ROWS) if unit == "people" else schema
+    context = Context(schema, neighbors, PRICES["ZCDP"])
+    rows, weights = stages_of(question.resolve(context), context, frame, np.random.default_rng(1))[kind]
+    bounded, cells = rows.bounded(neighbors, "l2", weights=weights), {one: frame[one].to_numpy() for one in frame}
+    return Search(bounded, "l2", schema, 1 if neighbors == "add_remove" else 2, cells, schema.rows_per_unit)
+
+
+@pytest.mark.parametrize("unit", ["rows", "people"])
+@pytest.mark.parametrize("kind", ["start", "second"])
+def test_all_units_at_once_add_what_the_kernel_adds_for_each(kind, unit):
+    search = search_of("logit", unit, kind=kind)
+    assert isinstance(search.bounded.rows, RoundSum)
+    units = search.drawn(40, np.random.default_rng(2))
+    kernel = [search.bounded.rows.add(search.batch(one[None]))[0] for one in units]
+    np.testing.assert_array_equal(search.added(units), kernel)
+    ratios = search.ratios(units)
+    np.testing.assert_allclose([float(search.exact(one)) for one in units], ratios**2, rtol=1e-9)
+
+
+@pytest.mark.parametrize("unit", ["rows", "people"])
+def test_the_search_finds_a_bound_that_is_a_tenth_too_small(unit):
+    search = search_of("ols", unit)
+    short = replace(search, bounded=replace(search.bounded, bound=search.bounded.bound * Fraction(9, 10)))
+    assert short.exact(short.climbed(60, np.random.default_rng(3))) > 1
