@@ -262,11 +262,11 @@ class Newton(Procedure):
             estimated = estimated_from(plan, stages, self.inference, self.target)
             if not np.isfinite([estimated.params, np.diag(estimated.cov_sampling + estimated.cov_noise)]).all():
                 raise ReleaseFormatError(_UNLIKELY)
-            told = _notes(plan, stages, estimated)
+            told = _notes(plan, stages, estimated, self.where)
         shown: dict[str, Any] = {
             "model_name": f"Private {self.kind.title}",
             "response": plan.columns.response.name,
-            "notes": (*where_notes(self.where), *told),
+            "notes": tuple(told),
             "design": FormulaDesign(found.schema, plan.columns.compiled.design),
         }
         if theirs._by_products(plan.context) and len(estimated.flags) > len(estimated.notes):
@@ -376,27 +376,27 @@ def _slopes(plan: Plan, start: Start) -> float:
     return float(slopes.average_weight(centre, variance) / weights.average_weight(centre, variance))
 
 
-def _notes(plan: Plan, released: tuple[StageRelease, ...], found: RegressionInference) -> tuple[str, ...]:
-    """Return sentences for tables: at most three, those that change how a number is read."""
-    clustered = plan.context.schema.rows_per_unit > 1
-    told = [_CLUSTERED if clustered else _ROBUST if plan.robust else _EQUAL]
+def _notes(plan: Plan, released: tuple[StageRelease, ...], found: RegressionInference, where: str | None) -> list[str]:
+    """Return what a table says of its standard errors, and of its rows and residuals."""
     settings = released[len(plan.kinds) - 1].settings
     unit = float(dict(zip(plan.kinds, released, strict=False))["start"].settings["unit"])
+    errors = [_CLUSTERED if plan.context.schema.rows_per_unit > 1 else _ROBUST if plan.robust else _EQUAL]
+    if found.lengthened > _SHOWN:
+        errors.append(
+            f"Intervals are up to {found.lengthened:.0%} longer for what clipping the largest scores may have biased "
+            "(column bias bound)."
+        )
+    fitted = list(where_notes(where))
+    if plan.columns.weights is not None:
+        fitted.append(f"Rows are weighted by {plan.columns.weights}.")
     if plan.model.kind == "huber":
-        told.append(
+        fitted.append(
             f"Residuals are clipped at {float(settings['cut']) * unit:.4g}, {plan.parameter:g} times their scaled "
             "median absolute deviation."
         )
     if plan.model.kind == "quantile":
-        told.append(f"The check loss is smoothed with a bandwidth of {float(settings['cut']) * unit:.3g}.")
-    if found.lengthened > _SHOWN:
-        told.append(
-            f"Intervals are up to {found.lengthened:.0%} longer for what clipping the largest scores may have biased "
-            "(column bias bound)."
-        )
-    if plan.columns.weights is not None:
-        told.append(f"Rows are weighted by {plan.columns.weights}.")
-    return tuple(told)
+        fitted.append(f"The check loss is smoothed with a bandwidth of {float(settings['cut']) * unit:.3g}.")
+    return [" ".join(sentences) for sentences in (errors, fitted) if sentences]
 
 
 @contextmanager

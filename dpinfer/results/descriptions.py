@@ -160,7 +160,7 @@ class DescriptionResults(PrivateResults):
             raise OptionError("xname", names, f"{len(frame)} names")
         left, right = header_facts(self, yname or self._response)
         shown = frame[[*interval_labels(alpha), "noise share"]]
-        notes = [note for note in explain(self, shown) if "coef / std err" not in note]
+        notes = explain(self, shown, tested=False)
         notes = [note.replace("a coefficient's", "an estimate's") for note in notes]
         title = title or f"{self._model_name} of {self._response}"
         return summary_of(title, left, right, estimate_table(frame, names), notes, self.flags)

@@ -203,7 +203,7 @@ def method_notes(results: PrivateEstimates, ends: NDArray[np.float64]) -> list[s
     return [note for note in (method, infinite) if note]
 
 
-def explain(results: PrivateEstimates, frame: pd.DataFrame) -> list[str]:
+def explain(results: PrivateEstimates, frame: pd.DataFrame, *, tested: bool = True) -> list[str]:
     """Return the notes below a table.
 
     Parameters
@@ -212,21 +212,20 @@ def explain(results: PrivateEstimates, frame: pd.DataFrame) -> list[str]:
         The results.
     frame : DataFrame
         Their ``summary_frame``.
+    tested : bool
+        Whether the table has test statistics, whose method it then names.
 
     Returns
     -------
     list of str
-        Sentences: guarantee, target, noise share, method, infinite ends, ledger charge, the results' own.
+        Guarantee and charge; how to read the table: target, noise share, method, infinite ends; the results' own.
     """
     inference, release = results.inference, results.release
     ends = frame.iloc[:, -3:-1].to_numpy(dtype=np.float64)
-    notes = [
-        guarantee(release),
+    reading = [
         _TARGETS.get(inference.target, f"Target: {inference.target}."),
         "Noise share is the part of a coefficient's variance that is privacy noise.",
-        *method_notes(results, ends),
-        *column_notes(release),
-        *charge_notes(release),
-        *results.notes,
+        *(note for note in method_notes(results, ends) if tested or "coef / std err" not in note),
     ]
-    return [note for note in notes if note]
+    notes = [" ".join([guarantee(release), *charge_notes(release)]), " ".join(reading)]
+    return [*notes, *column_notes(release), *results.notes]
