@@ -122,7 +122,7 @@ def probit(
 
     Notes
     -----
-    The score is that of least squares, x times response minus mean, for the score of the likelihood has no bound.
+    The score is that of the likelihood, with linear predictors of at most 6 in size; scores are clipped by length.
 
     Examples
     --------

@@ -13,9 +13,9 @@ the estimate is ``theta_1 + W d`` with ``d = J^-1 s``. A contrast l of d has
   and tau_t/sqrt 2 beside it;
 - a bias of at most ``B |J^-1 l|`` from clipping (`dpinfer.regression.clipping`).
 
-Long rows, which the Hessian leaves out in part, are a positive matrix D of trace at most E that J lacks. The step d is
-mostly noise of the iteration before, and its direction has nothing to do with theirs: ``l'J^-1 D d`` then has a mean
-square of at most ``E^2 |J^-1 l|^2 |d|^2/k``, which N counts, too.
+Long rows, which the Hessian leaves out in part, are a positive matrix D of trace at most E that J lacks, so that
+``|l'J^-1 D d|`` is at most ``E |J^-1 l| |d|``. The step d is mostly noise of the iteration before, and its direction has
+nothing to do with theirs: the square of this is counted in N, as of noise, and not as a bias.
 
 The noise of M makes the variance V itself uncertain; the reference is a t distribution whose degrees of freedom are
 ``2 V^2`` over the variance of V (Satterthwaite, 1946). In directions in which the eigenvalue of the Hessian is not

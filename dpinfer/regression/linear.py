@@ -127,7 +127,8 @@ def ols(
     clamped_share : float
         Share of the price, below one half, spent on a noisy count of rows with a value outside its bounds.
     inference : {"auto", "wald", "score", "simulated"}
-        Method of intervals, p-values and tests alike; "auto" is "score". Free to change: `with_inference`.
+        Method of intervals, p-values and tests alike. "auto" is "score" for a Gram; for iterations it is Wald's, and
+        the score's where noise dominates. Free to change: `with_inference`.
     target : {"population", "data"}
         For "data" the rows are the whole population and only the noise counts as error.
     replicates, seed : int
