@@ -210,7 +210,10 @@ class Newton(Procedure):
         plan = self.plan(context)
         with _reading():
             if release.kind != self.release_kind(context) or len(release.stages) != len(plan.kinds) + self.margins:
-                raise ReleaseFormatError("stages: not those that the question asks for")
+                raise ReleaseFormatError(
+                    "stages: not those that the question asks for. Iterations of earlier versions had others: such a "
+                    "release can be read, but this version does not infer from it"
+                )
             for place, stage in enumerate(release.stages):
                 _check_finite(stage.settings)
                 asked = self.stage(place, context, release.stages[:place])
