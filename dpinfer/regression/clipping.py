@@ -3,7 +3,7 @@
 A unit adds a score s to the estimating equation, and noise is in proportion to the length T at which scores are
 clipped. Clipping takes ``max(|s| - T, 0)`` from each, in a direction nobody knows. With J the Hessian, a contrast l of
 J's inverse loses at most ``|l| B``, B the total excess of all units. What is known of lengths are noisy counts in
-quarter octaves; beyond the last place where a count is clear of its noise, lengths are taken to fall off as a Pareto
+half octaves; beyond the last place where a count is clear of its noise, lengths are taken to fall off as a Pareto
 law, whose index is read from the counts, and kept between `INDICES`.
 
 The interval of Armstrong and Kolesar (2018, 2020), ``estimate +- SE cv(b/SE)``, holds for every bias up to b. T is the
@@ -33,7 +33,9 @@ _OCTAVE = 2
 
 _BINS = 22
 _WINDOW, _CLEAR = 2, {"l2": 4.0, "l1": 6.5}
-"""An octave is seen where it holds more rows than so many standard deviations of their noise, Gaussian or Laplace's."""
+"""A bin or an octave is seen if it holds more than so many standard deviations of its noise, Gaussian or Laplace's."""
+
+_SURE = 3.0
 
 _FARTHEST = 8.0
 """Second moments are those of lengths of up to so many times the edge of what is seen."""
@@ -84,24 +86,25 @@ class Lengths:
     ----------
     middles, counts : ndarray (b,)
         Middles of the bins in which lengths are seen, and how many units are there, no less than 0.
-    edge, beyond, index : float
-        Number of units longer than the edge of what is seen, and the index of their law.
-    noise : float
-        Standard deviation of the noise of a count.
+    edge, beyond, error, index : float
+        Number of units longer than the edge of what is seen, its standard error, and the index of their law.
     farthest : float
         A length that no unit exceeds.
-    window : ndarray (w,)
-        Noisy counts of the first bins beyond the edge.
+    hidden : ndarray (r,)
+        Noisy counts of the bins beyond the edge.
+    noise : float
+        Standard deviation of the noise of a count.
     """
 
     middles: Array
     counts: Array
     edge: float
     beyond: float
+    error: float
     index: float
-    noise: float
     farthest: float
-    window: Array
+    hidden: Array
+    noise: float
 
     @classmethod
     def read(
@@ -118,10 +121,11 @@ class Lengths:
         ends = np.minimum(np.arange(size) + _WINDOW, size)
         total = np.concatenate([[0.0], np.cumsum(inner)])
         within = total[ends] - total[:size]
-        enough = _CLEAR[norm] * noise * np.sqrt(ends - np.arange(size))
-        clear = np.flatnonzero((within > enough) & (cuts < farthest))
+        enough = _CLEAR[norm] * noise
+        filled = (inner > enough) | (within > enough * np.sqrt(ends - np.arange(size)))
+        clear = np.flatnonzero(filled & (cuts < farthest))
         edge = int(clear[-1]) if clear.size else 0
-        beyond, index = _heaviest(inner[edge:], noise, *indices)
+        beyond, error, index = _heaviest(inner[edge:], noise, *indices)
         middles = np.concatenate([[0.6 * cuts[0]], cuts[:edge] * 2.0 ** (0.5 / _OCTAVE)])
         seen = np.maximum(np.concatenate([counts[:1], inner[:edge]]), 0.0)
         last = max(float(cuts[edge]), farthest)
@@ -129,17 +133,27 @@ class Lengths:
             middles,
             seen,
             float(cuts[edge]),
-            float(beyond),
+            beyond,
+            error,
             index,
-            noise,
             last,
-            inner[edge : ends[edge]],
+            inner[edge:],
+            noise,
         )
 
     def excess(self, lengths: Array) -> Array:
-        """Return the sum of what scores exceed each of some lengths (L,) by."""
+        """Return the sum of what scores exceed each of some lengths (L,) by.
+
+        Beyond the edge it is that of the law, for as many units as noise may hide, or what the counts up to any length
+        add up to, less their standard error, where that is more: a lump that no law of tails has.
+        """
         apart = np.maximum(self.middles - lengths[:, None], 0.0) @ self.counts
-        return np.asarray(apart + self._tail(lengths, self.edge, self.beyond))
+        middles = self.edge * 2.0 ** ((np.arange(len(self.hidden)) + 0.5) / _OCTAVE)
+        each = np.maximum(np.minimum(middles, self.farthest) - lengths[:, None], 0.0)
+        shown = np.cumsum(each * self.hidden, axis=1) - _SURE * self.noise * np.sqrt(np.cumsum(each**2, axis=1))
+        return np.asarray(
+            apart + np.maximum(self._tail(lengths, self.edge, self.beyond + self.error), shown.max(axis=1))
+        )
 
     def _tail(self, lengths: Array, edge: float, beyond: float) -> Array:
         """Return the sum of what scores beyond an edge exceed some lengths (L,) by."""
@@ -147,17 +161,6 @@ class Lengths:
         far = np.clip(lengths, edge, last)
         found = beyond * edge**self.index / power * (far**-power - last**-power)
         return np.asarray(found + beyond * np.maximum(edge - lengths, 0.0))
-
-    def least_excess(self, lengths: Array) -> Array:
-        """Return the same as `excess`, beyond whichever edge of the window it is least, with what noise hides."""
-        apart = np.maximum(self.middles - lengths[:, None], 0.0) @ self.counts
-        found, seen = np.full(len(lengths), np.inf), np.zeros(len(lengths))
-        for place in range(len(self.window)):
-            edge = self.edge * 2.0 ** (place / _OCTAVE)
-            beyond = max(float(self.window[place:].sum()), self.noise)
-            found = np.minimum(found, np.maximum(seen, 0.0) + self._tail(lengths, edge, beyond))
-            seen += self.window[place] * np.maximum(edge * 2.0 ** (0.5 / _OCTAVE) - lengths, 0.0)
-        return np.asarray(apart + found)
 
     def lost(self, lengths: Array) -> Array:
         """Return the sum of what squared lengths exceed the squares of some lengths (L,) by."""
@@ -187,7 +190,7 @@ class Lengths:
             Half the length of the interval without it, in units of the score.
         """
         squares = self.edge * 2.0 ** (np.arange(-16, 16) / 4)
-        missed, blur = self.least_excess(squares), squares * noise * np.sqrt(width)
+        missed, blur = self.excess(squares), squares * noise * np.sqrt(width)
         half = np.hypot(other, stats.norm.isf(0.025) * drift * np.hypot(missed, blur))
         best = int(np.argmin(half / np.maximum(1 - LOST * blur / size, _LEAST_LEFT)))
         return float(np.sqrt(squares[best])), float(missed[best])
@@ -206,7 +209,7 @@ class Lengths:
         """
         second = max(float(self.lost(np.zeros(1))[0]), 1e-300)
         lengths = self.edge * 2.0 ** (np.arange(-8, 28) / 4)
-        excess = self.excess(lengths) * (1 + self.noise / self.beyond)
+        excess = self.excess(lengths)
         errors = np.sqrt(second / width + (lengths * noise) ** 2)
         sizes = errors * folded_quantile(0.05, excess / errors) if final else np.hypot(errors, excess / np.sqrt(width))
         best = int(np.argmin(sizes))
@@ -223,8 +226,8 @@ class Lengths:
         )
 
 
-def _heaviest(counts: Array, noise: float, low: float, high: float) -> tuple[float, float]:
-    """Return the number of units beyond an edge, and the index of the heaviest Pareto law that counts admit.
+def _heaviest(counts: Array, noise: float, low: float, high: float) -> tuple[float, float, float]:
+    """Return the number of units beyond an edge, its error, and the index of the heaviest Pareto law that counts admit.
 
     The law is fitted to all noisy counts beyond the edge by least squares, for each index; the least index is taken
     whose fit is worse than the best by no more than one standard error.
@@ -236,7 +239,8 @@ def _heaviest(counts: Array, noise: float, low: float, high: float) -> tuple[flo
     number = np.maximum(shares @ counts, 0.0) / (shares**2).sum(axis=1)
     misfit = ((counts - number[:, None] * shares) ** 2).sum(axis=1)
     chosen = int(np.argmax(misfit <= misfit.min() + noise**2))
-    return max(float(number[chosen]), noise), float(indices[chosen])
+    error = noise / float(np.sqrt((shares[chosen] ** 2).sum()))
+    return max(float(number[chosen]), noise), error, float(indices[chosen])
 
 
 @cache

@@ -13,9 +13,10 @@ the estimate is ``theta_1 + W d`` with ``d = J^-1 s``. A contrast l of d has
   and tau_t/sqrt 2 beside it;
 - a bias of at most ``B |J^-1 l|`` from clipping (`dpinfer.regression.clipping`).
 
-Long rows, which the Hessian leaves out in part, are a positive matrix D of trace at most E that J lacks, so that
-``|l'J^-1 D d|`` is at most ``E |J^-1 l| |d|``. The step d is mostly noise of the iteration before, and its direction has
-nothing to do with theirs: the square of this is counted in N, as of noise, and not as a bias.
+Long rows, which the Hessian leaves out in part, are a positive matrix D of trace E, about, that J lacks, so that
+``|l'J^-1 D d|`` is at most ``E |J^-1 l| |d|``. The step d is mostly noise of the iteration before, and its direction
+has nothing to do with theirs: the square of this is counted in N, as of noise, and not as a bias. Hessians of several
+iterations lack the same rows at the same step: what they lack adds up.
 
 The noise of M makes the variance V itself uncertain; the reference is a t distribution whose degrees of freedom are
 ``2 V^2`` over the variance of V (Satterthwaite, 1946). In directions in which the eigenvalue of the Hessian is not
@@ -136,6 +137,8 @@ class Fit:
         Whether noise is Laplace's: equal in all entries, and lengths are sums of absolute values.
     intercept : tuple of float
         Variance and bias of the first coordinate beside these.
+    scale : float
+        Relative standard deviation of the noise of a factor of the Hessian.
     """
 
     point: Array
@@ -152,6 +155,7 @@ class Fit:
     excess: float
     flat: bool
     intercept: tuple[float, float] = (0.0, 0.0)
+    scale: float = 0.0
 
     @property
     def flagged(self) -> bool:
@@ -161,15 +165,22 @@ class Fit:
     def noise(self, step: Array) -> Array:
         """Covariance (k, k) of the noise of the score at a step d from the point, in coordinates z."""
         found = self.score_noise**2 * np.eye(len(step))
-        for mapped, noise, missed in self.hessians:
+        along = self.hessian @ step
+        found += self.scale**2 * np.outer(along, along)
+        lacks = self._lacks(step)
+        for (mapped, noise, _), lack in zip(self.hessians, lacks, strict=True):
             moved = mapped.T @ step
             square = float(moved @ moved)
-            found += missed**2 * square * mapped @ mapped.T
+            found += sum(lacks) * lack * mapped @ mapped.T
             inner = square * np.eye(len(step)) + np.outer(moved, moved)
             if self.flat:
                 inner -= np.diag(moved**2)
             found += 0.5 * noise**2 * mapped @ inner @ mapped.T
         return np.asarray(found)
+
+    def _lacks(self, step: Array) -> list[float]:
+        """Return by how much what each Hessian lacks may move the score at a step: of the same rows, these add up."""
+        return [missed * float(np.linalg.norm(mapped.T @ step)) for mapped, _, missed in self.hessians]
 
     @cached_property
     def step(self) -> Array:
@@ -234,9 +245,14 @@ class Fit:
             left = self.score - self.hessian @ step
             solved = np.linalg.solve(self.noise(step) + self.meat, left)
             slope = -2 * self.hessian.T @ solved
-            for mapped, noise, missed in self.hessians:
+            slope -= 2 * self.scale**2 * float(solved @ self.hessian @ step) * self.hessian.T @ solved
+            lacks = self._lacks(step)
+            squares = [float(((mapped.T @ solved) ** 2).sum()) for mapped, _, _ in self.hessians]
+            both = sum(lack * square for lack, square in zip(lacks, squares, strict=True))
+            for (mapped, noise, missed), square in zip(self.hessians, squares, strict=True):
                 moved, along = mapped.T @ step, mapped.T @ solved
-                slope -= 2 * missed**2 * mapped @ moved * (along @ along)
+                length = max(float(np.linalg.norm(moved)), 1e-300)
+                slope -= missed / length * mapped @ moved * (both + sum(lacks) * square)
                 slope -= noise**2 * mapped @ (moved * (along @ along) + along * (along @ moved))
                 if self.flat:
                     slope += noise**2 * mapped @ (moved * along**2)
@@ -295,8 +311,14 @@ class Fit:
     def score_tail(self, contrasts: Array, values: Array) -> float:
         """P-value of the score test that contrasts (q, k) have these values (q,)."""
         statistic, count = self.statistic(contrasts, values), len(contrasts)
-        shift = float(self._score_bias(contrasts).max()) ** 2 * (1.0 if count == 1 else count)
+        shift = float(self._score_bias(contrasts)[0]) ** 2 if count == 1 else self._joint_shift(contrasts)
         return float(stats.ncx2.sf(statistic, count, shift) if shift > 0 else stats.chi2.sf(statistic, count))
+
+    def _joint_shift(self, contrasts: Array) -> float:
+        """Return the largest noncentrality of the score along contrasts (n, k) that a bias within its bound has."""
+        moved = self.loadings(contrasts)
+        spread = moved @ (self.meat + self.noise(self.step)) @ moved.T
+        return (float(np.linalg.norm(np.linalg.solve(np.linalg.cholesky(spread), moved), 2)) * self.excess) ** 2
 
     def _score_bias(self, contrasts: Array) -> Array:
         """Bias of the score over its standard deviation, along contrasts (n, k), as (n,)."""
@@ -319,6 +341,7 @@ def solved(
     flat: bool,
     bend: float = 0.0,
     uneven: float = 0.0,
+    scale: float = 0.0,
     robust: bool = True,
 ) -> Fit:
     """Return the estimate one step from the last iteration's point.
@@ -348,6 +371,8 @@ def solved(
         straight, and what it leaves is a bias.
     uneven : float
         By which part the weights of a Hessian vary around their mean, where it is a Gram matrix times that.
+    scale : float
+        Relative standard deviation of the noise of that mean.
     """
     last = iterations[-1]
     whiten, width = last.whiten, len(last.point)
@@ -360,7 +385,8 @@ def solved(
     step = inverse @ last.score
     moved = max(length(whiten @ step), 1e-300)
     step *= min(1.0, longest / moved)
-    excess += (0.5 * bend * min(moved, longest) + uneven) * float(np.linalg.norm((vectors.T @ step) * kept))
+    along = np.abs(vectors @ ((vectors.T @ step) * kept))  # the dual norm of a loading's is the other one
+    excess += (0.5 * bend * min(moved, longest) + uneven) * float(along.sum() if flat else np.linalg.norm(along))
     small = units / (units - width) if units > 2 * width else 2.0
     values_of, noise = meat
     products = floored(values_of, 0.0) if robust else max(float(values_of[0]), noise) * ((vectors * kept) @ vectors.T)
@@ -381,6 +407,7 @@ def solved(
         ),
         excess,
         flat,
+        scale=scale,
     )
 
 
@@ -401,9 +428,9 @@ class RegressionInference(BaseInference):
     total, total_variance : float
         Sum of the weights of rows, with the variance of its noise: their number where they have none.
     slopes : float
-        Factor by which the Hessian's entry of the constant becomes the sum of the slopes of the mean; 0 if none does.
+        Factor by which the sum of the weights of a Hessian becomes that of the slopes of the mean; 0 if none does.
     steepness : tuple of float, optional
-        That entry with its noise, at the point of the last iteration, of all rows at full weight.
+        That sum with its noise, at the point of the last iteration, of all rows.
     cov_type : {"HC1", "cluster", "nonrobust"}
         What ``fit.meat`` estimates; named in summaries.
     """
@@ -467,20 +494,14 @@ class RegressionInference(BaseInference):
 
         How the average moves with the coefficients is that of a normal linear predictor with the released moments.
         """
-        if self.response is None or self.moments is None or not self.slopes:
+        if self.moments is None or self.steepness is None or not self.slopes:
             return None
-        fit, rows = self.fit, max(self.total, 1.0) / self.slopes
+        rows = max(self.total, 1.0) / self.slopes
         gradient = self._slope_gradient()
         covariance = (self.cov_sampling + self.cov_noise) @ gradient
-        if self.steepness is not None:
-            moved = float(gradient @ self.weights @ (fit.params - fit.point))
-            value, noise = self.steepness[0] / rows + moved, self.steepness[1] ** 2
-        else:
-            first = np.linalg.inv(fit.whiten)[:, 0]
-            value = float(first @ fit.hessian @ first) / rows
-            noise = sum((scale * float(((mapped.T @ first) ** 2).sum())) ** 2 for mapped, scale, _ in fit.hessians)
-        value = max(value, 0.0)
-        variance = noise / rows**2 + (value / max(self.total, 1.0)) ** 2 * self.total_variance
+        moved = float(gradient @ self.weights @ (self.fit.params - self.fit.point))
+        value = max(self.steepness[0] / rows + moved, 0.0)
+        variance = (self.steepness[1] / rows) ** 2 + (value / max(self.total, 1.0)) ** 2 * self.total_variance
         return AverageSlope(value, variance + float(gradient @ covariance), covariance)
 
     def _slope_gradient(self) -> Array:

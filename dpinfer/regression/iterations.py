@@ -630,7 +630,7 @@ class Plan:
         if self.norm == "l1":
             return Stage(Sum(RoundCounts(frame, (bins,))), settings=settings)
         sizes = Bins("size", "size", length_cuts((finest / first) ** 2))
-        return Stage(Sum(RoundCounts(frame, (bins, sizes)), weights=(1.0, 3.0)), settings=settings)
+        return Stage(Sum(RoundCounts(frame, (bins, sizes)), weights=(1.0, 2.0)), settings=settings)
 
     def _at(self, start: Start, point: Array, whiten: Array) -> tuple[RoundFrame, Tables]:
         """Return a frame of coordinates z, and the functions of the linear predictor in it."""
@@ -793,15 +793,21 @@ class Plan:
         ]
         return float(value[0]) * self.steepest, noise * self.steepest
 
+    def mean_weight(self, start: Start, last: StageRelease) -> tuple[float, float]:
+        """Return the mean weight of a Hessian at the last point, and the relative deviation of its noise."""
+        found = self.slopes(last)
+        if found is None:
+            return 1.0, 0.0
+        weight = float(np.clip(found[0] / start.size, 1e-3 * self.steepest, self.steepest))
+        return weight, found[1] / (start.size * weight)
+
     def iterations(self, stages: Mapping[str, StageRelease]) -> list[Iteration]:
         """Read all iterations; where the Hessian is the Gram matrix of the start, that is one, too."""
         found = [self.iteration(stages, kind) for kind in ("first", "again", "second") if kind in stages]
         if not self.once:
             return found
         start, last = self.begun(stages["start"]), stages["second"]
-        mean = self.slopes(last)
-        weight = 1.0 if mean is None else float(np.clip(mean[0] / start.size, 1e-3 * self.steepest, self.steepest))
-        gram, noise, _ = start.gram
+        weight, (gram, noise, _) = self.mean_weight(start, last)[0], start.gram
         unit, none = np.eye(len(gram)), np.zeros(len(gram))
         missed = float(last.settings["missed"])
         return [Iteration(start.point, unit, none, weight * gram, 0.0, weight * noise, weight * missed), *found]

@@ -54,9 +54,6 @@ _FAR_STEP = {"linear": 6.0, "binary": 4.0, "log": 2.0, "huber": 6.0, "quantile":
 _BEND = {"log": 1.0, "binary": 0.4}
 """Relative change of the slope of the mean with the linear predictor, about."""
 
-_UNTOLD = ("negativebinomial", "gamma")
-"""Models whose Hessians weigh rows otherwise than by the slope of the mean."""
-
 _INSTEAD = (
     "With few rows or a small price, iterations under PureDP may leave terms not determined. Where the declared bounds "
     'fit the data, method="gram" often bounds them, for errors of equal spread.'
@@ -293,8 +290,10 @@ def estimated_from(
     meat, noise = plan.products(last)
     settings = last.settings
     if plan.robust:
-        lost = float(settings["lost"]) / max(float(np.trace(meat)), 0.3 * float(settings["spread"]) * start.size)
-        meat, noise = meat * ((1 + lost) * float(settings.get("meat", 1.0))), noise * (1 + lost)
+        curves = plan.curves(settings)
+        least = 0.3 * float(settings["spread"]) * start.size * len(meat) * (1.0 if curves is None else curves.size**2)
+        factor = (1 + float(settings["lost"]) / max(float(np.trace(meat)), least)) * float(settings.get("meat", 1.0))
+        meat, noise = meat * factor, noise * factor
     else:
         meat, noise = meat / start.size, noise / start.size
     people = plan.context.schema.rows_per_unit
@@ -311,6 +310,7 @@ def estimated_from(
         flat=plan.norm == "l1",
         bend=_BEND.get(plan.model.kind, 0.0),
         uneven=_uneven(plan, start) if plan.once else 0.0,
+        scale=plan.mean_weight(start, last)[1] if plan.once else 0.0,
         robust=plan.robust,
     )
     intercept = plan.columns.intercept
@@ -368,11 +368,11 @@ def _uneven(plan: Plan, start: Start) -> float:
 def _slopes(plan: Plan, start: Start) -> float:
     """Return the mean slope over the Hessian's mean weight, for a normal linear predictor; 0 where none is told."""
     model = plan.model
-    if model.kind == "linear" or model.bounded or model.name in _UNTOLD:
+    if model.kind != "binary":
         return 0.0
     assert model.response is not None
-    if model.name in ("logit", "poisson"):
-        return start.unit if model.kind == "log" else 1.0
+    if model.name == "logit":
+        return 1.0
     centre = float(start.point @ start.second[0])
     variance = max(float(start.point @ start.second @ start.point) - centre**2, 0.0)
     slopes, weights = (replace(model.response, weight=one) for one in (model.slope, model.weight))

@@ -68,7 +68,7 @@ class Term:
     - "vector": ``v lift (u - center) z``, with ``center`` a function of the linear predictor, or 0;
     - "matrix": ``v u z z'``, with negative u cut to 0;
     - "outer": the products of a vector with itself;
-    - "number": ``v^power u``; "mass": the same, with negative u cut to 0.
+    - "number": ``w^power u``, w the survey weight alone; "mass": the same, with negative u cut to 0.
 
     With a ``cut`` a vector, and an outer product, is about the unit: what all rows of a unit add to the vector
     ``w (u - center) z``, of which only the survey weight w is taken, is shortened to this length in the norm of the
@@ -342,7 +342,7 @@ def whole_numbers(term: Term, looked: Looked) -> Array:
         np.maximum(amount, 0.0, out=amount)
     if term.kind in ("number", "mass"):
         for _ in range(term.power):
-            amount *= looked.weight
+            amount *= looked.mass
         np.copyto(amount, 0.0, where=looked.weight == 0.0)
         return _rounded(amount[None] * UNIT)
     if term.kind == "matrix":
@@ -361,15 +361,15 @@ def _rounded(exact: Array) -> Array:
 def _size(term: Term, whole: Array, norm: Norm, unit: float, owned: Ints | None) -> Array:
     """Return the size (n,) that a term's price is for, in units of 1.
 
-    Of people whose rows are given it is the size of what these add up to; of a sum of matrices, what theirs add up to.
+    Of people whose rows are given it is the size of what these add up to; of a sum of products, what theirs add up to.
     """
-    if owned is not None and term.kind != "matrix":
+    people = owned if term.kind in _SQUARED else None
+    if owned is not None and people is None:
         whole = by_person(whole, owned)
         squared = _squares(whole)
     else:
         squared = np.einsum("km,km->m", whole, whole)  # below 2^53: exact in any order
     squared /= unit**2
-    people = owned if term.kind == "matrix" else None
     if norm == "l1":
         absolute: Array = np.abs(whole).sum(axis=0) / unit
         size = (absolute * absolute + squared) / 2 if term.kind in _SQUARED else absolute
