@@ -62,6 +62,9 @@ _SHOWN = 0.05
 
 _APART = 1e-12
 
+_FAR_SHIFT = 100.0
+"""Noncentrality from which a tail is that of a normal length."""
+
 _FAR = 1e3
 """Standard errors from the estimate at which a score interval that has not ended has no end."""
 
@@ -255,7 +258,7 @@ class Fit:
         """P-value of the score test that contrasts (q, k) have these values (q,)."""
         statistic, count = self.statistic(contrasts, values), len(contrasts)
         shift = float(self._score_bias(contrasts).max()) ** 2 * (1.0 if count == 1 else count)
-        return float(stats.ncx2.sf(statistic, count, shift) if shift > 0 else stats.chi2.sf(statistic, count))
+        return _chi2_tail(statistic, count, shift)
 
     def _score_bias(self, contrasts: Array) -> Array:
         """Bias of the score over its standard deviation, along contrasts (n, k), as (n,)."""
@@ -551,10 +554,20 @@ def _two_sided(distance: Array, bias: Array, freedom: Array) -> Array:
     return np.asarray(np.where(distance <= 0, 1.0, np.minimum(np.exp(high), 1.0)))
 
 
+def _chi2_tail(statistic: float, count: float, shift: float) -> float:
+    """Tail of a noncentral chi-squared distribution."""
+    if shift <= 0:
+        return float(stats.chi2.sf(statistic, count))
+    if shift <= _FAR_SHIFT and count > 1:
+        return float(stats.ncx2.sf(statistic, count, shift))
+    # A length far from zero is nearly normal; series for it overflow, or do not end.
+    return float(folded_tail(np.sqrt([max(statistic, 0.0)]), np.sqrt([shift + count - 1]))[0])
+
+
 def _f_tail(statistic: float, count: float, freedom: float, shift: float) -> float:
     """Tail of a noncentral F distribution, in units of chi-squared."""
-    if freedom > 1e4:
-        return float(stats.ncx2.sf(statistic, count, shift) if shift > 0 else stats.chi2.sf(statistic, count))
+    if freedom > 1e4 or shift > _FAR_SHIFT:
+        return _chi2_tail(statistic, count, shift)
     if shift <= 0:
         return float(stats.f.sf(statistic / count, count, freedom))
     return float(np.clip(stats.ncf.sf(statistic / count, count, freedom, shift), 0.0, 1.0))

@@ -4,9 +4,11 @@ import numpy as np
 import pandas as pd
 import pytest
 import statsmodels.api as sm
+from scipy import stats
 
 import dpinfer as dpi
 from dpinfer.regression.clipping import Lengths, length_cuts
+from dpinfer.regression.inference import _f_tail
 from validation.regression.strangest import MODELS, STORAGES, Strange, drawn, outcome
 
 pytestmark = pytest.mark.filterwarnings("error")
@@ -92,6 +94,20 @@ def test_noise_that_no_grid_serves_is_refused_before_the_charge(price, neighbors
         dpi.poisson("c ~ x", data).fit(price)
     assert len(ledger.charges()) == 0
     assert dpi.poisson("c ~ x").explain(dpi.ApproxDP(12, 1e-9), schema=schema)
+
+
+@pytest.mark.parametrize("shift", [50.0, 99.0, 101.0, 1e4, 1e9, 1e15])
+@pytest.mark.parametrize("count", [1, 2, 6])
+def test_tails_of_statistics_whose_bias_is_large(count, shift):
+    """The series of a noncentral distribution overflowed, or had no end that one could wait for."""
+    for freedom in (50.0, 1e8):
+        found = [_f_tail(share * shift, count, freedom, shift) for share in (0.0, 1e-12, 0.25, 1.0, 4.0, 1e3)]
+        assert found[0] == pytest.approx(1)
+        assert found[3] == pytest.approx(0.5, abs=0.2)
+        assert (np.diff(found) <= 1e-9).all()
+    if shift < 1e5:
+        near = stats.ncx2.sf(shift + 3 * np.sqrt(shift), count, shift)
+        assert _f_tail(shift + 3 * np.sqrt(shift), count, 1e8, shift) == pytest.approx(near, abs=1e-2)
 
 
 def test_counts_of_lengths_that_no_unit_has_are_noise():
