@@ -246,7 +246,7 @@ class Fit:
                 continue
             reach, last = unit, 0.0
             while reach < _FAR * unit and outside(centre + side * reach) <= 0:
-                last, reach = reach, 2 * reach
+                last, reach = reach, min(2 * reach, _FAR * unit)
             if outside(centre + side * last) > 0:
                 ends.append(centre)
                 continue
