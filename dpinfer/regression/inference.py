@@ -62,6 +62,9 @@ _SHOWN = 0.05
 
 _APART = 1e-12
 
+_FAR_SHIFT = 100.0
+"""Noncentrality from which a tail is that of a normal length."""
+
 _FAR = 1e3
 """Standard errors from the estimate at which a score interval that has not ended has no end."""
 
@@ -300,7 +303,7 @@ class Fit:
                 continue
             reach, last = unit, 0.0
             while reach < _FAR * unit and outside(centre + side * reach) <= 0:
-                last, reach = reach, 2 * reach
+                last, reach = reach, min(2 * reach, _FAR * unit)
             if outside(centre + side * last) > 0:
                 ends.append(centre)
                 continue
@@ -312,7 +315,7 @@ class Fit:
         """P-value of the score test that contrasts (q, k) have these values (q,)."""
         statistic, count = self.statistic(contrasts, values), len(contrasts)
         shift = float(self._score_bias(contrasts)[0]) ** 2 if count == 1 else self._joint_shift(contrasts)
-        return float(stats.ncx2.sf(statistic, count, shift) if shift > 0 else stats.chi2.sf(statistic, count))
+        return _chi2_tail(statistic, count, shift)
 
     def _joint_shift(self, contrasts: Array) -> float:
         """Return the largest noncentrality of the score along contrasts (n, k) that a bias within its bound has."""
@@ -616,10 +619,20 @@ def _two_sided(distance: Array, bias: Array, freedom: Array) -> Array:
     return np.asarray(np.where(distance <= 0, 1.0, np.minimum(np.exp(high), 1.0)))
 
 
+def _chi2_tail(statistic: float, count: float, shift: float) -> float:
+    """Tail of a noncentral chi-squared distribution."""
+    if shift <= 0:
+        return float(stats.chi2.sf(statistic, count))
+    if shift <= _FAR_SHIFT and count > 1:
+        return float(stats.ncx2.sf(statistic, count, shift))
+    # A length far from zero is nearly normal; series for it overflow, or do not end.
+    return float(folded_tail(np.sqrt([max(statistic, 0.0)]), np.sqrt([shift + count - 1]))[0])
+
+
 def _f_tail(statistic: float, count: float, freedom: float, shift: float) -> float:
     """Tail of a noncentral F distribution, in units of chi-squared."""
-    if freedom > 1e4:
-        return float(stats.ncx2.sf(statistic, count, shift) if shift > 0 else stats.chi2.sf(statistic, count))
+    if freedom > 1e4 or shift > _FAR_SHIFT:
+        return _chi2_tail(statistic, count, shift)
     if shift <= 0:
         return float(stats.f.sf(statistic / count, count, freedom))
     return float(np.clip(stats.ncf.sf(statistic / count, count, freedom, shift), 0.0, 1.0))

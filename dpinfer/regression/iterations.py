@@ -136,6 +136,9 @@ _LONGEST_SCORE = 2.0**14
 _FINEST_GRID = 2.0**33
 """Least noise in steps of a grid, times rows of a person: that of other terms is 2^22 times it, and drawn to 2^56."""
 
+_MOST_NOISE = 2.0**17.9
+"""Noise of a sum of products that is bounded by 1, in steps of 2^-38, is drawn to 2^56."""
+
 
 def floored(matrix: Array, least: float) -> Array:
     """Return a symmetric matrix with eigenvalues of at least ``least``."""
@@ -325,14 +328,29 @@ class Plan:
             "recounts": 2 * len(length_cuts(1.0)) + 2,
             "second": 2 * products + p + (self.model.kind == "binary"),
         }
+        self._refuse_noise(sum(most[kind] for kind in self.kinds))
+        return tuple(Slot(self.share(kind), most[kind], adaptive=place > 0) for place, kind in enumerate(self.kinds))
+
+    def _refuse_noise(self, coordinates: int) -> None:
+        """Refuse prices whose noise could not be drawn exactly, whatever clips later stages choose."""
         privacy, rows = self.context.privacy, self.context.schema.rows_per_unit
-        coordinates = sum(most[kind] for kind in self.kinds)
         if isinstance(privacy, ApproxDP) and least_scale(privacy, coordinates) * rows > _FINEST_GRID:
             raise PrivacyUnitError(
                 f"{privacy}: epsilon is too large for this delta: no grid serves all terms of an iteration; take a "
                 "smaller epsilon, or a price in GDP or ZCDP"
             )
-        return tuple(Slot(self.share(kind), most[kind], adaptive=place > 0) for place, kind in enumerate(self.kinds))
+        priced = {"start": self._begin_prices, "first": _FIRST, "again": _FIRST, "second": self._last_prices}
+        largest = max(
+            self._noise(kind, priced[kind], term) * (1 if term == "meat" else rows)
+            for kind in priced
+            if kind in self.kinds
+            for term in ("gram", "hessian", "meat")
+            if term in priced[kind]
+        )
+        if largest > _MOST_NOISE:
+            raise PrivacyUnitError(
+                f"{privacy} asks for more noise than can be drawn: ask for a larger share of the budget"
+            )
 
     def stage(self, place: int, released: tuple[StageRelease, ...]) -> Stage:
         """Return one stage."""

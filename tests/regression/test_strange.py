@@ -4,9 +4,11 @@ import numpy as np
 import pandas as pd
 import pytest
 import statsmodels.api as sm
+from scipy import stats
 
 import dpinfer as dpi
 from dpinfer.regression.clipping import Lengths, length_cuts
+from dpinfer.regression.inference import _f_tail
 from validation.regression.strangest import MODELS, STORAGES, Strange, drawn, outcome
 
 pytestmark = pytest.mark.filterwarnings("error")
@@ -92,6 +94,42 @@ def test_noise_that_no_grid_serves_is_refused_before_the_charge(price, neighbors
         dpi.poisson("c ~ x", data).fit(price)
     assert len(ledger.charges()) == 0
     assert dpi.poisson("c ~ x").explain(dpi.ApproxDP(12, 1e-9), schema=schema)
+
+
+@pytest.mark.parametrize("model", ["quantreg", "poisson", "ols"])
+def test_noise_that_is_too_large_for_later_stages_is_refused_before_the_charge(model):
+    schema = dpi.Schema(x=dpi.Real(-1, 1), c=dpi.Integer(0, 100))
+    served = charged = 0
+    for epsilon in 10.0 ** np.arange(-5, -2.5, 0.1):
+        ledger = dpi.Ledger.in_memory(dpi.PureDP(float(epsilon)), neighbors="replace_one")
+        data = dpi.PrivateData(schema.sample(20, np.random.default_rng(1)), schema, ledger)
+        try:
+            getattr(dpi, model)("c ~ x", data).measure(dpi.PureDP(float(epsilon)))
+            served += 1
+        except dpi.errors.PrivacyUnitError:
+            charged += len(ledger.charges())
+    assert 5 < served < 23
+    assert charged == 0
+
+
+def test_a_score_interval_ends_where_its_search_does():
+    """Twice the last step lay beyond the farthest value tried, and there the statistic was small again."""
+    found = outcome(drawn(20261120, 6878))
+    assert (found["outcome"], found["said"]) == ("fitted", "")
+
+
+@pytest.mark.parametrize("shift", [50.0, 99.0, 101.0, 1e4, 1e9, 1e15])
+@pytest.mark.parametrize("count", [1, 2, 6])
+def test_tails_of_statistics_whose_bias_is_large(count, shift):
+    """The series of a noncentral distribution overflowed, or had no end that one could wait for."""
+    for freedom in (50.0, 1e8):
+        found = [_f_tail(share * shift, count, freedom, shift) for share in (0.0, 1e-12, 0.25, 1.0, 4.0, 1e3)]
+        assert found[0] == pytest.approx(1)
+        assert found[3] == pytest.approx(0.5, abs=0.2)
+        assert (np.diff(found) <= 1e-9).all()
+    if shift < 1e5:
+        near = stats.ncx2.sf(shift + 3 * np.sqrt(shift), count, shift)
+        assert _f_tail(shift + 3 * np.sqrt(shift), count, 1e8, shift) == pytest.approx(near, abs=1e-2)
 
 
 def test_counts_of_lengths_that_no_unit_has_are_noise():

@@ -45,7 +45,7 @@ PRIVATE = 0.3
 """Part of the fits that the kernel makes of `PrivateData`, with its own discrete noise."""
 
 LONGEST = 60
-"""Seconds that a fit may take with all that follows."""
+"""Seconds of the processor that a fit may take with all that follows."""
 
 LISTED = 40
 REFUSALS = (FormulaError, NotProvedError, OptionError, PrivacyUnitError)
@@ -450,15 +450,15 @@ def _limited() -> Iterator[None]:
     def ended(*_: object) -> None:
         raise Broken(f"more than {LONGEST} seconds")
 
-    before = signal.signal(signal.SIGALRM, ended)
-    signal.alarm(LONGEST)
+    before = signal.signal(signal.SIGVTALRM, ended)
+    signal.setitimer(signal.ITIMER_VIRTUAL, LONGEST)
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("error")
             yield
     finally:
-        signal.alarm(0)
-        signal.signal(signal.SIGALRM, before)
+        signal.setitimer(signal.ITIMER_VIRTUAL, 0)
+        signal.signal(signal.SIGVTALRM, before)
 
 
 @contextmanager
