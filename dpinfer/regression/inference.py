@@ -54,8 +54,8 @@ METHODS = ("auto", "wald", "score")
 _LEAST_DF, _MOST_STEADY = 3.0, 1e8
 """Degrees of freedom are no fewer; a variance is no more than so many times its error, where squares overflow."""
 
-_DOMINATED = 0.02
-"""Share of a contrast in directions that are noise, above which Wald intervals do not serve."""
+_DOMINATED = 10.0
+"""Standard errors by which directions that are noise may move a contrast, above which scores serve better."""
 
 _SHOWN = 0.05
 """Part of an interval's length that is due to clipping, from which a note says so."""
@@ -126,7 +126,7 @@ class Fit:
     hessian, inverse : ndarray (k, k)
         J in coordinates z as released, and its inverse with eigenvalues kept above noise.
     lost : ndarray (k, q)
-        Directions of z in which the Hessian is noise.
+        Directions of z in which the Hessian is noise, each as long as a step there may be.
     meat : ndarray (k, k)
         M in coordinates z.
     meat_noise : float
@@ -205,9 +205,12 @@ class Fit:
 
     def bias(self, contrasts: Array) -> Array:
         """Bound on the bias of contrasts (n, k), as (n,)."""
-        return np.asarray(self._longest(self.loadings(contrasts)) * self.excess) + np.abs(
-            contrasts[:, 0] * self.intercept[1]
-        )
+        clipped = self._longest(self.loadings(contrasts)) * self.excess
+        return np.asarray(clipped + np.abs(contrasts[:, 0] * self.intercept[1]) + self.untold(contrasts).sum(axis=1))
+
+    def untold(self, contrasts: Array) -> Array:
+        """Return how far contrasts (n, k) may lie from the estimate in each direction that is noise, as (n, q)."""
+        return np.abs(contrasts @ self.whiten @ self.lost)
 
     def _longest(self, loadings: Array) -> Array:
         return np.asarray(np.abs(loadings).max(axis=-1) if self.flat else np.linalg.norm(loadings, axis=-1))
@@ -225,10 +228,10 @@ class Fit:
         return np.asarray(np.maximum(2 * steady**2, _LEAST_DF))
 
     def dominated(self, contrasts: Array) -> Mask:
-        """Whether contrasts (n, k) are largely in directions in which the Hessian is noise, as (n,)."""
-        moved = contrasts @ self.whiten
-        inside = ((moved @ self.lost) ** 2).sum(axis=1)
-        return np.asarray(inside > _DOMINATED * np.maximum((moved**2).sum(axis=1), 1e-300))
+        """Whether directions in which the Hessian is noise may move contrasts (n, k) by far, as (n,)."""
+        moved = self.loadings(contrasts)
+        variances = np.einsum("nk,kl,nl->n", moved, self.meat + self.noise(self.step), moved)
+        return np.asarray(self.untold(contrasts).sum(axis=1) > _DOMINATED * np.sqrt(variances))
 
     # Score statistics
 
@@ -390,6 +393,8 @@ def solved(
     step *= min(1.0, longest / moved)
     along = np.abs(vectors @ ((vectors.T @ step) * kept))  # the dual norm of a loading's is the other one
     excess += (0.5 * bend * min(moved, longest) + uneven) * float(along.sum() if flat else np.linalg.norm(along))
+    lost = vectors[:, values < least]
+    lost = lost * (longest / np.array([max(length(whiten @ one), 1e-300) for one in lost.T]))
     small = units / (units - width) if units > 2 * width else 2.0
     values_of, noise = meat
     products = floored(values_of, 0.0) if robust else max(float(values_of[0]), noise) * ((vectors * kept) @ vectors.T)
@@ -400,7 +405,7 @@ def solved(
         last.score,
         0.5 * (hessian + hessian.T),
         inverse,
-        vectors[:, values < least],
+        lost,
         np.asarray(products) * small,
         noise * small,
         last.score_noise,
@@ -572,8 +577,8 @@ class RegressionInference(BaseInference):
         freedom = float(self._spread(rows)[2].min())
         loaded = np.linalg.solve(np.linalg.cholesky(total), self.fit.loadings(moved))
         largest = float(np.linalg.norm(loaded, 2)) * self.fit.excess
-        beside = np.linalg.solve(np.linalg.cholesky(total), moved[:, 0]) * self.fit.intercept[1]
-        shift = (largest + float(np.linalg.norm(beside))) ** 2
+        beside = np.column_stack([moved[:, 0] * self.fit.intercept[1], self.fit.untold(moved)])
+        shift = (largest + float(np.linalg.norm(np.linalg.solve(np.linalg.cholesky(total), beside), axis=0).sum())) ** 2
         return statistic, count, _f_tail(statistic, count, freedom, shift)
 
     def _by_score(self, rows: Array) -> Mask:
