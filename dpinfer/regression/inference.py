@@ -227,11 +227,11 @@ class Fit:
         steady = variances / np.maximum(error, variances / _MOST_STEADY)
         return np.asarray(np.maximum(2 * steady**2, _LEAST_DF))
 
-    def dominated(self, contrasts: Array) -> Mask:
-        """Whether directions in which the Hessian is noise may move contrasts (n, k) by far, as (n,)."""
+    def dominated(self, contrasts: Array, errors: float = _DOMINATED) -> Mask:
+        """Whether directions in which the Hessian is noise may move contrasts (n, k) by so many errors, as (n,)."""
         moved = self.loadings(contrasts)
         variances = np.einsum("nk,kl,nl->n", moved, self.meat + self.noise(self.step), moved)
-        return np.asarray(self.untold(contrasts).sum(axis=1) > _DOMINATED * np.sqrt(variances))
+        return np.asarray(self.untold(contrasts).sum(axis=1) > errors * np.sqrt(variances))
 
     # Score statistics
 
@@ -529,7 +529,7 @@ class RegressionInference(BaseInference):
     @property
     def flags(self) -> tuple[str, ...]:
         """Warnings, from released numbers only."""
-        noisy = [name for name, one in zip(self.names, self.fit.dominated(self.weights), strict=True) if one]
+        noisy = [name for name, one in zip(self.names, self.fit.dominated(self.weights, 1.0), strict=True) if one]
         if not noisy:
             return self.notes
         return f"privacy noise dominates {', '.join(noisy)}: intervals may be wide or unbounded", *self.notes

@@ -99,7 +99,7 @@ def test_through_the_kernel() -> None:
 
 
 @pytest.mark.parametrize("rows", [0, 3])
-def test_a_near_empty_level_is_not_determined(rows: int) -> None:
+def test_a_near_empty_level_has_a_long_interval_and_a_flag(rows: int) -> None:
     schema = dpi.Schema(x=dpi.Real(-1, 1), g=dpi.Category(["a", "b", "c"]), y=dpi.Integer(0, 60))
     rng = np.random.default_rng(7)
     levels = rng.integers(0, 2, 5000)
@@ -110,6 +110,6 @@ def test_a_near_empty_level_is_not_determined(rows: int) -> None:
     found = asked.estimate(cells, rng)
     ends = found.intervals(np.eye(4), 0.05)
     empty = np.array([name == "C(g)[T.c]" for name in found.names])
-    assert np.isinf(ends[empty]).all()
+    assert np.ptp(ends[empty]) > 20 * np.ptp(ends[~empty], axis=1).max()
     assert np.isfinite(ends[~empty]).all()
     assert "C(g)[T.c]" in found.flags[0]
