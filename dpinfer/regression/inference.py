@@ -54,8 +54,8 @@ METHODS = ("auto", "wald", "score")
 _LEAST_DF, _MOST_STEADY = 3.0, 1e8
 """Degrees of freedom are no fewer; a variance is no more than so many times its error, where squares overflow."""
 
-_DOMINATED = 10.0
-"""Standard errors by which directions that are noise may move a contrast, above which scores serve better."""
+_NAMED, _DOMINATED = 0.5, 10.0
+"""Standard errors by which directions that are noise may move a term that is named; a contrast that scores serve."""
 
 _SHOWN = 0.05
 """Part of an interval's length that is due to clipping, from which a note says so."""
@@ -529,7 +529,7 @@ class RegressionInference(BaseInference):
     @property
     def flags(self) -> tuple[str, ...]:
         """Warnings, from released numbers only."""
-        noisy = [name for name, one in zip(self.names, self.fit.dominated(self.weights, 1.0), strict=True) if one]
+        noisy = [name for name, one in zip(self.names, self.fit.dominated(self.weights, _NAMED), strict=True) if one]
         if not noisy:
             return self.notes
         return f"privacy noise dominates {', '.join(noisy)}: intervals may be wide or unbounded", *self.notes

@@ -80,7 +80,7 @@ def test_iterations_without_rows_and_without_noise(size):
     frame = pd.DataFrame({"u": np.linspace(0, 5, size), "c": np.zeros(size, dtype=int), "id": np.arange(size)})
     for seed in range(8):
         data = public(frame, schema, seed, id="id", max_rows=2)
-        sound(dpi.poisson("c ~ I(u / 1000000)", data).fit(dpi.PureDP(5000)))
+        sound(dpi.poisson("c ~ I(u / 1000000)", data).fit(dpi.PureDP(3000)))
 
 
 @pytest.mark.parametrize("price", [dpi.ApproxDP(20, 1e-9), dpi.ApproxDP(28, 1e-4)], ids=str)

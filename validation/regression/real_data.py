@@ -522,7 +522,7 @@ def public_points(
             "named": np.full(2, named.any()),
         }
     ]
-    if base.simple and not cell.shuffled:
+    if base.simple and not cell.shuffled and base.population.kind != "count":  # whose averages need sums of their own
         effects = fit.get_margeff()
         first, second = slopes_of(model, x @ plain.params)
         slopes = plain.params[1:]
