@@ -14,11 +14,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import dpinfer as dpi
-from dpinfer.inference.block_frames import Frame, Scales, bins_of, whole_frame
 from dpinfer.kernel.rows.blocks import BLOCK_UNIT, OCTAVES, BlockMoments, OctaveCounts, PlaceCounts, block_values
 from dpinfer.privacy.exact import decimal
 from dpinfer.privacy.units import NEIGHBORS
-from dpinfer.procedures.aggregate import sample_aggregate
+from dpinfer.resampling.aggregate import sample_aggregate
+from dpinfer.resampling.blocks import Frame, Scales, bins_of, whole_frame
 from dpinfer.schema.region import Region
 
 NAN, INF = float("nan"), float("inf")

@@ -10,17 +10,16 @@ import numpy as np
 import pandas as pd
 
 import dpinfer as dpi
-from dpinfer.inference.aggregate import edge_warnings
 from dpinfer.kernel.rows.blocks import block_values
-from dpinfer.procedures.block_forecast import forecast
-from dpinfer.procedures.block_plan import block_size
+from dpinfer.resampling.blocks import block_size, forecast
+from dpinfer.resampling.inference import edge_warnings
 from validation.blocks.block_designs import POPULATIONS, fit_blocks, release_of
 from validation.common.cells import kept_all
 from validation.common.claims import Claim
 from validation.common.outputs import Options, options, write_table
 
 if TYPE_CHECKING:
-    from dpinfer.inference.aggregate import AggregateInference
+    from dpinfer.resampling.inference import AggregateInference
 
 LOGIT, COLLINEAR, RARE, POISSON = range(4)
 CHUNK = 50

@@ -8,7 +8,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dpinfer.errors import OptionError
-from dpinfer.inference.block_frames import Frame, Scales, bins_of, find_frame, find_scales, limit, whole_frame
 from dpinfer.kernel.rows.blocks import (
     BINS,
     BLOCK_UNIT,
@@ -19,6 +18,7 @@ from dpinfer.kernel.rows.blocks import (
     PlaceCounts,
     block_values,
 )
+from dpinfer.resampling.blocks import Frame, Scales, bins_of, find_frame, find_scales, limit, whole_frame
 from dpinfer.schema import Ball, Real, Schema
 from dpinfer.schema.balls import region_of
 

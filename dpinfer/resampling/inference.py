@@ -1,4 +1,4 @@
-"""Inference from noisy sums that were released many times, each under other random weights.
+"""Inference from noisy sums of two kinds: over secret blocks of rows, and of replicates under random weights.
 
 Given the data, a linear function of one replicate has variance ``v w + n``: v the sampling variance of the estimate,
 w the variance of a weight, n the known noise. What replicates differ by estimates that sum, and n is known.
@@ -15,23 +15,41 @@ from scipy import stats
 
 from dpinfer.display.progress import watch
 from dpinfer.inference.base import BaseInference
-from dpinfer.inference.contrasts import rows_of, simulated_pvalue, variance_of
+from dpinfer.inference.contrasts import Contrasts, rows_of, simulated_pvalue, variance_of
 from dpinfer.inference.moments import positive, rescaled
 from dpinfer.inference.restrictions import independent
-from dpinfer.numerics.forms import root_of
+from dpinfer.numerics.forms import root_of, symmetric
 from dpinfer.numerics.mixture import PROBABILITIES, floored_variances, mixture_isf, mixture_sf
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from dpinfer.numerics.arrays import Array, Mask
+    from dpinfer.release.stage import StageRelease
+    from dpinfer.resampling.blocks import Frame
+    from dpinfer.schema.region import Region
 
     Statistic = Callable[[Array], Array]
 
-__all__ = ["METHODS", "BootstrapInference", "ReplicateSums", "Variances"]
+__all__ = ["AggregateInference", "BlockSums", "BootstrapInference", "ReplicateSums", "Variances", "edge_warnings"]
 
-METHODS = ("auto", "fiducial", "unbiased", "conservative", "most_conservative")
-"""The library's interval, and the three of Brawner & Honaker (2018)."""
+_FEW = 10.0
+"""Degrees of freedom below which the reader is told."""
+
+_LEVEL = 0.01
+"""Probability that noise, or the choice of blocks, makes any message on them untrue."""
+
+_MANY = 0.05
+"""Share of the blocks, beyond doubt, that failed or were moved, from which the reader is told."""
+
+_LOST, _DOUBT = 0.2, 4.0
+"""Share of the blocks that failed or were moved, by so many standard deviations, from which no interval is given."""
+
+_NEAR_EDGE = 0.6
+"""Distance of the estimate from the winsorising centre, in radii, from which the reader is told."""
+
+_ROOM = 2.5
+"""Standard deviations of a block that are to fit between the estimate and the edge of the region."""
 
 _STEPS = 1e-8, 1e-5
 """Least and largest step of numerical derivatives, as a share of the rows; between them a tenth of the error."""
@@ -45,8 +63,272 @@ _BENT = 0.25
 _SWAMPED = 0.05
 """Probability that replicates without any sampling error differ as much, from which the reader is told."""
 
-_DRAWS, _AT_ONCE = 9_999, 500
-"""Draws behind a joint p-value, and how many of them are worked on at once."""
+_BLOCK_DRAWS, _DRAWS, _AT_ONCE = 19_999, 9_999, 500
+"""Draws behind a joint p-value, of blocks under Laplace noise and of replicates; how many of the latter at once."""
+
+
+@dataclass(frozen=True, eq=False)
+class BlockSums:
+    """Noisy sums over k blocks of winsorised estimates v, in the units of the unit ball.
+
+    Attributes
+    ----------
+    blocks : int
+    sums : ndarray (p,)
+        Of v.
+    products : ndarray (p, p)
+        Of v v'.
+    counts : ndarray (2,)
+        Failed blocks, moved blocks.
+    noise_sum : float
+        Variance of the noise of each sum.
+    noise_product : ndarray (p, p)
+        Variance of the noise of each product.
+    noise_count : float
+    laplace : bool
+        Whether the noise is discrete Laplace; else discrete Gaussian.
+    """
+
+    blocks: int
+    sums: Array
+    products: Array
+    counts: Array
+    noise_sum: float
+    noise_product: Array
+    noise_count: float
+    laplace: bool
+
+    @classmethod
+    def of_stage(cls, last: StageRelease, blocks: int, size: int) -> BlockSums:
+        """Read the last sums of a release of k blocks and p parameters."""
+        values, noise = last.array, last.noise_variances
+        return cls(
+            blocks=blocks,
+            sums=values[:size],
+            products=symmetric(values[size:], size),
+            counts=values[-2:],
+            noise_sum=float(noise[0]),
+            noise_product=symmetric(noise[size:], size),
+            noise_count=float(noise[-1]),
+            laplace=last.law.family == "laplace",
+        )
+
+    @property
+    def chance(self) -> float:
+        """Probability with which a bound may fail: of 4 for each parameter and one for each count any with _LEVEL."""
+        return _LEVEL / (4 * len(self.sums) + 2)
+
+    @property
+    def deviations(self) -> float:
+        """Standard deviations that a noise exceeds with that probability, to one side."""
+        return float(np.log(0.5 / self.chance) / np.sqrt(2) if self.laplace else stats.norm.isf(self.chance))
+
+    @property
+    def doubt(self) -> float:
+        """By how much, at most, noise moves a mean of v."""
+        return float(self.deviations * np.sqrt(self.noise_sum) / self.blocks)
+
+    @cached_property
+    def mean(self) -> Array:
+        """Noisy mean of v (p,)."""
+        return self.sums / self.blocks
+
+    @cached_property
+    def covariance(self) -> Array:
+        """Covariance of v between blocks, with what the noise adds to the square of the mean taken off; repaired.
+
+        The noise can make it indefinite: negative eigenvalues are set to zero.
+        """
+        k = self.blocks
+        plain = self.products / k - np.outer(self.mean, self.mean) + np.eye(len(self.sums)) * self.noise_sum / k**2
+        root = root_of(plain * k / (k - 1))
+        return np.asarray(root @ root.T)
+
+
+@dataclass(frozen=True, eq=False)
+class AggregateInference(BaseInference):
+    """Parameters of a model from its blocks; implements `Inference`.
+
+    Attributes
+    ----------
+    names : tuple of str, length p
+    blocks : BlockSums
+    frame : Frame
+        Centre and half-width of the winsorising ball.
+    nobs : float or None
+    nobs_is_public : bool
+    sought : bool
+        Whether block estimates were to be located.
+    notes : tuple of str
+        Further warnings.
+    method : str
+
+    Notes
+    -----
+    The estimate is ``center + half * mean``. Its variance is that between blocks over k plus that of the noise.
+    An interval is the estimate and a t quantile of its standard error, with the degrees of freedom at which the
+    variance is known (Satterthwaite 1946): that between blocks has k - 1 and noise of its own, that of the noise is
+    known. Laplace noise has its own tails.
+    """
+
+    names: tuple[str, ...]
+    blocks: BlockSums
+    frame: Frame
+    nobs: float | None = None
+    nobs_is_public: bool = False
+    sought: bool = False
+    notes: tuple[str, ...] = ()
+    method: str = "wald"
+
+    methods = ("auto", "wald")
+    automatic = "wald"
+    target = "population"
+
+    @property
+    def df_resid(self) -> float:
+        """The fewest degrees of freedom of a coefficient; each interval uses its own."""
+        return float(self._freedom.min())
+
+    @cached_property
+    def _freedom(self) -> Array:
+        """Degrees of freedom of every parameter (p,)."""
+        return np.asarray(self._linear(np.eye(len(self.names))).df)
+
+    @cached_property
+    def params(self) -> Array:
+        """Point estimates (p,)."""
+        return np.asarray(self.frame.center + self.frame.half * self.blocks.mean)
+
+    @cached_property
+    def cov_sampling(self) -> Array:
+        """Covariance from sampling (p, p)."""
+        return np.asarray(self.blocks.covariance * np.outer(self.frame.half, self.frame.half) / self.blocks.blocks)
+
+    @cached_property
+    def cov_noise(self) -> Array:
+        """Covariance from privacy noise (p, p)."""
+        return np.diag(self.blocks.noise_sum * (self.frame.half / self.blocks.blocks) ** 2)
+
+    @property
+    def lost(self) -> bool:
+        """Whether so many blocks failed or were moved, beyond doubt, that no interval is given."""
+        least = self.blocks.counts - max(_DOUBT, self.blocks.deviations) * np.sqrt(self.blocks.noise_count)
+        return bool((least > _LOST * self.blocks.blocks).any())
+
+    @property
+    def flags(self) -> tuple[str, ...]:
+        """Warnings, from released numbers only.
+
+        What is said of blocks that nobody sees is a test: with probability 0.99 nothing of it is untrue. That an
+        estimate was not located, and how well its variance is known, are facts of the release.
+        """
+        found, sums, k = [], self.blocks, self.blocks.blocks
+        if not self.frame.located.all() and (self.sought or self.frame.located.any()):
+            found.append(
+                f"the block estimates of {_listed(self.names, ~self.frame.located)} were not located, and are bounded "
+                "by the region alone: noise hides where they are, and a larger price or more blocks would tell"
+            )
+        edge = np.abs(sums.mean) - sums.doubt > _NEAR_EDGE
+        if edge.any():
+            found.append(
+                f"the estimate of {_listed(self.names, edge)} is near the edge of where block estimates are bounded, "
+                "and is drawn towards its middle"
+            )
+        error = np.sqrt(sums.noise_count)
+        reasons = (
+            "gave no finite estimate and count as the middle of where block estimates are bounded",
+            "lay outside of their bounds and were moved",
+        )
+        found += [
+            f"about {count / k:.0%} of the blocks (give or take {error / k:.0%}) {reason}: the estimate may be biased"
+            for count, reason in zip(sums.counts, reasons, strict=True)
+            if count - sums.deviations * error > _MANY * k
+        ]
+        if self.lost:
+            found.append(
+                "so many blocks failed or were moved that their mean says little: intervals are unbounded, p-values "
+                "1; larger blocks, a wider region, or estimates that are not discrete may help"
+            )
+        weak = self._freedom < min(_FEW, (k - 1) / 2)
+        if weak.any():
+            found.append(
+                f"how much blocks differ is mostly privacy noise for {_listed(self.names, weak)}: the interval is wide "
+                "for that"
+            )
+        return (*found, *self.notes)
+
+    # Intervals and tests
+
+    def intervals(self, contrasts: Array, alpha: float) -> Array:
+        """Intervals of level ``1 - alpha`` for each row of ``contrasts`` (k, p), as (k, 2)."""
+        return self._linear(contrasts).intervals(alpha)
+
+    def contrast_pvalues(self, contrasts: Array, values: Array) -> Array:
+        """Two-sided p-values (k,) of ``contrasts @ params = values``."""
+        return self._linear(contrasts).pvalues(values)
+
+    def wald(self, restrictions: Array, values: Array) -> tuple[float, float, float]:
+        """Joint test of ``restrictions @ params = values``: statistic (chi-squared), degrees of freedom, p-value."""
+        restrictions, values, count = independent(restrictions, values)
+        total = restrictions @ (self.cov_sampling + self.cov_noise) @ restrictions.T
+        spread = np.sqrt(np.diag(total))
+        variances, vectors = np.linalg.eigh(total / np.outer(spread, spread))
+        # W W' is the inverse of the covariance; one that rounding made singular is taken as nearly so.
+        whitening = vectors / np.sqrt(np.maximum(variances, len(vectors) * np.finfo(np.float64).eps)) / spread[:, None]
+        statistic = float((((restrictions @ self.params - values) @ whitening) ** 2).sum())
+        if self.lost:
+            return statistic, count, 1.0
+        # Hotelling: statistic (df - q + 1) / (df q) is F with q and df - q + 1 degrees of freedom.
+        df = self._linear(restrictions).least_df
+        left = max(df - count + 1, 1.0)
+        if not self.blocks.laplace:
+            return statistic, count, float(stats.f.sf(statistic * left / (df * count), count, left))
+        rng, size = np.random.default_rng(0), (_BLOCK_DRAWS, len(self.names))  # the seed is public
+        drawn = rng.normal(size=size) @ root_of(self.cov_sampling).T
+        drawn += rng.laplace(size=size) * np.sqrt(np.diag(self.cov_noise) / 2)
+        lengths = ((drawn @ restrictions.T @ whitening) ** 2).sum(axis=1) * left / rng.chisquare(left, _BLOCK_DRAWS)
+        return statistic, count, float(simulated_pvalue(lengths, statistic * left / df))
+
+    def _linear(self, contrasts: Array) -> Contrasts:
+        """Linear combinations (k,) of the parameters, their errors infinite where no interval is given."""
+        contrasts = rows_of(contrasts)
+        k = self.blocks.blocks
+        scaled, noise = contrasts * self.frame.half, self.blocks.noise_product
+        squares = scaled**2
+        sampling = np.einsum("ki,ij,kj->k", scaled, self.blocks.covariance, scaled) / k
+        parts = squares * self.blocks.noise_sum / k**2
+        variance = sampling + parts.sum(axis=1)
+        # A product off the diagonal enters twice: 4 times its variance for each pair, 2 for each of its two orders.
+        uncertain = 2 * np.einsum("ki,ij,kj->k", squares, noise, squares) - (squares**2) @ np.diag(noise)
+        spread = 2 * sampling**2 / (k - 1) + uncertain / k**4
+        df = np.clip(2 * variance**2 / np.maximum(spread, 1e-300), 1.0, 1e9)
+        error = np.full(len(df), np.inf) if self.lost else np.sqrt(variance)
+        return Contrasts(contrasts @ self.params, error, df, parts / variance[:, None] if self.blocks.laplace else None)
+
+
+def edge_warnings(found: AggregateInference, region: Region) -> tuple[str, ...]:
+    """Warn of estimates so near the edge of the region that estimates of blocks must lie beyond it.
+
+    A test: noise may have moved the estimate to the edge, and may be most of what blocks seem to differ by.
+    """
+    if not found.frame.located.any():
+        return ()
+    sums, k = found.blocks, found.blocks.blocks
+    doubt, near = sums.doubt * found.frame.half, []
+    # A lower bound on the standard deviation between blocks, of those that there might be: their products less what
+    # noise may have added, less the largest square of the mean; and those k normal blocks may differ more than others.
+    least = (np.diag(sums.products) - sums.deviations * np.sqrt(np.diag(sums.noise_product))) / k
+    least -= (np.abs(sums.mean) + sums.doubt) ** 2
+    spread = np.sqrt(np.maximum(least, 0.0) * k / stats.chi2.isf(sums.chance, k - 1)) * found.frame.half
+    for places, radius in zip(region.places, region.radii, strict=True):
+        mine = list(places)
+        away = float(np.linalg.norm(found.params[mine] - region.center[mine]) - np.linalg.norm(doubt[mine]))
+        if radius - away < _ROOM * float(spread[mine].max()):
+            near += [region.names[place] for place in places]
+    if not near:
+        return ()
+    listed = ", ".join(near[:5]) + (", ..." if len(near) > 5 else "")
+    return (f"blocks differ so much that some must lie beyond the declared region of {listed}: declare a wider one",)
 
 
 @dataclass(frozen=True, eq=False)
@@ -149,13 +431,6 @@ class Variances:
         sampling = np.maximum(self.observed - share * self.floor, 0.0) / self.sums.weight_variance
         return np.maximum((sampling if self.population else 0.0) + self.noise, 1e-300)
 
-    @property
-    def swamped(self) -> Mask:
-        """Whether noise alone could make replicates differ as much."""
-        with np.errstate(divide="ignore"):
-            ratio = self.sums.df * self.observed / np.maximum(self.floor, 1e-300)
-        return np.asarray((stats.chi2.sf(ratio, self.sums.df) > _SWAMPED) & (self.observed > 0))
-
 
 @dataclass(frozen=True, eq=False)
 class BootstrapInference(BaseInference):
@@ -192,7 +467,9 @@ class BootstrapInference(BaseInference):
     conservative: float = 0.05
     unstable: tuple[str, ...] = ()
 
-    methods = METHODS
+    methods = ("auto", "fiducial", "unbiased", "conservative", "most_conservative")
+    """The library's interval, and the three of Brawner & Honaker (2018)."""
+
     automatic = "auto"
 
     @property
@@ -254,7 +531,7 @@ class BootstrapInference(BaseInference):
             return ("the noisy sums give no finite estimate",)
         lost = self._bent > 1
         if lost.any():
-            return (f"noise bends the estimate of {self._listed(lost)} by more than its standard error",)
+            return (f"noise bends the estimate of {_listed(self.names, lost, ' and')} by more than its standard error",)
         return ()
 
     @cached_property
@@ -298,23 +575,22 @@ class BootstrapInference(BaseInference):
     def flags(self) -> tuple[str, ...]:
         """Warnings, from released numbers only."""
         found = [f"{reason}: intervals are unbounded, p-values 1" for reason in self.reasons]
-        variances = self._variances(self.gradient)
-        if self.target == "population" and variances.swamped.any():
+        known = self._variances(self.gradient)
+        with np.errstate(divide="ignore"):
+            ratio = self.sums.df * known.observed / np.maximum(known.floor, 1e-300)
+        swamped = (stats.chi2.sf(ratio, self.sums.df) > _SWAMPED) & (known.observed > 0)
+        if self.target == "population" and swamped.any():
             found.append(
-                f"replicates of {self._listed(variances.swamped)} differ hardly more than by privacy noise: the "
+                f"replicates of {_listed(self.names, swamped, ' and')} differ hardly more than by privacy noise: the "
                 "sampling error is bounded rather than estimated, and the interval wide for that"
             )
         bent = self._bent > _BENT
         if bent.any() and not self.reasons:
             found.append(
-                f"noise bends the estimate of {self._listed(bent)} by more than a quarter of its standard error: the "
-                "interval, which takes it to be straight, may be off"
+                f"noise bends the estimate of {_listed(self.names, bent, ' and')} by more than a quarter of its "
+                "standard error: the interval, which takes it to be straight, may be off"
             )
         return tuple(found)
-
-    def _listed(self, which: Mask) -> str:
-        names = [self.names[place] for place in np.flatnonzero(which)]
-        return ", ".join(names[:5]) + (f" and {len(names) - 5} more" if len(names) > 5 else "")
 
     # Intervals and tests
 
@@ -403,14 +679,16 @@ class BootstrapInference(BaseInference):
                 some = slice(start, start + _AT_ONCE)
                 drawn = np.linalg.inv(factor[some]) * np.sqrt(df * between)
                 values, vectors = np.linalg.eigh(np.swapaxes(drawn, 1, 2) @ drawn)
-                spread = np.sqrt(self._of_covariance(np.maximum(values, 1.0)))
-                moved = (vectors @ (spread * normal[some])[..., None])[..., 0]
+                values = np.maximum(values, 1.0)  # the variance between replicates, in units of the noise
+                spread = 2.0 / self.sums.replicates if self.sums.paired else values / self.sums.replicates
+                if self.target == "population":
+                    spread = (values - 1.0) / self.sums.weight_variance + spread
+                moved = (vectors @ (np.sqrt(spread) * normal[some])[..., None])[..., 0]
                 found[some] = (moved**2 / between).sum(axis=1)
                 counted(len(drawn))
         return float(simulated_pvalue(found, (distance**2 / between).sum()))
 
-    def _of_covariance(self, values: Array) -> Array:
-        """Variance of an estimate from that between replicates, both in units of the noise; any shape."""
-        given = np.full_like(values, 2.0 / self.sums.replicates) if self.sums.paired else values / self.sums.replicates
-        sampling = (values - 1.0) / self.sums.weight_variance if self.target == "population" else 0.0
-        return np.asarray(sampling + given)
+
+def _listed(names: tuple[str, ...], which: Mask, more: str = ", and") -> str:
+    chosen = [name for name, true in zip(names, which, strict=True) if true]
+    return ", ".join(chosen[:5]) + (f"{more} {len(chosen) - 5} more" if len(chosen) > 5 else "")
