@@ -14,20 +14,19 @@ from dpinfer.kernel.rows.blocks import BlockMoments, Blocks, OctaveCounts
 from dpinfer.kernel.stage import Context, Data, Slot, Stage
 from dpinfer.procedures.conditions import compiled_where, told_where, where_notes
 from dpinfer.procedures.keywords import suggests
-from dpinfer.procedures.options import Allowed, inferred, measured, one_of, texts_of, unstored
+from dpinfer.procedures.options import TRUTH, Allowed, inferred, is_number, measured, one_of, texts_of, unstored
 from dpinfer.procedures.procedure import Procedure
 from dpinfer.procedures.stored import context_of
-from dpinfer.release import Release
+from dpinfer.release import Release, StageRelease
 from dpinfer.resampling.blocks import FEWEST, MOST, BlockPlan, Frame, forecast_lines, number_of_blocks, small_blocks
 from dpinfer.resampling.inference import AggregateInference, BlockSums, edge_warnings
-from dpinfer.resampling.models import BlockModel, Link, check_picklable, native_model, stored_options
+from dpinfer.resampling.models import BlockModel, Link, check_picklable, native_notes, stored_options
 from dpinfer.resampling.results import AggregateResults
 from dpinfer.schema.region import Region
 
 if TYPE_CHECKING:
     from dpinfer.kernel.measurement import Measurement
     from dpinfer.privacy.units import Neighbors
-    from dpinfer.release import StageRelease
     from dpinfer.schema.balls import Ball
     from dpinfer.schema.schema import Schema
 
@@ -46,15 +45,12 @@ _LARGEST_SUM = 1e20
 
 
 _BLOCKS = Allowed(
-    lambda given: given == "auto" or (type(given) is int and FEWEST <= given <= MOST),
+    lambda n: n == "auto" or (type(n) is int and FEWEST <= n <= MOST),
     f'"auto" or a whole number from {FEWEST} to {MOST:,}',
 )
-_ROWS = Allowed(lambda given: given is None or (type(given) is int and given >= 2), "2 or more rows, or None")
-_TRUTH = Allowed(lambda given: type(given) is bool, (True, False))
-_JOBS = Allowed(
-    lambda given: given is None or (type(given) is int and given != 0),
-    "a number of processes, -1 for all cores, or None",
-)
+_ROWS = Allowed(lambda n: n is None or (type(n) is int and n >= 2), "2 or more rows, or None")
+_NOBS = Allowed(lambda n: n is None or (is_number(n) and 1 <= n <= 2**53), "a number of rows of at least 1")
+_JOBS = Allowed(lambda n: n is None or (type(n) is int and n != 0), "a number of processes, -1 for all cores, or None")
 
 
 @dataclass(frozen=True, eq=False)
@@ -78,16 +74,12 @@ class SampleAggregate(Procedure):
     response: str | None = None
     link: Link | None = None
     where: str | None = None
-    nobs: float | None = None
+    nobs: float | None = measured(None, _NOBS)
     max_block_rows: int | None = measured(None, _ROWS)
     inference: Method = inferred("auto", one_of(get_args(Method)))
     fits: BlockModel | None = unstored(None)
     n_jobs: int | None = unstored(None, _JOBS)
-    progress: bool = unstored(False, _TRUTH)
-
-    def check_options(self) -> None:
-        """Refuse an invalid number of rows."""
-        rows_of(self.nobs)
+    progress: bool = unstored(default=False, allowed=TRUTH)
 
     # The question
 
@@ -155,15 +147,9 @@ class SampleAggregate(Procedure):
         return self._at(context)[1]
 
     def _compiled(self, context: Context) -> BlockPlan:
-        return BlockPlan(
-            schema=self._columns(context.schema),
-            region=self._declared,
-            count=None if self.blocks == "auto" else self.blocks,
-            halves=self._halves,
-            winsorized=self.aggregator == "winsorized",
-            context=context,
-            where=self.where,
-        )
+        count, winsorized = None if self.blocks == "auto" else self.blocks, self.aggregator == "winsorized"
+        columns = self._columns(context.schema)
+        return BlockPlan(columns, self._declared, count, self._halves, winsorized, context, self.where)
 
     def _columns(self, schema: Schema) -> Schema:
         """Return the columns that the model and the condition read; for a release, all columns that it holds."""
@@ -188,17 +174,9 @@ class SampleAggregate(Procedure):
             If the model is not known, or cannot be sent to other processes.
         """
         plan, model = self.plan(context), self._runnable.prepared(self.formula, context.schema)
-        blocks = Blocks(
-            schema=plan.schema,
-            region=plan.region,
-            count=plan.count,
-            estimator=model.estimator,
-            halves=plan.halves,
-            where=compiled_where(self.where, context.schema),
-            most=self.max_block_rows,
-            workers=self.n_jobs,
-            progress=self.progress,
-        )
+        where = compiled_where(self.where, context.schema)
+        options: dict[str, Any] = {"most": self.max_block_rows, "workers": self.n_jobs, "progress": self.progress}
+        blocks = Blocks(plan.schema, plan.region, plan.count, model.estimator, plan.halves, where, **options)
         alone = context.public and self.n_jobs in (None, 1)
         if not (blocks.trusted or alone):
             check_picklable(model.estimator)
@@ -244,22 +222,18 @@ class SampleAggregate(Procedure):
         found, theirs = self._asked_of(release)
         assert isinstance(theirs, SampleAggregate)
         region, blocks, last = theirs._declared, theirs._dealt(found), found.stages[-1]
-        size, doubt, counted = len(region.names), 0.0, None if found.nobs is None else float(found.nobs)
+        size, doubt, nobs = len(region.names), 0.0, theirs.nobs
+        counted = None if found.nobs is None else float(found.nobs)
         if theirs.blocks == "auto":  # a noisy number of rows settled the number of blocks
             first = found.stages[0]
-            counted, doubt = float(first.array[0]), _DOUBT * float(np.sqrt(first.noise_variances[0]))
-        nobs = counted if theirs.blocks == "auto" else theirs.nobs
-        inference = AggregateInference(
-            names=region.names,
-            blocks=BlockSums.of_stage(last, blocks, size),
-            frame=Frame.from_dict(last.settings, size),
-            nobs=counted,
-            nobs_is_public=found.nobs is not None,
-            sought=theirs.aggregator == "winsorized",
-            notes=small_blocks(nobs, blocks, size, halves=theirs._halves, doubt=doubt, most=theirs.max_block_rows),
-        )
-        inference = replace(inference, notes=(*inference.notes, *edge_warnings(inference, region)))
-        bounded = "winsorised around where most of them are" if inference.sought else "bounded by the declared region"
+            counted = nobs = float(first.array[0])
+            doubt = _DOUBT * float(np.sqrt(first.noise_variances[0]))
+        notes = small_blocks(nobs, blocks, size, halves=theirs._halves, doubt=doubt, most=theirs.max_block_rows)
+        sums, frame = BlockSums.of_stage(last, blocks, size), Frame.from_dict(last.settings, size)
+        public, sought = found.nobs is not None, theirs.aggregator == "winsorized"
+        inference = AggregateInference(region.names, sums, frame, counted, public, sought, notes)
+        inference = replace(inference, notes=(*notes, *edge_warnings(inference, region)))
+        bounded = "winsorised around where most of them are" if sought else "bounded by the declared region"
         corrected = ", each corrected for bias by its halves" if theirs._halves else ""
         notes = (
             f"Sample and aggregate: the mean over {blocks:,} secret blocks of rows of the block's own "
@@ -303,12 +277,7 @@ class SampleAggregate(Procedure):
     @property
     def _native(self) -> list[str]:
         """Name the library's own regression that fits the model, if there is one."""
-        own = native_model(self.model, self.model_options, self.link) if isinstance(self.formula, str) else ""
-        return (
-            [f"dpi.{own} fits this model to all rows at once, usually with a third of the error or less."]
-            if own
-            else []
-        )
+        return native_notes(self.formula, self.model, self.model_options, self.link)
 
 
 @suggests
@@ -431,15 +400,12 @@ def _texts(option: str, given: object) -> tuple[str, ...]:
 
 def rows_of(nobs: object) -> float | None:
     """Return a number of rows, given as a number, or as a release or results that hold one."""
-    if nobs is None:
-        return None
     found = nobs
-    if not isinstance(found, int | float | np.integer | np.floating):
+    if nobs is not None and not is_number(nobs):
         found = getattr(nobs, "nobs", None)
         if found is None and isinstance(nobs, Release):
             found = nobs.array[0] if nobs.kind == "gram" else getattr(nobs.infer(), "nobs", None)
-    if isinstance(found, bool) or not isinstance(found, int | float | np.integer | np.floating):
-        raise OptionError("nobs", type_of(nobs), "a number of rows that is public, or a release that holds one")
-    if not 1 <= found <= 2**53:
-        raise OptionError("nobs", nobs, "a number of rows of at least 1")
-    return float(found)
+        if not is_number(found):
+            raise OptionError("nobs", type_of(nobs), "a number of rows that is public, or a release that holds one")
+    _NOBS.check("nobs", found)
+    return None if nobs is None else float(found)  # type: ignore[arg-type]

@@ -15,20 +15,19 @@ from dpinfer.kernel.price import amounts, price_stage
 from dpinfer.kernel.rows.blocks import BINS, MOST_BLOCKS, OCTAVES, BlockMoments, BlockValues, OctaveCounts, PlaceCounts
 from dpinfer.kernel.rows.cells import CellSum
 from dpinfer.kernel.rows.features import Features
-from dpinfer.kernel.stage import Slot, Stage, Sum
+from dpinfer.kernel.stage import Context, Slot, Stage, Sum
 from dpinfer.numerics.peaks import fit_location, fit_scale
-from dpinfer.privacy.units import PureDP
+from dpinfer.privacy.units import Privacy, PureDP
 from dpinfer.procedures.conditions import kept_where
 from dpinfer.procedures.explanation import first_error, sizes_shown
+from dpinfer.release.codec import decode
 from dpinfer.schema.grid import constant_basis
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from dpinfer.kernel.stage import Context
     from dpinfer.numerics.arrays import Array, Mask
     from dpinfer.privacy.sensitivity import Norm
-    from dpinfer.privacy.units import Privacy
     from dpinfer.release import StageRelease
     from dpinfer.schema.region import Region
     from dpinfer.schema.schema import Schema
@@ -180,50 +179,31 @@ class Frame:
         KeyError, TypeError, ValueError
             If it is damaged.
         """
-        try:
-            center, half = (np.array(stored[name], dtype=np.float64) for name in ("center", "half"))
-        except OverflowError:
-            raise ValueError("the frame of the block estimates is damaged") from None
-        located = stored["located"]
-        if not (
-            center.shape == half.shape == (size,) == (len(located),)
-            and all(type(one) is bool for one in located)
-            and ((np.abs(center) <= 1e100) & (half >= 1e-100) & (half <= 1e100)).all()
-        ):
+        center, half = (decode(name, stored[name], np.ndarray) for name in ("center", "half"))
+        located = decode("located", stored["located"], tuple[bool, ...])
+        right = center.shape == half.shape == (size,) == (len(located),)
+        if not (right and ((np.abs(center) <= 1e100) & (half >= 1e-100) & (half <= 1e100)).all()):
             raise ValueError("the frame of the block estimates is damaged")
         return cls(center, half, np.array(located, dtype=bool))
 
 
-class Scales(NamedTuple):
-    """Scale of each group of parameters, fitted to a noisy histogram (g,).
+def find_scales(region: Region, counts: Array, noise: float) -> Array:
+    """Fit the scale of each group to counts of spreads by octave (g octaves,), ``noise`` their standard deviation.
 
-    Attributes
-    ----------
-    scale, error, signal : ndarray (g,)
-        The scale, the error of its logarithm, and the height of the peak in standard deviations of the noise.
+    Returns scales, errors of their logarithms, and heights of the peaks in standard deviations of the noise (3, g).
     """
-
-    scale: Array
-    error: Array
-    signal: Array
-
-
-def find_scales(region: Region, counts: Array, noise: float) -> Scales:
-    """Fit the scale of each group to counts of spreads by octave (g octaves,), ``noise`` their standard deviation."""
-    listed = zip(counts.reshape(len(region.radii), -1), region.radii, region.places, strict=True)
-    found = [
-        fit_scale(mine, width=2 * radius, dof=max(1.0, len(places) / 2), noise=noise) for mine, radius, places in listed
-    ]
-    return Scales(*np.array(found).T)
+    groups = zip(counts.reshape(len(region.radii), -1), region.radii, region.places, strict=True)
+    fits = [fit_scale(one, width=2 * radius, dof=max(1.0, len(mine) / 2), noise=noise) for one, radius, mine in groups]
+    return np.array(fits).T
 
 
-def bins_of(region: Region, scales: Scales) -> tuple[int, ...]:
+def bins_of(region: Region, scales: Array) -> tuple[int, ...]:
     """How many bins, about as wide as its scale, each parameter's declared interval is cut into."""
-    level = np.floor(np.log2(2 * region.radius / scales.scale[region.group]))
+    level = np.floor(np.log2(2 * region.radius / scales[0, region.group]))
     return tuple(2 ** int(one) for one in np.clip(level, 1, np.log2(_MOST_BINS)))
 
 
-def find_frame(region: Region, counts: Array, noise: float, scales: Scales, *, norm: Norm, radius: float) -> Frame:
+def find_frame(region: Region, counts: Array, noise: float, scales: Array, *, norm: Norm, radius: float) -> Frame:
     """Fit the centre of each parameter and say where its block estimates are winsorised.
 
     Parameters
@@ -233,13 +213,14 @@ def find_frame(region: Region, counts: Array, noise: float, scales: Scales, *, n
         Noisy counts of estimates in the bins of `bins_of`, parameter by parameter.
     noise : float
         Their standard deviation.
-    scales : Scales
+    scales : ndarray (3, g)
+        As `find_scales` returns them.
     norm : {"l2", "l1"}
     radius : float
         Of the winsorising ball, in units of the scale.
     """
     size, bins = len(region.names), bins_of(region, scales)
-    scale, uncertain, signal = (part[region.group] for part in (scales.scale, scales.error, scales.signal))
+    scale, uncertain, signal = scales[:, region.group]
     center, half = np.zeros(size), np.zeros(size)
     located = signal >= LOCATED[norm]
     for place, mine in enumerate(np.split(counts, np.cumsum(bins)[:-1])):
@@ -391,12 +372,9 @@ class BlockPlan:
         first = (Slot(shares.rows, 1),) if shares.rows else ()
         if not self.located:
             return (*first, Slot(shares.moments, moments, adaptive=bool(first)))
-        return (
-            *first,
-            Slot(shares.octaves, len(self.region.places) * OCTAVES),
-            Slot(shares.places, size * BINS, adaptive=True),
-            Slot(shares.moments, moments, adaptive=True),
-        )
+        octaves = Slot(shares.octaves, len(self.region.places) * OCTAVES)
+        places = Slot(shares.places, size * BINS, adaptive=True)
+        return (*first, octaves, places, Slot(shares.moments, moments, adaptive=True))
 
     @cached_property
     def radius(self) -> float:
@@ -464,13 +442,12 @@ class BlockPlan:
 # What is to be expected
 
 
-@dataclass(frozen=True, eq=False)
-class Forecast:
+class Forecast(NamedTuple):
     """What is to be expected of p coefficients, over simulated releases.
 
     Attributes
     ----------
-    missed : ndarray (R, p)
+    missed : ndarray of bool (R, p)
         Where a coefficient was not located.
     noise : ndarray (R, p)
         Standard deviation of the privacy noise of an estimate over its sampling error, with the region 2 `_WIDE`
@@ -479,30 +456,14 @@ class Forecast:
         Error of the estimate, of sampling, noise and winsorising, over its sampling error; likewise.
     """
 
-    missed: Array
+    missed: Mask
     noise: Array
     error: Array
-
-    @property
-    def each_missed(self) -> float:
-        """Probability that a coefficient is not located, the mean over coefficients."""
-        return float(self.missed.mean())
-
-    @property
-    def any_missed(self) -> float:
-        """Probability that at least one coefficient is not located."""
-        return float(self.missed.any(axis=1).mean())
-
-    @property
-    def located_error(self) -> float:
-        """Root mean square error of located estimates, over their sampling error."""
-        found = self.error[self.missed == 0]
-        return float(np.sqrt((found**2).mean())) if found.size else np.nan
 
     def expected_error(self, ratio: float) -> float:
         """Root mean square error of all estimates over their sampling error, the region 2 ``ratio`` spreads wide."""
         lost = 1 + (self.noise * ratio / _WIDE) ** 2
-        return float(np.sqrt(np.where(self.missed == 1, lost, self.error**2).mean()))
+        return float(np.sqrt(np.where(self.missed, lost, self.error**2).mean()))
 
 
 def forecast(plan: BlockPlan, *, draws: int = _DRAWS) -> Forecast:
@@ -521,7 +482,7 @@ def forecast(plan: BlockPlan, *, draws: int = _DRAWS) -> Forecast:
     of_mean = plan.noise(plan.moments(), prices[2]) / np.sqrt(plan.known)
     inner = region.radius / np.sqrt(np.array([len(places) for places in region.places])[region.group])
     groups, nowhere = [list(places) for places in region.places], np.zeros(count, dtype=bool)
-    missed, noise, error = (np.empty((draws, plan.size)) for _ in range(3))
+    missed, noise, error = np.empty((3, draws, plan.size))
     for draw in range(draws):
         center = inner * rng.uniform(-0.5, 0.5, plan.size)
         estimates = center + scale * rng.normal(size=(count, plan.size))
@@ -538,7 +499,7 @@ def forecast(plan: BlockPlan, *, draws: int = _DRAWS) -> Forecast:
         mean = frame.center + frame.half * (v / np.maximum(length, 1.0)[:, None]).mean(axis=0)
         missed[draw], noise[draw] = ~frame.located, of_mean * frame.half / scale
         error[draw] = (mean - center) / scale * np.sqrt(count) + noise[draw] * _drawn(rng, plan, 1.0, plan.size)
-    return Forecast(missed, noise, error)
+    return Forecast(missed == 1, noise, error)
 
 
 def _drawn(rng: np.random.Generator, plan: BlockPlan, deviation: float, size: int) -> Array:
@@ -550,8 +511,8 @@ def forecast_lines(plan: BlockPlan) -> list[str]:
     if plan.count is None:
         lines = [f"blocks       as many as a noisy count of rows asks for ({float(plan.shares.rows):.3g} of the price)"]
         for size in sizes_shown(None):
-            found = plan.over(size)
-            lines += [f"n = {size:,}: {found.count:,} blocks", *forecast_lines(found)]
+            sized = plan.over(size)
+            lines += [f"n = {size:,}: {sized.count:,} blocks", *forecast_lines(sized)]
         return lines
     noise = plan.noise(plan.moments(), amounts(plan.context.privacy, plan.slots)[-1])
     errors = whole_frame(plan.region, plan.norm).half * noise / plan.count
@@ -560,22 +521,24 @@ def forecast_lines(plan: BlockPlan) -> list[str]:
         first = "this price does not suffice to locate the block estimates: the region alone bounds them"
         return [*([first] if plan.winsorized else []), f"standard error from privacy noise: {listed}"]
     expected = forecast(plan)
+    found, each = ~expected.missed, float(expected.missed.mean())
     alike = " and of like spread in a group" if len(plan.region.places) < plan.size else ""
-    several = f", any of the {plan.size} with {_share(expected.any_missed)}" if plan.size > 1 else ""
+    any_missed = _share(float(expected.missed.any(axis=1).mean()))
+    several = f", any of the {plan.size} with {any_missed}" if plan.size > 1 else ""
     lines = [
-        f"locating     a coefficient is not located with probability {_share(expected.each_missed)}{several}, if block "
-        f"estimates are about normal{alike}; the region alone then bounds it",
+        f"locating     a coefficient is not located with probability {_share(each)}{several}, if block "
+        f"estimates are about normal{alike}; the region alone then bounds it"
     ]
-    if expected.each_missed > 0:
+    if each > 0:
         lines.append(f"standard error from privacy noise of one that is not located: {listed}")
     located = ""
-    if expected.each_missed < 1:
-        low, high = np.quantile(expected.noise[expected.missed == 0], (0.05, 0.95))
+    if each < 1:
+        low, high = np.quantile(expected.noise[found], (0.05, 0.95))
         lines.append(
             f"privacy noise of an estimate: {low:.2g} to {high:.2g} times its sampling error where it is located, by "
             "how well the spread between blocks can be told"
         )
-        located = f"{expected.located_error:.2g} where it is located; "
+        located = f"{np.sqrt((expected.error[found] ** 2).mean()):.2g} where it is located; "
     overall = ", ".join(f"{expected.expected_error(ratio):.2g}" for ratio in _RATIOS)
     widths = ", ".join(f"{2 * ratio:.0f}" for ratio in _RATIOS)
     lines.append(

@@ -29,10 +29,10 @@ from dpinfer.release.laws import NoiseLaw
 from dpinfer.resampling.inference import BootstrapInference, ReplicateSums
 from dpinfer.resampling.results import BootstrapDescription, BootstrapResults
 from dpinfer.schema.axes import compile_condition
-from dpinfer.schema.basis import build_basis, represent
+from dpinfer.schema.basis import Basis, build_basis, represent
 from dpinfer.schema.columns import Boolean, Category
 from dpinfer.schema.expressions import compile_expression
-from dpinfer.schema.formula import two_sided
+from dpinfer.schema.formula import CompiledFormula, DesignColumn, two_sided
 from dpinfer.schema.points import FormulaDesign
 
 if TYPE_CHECKING:
@@ -41,8 +41,6 @@ if TYPE_CHECKING:
     from dpinfer.privacy.units import Neighbors
     from dpinfer.release import Release, StageRelease
     from dpinfer.resampling.inference import Statistic
-    from dpinfer.schema.basis import Basis
-    from dpinfer.schema.formula import CompiledFormula, DesignColumn
     from dpinfer.schema.schema import Schema
 
 __all__ = ["Bootstrap", "BootstrapPlan", "bootstrap", "unstable"]
@@ -66,9 +64,8 @@ _STATISTIC = Allowed(
 )
 _REPLICATES = Allowed(lambda given: type(given) is int and given >= 2, "a whole number, at least 2")
 _WHERE = Allowed(lambda given: isinstance(given, str | None), 'a condition such as "age >= 18", or None')
-_PROBABILITY = Allowed(
-    lambda given: isinstance(given, int | float) and not isinstance(given, bool) and 0 < given < 1,
-    "a probability between 0 and 1, both excluded",
+_SHARE = Allowed(
+    lambda given: isinstance(given, float) and 0 < given < 1, "a probability between 0 and 1, both excluded"
 )
 
 _WEIGHTS = {
@@ -167,8 +164,7 @@ class BootstrapPlan:
             found = Arithmetic(self.statistic)
         except FormulaError:
             raise OptionError("statistic", self.statistic, right) from None
-        unknown = sorted(set(found.names) - set(self.columns))
-        if unknown or not found.names:
+        if not found.names or not set(found.names) <= set(self.columns):
             raise OptionError("statistic", self.statistic, f"{right}; columns: {', '.join(self.columns)}")
         return found
 
@@ -183,13 +179,13 @@ class BootstrapPlan:
         """Compile everything, and so refuse what cannot be served before anything is measured."""
         if self.regression:
             represent(self.basis, self.regressed)
-            given = [
-                (one,) if one in self.schema else compile_expression(one, self.schema).columns for one in self.columns
-            ]
-            used = {name for name in self.schema if name in self.rows.features.columns}
-            missing = sorted(used.difference(*given))
+            missing = {name for name in self.schema if name in self.rows.features.columns}
+            for one in self.columns:
+                missing -= {one} if one in self.schema else set(compile_expression(one, self.schema).columns)
             if self.columns and missing:
-                raise OptionError("columns", list(self.columns), f"the formula's columns too: {', '.join(missing)}")
+                raise OptionError(
+                    "columns", list(self.columns), f"the formula's columns too: {', '.join(sorted(missing))}"
+                )
         _ = self.rows.names, self.names
 
     @cached_property
@@ -284,7 +280,7 @@ class Bootstrap(Procedure):
     seed: int = measured(0, whole(0, 2**63 - 1, "a whole number from 0 to 2^63 - 1"))
     target: str = inferred("population", TARGET)
     inference: str = inferred("auto", one_of(BootstrapInference.methods))
-    conservative: float = inferred(0.05, _PROBABILITY)
+    conservative: float = inferred(0.05, _SHARE)
 
     def check_options(self) -> None:
         """Refuse an odd number of replicates with weights in pairs."""
@@ -336,21 +332,17 @@ class Bootstrap(Procedure):
         rows = self.plan(measured.context.schema).rows
         plain = GramSum(rows.features) if rows.products else CellSum(rows.features)
         direct = price_stage(Stage(Sum(plain)), measured.context.privacy, measured.context)
-        one, once = (
-            max(scale * step for scale, step in zip(priced.law.scales, priced.steps, strict=True))
-            for priced in (measured, direct)
-        )
+        noises = [np.multiply(priced.law.scales, priced.steps).max() for priced in (measured, direct)]
+        one, once = map(float, noises)
         mean = one / np.sqrt(self.replicates)
-        return "\n".join(
-            [
-                measured.describe(),
-                f"replicates   {self.replicates}: noise of one {one:.6g}, of their mean {mean:.6g}, which is "
-                f"{mean / once:.4g} times that of a single release of the same sums at the same price",
-                f"balance      replicates tell a mean's sampling error well from {3 * one**2:,.0f} rows on, if values "
-                "are spread evenly over their bounds; with fewer rows take fewer replicates",
-                "instead      a direct procedure, where there is one (mean, total, proportion; ols by rounds, whose "
-                "errors are robust), knows its variance better: with few rows its intervals are much narrower",
-            ]
+        return (
+            f"{measured.describe()}\n"
+            f"replicates   {self.replicates}: noise of one {one:.6g}, of their mean {mean:.6g}, which is "
+            f"{mean / once:.4g} times that of a single release of the same sums at the same price\n"
+            f"balance      replicates tell a mean's sampling error well from {3 * one**2:,.0f} rows on, if values are "
+            "spread evenly over their bounds; with fewer rows take fewer replicates\n"
+            "instead      a direct procedure, where there is one (mean, total, proportion; ols by rounds, whose errors "
+            "are robust), knows its variance better: with few rows its intervals are much narrower"
         )
 
     # Inference
@@ -375,23 +367,13 @@ class Bootstrap(Procedure):
         asked = replace(theirs, statistic=self.statistic).plan(found.schema)
         nobs = float(found.nobs) if found.nobs is not None and held.rows.keeps_every_row else None
         statistic, width = held.statistic_of(asked, nobs), held.rows.width
-        sums = ReplicateSums(
-            found.array.reshape(-1, width),
-            np.diag(found.noise_variances[-width:]),  # the last replicate's, which are all alike
-            weight_variance=POISSON.variance if held.weights == "poisson" else 1.0,
-            paired=held.rows.in_pairs,
-        )
-        inference = BootstrapInference(
-            names=asked.names,
-            sums=sums,
-            statistic=statistic,
-            nobs=float(sums.mean[0]) if nobs is None else nobs,
-            nobs_is_public=nobs is not None,
-            target=self.target,
-            method="fiducial" if self.inference == "auto" else self.inference,
-            conservative=self.conservative,
-            unstable=unstable(sums, held, asked),
-        )
+        noise = np.diag(found.noise_variances[-width:])  # the last replicate's, which are all alike
+        variance = POISSON.variance if held.weights == "poisson" else 1.0
+        sums = ReplicateSums(found.array.reshape(-1, width), noise, variance, held.rows.in_pairs)
+        rows = float(sums.mean[0]) if nobs is None else nobs
+        method = "fiducial" if self.inference == "auto" else self.inference
+        how = (self.target, method, self.conservative, unstable(sums, held, asked))
+        inference = BootstrapInference(asked.names, sums, statistic, rows, nobs is not None, *how)
         drawn = _WEIGHTS[held.weights]
         if held.schema.people is not None:
             drawn = drawn.replace("every row counts", "the rows of a person together count")

@@ -101,17 +101,9 @@ class BlockSums:
     @classmethod
     def of_stage(cls, last: StageRelease, blocks: int, size: int) -> BlockSums:
         """Read the last sums of a release of k blocks and p parameters."""
-        values, noise = last.array, last.noise_variances
-        return cls(
-            blocks=blocks,
-            sums=values[:size],
-            products=symmetric(values[size:], size),
-            counts=values[-2:],
-            noise_sum=float(noise[0]),
-            noise_product=symmetric(noise[size:], size),
-            noise_count=float(noise[-1]),
-            laplace=last.law.family == "laplace",
-        )
+        values, noise, laplace = last.array, last.noise_variances, last.law.family == "laplace"
+        products, variances = (symmetric(one[size:], size) for one in (values, noise))
+        return cls(blocks, values[:size], products, values[-2:], float(noise[0]), variances, float(noise[-1]), laplace)
 
     @property
     def chance(self) -> float:
@@ -187,12 +179,7 @@ class AggregateInference(BaseInference):
     @property
     def df_resid(self) -> float:
         """The fewest degrees of freedom of a coefficient; each interval uses its own."""
-        return float(self._freedom.min())
-
-    @cached_property
-    def _freedom(self) -> Array:
-        """Degrees of freedom of every parameter (p,)."""
-        return np.asarray(self._linear(np.eye(len(self.names))).df)
+        return self._linear(np.eye(len(self.names))).least_df
 
     @cached_property
     def params(self) -> Array:
@@ -235,21 +222,17 @@ class AggregateInference(BaseInference):
                 "and is drawn towards its middle"
             )
         error = np.sqrt(sums.noise_count)
-        reasons = (
-            "gave no finite estimate and count as the middle of where block estimates are bounded",
-            "lay outside of their bounds and were moved",
-        )
-        found += [
-            f"about {count / k:.0%} of the blocks (give or take {error / k:.0%}) {reason}: the estimate may be biased"
-            for count, reason in zip(sums.counts, reasons, strict=True)
-            if count - sums.deviations * error > _MANY * k
-        ]
+        failed = "gave no finite estimate and count as the middle of where block estimates are bounded"
+        for count, what in zip(sums.counts, (failed, "lay outside of their bounds and were moved"), strict=True):
+            if count - sums.deviations * error > _MANY * k:
+                about = f"about {count / k:.0%} of the blocks (give or take {error / k:.0%})"
+                found.append(f"{about} {what}: the estimate may be biased")
         if self.lost:
             found.append(
                 "so many blocks failed or were moved that their mean says little: intervals are unbounded, p-values "
                 "1; larger blocks, a wider region, or estimates that are not discrete may help"
             )
-        weak = self._freedom < min(_FEW, (k - 1) / 2)
+        weak = np.asarray(self._linear(np.eye(len(self.names))).df) < min(_FEW, (k - 1) / 2)
         if weak.any():
             found.append(
                 f"how much blocks differ is mostly privacy noise for {_listed(self.names, weak)}: the interval is wide "
@@ -405,6 +388,8 @@ class Variances:
     sums : ReplicateSums
     population : bool
         Whether the sampling variance counts.
+    share : float or None
+        Share of the expected noise that an interval of the source takes off; None for the fiducial distribution.
     """
 
     observed: Array
@@ -412,6 +397,7 @@ class Variances:
     noise: Array
     sums: ReplicateSums
     population: bool
+    share: float | None = None
 
     def at(self, probabilities: Array) -> tuple[Array, Array]:
         """Quantiles of the sampling variance, and of the variance of the estimate, each (k, m)."""
@@ -426,10 +412,25 @@ class Variances:
         sampling, total = self.at(np.array([0.5]))
         return sampling[:, 0], total[:, 0]
 
-    def corrected(self, share: float) -> Array:
-        """Variance of the estimate (k,) with so much of the expected noise taken off: the three of the source."""
-        sampling = np.maximum(self.observed - share * self.floor, 0.0) / self.sums.weight_variance
+    @property
+    def variance(self) -> Array:
+        """Variance of the estimate (k,): its median, or with a share of the noise taken off."""
+        if self.share is None:
+            return self.medians[1]
+        sampling = np.maximum(self.observed - self.share * self.floor, 0.0) / self.sums.weight_variance
         return np.maximum((sampling if self.population else 0.0) + self.noise, 1e-300)
+
+    def isf(self, alpha: float) -> Array:
+        """Distances (k,) that errors exceed with probability alpha."""
+        if self.share is None:
+            return mixture_isf(alpha, self.at(PROBABILITIES)[1])
+        return np.asarray(float(stats.norm.isf(alpha / 2)) * np.sqrt(self.variance))
+
+    def sf(self, distance: Array) -> Array:
+        """Probabilities (k,) that errors exceed distances."""
+        if self.share is None:
+            return mixture_sf(distance, self.at(PROBABILITIES)[1])
+        return np.asarray(2 * stats.norm.sf(distance / np.sqrt(self.variance)))
 
 
 @dataclass(frozen=True, eq=False)
@@ -483,19 +484,18 @@ class BootstrapInference(BaseInference):
             return np.asarray(self.statistic(self.sums.mean[None])[0])
 
     @cached_property
-    def gradient(self) -> Array:
-        """Derivatives of the estimates (p, d)."""
-        return np.where(np.abs(self._derivatives) < _STEEPEST, self._derivatives, 0.0)
-
-    @cached_property
     def _derivatives(self) -> Array:
         rows = max(abs(float(self.sums.mean[0])), 1.0)
         error = np.sqrt(np.diag(self.sums.covariance_of_mean))
         steps = np.clip(np.where(error > 0, 0.1 * error, _STEPS[1] * rows), _STEPS[0] * rows, _STEPS[1] * rows)
-        moved = np.diag(steps)
         with np.errstate(all="ignore"):
-            ahead, behind = self.statistic(self.sums.mean + moved), self.statistic(self.sums.mean - moved)
-            return np.asarray((ahead - behind).T / (2 * steps))
+            apart = self.statistic(self.sums.mean + np.diag(steps)) - self.statistic(self.sums.mean - np.diag(steps))
+            return np.asarray(apart.T / (2 * steps))
+
+    @cached_property
+    def gradient(self) -> Array:
+        """Derivatives of the estimates (p, d)."""
+        return np.where(np.abs(self._derivatives) < _STEEPEST, self._derivatives, 0.0)
 
     @cached_property
     def curvature(self) -> Array:
@@ -542,8 +542,11 @@ class BootstrapInference(BaseInference):
     def _variances(self, rows: Array) -> Variances:
         """Say what is known of linear functions of the sums, ``rows`` (k, d)."""
         parts = [self.sums.covariance, self.sums.floor, self.sums.noise_of_mean]
-        found = [np.maximum(variance_of(rows, part), 0.0) for part in parts]
-        return Variances(found[0], found[1], found[2], self.sums, self.target == "population")
+        observed, floor, noise = (np.maximum(variance_of(rows, part), 0.0) for part in parts)
+        share = None if self.method in ("auto", "fiducial") else float(self.method == "unbiased")
+        if self.method == "conservative":
+            share = float(stats.chi2.ppf(self.conservative, self.sums.df)) / self.sums.df
+        return Variances(observed, floor, noise, self.sums, self.target == "population", share)
 
     @cached_property
     def _middle(self) -> tuple[Array, Array]:
@@ -596,33 +599,16 @@ class BootstrapInference(BaseInference):
 
     def intervals(self, contrasts: Array, alpha: float) -> Array:
         """Intervals of level ``1 - alpha`` for each row of ``contrasts`` (k, p), as (k, 2)."""
-        center, variances = self._contrasts(contrasts)
-        if self.reasons:
-            half = np.full(len(center), np.inf)
-        elif self.method in ("auto", "fiducial"):
-            half = mixture_isf(alpha, variances.at(PROBABILITIES)[1])
-        else:
-            half = float(stats.norm.isf(alpha / 2)) * np.sqrt(variances.corrected(self._share))
+        center, known = self._linear(contrasts)
+        half = np.full(len(center), np.inf) if self.reasons else known.isf(alpha)
         return np.stack([center - half, center + half], axis=1)
 
     def contrast_pvalues(self, contrasts: Array, values: Array) -> Array:
         """Two-sided p-values (k,) of ``contrasts @ params = values``."""
-        center, variances = self._contrasts(contrasts)
-        if self.reasons:
-            return np.ones(len(center))
-        distance = np.abs(center - values)
-        if self.method in ("auto", "fiducial"):
-            return mixture_sf(distance, variances.at(PROBABILITIES)[1])
-        return np.asarray(2 * stats.norm.sf(distance / np.sqrt(variances.corrected(self._share))))
+        center, known = self._linear(contrasts)
+        return np.ones(len(center)) if self.reasons else known.sf(np.abs(center - values))
 
-    @property
-    def _share(self) -> float:
-        """Share of the expected noise that the chosen interval of the source takes off."""
-        if self.method == "conservative":
-            return float(stats.chi2.ppf(self.conservative, self.sums.df)) / self.sums.df
-        return 0.0 if self.method == "most_conservative" else 1.0
-
-    def _contrasts(self, contrasts: Array) -> tuple[Array, Variances]:
+    def _linear(self, contrasts: Array) -> tuple[Array, Variances]:
         contrasts = rows_of(contrasts)
         return contrasts @ self.params, self._variances(contrasts @ self.gradient)
 
@@ -645,7 +631,7 @@ class BootstrapInference(BaseInference):
         count = int(number)
         distance = restrictions @ self.params - values
         if self.reasons:
-            return 0.0, float(count), 1.0
+            return 0.0, number, 1.0
         rows = restrictions @ self.gradient
         floor, between = rows @ self.sums.floor @ rows.T, rows @ self.sums.covariance @ rows.T
         root = np.linalg.cholesky(floor + 1e-12 * np.diag(np.diag(between)) + 1e-300 * np.eye(count))
@@ -654,17 +640,16 @@ class BootstrapInference(BaseInference):
         values_seen, vectors = np.linalg.eigh(0.5 * (seen + seen.T))
         turned = vectors.T @ inverse
         found = self._variances(turned @ rows)
-        chosen = self.method in ("auto", "fiducial")
-        variance = found.medians[1] if chosen else found.corrected(self._share)
-        statistic = float(((turned @ distance) ** 2 / variance).sum())
+        statistic = float(((turned @ distance) ** 2 / found.variance).sum())
         if count == 1:
-            return statistic, 1.0, float(self.contrast_pvalues(restrictions, np.atleast_1d(values))[0])
-        if not chosen:
-            return statistic, float(count), float(stats.chi2.sf(statistic, count))
-        if self.sums.df < count:  # no covariance to speak of: Bonferroni
-            single = mixture_sf(np.abs(turned @ distance), found.at(PROBABILITIES)[1])
-            return statistic, float(count), float(min(1.0, count * single.min()))
-        return statistic, float(count), self._simulated(turned @ distance, np.maximum(values_seen, 1e-12))
+            pvalue = float(self.contrast_pvalues(restrictions, values)[0])
+        elif found.share is not None:
+            pvalue = float(stats.chi2.sf(statistic, count))
+        elif self.sums.df < count:  # no covariance to speak of: Bonferroni
+            pvalue = float(min(1.0, count * found.sf(np.abs(turned @ distance)).min()))
+        else:
+            pvalue = self._simulated(turned @ distance, np.maximum(values_seen, 1e-12))
+        return statistic, number, pvalue
 
     def _simulated(self, distance: Array, between: Array) -> float:
         """P-value of a joint distance, in coordinates in which the noise is standard and S diagonal."""

@@ -9,7 +9,7 @@ import warnings
 from contextlib import redirect_stderr, redirect_stdout
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Literal, get_args
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, get_args
 
 import cloudpickle
 import numpy as np
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
     Formula = str | tuple[str, ...]
 
-__all__ = ["BlockModel", "FormulaEstimator", "Link", "NewtonEstimator", "native_model", "stored_options"]
+__all__ = ["BlockModel", "FormulaEstimator", "Link", "NewtonEstimator", "native_notes", "stored_options"]
 
 Link = Literal["identity", "logit", "probit", "log"]
 
@@ -339,13 +339,9 @@ def probe_names(estimator: FormulaEstimator, given: tuple[str, ...] | None = Non
         else:
             values = column.coerce(sample[name].to_numpy())
             sample[name] = values.astype(np.int64) if isinstance(column, Integer | Boolean) else values
+    shown = io.StringIO()
     try:
-        with (
-            warnings.catch_warnings(),
-            np.errstate(all="ignore"),
-            redirect_stdout(io.StringIO()),
-            redirect_stderr(io.StringIO()),
-        ):
+        with warnings.catch_warnings(), np.errstate(all="ignore"), redirect_stdout(shown), redirect_stderr(shown):
             warnings.simplefilter("ignore")
             estimator.made(sample)
             try:
@@ -355,12 +351,9 @@ def probe_names(estimator: FormulaEstimator, given: tuple[str, ...] | None = Non
                     raise
                 found = given
     except Exception as error:
-        raise FormulaError(
-            estimator.formula,
-            f"{estimator.model.__name__} cannot be fitted to rows drawn from the schema "
-            f"({type(error).__name__}: {error})",
-            "check the formula, or name the parameters yourself: names=[...]",
-        ) from None
+        model, instead = estimator.model.__name__, "check the formula, or name the parameters yourself: names=[...]"
+        reason = f"{model} cannot be fitted to rows drawn from the schema ({type(error).__name__}: {error})"
+        raise FormulaError(estimator.formula, reason, instead) from None
     if given is not None and len(given) != len(found):
         raise OptionError("names", list(given), f"{len(found)} names, of {', '.join(found)}")
     return given or found
@@ -375,8 +368,7 @@ def _parameter_names(results: Any) -> tuple[str, ...]:
     return tuple(map(str, params.index if listed else getattr(model, "param_names", None) or model.exog_names))
 
 
-@dataclass(frozen=True, eq=False, slots=True)
-class PreparedModel:
+class PreparedModel(NamedTuple):
     """A model, ready for the columns of a schema.
 
     Attributes
@@ -452,12 +444,20 @@ class BlockModel:
             If the formula, the region or the names do not suit the model or the schema.
         """
         if (formula, schema) not in self._prepared:
-            kind = model_class(self.model)
-            found = self._function(formula, schema) if kind is None else self._statsmodels(kind, formula, schema)
-            self._prepared[formula, schema] = found
+            self._prepared[formula, schema] = self._made(formula, schema)
         return self._prepared[formula, schema]
 
-    def _statsmodels(self, kind: type, formula: Formula, schema: Schema) -> PreparedModel:
+    def _made(self, formula: Formula, schema: Schema) -> PreparedModel:
+        kind = model_class(self.model)
+        if kind is None:
+            columns = schema.select((formula,) if isinstance(formula, str) else formula)
+            names = self.names if self.names is not None else region_names(self.bounds)
+            if not names:
+                right = f"the names of what {self.called} returns, or bounds by name: its length must be known"
+                raise OptionError("names", None, right)
+            if self.model_options or self.fit_options:
+                raise OptionError("model_options", "given", "none with a function of your own: use functools.partial")
+            return PreparedModel(self.model, columns, region_of(self.bounds, names), self.called, None)
         estimator = formula_estimator(kind, formula, schema, options=self.model_options, fit_options=self.fit_options)
         region = region_of(self.bounds, probe_names(estimator, self.names))
         link = _LINKS.get(kind.__name__)
@@ -466,22 +466,13 @@ class BlockModel:
             link = {**{one: one for one in get_args(Link)}, "nonetype": "identity"}.get(of_family)
         return PreparedModel(estimator, estimator.schema, region, str(formula).split("~", 1)[0].strip(), link)
 
-    def _function(self, formula: Formula, schema: Schema) -> PreparedModel:
-        columns = schema.select((formula,) if isinstance(formula, str) else formula)
-        names = self.names if self.names is not None else region_names(self.bounds)
-        if not names:
-            right = f"the names of what {self.called} returns, or bounds by name: its length must be known"
-            raise OptionError("names", None, right)
-        if self.model_options or self.fit_options:
-            raise OptionError("model_options", "given", "none with a function of your own: use functools.partial")
-        return PreparedModel(self.model, columns, region_of(self.bounds, names), self.called, None)
 
-
-def native_model(model: str, options: Mapping[str, str], link: Link | None) -> str:
-    """Return the name of the library's own regression that fits a model with such stored options; empty if none."""
-    fits = model in _NATIVE and set(options) <= _NATIVE[model]
-    fits = fits and (model != "GLM" or options.get("family", "None") in _NATIVE_FAMILIES.get(link, ()))
-    return model.lower() if fits else ""
+def native_notes(formula: Formula, model: str, options: Mapping[str, str], link: Link | None) -> list[str]:
+    """Return a sentence on the library's own regression that fits a model with such stored options, if there is one."""
+    fits = isinstance(formula, str) and model in _NATIVE and set(options) <= _NATIVE[model]
+    if not fits or (model == "GLM" and options.get("family", "None") not in _NATIVE_FAMILIES.get(link, ())):
+        return []
+    return [f"dpi.{model.lower()} fits this model to all rows at once, usually with a third of the error or less."]
 
 
 def stored_options(options: Mapping[str, Any]) -> dict[str, str]:

@@ -17,11 +17,11 @@ from dpinfer.errors import OptionError, ReleaseFormatError, SchemaError, type_of
 from dpinfer.kernel.rows.scores import MOST_CANDIDATES, ScoreSum
 from dpinfer.kernel.stage import Above, Context, Data, Largest, Stage
 from dpinfer.privacy.exact import binary, float_above
-from dpinfer.privacy.units import PureDP
+from dpinfer.privacy.units import Neighbors, PureDP
 from dpinfer.procedures.conditions import compiled_where, quoted, told_where
 from dpinfer.procedures.keywords import suggests
-from dpinfer.procedures.options import is_number, is_text, measured, one_of
-from dpinfer.procedures.procedure import Procedure, inferred
+from dpinfer.procedures.options import inferred, is_number, is_text, measured, one_of
+from dpinfer.procedures.procedure import Procedure
 from dpinfer.release.laws import ABOVE, BELOW, CHOICES, NOT_REACHED
 from dpinfer.schema.axes import LevelsAxis
 from dpinfer.schema.columns import Boolean
@@ -30,7 +30,6 @@ from dpinfer.selection.results import Label, SelectionResults, ThresholdResults,
 
 if TYPE_CHECKING:
     from dpinfer.kernel.measurement import Measurement
-    from dpinfer.privacy.units import Neighbors
     from dpinfer.release import Release, StageRelease
     from dpinfer.schema.schema import Schema
 
@@ -114,13 +113,8 @@ class Selection(Procedure):
         """Read the choice from a release: free, and without any row."""
         found, _ = self._asked_of(release)
         candidates, _ = self.scored(found.schema)
-        return SelectionResults(
-            selected=candidates[found.stages[0].values[0]],
-            candidates=candidates,
-            scale=float_above(binary(found.law.scales[0]) * binary(found.steps[0])),
-            release=found,
-            response=self.words,
-        )
+        scale = float_above(binary(found.law.scales[0]) * binary(found.steps[0]))
+        return SelectionResults(candidates[found.stages[0].values[0]], candidates, scale, found, self.words)
 
 
 @dataclass(frozen=True, eq=False)
@@ -293,14 +287,8 @@ class AboveThreshold(Procedure):
     def infer(self, release: Release | None = None) -> ThresholdResults:
         """Read the answers from a release: free, and without any row."""
         found, _ = self._asked_of(release)
-        return ThresholdResults(
-            labels=self.labels,
-            thresholds=self.threshold,
-            answers=tuple(_ANSWERS[one] for one in found.stages[0].values),
-            most=self.answers,
-            release=found,
-            response=self.text(found.schema),
-        )
+        answers = tuple(_ANSWERS[one] for one in found.stages[0].values)
+        return ThresholdResults(self.labels, self.threshold, answers, self.answers, found, self.text(found.schema))
 
 
 @suggests
@@ -371,11 +359,7 @@ def exponential_mechanism(
 
 @suggests
 def most_frequent(
-    columns: str | Sequence[str],
-    data: Data | Release | None = None,
-    *,
-    where: str | None = None,
-    method: str = "auto",
+    columns: str | Sequence[str], data: Data | Release | None = None, *, where: str | None = None, method: str = "auto"
 ) -> MostFrequent:
     """Choose the most frequent level of a column, or the yes/no column that most often says yes.
 

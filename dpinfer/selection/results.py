@@ -114,12 +114,8 @@ class SelectionResults(Shown):
 
     def summary(self) -> PrivateSummary:
         """Return the choice as a table, with its guarantee and accuracy."""
-        left = [
-            ("Selected:", str(self.selected)),
-            ("Candidates:", f"{len(self.candidates):,}"),
-            ("Mechanism:", self.method),
-        ]
-        near = f"{self.accuracy(0.05):.4g}"
+        near, size = f"{self.accuracy(0.05):.4g}", f"{len(self.candidates):,}"
+        left = [("Selected:", str(self.selected)), ("Candidates:", size), ("Mechanism:", self.method)]
         notes = [
             guarantee(self.release),
             f"With probability 95% the score of the selected candidate is within {near} of the largest one, whatever "
@@ -127,20 +123,16 @@ class SelectionResults(Shown):
             *column_notes(self.release),
             *charge_notes(self.release),
         ]
-        cells = [
-            [f"{self.accuracy(beta):.4g}", f"{self.accuracy(beta, bound='theorem6'):.4g}", f"{beta:.0%}"]
-            for beta in (1 - share for share in _SHARES)
-        ]
+        rows = [(share, self.accuracy(1 - share), self.accuracy(1 - share, bound="theorem6")) for share in _SHARES]
+        cells = [[f"{sharp:.4g}", f"{textbook:.4g}", f"{1 - share:.0%}"] for share, sharp, textbook in rows]
         heads = ["score within", "textbook bound", "may fail"]
         table = cell_table(cells, heads, [f"{share:.0%}" for share in _SHARES])
         right = [*guarantee_facts(self.release), ("Error (95%):", near)]
         return summary_of(f"Private selection: {self.response}", left, right, table, notes)
 
     def __repr__(self) -> str:
-        return (
-            f"<{type(self).__name__}: {self.selected!r} of {len(self.candidates):,} candidates, {self.method}, "
-            f"{title_guarantee(self.release)}>"
-        )
+        chosen = f"{self.selected!r} of {len(self.candidates):,} candidates, {self.method}"
+        return f"<{type(self).__name__}: {chosen}, {title_guarantee(self.release)}>"
 
 
 @dataclass(frozen=True, eq=False)
@@ -238,8 +230,8 @@ class ThresholdResults(Shown):
         """
         near, title = self.accuracy(0.05), f"{self._outcome}, {title_guarantee(self.release)}"
         ax = _draw_errors(ax, self.accuracy_frame(), near, f"right with probability 95% from {number(near)} on", title)
-        ax.set(xlabel="distance of a query from its threshold", ylabel="probability of a wrong answer, at most")
-        ax.set_ylim(0, 0.53)
+        ylabel = "probability of a wrong answer, at most"
+        ax.set(xlabel="distance of a query from its threshold", ylabel=ylabel, ylim=(0, 0.53))
         return ax
 
     @property
@@ -249,11 +241,8 @@ class ThresholdResults(Shown):
     def summary(self) -> PrivateSummary:
         """Return the answers as a table, with their guarantee and accuracy."""
         near, joint = number(self.accuracy(0.05)), number(self.accuracy(0.05, joint=True))
-        left = [
-            ("Queries:", count(len(self.labels))),
-            ("Reached:", count(self.reached)),
-            ("Above:", f"{count(len(self.above))} (at most {count(self.most)})"),
-        ]
+        above = f"{count(len(self.above))} (at most {count(self.most)})"
+        left = [("Queries:", count(len(self.labels))), ("Reached:", count(self.reached)), ("Above:", above)]
         notes = [
             guarantee(self.release),
             f"A query whose distance from its threshold is {near} or more gets a wrong answer with probability 5% at "
@@ -267,8 +256,7 @@ class ThresholdResults(Shown):
             paid = "One answer was" if self.most == 1 else f"All {count(self.most)} answers were"
             notes.append(f"Queries after the {last} above have no answer. {paid} paid for in advance.")
         notes += [*column_notes(self.release), *charge_notes(self.release)]
-        rows = zip(self.thresholds, self.answers, strict=True)
-        cells = [[number(threshold), answer, near] for threshold, answer in rows]
+        cells = [[number(one), answer, near] for one, answer in zip(self.thresholds, self.answers, strict=True)]
         table = cell_table(cells, ["threshold", "answer", "clear from"], list(map(str, self.labels)))
         right = [*guarantee_facts(self.release), ("Clear from (95%):", near)]
         return summary_of("Private comparison with thresholds", left, right, table, notes)

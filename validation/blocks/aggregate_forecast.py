@@ -173,7 +173,10 @@ def judge(cell: Cell, found: dict[str, np.ndarray]) -> dict[str, Any]:
         ratios = plan.region.radius / (sampling * np.sqrt(plan.known))
         overall = [float(np.sqrt((relative[:, j] ** 2).mean())) for j in range(plan.size)]
         told = [expected.expected_error(float(ratio)) for ratio in ratios]
-        forecasts = (expected.any_missed, expected.each_missed, expected.located_error, float(np.mean(told)))
+        missed_one, missed_any = expected.missed, expected.missed.any(axis=1)
+        found_error = expected.error[~missed_one]
+        error = float(np.sqrt((found_error**2).mean())) if found_error.size else np.nan
+        forecasts = (float(missed_any.mean()), float(missed_one.mean()), error, float(np.mean(told)))
         located = relative[~missed]
         rms = float(np.sqrt((located**2).mean())) if located.size else np.nan
         measures = (float(missed.any(axis=1).mean()), float(missed.mean()), rms, float(np.mean(overall)))
