@@ -230,10 +230,10 @@ class SampleAggregate(Procedure):
             doubt = _DOUBT * float(np.sqrt(first.noise_variances[0]))
         notes = small_blocks(nobs, blocks, size, halves=theirs._halves, doubt=doubt, most=theirs.max_block_rows)
         sums, frame = BlockSums.of_stage(last, blocks, size), Frame.from_dict(last.settings, size)
-        public, sought = found.nobs is not None, theirs.aggregator == "winsorized"
-        inference = AggregateInference(region.names, sums, frame, counted, public, sought, notes)
+        public, winsorized = found.nobs is not None, theirs.aggregator == "winsorized"
+        inference = AggregateInference(region.names, sums, frame, counted, public, winsorized, notes)
         inference = replace(inference, notes=(*notes, *edge_warnings(inference, region)))
-        bounded = "winsorised around where most of them are" if sought else "bounded by the declared region"
+        bounded = "winsorised around where most of them are" if winsorized else "bounded by the declared region"
         corrected = ", each corrected for bias by its halves" if theirs._halves else ""
         notes = (
             f"Sample and aggregate: the mean over {blocks:,} secret blocks of rows of the block's own "
@@ -387,8 +387,8 @@ def sample_aggregate(
         options[name] = dict(given or {})  # later changes by the caller do not change the model
     fits = BlockModel(model=model, bounds=bounds, names=None if names is None else _texts("names", names), **options)
     stored = {name: stored_options(given) for name, given in options.items()}
-    asked = formula if isinstance(formula, str) else _texts("formula", formula)
-    return SampleAggregate.asking(locals(), formula=asked, model=fits.called, nobs=rows_of(nobs), **stored)
+    fitted = formula if isinstance(formula, str) else _texts("formula", formula)
+    return SampleAggregate.asking(locals(), formula=fitted, model=fits.called, nobs=rows_of(nobs), **stored)
 
 
 def _texts(option: str, given: object) -> tuple[str, ...]:

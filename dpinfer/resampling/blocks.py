@@ -54,7 +54,7 @@ _HEIGHTS = 0.25, 0.28
 """Sums of squared shares of the bins of scale and of place, for estimates that are about normal."""
 
 _SMALL = 0.6
-"""Share of `block_size` below which the reader is told that blocks are small."""
+"""Share of `block_size` below which results warn of small blocks."""
 
 LOCATED = {"l2": 4.0, "l1": 7.0}
 """Signal of a histogram, in standard deviations of Gaussian or Laplace noise, from which its peak is believed."""
@@ -80,7 +80,7 @@ _WIDE = 16.0
 """Radius of the region over the spread between blocks, in the simulation."""
 
 _RATIOS = (4.0, 16.0, 64.0)
-"""The same, for which the error to be expected is told."""
+"""The same, for which `explain` says what error to expect."""
 
 
 # The number of blocks
@@ -117,7 +117,13 @@ def small_blocks(
 
 
 def number_of_blocks(
-    asked: int | Literal["auto"], nobs: float | None, size: int, *, counted: bool, halves: bool, most: int | None = None
+    blocks: int | Literal["auto"],
+    nobs: float | None,
+    size: int,
+    *,
+    counted: bool,
+    halves: bool,
+    most: int | None = None,
 ) -> int | Literal["auto"]:
     """Return the number of blocks that was asked for, or that suits a number of rows.
 
@@ -132,20 +138,20 @@ def number_of_blocks(
     least = 4 * (size + 1) if halves else 2 * (size + 1)
     if most is not None and most < least:
         raise OptionError("max_block_rows", most, f"at least {least} rows for {size} parameters, or None")
-    if nobs is None and (isinstance(asked, int) or counted):
-        return asked
+    if nobs is None and (isinstance(blocks, int) or counted):
+        return blocks
     if nobs is None:
         right = "a number of blocks, nobs= or data: the number of rows is public under replace_one"
-    elif isinstance(asked, int):
-        if nobs / asked >= least:
-            return asked
+    elif isinstance(blocks, int):
+        if nobs / blocks >= least:
+            return blocks
         right = f"at most {max(int(nobs / least), 0):,}: blocks of at least {least} rows for {size} parameters"
     else:
         wanted = block_size(nobs, size, halves=halves)
         if nobs / wanted >= FEWEST:
             return int(min(nobs / wanted, MOST))
         right = f"more rows: {nobs:,.0f} are too few for {size} parameters (about {FEWEST * wanted:,.0f} needed)"
-    raise OptionError("blocks", asked, right)
+    raise OptionError("blocks", blocks, right)
 
 
 # Where block estimates are winsorised

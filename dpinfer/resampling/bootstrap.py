@@ -211,7 +211,7 @@ class BootstrapPlan:
         one_each = self.arithmetic is not None or self.statistic in ("mean", "total", "variance", "std")
         return ", ".join(self.names if one_each else self.columns)
 
-    def statistic_of(self, asked: BootstrapPlan, nobs: float | None) -> Statistic:
+    def statistic_of(self, wanted: BootstrapPlan, nobs: float | None) -> Statistic:
         """Return the function from sums of this question's features (R, d) to the estimates of another (R, p).
 
         Where the number of rows is public, another sample would have it too: totals are then means times this number.
@@ -221,15 +221,15 @@ class BootstrapPlan:
         MissingFromReleaseError
             If the sums do not hold what is asked for.
         """
-        if asked.regression:
+        if wanted.regression:
             if not self.regression:
                 raise MissingFromReleaseError("the release holds no cross-products, which a regression needs")
-            return partial(_coefficients, represent(self.basis, asked.regressed))
-        if self.regression or asked.rows.labels != self.rows.labels:
+            return partial(_coefficients, represent(self.basis, wanted.regressed))
+        if self.regression or wanted.rows.labels != self.rows.labels:
             raise MissingFromReleaseError(
-                f"the release holds the sums of {self.text}, which do not give {asked.text}: measure that"
+                f"the release holds the sums of {self.text}, which do not give {wanted.text}: measure that"
             )
-        return partial(asked.of_moments, nobs=nobs)
+        return partial(wanted.of_moments, nobs=nobs)
 
     def of_moments(self, sums: Array, nobs: float | None = None) -> Array:
         """Estimates (R, p) from sums of features (R, d), the number of rows first."""
@@ -260,10 +260,12 @@ class BootstrapPlan:
     @property
     def text(self) -> str:
         """The question in one line."""
-        said = f"regression {self.statistic}" if self.regression else f"{self.statistic} of {', '.join(self.columns)}"
+        measured = (
+            f"regression {self.statistic}" if self.regression else f"{self.statistic} of {', '.join(self.columns)}"
+        )
         if self.arithmetic is not None:
-            said = self.arithmetic.of("mean")
-        return f"bootstrap of {said}{told_where(self.where)}"
+            measured = self.arithmetic.of("mean")
+        return f"bootstrap of {measured}{told_where(self.where)}"
 
 
 @dataclass(frozen=True, eq=False)
@@ -291,8 +293,8 @@ class Bootstrap(Procedure):
 
     def plan(self, schema: Schema) -> BootstrapPlan:
         """Return the sums and the statistic, compiled against a schema."""
-        asked = ("columns", "statistic", "replicates", "weights", "seed", "where")
-        return _plan(schema, **{name: getattr(self, name) for name in asked})
+        fields = ("columns", "statistic", "replicates", "weights", "seed", "where")
+        return _plan(schema, **{name: getattr(self, name) for name in fields})
 
     def text(self, schema: Schema) -> str:
         """Return the question in one line."""
@@ -364,27 +366,27 @@ class Bootstrap(Procedure):
         found, theirs = self._asked_of(release)
         assert isinstance(theirs, Bootstrap)
         held = theirs.plan(found.schema)
-        asked = replace(theirs, statistic=self.statistic).plan(found.schema)
+        wanted = replace(theirs, statistic=self.statistic).plan(found.schema)
         nobs = float(found.nobs) if found.nobs is not None and held.rows.keeps_every_row else None
-        statistic, width = held.statistic_of(asked, nobs), held.rows.width
+        statistic, width = held.statistic_of(wanted, nobs), held.rows.width
         noise = np.diag(found.noise_variances[-width:])  # the last replicate's, which are all alike
         variance = POISSON.variance if held.weights == "poisson" else 1.0
         sums = ReplicateSums(found.array.reshape(-1, width), noise, variance, held.rows.in_pairs)
         rows = float(sums.mean[0]) if nobs is None else nobs
         method = "fiducial" if self.inference == "auto" else self.inference
-        how = (self.target, method, self.conservative, unstable(sums, held, asked))
-        inference = BootstrapInference(asked.names, sums, statistic, rows, nobs is not None, *how)
+        how = (self.target, method, self.conservative, unstable(sums, held, wanted))
+        inference = BootstrapInference(wanted.names, sums, statistic, rows, nobs is not None, *how)
         drawn = _WEIGHTS[held.weights]
         if held.schema.people is not None:
             drawn = drawn.replace("every row counts", "the rows of a person together count")
         notes = [*where_notes(held.where), f"{held.replicates:,} replicates of the noisy sums: {drawn}."]
-        shown: dict[str, Any] = {"model_name": "Private bootstrap", "response": asked.response}
-        if asked.regression:
+        shown: dict[str, Any] = {"model_name": "Private bootstrap", "response": wanted.response}
+        if wanted.regression:
             shown |= {"model_name": "Private OLS, bootstrap", "notes": tuple(notes)}
-            design = FormulaDesign(found.schema, asked.compiled.design)
+            design = FormulaDesign(found.schema, wanted.compiled.design)
             return BootstrapResults(inference, found, design=design, **shown)
-        notes.append(f"Values are clamped to their declared bounds ({asked.moments.clamping}).")
-        quantity = asked.statistic if asked.statistic in STATISTICS else "estimate"
+        notes.append(f"Values are clamped to their declared bounds ({wanted.moments.clamping}).")
+        quantity = wanted.statistic if wanted.statistic in STATISTICS else "estimate"
         return BootstrapDescription(inference, found, notes=tuple(notes), quantity=quantity, **shown)
 
 
@@ -479,9 +481,9 @@ def bootstrap(
 
 
 @lru_cache(maxsize=32)
-def _plan(schema: Schema, **asked: Any) -> BootstrapPlan:
+def _plan(schema: Schema, **fields: Any) -> BootstrapPlan:
     """Return one plan for equal questions: pricing, running and inference then compile it once."""
-    return BootstrapPlan(schema, **asked)
+    return BootstrapPlan(schema, **fields)
 
 
 def _coefficients(columns: Array, sums: Array) -> Array:
@@ -496,15 +498,15 @@ def _coefficients(columns: Array, sums: Array) -> Array:
         return np.full((len(sums), len(columns) - 1), np.nan)
 
 
-def unstable(sums: ReplicateSums, measured: BootstrapPlan, asked: BootstrapPlan) -> tuple[str, ...]:
+def unstable(sums: ReplicateSums, measured: BootstrapPlan, wanted: BootstrapPlan) -> tuple[str, ...]:
     """Return the reasons why no interval is given, from released numbers alone."""
     found = []
     error = float(np.sqrt(sums.noise_of_mean[0, 0]))
-    if asked.statistic != "total" and sums.mean[0] < max(_FEW * error, 2.0):
+    if wanted.statistic != "total" and sums.mean[0] < max(_FEW * error, 2.0):
         found.append(f"the number of rows, {sums.mean[0]:,.0f} with a standard error of {error:,.0f}, may be near zero")
-    elif asked.regression:
+    elif wanted.regression:
         full, noise = symmetric(np.stack([sums.mean, np.diag(sums.noise_of_mean)]), measured.basis.width)
-        rows = np.linalg.qr(represent(measured.basis, asked.compiled.design).T)[0].T
+        rows = np.linalg.qr(represent(measured.basis, wanted.compiled.design).T)[0].T
         least = float(np.linalg.eigvalsh(rows @ full @ rows.T)[0])
         if least < _RELIABLE * noise_level(noise, rows):
             found.append("the regressors' cross-products are hardly larger than their noise")

@@ -34,19 +34,19 @@ if TYPE_CHECKING:
 __all__ = ["AggregateInference", "BlockSums", "BootstrapInference", "ReplicateSums", "Variances", "edge_warnings"]
 
 _FEW = 10.0
-"""Degrees of freedom below which the reader is told."""
+"""Degrees of freedom below which results warn."""
 
 _LEVEL = 0.01
 """Probability that noise, or the choice of blocks, makes any message on them untrue."""
 
 _MANY = 0.05
-"""Share of the blocks, beyond doubt, that failed or were moved, from which the reader is told."""
+"""Share of the blocks, beyond doubt, that failed or were moved, from which results warn."""
 
 _LOST, _DOUBT = 0.2, 4.0
 """Share of the blocks that failed or were moved, by so many standard deviations, from which no interval is given."""
 
 _NEAR_EDGE = 0.6
-"""Distance of the estimate from the winsorising centre, in radii, from which the reader is told."""
+"""Distance of the estimate from the winsorising centre, in radii, from which results warn."""
 
 _ROOM = 2.5
 """Standard deviations of a block that are to fit between the estimate and the edge of the region."""
@@ -58,10 +58,10 @@ _STEEPEST = 1e100
 """Derivatives from here on are those of a function that is not defined where the sums are."""
 
 _BENT = 0.25
-"""Second-order term of an estimate, in standard errors, from which the reader is told."""
+"""Second-order term of an estimate, in standard errors, from which results warn."""
 
 _SWAMPED = 0.05
-"""Probability that replicates without any sampling error differ as much, from which the reader is told."""
+"""Probability that replicates without any sampling error differ as much, from which results warn."""
 
 _BLOCK_DRAWS, _DRAWS, _AT_ONCE = 19_999, 9_999, 500
 """Draws behind a joint p-value, of blocks under Laplace noise and of replicates; how many of the latter at once."""
@@ -149,7 +149,7 @@ class AggregateInference(BaseInference):
         Centre and half-width of the winsorising ball.
     nobs : float or None
     nobs_is_public : bool
-    sought : bool
+    winsorized : bool
         Whether block estimates were to be located.
     notes : tuple of str
         Further warnings.
@@ -168,7 +168,7 @@ class AggregateInference(BaseInference):
     frame: Frame
     nobs: float | None = None
     nobs_is_public: bool = False
-    sought: bool = False
+    winsorized: bool = False
     notes: tuple[str, ...] = ()
     method: str = "wald"
 
@@ -210,7 +210,7 @@ class AggregateInference(BaseInference):
         estimate was not located, and how well its variance is known, are facts of the release.
         """
         found, sums, k = [], self.blocks, self.blocks.blocks
-        if not self.frame.located.all() and (self.sought or self.frame.located.any()):
+        if not self.frame.located.all() and (self.winsorized or self.frame.located.any()):
             found.append(
                 f"the block estimates of {_listed(self.names, ~self.frame.located)} were not located, and are bounded "
                 "by the region alone: noise hides where they are, and a larger price or more blocks would tell"

@@ -250,8 +250,8 @@ class AboveThreshold(Procedure):
         size = len(self.queries)
         threshold = f"{self.threshold[0]:g}" if len(set(self.threshold)) == 1 else "their thresholds"
         first = "the first of" if self.answers == 1 else f"the first {self.answers:,} of"
-        asked = f"{size:,} quer{'y' if size == 1 else 'ies'} ({_first_of(self.labels)})"
-        return f"{first} {asked} to be at least {threshold}{told_where(self.where)}"
+        queries = f"{size:,} quer{'y' if size == 1 else 'ies'} ({_first_of(self.labels)})"
+        return f"{first} {queries} to be at least {threshold}{told_where(self.where)}"
 
     def check(self, schema: Schema, neighbors: Neighbors) -> None:  # noqa: ARG002
         """Refuse queries that the schema cannot bound."""

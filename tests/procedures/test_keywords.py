@@ -23,9 +23,7 @@ from tests.linear import gram_ols
 
 TOPICS = ("dpinfer.procedures.", "dpinfer.resampling.", "dpinfer.selection.")
 QUESTIONS = [
-    name
-    for name in dpi.__all__
-    if name.islower() and getattr(getattr(dpi, name), "__module__", "").startswith(TOPICS)
+    name for name in dpi.__all__ if name.islower() and getattr(getattr(dpi, name), "__module__", "").startswith(TOPICS)
 ]
 
 

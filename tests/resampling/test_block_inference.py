@@ -334,7 +334,7 @@ def test_parameters_that_were_not_located_are_told_where_others_were():
     assert told.startswith("the block estimates of b, c were not located")
     assert flags([True, True, True]) == flags([False, False, False]) == ()
     unlocated = Frame(CENTER, HALF, np.zeros(3, dtype=bool))
-    (told,) = inferred(summed(estimates(), noise=1.0, products=1e-6), frame=unlocated, sought=True).flags
+    (told,) = inferred(summed(estimates(), noise=1.0, products=1e-6), frame=unlocated, winsorized=True).flags
     assert told.startswith("the block estimates of a, b, c were not located")
 
 
