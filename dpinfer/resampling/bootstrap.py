@@ -260,12 +260,10 @@ class BootstrapPlan:
     @property
     def text(self) -> str:
         """The question in one line."""
-        measured = (
-            f"regression {self.statistic}" if self.regression else f"{self.statistic} of {', '.join(self.columns)}"
-        )
+        what = f"regression {self.statistic}" if self.regression else f"{self.statistic} of {', '.join(self.columns)}"
         if self.arithmetic is not None:
-            measured = self.arithmetic.of("mean")
-        return f"bootstrap of {measured}{told_where(self.where)}"
+            what = self.arithmetic.of("mean")
+        return f"bootstrap of {what}{told_where(self.where)}"
 
 
 @dataclass(frozen=True, eq=False)

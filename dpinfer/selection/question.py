@@ -36,8 +36,6 @@ if TYPE_CHECKING:
 __all__ = ["AboveThreshold", "ExponentialMechanism", "MostFrequent", "above_threshold", "exponential_mechanism",
            "most_frequent", "score_sum"]  # fmt: skip
 
-METHODS = ("auto", "exponential", "permute_and_flip")
-
 _CANDIDATE = re.compile(r"""('[^']*'|"[^"]*"|`[^`]*`)|(?<![\w.])candidate(?![\w(])""")
 
 _LARGEST = 1e150
@@ -53,7 +51,7 @@ class Selection(Procedure):
     released_as = "selection"
 
     where: str | None = None
-    method: str = measured("auto", one_of(METHODS))
+    method: str = measured("auto", one_of(("auto", "exponential", "permute_and_flip")))
 
     @abstractmethod
     def scored(self, schema: Schema) -> tuple[tuple[Label, ...], tuple[str, ...]]:
