@@ -16,9 +16,7 @@ from dpinfer.kernel.data import PrivateData
 from dpinfer.kernel.simulated import PublicData
 from dpinfer.privacy import GDP, ZCDP, ApproxDP, Ledger, PureDP
 from dpinfer.procedures import Procedure
-from dpinfer.procedures.aggregate import sample_aggregate
 from dpinfer.procedures.binomial import binomtest
-from dpinfer.procedures.bootstrap import bootstrap
 from dpinfer.procedures.bounds import bounds
 from dpinfer.procedures.chisquare import chi2_contingency, chisquare
 from dpinfer.procedures.combine import combine
@@ -35,17 +33,18 @@ from dpinfer.procedures.quality import quality
 from dpinfer.procedures.quantiles import median, quantile
 from dpinfer.procedures.queries import linear_queries
 from dpinfer.procedures.ranks import kruskal, ks_1samp, ks_2samp, mannwhitneyu, spearmanr, wilcoxon
-from dpinfer.procedures.selection import exponential_mechanism, most_frequent
-from dpinfer.procedures.threshold import above_threshold
 from dpinfer.procedures.workload import workload
 from dpinfer.regression.glm import glm, logit, poisson, probit, quantreg, rlm
 from dpinfer.regression.linear import gram, ols
 from dpinfer.release import Release, read_release
 from dpinfer.reporting import report
+from dpinfer.resampling.aggregate import sample_aggregate
+from dpinfer.resampling.bootstrap import bootstrap
 from dpinfer.results import PrivateResults
 from dpinfer.results.side_by_side import summary_table
 from dpinfer.results.testing.several import multipletests
 from dpinfer.schema import Ball, Boolean, Category, Date, Integer, Real, Schema
+from dpinfer.selection.question import above_threshold, exponential_mechanism, most_frequent
 from dpinfer.studies import audit, coverage_study, plan, power, privacy_cost
 
 __all__ = [

@@ -1,8 +1,6 @@
 """Procedures: questions, their measurement and their inference. The classes; the functions are in `dpinfer`."""
 
-from dpinfer.procedures.aggregate import SampleAggregate
 from dpinfer.procedures.binomial import BinomTest
-from dpinfer.procedures.bootstrap import Bootstrap
 from dpinfer.procedures.bounds import Bounds
 from dpinfer.procedures.count_test import ChiSquare
 from dpinfer.procedures.density import Density
@@ -17,28 +15,21 @@ from dpinfer.procedures.quality import DataQuality
 from dpinfer.procedures.quantiles import Quantile
 from dpinfer.procedures.queries import LinearQueries
 from dpinfer.procedures.rank_test import RankTest
-from dpinfer.procedures.selection import ExponentialMechanism, MostFrequent
-from dpinfer.procedures.threshold import AboveThreshold
 
 __all__ = [
     "CDF",
-    "AboveThreshold",
     "BinomTest",
-    "Bootstrap",
     "Bounds",
     "ChiSquare",
     "DataQuality",
     "Density",
     "Description",
     "ExpFam",
-    "ExponentialMechanism",
     "LinearQueries",
     "LogLinear",
     "Marginals",
     "MeanComparison",
-    "MostFrequent",
     "Procedure",
     "Quantile",
     "RankTest",
-    "SampleAggregate",
 ]

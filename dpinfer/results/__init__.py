@@ -9,11 +9,9 @@ from dpinfer.results.families import FamilyResults
 from dpinfer.results.loglinear import LogLinearResults, LogLinearTestResults
 from dpinfer.results.margins import MarginalEffects
 from dpinfer.results.prediction import MeanPrediction
-from dpinfer.results.selection import SelectionResults
 from dpinfer.results.testing.base import TestResults
 from dpinfer.results.testing.binomial import BinomTestResults
 from dpinfer.results.testing.tables import ChiSquareResults
-from dpinfer.results.threshold import ThresholdResults
 
 __all__ = [
     "BinomTestResults",
@@ -29,8 +27,6 @@ __all__ = [
     "MeanPrediction",
     "PrivateResults",
     "ProportionResults",
-    "SelectionResults",
     "TableResults",
     "TestResults",
-    "ThresholdResults",
 ]

@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from dpinfer.results.style import FAINT, MARKED, SMALL, given_or_new, grouped, legend, restrain, titled
+from dpinfer.results.style import FAINT, SMALL, given_or_new, grouped, restrain, titled
 
 if TYPE_CHECKING:
     import pandas as pd
     from matplotlib.axes import Axes
 
-__all__ = ["IntervalFigure", "PlottedIntervals", "draw_intervals", "error_curve"]
+__all__ = ["IntervalFigure", "PlottedIntervals", "draw_intervals"]
 
 _TALLEST = 14.0
 """Height in inches of a new figure, at most."""
@@ -100,20 +100,6 @@ def draw_intervals(
     ax.set_xlabel(label)
     titled(ax, title)
     _dress(ax, frame, (low, high), legend=legend)
-    return ax
-
-
-def error_curve(ax: Axes | None, frame: pd.DataFrame, near: float, label: str) -> Axes:
-    """Draw a probability, the second column, against the size of an error, the first, and mark one size."""
-    ax = given_or_new(ax, 6.4, 3.6)
-    sizes, chances = (frame.iloc[:, place] for place in (0, 1))
-    ax.plot(sizes, chances, color="C0", lw=1.6)
-    ax.fill_between(sizes, chances, color="C0", alpha=0.25, lw=0)
-    ax.axvline(near, color=MARKED, lw=2, label=label)
-    ax.set_xlim(0, float(sizes.iloc[-1]))
-    restrain(ax)
-    grouped(ax.xaxis)
-    legend(ax)
     return ax
 
 

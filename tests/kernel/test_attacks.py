@@ -683,7 +683,7 @@ def test_nobody_elses_estimator_is_trusted():
 
 
 def test_an_estimator_of_the_library_has_no_parts_of_others():
-    from dpinfer.procedures.block_estimators import NewtonEstimator
+    from dpinfer.resampling.models import NewtonEstimator
 
     duck = SimpleNamespace(design=(), response=None)
     with pytest.raises(dpi.errors.OptionError):

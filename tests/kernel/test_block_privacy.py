@@ -14,11 +14,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import dpinfer as dpi
-from dpinfer.inference.block_frames import Frame, Scales, bins_of, whole_frame
 from dpinfer.kernel.rows.blocks import BLOCK_UNIT, OCTAVES, BlockMoments, OctaveCounts, PlaceCounts, block_values
 from dpinfer.privacy.exact import decimal
 from dpinfer.privacy.units import NEIGHBORS
-from dpinfer.procedures.aggregate import sample_aggregate
+from dpinfer.resampling.aggregate import sample_aggregate
+from dpinfer.resampling.blocks import Frame, bins_of, whole_frame
 from dpinfer.schema.region import Region
 
 NAN, INF = float("nan"), float("inf")
@@ -76,7 +76,7 @@ class Asked:
         """Return the row sums of all stages, given what earlier ones settled."""
         if not self.winsorized:
             return (self.sums(frame),)
-        told = Scales(np.asarray(scales), np.zeros(self.groups), np.full(self.groups, INF))
+        told = np.array([scales, np.zeros(self.groups), np.full(self.groups, INF)])
         places = PlaceCounts(SCHEMA, self.region, bins_of(self.region, told))
         return OctaveCounts(SCHEMA, self.region), places, self.sums(frame)
 

@@ -21,7 +21,6 @@ from scipy import stats
 
 import dpinfer as dpi
 from dpinfer.errors import BudgetExceededError
-from dpinfer.inference.block_frames import bins_of, find_scales
 from dpinfer.kernel import blocks
 from dpinfer.kernel import draws as draws_module
 from dpinfer.kernel import simulated as simulated_module
@@ -33,6 +32,7 @@ from dpinfer.kernel.sources import open_source
 from dpinfer.kernel.workers import fit_here
 from dpinfer.privacy.account import Account
 from dpinfer.privacy.units import NEIGHBORS
+from dpinfer.resampling.blocks import bins_of, find_scales
 from dpinfer.schema.axes import compile_condition
 from dpinfer.schema.balls import region_of
 from tests.logs import charged

@@ -24,7 +24,7 @@ from dpinfer.kernel.rows.products import GramSum
 from dpinfer.kernel.rows.resampled import ReplicateSum
 from dpinfer.kernel.rows.scores import ScoreSum
 from dpinfer.kernel.stage import Largest, Slot, Stage, Sum
-from dpinfer.procedures.block_estimators import FormulaEstimator
+from dpinfer.resampling.models import FormulaEstimator
 from dpinfer.schema.axis_types import BinsAxis, ConditionAxis, LevelsAxis
 from dpinfer.schema.expression import Expression
 from dpinfer.schema.grid import UNIT, Basis, Block, constant_basis

@@ -22,7 +22,7 @@ from dpinfer.kernel.rows.base import CHUNK_ROWS
 from dpinfer.kernel.simulated import SimulatedDraws
 from dpinfer.kernel.sources import Table, open_source
 from dpinfer.privacy.resampling import POISSON
-from dpinfer.procedures.bootstrap_plan import BootstrapPlan
+from dpinfer.resampling.bootstrap import BootstrapPlan
 from dpinfer.schema.basis import UNIT
 
 SCHEMA = dpi.Schema(x=dpi.Real(-3, 11), g=dpi.Category(["a", "b", "c"]), y=dpi.Real(0, 50))
@@ -362,7 +362,7 @@ import dpinfer as dpi
 from dpinfer.kernel.draws import PrivateDraws
 from dpinfer.kernel.replicates import replicate_sums
 from dpinfer.kernel.sources import open_source
-from dpinfer.procedures.bootstrap_plan import BootstrapPlan
+from dpinfer.resampling.bootstrap import BootstrapPlan
 
 schema = dpi.Schema(x=dpi.Real(0, 1))
 frame = schema.sample(5000, np.random.default_rng(0))

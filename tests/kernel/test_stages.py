@@ -18,9 +18,9 @@ from dpinfer.kernel.rows.scores import ScoreSum
 from dpinfer.kernel.rows.tree import PointRows, TreeSum
 from dpinfer.kernel.sources import Table, open_source
 from dpinfer.kernel.stage import Largest, Noise, Place, Resampled, Slot, Stage, Sum
-from dpinfer.procedures.bootstrap_plan import BootstrapPlan
 from dpinfer.procedures.procedure import Procedure, unstored
 from dpinfer.release import Release
+from dpinfer.resampling.bootstrap import BootstrapPlan
 from dpinfer.schema.axes import BinsAxis
 from dpinfer.schema.basis import basis_of
 from dpinfer.schema.expressions import compile_expression

@@ -19,7 +19,7 @@ import pytest
 from dpinfer.errors import OptionError
 from dpinfer.kernel import workers
 from dpinfer.kernel.workers import fit_apart, fit_here
-from dpinfer.procedures.block_model import check_picklable
+from dpinfer.resampling.models import check_picklable
 
 LINUX = pytest.mark.skipif(sys.platform != "linux", reason="a process for every block needs Linux")
 

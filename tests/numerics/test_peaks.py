@@ -6,9 +6,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
-from dpinfer.inference.block_frames import LOCATED
 from dpinfer.kernel.rows.blocks import octave
 from dpinfer.numerics.peaks import fit_location, fit_scale
+from dpinfer.resampling.blocks import LOCATED
 
 BINS = 20
 STEP = 2 ** (1 / 8)

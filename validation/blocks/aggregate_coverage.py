@@ -20,7 +20,7 @@ from validation.common.claims import Claim, largest_width, least_coverage
 from validation.common.outputs import Options, options, write_figure, write_table
 
 if TYPE_CHECKING:
-    from dpinfer.inference.aggregate import AggregateInference
+    from dpinfer.resampling.inference import AggregateInference
 from dpinfer.kernel.rows.blocks import block_values
 
 RULES = Rules()

@@ -8,7 +8,7 @@ from joblib import Parallel, delayed
 from matplotlib.figure import Figure
 
 import dpinfer as dpi
-from dpinfer.procedures.block_plan import block_size
+from dpinfer.resampling.blocks import block_size
 from validation.blocks.block_designs import release_of
 from validation.common.claims import Claim
 from validation.common.outputs import Options, options, write_figure, write_table

@@ -10,17 +10,16 @@ import numpy as np
 import pandas as pd
 
 import dpinfer as dpi
-from dpinfer.inference.aggregate import edge_warnings
 from dpinfer.kernel.rows.blocks import block_values
-from dpinfer.procedures.block_forecast import forecast
-from dpinfer.procedures.block_plan import block_size
+from dpinfer.resampling.blocks import block_size, forecast
+from dpinfer.resampling.inference import edge_warnings
 from validation.blocks.block_designs import POPULATIONS, fit_blocks, release_of
 from validation.common.cells import kept_all
 from validation.common.claims import Claim
 from validation.common.outputs import Options, options, write_table
 
 if TYPE_CHECKING:
-    from dpinfer.inference.aggregate import AggregateInference
+    from dpinfer.resampling.inference import AggregateInference
 
 LOGIT, COLLINEAR, RARE, POISSON = range(4)
 CHUNK = 50
@@ -174,7 +173,10 @@ def judge(cell: Cell, found: dict[str, np.ndarray]) -> dict[str, Any]:
         ratios = plan.region.radius / (sampling * np.sqrt(plan.known))
         overall = [float(np.sqrt((relative[:, j] ** 2).mean())) for j in range(plan.size)]
         told = [expected.expected_error(float(ratio)) for ratio in ratios]
-        forecasts = (expected.any_missed, expected.each_missed, expected.located_error, float(np.mean(told)))
+        missed_one, missed_any = expected.missed, expected.missed.any(axis=1)
+        found_error = expected.error[~missed_one]
+        error = float(np.sqrt((found_error**2).mean())) if found_error.size else np.nan
+        forecasts = (float(missed_any.mean()), float(missed_one.mean()), error, float(np.mean(told)))
         located = relative[~missed]
         rms = float(np.sqrt((located**2).mean())) if located.size else np.nan
         measures = (float(missed.any(axis=1).mean()), float(missed.mean()), rms, float(np.mean(overall)))

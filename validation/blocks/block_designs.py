@@ -14,7 +14,7 @@ import statsmodels.formula.api as smf
 
 import dpinfer as dpi
 from dpinfer.kernel.rows.blocks import block_values
-from dpinfer.procedures.block_estimators import newton
+from dpinfer.resampling.models import newton
 from validation.blocks.stacked_fits import stacked_median, stacked_multinomial, stacked_newton
 from validation.common import stages
 

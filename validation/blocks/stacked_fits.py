@@ -23,7 +23,7 @@ _NEAR, _CLOSE = 1e-6, 1e-6
 
 
 def stacked_newton(model: type, y: np.ndarray, x: np.ndarray, starts: np.ndarray, stops: np.ndarray) -> np.ndarray:
-    """Fit a logit or a Poisson regression to many slices of rows (k, p), as `block_estimators.newton` one by one.
+    """Fit a logit or a Poisson regression to many slices of rows (k, p), as `newton` one by one.
 
     NaN where steps do not settle.
     """

@@ -11,10 +11,10 @@ import pandas as pd
 from scipy import stats
 
 import dpinfer as dpi
-from dpinfer.inference.bootstrap import ReplicateSums
 from dpinfer.inference.released import Released
-from dpinfer.procedures.bootstrap import _unstable
 from dpinfer.regression.gram_inference import batch_linear, linear_oracle
+from dpinfer.resampling.bootstrap import unstable
+from dpinfer.resampling.inference import ReplicateSums
 from dpinfer.studies import Rules
 from validation.common.cells import measured
 from validation.people.people_designs import COLUMNS, DESIGNS, KEPT, SLOPE, draw, products_by_person
@@ -52,7 +52,7 @@ def inferred(most: int, values: np.ndarray) -> Any:
     width = measurement.rows.width
     noise = (measurement.law.variances * np.asarray(measurement.steps) ** 2)[-width:]
     sums = ReplicateSums(values.reshape(-1, width), np.diag(noise))
-    return replace(pattern, sums=sums, nobs=float(sums.mean[0]), unstable=_unstable(sums, question, question))
+    return replace(pattern, sums=sums, nobs=float(sums.mean[0]), unstable=unstable(sums, question, question))
 
 
 def bootstrap_values(measurement: Any, products: np.ndarray, rng: np.random.Generator) -> np.ndarray:

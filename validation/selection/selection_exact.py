@@ -10,7 +10,7 @@ import pandas as pd
 from scipy import integrate, special, stats
 from scipy.optimize import brentq
 
-from dpinfer.results.selection import accuracy
+from dpinfer.selection.results import accuracy
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -41,7 +41,7 @@ def stage_of(k: int, answers: int, neighbors: str) -> PricedStage:
 
 def distances(stage: PricedStage, k: int) -> tuple[float, float]:
     """Distances from which one answer, and all k, are right with 95% probability by the formula."""
-    from dpinfer.results.threshold import clear_distance  # noqa: PLC0415  (the results' own)
+    from dpinfer.selection.results import clear_distance  # noqa: PLC0415  (the results' own)
 
     return clear_distance(stage.law, stage.steps[0], BETA), clear_distance(stage.law, stage.steps[0], BETA / k)
 

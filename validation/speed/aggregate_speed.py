@@ -12,7 +12,7 @@ import statsmodels.formula.api as smf
 from matplotlib.figure import Figure
 
 import dpinfer as dpi
-from dpinfer.procedures.block_estimators import newton
+from dpinfer.resampling.models import newton
 from validation.blocks.block_designs import POPULATIONS
 from validation.common.claims import Claim
 from validation.common.outputs import Options, options, write_figure, write_table

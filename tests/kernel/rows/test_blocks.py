@@ -8,7 +8,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dpinfer.errors import OptionError
-from dpinfer.inference.block_frames import Frame, Scales, bins_of, find_frame, find_scales, limit, whole_frame
 from dpinfer.kernel.rows.blocks import (
     BINS,
     BLOCK_UNIT,
@@ -19,6 +18,7 @@ from dpinfer.kernel.rows.blocks import (
     PlaceCounts,
     block_values,
 )
+from dpinfer.resampling.blocks import Frame, bins_of, find_frame, find_scales, limit, whole_frame
 from dpinfer.schema import Ball, Real, Schema
 from dpinfer.schema.balls import region_of
 
@@ -49,7 +49,7 @@ def sums_of(values, frame=None, norm="l2", region=REGION):
 
 
 def scales_of(scale):
-    return Scales(np.asarray(scale), np.zeros(len(scale)), np.full(len(scale), INF))
+    return np.array([scale, np.zeros(len(scale)), np.full(len(scale), INF)])
 
 
 def values_of(estimates, spreads=None, failed=(), outside=(), groups=2):
@@ -321,9 +321,9 @@ def test_the_frame_is_found_around_the_estimates(norm, noise):
     halves = truth + rng.normal(0, np.sqrt(2), (blocks, 2, 3)) * sd
     values = block_values(np.concatenate([halves.mean(axis=1, keepdims=True), halves], axis=1), REGION)
     scales, frame = noisy_counts(values, noise, seed=7, blocks=blocks, norm=norm)
-    np.testing.assert_allclose(scales.scale, [0.05, 0.2], rtol=0.12)
-    assert (scales.error < 0.1).all()
-    assert (scales.signal > 50).all()
+    np.testing.assert_allclose(scales[0], [0.05, 0.2], rtol=0.12)
+    assert (scales[1] < 0.1).all()
+    assert (scales[2] > 50).all()
     assert frame.located.all()
     assert (np.abs(frame.center - truth) < sd / 2).all()
     radius = limit(blocks, 3, norm)

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dpinfer.kernel.rows.resampled import ReplicateSum
-from dpinfer.procedures.bootstrap_plan import BootstrapPlan
+from dpinfer.resampling.bootstrap import BootstrapPlan
 from dpinfer.schema import Boolean, Category, Integer, Real, Schema
 from dpinfer.schema.basis import UNIT
 

@@ -12,8 +12,8 @@ from dpinfer.kernel.rows.scores import MOST_CANDIDATES
 from dpinfer.kernel.sources import open_source
 from dpinfer.kernel.sums import exact_sums
 from dpinfer.privacy.units import NEIGHBORS
-from dpinfer.procedures.selection import score_sum
 from dpinfer.schema import Boolean, Category, Integer, Real, Schema
+from dpinfer.selection.question import score_sum
 
 SCHEMA = Schema(
     x=Real(-4, 12),

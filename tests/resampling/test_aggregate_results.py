@@ -17,10 +17,10 @@ from statsmodels.miscmodels.ordinal_model import OrderedModel
 
 import dpinfer as dpi
 from dpinfer.errors import NotProvedError, OptionError, ReleaseFormatError, UnknownColumnError
-from dpinfer.procedures.aggregate import SampleAggregate
-from dpinfer.procedures.block_plan import block_size, small_blocks
 from dpinfer.release import Release
-from dpinfer.results.aggregate import INVERSE_LINKS, AggregateResults
+from dpinfer.resampling.aggregate import SampleAggregate
+from dpinfer.resampling.blocks import block_size, small_blocks
+from dpinfer.resampling.results import INVERSE_LINKS, AggregateResults
 
 ROWS, BLOCKS = 3000, 60
 LEVELS = ["low", "mid", "high"]

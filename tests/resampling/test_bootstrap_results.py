@@ -18,10 +18,10 @@ from scipy import stats
 
 import dpinfer as dpi
 from dpinfer.errors import DPInferError, InferenceError, MissingFromReleaseError, OptionError, ReleaseFormatError
-from dpinfer.inference.bootstrap import METHODS
-from dpinfer.procedures.bootstrap import Bootstrap
 from dpinfer.release import Release
-from dpinfer.results.bootstrap import BootstrapResults
+from dpinfer.resampling.bootstrap import Bootstrap
+from dpinfer.resampling.inference import BootstrapInference
+from dpinfer.resampling.results import BootstrapResults
 from tests.linear import gram_ols
 
 ROWS, REPLICATES = 3000, 40
@@ -168,7 +168,7 @@ def test_replicates_are_a_frame_of_every_estimate(kind):
 
 
 @pytest.mark.parametrize("kind", ["mean", "regression"])
-@pytest.mark.parametrize("method", [*METHODS[1:], None])
+@pytest.mark.parametrize("method", [*BootstrapInference.methods[1:], None])
 def test_one_method_drives_intervals_pvalues_and_tests(method, kind):
     results = released(kind).infer()
     results = results if method is None else results.with_inference(method)
@@ -198,7 +198,7 @@ def test_the_methods_of_the_source_are_told():
     assert "Brawner" not in plain(released().infer().summary())
 
 
-@pytest.mark.parametrize("method", METHODS[1:])
+@pytest.mark.parametrize("method", BootstrapInference.methods[1:])
 def test_notes_are_those_of_the_method_that_was_chosen(method):
     asked, chosen = released().infer(inference=method), released().infer().with_inference(method)
     told = "leaves out part of the error" in plain(chosen.summary())

@@ -9,26 +9,24 @@ from typing import TYPE_CHECKING, Any, Literal, get_args
 
 import numpy as np
 
-from dpinfer.errors import OptionError, ReleaseFormatError
-from dpinfer.inference.aggregate import AggregateInference, edge_warnings, read_block_sums
-from dpinfer.inference.block_frames import Frame
+from dpinfer.errors import OptionError, ReleaseFormatError, type_of
 from dpinfer.kernel.rows.blocks import BlockMoments, Blocks, OctaveCounts
 from dpinfer.kernel.stage import Context, Data, Slot, Stage
-from dpinfer.procedures.block_forecast import told
-from dpinfer.procedures.block_model import BlockModel, Link, check_picklable, native, own_options, told_options
-from dpinfer.procedures.block_plan import FEWEST, MOST, BlockPlan, number_of_blocks, rows_of, small_blocks
 from dpinfer.procedures.conditions import compiled_where, told_where, where_notes
 from dpinfer.procedures.keywords import suggests
-from dpinfer.procedures.options import Allowed, inferred, measured, one_of, texts_of, unstored
+from dpinfer.procedures.options import TRUTH, Allowed, inferred, is_number, measured, one_of, texts_of, unstored
 from dpinfer.procedures.procedure import Procedure
 from dpinfer.procedures.stored import context_of
-from dpinfer.results.aggregate import AggregateResults
+from dpinfer.release import Release, StageRelease
+from dpinfer.resampling.blocks import FEWEST, MOST, BlockPlan, Frame, forecast_lines, number_of_blocks, small_blocks
+from dpinfer.resampling.inference import AggregateInference, BlockSums, edge_warnings
+from dpinfer.resampling.models import BlockModel, Link, check_picklable, native_notes, stored_options
+from dpinfer.resampling.results import AggregateResults
 from dpinfer.schema.region import Region
 
 if TYPE_CHECKING:
     from dpinfer.kernel.measurement import Measurement
     from dpinfer.privacy.units import Neighbors
-    from dpinfer.release import Release, StageRelease
     from dpinfer.schema.balls import Ball
     from dpinfer.schema.schema import Schema
 
@@ -47,15 +45,12 @@ _LARGEST_SUM = 1e20
 
 
 _BLOCKS = Allowed(
-    lambda given: given == "auto" or (type(given) is int and FEWEST <= given <= MOST),
+    lambda n: n == "auto" or (type(n) is int and FEWEST <= n <= MOST),
     f'"auto" or a whole number from {FEWEST} to {MOST:,}',
 )
-_ROWS = Allowed(lambda given: given is None or (type(given) is int and given >= 2), "2 or more rows, or None")
-_TRUTH = Allowed(lambda given: type(given) is bool, (True, False))
-_JOBS = Allowed(
-    lambda given: given is None or (type(given) is int and given != 0),
-    "a number of processes, -1 for all cores, or None",
-)
+_ROWS = Allowed(lambda n: n is None or (type(n) is int and n >= 2), "2 or more rows, or None")
+_NOBS = Allowed(lambda n: n is None or (is_number(n) and 1 <= n <= 2**53), "a number of rows of at least 1")
+_JOBS = Allowed(lambda n: n is None or (type(n) is int and n != 0), "a number of processes, -1 for all cores, or None")
 
 
 @dataclass(frozen=True, eq=False)
@@ -79,23 +74,19 @@ class SampleAggregate(Procedure):
     response: str | None = None
     link: Link | None = None
     where: str | None = None
-    nobs: float | None = None
+    nobs: float | None = measured(None, _NOBS)
     max_block_rows: int | None = measured(None, _ROWS)
     inference: Method = inferred("auto", one_of(get_args(Method)))
     fits: BlockModel | None = unstored(None)
     n_jobs: int | None = unstored(None, _JOBS)
-    progress: bool = unstored(False, _TRUTH)
-
-    def check_options(self) -> None:
-        """Refuse an invalid number of rows."""
-        rows_of(self.nobs)
+    progress: bool = unstored(default=False, allowed=TRUTH)
 
     # The question
 
     def text(self, schema: Schema) -> str:  # noqa: ARG002
         """Return the question in one line."""
-        asked = self.formula if isinstance(self.formula, str) else ", ".join(self.formula)
-        return f"sample_aggregate: {self.model} of {asked}{told_where(self.where)}"
+        fitted = self.formula if isinstance(self.formula, str) else ", ".join(self.formula)
+        return f"sample_aggregate: {self.model} of {fitted}{told_where(self.where)}"
 
     def check(self, schema: Schema, neighbors: Neighbors) -> None:
         """Refuse a model, region, condition or number of blocks that the schema cannot serve."""
@@ -111,13 +102,16 @@ class SampleAggregate(Procedure):
         prepared = self._runnable.prepared(self.formula, schema)
         nobs = float(public) if self.nobs is None and public is not None else self.nobs
         counted = neighbors == "add_remove" or schema.people is not None
-        size, halves = len(prepared.region.names), self.bias_correction == "half_blocks"
-        most = self.max_block_rows
-        blocks = number_of_blocks(self.blocks, nobs, size, counted=counted, halves=halves, most=most)
+        size, most = len(prepared.region.names), self.max_block_rows
+        blocks = number_of_blocks(self.blocks, nobs, size, counted=counted, halves=self._halves, most=most)
         self._columns(schema)
-        return replace(
-            self, region=prepared.region, blocks=blocks, response=prepared.response, link=prepared.link, nobs=nobs
-        )
+        found: dict[str, Any] = {"region": prepared.region, "response": prepared.response, "link": prepared.link}
+        return replace(self, blocks=blocks, nobs=nobs, **found)
+
+    @property
+    def _halves(self) -> bool:
+        """Whether half-blocks are fitted as well."""
+        return self.bias_correction == "half_blocks"
 
     @property
     def unidentified(self) -> str:
@@ -131,16 +125,31 @@ class SampleAggregate(Procedure):
         return self.fits
 
     @cached_property
-    def _resolved(self) -> dict[Context, SampleAggregate]:
+    def _planned(self) -> dict[Context, tuple[SampleAggregate, BlockPlan]]:
         return {}
+
+    def _at(self, context: Context) -> tuple[SampleAggregate, BlockPlan]:
+        """Return the question as it is run and its plan; the same objects for pricing, rehearsing and running."""
+        if context not in self._planned:
+            found = self._placed(context.schema, context.neighbors, context.nobs)
+            plan = found._compiled(context)
+            if found.aggregator == "winsorized" and not plan.located:
+                found, plan = replace(found, aggregator="mean"), replace(plan, winsorized=False)
+            self._planned[context] = found._planned[context] = found, plan
+        return self._planned[context]
 
     def resolve(self, context: Context) -> SampleAggregate:
         """Return the question as it is run: with its region and number of blocks, and located if the price suffices."""
-        if context not in self._resolved:
-            found = self._placed(context.schema, context.neighbors, context.nobs)
-            aggregator: Aggregator = "winsorized" if found._compiled(context).located else "mean"
-            self._resolved[context] = found if aggregator == found.aggregator else replace(found, aggregator=aggregator)
-        return self._resolved[context]
+        return self._at(context)[0]
+
+    def plan(self, context: Context) -> BlockPlan:
+        """Return what is summed at a price."""
+        return self._at(context)[1]
+
+    def _compiled(self, context: Context) -> BlockPlan:
+        count, winsorized = None if self.blocks == "auto" else self.blocks, self.aggregator == "winsorized"
+        columns = self._columns(context.schema)
+        return BlockPlan(columns, self._declared, count, self._halves, winsorized, context, self.where)
 
     def _columns(self, schema: Schema) -> Schema:
         """Return the columns that the model and the condition read; for a release, all columns that it holds."""
@@ -156,28 +165,6 @@ class SampleAggregate(Procedure):
 
     # What is measured
 
-    def plan(self, context: Context) -> BlockPlan:
-        """Return what is summed at a price; the same object for pricing, rehearsing and running."""
-        return self.resolve(context)._compiled(context)
-
-    @cached_property
-    def _plans(self) -> dict[Context, BlockPlan]:
-        return {}
-
-    def _compiled(self, context: Context) -> BlockPlan:
-        if context not in self._plans:
-            region, blocks = self._known
-            self._plans[context] = BlockPlan(
-                schema=self._columns(context.schema),
-                region=region,
-                count=None if blocks == "auto" else blocks,
-                halves=self.bias_correction == "half_blocks",
-                winsorized=self.aggregator == "winsorized",
-                context=context,
-                where=self.where,
-            )
-        return self._plans[context]
-
     def units(self, context: Context) -> Blocks:
         """Return how rows are dealt into blocks, and what is fitted to them.
 
@@ -186,21 +173,13 @@ class SampleAggregate(Procedure):
         OptionError
             If the model is not known, or cannot be sent to other processes.
         """
-        plan, estimator = self.plan(context), self._runnable.prepared(self.formula, context.schema).estimator
-        blocks = Blocks(
-            schema=plan.schema,
-            region=plan.region,
-            count=plan.count,
-            estimator=estimator,
-            halves=plan.halves,
-            where=compiled_where(self.where, context.schema),
-            most=self.max_block_rows,
-            workers=self.n_jobs,
-            progress=self.progress,
-        )
+        plan, model = self.plan(context), self._runnable.prepared(self.formula, context.schema)
+        where = compiled_where(self.where, context.schema)
+        options: dict[str, Any] = {"most": self.max_block_rows, "workers": self.n_jobs, "progress": self.progress}
+        blocks = Blocks(plan.schema, plan.region, plan.count, model.estimator, plan.halves, where, **options)
         alone = context.public and self.n_jobs in (None, 1)
         if not (blocks.trusted or alone):
-            check_picklable(estimator)
+            check_picklable(model.estimator)
         return blocks
 
     def slots(self, context: Context) -> tuple[Slot, ...]:
@@ -209,7 +188,7 @@ class SampleAggregate(Procedure):
 
     def blocks_dealt(self, context: Context, released: tuple[StageRelease, ...]) -> int:
         """Return the number of blocks, which a noisy count of rows may have settled."""
-        return self.plan(context).dealt(released)
+        return self.plan(context).settled(released).known
 
     def stage(self, place: int, context: Context, released: tuple[StageRelease, ...]) -> Stage:
         """Ask for the scale of block estimates, then their place, then sums of estimates winsorised there."""
@@ -228,9 +207,8 @@ class SampleAggregate(Procedure):
         blocks = f"in {plan.count:,} secret blocks" if plan.count is not None else "in secret blocks"
         lines = [f"question     {measured.text}, {blocks}", measured.describe()]
         lines += [f"region       {plan.region.describe()}"]
-        own = self.resolve(measured.context)._native
-        lines += [f"native       {own}"] if own else []
-        return "\n".join([*lines, *told(replace(plan, winsorized=self.aggregator == "winsorized"))])
+        lines += [f"native       {note}" for note in self.resolve(measured.context)._native]
+        return "\n".join([*lines, *forecast_lines(replace(plan, winsorized=self.aggregator == "winsorized"))])
 
     # Inference
 
@@ -243,34 +221,34 @@ class SampleAggregate(Procedure):
         """Infer from a release of this question: free, and without any row."""
         found, theirs = self._asked_of(release)
         assert isinstance(theirs, SampleAggregate)
-        region, _ = theirs._known
-        blocks, counted = theirs._dealt(found), theirs._counted(found)
-        nobs, doubt = (theirs.nobs, 0.0) if counted is None else counted
-        halves, most = theirs.bias_correction == "half_blocks", theirs.max_block_rows
-        inference = AggregateInference(
-            names=region.names,
-            blocks=read_block_sums(found.stages[-1], blocks, len(region.names)),
-            frame=Frame.from_dict(found.stages[-1].settings, len(region.names)),
-            nobs=counted[0] if counted else None if found.nobs is None else float(found.nobs),
-            nobs_is_public=found.nobs is not None,
-            sought=theirs.aggregator == "winsorized",
-            notes=small_blocks(nobs, blocks, len(region.names), halves=halves, doubt=doubt, most=most),
+        region, blocks, last = theirs._declared, theirs._dealt(found), found.stages[-1]
+        size, doubt, nobs = len(region.names), 0.0, theirs.nobs
+        counted = None if found.nobs is None else float(found.nobs)
+        if theirs.blocks == "auto":  # a noisy number of rows settled the number of blocks
+            first = found.stages[0]
+            counted = nobs = float(first.array[0])
+            doubt = _DOUBT * float(np.sqrt(first.noise_variances[0]))
+        notes = small_blocks(nobs, blocks, size, halves=theirs._halves, doubt=doubt, most=theirs.max_block_rows)
+        sums, frame = BlockSums.of_stage(last, blocks, size), Frame.from_dict(last.settings, size)
+        public, winsorized = found.nobs is not None, theirs.aggregator == "winsorized"
+        inference = AggregateInference(region.names, sums, frame, counted, public, winsorized, notes)
+        inference = replace(inference, notes=(*notes, *edge_warnings(inference, region)))
+        bounded = "winsorised around where most of them are" if winsorized else "bounded by the declared region"
+        corrected = ", each corrected for bias by its halves" if theirs._halves else ""
+        notes = (
+            f"Sample and aggregate: the mean over {blocks:,} secret blocks of rows of the block's own "
+            f"estimate{corrected}, {bounded}.",
+            f"Declared region: {region.describe()}.",
+            *theirs._native,
+            *where_notes(theirs.where),
         )
-        inference = replace(inference, notes=(*inference.notes, *edge_warnings(inference, region)))
-        return AggregateResults(
-            inference,
-            found,
-            model_name=f"Private {theirs.model}",
-            response=theirs.response,
-            notes=theirs._notes(blocks),
-            link=theirs.link,
-        )
+        shown: dict[str, Any] = {"response": theirs.response, "link": theirs.link, "notes": notes}
+        return AggregateResults(inference, found, model_name=f"Private {theirs.model}", **shown)
 
     def check_release(self, release: Release) -> None:
         """Refuse a release that lacks what a run resolves, or whose sums are not those that the question asks for."""
-        region, _ = self._known
-        columns, last = self._columns(release.schema), release.stages[-1]
-        frame = Frame.from_dict(last.settings, len(region.names))
+        region, columns = self._declared, self._columns(release.schema)
+        frame = Frame.from_dict(release.stages[-1].settings, len(region.names))
         expected = [BlockMoments(columns, region, tuple(frame.center.tolist()), tuple(frame.half.tolist())).names]
         if self.aggregator == "winsorized":
             expected = [OctaveCounts(columns, region).names, release.stages[-2].names, *expected]
@@ -283,11 +261,11 @@ class SampleAggregate(Procedure):
             raise ReleaseFormatError("the sums of the release are not such as blocks give")
 
     @property
-    def _known(self) -> tuple[Region, int | Literal["auto"]]:
-        """Region and number of blocks of a question that is resolved; "auto" where rows are counted first."""
+    def _declared(self) -> Region:
+        """The region of a question that is resolved."""
         if self.region is None or self.response is None:
             raise ReleaseFormatError("region or response is of a wrong type: a release holds what was run")
-        return self.region, self.blocks
+        return self.region
 
     def _dealt(self, release: Release) -> int:
         """Return the number of blocks of a release; where it was read from a noisy count, the last stage holds it."""
@@ -296,31 +274,10 @@ class SampleAggregate(Procedure):
             raise ReleaseFormatError("blocks: not a number of blocks")
         return found
 
-    def _counted(self, release: Release) -> tuple[float, float] | None:
-        """Return the noisy number of rows that settled the number of blocks, and by how much it may be too small."""
-        if self.blocks != "auto":
-            return None
-        first = release.stages[0]
-        return float(first.array[0]), _DOUBT * float(np.sqrt(first.noise_variances[0]))
-
-    def _notes(self, blocks: int) -> tuple[str, ...]:
-        """Say in the tables what the method is."""
-        region, _ = self._known
-        located = self.aggregator == "winsorized"
-        bounded = "winsorised around where most of them are" if located else "bounded by the declared region"
-        corrected = ", each corrected for bias by its halves" if self.bias_correction == "half_blocks" else ""
-        found = (
-            f"Sample and aggregate: the mean over {blocks:,} secret blocks of rows of the block's own "
-            f"estimate{corrected}, {bounded}.",
-            f"Declared region: {region.describe()}.",
-        )
-        return (*found, *([self._native] if self._native else []), *where_notes(self.where))
-
     @property
-    def _native(self) -> str | None:
+    def _native(self) -> list[str]:
         """Name the library's own regression that fits the model, if there is one."""
-        own = native(self.model, self.model_options, self.link) if isinstance(self.formula, str) else None
-        return own and f"dpi.{own} fits this model to all rows at once, usually with a third of the error or less."
+        return native_notes(self.formula, self.model, self.model_options, self.link)
 
 
 @suggests
@@ -423,21 +380,15 @@ def sample_aggregate(
     >>> question.fit(dpi.ZCDP(0.5)).params.round(1).to_dict()
     {'Intercept': 0.0, 'x': 1.0}
     """
-    fits = BlockModel(
-        model=model,
-        bounds=bounds,
-        names=None if names is None else _texts("names", names),
-        model_options=own_options("model_options", model_options),
-        fit_options=own_options("fit_options", fit_options),
-    )
-    return SampleAggregate.asking(
-        locals(),
-        formula=formula if isinstance(formula, str) else _texts("formula", formula),
-        model=fits.called,
-        model_options=told_options(fits.model_options),
-        fit_options=told_options(fits.fit_options),
-        nobs=rows_of(nobs),
-    )
+    options: dict[str, Any] = {"model_options": model_options, "fit_options": fit_options}
+    for name, given in options.items():
+        if not isinstance(given, Mapping | None):
+            raise OptionError(name, type_of(given), "a mapping of argument names to values")
+        options[name] = dict(given or {})  # later changes by the caller do not change the model
+    fits = BlockModel(model=model, bounds=bounds, names=None if names is None else _texts("names", names), **options)
+    stored = {name: stored_options(given) for name, given in options.items()}
+    fitted = formula if isinstance(formula, str) else _texts("formula", formula)
+    return SampleAggregate.asking(locals(), formula=fitted, model=fits.called, nobs=rows_of(nobs), **stored)
 
 
 def _texts(option: str, given: object) -> tuple[str, ...]:
@@ -445,3 +396,16 @@ def _texts(option: str, given: object) -> tuple[str, ...]:
     if not listed or not all(listed) or len(set(listed)) < len(listed):
         raise OptionError(option, given, "a list of distinct texts")
     return listed
+
+
+def rows_of(nobs: object) -> float | None:
+    """Return a number of rows, given as a number, or as a release or results that hold one."""
+    found = nobs
+    if nobs is not None and not is_number(nobs):
+        found = getattr(nobs, "nobs", None)
+        if found is None and isinstance(nobs, Release):
+            found = nobs.array[0] if nobs.kind == "gram" else getattr(nobs.infer(), "nobs", None)
+        if not is_number(found):
+            raise OptionError("nobs", type_of(nobs), "a number of rows that is public, or a release that holds one")
+    _NOBS.check("nobs", found)
+    return None if nobs is None else float(found)  # type: ignore[arg-type]

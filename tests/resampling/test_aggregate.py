@@ -30,10 +30,9 @@ from dpinfer.errors import (
 )
 from dpinfer.kernel.stage import Context
 from dpinfer.privacy.units import NEIGHBORS
-from dpinfer.procedures.aggregate import sample_aggregate
-from dpinfer.procedures.block_forecast import forecast
-from dpinfer.procedures.block_model import BlockModel, told_options
-from dpinfer.procedures.block_plan import block_size
+from dpinfer.resampling.aggregate import sample_aggregate
+from dpinfer.resampling.blocks import block_size, forecast
+from dpinfer.resampling.models import BlockModel, stored_options
 from tests.linear import gram_ols
 
 LEVELS = ["low", "mid", "high"]
@@ -265,7 +264,7 @@ def test_the_price_is_divided_whole(unit, blocks):
     plan = question.plan(context)
     assert question.plan(context) is plan
     shares = plan.shares
-    sums, counts = shares.parts
+    sums, counts = plan.moments().measure.shares
     assert sums + counts == pytest.approx(1, abs=1e-12)
     assert min(shares.octaves, shares.places) >= 0
     assert (shares.octaves > 0) == (shares.places > 0) == plan.located
@@ -366,9 +365,9 @@ def test_options_are_stored_by_name_and_compared():
 def test_options_that_are_texts_are_told_from_numbers():
     texts = ["1", "1.0", "1e3", "nan", "-inf", "None", "True", "'1'", '"1"', "logit", "", "b c", "1_0"]
     others = [1, 1.0, 1000.0, float("nan"), float("-inf"), None, True, 10]
-    stored = [told_options({"one": value})["one"] for value in (*texts, *others)]
+    stored = [stored_options({"one": value})["one"] for value in (*texts, *others)]
     assert len(set(stored)) == len(stored)
-    assert told_options({"a": "logit", "b": "", "c": "b c", "d": 1, "e": None, "f": True, "g": np.float64(0.5)}) == {
+    assert stored_options({"a": "logit", "b": "", "c": "b c", "d": 1, "e": None, "f": True, "g": np.float64(0.5)}) == {
         **{"a": "logit", "b": "", "c": "b c", "d": "1", "e": "None", "f": "True", "g": "0.5"}
     }
 
@@ -588,9 +587,10 @@ def test_the_probability_of_not_locating_falls_with_the_price_and_the_error_with
     for rho in (0.9, 2.0, 20.0):
         context = Context(SCHEMA, "add_remove", dpi.ZCDP(rho))
         found = forecast(question.plan(context), draws=100)
-        told.append((found.each_missed, found.any_missed, found.expected_error(16.0)))
+        each, anywhere = found.missed.mean(), found.missed.any(axis=1).mean()
+        told.append((each, anywhere, found.expected_error(16.0)))
         assert found.expected_error(64.0) >= found.expected_error(16.0) >= found.expected_error(4.0) >= 0.9
-        assert found.each_missed <= found.any_missed <= 4 * found.each_missed
+        assert each <= anywhere <= 4 * each
     assert told == sorted(told, reverse=True)
     assert told[0][1] > 0.05
     assert told[-1][0] == 0

@@ -12,7 +12,7 @@ import dpinfer as dpi
 from dpinfer.errors import InferenceError, NotProvedError, OptionError, ReleaseFormatError
 from dpinfer.kernel.simulated import simulated_choice
 from dpinfer.release import Release, read_release
-from dpinfer.results.selection import SelectionResults, accuracy
+from dpinfer.selection.results import SelectionResults, accuracy
 
 SCHEMA = dpi.Schema(x=dpi.Real(0, 10), g=dpi.Category(["a", "b"]), b=dpi.Boolean())
 CANDIDATES = [1, 2.5, "a_b <&> | $", True]
@@ -134,7 +134,7 @@ def test_damaged_places_and_laws_are_refused():
 def results_of(count, scale, family):
     release = Release.from_json(json.dumps(stored_votes()))
     stage = dataclasses.replace(release.stages[0], law=type(release.law)(family, (scale,)))
-    return SelectionResults(0, tuple(range(count)), scale, dataclasses.replace(release, stages=(stage,)))
+    return SelectionResults(0, tuple(range(count)), scale, dataclasses.replace(release, stages=(stage,)), "one")
 
 
 def test_accuracy_in_closed_form():

@@ -15,7 +15,7 @@ from dpinfer.kernel.rows.cells import CellSum
 from dpinfer.kernel.sealing import dealt_blocks
 from dpinfer.kernel.sources import open_source
 from dpinfer.kernel.sums import exact_sums
-from dpinfer.procedures.aggregate import sample_aggregate
+from dpinfer.resampling.aggregate import sample_aggregate
 from tests.kernel.test_bootstrap_privacy import CELLS, SCHEMA, table_of
 
 PRICE = dpi.ZCDP(0.5)

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from scipy import integrate, stats
 
 from dpinfer.errors import InferenceError, OptionError
-from dpinfer.inference.bootstrap import METHODS, BootstrapInference, ReplicateSums
+from dpinfer.resampling.inference import BootstrapInference, ReplicateSums
 
 ROWS = 400
 SOURCE = ("unbiased", "conservative", "most_conservative")
@@ -214,7 +214,7 @@ def test_the_data_as_the_whole_population_have_no_sampling_error(paired):
     population, data = inferred(sums, linear), inferred(sums, linear, target="data")
     np.testing.assert_array_equal(data.cov_sampling, np.zeros((2, 2)))
     np.testing.assert_allclose(data.params, population.params)
-    for method in METHODS:
+    for method in BootstrapInference.methods:
         wide = population.with_method(method).intervals(np.eye(2), 0.05)
         narrow = data.with_method(method).intervals(np.eye(2), 0.05)
         assert np.isfinite(narrow).all()
@@ -254,7 +254,7 @@ def test_the_source_is_ever_more_conservative():
 # Tests
 
 
-@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("method", BootstrapInference.methods)
 @pytest.mark.parametrize("noise", [0.0, 3e3, 1e6])
 def test_at_the_end_of_an_interval_the_pvalue_is_the_level(noise, method):
     found = inferred(resampled(rows(), noise=noise), method=method)
@@ -264,7 +264,7 @@ def test_at_the_end_of_an_interval_the_pvalue_is_the_level(noise, method):
             np.testing.assert_allclose(found.contrast_pvalues(contrasts, ends), alpha, rtol=1e-6)
 
 
-@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("method", BootstrapInference.methods)
 @pytest.mark.parametrize("paired", [False, True])
 def test_a_joint_test_of_one_restriction_is_the_single_test(method, paired):
     found = inferred(resampled(rows(), noise=800.0, paired=paired), method=method)
@@ -277,7 +277,7 @@ def test_a_joint_test_of_one_restriction_is_the_single_test(method, paired):
 
 def test_the_joint_test_does_not_depend_on_how_restrictions_are_written():
     change = np.array([[2.0, 1.0], [-1.0, 3.0]])
-    for method in METHODS:
+    for method in BootstrapInference.methods:
         found = inferred(resampled(rows(), noise=800.0), method=method)
         value = found.params + np.array([0.2, 0.1])
         first, second = found.wald(np.eye(2), value), found.wald(change, change @ value)
@@ -321,12 +321,12 @@ def test_dependent_restrictions_are_refused():
 
 def test_there_are_five_methods():
     found = inferred(resampled(rows()))
-    for method in METHODS:
+    for method in BootstrapInference.methods:
         assert found.with_method(method).method == method
         assert found.with_method(method).sums is found.sums
     with pytest.raises(OptionError, match="inference") as caught:
         found.with_method("score")
-    for method in METHODS:
+    for method in BootstrapInference.methods:
         assert repr(method) in str(caught.value)
 
 
@@ -360,7 +360,7 @@ def test_many_names_are_cut_short():
 
 
 def test_where_nothing_is_known_nothing_is_concluded():
-    for method in METHODS:
+    for method in BootstrapInference.methods:
         found = inferred(resampled(rows(), noise=5.0), method=method, unstable=("the rows may be none",))
         np.testing.assert_array_equal(found.intervals(np.eye(2), 0.05), [[-np.inf, np.inf]] * 2)
         np.testing.assert_array_equal(found.contrast_pvalues(np.eye(2), 99.0), [1.0, 1.0])

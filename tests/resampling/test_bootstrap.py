@@ -23,7 +23,7 @@ from dpinfer.errors import (
     shown,
 )
 from dpinfer.privacy.resampling import DOUBLE_OR_NOTHING, dominating_mu, noise_mu
-from dpinfer.procedures.bootstrap import Bootstrap, bootstrap
+from dpinfer.resampling.bootstrap import Bootstrap, bootstrap
 from tests.linear import gram_ols
 from tests.logs import charged
 

@@ -6,8 +6,7 @@ import math
 import numpy as np
 import pytest
 
-from dpinfer.errors import OptionError
-from dpinfer.inference.block_frames import Frame, limit
+from dpinfer.resampling.blocks import Frame, limit
 
 NAN, INF = float("nan"), float("inf")
 
@@ -48,9 +47,3 @@ def test_about_one_block_in_all_or_in_two_hundred_is_beyond_the_limit():
         radius = limit(blocks, size, "l2")
         assert stats.chi2.sf(radius**2, size) == pytest.approx(min(1 / blocks, 1 / 200))
         assert limit(blocks, size, "l1") == pytest.approx(radius * math.sqrt(size))
-
-
-@pytest.mark.parametrize(("blocks", "size"), [(1, 1), (0, 2), (10, 0)])
-def test_a_limit_needs_blocks_and_parameters(blocks, size):
-    with pytest.raises(OptionError, match="blocks"):
-        limit(blocks, size, "l2")

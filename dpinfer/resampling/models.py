@@ -1,4 +1,4 @@
-"""What is fitted to a block: statsmodels by formula, or a function of the user's own."""
+"""What is fitted to a block: a statsmodels model by formula, or a function of the user's own."""
 
 from __future__ import annotations
 
@@ -8,8 +8,10 @@ import re
 import warnings
 from contextlib import redirect_stderr, redirect_stdout
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, get_args
 
+import cloudpickle
 import numpy as np
 import pandas as pd
 from statsmodels.discrete.discrete_model import Logit, MNLogit, Poisson
@@ -18,23 +20,52 @@ from statsmodels.miscmodels.ordinal_model import OrderedModel
 from statsmodels.regression.linear_model import OLS
 
 from dpinfer.errors import FormulaError, NotProvedError, OptionError, SchemaError, UnknownColumnError, type_of
+from dpinfer.kernel.pickling import called, packed
 from dpinfer.kernel.rows.blocks import OwnEstimator
 from dpinfer.kernel.sealing import check_columns
 from dpinfer.schema.algebra import Expression
 from dpinfer.schema.axes import LevelsAxis
+from dpinfer.schema.balls import region_names, region_of
 from dpinfer.schema.columns import Boolean, Category, Integer
 from dpinfer.schema.formula import CompiledFormula, DesignColumn, compile_formula
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
-    from numpy.typing import NDArray
-
+    from dpinfer.numerics.arrays import Array
+    from dpinfer.schema.region import Region
     from dpinfer.schema.schema import Schema
 
-    Array = NDArray[np.float64]
+    Formula = str | tuple[str, ...]
 
-__all__ = ["FormulaEstimator", "NewtonEstimator", "formula_estimator", "model_class", "probe_names"]
+__all__ = ["BlockModel", "FormulaEstimator", "Link", "NewtonEstimator", "native_notes", "stored_options"]
+
+Link = Literal["identity", "logit", "probit", "log"]
+
+_LINKS: dict[str, Link] = {
+    "Logit": "logit",
+    "Probit": "probit",
+    "Poisson": "log",
+    **dict.fromkeys(("OLS", "WLS", "GLS", "RLM", "QuantReg"), "identity"),
+}
+
+_NATIVE: dict[str, frozenset[str]] = {
+    **dict.fromkeys(("OLS", "Logit", "Probit", "QuantReg", "RLM"), frozenset()),
+    "Poisson": frozenset({"offset", "exposure"}),
+    "GLM": frozenset({"family", "offset", "exposure"}),
+}
+"""Models that are regressions of the library's own too, and the options of these that it has."""
+
+_NATIVE_FAMILIES: dict[Link | None, tuple[str, ...]] = {
+    "identity": ("None", "Gaussian"),
+    "logit": ("Binomial",),
+    "probit": ("Binomial",),
+    "log": ("Poisson", "Gamma", "NegativeBinomial"),
+}
+"""Families of `glm` by link, as a release stores them."""
+
+_PLAIN = (type(None), bool, int, float, str)
+"""Types of options that a release stores in full."""
 
 COLUMN_OPTIONS = ("status", "entry", "strata", "offset", "exposure", "weights", "freq_weights", "var_weights")
 """Arguments of statsmodels' models that hold a value for each row: here the name of a column."""
@@ -42,7 +73,6 @@ COLUMN_OPTIONS = ("status", "entry", "strata", "offset", "exposure", "weights", 
 _DEFAULTS: dict[type, dict[str, Any]] = {OrderedModel: {"method": "bfgs", "skip_hessian": True}}
 """Options of ``fit`` where statsmodels' own default does not converge in small blocks, or computes what is not used."""
 
-_LEVELS = (MNLogit, OrderedModel)
 _PROBE_ROWS = 1000
 _STEPS = 35
 _TOLERANCE = 1e-9
@@ -63,12 +93,10 @@ def model_class(model: object) -> type | None:
     OptionError
         If it is a class that takes no formula, or nothing that can be called.
     """
-    if inspect.isclass(model):
-        if not callable(getattr(model, "from_formula", None)):
-            raise OptionError("model", model.__name__, _RIGHT + "; this class has no formula interface")
-        return model
-    owner = getattr(model, "__self__", None)
-    if inspect.isclass(owner) and getattr(model, "__name__", "") == "from_formula":
+    owner = model if inspect.isclass(model) else getattr(model, "__self__", None)
+    if inspect.isclass(model) and not callable(getattr(model, "from_formula", None)):
+        raise OptionError("model", model.__name__, _RIGHT + "; this class has no formula interface")
+    if inspect.isclass(owner) and (owner is model or getattr(model, "__name__", "") == "from_formula"):
         return owner
     if not callable(model):
         raise OptionError("model", model, _RIGHT)
@@ -211,44 +239,31 @@ def newton(model: type, y: Array, x: Array) -> Array | None:
         found, _, rank, _ = np.linalg.lstsq(x, y, rcond=None)
         return np.asarray(found) if rank == size else None
     params = np.zeros(size)
-    if model is Poisson:
-        # The first step of weighted least squares from the data themselves.
+    if model is Poisson:  # the first step of weighted least squares from the data themselves
         mean = (y + y.mean()) / 2 + 1e-3
-        params = _step(x, np.sqrt(mean), np.sqrt(mean) * (np.log(mean) + (y - mean) / mean))
+        root = np.sqrt(mean)
+        scaled, target = x * root[:, None], root * (np.log(mean) + (y - mean) / mean)
+        if not (np.isfinite(scaled).all() and np.isfinite(target).all()):
+            return None
+        params = np.linalg.lstsq(scaled, target, rcond=None)[0]
     for _ in range(_STEPS):
         eta = x @ params
         if not np.isfinite(eta).all() or np.abs(eta).max(initial=0.0) > 500:
-            return None
+            break
         mean = np.exp(eta) if model is Poisson else 1 / (1 + np.exp(-eta))
-        weight = mean if model is Poisson else mean * (1 - mean)
-        information = (x.T * weight) @ x
-        step = _solved(information, x.T @ (y - mean))
+        information = (x.T * (mean if model is Poisson else mean * (1 - mean))) @ x
+        try:
+            step = np.linalg.solve(information, x.T @ (y - mean))
+        except np.linalg.LinAlgError:
+            break
         params = params + step
         if np.abs(step).max() <= _TOLERANCE * max(1.0, float(np.abs(params).max())):
-            return None if _dependent(information) else params
+            # Not determined is, for one, the coefficient of a level that no row of the block has.
+            scale = np.sqrt(np.diag(information))
+            determined = (scale > 0).all()
+            determined = determined and np.linalg.eigvalsh(information / np.outer(scale, scale))[0] >= _DEPENDENT
+            return params if determined else None
     return None
-
-
-def _dependent(information: Array) -> bool:
-    """Whether a coefficient is not determined, as that of a level that no row of the block has."""
-    scale = np.sqrt(np.diag(information))
-    if not (scale > 0).all():
-        return True
-    return bool(np.linalg.eigvalsh(information / np.outer(scale, scale))[0] < _DEPENDENT)
-
-
-def _solved(matrix: Array, vector: Array) -> Array:
-    try:
-        return np.asarray(np.linalg.solve(matrix, vector))
-    except np.linalg.LinAlgError:
-        return np.full(len(vector), np.nan)
-
-
-def _step(x: Array, root: Array, target: Array) -> Array:
-    scaled = x * root[:, None]
-    if not (np.isfinite(scaled).all() and np.isfinite(target).all()):
-        return np.full(x.shape[1], np.nan)
-    return np.asarray(np.linalg.lstsq(scaled, target, rcond=None)[0])
 
 
 def formula_estimator(
@@ -271,15 +286,15 @@ def formula_estimator(
             f"{model.__name__} needs rows that stay together, or their order, and blocks take rows one by one: it is "
             "not offered"
         )
-    named = {name: value for name, value in options.items() if name in COLUMN_OPTIONS}
-    for name, value in named.items():
+    by_row = {name: value for name, value in options.items() if name in COLUMN_OPTIONS}
+    for name, value in by_row.items():
         if not isinstance(value, str):
             raise OptionError(name, type_of(value), "the name of a declared column: it has a value for each row")
         if isinstance(schema[value], Category):
             raise OptionError(name, value, "a column of numbers")
     left, right = formula.split("~", 1)
     response = left.strip().strip("`")
-    if model in _LEVELS and response in schema:
+    if model in (MNLogit, OrderedModel) and response in schema:
         if not schema[response].level_texts:
             raise SchemaError(
                 f"{model.__name__} needs a response with declared levels: declare {response} as Category([...]), "
@@ -293,31 +308,20 @@ def formula_estimator(
             compiled = compile_formula(formula, schema)
             used = set(compiled.columns)
         except (FormulaError, UnknownColumnError):
-            compiled, used = None, _named_columns(formula, schema)
-    columns = schema.select([name for name in schema if name in used | set(named.values())])
+            quoted = re.findall(r"""Q\(\s*["']([^"']+)["']\s*\)|`([^`]+)`""", formula)
+            named = {name for pair in quoted for name in pair} | set(re.findall(r"[^\W\d]\w*", formula))
+            compiled, used = None, {name for name in schema if name in named}
+            if not used:
+                right = f"names no declared column; these are {', '.join(schema)}"
+                raise FormulaError(formula, right) from None
+    columns = schema.select([name for name in schema if name in used | set(by_row.values())])
     plain = compiled is not None and model in _OWN and not options and not fit_options
     kind = NewtonEstimator if plain else FormulaEstimator
     return kind(model, formula, columns, compiled, levels, dict(options), dict(fit_options))
 
 
-def _named_columns(formula: str, schema: Schema) -> set[str]:
-    """Return the declared columns that a formula for statsmodels names.
-
-    Raises
-    ------
-    FormulaError
-        If there are none.
-    """
-    quoted = set(re.findall(r"""Q\(\s*["']([^"']+)["']\s*\)|`([^`]+)`""", formula))
-    words = {name for pair in quoted for name in pair if name} | set(re.findall(r"[^\W\d]\w*", formula))
-    used = {name for name in schema if name in words}
-    if not used:
-        raise FormulaError(formula, f"names no declared column; these are {', '.join(schema)}")
-    return used
-
-
-def probe_names(estimator: FormulaEstimator, given: tuple[str, ...] | None = None) -> tuple[tuple[str, ...], str]:
-    """Return the names of the parameters, and the response, by a fit to rows drawn from the schema.
+def probe_names(estimator: FormulaEstimator, given: tuple[str, ...] | None = None) -> tuple[str, ...]:
+    """Return the names of the parameters, by a fit to rows drawn from the schema.
 
     Where names are given, it is enough that the model can be built from such rows.
 
@@ -335,15 +339,11 @@ def probe_names(estimator: FormulaEstimator, given: tuple[str, ...] | None = Non
         else:
             values = column.coerce(sample[name].to_numpy())
             sample[name] = values.astype(np.int64) if isinstance(column, Integer | Boolean) else values
+    shown = io.StringIO()
     try:
-        with (
-            warnings.catch_warnings(),
-            np.errstate(all="ignore"),
-            redirect_stdout(io.StringIO()),
-            redirect_stderr(io.StringIO()),
-        ):
+        with warnings.catch_warnings(), np.errstate(all="ignore"), redirect_stdout(shown), redirect_stderr(shown):
             warnings.simplefilter("ignore")
-            response = str(estimator.made(sample).endog_names)
+            estimator.made(sample)
             try:
                 found = _parameter_names(estimator.results(sample))
             except Exception:
@@ -351,23 +351,166 @@ def probe_names(estimator: FormulaEstimator, given: tuple[str, ...] | None = Non
                     raise
                 found = given
     except Exception as error:
-        raise FormulaError(
-            estimator.formula,
-            f"{estimator.model.__name__} cannot be fitted to rows drawn from the schema "
-            f"({type(error).__name__}: {error})",
-            "check the formula, or name the parameters yourself: names=[...]",
-        ) from None
+        model, instead = estimator.model.__name__, "check the formula, or name the parameters yourself: names=[...]"
+        reason = f"{model} cannot be fitted to rows drawn from the schema ({type(error).__name__}: {error})"
+        raise FormulaError(estimator.formula, reason, instead) from None
     if given is not None and len(given) != len(found):
         raise OptionError("names", list(given), f"{len(found)} names, of {', '.join(found)}")
-    return given or found, response
+    return given or found
 
 
 def _parameter_names(results: Any) -> tuple[str, ...]:
-    params = results.params
+    params, model = results.params, results.model
     if isinstance(params, pd.DataFrame):
-        levels = list(results.model._ynames_map.values())[1:]
+        levels = list(model._ynames_map.values())[1:]
         return tuple(f"{level}: {term}" for level in levels for term in params.index)
-    if isinstance(params, pd.Series):
-        return tuple(str(name) for name in params.index)
-    names = getattr(results.model, "param_names", None) or results.model.exog_names
-    return tuple(str(name) for name in names)
+    listed = isinstance(params, pd.Series)
+    return tuple(map(str, params.index if listed else getattr(model, "param_names", None) or model.exog_names))
+
+
+class PreparedModel(NamedTuple):
+    """A model, ready for the columns of a schema.
+
+    Attributes
+    ----------
+    estimator : callable
+        ``estimator(frame) -> array_like (p,)``.
+    schema : Schema
+        The columns that it reads.
+    region : Region
+        In which its parameters are declared to lie.
+    response : str
+    link : str or None
+        None where the parameters are not the coefficients of one linear predictor.
+    """
+
+    estimator: Any
+    schema: Schema
+    region: Region
+    response: str
+    link: Link | None
+
+
+@dataclass(frozen=True, eq=False)
+class BlockModel:
+    """What is fitted to each block, as the user gave it.
+
+    Attributes
+    ----------
+    model : statsmodels model class or formula function, or callable
+    bounds : Ball, (lower, upper), or mapping
+        Of the parameters; see `region_of`.
+    names : tuple of str, optional
+        Of the parameters.
+    model_options, fit_options : mapping
+    """
+
+    model: Any
+    bounds: Any = None
+    names: tuple[str, ...] | None = None
+    model_options: Mapping[str, Any] = field(default_factory=dict)
+    fit_options: Mapping[str, Any] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        model_class(self.model)
+        if self.bounds is None:
+            region_of(None, ())
+
+    @property
+    def called(self) -> str:
+        """Name of the model."""
+        return str(getattr(model_class(self.model) or self.model, "__name__", type(self.model).__name__))
+
+    @property
+    def unidentified(self) -> str:
+        """What of it a release does not hold in full, in words."""
+        kind = model_class(self.model)
+        if kind is None or not kind.__module__.startswith("statsmodels."):
+            return f"the model {self.called}"
+        given = {**self.model_options, **self.fit_options}
+        objects = [name for name, value in given.items() if not isinstance(_plain(value), _PLAIN)]
+        return f"the objects {', '.join(objects)}" if objects else ""
+
+    @cached_property
+    def _prepared(self) -> dict[tuple[Formula, Schema], PreparedModel]:
+        return {}
+
+    def prepared(self, formula: Formula, schema: Schema) -> PreparedModel:
+        """Return the model for the columns of a schema; the same object whenever these are the same.
+
+        Raises
+        ------
+        DPInferError
+            If the formula, the region or the names do not suit the model or the schema.
+        """
+        if (formula, schema) not in self._prepared:
+            self._prepared[formula, schema] = self._made(formula, schema)
+        return self._prepared[formula, schema]
+
+    def _made(self, formula: Formula, schema: Schema) -> PreparedModel:
+        kind = model_class(self.model)
+        if kind is None:
+            columns = schema.select((formula,) if isinstance(formula, str) else formula)
+            names = self.names if self.names is not None else region_names(self.bounds)
+            if not names:
+                right = f"the names of what {self.called} returns, or bounds by name: its length must be known"
+                raise OptionError("names", None, right)
+            if self.model_options or self.fit_options:
+                raise OptionError("model_options", "given", "none with a function of your own: use functools.partial")
+            return PreparedModel(self.model, columns, region_of(self.bounds, names), self.called, None)
+        estimator = formula_estimator(kind, formula, schema, options=self.model_options, fit_options=self.fit_options)
+        region = region_of(self.bounds, probe_names(estimator, self.names))
+        link = _LINKS.get(kind.__name__)
+        if kind.__name__ == "GLM":
+            of_family = type(getattr(self.model_options.get("family"), "link", None)).__name__.lower()
+            link = {**{one: one for one in get_args(Link)}, "nonetype": "identity"}.get(of_family)
+        return PreparedModel(estimator, estimator.schema, region, str(formula).split("~", 1)[0].strip(), link)
+
+
+def native_notes(formula: Formula, model: str, options: Mapping[str, str], link: Link | None) -> list[str]:
+    """Return a sentence on the library's own regression that fits a model with such stored options, if there is one."""
+    fits = isinstance(formula, str) and model in _NATIVE and set(options) <= _NATIVE[model]
+    if not fits or (model == "GLM" and options.get("family", "None") not in _NATIVE_FAMILIES.get(link, ())):
+        return []
+    return [f"dpi.{model.lower()} fits this model to all rows at once, usually with a third of the error or less."]
+
+
+def stored_options(options: Mapping[str, Any]) -> dict[str, str]:
+    """Return options as a release stores them: numbers and texts in full, other objects by their type.
+
+    A text that would read as a number, as None, True or False, or as a text in quotes is stored in quotes.
+    """
+    return {str(name): _stored(value) for name, value in options.items()}
+
+
+def _stored(value: object) -> str:
+    plain = _plain(value)
+    if not isinstance(plain, _PLAIN):
+        return str(getattr(value, "__name__", type(value).__name__))
+    if not isinstance(plain, str):
+        return str(plain)
+    try:
+        float(plain)
+    except ValueError:
+        if plain not in ("None", "True", "False") and plain[:1] not in ("'", '"'):
+            return str(plain)
+    return repr(str(plain))
+
+
+def _plain(value: object) -> object:
+    return value.item() if isinstance(value, np.generic) else value
+
+
+def check_picklable(estimator: Callable[[Any], Any]) -> None:
+    """Refuse a model that cannot be sent to another process; call it before anything is spent.
+
+    Raises
+    ------
+    OptionError
+    """
+    sent = packed(estimator)
+    try:
+        cloudpickle.loads(sent)
+    except Exception as error:
+        right = f"a function that another process can load; here that raised {type(error).__name__}"
+        raise OptionError("model", called(estimator), right) from error

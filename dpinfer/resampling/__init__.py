@@ -1,0 +1,1 @@
+"""Resampling: models fitted to secret blocks of rows, and the bootstrap of sums over rows."""

@@ -1,0 +1,511 @@
+"""The bootstrap of sums over rows, at its true privacy cost."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property, lru_cache, partial
+from itertools import combinations_with_replacement
+from typing import TYPE_CHECKING, Any, get_args
+
+import numpy as np
+
+from dpinfer.errors import FormulaError, MissingFromReleaseError, OptionError
+from dpinfer.kernel.price import price_stage
+from dpinfer.kernel.rows.cells import MOST_SUMS, CellSum
+from dpinfer.kernel.rows.features import Features
+from dpinfer.kernel.rows.products import GramSum
+from dpinfer.kernel.rows.resampled import ReplicateSum, Resampling
+from dpinfer.kernel.stage import Context, Data, Resampled, Stage, Sum
+from dpinfer.numerics.arithmetic import Arithmetic
+from dpinfer.numerics.forms import noise_level, symmetric
+from dpinfer.privacy.resampling import POISSON
+from dpinfer.procedures.conditions import compiled_where, quoted, told_where, where_notes
+from dpinfer.procedures.keywords import suggests
+from dpinfer.procedures.options import TARGET, Allowed, inferred, measured, one_of, whole
+from dpinfer.procedures.procedure import Procedure
+from dpinfer.procedures.sum_plan import SumPlan
+from dpinfer.release.laws import NoiseLaw
+from dpinfer.resampling.inference import BootstrapInference, ReplicateSums
+from dpinfer.resampling.results import BootstrapDescription, BootstrapResults
+from dpinfer.schema.axes import compile_condition
+from dpinfer.schema.basis import Basis, build_basis, represent
+from dpinfer.schema.columns import Boolean, Category
+from dpinfer.schema.expressions import compile_expression
+from dpinfer.schema.formula import CompiledFormula, DesignColumn, two_sided
+from dpinfer.schema.points import FormulaDesign
+
+if TYPE_CHECKING:
+    from dpinfer.kernel.measurement import Measurement
+    from dpinfer.numerics.arrays import Array
+    from dpinfer.privacy.units import Neighbors
+    from dpinfer.release import Release, StageRelease
+    from dpinfer.resampling.inference import Statistic
+    from dpinfer.schema.schema import Schema
+
+__all__ = ["Bootstrap", "BootstrapPlan", "bootstrap", "unstable"]
+
+_PRODUCTS = {"variance": "variance", "std": "variance", "cov": "cov", "corr": "corr"}
+STATISTICS = ("mean", "total", "proportion", *_PRODUCTS)
+"""Names of statistics; a formula ``"y ~ x"`` and arithmetic of columns, which stand for their means, are others."""
+
+_MOST = MOST_SUMS // 4
+"""Sums of all replicates together."""
+
+_FEW = 5.0
+"""Standard deviations of noise that the number of rows must reach for a ratio to have an interval."""
+
+_RELIABLE = 3.0
+"""Ratio of the smallest eigenvalue of the regressors' cross-products to their noise, from which there are intervals."""
+
+
+_STATISTIC = Allowed(
+    lambda given: isinstance(given, str), f"one of {', '.join(STATISTICS)}, a formula, or arithmetic of means"
+)
+_REPLICATES = Allowed(lambda given: type(given) is int and given >= 2, "a whole number, at least 2")
+_WHERE = Allowed(lambda given: isinstance(given, str | None), 'a condition such as "age >= 18", or None')
+_SHARE = Allowed(
+    lambda given: isinstance(given, float) and 0 < given < 1, "a probability between 0 and 1, both excluded"
+)
+
+_WEIGHTS = {
+    "double_or_nothing": "every row counts twice or not at all, secretly and anew in each",
+    "poisson": "every row counts as often as a Poisson variable cut at 6 says, secretly and anew in each",
+    "public": "every row counts twice in one and not in the other of each pair, by a public seed and its position",
+    "paired": "every row counts twice in one and not in the other of each pair, secretly and anew in each pair",
+}
+
+
+@dataclass(frozen=True, eq=False)
+class BootstrapPlan:
+    """What is summed, how often, and what the sums are for, compiled against a schema.
+
+    Attributes
+    ----------
+    schema : Schema
+    columns : tuple of str
+        Numeric expressions; for proportions conditions or categorical columns; empty for a regression.
+    statistic : str
+        One of `STATISTICS`, a formula, or arithmetic of the columns' means.
+    replicates : int
+    weights : {"double_or_nothing", "poisson", "public", "paired"}
+    seed : int
+        Of public weights.
+    where : str, optional
+    """
+
+    schema: Schema
+    columns: tuple[str, ...]
+    statistic: str = "mean"
+    replicates: int = 200
+    weights: Resampling = "double_or_nothing"
+    seed: int = 0
+    where: str | None = None
+
+    @property
+    def regression(self) -> bool:
+        """Whether coefficients of a formula are asked for."""
+        return "~" in self.statistic
+
+    @cached_property
+    def compiled(self) -> CompiledFormula:
+        """The regression."""
+        return two_sided(self.statistic, self.schema)
+
+    @cached_property
+    def regressed(self) -> tuple[DesignColumn, ...]:
+        """Regressors, then the response."""
+        assert self.compiled.response is not None
+        return (*self.compiled.design, self.compiled.response)
+
+    @cached_property
+    def basis(self) -> Basis:
+        """The features whose sums, or cross-products of a regression, are measured."""
+        return build_basis(self.regressed, self.schema) if self.regression else self.moments.basis
+
+    @cached_property
+    def moments(self) -> SumPlan:
+        """The sums of powers that the statistic is a function of."""
+        kind = _PRODUCTS.get(self.statistic, "mean")
+        shares = self.statistic == "proportion"
+        columns = tuple(condition for condition, _ in self.conditions) if shares else self.columns
+        found = SumPlan(kind, self.schema, columns=columns, target="data")
+        if not found.expressions:
+            raise OptionError("columns", list(self.columns), "at least one column")
+        if kind == "corr" and len(columns) < 2:
+            raise OptionError("columns", list(self.columns), "two columns or more, for correlations")
+        return found
+
+    @cached_property
+    def conditions(self) -> list[tuple[str, str]]:
+        """Conditions whose shares are asked for, and their names; a categorical column gives one for each level."""
+        found = []
+        for column in self.columns:
+            declared = self.schema.get(column)
+            if isinstance(declared, Category):
+                found += [(f"{quoted(column)} == {level!r}", f"{column}={level}") for level in declared.levels]
+            elif isinstance(declared, Boolean):
+                found.append((quoted(column), column))
+            else:
+                found.append((compile_condition(column, self.schema).text, column))
+        return found
+
+    @cached_property
+    def arithmetic(self) -> Arithmetic | None:
+        """The statistic as arithmetic of means; None where it is another."""
+        if self.statistic in STATISTICS or self.regression:
+            return None
+        right = (
+            f"one of {', '.join(STATISTICS)}; a formula such as 'y ~ x'; or arithmetic of the columns, which stand for "
+            "their means, such as 'income / age'. Only functions of sums over rows can be bootstrapped: a median or a "
+            "maximum is none"
+        )
+        try:
+            found = Arithmetic(self.statistic)
+        except FormulaError:
+            raise OptionError("statistic", self.statistic, right) from None
+        if not found.names or not set(found.names) <= set(self.columns):
+            raise OptionError("statistic", self.statistic, f"{right}; columns: {', '.join(self.columns)}")
+        return found
+
+    @cached_property
+    def rows(self) -> ReplicateSum:
+        """The row function."""
+        _ = self.arithmetic
+        features = Features(self.basis, compiled_where(self.where, self.schema))
+        return ReplicateSum(features, self.regression, self.replicates, self.weights, self.seed)
+
+    def check(self) -> None:
+        """Compile everything, and so refuse what cannot be served before anything is measured."""
+        if self.regression:
+            represent(self.basis, self.regressed)
+            missing = {name for name in self.schema if name in self.rows.features.columns}
+            for one in self.columns:
+                missing -= {one} if one in self.schema else set(compile_expression(one, self.schema).columns)
+            if self.columns and missing:
+                raise OptionError(
+                    "columns", list(self.columns), f"the formula's columns too: {', '.join(sorted(missing))}"
+                )
+        _ = self.rows.names, self.names
+
+    @cached_property
+    def names(self) -> tuple[str, ...]:
+        """Names of the estimates."""
+        if self.regression:
+            return tuple(column.name for column in self.compiled.design)
+        if self.arithmetic is not None:
+            return (self.arithmetic.of("mean"),)
+        if self.statistic == "proportion":
+            return tuple(name for _, name in self.conditions)
+        named = self.moments.quantities
+        if self.statistic in ("cov", "corr"):
+            return tuple(named)
+        bare = [one.node.operation == "column" for one in self.moments.expressions]
+        return tuple(one if plain else f"{self.statistic}({one})" for one, plain in zip(named, bare, strict=True))
+
+    @property
+    def response(self) -> str:
+        """What is described, so that the mean of a ratio and the ratio of means are told apart."""
+        if self.regression:
+            return self.regressed[-1].name
+        one_each = self.arithmetic is not None or self.statistic in ("mean", "total", "variance", "std")
+        return ", ".join(self.names if one_each else self.columns)
+
+    def statistic_of(self, wanted: BootstrapPlan, nobs: float | None) -> Statistic:
+        """Return the function from sums of this question's features (R, d) to the estimates of another (R, p).
+
+        Where the number of rows is public, another sample would have it too: totals are then means times this number.
+
+        Raises
+        ------
+        MissingFromReleaseError
+            If the sums do not hold what is asked for.
+        """
+        if wanted.regression:
+            if not self.regression:
+                raise MissingFromReleaseError("the release holds no cross-products, which a regression needs")
+            return partial(_coefficients, represent(self.basis, wanted.regressed))
+        if self.regression or wanted.rows.labels != self.rows.labels:
+            raise MissingFromReleaseError(
+                f"the release holds the sums of {self.text}, which do not give {wanted.text}: measure that"
+            )
+        return partial(wanted.of_moments, nobs=nobs)
+
+    def of_moments(self, sums: Array, nobs: float | None = None) -> Array:
+        """Estimates (R, p) from sums of features (R, d), the number of rows first."""
+        width, count = self.rows.width, sums[:, :1]
+        law = NoiseLaw("gaussian", (1.0,) * width)
+        mixing = self.moments.moment_sums(np.zeros((1, width)), law, np.ones(width)).mixing
+        powers = sums @ mixing.T / count
+        center, half = self.moments.scaled
+        place = {exponent: index for index, exponent in enumerate(self.moments.exponents)}
+        unit = np.eye(len(center), dtype=int)
+        first = powers[:, [place[(*one, 0)] for one in unit.tolist()]]
+        means = center + half * first
+        if self.arithmetic is not None:
+            named = {text: means[:, index] for index, text in enumerate(self.columns)}
+            return self.arithmetic.evaluate(named)[:, None]
+        if self.statistic not in _PRODUCTS:
+            return np.asarray(means if self.statistic != "total" else (count if nobs is None else nobs) * means)
+        pairs = np.array(list(combinations_with_replacement(range(len(center)), 2)))
+        left, right = pairs[pairs[:, 0] == pairs[:, 1]].T if _PRODUCTS[self.statistic] == "variance" else pairs.T
+        both = [place[(*one, 0)] for one in (unit[left] + unit[right]).tolist()]
+        centred = (powers[:, both] - first[:, left] * first[:, right]) * count / (count - 1)
+        if self.statistic == "corr":
+            own, off = np.sqrt(centred[:, left == right]), left < right
+            return np.asarray(centred[:, off] / (own[:, left[off]] * own[:, right[off]]))
+        values = centred * half[left] * half[right]
+        return np.asarray(np.sqrt(values) if self.statistic == "std" else values)
+
+    @property
+    def text(self) -> str:
+        """The question in one line."""
+        what = f"regression {self.statistic}" if self.regression else f"{self.statistic} of {', '.join(self.columns)}"
+        if self.arithmetic is not None:
+            what = self.arithmetic.of("mean")
+        return f"bootstrap of {what}{told_where(self.where)}"
+
+
+@dataclass(frozen=True, eq=False)
+class Bootstrap(Procedure):
+    """A question about functions of sums, measured many times under random weights. See `bootstrap`."""
+
+    procedures = ("bootstrap",)
+
+    columns: tuple[str, ...] = ()
+    statistic: str = inferred("mean", _STATISTIC)
+    replicates: int = measured(200, _REPLICATES)
+    weights: Resampling = measured("double_or_nothing", one_of(get_args(Resampling)))
+    where: str | None = measured(None, _WHERE)
+    seed: int = measured(0, whole(0, 2**63 - 1, "a whole number from 0 to 2^63 - 1"))
+    target: str = inferred("population", TARGET)
+    inference: str = inferred("auto", one_of(BootstrapInference.methods))
+    conservative: float = inferred(0.05, _SHARE)
+
+    def check_options(self) -> None:
+        """Refuse an odd number of replicates with weights in pairs."""
+        if self.weights in ("public", "paired") and self.replicates % 2:
+            raise OptionError("replicates", self.replicates, f"an even number: {self.weights} weights come in pairs")
+
+    # The question
+
+    def plan(self, schema: Schema) -> BootstrapPlan:
+        """Return the sums and the statistic, compiled against a schema."""
+        fields = ("columns", "statistic", "replicates", "weights", "seed", "where")
+        return _plan(schema, **{name: getattr(self, name) for name in fields})
+
+    def text(self, schema: Schema) -> str:
+        """Return the question in one line."""
+        return self.plan(schema).text
+
+    def check(self, schema: Schema, neighbors: Neighbors) -> None:  # noqa: ARG002
+        """Refuse columns, conditions and statistics that the schema cannot serve."""
+        self.plan(schema).check()
+
+    def resolve(self, context: Context) -> Bootstrap:
+        """Return the question without columns that were listed beside a formula: the formula says what is measured."""
+        self.check(context.schema, context.neighbors)
+        return replace(self, columns=()) if "~" in self.statistic else self
+
+    def stage(self, place: int, context: Context, released: tuple[StageRelease, ...]) -> Stage:  # noqa: ARG002
+        """Ask for the sums under random weights.
+
+        Raises
+        ------
+        OptionError
+            If replicates are so many that the sums are too many to hold.
+        """
+        plan = self.plan(context.schema)
+        width = plan.rows.width
+        if width * self.replicates > _MOST:
+            raise OptionError("replicates", self.replicates, f"at most {_MOST // width:,} of these sums")
+        plan.check()
+        return Stage(Resampled(plan.rows))
+
+    def describe(self, measured: Measurement) -> str:
+        """Describe the measurement, what replicates cost, and the noise of the estimate, before anything is spent.
+
+        Returns
+        -------
+        str
+        """
+        rows = self.plan(measured.context.schema).rows
+        plain = GramSum(rows.features) if rows.products else CellSum(rows.features)
+        direct = price_stage(Stage(Sum(plain)), measured.context.privacy, measured.context)
+        noises = [np.multiply(priced.law.scales, priced.steps).max() for priced in (measured, direct)]
+        one, once = map(float, noises)
+        mean = one / np.sqrt(self.replicates)
+        return (
+            f"{measured.describe()}\n"
+            f"replicates   {self.replicates}: noise of one {one:.6g}, of their mean {mean:.6g}, which is "
+            f"{mean / once:.4g} times that of a single release of the same sums at the same price\n"
+            f"balance      replicates tell a mean's sampling error well from {3 * one**2:,.0f} rows on, if values are "
+            "spread evenly over their bounds; with fewer rows take fewer replicates\n"
+            "instead      a direct procedure, where there is one (mean, total, proportion; ols by rounds, whose errors "
+            "are robust), knows its variance better: with few rows its intervals are much narrower"
+        )
+
+    # Inference
+
+    def reads(self, other: Procedure) -> bool:
+        """Whether a release holds sums of the same columns and rows; its replicates and weights are then used."""
+        if type(other) is not type(self) or other.where != self.where:
+            return False
+        return "~" in self.statistic or other.columns == self.columns
+
+    def infer(self, release: Release | None = None) -> BootstrapResults:
+        """Infer from a release of this question, or of one that holds the same sums: free, and without any row.
+
+        Raises
+        ------
+        InferenceError, MissingFromReleaseError
+            If the release was made for another question, or does not hold what the statistic needs.
+        """
+        found, theirs = self._asked_of(release)
+        assert isinstance(theirs, Bootstrap)
+        held = theirs.plan(found.schema)
+        wanted = replace(theirs, statistic=self.statistic).plan(found.schema)
+        nobs = float(found.nobs) if found.nobs is not None and held.rows.keeps_every_row else None
+        statistic, width = held.statistic_of(wanted, nobs), held.rows.width
+        noise = np.diag(found.noise_variances[-width:])  # the last replicate's, which are all alike
+        variance = POISSON.variance if held.weights == "poisson" else 1.0
+        sums = ReplicateSums(found.array.reshape(-1, width), noise, variance, held.rows.in_pairs)
+        rows = float(sums.mean[0]) if nobs is None else nobs
+        method = "fiducial" if self.inference == "auto" else self.inference
+        how = (self.target, method, self.conservative, unstable(sums, held, wanted))
+        inference = BootstrapInference(wanted.names, sums, statistic, rows, nobs is not None, *how)
+        drawn = _WEIGHTS[held.weights]
+        if held.schema.people is not None:
+            drawn = drawn.replace("every row counts", "the rows of a person together count")
+        notes = [*where_notes(held.where), f"{held.replicates:,} replicates of the noisy sums: {drawn}."]
+        shown: dict[str, Any] = {"model_name": "Private bootstrap", "response": wanted.response}
+        if wanted.regression:
+            shown |= {"model_name": "Private OLS, bootstrap", "notes": tuple(notes)}
+            design = FormulaDesign(found.schema, wanted.compiled.design)
+            return BootstrapResults(inference, found, design=design, **shown)
+        notes.append(f"Values are clamped to their declared bounds ({wanted.moments.clamping}).")
+        quantity = wanted.statistic if wanted.statistic in STATISTICS else "estimate"
+        return BootstrapDescription(inference, found, notes=tuple(notes), quantity=quantity, **shown)
+
+
+@suggests
+def bootstrap(
+    columns: str | Sequence[str],
+    data: Data | Release | None = None,
+    *,
+    statistic: str = "mean",
+    replicates: int = 200,
+    weights: Resampling = "double_or_nothing",
+    where: str | None = None,
+    target: str = "population",
+    inference: str = "auto",
+    conservative: float = 0.05,
+    seed: int = 0,
+) -> Bootstrap:
+    """Bootstrap means, ratios, correlations or coefficients, with the privacy noise counted in their errors.
+
+    Parameters
+    ----------
+    columns : str or sequence of str
+        Numeric columns or expressions of them; for proportions conditions, Boolean or categorical columns. Or a formula
+        ``"y ~ x"``, and no statistic.
+    data : PrivateData, PublicData or Release, optional
+        Rows to measure, or a release of this question. Nothing is read or spent here.
+    statistic : str
+        "mean", "total", "proportion", "variance", "std", "cov", "corr"; a formula such as ``"income ~ age"``, for
+        least-squares coefficients; or arithmetic of the columns, which stand for their means: ``"income / age"`` is
+        the ratio of means, named ``mean(income) / mean(age)``. The mean of ratios is ``bootstrap("income / age")``,
+        named ``mean(income / age)``.
+    replicates : int
+        Number B of noisy sums. More cost no more budget: the noise of each grows so that all together keep the price.
+    weights : {"double_or_nothing", "poisson", "public", "paired"}
+        How often a row counts in a replicate. The first two are secret, for add_remove neighbours and a price in `GDP`
+        or `ApproxDP`. The others let a row count twice in one replicate of each pair, for a price in `ZCDP`, `GDP` or
+        `ApproxDP`, and cost twice as much noise variance: "paired" in secret, for both relations; "public" by position
+        and ``seed``, for replace_one neighbours.
+    where : str, optional
+        A condition on declared columns; other rows count as absent.
+    target : {"population", "data"}
+        For "data" the rows are the whole population: only noise and the random weights count as error.
+    inference : {"auto", "fiducial", "unbiased", "conservative", "most_conservative"}
+        Method of intervals, p-values and tests alike. "auto" is "fiducial", which counts what is not known of the
+        variance; the others are those of Brawner & Honaker (2018).
+    conservative : float
+        For "conservative": the probability that too much noise is taken off.
+    seed : int
+        Of public weights.
+
+    Returns
+    -------
+    Bootstrap
+        With ``.explain(privacy)``, ``.fit(privacy)``, ``.measure(privacy)`` and ``.infer()``.
+
+    Raises
+    ------
+    FormulaError, UnknownColumnError, SchemaError
+        If a column, formula or condition cannot be bounded from the schema, before anything is spent.
+    OptionError
+        If an option has no such value, or the statistic is no function of sums.
+    NotProvedError
+        On ``measure``, if weights, neighbours and the unit of the price do not fit.
+
+    Notes
+    -----
+    The claim that B bootstrap releases at rho/B each are rho-zCDP (Brawner & Honaker 2018) is wrong: noise here is
+    calibrated to the exact cost of secret weights (`privacy_cost`). A number of rows is released with every replicate.
+
+    One regression has robust standard errors from `ols` at a lower price; the replicates serve whatever is made of the
+    same sums.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import dpinfer as dpi
+    >>> schema = dpi.Schema(age=dpi.Real(0, 100), income=dpi.Real(0, 200))
+    >>> rng = np.random.default_rng(1)
+    >>> data = dpi.PublicData(schema.sample(5000, rng), schema, rng=rng)
+    >>> results = dpi.bootstrap(["income", "age"], data, statistic="income / age").fit(dpi.GDP(1.0))
+    >>> bool(abs(results.params.iloc[0] - 2) < 0.2)
+    True
+    """
+    listed = (columns,) if isinstance(columns, str) else columns
+    if not isinstance(listed, Sequence) or not all(isinstance(one, str) for one in listed):
+        raise OptionError("columns", columns, "a column, or a list of columns")
+    if isinstance(columns, str) and "~" in columns:
+        if statistic != "mean":
+            raise OptionError("statistic", statistic, "none: the formula given as columns is the statistic")
+        listed, statistic = (), columns
+    return Bootstrap.asking(locals(), columns=tuple(listed))
+
+
+@lru_cache(maxsize=32)
+def _plan(schema: Schema, **fields: Any) -> BootstrapPlan:
+    """Return one plan for equal questions: pricing, running and inference then compile it once."""
+    return BootstrapPlan(schema, **fields)
+
+
+def _coefficients(columns: Array, sums: Array) -> Array:
+    """Return least-squares coefficients (R, p) from upper triangles of cross-products (R, d).
+
+    Of the regressors, then of the response, ``columns`` (p + 1, width) are the combinations of the features.
+    """
+    crossed = columns @ symmetric(sums, columns.shape[1]) @ columns.T
+    try:
+        return np.asarray(np.linalg.solve(crossed[:, :-1, :-1], crossed[:, :-1, -1:])[..., 0])
+    except np.linalg.LinAlgError:
+        return np.full((len(sums), len(columns) - 1), np.nan)
+
+
+def unstable(sums: ReplicateSums, measured: BootstrapPlan, wanted: BootstrapPlan) -> tuple[str, ...]:
+    """Return the reasons why no interval is given, from released numbers alone."""
+    found = []
+    error = float(np.sqrt(sums.noise_of_mean[0, 0]))
+    if wanted.statistic != "total" and sums.mean[0] < max(_FEW * error, 2.0):
+        found.append(f"the number of rows, {sums.mean[0]:,.0f} with a standard error of {error:,.0f}, may be near zero")
+    elif wanted.regression:
+        full, noise = symmetric(np.stack([sums.mean, np.diag(sums.noise_of_mean)]), measured.basis.width)
+        rows = np.linalg.qr(represent(measured.basis, wanted.compiled.design).T)[0].T
+        least = float(np.linalg.eigvalsh(rows @ full @ rows.T)[0])
+        if least < _RELIABLE * noise_level(noise, rows):
+            found.append("the regressors' cross-products are hardly larger than their noise")
+    return tuple(found)
