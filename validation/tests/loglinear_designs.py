@@ -9,12 +9,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 import dpinfer as dpi
-from dpinfer.procedures.noisy_cells import cells_of_table
+from dpinfer.tables.loglinear import cells_of_table
 
 if TYPE_CHECKING:
-    from dpinfer.inference.loglinear import LogLinearModel
-    from dpinfer.procedures.loglinear import LogLinear
-    from dpinfer.procedures.noisy_cells import NoisyCells
+    from dpinfer.tables.loglinear import LogLinear
+    from dpinfer.tables.loglinear_fit import LogLinearModel, NoisyCells
 
 
 def product(*margins: list[float]) -> np.ndarray:

@@ -9,15 +9,14 @@ import numpy as np
 from matplotlib.figure import Figure
 
 import dpinfer as dpi
-from dpinfer.inference.loglinear import fit_loglinear
-from dpinfer.inference.loglinear_inference import LogLinearInference
 from dpinfer.inference.moment_inference import batch_moments
 from dpinfer.inference.released import Released
 from dpinfer.inference.simultaneous import joint_level
-from dpinfer.inference.testing.residuals import residual_table
-from dpinfer.inference.testing.tables import Independence
 from dpinfer.kernel.stage import Context
 from dpinfer.procedures.described import describe
+from dpinfer.tables.chi_squared_inference import Independence, residual_table
+from dpinfer.tables.loglinear_fit import fit_loglinear
+from dpinfer.tables.loglinear_inference import LogLinearInference
 from validation.common.cells import measured
 from validation.common.claims import RULES, Claim, least_coverage
 from validation.common.outputs import Options, options, write_figure, write_table
