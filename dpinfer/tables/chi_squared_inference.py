@@ -29,7 +29,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, NamedTuple, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 from scipy import special
@@ -51,24 +51,14 @@ if TYPE_CHECKING:
     from dpinfer.numerics.arrays import Array, Mask
     from dpinfer.tables.marginal_inference import TableNoise
 
-    Derivatives = tuple[Array, Array, Array]
+    Effect = Callable[[Array], tuple[Array, Array]]
+    """A squared effect of counts, and its gradient."""
     Margins = tuple[Array, Array]
+    NullParts = tuple[Array, Array, Array]
+    """Expected counts, and variances of observed less expected from sampling and noise; real or complex (..., d)."""
     Noise = CountNoise | TableNoise
 
-__all__ = [
-    "STATISTICS",
-    "CountModel",
-    "EffectSize",
-    "GoodnessOfFit",
-    "Homogeneity",
-    "Independence",
-    "ResidualTable",
-    "cohens_w",
-    "cramers_v",
-    "margins_of",
-    "nearest_product",
-    "residual_table",
-]
+__all__ = ["STATISTICS", "CountModel", "GoodnessOfFit", "Homogeneity", "Independence"]
 
 STATISTICS = ("projected", "pearson")
 
@@ -96,17 +86,6 @@ def _sum(values: Array) -> Array:
 
 def _whole(size: Array) -> NDArray[np.int64]:
     return np.maximum(np.rint(size), 1.0).astype(np.int64)
-
-
-class NullParts(NamedTuple):
-    """Expected counts, and variances of observed less expected under the hypothesis; each real or complex (..., d).
-
-    They are smooth in the counts, so that derivatives can be taken.
-    """
-
-    expected: Array
-    sampling: Array
-    noise: Array
 
 
 def _raised(x: Array) -> Array:
@@ -173,17 +152,17 @@ class GoodnessOfFit:
         return _whole(self._rows(values))
 
     def null_parts(self, x: Array) -> NullParts:
-        """See `NullParts`: a private number of rows is a weighted sum of the counts."""
+        """Return the parts, smooth in the counts; a private number of rows is a weighted sum of these."""
         p = self.probabilities
         if self.nobs is not None:
             total = np.full(x.shape, float(self.nobs))
-            return NullParts(total * p, total * p * (1 - p), np.full(x.shape, self.noise.variance))
+            return total * p, total * p * (1 - p), np.full(x.shape, self.noise.variance)
         total = _raised(x.sum(axis=-1, keepdims=True))
         weights = np.ones(p.size) if self.kind == "pearson" else p / (total * p + self.noise.contrast)
         weights = weights / (weights * p).sum(axis=-1, keepdims=True)
         total = _raised((x * weights).sum(axis=-1, keepdims=True))
         sampling = total * p * (1 - 2 * p * weights + p * (p * weights**2).sum(axis=-1, keepdims=True))
-        return NullParts(total * p, sampling, self.noise.components.after_size(p, np.broadcast_to(weights, x.shape)))
+        return total * p, sampling, self.noise.components.after_size(p, np.broadcast_to(weights, x.shape))
 
     def draw(self, fitted: NDArray[np.int64], size: int, rng: np.random.Generator) -> Array:
         """See `NullModel.draw`."""
@@ -194,12 +173,12 @@ class GoodnessOfFit:
         return noise
 
 
-@dataclass(frozen=True, eq=False)
 class _TwoWay(ABC):
     """What tests of an r by c table share."""
 
     shape: tuple[int, int]
     noise: Noise
+    kind: str
 
     @property
     def dof(self) -> int:
@@ -216,8 +195,8 @@ class _TwoWay(ABC):
         """Margins of tables (r, c, N) whose product is expected, (r, N) and (c, N)."""
 
     @abstractmethod
-    def _of_tables(self, table: Array) -> Array:
-        """Statistics (N,) of tables (r, c, N)."""
+    def _projected(self, table: Array) -> Array:
+        """Projected statistics (N,) of tables (r, c, N)."""
 
     @abstractmethod
     def _nearest(self, table: Array) -> Product:
@@ -241,7 +220,13 @@ class _TwoWay(ABC):
         flat = values.reshape(-1, values.shape[-1])
         found, size = np.empty(len(flat)), max(_BLOCK // flat.shape[1], 500)
         for start in range(0, len(flat), size):
-            found[start : start + size] = self._of_tables(self._tables(flat[start : start + size]))
+            table = self._tables(flat[start : start + size])
+            if self.kind == "projected":
+                found[start : start + size] = self._projected(table)
+            else:
+                rows, columns = self._margins(table)
+                expected = rows[:, None] * columns
+                found[start : start + size] = ((table - expected) ** 2 / expected).sum(axis=(0, 1))
         return found.reshape(values.shape[:-1])
 
     def fit(self, values: Array) -> tuple[Any, Any]:
@@ -277,7 +262,7 @@ class _TwoWay(ABC):
         b = (by_column / by_column.sum(axis=-1, keepdims=True))[..., None, :]
         noisy = self.noise.components.after_product(a, b, size_known=size_known, rows_known=rows_known)
         expected = total[..., None, None] * a * b
-        return NullParts(*(one.reshape(x.shape) for one in (expected, expected * (1 - a) * (1 - b), noisy)))
+        return expected.reshape(x.shape), (expected * (1 - a) * (1 - b)).reshape(x.shape), noisy.reshape(x.shape)
 
 
 @dataclass(frozen=True, eq=False)
@@ -293,6 +278,8 @@ class Independence(_TwoWay):
     kind : {"projected", "pearson"}
     """
 
+    shape: tuple[int, int]
+    noise: Noise
     nobs: int | None = None
     kind: str = "projected"
 
@@ -304,11 +291,8 @@ class Independence(_TwoWay):
     def _margins(self, table: Array) -> Margins:
         return margins_of(table, self.nobs)
 
-    def _of_tables(self, table: Array) -> Array:
-        if self.kind == "projected":
-            return self._nearest(table).length
-        rows, columns = self._margins(table)
-        return _pearson(table, rows[:, None] * columns)
+    def _projected(self, table: Array) -> Array:
+        return self._nearest(table).length
 
     def _nearest(self, table: Array) -> Product:
         return nearest_product(table, self.noise.contrast, self.nobs)
@@ -319,7 +303,7 @@ class Independence(_TwoWay):
         return _whole(found.rows.sum(axis=0)), cells.reshape(-1, cells.shape[-1]).T
 
     def null_parts(self, x: Array) -> NullParts:
-        """See `NullParts`."""
+        """Return the parts, smooth in the counts."""
         size = x.sum(axis=-1)
         total = _raised(size) if self.nobs is None else np.full(size.shape, self.nobs)
         by_row = x.reshape(*x.shape[:-1], *self.shape).sum(axis=-1) + ((total - size) / self.shape[0])[..., None]
@@ -346,6 +330,8 @@ class Homogeneity(_TwoWay):
     kind : {"projected", "pearson"}
     """
 
+    shape: tuple[int, int]
+    noise: Noise
     sizes: Array | None = None
     kind: str = "projected"
 
@@ -361,14 +347,12 @@ class Homogeneity(_TwoWay):
         common = np.maximum(table.sum(axis=0) + (sizes - totals).sum(axis=0) / self.shape[1], LEAST)
         return sizes, common / common.sum(axis=0)
 
-    def _of_tables(self, table: Array) -> Array:
-        if self.kind == "projected" and self.sizes is None:
+    def _projected(self, table: Array) -> Array:
+        """Squared length of residuals of public sizes, less what a change of the common shares explains."""
+        if self.sizes is None:
             return self._nearest(table).length
         sizes, common = self._margins(table)
         expected = sizes[:, None] * common
-        if self.kind == "pearson":
-            return _pearson(table, expected)
-        # the squared length of residuals of public sizes, less what a change of the common shares explains
         residual = table - expected
         residual = residual - residual.mean(axis=1, keepdims=True)
         inverse = 1.0 / (expected + self.noise.contrast)
@@ -397,7 +381,7 @@ class Homogeneity(_TwoWay):
         return _whole(rows.T), np.asarray((columns / columns.sum(axis=0)).T)
 
     def null_parts(self, x: Array) -> NullParts:
-        """See `NullParts`."""
+        """Return the parts, smooth in the counts."""
         table, known = x.reshape(*x.shape[:-1], *self.shape), self.sizes is not None
         by_row = _raised(table.sum(axis=-1)) if self.sizes is None else np.broadcast_to(self.sizes, table.shape[:-1])
         return self._product_parts(x, by_row, by_row.sum(axis=-1), rows_known=known, size_known=known)
@@ -408,10 +392,6 @@ class Homogeneity(_TwoWay):
         counts = rng.multinomial(sizes[:, None, :], shares[:, None, None], size=(len(sizes), size, self.shape[0]))
         flat = counts.reshape(len(sizes), size, -1)
         return np.asarray(flat + self.noise.rvs(flat.shape, rng))
-
-
-def _pearson(table: Array, expected: Array) -> Array:
-    return np.asarray(((table - expected) ** 2 / expected).sum(axis=(0, 1)))
 
 
 @dataclass(frozen=True, eq=False)
@@ -698,7 +678,7 @@ def cramers_v(
     size = np.maximum(table.sum(axis=(-2, -1)), LEAST)[..., None]
     null = size * (margins[0][..., :, None] * margins[1][..., None, :]).reshape(values.shape)
     return _effect_size(
-        table.reshape(values.shape), null, lambda at: _moments(_phi_squared(at, shape), at, noise, nobs), clear,
+        table.reshape(values.shape), null, lambda at: _phi_squared(at, shape), noise, nobs, clear,
         scale=float(min(shape) - 1), largest=1.0, alpha=alpha,
     )  # fmt: skip
 
@@ -732,7 +712,7 @@ def cohens_w(
     null = np.maximum(total, LEAST)[..., None] * probabilities
     clear = np.asarray(total > max(_CLEAR_EFFECT * spread, LEAST))
     return _effect_size(
-        counts, null, lambda at: _moments(_w_squared(at, probabilities), at, noise, nobs), clear,
+        counts, null, lambda at: _w_squared(at, probabilities), noise, nobs, clear,
         scale=1.0, largest=float(np.sqrt(1 / probabilities.min() - 1)), alpha=alpha,
     )  # fmt: skip
 
@@ -744,46 +724,34 @@ def _of_size(values: Array, nobs: int | None) -> Array:
     return np.asarray(values + (nobs - values.sum(axis=-1, keepdims=True)) / values.shape[-1])
 
 
-def _phi_squared(counts: Array, shape: tuple[int, int]) -> Derivatives:
-    """phi^2 of counts (..., r c) with positive margins, its gradient (..., d) and its Hessian (..., d, d)."""
-    r, c = shape
-    flat = counts.shape
-    x = counts.reshape(*flat[:-1], r, c)
+def _phi_squared(counts: Array, shape: tuple[int, int]) -> tuple[Array, Array]:
+    """phi^2 (...) of counts (..., r c), real or complex, with positive margins, and its gradient (..., d)."""
+    x = counts.reshape(*counts.shape[:-1], *shape)
     row, column = x.sum(axis=-1)[..., :, None], x.sum(axis=-2)[..., None, :]
     u = x / (row * column)
-    across = (x**2 / column).sum(axis=-1, keepdims=True)
-    down = (x**2 / row).sum(axis=-2, keepdims=True)
-    slope = (2 * u - across / row**2 - down / column**2).reshape(flat)
-    hessian = np.zeros((*flat[:-1], r, c, r, c))
-    ends = (x / column / row) ** 2, (x / row / column) ** 2
-    i, j = np.arange(r), np.arange(c)
-    pair = -2 * (u / row)
-    same_row = pair[..., :, :, None] + pair[..., :, None, :] + 2 * (across / row**3)[..., None]
-    hessian += ends[0][..., :, None, None, :] + np.swapaxes(ends[1], -1, -2)[..., None, :, :, None]
-    np.einsum("...klkn->...kln", hessian)[...] += same_row
-    pair = np.swapaxes(-2 * (u / column), -1, -2)
-    same_column = pair[..., :, :, None] + pair[..., :, None, :] + 2 * np.swapaxes(down / column**3, -1, -2)[..., None]
-    np.einsum("...klml->...lkm", hessian)[...] += same_column
-    hessian[..., i[:, None], j, i[:, None], j] += 2 / (row * column)
-    return (x * u).sum(axis=(-2, -1)) - 1, slope, hessian.reshape(*flat, flat[-1])
+    across, down = (x**2 / column).sum(axis=-1, keepdims=True), (x**2 / row).sum(axis=-2, keepdims=True)
+    return (x * u).sum(axis=(-2, -1)) - 1, (2 * u - across / row**2 - down / column**2).reshape(counts.shape)
 
 
-def _w_squared(counts: Array, p: Array) -> Derivatives:
-    """w^2 of counts (..., d), its gradient (..., d) and its Hessian (..., d, d)."""
-    total = counts.sum(axis=-1, keepdims=True)
-    u = counts / p
+def _w_squared(counts: Array, p: Array) -> tuple[Array, Array]:
+    """w^2 (...) of counts (..., d), real or complex, and its gradient (..., d)."""
+    total, u = counts.sum(axis=-1, keepdims=True), counts / p
     square = (counts * u).sum(axis=-1, keepdims=True)
-    hessian = -4 * (u[..., :, None] + u[..., None, :]) / total[..., None] ** 3 + (6 * square / total**4)[..., None]
-    hessian = hessian + np.eye(p.size) / p * (2 / total**2)[..., None]
-    return (square / total**2)[..., 0] - 1, 2 * u / total**2 - 2 * square / total**3, hessian
+    return (square / total**2)[..., 0] - 1, 2 * u / total**2 - 2 * square / total**3
 
 
-def _moments(at: Derivatives, counts: Array, noise: Noise, nobs: int | None) -> tuple[Array, Array, Array, Array]:
+def _derivatives(effect: Effect, counts: Array) -> tuple[Array, Array, Array]:
+    """Return a squared effect (...), its gradient (..., d), and its Hessian (..., d, d) by complex steps: exact."""
+    _, moved = effect(counts[..., None, :] + 1j * _DERIVATIVE_STEP * np.eye(counts.shape[-1]))
+    return *effect(counts), np.imag(moved) / _DERIVATIVE_STEP
+
+
+def _moments(effect: Effect, counts: Array, noise: Noise, nobs: int | None) -> tuple[Array, Array, Array, Array]:
     """Squared effect at counts (..., d), bias and variance (...) of its expansion, and the variance of that variance.
 
     Of the last one only what does not come with the squared effect itself.
     """
-    (squared, slope, hessian), known = at, nobs is not None
+    (squared, slope, hessian), known = _derivatives(effect, counts), nobs is not None
     own = np.diagonal(hessian, axis1=-2, axis2=-1)
     product = hessian * counts[..., None, :] + noise.times(hessian, known=known)
     bias = 0.5 * np.diagonal(product, axis1=-2, axis2=-1).sum(axis=-1)
@@ -799,35 +767,29 @@ def _moments(at: Derivatives, counts: Array, noise: Noise, nobs: int | None) -> 
 
 
 def _effect_size(
-    counts: Array,
-    null: Array,
-    moments: Callable[[Array], tuple[Array, ...]],
-    clear: Mask,
-    *,
-    scale: float,
-    largest: float,
-    alpha: float,
-) -> EffectSize:
+    counts: Array, null: Array, effect: Effect, noise: Noise, nobs: int | None, clear: Mask,
+    *, scale: float, largest: float, alpha: float,
+) -> EffectSize:  # fmt: skip
     """Estimate and interval from the moments at the hypothesis and at the table that the release shows."""
     residual = counts - null
     found = (residual**2 / null).sum(axis=-1) / null.sum(axis=-1)
-    _, bias, variance, _ = moments(null)
+    _, bias, variance, _ = _moments(effect, null, noise, nobs)
     bias, variance = np.maximum(bias, 1e-12), np.maximum(variance, 1e-24)
     freedom = 2 * bias**2 / variance
     goal = np.maximum(found, bias + 2 * np.sqrt(variance))
     times = np.where(clear, np.sqrt(goal / np.maximum(found, 1e-300)), 0.0)[..., None]
     away = np.maximum(null + times * residual, _FLOOR * null)
     away *= (null.sum(axis=-1) / away.sum(axis=-1))[..., None]
-    squared, away_bias, away_variance, unsure = moments(away)
+    squared, away_bias, away_variance, unsure = _moments(effect, away, noise, nobs)
     place = np.maximum(squared, 1e-9)
     rise = np.maximum((away_variance - variance) / place, (away_variance - 3 * variance) / (goal - bias))
     least = 0.5 * np.minimum(variance, away_variance)
     student = 0.5 / np.clip(unsure / np.maximum(away_variance, 1e-24) ** 2, 1e-6, 0.25)
     tail = special.ndtr(special.stdtrit(student, alpha / 2))
 
-    def law(effect: Array) -> tuple[Array, Array]:
-        mean = effect + bias + (away_bias - bias) * np.minimum(effect / place, 1.0)
-        return mean, np.maximum(variance + rise * effect, least)
+    def law(size: Array) -> tuple[Array, Array]:
+        mean = size + bias + (away_bias - bias) * np.minimum(size / place, 1.0)
+        return mean, np.maximum(variance + rise * size, least)
 
     most = scale * largest**2
     first = np.clip(found - bias, 0.0, most)

@@ -121,13 +121,18 @@ class ChiSquareResults(TestResults):
         """
         level, together = check_alpha(alpha), checked_truth("simultaneous", simultaneous)
         found = residual_table(self.model, self.values, alpha=level, simultaneous=together)
-        columns = [
-            self.values, found.expected, found.difference, found.standard_error, found.noise_error, found.standardised,
-            found.lower, found.upper,
-        ]  # fmt: skip
-        names = ["observed", "expected", "difference", "std err", "std err (noise)", "residual"]
-        names += interval_labels(alpha)
-        return pd.DataFrame(dict(zip(names, columns, strict=True)), index=self.index)
+        names = [
+            "observed",
+            "expected",
+            "difference",
+            "std err",
+            "std err (noise)",
+            "residual",
+            *interval_labels(alpha),
+        ]
+        rows = [self.values, found.expected, found.difference, found.standard_error, found.noise_error]
+        cells = np.column_stack([*rows, found.standardised, found.lower, found.upper])
+        return pd.DataFrame(cells, index=self.index, columns=names)
 
     def frame(self, alpha: float = 0.05) -> pd.DataFrame:
         """Return `residuals` without the errors of the differences."""
@@ -235,10 +240,8 @@ def count_flags(
     few = int((model.expected(values) < max(_SMALL, spread)).sum())
     if few:
         so = "there is little to see in those cells" if distribution else "the limit may be far off: null='simulated'"
-        found.append(
-            f"{few} of {values.size} expected counts are below 5 or below the noise (standard deviation {spread:.4g}): "
-            + so
-        )
+        below = f"{few} of {values.size} expected counts are below 5 or below the noise"
+        found.append(f"{below} (standard deviation {spread:.4g}): {so}")
     if values.sum() < 1 and public is None:
         found.append("the noisy number of rows is below one: it was taken as one")
     elif (values < 0).any():

@@ -127,28 +127,26 @@ def linear_queries(
 def _queries(given: Any) -> tuple[tuple[str, Any], ...]:
     """Read queries as pairs of name and weights: numbers in order, or a mapping by cell."""
     if isinstance(given, pd.DataFrame):
-        labels = list(given.columns)
-        rows = [_numbers(row) for row in given.to_numpy(dtype=object).tolist()]
+        labels, rows = list(given.columns), given.to_numpy(dtype=object).tolist()
         if len(set(labels)) < len(labels):
             raise OptionError("queries", labels[:10], "a column for each cell, none twice")
         by_cell = [dict(zip(labels, row, strict=True)) for row in rows]
-        return tuple((str(name), row) for name, row in zip(given.index, by_cell, strict=True))
-    if isinstance(given, Mapping):
-        found: list[tuple[str, Any]] = []
-        for name, weights in given.items():
-            one = dict(zip(weights.index, weights, strict=True)) if isinstance(weights, pd.Series) else weights
-            if isinstance(one, Mapping):
-                found.append((name, dict(zip(one, _numbers(list(one.values())), strict=True))))
-            else:
-                found.append((name, _numbers(one)))
-        return tuple(found)
-    try:
-        array = np.atleast_2d(np.asarray(given, dtype=np.float64))
-    except (TypeError, ValueError):
-        array = np.zeros(0)
-    if array.ndim != 2 or not array.size:
-        raise OptionError("queries", type_of(given), "an array (q, G), a DataFrame, or a mapping of name to weights")
-    return tuple((f"q{place}", tuple(row)) for place, row in enumerate(array.tolist()))
+        listed: list[tuple[str, Any]] = list(zip(map(str, given.index), by_cell, strict=True))
+    elif isinstance(given, Mapping):
+        listed = [(name, dict(one.items()) if isinstance(one, pd.Series) else one) for name, one in given.items()]
+    else:
+        try:
+            array = np.atleast_2d(np.asarray(given, dtype=np.float64))
+        except (TypeError, ValueError):
+            array = np.zeros(0)
+        if array.ndim != 2 or not array.size:
+            right = "an array (q, G), a DataFrame, or a mapping of name to weights"
+            raise OptionError("queries", type_of(given), right)
+        listed = [(f"q{place}", row) for place, row in enumerate(array.tolist())]
+    return tuple(
+        (name, dict(zip(one, _numbers(one.values()), strict=True)) if isinstance(one, Mapping) else _numbers(one))
+        for name, one in listed
+    )
 
 
 def _numbers(given: Any) -> tuple[float, ...]:
@@ -204,16 +202,16 @@ class Weights:
         ------
         ReleaseFormatError
         """
-        step, lines = stored["step"], stored["lines"]
+        step, rows = stored["step"], [[int(number) for number in str.split(line)] for line in stored["lines"]]
         if type(step) not in (int, float) or not 0 < step < np.inf:
             raise ReleaseFormatError("step is not a positive number")
-        if not isinstance(lines, list) or not all(isinstance(line, str) for line in lines):
-            raise ReleaseFormatError("weights are not lines of whole numbers")
-        rows = [[int(number) for number in line.split()] for line in lines]
-        if not rows or not rows[0] or len(set(map(len, rows))) > 1:
-            raise ReleaseFormatError("weights are not as many in each query")
-        if any(max(map(abs, row)) > LARGEST_WEIGHT for row in rows):
-            raise ReleaseFormatError(f"weights are not at most {LARGEST_WEIGHT:,} steps")
+        if (
+            not rows
+            or not rows[0]
+            or len(set(map(len, rows))) > 1
+            or max(max(map(abs, row)) for row in rows) > LARGEST_WEIGHT
+        ):
+            raise ReleaseFormatError(f"weights are no lines of as many whole numbers each, at most {LARGEST_WEIGHT:,}")
         return cls(matrix=np.array(rows, dtype=np.int64), step=float(step))
 
 

@@ -36,17 +36,7 @@ if TYPE_CHECKING:
     from dpinfer.numerics.arrays import Array, Mask
     from dpinfer.schema.axes import Axis
 
-__all__ = [
-    "CellNoise",
-    "CellTable",
-    "LogLinearFit",
-    "LogLinearModel",
-    "NoisyCells",
-    "Reduced",
-    "fit_loglinear",
-    "one_sided",
-    "reduced",
-]
+__all__ = ["CellNoise", "CellTable", "LogLinearFit", "LogLinearModel", "NoisyCells", "fit_loglinear", "reduced"]
 
 MOST_CELLS = 2**12
 """Cells of a table that a formula is fitted to."""
@@ -215,11 +205,11 @@ class LogLinearFit:
         """Coefficients (R, p)."""
         return np.asarray(self.coordinates @ self.model.basis[1].T)
 
-    def taken(self, places: object) -> LogLinearFit:
-        """Return some of the fits."""
-        index = np.asarray(places)
-        parts = {name: getattr(self, name)[index] for name in ("values", "coordinates", "means", "exists")}
-        return replace(self, **parts)
+    @property
+    def fitted(self) -> LogLinearFit:
+        """The fits that exist."""
+        values, coordinates, means = (one[self.exists] for one in (self.values, self.coordinates, self.means))
+        return LogLinearFit(self.model, values, coordinates, means, self.exists[self.exists])
 
     @cached_property
     def influence(self) -> Array:
@@ -228,6 +218,7 @@ class LogLinearFit:
         curves = information(columns, self.means)
         return np.asarray(back @ np.linalg.solve(curves, np.broadcast_to(columns.T, (len(curves), *columns.T.shape))))
 
+    @cached_property
     def covariance(self) -> tuple[Array, Array]:
         """Covariance of the coefficients from sampling and from noise, each (R, p, p); see `sampling_covariance`."""
         weights = self.influence
@@ -450,16 +441,9 @@ def _moved_cells(design: Array, values: Array) -> Mask:
         moved: Mask = design @ best.x < -_FACE
         if moved.any():
             return moved
-    level = optimize.linprog(
-        design.sum(axis=0),
-        A_ub=np.vstack([limits, -slope / scale]),
-        b_ub=np.append(ends, _EXACT / 100),
-        bounds=free,
-        method="highs",
-    )
-    if level.status != 0:
-        return np.zeros(len(design), dtype=bool)
-    return np.asarray(design @ level.x < -_FACE)
+    limits, ends = np.vstack([limits, -slope / scale]), np.append(ends, _EXACT / 100)
+    level = optimize.linprog(design.sum(axis=0), A_ub=limits, b_ub=ends, bounds=free, method="highs")
+    return np.asarray(design @ level.x < -_FACE) if level.status == 0 else np.zeros(len(design), dtype=bool)
 
 
 # The cells as rows of a design
@@ -574,11 +558,8 @@ def check_size(cells: int, columns: int) -> None:
     OptionError
     """
     if cells > MOST_CELLS or columns > MOST_COLUMNS:
-        raise OptionError(
-            "formula",
-            f"{columns} coefficients of {cells:,} cells",
-            f"at most {MOST_COLUMNS} coefficients and {MOST_CELLS:,} cells; name fewer factors, or coarser ones",
-        )
+        right = f"at most {MOST_COLUMNS} coefficients and {MOST_CELLS:,} cells; name fewer factors, or coarser ones"
+        raise OptionError("formula", f"{columns} coefficients of {cells:,} cells", right)
 
 
 def _column(labels: Sequence[Any]) -> Any:

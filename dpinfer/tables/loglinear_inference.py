@@ -21,7 +21,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 from scipy import stats
@@ -55,21 +55,12 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from dpinfer.numerics.arrays import Array, Mask, Places
+    from dpinfer.numerics.arrays import Array, Mask
     from dpinfer.tables.loglinear_fit import CellNoise, LogLinearFit, LogLinearModel
 
-__all__ = [
-    "METHODS",
-    "LogLinearInference",
-    "NestedLogLinear",
-    "batch_loglinear",
-    "loglinear_oracle",
-    "nested",
-    "one_sided",
-    "ridge_fit",
-    "score_intervals",
-    "score_test",
-]
+    Point = tuple[Array, ...]
+
+__all__ = ["METHODS", "LogLinearInference", "NestedLogLinear", "batch_loglinear", "loglinear_oracle", "nested"]
 
 METHODS = ("auto", "score", "wald")
 
@@ -152,27 +143,23 @@ class LogLinearInference(BaseInference):
         return means
 
     @cached_property
+    def _estimated(self) -> tuple[Array, Array, Array]:
+        return self.combinations(np.eye(len(self.names)))
+
+    @property
     def params(self) -> Array:
         """Coefficients (p,); NaN where not determined."""
-        if self.fit is None:
-            return np.full(len(self.names), np.nan)
-        return np.where(self.determined, self.found.directions @ self.fit.params[0], np.nan)
+        return self._estimated[0]
 
-    @cached_property
+    @property
     def cov_sampling(self) -> Array:
         """Covariance from sampling (p, p)."""
-        return self._covariance(0)
+        return self._estimated[1]
 
-    @cached_property
+    @property
     def cov_noise(self) -> Array:
         """Covariance from privacy noise (p, p)."""
-        return self._covariance(1)
-
-    def _covariance(self, place: int) -> Array:
-        if self.fit is None:
-            return np.full((len(self.names),) * 2, np.nan)
-        turn, known = self.found.directions, self.determined[:, None] & self.determined
-        return np.where(known, turn @ self.fit.covariance()[place][0] @ turn.T, np.nan)
+        return self._estimated[2]
 
     @property
     def flags(self) -> tuple[str, ...]:
@@ -197,40 +184,25 @@ class LogLinearInference(BaseInference):
         return tuple(found)
 
     def combinations(self, rows: Array) -> tuple[Array, Array, Array]:
-        """Estimates of combinations (k, p) of coefficients, and their variances from sampling and noise, each (k,).
+        """Return estimates (k,) of combinations (k, p) of coefficients, and covariances from sampling and noise (k, k).
 
         NaN where not determined.
         """
-        found = np.full((3, len(rows)), np.nan)
+        center, covariances = np.full(len(rows), np.nan), np.full((2, len(rows), len(rows)), np.nan)
         known = self.found.determined(rows)
-        if self.fit is not None and known.any():
+        if self.fit is not None:
             turned = rows[known] @ self.found.directions
-            parts = [np.einsum("kp,pq,kq->k", turned, part[0], turned) for part in self.fit.covariance()]
-            found[:, known] = self.fit.params[0] @ turned.T, *(np.maximum(part, 0.0) for part in parts)
-        return found[0], found[1], found[2]
-
-    def combined_covariance(self, rows: Array) -> Array:
-        """Covariance (k, k) of combinations (k, p), sampling and noise; NaN where not determined."""
-        found = np.full((len(rows), len(rows)), np.nan)
-        known = self.found.determined(rows)
-        if self.fit is not None and known.any():
-            turned = rows[known] @ self.found.directions
-            found[np.ix_(known, known)] = turned @ np.add(*self.fit.covariance())[0] @ turned.T
-        return found
+            center[known] = self.fit.params[0] @ turned.T
+            for place, part in enumerate(self.fit.covariance):
+                covariances[place][np.ix_(known, known)] = turned @ part[0] @ turned.T
+        return center, covariances[0], covariances[1]
 
     # Intervals and tests
 
     def intervals(self, contrasts: Array, alpha: float) -> Array:
         """Intervals of level ``1 - alpha`` for each row of ``contrasts`` (k, p), as (k, 2)."""
-        rows = rows_of(contrasts)
-        ends = np.tile([-np.inf, np.inf], (len(rows), 1))
-        known = self.found.determined(rows)
-        if self.fit is not None and known.any():
-            ends[known] = _intervals(self.fit, rows[known] @ self.found.directions, alpha, self.method)[0]
-        if self.method == "score":
-            for place in np.flatnonzero(~known):
-                ends[place] = one_sided(self.model, self.values[None], rows[place], alpha)[0]
-        return ends
+        found = _intervals(self.model, self.values[None], self.found, rows_of(contrasts), alpha, self.method)
+        return np.asarray(found[0])
 
     def contrast_pvalues(self, contrasts: Array, values: Array) -> Array:
         """Two-sided p-values (k,) of ``contrasts @ params = values``."""
@@ -245,46 +217,68 @@ class LogLinearInference(BaseInference):
         return statistic, count, pvalue
 
     def _joint(self, rows: Array, targets: Array) -> tuple[float, float]:
-        """Return the squared distance of combinations from values, and its p-value; 0 and 1 where there is no fit."""
-        known = self.fit is not None and bool(self.found.determined(rows).all())
-        if self.method == "score" or not known:
-            model, values, turned = self.model, self.values[None], rows
-            if known and self.fit is not None:
-                model, values, turned = self.fit.model, self.fit.values, rows @ self.found.directions
-            test = score_test(model, values, turned, targets)
-            usable = bool(test.exists[0]) and self.method == "score"
-            return (float(test.distance[0] ** 2), float(test.pvalue[0])) if usable else (0.0, 1.0)
-        assert self.fit is not None
-        turned = rows @ self.found.directions
-        center, error, kurtosis = _combinations(self.fit, turned)
-        if len(rows) == 1:
-            distance = (center[0] - targets) / error[0]
-            return float(distance[0] ** 2), float(widened_pvalue(distance, kurtosis[0])[0])
-        total = turned @ np.add(*self.fit.covariance())[0] @ turned.T
-        root = np.linalg.cholesky(total)
-        statistic = float((np.linalg.solve(root, center[0] - targets) ** 2).sum())
-        loads = self.fit.model.noise.laplace(np.linalg.solve(root, turned @ self.fit.influence[0]))
-        return statistic, float(joint_pvalue(statistic, len(rows), loadings=loads))
+        squares, pvalues = _joint_test(self.model, self.values[None], self.found, rows, targets, self.method)
+        return float(squares[0]), float(pvalues[0])
+
+
+# R tables (R, d) that are fitted to the same cells
 
 
 def _combinations(fit: LogLinearFit, rows: Array) -> tuple[Array, Array, Array]:
     """Return combinations of coefficients (R, k), their standard errors, and the excess kurtosis of their errors."""
-    covariance = np.add(*fit.covariance())
-    variance = np.einsum("kp,rpq,kq->rk", rows, covariance, rows)
-    if fit.model.noise.is_normal:
-        kurtosis = np.zeros_like(variance)
-    else:
+    variance = np.einsum("kp,rpq,kq->rk", rows, np.add(*fit.covariance), rows)
+    kurtosis = np.zeros_like(variance)
+    if not fit.model.noise.is_normal:
         kurtosis = fit.model.noise.fourth_cumulant(rows @ fit.influence) / variance**2
     return np.asarray(fit.params @ rows.T), np.sqrt(variance), kurtosis
 
 
-def _intervals(fit: LogLinearFit, rows: Array, alpha: float, method: str) -> Array:
-    """Intervals (R, k, 2) of combinations of coefficients."""
+def _intervals(model: LogLinearModel, values: Array, part: Reduced, rows: Array, alpha: float, method: str) -> Array:
+    """Intervals (R, k, 2) of combinations of coefficients (k, p)."""
+    ends, known = np.tile([-np.inf, np.inf], (len(values), len(rows), 1)), part.determined(rows)
+    if part.fit is not None and known.any():
+        turned = rows[known] @ part.directions
+        if method == "score":
+            ends[:, known] = score_intervals(part.fit, turned, alpha)
+        else:
+            center, error, kurtosis = _combinations(part.fit, turned)
+            half = widened(alpha, kurtosis) * error
+            ends[:, known] = np.stack([center - half, center + half], axis=-1)
+    for place in np.flatnonzero(~known) if method == "score" else ():
+        ends[:, place] = one_sided(model, values, rows[place], alpha)
+    return ends
+
+
+def _joint_test(
+    model: LogLinearModel, values: Array, part: Reduced, rows: Array, targets: Array, method: str
+) -> tuple[Array, Array]:
+    """Squared distances (R,) of combinations (k, p) from values (k,), and p-values; 0 and 1 where there is no fit."""
+    known = part.fit is not None and bool(part.determined(rows).all())
+    if part.fit is not None and known:
+        model, values, rows = part.fit.model, part.fit.values, rows @ part.directions
     if method == "score":
-        return score_intervals(fit, rows, alpha)
-    center, error, kurtosis = _combinations(fit, rows)
-    half = widened(alpha, kurtosis) * error
-    return np.stack([center - half, center + half], axis=-1)
+        test = score_test(model, values, rows, targets)
+        return test.distance**2, test.pvalue
+    if part.fit is None or not known:
+        return np.zeros(len(values)), np.ones(len(values))
+    center, error, kurtosis = _combinations(part.fit, rows)
+    if len(rows) == 1:
+        distance = (center - targets) / error
+        return distance[:, 0] ** 2, widened_pvalue(distance, kurtosis)[:, 0]
+    total = rows @ np.add(*part.fit.covariance) @ rows.T
+    squares = (np.linalg.solve(np.linalg.cholesky(total), (center - targets)[..., None]) ** 2).sum(axis=(1, 2))
+    return squares, _joint_pvalues(model, squares, total, rows @ part.fit.influence)
+
+
+def _joint_pvalues(model: LogLinearModel, squares: Array, covariance: Array, weights: Array) -> Array:
+    """P-values (R,) of squared lengths of sums of counts, of covariance (R, k, k) and with weights (R, k, d)."""
+    found = []
+    for square, one, weight in zip(squares.tolist(), covariance, weights, strict=True):
+        normal, loads = model.noise.is_normal, None
+        if not normal:
+            loads = model.noise.laplace(np.linalg.solve(np.linalg.cholesky(one), weight))
+        found.append(joint_pvalue(square, len(one), loadings=loads))
+    return np.array(found)
 
 
 def batch_loglinear(
@@ -298,50 +292,26 @@ def batch_loglinear(
 ) -> BatchEstimates:
     """Infer from R tables of noisy counts (R, d); equal to `LogLinearInference` one by one."""
     method = "score" if method == "auto" else method
-    wanted = contrast_rows(names, contrasts)
+    wanted, fit = contrast_rows(names, contrasts), fit_loglinear(model, values)
     size = (len(values), len(wanted))
-    found = BatchEstimates(
-        (*names, *(contrasts or {})),
-        np.full(size, np.nan),
-        np.full(size, np.nan),
-        np.ones(size),
-        np.tile([-np.inf, np.inf], (*size, 1)),
-        np.zeros(len(values), dtype=bool),
-    )
-    fit = fit_loglinear(model, values)
-    found.flagged[:] = ~fit.exists
+    params, bse, pvalues, intervals = np.full(size, np.nan), np.full(size, np.nan), np.ones(size), np.empty((*size, 2))
+    parts = [(np.flatnonzero(fit.exists), Reduced(np.ones(values.shape[1], bool), np.eye(len(names)), fit.fitted))]
     groups: dict[bytes, list[int]] = {}
     for place in np.flatnonzero(~fit.exists).tolist():
         groups.setdefault(kept_cells(model, values[place], lost=True).tobytes(), []).append(place)
-    if fit.exists.any():
-        _write(found, np.flatnonzero(fit.exists), np.arange(len(wanted)), fit.taken(fit.exists), wanted, alpha, method)
     for mask, listed in groups.items():
-        places = np.array(listed)
-        part = reduced_fits(model, values[places], np.frombuffer(mask, dtype=bool))
+        parts.append((np.array(listed), reduced_fits(model, values[listed], np.frombuffer(mask, dtype=bool))))
+    for places, part in parts:
+        if not places.size:
+            continue
         known = part.determined(wanted)
-        if part.fit is not None and known.any():
-            rows = wanted[known] @ part.directions
-            _write(found, places, np.flatnonzero(known), part.fit, rows, alpha, method)
-        for column in np.flatnonzero(~known) if method == "score" else ():
-            row = wanted[column]
-            found.intervals[places, column] = one_sided(model, values[places], row, alpha)
-            found.pvalues[places, column] = score_test(model, values[places], row[None], np.zeros(1)).pvalue
-    return found
-
-
-def _write(
-    found: BatchEstimates, places: Places, columns: Places, fit: LogLinearFit, rows: Array, alpha: float, method: str
-) -> None:
-    """Write what fits (R, ...) say of combinations (k, p) in the places of their tables and columns."""
-    here = np.ix_(places, columns)
-    params, bse, kurtosis = _combinations(fit, rows)
-    found.params[here], found.bse[here] = params, bse
-    found.intervals[here] = _intervals(fit, rows, alpha, method)
-    if method == "score":
-        pvalues = [score_test(fit.model, fit.values, row[None], np.zeros(1)).pvalue for row in rows]
-        found.pvalues[here] = np.stack(pvalues, axis=1)
-    else:
-        found.pvalues[here] = widened_pvalue(params / bse, kurtosis)
+        if part.fit is not None:
+            here = np.ix_(places, known)
+            params[here], bse[here], _ = _combinations(part.fit, wanted[known] @ part.directions)
+        intervals[places] = _intervals(model, values[places], part, wanted, alpha, method)
+        tests = [_joint_test(model, values[places], part, row[None], np.zeros(1), method) for row in wanted]
+        pvalues[places] = np.stack([pvalue for _, pvalue in tests], axis=1)
+    return BatchEstimates((*names, *(contrasts or {})), params, bse, pvalues, intervals, ~fit.exists)
 
 
 def loglinear_oracle(
@@ -362,7 +332,7 @@ def loglinear_oracle(
     fit = fit_loglinear(replace(model, robust=False), expected[None])
     weights = wanted @ fit.influence[0]
     noise = model.noise.variance(weights)
-    cells = model.design @ np.add(*fit.covariance())[0] @ model.design.T
+    cells = model.design @ np.add(*fit.covariance)[0] @ model.design.T
     kappa = float(1.0 / np.sqrt(np.diag(cells).max()))
     total = noise + sampling
     kurtosis = model.noise.fourth_cumulant(weights) / total**2
@@ -371,19 +341,6 @@ def loglinear_oracle(
 
 
 # Score intervals and tests, for many tables at once
-
-
-@dataclass(frozen=True, eq=False)
-class _Point:
-    """A point of N paths: coordinates (N, p), multiplier (N,) and counts (N, d)."""
-
-    coordinates: Array
-    multiplier: Array
-    values: Array
-
-    def taken(self, places: object) -> _Point:
-        index = np.asarray(places)
-        return _Point(self.coordinates[index], self.multiplier[index], self.values[index])
 
 
 def score_intervals(fit: LogLinearFit, contrasts: Array, alpha: float) -> Array:
@@ -395,40 +352,39 @@ def score_intervals(fit: LogLinearFit, contrasts: Array, alpha: float) -> Array:
     for begin in range(0, len(ends), size):
         pairs = np.repeat(np.arange(begin, min(begin + size, len(ends))), 2)
         table, place = np.divmod(pairs, k)
-        start = _Point(fit.coordinates[table], np.zeros(len(pairs)), fit.values[table])
+        start = fit.coordinates[table], np.zeros(len(pairs)), fit.values[table]
         sides = np.tile([1.0, -1.0], len(pairs) // 2)  # a larger multiplier is a smaller combination
         ends[begin : begin + size] = _follow(model, start, rows[place], sides, alpha).reshape(-1, 2)
     return ends.reshape(count, k, 2)
 
 
-def _follow(model: LogLinearModel, start: _Point, rows: Array, sides: Array, alpha: float) -> Array:
+def _follow(model: LogLinearModel, start: Point, rows: Array, sides: Array, alpha: float) -> Array:
     """Follow paths to the critical value on their sides; the combinations there (N,), infinite where there is none."""
     columns = model.basis[0]
-    origin = np.einsum("np,np->n", rows, start.coordinates)
-    ends = np.where(sides > 0, -np.inf, np.inf)
-    alive, now = np.arange(len(sides)), start
+    coordinates, multiplier, values = start
+    origin = np.einsum("np,np->n", rows, coordinates)
+    ends, alive = np.where(sides > 0, -np.inf, np.inf), np.arange(len(sides))
     for _ in range(_ITERATIONS):
         c, side = rows[alive], sides[alive]
-        means = np.exp(np.minimum(now.coordinates @ columns.T, FAR))
-        curve = information(columns, means)
-        slack = now.values @ columns - now.multiplier[:, None] * c - means @ columns
-        both = solved(curve, np.stack([slack, c], axis=-1))
+        means = np.exp(np.minimum(coordinates @ columns.T, FAR))
+        slack = values @ columns - multiplier[:, None] * c - means @ columns
+        both = solved(information(columns, means), np.stack([slack, c], axis=-1))
         weights = both[..., 1] @ columns.T
-        deviation, kurtosis = _spread(model, now.values, means, weights)
+        deviation, kurtosis = _spread(model, values, means, weights)
         target = side * (widened(alpha, kurtosis) * deviation) / np.einsum("np,np->n", c, both[..., 1])
-        away = target - now.multiplier
+        away = target - multiplier
         tangent = np.abs(weights).max(axis=1)
         move = np.clip(away, -_STEP / tangent, _STEP / tangent)
         step = both[..., 0] - both[..., 1] * move[:, None]
         reach = np.abs(step @ columns.T).max(axis=1)
         size = damping(reach)
-        moved = _Point(now.coordinates + size[:, None] * step, now.multiplier + size * move, now.values)
-        combination = np.einsum("np,np->n", c, moved.coordinates)
+        coordinates, multiplier = coordinates + size[:, None] * step, multiplier + size * move
+        combination = np.einsum("np,np->n", c, coordinates)
         done = (reach < _SOLVED) & (np.abs(away) <= _SOLVED * np.maximum(np.abs(target), 1e-12))
         ends[alive[done]] = combination[done]
-        going = np.isfinite(combination) & np.isfinite(moved.multiplier) & ~done
+        going = np.isfinite(combination) & np.isfinite(multiplier) & ~done
         going &= np.abs(combination - origin[alive]) < _BEYOND
-        alive, now = alive[going], moved.taken(going)
+        alive, coordinates, multiplier, values = (one[going] for one in (alive, coordinates, multiplier, values))
         if not alive.size:
             break
     return ends
@@ -436,21 +392,19 @@ def _follow(model: LogLinearModel, start: _Point, rows: Array, sides: Array, alp
 
 def _spread(model: LogLinearModel, values: Array, means: Array, weights: Array) -> tuple[Array, Array]:
     """Return standard deviation and excess kurtosis (N,) of sums of counts with weights (N, d)."""
-    noise = model.noise.variance(weights)
-    variance = noise
+    variance = model.noise.variance(weights)
     if model.population:
         sampling = sampling_variance(model, values, means, (weights**2)[:, None, :])[:, 0]
         if model.nobs is not None:
             sampling = np.maximum(sampling - np.einsum("nd,nd->n", weights, means) ** 2 / model.nobs, 0.0)
-        variance = noise + sampling
+        variance = variance + sampling
     variance = np.maximum(variance, 1e-300)
     if model.noise.is_normal:
         return np.sqrt(variance), np.zeros(len(variance))
     return np.sqrt(variance), model.noise.fourth_cumulant(weights) / variance**2
 
 
-@dataclass(frozen=True, eq=False)
-class ScoreTest:
+class ScoreTest(NamedTuple):
     """Score tests of R tables.
 
     Attributes
@@ -460,14 +414,14 @@ class ScoreTest:
     distance : ndarray (R,)
         Signed, in standard deviations, of one restriction; the root of the squared length of several.
     pvalue : ndarray (R,)
-    point : object
-        Where paths to the ends of an interval begin.
+    point : (ndarray (R, p), ndarray (R,), ndarray (R, d))
+        Where paths to the ends of an interval begin: coordinates, multipliers, counts.
     """
 
     exists: Mask
     distance: Array
     pvalue: Array
-    point: _Point
+    point: Point
 
 
 def score_test(model: LogLinearModel, values: Array, restrictions: Array, targets: Array) -> ScoreTest:
@@ -486,16 +440,15 @@ def score_test(model: LogLinearModel, values: Array, restrictions: Array, target
     distance, pvalue, multiplier = np.zeros(len(values)), np.ones(len(values)), np.zeros(len(values))
     if exists.any():  # where there is no fit the numbers mean nothing, and need not have a covariance
         distance[exists], pvalue[exists], multiplier[exists] = _tested(model, values[exists], means[exists], rows)
-    return ScoreTest(exists, distance, pvalue, _Point(coordinates, multiplier, values))
+    return ScoreTest(exists, distance, pvalue, (coordinates, multiplier, values))
 
 
 def _tested(model: LogLinearModel, values: Array, means: Array, rows: Array) -> tuple[Array, Array, Array]:
     """Return distances, p-values and multipliers (R,) at fits under restrictions, rows (k, p) of the basis."""
     columns = model.basis[0]
     slack = (values - means) @ columns
-    curve = information(columns, means)
     sides = np.concatenate([slack[:, None], np.broadcast_to(rows, (len(slack), *rows.shape))], axis=1)
-    both = solved(curve, np.swapaxes(sides, 1, 2))
+    both = solved(information(columns, means), np.swapaxes(sides, 1, 2))
     shift = np.einsum("kp,np->nk", rows, both[..., 0])
     weights = np.swapaxes(both[..., 1:], 1, 2) @ columns.T
     if len(rows) == 1:
@@ -508,13 +461,7 @@ def _tested(model: LogLinearModel, values: Array, means: Array, rows: Array) -> 
     covariance = not_singular(model, covariance, covariance)
     scaled = np.linalg.solve(covariance, shift[..., None])[..., 0]
     distance = np.sqrt(np.maximum(np.einsum("nk,nk->n", shift, scaled), 0.0))
-    pvalues = []
-    for length, one, weight in zip(distance, covariance, weights, strict=True):
-        loads = None
-        if not model.noise.is_normal:
-            loads = model.noise.laplace(np.linalg.solve(np.linalg.cholesky(one), weight))
-        pvalues.append(joint_pvalue(float(length) ** 2, len(rows), loadings=loads))
-    return distance, np.array(pvalues), np.zeros(len(values))
+    return distance, _joint_pvalues(model, distance**2, covariance, weights), np.zeros(len(values))
 
 
 def one_sided(model: LogLinearModel, values: Array, contrast: Array, alpha: float) -> Array:
@@ -526,9 +473,10 @@ def one_sided(model: LogLinearModel, values: Array, contrast: Array, alpha: floa
     start = score_test(model, values, contrast[None], np.zeros(1))
     good = np.flatnonzero(start.exists)
     if good.size:
+        pairs = np.repeat(good, 2)
         rows = np.broadcast_to(contrast @ model.basis[1], (2 * good.size, len(contrast)))
         sides = np.tile([1.0, -1.0], good.size)
-        ends[good] = _follow(model, start.point.taken(np.repeat(good, 2)), rows, sides, alpha).reshape(-1, 2)
+        ends[good] = _follow(model, tuple(one[pairs] for one in start.point), rows, sides, alpha).reshape(-1, 2)
     return ends
 
 
@@ -573,38 +521,26 @@ class NestedLogLinear:
         """Degrees of freedom."""
         return int(self.more.shape[1])
 
-    @cached_property
-    def larger(self) -> Array:
-        """Orthonormal columns of the larger model."""
-        return np.hstack([self.smaller, self.more])
-
     def statistic(self, values: Array) -> Array:
         """See `NullModel.statistic`."""
-        flat = values.reshape(-1, values.shape[-1])
-        found, size = np.empty(len(flat)), max(_BLOCK // self.larger.size, 50)
+        flat, larger = values.reshape(-1, values.shape[-1]), np.hstack([self.smaller, self.more])
+        found, size = np.empty(len(flat)), max(_BLOCK // larger.size, 50)
         for start in range(0, len(flat), size):
-            found[start : start + size] = self._score(flat[start : start + size])
+            part = flat[start : start + size]
+            means = np.maximum(self.expected(part), _LEAST)
+            inverse = 1.0 / (means + self.noise.of_counts)
+            weighted = (part - means) * inverse
+            if larger.shape[1] == len(larger):
+                whole = np.einsum("rd,rd->r", weighted, part - means)
+            else:
+                whole = _explained(larger, means, inverse, weighted)
+            rest = whole - _explained(self.smaller, means, inverse, weighted)
+            found[start : start + size] = np.maximum(rest, 0.0)
         return np.asarray(found.reshape(values.shape[:-1]))
 
     def expected(self, values: Array) -> Array:
         """Return the counts (R, d) expected under the hypothesis."""
         return ridge_fit(self.smaller, values, self.noise)
-
-    def _score(self, values: Array) -> Array:
-        means = np.maximum(self.expected(values), _LEAST)
-        inverse = 1.0 / (means + self.noise.of_counts)
-        weighted = (values - means) * inverse
-        if self.dof + self.smaller.shape[1] == len(self.smaller):
-            whole = np.einsum("rd,rd->r", weighted, values - means)
-        else:
-            whole = self._explained(self.larger, means, inverse, weighted)
-        return np.asarray(np.maximum(whole - self._explained(self.smaller, means, inverse, weighted), 0.0))
-
-    @staticmethod
-    def _explained(columns: Array, means: Array, inverse: Array, weighted: Array) -> Array:
-        """Squared length of weighted residuals in the span of ``diag(m) X``."""
-        curve, slope = information(columns, means**2 * inverse), (weighted * means) @ columns
-        return np.asarray(np.einsum("rp,rp->r", slope, np.linalg.solve(curve, slope[..., None])[..., 0]))
 
     def hidden(self, values: Array) -> Mask:
         """Whether a fitted count of tables (R, d) is small, or hidden by noise (R,)."""
@@ -630,6 +566,12 @@ class NestedLogLinear:
         rows, cells = fitted
         counts = rng.multinomial(rows[:, None], cells[:, None], size=(len(rows), size))
         return np.asarray(counts + self.noise.rvs(counts.shape[:-1], rng))
+
+
+def _explained(columns: Array, means: Array, inverse: Array, weighted: Array) -> Array:
+    """Squared length of weighted residuals in the span of ``diag(m) X``."""
+    curve, slope = information(columns, means**2 * inverse), (weighted * means) @ columns
+    return np.asarray(np.einsum("rp,rp->r", slope, np.linalg.solve(curve, slope[..., None])[..., 0]))
 
 
 def nested(smaller: Array, larger: Array | None, noise: CellNoise, nobs: float | None) -> NestedLogLinear | None:

@@ -200,23 +200,18 @@ class LogLinearResults(PrivateResults):
         level, joint = check_alpha(alpha), checked_truth("simultaneous", simultaneous)
         labels, rows = self._ratio_rows(self._places(at))
         inference = self.inference
-        center, sampling, noise = inference.combinations(rows)
+        center, *covariances = inference.combinations(rows)
+        sampling, noise = (np.maximum(np.diag(one), 0.0) for one in covariances)
         if joint:
-            level = joint_level(inference.combined_covariance(rows), level)
+            level = joint_level(np.add(*covariances), level)
         ends = inference.intervals(rows, level) if len(rows) else np.empty((0, 2))
-        lower, upper = interval_labels(alpha)
+        pvalues = inference.contrast_pvalues(rows, np.zeros(len(rows))) if len(rows) else np.empty(0)
+        errors = [np.sqrt(one) for one in (sampling + noise, sampling, noise)]
         with np.errstate(over="ignore"):
-            columns: dict[str, Any] = {
-                "odds ratio": np.exp(center),
-                "log odds ratio": center,
-                "std err": np.sqrt(sampling + noise),
-                "std err (sampling)": np.sqrt(sampling),
-                "std err (noise)": np.sqrt(noise),
-                statistic_labels(self)[1]: inference.contrast_pvalues(rows, np.zeros(len(rows))) if len(rows) else [],
-                lower: np.exp(ends[:, 0]),
-                upper: np.exp(ends[:, 1]),
-            }
-        return pd.DataFrame(columns, index=labels)
+            cells = np.column_stack([np.exp(center), center, *errors, pvalues, np.exp(ends)])
+        names = ["odds ratio", "log odds ratio", "std err", "std err (sampling)", "std err (noise)"]
+        names += [statistic_labels(self)[1], *interval_labels(alpha)]
+        return pd.DataFrame(cells, index=labels, columns=names)
 
     def _places(self, at: Mapping[str, Any] | None) -> dict[str, int]:
         """Place of a level of every factor: as given, or the first."""

@@ -34,21 +34,7 @@ if TYPE_CHECKING:
 
     Subset = tuple[int, ...]
 
-__all__ = [
-    "CenteredMargins",
-    "Joint",
-    "MarginalInference",
-    "NoiseSource",
-    "TableNoise",
-    "centered_margins",
-    "count_estimates",
-    "joint_counts",
-    "joint_shares",
-    "nonnegative",
-    "parts_of",
-    "share_estimates",
-    "subsets_of",
-]
+__all__ = ["CenteredMargins", "Joint", "MarginalInference", "NoiseSource", "TableNoise", "centered_margins"]
 
 _MOST_LOADINGS = 24
 """Laplace variables that are told from the normal in one estimate: the largest ones."""
@@ -189,8 +175,8 @@ class CenteredMargins:
             found.append(NoiseSource(law, np.full(size, one.step), self.cells(one.subset) // size, basis))
         for part in () if self.measured else parts_of(subset):
             own = tuple(sorted(part))
-            lines = [_helmert(self.shape[i]) if i in part else np.full((1, self.shape[i]), 1 / self.shape[i])
-                     for i in subset]  # fmt: skip
+            each = [_helmert(self.shape[i]) if i in part else np.ones((1, self.shape[i])) for i in subset]
+            lines = [one / (one**2).sum(axis=1, keepdims=True) for one in each]
             widths = [self.shape[i] - 1 for i in own]
             order = np.arange(prod(widths)).reshape(widths).transpose([own.index(i) for i in part]).ravel()
             scales = np.asarray(self.law.scales[self.places[own]])[order]
@@ -241,19 +227,10 @@ def _of_contrasts(released: Released) -> CenteredMargins:
         places[subset] = mine = slice(end - width, end)
         table = (released.values[:, mine] / squared[mine]).reshape(-1, *(rows.shape[i] - 1 for i in subset))
         for axis in range(1, table.ndim):
-            table = _levels(table, axis)
+            table = np.moveaxis(np.moveaxis(table, axis, -1) @ _helmert(table.shape[axis] + 1), -1, axis)
         centered[subset] = table.reshape(len(released.values), -1)
         variances[subset] = float((released.noise_variances[mine] / squared[mine]).max())
     return CenteredMargins(rows.shape, centered, variances, released.law, released.steps, places=places)
-
-
-def _levels(contrasts: Array, axis: int) -> Array:
-    """Turn sums of contrasts over squared norms (m - 1) into centred levels (m)."""
-    given = np.moveaxis(contrasts, axis, -1)
-    beyond = np.cumsum(given[..., ::-1], axis=-1)[..., ::-1]
-    nothing = np.zeros((*given.shape[:-1], 1))
-    own = np.concatenate([nothing, given * np.arange(1, given.shape[-1] + 1)], axis=-1)
-    return np.moveaxis(np.concatenate([beyond, nothing], axis=-1) - own, -1, axis)
 
 
 def _of_counts(released: Released) -> CenteredMargins:
@@ -292,8 +269,8 @@ def _of_counts(released: Released) -> CenteredMargins:
 
 
 def _helmert(levels: int) -> Array:
-    """Contrasts of levels, each over its squared norm (m - 1, m)."""
-    return np.asarray(_levels(np.diag([1 / (j * (j + 1)) for j in range(1, levels)]), 1))
+    """Return contrasts of levels (m - 1, m), each of the first j alike against the next one."""
+    return np.asarray(np.tril(np.ones((levels - 1, levels))) - np.diag(np.arange(1.0, levels), 1)[:-1])
 
 
 def _kron(matrices: Sequence[Array]) -> Array:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -25,19 +25,12 @@ from dpinfer.procedures.stored import context_of
 from dpinfer.procedures.sum_plan import SumPlan
 from dpinfer.procedures.table_axes import axis_name
 from dpinfer.release.codec import encode
+from dpinfer.results import wording
 from dpinfer.results.contrasts import check_alpha
 from dpinfer.results.descriptions import ProportionResults, TableResults
 from dpinfer.results.people import alike_flags, separate_flags
 from dpinfer.results.printing import Exported, PrivateSummary, estimate_table, interval_labels, summary_of
 from dpinfer.results.style import given_or_new, grouped, restrain, titled
-from dpinfer.results.wording import (
-    charge_notes,
-    column_notes,
-    format_count,
-    guarantee,
-    guarantee_facts,
-    title_guarantee,
-)
 from dpinfer.tables.marginal_inference import (
     MarginalInference,
     TableNoise,
@@ -67,7 +60,7 @@ __all__ = ["MarginalResults", "MarginalTables"]
 _SHOWN = 40
 """Cells that a summary shows."""
 
-_REPLICATES = 9_999
+_REPLICATES, _TOGETHER = 9_999, 500
 
 
 @dataclass(frozen=True, eq=False)
@@ -177,34 +170,30 @@ class MarginalTables:
 
     def margin(self, columns: Sequence[str], *, inference: str, target: str) -> TableResults:
         """Infer the counts of some columns; see `CountedTable`."""
-        subset, described = self.subset(columns), self._described(columns, ["count"], self.axes(columns))
-        self._refuse_many(subset)
+        subset, described = self._few(columns), self._described(columns, ["count"], self.axes(columns))
         estimates = self.estimates(columns, target)
         joint = joint_counts(self.found, subset, estimates, self.nobs)
-        return TableResults(
-            self._inference(estimates, described, joint, subset, inference, target),
-            self.release,
-            table=self,
-            model_name="Private count",
-            response=" x ".join(columns) or "rows",
-            notes=where_notes(self.plan.where),
-            quantity="count",
-            index=described.index,
-        )
+        inferred, labels = self._inferred(estimates, described, joint, subset, inference, target)
+        labels |= {"model_name": "Private count", "response": " x ".join(columns) or "rows", "quantity": "count"}
+        return TableResults(inferred, self.release, table=self, **labels)
 
-    def _refuse_many(self, subset: Subset) -> None:
+    def _few(self, columns: Sequence[str]) -> Subset:
+        """Places of columns, of whose cells all errors can be held together."""
+        subset = self.subset(columns)
         cells = self.found.cells(subset)
         if cells > MOST_ESTIMATES:
             right = f"a marginal of at most {MOST_ESTIMATES:,} cells, for errors of all its cells together; "
             raise OptionError("columns", f"{cells:,} cells", f"{right}.summary_frame() has each cell's own")
+        return subset
 
-    def _inference(
+    def _inferred(
         self, estimates: Estimates, described: Described, joint: Joint, subset: Subset, inference: str, target: str
-    ) -> MarginalInference:
+    ) -> tuple[MarginalInference, dict[str, Any]]:
+        """Return the inference, and the labels that all results have."""
         if inference not in MarginalInference.methods:
             raise OptionError("inference", inference, MarginalInference.methods)
         schema, groups = self.plan.schema, estimates.size.shape[1]
-        return MarginalInference(
+        found = MarginalInference(
             estimates=estimates,
             names=described.names,
             shift=described.shift,
@@ -220,6 +209,7 @@ class MarginalTables:
             joint=joint,
             sources=() if estimates.alone is None else self.found.sources(subset),
         )
+        return found, {"notes": where_notes(self.plan.where), "index": described.index}
 
     # Shares and ratios
 
@@ -228,8 +218,7 @@ class MarginalTables:
     ) -> DescriptionResults:
         """Infer the shares of the levels of a column, in groups of others; see `CountedTable`."""
         columns = (*((by,) if isinstance(by, str) else by), column)
-        subset, axes = self.subset(columns), self.axes(columns)
-        self._refuse_many(subset)
+        subset, axes = self._few(columns), self.axes(columns)
         groups, levels = self.found.cells(subset) // axes[-1].size, axes[-1].size
         truth = axes[-1].labels == (False, True)
         each = np.vstack([np.ones(levels), np.eye(levels)[int(truth) :]])
@@ -237,17 +226,10 @@ class MarginalTables:
         estimates = self._shares(subset, places, target)
         described = self._described(columns, levels_shown(axes[-1]), axes[:-1])
         joint = joint_shares(self.found, subset, places, estimates)
-        sizes = np.repeat(estimates.size[0], len(described.quantities))
-        return ProportionResults(
-            self._inference(estimates, described, joint, subset, inference, target),
-            self.release,
-            model_name="Private proportion",
-            response=column,
-            notes=where_notes(self.plan.where),
-            quantity="proportion",
-            index=described.index,
-            sizes=pd.Series(sizes, index=described.index),
-        )
+        sizes = pd.Series(np.repeat(estimates.size[0], len(described.quantities)), index=described.index)
+        inferred, labels = self._inferred(estimates, described, joint, subset, inference, target)
+        labels |= {"model_name": "Private proportion", "response": column, "quantity": "proportion", "sizes": sizes}
+        return ProportionResults(inferred, self.release, **labels)
 
     def _shares(self, subset: Subset, places: Array, target: str) -> Estimates:
         most, population = self.plan.schema.rows_per_unit, target == "population"
@@ -332,16 +314,24 @@ class MarginalResults(Exported):
         What answers for each marginal.
     inference : {"auto", "score", "wald"}
     target : {"data", "population"}
-    notes : tuple of str
+    notes : list of str
     flags : tuple of str
     """
 
     release: Release
-    tables: MarginalTables = field(repr=False)
+    tables: MarginalTables
     inference: str = "auto"
     target: str = "data"
-    notes: tuple[str, ...] = ()
-    flags: tuple[str, ...] = ()
+
+    @property
+    def notes(self) -> list[str]:
+        """Sentences printed below the table."""
+        return where_notes(self.tables.plan.where)
+
+    @property
+    def flags(self) -> tuple[str, ...]:
+        """Sentences that warn the reader; empty when all is well."""
+        return alike_flags(self.release.schema, self.target)
 
     @property
     def marginals(self) -> tuple[tuple[str, ...], ...]:
@@ -436,16 +426,9 @@ class MarginalResults(Exported):
         deviations = [float(np.sqrt(diagonal(one)[0, 0, 0])) for one in (found.sampling, found.noise)]
         parts = [np.inf if left <= 0 else one / left**2 for one in deviations]
         odds = [np.inf if end >= 1 else end / (1 - end) for end in ends.tolist()]
-        lower, upper = interval_labels(alpha)
-        told = {
-            "ratio": np.inf if left <= 0 else share / left,
-            "std err": float(np.hypot(parts[0], parts[1])),
-            "std err (sampling)": parts[0],
-            "std err (noise)": parts[1],
-            lower: odds[0],
-            upper: odds[1],
-        }
-        return pd.Series(told, name="ratio")
+        names = ["ratio", "std err", "std err (sampling)", "std err (noise)", *interval_labels(alpha)]
+        ratio = np.inf if left <= 0 else share / left
+        return pd.Series([ratio, float(np.hypot(parts[0], parts[1])), *parts, *odds], index=names, name="ratio")
 
     def table(self, columns: str | Sequence[str], *, non_negative: bool = False) -> pd.Series | pd.DataFrame:
         """Return the counts of a marginal as a table: the last column across, the others down.
@@ -502,30 +485,21 @@ class MarginalResults(Exported):
         if not isinstance(simultaneous, bool):
             raise OptionError("simultaneous", simultaneous, (True, False))
         every = self._estimates()
-        cells = sum(found.value.shape[1] for found in every.values())
         reach = self._largest_error(every, level, seed) if simultaneous and self.target == "data" else None
-        each = level / cells if simultaneous else level
-        lower, upper = interval_labels(alpha)
+        each = level / sum(found.value.shape[1] for found in every.values()) if simultaneous else level
+        names = ["count", "std err", "std err (sampling)", "std err (noise)", *interval_labels(alpha), "noise share"]
         parts = []
         for columns, found in every.items():
             values = self.tables.unbiased(columns)
             sampling, noise = (diagonal(one)[0, :, 0] for one in (found.sampling, found.noise))
-            error = np.sqrt(sampling + noise)
+            error, share = np.sqrt(sampling + noise), noise / np.maximum(sampling + noise, 1e-300)
             ends = _intervals(found, each, self.inference)[:, 0]
             if reach is not None:
                 ends = np.maximum(values[:, None] + reach * np.outer(error, [-1.0, 1.0]), 0.0)
-            frame = {
-                "count": values,
-                "std err": error,
-                "std err (sampling)": np.sqrt(sampling),
-                "std err (noise)": np.sqrt(noise),
-                lower: ends[:, 0],
-                upper: ends[:, 1],
-                "noise share": noise / np.maximum(sampling + noise, 1e-300),
-            }
-            labels = self.tables.index(columns)
-            texts = [", ".join(map(str, one)) if isinstance(one, tuple) else str(one) for one in labels]
-            parts.append(pd.DataFrame(frame, index=pd.Index(texts, name="cell")))
+            cells = np.column_stack([values, error, np.sqrt(sampling), np.sqrt(noise), ends, share])
+            labels = [one if isinstance(one, tuple) else (one,) for one in self.tables.index(columns)]
+            index = pd.Index([", ".join(map(str, one)) for one in labels], name="cell")
+            parts.append(pd.DataFrame(cells, index=index, columns=names))
         return pd.concat(parts, keys=[" x ".join(one) for one in self.marginals], names=["marginal", "cell"])
 
     def _estimates(self) -> dict[tuple[str, ...], Estimates]:
@@ -534,14 +508,11 @@ class MarginalResults(Exported):
     def _largest_error(self, every: Mapping[tuple[str, ...], Estimates], alpha: float, seed: int) -> float:
         """Return the quantile of the largest error over its standard error among all cells."""
         largest = np.zeros(_REPLICATES)
-        done = 0
-        while done < _REPLICATES:
-            size = min(_REPLICATES - done, 500)
-            for columns, noise in self.tables.simulated(size, seed + done).items():
+        for done in range(0, _REPLICATES, _TOGETHER):
+            part = largest[done : done + _TOGETHER]
+            for columns, noise in self.tables.simulated(len(part), seed + done).items():
                 error = np.sqrt(diagonal(every[columns].noise)[0, :, 0])
-                found = np.abs(noise[:, error > 0] / error[error > 0]).max(axis=1, initial=0.0)
-                largest[done : done + size] = np.maximum(largest[done : done + size], found)
-            done += size
+                part[:] = np.maximum(part, np.abs(noise[:, error > 0] / error[error > 0]).max(axis=1, initial=0.0))
         return float(simulated_critical(largest, alpha))
 
     def conf_int(self, alpha: float = 0.05, *, simultaneous: bool = False, seed: int = 0) -> pd.DataFrame:
@@ -565,18 +536,18 @@ class MarginalResults(Exported):
         total = float(self.tables.unbiased(())[0])
         left = [("Marginals:", count(len(self.marginals))), ("Cells:", count(len(frame))), ("Target:", self.target)]
         right = [
-            *guarantee_facts(self.release),
-            ("No. Observations:", format_count(total, public=self.tables.nobs is not None)),
+            *wording.guarantee_facts(self.release),
+            ("No. Observations:", wording.format_count(total, public=self.tables.nobs is not None)),
         ]
         notes = [
-            guarantee(self.release),
+            wording.guarantee(self.release),
             f"std err counts {'privacy noise alone' if self.target == 'data' else 'sampling and privacy noise'}. "
             "Estimates are unbiased and may be negative; intervals are of one cell each.",
             *self.notes,
         ]
         if len(frame) > _SHOWN:
             notes.append(f"The first {_SHOWN} of {count(len(frame))} cells; .summary_frame() has all.")
-        notes += [*column_notes(self.release), *charge_notes(self.release)]
+        notes += [*wording.column_notes(self.release), *wording.charge_notes(self.release)]
         shown = frame.iloc[:_SHOWN]
         names = [f"{marginal}: {cell}" for marginal, cell in shown.index]
         return summary_of("Private marginals", left, right, estimate_table(shown, names), notes, self.flags)
@@ -617,13 +588,13 @@ class MarginalResults(Exported):
         ax.set_xlabel(
             f"standard error of a cell, in rows; {1 - stats.norm.sf(1.96) * 2:.0%} intervals reach twice that"
         )
-        titled(ax, f"{len(names)} marginals, {title_guarantee(self.release)}")
+        titled(ax, f"{len(names)} marginals, {wording.title_guarantee(self.release)}")
         grouped(ax.xaxis)
         restrain(ax, left=False)
         return ax
 
     def __repr__(self) -> str:
-        return f"<{type(self).__name__}: {len(self.marginals)} marginals, {title_guarantee(self.release)}>"
+        return f"<{type(self).__name__}: {len(self.marginals)} marginals, {wording.title_guarantee(self.release)}>"
 
 
 def _listed(columns: str | Sequence[str]) -> tuple[str, ...]:

@@ -14,7 +14,7 @@ from dpinfer.inference.moment_inference import batch_moments, moment_oracle
 from dpinfer.inference.released import Released
 from dpinfer.kernel.stage import Context, Stage, Sum
 from dpinfer.privacy.units import PureDP
-from dpinfer.procedures.conditions import told_where, where_notes
+from dpinfer.procedures.conditions import told_where
 from dpinfer.procedures.described import Described
 from dpinfer.procedures.keywords import suggests
 from dpinfer.procedures.options import TARGET, inferred, measured, one_of
@@ -22,7 +22,6 @@ from dpinfer.procedures.procedure import Procedure
 from dpinfer.procedures.sum_plan import SumPlan
 from dpinfer.procedures.table_axes import axes_of, axis_name, edges_of
 from dpinfer.release import Release
-from dpinfer.results.people import alike_flags
 from dpinfer.tables.marginal_inference import MarginalInference, centered_margins, count_estimates
 from dpinfer.tables.marginal_results import MarginalResults, MarginalTables
 from dpinfer.tables.workload import OBJECTIVES, MarginalPlan, Workload, read_workload
@@ -211,9 +210,7 @@ class Marginals(Procedure):
         tables = theirs.marginal_tables()
         assert isinstance(tables, MarginalTables)  # `reads` refuses other releases
         tables.check()
-        notes, flags = tuple(where_notes(self.where)), alike_flags(found.schema, self.target)
-        tables = replace(tables, marginals=self.marginals)
-        return MarginalResults(found, tables, self.inference, self.target, notes, flags)
+        return MarginalResults(found, replace(tables, marginals=self.marginals), self.inference, self.target)
 
     def estimate(self, released: Released, *, alpha: float = 0.05, contrasts: Contrasts = None) -> BatchEstimates:
         """Infer the counts of all marginals from many releases at once; see `Procedure.estimate`."""

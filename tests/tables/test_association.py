@@ -11,6 +11,7 @@ from dpinfer.tables.chi_squared_inference import (
     GoodnessOfFit,
     Homogeneity,
     Independence,
+    _derivatives,
     _phi_squared,
     _w_squared,
     cohens_w,
@@ -120,10 +121,10 @@ def test_derivatives_are_those_of_differences(shape):
     rng = np.random.default_rng(6)
     d = shape[0] * shape[1]
     x, p = rng.uniform(5, 30, (2, d)), rng.dirichlet(np.full(d, 5.0))
-    for function in (lambda at: _phi_squared(at, shape), lambda at: _w_squared(at, p)):
-        value, slope, hessian = function(x)
+    for effect in (lambda at: _phi_squared(at, shape), lambda at: _w_squared(at, p)):
+        value, slope, hessian = _derivatives(effect, x)
         step = 1e-4 * np.eye(d)
-        up, down = function(x[:, None] + step), function(x[:, None] - step)
+        up, down = effect(x[:, None] + step), effect(x[:, None] - step)
         np.testing.assert_allclose((up[0] - down[0]) / 2e-4, slope, atol=1e-8 + 1e-5 * np.abs(slope).max())
         np.testing.assert_allclose((up[1] - down[1]) / 2e-4, hessian, atol=1e-8 + 1e-5 * np.abs(hessian).max())
         assert (value > 0).all()

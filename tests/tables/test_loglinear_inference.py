@@ -50,7 +50,7 @@ def test_without_noise_it_is_the_poisson_regression_of_statsmodels(formula):
         known = sm.GLM(values[0], without.design, family=sm.families.Poisson()).fit(tol=1e-14)
     assert fit.exists.all()
     np.testing.assert_allclose(fit.params[0], known.params, rtol=0, atol=1e-8)
-    sampling, noise = fit.covariance()
+    sampling, noise = fit.covariance
     np.testing.assert_allclose(sampling[0], known.cov_params(), rtol=1e-8, atol=1e-10)
     assert np.abs(noise).max() < 1e-20
 
@@ -191,8 +191,8 @@ def test_sampling_variances_are_those_of_the_counts_where_the_model_cannot_hold(
     values = counts(4000.0, seed=10) * np.where(np.arange(12) % 5 == 0, 3.0, 1.0)
     fit = fit_loglinear(model("a + b + c"), values)
     sandwich = np.diag((fit.influence[0] * values[0]) @ fit.influence[0].T)
-    plain = np.diag(fit_loglinear(model("a + b + c", robust=False), values).covariance()[0][0])
-    robust = np.diag(fit.covariance()[0][0])
+    plain = np.diag(fit_loglinear(model("a + b + c", robust=False), values).covariance[0][0])
+    robust = np.diag(fit.covariance[0][0])
     assert (robust > 0.999 * sandwich).all()
     np.testing.assert_allclose(robust, sandwich, rtol=0.05)
     assert (np.abs(plain / sandwich - 1) > 0.1).any()
@@ -200,7 +200,7 @@ def test_sampling_variances_are_those_of_the_counts_where_the_model_cannot_hold(
 
 def test_sampling_variances_are_those_of_the_fit_where_counts_agree():
     values = counts(seed=10)
-    robust, plain = (fit_loglinear(model("a + b + c", robust=one), values).covariance()[0][0] for one in (True, False))
+    robust, plain = (fit_loglinear(model("a + b + c", robust=one), values).covariance[0][0] for one in (True, False))
     assert np.linalg.eigvalsh(robust - plain).min() > -1e-9
     assert (np.diag(robust) < 1.5 * np.diag(plain)).all()
 
@@ -210,15 +210,15 @@ def test_a_public_number_of_rows_leaves_only_the_slopes_to_sampling():
     total = float(values.sum())
     known = fit_loglinear(model("a + b + c", gaussian().centred(), nobs=total, robust=False), values)
     free = fit_loglinear(model("a + b + c", robust=False), values)
-    sampling, other = known.covariance()[0][0], free.covariance()[0][0]
+    sampling, other = known.covariance[0][0], free.covariance[0][0]
     np.testing.assert_allclose(sampling[1:, 1:], other[1:, 1:], rtol=1e-9)
     assert sampling[0, 0] == pytest.approx(other[0, 0] - 1 / total)
-    assert (np.diag(known.covariance()[1][0]) <= np.diag(free.covariance()[1][0]) * (1 + 1e-8)).all()
+    assert (np.diag(known.covariance[1][0]) <= np.diag(free.covariance[1][0]) * (1 + 1e-8)).all()
 
 
 def test_for_the_data_only_noise_counts():
     fit = fit_loglinear(model(population=False), counts(seed=12))
-    assert not fit.covariance()[0].any()
+    assert not fit.covariance[0].any()
     wide = score_intervals(fit_loglinear(model(), counts(seed=12)), np.eye(9), 0.05)[0]
     narrow = score_intervals(fit, np.eye(9), 0.05)[0]
     assert ((narrow[:, 1] - narrow[:, 0]) < (wide[:, 1] - wide[:, 0])).all()
