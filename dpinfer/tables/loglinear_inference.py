@@ -143,7 +143,7 @@ class LogLinearInference(BaseInference):
         return means
 
     @cached_property
-    def _estimated(self) -> tuple[Array, Array, Array]:
+    def _estimated(self) -> tuple[Array, ...]:
         return self.combinations(np.eye(len(self.names)))
 
     @property
@@ -183,19 +183,19 @@ class LogLinearInference(BaseInference):
             )
         return tuple(found)
 
-    def combinations(self, rows: Array) -> tuple[Array, Array, Array]:
-        """Return estimates (k,) of combinations (k, p) of coefficients, and covariances from sampling and noise (k, k).
+    def combinations(self, rows: Array) -> tuple[Array, ...]:
+        """Return estimates (k,) of combinations (k, p), and covariances (k, k) from sampling, from noise and from both.
 
         NaN where not determined.
         """
-        center, covariances = np.full(len(rows), np.nan), np.full((2, len(rows), len(rows)), np.nan)
+        center, covariances = np.full(len(rows), np.nan), np.full((3, len(rows), len(rows)), np.nan)
         known = self.found.determined(rows)
         if self.fit is not None:
             turned = rows[known] @ self.found.directions
             center[known] = self.fit.params[0] @ turned.T
-            for place, part in enumerate(self.fit.covariance):
+            for place, part in enumerate((*self.fit.covariance, np.add(*self.fit.covariance))):
                 covariances[place][np.ix_(known, known)] = turned @ part[0] @ turned.T
-        return center, covariances[0], covariances[1]
+        return center, *covariances
 
     # Intervals and tests
 

@@ -200,10 +200,10 @@ class LogLinearResults(PrivateResults):
         level, joint = check_alpha(alpha), checked_truth("simultaneous", simultaneous)
         labels, rows = self._ratio_rows(self._places(at))
         inference = self.inference
-        center, *covariances = inference.combinations(rows)
+        center, *covariances, total = inference.combinations(rows)
         sampling, noise = (np.maximum(np.diag(one), 0.0) for one in covariances)
         if joint:
-            level = joint_level(np.add(*covariances), level)
+            level = joint_level(total, level)
         ends = inference.intervals(rows, level) if len(rows) else np.empty((0, 2))
         pvalues = inference.contrast_pvalues(rows, np.zeros(len(rows))) if len(rows) else np.empty(0)
         errors = [np.sqrt(one) for one in (sampling + noise, sampling, noise)]

@@ -109,7 +109,7 @@ def coefficients(n: int, price: Any, neighbors: str, replicates: int, seed: list
     joint, single = np.empty((replicates, len(rows), 2)), np.empty((replicates, len(rows), 2))
     for place, one in enumerate(values):
         found = LogLinearInference(model, one, names, None, nobs_is_public=False)
-        joint[place] = found.intervals(rows, joint_level(np.add(*found.combinations(rows)[1:]), ALPHA))
+        joint[place] = found.intervals(rows, joint_level(found.combinations(rows)[3], ALPHA))
         single[place] = found.intervals(rows, ALPHA)
     return joint, single, truth[1:]
 
