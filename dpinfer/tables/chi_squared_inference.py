@@ -124,7 +124,7 @@ class GoodnessOfFit:
         total = np.maximum(_sum(values), LEAST)
         if self.kind == "pearson":
             return total
-        weights = self.probabilities / (total[..., None] * self.probabilities + self.noise.contrast)
+        weights = self.probabilities / (total[..., None] * self.probabilities + self.noise.components.both)
         return np.maximum(_sum(values * weights) / (weights @ self.probabilities), LEAST)
 
     def expected(self, values: Array) -> Array:
@@ -133,7 +133,7 @@ class GoodnessOfFit:
 
     def statistic(self, values: Array) -> Array:
         """See `NullModel.statistic`."""
-        p, variance = self.probabilities, self.noise.contrast
+        p, variance = self.probabilities, self.noise.components.both
         if self.kind == "pearson":
             expected = self.expected(values)
             return _sum((values - expected) ** 2 / expected)
@@ -158,7 +158,7 @@ class GoodnessOfFit:
             total = np.full(x.shape, float(self.nobs))
             return total * p, total * p * (1 - p), np.full(x.shape, self.noise.variance)
         total = _raised(x.sum(axis=-1, keepdims=True))
-        weights = np.ones(p.size) if self.kind == "pearson" else p / (total * p + self.noise.contrast)
+        weights = np.ones(p.size) if self.kind == "pearson" else p / (total * p + self.noise.components.both)
         weights = weights / (weights * p).sum(axis=-1, keepdims=True)
         total = _raised((x * weights).sum(axis=-1, keepdims=True))
         sampling = total * p * (1 - 2 * p * weights + p * (p * weights**2).sum(axis=-1, keepdims=True))
@@ -295,7 +295,7 @@ class Independence(_TwoWay):
         return self._nearest(table).length
 
     def _nearest(self, table: Array) -> Product:
-        return nearest_product(table, self.noise.contrast, self.nobs)
+        return nearest_product(table, self.noise.components.both, self.nobs)
 
     def _fitted(self, found: Product, rows: Array, columns: Array) -> tuple[NDArray[np.int64], Array]:
         """Numbers of rows (N,), and probabilities of the cells (N, r c)."""
@@ -355,9 +355,9 @@ class Homogeneity(_TwoWay):
         expected = sizes[:, None] * common
         residual = table - expected
         residual = residual - residual.mean(axis=1, keepdims=True)
-        inverse = 1.0 / (expected + self.noise.contrast)
+        inverse = 1.0 / (expected + self.noise.components.both)
         weighted = residual * inverse
-        through, across = self.noise.contrast / (expected * inverse).sum(axis=1), weighted.sum(axis=1)
+        through, across = self.noise.components.both / (expected * inverse).sum(axis=1), weighted.sum(axis=1)
         length = ((residual * weighted).sum(axis=1) + through * across**2).sum(axis=0)
         pull = sizes[:, None] * (inverse[:, :-1] - inverse[:, -1:])
         slope = (sizes[:, None] * (weighted[:, :-1] - weighted[:, -1:])).sum(axis=0)
@@ -369,12 +369,14 @@ class Homogeneity(_TwoWay):
         return np.asarray(np.maximum(length - inverse_form(matrix, slope), 0.0))
 
     def _nearest(self, table: Array) -> Product:
-        found = nearest_product(table, self.noise.contrast, None)
+        found = nearest_product(table, self.noise.components.both, None)
         if self.sizes is None:
             return found
         sizes, common = self._margins(table)
-        error = np.full(common.shape, self.noise.margin(self.shape[1], self.shape[0], axis=1, known=False) ** 0.5)
-        return Product(sizes, common, np.zeros(sizes.shape), error, found.length)
+        error = np.full(
+            common.shape, self.noise.components.margin(self.shape[1], self.shape[0], axis=1, known=False) ** 0.5
+        )
+        return Product(sizes, common, np.zeros(sizes.shape), np.full(common.shape, error), found.length)
 
     def _fitted(self, found: Product, rows: Array, columns: Array) -> tuple[NDArray[np.int64], Array]:  # noqa: ARG002
         """Sizes (N, r), and shares of the levels (N, c)."""
@@ -671,7 +673,7 @@ def cramers_v(
     margins, clear = [], np.ones(values.shape[:-1], dtype=bool)
     for place, (levels, added) in enumerate((shape, shape[::-1])):
         margin = table.sum(axis=-1 - place)
-        spread = np.sqrt(noise.margin(levels, added, axis=place, known=nobs is not None))
+        spread = np.sqrt(noise.components.margin(levels, added, axis=place, known=nobs is not None))
         clear &= (margin > np.maximum(_CLEAR_EFFECT * spread, LEAST)).all(axis=-1)
         margin = np.maximum(margin, LEAST)
         margins.append(margin / margin.sum(axis=-1, keepdims=True))
@@ -708,7 +710,7 @@ def cohens_w(
     """
     counts = _of_size(values, nobs)
     total = counts.sum(axis=-1)
-    spread = 0.0 if nobs is not None else np.sqrt(noise.total(values.shape[-1]))
+    spread = 0.0 if nobs is not None else np.sqrt(noise.components.common * values.shape[-1])
     null = np.maximum(total, LEAST)[..., None] * probabilities
     clear = np.asarray(total > max(_CLEAR_EFFECT * spread, LEAST))
     return _effect_size(

@@ -23,7 +23,7 @@ from dpinfer.results.wording import title_guarantee
 from dpinfer.tables.loglinear_inference import nested
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Mapping
 
     from matplotlib.axes import Axes
 
@@ -70,27 +70,17 @@ class LogLinearResults(PrivateResults):
         formula: str,
         exclude: str | None = None,
         design: FormulaDesign,
-        notes: Sequence[str] = (),
-        model_name: str = "Private log-linear model",
-        response: str = "count",
+        **labels: Any,
     ) -> None:
-        super().__init__(
-            inference,
-            release,
-            model_name=model_name,
-            response=response,
-            notes=notes,
-            inverse_link=np.exp,
-            design=design,
-        )
+        told = {"model_name": "Private log-linear model", "response": "count", **labels, "inverse_link": np.exp}
+        super().__init__(inference, release, design=design, **told)
+        self._own = {"table": table, "kept": kept, "formula": formula, "exclude": exclude, "design": design}
         self._table, self._kept, self._factors, self._exclude = table, kept, design, exclude
         self.formula = formula
 
     def _labels(self) -> dict[str, Any]:
         """Everything but the inference and the release that the results are made of."""
-        kept = {name: value for name, value in super()._labels().items() if name != "inverse_link"}
-        own = {"table": self._table, "kept": self._kept, "formula": self.formula, "exclude": self._exclude}
-        return {**kept, **own, "design": self._factors}
+        return {**super()._labels(), **self._own}
 
     def __repr__(self) -> str:
         return super().__repr__().replace("<PrivateResults", f"<{type(self).__name__}", 1)

@@ -310,11 +310,6 @@ class TableNoise:
         return (margins + (r - 1) * (c - 1) * found.both) / (r * c)
 
     @property
-    def contrast(self) -> float:
-        """Variance of the noise of a normalised contrast of all columns: what residuals are weighed by."""
-        return self.components.both
-
-    @property
     def covariance(self) -> Array:
         """Covariance of the noise of the cells (d, d)."""
         common = [np.full((m, m), 1 / m) for m in self.shape]
@@ -324,15 +319,6 @@ class TableNoise:
             return np.asarray(found.common * common[0] + found.both * apart[0])
         margins = found.common * np.kron(*common) + found.rows * np.kron(apart[0], common[1])
         return np.asarray(margins + found.columns * np.kron(common[0], apart[1]) + found.both * np.kron(*apart))
-
-    def total(self, cells: int) -> float:
-        """Variance of the noise of the sum of all counts."""
-        return self.components.common * cells
-
-    def margin(self, levels: int, added: int, *, axis: int, known: bool) -> float:
-        """Variance of a margin's noise on one of ``levels``, each of so many counts; less where their sum is known."""
-        own = self.components.rows if axis == 0 else self.components.columns
-        return added * (own * (1 - 1 / levels) + (0.0 if known else self.components.common / levels))
 
     def quadratic(self, slopes: Array) -> Array:
         """Variance that the noise gives functions with slopes (..., count, function): (..., function)."""

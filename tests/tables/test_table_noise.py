@@ -52,9 +52,11 @@ def test_margins_totals_and_slopes():
     rows = np.kron(np.eye(3), np.ones(4))
     columns = np.kron(np.ones(3), np.eye(4))
     assert noise.variance == pytest.approx(noise.covariance[0, 0])
-    assert noise.margin(3, 4, axis=0, known=False) == pytest.approx((rows @ noise.covariance @ rows.T)[0, 0])
-    assert noise.margin(4, 3, axis=1, known=False) == pytest.approx((columns @ noise.covariance @ columns.T)[0, 0])
-    assert noise.total(12) == pytest.approx(noise.covariance.sum())
+    assert noise.components.margin(3, 4, axis=0, known=False) == pytest.approx((rows @ noise.covariance @ rows.T)[0, 0])
+    assert noise.components.margin(4, 3, axis=1, known=False) == pytest.approx(
+        (columns @ noise.covariance @ columns.T)[0, 0]
+    )
+    assert noise.components.common * 12 == pytest.approx(noise.covariance.sum())
     slopes = np.random.default_rng(0).normal(size=(5, 12, 2))
     expected = np.einsum("ndf,de,nef->nf", slopes, noise.covariance, slopes)
     np.testing.assert_allclose(noise.quadratic(slopes), expected)

@@ -34,13 +34,18 @@ class Components(NamedTuple):
     rows, columns : float
         Of contrasts of the margins of the first column, and of the second.
     both : float
-        Of what no margin holds.
+        Of what no margin holds: residuals are weighed by it.
     """
 
     common: float
     rows: float
     columns: float
     both: float
+
+    def margin(self, levels: int, added: int, *, axis: int, known: bool) -> float:
+        """Variance of a margin's noise on one of ``levels``, each of so many counts; less where their sum is known."""
+        own = self.rows if axis == 0 else self.columns
+        return added * (own * (1 - 1 / levels) + (0.0 if known else self.common / levels))
 
     def after_product(self, a: Array, b: Array, *, size_known: bool, rows_known: bool) -> Array:
         """Variance of noisy counts less the product of their own margins, shares a (..., r, 1) and b (..., 1, c).
@@ -93,22 +98,9 @@ class CountNoise:
         return float(self.together * self.law.variances[0]) * self.step**2
 
     @property
-    def contrast(self) -> float:
-        """Variance of the noise of a normalised contrast of all columns: what residuals are weighed by."""
-        return self.variance
-
-    @property
     def components(self) -> Components:
         """Variances of normalised contrasts: they are all the same."""
         return Components(*(self.variance,) * 4)
-
-    def total(self, cells: int) -> float:
-        """Variance of the noise of the sum of all counts."""
-        return self.variance * cells
-
-    def margin(self, levels: int, added: int, *, axis: int, known: bool) -> float:  # noqa: ARG002  (all alike)
-        """Variance of a margin's noise on one of ``levels``, each of so many counts; less where their sum is known."""
-        return self.variance * added * (1 - float(known) / levels)
 
     def quadratic(self, slopes: Array) -> Array:
         """Variance that the noise gives functions with slopes (..., count, function): (..., function)."""
