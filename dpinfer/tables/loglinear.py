@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     from dpinfer.numerics.arrays import Array, Mask
     from dpinfer.privacy.units import Neighbors
     from dpinfer.release import NoiseLaw
+    from dpinfer.release.combined import AnyRelease
     from dpinfer.schema.points import FormulaDesign
     from dpinfer.tables.loglinear_fit import LogLinearModel
 
@@ -278,7 +279,7 @@ class LogLinear(OfCounts):
         population, robust = self.target == "population", self.cov_type == "robust"
         return design, kept, *cells.model(rows, kept, population=population, robust=robust)
 
-    def _results(self, cells: NoisyCells, release: Any) -> LogLinearResults:
+    def _results(self, cells: NoisyCells, release: AnyRelease) -> LogLinearResults:
         design, kept, model, values = self._model(cells)
         inference = LogLinearInference(
             model,
