@@ -222,8 +222,8 @@ def _by_cell(name: str, given: Any, labels: list[Any]) -> list[float]:
         known = set(labels)
         unknown = [label for label in given if label not in known]
         if unknown:
-            told, right = f"{name}: weights of {names_of(unknown)}", f"weights by cell; the cells are {shown}"
-            raise OptionError("queries", told, right)
+            given_text, right = f"{name}: weights of {names_of(unknown)}", f"weights by cell; the cells are {shown}"
+            raise OptionError("queries", given_text, right)
         return [float(given.get(label, 0.0)) for label in labels]
     if len(given) != len(labels):
         right = f"{len(labels)} weights, one for each cell: {shown}"
@@ -336,8 +336,8 @@ class LinearQueries(Procedure):
         """Whether the same queries of the same table were measured."""
         if not isinstance(other, LinearQueries) or not isinstance(other.source, Release):
             return False
-        asked = [([dict(axis) for axis in one.axes], one.where, one.names) for one in (self, other)]
-        if asked[0] != asked[1]:
+        questions = [([dict(axis) for axis in one.axes], one.where, one.names) for one in (self, other)]
+        if questions[0] != questions[1]:
             return False
         mine, theirs = self.rows(other.source.schema), other.rows(other.source.schema)
         return mine.step == theirs.step and np.array_equal(mine.matrix, theirs.matrix)

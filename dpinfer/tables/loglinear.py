@@ -165,16 +165,16 @@ class LogLinear(OfCounts):
         if unknown:
             raise UnknownColumnError(unknown[0], schema)
         # names in backticks are columns or conditions
-        asked = {name: axes_of(name)[0] for name in _QUOTED.findall(self.formula) if name not in schema}
+        quoted = {name: axes_of(name)[0] for name in _QUOTED.findall(self.formula) if name not in schema}
         columns = {name: schema[name] for name in schema}
         columns |= {name: Category(BinsAxis(schema, name, tuple(edges)).labels) for name, edges in bins.items()}
-        columns |= {name: Boolean() for name, axis in asked.items() if "condition" in axis}
+        columns |= {name: Boolean() for name, axis in quoted.items() if "condition" in axis}
         factors = one_sided(self.formula, Schema(columns)).variables
         unused = [name for name in bins if name not in factors]
         if unused:
             raise OptionError("bins", self.bins, f"edges of columns that the formula names, not of {unused[0]!r}")
         return tuple(
-            {"column": name, "edges": list(bins[name])} if name in bins else asked.get(name, {"column": name})
+            {"column": name, "edges": list(bins[name])} if name in bins else quoted.get(name, {"column": name})
             for name in factors
         )
 
@@ -275,12 +275,12 @@ class LogLinear(OfCounts):
     def _model(self, cells: NoisyCells) -> tuple[FormulaDesign, Mask, LogLinearModel, Array]:
         """Return the formula's columns, the cells that can be, the model of these, and their counts."""
         design, rows = cells.table.design(self.formula, self.exclude)
-        kept = ~cells.table.excluded(self.exclude)
+        included = ~cells.table.excluded(self.exclude)
         population, robust = self.target == "population", self.cov_type == "robust"
-        return design, kept, *cells.model(rows, kept, population=population, robust=robust)
+        return design, included, *cells.model(rows, included, population=population, robust=robust)
 
     def _results(self, cells: NoisyCells, release: AnyRelease) -> LogLinearResults:
-        design, kept, model, values = self._model(cells)
+        design, included, model, values = self._model(cells)
         inference = LogLinearInference(
             model,
             values[0],
@@ -296,7 +296,7 @@ class LogLinear(OfCounts):
             inference,
             release,
             table=cells.table,
-            kept=kept,
+            included=included,
             formula=self.formula,
             exclude=self.exclude,
             design=design,

@@ -138,10 +138,10 @@ class CellNoise:
             drawn = self.law.rvs((*shape, len(self.variances)), rng)
         return drawn if self.mixing is None else np.asarray(drawn @ self.mixing.T)
 
-    def of_cells(self, kept: Mask) -> CellNoise:
+    def of_cells(self, included: Mask) -> CellNoise:
         """Noise of some of the counts, a mask (d,)."""
         mixing = np.eye(self.cells) if self.mixing is None and isinstance(self.law, CombinedNoise) else self.mixing
-        return replace(self, cells=int(np.count_nonzero(kept)), mixing=None if mixing is None else mixing[kept])
+        return replace(self, cells=int(np.count_nonzero(included)), mixing=None if mixing is None else mixing[included])
 
     def centred(self) -> CellNoise:
         """Noise of the counts after they were moved, all by as much, to a public sum."""
@@ -373,14 +373,14 @@ class Reduced:
 
     Attributes
     ----------
-    kept : ndarray of bool (d,)
+    included : ndarray of bool (d,)
     directions : ndarray (p, r)
-        Orthonormal: the combinations of coefficients that the cells kept determine.
+        Orthonormal: the combinations of coefficients that the included cells determine.
     fit : LogLinearFit or None
-        In these combinations; None where no cell is kept.
+        In these combinations; None where no cell is included.
     """
 
-    kept: Mask
+    included: Mask
     directions: Array
     fit: LogLinearFit | None
 
@@ -392,41 +392,41 @@ class Reduced:
 
 def reduced(model: LogLinearModel, values: Array) -> Reduced:
     """Leave out cells of one table (d,) until a fit exists, and fit the others."""
-    return reduced_fits(model, values[None], kept_cells(model, values))
+    return reduced_fits(model, values[None], estimable_cells(model, values))
 
 
-def reduced_fits(model: LogLinearModel, values: Array, kept: Mask) -> Reduced:
-    """Fit R tables (R, d) to the cells kept, a mask (d,)."""
-    if not kept.any():
-        return Reduced(kept, np.zeros((model.design.shape[1], 0)), None)
-    part, directions = _restricted(model, kept)
-    return Reduced(kept, directions, fit_loglinear(part, values[:, kept]))
+def reduced_fits(model: LogLinearModel, values: Array, included: Mask) -> Reduced:
+    """Fit R tables (R, d) to the included cells, a mask (d,)."""
+    if not included.any():
+        return Reduced(included, np.zeros((model.design.shape[1], 0)), None)
+    part, directions = _restricted(model, included)
+    return Reduced(included, directions, fit_loglinear(part, values[:, included]))
 
 
-def kept_cells(model: LogLinearModel, values: Array, *, lost: bool = False) -> Mask:
+def estimable_cells(model: LogLinearModel, values: Array, *, lost: bool = False) -> Mask:
     """Cells of one table (d,) that are left where a fit exists; ``lost`` says that to all of them there is none.
 
     Left out are the cells that a direction without decline moves; every round leaves out one at least.
     """
-    kept = np.ones(len(values), dtype=bool)
-    while kept.any():
-        part, _ = _restricted(model, kept)
-        if not lost and fit_loglinear(part, values[None, kept]).exists[0]:
-            return kept
+    included = np.ones(len(values), dtype=bool)
+    while included.any():
+        part, _ = _restricted(model, included)
+        if not lost and fit_loglinear(part, values[None, included]).exists[0]:
+            return included
         lost = False
-        moved = _moved_cells(part.design, values[kept])
+        moved = _moved_cells(part.design, values[included])
         if not moved.any():  # too close to the boundary for either proof in floating point
             break
-        kept[np.flatnonzero(kept)[moved]] = False
+        included[np.flatnonzero(included)[moved]] = False
     return np.zeros(len(values), dtype=bool)
 
 
-def _restricted(model: LogLinearModel, kept: Mask) -> tuple[LogLinearModel, Array]:
-    """Return the model of the cells kept, and the combinations of coefficients (p, r) that they determine."""
-    design = model.design[kept]
+def _restricted(model: LogLinearModel, included: Mask) -> tuple[LogLinearModel, Array]:
+    """Return the model of the included cells, and the combinations of coefficients (p, r) that they determine."""
+    design = model.design[included]
     _, sizes, rows = np.linalg.svd(design, full_matrices=False)
     directions = np.asarray(rows[sizes > _EXACT * sizes[0]].T) if sizes[0] > 0 else np.zeros((design.shape[1], 0))
-    return replace(model, design=design @ directions, noise=model.noise.of_cells(kept)), directions
+    return replace(model, design=design @ directions, noise=model.noise.of_cells(included)), directions
 
 
 def _moved_cells(design: Array, values: Array) -> Mask:
@@ -590,9 +590,9 @@ class NoisyCells:
     noise: CellNoise
     nobs: int | None
 
-    def model(self, design: Array, kept: Mask, *, population: bool, robust: bool) -> tuple[LogLinearModel, Array]:
-        """Return the model of the cells kept (d,), and their counts, moved to add up to a public number of rows."""
-        values, noise = self.values[:, kept], self.noise.of_cells(kept)
+    def model(self, design: Array, included: Mask, *, population: bool, robust: bool) -> tuple[LogLinearModel, Array]:
+        """Return the model of the included cells (d,), and their counts, moved to add up to a public number of rows."""
+        values, noise = self.values[:, included], self.noise.of_cells(included)
         if self.nobs is not None:
             values = values + (self.nobs - values.sum(axis=1, keepdims=True)) / values.shape[1]
             noise = noise.centred()

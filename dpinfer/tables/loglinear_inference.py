@@ -32,23 +32,7 @@ from dpinfer.inference.contrasts import contrast_rows, rows_of
 from dpinfer.inference.restrictions import independent
 from dpinfer.inference.testing.nulls import Candidate
 from dpinfer.numerics.tails import joint_pvalue, widened, widened_pvalue
-from dpinfer.tables.loglinear_fit import (
-    FAR,
-    Reduced,
-    damping,
-    first_guess,
-    fit_loglinear,
-    guess_floor,
-    information,
-    kept_cells,
-    newton,
-    not_singular,
-    reduced,
-    reduced_fits,
-    sampling_covariance,
-    sampling_variance,
-    solved,
-)
+from dpinfer.tables import loglinear_fit as fits
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -120,9 +104,9 @@ class LogLinearInference(BaseInference):
     methods = METHODS
 
     @cached_property
-    def found(self) -> Reduced:
+    def found(self) -> fits.Reduced:
         """The fit, to the cells that have one."""
-        return reduced(self.model, self.values)
+        return fits.reduced(self.model, self.values)
 
     @cached_property
     def determined(self) -> Mask:
@@ -131,7 +115,7 @@ class LogLinearInference(BaseInference):
 
     @property
     def fit(self) -> LogLinearFit | None:
-        """The fit to the cells kept; None where there is none."""
+        """The fit to the included cells; None where there is none."""
         return self.found.fit
 
     @property
@@ -139,7 +123,7 @@ class LogLinearInference(BaseInference):
         """Fitted counts (d,); NaN in cells that are left out."""
         means = np.full(len(self.values), np.nan)
         if self.fit is not None:
-            means[self.found.kept] = self.fit.means[0]
+            means[self.found.included] = self.fit.means[0]
         return means
 
     @cached_property
@@ -169,13 +153,13 @@ class LogLinearInference(BaseInference):
         if lost:
             listed = "every coefficient" if len(lost) == len(self.names) else ", ".join(lost[:_NAMED])
             listed += f" and {len(lost) - _NAMED} more" if _NAMED < len(lost) < len(self.names) else ""
-            left = int((~self.found.kept).sum())
+            left = int((~self.found.included).sum())
             found.append(
                 f"not determined: {listed}; noise, or chance, leaves {left} of {self.values.size} cells empty, and the "
                 "others are fitted without them"
             )
         spread = np.sqrt(self.model.noise.of_counts)
-        few = int((self.means[self.found.kept] < np.maximum(_SMALL, spread[self.found.kept])).sum())
+        few = int((self.means[self.found.included] < np.maximum(_SMALL, spread[self.found.included])).sum())
         if few:
             found.append(
                 f"{few} of {self.values.size} fitted counts are below 5 or below their noise (standard deviation "
@@ -233,7 +217,9 @@ def _combinations(fit: LogLinearFit, rows: Array) -> tuple[Array, Array, Array]:
     return np.asarray(fit.params @ rows.T), np.sqrt(variance), kurtosis
 
 
-def _intervals(model: LogLinearModel, values: Array, part: Reduced, rows: Array, alpha: float, method: str) -> Array:
+def _intervals(
+    model: LogLinearModel, values: Array, part: fits.Reduced, rows: Array, alpha: float, method: str
+) -> Array:
     """Intervals (R, k, 2) of combinations of coefficients (k, p)."""
     ends, known = np.tile([-np.inf, np.inf], (len(values), len(rows), 1)), part.determined(rows)
     if part.fit is not None and known.any():
@@ -250,7 +236,7 @@ def _intervals(model: LogLinearModel, values: Array, part: Reduced, rows: Array,
 
 
 def _joint_test(
-    model: LogLinearModel, values: Array, part: Reduced, rows: Array, targets: Array, method: str
+    model: LogLinearModel, values: Array, part: fits.Reduced, rows: Array, targets: Array, method: str
 ) -> tuple[Array, Array]:
     """Squared distances (R,) of combinations (k, p) from values (k,), and p-values; 0 and 1 where there is no fit."""
     known = part.fit is not None and bool(part.determined(rows).all())
@@ -292,15 +278,15 @@ def batch_loglinear(
 ) -> BatchEstimates:
     """Infer from R tables of noisy counts (R, d); equal to `LogLinearInference` one by one."""
     method = "score" if method == "auto" else method
-    wanted, fit = contrast_rows(names, contrasts), fit_loglinear(model, values)
+    wanted, fit = contrast_rows(names, contrasts), fits.fit_loglinear(model, values)
     size = (len(values), len(wanted))
     params, bse, pvalues, intervals = np.full(size, np.nan), np.full(size, np.nan), np.ones(size), np.empty((*size, 2))
-    parts = [(np.flatnonzero(fit.exists), Reduced(np.ones(values.shape[1], bool), np.eye(len(names)), fit.fitted))]
+    parts = [(np.flatnonzero(fit.exists), fits.Reduced(np.ones(values.shape[1], bool), np.eye(len(names)), fit.fitted))]
     groups: dict[bytes, list[int]] = {}
     for place in np.flatnonzero(~fit.exists).tolist():
-        groups.setdefault(kept_cells(model, values[place], lost=True).tobytes(), []).append(place)
+        groups.setdefault(fits.estimable_cells(model, values[place], lost=True).tobytes(), []).append(place)
     for mask, listed in groups.items():
-        parts.append((np.array(listed), reduced_fits(model, values[listed], np.frombuffer(mask, dtype=bool))))
+        parts.append((np.array(listed), fits.reduced_fits(model, values[listed], np.frombuffer(mask, dtype=bool))))
     for places, part in parts:
         if not places.size:
             continue
@@ -329,7 +315,7 @@ def loglinear_oracle(
     fitted mean over its own standard error.
     """
     wanted = contrast_rows(names, contrasts)
-    fit = fit_loglinear(replace(model, robust=False), expected[None])
+    fit = fits.fit_loglinear(replace(model, robust=False), expected[None])
     weights = wanted @ fit.influence[0]
     noise = model.noise.variance(weights)
     cells = model.design @ np.add(*fit.covariance)[0] @ model.design.T
@@ -366,9 +352,9 @@ def _follow(model: LogLinearModel, start: Point, rows: Array, sides: Array, alph
     ends, alive = np.where(sides > 0, -np.inf, np.inf), np.arange(len(sides))
     for _ in range(_ITERATIONS):
         c, side = rows[alive], sides[alive]
-        means = np.exp(np.minimum(coordinates @ columns.T, FAR))
+        means = np.exp(np.minimum(coordinates @ columns.T, fits.FAR))
         slack = values @ columns - multiplier[:, None] * c - means @ columns
-        both = solved(information(columns, means), np.stack([slack, c], axis=-1))
+        both = fits.solved(fits.information(columns, means), np.stack([slack, c], axis=-1))
         weights = both[..., 1] @ columns.T
         deviation, kurtosis = _spread(model, values, means, weights)
         target = side * (widened(alpha, kurtosis) * deviation) / np.einsum("np,np->n", c, both[..., 1])
@@ -377,7 +363,7 @@ def _follow(model: LogLinearModel, start: Point, rows: Array, sides: Array, alph
         move = np.clip(away, -_STEP / tangent, _STEP / tangent)
         step = both[..., 0] - both[..., 1] * move[:, None]
         reach = np.abs(step @ columns.T).max(axis=1)
-        size = damping(reach)
+        size = fits.damping(reach)
         coordinates, multiplier = coordinates + size[:, None] * step, multiplier + size * move
         combination = np.einsum("np,np->n", c, coordinates)
         done = (reach < _SOLVED) & (np.abs(away) <= _SOLVED * np.maximum(np.abs(target), 1e-12))
@@ -394,7 +380,7 @@ def _spread(model: LogLinearModel, values: Array, means: Array, weights: Array) 
     """Return standard deviation and excess kurtosis (N,) of sums of counts with weights (N, d)."""
     variance = model.noise.variance(weights)
     if model.population:
-        sampling = sampling_variance(model, values, means, (weights**2)[:, None, :])[:, 0]
+        sampling = fits.sampling_variance(model, values, means, (weights**2)[:, None, :])[:, 0]
         if model.nobs is not None:
             sampling = np.maximum(sampling - np.einsum("nd,nd->n", weights, means) ** 2 / model.nobs, 0.0)
         variance = variance + sampling
@@ -434,8 +420,8 @@ def score_test(model: LogLinearModel, values: Array, restrictions: Array, target
     free = np.linalg.svd(rows)[2][len(rows) :].T
     fixed = np.linalg.lstsq(rows, targets, rcond=None)[0]
     offset = np.broadcast_to(columns @ fixed, values.shape)
-    guess = (first_guess(columns, values, guess_floor(model)) - fixed) @ free
-    found, means, exists = newton(columns @ free, values @ columns @ free, start=guess, offset=offset)
+    guess = (fits.first_guess(columns, values, fits.guess_floor(model)) - fixed) @ free
+    found, means, exists = fits.newton(columns @ free, values @ columns @ free, start=guess, offset=offset)
     coordinates = fixed + found @ free.T
     distance, pvalue, multiplier = np.zeros(len(values)), np.ones(len(values)), np.zeros(len(values))
     if exists.any():  # where there is no fit the numbers mean nothing, and need not have a covariance
@@ -448,7 +434,7 @@ def _tested(model: LogLinearModel, values: Array, means: Array, rows: Array) -> 
     columns = model.basis[0]
     slack = (values - means) @ columns
     sides = np.concatenate([slack[:, None], np.broadcast_to(rows, (len(slack), *rows.shape))], axis=1)
-    both = solved(information(columns, means), np.swapaxes(sides, 1, 2))
+    both = fits.solved(fits.information(columns, means), np.swapaxes(sides, 1, 2))
     shift = np.einsum("kp,np->nk", rows, both[..., 0])
     weights = np.swapaxes(both[..., 1:], 1, 2) @ columns.T
     if len(rows) == 1:
@@ -457,8 +443,8 @@ def _tested(model: LogLinearModel, values: Array, means: Array, rows: Array) -> 
         return distance, widened_pvalue(distance, kurtosis), shift[:, 0] / np.einsum("p,np->n", rows[0], both[..., 1])
     covariance = model.noise.covariance(weights)
     if model.population:
-        covariance = covariance + sampling_covariance(model, values, means, weights)
-    covariance = not_singular(model, covariance, covariance)
+        covariance = covariance + fits.sampling_covariance(model, values, means, weights)
+    covariance = fits.not_singular(model, covariance, covariance)
     scaled = np.linalg.solve(covariance, shift[..., None])[..., 0]
     distance = np.sqrt(np.maximum(np.einsum("nk,nk->n", shift, scaled), 0.0))
     return distance, _joint_pvalues(model, distance**2, covariance, weights), np.zeros(len(values))
@@ -488,9 +474,9 @@ def ridge_fit(columns: Array, values: Array, noise: CellNoise, strength: float =
     spread = float(np.sqrt(noise.of_counts.mean()))
     centred = columns - columns.mean(axis=0)
     penalty = centred.T @ centred / len(columns)
-    start = first_guess(columns, values, max(1.0, spread))
+    start = fits.first_guess(columns, values, max(1.0, spread))
     ridge = strength * (spread + _LEAST_RIDGE)
-    return newton(columns, values @ columns, start=start, ridge=ridge, penalty=penalty)[1]
+    return fits.newton(columns, values @ columns, start=start, ridge=ridge, penalty=penalty)[1]
 
 
 @dataclass(frozen=True, eq=False)
@@ -570,7 +556,7 @@ class NestedLogLinear:
 
 def _explained(columns: Array, means: Array, inverse: Array, weighted: Array) -> Array:
     """Squared length of weighted residuals in the span of ``diag(m) X``."""
-    curve, slope = information(columns, means**2 * inverse), (weighted * means) @ columns
+    curve, slope = fits.information(columns, means**2 * inverse), (weighted * means) @ columns
     return np.asarray(np.einsum("rp,rp->r", slope, np.linalg.solve(curve, slope[..., None])[..., 0]))
 
 

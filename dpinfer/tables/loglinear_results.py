@@ -54,7 +54,7 @@ class LogLinearResults(PrivateResults):
         As in `PrivateResults`.
     table : CellTable
         The factors and their levels.
-    kept : ndarray of bool (d,)
+    included : ndarray of bool (d,)
         The cells that can be.
     formula : str
     exclude : str, optional
@@ -66,16 +66,16 @@ class LogLinearResults(PrivateResults):
         release: AnyRelease,
         *,
         table: CellTable,
-        kept: Mask,
+        included: Mask,
         formula: str,
         exclude: str | None = None,
         design: FormulaDesign,
         **labels: Any,
     ) -> None:
-        told = {"model_name": "Private log-linear model", "response": "count", **labels, "inverse_link": np.exp}
-        super().__init__(inference, release, design=design, **told)
-        self._own = {"table": table, "kept": kept, "formula": formula, "exclude": exclude, "design": design}
-        self._table, self._kept, self._factors, self._exclude = table, kept, design, exclude
+        options = {"model_name": "Private log-linear model", "response": "count", **labels, "inverse_link": np.exp}
+        super().__init__(inference, release, design=design, **options)
+        self._own = {"table": table, "included": included, "formula": formula, "exclude": exclude, "design": design}
+        self._table, self._included, self._factors, self._exclude = table, included, design, exclude
         self.formula = formula
 
     def _labels(self) -> dict[str, Any]:
@@ -101,7 +101,7 @@ class LogLinearResults(PrivateResults):
 
     def _of_cells(self, values: Array, other: float = np.nan) -> pd.Series:
         whole = np.full(self._table.size, other)
-        whole[self._kept] = values
+        whole[self._included] = values
         return pd.Series(whole, index=self.index)
 
     @property
@@ -146,12 +146,12 @@ class LogLinearResults(PrivateResults):
             Where ``alpha`` is not strictly between 0 and 1.
         """
         level, joint = check_alpha(alpha), checked_truth("simultaneous", simultaneous)
-        inference, kept = self.inference, self.inference.found.kept
-        found = np.full((7, len(kept)), np.nan)
+        inference, included = self.inference, self.inference.found.included
+        found = np.full((7, len(included)), np.nan)
         found[0], found[1] = inference.values, inference.means  # noqa: PD011  (counts, and no Series)
         found[2] = found[0] - found[1]
         if inference.fit is not None:
-            found[3:, kept] = _residual_errors(inference.fit, found[2, kept], level, joint)
+            found[3:, included] = _residual_errors(inference.fit, found[2, included], level, joint)
         names = ["observed", "expected", "difference", "std err", "std err (noise)", *interval_labels(alpha)]
         frame = pd.DataFrame({name: self._of_cells(row) for name, row in zip(names, found, strict=True)})
         frame.insert(5, "residual", frame["difference"] / frame["std err"])
@@ -233,7 +233,7 @@ class LogLinearResults(PrivateResults):
                     place[i], place[j] = x, y
                     cells.append(int(np.ravel_multi_index(place, shape)))
                     row = row + sign * whole[cells[-1]]
-                if self._kept[cells].all() and np.abs(row).max() > _NO_CONTRAST:
+                if self._included[cells].all() and np.abs(row).max() > _NO_CONTRAST:
                     labels.append(f"{first}={self._table.labels[i][a]}:{second}={self._table.labels[j][b]}")
                     found.append(row)
         return labels, np.array(found).reshape(len(found), whole.shape[1])

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 __all__ = ["CenteredMargins", "Joint", "MarginalInference", "NoiseSource", "TableNoise", "centered_margins"]
 
 _MOST_LOADINGS = 24
-"""Laplace variables that are told from the normal in one estimate: the largest ones."""
+"""Laplace variables that are distinguished from the normal in one estimate: the largest ones."""
 
 _TINY = 1e-250
 """Variance of counts without noise, so that they can be averaged."""
@@ -194,11 +194,11 @@ class CenteredMargins:
             variances.append(np.full(self.cells(one.subset), float(one.law.variances[0]) * one.step**2))
         return np.concatenate(found, axis=1), np.concatenate(variances)
 
-    def _margin_cells(self, subset: Subset, kept: Subset) -> Places:
+    def _margin_cells(self, subset: Subset, common: Subset) -> Places:
         """Cell of a margin that each cell of a marginal is in (cells,)."""
-        order = np.arange(self.cells(kept)).reshape([self.shape[i] for i in kept])
-        order = order.transpose([kept.index(i) for i in subset if i in kept])
-        lines = [self.shape[i] if i in kept else 1 for i in subset]
+        order = np.arange(self.cells(common)).reshape([self.shape[i] for i in common])
+        order = order.transpose([common.index(i) for i in subset if i in common])
+        lines = [self.shape[i] if i in common else 1 for i in subset]
         return np.asarray(np.broadcast_to(order.reshape(lines), [self.shape[i] for i in subset]).ravel())
 
 
@@ -395,7 +395,7 @@ class MarginalInference(MomentInference):
     Attributes
     ----------
     joint : Joint
-        Of `estimates` only what is possible is kept, and the interval of each cell.
+        Of `estimates` only what is possible remains, and the interval of each cell.
     sources : tuple of NoiseSource
         What moves counts of the data themselves.
     """
@@ -445,9 +445,9 @@ def count_estimates(
         estimates = replace(estimates, alone=alone)
     if not found.laplace:
         return estimates
-    mixing, kept = _largest(*found.loadings(subset, [0]))
-    mixing = np.broadcast_to(mixing[0], (*estimates.value.shape, kept.size))
-    return replace(estimates, mixing=mixing, variances=kept, laplace=True, spread=np.zeros(mixing.shape))
+    mixing, variances = _largest(*found.loadings(subset, [0]))
+    mixing = np.broadcast_to(mixing[0], (*estimates.value.shape, variances.size))
+    return replace(estimates, mixing=mixing, variances=variances, laplace=True, spread=np.zeros(mixing.shape))
 
 
 def share_estimates(
@@ -469,9 +469,9 @@ def share_estimates(
         return estimates
     used = np.flatnonzero(places[0].any(axis=0))
     loadings, variances = found.loadings(subset, used.tolist())
-    mixing, kept = _largest(places[0][:, used] @ loadings, variances)
+    mixing, variances = _largest(places[0][:, used] @ loadings, variances)
     moved = (mixing[1:] - estimates.value[..., None] * mixing[0]) / estimates.size[..., None, None]
-    return replace(estimates, mixing=moved, variances=kept, laplace=True, spread=np.zeros(moved.shape))
+    return replace(estimates, mixing=moved, variances=variances, laplace=True, spread=np.zeros(moved.shape))
 
 
 def _largest(loadings: Array, variances: Array) -> tuple[Array, Array]:

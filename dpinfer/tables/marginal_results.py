@@ -31,16 +31,8 @@ from dpinfer.results.descriptions import ProportionResults, TableResults
 from dpinfer.results.people import alike_flags, separate_flags
 from dpinfer.results.printing import Exported, PrivateSummary, estimate_table, interval_labels, summary_of
 from dpinfer.results.style import given_or_new, grouped, restrain, titled
-from dpinfer.tables.marginal_inference import (
-    MarginalInference,
-    TableNoise,
-    centered_margins,
-    count_estimates,
-    joint_counts,
-    joint_shares,
-    nonnegative,
-    share_estimates,
-)
+from dpinfer.tables import marginal_inference
+from dpinfer.tables.marginal_inference import MarginalInference, TableNoise
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -91,7 +83,7 @@ class MarginalTables:
     @cached_property
     def found(self) -> CenteredMargins:
         """What the release tells of all subsets of columns."""
-        return centered_margins(self.released)
+        return marginal_inference.centered_margins(self.released)
 
     @cached_property
     def keeps_every_row(self) -> bool:
@@ -155,7 +147,7 @@ class MarginalTables:
     def estimates(self, columns: Sequence[str], target: str) -> Estimates:
         """Estimate the counts of a marginal, each cell as a group."""
         most, population = self.plan.schema.rows_per_unit, target == "population"
-        return count_estimates(
+        return marginal_inference.count_estimates(
             self.found, self.subset(columns), population=population, nobs=self.nobs, rows_per_unit=most
         )
 
@@ -172,7 +164,7 @@ class MarginalTables:
         """Infer the counts of some columns; see `CountedTable`."""
         subset, described = self._few(columns), self._described(columns, ["count"], self.axes(columns))
         estimates = self.estimates(columns, target)
-        joint = joint_counts(self.found, subset, estimates, self.nobs)
+        joint = marginal_inference.joint_counts(self.found, subset, estimates, self.nobs)
         inferred, labels = self._inferred(estimates, described, joint, subset, inference, target)
         labels |= {"model_name": "Private count", "response": " x ".join(columns) or "rows", "quantity": "count"}
         return TableResults(inferred, self.release, table=self, **labels)
@@ -225,7 +217,7 @@ class MarginalTables:
         places = np.einsum("gh,ql->gqhl", np.eye(groups), each).reshape(groups, len(each), -1)
         estimates = self._shares(subset, places, target)
         described = self._described(columns, levels_shown(axes[-1]), axes[:-1])
-        joint = joint_shares(self.found, subset, places, estimates)
+        joint = marginal_inference.joint_shares(self.found, subset, places, estimates)
         sizes = pd.Series(np.repeat(estimates.size[0], len(described.quantities)), index=described.index)
         inferred, labels = self._inferred(estimates, described, joint, subset, inference, target)
         labels |= {"model_name": "Private proportion", "response": column, "quantity": "proportion", "sizes": sizes}
@@ -233,7 +225,7 @@ class MarginalTables:
 
     def _shares(self, subset: Subset, places: Array, target: str) -> Estimates:
         most, population = self.plan.schema.rows_per_unit, target == "population"
-        return share_estimates(self.found, subset, places, population=population, rows_per_unit=most)
+        return marginal_inference.share_estimates(self.found, subset, places, population=population, rows_per_unit=most)
 
     def share(
         self, inside: Mapping[str, Any], beside: Mapping[str, Any], *, alpha: float, inference: str, target: str
@@ -271,12 +263,12 @@ class MarginalTables:
 
     @cached_property
     def _nonnegative(self) -> CenteredMargins:
-        return nonnegative(self.found, self.plan.workload)
+        return marginal_inference.nonnegative(self.found, self.plan.workload)
 
     def simulated(self, size: int, seed: int) -> dict[tuple[str, ...], Array]:
         """Draw the noise of all marginals together, by the marginal: (size, cells) each."""
         drawn = self.release.law.rvs(size, np.random.default_rng(seed)) * np.asarray(self.release.steps)
-        moved = centered_margins(replace(self.released, values=self.released.values + drawn))  # noqa: PD011  (of releases)
+        moved = marginal_inference.centered_margins(replace(self.released, values=self.released.values + drawn))  # noqa: PD011  (of releases)
         subsets = {marginal: self.subset(marginal) for marginal in self.marginals}
         return {one: moved.table(subset) - self.found.table(subset) for one, subset in subsets.items()}
 

@@ -108,15 +108,15 @@ def marginals(
     >>> bool(np.allclose(results.marginal("b").params, results.marginal(["a", "b"]).margin("b").params))
     True
     """
-    asked = read_workload(workload)
+    chosen = read_workload(workload)
     edges = {} if bins is None else bins
-    if not isinstance(edges, Mapping) or not {*edges} <= {*asked.columns}:
+    if not isinstance(edges, Mapping) or not {*edges} <= {*chosen.columns}:
         raise OptionError("bins", bins, "a mapping from columns of the workload to increasing edges")
     axes = tuple(
         {"column": column, "edges": edges_of(column, edges[column])} if column in edges else axes_of(column)[0]
-        for column in asked.columns
+        for column in chosen.columns
     )
-    return Marginals.asking(locals(), axes=axes, marginals=asked.marginals, weights=asked.weights)
+    return Marginals.asking(locals(), axes=axes, marginals=chosen.marginals, weights=chosen.weights)
 
 
 @dataclass(frozen=True, eq=False)

@@ -65,8 +65,8 @@ class Workload:
 
     def __post_init__(self) -> None:
         if not self.marginals or len(self.marginals) > MOST_SUBSETS:
-            told = f"{len(self.marginals):,} marginals" if self.marginals else "no marginal"
-            raise OptionError("workload", told, f"1 to {MOST_SUBSETS:,} marginals: {_MARGINALS}")
+            shown = f"{len(self.marginals):,} marginals" if self.marginals else "no marginal"
+            raise OptionError("workload", shown, f"1 to {MOST_SUBSETS:,} marginals: {_MARGINALS}")
         for marginal in self.marginals:
             if not marginal or not all(map(is_text, marginal)):
                 raise OptionError("workload", list(marginal), "marginals of one column or more each, as texts")
@@ -161,8 +161,8 @@ def read_workload(given: object, weights: Weights = None) -> Workload:
         keyed = {frozenset((name,) if isinstance(name, str) else name): weight for name, weight in weights.items()}
         unknown = [name for name in keyed if name not in {frozenset(one) for one in sets}]
         if unknown:
-            told = " x ".join(map(named, sorted(map(str, unknown[0]))))
-            raise OptionError("weights", told, "marginals of the workload")
+            shown = " x ".join(map(named, sorted(map(str, unknown[0]))))
+            raise OptionError("weights", shown, "marginals of the workload")
         weights = [keyed.get(frozenset(one), 1.0) for one in sets]
     elif weights is None:
         weights = [1.0] * len(sets)

@@ -86,7 +86,7 @@ def test_sampling_zeros_are_on_the_boundary():
     values = counts(seed=1)[0]
     values[:2] = 0  # a = x, b = u
     found = reduced(model("a * b + c", gaussian(1e-9)), values)
-    assert (~found.kept).nonzero()[0].tolist() == [0, 1]
+    assert (~found.included).nonzero()[0].tolist() == [0, 1]
     names = TABLE.design("a * b + c")[0].names
     lost = [name for name, known in zip(names, found.determined(np.eye(len(names))), strict=True) if not known]
     assert lost == [name for name in names if name != "c"]  # the empty cells are the reference of all others
@@ -102,7 +102,7 @@ def test_what_is_left_out_does_not_move_what_is_determined():
     first = reduced(model("a * b + c"), values)
     values[[2, 3]] = [-40.0, 9.0]
     second = reduced(model("a * b + c"), values)
-    np.testing.assert_array_equal(first.kept, second.kept)
+    np.testing.assert_array_equal(first.included, second.included)
     np.testing.assert_allclose(first.fit.means, second.fit.means, rtol=1e-12)
 
 
@@ -235,8 +235,8 @@ def test_noise_of_cells_has_the_moments_it_states():
     assert np.diag(noise.covariance(np.eye(4))) == pytest.approx(noise.of_counts)
     fourth = ((sums**4).mean() - 3 * sums.var() ** 2) / sums.var() ** 2
     assert fourth == pytest.approx(float(noise.fourth_cumulant(weights) / noise.variance(weights) ** 2), abs=0.5)
-    kept = np.array([True, False, True, True])
-    np.testing.assert_allclose(noise.of_cells(kept).of_counts, noise.of_counts[kept])
+    included = np.array([True, False, True, True])
+    np.testing.assert_allclose(noise.of_cells(included).of_counts, noise.of_counts[included])
     assert np.abs(noise.centred().rvs((5,), np.random.default_rng(3)).sum(axis=1)).max() < 1e-9
     assert not noise.is_normal
 

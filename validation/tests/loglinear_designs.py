@@ -85,8 +85,8 @@ class Design:
     ) -> tuple[LogLinearModel, np.ndarray, tuple[str, ...]]:
         """The model of noisy tables, their counts, and the names of its coefficients."""
         design, rows = cells.table.design(formula or self.formula)
-        kept = np.ones(len(rows), dtype=bool)
-        return (*cells.model(rows, kept, population=True, robust=True), design.names)
+        included = np.ones(len(rows), dtype=bool)
+        return (*cells.model(rows, included, population=True, robust=True), design.names)
 
 
 THREE = (2, 3, 2)
