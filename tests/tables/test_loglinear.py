@@ -100,6 +100,8 @@ def test_the_smallest_table_is_measured():
     assert len(release.values) == 12
     assert "12 counts: standard deviation 2.236 rows, for 7 coefficients" in asked.explain(PRICE)
     assert dpi.table(["g", "h"], release).infer().params.size == 6
+    twice = dpi.loglinear("`age >= 18` * h + h * g + g:`age >= 18`", simulated())
+    assert [axis.name for axis in twice.plan(SCHEMA).cells] == ["age >= 18", "h", "g"]
 
 
 @pytest.mark.parametrize("neighbors", ["add_remove", "replace_one"])
