@@ -24,7 +24,8 @@ from dpinfer.procedures.sum_plan import SumPlan
 from dpinfer.procedures.table_axes import axes_of, axis_name, check_bins, edges_of
 from dpinfer.results.people import refuse_dependent_rows
 from dpinfer.tables.chi_squared_inference import STATISTICS, GoodnessOfFit, Homogeneity, Independence
-from dpinfer.tables.chi_squared_results import ChiSquareResults, cell_index, count_flags
+from dpinfer.tables.chi_squared_results import ChiSquareResults, count_flags
+from dpinfer.tables.loglinear_fit import CellTable
 from dpinfer.tables.marginal_results import MarginalTables
 
 if TYPE_CHECKING:
@@ -450,7 +451,7 @@ class ChiSquare(OfCounts):
             notes=(*where_notes(self.where), *supplied),
             model=model,
             values=values,
-            index=cell_index(axes),
+            index=CellTable.of(axes).index,
             transposed=len(axes) == 2 and names[0] != self.columns[0],
         )
 

@@ -25,14 +25,13 @@ from dpinfer.tables.chi_squared_inference import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator
 
     from matplotlib.axes import Axes
 
     from dpinfer.numerics.arrays import Array
-    from dpinfer.schema.axes import Axis
 
-__all__ = ["NOT_RESOLVED", "ChiSquareResults", "cell_index", "count_flags"]
+__all__ = ["NOT_RESOLVED", "ChiSquareResults", "count_flags"]
 
 NOT_RESOLVED = "The privacy noise hides a margin of the table: the interval is every value that the measure can take."
 """What is said of an effect size whose interval is the whole range."""
@@ -262,11 +261,3 @@ def count_flags(
     if distribution is not None and distribution.failed:
         found.append(f"{distribution.failed} simulated draws could not be evaluated: they count against rejection")
     return tuple(found)
-
-
-def cell_index(axes: Sequence[Axis]) -> pd.Index:
-    """Label the cells of a table of one axis or two, the last running fastest."""
-    if len(axes) == 1:
-        one: pd.Index = pd.Index(list(axes[0].labels), name=axes[0].name)
-        return one
-    return pd.MultiIndex.from_product([list(axis.labels) for axis in axes], names=[axis.name for axis in axes])

@@ -19,6 +19,7 @@ from math import prod
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import pandas as pd
 from scipy import optimize
 
 from dpinfer.errors import CollinearDesignError, FormulaError, OptionError
@@ -491,6 +492,12 @@ class CellTable:
     def size(self) -> int:
         """Number of cells."""
         return prod(len(one) for one in self.labels)
+
+    @property
+    def index(self) -> pd.Index:
+        """Label of every cell."""
+        levels, found = [list(one) for one in self.labels], pd.Index(list(self.labels[0]), name=self.names[0])
+        return found if len(levels) == 1 else pd.MultiIndex.from_product(levels, names=list(self.names))
 
     @cached_property
     def schema(self) -> Schema:

@@ -96,8 +96,7 @@ class LogLinearResults(PrivateResults):
     @property
     def index(self) -> pd.Index:
         """Labels of the cells, the last factor running fastest."""
-        names, labels = list(self._table.names), [list(one) for one in self._table.labels]
-        return pd.MultiIndex.from_product(labels, names=names) if len(names) > 1 else pd.Index(labels[0], name=names[0])
+        return self._table.index
 
     def _of_cells(self, values: Array, other: float = np.nan) -> pd.Series:
         whole = np.full(self._table.size, other)
