@@ -179,6 +179,7 @@ class _TwoWay(ABC):
     shape: tuple[int, int]
     noise: Noise
     kind: str
+    nobs: int | None
 
     @property
     def dof(self) -> int:
@@ -191,20 +192,20 @@ class _TwoWay(ABC):
         """The test whose statistic varies least with hidden margins: projected, and free of the number of rows."""
 
     @abstractmethod
-    def _margins(self, table: Array) -> Margins:
-        """Margins of tables (r, c, N) whose product is expected, (r, N) and (c, N)."""
-
-    @abstractmethod
-    def _projected(self, table: Array) -> Array:
-        """Projected statistics (N,) of tables (r, c, N)."""
-
-    @abstractmethod
-    def _nearest(self, table: Array) -> Product:
-        """Fit the margins of tables (r, c, N)."""
-
-    @abstractmethod
     def _fitted(self, found: Product, rows: Array, columns: Array) -> tuple[Any, Any]:
         """Give what `draw` takes, for margins (r, N) and (c, N)."""
+
+    def _margins(self, table: Array) -> Margins:
+        """Margins of tables (r, c, N) whose product is expected, (r, N) and (c, N)."""
+        return margins_of(table, self.nobs)
+
+    def _nearest(self, table: Array) -> Product:
+        """Fit the margins of tables (r, c, N)."""
+        return nearest_product(table, self.noise.components.both, self.nobs)
+
+    def _projected(self, table: Array) -> Array:
+        """Projected statistics (N,) of tables (r, c, N)."""
+        return self._nearest(table).length
 
     def _tables(self, values: Array) -> Array:
         """Tables (..., r c) as (r, c, N)."""
@@ -288,15 +289,6 @@ class Independence(_TwoWay):
         """See `_TwoWay.steadier`."""
         return replace(self, kind="projected", nobs=None)
 
-    def _margins(self, table: Array) -> Margins:
-        return margins_of(table, self.nobs)
-
-    def _projected(self, table: Array) -> Array:
-        return self._nearest(table).length
-
-    def _nearest(self, table: Array) -> Product:
-        return nearest_product(table, self.noise.components.both, self.nobs)
-
     def _fitted(self, found: Product, rows: Array, columns: Array) -> tuple[NDArray[np.int64], Array]:
         """Numbers of rows (N,), and probabilities of the cells (N, r c)."""
         cells = (rows / rows.sum(axis=0))[:, None] * (columns / columns.sum(axis=0))
@@ -335,6 +327,8 @@ class Homogeneity(_TwoWay):
     sizes: Array | None = None
     kind: str = "projected"
 
+    nobs = None
+
     @property
     def steadier(self) -> Homogeneity:
         """See `_TwoWay.steadier`."""
@@ -350,7 +344,7 @@ class Homogeneity(_TwoWay):
     def _projected(self, table: Array) -> Array:
         """Squared length of residuals of public sizes, less what a change of the common shares explains."""
         if self.sizes is None:
-            return self._nearest(table).length
+            return super()._projected(table)
         sizes, common = self._margins(table)
         expected = sizes[:, None] * common
         residual = table - expected
@@ -369,7 +363,7 @@ class Homogeneity(_TwoWay):
         return np.asarray(np.maximum(length - inverse_form(matrix, slope), 0.0))
 
     def _nearest(self, table: Array) -> Product:
-        found = nearest_product(table, self.noise.components.both, None)
+        found = super()._nearest(table)
         if self.sizes is None:
             return found
         sizes, common = self._margins(table)
